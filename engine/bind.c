@@ -1,5 +1,6 @@
-/* Everything about a program that can be looked up once: which lines a lane has, which extents a
- * line uses, how many versions a run makes, and every view of every call, resolved to pointers. */
+/* Binds a program to a step: resolves, once, everything that can be looked up before the first run.
+ * That is the lines of each lane, the extents of each line, the versions that a run makes, and
+ * every view of every call as pointers. Next: step_state.h. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -14,7 +15,7 @@ const coh_operand *coh_line_operand(const coh_program *program, const coh_instru
     return NULL;
 }
 
-/* ---- form: what the executor relies on ---- */
+/* ---- form: properties that the executor relies on ---- */
 
 static coh_status refuse(const coh_program *program, const coh_instruction *line, const char *what)
 {
@@ -43,7 +44,8 @@ static coh_status check_disk_line(const coh_program *program, const coh_instruct
     return COH_OK;
 }
 
-/* A visited line of a bf16 master brings both of its halves, one chunk each, of one place. */
+/* A visited line of a bf16 master must name both of its halves: one chunk each, of the same
+ * place. */
 static coh_status check_visit(const coh_step *step, const coh_program *program,
                               const coh_instruction *line)
 {
@@ -123,7 +125,8 @@ static coh_status bind_lanes(const coh_step *step, coh_bound *bound)
     return COH_OK;
 }
 
-/* Adds extent `e` to the uses of the line whose uses begin at `begin`, once. */
+/* Adds extent `e` to the uses of the line whose uses begin at `begin`, unless it is there
+ * already. */
 static void add_use(coh_bound *bound, uint32_t begin, uint32_t *count, uint32_t e)
 {
     for (uint32_t i = begin; i < *count; i++)
@@ -154,7 +157,7 @@ static coh_status bind_uses(coh_bound *bound)
     return COH_OK;
 }
 
-/* Which extent at the end goes on as which at the begin of the next run. */
+/* Pairs each extent that remains at the end with its continuation at the begin of the next run. */
 static coh_status bind_successors(const coh_layout *layout, coh_bound *bound)
 {
     const coh_program *program = bound->program;
@@ -201,7 +204,7 @@ void coh_bound_reset(coh_bound *bound, uint64_t number)
         }
 }
 
-/* What stands there at the begin, is not used and does not stay: a copy of what is elsewhere. */
+/* Finds extents that exist at the begin, are not used and do not stay: copies of data elsewhere. */
 static coh_status bind_unused(coh_bound *bound)
 {
     const coh_program *program = bound->program;
@@ -212,7 +215,7 @@ static coh_status bind_unused(coh_bound *bound)
     return COH_OK;
 }
 
-/* A program that makes residents without having found them (INIT) replaces what stood there. */
+/* A program that makes residents without reading them (INIT) replaces their old contents. */
 static coh_status bind_replaced(const coh_layout *layout, coh_bound *bound)
 {
     enum { FOUND = 1, MADE = 2 };
@@ -234,7 +237,7 @@ static coh_status bind_replaced(const coh_layout *layout, coh_bound *bound)
     return status;
 }
 
-/* Compute lines (and host lines) that write make versions; movers copy them. */
+/* Counts versions: compute lines (and host lines) that write make one; movers copy them. */
 static coh_status count_versions(const coh_layout *layout, coh_bound *bound)
 {
     const coh_program *program = bound->program;

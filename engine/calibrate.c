@@ -1,4 +1,5 @@
-/* What a run tells the next plan: lines by opcode, measured against predicted. */
+/* Saves what a run teaches the next plan: measured over predicted times of lines, by opcode. Next:
+ * cohobate/calibration.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ coh_status coh_calibration_path(const coh_profile *profile,
     uint64_t hash = 0;
     int used = -1;
     COH_TRY(coh_profile_hash(profile, &hash));
-    if (cache != NULL && cache[0] == '/') /* others are to be ignored, says the standard */
+    if (cache != NULL && cache[0] == '/') /* the XDG standard says to ignore relative paths */
         used = snprintf(out_path, room, "%s", cache);
     else if (home != NULL && home[0] == '/')
         used = snprintf(out_path, room, "%s/.cache", home);
@@ -55,7 +56,8 @@ typedef struct sums {
     int is_link;
 } sums;
 
-/* A throttled link is as fast as it was told to be. */
+/* Does this opcode say anything about the machine? Copies over a throttled link do not: they are as
+ * fast as its setting. */
 static int tells(const coh_plan *plan, coh_opcode opcode)
 {
     const int is_copy = opcode == COH_OP_LOAD || opcode == COH_OP_STORE;
@@ -102,7 +104,7 @@ static uint32_t compare(const coh_plan *plan, const sums by[COH_OP_COUNT],
     return count;
 }
 
-/* Steps that count. */
+/* Returns the number of measured steps. */
 static uint32_t measured_steps(const coh_line_times *times)
 {
     return times->samples != NULL && times->line_count > 0 ? times->samples[0].count : 0;
@@ -140,7 +142,7 @@ coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
     return coh_calibrations_write(&calibrations, path);
 }
 
-/* ---- the profile that is built in ---- */
+/* ---- the built-in profile ---- */
 
 coh_status coh_profile_builtin_create(int32_t thread_count, coh_profile **out_profile)
 {

@@ -1,3 +1,7 @@
+/* Opens, checks and reads checkpoints. The one idea: the manifest's hash proves the table of grain
+ * hashes, and the table proves every grain that is read, so damage is found at the first use of the
+ * bad bytes. Next: checkpoint_files.h for the format, checkpoint_writer.c for the other
+ * direction. */
 #include "cohobate/checkpoint.h"
 
 #include <dirent.h>
@@ -14,7 +18,7 @@
 #include "base/alloc.h"
 #include "engine/checkpoint_manifest.h"
 
-/* 1 MiB of whole grains per read when everything is read. */
+/* Grains per read when everything is read: 1 MiB. */
 enum { CHECK_GRAINS = 16 };
 
 #define TAKE_ANOTHER "take another checkpoint of the run, or a copy of this one"
@@ -38,7 +42,7 @@ static coh_status file_open(coh_checkpoint *checkpoint, coh_checkpoint_file file
     char name[PATH_MAX + 16];
     struct stat facts;
     snprintf(name, sizeof(name), "%s/%s", checkpoint->path, coh_checkpoint_file_name(file));
-    /* O_NONBLOCK: a pipe of that name must not hang us. */
+    /* O_NONBLOCK: opening a pipe of this name must not block. */
     int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return coh_fail(COH_ERR_CORRUPT, "checkpoint %s is not whole: %s is missing",
@@ -55,7 +59,7 @@ static coh_status file_open(coh_checkpoint *checkpoint, coh_checkpoint_file file
     return COH_OK;
 }
 
-/* All of [offset, offset + bytes); less is a truncated file. */
+/* Reads all of [offset, offset + bytes); a shorter read means a truncated file. */
 static coh_status file_read(const coh_checkpoint *checkpoint, coh_checkpoint_file file,
                             uint64_t offset, uint64_t bytes, void *data)
 {
@@ -116,7 +120,8 @@ static coh_status data_files_open(coh_checkpoint *checkpoint)
     return COH_OK;
 }
 
-/* The table of grain hashes must fold to the manifest's hash: from then on it can be trusted. */
+/* Loads the table of grain hashes, which must fold to the manifest's hash. After that it can be
+ * trusted. */
 static coh_status hashes_load(coh_checkpoint *checkpoint)
 {
     const coh_manifest *manifest = &checkpoint->manifest;
@@ -146,7 +151,8 @@ done:
 
 /* ---- open ---- */
 
-/* Damaged is what another copy would mend; a newer release's is not, nor what cannot be read. */
+/* Opens one folder. *out_is_damaged is 1 for damage that another copy would repair: not for a newer
+ * version, and not for a file that cannot be read. */
 static coh_status open_folder(const char *path, coh_checkpoint **out_checkpoint,
                               int32_t *out_is_damaged)
 {
@@ -183,7 +189,7 @@ typedef struct step_folder {
     char name[32];
 } step_folder;
 
-/* "step-<digits>" and nothing behind: a save under way is called step-<n>.partial. */
+/* Accepts only "step-<digits>": a save under way is called step-<n>.partial. */
 static int step_folder_parse(const char *name, step_folder *out_folder)
 {
     size_t length = strlen(name);
@@ -195,7 +201,7 @@ static int step_folder_parse(const char *name, step_folder *out_folder)
     return 1;
 }
 
-/* Newest first; the name settles ties (step-7, step-07), so that the order is always the same. */
+/* Newest first; the name breaks ties (step-7, step-07), so that the order is deterministic. */
 static int newer_first(const void *a, const void *b)
 {
     const step_folder *x = a, *y = b;
@@ -270,7 +276,7 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
                     count, path, newest_text);
 }
 
-/* Of one that was named itself. */
+/* Adds the remedy to the error text for a checkpoint that the user named directly. */
 static coh_status with_remedy(coh_status status)
 {
     return status == COH_ERR_CORRUPT ? coh_fail(status, "%s: " TAKE_ANOTHER, coh_last_error())
@@ -429,7 +435,7 @@ coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int st
             COH_TRY(
                 grains_read(checkpoint, (uint32_t)index, (coh_part)stream, begin, whole_end, data));
             grain_end = whole_end;
-        } else { /* part of a grain: the hash needs all of it */
+        } else { /* part of a grain: the hash needs the whole */
             COH_TRY(grains_read(checkpoint, (uint32_t)index, (coh_part)stream, grain_begin,
                                 grain_end, checkpoint->grain));
             if (grain_end > end)
@@ -456,7 +462,7 @@ coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash)
                 COH_TRY(grains_read(checkpoint, i, (coh_part)part, at,
                                     elements - at < run ? elements : at + run, checkpoint->grain));
     }
-    /* Every grain has the hash of the table, and open found that the table folds to the total. */
+    /* Every grain matches its hash in the table; open checked that the table folds to the total. */
     uint64_t total;
     COH_TRY(coh_logical_hash_finish(checkpoint->hashes, manifest->applied_count, &total));
     if (total != manifest->hash)

@@ -1,3 +1,5 @@
+/* Names, offsets and removal of a checkpoint's files, for its writer and its reader. Next:
+ * checkpoint_files.h. */
 #include "engine/checkpoint_files.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/* Parses manifest.json with jansson and refuses everything that the writer would not write. Each
+ * object goes through members_check first, so later code may rely on exactly these members. Next:
+ * checkpoint_manifest.h. */
 #include "engine/checkpoint_manifest.h"
 
 #include <inttypes.h>
@@ -16,7 +19,7 @@ static const char *const tensor_members[] = { "name", "shape", "states" };
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Exactly these members, no other. */
+/* Checks that an object has exactly these members. */
 static coh_status members_check(const json_t *object, const char *what, const char *const *names,
                                 size_t count)
 {
@@ -40,7 +43,7 @@ static coh_status read_count(const json_t *object, const char *name, uint64_t *o
     return COH_OK;
 }
 
-/* 16 small hex digits. */
+/* Reads 16 lower-case hex digits. */
 static coh_status read_hash(const json_t *object, const char *name, uint64_t *out_value)
 {
     const json_t *value = json_object_get(object, name);
@@ -53,7 +56,7 @@ static coh_status read_hash(const json_t *object, const char *name, uint64_t *ou
 
 static coh_status shape_read(const json_t *value, coh_logical_tensor *tensor)
 {
-    size_t rank = json_array_size(value); /* 0 if it is no array */
+    size_t rank = json_array_size(value); /* 0 if it is not an array */
     if (rank < 1 || rank > COH_RANK_MAX)
         return coh_fail(COH_ERR_CORRUPT, "manifest.json: tensor %s: no shape of 1 to %d dimensions",
                         tensor->name, COH_RANK_MAX);
@@ -95,7 +98,7 @@ static int name_order(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Tensors are matched by name when loaded: each may be there once. */
+/* Tensors are matched by name when loaded, so each name must be unique. */
 static coh_status names_check(const coh_manifest *manifest)
 {
     coh_status status = COH_OK;
@@ -130,7 +133,7 @@ static coh_status tensors_read(const json_t *array, coh_manifest *manifest)
     return names_check(manifest);
 }
 
-/* The sizes that the manifest states are those that follow from the shapes. */
+/* Reads the file sizes, which must equal the sizes that follow from the shapes. */
 static coh_status files_read(const json_t *object, coh_manifest *manifest)
 {
     const char *names[COH_FILE_MANIFEST];
@@ -175,7 +178,8 @@ static coh_status note_read(const json_t *note, coh_manifest *manifest)
     return status;
 }
 
-/* Format and version come before all else, so that a newer file is called newer and not broken. */
+/* Format and version are checked before all else, so that a newer file is reported as newer and not
+ * as broken. */
 static coh_status version_check(const json_t *root, int *out_is_newer)
 {
     const json_t *format = json_object_get(root, "format");

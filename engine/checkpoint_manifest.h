@@ -1,8 +1,8 @@
-/* checkpoint_manifest.h - the text of manifest.json as plain data, or a sentence why not.
+/* checkpoint_manifest.h - parses manifest.json into plain data, or says why it cannot.
  *
- * Strict: every member must be there, no other may, none twice; numbers in range, sizes without
- * overflow and in agreement with the shapes. What parses is therefore safe to allocate from once
- * the sizes on disk have been compared with file_bytes. */
+ * The parser is strict: every member must be present once, and no other may be; numbers are in
+ * range; sizes do not overflow and agree with the shapes. So it is safe to allocate from a parsed
+ * manifest once the sizes on disk have been compared with file_bytes. */
 #ifndef COH_ENGINE_CHECKPOINT_MANIFEST_H
 #define COH_ENGINE_CHECKPOINT_MANIFEST_H
 
@@ -17,11 +17,11 @@ typedef struct coh_manifest {
     uint64_t parameter_count;
     uint64_t file_bytes[COH_FILE_MANIFEST];
     char *note_json; /* the same object as saved; spacing may differ */
-    int is_newer;    /* of a newer version: nothing of it was read */
+    int is_newer;    /* a newer version: none of its members was read */
 } coh_manifest;
 
-/* Fails: COH_ERR_CORRUPT, also for a newer version (the sentence says so, and is_newer is set);
- * COH_ERR_MEMORY. What failed need not be ended. */
+/* Fails: COH_ERR_CORRUPT, also for a newer version (the error text names it, and is_newer is set);
+ * COH_ERR_MEMORY. After a failure coh_manifest_fini is not needed. */
 coh_status coh_manifest_parse(const char *text, size_t bytes, coh_manifest *out_manifest);
 void coh_manifest_fini(coh_manifest *manifest); /* accepts a zeroed struct */
 

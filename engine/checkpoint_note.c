@@ -1,3 +1,5 @@
+/* A recursive-descent checker of JSON that allocates nothing: each function scans one construct.
+ * Next: checkpoint_note.h, which says where it is stricter than RFC 8259. */
 #include "engine/checkpoint_note.h"
 
 #include <errno.h>
@@ -7,8 +9,8 @@
 
 enum { LEVELS_MOST = 32 };
 
-/* Each of these takes the place where something must begin and returns the place behind it, or NULL
- * with `scan->at` where it went wrong. */
+/* Each scan function takes the place where something must begin. It returns the place after it, or
+ * NULL with the place of the error in `scan->at`. */
 typedef struct scan {
     const char *at;
     const char *reason;
@@ -28,7 +30,7 @@ static const char *skip_space(const char *at)
     return at;
 }
 
-/* Four hex digits, or -1. */
+/* Returns the value of four hex digits, or -1. */
 static int hex4(const char *at)
 {
     int value = 0;
@@ -66,7 +68,7 @@ static const char *scan_escape(scan *state, const char *at)
     return at + 12;
 }
 
-/* One UTF-8 character of two to four bytes: shortest form, no surrogates, up to U+10FFFF. */
+/* Scans one UTF-8 character of two to four bytes: shortest form, no surrogates, up to U+10FFFF. */
 static const char *scan_utf8(scan *state, const char *at)
 {
     unsigned lead = (unsigned char)at[0];
@@ -140,7 +142,8 @@ static const char *scan_number(scan *state, const char *at)
 
 static const char *scan_value(scan *state, const char *at, int level);
 
-/* Was the key [key, key_end) among the members from `first` on? Those are well formed. */
+/* Is the key [key, key_end) a duplicate of a member from `first` on? Those members are
+ * well-formed. */
 static int key_is_taken(const char *first, const char *key, const char *key_end)
 {
     scan unused = { 0 };
@@ -214,7 +217,7 @@ static const char *scan_value(scan *state, const char *at, int level)
         return strncmp(at, "false", 5) == 0 ? at + 5 : wrong(state, at, "a value must begin here");
     case 'n':
         return strncmp(at, "null", 4) == 0 ? at + 4 : wrong(state, at, "a value must begin here");
-    default: /* digits and '-', and what is none of all these */
+    default: /* digits and '-', and any other character */
         return scan_number(state, at);
     }
 }

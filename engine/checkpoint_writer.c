@@ -1,3 +1,6 @@
+/* Writes a checkpoint into <path>.partial and publishes it by a rename. Everything is allocated and
+ * sized at create, so that a save during training allocates nothing. Next: checkpoint_writer.h,
+ * then base/file_ops.h for the counted file operations. */
 #include "engine/checkpoint_writer.h"
 
 #include <assert.h>
@@ -18,11 +21,11 @@ struct coh_checkpoint_writer {
     coh_file_ops ops;
     uint64_t *offset[COH_PART_COUNT]; /* of each tensor in the part's file */
     uint64_t file_bytes[COH_FILE_MANIFEST];
-    int part_count; /* 1: no states at all */
+    int part_count; /* 1: no tensor has states */
     int fd[COH_FILE_COUNT];
     int under_way;
     char path[PATH_MAX], parent[PATH_MAX], partial[PATH_MAX];
-    char name[PATH_MAX + 16]; /* scratch: one file's */
+    char name[PATH_MAX + 16]; /* scratch: one file's path */
     char *note;
     char *manifest;
     size_t manifest_capacity, manifest_bytes;
@@ -105,9 +108,9 @@ static coh_status manifest_write(coh_checkpoint_writer *writer, const coh_checkp
     return COH_OK;
 }
 
-/* ---- life ---- */
+/* ---- create and destroy ---- */
 
-/* Names must come back from the reader's library as they went in. */
+/* Checks that names survive the reader's library unchanged. */
 static coh_status names_check(coh_checkpoint_writer *writer)
 {
     for (uint32_t i = 0; i < coh_logical_hash_tensor_count(writer->hash); i++) {
@@ -135,7 +138,7 @@ static coh_status writer_fill(coh_checkpoint_writer *writer)
     }
     coh_logical_hash_table(writer->hash, &writer->file_bytes[COH_FILE_HASHES]);
     /* 160: a tensor's line without its name: five dimensions of 20 characters, words and commas. A
-     * character of a name may become six (\u001f). 1024: the rest. */
+     * character of a name may become six (\u001f). 1024: all other text. */
     writer->manifest_capacity = 1024 + COH_CHECKPOINT_NOTE_BYTES;
     for (uint32_t i = 0; i < tensor_count; i++)
         writer->manifest_capacity +=
@@ -284,7 +287,7 @@ coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, coh_part par
     return COH_OK;
 }
 
-/* Flushes and closes. */
+/* Flushes and closes a file. */
 static coh_status file_seal(coh_checkpoint_writer *writer, coh_checkpoint_file file)
 {
     int error = coh_file_sync(&writer->ops, writer->fd[file]);
@@ -321,7 +324,7 @@ static coh_status manifest_seal(coh_checkpoint_writer *writer)
     return file_seal(writer, COH_FILE_MANIFEST);
 }
 
-/* The moment at which the checkpoint comes to exist. */
+/* Renames the folder: from then on the checkpoint exists. */
 static coh_status publish(coh_checkpoint_writer *writer)
 {
     int error = coh_file_sync_folder(&writer->ops, writer->partial);
@@ -335,7 +338,8 @@ static coh_status publish(coh_checkpoint_writer *writer)
         return coh_file_fail(error, "rename to", writer->path);
     error = coh_file_sync_folder(&writer->ops, writer->parent);
     if (error) {
-        /* It is there but may not outlive a power cut: take it back rather than promise. */
+        /* The rename may not survive a power failure: remove the checkpoint rather than promise
+         * it. */
         coh_checkpoint_unlink(&writer->ops, writer->path);
         return coh_file_fail(error, "flush folder", writer->parent);
     }

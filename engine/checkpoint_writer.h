@@ -1,20 +1,21 @@
-/* checkpoint_writer.h - a checkpoint, streamed out by chunks, either whole or not there.
+/* checkpoint_writer.h - streams a checkpoint to disk by chunks; it appears whole or not at all.
  *
  *   begin ──> put, put, put ... (any order) ──> finish ──> <path>
  *     │                                            │
  *     └── <path>.partial: files reserved           └── hashes, fsync, manifest, fsync, rename
  *
- * The one idea: everything that may be missing or torn lives under a name no reader opens, until a
- * rename of the folder makes it appear at once. Whoever dies before the rename leaves a `.partial`
- * that the next begin of the same path removes.
+ * The one idea: incomplete files live under a name that no reader opens, until a rename of the
+ * folder makes all of them appear at once. A process that dies before the rename leaves a
+ * `.partial`, which the next begin of the same path removes.
  *
- * Files and manifest: docs/checkpoint.md. Put order is free, because each element has its place.
+ * Files and manifest: docs/checkpoint.md. Puts may come in any order, because each element has a
+ * fixed place in its file.
  *
- * From create on nothing is allocated, and no stdio or directory stream is used: begin, put, finish
- * and abort may run in a training step's process without breaking "nothing is allocated".
+ * After create nothing is allocated, and no stdio or directory stream is used: begin, put, finish
+ * and abort may run in a training step's process, which must not allocate.
  *
- * Tests: each file operation is counted (base/file_ops.h); COH_TEST_EXIT_AT and COH_TEST_FAIL_AT
- * in the environment, read at create, stop or fail the n-th.
+ * Tests: each file operation is counted (base/file_ops.h). COH_TEST_EXIT_AT and COH_TEST_FAIL_AT in
+ * the environment, read at create, exit at the n-th operation or make it fail.
  *
  * Threads: one at a time. */
 #ifndef COH_ENGINE_CHECKPOINT_WRITER_H
@@ -26,28 +27,28 @@ typedef struct coh_checkpoint_writer coh_checkpoint_writer;
 
 #define COH_CHECKPOINT_NOTE_BYTES 65536u /* the longest note, with its terminating zero */
 
-/* `tensors` in the order of layout->parameters; copied. `pool` (NULL: none) hashes what is put.
- * Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT. */
+/* `tensors` are in the order of layout->parameters and are copied. `pool` (NULL: none) hashes the
+ * data of each put. Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT. */
 coh_status coh_checkpoint_writer_create(const coh_logical_tensor *tensors, uint32_t tensor_count,
                                         coh_pool *pool, coh_checkpoint_writer **out_writer);
 void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer); /* accepts NULL; aborts */
 
-/* An upper bound of the bytes that one checkpoint takes on disk: for the preflight. */
+/* Returns an upper bound of the bytes that one checkpoint takes on disk, for the preflight. */
 uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer);
 
-/* Makes <path>.partial (removing what an earlier, broken save of this path left) and reserves the
- * files' space in it. The folder that holds `path` must exist. `note_json`: the caller's object,
- * NULL for "{}"; checked and copied now.
- * Fails: COH_ERR_ARGUMENT (path exists or is too long; note is not one JSON object, or has a
- * duplicate key, or is too long), COH_ERR_IO (a full disk too: bytes needed). Nothing is left
- * behind then. */
+/* Makes <path>.partial and reserves the files' space in it. Removes what an earlier, interrupted
+ * save of this path left. The folder that holds `path` must exist. `note_json` is the caller's
+ * object, NULL for "{}"; it is checked and copied before the call returns. Fails: COH_ERR_ARGUMENT
+ * (path exists or is too long; note is not one JSON object, or has a duplicate key, or is too
+ * long), COH_ERR_IO (also a full disk: the text names the bytes needed). A failed call leaves no
+ * files behind. */
 coh_status coh_checkpoint_writer_begin(coh_checkpoint_writer *writer, const char *path,
                                        const char *note_json);
 
-/* Elements [element_begin, element_begin + count) of a tensor: whole grains (the tensor's last may
- * be short). Data must be the drained state of one step.
- * Fails: COH_ERR_NUMBER naming tensor and element when a value is not finite; COH_ERR_IO;
- * COH_ERR_INTERNAL. The caller aborts then. */
+/* Writes elements [element_begin, element_begin + count) of a tensor: whole grains (the tensor's
+ * last may be short). All data must come from the state after one and the same step. Fails:
+ * COH_ERR_NUMBER naming tensor and element when a value is not finite; COH_ERR_IO;
+ * COH_ERR_INTERNAL. After a failure the caller calls abort. */
 coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, coh_part part, uint32_t tensor,
                                      uint64_t element_begin, uint64_t count, const float *data);
 
@@ -56,14 +57,14 @@ typedef struct coh_checkpoint_seal {
     uint64_t numeric_fingerprint;
 } coh_checkpoint_seal;
 
-/* Checks that every grain of every tensor came once, makes all durable, and renames the folder to
- * its path. `out_hash` (may be NULL): the logical hash, as coh_engine_hash gives it.
- * Fails: COH_ERR_INTERNAL (a grain is missing), COH_ERR_IO, COH_ERR_ARGUMENT (path
- * has come to exist). Nothing is left behind then; no abort is needed. */
+/* Checks that every grain of every tensor was put once, makes all files durable, and renames the
+ * folder to its path. `out_hash` (may be NULL) receives the logical hash, as coh_engine_hash gives
+ * it. Fails: COH_ERR_INTERNAL (a grain is missing), COH_ERR_IO, COH_ERR_ARGUMENT (`path` exists by
+ * now). A failed call leaves no files behind and needs no abort. */
 coh_status coh_checkpoint_writer_finish(coh_checkpoint_writer *writer,
                                         const coh_checkpoint_seal *seal, uint64_t *out_hash);
 
-/* Removes the partial folder, if a save is under way. Keeps the thread's error text. */
+/* Removes the partial folder if a save is under way. Keeps the thread's error text. */
 void coh_checkpoint_writer_abort(coh_checkpoint_writer *writer);
 
 #endif

@@ -1,3 +1,5 @@
+/* Translates "cuda:1" into an engine's device, and describes a device for plans: its kernel path
+ * holds everything that results depend on bit for bit. Next: device_find.h, cohobate/machine.h. */
 #include "engine/device_find.h"
 
 #include <stdio.h>
@@ -16,7 +18,7 @@
 #include "memory/cuda_library.h"
 #include "memory/device_cuda.h"
 
-enum { CAPABILITY_LEAST = 8 }; /* products of bf16 on tensor cores, cp.async */
+enum { CAPABILITY_LEAST = 8 }; /* for bf16 products on tensor cores, cp.async */
 #endif
 
 static int is_host(const char *name)
@@ -24,7 +26,7 @@ static int is_host(const char *name)
     return name == NULL || strcmp(name, "host") == 0;
 }
 
-/* "cuda" and "cuda:3". */
+/* Parses "cuda" and "cuda:3". */
 static int parse_index(const char *name, int *out_index)
 {
     char end;
@@ -56,8 +58,8 @@ coh_status coh_device_find(const char *name, coh_engine_device *out_device)
 }
 
 #ifdef COH_HAVE_CUDA
-/* Adds ", cuBLASLt 13.1.0" to the path where the library is here and used. Fails: as a run would,
- * where it is and cannot be opened. */
+/* Adds ", cuBLASLt 13.1.0" to the path if the library is installed and used. Fails as a run would,
+ * if the library is installed but cannot be opened. */
 static coh_status add_library(const coh_cuda_library_name *name, coh_device_summary *out,
                               int32_t *out_version)
 {
@@ -77,8 +79,8 @@ static coh_status add_library(const coh_cuda_library_name *name, coh_device_summ
     return COH_OK;
 }
 
-/* All that bits depend on, in the order of what is cut off last: which GPU, the libraries' versions
- * and the stored algorithms of products for them. */
+/* Describes everything that bits depend on, most important first, since the end may be cut off:
+ * which GPU, the libraries' versions, and the stored algorithms of products for them. */
 static coh_status describe_kernels(const coh_cuda_gpu *gpu, coh_device_summary *out)
 {
     coh_algorithm_device device = { .multiprocessors = gpu->multiprocessors };

@@ -1,5 +1,5 @@
-/* The public engine: each call is a program of the plan, or several; the executor
- * (step.c) runs them. */
+/* The public engine: each call runs one or several programs of the plan on the executor (step.c).
+ * Next: cohobate/engine.h, engine_state.h. */
 #include "cohobate/engine.h"
 
 #include <inttypes.h>
@@ -69,7 +69,7 @@ static coh_status find_store(const char *name, const coh_store_ops **out_ops)
     return coh_fail(COH_ERR_ARGUMENT, "no store is called '%s': uring, posix or mem", name);
 }
 
-/* No program runs that was not proven, whoever made the plan. */
+/* Verifies every program before it may run, whoever made the plan. */
 static coh_status verify_all(const coh_plan *plan)
 {
     coh_verify_options options = { 0 };
@@ -82,7 +82,7 @@ static coh_status verify_all(const coh_plan *plan)
     return COH_OK;
 }
 
-/* Steps down in the store's rungs are told once. */
+/* Logs, once, why the store uses a slower kind than the best one. */
 static void tell_store(const coh_engine *engine)
 {
     coh_store_facts facts;
@@ -128,7 +128,7 @@ static coh_status create_all(coh_engine *engine, const coh_engine_device *device
     return COH_OK;
 }
 
-/* Fields that the caller did not know have their defaults. */
+/* Fields that the caller's version does not have get their defaults. */
 static coh_engine_options known_options(const coh_engine_options *options)
 {
     coh_engine_options known;
@@ -177,7 +177,7 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
         coh_engine_destroy(engine);
         return status;
     }
-    engine->options.groups = NULL; /* the caller's */
+    engine->options.groups = NULL; /* owned by the caller */
     *out_engine = engine;
     return COH_OK;
 }
@@ -227,7 +227,7 @@ coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
     if (status == COH_OK && out_result != NULL)
         *out_result = result;
     if (coh_step_failure(engine->step) != COH_OK)
-        coh_step_halt(engine->step); /* the visitor's context is the caller's */
+        coh_step_halt(engine->step); /* no thread may use the visitor's context now */
     return status;
 }
 
@@ -268,7 +268,7 @@ coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
         return coh_fail(COH_ERR_ARGUMENT, "no step is under way");
     const coh_status status = coh_step_await(engine->step, engine->under_way[0], out_result);
     if (status != COH_OK)
-        COH_TRY(coh_step_failure(engine->step)); /* else a kind's, which ended this step alone */
+        COH_TRY(coh_step_failure(engine->step)); /* else a kind failed: ended only this step */
     engine->under_way[0] = engine->under_way[1];
     engine->under_way_count--;
     return status;
@@ -343,7 +343,7 @@ coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void *
 
 /* ---- scan ---- */
 
-/* "gradient of 'wte.weight'": what a finding is about. */
+/* Names a finding's subject, such as "gradient of 'wte.weight'". */
 static void name_finding(const coh_graph *graph, const coh_scan_finding *finding, char *text,
                          size_t text_bytes)
 {
@@ -385,7 +385,7 @@ static void write_sentence(const coh_engine *engine, const coh_step_result *resu
              coh_opcode_name(finding.opcode));
 }
 
-/* At a quiet point: nothing is pending, and so many updates count. */
+/* At a quiet point: clears the pending update and sets the number of applied updates. */
 static coh_status take_back(coh_engine *engine, uint64_t applied_count)
 {
     coh_cells cells;

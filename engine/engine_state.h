@@ -1,5 +1,5 @@
-/* engine_state.h - the inside of a coh_engine, shared by engine.c (training) and persist.c (what
- * leaves and enters it). */
+/* engine_state.h - the inside of a coh_engine, shared by engine.c (training) and persist.c
+ * (loading, saving and hashing parameters). */
 #ifndef COH_ENGINE_ENGINE_STATE_H
 #define COH_ENGINE_ENGINE_STATE_H
 
@@ -8,7 +8,7 @@
 #include "engine/input_check.h"
 #include "engine/step.h"
 
-/* Bodies submitted and not yet waited for. */
+/* Most bodies that are submitted and not yet waited for. */
 enum { COH_BODIES_MOST = 2 };
 
 struct coh_engine {
@@ -30,30 +30,30 @@ struct coh_engine {
 /* The device that an engine runs on. */
 typedef struct coh_engine_device {
     const coh_device_ops *ops;
-    int index;                            /* of several of a kind */
-    const coh_device_kernels *kernels;    /* NULL: the host's */
-    const struct coh_cuda_driver *driver; /* NULL: the machine's */
+    int index;                            /* among devices of one kind */
+    const coh_device_kernels *kernels;    /* NULL: the host's kernels */
+    const struct coh_cuda_driver *driver; /* NULL: the machine's driver */
 } coh_engine_device;
 
-/* coh_engine_create on that device. Fails: also COH_ERR_ARGUMENT where the plan is for another kind
- * of device, or a kind of operator has no kernels for this one. */
+/* coh_engine_create on that device. Fails: also COH_ERR_ARGUMENT if the plan is for another kind of
+ * device, or if a kind of operator has no kernels for this one. */
 coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *options,
                                 const coh_engine_device *device, coh_engine **out_engine);
 
-/* Runs one program at a quiet point, to its end. Fails: COH_ERR_ARGUMENT when
- * bodies are under way. */
+/* Runs one program to its end, at a quiet point. Fails: COH_ERR_ARGUMENT if bodies are under
+ * way. */
 coh_status coh_engine_run_program(coh_engine *engine, coh_program_kind kind,
                                   const coh_step_feed *feed, coh_step_result *out_result);
 
-/* COH_ERR_ARGUMENT while parameters have no values. */
+/* Fails: COH_ERR_ARGUMENT as long as the parameters have no values. */
 coh_status coh_engine_check_ready(const coh_engine *engine, const char *what);
 
-/* COH_ERR_ARGUMENT while steps are under way; the engine's failure if it has one. */
+/* Fails: COH_ERR_ARGUMENT while steps are under way; the engine's failure if it has one. */
 coh_status coh_engine_check_idle(const coh_engine *engine, const char *what);
 
 /* ---- persist.c ---- */
 
-/* Tables for hash and checkpoints. Fails: COH_ERR_MEMORY. */
+/* Makes the tables for hash and checkpoints. Fails: COH_ERR_MEMORY. */
 coh_status coh_engine_create_tables(coh_engine *engine);
 void coh_engine_destroy_tables(coh_engine *engine);
 

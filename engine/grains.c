@@ -1,3 +1,5 @@
+/* Looks up the runs of trained parameters in every chunk once, when an engine is made, so that NORM
+ * and UPDATE search nothing during a step. Next: grains.h. */
 #include "engine/grains.h"
 
 #include "base/alloc.h"

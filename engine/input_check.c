@@ -1,3 +1,5 @@
+/* Checks a step's input against the ranges that the graph's operators declare. The narrowest range
+ * of all readers of an input counts. Next: input_check.h. */
 #include "engine/input_check.h"
 
 #include <inttypes.h>
@@ -10,7 +12,7 @@ static const coh_graph_tensor *tensor_of(const coh_graph *graph, size_t input)
     return &graph->tensors[graph->inputs[input]];
 }
 
-/* A limit that an i32 can reach: differences of such limits fit int64_t. */
+/* Limits an i32's range so that the difference of two limits fits int64_t. */
 static int64_t clamp(int64_t limit)
 {
     const int64_t most = (int64_t)INT32_MAX + 1;

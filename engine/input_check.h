@@ -1,23 +1,23 @@
-/* input_check.h - checks a step's numbers and integer inputs before anything runs: an id that no
- * table has is the caller's mistake and must not end the engine. */
+/* input_check.h - checks a step's numbers and integer inputs before anything runs. An id outside
+ * its table is the caller's mistake and must not end the engine. */
 #ifndef COH_ENGINE_INPUT_CHECK_H
 #define COH_ENGINE_INPUT_CHECK_H
 
 #include "cohobate/engine.h"
 #include "planner/graph.h"
 
-/* What one graph input may hold: the intersection of its readers' ranges (coh_op_facts). */
+/* The values allowed in one graph input: the intersection of its readers' ranges (coh_op_facts). */
 typedef struct coh_input_limit {
     int64_t least, end;
-    int32_t op; /* that sets the narrowest range; -1: any value */
+    int32_t op; /* the operator with the narrowest range; -1: any value */
 } coh_input_limit;
 
-/* By graph input. */
+/* Finds the limit of each graph input. */
 void coh_input_limits_find(const coh_graph *graph, coh_input_limit out_limits[COH_PORT_MAX]);
 
-/* Inputs are given, learning rate, clip and loss factor are finite and not negative, and the
- * integers of `microbatch_count` micro-batches are within `limits`.
- * Fails: COH_ERR_ARGUMENT with input, place, value and limits. Allocates nothing. */
+/* Checks that inputs are given, that learning rate, clip and loss factor are finite and not
+ * negative, and that the integers of `microbatch_count` micro-batches are within `limits`. Fails:
+ * COH_ERR_ARGUMENT with input, place, value and limits. Allocates nothing. */
 coh_status coh_input_check(const coh_graph *graph, const coh_input_limit limits[COH_PORT_MAX],
                            const coh_step_input *input, uint64_t microbatch_count);
 

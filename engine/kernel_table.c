@@ -1,4 +1,5 @@
-/* Measures the products of a graph's shapes, and lets a process use what was measured. */
+/* Measures the products of a graph's shapes, and lets a process use the results. Next:
+ * kernel_table.h; kernel_table_file.c for the file. */
 #include "engine/kernel_table.h"
 
 #include <stdio.h>
@@ -12,9 +13,9 @@
 #include "kernels/kernels.h"
 #include "planner/graph.h"
 
-/* A product must be so much faster than the standard one to be chosen. */
+/* A product is chosen only if its time is below this part of the standard one's. */
 #define FASTER 0.97
-/* Products take turns so often; the least of each counts. */
+/* Rounds in which the products take turns; the least time of each counts. */
 #define ROUNDS 5
 
 const char *coh_kernel_product_name(int32_t product)
@@ -68,7 +69,7 @@ static coh_status add_shape(coh_kernel_shapes *list, coh_dtype dtype, coh_matmul
     return COH_OK;
 }
 
-/* x [rows,depth] with weight [columns,depth]: forward, and its two gradients. */
+/* Adds x [rows,depth] with weight [columns,depth]: the forward product and its two gradients. */
 static coh_status add_layer(coh_kernel_shapes *list, coh_dtype dtype, int64_t rows, int64_t columns,
                             int64_t depth)
 {
@@ -82,7 +83,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The classifier multiplies tile by tile, whatever ranges of rows a plan brings (kernels.h). */
+/* The classifier multiplies tile by tile, for whatever ranges of rows a plan uses (kernels.h). */
 static coh_status add_classifier(coh_kernel_shapes *list, coh_dtype dtype, int64_t tokens,
                                  int64_t vocabulary, int64_t channels)
 {

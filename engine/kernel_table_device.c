@@ -1,4 +1,5 @@
-/* What a kernel table says of devices: the algorithms of cuBLASLt for each form of product. */
+/* The part of a kernel table that concerns devices: the algorithms of cuBLASLt for each form of
+ * product. Next: kernel_table.h. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -77,7 +78,7 @@ static coh_status read_words(const char *digits, uint64_t words[COH_ALGORITHM_WO
     return COH_OK;
 }
 
-/* Rows of an operand do not overlap; of how many elements they are, its layout says. */
+/* Checks that rows of an operand do not overlap. The layout determines the length of a row. */
 static coh_status check_form(const coh_product_form *f)
 {
     const int64_t a_row = f->layout == COH_MATMUL_TN ? f->rows : f->depth;

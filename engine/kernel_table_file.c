@@ -1,4 +1,5 @@
-/* Kernel tables as files: written in one form, read strictly. */
+/* Kernel tables as files: JSON, written in one form, and read strictly, so that a damaged or edited
+ * table is refused with its line. Next: kernel_table.h. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -158,8 +159,9 @@ static coh_status read_row(json_t *value, coh_product_choice *out_choice)
     return COH_OK;
 }
 
-/* The line on which product `index` begins; jansson does not keep it. The products are the first
- * list that stands directly in the object of a table, the devices' the only other one. */
+/* Finds the line on which product `index` begins, since jansson does not keep it. The products are
+ * the first list that is a direct member of the table's object; the devices are the only other
+ * one. */
 static int line_of_row(const file_text *text, size_t index)
 {
     int line = 1, depth = 0, in_string = 0;
@@ -182,7 +184,7 @@ static int line_of_row(const file_text *text, size_t index)
     return line;
 }
 
-/* A shape that two lines name would be multiplied by one of them, unsaid which. */
+/* Refuses a shape that two lines name: it would be ambiguous which product to use. */
 static coh_status check_is_new(const coh_product_choice *choices, size_t index)
 {
     const coh_product_choice *b = &choices[index];

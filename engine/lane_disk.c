@@ -1,12 +1,12 @@
-/* The lanes that have a thread of their own: read and write keep several requests in flight through
- * the store and retire them in order; host does its lines one after the other.
+/* The lanes that have separate threads. Read and write keep several requests in flight through the
+ * store and retire them in order; host runs its lines one after the other.
  *
- *   submit r1 r2 r3 .... r4 waits for compute 7: first let go of r1 r2 r3, then sleep
- *   store  |r1----|r2--|r3---|
- *   retire        r1    r2r3
+ *  submit r1 r2 r3 .... r4 waits for compute 7: first retire r1 r2 r3, then sleep
+ *  store  |r1----|r2--|r3---|
+ *  retire        r1    r2r3
  *
- * A lane that sleeps on another lane's counter has nothing in flight: else that lane could be
- * waiting for a request of ours that nobody retires. */
+ * A lane that sleeps on another lane's counter has nothing in flight. Otherwise that lane could be
+ * waiting for one of our requests, which nobody would retire. Next: offload/store.h. */
 #include <stdio.h>
 
 #include "base/thread.h"
@@ -30,7 +30,7 @@ static const coh_instruction *request_line(const coh_lane_thread *lane,
     return &(*out_program)->lines[request->line];
 }
 
-/* The operand that stands in an arena, not in the file. */
+/* Returns the operand in an arena, not the one in the file. */
 static const coh_operand *arena_operand(const coh_program *program, const coh_instruction *line)
 {
     const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
@@ -43,8 +43,8 @@ static uint64_t in_flight(coh_lane_thread *lane)
     return lane->submitted - coh_counter_read(coh_step_retired(lane->step, lane->lane));
 }
 
-/* The store's sentence, and what the chunk was for. The store wrote every byte it reads, so bytes
- * that come back wrong are the device's fault, not bad data of a user's. */
+/* Adds to the store's error text the chunk and its purpose. The store wrote every byte that it
+ * reads, so wrong bytes are the device's fault and not bad user data. */
 static coh_status name_request(const coh_lane_thread *lane, const coh_disk_request *request,
                                coh_status status)
 {
@@ -54,20 +54,20 @@ static coh_status name_request(const coh_lane_thread *lane, const coh_disk_reque
                                status == COH_ERR_CORRUPT ? COH_ERR_IO : status);
 }
 
-/* From the oldest on, as far as they are done. */
+/* Retires finished requests in order, oldest first. */
 static void retire_front(coh_lane_thread *lane)
 {
     coh_counter *retired = coh_step_retired(lane->step, lane->lane);
     for (uint64_t number = coh_counter_read(retired) + 1;
          number <= lane->submitted && request_at(lane, number)->is_done; number++) {
         const coh_disk_request *request = request_at(lane, number);
-        lane->step->times.begin_ns[lane->lane] = request->begin_ns; /* others began since */
+        lane->step->times.begin_ns[lane->lane] = request->begin_ns; /* others have begun */
         coh_line_end(lane->step, request->ticket, request->line);
         coh_counter_raise(retired, number);
     }
 }
 
-/* Takes completions off the store, waits for at least `least`. */
+/* Collects completions from the store; waits for at least `least`. */
 static coh_status reap(coh_lane_thread *lane, uint32_t least)
 {
     coh_step *step = lane->step;
@@ -84,7 +84,8 @@ static coh_status reap(coh_lane_thread *lane, uint32_t least)
     return COH_OK;
 }
 
-/* 1: the counter is there. 0: stop. Lets go of what is in flight before it sleeps. */
+/* Waits until the counter reaches `value`. Retires everything in flight before it sleeps. Returns
+ * 1, or 0 to stop. */
 static int wait_for(coh_lane_thread *lane, coh_counter *counter, uint64_t value)
 {
     while (!coh_counter_is_closed(counter)) {
@@ -122,7 +123,7 @@ static coh_status submit(coh_lane_thread *lane, const coh_ticket *ticket,
     return step->store_ops->submit(step->store, lane_port(lane->lane), &request);
 }
 
-/* A READ or WRITE line: to the store. */
+/* Submits a READ or WRITE line to the store. */
 static coh_status start_request(coh_lane_thread *lane, const coh_ticket *ticket, uint32_t index)
 {
     const coh_instruction *line = &ticket->bound->program->lines[index];
@@ -151,7 +152,7 @@ static coh_status run_line(coh_lane_thread *lane, const coh_ticket *ticket, uint
     return COH_OK;
 }
 
-/* 1: the line may start. 0: stop. */
+/* Returns 1 when the line may start, 0 to stop. */
 static int wait_for_line(coh_lane_thread *lane, const coh_ticket *ticket,
                          const coh_instruction *line)
 {

@@ -1,5 +1,5 @@
-/* What one line does when its turn has come on its lane. The order matters and is the same for
- * every lane: (waits) enter, execute, leave, (retired). */
+/* One line on its lane. The order is the same for every lane: (waits) enter, execute, leave,
+ * (retired). Next: step_state.h; line_optimizer.c and line_chunk.c for the engine's own opcodes. */
 #include "engine/step_state.h"
 
 #include <string.h>
@@ -12,8 +12,9 @@
 
 /* ---- its time ---- */
 
-/* Runs of the body behind the first one of a row count, and lines that do something, as far as the
- * host can tell. */
+/* Returns the start time of a line, or 0 if it is not timed. Only body runs after the first at a
+ * row count are timed, and only lines that no predicate switches off, as far as the host can
+ * see. */
 static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
                               const coh_instruction *line)
 {
@@ -27,7 +28,7 @@ static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
 
 /* ---- enter and leave ---- */
 
-/* Test mode: a random pause, a function of seed, lane and line number only. */
+/* Test mode: pauses for a random time, a function of seed, lane and line number only. */
 static void delay(const coh_step *step, const coh_ticket *ticket, const coh_instruction *line)
 {
     uint64_t most_us = step->options.delay_most_us;
@@ -64,7 +65,7 @@ void coh_line_begin(void *context, uint64_t number, uint32_t index)
     coh_line_enter(step, ticket->bound, number, index);
 }
 
-/* The last user has retired. The counts start over for the next ticket of this parity. */
+/* The last user has retired: resets the counts for the next ticket of this parity. */
 static void leave(coh_step *step, const coh_bound *bound, uint32_t index, coh_extent_state *state)
 {
     const coh_extent *extent = &bound->program->extents[index];
@@ -84,7 +85,7 @@ static void leave(coh_step *step, const coh_bound *bound, uint32_t index, coh_ex
     }
 }
 
-/* Takes one user off an extent in the run of that parity. Returns whether it was the last. */
+/* Removes one user of an extent in the run of that parity. Returns whether it was the last. */
 static int take_off(coh_step *step, const coh_bound *bound, uint64_t parity, uint32_t index)
 {
     coh_extent_state *state = &bound->extents[parity][index];
@@ -101,8 +102,8 @@ void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket)
         (void)take_off(step, bound, ticket->number % 2, bound->unused[i]);
 }
 
-/* A transfer of parameters that nothing updates: a chunk is of one group, and a group trained as a
- * whole or not at all. */
+/* Is this a transfer of parameters that nothing updates? A chunk belongs to one group, and a group
+ * is trained either as a whole or not at all. */
 static int moves_frozen(const coh_step *step, const coh_program *program,
                         const coh_instruction *line)
 {
@@ -111,7 +112,7 @@ static int moves_frozen(const coh_step *step, const coh_program *program,
     return object->stream == COH_STREAM_WORK && layout->groups[object->owner].state < 0;
 }
 
-/* What CLIP found: it is the host's now that the line is done. */
+/* Copies CLIP's results, which the host owns once the line is done. */
 static void take_clip(coh_step *step, coh_ticket *ticket)
 {
     const coh_clip_record *clip = &ticket->shared->clip;
@@ -143,7 +144,7 @@ void coh_line_end(void *context, uint64_t number, uint32_t index)
     coh_line_leave(step, bound, number, index);
     coh_line_times_add(&step->times, (coh_lane)line->lane, index);
     if (line->lane == COH_LANE_COMPUTE || line->lane == COH_LANE_HOST)
-        return; /* nothing goes over a link */
+        return; /* uses no link */
     atomic_fetch_add_explicit(&step->link_bytes[line->lane], line->bytes, memory_order_relaxed);
     if (moves_frozen(step, bound->program, line))
         atomic_fetch_add_explicit(&step->frozen_bytes[line->lane], line->bytes,
@@ -227,7 +228,7 @@ static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instru
     call->loss_scale =
         1.0f / (float)step->layout->microbatch_count * coh_loss_factor(&ticket->input);
     call->loss_share = 1.0f / (float)step->layout->microbatch_count;
-    if (step->layout->cells >= 0) /* written by FEED, which the compute lane has behind it */
+    if (step->layout->cells >= 0) /* written by an earlier FEED of this lane */
         call->loss_factor_cell = &coh_step_cells(step)->loss_factor;
     call->row_begin = line_call->row_begin;
     call->row_end = line_call->row_end;
@@ -236,16 +237,16 @@ static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instru
     call->queue = step->kernel_queue;
 }
 
-/* A line is about to work on the host: on a device that computes by itself, only once all that was
- * launched before is done. */
+/* Called before a line works on the host: an asynchronous device must first finish all earlier
+ * launches. */
 static void wait_for_device(coh_step *step)
 {
     if (!step->host_addressable)
         step->device_ops->finish(step->queues[COH_LANE_COMPUTE]);
 }
 
-/* Does a scan look at this port of a line? Rows of a split parameter leave outputs unfinished until
- * the last call. */
+/* Is this port of a line a complete result that a scan checks? With a parameter split by rows,
+ * outputs are complete only after the last call. */
 static int is_result(const coh_bound_port *port, const coh_line_call *call, coh_opcode opcode)
 {
     int is_last = call->row_end == call->row_count;
@@ -304,9 +305,9 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_i
     return COH_OK;
 }
 
-/* Does a kind's failure end this ticket alone? Only where the ticket has changed no parameter yet:
- * not with updates in backward, some of which may have gone out. On a GPU a failure is known only
- * after later lines were enqueued. */
+/* Does a kind's failure end only this ticket? Yes if the ticket cannot have changed a parameter:
+ * not with updates in backward, some of which may have run. On a GPU a failure is known only after
+ * later lines were enqueued. */
 static int ends_ticket_alone(const coh_step *step, const coh_ticket *ticket)
 {
     const coh_plan_options *options = &step->plan->options;
@@ -315,8 +316,8 @@ static int ends_ticket_alone(const coh_step *step, const coh_ticket *ticket)
            (!is_body || options->mode == COH_PLAN_INFER || options->deferred_update);
 }
 
-/* Runs a kind unless one has failed in this ticket: what that left is garbage that no kind may be
- * given. All other lines run, so that chunks and counts are as after any other step. */
+/* Runs a kind unless one has failed in this ticket: no kind may be given the garbage that a failed
+ * one left. All other lines run, so that chunks and counts are as after any other step. */
 static coh_status run_kind_of_ticket(coh_step *step, coh_ticket *ticket,
                                      const coh_instruction *line)
 {
@@ -330,7 +331,7 @@ static coh_status run_kind_of_ticket(coh_step *step, coh_ticket *ticket,
     return COH_OK;
 }
 
-/* After CLIP of a ticket in which a kind failed: its updates are masked, as those of a step that is
+/* After CLIP of a ticket in which a kind failed: masks its updates, as in a step whose values are
  * not finite. */
 static void mask_updates(coh_step *step, coh_ticket *ticket)
 {
@@ -352,8 +353,8 @@ void coh_add_views(void *queue, const coh_view *to, const coh_view *from, int ad
                               count, adds);
 }
 
-/* `input_grad_adds` of the call says whether there is something to add to: the access of TO cannot,
- * for parameters of one group share chunks and only the first of them writes them anew. */
+/* `input_grad_adds` of the call says whether to add or to overwrite. The access of TO cannot:
+ * parameters of one group share chunks, and only the first of them overwrites. */
 static void run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
     const coh_line_call *call = &bound->program->calls[line->call];
@@ -461,7 +462,8 @@ void coh_line_execute(void *context, uint64_t number, uint32_t index)
     coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_instruction *line = &ticket->bound->program->lines[index];
     coh_status status = coh_line_do(step, ticket, line);
-    /* Lines with a call are all of the compute lane, which alone may read kind_failure here. */
+    /* Lines with a call all run on the compute lane, the only one that may read kind_failure
+     * here. */
     if (status == COH_OK && ticket->scan && line->call >= 0 && ticket->kind_failure == COH_OK &&
         !step->has_finding)
         status = scan_line(step, ticket->bound, line);

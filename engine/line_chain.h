@@ -1,5 +1,5 @@
-/* line_chain.h - a program of lines that run one function each, one after the other: what a line
- * costs beside its kernel. For measuring. */
+/* line_chain.h - a program whose lines run one function each, in sequence. It measures the overhead
+ * of a line in addition to its kernel. */
 #ifndef COH_ENGINE_LINE_CHAIN_H
 #define COH_ENGINE_LINE_CHAIN_H
 
@@ -7,7 +7,7 @@
 
 struct coh_engine_device;
 
-/* On which device, and the profile that its plan needs; read while a chain is created. */
+/* The device, and the profile that its plan needs; both are read while a chain is created. */
 typedef struct coh_line_chain_place {
     const struct coh_engine_device *device;
     const coh_profile *profile;
@@ -20,12 +20,12 @@ typedef struct coh_line_chain {
     coh_engine *engine;
 } coh_line_chain;
 
-/* `line_count` operators in a row, `forward` being what each does, on either device. `place` NULL:
- * the host. Fails: with the sentence of graph, plan or engine. */
+/* Makes a chain of `line_count` operators in a row. Each one runs `forward`, on either device.
+ * `place` NULL: the host. Fails: with the error of graph, plan or engine. */
 coh_status coh_line_chain_create(coh_status (*forward)(const coh_call *call), uint32_t line_count,
                                  int32_t thread_count, const coh_line_chain_place *place,
                                  coh_line_chain *out_chain);
-/* Runs all of them once. */
+/* Runs all lines once. */
 coh_status coh_line_chain_run(coh_line_chain *chain);
 void coh_line_chain_fini(coh_line_chain *chain); /* accepts a zeroed one */
 

@@ -1,11 +1,12 @@
-/* INIT, IMPORT, HASH, SAVE: lines that bring one chunk after the other past a visitor. INIT knows
- * the first values itself: a pure function of seed, parameter and element, whatever the chunks.
+/* INIT, IMPORT, HASH, SAVE: lines that show one chunk after the other to a visitor. INIT computes
+ * the first values itself: a pure function of seed, parameter and element, independent of the
+ * chunks.
  *
  *   f32    work chunk            -> the visitor reads and writes it in place
  *   bf16   work + its states     -> joined into a scratch of f32, a few grains at a time;
- *          (high)  (low)            what a visitor wrote there is split again
+ *          (high)  (low)            values that a visitor wrote there are split again
  *
- * So a visitor knows one dtype. What no visitor asks for is not joined. */
+ * So a visitor sees one dtype. Values that no visitor asks for are not joined. */
 #include <string.h>
 
 #include "base/rng.h"
@@ -19,10 +20,10 @@ typedef struct run {
     uint64_t element_begin, count; /* in the tensor */
     uint64_t seed;
     float *values;
-    uint16_t *high, *low; /* NULL: values stand in the chunk as they are. low NULL: there is none */
+    uint16_t *high, *low; /* NULL: the chunk holds the values themselves. low NULL: no low half */
 } run;
 
-/* Elements of piece `index`; *out_begin: its first one, in the run. */
+/* Returns the number of elements of piece `index`; *out_begin is its first one, in the run. */
 static int64_t run_piece(const run *r, int64_t index, uint64_t *out_begin)
 {
     *out_begin = (uint64_t)index * COH_GRAIN_ELEMENTS;
@@ -101,17 +102,17 @@ static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh
 
 /* ---- chunks ---- */
 
-/* One chunk of parameters: what of it the line brings. */
+/* One chunk of parameters: the streams of it that the line provides. */
 typedef struct place {
     int32_t group;
     coh_dtype dtype;
     int f32_gradients;
     uint64_t object_offset, bytes; /* in WORK */
-    void *work, *grad;             /* NULL: not brought */
+    void *work, *grad;             /* NULL: not provided */
     coh_states states;             /* likewise */
 } place;
 
-/* One part of one segment: in one go where it stands in f32, else through the scratch. */
+/* Shows one part of one segment: at once if it is stored in f32, else through the scratch. */
 static coh_status show_segment(coh_step *step, const coh_ticket *ticket, const place *at,
                                const coh_segment *segment, coh_chunk_visit *visit, void *data)
 {
@@ -163,7 +164,7 @@ static coh_status show_place(coh_step *step, const coh_ticket *ticket, const pla
     return show_part(step, ticket, at, opcode, COH_STREAM_STATE, COH_PART_V, at->states.v);
 }
 
-/* Chunk `index` of an operand, where the device has it. */
+/* Chunk `index` of an operand, at its address on the device. */
 typedef struct piece {
     const coh_object *object;
     const coh_chunk *chunk;
@@ -184,7 +185,7 @@ static piece operand_piece(const coh_step *step, const coh_program *program,
     return p;
 }
 
-/* A piece of WORK, GRAD or STATE, whose bytes the host finds at `data`. */
+/* Describes a piece of WORK, GRAD or STATE, whose bytes the host finds at `data`. */
 static place piece_place(const coh_step *step, const piece *p, void *data)
 {
     const coh_object *object = p->object;
@@ -208,7 +209,8 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
     return at;
 }
 
-/* A bf16 master is in two streams: bind.c has seen to it that its chunks come in one line. */
+/* Is the group's master split over two streams (bf16)? bind.c made sure that both chunks come in
+ * one line. */
 static int is_pair(const coh_group_layout *group)
 {
     return group->dtype == COH_DTYPE_BF16 && group->state >= 0;
@@ -219,7 +221,7 @@ static int is_writer(const coh_instruction *line)
     return line->opcode == COH_OP_INIT || line->opcode == COH_OP_IMPORT;
 }
 
-/* One piece, or two of one chunk of parameters: what is in the second are its states. */
+/* Shows one piece, or two of one chunk of parameters: the second one holds its states. */
 static coh_status show_pieces(coh_step *step, const coh_ticket *ticket, const coh_instruction *line,
                               const piece *pieces, int count)
 {
@@ -227,7 +229,7 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket, const co
     for (int i = 0; i < count; i++) {
         const piece *p = &pieces[i];
         void *data;
-        if (is_writer(line)) /* coh_line_chunks has set them to 0 */
+        if (is_writer(line)) /* coh_line_chunks zeroed them */
             data = coh_step_bring_zeros(step, p->stage, p->tier, p->data, p->chunk->bytes);
         else
             COH_TRY(coh_step_bring(step, p->stage, p->tier, p->data, p->chunk->bytes, &data));

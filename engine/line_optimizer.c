@@ -4,15 +4,15 @@
  *                                                               |
  *   work, grad, states  --UPDATE (this body's end, the next body, or a drain)--> next version
  *
- * All that UPDATE needs of its step was latched by CLIP (by FEED with updates in backward), because
- * with deferred updates it runs after the next FEED. Partials are per grain and folded in tensor
- * order, so neither chunks nor threads can change the norm. With updates in backward nothing waits
- * for the norm, and UPDATE makes the partials itself while a grain is in cache. Here only places
- * are looked up; what is computed is the device's (kernels/optimizer.h).
+ * CLIP latches everything that UPDATE needs of its step (FEED does, with updates in backward),
+ * because a deferred update runs after the next FEED. Partials are per grain and folded in tensor
+ * order, so neither chunks nor threads can change the norm. With updates in backward no update
+ * waits for the norm, and UPDATE computes the partials itself while a grain is in cache. Only
+ * addresses are looked up here; the device computes (kernels/optimizer.h).
  *
  * An UPDATE on the host lane does the same to chunks in the host tier, with the copy of the cells
- * that a STORE brought there. The pool is the compute lane's, so coh-host works
- * alone on the host device; beside a GPU it has one of its own. */
+ * that a STORE wrote there. The pool belongs to the compute lane, so on the host device coh-host
+ * works alone; with a GPU it has a separate pool. */
 #include "base/bytes.h"
 #include "engine/step_state.h"
 #include "kernels/optimizer.h"
@@ -55,7 +55,7 @@ void coh_line_norm(coh_step *step, const coh_program *program, const coh_instruc
 
 /* ---- CLIP ---- */
 
-/* Losses are that many floats apart. */
+/* Distance of losses, in floats. */
 #define LOSS_STRIDE (COH_LOSS_STRIDE_BYTES / sizeof(float))
 
 void coh_line_clip(coh_step *step, coh_ticket *ticket)
@@ -111,7 +111,7 @@ void coh_line_update(coh_step *step, const coh_program *program, const coh_instr
     update.cells = coh_operand_data(step, cells);
     update.beta1 = step->options.beta1;
     update.beta2 = step->options.beta2;
-    update.epsilon = step->options.epsilon; /* rate and decay: of the grains' groups */
+    update.epsilon = step->options.epsilon; /* rate and decay come with the grains' groups */
     coh_kernel_update(line->lane == COH_LANE_HOST ? (void *)step->host_pool : step->kernel_queue,
                       &update);
 }

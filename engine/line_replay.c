@@ -1,4 +1,5 @@
-/* Runs of lines (line_runs.h) that a device has recorded: at start, and when one was replayed. */
+/* Records runs of lines (line_runs.h) on a device at start, and ends all lines of a run when it was
+ * replayed. */
 #include <string.h>
 
 #include "engine/step_state.h"
@@ -7,7 +8,7 @@
 
 typedef struct recorder {
     coh_step *step;
-    coh_status status; /* of the lines' own; the device's comes with record_end */
+    coh_status status; /* of the lines; record_end returns the device's */
     char text[COH_ERROR_TEXT_BYTES];
 } recorder;
 
@@ -22,7 +23,7 @@ static void record_line(void *context, uint64_t number, uint32_t index)
         coh_error_save(r->text);
 }
 
-/* Lines of `run` by index, one after the other. */
+/* Returns the indices of the lines of `run`, in order. */
 static const uint32_t *lines_of(const coh_bound *bound, const coh_line_run *run)
 {
     return &bound->lane_lines[COH_LANE_COMPUTE][run->first - 1];
@@ -82,7 +83,7 @@ const coh_line_run *coh_line_recorded(const coh_ticket *ticket, const coh_instru
 {
     const coh_bound *bound = ticket->bound;
     const uint32_t run = line->lane == COH_LANE_COMPUTE ? bound->run_of[line->ordinal] : 0;
-    /* a scan looks at what each line wrote */
+    /* a scan checks the results of each line */
     if (run == 0 || bound->recordings[run - 1] == NULL || ticket->scan)
         return NULL;
     return &bound->runs[run - 1];
@@ -101,7 +102,7 @@ void coh_line_end_run(void *context, uint64_t number, uint32_t index)
     const coh_line_run *run = coh_line_recorded(ticket, &bound->program->lines[index]);
     const uint32_t *lines = lines_of(bound, run);
     for (uint32_t i = 0; i < run->count; i++) {
-        if (i > 0) /* the run's begin was the first line's */
+        if (i > 0) /* the first line's begin is the run's begin */
             coh_line_enter(step, bound, number, lines[i]);
         coh_line_leave(step, bound, number, lines[i]);
     }

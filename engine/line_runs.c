@@ -1,9 +1,12 @@
+/* Cuts the compute lane into runs in two passes: mark the lines that other lanes wait for, then
+ * start a new run after such a line and before each line that waits. Next: line_runs.h;
+ * line_replay.c uses the runs. */
 #include "engine/line_runs.h"
 
 #include "base/alloc.h"
 
-/* Does the line do the same in every step? FEED and CLIP have the step's own place in the host's
- * memory; what visits chunks works on the host. */
+/* Does the line do the same in every step? FEED and CLIP use host memory of the step's ticket;
+ * lines that visit chunks work on the host. */
 static int repeats(coh_opcode opcode)
 {
     switch (opcode) {
@@ -31,7 +34,7 @@ static int repeats(coh_opcode opcode)
     return 0;
 }
 
-/* A lane has its own lines behind one another. */
+/* Does the line wait for another lane? Lines of one lane are in order anyway. */
 static int waits_for_another(const coh_program *program, const coh_instruction *line)
 {
     for (uint32_t i = 0; i < line->wait_count; i++)

@@ -1,9 +1,11 @@
+/* Turns begins and ends of lines into times, by one rule for measured and for simulated runs, so
+ * that both can be compared. Next: line_times.h; report.c and calibrate.c use the times. */
 #include "engine/line_times.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 
-/* What the lane's work took that is now done; negative: it does not count. */
+/* Returns the time of the lane's work that has just ended; negative: it does not count. */
 static double take_time(coh_line_times *times, coh_lane lane)
 {
     const uint64_t now = coh_clock_ns();
@@ -41,7 +43,7 @@ void coh_line_times_share(coh_line_times *times, coh_lane lane, const uint32_t *
                 (predicted > 0 ? (double)times->predicted_s[lines[i]] / predicted : 1.0 / count));
 }
 
-/* The rule of the header, on simulated begins and ends. Lanes retire in order. */
+/* Applies the rule of the header to simulated begins and ends. Lanes retire in order. */
 static void take_times(const coh_program *body, const uint64_t *line_ns, float *out_seconds)
 {
     uint64_t end[COH_LANE_COUNT] = { 0 };
@@ -83,7 +85,7 @@ coh_status coh_line_times_init(coh_line_times *out_times, const coh_plan *plan)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     *out_times = (coh_line_times){ .line_count = body->line_count };
-    /* A program that was made by hand has no prices. */
+    /* A plan that was made by hand has no profile and so no prices. */
     if (body->line_count == 0 || plan->pricer.profile == NULL)
         return COH_OK;
     COH_TRY(COH_ALLOC(body->line_count, &out_times->samples));

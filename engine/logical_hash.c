@@ -1,3 +1,5 @@
+/* Hashes grains with XXH3 on the pool as they arrive, in any order, and folds the table of grain
+ * hashes in tensor order at the end. Next: logical_hash.h. */
 #include "engine/logical_hash.h"
 
 #include <assert.h>
@@ -7,7 +9,7 @@
 
 #include "coh_config.h"
 #ifdef COH_HAVE_XXH_DISPATCH
-#include <xxh_x86dispatch.h> /* the same values by the widest registers there are */
+#include <xxh_x86dispatch.h> /* widest registers, same values */
 #else
 #include <xxhash.h>
 #endif
@@ -15,14 +17,14 @@
 #include "base/alloc.h"
 #include "kernels/kernels.h"
 
-/* Grain hashes are folded as they stand in memory, and tensors written as they stand in memory. */
+/* Grain hashes are folded, and tensors written, in the byte order of memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian, so is memory");
 
 static const char *const part_name[COH_PART_COUNT] = { "work", "m", "v" };
 
 struct coh_logical_hash {
     coh_logical_tensor *tensors;
-    uint64_t *grain_begin; /* of each tensor in a row; [tensor_count]: grains of a row */
+    uint64_t *grain_begin; /* of each tensor in a row; [tensor_count]: grains in a row */
     uint32_t tensor_count;
     int has_states;
     uint64_t *grains; /* row of work, then m and v if there are states */
@@ -86,7 +88,7 @@ coh_status coh_logical_hash_create(const coh_logical_tensor *tensors, uint32_t t
     COH_TRY_GOTO(status, COH_ALLOC((size_t)tensor_count + 1, &hash->grain_begin), done);
     hash->tensor_count = tensor_count;
     hash->pool = pool;
-    (void)XXH3_64bits("", 0); /* it chooses at its first call: before the pool's threads hash */
+    (void)XXH3_64bits("", 0); /* selects its code, before the pool's threads do */
     COH_TRY_GOTO(status, tensors_copy(hash, tensors), done);
     uint64_t entries;
     COH_TRY_GOTO(status,
@@ -135,13 +137,13 @@ static uint64_t entry_of(const coh_logical_hash *hash, coh_part part, uint32_t t
     return (uint64_t)part * hash->grain_begin[hash->tensor_count] + hash->grain_begin[tensor];
 }
 
-/* Grains of a put, one a piece. */
+/* The grains of a put; each grain is one piece for the pool. */
 typedef struct put_job {
     const float *data;
     uint64_t count;
-    uint64_t *grains;           /* where their hashes go */
-    int looks;                  /* for broken values */
-    _Atomic uint64_t first_bad; /* lowest grain with one: pieces lower it */
+    uint64_t *grains;           /* receives their hashes */
+    int looks;                  /* 1: look for broken values */
+    _Atomic uint64_t first_bad; /* lowest grain with a broken value; pieces lower it */
 } put_job;
 
 static void put_piece(void *argument, int64_t index)
@@ -158,7 +160,8 @@ static void put_piece(void *argument, int64_t index)
         continue;
 }
 
-/* The first value from grain `grain` on that is NaN or infinite; the count if there is none. */
+/* Returns the index of the first NaN or infinite value from grain `grain` on; the count if there is
+ * none. */
 static uint64_t first_broken(const put_job *job, uint64_t grain)
 {
     uint64_t i = grain * COH_GRAIN_ELEMENTS;

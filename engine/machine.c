@@ -1,3 +1,6 @@
+/* The host's part of `cohobate doctor` (memory, cores, instruction sets, BLAS), and the machine
+ * facts that plans take as defaults. Next: cohobate/machine.h, machine_findings.h; machine_disk.c
+ * and machine_cuda.c are the other parts. */
 #include "cohobate/machine.h"
 
 #include <math.h>
@@ -19,14 +22,14 @@
 
 #define SIZE_TEXT_BYTES 32
 
-/* What the process takes beside the arenas (code, stacks, library buffers) stays below 128 MiB; the
- * other half is for the rest of the machine. */
+/* The process takes less than 128 MiB in addition to the arenas (code, stacks, library buffers);
+ * the other half is for the rest of the machine. */
 #define RESERVE_LEAST_BYTES (UINT64_C(256) << 20)
 
 uint64_t coh_machine_free_bytes(void)
 {
     uint64_t available = coh_memory_available_bytes(NULL);
-    if (available == UINT64_MAX) /* no /proc: what the C library knows */
+    if (available == UINT64_MAX) /* without /proc: what the C library knows */
         available = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t reserve = available / 16;
     if (reserve < RESERVE_LEAST_BYTES)
@@ -57,7 +60,7 @@ static int core_count_of(const coh_topology *topology, double quota_cores)
 int coh_machine_core_count(void)
 {
     coh_topology topology;
-    (void)coh_topology_read(&topology); /* one core is its answer where it cannot look */
+    (void)coh_topology_read(&topology); /* if it fails, it reports one core */
     return core_count_of(&topology, coh_cpu_quota_cores(""));
 }
 
@@ -144,7 +147,7 @@ static void examine_products(coh_finding_list *list)
         coh_machine_bf16_is_fast() ? "bf16" : "f32");
 }
 
-/* Core types of OpenBLAS that leave AVX-512 unused. */
+/* Is this a core type of OpenBLAS that does not use AVX-512? */
 static int is_narrow_core(const char *core)
 {
     static const char *const narrow[] = { "Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott" };
@@ -176,7 +179,8 @@ static void report_missing_blas(coh_finding *finding)
     COH_FINDING_SAY(finding->remedy, "%s", coh_kernel_fallback());
 }
 
-/* Preset on some machines without anybody's knowledge: they decide over half of the speed. */
+/* Examines variables that some machines preset without the user's knowledge. They can halve the
+ * speed of products. */
 static void examine_blas(coh_finding_list *list)
 {
     static const char *const variables[] = { "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE",

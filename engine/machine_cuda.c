@@ -1,5 +1,5 @@
-/* What `cohobate doctor` says of GPUs: driver, devices, and the libraries that a GPU's work
- * uses. */
+/* The GPU part of `cohobate doctor`: driver, devices, and the libraries that a GPU's work uses.
+ * Next: machine_findings.h, memory/cuda_facts.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "memory/node.h"
 #endif
 
-/* Devices that the kernel's module offers, whether or not a driver library is here to use them. */
+/* Counts devices that the kernel module offers, even if no driver library can use them. */
 static int count_device_files(void)
 {
     int count = 0;
@@ -31,7 +31,7 @@ static int count_device_files(void)
 
 #ifdef COH_HAVE_CUDA
 
-enum { CAPABILITY_LEAST = 8 }; /* products of bf16 on tensor cores, cp.async */
+enum { CAPABILITY_LEAST = 8 }; /* for bf16 products on tensor cores, cp.async */
 
 static void examine_gpu(coh_finding_list *list, int index, const coh_cuda_gpu *gpu)
 {
@@ -55,7 +55,7 @@ static void examine_gpu(coh_finding_list *list, int index, const coh_cuda_gpu *g
     COH_FINDING_SAY(finding->remedy, "use another device, or --device host");
 }
 
-/* A device as a run has it, with an arena for the libraries' workspaces alone. */
+/* Measures a device as a run creates it, with an arena only for the libraries' workspaces. */
 static coh_status measure_overhead(int index, coh_device_overhead *out_overhead,
                                    uint64_t *out_room_bytes)
 {
@@ -86,7 +86,7 @@ done:
     return status;
 }
 
-/* What of its memory no arena gets. */
+/* Reports the part of its memory that no arena can use. */
 static void examine_overhead(coh_finding_list *list, int index)
 {
     char subject[32], room[32], context[32], libraries[32], kept[32];
@@ -143,7 +143,7 @@ static int examine_driver(coh_finding_list *list)
     return facts.gpu_count;
 }
 
-/* `wanted`: there is a GPU that would use it. Only then it is opened, which takes a while. */
+/* `wanted`: some GPU would use it. The library is opened only then, since that is slow. */
 static void examine_library(coh_finding_list *list, const coh_cuda_library_name *name,
                             const char *cost, int wanted)
 {
@@ -186,7 +186,7 @@ void coh_examine_cuda(coh_finding_list *list)
 
 #else
 
-/* Device code for CUDA is not part of this build; a GPU that idles is still worth a line. */
+/* This build has no device code for CUDA; an unused GPU is still reported. */
 void coh_examine_cuda(coh_finding_list *list)
 {
     coh_finding *finding = coh_finding_next(list, "CUDA");

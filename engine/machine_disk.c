@@ -1,3 +1,5 @@
+/* The disk part of `cohobate doctor`: lockable memory, io_uring, O_DIRECT and the file system. Each
+ * is tried on a scratch file rather than guessed from versions. Next: machine_findings.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +20,7 @@
 #include <liburing.h>
 #endif
 
-/* CAP_IPC_LOCK lifts the limit of locked memory. */
+/* Does CAP_IPC_LOCK lift the limit of locked memory? */
 static int may_lock_any(void)
 {
     char text[4096];
@@ -54,7 +56,7 @@ void coh_examine_memlock(coh_finding_list *list)
 }
 
 #ifdef COH_HAVE_URING
-/* 0, or -errno: a small ring, and one page registered with it. */
+/* Makes a small ring and registers one page with it. Returns 0 or -errno. */
 static int uring_probe(int *out_registered)
 {
     struct io_uring ring;
@@ -106,7 +108,7 @@ void coh_examine_uring(coh_finding_list *list)
 #endif
 }
 
-/* An unnamed file in `folder`, or a named one unlinked at once where the file system has no
+/* Opens an unnamed file in `folder`, or a named one, unlinked at once, if the file system has no
  * O_TMPFILE. Returns a descriptor or -errno. */
 static int scratch_open(const char *folder, int flags)
 {
@@ -119,12 +121,12 @@ static int scratch_open(const char *folder, int flags)
         return -ENAMETOOLONG;
     fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
     int code = fd < 0 ? -errno : fd;
-    if (code != -EEXIST) /* some file systems make the file and refuse O_DIRECT afterwards */
+    if (code != -EEXIST) /* some file systems create the file, then refuse O_DIRECT */
         unlink(path);
     return code;
 }
 
-/* Writes a page and reads it back. 0 or -errno; -EIO where another page comes back. */
+/* Writes a page and reads it back. Returns 0 or -errno; -EIO if the page differs. */
 static int page_round_trip(int fd)
 {
     void *page = NULL;

@@ -1,7 +1,8 @@
-/* The whole of a measurement: what is done, in which order, and the lanes beside one another.
+/* The whole of a measurement: its parts, their order, and the interference between lanes. Next:
+ * measure.h lists the parts.
  *
  *   probe | roofs | operators | chunks | links | drive | pairs of lanes | probe
- *                                      ^ the host, beside a GPU */
+ *                                      ^ the host, with a GPU */
 #include "engine/measure.h"
 
 #include <inttypes.h>
@@ -16,7 +17,7 @@
 #include "engine/device_find.h"
 #include "kernels/kernels.h"
 
-/* A machine whose probes before and after differ by more was two machines. */
+/* If the probes before and after differ by more, the machine was not steady. */
 #define DRIFT_MOST 0.05
 #define UNSTEADY   ", unsteady"
 
@@ -84,9 +85,9 @@ void coh_measure_say(const coh_measure *m, const char *format, ...)
         m->options->log(m->options->context, sentence);
 }
 
-/* ---- lanes beside one another ---- */
+/* ---- interference between lanes ---- */
 
-/* The host lane is one of its own beside a GPU: the last one. */
+/* The last one, the host lane, counts as a separate lane only with a GPU. */
 static const coh_lane lanes[] = { COH_LANE_COMPUTE, COH_LANE_H2D,   COH_LANE_D2H,
                                   COH_LANE_READ,    COH_LANE_WRITE, COH_LANE_HOST };
 enum { LANES = sizeof(lanes) / sizeof(lanes[0]) };
@@ -108,7 +109,8 @@ static double part_of(const coh_samples *samples)
     return fmin(fmax(part, COH_PROFILE_PART_LEAST), 1);
 }
 
-/* Alone and together in turns: a ratio survives a machine that changes its speed. */
+/* Measures both lanes alone and together, in turns: a ratio is robust when the machine changes its
+ * speed. */
 static coh_status measure_pair(coh_measure *m, coh_lane a, coh_lane b)
 {
     const uint64_t window_ns = 2 * m->effort.window_ns;
@@ -131,7 +133,8 @@ static coh_status measure_pair(coh_measure *m, coh_lane a, coh_lane b)
     return COH_OK;
 }
 
-/* Transfers take cores from cores that compute; from a GPU nothing but a part of its speed. */
+/* Transfers take cores from a processor's compute lane; from a GPU they take only a part of its
+ * speed. */
 static coh_status measure_two(coh_measure *m, coh_lane a, coh_lane b)
 {
     return a == COH_LANE_COMPUTE && m->bed->is_host ? coh_measure_steal(m, b)
@@ -167,7 +170,7 @@ static coh_status probe(const coh_measure *m, coh_roofs *roofs, double rates[PRO
     return COH_OK;
 }
 
-/* Says it at once, and for good where people look: in the name, unless that says so already. */
+/* Reports the drift at once, and marks the profile's name unless it is marked already. */
 static void note_drift(coh_measure *m, const double before[PROBES], const double after[PROBES])
 {
     char *name = m->profile->name;
@@ -187,7 +190,7 @@ static void note_drift(coh_measure *m, const double before[PROBES], const double
 
 /* ---- the whole ---- */
 
-/* What of the profile is known before: lanes whose pairs need not be measured again. */
+/* Finds lanes that the known profile covers: their pairs need not be measured again. */
 static void find_known(const coh_measure *m, uint8_t known[COH_LANE_COUNT])
 {
     memset(known, 0, COH_LANE_COUNT);
@@ -223,12 +226,12 @@ done:
     return status;
 }
 
-/* Beside the arena that is measured in: the chain of empty lines has an engine of its own, for
- * which as much must be free as any engine keeps back. */
+/* Memory in addition to the arena of the measurement: the chain of empty lines has an engine of its
+ * own, which needs as much free memory as any engine keeps back. */
 #define BESIDE_BYTES ((uint64_t)384 << 20)
 
-/* Of a GPU, whose caches hold 50 to 130 MB, and which is through with 96 MiB in 40 us; products
- * that are wide enough for it must fit into two such passes. Where it has the memory. */
+/* A pass on a GPU, if it has the memory. Its caches hold 50 to 130 MB, and it takes only 40 us for
+ * 96 MiB. Products wide enough for it must fit into two such passes. */
 #define GPU_PASS_BYTES ((uint64_t)512 << 20)
 
 static uint64_t gpu_pass_bytes(const coh_measure *m, uint64_t room)
@@ -237,7 +240,7 @@ static uint64_t gpu_pass_bytes(const coh_measure *m, uint64_t room)
     return room >= 2 * GPU_PASS_BYTES + others ? GPU_PASS_BYTES : m->effort.pass_bytes;
 }
 
-/* `room`: what is free, or the budget. */
+/* `room`: the free memory, or the budget. */
 static coh_status refuse_room(const coh_measure *m, uint64_t least_bytes, uint64_t room)
 {
     const char *name = m->bed->facts.name;
@@ -255,7 +258,7 @@ static coh_status refuse_room(const coh_measure *m, uint64_t least_bytes, uint64
                     name, least, coh_size_format(m->bed->facts.memory_bytes, there, sizeof(there)));
 }
 
-/* A GPU whose caches hold a pass is measured as if its memory were as fast. */
+/* Warns: a GPU whose caches hold a pass seems to have a memory as fast as its caches. */
 static void say_small_passes(const coh_measure *m)
 {
     char taken[32], wanted[32];
@@ -269,7 +272,7 @@ static void say_small_passes(const coh_measure *m)
             coh_size_format(GPU_PASS_BYTES, wanted, sizeof(wanted)));
 }
 
-/* Of a GPU: all that any part will measure in. Operators and chunks take what is left. */
+/* On a GPU: takes the memory for all parts at once. Operators and chunks get the rest. */
 static coh_status take_memory(coh_measure *m, const coh_operator_list *list)
 {
     const uint64_t free_bytes = m->bed->facts.memory_bytes, most = m->options->device_bytes;
@@ -324,8 +327,8 @@ static coh_status join_operators(coh_measure *m, const coh_profile *known)
     return COH_OK;
 }
 
-/* What is known, for others to be added. What is in the profile is not measured: operators that are
- * to be, again, join it at the end. */
+/* Copies the known profile, so that only missing figures are measured. Operators that are to be
+ * measured again are joined at the end. */
 static coh_status copy_known(coh_measure *m, const coh_profile *known)
 {
     coh_profile *profile = m->profile;

@@ -1,22 +1,25 @@
+/* Opens a device for measurements and times work on it: called directly on the host, in batches of
+ * enqueued calls on a GPU. Next: measure_bed.h. */
 #include "engine/measure_bed.h"
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "cohobate/machine.h"
 
-/* Calls that are enqueued before one looks at the clock again. */
+/* Most calls that are enqueued between two readings of the clock. */
 #define BATCH_MOST 1024
-/* Units of the compute lane that are under way: while one is computed the next is there. Together
- * they have fewer calls than a queue has room for: who waits for room keeps the door shut. */
+/* Units of the compute lane in flight: while one is computed, the next is enqueued. Together they
+ * have fewer calls than a queue has room for, because a thread that waits for room holds the
+ * mutex. */
 #define COMPUTE_DEPTH 2
 #define UNIT_MOST     100
 #define PART_BYTES    ((uint64_t)1 << 20)
 
 static const coh_lane lanes[] = { COH_LANE_H2D, COH_LANE_D2H };
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
-/* Whoever waits for a lane is woken. */
+/* Wakes every thread that waits for a lane. */
 static void take_failure(void *context, coh_status status, uint64_t number, uint32_t index)
 {
     coh_bed *bed = context;
@@ -77,7 +80,7 @@ static void destroy_queues(coh_bed *bed)
     }
 }
 
-/* Whatever is still under way, after a failure, is over when its queue is destroyed. */
+/* After a failure, destroying the queues ends all work in flight. */
 static void destroy_device(coh_bed *bed)
 {
     destroy_queues(bed);
@@ -139,7 +142,7 @@ coh_status coh_bed_part(coh_bed *bed, uint64_t bytes, char **out_base)
     return COH_OK;
 }
 
-/* The host's device, made for them. */
+/* Creates the host's device, only for the tiers. */
 static coh_status open_host_tiers(coh_bed *bed, const uint64_t bytes[COH_TIER_DISK],
                                   char *out_bases[COH_TIER_COUNT])
 {
@@ -177,20 +180,20 @@ void coh_bed_close_tiers(coh_bed *bed)
     if (bed->is_host) {
         destroy_device(bed);
     } else if (bed->tiers_begin > 0) {
-        bed->used = bed->tiers_begin; /* what is pinned goes with the device */
+        bed->used = bed->tiers_begin; /* pinned memory is freed with the device */
         bed->tiers_begin = 0;
     }
 }
 
-/* ---- work that is enqueued ---- */
+/* ---- enqueued work ---- */
 
 typedef struct launch {
     coh_bed_work work;
     void *context;
-    coh_status status; /* of the first that failed */
+    coh_status status; /* of the first failure */
 } launch;
 
-/* Runs at once, in the caller. */
+/* Runs immediately, in the calling thread. */
 static void run_launch(void *context, uint64_t number, uint32_t index)
 {
     launch *l = context;
@@ -247,7 +250,7 @@ coh_status coh_bed_warm(const coh_bed *bed, coh_bed_work work, void *context, ui
         return work(context, 0);
     COH_TRY(rehearse(bed, work, context));
     COH_TRY(coh_bed_time(bed, work, context, 0, 1, &seconds));
-    /* The first look is at one call and the way there and back, the second at many. */
+    /* The first pass times one call and the round trip, the second times many. */
     for (int look = 0; look < 2; look++) {
         const double calls = (double)bed->batch_ns * 1e-9 / (seconds > 1e-9 ? seconds : 1e-9);
         *out_count = calls < 1 ? 1 : calls < BATCH_MOST ? (uint32_t)calls : BATCH_MOST;

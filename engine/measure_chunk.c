@@ -1,7 +1,7 @@
-/* Lines that work on chunks: norms and updates, by the code of the executor, and additions, which
- * are the kernel that passes a gradient on. Of each size of chunks the largest chunk of the graphs
- * is taken. Updates are measured as the compute lane makes them, by all threads or a GPU, and on
- * one thread, as the host lane does. */
+/* Measures lines that work on chunks: norms and updates by the executor's code, and additions by
+ * the kernel that passes a gradient on. For each chunk size the largest chunk of the graphs is
+ * used. Updates are measured as the compute lane runs them, on all threads or a GPU, and as the
+ * host lane does: on one thread, or with a GPU on the pool. Next: measure.h, line_work.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
 
 typedef struct bench {
     coh_measure *m;
-    void *queue; /* of kernels; NULL: one thread */
+    void *queue; /* passed to kernels; NULL: one thread */
     const coh_measure_sheet *sheet;
     const coh_sheet_line *line;
     coh_window window;
@@ -33,7 +33,7 @@ typedef struct bench {
     uint32_t window_count;
 } bench;
 
-/* Where the bytes of a role are; the place is that of the chunk's work. */
+/* Returns the address of a role's bytes; *out_place is the place of the chunk's work. */
 static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place *out_place)
 {
     const coh_need *need = coh_sheet_need(&b->sheet->sheet, b->line, role);
@@ -53,7 +53,7 @@ static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place 
     return base + coh_window_place(&b->window, need->object, chunk->object_offset);
 }
 
-/* The runs of a chunk, for one call. */
+/* Returns the runs of a chunk, for one call. */
 static coh_chunk_grains grains_of(const coh_chunk_place *place, coh_grain_run *runs)
 {
     return (coh_chunk_grains){ runs,
@@ -103,7 +103,7 @@ static void run_add(const bench *b, char *base)
     coh_add_views(b->queue, &to, &from, call->input_grad_adds != 0);
 }
 
-/* A coh_bed_work. */
+/* A coh_bed_work: one call on the window of `index`. */
 static coh_status run(void *context, uint64_t index)
 {
     const bench *b = context;
@@ -151,7 +151,7 @@ static coh_status measure(bench *b, const coh_operator_times *what)
     return coh_measure_add(b->m, what, &sample);
 }
 
-/* The line of `opcode` and `dtype` that moves the most bytes, or NULL. */
+/* Returns the line of `opcode` and `dtype` that moves the most bytes, or NULL. */
 static const coh_sheet_line *largest(const coh_measure_sheet *sheet, coh_opcode opcode,
                                      coh_dtype dtype)
 {
@@ -165,7 +165,7 @@ static const coh_sheet_line *largest(const coh_measure_sheet *sheet, coh_opcode 
     return found;
 }
 
-/* Where chunks of one lane are: of the processor both are one. */
+/* Memory for each lane's chunks; on the host device both lanes share `compute`. */
 typedef struct chunk_memory {
     coh_cold compute, host;
 } chunk_memory;
@@ -175,7 +175,7 @@ static coh_cold *cold_of(chunk_memory *memory, coh_lane lane)
     return lane == COH_LANE_HOST && memory->host.bed != NULL ? &memory->host : &memory->compute;
 }
 
-/* Of the host lane's kernels: where the compute lane computes on these cores, one thread. */
+/* Returns the queue of the host lane's kernels: one thread if the compute lane uses these cores. */
 static void *host_queue(const coh_measure *m)
 {
     return m->bed->is_host ? NULL : m->pool;

@@ -1,5 +1,5 @@
-/* Memory that windows are taken from: of the processor, or a part of a GPU's arena, which is filled
- * by one piece from the host and copies of it that double. */
+/* Memory for windows: an arena of the processor, or a part of a GPU's arena. The GPU's part is
+ * filled with one piece from the host and copies of it that double in size. Next: measure.h. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -81,7 +81,7 @@ coh_status coh_cold_fill(coh_cold *cold, int positive)
 typedef struct reading {
     const char *begin;
     uint64_t bytes;
-    _Atomic uint64_t sum; /* the pieces add */
+    _Atomic uint64_t sum; /* pieces add to it */
 } reading;
 
 static void read_piece(void *argument, int64_t index)

@@ -1,8 +1,8 @@
-/* The drive behind the disk folder, through the working store: chunks of one piece, so many in
- * flight. The scratch file's first half is for reads, the second for writes, and a page of either
- * behind them for latencies:
+/* Measures the drive behind the disk folder through the working store: chunks of one piece, `depth`
+ * of them in flight. The scratch file's first half is for reads, the second for writes, followed by
+ * a page of each for latencies. Next: measure.h, offload/store.h.
  *
- *     | chunks that are read | chunks that are written | page | page | */
+ *    | chunks that are read | chunks that are written | page | page | */
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -71,9 +71,9 @@ static coh_single single_of(coh_store_load *load)
     return (coh_single){ .transfer = single, .context = load, .bytes = load->chunk_bytes };
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
-/* Everything that reads will look at is written once, by the port for writes. */
+/* Writes everything that reads will use, once, by the port for writes. */
 static coh_status fill(coh_drive *drive, const coh_effort *effort)
 {
     coh_store_load all[] = { drive->loads[0], drive->loads[1], drive->pages[0], drive->pages[1] };
@@ -208,7 +208,7 @@ static coh_status measure_latency(const coh_measure *m, coh_store_load *pages,
     return COH_OK;
 }
 
-/* For people, as a profile keeps the depth that is chosen alone. */
+/* Reports the rates at all depths; a profile keeps only the chosen depth. */
 static void tell_depths(const coh_measure *m, const coh_drive *drive, int port,
                         const coh_figure *rates, uint32_t depth_count)
 {
@@ -241,8 +241,7 @@ static coh_status measure_port(coh_measure *m, coh_drive *drive, int port)
     return COH_OK;
 }
 
-/* Writes on until so many bytes are out that a cache of the drive is full; the last third says what
- * it sustains. */
+/* Writes enough bytes to fill a drive's cache; the last third of them gives the sustained rate. */
 static coh_status measure_sustained(coh_measure *m, coh_drive *drive)
 {
     coh_link_profile *link = &m->profile->link[COH_LANE_WRITE];

@@ -1,16 +1,16 @@
-/* Beside a GPU: what the processor's memory gives to all threads, and what an update gets of it,
- * which the host lane makes on as many. */
+/* With a GPU: measures the bandwidth of the processor's memory with all threads, and the bytes per
+ * second of an update, which the host lane also runs on all threads. Next: measure.h. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "engine/measure.h"
 #include "kernels/kernels.h"
 
-/* Of each array of an update, and of what a pass reads: more than a cache holds. */
+/* Size of each array of an update, and of the data of a pass: larger than a cache. */
 #define ARRAY_BYTES    ((uint64_t)48 << 20)
 #define ARRAY_ELEMENTS (ARRAY_BYTES / sizeof(float))
 enum { WORK, GRAD, M, V, ARRAYS };
-/* An update in turns of some pieces: work, m and v read and written, the gradient read. */
+/* An update runs over a few pieces per turn: work, m and v read and written, the gradient read. */
 enum {
     PIECE_ELEMENTS = 1 << 16,
     TURN_PIECES = 64,
@@ -20,7 +20,7 @@ enum {
 struct coh_host_side {
     coh_pool *pool;
     coh_cold cold;
-    uint64_t next; /* element that is updated */
+    uint64_t next; /* next element to update */
 };
 
 static float *array(const coh_host_side *side, int index)

@@ -1,5 +1,5 @@
-/* The links between device and host tier, on the host device those of the emulated far tier: copies
- * by the device's own lanes. */
+/* Measures the links between device and host tier by copies on the device's own lanes. On the host
+ * device these are the links of the emulated far tier. Next: measure.h, measure_bed.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -12,18 +12,19 @@ enum { DIRECTIONS = 2, DEPTHS = 3 };
 static const coh_lane lanes[DIRECTIONS] = { COH_LANE_H2D, COH_LANE_D2H };
 static const uint32_t depths[DEPTHS] = { 1, 2, 4 };
 
-/* A latency is that of copies that are over at once. */
+/* Latency is measured with copies whose transfer time is negligible. */
 #define SMALL_BYTES  4096u
 #define SMALL_COPIES 256
-/* Copies one by one: of the size of chunks. */
+/* Sizes of single copies: those of chunks. */
 #define SINGLE_SMALL_BYTES ((uint64_t)64 << 10)
 #define SINGLE_LARGE_BYTES ((uint64_t)1 << 20)
-/* Most that is pinned to see whether a limit of locked bytes is one of a GPU's driver. */
+/* Most bytes that are pinned to find out whether the limit of locked bytes applies to the GPU's
+ * driver. */
 #define PROBE_BYTES_MOST ((uint64_t)1 << 30)
 
 typedef struct direction {
     coh_links *links;
-    coh_lane_load load; /* of copies of copy_bytes each */
+    coh_lane_load load; /* copies of copy_bytes each */
     uint64_t copy_bytes;
 } direction;
 
@@ -40,7 +41,7 @@ static void set_copy_bytes(direction *d, uint64_t bytes)
     d->load.amount = (double)bytes;
 }
 
-/* Up and down in halves of their own. */
+/* Copies in separate halves of the arenas for each direction. */
 static coh_status enqueue_copy(void *context)
 {
     const direction *d = context;
@@ -56,7 +57,7 @@ static coh_status enqueue_copy(void *context)
     return COH_OK;
 }
 
-/* One copy, alone. */
+/* Runs one copy by itself. */
 static coh_status single(direction *d, uint64_t bytes)
 {
     const uint64_t copy_bytes = d->copy_bytes;
@@ -77,7 +78,7 @@ static coh_status single_large(void *context)
     return single(context, SINGLE_LARGE_BYTES);
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 static void open_direction(coh_measure *m, coh_links *links, int index)
 {
@@ -109,13 +110,14 @@ static void tell_pinning(const coh_measure *m, uint64_t bytes)
                     (double)facts.pin_ns * 1e-9 / (double)bytes * 0x1p30);
 }
 
-/* RLIMIT_MEMLOCK is not asked by every driver that pins: one that pins more has no limit. */
+/* Not every driver that pins memory obeys RLIMIT_MEMLOCK. If more can be pinned, there is no
+ * limit. */
 static coh_status open_pinned(coh_measure *m, coh_links *links)
 {
     coh_bed *bed = links->bed;
     const uint64_t limit = coh_measure_memlock_bytes();
     uint64_t bytes = links->bytes;
-    coh_status status = COH_ERR_FULL; /* nothing was tried */
+    coh_status status = COH_ERR_FULL; /* nothing was tried yet */
     if (limit >= bytes && limit < PROBE_BYTES_MOST) {
         bytes = coh_bytes_round_page(limit + 1);
         status = coh_bed_open_tiers(bed, links->bytes, bytes, links->arenas);
@@ -166,8 +168,8 @@ void coh_links_close(coh_measure *m, coh_links *links)
 
 /* ---- figures ---- */
 
-/* To its end as soon as may be: on a GPU that is the stream's, for there lanes wait for one another
- * without the host. */
+/* Copies and waits for the end in the fastest way. On a GPU that is finishing the stream, since
+ * lanes wait for one another there without the host. */
 static coh_status copy_once(direction *d)
 {
     const coh_bed *bed = d->links->bed;
@@ -179,7 +181,7 @@ static coh_status copy_once(direction *d)
     return bed->what->ops->failure(bed->device);
 }
 
-/* One small copy after the other. */
+/* Measures small copies, one after the other. */
 static coh_status measure_latency(const coh_measure *m, direction *d, coh_figure *out_figure)
 {
     const uint64_t copy_bytes = d->copy_bytes;
@@ -216,7 +218,8 @@ static coh_status measure_direction(const coh_measure *m, direction *d)
     return COH_OK;
 }
 
-/* For people, as a profile has one rate: both ways, alone and together, by the size of copies. */
+/* Reports the rates of both directions, alone and together, by the size of copies; a profile has
+ * only one rate. */
 static coh_status tell_sizes(const coh_measure *m, coh_links *links)
 {
     direction *up = &links->directions[0], *down = &links->directions[1];

@@ -1,3 +1,5 @@
+/* Measures the rate of one load, or of two at once on two threads. A rate includes the rest: work
+ * still in flight after the window is waited for and counted. Next: measure_load.h. */
 #include "engine/measure_load.h"
 
 #include <stdatomic.h>
@@ -32,7 +34,7 @@ coh_status coh_load_rate(const coh_load *load, uint64_t window_ns, double *out_r
 
 typedef struct companion {
     const coh_load *load;
-    _Atomic int must_end; /* the measuring thread sets it */
+    _Atomic int must_end; /* set by the measuring thread */
     double rate;
     coh_status status;
     char why[COH_ERROR_TEXT_BYTES];

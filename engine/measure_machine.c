@@ -1,4 +1,5 @@
-/* The facts of this machine that a profile holds, and the number that tells machines apart. */
+/* The facts of this machine in a profile, and the fingerprint that distinguishes machines. Next:
+ * measure.h. */
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@
 #ifdef COH_HAVE_CUDA
 #include "memory/cuda_facts.h"
 
-static coh_cuda_facts cuda_facts; /* zeroes: there is no driver */
+static coh_cuda_facts cuda_facts; /* zero if there is no driver */
 static pthread_once_t cuda_facts_are_read = PTHREAD_ONCE_INIT;
 
 static void read_cuda_facts(void)
@@ -33,7 +34,8 @@ static void read_cuda_facts(void)
 }
 #endif
 
-/* Processor, cores, memory, kernels and build: what may change how long a line takes. */
+/* Describes processor, cores, memory, kernels and build: everything that can change a line's
+ * time. */
 static void describe(char *text, size_t text_bytes)
 {
     char cpu[COH_KERNEL_MACHINE_BYTES];
@@ -43,8 +45,8 @@ static void describe(char *text, size_t text_bytes)
              (unsigned long long)((bytes + (1u << 29)) >> 30));
 }
 
-/* The hash of the code that this function is part of, the library's and, where it is linked in, the
- * program's: two builds of one version are not as fast. */
+/* Hashes the code that contains this function, the library's or (statically linked) the program's:
+ * two builds of one version differ in speed. */
 static int hash_code(struct dl_phdr_info *object, size_t bytes, void *out_hash)
 {
     (void)bytes;
@@ -60,11 +62,12 @@ static int hash_code(struct dl_phdr_info *object, size_t bytes, void *out_hash)
     return 0;
 }
 
-/* What a GPU's profile says of its machine: "NVIDIA H200; " and the host's. */
+/* Separates a GPU from the host in a profile's machine: "NVIDIA H200; " and the host's text. */
 #define BEHIND_GPU "; "
-enum { GPU_NAME_BYTES = 48 }; /* that are said */
+enum { GPU_NAME_BYTES = 48 }; /* characters of it that are printed */
 
-/* Which CUDA the driver is for that sees a GPU called `gpu`; 0: none does. It is asked once. */
+/* Returns the CUDA version of the driver that sees a GPU called `gpu`; 0: none. The driver is asked
+ * once. */
 static int driver_version(const char *gpu, size_t gpu_bytes)
 {
 #ifdef COH_HAVE_CUDA
@@ -80,7 +83,7 @@ static int driver_version(const char *gpu, size_t gpu_bytes)
     return 0;
 }
 
-/* `gpu`, of so many bytes, stands before the rest; none: 0. */
+/* `gpu`, of `gpu_bytes` bytes, is prefixed to the description; 0: no GPU. */
 static uint64_t fingerprint(const char *gpu, size_t gpu_bytes)
 {
     char text[512], driver[24] = "";
@@ -117,7 +120,7 @@ int coh_profile_is_of_here(const coh_profile *profile)
            profile->fingerprint == coh_machine_fingerprint_of(profile);
 }
 
-/* "ext4, device 254:0, 252 GiB"; "" where the folder cannot be looked at. */
+/* Prints "ext4, device 254:0, 252 GiB", or "" if the folder cannot be examined. */
 static void describe_drive(const char *folder, char *text, size_t text_bytes)
 {
     struct stat place;
@@ -147,7 +150,7 @@ uint64_t coh_measure_memlock_bytes(void)
     return limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)limit.rlim_cur;
 }
 
-/* Where all cores compute, the thread of the host lane and theirs get a part in proportion. */
+/* If all cores compute, the host lane's thread and the compute threads share them in proportion. */
 static void share_cores(coh_profile *profile)
 {
     const double threads = profile->threads;
@@ -157,7 +160,7 @@ static void share_cores(coh_profile *profile)
     profile->contention[COH_LANE_HOST][COH_LANE_COMPUTE] = threads / (threads + 1);
 }
 
-/* The host device, or a GPU beside the host. */
+/* Describes the host device, or a GPU and its host. */
 static void describe_device(const coh_measure *m)
 {
     coh_profile *profile = m->profile;
@@ -183,7 +186,7 @@ void coh_measure_machine(coh_measure *m)
     struct tm local;
     localtime_r(&now, &local);
     strftime(profile->date, sizeof(profile->date), "%Y-%m-%d", &local);
-    if (profile->name[0] == '\0') /* else what is known says how steady the machine was */
+    if (profile->name[0] == '\0') /* else it is a known profile's name */
         snprintf(profile->name, sizeof(profile->name), "measured, %d thread%s%s",
                  (int)m->options->thread_count, m->options->thread_count == 1 ? "" : "s",
                  m->options->quick ? COH_MEASURE_QUICK : "");

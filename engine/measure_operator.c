@@ -1,13 +1,14 @@
-/* Operators of graphs: each is placed with everything that its forward and backward touch in a
- * window, and called there as the executor calls it. Windows follow one another in memory:
+/* Measures operators of graphs. Each is placed in a window with everything that its forward and
+ * backward touch, and called there as the executor calls it. Windows follow one another in memory:
  *
- *     | window 0 | window 1 | window 2 | ... never used ...|
- *       forward    forward    forward       read, so that the windows leave the caches
- *       backward   backward   backward
+ *    | window 0 | window 1 | window 2 | ... never used ...|
+ *      forward    forward    forward       read, so that the windows leave the caches
+ *      backward   backward   backward
  *
- * What the line before has just written (the inputs of a forward, the gradients of outputs of a
- * backward) is read before the call, for in a step it is warm. On a GPU nothing is read between the
- * calls, which are timed many at once: there are as many windows as there is room for. */
+ * Data that the previous line has just written (the inputs of a forward, the gradients of outputs
+ * of a backward) is read before the call, since it is warm in a step. On a GPU nothing is read
+ * between the calls, and many calls are timed at once: there are as many windows as fit. Next:
+ * measure.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,12 +17,12 @@
 #include "engine/measure.h"
 #include "planner/fingerprint.h"
 
-/* The largest chunk of a sheet: of no matter here. */
+/* The largest chunk of a sheet; operators do not depend on it. */
 #define CHUNK_BYTES ((uint64_t)4 << 20)
-/* Windows of one operator on a GPU. */
+/* Most windows of one operator on a GPU. */
 #define GPU_WINDOWS_MOST 512
-/* Turns that each operator has, some seconds apart: what else runs on a machine, or slows it, comes
- * in spells, and a figure taken in one alone says nothing of the machine. */
+/* Rounds over all operators, some seconds apart. Disturbances of a machine come in spells, so a
+ * figure taken in one spell is not representative. */
 #define TURNS 3
 
 /* One operator of one graph, with its cache or without. */
@@ -29,9 +30,9 @@ typedef struct point {
     uint32_t sheet;
     int32_t op;
     int32_t line[COH_PHASE_COUNT]; /* of the sheet; -1: none */
-    coh_operator_times what;       /* of the operator: times_of says it of a phase */
+    coh_operator_times what;       /* of the operator; times_of completes it for a phase */
     coh_window window;
-    coh_figure seconds[COH_PHASE_COUNT]; /* of all turns; no samples: not measured */
+    coh_figure seconds[COH_PHASE_COUNT]; /* joined over all rounds; no samples: not measured */
 } point;
 
 struct coh_operator_list {
@@ -64,7 +65,7 @@ static coh_operator_times *find_times(const coh_measure *m, const coh_operator_t
     return NULL;
 }
 
-/* The sample of so much work, or NULL. */
+/* Returns the sample of the same work, or NULL. */
 static coh_operator_sample *find_sample(const coh_measure *m, const coh_operator_times *what,
                                         double flops, double bytes)
 {
@@ -119,9 +120,9 @@ coh_status coh_measure_join(coh_measure *m, const coh_operator_times *what,
     return COH_OK;
 }
 
-/* ---- what is to be measured ---- */
+/* ---- choosing operators ---- */
 
-/* "[.,.,768] [3072,768] [3072]": what differs between micro-batches is a point. */
+/* Prints "[.,.,768] [3072,768] [3072]". A dimension that depends on the micro-batch is a dot. */
 static void describe_shape(const coh_graph *graph, const coh_graph_op_entry *op,
                            char text[sizeof(((coh_operator_times *)0)->shape)])
 {
@@ -168,7 +169,7 @@ static const coh_sheet_line *line_of(const coh_operator_list *list, const point 
     return p->line[phase] < 0 ? NULL : &list->sheets[p->sheet].sheet.lines[p->line[phase]];
 }
 
-/* Under what the times of a phase stand. */
+/* Returns the profile key of a phase's times. */
 static coh_operator_times times_of(const coh_operator_list *list, const point *p, int phase)
 {
     const coh_sheet_line *line = line_of(list, p, phase);
@@ -181,7 +182,7 @@ static coh_operator_times times_of(const coh_operator_list *list, const point *p
     return what;
 }
 
-/* Is the phase measured already, or will it be by another point? */
+/* Is the phase measured already, or covered by another point? */
 static int is_covered(const coh_measure *m, const coh_operator_list *list, const point *p,
                       int phase)
 {
@@ -237,7 +238,7 @@ static coh_status add_sheet(coh_measure *m, coh_operator_list *list, const coh_g
     return find_points(m, list, with_cache);
 }
 
-/* With the cache and without; and where gradients are there already. */
+/* Adds sheets with the cache and without, and one in which gradients already exist. */
 static coh_status add_sheets(coh_measure *m, coh_operator_list *list, const coh_graph *graph)
 {
     const int32_t most = m->options->accumulates && graph->loss >= 0 ? 2 : 1;
@@ -285,13 +286,13 @@ typedef struct bench {
     point *p;
     coh_cold cold;
     uint32_t window_count;
-    /* The call that is made, of that phase and window. */
+    /* The current call, its phase and its window. */
     int phase;
     uint64_t window;
     coh_call call;
 } bench;
 
-/* The place of a binding in the window that begins at `base`. */
+/* Returns the address of a binding in the window that begins at `base`. */
 static char *place_of(const bench *b, const coh_sheet_line *line, const coh_binding *binding,
                       char *base)
 {
@@ -337,7 +338,7 @@ static kind_function kernels_of(const bench *b, int phase)
     return b->bed->is_host ? kind->backward : kind->backward_cuda;
 }
 
-/* A coh_bed_work: the call of that window, unless it stands there. */
+/* A coh_bed_work: runs the call of this window; builds it unless it is the current one. */
 static coh_status run_call(void *context, uint64_t window)
 {
     bench *b = context;
@@ -346,10 +347,10 @@ static coh_status run_call(void *context, uint64_t window)
     return kernels_of(b, b->phase)(&b->call);
 }
 
-/* ---- what it finds ---- */
+/* ---- data in a window ---- */
 
-/* Integers of a forward's inputs: rows of the operator's own parameter, one after the other in a
- * scattered order; zeros where it has none. */
+/* Makes the integers of a forward's inputs: rows of the operator's own parameter, in a scattered
+ * order; zeros if it has none. */
 static void make_integers(int32_t *values, int64_t count, int64_t rows)
 {
     for (int64_t i = 0; i < count; i++)
@@ -393,7 +394,8 @@ static void read_recent(bench *b)
                               coh_dtype_bytes(views[port].shape.dtype));
 }
 
-/* What a line finds, before the clock starts; a GPU's windows were all filled at the begin. */
+/* Prepares the data of a call before the clock starts; a GPU's windows were all filled at the
+ * begin. */
 static coh_status prepare(bench *b, int phase, uint64_t window)
 {
     make_call(b, phase, window);
@@ -415,7 +417,7 @@ static coh_status fill_windows(bench *b)
     return COH_OK;
 }
 
-/* Seconds of one of `count` calls. */
+/* Measures the seconds per call of `count` calls. */
 static coh_status run_windows(bench *b, int phase, uint64_t window, uint32_t count,
                               double *out_seconds)
 {
@@ -425,7 +427,7 @@ static coh_status run_windows(bench *b, int phase, uint64_t window, uint32_t cou
 
 /* ---- one operator ---- */
 
-/* The first window's run is not counted, and is left out of what backward reads. */
+/* Measures one phase on all windows but the first, which only warms up. */
 static coh_status measure_phase(bench *b, int phase)
 {
     coh_samples samples;
@@ -443,7 +445,7 @@ static coh_status measure_phase(bench *b, int phase)
     return COH_OK;
 }
 
-/* Backward reads what forward left in the same window, so every window gets one. */
+/* Runs a forward in every window, because backward reads its results from the same window. */
 static coh_status run_forwards(bench *b)
 {
     double seconds;
@@ -452,7 +454,7 @@ static coh_status run_forwards(bench *b)
     return COH_OK;
 }
 
-/* A user's kind may be one of the host alone. */
+/* Does the kind have kernels for this device? A user-defined kind may exist only for the host. */
 static int has_kernels(const bench *b)
 {
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
@@ -461,7 +463,7 @@ static int has_kernels(const bench *b)
     return 1;
 }
 
-/* Is there something to measure with, and room for it? Says what is missing. */
+/* Checks that the operator has kernels and its window fits. Reports what is missing. */
 static int can_measure(bench *b)
 {
     char bytes[32];
@@ -494,7 +496,7 @@ static coh_status measure_phases(bench *b)
     return measure_phase(b, COH_PHASE_BACKWARD);
 }
 
-/* One turn at one operator. */
+/* Measures one operator in one round. */
 static coh_status measure_point(bench *b, point *p)
 {
     b->p = p;
@@ -513,7 +515,8 @@ static int is_left_out(const point *p)
            p->seconds[COH_PHASE_BACKWARD].samples == 0;
 }
 
-/* All in the first turn; what could not be measured then has no other. */
+/* Measures all operators in the first round; those that failed to fit are left out of the later
+ * rounds. */
 static coh_status measure_points(bench *b)
 {
     for (uint32_t turn = 0; turn < coh_operators_turns(b->m); turn++)

@@ -1,4 +1,5 @@
-/* Algorithms of a GPU's products, timed where measuring makes their plans, as a kernel table. */
+/* Times algorithms of a GPU's products whenever measuring makes their plans, and keeps them in a
+ * kernel table. Next: measure.h, kernel_table.h. */
 #include <inttypes.h>
 #include <sys/stat.h>
 
@@ -6,7 +7,8 @@
 #include "engine/kernel_table.h"
 #include "engine/measure.h"
 
-/* The table in use becomes the file's; of none the one in use stays, and is added to. */
+/* Replaces the table in use by the file's. Without a file the table in use stays and is
+ * extended. */
 static coh_status take_file(const char *path)
 {
     coh_kernel_list list = { 0 };
@@ -48,7 +50,8 @@ void coh_measure_products_end(void)
     coh_algorithms_measure(0);
 }
 
-/* What was timed took minutes: whatever came after it, it is not timed again. */
+/* After a failed measurement: saves the algorithms timed so far, which took minutes, so that they
+ * need not be timed again. */
 static coh_status rescue(const coh_measure *m, const coh_kernel_list *list, coh_status status)
 {
     const char *path = m->options->kernel_table;

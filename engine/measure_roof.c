@@ -1,14 +1,14 @@
-/* The roofs: products of a layer's shape, a pass that reads and writes more than a cache holds, and
- * a chain of lines that do nothing, run as a program. */
+/* The roofs, upper bounds for all other work: products of a layer's shape, a pass that reads and
+ * writes more than a cache holds, and a chain of empty lines, run as a program. Next: measure.h. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "engine/line_chain.h"
 #include "engine/measure.h"
 #include "kernels/kernels.h"
 
-/* y = x weightᵀ of GPT-2 124M's first linear of a layer, 2048 tokens at once, is scale 4. A GPU is
- * given a product of half that scale, and one of twice it until so many do not pass in a batch: how
- * wide a product must be depends on the GPU, and a launch should not show. */
+/* Scale 4 is y = x weightᵀ of the first linear of a layer of GPT-2 124M, with 2048 tokens. A GPU
+ * starts at a smaller scale, which doubles until a batch takes long enough: the necessary width
+ * depends on the GPU, and launch time must not show. */
 enum { ROWS = 512, COLUMNS = 768, DEPTH = 192, HOST_SCALE = 4, LEAST_SCALE = 1, MOST_SCALE = 16 };
 
 enum { LOAD_PASS = COH_ROOF_COUNT, LOAD_COUNT };
@@ -53,9 +53,9 @@ static coh_status pass(void *context, uint64_t index)
     return COH_OK;
 }
 
-/* ---- memory, loads ---- */
+/* ---- memory and loads ---- */
 
-/* 0: there is no room for one of that scale. */
+/* Returns 0 if there is no room for this scale. */
 static int product_make(coh_roofs *roofs, coh_dtype dtype, int scale)
 {
     const int64_t rows = (int64_t)ROWS * scale, columns = (int64_t)COLUMNS * scale,

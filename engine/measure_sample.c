@@ -1,3 +1,5 @@
+/* Collects samples until there are enough or their time is spent, and reduces them to a median with
+ * its spread. Next: measure.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

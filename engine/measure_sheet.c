@@ -1,4 +1,5 @@
-/* The lines of a body as the planner writes them, and where in memory what they touch is placed. */
+/* The lines of a body as the planner writes them, and the memory layout of the objects they touch.
+ * Next: measure.h, measure_operator.c. */
 #include "engine/measure.h"
 
 /* ---- lines ---- */
@@ -8,7 +9,7 @@ coh_status coh_measure_sheet_init(const coh_measure *m, const coh_graph *graph,
                                   coh_measure_sheet *out_sheet)
 {
     coh_plan_options options;
-    const coh_block_set none = { 0 }; /* is recomputed */
+    const coh_block_set none = { 0 }; /* no block is recomputed */
     *out_sheet = (coh_measure_sheet){ .graph = graph, .microbatch_count = microbatch_count };
     coh_plan_options_init(&options);
     options.profile = m->profile;

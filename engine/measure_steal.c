@@ -1,11 +1,12 @@
-/* What transfers take from those who compute. Cores copy, hash and submit, and where all of them
- * compute each transfer stops somebody's product for a while: by so much per transfer, and so much
- * per byte. Two lanes that never pause say little of it, for a step's transfers come one by one:
+/* The compute time that transfers steal. Cores copy, hash and submit. If all cores compute, each
+ * transfer interrupts some product: for a fixed time per transfer, plus a time per byte. Two lanes
+ * that never pause say little about it, because a step's transfers come one by one:
  *
- *     compute    |#####  ####  #######  ####  ##|       products, in whole
- *     transfer   | [r]    [r]    [r]    [r]     |       one, then a pause
+ *    compute    |#####  ####  #######  ####  ##|       products, in whole
+ *    transfer   | [r]    [r]    [r]    [r]     |       one, then a pause
  *
- * compute alone and beside in turns; what it loses, by transfer, at two sizes. */
+ * Compute is measured alone and with transfers, in turns; its loss per transfer is found at two
+ * sizes. Next: measure.h. */
 #include <math.h>
 #include <time.h>
 
@@ -17,7 +18,7 @@ enum { PAUSE_NS = 300000 };
 
 typedef struct sparse {
     const coh_single *single;
-    uint64_t count, spent_ns; /* transfers so far, and the time in them */
+    uint64_t count, spent_ns; /* transfers so far, and the time they took */
     int is_brief;
 } sparse;
 
@@ -25,7 +26,7 @@ static coh_status turn(void *context, double *done)
 {
     sparse *s = context;
     if (!s->is_brief)
-        coh_thread_be_brief(); /* as lanes are; the thread ends with the measurement */
+        coh_thread_be_brief(); /* as lanes do; the thread ends with the measurement */
     s->is_brief = 1;
     nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
     const uint64_t begin = coh_clock_ns();
@@ -36,8 +37,8 @@ static coh_status turn(void *context, double *done)
     return COH_OK;
 }
 
-/* Of one size: ns that compute loses by transfer, and the time of a transfer alone as a part of
- * that beside compute. */
+/* For one size: measures the ns that compute loses per transfer, and the ratio of a transfer's time
+ * alone to its time during compute. */
 static coh_status measure_size(const coh_measure *m, const coh_single *single, double *out_lost_ns,
                                double *out_part)
 {
@@ -83,7 +84,7 @@ coh_status coh_measure_steal(coh_measure *m, coh_lane lane)
         COH_TRY(measure_size(m, &singles[i], &lost_ns[i], &part[i]));
     }
     coh_steal_fit(lost_ns, bytes, &m->profile->link[lane]);
-    /* The steal says what computing loses; this what the transfer does. */
+    /* The steal describes the loss of compute; this describes that of the transfer. */
     m->profile->contention[COH_LANE_COMPUTE][lane] = 1;
     m->profile->contention[lane][COH_LANE_COMPUTE] =
         fmin(fmax(part[COH_SINGLE_LARGE], COH_PROFILE_PART_LEAST), 1);

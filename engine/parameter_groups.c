@@ -1,3 +1,5 @@
+/* Resolves patterns of parameter names into one rule per parameter. Groups are applied in order, so
+ * the last one that matches wins. Next: parameter_groups.h, base/name_pattern.h. */
 #include "engine/parameter_groups.h"
 
 #include <math.h>
@@ -7,7 +9,7 @@
 #include "base/name_pattern.h"
 #include "planner/graph.h"
 
-/* Does a pattern match the parameter's name, or the name of the operator that brought it? */
+/* Does a pattern match the parameter's name, or the name of its operator? */
 static int matches(const coh_graph *graph, const char *pattern,
                    const coh_graph_parameter *parameter)
 {
@@ -28,7 +30,7 @@ static coh_status refuse_pattern(const coh_graph *graph, const char *pattern, in
                     is_frozen ? "only parameters that are not trained" : "no parameter", example);
 }
 
-/* A glob that matches nothing is a slip, whatever the others of its list match. */
+/* A glob that matches nothing is an error, even if other globs of its list match. */
 static coh_status check_globs(const coh_graph *graph, const char *pattern)
 {
     char glob[COH_PATTERN_BYTES];

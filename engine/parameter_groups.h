@@ -1,6 +1,6 @@
-/* parameter_groups.h - which rate and decay each trained parameter has. Groups are patterns of
- * names (cohobate/engine.h); they are resolved once, when an engine is made, into a rule a
- * parameter, which the grains of its chunks carry to the update (kernels/optimizer.h). */
+/* parameter_groups.h - the learning rate factor and weight decay of each trained parameter. Groups
+ * are patterns of names (cohobate/engine.h). When an engine is made, they are resolved once into a
+ * rule per parameter, which the grains of its chunks carry to the update (kernels/optimizer.h). */
 #ifndef COH_ENGINE_PARAMETER_GROUPS_H
 #define COH_ENGINE_PARAMETER_GROUPS_H
 
@@ -13,7 +13,7 @@ typedef struct coh_parameter_rule {
     float rate_factor, decay;
 } coh_parameter_rule;
 
-/* The rule of a parameter that is in no group. */
+/* Returns the rule of a parameter that is in no group. */
 static inline coh_parameter_rule coh_parameter_rule_of(const coh_parameter_layout *parameter,
                                                        float weight_decay)
 {
@@ -23,8 +23,8 @@ static inline coh_parameter_rule coh_parameter_rule_of(const coh_parameter_layou
 /* Checks the groups of an engine's options. Fails: COH_ERR_ARGUMENT with the pattern. */
 coh_status coh_parameter_groups_check(const coh_graph *graph, const coh_engine_options *options);
 
-/* The rules of all parameters of `layout`, in its order; release with coh_free. `options` were
- * checked. Fails: COH_ERR_MEMORY. */
+/* Makes the rules of all parameters of `layout`, in its order; release with coh_free. `options`
+ * must have been checked. Fails: COH_ERR_MEMORY. */
 coh_status coh_parameter_rules_make(const coh_graph *graph, const coh_layout *layout,
                                     const coh_engine_options *options,
                                     coh_parameter_rule **out_rules);

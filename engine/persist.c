@@ -1,10 +1,11 @@
-/* What enters and leaves an engine: first values, hash, checkpoints, single parameters. Each is a
- * program (INIT, IMPORT, HASH, SAVE) that brings chunk after chunk past a visitor; so a model that
- * does not fit in memory is saved through one chunk. A visitor sees f32 whatever the plan keeps, so
- * hash and checkpoint do not know the dtype.
+/* Data that enters and leaves an engine: first values, hash, checkpoints, single parameters. Each
+ * is a program (INIT, IMPORT, HASH, SAVE) that shows chunk after chunk to a visitor, so a model
+ * that does not fit in memory is saved through one chunk. A visitor sees f32 whatever the plan's
+ * dtype, so hash and checkpoint do not depend on the dtype. Next: line_chunk.c,
+ * checkpoint_writer.h.
  *
- * A visitor that fails says so to its caller, not to the executor: a full disk under a save must
- * not end the run. It ignores the chunks that still come. */
+ * A failing visitor reports to its caller, not to the executor: a full disk during a save must not
+ * end the run. It ignores the chunks that still come. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 
 /* ---- tables ---- */
 
-/* The tensors of a checkpoint, in the order of layout->parameters; to be freed with coh_free. */
+/* Lists the tensors of a checkpoint, in the order of layout->parameters; free with coh_free. */
 static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_tensors)
 {
     const coh_layout *layout = &plan->layout;
@@ -27,7 +28,7 @@ static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_te
                                         .shape = facts->facts.shape,
                                         .elements = parameter->elements,
                                         .has_states = layout->groups[parameter->group].state >= 0 };
-        tensor->shape.dtype = COH_DTYPE_F32; /* as visitors see it */
+        tensor->shape.dtype = COH_DTYPE_F32; /* visitors see f32 */
     }
     return COH_OK;
 }
@@ -71,20 +72,20 @@ void coh_engine_destroy_tables(coh_engine *engine)
 
 typedef struct visit_context {
     coh_engine *engine;
-    coh_status status; /* first failure; its sentence is kept, it came up on another thread */
+    coh_status status; /* first failure; its text comes from another thread and is kept */
     char text[COH_ERROR_TEXT_BYTES];
-    /* Does what this visit is for with one run of elements. */
+    /* Processes one run of elements. */
     coh_status (*run)(struct visit_context *context, const coh_chunk_visit *visit);
-    /* Which runs it is for. */
+    /* Does this visit want the run? */
     int (*wants)(const struct visit_context *context, const coh_chunk_visit *visit);
-    /* init_from */
+    /* for init_from */
     coh_parameter_source source;
     void *source_context;
-    /* load */
+    /* for load */
     coh_checkpoint *checkpoint;
     const int32_t *checkpoint_index; /* by layout parameter */
     int reads_states;
-    /* fetch */
+    /* for fetch */
     uint32_t parameter;
     coh_fetch what;
     float *data;
@@ -105,7 +106,7 @@ static coh_status visit_run(void *argument, const coh_chunk_visit *visit)
     return COH_OK;
 }
 
-/* Runs a visited program; the first failure of executor or visitor. */
+/* Runs a visited program. Returns the first failure of executor or visitor. */
 static coh_status run_visit(coh_engine *engine, coh_program_kind kind, visit_context *context,
                             const coh_step_input *input)
 {
@@ -144,7 +145,7 @@ static coh_status source_run(visit_context *context, const coh_chunk_visit *visi
                            visit->count, visit->values);
 }
 
-/* `source` may be NULL: the kinds' own values. */
+/* `source` may be NULL: the kinds' own first values. */
 static coh_status init_from(coh_engine *engine, uint64_t seed, coh_parameter_source source,
                             void *context)
 {
@@ -235,7 +236,7 @@ coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_check
 
 /* ---- load ---- */
 
-/* Dtypes are none of a checkpoint's business. */
+/* Compares dimensions only: a checkpoint does not depend on dtypes. */
 static int same_dims(const coh_shape *a, const coh_shape *b)
 {
     if (a->rank != b->rank)

@@ -1,10 +1,11 @@
+/* Defaults of a plan's options. They are set here, because some depend on the machine and its
+ * kernels, which planner/ does not know. Next: cohobate/plan.h. */
 #include <stdio.h>
 
 #include "cohobate/engine.h"
 #include "cohobate/machine.h"
 #include "cohobate/plan.h"
 
-/* Stands in engine/ because the planner does not know what computes. */
 void coh_plan_options_init(coh_plan_options *out_options)
 {
     if (out_options == NULL)

@@ -1,4 +1,5 @@
-/* What an engine tells of itself: what the machine gave it, and who holds memory. */
+/* What an engine reports about itself: the machine's resources in use, times of lines by class, and
+ * the owners of memory. Next: cohobate/engine.h. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 /* ---- facts ---- */
 
-/* Resident bytes of this process; 0 where /proc does not say. */
+/* Returns the resident bytes of this process; 0 if /proc does not say. */
 static uint64_t resident_bytes(void)
 {
     char text[128];
@@ -38,7 +39,7 @@ static void read_arenas(const coh_step *step, coh_engine_facts *facts)
     }
 }
 
-/* A GPU that does not answer any more leaves them 0: what was computed is still to be told. */
+/* A GPU that has stopped responding leaves them 0: the results so far are still reported. */
 static void read_overhead(const coh_step *step, coh_engine_facts *facts)
 {
     coh_device_overhead overhead;
@@ -88,7 +89,7 @@ static const char *kind_of(const coh_plan *plan, const coh_instruction *line)
     return op < 0 ? "" : plan->graph->ops[op].kind.name;
 }
 
-/* The class of a line, a new one where there is none; NULL: the table is full. */
+/* Returns the class of a line, adding it if it is new; NULL: the table is full. */
 static coh_line_class *class_of(const coh_plan *plan, const coh_instruction *line,
                                 coh_line_class *classes, uint32_t *count)
 {
@@ -110,7 +111,7 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* All lines are measured in every run, so place i is run i of each. */
+/* All lines are measured in every run, so sample i of each line belongs to run i. */
 static void sum_classes(const coh_plan *plan, const coh_line_times *times, coh_line_class *classes,
                         uint32_t *count)
 {

@@ -1,3 +1,5 @@
+/* Walks the tensors in a byte range of a group's parameters: intersects the range with each
+ * tensor's bytes and skips padding. Next: segments.h. */
 #include "engine/segments.h"
 
 #include <assert.h>

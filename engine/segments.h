@@ -1,23 +1,23 @@
-/* segments.h - which tensors a chunk of parameters holds, and where their streams stand.
+/* segments.h - the tensors in a chunk of parameters, and the places of their streams.
  *
  *   WORK, GRAD chunk [a, a+n):   | tensor 3, end | pad | tensor 4, grains 0..5     |
- *   (GRAD in f32 beside bf16 WORK: the same elements in twice the bytes)
+ *   (GRAD in f32 with bf16 WORK: the same elements in twice the bytes)
  *   its STATE chunk, f32:        | m of the same elements  | v of the same elements |
  *                    bf16:       | low | m of them (f32)   | v of them (f32)        |
  *
- * The one idea: everything that is done per chunk by the engine itself (INIT, NORM, UPDATE, HASH,
- * SAVE, IMPORT) is a walk over segments: runs of elements of one tensor. Padding between tensors
- * belongs to no segment. A segment begins at a grain start, because chunks end at grain or tensor
- * ends; so grain numbers of a segment are exact and no partial result depends on how tensors were
- * cut into chunks. A place in a chunk is an element of it, padding counted: the same number for a
- * tensor's work, gradient, low bits and moments, whatever their dtypes.
+ * The one idea: all work that the engine itself does per chunk (INIT, NORM, UPDATE, HASH, SAVE,
+ * IMPORT) is a walk over segments: runs of elements of one tensor. Padding between tensors belongs
+ * to no segment. A segment begins at the start of a grain, because chunks end at the end of a grain
+ * or tensor. So the grain numbers of a segment are exact, and no partial result depends on how
+ * tensors were cut into chunks. A place in a chunk is an element index with padding counted. It is
+ * the same for a tensor's work, gradient, low bits and moments, whatever their dtypes.
  *
- *     coh_segments walk;
- *     coh_segment segment;
- *     coh_segments_begin(&walk, layout, group, object_offset, bytes);
- *     while (coh_segments_next(&walk, &segment))
- *         use(segment.parameter, segment.element_begin, segment.count,
- *             coh_element_at(work, dtype, segment.chunk_element));
+ *    coh_segments walk;
+ *    coh_segment segment;
+ *    coh_segments_begin(&walk, layout, group, object_offset, bytes);
+ *    while (coh_segments_next(&walk, &segment))
+ *        use(segment.parameter, segment.element_begin, segment.count,
+ *            coh_element_at(work, dtype, segment.chunk_element));
  *
  * Allocates nothing; reads only the layout. */
 #ifndef COH_ENGINE_SEGMENTS_H
@@ -26,14 +26,14 @@
 #include "base/bytes.h"
 #include "planner/program.h"
 
-/* What a checkpoint and the logical hash call a stream. */
+/* The streams of a checkpoint and of the logical hash. */
 typedef enum coh_part { COH_PART_WORK, COH_PART_M, COH_PART_V, COH_PART_COUNT } coh_part;
 
 typedef struct coh_segment {
     uint32_t parameter;     /* index in layout->parameters: the tensor's number */
     uint64_t element_begin; /* in the tensor: a multiple of COH_GRAIN_ELEMENTS */
-    uint64_t count;         /* elements, >= 1; the last grain may be cut by the tensor's end only */
-    uint64_t chunk_element; /* where it begins in the chunk */
+    uint64_t count;         /* elements, >= 1; only the tensor's end may cut the last grain */
+    uint64_t chunk_element; /* place of the first one in the chunk */
 } coh_segment;
 
 typedef struct coh_segments {
@@ -48,30 +48,30 @@ typedef struct coh_segments {
 void coh_segments_begin(coh_segments *walk, const coh_layout *layout, int32_t group,
                         uint64_t object_offset, uint64_t bytes);
 
-/* 1 and the next segment, or 0 at the end. */
+/* Returns 1 and the next segment, or 0 at the end. */
 int coh_segments_next(coh_segments *walk, coh_segment *out_segment);
 
-/* Grains of a segment: [*out_first, *out_first + returned). Their norm partials are the parameter's
- * partial_begin + these. */
+/* Returns the number of a segment's grains; the first one is *out_first. Their norm partials lie at
+ * the parameter's partial_begin plus the grain's number. */
 static inline uint64_t coh_segment_grains(const coh_segment *segment, uint64_t *out_first)
 {
     *out_first = segment->element_begin / COH_GRAIN_ELEMENTS;
     return (segment->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
 }
 
-/* Element `element` of an array of that dtype. */
+/* Returns the address of element `element` of an array of this dtype. */
 static inline void *coh_element_at(void *data, coh_dtype dtype, uint64_t element)
 {
     return (char *)data + element * coh_dtype_bytes(dtype);
 }
 
-/* A STATE chunk, taken apart. */
+/* The parts of a STATE chunk. */
 typedef struct coh_states {
     uint16_t *low; /* of the master, whose high bits are the work; NULL: work is the master */
     float *m, *v;
 } coh_states;
 
-/* `state` may be NULL, and then all parts are. `work_bytes`: of the WORK chunk it belongs to. */
+/* `state` may be NULL; then all parts are NULL. `work_bytes` is the size of the WORK chunk. */
 static inline coh_states coh_states_at(void *state, coh_dtype dtype, uint64_t work_bytes)
 {
     char *at = state;

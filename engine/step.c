@@ -3,11 +3,10 @@
  *   coh_step_submit   the caller's batch becomes a ticket; `submitted` rises
  *   issue_main        coh-step walks the program and hands each line to its lane's queue
  *   issue_line        waits, enter, execute, leave, retire: five commands of one line
- *   issue_run         or of several, which the device has recorded as one
- *   (line.c)          what the queue's thread then does
+ *   issue_run         or of several lines that the device has recorded as one
+ *   (line.c)          the work of the queue's thread
  *   (lane_disk.c)     the disk lanes meanwhile walk their own lines of the same ticket
- *   coh_step_await    the caller sleeps until CLIP has retired
- */
+ *   coh_step_await    the caller sleeps until CLIP has retired */
 #include "engine/step.h"
 
 #include <string.h>
@@ -48,7 +47,7 @@ coh_status coh_step_failure(coh_step *step)
     return status;
 }
 
-/* Both operands of a mover name the same chunks. */
+/* Both operands of a mover name the same chunks, so either will do. */
 coh_status coh_step_name_chunk(const coh_step *step, const coh_program *program,
                                const coh_instruction *line, coh_status status)
 {
@@ -70,7 +69,7 @@ static void issue_waits(coh_step *step, const coh_ticket *ticket, const coh_inst
         const coh_wait *wait = &program->waits[line->wait_begin + i];
         uint64_t value = coh_wait_value(ticket, wait);
         if (wait->lane == line->lane)
-            continue; /* a queue does its lines one after the other */
+            continue; /* a queue runs its lines in order */
         _Atomic uint64_t *stall_ns =
             line->lane == COH_LANE_COMPUTE ? &step->exposed_ns[wait->lane] : NULL;
         if (coh_lane_is_queue(wait->lane))
@@ -103,8 +102,8 @@ static void issue_line(coh_step *step, coh_ticket *ticket, uint32_t index)
                 ticket->base[line->lane] + line->ordinal);
 }
 
-/* Lines that the device recorded: as one, where the first of them stands. None of the others waits,
- * and nobody waits for any but the last. */
+/* Issues a recorded run as one launch, in place of its first line. The other lines have no waits,
+ * and only the last one is waited for. */
 static void issue_run(coh_step *step, const coh_ticket *ticket, const coh_line_run *run,
                       uint32_t index)
 {
@@ -148,7 +147,8 @@ void *coh_issue_main(void *argument)
 
 /* ---- waiting ---- */
 
-/* All lanes have retired all lines of ticket `number`, and no thread looks at it any more. */
+/* Waits until all lanes have retired all lines of ticket `number` and no thread reads it any
+ * more. */
 static coh_status wait_finished(coh_step *step, uint64_t number)
 {
     const coh_ticket *ticket = coh_step_ticket(step, number);
@@ -174,7 +174,7 @@ coh_status coh_step_quiet(coh_step *step)
     return newest == 0 ? COH_OK : wait_finished(step, newest);
 }
 
-/* Exposed time and link bytes since the CLIP before, from totals since create. */
+/* Computes exposed time and link bytes since the CLIP before, from totals since create. */
 static void take_differences(coh_step *step, const coh_ticket *ticket, coh_step_result *result)
 {
     *result = ticket->result;
@@ -231,7 +231,7 @@ void coh_step_stamp(coh_step *step, coh_ticket *ticket)
 
 /* ---- tickets ---- */
 
-/* At a quiet point: the runs of the last program count into the chunks' generations; the next one
+/* At a quiet point: adds the runs of the last program to the chunks' generations. The next program
  * starts from repetition 0 with ticket `number`. */
 static void change_program(coh_step *step, coh_program_kind kind, uint64_t number)
 {

@@ -1,25 +1,26 @@
 /* step.h - the executor: walks a program on its lanes.
  *
- * It decides nothing. Lines go out in issue order; each lane takes its lines one after the other,
- * waits for the counters a line names, checks its predicate, enters the extents it touches, does
- * it, leaves the extents whose count is used up, and raises `retired`.
+ * It makes no decisions. Lines are issued in the program's order. Each lane takes its lines one
+ * after the other: it waits for the counters that a line names, checks its predicate, enters the
+ * extents it touches, runs it, leaves the extents whose use count is zero, and raises `retired`.
  *
  *   step thread:   issue c1   issue c2 ...    issues all device lanes, in the program's order
  *   compute:           [ c1 ][ c2 ]           retired[compute] = 0 1 2
  *   read thread:   [ r1 .............. ]      its own; waits until retired[compute] >= n
  *
- * One run of one program is a *ticket*. Tickets are numbered from 1 and taken up in order; each
- * lane counts its lines from a base per ticket, so line n of a lane in a ticket has the number base
- * + n, and a carried wait is one program's length lower. Up to two tickets of one program overlap:
- * while the first one's last writes leave, the second one's first reads come. Tickets of different
- * programs meet at a quiet point (all lanes retired); the carried waits of a first repetition hold
- * there and are skipped.
+ * One run of one program is a *ticket*. Tickets are numbered from 1 and executed in order. Each
+ * lane counts its lines from a base per ticket: line n of a lane in a ticket has the number base +
+ * n, and a carried wait is one program's length lower. Up to two tickets of one program overlap:
+ * the second one's first reads begin while the first one's last writes are still in flight. Between
+ * tickets of different programs there is a quiet point (all lanes retired). The carried waits of
+ * the first repetition after a quiet point already hold and are skipped.
  *
- * Failure: the first failing line of any lane wins. Its status and sentence are kept, every counter
- * is closed, so every thread stops promptly; each later call returns that failure.
+ * Failure: the first failing line of any lane determines the failure. Its status and error text are
+ * kept, and every counter is closed, so that every thread stops promptly. Each later call returns
+ * that failure.
  *
- * Threads: all calls belong to the thread that created it. It starts coh-step and one thread per
- * lane in use. Nothing is allocated after create. */
+ * Threads: all calls belong to the thread that created the step. It starts coh-step and one thread
+ * per lane in use. Nothing is allocated after create. */
 #ifndef COH_ENGINE_STEP_H
 #define COH_ENGINE_STEP_H
 
@@ -37,10 +38,10 @@
 
 typedef struct coh_step coh_step;
 
-/* What an INIT, IMPORT, HASH or SAVE line shows of the chunk it touches: a run of whole grains (the
- * tensor's last may be short) of one part of one tensor, in f32 whatever dtype the plan keeps it
- * in. The value of a bf16 parameter is its exact master. INIT and IMPORT keep what the visitor
- * writes. Called on the compute lane, which may use the pool meanwhile. */
+/* A part of a chunk that an INIT, IMPORT, HASH or SAVE line shows to the visitor: a run of whole
+ * grains (the tensor's last may be short) of one part of one tensor. Values are f32, whatever the
+ * dtype in the plan; the value of a bf16 parameter is its exact master. INIT and IMPORT keep the
+ * values that the visitor writes. Called on the compute lane; the visitor may use the pool. */
 typedef struct coh_chunk_visit {
     coh_opcode opcode;
     coh_stream stream;             /* WORK: the value; GRAD; STATE */
@@ -50,7 +51,7 @@ typedef struct coh_chunk_visit {
     float *values;
 } coh_chunk_visit;
 typedef coh_status (*coh_chunk_visitor)(void *context, const coh_chunk_visit *visit);
-/* Does the visitor look at this one? Asked before `values` are put together. */
+/* Returns whether the visitor wants this part. Called before `values` are assembled. */
 typedef int (*coh_chunk_filter)(void *context, const coh_chunk_visit *visit);
 
 static inline float coh_loss_factor(const coh_step_input *step_input)
@@ -59,32 +60,32 @@ static inline float coh_loss_factor(const coh_step_input *step_input)
 }
 
 typedef struct coh_step_config {
-    /* Layout, programs, graph, microbatch count, deferred_update, link rate. Must outlive the step.
-     * `graph` may be NULL where no line runs a kind. */
+    /* Provides layout, programs, graph, micro-batch count, deferred_update and link rate. Must
+     * outlive the step. `graph` may be NULL if no line runs an operator kind. */
     const coh_plan *plan;
     const coh_engine_options *options; /* read during create only */
     const coh_device_ops *device_ops;
-    /* Beside the host device: which GPU, its kernels, and its driver (NULL: the machine's). */
+    /* If not the host device: which GPU, its kernels, and its driver (NULL: the machine's). */
     int device_index;
     const coh_device_kernels *device_kernels;
     const struct coh_cuda_driver *driver;
-    const coh_store_ops *store_ops; /* NULL: the best rung */
+    const coh_store_ops *store_ops; /* NULL: the best available kind */
     coh_pool *pool;                 /* for kernels of the compute lane; NULL: none */
     coh_ledger *ledger;
 } coh_step_config;
 
-/* Arenas, store, threads, all calls resolved. Pinned objects are zero; with poison the rest is NaN.
- * Fails: COH_ERR_MEMORY, COH_ERR_FULL (disk), COH_ERR_DEVICE, COH_ERR_IO, COH_ERR_INTERNAL (a
- * program that no scheduler of ours writes). */
+/* Creates arenas, store and threads, and resolves all calls. Pinned objects are zeroed; with poison
+ * the rest is NaN. Fails: COH_ERR_MEMORY, COH_ERR_FULL (disk), COH_ERR_DEVICE, COH_ERR_IO,
+ * COH_ERR_INTERNAL (a program that no scheduler of ours writes). */
 coh_status coh_step_create(const coh_step_config *config, coh_step **out_step);
-/* Stops what runs. The ledger is then as before create. Accepts NULL. */
+/* Stops all work. Afterwards the ledger is as before create. Accepts NULL. */
 void coh_step_destroy(coh_step *step);
 
-/* What one run is given. FEED copies seed, step, learning rate, clip and inputs;
- * INIT uses the seed. */
+/* The arguments of one run. FEED copies seed, step, learning rate, clip and inputs; INIT uses the
+ * seed. */
 typedef struct coh_step_feed {
     const coh_step_input *input; /* NULL: all zero */
-    uint64_t microbatch_count;   /* of the inputs: the plan's, 1 (evaluate), 0: there are none */
+    uint64_t microbatch_count;   /* of the inputs: the plan's; 1: evaluate; 0: there are none */
     /* for INIT (after its own values), IMPORT, HASH, SAVE; may be NULL */
     coh_chunk_visitor visitor;
     coh_chunk_filter visitor_wants; /* NULL: everything */
@@ -93,22 +94,22 @@ typedef struct coh_step_feed {
 } coh_step_feed;
 
 /* Starts one run of the program of `kind`. Inputs are copied before it returns. Waits until at most
- * one run is unfinished (of the same program), or none (of another). `out_ticket` may be NULL. */
+ * one run of the same program is unfinished, or none of another. `out_ticket` may be NULL. */
 coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step_feed *feed,
                            uint64_t *out_ticket);
 
-/* What CLIP found in a ticket; exposed and link figures since the CLIP before. Valid for the two
- * newest tickets. For a program without CLIP: waits for the whole ticket, result all
- * zero but the figures. */
+/* Returns the results of CLIP in a ticket, and the exposed and link figures since the CLIP before.
+ * Valid for the two newest tickets. For a program without CLIP: waits for the whole ticket; all
+ * results except the figures are zero. */
 coh_status coh_step_await(coh_step *step, uint64_t ticket, coh_step_result *out_result);
 
-/* The first failure of any line, its sentence made this thread's last error; or
- * COH_OK. Any thread. */
+/* Returns the first failure of any line and makes its text this thread's last error; or COH_OK. Any
+ * thread. */
 coh_status coh_step_failure(coh_step *step);
 
-/* Ends all threads; what runs is cut off. After a failure, before what a feed points to goes away:
- * a line that had begun still looks at it. The step then only tells its
- * failure and is destroyed. */
+/* Ends all threads and cancels running work. Call it after a failure, before the memory that a feed
+ * points to is freed: a line that has begun still reads it. After that the step can only report its
+ * failure and be destroyed. */
 void coh_step_halt(coh_step *step);
 
 /* Waits until all lanes have retired everything submitted. */
@@ -124,22 +125,23 @@ typedef struct coh_scan_finding {
 } coh_scan_finding;
 int coh_step_scan_finding(const coh_step *step, coh_scan_finding *out_finding);
 
-/* At a quiet point only, as all up to coh_step_times: the cells, from the device and back.
- * Fails: COH_ERR_DEVICE. */
+/* Copy the cells from the device and back. At a quiet point only, as all functions up to
+ * coh_step_times. Fails: COH_ERR_DEVICE. */
 coh_status coh_step_get_cells(coh_step *step, coh_cells *out_cells);
 coh_status coh_step_put_cells(coh_step *step, const coh_cells *cells);
-/* Where the host finds what a pinned object holds now, until the next run or the next such call.
- * Fails: COH_ERR_DEVICE. */
+/* Returns a host address of a pinned object's present contents, valid until the next run or the
+ * next such call. Fails: COH_ERR_DEVICE. */
 coh_status coh_step_look(coh_step *step, int32_t object, const void **out_data);
-/* Zeroes all pinned objects: before parameters are made or loaded anew. Fails: COH_ERR_DEVICE. */
+/* Zeroes all pinned objects, before parameters are initialised or loaded again. Fails:
+ * COH_ERR_DEVICE. */
 coh_status coh_step_clear_pinned(coh_step *step);
-/* The loss of the first micro-batch; 0 without losses. Fails: COH_ERR_DEVICE. */
+/* Returns the loss of the first micro-batch; 0 without losses. Fails: COH_ERR_DEVICE. */
 coh_status coh_step_first_loss(coh_step *step, double *out_loss);
 
-/* What the body's lines took: at a quiet point. */
+/* Returns the measured times of the body's lines: at a quiet point. */
 const coh_line_times *coh_step_times(const coh_step *step);
 
-/* The figures of the store; 0 when the plan has none. */
+/* Returns the figures of the store; returns 0 when the plan has none. */
 int coh_step_store_facts(const coh_step *step, coh_store_facts *out_facts);
 
 #endif

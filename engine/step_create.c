@@ -1,17 +1,18 @@
-/* Making and unmaking a step: arenas, store, bound programs, threads. Torn down in
- * reverse order. */
+/* Creates and destroys a step: arenas, store, bound programs, threads. Destroys in reverse order.
+ * Next: step_state.h, then step.c. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "engine/step_state.h"
 
-/* ---- what stands in the arenas between programs ---- */
+/* ---- contents of the arenas between programs ---- */
 
 typedef void (*coh_ledger_change)(coh_ledger *ledger, coh_tier tier, uint32_t stream,
                                   uint64_t offset, uint64_t bytes);
 
-/* Pinned objects and residents: there at the begin and at the end of every program. */
+/* Changes the ledger for pinned objects and residents, which exist at the begin and end of every
+ * program. */
 static void change_boundary(coh_step *step, coh_ledger_change change)
 {
     const coh_layout *layout = step->layout;
@@ -26,7 +27,7 @@ static void change_boundary(coh_step *step, coh_ledger_change change)
     }
 }
 
-/* After a failure some extents are in and some out; the arenas go with all that is in them. */
+/* After a failure only some extents have been left; all of them are removed with the arenas. */
 static void leave_everything(coh_step *step)
 {
     for (int tier = 0; tier < COH_TIER_DISK; tier++)
@@ -180,7 +181,7 @@ static coh_status start_lane_thread(coh_step *step, coh_lane lane)
 
 static coh_status start_threads(coh_step *step)
 {
-    /* Where the compute lane computes on these cores, the host lane keeps to one thread. */
+    /* If the compute lane uses these cores, the host lane has only one thread. */
     if (!step->host_addressable && lane_is_used(step, COH_LANE_HOST))
         COH_TRY(coh_pool_create(step->options.thread_count, &step->host_pool));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
@@ -205,7 +206,7 @@ static coh_status start_threads(coh_step *step)
 
 /* ---- the device ---- */
 
-/* Puts before the error text which line it was. */
+/* Prefixes the error text with the name of the line. */
 static void name_line(const coh_step *step, const coh_program *program, uint32_t index,
                       coh_status status)
 {
@@ -226,7 +227,7 @@ static void name_line(const coh_step *step, const coh_program *program, uint32_t
     }
 }
 
-/* The device broke off at a line of ticket `number`, or at none that it could name. */
+/* The device failed at a line of ticket `number`, or (0) at no line that it could name. */
 static void device_failed(void *context, coh_status status, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
@@ -244,7 +245,7 @@ static void device_failed(void *context, coh_status status, uint64_t number, uin
     coh_step_fail(step, status);
 }
 
-/* Every operator must have kernels of the device. */
+/* Checks that every operator has kernels for the device. */
 static coh_status check_kinds(const coh_step *step)
 {
     const coh_graph *graph = step->plan->graph;
@@ -326,7 +327,7 @@ coh_status coh_step_create(const coh_step_config *config, coh_step **out_step)
         coh_step_destroy(step);
         return status;
     }
-    step->options.groups = NULL; /* the caller's, read by now */
+    step->options.groups = NULL; /* the caller's; no longer needed */
     *out_step = step;
     return COH_OK;
 }

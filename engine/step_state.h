@@ -1,9 +1,9 @@
-/* step_state.h - the inside of a coh_step, shared by the files that make up the executor:
+/* step_state.h - the inside of a coh_step, shared by the files of the executor:
  *
  *   step.c       tickets, the step thread that issues device lanes, waiting, failing
- *   step_create.c  arenas, store, threads: made and unmade
+ *   step_create.c  creates and destroys arenas, store, threads
  *   lane_disk.c  the threads of the disk lanes and of the host lane
- *   line.c       what one line does on its lane: enter, execute, leave
+ *   line.c       one line on its lane: enter, execute, leave
  *   line_replay.c  runs of lines that the device takes as one
  *   line_optimizer.c  FEED, NORM, CLIP, UPDATE; line_chunk.c: INIT and the visited lines
  *   bind.c       everything that can be looked up before the first step: views, lanes, uses */
@@ -20,15 +20,17 @@
 
 /* ---- a program, bound to the arenas (bind.c) ---- */
 
-/* Extents are counted twice over, by the parity of the ticket: two tickets of one program overlap.
+/* Each extent has two counts, chosen by the parity of the ticket, because two tickets of one
+ * program overlap.
  *
- *   run n      ... | READ w | BWD | NORM |            an extent that is there at the end
- *   run n + 1                 | WRITE w |  leave?     goes on as one that is there at the begin
+ *   run n      ... | READ w | BWD | NORM |            an extent that exists at the end
+ *   run n + 1                 | WRITE w |  leave?     continues as one that exists at the begin
  *
- * Where the second is left in its run, users of the first may still be at work: it counts the first
- * as one more user, which takes itself off when its own count is done. */
+ * When the second extent is left in its run, users of the first may still be working. So the second
+ * counts the first as one more user, which is subtracted when the first one's own count reaches
+ * zero. */
 typedef struct coh_extent_state {
-    _Atomic uint32_t remaining; /* uses left; lanes take off (acquire-release) */
+    _Atomic uint32_t remaining; /* uses left; lanes decrement it (acquire-release) */
     _Atomic uint32_t entered;   /* the first user sets it, the last one clears it */
 } coh_extent_state;
 
@@ -38,25 +40,26 @@ typedef struct coh_bound {
     coh_bound_port *ports;                /* by binding */
     uint32_t *uses, *use_begin;           /* distinct extents of line i: [use_begin[i], [i + 1]) */
     coh_extent_state *extents[2];
-    uint32_t *goes_on_as; /* by extent: 1 + the one of the next run that is left there; 0: none */
-    uint8_t *comes_from;  /* by extent: 1: it is the one that another goes on as */
-    /* By chunk: versions one run makes. A chunk's generation in the store is what all runs before
-     * made, plus this per repetition, plus the line's version. */
+    uint32_t *goes_on_as; /* by extent: 1 + its continuation in the next run, left there; 0: none */
+    uint8_t *comes_from;  /* by extent: 1: it is the continuation of another */
+    /* By chunk: versions that one run makes. A chunk's generation in the store is the number of
+     * versions made by all earlier runs, plus this per repetition, plus the line's version. */
     uint32_t *versions_per_run;
     uint32_t clip_ordinal; /* in the compute lane; 0: none */
     coh_line_run *runs;    /* of the compute lane */
     uint32_t run_count;
-    const coh_recording **recordings; /* of each run; NULL: its lines are launched one by one */
+    const coh_recording **recordings; /* of each run; NULL: launch its lines one by one */
     uint32_t *run_of; /* by ordinal in the compute lane: 1 + the run it is in; 0: none */
-    /* Residents that this program makes anew without having found them (INIT, IMPORT): indices. */
+    /* Indices of residents that this program makes without reading their old values (INIT,
+     * IMPORT). */
     uint32_t *replaced, replaced_count;
-    uint32_t *unused, unused_count; /* extents that are left as a run begins */
+    uint32_t *unused, unused_count; /* extents that are left when a run begins */
 } coh_bound;
 
 /* ---- tickets ---- */
 
-/* Tickets live at the same time: the two that may overlap; their results and inputs stay readable
- * for two more. */
+/* Tickets live at the same time: the two that may overlap; the results and inputs of two more stay
+ * readable. */
 enum { COH_TICKET_SLOTS = 4 };
 
 typedef struct coh_ticket_shared {
@@ -67,14 +70,14 @@ typedef struct coh_ticket_shared {
 typedef struct coh_ticket {
     coh_bound *bound;
     uint64_t number;
-    uint64_t repetition; /* of the same program without a quiet point between; 0: the first */
+    uint64_t repetition; /* of the same program since the last quiet point; 0: the first */
     uint64_t base[COH_LANE_COUNT];
     uint64_t submitted_ns;
 
     coh_step_input input;
     uint64_t microbatch_count;
-    /* Shared with the device: FEED reads its values and the inputs when its turn has come, CLIP
-     * writes its record. */
+    /* Shared with the device: FEED reads its values and the inputs when it executes; CLIP writes
+     * its record. */
     coh_ticket_shared *shared;
     void *input_bytes[COH_PORT_MAX]; /* by graph input */
 
@@ -83,12 +86,12 @@ typedef struct coh_ticket {
     void *visitor_context;
     int32_t scan;
 
-    /* A kind that failed in this ticket, where that ends the ticket alone (line.c): the compute
-     * lane writes, coh_step_await reads after the lane has retired. COH_OK: none. */
+    /* The failure of a kind in this ticket that ends only the ticket (line.c). The compute lane
+     * writes it; coh_step_await reads it after the lane has retired. COH_OK: none. */
     coh_status kind_failure;
     char kind_failure_text[COH_ERROR_TEXT_BYTES];
 
-    /* As CLIP ends, result and time are taken from its record, and coh_step_await reads those after
+    /* When CLIP ends, result and time are copied from its record; coh_step_await reads them after
      * CLIP has retired. Exposed and links: since create. */
     uint64_t clip_ns;
     coh_step_result result;
@@ -97,26 +100,26 @@ typedef struct coh_ticket {
 /* ---- the executor ---- */
 
 /* Grains of bf16 values that a visitor sees at a time: 1 MiB of f32, which stays in cache from
- * being joined to being hashed. */
+ * assembly to hashing. */
 enum { COH_VISIT_GRAINS = 16 };
 
 /* The counters of a step, in one table so that a failure can close them all. */
 enum {
     COH_COUNTER_RETIRED = 0,                    /* + lane: lines retired */
-    COH_COUNTER_WALKED = COH_LANE_COUNT,        /* + lane: tickets its own thread is through */
+    COH_COUNTER_WALKED = COH_LANE_COUNT,        /* + lane: tickets its own thread has finished */
     COH_COUNTER_SUBMITTED = 2 * COH_LANE_COUNT, /* tickets; the creating thread raises */
     COH_COUNTER_ISSUED,                         /* tickets; coh-step raises */
     COH_COUNTER_COUNT
 };
 
-/* Where the host sees what stands on a device that it cannot address. */
+/* Host buffers for data of a device that the host cannot address. */
 typedef enum coh_stage { COH_STAGE_VALUES, COH_STAGE_STATES, COH_STAGE_COUNT } coh_stage;
 #define COH_STAGE_BYTES ((uint64_t)1 << 20)
 
 /* A request of a disk lane that is not retired. */
 typedef struct coh_disk_request {
     uint64_t ticket;
-    uint64_t begin_ns; /* for the line's time; 0: it does not count */
+    uint64_t begin_ns; /* for the line's time; 0: does not count */
     uint32_t line;
     int is_done;
 } coh_disk_request;
@@ -141,30 +144,30 @@ struct coh_step {
     const coh_device_ops *device_ops;
     coh_device *device;
     coh_queue *queues[COH_LANE_COUNT]; /* of device lanes in use */
-    /* 1: the host reads and writes the device tier itself, and what a line launches is done when it
-     * returns. 0: both go by way of `stage`, a buffer for what is of parameters' size and
-     * one for states, of the largest chunk and at least COH_STAGE_BYTES. */
+    /* 1: the host reads and writes the device tier directly, and a launch is complete when it
+     * returns. 0: the host accesses it through `stages`: a buffer for data of the parameters' size
+     * and one for states, each of the largest chunk and at least COH_STAGE_BYTES. */
     int host_addressable;
     void *stages[COH_STAGE_COUNT];
     void *look;         /* of coh_step_look; NULL: not needed */
-    void *kernel_queue; /* what kernels of the compute lane are given: the pool, or its queue */
+    void *kernel_queue; /* passed to kernels of the compute lane: the pool, or its queue */
     void *arenas[COH_TIER_COUNT];
     const coh_store_ops *store_ops;
     coh_store *store;
     int store_is_counted; /* in the ledger */
     coh_pool *pool;
-    coh_pool *host_pool; /* of the host lane's kernels beside a GPU; NULL: its own thread alone */
+    coh_pool *host_pool; /* of the host lane's kernels with a GPU; NULL: only its own thread */
     coh_ledger *ledger;
     coh_grain_table grains;
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
-    coh_call call; /* compute lane: put together for each line that runs a kind */
+    coh_call call; /* compute lane: filled in for each line that runs a kind */
     /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: no group is bf16 */
     float *visit_values;
 
     /* The creating thread writes a ticket, then raises `submitted`; the others then read it. */
     coh_ticket tickets[COH_TICKET_SLOTS];
     coh_counter counters[COH_COUNTER_COUNT];
-    int counter_count;         /* that were made */
+    int counter_count;         /* initialised ones */
     coh_program_kind running;  /* of the newest ticket; creating thread only */
     uint64_t repetition_count; /* of `running` since its quiet point */
     uint64_t *generations;     /* by chunk; changed at quiet points only */
@@ -176,7 +179,7 @@ struct coh_step {
     coh_lane_thread threads[COH_LANE_COUNT];
 
     _Atomic uint64_t exposed_ns[COH_LANE_COUNT]; /* compute's queue adds */
-    /* each lane adds its own; of those, of parameters that are not trained */
+    /* each lane adds its own; frozen: the part for parameters that are not trained */
     _Atomic uint64_t link_bytes[COH_LANE_COUNT], frozen_bytes[COH_LANE_COUNT];
     uint64_t clip_ns, clip_exposed_ns[COH_LANE_COUNT];
     uint64_t clip_link_bytes[COH_LANE_COUNT], clip_frozen_bytes[COH_LANE_COUNT];
@@ -196,7 +199,7 @@ static inline coh_ticket *coh_step_ticket(coh_step *step, uint64_t number)
     return &step->tickets[number % COH_TICKET_SLOTS];
 }
 
-/* Lanes that the step thread issues. The others have a thread of their own. */
+/* Lanes that the step thread issues. Each other lane has a thread. */
 static inline int coh_lane_is_queue(coh_lane lane)
 {
     return lane == COH_LANE_COMPUTE || lane == COH_LANE_H2D || lane == COH_LANE_D2H;
@@ -207,7 +210,7 @@ static inline coh_counter *coh_step_retired(coh_step *step, coh_lane lane)
     return &step->counters[COH_COUNTER_RETIRED + lane];
 }
 
-/* Where a wait of a line in `ticket` is reached on its lane's `retired`; 0: it holds already. */
+/* The value of its lane's `retired` at which a wait in `ticket` ends; 0: it holds already. */
 static inline uint64_t coh_wait_value(const coh_ticket *ticket, const coh_wait *wait)
 {
     uint64_t base = ticket->base[wait->lane];
@@ -223,10 +226,10 @@ static inline uint64_t coh_wait_value(const coh_ticket *ticket, const coh_wait *
 /* Records this thread's last error as the step's failure, if it is the first, and stops everything.
  * Any thread. */
 void coh_step_fail(coh_step *step, coh_status status);
-/* Takes time and totals into the ticket's result: as CLIP ends. */
+/* Copies time and totals into the ticket's result when CLIP ends. */
 void coh_step_stamp(coh_step *step, coh_ticket *ticket);
-/* Puts before this thread's error text which chunk a line moves: one of the lanes h2d, d2h, read,
- * write. Returns `status`. */
+/* Prefixes this thread's error text with the chunk that a line moves, on one of the lanes h2d, d2h,
+ * read, write. Returns `status`. */
 coh_status coh_step_name_chunk(const coh_step *step, const coh_program *program,
                                const coh_instruction *line, coh_status status);
 /* The thread coh-step. */
@@ -234,53 +237,53 @@ void *coh_issue_main(void *step);
 
 /* ---- step_create.c ---- */
 
-/* Bytes of a graph input for one micro-batch. */
+/* Returns the bytes of a graph input for one micro-batch. */
 uint64_t coh_input_bytes(const coh_graph *graph, uint32_t input);
 
 /* ---- bind.c ---- */
 
-/* Looks up all that the lines of `program` need. Fails: COH_ERR_MEMORY, COH_ERR_INTERNAL. */
+/* Looks up everything that the lines of `program` need. Fails: COH_ERR_MEMORY, COH_ERR_INTERNAL. */
 coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_bound *out_bound);
 void coh_bound_fini(coh_bound *bound); /* accepts a zeroed struct */
-/* Before the first of several runs, which has ticket `number`: all counts as if nothing ran. */
+/* Resets all counts. Call before the first of several runs, which has ticket `number`. */
 void coh_bound_reset(coh_bound *bound, uint64_t number);
 
-/* The bytes of an operand in its arena. Not for files. */
+/* Returns the address of an operand in its arena. Not for files. */
 static inline void *coh_operand_data(const coh_step *step, const coh_operand *operand)
 {
     return (char *)step->arenas[operand->tier] + operand->offset;
 }
 
-/* The line's first operand of `role`, or NULL. */
+/* Returns the line's first operand of `role`, or NULL. */
 const coh_operand *coh_line_operand(const coh_program *program, const coh_instruction *line,
                                     coh_role role);
 
-/* ---- step_view.c: what the host sees of the device ---- */
+/* ---- step_view.c: the host's view of the device ---- */
 
-/* Buffers, and what kind of device it is. Fails: COH_ERR_MEMORY. */
+/* Allocates buffers and finds out the kind of device. Fails: COH_ERR_MEMORY. */
 coh_status coh_step_create_views(coh_step *step);
 void coh_step_destroy_views(coh_step *step);
 
-/* A pinned object and the cells, where the device finds them; NULL: there is none. */
+/* The device addresses of a pinned object and of the cells; NULL: there is none. */
 void *coh_step_pinned(coh_step *step, int32_t object);
 static inline coh_cells *coh_step_cells(coh_step *step)
 {
     return coh_step_pinned(step, step->layout->cells);
 }
 
-/* Sets bytes of an arena: at a quiet point, or where a notify lets go of them. */
+/* Fills bytes of an arena: at a quiet point, or when a notify releases them. */
 coh_status coh_step_fill(coh_step *step, coh_tier tier, uint64_t offset, int byte, uint64_t bytes);
 
-/* For a line that works on the host, once its queue has finished what is before it: where the host
- * finds `bytes` at `data` of an arena, and back there after it changed them. */
+/* For a line that works on the host, once its queue has finished the work before it: copies `bytes`
+ * at `data` of an arena to a host address. coh_step_take_back copies them back after a change. */
 coh_status coh_step_bring(coh_step *step, coh_stage stage, coh_tier tier, void *data,
                           uint64_t bytes, void **out_data);
-/* Likewise where those bytes are all 0, as they were just set: none come from the device. */
+/* Likewise for bytes that were just set to 0: nothing is copied from the device. */
 void *coh_step_bring_zeros(coh_step *step, coh_stage stage, coh_tier tier, void *data,
                            uint64_t bytes);
 coh_status coh_step_take_back(coh_step *step, coh_stage stage, coh_tier tier, void *data,
                               uint64_t bytes);
-/* Likewise: is every element of a tensor on the device finite? */
+/* Checks that every element of a tensor on the device is finite, in the same situation. */
 coh_status coh_step_all_finite(coh_step *step, const coh_view *view, int *out_finite);
 
 /* ---- line.c: coh_device_work of (step, ticket number, line index) ---- */
@@ -288,32 +291,33 @@ coh_status coh_step_all_finite(coh_step *step, const coh_view *view, int *out_fi
 void coh_line_begin(void *step, uint64_t number, uint32_t index);   /* delay, enter extents */
 void coh_line_execute(void *step, uint64_t number, uint32_t index); /* not for movers */
 void coh_line_end(void *step, uint64_t number, uint32_t index);     /* count, leave extents */
-/* Has the device make ready what the first run of each line would (coh_device_ops.rehearse): before
- * coh-step starts. Fails: the device's failure, with the operator. */
+/* Has the device prepare what the first run of each line would make (coh_device_ops.rehearse),
+ * before coh-step starts. Fails: the device's failure, with the operator. */
 coh_status coh_line_rehearse_all(coh_step *step);
-/* Does a line of the compute lane, whatever it is. */
+/* Runs a line of the compute lane, whatever its opcode. */
 coh_status coh_line_do(coh_step *step, coh_ticket *ticket, const coh_instruction *line);
-/* Enters the extents of a line, leaves those that are no longer used. */
+/* Enters the extents of a line; leaves those that are no longer used. */
 void coh_line_enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
 void coh_line_leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
-/* As a ticket begins: takes the ticket off what it finds and does not use. Creating thread. */
+/* When a ticket begins: removes the ticket's use of extents that it finds and does not use.
+ * Creating thread. */
 void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket);
 
-/* The value of the line's predicate, in the cells that it names as an operand or else in those of
- * the device; NULL: always. */
+/* Returns the value of the line's predicate, in the cells that the line names as an operand, or
+ * else in the device's cells; NULL: the line always runs. */
 const int32_t *coh_line_predicate(const coh_step *step, const coh_program *program,
                                   const coh_instruction *line);
 
 /* ---- line_replay.c ---- */
 
-/* Has the device record the runs of every program, where it does that: after the rehearsal. One
- * that cannot be recorded ends it, which the log is told; its lines and those of the runs behind it
- * are launched one by one. */
+/* Has the device record the runs of every program, if it can, after the rehearsal. Recording ends
+ * at the first run that cannot be recorded, and the log says so. The lines of that run and of the
+ * later runs are launched one by one. */
 void coh_line_record_all(coh_step *step);
-/* The recorded run that a line of the ticket goes out with; NULL: it goes out by itself. */
+/* Returns the recorded run that issues a line of the ticket; NULL: the line is issued by itself. */
 const coh_line_run *coh_line_recorded(const coh_ticket *ticket, const coh_instruction *line);
 const coh_recording *coh_line_recording(const coh_bound *bound, const coh_line_run *run);
-/* coh_device_work, as coh_line_end, of all lines of the run that begins with line `index`. */
+/* coh_device_work: does coh_line_end for all lines of the run that begins with line `index`. */
 void coh_line_end_run(void *step, uint64_t number, uint32_t index);
 
 /* ---- line_optimizer.c, line_chunk.c: opcodes of the engine itself ---- */
@@ -326,7 +330,7 @@ coh_status coh_line_chunks(coh_step *step, coh_ticket *ticket, const coh_instruc
 
 /* ---- lane_disk.c ---- */
 
-/* The thread of a lane that walks its lines itself. */
+/* The thread of a lane that walks its own lines. */
 void *coh_lane_main(void *lane_thread);
 
 #endif

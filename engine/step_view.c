@@ -1,10 +1,11 @@
-/* What the host sees and changes of a device's memory: cells, losses, outputs and poison at quiet
- * points, chunks and results of lines in between.
+/* The host's access to a device's memory: cells, losses, outputs and poison at quiet points; chunks
+ * and results of lines in between.
  *
  *   host_addressable    the arena itself
  *   else                get -> a buffer of the host -> put
  *
- * Nothing here is for the hot path: a step's own values go through what is shared (FEED, CLIP). */
+ * Nothing here is on the hot path: a step's own values go through memory shared with the device
+ * (FEED, CLIP). */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -118,7 +119,7 @@ coh_status coh_step_all_finite(coh_step *step, const coh_view *view, int *out_fi
 
 /* ---- buffers ---- */
 
-/* The largest chunk that a line brings through `stage`. */
+/* Returns the bytes of the largest chunk that a line copies through `stage`. */
 static uint64_t stage_bytes(const coh_layout *layout, int stage)
 {
     uint64_t bytes = COH_STAGE_BYTES;

@@ -1,3 +1,6 @@
+/* The table of cuBLASLt algorithms: a sorted array, searched by device and form. Its hash is part
+ * of a numeric plan, so it covers every line for a device. Next: algorithm.h;
+ * kernels/cuda/products.c uses it. */
 #include "kernels/algorithm.h"
 
 #include <inttypes.h>
@@ -8,9 +11,9 @@
 
 enum {
     ALIGNMENT_MOST = 256
-}; /* what an arena gives its objects, and all that a library asks for */
+}; /* the alignment of an arena's objects, and all that a library asks for */
 
-/* Written while nobody reads it. Sorted. */
+/* Sorted. Written only while no thread reads it. */
 static struct {
     coh_algorithm *all;
     int32_t count;
@@ -55,7 +58,7 @@ static int compare_devices(const coh_algorithm_device *a, const coh_algorithm_de
     return strncmp(a->name, b->name, sizeof(a->name));
 }
 
-/* Any order will do that is one. */
+/* Any total order will do. */
 static int compare(const void *left, const void *right)
 {
     const coh_algorithm *a = left, *b = right;

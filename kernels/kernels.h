@@ -1,24 +1,22 @@
-/* kernels.h - what computes: plain pointers, shapes and a queue; nothing is
- * allocated, nothing waits.
+/* kernels.h - all computation: plain pointers, shapes and a queue. Nothing here allocates or waits.
  *
  * Shape letters, everywhere in this folder:
  *
- *     B sequences   T tokens of a sequence   N = B * T rows   C channels   O outputs of a layer
- *     H heads       D = C / H head width     V vocabulary   G heads of keys and values
+ *    B sequences   T tokens of a sequence   N = B * T rows   C channels   O outputs of a layer
+ *    H heads       D = C / H head width     V vocabulary   G heads of keys and values
  *
- * `queue` says which device computes (kernels/table.h). On the host it is the worker pool
- * (coh_parallel), or NULL: in the caller; there a call has done its work when it returns. Work is
- * cut in pieces fixed by the shape alone (matrix products: where the pieces decide bits;
- * kernels/cpu/matmul.c) and sums are folded in index order: the same bits for any number of
- * threads, and, matrix products and attention excepted, on every instruction set
- * (kernels/cpu/rows.h).
- * `adds` != 0: the result is added to what is there.
+ * `queue` determines the device (kernels/table.h). On the host it is the worker pool
+ * (coh_parallel), or NULL for the calling thread; a call on the host has finished its work when it
+ * returns. Work is cut into pieces by the shape alone (matrix products: only as far as pieces
+ * change bits; kernels/cpu/matmul.c), and sums are folded in index order. So the bits are the same
+ * for any number of threads and, except for matrix products and attention, on every instruction set
+ * (kernels/cpu/rows.h). `adds` != 0: the result is added to the old contents.
  *
- * Tensors are contiguous and row-major. `dtype` is how their elements are stored: COH_DTYPE_F32
+ * Tensors are contiguous and row-major. `dtype` is the stored type of their elements: COH_DTYPE_F32
  * (which is 0) or COH_DTYPE_BF16, the upper half of a float. bf16 is a storage format only: all
- * arithmetic is f32 in registers, and what is stored is rounded to nearest, ties to even. Pointers
- * to tensors of the model are `void *`; those that say float are f32 under either dtype. With
- * `f32_grads` so are the gradients of parameters, whatever `dtype` is. */
+ * arithmetic is f32 in registers, and results are rounded to nearest, ties to even, when stored.
+ * Pointers to tensors of the model are `void *`; float pointers are f32 under either dtype. With
+ * `f32_grads` the gradients of parameters are f32, whatever `dtype` is. */
 #ifndef COH_KERNELS_KERNELS_H
 #define COH_KERNELS_KERNELS_H
 
@@ -29,8 +27,8 @@
 #include "kernels/product.h"
 #include "kernels/random.h"
 
-/* Chooses instruction set and BLAS, once; further calls do nothing. Any thread. The kernels call it
- * themselves; call it at start-up so that the choice and its memory come then. */
+/* Selects instruction set and BLAS, once; further calls do nothing. Any thread. The kernels call it
+ * themselves. Call it at start-up, so that the selection and its allocations happen then. */
 void coh_kernels_start(void);
 
 /* ---- element-wise: one thread, any range of elements ---- */
@@ -48,19 +46,19 @@ typedef struct coh_adamw {
 void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, float *m, float *v,
                       int64_t count);
 
-/* The same for a bf16 parameter, whose master is split in two: `work` is its upper half, rounded
- * half up in magnitude, and `low` what that left, as a signed 16-bit number in units of the last
- * place of a float:
- *     high = (bits + 0x8000) >> 16,  low = bits - (high << 16);  bits = (high << 16) + low
- * Exact for every pattern of bits. The update is the one above, of the joined master. */
+/* AdamW of a bf16 parameter, whose master is split in two: `work` is its upper half, rounded half
+ * up in magnitude, and `low` the remainder, as a signed 16-bit number in units of the last place of
+ * a float:
+ *    high = (bits + 0x8000) >> 16,  low = bits - (high << 16);  bits = (high << 16) + low
+ * Exact for every bit pattern. The update is the one above, on the joined master. */
 void coh_kernel_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t *low,
                             const uint16_t *grad, float *m, float *v, int64_t count);
-/* By a gradient in f32. */
+/* Likewise with a gradient in f32. */
 void coh_kernel_adamw_wide(const coh_adamw *step, uint16_t *work, uint16_t *low, const float *grad,
                            float *m, float *v, int64_t count);
 
-/* Master from its halves and back, for initial values, checkpoints and hashes. `low` NULL: there
- * are no states, so joining widens `high` and splitting rounds to it. */
+/* Join the master from its halves and split it, for initial values, checkpoints and hashes. `low`
+ * NULL: there are no states, so joining widens `high` and splitting rounds to it. */
 void coh_kernel_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count);
 void coh_kernel_split(uint16_t *high, uint16_t *low, const float *master, int64_t count);
 
@@ -75,7 +73,7 @@ double coh_kernel_square_sum(coh_dtype dtype, const void *x, int64_t count);
 /* to += from */
 void coh_kernel_add(coh_dtype dtype, void *to, const void *from, int64_t count);
 
-/* 1 if no element is NaN or infinite. */
+/* Returns 1 if no element is NaN or infinite. */
 int coh_kernel_all_finite(coh_dtype dtype, const void *x, int64_t count);
 
 /* to = from, or to += from with `adds`, on the pool. to == from is allowed and then does nothing (a
@@ -83,25 +81,24 @@ int coh_kernel_all_finite(coh_dtype dtype, const void *x, int64_t count);
 void coh_kernel_pass(void *queue, coh_dtype dtype, void *to, const void *from, int64_t count,
                      int adds);
 
-/* to = from, or to += from with `adds`, on the pool: f32 sums to where they belong, rounded. */
+/* to = from, or to += from with `adds`, on the pool: rounds f32 sums to their destination. */
 void coh_kernel_round(void *queue, coh_dtype dtype, void *to, const float *from, int64_t count,
                       int adds);
 
 /* ---- matrix products ---- */
 
-/* c [rows, columns] (= or +=) op(a) op(b), cut into tiles of c by the shape and, where that changes
- * no bit, the number of threads (Goto and van de Geijn 2008 for what a tile must hold to run at
- * full rate):
+/* c [rows, columns] (= or +=) op(a) op(b), cut into tiles of c by the shape and, if that changes no
+ * bit, the number of threads (Goto and van de Geijn 2008 explain the tile size for full rate):
  *   COH_MATMUL_NT  a [rows, depth], b [columns, depth]    y = x weight^T
  *   COH_MATMUL_NN  a [rows, depth], b [depth, columns]    dx = dy weight
  *   COH_MATMUL_TN  a [depth, rows], b [depth, columns]    dweight = dy^T x
- * Without `adds`, bias [columns] and residual (laid out as c; may be c) are in the sum where they
+ * Without `adds`, bias [columns] and residual (laid out as c; may be c) are part of the sum if they
  * are not NULL. Strides are row lengths in memory, in elements.
  *
- * Sums are f32 whatever the elements are, and are rounded once, when c is stored. a, b, bias and
- * residual are of `dtype` (F32 or BF16), c and activated of `c_dtype`. Where `activated` is not
- * NULL it gets gelu or relu of c, laid out as c and of the values that c holds, so that who has c
- * can make the same bits again; it may be c. Which product runs: kernels/product.h. */
+ * Sums are f32 whatever the element type, and are rounded once, when c is stored. a, b, bias and
+ * residual are of `dtype` (F32 or BF16), c and activated of `c_dtype`. If `activated` is not NULL,
+ * it receives gelu or relu of the values stored in c, laid out as c, so that a user of c can
+ * compute the same bits again; it may be c. kernels/product.h determines which product runs. */
 typedef struct coh_matmul {
     coh_matmul_layout layout;
     coh_dtype dtype, c_dtype;
@@ -122,10 +119,9 @@ void coh_kernel_column_sum(void *queue, coh_dtype dtype, void *sums, coh_dtype s
 
 /* ---- embedding and position ---- */
 
-/* Fails where an index is outside least..most: COH_ERR_CORRUPT with "`what` 7 at place 3 is outside
- * 0..6: `remedy`". The host says so at once; another device says COH_OK, keeps what it finds in its
- * queue, and what is computed behind it leaves such an index out. Texts live as long as the
- * program. */
+/* Fails if an index is outside least..most: COH_ERR_CORRUPT with "`what` 7 at place 3 is outside
+ * 0..6: `remedy`". The host fails at once. Another device returns COH_OK and keeps the failure in
+ * its queue; later kernels skip such an index. The texts must live as long as the program. */
 typedef struct coh_index_check {
     const char *what, *remedy;
     const int32_t *indices;
@@ -133,32 +129,32 @@ typedef struct coh_index_check {
 } coh_index_check;
 coh_status coh_kernel_check_indices(void *queue, const coh_index_check *check);
 
-/* y [N,C] = weight[tokens[n], :] for the tokens in [row_begin, row_end); other rows of y stay as
- * they are. `weight` points at row row_begin. */
+/* y [N,C] = weight[tokens[n], :] for the tokens in [row_begin, row_end); other rows of y are
+ * unchanged. `weight` points at row row_begin. */
 typedef struct coh_embedding {
     int64_t N, C, row_begin, row_end;
     const int32_t *tokens;
     coh_dtype dtype;
     int32_t *order; /* backward: coh_kernel_embedding_order elements of scratch */
-    /* backward: tokens that are `padding` count for nothing */
+    /* backward: tokens equal to `padding` are ignored */
     int has_padding;
     int32_t padding;
     int f32_grads; /* backward: of dweight */
 } coh_embedding;
 void coh_kernel_embedding(void *queue, const coh_embedding *embedding, void *y, const void *weight);
-/* dweight [row_end - row_begin, C] (= or +=) the sum of dy over each row's
- * tokens, in token order. */
+/* dweight [row_end - row_begin, C] (= or +=) the sum of dy over each row's tokens, in token
+ * order. */
 void coh_kernel_embedding_backward(void *queue, const coh_embedding *embedding, void *dweight,
                                    const void *dy, int adds);
 int64_t coh_kernel_embedding_order(int64_t N);
 
-/* y [B,T,C] = x + weight[position + t, :], of a table of `rows`; y may be x. */
+/* y [B,T,C] = x + weight[position + t, :], from a table of `rows`; y may be x. */
 typedef struct coh_position {
     coh_dtype dtype;
     int64_t B, T, C, rows;
     const void *x, *weight;
     void *y;
-    const int32_t *position; /* the device's; NULL: 0 */
+    const int32_t *position; /* in device memory; NULL: 0 */
 } coh_position;
 void coh_kernel_position(void *queue, const coh_position *position);
 /* dweight [rows, C]: row offset + t (= or +=) the sum of dy over B; other rows get nothing. */
@@ -171,14 +167,14 @@ typedef struct coh_position_gradient {
 } coh_position_gradient;
 void coh_kernel_position_backward(void *queue, const coh_position_gradient *gradient);
 
-/* y [B,T,H*D] = x, channels c and c + D/2 of each head turned by (position + t) frequencies[c],
- * c < D/2 <= COH_HEAD_WIDTH_MOST / 2; `turns_back`: by as much the other way, which is the
- * derivative. y may be x when it does not add. */
+/* y [B,T,H*D] = x, with channels c and c + D/2 of each head rotated by the angle (position + t)
+ * frequencies[c], c < D/2 <= COH_HEAD_WIDTH_MOST / 2. `turns_back` rotates by the negative angle,
+ * which is the derivative. y may be x if it does not add. */
 typedef struct coh_rope {
     int64_t B, T, H, D;
-    const int32_t *position; /* the device's; NULL: 0 */
+    const int32_t *position; /* in device memory; NULL: 0 */
     coh_dtype dtype;
-    const float *frequencies; /* [D / 2], the host's: read before the call returns */
+    const float *frequencies; /* [D / 2], host memory: read before the call returns */
     const void *x;
     void *y;
     int turns_back, adds;
@@ -187,8 +183,8 @@ void coh_kernel_rope(void *queue, const coh_rope *rope);
 
 /* ---- norms, and functions of single elements ---- */
 
-/* Layer norm: (x - mean) / sqrt(var + epsilon) * weight + bias. Where `mean` is NULL, the norm by
- * root mean square: x / sqrt(mean(x^2) + epsilon) * weight; there is no bias then. */
+/* Layer norm: (x - mean) / sqrt(var + epsilon) * weight + bias. If `mean` is NULL, RMS norm: x /
+ * sqrt(mean(x^2) + epsilon) * weight, without a bias. */
 typedef struct coh_norm {
     int64_t N, C;
     coh_dtype dtype;
@@ -196,7 +192,7 @@ typedef struct coh_norm {
     const void *x, *weight, *bias;
     void *y;
     float *mean, *rstd; /* [N] each: written by forward, read by backward */
-    /* backward; what is NULL is not wanted; dx may be dy when it does not add */
+    /* backward; NULL: not wanted; dx may be dy if it does not add */
     const void *dy;
     void *dx, *dweight, *dbias;
     int dx_adds, dweight_adds, dbias_adds, f32_grads;
@@ -206,17 +202,17 @@ void coh_kernel_norm(void *queue, const coh_norm *norm);
 void coh_kernel_norm_backward(void *queue, const coh_norm *norm);
 int64_t coh_kernel_norm_partials(int64_t N, int64_t C);
 
-/* y may be x; dx may be dy when it does not add. */
+/* y may be x; dx may be dy if it does not add. */
 void coh_kernel_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count);
 void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
                               int64_t count, int adds);
 
-/* y = max(x, 0), and dx (= or +=) dy where y > 0. y may be x; dx may be dy when it does not add. */
+/* y = max(x, 0), and dx (= or +=) dy where y > 0. y may be x; dx may be dy if it does not add. */
 void coh_kernel_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count);
 void coh_kernel_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
                               int64_t count, int adds);
 
-/* y (= or +=) factor x; y may be x when it does not add. */
+/* y (= or +=) factor x; y may be x if it does not add. */
 typedef struct coh_scale {
     coh_dtype dtype;
     int64_t count;
@@ -227,22 +223,22 @@ typedef struct coh_scale {
 } coh_scale;
 void coh_kernel_scale(void *queue, const coh_scale *scale);
 
-/* y (= or +=) scale x + residual (NULL: none), x where its word keeps it, else 0
- * (kernels/random.h); x's first element has number `first`. y may be x or residual when it does not
- * add. Where nothing is dropped, y = x + residual. */
+/* y (= or +=) scale x + residual (NULL: none), with x where its word keeps it, else 0
+ * (kernels/random.h); x's first element has number `first`. y may be x or residual if it does not
+ * add. If nothing is dropped, y = x + residual. */
 typedef struct coh_dropout {
     coh_dtype dtype;
     int64_t count;
     uint64_t first;
     coh_drop drop;
-    const void *x, *residual; /* with `adds` there is none */
+    const void *x, *residual; /* with `adds`, residual is NULL */
     void *y;
     int adds;
 } coh_dropout;
 void coh_kernel_dropout(void *queue, const coh_dropout *dropout);
 
-/* y = gate / (1 + e^-gate) * up; y may be either. Backward: what is NULL is not wanted; dgate or
- * dup may be dy when it does not add. */
+/* y = gate / (1 + e^-gate) * up; y may be either. Backward: NULL is not wanted; dgate or dup may be
+ * dy if it does not add. */
 typedef struct coh_swiglu {
     coh_dtype dtype;
     int64_t count;
@@ -255,7 +251,7 @@ typedef struct coh_swiglu {
 void coh_kernel_swiglu(void *queue, const coh_swiglu *swiglu);
 void coh_kernel_swiglu_backward(void *queue, const coh_swiglu *swiglu);
 
-/* dh [N,O] = dy * gelu'(h), or dy where relu's result `y` is above 0, and sums [O] (= or +=) its
+/* dh [N,O] = dy * gelu'(h), or dy where relu's result `y` is above 0; and sums [O] (= or +=) its
  * column sums, in the same pass. sums NULL: not wanted. partials: coh_kernel_activation_partials
  * elements of scratch. dh may be dy. */
 typedef struct coh_activation_gradient {
@@ -273,43 +269,44 @@ int64_t coh_kernel_activation_partials(int64_t N, int64_t O);
 
 /* ---- attention ---- */
 
-/* Causal attention: q [B,T,H*D], k and v [B,T,G*D] -> y [B,T,H*D]; head h of q attends over head
- * h / (H / G) of k and v. D <= COH_HEAD_WIDTH_MOST. A row of q, k, v (and of their gradients) is
- * q_stride or kv_stride elements from the next, so that they may stand side by side in one tensor;
- * y and dy are contiguous. Blocks live on the stack: up to 640 KiB.
+/* Causal attention: q [B,T,H*D], k and v [B,T,G*D] -> y [B,T,H*D]; head h of q attends over head h
+ * / (H / G) of k and v. D <= COH_HEAD_WIDTH_MOST. A row of q, k, v (and of their gradients) is
+ * q_stride or kv_stride elements from the next, so that they may lie next to each other in one
+ * tensor; y and dy are contiguous. Blocks live on the stack: up to 640 KiB.
  *
- * With `drop`, weights become zero or are scaled after the softmax, by words of `drop`'s stream:
- * that of query i and key j of head n = first_head + b H + h is word j % 4 of the block whose
- * counter has i and n ceil(T / 4) + floor(j / 4) as its lowest words, so that a register of queries
- * and four keys take one register of blocks. The second must be below 2^32. */
+ * With `drop`, weights become zero or are scaled after the softmax, by words of `drop`'s stream.
+ * The word of query i and key j of head n = first_head + b H + h is word j % 4 of the block whose
+ * counter has i and n ceil(T / 4) + floor(j / 4) as its lowest words. So a register of queries and
+ * four keys need one register of blocks. The second counter word must be below 2^32. */
 typedef struct coh_attention {
     int64_t B, T, H, G, D;
     coh_dtype dtype;
     int64_t q_stride, kv_stride;
     const void *q, *k, *v;
     void *y;    /* written by forward, read by backward */
-    float *lse; /* [B,H,T] log-sum-exp of the scores: likewise */
-    /* backward; what is NULL is not wanted; dq may be dy if rows are alike and it does not add */
+    float *lse; /* [B,H,T] log-sum-exp of the scores; as y */
+    /* backward; NULL: not wanted; dq may be dy if their rows are laid out alike and it does not
+     * add */
     const void *dy;
     void *dq, *dk, *dv;
     int dq_adds, dk_adds, dv_adds;
     float *scratch; /* coh_kernel_attention_scratch elements */
     coh_drop drop;  /* threshold 0 (all zero will do): nothing is dropped */
     int64_t first_head;
-    int atomics; /* 1: on CUDA dq may be added up by atomics, other bits each time; scratch is then
-                  * as kernels/cuda/attention_scratch.h has it for them */
+    int atomics; /* 1: on CUDA dq may be added up by atomics, so bits vary; scratch:
+                  * kernels/cuda/attention_scratch.h */
 } coh_attention;
 void coh_kernel_attention(void *queue, const coh_attention *attention);
 void coh_kernel_attention_backward(void *queue, const coh_attention *attention);
 int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D);
 
-/* One step of a decoder: keys and values [B,positions,G*D] get k and v as row `position`, y [B,H*D]
- * attends over rows 0..position. q, k and v of a sequence are q_stride and kv_stride elements from
- * those of the next. The host needs no scratch, CUDA coh_cuda_decode_bytes
+/* One step of a decoder: writes k and v as row `position` of keys and values [B,positions,G*D]; y
+ * [B,H*D] attends over rows 0..position. q, k and v of a sequence are q_stride and kv_stride
+ * elements from those of the next. The host needs no scratch, CUDA needs coh_cuda_decode_bytes
  * (kernels/cuda/attention_scratch.h). */
 typedef struct coh_attention_decode {
     int64_t B, H, G, D, positions;
-    const int32_t *position; /* the device's */
+    const int32_t *position; /* in device memory */
     coh_dtype dtype;
     int64_t q_stride, kv_stride;
     const void *q, *k, *v;
@@ -320,41 +317,41 @@ void coh_kernel_attention_decode(void *queue, const coh_attention_decode *decode
 
 /* ---- classifier ---- */
 
-/* Rows of the table are taken COH_ROW_BLOCK at a time, tokens in chunks: without a cache logits
- * exist for one such tile only. */
+/* Rows of the table are processed COH_ROW_BLOCK at a time, tokens in chunks: without a cache,
+ * logits exist for only one such tile. */
 #define COH_ROW_BLOCK 1024
 
 /* Softmax cross-entropy over x weight^T, rows [row_begin, row_end) of the table's V in this call;
- * `weight` and `dweight` point at row row_begin. Calls come in rising order and cover 0..V. */
+ * `weight` and `dweight` point at row row_begin. Calls must come in rising order and cover 0..V. */
 typedef struct coh_classifier {
     int64_t N, C, V, row_begin, row_end;
     coh_dtype dtype;
     const void *x, *weight;
     const int32_t *targets;          /* [N]; -1: no loss, no gradient */
-    float *max, *sum, *target_logit; /* [N] each, kept from call to call and to backward */
+    float *max, *sum, *target_logit; /* [N] each, kept between calls and for backward */
     void *logits;                    /* coh_kernel_classifier_logits elements of scratch */
-    /* NULL, or N x V elements that forward leaves for backward, which uses them up */
+    /* NULL, or N x V elements that forward leaves for backward, which overwrites them */
     void *cache;
     float *loss; /* [1], written by the last call: sum over items / N */
     /* backward; NULL: not wanted */
     void *dx, *dweight;
     int dx_adds, dweight_adds, f32_grads; /* of dweight */
-    float *dx_sum;      /* coh_kernel_classifier_dx_sums kept from call to call; none: NULL */
-    float *dweight_sum; /* coh_kernel_classifier_dweight_sums of scratch; none: NULL */
-    /* backward: gradients are times loss_share and *loss_factor, the device's; NULL: 1 */
+    float *dx_sum;      /* coh_kernel_classifier_dx_sums, kept between calls; 0 of them: NULL */
+    float *dweight_sum; /* coh_kernel_classifier_dweight_sums of scratch; 0 of them: NULL */
+    /* backward: factors of gradients: loss_share and *loss_factor, in device memory; NULL: 1 */
     float loss_share;
     const float *loss_factor;
 } coh_classifier;
 void coh_kernel_classifier(void *queue, const coh_classifier *classifier);
 void coh_kernel_classifier_backward(void *queue, const coh_classifier *classifier);
-/* Tokens of a chunk: the same whether there is a cache or not. */
+/* Returns the tokens of a chunk: the same with a cache and without. */
 int64_t coh_kernel_classifier_chunk(coh_dtype dtype);
-/* Elements of each; the sums are f32, and 0 where they are not needed. */
+/* Return the elements of each buffer; the sums are f32, and 0 if they are not needed. */
 int64_t coh_kernel_classifier_logits(coh_dtype dtype, int64_t N, int64_t V);
 int64_t coh_kernel_classifier_dx_sums(coh_dtype dtype, int64_t N, int64_t C);
 int64_t coh_kernel_classifier_dweight_sums(coh_dtype dtype, int64_t N, int64_t C, int64_t V);
 
-/* How a gradient of a parameter is stored that stands beside tensors of `dtype`. */
+/* Returns the stored type of a parameter's gradient in a graph with tensors of `dtype`. */
 static inline coh_dtype coh_grad_dtype(coh_dtype dtype, int f32_grads)
 {
     return f32_grads ? COH_DTYPE_F32 : dtype;

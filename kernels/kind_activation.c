@@ -1,9 +1,11 @@
+/* The operator kinds gelu and relu: shapes, costs and calls of kernels. Both work element by
+ * element, so they may run in place. Next: cohobate/kinds.h, kernels.h. */
 #include "cohobate/kinds.h"
 
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
-/* gelu, relu: an element of y comes of the same one of x. */
+/* Shared by gelu and relu: each element of y depends on the same element of x only. */
 
 static coh_status infer(const coh_shape *inputs, double forward_flops, double backward_flops,
                         coh_op_facts *facts)
@@ -29,7 +31,7 @@ static coh_status forward(const coh_call *call, kernel *activate)
     return COH_OK;
 }
 
-/* `of`: what the gradient is a function of, x or y. */
+/* `of`: the input of the derivative, x or y. */
 static coh_status backward(const coh_call *call, const coh_view *of, kernel_backward *pass_back)
 {
     if (call->input_grad[0].data != NULL)
@@ -38,7 +40,7 @@ static coh_status backward(const coh_call *call, const coh_view *of, kernel_back
     return COH_OK;
 }
 
-/* What is the same of all. */
+/* Fields that both kinds share. */
 #define ACTIVATION_KIND                                                                            \
     .struct_bytes = sizeof(coh_op_kind), .abi_version = COH_KIND_ABI, .input_count = 1,            \
     .output_count = 1, .can_add_grad = { .inputs = 1u }, .can_skip_grad = { .inputs = 1u },        \
@@ -88,13 +90,13 @@ static coh_status forward_relu(const coh_call *call)
     return forward(call, coh_kernel_relu);
 }
 
-/* Shapes are there whether data is or not. */
+/* A view has its shape even if it has no data. */
 static coh_status backward_relu(const coh_call *call)
 {
     return backward(call, &call->output[0], coh_kernel_relu_backward);
 }
 
-/* y is positive where x is: backward asks for y, which the next product keeps anyway. */
+/* y is positive where x is: so backward needs only y, which the next product keeps anyway. */
 const coh_op_kind coh_kind_relu = {
     .name = "cohobate.relu",
     .revision = 1,

@@ -1,3 +1,6 @@
+/* The operator kinds of causal attention over one tensor qkv: plain, with atomics, with dropout,
+ * and one step of a decoder. Next: kernels.h (coh_attention); kind_attention_grouped.c takes q, k
+ * and v separately. */
 #include "cohobate/kinds.h"
 
 #include <inttypes.h>
@@ -55,7 +58,7 @@ static size_t workspace_cuda(const void *attributes, const coh_shape *inputs, co
                                             C / a->heads);
 }
 
-/* q, k and v stand side by side in a row. */
+/* q, k and v lie next to each other in a row. */
 static coh_attention attention_of(const coh_call *call)
 {
     const coh_attention_attributes *a = call->attributes;
@@ -128,7 +131,7 @@ const coh_op_kind coh_kind_attention = {
     .attribute_bytes = sizeof(coh_attention_attributes),
 };
 
-/* ---- by atomics where a GPU has them ---- */
+/* ---- with atomics on a GPU ---- */
 
 static size_t workspace_atomic(const void *attributes, const coh_shape *inputs, coh_phase phase)
 {

@@ -1,3 +1,5 @@
+/* The operator kinds of causal attention over separate q, k and v, whose heads of queries may share
+ * heads of keys (grouped-query attention). Next: kernels.h (coh_attention), kind_attention.c. */
 #include "cohobate/kinds.h"
 
 #include <inttypes.h>
@@ -123,7 +125,7 @@ static coh_status backward(const coh_call *call)
     return COH_OK;
 }
 
-/* A block of y is written after its own block of q was read, and dq where all of dy was. */
+/* A block of y is written after its own block of q was read, and dq after all of dy was. */
 const coh_op_kind coh_kind_attention_grouped = {
     .struct_bytes = sizeof(coh_op_kind),
     .abi_version = COH_KIND_ABI,
@@ -147,7 +149,7 @@ const coh_op_kind coh_kind_attention_grouped = {
     .attribute_bytes = sizeof(coh_attention_grouped_attributes),
 };
 
-/* ---- by atomics where a GPU has them ---- */
+/* ---- with atomics on a GPU ---- */
 
 static size_t workspace_atomic(const void *attributes, const coh_shape *inputs, coh_phase phase)
 {
@@ -167,7 +169,7 @@ static coh_status backward_atomic(const coh_call *call)
     return COH_OK;
 }
 
-/* dq never takes dy's place: cuDNN would want a copy of dy then. */
+/* dq never takes dy's place: cuDNN would then need a copy of dy. */
 const coh_op_kind coh_kind_attention_grouped_atomic = {
     .struct_bytes = sizeof(coh_op_kind),
     .abi_version = COH_KIND_ABI,

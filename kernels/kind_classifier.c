@@ -1,3 +1,5 @@
+/* The operator kinds classifier (softmax cross-entropy over a table) and logits (for a decoder).
+ * The table may come in ranges of rows, over several calls. Next: kernels.h (coh_classifier). */
 #include "cohobate/kinds.h"
 
 #include "kernels/cuda/scratch.h"
@@ -23,7 +25,7 @@ static coh_status infer_table(const coh_classifier_attributes *a, const coh_shap
     return COH_OK;
 }
 
-/* A multiple of 64 bytes: sums of floats follow. */
+/* Returns the bytes of logits, a multiple of 64, because sums of floats follow. */
 static size_t logit_bytes(coh_dtype dtype, int64_t N, int64_t V)
 {
     const size_t bytes = (size_t)coh_kernel_classifier_logits(dtype, N, V) * coh_dtype_bytes(dtype);
@@ -58,7 +60,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
         logit_bytes(x->dtype, N, V) +
         (size_t)coh_kernel_classifier_dweight_sums(x->dtype, N, C, V) * sizeof(float);
     facts->cache_bytes = (size_t)(N * V) * coh_dtype_bytes(x->dtype);
-    /* x is read for each block of rows, logits are written once and read once (forward) or read and
+    /* x is read for each block of rows; logits are written once and read once (forward) or read and
      * written three times more (backward) */
     const int64_t block_count = (V + COH_ROW_BLOCK - 1) / COH_ROW_BLOCK;
     const double blocks = (double)block_count;

@@ -1,3 +1,5 @@
+/* The operator kinds dropout and dropout_residual. Backward draws the same words as forward, so no
+ * mask is stored. Next: kernels/random.h, kernels.h (coh_dropout). */
 #include "cohobate/kinds.h"
 
 #include "kernels/kernels.h"
@@ -29,7 +31,8 @@ static coh_status infer_residual(const void *attributes, const coh_shape *inputs
     return status;
 }
 
-/* From `from` to `to`, by the mask of this call: the same for x and for its gradient. */
+/* Returns the dropout from `from` to `to` with the mask of this call: it is the same for x and for
+ * its gradient. */
 static coh_dropout dropout_of(const coh_call *call, const coh_view *from, const coh_view *to)
 {
     const coh_dropout_attributes *a = call->attributes;
@@ -46,12 +49,12 @@ static coh_dropout dropout_of(const coh_call *call, const coh_view *from, const 
 static coh_status forward(const coh_call *call)
 {
     coh_dropout dropout = dropout_of(call, &call->input[0], &call->output[0]);
-    dropout.residual = call->input[1].data; /* NULL where the kind has none */
+    dropout.residual = call->input[1].data; /* NULL if the kind has no residual */
     coh_kernel_dropout(call->queue, &dropout);
     return COH_OK;
 }
 
-/* dresidual is dy, and may have its place: it is passed on last. */
+/* dresidual is dy, and may have the same address, so it is passed on last. */
 static coh_status backward(const coh_call *call)
 {
     const coh_view *dy = &call->output_grad[0];

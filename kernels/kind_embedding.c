@@ -1,3 +1,5 @@
+/* The operator kinds embedding and embedding with padding: rows of a table by token. The table may
+ * come in ranges of rows, over several calls. Next: kernels.h (coh_embedding). */
 #include "cohobate/kinds.h"
 
 #include <inttypes.h>
@@ -36,7 +38,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     const double VC = (double)a->vocabulary * (double)a->channels;
     facts->flops[COH_PHASE_BACKWARD] = NC;
     const double element_bytes = (double)coh_dtype_bytes(a->dtype);
-    facts->bytes[COH_PHASE_FORWARD] = element_bytes * 2.0 * NC; /* only rows that tokens name */
+    facts->bytes[COH_PHASE_FORWARD] = element_bytes * 2.0 * NC; /* only the rows of the tokens */
     facts->bytes[COH_PHASE_BACKWARD] = element_bytes * (VC + 3.0 * NC);
     return COH_OK;
 }

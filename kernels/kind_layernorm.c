@@ -1,3 +1,5 @@
+/* The operator kind layernorm: shapes, workspace, costs and calls of kernels. Next: kernels.h
+ * (coh_norm); kind_rmsnorm.c is the variant without mean and bias. */
 #include "cohobate/kinds.h"
 
 #include "kernels/cuda/scratch.h"

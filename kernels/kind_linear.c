@@ -1,3 +1,5 @@
+/* The operator kinds of linear layers, y = x weight^T + bias, with a residual or an activation in
+ * the same product. Next: kernels.h (coh_matmul), cohobate/kinds.h. */
 #include "cohobate/kinds.h"
 
 #include <math.h>
@@ -5,19 +7,20 @@
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
-/* linear, linear_uniform, linear_residual, linear_gelu, linear_relu: input 1 is the residual where
- * there is one.
+/* linear, linear_uniform, linear_residual, linear_gelu, linear_relu: input 1 is the residual, if
+ * the kind has one.
  *
- * A large weight is multiplied in blocks of its rows, which are columns of y: each block is a
- * product of its own, and dx is the sum of theirs, block after block, in f32. So it may come in
- * ranges of whole blocks, and how many of them come at once changes no bit. The blocks are fixed by
- * the weight's shape alone. */
+ * A large weight is multiplied in blocks of its rows, which are columns of y. Each block is a
+ * product by itself, and dx is the sum over blocks, in order, in f32. So the weight may come in
+ * ranges of whole blocks, and the number of blocks per call changes no bit. The blocks depend only
+ * on the weight's shape. */
 
-/* A block has at least so many elements, and a multiple of so many rows: small enough to stream
- * through memory that the whole does not fit, large enough for a product to run at full rate. */
+/* A block has at least BLOCK_ELEMENTS elements, and a multiple of BLOCK_ROWS rows: small enough to
+ * stream through a memory that the whole weight does not fit, large enough for a product to run at
+ * full rate. */
 enum { BLOCK_ELEMENTS = 1 << 22, BLOCK_ROWS = 1024 };
 
-/* Rows of a block; 0: the weight is one. */
+/* Returns the rows of a block; 0: the weight is not cut. */
 static int64_t block_rows(int64_t I, int64_t O)
 {
     const int64_t rows = (BLOCK_ELEMENTS + I - 1) / I;
@@ -25,7 +28,7 @@ static int64_t block_rows(int64_t I, int64_t O)
     return block < O ? block : 0;
 }
 
-/* Bytes of dx's f32 sums over the blocks, where dx itself is narrower. */
+/* Returns the bytes of dx's f32 sums over the blocks, if dx itself is narrower. */
 static size_t sums_bytes(coh_dtype dtype, int64_t N, int64_t I, int64_t O)
 {
     return dtype != COH_DTYPE_F32 && block_rows(I, O) > 0 ? (size_t)(N * I) * sizeof(float) : 0;
@@ -107,11 +110,11 @@ static coh_matmul product_of(const coh_call *call)
         .c_stride = a->outputs,
         .c = call->output[0].data,
         .bias = call->parameter[1].data,
-        .residual = call->input[1].data, /* NULL where there is one input only */
+        .residual = call->input[1].data, /* NULL if there is one input only */
     };
 }
 
-/* Element `index` of a tensor that may not be there. */
+/* Returns the address of element `index`, or NULL for an absent tensor. */
 static void *element(const void *x, coh_dtype dtype, int64_t index)
 {
     return x == NULL
@@ -119,7 +122,7 @@ static void *element(const void *x, coh_dtype dtype, int64_t index)
                : (void *)(uintptr_t)((const char *)x + index * (int64_t)coh_dtype_bytes(dtype));
 }
 
-/* One block after the other: columns of y. */
+/* Runs one block after the other: columns of y. */
 static coh_status run_blocks(const coh_call *call, const coh_matmul *whole)
 {
     const int64_t I = whole->depth, O = whole->columns;
@@ -145,11 +148,11 @@ static coh_status forward(const coh_call *call)
     return run_blocks(call, &product);
 }
 
-/* Columns [o, o + count) of dy, and the rows of weight and dweight that they meet. */
+/* Columns [o, o + count) of dy, and the corresponding rows of weight and dweight. */
 typedef struct dy_block {
     int64_t o, count, N, I, O;
     const void *dy;
-    int64_t weight_begin; /* element where the block's rows begin in this call's weight */
+    int64_t weight_begin; /* first element of the block's rows in this call's weight */
 } dy_block;
 
 static void weight_gradient(const coh_call *call, const dy_block *b)
@@ -174,7 +177,8 @@ static void weight_gradient(const coh_call *call, const dy_block *b)
     coh_kernel_matmul(call->queue, &product);
 }
 
-/* The block's part of dx; into `sums` where they are not NULL, from there after the last one. */
+/* Adds the block's part of dx. If `sums` is not NULL, it is added there, and stored to dx after the
+ * last block. */
 static void input_gradient(const coh_call *call, const dy_block *b, float *sums)
 {
     const coh_dtype dtype = call->input_grad[0].shape.dtype;
@@ -199,8 +203,8 @@ static void input_gradient(const coh_call *call, const dy_block *b, float *sums)
         coh_kernel_round(call->queue, dtype, call->input_grad[0].data, sums, b->N * b->I, adds);
 }
 
-/* `dy`: the gradient of what the product gave, all of its columns. `workspace`: where dx's sums
- * are, if it has any. */
+/* `dy`: the gradient of the product's result, all of its columns. `workspace`: dx's sums, if it has
+ * any. */
 static void spread(const coh_call *call, const void *dy, void *workspace)
 {
     const coh_shape *shape = &call->output_grad[0].shape;
@@ -224,8 +228,8 @@ static void spread(const coh_call *call, const void *dy, void *workspace)
     }
 }
 
-/* Of frozen parameters x is not given: what it would say, dy and the weight do. The bias has its
- * gradient, and the residual its own, with the first range. */
+/* If the parameters are frozen, x is not given: the shapes follow from dy and the weight. The
+ * gradients of bias and residual are made with the first range. */
 static coh_status backward(const coh_call *call)
 {
     const coh_shape *dy = &call->output_grad[0].shape;
@@ -241,8 +245,8 @@ static coh_status backward(const coh_call *call)
     return COH_OK;
 }
 
-/* What is the same of all of them; gradients of the inputs and of weight and bias can be added to
- * or left out. */
+/* Fields that all of them share. The gradients of the inputs and of weight and bias can be added to
+ * or skipped. */
 #define LINEAR_KIND(inputs_count)                                                                  \
     .struct_bytes = sizeof(coh_op_kind), .abi_version = COH_KIND_ABI,                              \
     .input_count = (inputs_count), .output_count = 1, .parameter_count = 2,                        \
@@ -277,8 +281,8 @@ const coh_op_kind coh_kind_linear_uniform = {
     .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
-/* y may take the residual's bytes: each tile of y begins with its own part of it. dresidual may
- * take dy's: it is dy, and is passed on last. */
+/* y may share memory with the residual: each tile of y begins with its own part of it. dresidual
+ * may share memory with dy: it is dy, and is passed on last. */
 const coh_op_kind coh_kind_linear_residual = {
     .name = "cohobate.linear_residual",
     .revision = 2,
@@ -295,7 +299,7 @@ const coh_op_kind coh_kind_linear_residual = {
     .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
-/* ---- linear_gelu: what is saved is the sum before the gelu ---- */
+/* ---- linear_gelu: saves the sum before the gelu ---- */
 
 static coh_status infer_gelu(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
@@ -366,7 +370,7 @@ const coh_op_kind coh_kind_linear_gelu = {
     .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
-/* ---- linear_relu: nothing is saved, y says where its sum was above 0 ---- */
+/* ---- linear_relu: saves nothing; y > 0 tells where its sum was above 0 ---- */
 
 static coh_status infer_relu(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {

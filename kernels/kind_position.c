@@ -1,3 +1,5 @@
+/* The operator kinds that add learned position rows to x: for whole sequences, and for one step of
+ * a decoder. Next: kernels.h (coh_position). */
 #include "cohobate/kinds.h"
 
 #include <inttypes.h>
@@ -37,7 +39,7 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     return COH_OK;
 }
 
-/* Rows of the table past those that are never read. */
+/* Adds the table's rows; skips the first `offset` rows, which are never read. */
 static void add_rows(const coh_call *call, const int32_t *first)
 {
     const coh_position_attributes *a = call->attributes;

@@ -1,3 +1,5 @@
+/* The operator kind rmsnorm: shapes, workspace, costs and calls of kernels. It uses coh_norm with
+ * `mean` NULL. Next: kernels.h (coh_norm); kind_layernorm.c is the variant with mean and bias. */
 #include "cohobate/kinds.h"
 
 #include "kernels/cuda/scratch.h"

@@ -1,3 +1,5 @@
+/* The operator kinds of RoPE, for whole sequences and for one step of a decoder, and the scalings
+ * of its frequencies. Next: kernels.h (coh_rope), cohobate/kinds.h for the attributes. */
 #include "cohobate/kinds.h"
 
 #include <inttypes.h>
@@ -35,8 +37,8 @@ static coh_status check_scaling(const coh_rope_attributes *a)
     return coh_check_count("original_positions", a->original_positions);
 }
 
-/* How many positions have angles below 2^31, where the kernel's cosines end: no pair turns faster
- * than by 1, but for a factor below 1. */
+/* Returns how many positions have angles below 2^31, the limit of the kernel's cosines. No pair
+ * rotates faster than 1 per position, except with a factor below 1. */
 static int64_t positions_most(const coh_rope_attributes *a)
 {
     const double factor = a->scaling == COH_ROPE_UNSCALED ? 1.0 : (double)a->factor;
@@ -77,8 +79,8 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     return COH_OK;
 }
 
-/* With f the unscaled frequency, original_positions f / (2 pi) is how often a pair turns in the
- * text that the model was first trained on. */
+/* With f the unscaled frequency, original_positions f / (2 pi) is how often a pair rotates within
+ * the model's original context length. */
 static double scaled(const coh_rope_attributes *a, double frequency)
 {
     const double low = (double)a->low_frequency, high = (double)a->high_frequency;
@@ -91,7 +93,7 @@ static double scaled(const coh_rope_attributes *a, double frequency)
     return (1.0 - kept) * frequency / (double)a->factor + kept * frequency;
 }
 
-/* Rounded to float where the models' own code does: the exponent, the power, what is scaled. */
+/* Rounds to float where the models' own code does: the exponent, the power, the scaled value. */
 static void make_frequencies(const coh_rope_attributes *a, float *frequencies, int64_t D)
 {
     for (int64_t c = 0; c < D / 2; c++) {

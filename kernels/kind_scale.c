@@ -1,3 +1,5 @@
+/* The operator kind scale: y = factor x, for example for an adapter's rank. The factor is an
+ * attribute of the operator. Next: kernels.h (coh_scale), cohobate/kinds.h. */
 #include "cohobate/kinds.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* The operator kind swiglu: y = gate / (1 + e^-gate) * up. Shapes, costs and calls of kernels.
+ * Next: kernels.h (coh_swiglu), cohobate/kinds.h. */
 #include "cohobate/kinds.h"
 
 #include "kernels/kernels.h"

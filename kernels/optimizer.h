@@ -1,16 +1,16 @@
-/* optimizer.h - what stands between gradients and new parameters, as jobs of a device.
+/* optimizer.h - the steps from gradients to new parameters, as jobs of a device.
  *
- *     FEED     this step's values and inputs, from the host  ->  cells, inputs
- *     NORM     a chunk of gradient                           ->  one partial per grain
- *     CLIP     partials, losses, cells                       ->  cells; a record for the host
- *     UPDATE   a chunk of work, gradient and states          ->  their next version
- *     SETTLE                                                 ->  `pending` of the cells is 0
+ *    FEED     this step's values and inputs, from the host  ->  cells, inputs
+ *    NORM     a chunk of gradient                           ->  one partial per grain
+ *    CLIP     partials, losses, cells                       ->  cells; a record for the host
+ *    UPDATE   a chunk of work, gradient and states          ->  their next version
+ *    SETTLE                                                 ->  `pending` of the cells is 0
  *
- * What changes from step to step is read from the cells when the job's turn has come; what is the
- * same in all steps of a run is in its struct. A struct and the runs of grains it points to are
- * read before a call returns; all other pointers are of the device's memory, or say that the host's
- * is meant. Partials are one per grain and folded in one order on every device, so neither chunks
- * nor threads can change the norm. Which queue computes: kernels/table.h. */
+ * A job reads values that change from step to step from the cells when it executes; values that are
+ * the same in all steps of a run are in its struct. A struct and the runs of grains it points to
+ * are read before a call returns. All other pointers are to device memory, unless their comment
+ * says host. Partials are one per grain and folded in one order on every device, so neither chunks
+ * nor threads can change the norm. The queue determines the device: kernels/table.h. */
 #ifndef COH_KERNELS_OPTIMIZER_H
 #define COH_KERNELS_OPTIMIZER_H
 
@@ -22,26 +22,26 @@
 
 /* ---- grains of a chunk ---- */
 
-/* The part of one trained tensor that stands in a chunk: whole grains, but for the tensor's last.
+/* The part of one trained tensor in a chunk: whole grains, except for the tensor's last.
  *
- *   chunk   | tensor 3: grain 7, 8 (short) | tensor 4: grain 0, 1, 2 |
- *   pieces        0      1                        2      3   4           numbered for all of them
- */
+ *  chunk   | tensor 3: grain 7, 8 (short) | tensor 4: grain 0, 1, 2 |
+ *  pieces        0      1                        2      3   4           numbered through all
+ * runs */
 typedef struct coh_grain_run {
-    int64_t first;         /* piece with which it begins */
-    int64_t element;       /* of the chunk, where it begins */
+    int64_t first;         /* its first piece */
+    int64_t element;       /* its first element in the chunk */
     int64_t count;         /* elements, >= 1 */
     int64_t partial_begin; /* partial of its first grain */
-    float rate_factor;     /* times update_rate of the cells: the rate of the tensor's group */
+    float rate_factor;     /* factor of the cells' update_rate, from the tensor's group */
     float decay;           /* AdamW's, of the tensor's group; 0: none */
 } coh_grain_run;
 
 #define COH_GRAIN_RUNS_MOST COH_PORT_MAX /* a chunk holds parameters of one operator */
 
-/* The runs stand in the host's memory, made once when programs are bound. */
+/* The runs are in host memory, made once when programs are bound. */
 typedef struct coh_chunk_grains {
     const coh_grain_run *runs;
-    int32_t run_count; /* 0: nothing of the chunk is trained */
+    int32_t run_count; /* 0: no tensor in the chunk is trained */
 } coh_chunk_grains;
 
 /* ---- FEED ---- */
@@ -53,12 +53,12 @@ typedef struct coh_feed_values {
 
 typedef struct coh_feed_input {
     void *to;
-    const void *from; /* the host's */
+    const void *from; /* in host memory */
     size_t bytes;
 } coh_feed_input;
 
-/* `values` and what `inputs` copy from are in the host's memory, where the device reaches them, and
- * stay as they are until the job is done; `inputs` itself is read at once. */
+/* `values` and the sources in `inputs` are in host memory that the device can address; they must
+ * not change until the job is done. `inputs` itself is read at once. */
 typedef struct coh_feed {
     coh_cells *cells;
     const coh_feed_values *values;
@@ -82,21 +82,23 @@ void coh_kernel_square_sums(void *queue, const coh_square_sums *sums);
 
 /* ---- CLIP ---- */
 
-/* What the host learns of a step. */
+/* The results of a step for the host. */
 typedef struct coh_clip_record {
     uint64_t step, applied_count;
     double loss, grad_norm;
     int32_t finite;
 } coh_clip_record;
 
-/* Sums in which the partials are folded: partial i is added to sum i % COH_CLIP_SUMS, in rising
- * order, then the upper half of the sums to the lower half until one is left. A model of 7e9
- * parameters has 427,000 partials, and a GPU's thread adds one after the other in milliseconds. */
+/* Number of sums into which the partials are folded: partial i is added to sum i % COH_CLIP_SUMS,
+ * in rising order, then the upper half of the sums to the lower half until one is left. A model of
+ * 7e9 parameters has 427,000 partials, which a single thread of a GPU would need milliseconds to
+ * add. */
 #define COH_CLIP_SUMS 1024
 
-/* loss = mean of the losses * loss_factor; norm = sqrt(sum of all partials), of which those of
- * frozen parameters are 0. The gradient's scale is 1, or clip / norm where clip is above 0 and norm
- * above clip. If both are finite the step counts, and with `defers` its updates are pending. */
+/* loss = mean of the losses * loss_factor; norm = sqrt(sum of all partials), where the partials of
+ * frozen parameters are 0. The gradient's scale is clip / norm if clip is above 0 and norm above
+ * clip, else 1. If loss and norm are finite, the step counts; with `defers` its updates are then
+ * pending. */
 typedef struct coh_clip {
     coh_cells *cells;
     const double *partials; /* NULL: the norm is 0 */
@@ -105,11 +107,11 @@ typedef struct coh_clip {
     int64_t loss_stride, microbatch_count;
     int32_t defers;          /* 1: updates run after the next FEED: latch for them */
     float beta1, beta2;      /* of AdamW */
-    coh_clip_record *record; /* the host's, where the device reaches it */
+    coh_clip_record *record; /* in host memory that the device can address */
 } coh_clip;
 void coh_kernel_clip(void *queue, const coh_clip *clip);
 
-/* Folded in their order. */
+/* Returns the mean; losses are added in their order. */
 static inline double coh_losses_mean(const float *losses, int64_t stride, int64_t count)
 {
     double sum = 0;
@@ -120,9 +122,9 @@ static inline double coh_losses_mean(const float *losses, int64_t stride, int64_
 
 /* ---- UPDATE, SETTLE ---- */
 
-/* AdamW (kernels.h) of each element of the chunk's grains, by update_rate, update_scale and bias
- * corrections of the cells, and by rate factor and decay of the grain's run. f32: `work` is the
- * master and low NULL; bf16: its upper half. */
+/* AdamW (kernels.h) of each element of the chunk's grains, with update_rate, update_scale and bias
+ * corrections of the cells, and rate factor and decay of the grain's run. f32: `work` is the master
+ * and low NULL; bf16: `work` is its upper half. */
 typedef struct coh_update {
     coh_dtype dtype; /* of work and, without f32_grads, grad */
     int32_t f32_grads;
@@ -131,7 +133,7 @@ typedef struct coh_update {
     const void *grad;
     uint16_t *low;
     float *m, *v;
-    double *partials; /* as square_sums makes them, on the way; NULL: not wanted */
+    double *partials; /* also computes square_sums' partials; NULL: not wanted */
     const coh_cells *cells;
     float beta1, beta2, epsilon;
 } coh_update;

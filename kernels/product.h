@@ -1,17 +1,17 @@
-/* product.h - which code multiplies matrices.
+/* product.h - selects the code that multiplies matrices.
  *
- * There are up to three: our own packed panels, OpenBLAS (f32) and oneDNN. Each shape goes to one
- * of them, and which one changes bits, so it is never found out by timing while a run goes on. It
- * follows from the processor, or from a table that somebody measured before and stored:
+ * There are up to three products: our own packed panels, OpenBLAS (f32) and oneDNN. Each shape goes
+ * to one of them, and the selection changes bits, so it is never made by timing during a run. It
+ * follows from the processor, or from a table that was measured before and stored:
  *
- *     coh_kernels_time(pool, &choice, &seconds)   for every product of every shape
- *     coh_kernels_choose(fastest, count)          in each process, before its first product
- *     coh_kernel_path()                           then names the products and the table's hash
+ *    coh_kernels_time(pool, &choice, &seconds)   for every product of every shape
+ *    coh_kernels_choose(fastest, count)          in each process, before its first product
+ *    coh_kernel_path()                           then names the products and the table's hash
  *
- * The defaults: bf16 by panels, f32 by panels with AVX-512 and by OpenBLAS without; if OpenBLAS
- * cannot be loaded, f32 by panels, too, which round differently. oneDNN, which
- * only a table names, makes code when a shape first runs and allocates a few small blocks in every
- * call: the one exception to "nothing is allocated". */
+ * The defaults: bf16 by panels, f32 by panels with AVX-512 and by OpenBLAS without. If OpenBLAS
+ * cannot be loaded, f32 uses panels, too, which round differently. oneDNN is used only if a table
+ * names it. It makes code when a shape first runs and allocates a few small blocks in every call:
+ * the one exception to "nothing is allocated". */
 #ifndef COH_KERNELS_PRODUCT_H
 #define COH_KERNELS_PRODUCT_H
 
@@ -19,7 +19,7 @@
 
 #include "cohobate/model.h"
 
-/* What may be made of a product's elements as they are stored (kernels.h). */
+/* Functions that may be applied to a product's elements after they are stored (kernels.h). */
 typedef enum coh_activation { COH_ACTIVATION_GELU, COH_ACTIVATION_RELU } coh_activation;
 
 typedef enum coh_matmul_layout { COH_MATMUL_NT, COH_MATMUL_NN, COH_MATMUL_TN } coh_matmul_layout;
@@ -42,42 +42,42 @@ typedef struct coh_product_choice {
 
 #define COH_PRODUCT_CHOICES_MAX 512
 
-/* "default", "panels", "openblas", "onednn". */
+/* Returns "default", "panels", "openblas", "onednn". */
 const char *coh_product_name(coh_product product);
 
-/* 1 if this build and this processor can compute such products by `product`. */
+/* Returns 1 if this build and this processor can compute such products by `product`. */
 int coh_product_available(coh_product product, coh_dtype dtype);
 
-/* The product that the processor makes the default for this element type. */
+/* Returns the processor's default product for this element type. */
 coh_product coh_product_default(coh_dtype dtype);
 
-/* Takes the table, in place of any earlier one; what it does not name keeps its default. Copies.
- * Threads: none may be inside a kernel. Before the first coh_kernel_path() that goes into a plan.
- * Fails: COH_ERR_ARGUMENT for more than COH_PRODUCT_CHOICES_MAX lines, one shape twice, or a
- * product that is not available here; the old table stays. */
+/* Copies the table, which replaces any earlier one; shapes that it does not name keep their
+ * default. Threads: no thread may be inside a kernel. Call it before the first coh_kernel_path()
+ * that goes into a plan. Fails: COH_ERR_ARGUMENT for more than COH_PRODUCT_CHOICES_MAX lines, a
+ * duplicate shape, or a product that is not available here; the old table stays. */
 coh_status coh_kernels_choose(const coh_product_choice *choices, int32_t count);
 
-/* 1 if the table in use names this product for some shape of this element type. */
+/* Returns 1 if the table in use names this product for some shape of this element type. */
 int coh_product_is_named(coh_product product, coh_dtype dtype);
 
-/* Median of the wall time of a few runs of choice->product on that shape, on the pool behind
- * `queue`, after one that is not counted. Takes memory for the operands and gives it back.
- * Fails: COH_ERR_ARGUMENT where the product is not available; COH_ERR_MEMORY. */
+/* Measures the median wall time of a few runs of choice->product on that shape, on the pool behind
+ * `queue`, after a warm-up run. Allocates the operands and frees them. Fails: COH_ERR_ARGUMENT if
+ * the product is not available; COH_ERR_MEMORY. */
 coh_status coh_kernels_time(void *queue, const coh_product_choice *choice, double *out_seconds);
 
-/* OpenBLAS is a shared library of the system; the first of these calls, or the first product that
- * needs it, loads it. Its configuration ("OpenBLAS 0.3.21 DYNAMIC_ARCH ...") and its core type; ""
- * where it cannot be loaded. */
+/* Return OpenBLAS' configuration ("OpenBLAS 0.3.21 DYNAMIC_ARCH ...") and its core type; "" if it
+ * cannot be loaded. OpenBLAS is a shared library of the system; the first of these calls, or the
+ * first product that needs it, loads it. */
 const char *coh_openblas_config(void);
 const char *coh_openblas_core(void);
-/* Why it cannot be loaded and what to do, as a clause; "" where it was. */
+/* Returns why it cannot be loaded and what to do, as a clause; "" if it was loaded. */
 const char *coh_openblas_why_not(void);
 
-/* How products of bf16 are computed here. */
+/* How products of bf16 are computed on this processor. */
 typedef enum coh_bf16_support {
-    COH_BF16_WIDENED, /* widened to f32: the processor has no bf16 products, or COH_ISA bars them */
+    COH_BF16_WIDENED,  /* widened to f32: no bf16 products here, or COH_ISA bars them */
     COH_BF16_HARDWARE, /* by AVX512_BF16 or AMX */
-    COH_BF16_PRETENDED /* widened, but bf16 is priced as fast and is the default dtype: for tests */
+    COH_BF16_PRETENDED /* widened, but priced as fast and the default dtype: for tests */
 } coh_bf16_support;
 
 coh_bf16_support coh_kernels_bf16(void);

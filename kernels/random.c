@@ -1,3 +1,5 @@
+/* Philox in plain C, the streams of calls, and the parameters of dropout. The wide loops in
+ * isa/philox.h give the same words. Next: random.h. */
 #include "kernels/random.h"
 
 #include <inttypes.h>

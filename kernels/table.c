@@ -1,10 +1,12 @@
+/* Calls of the kernel interface: each function looks up the queue's table and passes its arguments
+ * on. One list in table.h generates them. Next: table.h. */
 #include "kernels/table.h"
 
 #define CPU_FIELD(name, parameters, arguments) .name = coh_cpu_##name,
 const coh_kernel_table coh_kernel_table_cpu = { .check_indices = coh_cpu_check_indices,
                                                 COH_KERNEL_LIST(CPU_FIELD) };
 
-/* The one branch that a call costs: nobody else may ask what device a queue is of. */
+/* The one branch that a call costs. Only this function looks at the device of a queue. */
 static const coh_kernel_table *table_of(const void *queue)
 {
     const coh_queue_head *head = queue;

@@ -1,19 +1,19 @@
-/* table.h - one kernel interface, several devices: who computes is asked of the queue.
+/* table.h - one kernel interface for several devices: the queue selects the device.
  *
- *     a kind   coh_kernel_gelu(call->queue, ...)
- *                      |  the table that the queue begins with (base/queue_head.h)
- *                      +---> coh_cpu_gelu     NULL, or a pool: returns when it is done
- *                      +---> another table's  a stream of its device: enqueued, returns at once
+ *    a kind   coh_kernel_gelu(call->queue, ...)
+ *                     |  the table that the queue begins with (base/queue_head.h)
+ *                     +---> coh_cpu_gelu     NULL, or a pool: returns when it is done
+ *                     +---> another table's  a stream of its device: enqueued, returns at once
  *
- * So a kind is written once: it gives pointers, shapes and constants, and reads no tensor itself,
- * for what a pointer names may stand in the memory of a device that is not done yet. Structs and
- * what of theirs lies in the host's memory (so it says where it is) are read before a function
- * returns. The tables hold what kernels.h, optimizer.h and quantise.h declare with a queue, by the
- * same signatures: one list makes the fields, the calls and the host's declarations.
+ * So a kind is written once. It passes pointers, shapes and constants, and reads no tensor itself,
+ * because a pointer may refer to memory of a device that is still computing. Structs, and data of
+ * theirs that is marked as host memory, are read before a function returns. The tables hold the
+ * functions that kernels.h, optimizer.h and quantise.h declare with a queue, with the same
+ * signatures: one list makes the fields, the calls and the host's declarations.
  *
- * A device does here what those headers say, with the host's formulas: bits may differ from
- * device to device where sums are folded otherwise, never from run to run. What it cannot do it
- * keeps in its queue as a failure, which the engine asks for. */
+ * A device computes what those headers define, with the host's formulas. Bits may differ between
+ * devices where sums are folded in another order, never between runs. If it fails, it keeps the
+ * failure in its queue, and the engine asks for it. */
 #ifndef COH_KERNELS_TABLE_H
 #define COH_KERNELS_TABLE_H
 
@@ -22,7 +22,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/quantise.h"
 
-/* X(name, parameters, arguments): those that cannot fail. */
+/* X(name, parameters, arguments): functions that cannot fail. */
 #define COH_KERNEL_LIST(X)                                                                         \
     X(pass, (void *queue, coh_dtype dtype, void *to, const void *from, int64_t count, int adds),   \
       (queue, dtype, to, from, count, adds))                                                       \
@@ -82,7 +82,7 @@ typedef struct coh_kernel_table {
     coh_status (*check_indices)(void *queue, const coh_index_check *check);
 } coh_kernel_table;
 
-/* The host's: coh_cpu_pass, ... Their queue is a pool or NULL. */
+/* The host's functions: coh_cpu_pass, ... Their queue is a pool or NULL. */
 extern const coh_kernel_table coh_kernel_table_cpu;
 #define COH_KERNEL_CPU(name, parameters, arguments) void coh_cpu_##name parameters;
 COH_KERNEL_LIST(COH_KERNEL_CPU)

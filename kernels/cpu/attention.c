@@ -1,3 +1,6 @@
+/* Causal attention on the host: selects the table of inner loops, and runs the pieces of forward
+ * and backward on the pool. Next: attention.h for the cut, isa/attention_forward.c for the
+ * loops. */
 #include "kernels/cpu/attention.h"
 
 #include <pthread.h>
@@ -10,18 +13,18 @@
 
 /* y_i = sum_j p_ij v_j, p_ij = exp(s_ij - lse_i), s_ij = q_i . k_j / sqrt(D), j <= i.
  *
- *            keys 0      128     256
- *   queries 0 |\
- *             |##\                 a piece of forward: a block of queries of one head, passing over
- *         128 |####\               blocks of keys up to the diagonal
- *             |######\             a piece of backward: some blocks of keys of one head, each
- *         256 |#######|\           passing over the blocks of queries from the diagonal on
+ *           keys 0      128     256
+ *  queries 0 |\
+ *            |##\                 a piece of forward: a block of queries of one head, passing over
+ *        128 |####\               blocks of keys up to the diagonal
+ *            |######\             a piece of backward: some blocks of keys of one head, each
+ *        256 |#######|\           passing over the blocks of queries from the diagonal on
  *
- * dk and dv of a block of keys are then sums in one place. dq of a query is a sum over pieces: each
- * leaves its part in scratch and, where a head has several, they are folded in order. Heads are
- * cut in parts where there are few, so that many threads have work. Where heads of queries share a
- * head of keys, each leaves its dk and dv in scratch and they are folded as well: pieces of a whole
- * group would be too few and need more scratch for their dq. */
+ * So dk and dv of a block of keys are sums of one piece. dq of a query is a sum over pieces: each
+ * piece writes its part to scratch and, if a head has several, they are folded in order. If there
+ * are few heads, they are cut into parts so that many threads have work. If heads of queries share
+ * a head of keys, each writes its dk and dv to scratch, and those are folded as well: pieces of a
+ * whole group would be too few and would need more scratch for their dq. */
 
 int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
 {
@@ -32,7 +35,7 @@ int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G,
 
 const coh_attention_pieces *coh_attention_pieces_of(const char *isa, coh_dtype dtype)
 {
-    (void)dtype; /* elsewhere there is one table for both */
+    (void)dtype; /* on other processors one table serves both */
 #if defined(__x86_64__)
     if (strcmp(isa, "avx512bf16") == 0)
         return dtype == COH_DTYPE_BF16 && coh_rows_of("avx512", dtype) != NULL &&
@@ -57,7 +60,7 @@ static struct {
     const coh_attention_pieces *f32, *bf16;
 } chosen = { .once = PTHREAD_ONCE_INIT };
 
-/* COH_PLAIN_MATMUL=1 is for these products as well (dispatch.h). */
+/* COH_PLAIN_MATMUL=1 applies to these products as well (dispatch.h). */
 static void choose(void)
 {
     const char *plain = getenv("COH_PLAIN_MATMUL"), *isa = coh_rows_get()->name;

@@ -1,29 +1,29 @@
-/* attention.h - how causal attention is cut into pieces, by shape alone, and the table of the inner
- * loops (isa/attention_*.c), compiled once per instruction set. */
+/* attention.h - cuts causal attention into pieces, by shape alone, and declares the table of the
+ * inner loops (isa/attention_*.c), compiled once per instruction set. */
 #ifndef COH_KERNELS_CPU_ATTENTION_H
 #define COH_KERNELS_CPU_ATTENTION_H
 
 #include "kernels/kernels.h"
 
-/* Packed blocks have at most this many words, 32 KiB, and blocks of scores 64 KiB: those of
- * backward stay in a second-level cache of 1 MiB. Against 64 queries, 128 are 4 % faster at
- * T = 1024. */
+/* Limits of blocks. Packed blocks have at most this many words, 32 KiB, and blocks of scores 64
+ * KiB; those of backward fit a second-level cache of 1 MiB. 128 queries are 4 % faster than 64 at T
+ * = 1024. */
 #define COH_ATTENTION_WORDS   8192
 #define COH_ATTENTION_QUERIES 128
 #define COH_ATTENTION_KEYS    128
 #define COH_ATTENTION_SCORES  (COH_ATTENTION_QUERIES * COH_ATTENTION_KEYS)
 
-/* Fewer pieces than this are cut further. */
+/* With fewer pieces than this, they are cut further. */
 #define COH_ATTENTION_PIECES 32
 
 typedef struct coh_attention_cut {
     int64_t width;         /* D rounded up to sixteen */
     int64_t queries, keys; /* of a block: a multiple of sixteen, of four */
-    int64_t blocks;        /* of queries */
+    int64_t blocks;        /* blocks of queries */
     int64_t key_blocks;
-    int64_t parts;   /* pieces of a head in backward, each some blocks of keys */
+    int64_t parts;   /* pieces of a head in backward, each with a range of key blocks */
     int64_t scratch; /* floats of a part: dq [T rounded up to sixteen][width], one per query */
-    /* floats of a head: its parts, then, where it shares its keys, dk [T][width] and dv */
+    /* floats of a head: its parts, then, if it shares its keys, dk [T][width] and dv */
     int64_t head_scratch;
 } coh_attention_cut;
 
@@ -44,8 +44,8 @@ static inline coh_attention_cut coh_attention_cut_of(const coh_attention *a)
     return cut;
 }
 
-/* The first block of keys of a part, key_blocks for part == parts. Early keys have more queries:
- * blocks before the part see (part / parts) of all pairs of blocks. */
+/* Returns the first block of keys of a part; key_blocks for part == parts. Early keys have more
+ * queries: the blocks before the part contain (part / parts) of all pairs of blocks. */
 static inline int64_t coh_attention_part_begin(const coh_attention_cut *cut, int64_t part)
 {
     const int64_t n = cut->key_blocks;
@@ -58,12 +58,12 @@ static inline int64_t coh_attention_part_begin(const coh_attention_cut *cut, int
 typedef struct coh_attention_pieces {
     /* a block of queries of one head: index = head * blocks + block */
     void (*forward)(const coh_attention *attention, int64_t index);
-    /* a part of one head: index = head * parts + part; writes dk and dv if the head shares them
-     * with no other, and dq if the part is alone */
+    /* a part of one head: index = head * parts + part; writes dk and dv if no other head shares
+     * them, and dq if the head has only one part */
     void (*backward)(const coh_attention *attention, int64_t index);
-    /* dq from its parts: index as in forward */
+    /* sums dq over its parts: index as in forward */
     void (*fold)(const coh_attention *attention, int64_t index);
-    /* dk and dv of a block of keys from the heads that share them: index = head of keys *
+    /* sums dk and dv of a block of keys over the heads that share them: index = head of keys *
      * key_blocks + block */
     void (*fold_group)(const coh_attention *attention, int64_t index);
 } coh_attention_pieces;
@@ -74,8 +74,8 @@ extern const coh_attention_pieces coh_attention_avx2, coh_attention_avx512;
 extern const coh_attention_pieces coh_attention_avx512bf16; /* bf16 only */
 #endif
 
-/* The table of an instruction set by name ("plain", "avx2", "avx512", "avx512bf16"); NULL if it is
- * unknown, this CPU lacks it, or it does not take this element type. */
+/* Returns the table of an instruction set by name ("plain", "avx2", "avx512", "avx512bf16"); NULL
+ * if the name is unknown, this CPU lacks it, or it does not support this element type. */
 const coh_attention_pieces *coh_attention_pieces_of(const char *isa, coh_dtype dtype);
 
 #endif

@@ -1,3 +1,5 @@
+/* Attention for one step of a decoder on the host: stores the new keys and values, then each head
+ * of the one query attends to all rows so far. Next: kernels/kernels.h (coh_attention_decode). */
 #include "kernels/table.h"
 
 #include <math.h>
@@ -8,8 +10,8 @@
 #include "kernels/cpu/smaller.h"
 
 /* One query of one head: scores of KEY_ROWS keys at a time with a running maximum and sum, as
- * attention does for whole sequences. y is summed in f32, a strip of the head's width at a time; a
- * head wider than a strip makes its scores again for each. */
+ * attention does for whole sequences. y is summed in f32, a strip of the head's width at a time.
+ * For a head wider than a strip, each strip computes its scores again. */
 #define KEY_ROWS   256
 #define HEAD_STRIP 128
 
@@ -58,7 +60,7 @@ static void decode_piece(void *argument, int64_t index)
         attend_strip(&one, d, smaller(HEAD_STRIP, D - d));
 }
 
-/* Before the heads, some of which share keys and values. */
+/* Stores the new row before any head runs, because heads may share keys and values. */
 static void keep_row(const coh_attention_decode *a, void *states, const void *from, int64_t b)
 {
     const int64_t stride = a->G * a->D;

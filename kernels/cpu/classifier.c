@@ -1,3 +1,6 @@
+/* The classifier on the host: softmax cross-entropy over x weight^T, tile by tile, so that without
+ * a cache the logits of only one tile exist at a time. Next: kernels/kernels.h (coh_classifier),
+ * isa/classes.c. */
 #include "kernels/table.h"
 
 #include <math.h>
@@ -7,25 +10,26 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/smaller.h"
 
-/* loss = 1/N sum_n (max_n + log sum_n - logit_n[target_n]), logits = x weight^T taken tile by tile
- * (a chunk of tokens x COH_ROW_BLOCK rows of the table) and rounded to the model's element type.
- * Backward finds each tile in the cache or makes it again, turns it into
- * dlogits = (softmax - onehot) loss_share loss_factor / N in place, and adds its part of dx and
- * dweight: blocks of rows rising, chunks of tokens rising inside, whatever ranges the calls bring.
+/* loss = 1/N sum_n (max_n + log sum_n - logit_n[target_n]), logits = x weight^T computed tile by
+ * tile (a chunk of tokens x COH_ROW_BLOCK rows of the table) and rounded to the model's element
+ * type. Backward takes each tile from the cache or computes it again, turns it into dlogits =
+ * (softmax - onehot) loss_share loss_factor / N in place, and adds its part of dx and dweight.
+ * Blocks of rows are in rising order, chunks of tokens rise within a block, whatever the ranges of
+ * the calls.
  *
- *            v0      v0+1024
- *      n0  +-------+-------+--          cache: a block's tiles follow one another, tile (v0, n0) at
- *          | tile 0| tile 2|            element v0 N + n0 rows(v0): what forward writes in a row,
- *    n0+.. +-------+-------+--          backward reads in a row
- *          | tile 1| tile 3|
+ *           v0      v0+1024
+ *     n0  +-------+-------+--          cache: a block's tiles follow one another, tile (v0, n0) at
+ *         | tile 0| tile 2|            element v0 N + n0 rows(v0): forward writes them in sequence,
+ *   n0+.. +-------+-------+--          backward reads them in sequence
+ *         | tile 1| tile 3|
  *
- * In bf16, dx has as many parts as the table has blocks and dweight as many as there are chunks:
- * rounded once each they would lose bits that a single product keeps. So they are summed in f32
- * (dx_sum, dweight_sum) and rounded at the end. */
+ * In bf16, dx has as many parts as the table has blocks, and dweight as many as there are chunks.
+ * If each part were rounded once, they would lose bits that a single product keeps. So they are
+ * summed in f32 (dx_sum, dweight_sum) and rounded at the end. */
 #define SOFTMAX_ROWS 16
 
 /* 4 MiB of logits: table rows read for one tile serve this many tokens, and two such tiles stay in
- * the last cache. */
+ * the last-level cache. */
 #define TILE_BYTES (4 << 20)
 
 int64_t coh_kernel_classifier_chunk(coh_dtype dtype)
@@ -107,7 +111,7 @@ static void gradient_row(const logit_tile *tile, int64_t i)
     const float factor = tile->gradient_scale / c->sum[n];
     row->softmax_again(logits, tile->rows, c->max[n], factor);
     if (target >= 0 && target < tile->rows) {
-        float p = c->target_logit[n]; /* p - 1 is rounded once, like the others */
+        float p = c->target_logit[n]; /* so that p - 1 is rounded only once */
         coh_rows_get()->softmax_again(&p, 1, c->max[n], factor);
         p -= tile->gradient_scale;
         row->put(coh_element(c->dtype, logits, target), &p, 1, 0);
@@ -147,7 +151,7 @@ static void spread_to_dx(void *queue, const logit_tile *tile)
     coh_cpu_matmul(queue, &product);
 }
 
-/* Is dweight summed over the chunks of tokens elsewhere, to be rounded once? */
+/* Is dweight summed over the chunks of tokens in a separate buffer, to be rounded once? */
 static int has_dweight_sums(const coh_classifier *c)
 {
     return c->dweight_sum != NULL && !c->f32_grads;
@@ -176,7 +180,7 @@ static void spread_to_dweight(void *queue, const logit_tile *tile)
     coh_cpu_matmul(queue, &product);
 }
 
-/* Rows of f32 sums, rounded to where they belong. */
+/* Rows of f32 sums, rounded to their destination. */
 typedef struct rounding {
     const coh_classifier *c;
     void *to;

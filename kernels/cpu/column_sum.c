@@ -1,11 +1,13 @@
+/* Column sums of a matrix on the host, used for the gradients of biases. The order of additions
+ * depends on the shape alone. Next: kernels/kernels.h (coh_kernel_column_sum). */
 #include "kernels/table.h"
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/smaller.h"
 
-/* Bound by bytes. A strip of columns is one piece, so that each sum has one order: blocks of rows
- * first, then their sums, for the error grows with rows / 64 + 64, not with rows. */
+/* Memory-bound. A piece is a strip of columns, so that each sum has one order: within blocks of
+ * rows first, then over the blocks' sums. So the error grows with rows / 64 + 64, not with rows. */
 #define SUM_COLUMNS 128
 #define SUM_ROWS    64
 

@@ -1,10 +1,12 @@
+/* Selects the table of inner loops for this processor, once, and calls it for the functions that
+ * work on one thread and any range of elements. Next: dispatch.h; rows.h for the loops. */
 #include "kernels/cpu/dispatch.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Written once, by choose(), before anybody reads it. */
+/* Written once, by choose(), before any thread reads it. */
 static struct {
     pthread_once_t once;
     const coh_rows *rows, *bf16_rows;

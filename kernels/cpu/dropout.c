@@ -1,20 +1,22 @@
+/* Dropout on the host: each grain makes its random words in scratch, a few groups at a time, and
+ * applies them at once. Next: kernels/random.h for the numbers of words, isa/drop.c. */
 #include "kernels/table.h"
 
 #include "base/bytes.h"
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
 
-/* Words are made in scratch of the first cache: 2 KiB at a time. */
+/* Words are made in scratch that fits the first-level cache, 2 KiB at a time. */
 #define DROP_GROUPS   8
 #define DROP_ELEMENTS (DROP_GROUPS * COH_RANDOM_GROUP)
 
 typedef struct drop_job {
     const coh_dropout *d;
-    coh_random random; /* where something is dropped */
+    coh_random random; /* if any element is dropped */
 } drop_job;
 
-/* One piece is one grain. It may begin within a group of words, as a tensor may that is a piece of
- * another: the words before it are left out. */
+/* Each piece is one grain. It may begin within a group of words, if the tensor is a part of another
+ * one. Words before the piece's first element are then skipped. */
 static void drop_grain(void *argument, int64_t index)
 {
     const drop_job *job = argument;

@@ -1,3 +1,6 @@
+/* Functions of single elements on the host: copies, sums, gelu, relu, swiglu, scale and the
+ * gradients before an activation. Each cuts its tensor into grains and calls a row loop for each.
+ * Next: rows.h. */
 #include "kernels/table.h"
 
 #include <string.h>
@@ -6,7 +9,7 @@
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
 
-/* One piece is one grain: 64 KiB of each operand, a few microseconds of work. */
+/* Each piece is one grain: 64 KiB of each operand, a few microseconds of work. */
 
 typedef struct pass {
     coh_dtype dtype;
@@ -129,7 +132,7 @@ void coh_cpu_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *d
     coh_parallel(queue, grain_count(count), relu_backward_grain, &job);
 }
 
-/* ---- scale: of tensors as narrow as an adapter's rank, so through scratch that others use ---- */
+/* ---- scale: its tensors are small (an adapter's rank), so it reuses other loops ---- */
 
 #define SCALE_ELEMENTS 512
 
@@ -191,10 +194,10 @@ void coh_cpu_swiglu_backward(void *queue, const coh_swiglu *swiglu)
 
 /* ---- the gradient before an activation, with its column sums ---- */
 
-/* Bound by bytes: dy and h (or y) are read and dh is written once, and dh serves for its column
- * sums while it is in registers. One piece is GRADIENT_ROWS rows of up to GRADIENT_COLUMNS columns,
- * whose sums stay in the first cache: whole rows, for strips of 1024 columns took 1.4 times as
- * long. Blocks of rows are folded in order. */
+/* Memory-bound: dy and h (or y) are read and dh is written once, and dh is added to its column sums
+ * while it is in registers. A piece is GRADIENT_ROWS rows of up to GRADIENT_COLUMNS columns, whose
+ * sums stay in the first-level cache. Pieces are whole rows, because strips of 1024 columns took
+ * 1.4 times as long. Blocks of rows are folded in order. */
 #define GRADIENT_ROWS    16
 #define GRADIENT_COLUMNS 4096
 #define FOLD_COLUMNS     256

@@ -1,3 +1,6 @@
+/* Token and position embedding on the host, and the check of indices. Backward sorts tokens by row,
+ * so that each row is summed by one thread in token order. Next: kernels/kernels.h
+ * (coh_embedding). */
 #include "kernels/table.h"
 
 #include <inttypes.h>
@@ -7,9 +10,8 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/smaller.h"
 
-/* Bound by bytes. Forward copies rows. Backward brings the tokens in order of their rows, so that
- * all that belongs to one row stands together: it is summed in f32, in the order of the tokens, and
- * rounded once. */
+/* Memory-bound. Forward copies rows. Backward sorts the tokens by row, so that the tokens of each
+ * row are adjacent. A row is summed in f32, in the order of the tokens, and rounded once. */
 #define COPY_TOKENS    64
 #define STRIP_CHANNELS 256
 #define ZERO_ROWS      256
@@ -78,7 +80,7 @@ static int64_t row_of(const coh_embedding *e, int32_t n)
     return e->tokens[n] - e->row_begin;
 }
 
-/* Stable by one digit of the row: places of equal digits keep their order. */
+/* Sorts stably by one digit of the row: places of equal digits keep their order. */
 static void sort_by_digit(const coh_embedding *e, const int32_t *from, int32_t *to, int64_t count,
                           int shift)
 {
@@ -96,8 +98,8 @@ static void sort_by_digit(const coh_embedding *e, const int32_t *from, int32_t *
         to[places[row_of(e, from[i]) >> shift & mask]++] = from[i];
 }
 
-/* The tokens of our rows without the padding, by row and then by place. Returns where they stand,
- * and how many. */
+/* Sorts the tokens of the call's rows, without padding, by row and then by place. Returns the
+ * sorted places and their number. */
 static const int32_t *sort_tokens(const coh_embedding *e, int64_t *out_count)
 {
     int32_t *order = e->order, *spare = e->order + e->N;
@@ -124,7 +126,8 @@ typedef struct spread_job {
     int adds;
 } spread_job;
 
-/* Channels [c, c + width) of the row whose tokens begin at place `at`; returns the place behind. */
+/* Sums channels [c, c + width) of the row whose tokens begin at place `at`; returns the place after
+ * them. */
 static int64_t sum_row(const spread_job *job, int64_t at, int64_t c, int64_t width)
 {
     const coh_embedding *e = job->e;
@@ -139,7 +142,7 @@ static int64_t sum_row(const spread_job *job, int64_t at, int64_t c, int64_t wid
     return at;
 }
 
-/* One strip of the rows whose tokens begin among COPY_TOKENS places. */
+/* Sums one strip of the rows whose tokens begin among COPY_TOKENS places. */
 static void sum_rows(void *argument, int64_t index)
 {
     const spread_job *job = argument;
@@ -148,7 +151,7 @@ static void sum_rows(void *argument, int64_t index)
                   width = smaller(STRIP_CHANNELS, e->C - c);
     int64_t at = index / job->strips * COPY_TOKENS;
     const int64_t end = smaller(at + COPY_TOKENS, job->count);
-    if (at > 0) /* a row that began before is another piece's */
+    if (at > 0) /* another piece sums a row that began before */
         while (at < end && row_of(e, job->order[at]) == row_of(e, job->order[at - 1]))
             at++;
     while (at < end)
@@ -187,8 +190,8 @@ void coh_cpu_position(void *queue, const coh_position *position)
                  position_rows, (void *)position);
 }
 
-/* Channels [c, c + width) of a row, summed over the sequences in f32 and rounded once; nothing for
- * a row before or after the sequence. */
+/* Sums channels [c, c + width) of a row over the sequences, in f32, rounded once. A row before or
+ * after the sequence gets nothing. */
 static void position_strip(const coh_position_gradient *g, int64_t index, int64_t c, int64_t width)
 {
     const coh_rows *row = coh_rows_for(g->dtype);

@@ -1,3 +1,6 @@
+/* Matrix products on the host: cuts c into tiles and runs them on the pool. The one idea: the
+ * number of threads may change the cut, but never a bit. Next: tile.h for one tile, panel.h for our
+ * own product. */
 #include "kernels/table.h"
 
 #include <string.h>
@@ -14,7 +17,7 @@ typedef struct cut {
     int64_t tile_rows, tile_columns, row_tiles, column_tiles;
 } cut;
 
-/* `length` in equal parts of at most `most`, each a multiple of `step` but the last. */
+/* Cuts `length` into equal parts of at most `most`, each a multiple of `step` but the last. */
 static int64_t even_part(int64_t length, int64_t most, int64_t step)
 {
     int64_t parts = (length + most - 1) / most;
@@ -22,7 +25,7 @@ static int64_t even_part(int64_t length, int64_t most, int64_t step)
     return (part + step - 1) / step * step;
 }
 
-/* Element `index` of a tensor that may not be there. */
+/* Returns the address of element `index`, or NULL for an absent tensor. */
 static const void *element(const void *x, coh_dtype dtype, int64_t index)
 {
     return x == NULL ? NULL : (const char *)x + index * coh_tile_element_bytes(dtype);
@@ -75,21 +78,21 @@ typedef struct tile_size {
     int64_t rows, columns;
 } tile_size;
 
-/* Of one product, the largest first. */
+/* The tile sizes of one product, the largest first. */
 typedef struct tile_sizes {
     const tile_size *all;
     int count;
 } tile_sizes;
 
-/* Panels read rows of a where they are, and pack b anew for each tile: tall tiles of four panels,
- * which all rows pass once. */
+/* Panels read rows of a in place and pack b again for each tile. So tiles are tall, with four
+ * panels, and all rows pass over them once. */
 static const tile_size of_panels[] = { { 4096, 128 }, { 2048, 128 }, { 1024, 128 }, { 512, 128 },
                                        { 256, 96 },   { 128, 96 },   { 128, 64 },   { 64, 64 } };
-/* A transposed a is packed as well, 256 rows at a time: width pays for that. */
+/* A transposed a is packed as well, 256 rows at a time: wide tiles repay that. */
 static const tile_size of_transposed[] = {
     { 256, 768 }, { 256, 384 }, { 256, 192 }, { 128, 192 }, { 64, 96 }
 };
-/* A library packs both: 192 x 384 keeps 87 % or more of OpenBLAS's rate. */
+/* A library packs both operands: 192 x 384 keeps 87 % or more of OpenBLAS's rate. */
 static const tile_size of_libraries[] = { { 192, 384 }, { 192, 192 }, { 64, 96 } };
 
 static tile_sizes sizes_of(const cut *tiles)
@@ -115,14 +118,14 @@ static int64_t tile_count(const cut *tiles)
     return tiles->row_tiles * tiles->column_tiles;
 }
 
-/* Tiles that a product should have at least, and an even number of them while they are few: so two
- * threads end together. Of fewer than TILE_WORK multiplications (about 10 us) a tile is not worth
+/* Least number of tiles of a product. While they are few their number is even, so that two threads
+ * end together. A tile of fewer than TILE_WORK multiplications (about 10 us) is not worth
  * cutting. */
 #define TILES_LEAST 8
 #define TILES_FEW   32
 #define TILE_WORK   (1 << 20)
 
-/* The cut for two threads, which one has as well. Returns the size's index. */
+/* Finds the cut for two threads, which one thread uses as well. Returns the size's index. */
 static int cut_for_two(cut *tiles, tile_sizes sizes)
 {
     for (int i = 0; i < sizes.count; i++) {
@@ -136,32 +139,32 @@ static int cut_for_two(cut *tiles, tile_sizes sizes)
     return sizes.count - 1;
 }
 
-/* Is x weight^T of many rows cut so that the last tile is one of those that are summed in lanes? */
+/* Does the cut of x weight^T with many rows end in a tile that is summed in lanes? */
 static int has_thin_rest(const cut *tiles)
 {
     const int64_t rest = tiles->matmul->rows - (tiles->row_tiles - 1) * tiles->tile_rows;
     return tiles->matmul->layout == COH_MATMUL_NT && tiles->row_tiles > 1 && rest <= COH_THIN_ROWS;
 }
 
-/* The share of their time that the threads have a tile, in 1/1024. */
+/* Returns the fraction of time in which the threads have a tile, in 1/1024. */
 static int64_t busy_share(const cut *tiles, int64_t thread_count)
 {
     const int64_t count = tile_count(tiles), turns = (count + thread_count - 1) / thread_count;
     return count * 1024 / (turns * thread_count);
 }
 
-/* Threads that are busy for so much of their time need no more tiles, which cost packing. */
+/* Threads that are busy for this fraction of their time need no more tiles, which cost packing. */
 #define BUSY_ENOUGH (1024 * 7 / 8)
 
-/* The cut, by shape and threads. Twelve tall tiles are enough for two threads and starve sixteen:
- * for more than two, the first size from theirs on that keeps them busy, else the one that keeps
- * them busiest.
+/* Selects the cut by shape and threads. Twelve tall tiles are enough for two threads but too few
+ * for sixteen. So more than two threads use the first size, from the one for two threads on, that
+ * keeps them busy, or else the one that keeps them busiest.
  *
  * The number of threads must change no bit. An element's bits depend on its tile in two cases, and
- * there the tiles are those of two threads for any number of them: a library's sums are as the tile
- * asks for, and four rows or fewer of x weight^T are summed in lanes. So a product never gets a
- * thin tile for the number of threads, nor loses the one it has. Panels begin at the same columns
- * in every cut, as tiles are multiples of 32 wide. */
+ * there the tiles for two threads are used for any number of them: a library's sums depend on the
+ * tile, and four rows or fewer of x weight^T are summed in lanes. So the number of threads neither
+ * creates a thin tile nor removes one. Panels begin at the same columns in every cut, because tiles
+ * are multiples of 32 wide. */
 static void choose_tile(cut *tiles, int thread_count)
 {
     const tile_sizes sizes = sizes_of(tiles);

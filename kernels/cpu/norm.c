@@ -1,3 +1,5 @@
+/* Layer norm and RMS norm on the host: runs blocks of rows on the pool and folds their gradient
+ * sums in order. Next: kernels/kernels.h (coh_norm), isa/norm.c for the row loops. */
 #include "kernels/table.h"
 
 #include <string.h>
@@ -5,10 +7,10 @@
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
 
-/* Bound by bytes: forward reads x twice out of the cache, backward reads x and dy once from memory.
+/* Memory-bound: forward reads x twice, from the cache; backward reads x and dy once, from memory.
  * The sums over rows for weight and bias are kept per block of BLOCK_ROWS rows (`partials`: block
- * by block, C of weight then C of bias, which stay free in a norm by root mean square), so that
- * blocks run in any order, and folded in block order. */
+ * by block, C of weight then C of bias; RMS norm does not use the latter). So blocks may run in any
+ * order; they are folded in block order. */
 #define BLOCK_ROWS   64
 #define FOLD_COLUMNS 128
 
@@ -76,7 +78,7 @@ static void backward_block(void *argument, int64_t index)
     }
 }
 
-/* Columns [begin, begin + width) of a sum whose partials stand `offset` into each block's. */
+/* Folds columns [begin, begin + width) of a sum whose partials lie at `offset` in each block's. */
 static void fold_one(const coh_norm *norm, void *to, int adds, int64_t offset, int64_t begin,
                      int64_t width)
 {

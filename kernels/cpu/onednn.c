@@ -1,3 +1,5 @@
+/* Runs tiles of a matrix product by oneDNN, if a kernel table asks for it. Its code for a shape is
+ * made once and kept in a list. Next: tile.h, kernels/product.h. */
 #include "coh_config.h"
 #include "kernels/cpu/dispatch.h"
 
@@ -8,18 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A primitive is oneDNN's code for one shape, with its strides and endings. They are made when a
- * tile of that shape first runs (step 1) and kept; the choice of code depends on the shape alone.
+/* A primitive is oneDNN's code for one shape, with its strides and endings. It is made when a tile
+ * of that shape first runs (step 1) and kept; the selection of code depends only on the shape.
  *
- * Running one allocates: the library makes six small blocks inside dnnl_primitive_execute (2.6.3),
- * and we four memory objects that say where the operands are. This is the one kernel that does,
- * and it runs only where a table asks for it.
+ * Running a primitive allocates: the library makes six small blocks inside dnnl_primitive_execute
+ * (2.6.3), and we make four memory objects that hold the addresses of the operands. This is the
+ * only kernel that allocates, and it runs only if a table asks for it.
  *
- * Debian's oneDNN runs on OpenMP. Our pool has the threads, so each of them tells OpenMP that it
- * is alone; the setting belongs to the calling thread. */
+ * Debian's oneDNN runs on OpenMP. Our pool has the threads, so each of them tells OpenMP to use one
+ * thread; the setting belongs to the calling thread. */
 extern void omp_set_num_threads(int count);
 
-/* oneDNN's scratch for a tile of 192 x 768 is below 900 KB; shapes that want more go to panels. */
+/* oneDNN's scratch for a tile of 192 x 768 is below 900 KB; shapes that need more go to panels. */
 #define SCRATCH_BYTES (1024 * 1024)
 
 typedef struct shape {
@@ -30,11 +32,11 @@ typedef struct shape {
 typedef struct primitive {
     struct primitive *next;
     shape shape;
-    dnnl_primitive_t code; /* NULL: oneDNN has none for this shape, or it wants too much scratch */
+    dnnl_primitive_t code; /* NULL: oneDNN has none for this shape, or it needs too much scratch */
     dnnl_memory_desc_t a, b, c, bias, scratch;
 } primitive;
 
-/* Written under the lock; what stands in the list does not change. */
+/* Written under the lock; entries of the list do not change. */
 static struct {
     pthread_mutex_t lock;
     pthread_once_t once;
@@ -76,7 +78,7 @@ static dnnl_status_t describe(dnnl_memory_desc_t *out, int64_t rows, int64_t col
     return dnnl_memory_desc_init_by_strides(out, 2, dims, data_type(dtype), strides);
 }
 
-/* What is in c already (adds, or the residual) is added in f32 before c is rounded. */
+/* The old contents of c (adds, or the residual) are added in f32 before c is rounded. */
 static dnnl_status_t attributes(const shape *s, dnnl_primitive_attr_t *out)
 {
     dnnl_post_ops_t ops = NULL;
@@ -94,7 +96,7 @@ static dnnl_status_t attributes(const shape *s, dnnl_primitive_attr_t *out)
     return status;
 }
 
-/* dnnl_success with p->code, or NULL there if the code would want too much scratch. */
+/* Returns dnnl_success with p->code; it is NULL if the code would need too much scratch. */
 static dnnl_status_t make_code(primitive *p)
 {
     const shape *s = &p->shape;
@@ -125,15 +127,15 @@ static dnnl_status_t make_code(primitive *p)
     return status;
 }
 
-/* Does the shape alone decide it, so that it will be so every time? What failed for want of memory
- * may work the next time. */
+/* Does the status depend only on the shape, so that a retry is useless? After a failed allocation a
+ * retry may succeed. */
 static int is_final(dnnl_status_t status)
 {
     return status == dnnl_success || status == dnnl_unimplemented ||
            status == dnnl_invalid_arguments;
 }
 
-/* NULL where making it failed this time; the next call tries again. */
+/* Returns NULL if making it failed; the next call tries again. */
 static const primitive *find(const shape *s)
 {
     pthread_mutex_lock(&library.lock);

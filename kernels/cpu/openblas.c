@@ -1,9 +1,9 @@
-/* Tiles by OpenBLAS, which is loaded when the first product needs it.
+/* Runs tiles of a matrix product by OpenBLAS, which is loaded when the first product needs it.
  *
  * A program that links OpenBLAS starts its thread pool before main, whether it multiplies or not.
  * The pool's threads retry forever when they get no memory, so that under a small address-space
- * limit even --help did not end. Here the library is loaded with one CPU in sight: it then starts
- * no pool. */
+ * limit even --help did not end. Here the library is loaded by a thread that sees one CPU: it then
+ * starts no pool. Next: tile.h. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -25,19 +25,19 @@ enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 typedef void sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
                    const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
 
-/* Written once, by start(), before anybody reads it. */
+/* Written once, by start(), before any thread reads it. */
 static struct {
     pthread_once_t once;
     void *handle; /* NULL: not loaded */
     sgemm *multiply;
     const char *(*config)(void), *(*core_name)(void);
-    /* Of the calling thread's OpenMP; NULL: this OpenBLAS has threads of its own, or none. */
+    /* Sets the calling thread's OpenMP; NULL: this OpenBLAS uses other threads, or none. */
     void (*set_openmp_threads)(int count);
     char why_not[192];
 } library = { .once = PTHREAD_ONCE_INIT };
 
-/* OpenBLAS counts the CPUs of the thread that loads it, and starts a pool where there are several.
- * Only this thread is bound, and it ends. */
+/* OpenBLAS counts the CPUs of the thread that loads it, and starts a pool if there are several.
+ * Only this thread is bound to one CPU, and it ends after loading. */
 static void *load(void *unused)
 {
     cpu_set_t all, one;
@@ -60,18 +60,19 @@ static void *load(void *unused)
     return unused;
 }
 
-/* POSIX stores a function's address so (dlsym(3)); `out` is a pointer to a function pointer. */
+/* POSIX stores a function's address this way (dlsym(3)); `out` is a pointer to a function
+ * pointer. */
 static void find(const char *name, void *out)
 {
     void *found = dlsym(library.handle, name);
     memcpy(out, &found, sizeof(found));
 }
 
-/* OpenBLAS maps a packing buffer for each call under way, when a call first finds none free, and
- * keeps it. Where the system refuses one, it asks again without end: so this asks first. Its own
- * functions for buffers are exported; where they are not, the buffers come with the first steps. */
+/* OpenBLAS maps a packing buffer for each concurrent call, when a call finds none free, and keeps
+ * it. If the system refuses, it retries forever, so this function asks first. OpenBLAS exports its
+ * functions for buffers; if a build does not, the buffers are mapped during the first steps. */
 enum { BUFFERS_MOST = 64 };
-#define BUFFER_BYTES ((size_t)128 << 20) /* of x86-64 and arm64, as Debian builds it */
+#define BUFFER_BYTES ((size_t)128 << 20) /* on x86-64 and arm64, as Debian builds it */
 
 static int may_map(int count)
 {
@@ -91,7 +92,7 @@ static int may_map(int count)
     return mapped == count;
 }
 
-/* Our pool calls it from as many threads at a time as there are cores. */
+/* Maps a buffer per core: our pool calls OpenBLAS from as many threads at a time. */
 static int map_buffers(void)
 {
     void *(*allocate)(int position);
@@ -113,8 +114,8 @@ static int map_buffers(void)
     return 1;
 }
 
-/* The libraries, the thread that loads them and what it allocates. The system's loader and
- * allocator do not survive every lack of memory on the way. */
+/* Memory for the libraries, the thread that loads them and its allocations. The system's loader and
+ * allocator may crash if memory runs out on the way. */
 #define LOAD_BYTES ((size_t)96 << 20)
 
 static int has_room_to_load(void)
@@ -149,7 +150,7 @@ static void start(void)
                  LIBRARY " lacks functions of OpenBLAS: install OpenBLAS (Debian: libopenblas0)");
         library.handle = NULL;
     } else if (map_buffers()) {
-        set_threads(1); /* where the program itself loaded it before, with a pool */
+        set_threads(1); /* needed if the program itself loaded it before, with a pool */
     } else {
         library.handle = NULL;
     }
@@ -186,9 +187,9 @@ void coh_openblas_name(char *out_name, size_t bytes)
              coh_openblas_core());
 }
 
-/* OpenBLAS 0.3.21 takes a kernel of its own for products of up to 10^6 multiplications on AVX-512,
- * and the one for two untransposed operands calls malloc. There the plain panels stand in: the same
- * bits under every COH_ISA. */
+/* On AVX-512, OpenBLAS 0.3.21 has a special kernel for products of up to 10^6 multiplications, and
+ * the one for two untransposed operands calls malloc. The plain panels run those products instead,
+ * with the same bits under every COH_ISA. */
 #define SMALL_PRODUCT 1000000
 
 static int may_allocate(const coh_tile *tile)
@@ -197,7 +198,7 @@ static int may_allocate(const coh_tile *tile)
            tile->rows * tile->columns * tile->depth <= SMALL_PRODUCT;
 }
 
-/* c = what the product is added to. */
+/* Sets c to the values to which the product is added. */
 static void begin_sum(const coh_tile *t)
 {
     const coh_rows *row = coh_rows_get();

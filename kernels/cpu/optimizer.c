@@ -1,3 +1,5 @@
+/* FEED, NORM, CLIP, UPDATE and SETTLE on the host: grains run on the pool, partials are folded in
+ * index order. Next: kernels/optimizer.h for the jobs, isa/adamw.c for the update. */
 #include "kernels/optimizer.h"
 
 #include <math.h>
@@ -7,7 +9,8 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/table.h"
 
-/* Bias corrections of Adam's moments after `count` updates: 1 - beta^count. */
+/* Latches the values of an update, with bias corrections of Adam's moments after `count` updates: 1
+ * - beta^count. */
 static void latch_update(coh_cells *cells, float beta1, float beta2, uint64_t count, float scale)
 {
     cells->update_rate = cells->learning_rate;
@@ -123,7 +126,8 @@ static coh_adamw adamw_of(const coh_update *update, const grain *one)
                         .decay = one->decay };
 }
 
-/* Sum of squares and update of one grain, one after the other: it is read from memory once. */
+/* Sums the squares of one grain and updates it right after, so that it is read from memory only
+ * once. */
 static void update_grain(void *argument, int64_t index)
 {
     const coh_update *update = argument;

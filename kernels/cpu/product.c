@@ -1,3 +1,5 @@
+/* Selects the product (panels, OpenBLAS, oneDNN) of each shape, by default or from a table, and
+ * writes the kernel path that names the selection. Next: kernels/product.h; matmul.c runs it. */
 #include "kernels/product.h"
 
 #if defined(__x86_64__)
@@ -18,14 +20,14 @@
 #include "kernels/cpu/panel.h"
 #include "kernels/cpu/tile.h"
 
-/* Written by coh_products_start and coh_kernels_choose, while nobody reads it. */
+/* Written by coh_products_start and coh_kernels_choose, while no thread reads it. */
 static struct {
     coh_product of_f32;
     coh_panel_run *panels_f32, *panels_bf16;
     coh_bf16_support bf16;
     int is_plain, wants_openblas;
     char path[128];
-    int32_t path_length; /* without the table's part */
+    int32_t path_length; /* length without the table's part */
     coh_product_choice choices[COH_PRODUCT_CHOICES_MAX];
     int32_t choice_count;
 } products;
@@ -37,8 +39,8 @@ const char *coh_product_name(coh_product product)
 }
 
 #if defined(__x86_64__)
-/* Tiles of bf16 (Intel 64 manual, CPUID leaf 7), and a system that saves them, which Linux does for
- * those who asked (arch_prctl(2)). */
+/* Checks for bf16 tiles (Intel 64 manual, CPUID leaf 7) and for a system that saves them; Linux
+ * does so for processes that ask (arch_prctl(2)). */
 static int has_amx(void)
 {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
@@ -51,7 +53,7 @@ static int has_amx(void)
 
 coh_panel_run *coh_panel_run_of(const char *isa, coh_dtype dtype)
 {
-    (void)dtype; /* elsewhere there is one function for both */
+    (void)dtype; /* on other processors one function serves both */
 #if defined(__x86_64__)
     if (strcmp(isa, "avx512amx") == 0)
         return coh_panel_run_of("avx512bf16", dtype) != NULL && has_amx() ? coh_panel_run_avx512amx
@@ -79,8 +81,8 @@ static coh_bf16_support bf16_support(const char *isa, const char *highest)
                : COH_BF16_WIDENED;
 }
 
-/* The path is "<rows>+<product of f32>", then "+bf16" where pairs of bf16 are multiplied, "+amx"
- * where tiles of them are, "+bf16-pretended" where they are widened and bf16 is the default. */
+/* The path is "<rows>+<product of f32>", then "+bf16" if pairs of bf16 are multiplied, "+amx" if
+ * tiles of them are, "+bf16-pretended" if they are widened and bf16 is the default. */
 void coh_products_start(const char *isa, const char *highest)
 {
     const char *plain = getenv("COH_PLAIN_MATMUL"), *bf16 = "";
@@ -137,7 +139,7 @@ int coh_product_available(coh_product product, coh_dtype dtype)
         return dtype == COH_DTYPE_F32 || dtype == COH_DTYPE_BF16;
     case COH_PRODUCT_OPENBLAS:
         return dtype == COH_DTYPE_F32 && coh_openblas_start();
-    case COH_PRODUCT_ONEDNN: /* its bf16 begins with AVX-512 */
+    case COH_PRODUCT_ONEDNN: /* its bf16 needs AVX-512 */
         return coh_onednn_available() &&
                (dtype == COH_DTYPE_F32 ||
                 (dtype == COH_DTYPE_BF16 && strcmp(coh_rows_get()->name, "avx512") == 0));
@@ -211,7 +213,7 @@ static int table_names(coh_product product)
            coh_product_is_named(product, COH_DTYPE_BF16);
 }
 
-/* What the table adds to the path: the libraries it brings in, and its hash. */
+/* Appends the table's part to the path: the libraries that it uses, and its hash. */
 static void write_path(void)
 {
     char blas[48] = "", onednn[32] = "";

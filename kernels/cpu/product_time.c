@@ -1,3 +1,5 @@
+/* Times one product of one shape, to build kernel tables. It runs whole products on the pool, as a
+ * step does, and takes the median. Next: kernels/product.h; engine/kernel_table.c calls it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +16,8 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Written, or all of it would be read from the one page of zeros that the system lends: every byte
- * 0x3c is 0.0115 in either type. */
+/* The operand must be written. Otherwise all of it would be read from the system's one page of
+ * zeros. Every byte is 0x3c, which makes 0.0115 in either type. */
 static coh_status make_operand(int64_t rows, int64_t columns, size_t element_bytes, void **out)
 {
     COH_TRY(coh_alloc((size_t)(rows * columns), element_bytes, out));

@@ -1,3 +1,5 @@
+/* Stochastic rounding and quantisation on the host: runs grains on the pool, with random halves
+ * made per group. Next: kernels/quantise.h, isa/quantise.c for the loops. */
 #include "kernels/table.h"
 
 #include <assert.h>
@@ -15,7 +17,7 @@ static coh_random stream_of(const coh_rounding *rounding)
     return coh_random_of(rounding->cell, rounding->tensor, coh_rounding_microbatch(rounding));
 }
 
-/* Those of one group (kernels/random.h). */
+/* Makes the random halves of one group (kernels/random.h). */
 static void make_halves(uint32_t halves[COH_RANDOM_HALVES], const coh_random *random,
                         uint64_t group)
 {

@@ -1,12 +1,14 @@
+/* RoPE on the host: each piece computes the angles of a few tokens and rotates their rows in all
+ * sequences. Next: kernels/kernels.h (coh_rope), isa/turns.c, isa/rope.c. */
 #include "kernels/table.h"
 
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/smaller.h"
 
-/* Bound by bytes: x is read and y written once. A piece is a few tokens of all sequences, whose
- * cosines and sines are made once, on the stack: keeping them from call to call is not ours, and
- * they cost less than the rows do. */
+/* Memory-bound: x is read and y written once. A piece is a few tokens of all sequences. Their
+ * cosines and sines are computed once, on the stack: there is no place to keep them between calls,
+ * and they cost less than the rows. */
 #define ROPE_TOKENS 8
 #define HALF_MOST   (COH_HEAD_WIDTH_MOST / 2)
 

@@ -1,12 +1,12 @@
 /* rows.h - the innermost loops: one row, one grain or one tile at a time, in one thread.
  *
- * Every loop is compiled from the same C once per instruction set (isa/) and, where it touches
- * tensors, once per element type, as tables; which table runs is chosen at run time (dispatch.h).
- * All instruction sets give the same bits: sums run in the sixteen lanes of isa/lanes.h whatever
- * the width of the registers, and bf16 is rounded in integer arithmetic.
+ * Every loop is compiled from the same C once per instruction set (isa/) and, if it touches
+ * tensors, once per element type. The results are tables, one of which is selected at run time
+ * (dispatch.h). All instruction sets give the same bits: sums run in the sixteen lanes of
+ * isa/lanes.h whatever the width of the registers, and bf16 is rounded in integer arithmetic.
  *
  * `void *` is a row of the table's element type, `float *` is f32 in every table. Rows are
- * contiguous and may overlap only where it says so. */
+ * contiguous and may overlap only where the comment allows it. */
 #ifndef COH_KERNELS_CPU_ROWS_H
 #define COH_KERNELS_CPU_ROWS_H
 
@@ -38,18 +38,19 @@ typedef void coh_row_random(uint32_t *words, const coh_random *random, uint64_t 
 typedef void coh_row_normal(float *values, uint64_t seed, uint64_t stream, uint64_t first,
                             int64_t count, double scale);
 
-/* y = x as bf16, away from zero where what is cut off and the element's half, below 2^16, make a
- * carry (kernels/quantise.h). */
+/* y = x as bf16, rounded away from zero if the discarded bits plus the element's half reach 2^16
+ * (kernels/quantise.h). */
 typedef void coh_row_stochastic_round(uint16_t *y, const float *x, const uint32_t *halves,
                                       int64_t count);
-/* One block's codes, by its elements' halves or (NULL) to nearest; returns its scale. And back. */
+/* Quantises one block, with its elements' halves or (NULL) to nearest; returns its scale. And
+ * back. */
 typedef float coh_row_quantise(int8_t *codes, const float *x, const uint32_t *halves,
                                int64_t count);
 typedef void coh_row_dequantise(float *y, const int8_t *codes, float scale, int64_t count);
 
-/* Running softmax (Milakov and Gimelshein 2018, alg. 3): takes a row's next `count` scores into
- * *max and *sum (start: -infinity and 0). Puts exp(score - new max) in its place and returns
- * exp(old max - new max), by which what was accumulated before must shrink. */
+/* Running softmax (Milakov and Gimelshein 2018, alg. 3): folds a row's next `count` scores into
+ * *max and *sum (start: -infinity and 0). Replaces each score by exp(score - new max). Returns
+ * exp(old max - new max), the factor for earlier accumulations. */
 typedef float coh_row_softmax_exp(float *row, int64_t count, float *max, float *sum);
 
 /* ---- over the element type ---- */
@@ -70,7 +71,7 @@ typedef void coh_row_put(void *to, const float *total, int64_t count, int adds);
 
 /* y = gelu(x); y may be x */
 typedef void coh_row_gelu(void *y, const void *x, int64_t count);
-/* dx (= or +=) dy * gelu'(x); dx may be dy when it does not add */
+/* dx (= or +=) dy * gelu'(x); dx may be dy if it does not add */
 typedef void coh_row_gelu_backward(void *dx, const void *dy, const void *x, int64_t count,
                                    int adds);
 
@@ -78,8 +79,8 @@ typedef void coh_row_gelu_backward(void *dx, const void *dy, const void *x, int6
 typedef void coh_row_gelu_gradient(void *dh, const void *dy, const void *h, float *sums,
                                    int64_t count);
 
-/* y = max(x, 0): NaN stays; y may be x. dx (= or +=) dy where y > 0, 0 where it is not; dx may be
- * dy when it does not add. */
+/* y = max(x, 0): NaN stays; y may be x. dx (= or +=) dy where y > 0, 0 elsewhere; dx may be dy if
+ * it does not add. */
 typedef void coh_row_relu(void *y, const void *x, int64_t count);
 typedef void coh_row_relu_backward(void *dx, const void *dy, const void *y, int64_t count,
                                    int adds);
@@ -87,8 +88,8 @@ typedef void coh_row_relu_backward(void *dx, const void *dy, const void *y, int6
 typedef void coh_row_relu_gradient(void *dh, const void *dy, const void *y, float *sums,
                                    int64_t count);
 
-/* to = base + scale * from where the word is at least `threshold`, base where it is below; base
- * NULL counts as zeros. `to` may be `from` or `base`. */
+/* to = base + scale * from where the word is at least `threshold`, else base; base NULL counts as
+ * zeros. `to` may be `from` or `base`. */
 typedef struct coh_drop_row {
     void *to;
     const void *from, *base;
@@ -101,7 +102,7 @@ typedef void coh_row_drop(const coh_drop_row *row);
 
 /* y = gate / (1 + e^-gate) * up; y may be either */
 typedef void coh_row_swiglu(void *y, const void *gate, const void *up, int64_t count);
-/* dgate or dup NULL: not wanted. Either may be dy when it does not add. */
+/* dgate or dup NULL: not wanted. Either may be dy if it does not add. */
 typedef struct coh_swiglu_row {
     const void *dy, *gate, *up;
     void *dgate, *dup;
@@ -110,8 +111,8 @@ typedef struct coh_swiglu_row {
 } coh_swiglu_row;
 typedef void coh_row_swiglu_backward(const coh_swiglu_row *row);
 
-/* y (= or +=) a row of heads, pairs (x[i], x[i + half]) of each turned by cosine[i] and sine[i]. y
- * may be x when it does not add. */
+/* y (= or +=) a row of heads, each pair (x[i], x[i + half]) rotated by cosine[i] and sine[i]. y may
+ * be x if it does not add. */
 typedef struct coh_rope_row {
     const void *x;
     void *y;
@@ -121,11 +122,11 @@ typedef struct coh_rope_row {
 } coh_rope_row;
 typedef void coh_row_rope(const coh_rope_row *row);
 
-/* y = (x - mean) * rstd * weight + bias over C channels; gives mean and rstd. y may be x. */
+/* y = (x - mean) * rstd * weight + bias over C channels; returns mean and rstd. y may be x. */
 typedef void coh_row_norm(void *y, const void *x, const void *weight, const void *bias, int64_t C,
                           float epsilon, float *out_mean, float *out_rstd);
-/* One row of layer norm's backward. dx NULL: not wanted. dweight, dbias: C sums that this row is
- * added to. dx may be dy when it does not add. */
+/* One row of layer norm's backward. dx NULL: not wanted. dweight, dbias: C sums to which this row
+ * is added. dx may be dy if it does not add. */
 typedef struct coh_norm_row {
     void *dx;
     const void *dy, *x, *weight;
@@ -136,13 +137,13 @@ typedef struct coh_norm_row {
 } coh_norm_row;
 typedef void coh_row_norm_backward(const coh_norm_row *row);
 
-/* The same without a mean: y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon). Backward
- * takes neither mean nor dbias. */
+/* RMS norm: y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon). Backward uses neither mean
+ * nor dbias. */
 typedef void coh_row_rms(void *y, const void *x, const void *weight, int64_t C, float epsilon,
                          float *out_rstd);
 typedef void coh_row_rms_backward(const coh_norm_row *row);
 
-/* As softmax_exp, leaving the row as it is. */
+/* As softmax_exp, but leaves the row unchanged. */
 typedef void coh_row_softmax_take(const void *row, int64_t count, float *max, float *sum);
 /* row = factor * exp(row - shift) */
 typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float factor);
@@ -196,7 +197,7 @@ typedef struct coh_rows {
 #undef COH_ROW_FIELD
 } coh_rows;
 
-/* Where element `index` of a tensor begins. */
+/* Returns the address of element `index` of a tensor. */
 static inline void *coh_element(coh_dtype dtype, void *tensor, int64_t index)
 {
     return (char *)tensor + (size_t)index * (dtype == COH_DTYPE_BF16 ? 2 : 4);

@@ -1,4 +1,4 @@
-/* smaller.h - the smaller of two counts: what is left of a row, a block, a tile. */
+/* smaller.h - the smaller of two counts: the rest of a row, a block, a tile. */
 #ifndef COH_KERNELS_CPU_SMALLER_H
 #define COH_KERNELS_CPU_SMALLER_H
 

@@ -1,8 +1,8 @@
-/* tile.h - one tile of a matrix product, on the calling thread: what the cut of a product
- * (matmul.c) hands to the code that multiplies.
+/* tile.h - one tile of a matrix product, on the calling thread. matmul.c cuts a product into tiles
+ * and passes them to the code that multiplies.
  *
- * Threads: all of it may be called from any thread. Nothing allocates once coh_kernels_start has
- * run, oneDNN excepted. */
+ * Threads: any, for all functions. Nothing allocates once coh_kernels_start has run, except
+ * oneDNN. */
 #ifndef COH_KERNELS_CPU_TILE_H
 #define COH_KERNELS_CPU_TILE_H
 
@@ -11,11 +11,10 @@
 
 #include "kernels/product.h"
 
-/* c = op(a) op(b) + bias + residual, and with `adds` + c (else c is not read), row-major with the
- * given leading dimensions; op transposes where asked. bias [columns] and residual (laid out as c;
- * may be c) may be NULL. Where activated is not NULL it gets gelu or relu of
- * c, laid out as c; it may be c. a, b, bias and residual are of `dtype`, c and activated of
- * `c_dtype`; sums are f32.
+/* c = op(a) op(b) + bias + residual, and with `adds` + c (otherwise c is not read), row-major with
+ * the given leading dimensions; op transposes if asked. bias [columns] and residual (laid out as c;
+ * may be c) may be NULL. If activated is not NULL, it receives gelu or relu of c, laid out as c; it
+ * may be c. a, b, bias and residual are of `dtype`, c and activated of `c_dtype`; sums are f32.
  * Dimensions and strides are below 2^31 (infer checks). */
 typedef struct coh_tile {
     int64_t rows, columns, depth;
@@ -30,55 +29,55 @@ typedef struct coh_tile {
     coh_activation activation;
 } coh_tile;
 
-/* The product that the table names for this shape, or the default. */
+/* Returns the product that the table names for this shape, or the default. */
 coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t rows,
                              int64_t columns, int64_t depth);
 
-/* One tile by `product`: panels, OpenBLAS or oneDNN, where it takes such tiles, else panels, and
- * then with their bits. OpenBLAS takes f32. What oneDNN refuses follows from the tile's shape,
- * strides, dtypes and operands, on one processor with one version of it: equal tiles have equal
- * bits in every step and run. The exception is an allocation of oneDNN's that fails, as it makes
- * code or runs it: that one tile goes to panels, unsaid, and differs in the last bits; the next
- * tile of its shape asks oneDNN again. */
+/* Runs one tile by `product`: panels, OpenBLAS or oneDNN. If that one does not take such a tile,
+ * panels run it, with their bits. OpenBLAS takes f32. Whether oneDNN refuses depends only on the
+ * tile's shape, strides, dtypes and operands, on one processor with one version of it: equal tiles
+ * have equal bits in every step and run. The exception is a failed allocation inside oneDNN, while
+ * it makes code or runs it. Then panels run that one tile, without a message, and it differs in the
+ * last bits; the next tile of its shape tries oneDNN again. */
 void coh_tile_run_by(coh_product product, const coh_tile *tile);
 
-/* What a library leaves to do: `activated` from c, row by row (matmul.c). */
+/* Computes `activated` from c, row by row, after a library's product (matmul.c). */
 void coh_tile_activate(const coh_tile *tile);
 
-/* A whole product by `product`, on the pool (matmul.c). */
+/* Runs a whole product by `product`, on the pool (matmul.c). */
 struct coh_matmul;
 void coh_cpu_matmul_by(void *queue, const struct coh_matmul *matmul, coh_product product);
-/* How many tiles it is cut into on a pool of `thread_count` threads. */
+/* Returns the number of tiles it is cut into on a pool of `thread_count` threads. */
 int64_t coh_matmul_tile_count(const struct coh_matmul *matmul, coh_product product,
                               int thread_count);
 
-/* Bytes per element of a tensor that a product reads or writes. */
+/* Returns the bytes per element of a tensor that a product reads or writes. */
 static inline int64_t coh_tile_element_bytes(coh_dtype dtype)
 {
     return dtype == COH_DTYPE_BF16 ? 2 : 4;
 }
 
-/* Chooses the defaults; `isa` is the table of rows in use, `highest` the instruction set that
- * COH_ISA allows at most. Called once, by coh_kernels_start. */
+/* Selects the defaults; `isa` is the table of rows in use, `highest` the highest instruction set
+ * that COH_ISA allows. Called once, by coh_kernels_start. */
 void coh_products_start(const char *isa, const char *highest);
 
 /* ---- openblas.c ---- */
 
-/* Loads OpenBLAS without a thread pool and maps its buffers, once: no later call allocates.
- * Returns 1, or 0 where it cannot be loaded (coh_openblas_why_not). */
+/* Loads OpenBLAS without a thread pool and maps its buffers, once: no later call allocates. Returns
+ * 1, or 0 if it cannot be loaded (coh_openblas_why_not). */
 int coh_openblas_start(void);
-/* "openblas-0.3.21-Cooperlake"; only where coh_openblas_start returned 1. */
+/* Prints "openblas-0.3.21-Cooperlake"; only if coh_openblas_start returned 1. */
 void coh_openblas_name(char *out_name, size_t bytes);
-/* Only where coh_openblas_start returned 1. */
+/* Only if coh_openblas_start returned 1. */
 void coh_openblas_run(const coh_tile *tile);
 
-/* ---- onednn.c: answers no where the library is built without it ---- */
+/* ---- onednn.c: returns 0 if built without the library ---- */
 
 int coh_onednn_available(void);
-/* "onednn-2.6.3" */
+/* Prints "onednn-2.6.3". */
 void coh_onednn_name(char *out_name, size_t bytes);
-/* 1, or 0 where oneDNN does not compute such tiles; c is then as it was or holds the residual. The
- * first tile of a shape makes its code; each call allocates some small blocks (onednn.c). */
+/* Returns 1, or 0 if oneDNN does not compute such tiles; c is then unchanged or holds the residual.
+ * The first tile of a shape makes its code; each call allocates some small blocks (onednn.c). */
 int coh_onednn_run(const coh_tile *tile);
 
 #endif

@@ -1,6 +1,6 @@
 /* activation.cuh - gelu, swish and their slopes: the formulas of kernels/cpu/isa/gelu.h and
- * swiglu.h, where their bounds and signs are explained. Denominators are below 1 + e^87, 6e37 and
- * so 2^126. */
+ * swiglu.h, which explain the bounds and signs. Denominators are below 1 + e^87, about 6e37, and so
+ * below 2^126. */
 #ifndef COH_KERNELS_CUDA_ACTIVATION_CUH
 #define COH_KERNELS_CUDA_ACTIVATION_CUH
 
@@ -31,7 +31,7 @@ COH_DEVICE float coh_gelu_slope(float x)
 }
 
 typedef struct coh_swish {
-    float gate, slope; /* 1 / (1 + e^-x); of x gate */
+    float gate, slope; /* 1 / (1 + e^-x); slope of x gate */
 } coh_swish;
 
 COH_DEVICE coh_swish coh_swish_of(float x)

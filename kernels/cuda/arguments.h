@@ -1,9 +1,9 @@
-/* arguments.h - what each kernel of this folder is launched with: one struct by value, the same
- * bytes in C and in CUDA. Pointers are the device's. Shape letters and meanings are those of
- * kernels/kernels.h; tensors are of the element type that the kernel's name ends with.
+/* arguments.h - the arguments of each kernel of this folder: one struct by value, the same bytes in
+ * C and in CUDA. Pointers are the device's. Shape letters and meanings are those of
+ * kernels/kernels.h. Tensors are of the element type in the kernel's name.
  *
- * `packed`: every tensor begins on a boundary of 16 bytes (and where rows are walked so does each
- * row), so that 16 bytes are moved at a time. It changes no result. */
+ * `packed`: every tensor begins on a boundary of 16 bytes (and so does each row, if rows are
+ * walked), so that 16 bytes can be moved at a time. It changes no result. */
 #ifndef COH_KERNELS_CUDA_ARGUMENTS_H
 #define COH_KERNELS_CUDA_ARGUMENTS_H
 
@@ -13,7 +13,7 @@
 
 /* ---- elementwise.cu ---- */
 
-/* y (= or +=) of x; derivatives take dy too, and x or y of the forward as x. */
+/* y (= or +=) a function of x; derivatives take dy too, and x or y of the forward as x. */
 typedef struct coh_cuda_map_arguments {
     int64_t count;
     const void *x, *dy;
@@ -35,19 +35,20 @@ typedef struct coh_cuda_swiglu_arguments {
 typedef struct coh_cuda_dropout_arguments {
     int64_t count;
     uint64_t first;
-    /* the call's stream (kernels/random.h), which the kernel makes of the cell */
+    /* the call's stream (kernels/random.h), which the kernel computes from the cell */
     const coh_random_cell *cell;
     int32_t operator_index, microbatch;
-    uint32_t threshold; /* 0: nothing is dropped, and there need be no cell */
+    uint32_t threshold; /* 0: nothing is dropped; the cell may be NULL */
     float scale;
     const void *x, *base; /* base NULL: none */
     void *y;
-    int32_t packed; /* of the places of elements whose words begin a group */
+    int32_t packed; /* 1: elements that begin a group of words are aligned */
 } coh_cuda_dropout_arguments;
 
 /* ---- quantise.cu ---- */
 
-/* A rounding's stream: what the kernel makes of the cell for these two (kernels/quantise.h). */
+/* A rounding's stream, which the kernel computes from the cell and these two numbers
+ * (kernels/quantise.h). */
 typedef struct coh_cuda_rounding {
     const coh_random_cell *cell; /* NULL: to nearest */
     int32_t operator_index, microbatch;
@@ -59,7 +60,7 @@ typedef struct coh_cuda_stochastic_round_arguments {
     coh_cuda_rounding rounding;
     const float *x;
     uint16_t *y;
-    int32_t packed; /* of the places of elements whose halves begin a group */
+    int32_t packed; /* 1: elements that begin a group of halves are aligned */
 } coh_cuda_stochastic_round_arguments;
 
 #define COH_CUDA_QUANTISE_BLOCK   128 /* COH_QUANTISE_BLOCK */
@@ -111,9 +112,10 @@ typedef struct coh_cuda_activation_gradient_arguments {
 
 /* ---- norm.cu ---- */
 
-/* Threads of a row backward at most, a pack of columns each: with 1024 the sums of bf16 rows do not
- * fit into registers. Rows that need more are wide: two floats of shared memory for each column, 96
- * KiB at most, which a block of every GPU since sm_80 may have; what needs more is widest. */
+/* Most threads of a row backward, each with a pack of columns: with 1024 the sums of bf16 rows do
+ * not fit into registers. Rows that need more are "wide": two floats of shared memory per column,
+ * at most 96 KiB, which a block of every GPU since sm_80 may have. Still longer rows are
+ * "widest". */
 #define COH_CUDA_NORM_THREADS 896
 #define COH_CUDA_NORM_WIDE    12288 /* columns */
 /* Threads of a block that has more than one row at a time. */
@@ -132,7 +134,7 @@ typedef struct coh_cuda_norm_arguments {
 
 /* ---- embedding.cu ---- */
 
-/* Keys of tokens are row << 32 | place; those that count for nothing are COH_CUDA_NO_ROW. */
+/* Keys of tokens are row << 32 | place; keys of ignored tokens are COH_CUDA_NO_ROW. */
 #define COH_CUDA_NO_ROW        UINT64_MAX
 #define COH_CUDA_SORT_TILE     2048 /* keys that a block sorts */
 #define COH_CUDA_HEAVY_THREADS 256
@@ -144,19 +146,19 @@ typedef struct coh_cuda_embedding_arguments {
     const void *from;
     void *to;
     uint64_t *keys;                  /* [N] */
-    const uint64_t *spare;           /* [N], what merging reads */
-    int64_t run;                     /* merging: keys of a sorted run */
+    const uint64_t *spare;           /* [N], input of a merge */
+    int64_t run;                     /* merging: keys in a sorted run */
     int32_t adds, packed, f32_grads; /* backward: `to` is f32 */
 } coh_cuda_embedding_arguments;
 
-/* What is found outside its range first, of all checks of a queue: the lowest place. It carries
- * what the host says of it, which the device only hands on. */
+/* The first bad index of all checks of a queue: the one at the lowest place. It carries the host's
+ * text for the error, which the device only passes on. */
 typedef struct coh_cuda_index_note {
-    const char *what, *remedy; /* the host's */
+    const char *what, *remedy; /* the host's strings */
     int64_t least, most, place;
-    uint32_t line_index; /* of the line that checks */
+    uint32_t line_index; /* of the line with the check */
     int32_t index;
-    int64_t is_there; /* written last; 0: nothing was found */
+    int64_t is_there; /* written last; 0: no bad index */
 } coh_cuda_index_note;
 
 #define COH_CUDA_CHECK_THREADS 1024
@@ -164,12 +166,12 @@ typedef struct coh_cuda_index_note {
 typedef struct coh_cuda_index_check_arguments {
     const int32_t *indices;
     int64_t count;
-    coh_cuda_index_note found; /* but for place, index and is_there */
-    coh_cuda_index_note *note; /* pinned memory of the host, where the device reaches it */
+    coh_cuda_index_note found; /* except place, index and is_there */
+    coh_cuda_index_note *note; /* pinned host memory that the device can address */
 } coh_cuda_index_check_arguments;
 
-/* Of the B sequences of `plane` = T C elements: y = x + the table from row *position on (NULL: 0);
- * what is behind its `table` elements adds nothing. Backward: y [count] (= or +=) the sum of x over
+/* For B sequences of `plane` = T C elements: y = x + the table from row *position on (NULL: 0);
+ * positions after its `table` elements add nothing. Backward: y [count] (= or +=) the sum of x over
  * the sequences from element `begin` on, zeros elsewhere. */
 typedef struct coh_cuda_position_arguments {
     int64_t B, C, plane;
@@ -195,17 +197,17 @@ typedef struct coh_cuda_rope_arguments {
 
 /* ---- classifier.cu ---- */
 
-#define COH_CUDA_LOGIT_ROWS   1024 /* of the table in one tile at most: COH_ROW_BLOCK */
+#define COH_CUDA_LOGIT_ROWS   1024 /* most rows of the table in one tile: COH_ROW_BLOCK */
 #define COH_CUDA_LOSS_THREADS 1024
 
-/* Logits of `tokens` tokens against table rows [v0, v0 + rows), rows `stride` elements apart; what
- * there is of each token begins with this tile's first. */
+/* Logits of `tokens` tokens against table rows [v0, v0 + rows), rows `stride` elements apart.
+ * Arrays by token begin with this tile's first token. */
 typedef struct coh_cuda_logits_arguments {
     int64_t tokens, rows, stride, v0;
     void *logits;
     const int32_t *targets;
     float *max, *sum, *target_logit;
-    const float *loss_factor; /* backward: NULL, or times `share`: */
+    const float *loss_factor; /* backward: NULL, or a factor of `share` */
     float share;              /* the scale of each token's gradient, times N */
     int64_t N;                /* all tokens */
     int32_t packed;
@@ -220,19 +222,19 @@ typedef struct coh_cuda_loss_arguments {
 
 /* ---- product.cu ---- */
 
-/* Rows, and columns, of the tile of c that a block makes. */
+/* Rows and columns of the tile of c that a block computes. */
 #define COH_CUDA_PRODUCT_TILE_BF16 128
 #define COH_CUDA_PRODUCT_TILE_F32  64
 
-/* c [rows, columns] (= or +=) op(a) op(b), of which bias and residual are part: coh_matmul, without
- * what is made of c. a, b, bias and residual are of the kernel's element type. */
+/* c [rows, columns] (= or +=) op(a) op(b) + bias + residual: coh_matmul without `activated`. a, b,
+ * bias and residual are of the kernel's element type. */
 typedef struct coh_cuda_product_arguments {
     int64_t rows, columns, depth, a_stride, b_stride, c_stride;
     const void *a, *b;
     void *c;
     const void *bias, *residual; /* NULL: none */
     int32_t adds, c_is_bf16;
-    int32_t a_packed, b_packed; /* each row of it stands on 16 bytes */
+    int32_t a_packed, b_packed; /* each of its rows is 16-byte aligned */
 } coh_cuda_product_arguments;
 
 /* y = gelu or relu of x [rows, columns], rows of both `stride` elements apart. */

@@ -1,3 +1,6 @@
+/* Launches attention's kernels on CUDA: forward, backward and a step of a decoder. Next:
+ * attention_arguments.h; attention_forward.cu, attention_backward.cu and attention_general.cu have
+ * the kernels. */
 #include <math.h>
 #include <string.h>
 
@@ -7,11 +10,11 @@
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
 
-/* Which kernels run is chosen by the shape alone: cuDNN where it is there and takes the shape
+/* The shape alone selects the kernels: cuDNN if it is installed and takes the shape
  * (attention_cudnn.h), else tiles of bf16, else the general kernels. */
 
-/* The first of a pair of tile kernels, the second of which drops weights. Where `values` is not
- * `keys`, dk and dv are two kernels. */
+/* The first of a pair of tile kernels; the second one has dropout. If `values` is not `keys`, dk
+ * and dv have separate kernels. */
 typedef struct tile_kernels {
     int64_t width;
     coh_cuda_kernel forward, dq, keys, values;
@@ -32,7 +35,7 @@ static const tile_kernels tiles[] = {
       COH_CUDA_ATTENTION_DV_256 },
 };
 
-/* NULL: heads that the tile kernels do not take. They move 16 bytes at a time. */
+/* Returns NULL for heads that the tile kernels do not take; they move 16 bytes at a time. */
 static const tile_kernels *tiles_of(const coh_attention *a)
 {
     if (a->dtype != COH_DTYPE_BF16 || a->D % 8 != 0 || a->q_stride % 8 != 0 ||
@@ -78,7 +81,7 @@ static coh_attention_arguments arguments_of(const coh_attention *a)
     };
 }
 
-/* One block for each of `heads` and `rows` rows of a sequence. */
+/* Returns a grid with one block for each of `heads` and each `rows` rows of a sequence. */
 static coh_cuda_grid blocks_of(int64_t heads, int64_t T, int64_t rows, uint32_t threads,
                                int64_t shared_bytes)
 {
@@ -137,7 +140,7 @@ static void tile_backward(void *queue, const coh_attention *a, const tile_kernel
         coh_cuda_launch(queue, tile->dq + drops, &queries, arguments);
 }
 
-/* dq comes last: it may stand where dy does. */
+/* dq comes last, because it may share memory with dy. */
 void coh_cuda_attention_backward(void *queue, const coh_attention *a)
 {
     if (a->B * a->T == 0 || coh_cudnn_attention_backward(queue, a))

@@ -1,5 +1,5 @@
-/* attention_arguments.h - what the kernels of attention are given: one struct by value, the same
- * for C and CUDA. Letters, strides and meaning are those of coh_attention (kernels/kernels.h). */
+/* attention_arguments.h - the arguments of the attention kernels: one struct by value, the same for
+ * C and CUDA. Letters, strides and meaning are those of coh_attention (kernels/kernels.h). */
 #ifndef COH_KERNELS_CUDA_ATTENTION_ARGUMENTS_H
 #define COH_KERNELS_CUDA_ATTENTION_ARGUMENTS_H
 
@@ -9,7 +9,7 @@
 
 enum {
     COH_ATTENTION_THREADS = 128,         /* of tile kernels: four warps of sixteen rows each */
-    COH_ATTENTION_ROWS = 64,             /* of a block's own tile */
+    COH_ATTENTION_ROWS = 64,             /* of a block's tile of queries or keys */
     COH_ATTENTION_GENERAL_THREADS = 256, /* of general kernels */
     COH_ATTENTION_GENERAL_ROWS = 32,
     COH_ATTENTION_GENERAL_COLUMNS = 256, /* of dk and dv in one block */
@@ -17,10 +17,11 @@ enum {
     COH_ATTENTION_DECODE_THREADS = 128,
 };
 
-/* How tile kernels of width W share out their shared memory, in rows of W + COH_ATTENTION_PAD bf16:
- * forward two tiles each of keys and values, where the queries fit into registers lent to them
- * before, else beside theirs; backward two own tiles and, once or twice, two of those passed over,
- * with an lse and a delta a row where keys are the owners. */
+/* Shared memory of tile kernels of width W, in rows of W + COH_ATTENTION_PAD bf16. Forward has two
+ * tiles each of keys and values. If the queries fit into registers, they are loaded through that
+ * memory first; otherwise they have a tile in addition. Backward has the two tiles of the block
+ * and, once or twice, two tiles that it passes over, plus an lse and a delta per row if the block
+ * owns keys. */
 #define COH_ATTENTION_PAD               8
 #define COH_ATTENTION_HOLDS(W)          ((W) <= 128)
 #define COH_ATTENTION_FORWARD_KEYS(W)   (COH_ATTENTION_HOLDS(W) ? 64 : 32)
@@ -39,7 +40,7 @@ typedef struct coh_attention_arguments {
     void *dq, *dk, *dv;
     int32_t dq_adds, dk_adds, dv_adds;
     float scale; /* of scores: 1 / sqrt(D) */
-    /* weights that are dropped; the cell stands in the device's memory */
+    /* dropout of weights; the cell is in device memory */
     const coh_random_cell *random_cell;
     uint32_t operator_index, microbatch, drop_threshold;
     float drop_scale;
@@ -52,10 +53,10 @@ typedef struct coh_attention_decode_arguments {
     float scale;
     const void *q, *k, *v;
     void *keys, *values, *y;
-    int64_t part_keys; /* of a block */
-    int64_t parts;     /* of a head that there is scratch for; 1: there is none */
-    float *sums;       /* [heads of all sequences, parts, D]: of values */
-    float *facts;      /* [.., parts, 2]: maximum, and sum under it */
+    int64_t part_keys; /* keys per block */
+    int64_t parts;     /* scratch is for this many parts of a head; 1: no scratch */
+    float *sums;       /* [heads of all sequences, parts, D]: sums of values */
+    float *facts;      /* [.., parts, 2]: maximum, and sum relative to it */
 } coh_attention_decode_arguments;
 
 #endif

@@ -1,16 +1,17 @@
 /* Gradients of causal attention of bf16 heads up to 256 wide, without atomics and without scratch
- * of T x T: weights are made again from the log-sum-exp (Dao 2023, "FlashAttention-2", alg. 2, but
- * twice). One kernel's blocks own 64 keys and pass over the queries of every head that shares them,
- * the other's own 64 queries and pass over keys; each gradient is summed in one place, one order.
+ * of T x T: weights are computed again from the log-sum-exp (Dao 2023, "FlashAttention-2", alg. 2,
+ * but twice). One kernel's blocks own 64 keys and pass over the queries of every head that shares
+ * them; the other's own 64 queries and pass over keys. So each gradient is summed in one place, in
+ * one order. Next: attention_tile.cuh, attention.c.
  *
- *     p = e^(s - lse)   ds = p (keep dp - delta)   delta = sum(dy y)
- *     dv = (keep p)^T dy    dk = scale ds^T q    dq = scale ds k
+ *    p = e^(s - lse)   ds = p (keep dp - delta)   delta = sum(dy y)
+ *    dv = (keep p)^T dy    dk = scale ds^T q    dq = scale ds k
  *
  * Grid: heads, then blocks, the longest first. */
 #include "kernels/cuda/attention_tile.cuh"
 
-/* Of a passed block: as many rows as leave the registers and 99 KiB of shared memory room for two
- * of them, or for one where heads are widest. */
+/* Rows of a block that is passed over: as many as leave room in the registers and in 99 KiB of
+ * shared memory for two such blocks, or for one at the widest heads. */
 template <int W> struct backward_shape {
     enum {
         ROWS = W <= 64    ? 64
@@ -22,7 +23,7 @@ template <int W> struct backward_shape {
     };
 };
 
-/* Which gradients one launch is for: with both, the sums of the widest heads do not fit. */
+/* The gradients of one launch: with both, the sums of the widest heads do not fit. */
 enum { GRADIENT_V = 1, GRADIENT_K = 2 };
 
 template <int N> static __device__ __forceinline__ void clear(float values[N][4])
@@ -36,14 +37,14 @@ template <int N> static __device__ __forceinline__ void clear(float values[N][4]
 
 /* ---- dk and dv ---- */
 
-/* One head's block of queries, passed over by the owners of keys. */
+/* One head's block of queries, over which the owners of keys pass. */
 typedef struct query_block {
-    const uint16_t *q, *dy; /* of the head: row 0 */
-    int64_t statistics;     /* of the head: its lse and delta begin there */
+    const uint16_t *q, *dy; /* row 0 of the head */
+    int64_t statistics;     /* where the head's lse and delta begin */
     int i;
 } query_block;
 
-/* The index-th block from the diagonal on, head after head of those that share the keys. */
+/* Returns the index-th block from the diagonal on, head after head of those that share the keys. */
 static __device__ __forceinline__ query_block query_block_of(const coh_attention_arguments &a,
                                                              int first, int blocks, int rows,
                                                              int index)
@@ -58,7 +59,7 @@ static __device__ __forceinline__ query_block query_block_of(const coh_attention
     return one;
 }
 
-/* Begins to bring a block of queries; those from T on have no weights. */
+/* Begins to load a block of queries; rows from T on get no weight. */
 template <int W>
 static __device__ __forceinline__ void bring_queries(const coh_attention_arguments &a,
                                                      const query_block &one, uint16_t *tiles,
@@ -76,7 +77,7 @@ static __device__ __forceinline__ void bring_queries(const coh_attention_argumen
     }
 }
 
-/* Scores [16 keys, ROWS queries] to weights and, where dp holds dp, that to ds. */
+/* Turns scores [16 keys, ROWS queries] into weights and, if dp holds dp, that into ds. */
 template <int ROWS, bool DROPS, int WHAT>
 static __device__ __forceinline__ void
 weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
@@ -112,8 +113,8 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
     const int count = a.H / a.G * blocks, group = (int)(blockIdx.x % a.G);
     const int64_t b = blockIdx.x / a.G, kv = b * a.T * a.kv_stride + (int64_t)group * a.D;
     uint16_t *keys = (uint16_t *)coh_shared(), *values = keys + shape::OWN;
-    uint16_t *tiles = values + shape::OWN; /* queries and dy, for each side */
-    float *statistics = (float *)(tiles + SIDES * 2 * shape::TILE); /* lse and delta */
+    uint16_t *tiles = values + shape::OWN; /* queries and dy, for each buffer */
+    float *statistics = (float *)(tiles + SIDES * 2 * shape::TILE); /* their lse and delta */
     float dk[WHAT & GRADIENT_K ? W / 8 : 1][4] = {}, dv[WHAT & GRADIENT_V ? W / 8 : 1][4] = {};
 
     coh_tile_copy<COH_ATTENTION_ROWS, W>(keys, (const uint16_t *)a.k + kv, a.kv_stride, j0, a.T,
@@ -162,7 +163,7 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
 
 /* ---- dq ---- */
 
-/* Scores [16 queries, ROWS keys] and dp to ds, in dp. */
+/* Turns scores [16 queries, ROWS keys] and dp into ds, in dp. */
 template <int ROWS, bool DROPS>
 static __device__ __forceinline__ void
 weigh_queries(const float s[ROWS / 8][4], float dp[ROWS / 8][4], const float lse[2],
@@ -196,7 +197,7 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
     const int64_t q = row * a.q_stride + h * a.D, kv = row * a.kv_stride + h / (a.H / a.G) * a.D;
     const uint16_t *k = (const uint16_t *)a.k + kv, *v = (const uint16_t *)a.v + kv;
     uint16_t *queries = (uint16_t *)coh_shared(), *dy = queries + shape::OWN;
-    uint16_t *tiles = dy + shape::OWN; /* keys and values, for each side */
+    uint16_t *tiles = dy + shape::OWN; /* keys and values, for each buffer */
 
     coh_tile_copy<COH_ATTENTION_ROWS, W>(queries, (const uint16_t *)a.q + q, a.q_stride, i0, a.T,
                                          a.D);
@@ -245,7 +246,8 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
         backward_queries<W, DROPS>(a);                                                             \
     }
 
-/* Without a number of blocks ptxas 13.0 spills registers on sm_100, to have one more of them. */
+/* Without a number of blocks, ptxas 13.0 spills registers on sm_100 in order to fit one more
+ * block. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1000
 #define COH_BACKWARD_KEYS_BOUNDS COH_ATTENTION_THREADS, 2
 #else

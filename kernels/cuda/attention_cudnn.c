@@ -1,3 +1,5 @@
+/* Attention by cuDNN: keeps a plan per shape, decides which passes cuDNN takes, and enqueues them
+ * in the cuts of attention_scratch.h. Next: attention_cudnn.h; cudnn_graph.c builds the plans. */
 #include "kernels/cuda/attention_cudnn.h"
 
 #include <stdio.h>
@@ -11,7 +13,7 @@
 
 typedef struct entry {
     coh_cudnn_shape shape;
-    coh_cudnn_plan *plan; /* NULL: refused, and not to be asked again */
+    coh_cudnn_plan *plan; /* NULL: refused, do not ask again */
 } entry;
 
 struct coh_attention_plans {
@@ -63,8 +65,8 @@ static void tell_refusal(const coh_attention_plans *plans, const coh_cudnn_shape
     plans->config.log(plans->config.log_context, sentence);
 }
 
-/* A plan, made where there is none; NULL where cuDNN refuses or wants more than `workspace_bytes`:
- * few shapes, so they are looked through. */
+/* Finds a plan, or makes it. *out_plan is NULL if cuDNN refuses or needs more than
+ * `workspace_bytes`. There are few shapes, so the search is linear. */
 static coh_status find_plan(coh_attention_plans *plans, const coh_cudnn_shape *shape,
                             size_t workspace_bytes, coh_cudnn_plan **out_plan)
 {
@@ -147,11 +149,11 @@ static coh_attention_plans *plans_of(void *queue)
     return libraries != NULL ? libraries->attention : NULL;
 }
 
-/* What a plan enqueues at most, as far as known: backward, sums of gradients that are shared; where
- * atomics add, the sums of dq cleared and rounded as well. */
+/* Most commands that a plan enqueues, as far as known: the backward and the sums of shared
+ * gradients; with atomics also the clearing and rounding of dq's sums. */
 enum { PLAN_COMMANDS = 8 };
 
-/* In a rehearsal: makes ready for that, and runs a plan that never ran. */
+/* In a rehearsal: prepares the execution, and runs a plan that has never run. */
 static coh_status execute(coh_cuda_queue *queue, const coh_attention_plans *plans,
                           coh_cudnn_plan *plan, const coh_cudnn_tensors *tensors)
 {
@@ -193,7 +195,8 @@ static void *bf16_at(const void *tensor, int64_t element)
     return (char *)(uintptr_t)tensor + 2 * element;
 }
 
-/* Sequences from `b` and heads of keys from `g` on; `dy` begins at sequence b. */
+/* Returns the addresses for sequences from `b` and heads of keys from `g` on; `dy` begins at
+ * sequence b. */
 static coh_cudnn_tensors tensors_of(const coh_attention *a, const void *dy, int64_t b, int64_t g)
 {
     const int64_t row = b * a->T, h = g * (a->H / a->G), of_head = (b * a->H + h) * a->T;
@@ -220,8 +223,8 @@ static coh_status copy_dy(coh_cuda_queue *queue, void *copy, const void *dy, siz
         "cuMemcpyAsync of %zu bytes of dy", bytes);
 }
 
-/* cuDNN reads dy again when it has begun to write dq: where dq stands in dy's place, it is given a
- * copy. */
+/* cuDNN still reads dy after it has begun to write dq. So if dq shares memory with dy, it gets a
+ * copy of dy. */
 static coh_status backward(coh_cuda_queue *queue, const coh_attention_plans *plans,
                            coh_cudnn_plan *plan, const coh_attention *a)
 {

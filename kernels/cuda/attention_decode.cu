@@ -1,21 +1,21 @@
-/* One step of a decoder: one query of one head over a part of the keys there are, a block each, and
- * where a cache has room for more than one part, the parts of a head put together in their order by
- * a second kernel. Each warp takes every fourth group of four keys of its part with a running
- * maximum and sum of its own. Grid: heads of all sequences; parts. What a part is follows from the
- * shape alone; one without a key does nothing, and is not asked. */
+/* One step of a decoder: each block handles one query of one head and one part of the keys. If a
+ * cache has room for more than one part, a second kernel joins a head's parts in order. Each warp
+ * takes every fourth group of four keys of its part and keeps a running maximum and sum. Grid:
+ * heads of all sequences; parts. The shape alone determines the parts. A part without a key does
+ * nothing, and its results are not read. Next: attention_scratch.h, attention.c. */
 #include "kernels/cuda/attention_arguments.h"
 #include "kernels/cuda/attention_element.cuh"
 
 enum { WARPS = COH_ATTENTION_DECODE_THREADS / 32, WIDEST = 512, GROUP = 4 };
 
-/* What a warp has of a head: its maximum of scores, and the sums under it. Lane l has channels l,
- * l + 32, ... */
+/* A warp's state for a head: its maximum of scores, and the sums relative to it. Lane l has
+ * channels l, l + 32, ... */
 typedef struct part {
     float max, sum, y[WIDEST / 32];
 } part;
 
-/* Takes GROUP keys at a time, so that their loads are under way together. The first `count` of them
- * are keys, the others some row that may be read. */
+/* Takes GROUP keys at a time, so that their loads overlap. The first `count` of them are keys; the
+ * others are any row that may be read. */
 template <typename E>
 static __device__ __forceinline__ void attend(part *mine, const E *q, const E *const *k,
                                               const E *const *v, int count, int D, float scale)
@@ -54,8 +54,8 @@ static __device__ __forceinline__ void attend(part *mine, const E *q, const E *c
         }
 }
 
-/* Of `count` parts that stand `stride` floats apart in the order of their sums: the largest
- * maximum, and all sums under it. */
+/* For `count` parts that are `stride` floats apart, in order: returns the largest maximum and the
+ * total of all sums relative to it. */
 static __device__ __forceinline__ float2 largest_and_sum(const float *max, const float *sum,
                                                          int stride, int count)
 {
@@ -67,8 +67,8 @@ static __device__ __forceinline__ float2 largest_and_sum(const float *max, const
     return of;
 }
 
-/* The warps' parts: those without a key have the weight zero. To y, or to the block's place in the
- * scratch. */
+/* Joins the warps' parts, with weight zero for those without a key. Writes y, or the block's place
+ * in the scratch. */
 template <typename E>
 static __device__ __forceinline__ void join_warps(const coh_attention_decode_arguments &a,
                                                   const part &mine)
@@ -99,8 +99,8 @@ static __device__ __forceinline__ void join_warps(const coh_attention_decode_arg
     }
 }
 
-/* Row `position` of keys and values is taken from k and v, and put there by the first head of those
- * that share it. */
+/* Uses k and v for row `position` of keys and values; the first of the heads that share it also
+ * stores it there. */
 template <typename E>
 static __device__ __forceinline__ void decode(const coh_attention_decode_arguments &a)
 {
@@ -133,7 +133,7 @@ static __device__ __forceinline__ void decode(const coh_attention_decode_argumen
     join_warps<E>(a, mine);
 }
 
-/* y of a head's parts. */
+/* Computes y from a head's parts. */
 template <typename E>
 static __device__ __forceinline__ void join_parts(const coh_attention_decode_arguments &a)
 {
@@ -149,7 +149,7 @@ static __device__ __forceinline__ void join_parts(const coh_attention_decode_arg
     }
 }
 
-/* One block of a processor is enough: with more in mind, ptxas spills. */
+/* Asks for only one block per multiprocessor: for more, ptxas would spill. */
 #define DECODE_BOUNDS COH_ATTENTION_DECODE_THREADS, 1
 
 COH_KERNEL(coh_attention_decode_f32, DECODE_BOUNDS, const coh_attention_decode_arguments a)

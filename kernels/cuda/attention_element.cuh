@@ -1,4 +1,4 @@
-/* attention_element.cuh - one element of a tensor as it is stored, as a float and back. */
+/* attention_element.cuh - converts one element of a tensor between its stored type and float. */
 #ifndef COH_KERNELS_CUDA_ATTENTION_ELEMENT_CUH
 #define COH_KERNELS_CUDA_ATTENTION_ELEMENT_CUH
 

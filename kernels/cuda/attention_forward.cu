@@ -1,10 +1,10 @@
 /* Causal attention of bf16 heads up to 256 wide, one block of queries at a time: scores, weights
- * and sums never leave the registers (Dao et al. 2022, "FlashAttention", alg. 1; the maximum and
- * the sum of a row go along as in Milakov and Gimelshein 2018). Grid: heads of all sequences,
- * blocks of 64 queries, the longest first. */
+ * and sums never leave the registers (Dao et al. 2022, "FlashAttention", alg. 1; with the running
+ * maximum and sum of Milakov and Gimelshein 2018). Grid: heads of all sequences, blocks of 64
+ * queries, the longest first. Next: attention_tile.cuh, attention.c. */
 #include "kernels/cuda/attention_tile.cuh"
 
-/* Where the queries fit into registers, their tile lends its place to the second one of keys. */
+/* If the queries fit into registers, the second tile of keys uses the memory of their tile. */
 template <int W> struct forward_shape {
     enum {
         HELD = COH_ATTENTION_HOLDS(W),
@@ -18,8 +18,8 @@ typedef struct softmax_row {
     float max, sum;
 } softmax_row;
 
-/* Scores to weights, in place; `factor` is by what earlier sums must be multiplied. `i` and `j` are
- * the first query of the warp and the first key. */
+/* Turns scores into weights, in place; `factor` is the factor of earlier sums. `i` and `j` are the
+ * first query of the warp and the first key. */
 template <int KEYS>
 static __device__ __forceinline__ void weigh(float s[KEYS / 8][4], softmax_row row[2],
                                              float factor[2], float scale, int i, int j)
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void weigh(float s[KEYS / 8][4], softmax_row r
     }
 }
 
-/* The block's rows of y and of the log-sum-exp. */
+/* Stores the block's rows of y and of the log-sum-exp. */
 template <int W>
 static __device__ __forceinline__ void finish(const coh_attention_arguments &a, float sum[W / 8][4],
                                               const softmax_row row[2], int head, int i)
@@ -74,7 +74,8 @@ static __device__ __forceinline__ void finish(const coh_attention_arguments &a, 
     coh_tile_store<W>(y, stride, i, a.T, a.D, sum, factor, 0);
 }
 
-/* The two products of a block of keys: `queries` are the warp's own rows, or held. */
+/* Multiplies a block of keys; `queries` are the warp's own rows, unless they are held in
+ * registers. */
 template <int W>
 static __device__ __forceinline__ void score(float s[forward_shape<W>::KEYS / 8][4],
                                              const uint32_t held[][4], const uint16_t *queries,

@@ -1,18 +1,19 @@
-/* Causal attention of any head up to 512 wide, in f32 and bf16: for f32 itself, and for bf16 rows
- * that do not stand on 16 bytes or are wider than the tile kernels'. The same formulas and the same
- * order of work as in attention_forward.cu and attention_backward.cu, but with f32 products of 32 x
- * 32 scores, so about a tenth of their speed in bf16. And what both need: delta.
+/* Causal attention of any head up to 512 wide, in f32 and bf16: for all f32, and for bf16 rows that
+ * are not 16-byte aligned or are wider than the tile kernels'. The formulas and the order of work
+ * are those of attention_forward.cu and attention_backward.cu, but with f32 products of 32 x 32
+ * scores, so at about a tenth of their speed in bf16. It also computes delta, which both versions
+ * need. Next: attention.c.
  *
- * 256 threads: thread (ty, tx) of 16 x 16 has rows ty and ty + 16 and columns tx and tx + 16 of a
- * tile of scores, and of sums as wide as a head columns tx + 16 m. Operands come through shared
- * memory in strips of 32 columns; a row there is one longer, so that a column's elements stand in
- * different banks. Sums stand in shared memory as well, each where its thread alone looks. */
+ * 256 threads: thread (ty, tx) of 16 x 16 has rows ty and ty + 16, and columns tx and tx + 16 of a
+ * tile of scores; of sums as wide as a head it has columns tx + 16 m. Operands pass through shared
+ * memory in strips of 32 columns. A row there is one element longer, so that a column's elements
+ * lie in different banks. Sums are in shared memory as well, each read only by its own thread. */
 #include "kernels/cuda/attention_element.cuh"
 #include "kernels/cuda/attention_tile.cuh"
 
 enum { ROWS = COH_ATTENTION_GENERAL_ROWS, THREADS = COH_ATTENTION_GENERAL_THREADS };
 
-/* Rows of one head, from `first` of T on. */
+/* Rows of one head, from `first` on; there are T. */
 template <typename E> struct head_rows {
     E *row0;
     int64_t stride;
@@ -31,7 +32,7 @@ struct strip {
     float x[ROWS][33];
 };
 
-/* Columns [d, d + 32) of 32 rows; zeros beyond T and D. */
+/* Loads columns [d, d + 32) of 32 rows; zeros after T and D. */
 template <typename E>
 static __device__ __forceinline__ void bring(strip *to, const head_rows<const E> &from, int d,
                                              int T, int D)
@@ -71,17 +72,17 @@ struct sums {
     int begin, end;
 };
 
-/* The index-th of the sums that a block has, as many columns each, all zero. */
+/* Returns the index-th of a block's sums, which all have as many columns; all zero. */
 static __device__ __forceinline__ sums sums_of(int index, int begin, int end)
 {
-    const int count = (end - begin + 31) / 32 * 4; /* of a thread */
+    const int count = (end - begin + 31) / 32 * 4; /* per thread */
     sums sum = { (float *)coh_shared() + index * count * THREADS + threadIdx.x, begin, end };
     for (int i = 0; i < count; i++)
         sum.values[i * THREADS] = 0.0f;
     return sum;
 }
 
-/* This thread's sum of row ty + 16 (e / 2) in the strip from column d on. */
+/* Returns this thread's sum of row ty + 16 (e / 2) in the strip from column d on. */
 static __device__ __forceinline__ float *sum_at(const sums &sum, int d, int e)
 {
     return &sum.values[((d - sum.begin) / 32 * 4 + e) * THREADS];
@@ -127,7 +128,7 @@ static __device__ __forceinline__ void store(const head_rows<E> &to, const sums 
         }
 }
 
-/* By what dropout multiplies the weight of query i and key j; 1 where nothing is dropped. */
+/* Returns dropout's factor of the weight of query i and key j; 1 if nothing is dropped. */
 static __device__ __forceinline__ float kept_of(const coh_attention_drop &drop, int i, int j)
 {
     if (drop.threshold == 0)
@@ -146,8 +147,8 @@ static __device__ __forceinline__ coh_attention_drop drop_of(const coh_attention
 
 /* ---- forward ---- */
 
-/* 32 scores of a row, in sixteen lanes: the running maximum and sum, and weights times what dropout
- * leaves of them. Returns by what earlier sums must be multiplied. */
+/* Takes 32 scores of a row, in sixteen lanes: updates the running maximum and sum, and turns scores
+ * into weights times dropout's factor. Returns the factor of earlier sums. */
 static __device__ __forceinline__ float weigh_row(float s[2], float *max, float *sum,
                                                   const coh_attention_drop &drop, int i, int j)
 {
@@ -214,7 +215,7 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
 
 /* ---- backward ---- */
 
-/* ds of query i and key j from its score and dp, and the weight that dropout leaves. */
+/* Returns ds of query i and key j from its score and dp; *weight is the weight after dropout. */
 static __device__ __forceinline__ float slope_of(const coh_attention_arguments &a, int64_t head,
                                                  const coh_attention_drop &drop, float s, float dp,
                                                  int i, int j, float *weight)
@@ -227,7 +228,7 @@ static __device__ __forceinline__ float slope_of(const coh_attention_arguments &
     return p * (kept * dp - a.delta[head * a.T + i]);
 }
 
-/* What one head's queries from i on add to 32 keys. */
+/* Adds the contribution of one head's queries from i on to 32 keys. */
 template <typename E>
 static __device__ __forceinline__ void add_queries(const coh_attention_arguments &a, int64_t b,
                                                    int64_t h, int i, int j, const sums &dk,
@@ -297,11 +298,11 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
     store(rows_of((E *)a.dq, row, a.q_stride, h * a.D, i), dq, by_scale, a.dq_adds, a.T);
 }
 
-/* One block of a processor is enough: with more in mind, ptxas spills. */
+/* Asks for only one block per multiprocessor: for more, ptxas would spill. */
 #define GENERAL_BOUNDS COH_ATTENTION_GENERAL_THREADS, 1
 
-/* Grid: heads, blocks of rows and, for keys, of columns: dq may be dy and y may be q, of which a
- * block reads whole rows. */
+/* Grid: heads, blocks of rows and, for keys, of columns. dq may be dy and y may be q, since a block
+ * reads whole rows of them. */
 #define COH_GENERAL(element, E)                                                                    \
     COH_KERNEL(coh_attention_forward_##element, GENERAL_BOUNDS, const coh_attention_arguments a)   \
     {                                                                                              \
@@ -321,8 +322,8 @@ COH_GENERAL(bf16, uint16_t)
 
 /* ---- delta ---- */
 
-/* A warp a row of one head. Grid: rows of all heads, COH_ATTENTION_DELTA_ROWS a block; head and row
- * of dy follow one another as they stand there. */
+/* One warp per row of one head. Grid: rows of all heads, COH_ATTENTION_DELTA_ROWS per block, in
+ * dy's order of rows and heads. */
 template <typename E>
 static __device__ __forceinline__ void delta_row(const coh_attention_arguments &a)
 {

@@ -1,20 +1,21 @@
-/* attention_scratch.h - scratch of attention's backward pass and of a decoder's step on CUDA, and
- * how they are cut: functions of shapes alone, compiled with or without CUDA, for a plan for a GPU
- * may be made where there is none. The backward pass is cut so that its scratch stays small:
+/* attention_scratch.h - sizes and partition of the scratch of attention's backward pass and of a
+ * decoder's step on CUDA. They are functions of shapes alone and compile with or without CUDA,
+ * because a plan for a GPU may be made on a machine without one. The backward pass is cut so that
+ * its scratch stays small:
  *
- *     [ delta [B,H,T], floats | where cuDNN may work: dy of a cut's sequences, then its own ]
+ *    [ delta [B,H,T], floats | for cuDNN: dy of a cut's sequences, then its workspace ]
  *
  * cuDNN without atomics keeps whole squares of weights, 2 B H T T bytes. So it is given some
- * sequences, or some heads of one, at a time: as many as stay below COH_CUDNN_SCRATCH_WANTED, and
- * where their queries do not fill a GPU, as many as do, or as stay below COH_CUDNN_SCRATCH_MOST. If
- * the heads that share one head of keys do not stay below that (sharing heads by fours, from 5,700
- * tokens on, single ones from 11,500), or what does cannot be cut where cuDNN wants its boundaries
- * (an odd number of heads by an odd number of tokens), rows are left to the own kernels, whose
- * scratch is delta.
+ * sequences, or some heads of one, at a time: as many as stay below COH_CUDNN_SCRATCH_WANTED. If
+ * their queries do not fill a GPU, it is given as many as do, or as stay below
+ * COH_CUDNN_SCRATCH_MOST. Our own kernels, whose scratch is delta, run all rows in two cases. One:
+ * the heads that share one head of keys do not stay below that limit (four sharing heads from 5,700
+ * tokens on, single heads from 11,500). Two: no cut falls on the boundaries that cuDNN needs (an
+ * odd number of heads by an odd number of tokens).
  *
- * With atomics (coh_attention's `atomics`) it is given all at once, whatever the rows:
+ * With atomics (coh_attention's `atomics`) cuDNN is given everything at once, whatever the rows:
  *
- *     [ delta | where cuDNN may work: sums of dq [B,H,T,D], floats | its own ] */
+ *    [ delta | for cuDNN: sums of dq [B,H,T,D], floats | its workspace ] */
 #ifndef COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
 #define COH_KERNELS_CUDA_ATTENTION_SCRATCH_H
 
@@ -25,33 +26,34 @@
 
 #define COH_CUDNN_SCRATCH_WANTED ((int64_t)64 << 20)
 #define COH_CUDNN_SCRATCH_MOST   ((int64_t)256 << 20)
-/* What a plan wants beside its squares, at most. */
+/* Most bytes of a plan's workspace in addition to its squares. */
 #define COH_CUDNN_SCRATCH_REST 4096
 /* Queries, of all heads, that fill a GPU: two blocks of 128 for each of 132 multiprocessors (H100,
  * H200). */
 #define COH_CUDNN_QUERIES_WANTED ((int64_t)2 * 132 * 128)
 
-/* Sequences and heads of keys that one plan takes: divisors of B and G. 0, 0: none. */
+/* Sequences and heads of keys in one plan: divisors of B and G. 0, 0: none. */
 typedef struct coh_cudnn_cut {
     int64_t B, G;
 } coh_cudnn_cut;
 
-/* Squares in tiles of 128 rows, and where heads share keys, the dk and dv of each head. */
+/* Returns the bytes of squares in tiles of 128 rows and, if heads share keys, of dk and dv of each
+ * head. */
 static inline int64_t coh_cudnn_square_bytes(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
 {
     const int64_t rows = (T + 127) / 128 * 128;
     return 2 * B * H * rows * rows + (H > G ? 4 * B * H * T * D : 0);
 }
 
-/* Bytes of a plan's scratch at most. tests/cuda/test_cudnn_graphs.c asks cuDNN itself. */
+/* Upper bound of a plan's workspace. tests/cuda/test_cudnn_graphs.c compares it with cuDNN. */
 static inline int64_t coh_cudnn_plan_bytes(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D)
 {
     return coh_cudnn_square_bytes(B, T, H, G, D) + COH_CUDNN_SCRATCH_REST;
 }
 
-/* How many of `of` units go into a plan, each of so many bytes of squares and so many queries: a
- * divisor, 0 where there is none that is not too large. Each plan's part of what is one float a
- * query begins on a boundary of 16 bytes, as cuDNN is told. */
+/* Returns how many of `of` units go into a plan; a unit has `bytes` bytes of squares and `queries`
+ * queries. The result is a divisor of `of`, or 0 if even the smallest is too large. Each plan's
+ * part of an array with one float per query begins on a 16-byte boundary, as cuDNN is told. */
 static inline int64_t coh_cudnn_units(int64_t of, int64_t bytes, int64_t queries)
 {
     int64_t units = 0;
@@ -68,25 +70,25 @@ static inline coh_cudnn_cut coh_cudnn_cut_of(int64_t B, int64_t T, int64_t H, in
 {
     const int64_t group = coh_cudnn_square_bytes(1, T, H / G, 1, D);
     const int64_t groups = coh_cudnn_units(G, group, H / G * T);
-    if (groups < G) /* then the queries of a sequence are a multiple of 4 as well */
+    if (groups < G) /* a sequence's queries are a multiple of 4, too */
         return (coh_cudnn_cut){ groups > 0, groups };
     return (coh_cudnn_cut){ coh_cudnn_units(B, G * group, H * T), G };
 }
 
-/* Whether cuDNN is asked about heads of this shape at all: its notes say that it has no backward of
- * one token. It may still refuse: before sm_90 there is no backward of heads above 128. */
+/* Returns whether cuDNN may take heads of this shape. Its notes say that it has no backward of one
+ * token. It may still refuse: before sm_90 there is no backward of heads above 128. */
 static inline int coh_cudnn_takes_heads(coh_dtype dtype, int64_t T, int64_t D)
 {
     return dtype == COH_DTYPE_BF16 && T > 1 && D % 8 == 0 && D <= 256;
 }
 
-/* Parts of scratch begin on boundaries of 256 bytes. */
+/* Rounds up a part of scratch: parts begin on 256-byte boundaries. */
 static inline size_t coh_attention_scratch_part(int64_t bytes)
 {
     return ((size_t)bytes + 255) / 256 * 256;
 }
 
-/* Bytes, on a boundary of 256. */
+/* Returns bytes, a multiple of 256. */
 static inline size_t coh_cuda_attention_scratch_bytes(coh_dtype dtype, int64_t B, int64_t T,
                                                       int64_t H, int64_t G, int64_t D)
 {
@@ -102,9 +104,9 @@ static inline size_t coh_cuda_attention_scratch_bytes(coh_dtype dtype, int64_t B
 
 /* ---- by atomics ---- */
 
-/* Of a plan's own scratch: before sm_90 it adds up in sums of its own, of rows by eights; where
- * heads share keys there are the dk and dv of each head. tests/cuda/test_cudnn_graphs.c asks cuDNN
- * itself. */
+/* Returns the bytes of a plan's own scratch. Before sm_90 cuDNN adds up in sums of its own, of rows
+ * by eights; if heads share keys, there are also dk and dv of each head.
+ * tests/cuda/test_cudnn_graphs.c compares it with cuDNN. */
 static inline int64_t coh_cudnn_atomic_plan_bytes(int64_t B, int64_t T, int64_t H, int64_t G,
                                                   int64_t D)
 {
@@ -126,8 +128,8 @@ static inline size_t coh_cuda_attention_atomic_bytes(coh_dtype dtype, int64_t B,
 
 /* ---- a step of a decoder ---- */
 
-/* A block takes so many keys of a head: one head of a long row keeps several multiprocessors busy.
- * Where a cache has room for more, each part leaves a maximum, a sum and D sums of values. */
+/* Keys of a head per block, so that one head of a long row keeps several multiprocessors busy. If a
+ * cache has room for more, each part writes a maximum, a sum and D sums of values. */
 #define COH_CUDA_DECODE_KEYS 256
 
 static inline int64_t coh_cuda_decode_parts(int64_t positions)

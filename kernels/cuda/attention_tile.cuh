@@ -1,14 +1,14 @@
-/* attention_tile.cuh - what the tile kernels of attention share: tiles in shared memory, the two
+/* attention_tile.cuh - shared by attention's tile kernels: tiles in shared memory, the two
  * products, and the words of dropout.
  *
  * A block of four warps owns a tile of 64 rows and passes over tiles of other rows: queries over
- * keys, or keys over queries. A warp has sixteen of the own rows, W columns wide:
+ * keys, or keys over queries. A warp has sixteen of the block's own rows, W columns wide:
  *
- *     own [16, W]  x  other [N, W]^T  ->  [16, N] scores     (coh_tile_scores)
- *     weights [16, N]  x  other [N, W]  ->  [16, W] a sum    (coh_tile_add_weighted)
+ *    own [16, W]  x  other [N, W]^T  ->  [16, N] scores     (coh_tile_scores)
+ *    weights [16, N]  x  other [N, W]  ->  [16, W] a sum    (coh_tile_add_weighted)
  *
- * In shared memory a row is eight elements longer than W, a multiple of sixteen: eight rows that
- * ldmatrix reads at once then stand in different banks. Columns from D on and rows from T on are
+ * In shared memory a row is eight elements longer than W, a multiple of sixteen. So the eight rows
+ * that ldmatrix reads at once lie in different banks. Columns from D on and rows from T on are
  * zero. Sums are f32; weights are rounded to bf16 when they become operands. */
 #ifndef COH_KERNELS_CUDA_ATTENTION_TILE_CUH
 #define COH_KERNELS_CUDA_ATTENTION_TILE_CUH
@@ -43,7 +43,7 @@ static __device__ __forceinline__ void coh_tile_copy(uint16_t *tile, const uint1
     }
 }
 
-/* Columns [16 k, 16 k + 16) of the sixteen rows from `rows` on, as the a of a product. */
+/* Loads columns [16 k, 16 k + 16) of the sixteen rows from `rows` on, as operand a of a product. */
 template <int W>
 static __device__ __forceinline__ void coh_tile_fragment(uint32_t a[4], const uint16_t *rows, int k)
 {
@@ -108,7 +108,8 @@ coh_tile_add_weighted(float sum[W / 8][4], const float weights[N / 8][4], const 
     }
 }
 
-/* A warp's sum to rows [begin, begin + 16) of a head, times a factor per row; `to` is its row 0. */
+/* Stores a warp's sum to rows [begin, begin + 16) of a head, times a factor per row; `to` is its
+ * row 0. */
 template <int W>
 static __device__ __forceinline__ void coh_tile_store(uint16_t *to, int64_t stride, int begin,
                                                       int T, int D, const float sum[W / 8][4],
@@ -138,7 +139,7 @@ static __device__ __forceinline__ void coh_tile_store(uint16_t *to, int64_t stri
 
 /* ---- dropout ---- */
 
-/* Which weights of one head are kept. */
+/* The dropout of one head's weights. */
 typedef struct coh_attention_drop {
     coh_random random;
     uint32_t threshold, row; /* row: of the head's first four keys */
@@ -156,7 +157,7 @@ coh_attention_drop_of(const coh_attention_arguments &a, int64_t head)
     return drop;
 }
 
-/* The words of query i and keys j..j + 3, j a multiple of four. */
+/* Computes the words of query i and keys j..j + 3, j a multiple of four. */
 static __device__ __forceinline__ void coh_drop_words(uint32_t x[4], const coh_attention_drop &drop,
                                                       int i, int j)
 {
@@ -173,9 +174,9 @@ static __device__ __forceinline__ float coh_drop_factor(const coh_attention_drop
     return word < drop.threshold ? 0.0f : drop.scale;
 }
 
-/* Of an [queries, keys] piece of sixteen by eight, i and j its first ones: two lanes side by side
- * hold two keys each of one block's four, of queries g and g + 8: each makes the block of one of
- * the two queries, and they exchange halves. */
+/* Factors of a [queries, keys] piece of sixteen by eight that begins at i and j. Two neighbouring
+ * lanes each hold two of a block's four keys, for queries g and g + 8. Each lane computes the block
+ * of one of the two queries, and they exchange halves. */
 static __device__ __forceinline__ void
 coh_drop_by_query(float factor[4], const coh_attention_drop &drop, int i, int j)
 {
@@ -196,9 +197,9 @@ static __device__ __forceinline__ uint32_t coh_pick(const uint32_t x[4], int ind
     return index & 2 ? high : low;
 }
 
-/* Of a [keys, queries] piece of sixteen by eight, j and i its first ones: four lanes hold one key
- * each of a block's four, in four blocks (two queries, keys g and g + 8): each makes the block that
- * all four need for one of their elements, and they exchange words. */
+/* Factors of a [keys, queries] piece of sixteen by eight that begins at j and i. Four lanes each
+ * hold one of a block's four keys, in four blocks (two queries, keys g and g + 8). Each lane
+ * computes the block that all four need for one of their elements, and they exchange words. */
 static __device__ __forceinline__ void coh_drop_by_key(float factor[4],
                                                        const coh_attention_drop &drop, int i, int j)
 {

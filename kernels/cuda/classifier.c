@@ -1,11 +1,13 @@
+/* The classifier on CUDA: cuts logits into tiles and launches products and softmax kernels for
+ * each. Next: classifier.cu, scratch.h; kernels/cpu/classifier.c has the drawing. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/table.h"
 
-/* Tiles as kernels/cpu/classifier.c cuts them, but of more tokens: what a tile adds and in which
- * order follows from N, C and V alone, whatever ranges of rows the calls bring. In bf16, dx is
- * summed in f32 over all tiles and dweight over the tokens' chunks. */
+/* Tiles are cut as in kernels/cpu/classifier.c, but with more tokens. The additions of a tile and
+ * their order follow from N, C and V alone, whatever the ranges of rows in the calls. In bf16, dx
+ * is summed in f32 over all tiles, and dweight over the chunks of tokens. */
 
 #define WARP 32
 
@@ -48,7 +50,7 @@ static void make_logits(void *queue, const logit_tile *tile)
     coh_kernel_matmul(queue, &product);
 }
 
-/* A warp for each token. */
+/* Launches one warp per token. */
 static void launch_rows(void *queue, coh_cuda_kernel f32, const logit_tile *tile)
 {
     const coh_classifier *c = tile->c;

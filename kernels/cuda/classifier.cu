@@ -1,9 +1,9 @@
-/* classifier.cu - softmax cross-entropy over tiles of logits (kernels/cpu/classifier.c has the
- * picture; coh_classifier).
+/* classifier.cu - softmax cross-entropy over tiles of logits (coh_classifier;
+ * kernels/cpu/classifier.c has the drawing). Next: classifier.c, pack.cuh.
  *
- * Bound by bytes: a tile is read once for maxima and sums, and read and written once where it
- * becomes its gradient. A token's row of a tile, at most COH_CUDA_LOGIT_ROWS logits, belongs to one
- * warp, which holds all of it in registers: one load serves the maximum and the sum (Milakov and
+ * Memory-bound: a tile is read once for maxima and sums, and read and written once when it becomes
+ * its gradient. A token's row of a tile, at most COH_CUDA_LOGIT_ROWS logits, belongs to one warp,
+ * which holds all of it in registers: one load serves the maximum and the sum (Milakov and
  * Gimelshein 2018, alg. 3). */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
@@ -16,7 +16,7 @@ template <int W> COH_DEVICE int part_begin(int k)
     return (k * COH_WARP + (int)threadIdx.x % COH_WARP) * W;
 }
 
-/* A token's logits into its running maximum and sum, which begin with the first tile. */
+/* Folds a token's logits into its running maximum and sum, which start with the first tile. */
 template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_arguments &a)
 {
     constexpr int W = coh_pack<T>;
@@ -52,7 +52,7 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
         if (threadIdx.x % COH_WARP == 0) {
             const int64_t target = a.targets[n] - a.v0;
             if (a.v0 > 0)
-                sum += a.sum[n] * expf(old_max - max); /* where all were NaN, so is the sum */
+                sum += a.sum[n] * expf(old_max - max); /* if all were NaN, so is the sum */
             a.max[n] = max;
             a.sum[n] = sum;
             if (a.v0 == 0)
@@ -62,7 +62,7 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
         }
     }
 }
-/* Registers of four blocks are too few on sm_100 and newer, and of three. */
+/* On sm_100 and newer, four blocks, and even three, leave too few registers. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #define TAKE_BLOCKS 2
 #else
@@ -70,10 +70,10 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
 #endif
 COH_KERNELS(classifier_take, coh_cuda_logits_arguments, 256, TAKE_BLOCKS)
 
-/* What a token's logits become in place, (softmax - onehot) scale: e^(x - max) factor, less `scale`
- * at the target. With no target (counts 0) it is zeros, whatever the logits are. */
+/* Turns a token's logits in place into (softmax - onehot) scale: e^(x - max) factor, less `scale`
+ * at the target. Without a target (counts 0) it is zeros, whatever the logits. */
 typedef struct token_gradient {
-    int64_t target; /* within the tile's rows: it may be outside */
+    int64_t target; /* relative to the tile's rows; may be outside */
     float max, factor, scale;
     int counts;
 } token_gradient;
@@ -84,7 +84,7 @@ template <typename T, int W> COH_DEVICE void gradient_part(T *row, int at, const
 #pragma unroll
     for (int i = 0; i < W; i++) {
         const float p = expf(x.x[i] - g.max) * g.factor;
-        const float d = at + i == g.target ? p - g.scale : p; /* rounded once, like the others */
+        const float d = at + i == g.target ? p - g.scale : p; /* rounded only once */
         x.x[i] = g.counts ? d : 0.0f;
     }
     coh_put<T, W>(row + at, x);

@@ -1,3 +1,5 @@
+/* Opens cuBLASLt and binds its functions; no library is linked. Next: cublaslt.h,
+ * memory/cuda_library.h; products.c uses it. */
 #include "kernels/cuda/cublaslt.h"
 
 #include "base/alloc.h"
@@ -27,7 +29,8 @@ fail:
     return status;
 }
 
-/* The library itself stays: it has told the driver and the C library what to call at exit. */
+/* The library is not unloaded: it has registered functions with the driver and the C library that
+ * are called at exit. */
 void coh_cublaslt_close(coh_cublaslt *library)
 {
     coh_free(library);

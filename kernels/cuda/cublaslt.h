@@ -1,10 +1,11 @@
-/* cublaslt.h - cuBLASLt as a table of functions, found when a device is made.
+/* cublaslt.h - cuBLASLt as a table of functions, loaded when a device is made.
  *
- *     coh_cublaslt *lt;
- *     COH_TRY(coh_cublaslt_open(&lt));
- *     lt->call.cublasLtCreate(&handle) ...
+ *    coh_cublaslt *lt;
+ *    COH_TRY(coh_cublaslt_open(&lt));
+ *    lt->call.cublasLtCreate(&handle) ...
  *
- * cublasLt.h is read for its types; no library is linked. A test hands in a table of its own. */
+ * cublasLt.h is included only for its types; no library is linked. A test passes a table of
+ * fakes. */
 #ifndef COH_KERNELS_CUDA_CUBLASLT_H
 #define COH_KERNELS_CUDA_CUBLASLT_H
 
@@ -31,7 +32,7 @@
     X(cublasLtMatmulAlgoConfigGetAttribute)                                                        \
     X(cublasLtMatmul)
 
-/* Function pointers in a row, each of its function's name and type. */
+/* Function pointers, each with its function's name and type. */
 typedef struct coh_cublaslt_functions {
 #define COH_CUBLASLT_POINTER(name) __typeof__(name) *name;
     COH_CUBLASLT_FUNCTIONS(COH_CUBLASLT_POINTER)
@@ -44,10 +45,10 @@ typedef struct coh_cublaslt {
     char path[COH_CUDA_LIBRARY_PATH_BYTES];
 } coh_cublaslt;
 
-/* Finds and opens the library (memory/cuda_library.h says where). It needs no device, but making a
- * handle does. Fails: COH_ERR_DEVICE where it is not here, with what to install; COH_ERR_IO and
- * COH_ERR_CORRUPT where it is and cannot be used; COH_ERR_MEMORY. */
+/* Finds and opens the library (memory/cuda_library.h says where). This needs no device, but making
+ * a handle does. Fails: COH_ERR_DEVICE if it is not installed, with the package to install;
+ * COH_ERR_IO and COH_ERR_CORRUPT if it cannot be used; COH_ERR_MEMORY. */
 coh_status coh_cublaslt_open(coh_cublaslt **out_library);
-void coh_cublaslt_close(coh_cublaslt *library); /* accepts NULL; no handle of it is left by then */
+void coh_cublaslt_close(coh_cublaslt *library); /* accepts NULL; destroy its handles first */
 
 #endif

@@ -1,3 +1,5 @@
+/* Opens cuDNN and binds its functions; no library is linked. Next: cudnn.h, memory/cuda_library.h;
+ * cudnn_graph.c uses it. */
 #include "kernels/cuda/cudnn.h"
 
 #include "base/alloc.h"
@@ -26,7 +28,8 @@ fail:
     return status;
 }
 
-/* The library itself stays: it has told the driver and the C library what to call at exit. */
+/* The library is not unloaded: it has registered functions with the driver and the C library that
+ * are called at exit. */
 void coh_cudnn_close(coh_cudnn *library)
 {
     coh_free(library);

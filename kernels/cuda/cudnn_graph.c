@@ -1,6 +1,7 @@
-/* One attention as a graph of cuDNN's operations. The patterns are those that its fused engines
- * know; an engine takes the graph as a whole or not at all, so operations, layouts and types of
- * what is only inside must be as they are here. */
+/* Builds one attention as a graph of cuDNN's operations, and a plan from it. The graph must follow
+ * a pattern that cuDNN's fused engines know: an engine takes the graph as a whole or not at all. So
+ * operations, layouts and types of inner tensors must be exactly as they are here. Next:
+ * cudnn.h. */
 #include "kernels/cuda/cudnn.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ enum {
     CANDIDATES_MOST = 8,
 };
 
-/* Names of tensors that have an address; what is inside a graph is named from INSIDE on. */
+/* Names of tensors with an address; inner tensors are named from INSIDE on. */
 enum {
     TENSOR_Q = 1,
     TENSOR_K,
@@ -34,10 +35,10 @@ enum {
     TENSOR_INSIDE,
 };
 
-/* How many of them a plan has: those of forward, and with what the others add. */
+/* Numbers of tensors with an address: of forward, and with those that backward and atomics add. */
 enum { FORWARD_TENSORS = 7, BACKWARD_TENSORS = 13, ATOMIC_TENSORS = 14 };
 
-/* Addresses as cuDNN wants them: an object that cannot be changed once it is finalized. A program's
+/* Addresses in cuDNN's form: an object that cannot be changed once it is finalized. A program's
  * calls have the same addresses in every step, in the same order, so each is made once and kept. */
 typedef struct variant_pack {
     coh_cudnn_tensors tensors;
@@ -47,20 +48,20 @@ typedef struct variant_pack {
 struct coh_cudnn_plan {
     coh_cudnn_target target;
     cudnnBackendDescriptor_t plan;
-    /* what it was made of: nothing says that a plan may outlive that */
+    /* the descriptors it was made from: cuDNN does not say that a plan may outlive them */
     cudnnBackendDescriptor_t made[DESCRIPTORS_MOST];
     int made_count;
-    float scale, minus_infinity, one; /* cuDNN reads them when the plan runs */
-    int64_t tensor_count;             /* that have an address */
+    float scale, minus_infinity, one; /* read by cuDNN when the plan runs */
+    int64_t tensor_count;             /* with an address */
     int has_run;
     size_t workspace_bytes;
     variant_pack *packs;
-    size_t pack_count, pack_capacity, next; /* next: the one that is probably asked for */
+    size_t pack_count, pack_capacity, next; /* next: probably used next */
 };
 
 typedef cudnnBackendDescriptor_t node;
 
-/* A graph that is being built. The first failure stays; what comes after it does nothing. */
+/* A graph under construction. The first failure is kept; after it, calls do nothing. */
 typedef struct graph {
     const coh_cudnn_functions *call;
     coh_cudnn_target target;
@@ -68,7 +69,7 @@ typedef struct graph {
     cudnnStatus_t status;
     node made[DESCRIPTORS_MOST], operations[OPERATIONS_MOST];
     int made_count, operation_count;
-    int64_t inside; /* name of the next tensor inside */
+    int64_t inside; /* name of the next inner tensor */
 } graph;
 
 static node make(graph *g, cudnnBackendDescriptorType_t type)
@@ -114,7 +115,7 @@ static layout layout_of(const graph *g, int64_t heads, int64_t rows, int64_t col
                      { heads * rows * columns, rows * columns, columns, 1 } };
 }
 
-/* Rows of a head in a tensor whose rows are `stride` apart. */
+/* Returns the layout of a head's rows in a tensor whose rows are `stride` apart. */
 static layout rows_of(const graph *g, int64_t heads, int64_t stride)
 {
     return (layout){ { g->shape.B, heads, g->shape.T, g->shape.D },
@@ -160,7 +161,7 @@ static node scores(graph *g)
     return inside(g, CUDNN_DATA_FLOAT, layout_of(g, g->shape.H, g->shape.T, g->shape.T));
 }
 
-/* One number a query, in memory as the host has it. */
+/* Makes a tensor with one number per query, in memory, laid out as on the host. */
 static node per_query(graph *g, int64_t name)
 {
     return tensor(g, name, CUDNN_DATA_FLOAT, IN_MEMORY, layout_of(g, g->shape.H, g->shape.T, 1));
@@ -174,7 +175,7 @@ static void add(graph *g, node operation)
     g->operations[g->operation_count++] = operation;
 }
 
-/* y = mode of x and b (and t); b and t may be NULL. `axis`: of GEN_INDEX, else -1. */
+/* y = mode of x and b (and t); b and t may be NULL. `axis`: that of GEN_INDEX, else -1. */
 static node pointwise(graph *g, cudnnPointwiseMode_t mode, int64_t axis, node x, node b, node t,
                       node y)
 {
@@ -285,7 +286,8 @@ static void build_forward(graph *g)
     matmul(g, share, v, y);
 }
 
-/* A gradient of keys or values: of each head of queries, then summed over those that share. */
+/* Makes a gradient of keys or values: one per head of queries, then summed over the heads that
+ * share. */
 static void shared_gradient(graph *g, node weights, node rows, int64_t name)
 {
     const coh_cudnn_shape *s = &g->shape;
@@ -334,8 +336,8 @@ static void build_backward(graph *g)
     slope = binary(g, CUDNN_POINTWISE_MUL, slope, weight, scores(g));
     slope = binary(g, CUDNN_POINTWISE_MUL, slope, scale, scores(g));
     shared_gradient(g, reshape(g, slope, inside(g, bf16, across)), q, TENSOR_DK);
-    /* Straight to dq no engine adds by atomics, by way of a sum in memory all do: this is the
-     * choice. */
+    /* With atomics, engines add only to a sum in memory, never directly to dq. So the presence of
+     * this sum selects atomics. */
     node key = reshape(g, k, inside(g, bf16, keys));
     if (s->atomics)
         unary(g, CUDNN_POINTWISE_IDENTITY, matmul(g, slope, key, dq_sum(g)), dq);
@@ -356,7 +358,7 @@ static node operation_graph(graph *g)
     return all;
 }
 
-/* The engines that the heuristics would take, best first. */
+/* Asks the heuristics for engines, best first. */
 static int ask(graph *g, node operations, node candidates[CANDIDATES_MOST])
 {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -381,8 +383,9 @@ static int is_refusal(cudnnStatus_t status)
     return CUDNN_STATUS_CATEGORY((int)status) == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-/* The first candidate that can be had as a plan; its descriptor leaves the graph. One that fails
- * otherwise than by a refusal ends the search: the next one would make other bits. */
+/* Returns the first candidate that can be finalized as a plan; its descriptor leaves the graph. A
+ * failure other than a refusal ends the search, because the next candidate would give other
+ * bits. */
 static node finalized_plan(graph *g, const node *candidates, int count)
 {
     cudnnStatus_t refused = CUDNN_STATUS_NOT_SUPPORTED;
@@ -408,7 +411,7 @@ static node finalized_plan(graph *g, const node *candidates, int count)
     return NULL;
 }
 
-/* COH_OK where it is a refusal, which is then told. */
+/* Returns COH_OK and sets *out_refusal if it is a refusal. */
 static coh_status explain(const graph *g, const char **out_refusal)
 {
     const coh_cudnn_shape *shape = &g->shape;

@@ -1,12 +1,12 @@
-/* device.cuh - how a kernel is declared, and the instructions that CUDA C++ has no functions for;
+/* device.cuh - declares kernels, and wraps the instructions for which CUDA C++ has no functions;
  * tests/cuda/emulate.cuh has the same for the host.
  *
- * Tiles of bf16 are multiplied by mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): with
- * g = lane / 4 and t = lane % 4 a lane holds
+ * Tiles of bf16 are multiplied by mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"). With
+ * g = lane / 4 and t = lane % 4, a lane holds
  *
- *     a  16 x 16   a0 (g, 2t..), a1 (g + 8, 2t..), a2 (g, 2t + 8..), a3 (g + 8, 2t + 8..)
- *     b  16 x 8    b0 (2t.., g), b1 (2t + 8.., g)
- *     c  16 x 8    c0 c1 (g, 2t..), c2 c3 (g + 8, 2t..)
+ *    a  16 x 16   a0 (g, 2t..), a1 (g + 8, 2t..), a2 (g, 2t + 8..), a3 (g + 8, 2t + 8..)
+ *    b  16 x 8    b0 (2t.., g), b1 (2t + 8.., g)
+ *    c  16 x 8    c0 c1 (g, 2t..), c2 c3 (g + 8, 2t..)
  *
  * so the c of one product, rounded to pairs, is the a of the next. */
 #ifndef COH_KERNELS_CUDA_DEVICE_CUH
@@ -18,7 +18,7 @@
 #define COH_KERNEL(symbol, threads_most, parameter)                                                \
     extern "C" __global__ void __launch_bounds__(threads_most) symbol(parameter)
 
-/* The block's dynamic shared memory. */
+/* Returns the block's dynamic shared memory. */
 static __device__ __forceinline__ unsigned char *coh_shared(void)
 {
     extern __shared__ __align__(16) unsigned char coh_shared_bytes[];
@@ -38,7 +38,7 @@ static __device__ __forceinline__ float coh_float_of(uint16_t bits)
     return __uint_as_float((unsigned)bits << 16);
 }
 
-/* Rounded to nearest, ties to even. */
+/* Rounds to nearest, ties to even. */
 static __device__ __forceinline__ uint32_t coh_bf16_pair(float low, float high)
 {
     uint32_t pair;
@@ -56,7 +56,7 @@ static __device__ __forceinline__ unsigned coh_shared_address(const void *at)
     return (unsigned)__cvta_generic_to_shared(at);
 }
 
-/* 16 bytes to shared memory while the thread goes on; zeros where nothing is there to be read. */
+/* Copies 16 bytes to shared memory asynchronously; writes zeros if is_there is false. */
 static __device__ __forceinline__ void coh_copy_16(void *shared, const void *global, bool is_there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(coh_shared_address(shared)),
@@ -70,13 +70,14 @@ static __device__ __forceinline__ void coh_copy_commit(void)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* This thread's copies are there, but for the last LEFT groups. */
+/* Waits for this thread's copies, except those of the last LEFT groups. */
 template <int LEFT> static __device__ __forceinline__ void coh_copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-/* Four 8 x 8 matrices of bf16: lane 8 m + r names the 16 bytes that are row r of matrix m. */
+/* Loads four 8 x 8 matrices of bf16: lane 8 m + r passes the address of the 16 bytes that are row r
+ * of matrix m. */
 static __device__ __forceinline__ void coh_ldmatrix(uint32_t to[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

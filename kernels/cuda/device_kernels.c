@@ -1,3 +1,6 @@
+/* Opens and closes everything that a GPU's compute queue calls: compiled kernels, index checks,
+ * cuBLASLt and cuDNN. Next: device_kernels.h; launch.h, products.h and attention_cudnn.h for the
+ * parts. */
 #include "kernels/cuda/device_kernels.h"
 
 #include "base/alloc.h"
@@ -12,22 +15,22 @@
 #include "memory/device_cuda.h"
 #include "memory/library_workspace.h"
 
-/* What a queue's `libraries` points at. */
+/* The object behind a queue's `libraries`. */
 typedef struct opened_queue {
-    coh_cuda_libraries seen; /* first: what kernels see */
+    coh_cuda_libraries seen; /* first: the part that kernels see */
     coh_cublaslt *cublaslt;
     coh_cudnn *cudnn;
     cudnnHandle_t cudnn_handle;
     coh_cuda_index_checks checks;
 } opened_queue;
 
-/* A library that is not here is left out. */
+/* Turns the error of a missing library into COH_OK. */
 static coh_status unless_missing(coh_status status)
 {
     return status == COH_ERR_DEVICE ? COH_OK : status;
 }
 
-/* What time it is once all that was enqueued is done. */
+/* Returns the time after all enqueued work is done. */
 static coh_status stream_clock(void *queue, uint64_t *out_ns)
 {
     const coh_cuda_queue *q = queue;
@@ -77,7 +80,7 @@ static coh_status start_attention(const coh_cuda_queue *q, opened_queue *opened)
     return coh_attention_plans_create(&config, &opened->seen.attention);
 }
 
-/* One that is too old is left out as well, and that is said. */
+/* Closes a cuDNN that is too old, and logs it. */
 static void leave_out_old(const coh_cuda_queue *q, opened_queue *opened)
 {
     if (opened->cudnn == NULL ||

@@ -1,14 +1,15 @@
-/* dropout.cu - y = base + scale x where an element's word keeps it, base where it does not.
+/* dropout.cu - y = base + scale x where an element's word keeps it, base where it does not. Next:
+ * elementwise.c launches it; philox.cuh.
  *
- * Bound by bytes: four words cost some sixty instructions, which the loads hide. Word 64 g + 16 w +
- * l is word w of block 16 g + l (kernels/random.h), so a thread makes W neighbouring blocks and
- * works on four packs, sixteen elements apart: all words that are made are used, and the threads of
- * a group read all of its bytes. */
+ * Memory-bound: four words cost some sixty instructions, which the loads hide. Word 64 g + 16 w + l
+ * is word w of block 16 g + l (kernels/random.h). So a thread makes W neighbouring blocks and works
+ * on four packs, sixteen elements apart: no word is wasted, and the threads of a group read all of
+ * its bytes. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/philox.cuh"
 
-#define GROUP_BLOCKS 16 /* a group of COH_RANDOM_GROUP words is so many blocks of four */
+#define GROUP_BLOCKS 16 /* blocks of four words in a group of COH_RANDOM_GROUP words */
 
 /* Bit w W + i: word w of block `number` + i keeps its element. */
 template <int W>

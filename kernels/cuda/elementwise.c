@@ -1,9 +1,11 @@
+/* Launches the functions of single elements on CUDA: copies, sums, activations, scale, swiglu and
+ * dropout. Next: elementwise.cu, dropout.cu for the kernels; grid.h. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/sums.h"
 #include "kernels/cuda/table.h"
 
-/* Each thread takes packs of 16 bytes, or single elements where a tensor stands on no boundary. */
+/* Each thread takes packs of 16 bytes, or single elements if a tensor is not aligned. */
 static void launch_map(void *queue, coh_cuda_kernel f32, coh_dtype dtype,
                        coh_cuda_map_arguments map)
 {
@@ -138,7 +140,7 @@ void coh_cuda_dropout(void *queue, const coh_dropout *dropout)
         .packed =
             COH_CUDA_PACKED(dropout->x, base, dropout->y) && dropout->first % (uint64_t)pack == 0,
     };
-    /* four parts a thread; a tensor may begin and end within a group */
+    /* four parts per thread; a tensor may begin and end within a group */
     const int64_t groups = coh_cuda_parts(dropout->count, COH_RANDOM_GROUP) + 1;
     const int64_t part = arguments.packed ? pack : 1;
     const coh_cuda_grid grid = coh_cuda_flat(queue, groups * COH_RANDOM_GROUP / 4 / part);

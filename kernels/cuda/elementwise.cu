@@ -1,8 +1,10 @@
-/* elementwise.cu - functions of single elements, copies and additions.
+/* elementwise.cu - functions of single elements, copies and additions. Next: pack.cuh;
+ * elementwise.c launches them.
  *
- * Bound by bytes: each operand is moved once. In flight are 16 bytes a thread and operand: with all
- * of a multiprocessor's 2048 threads 32 KiB and more, what DRAM's latency times its rate needs. So
- * what reads one operand is held to 32 registers, what reads two or three to 40 and 64. */
+ * Memory-bound: each operand is moved once. 16 bytes per thread and operand are in flight. With all
+ * of a multiprocessor's 2048 threads that is 32 KiB and more, which DRAM's latency times its rate
+ * requires. So kernels that read one operand are limited to 32 registers, those that read two or
+ * three to 40 and 64. */
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
@@ -65,7 +67,7 @@ COH_DEVICE void relu_backward(const coh_cuda_map_arguments &a, int64_t begin, in
 }
 COH_MAP_KERNELS(relu_backward, coh_cuda_map_arguments, 6)
 
-/* y (= or +=) factor x. A copy is a scale by 1, but for what a NaN's bits become. */
+/* y (= or +=) factor x. A copy is a scale by 1, except for the bits of a NaN. */
 template <typename T, int W>
 COH_DEVICE void scale(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
 {
@@ -89,7 +91,7 @@ COH_DEVICE void add(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
 }
 COH_MAP_KERNELS(add, coh_cuda_map_arguments, 8)
 
-/* y (= or +=) x, which is f32 whatever y is: four elements a thread. */
+/* y (= or +=) x, which is f32 whatever y is: four elements per thread. */
 template <typename T, int W>
 COH_DEVICE void round_part(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)
 {
@@ -105,7 +107,7 @@ template <typename T> COH_DEVICE void round(const coh_cuda_map_arguments &a)
 }
 COH_KERNELS(round, coh_cuda_map_arguments, 256, 8)
 
-/* y = x, bit by bit; x NULL: zeros. `count` is of bytes. */
+/* y = x, byte by byte; x NULL: zeros. `count` is in bytes. */
 COH_KERNEL_OF(coh_copy, 256, 8, const __grid_constant__ coh_cuda_map_arguments a)
 {
     const int64_t whole = a.packed ? a.count / 16 * 16 : 0;

@@ -1,3 +1,5 @@
+/* Launches embedding and position kernels on CUDA. Backward sorts keys of tokens first, so that
+ * rows are summed in token order without atomics. Next: embedding.cu, arguments.h. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/sums.h"
@@ -30,7 +32,7 @@ void coh_cuda_embedding(void *queue, const coh_embedding *embedding, void *y, co
                         &arguments);
 }
 
-/* Sorted keys of all tokens, in arguments->keys. */
+/* Sorts the keys of all tokens into arguments->keys. */
 static void sort_keys(void *queue, coh_cuda_embedding_arguments *arguments, uint64_t *keys)
 {
     const int64_t N = arguments->N;
@@ -63,7 +65,7 @@ void coh_cuda_embedding_backward(void *queue, const coh_embedding *embedding, vo
         coh_cuda_copy(queue, dweight, NULL, rows * C * (int64_t)coh_dtype_bytes(dtype));
     if (N == 0)
         return;
-    /* the rows are zero or what is added to, each is written once */
+    /* rows are zeroed or added to, and each is written once */
     arguments.adds = adds;
     sort_keys(queue, &arguments, (uint64_t *)(void *)embedding->order);
     const coh_cuda_grid places = coh_cuda_flat(queue, N * WARP);
@@ -79,7 +81,7 @@ void coh_cuda_embedding_backward(void *queue, const coh_embedding *embedding, vo
 
 /* ---- position ---- */
 
-/* Parts of the sequences' range in the grid, where one sequence has not threads enough. */
+/* Parts of the range of sequences in the grid, if one sequence has too few threads. */
 #define SEQUENCES_MOST 8
 
 void coh_cuda_position(void *queue, const coh_position *position)

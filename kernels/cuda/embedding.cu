@@ -1,13 +1,14 @@
-/* embedding.cu - rows of a table by token, positions added, and their gradients.
+/* embedding.cu - rows of a table by token, positions added, and their gradients. Next: arguments.h;
+ * embedding.c launches them.
  *
- * Bound by bytes. The embedding's gradient sums rows of dy that have the same token, in the order
- * of the tokens and without atomics: keys row << 32 | place are sorted, so that what belongs to one
- * row stands together. No two keys are equal, so every way of sorting gives the same order: tiles
- * are sorted in shared memory and then merged, each key finding its place by a binary search. */
+ * Memory-bound. The embedding's gradient sums rows of dy that have the same token, in the order of
+ * the tokens and without atomics: keys row << 32 | place are sorted, so that the tokens of one row
+ * are adjacent. No two keys are equal, so every sorting algorithm gives the same order: tiles are
+ * sorted in shared memory and then merged; each key finds its place by a binary search. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
 
-/* ---- indices outside their range: the first one is noted, unless there is a note ---- */
+/* ---- indices outside their range: keeps the first one, unless there is a note already ---- */
 
 COH_KERNEL_OF(coh_check_indices, COH_CUDA_CHECK_THREADS, 1,
               const __grid_constant__ coh_cuda_index_check_arguments a)
@@ -68,8 +69,8 @@ COH_DEVICE uint64_t key_of(const coh_cuda_embedding_arguments &a, int64_t n)
     return (uint64_t)(token - a.row_begin) << 32 | (uint64_t)n;
 }
 
-/* Sorts COH_CUDA_SORT_TILE keys of tokens into a.keys (bitonic; Batcher 1968). Keys that are equal
- * are NO_ROW, all alike. */
+/* Sorts COH_CUDA_SORT_TILE keys of tokens into a.keys (bitonic; Batcher 1968). Only NO_ROW keys may
+ * be equal, and they are interchangeable. */
 COH_KERNEL_OF(coh_embedding_sort, COH_CUDA_SORT_TILE / 2, 1,
               const __grid_constant__ coh_cuda_embedding_arguments a)
 {
@@ -93,7 +94,7 @@ COH_KERNEL_OF(coh_embedding_sort, COH_CUDA_SORT_TILE / 2, 1,
             a.keys[first + i] = keys[i];
 }
 
-/* Keys of [begin, end) below `key`, or up to it. */
+/* Counts keys of [begin, end) below `key`, or up to it. */
 COH_DEVICE int64_t count_below(const uint64_t *keys, int64_t begin, int64_t end, uint64_t key,
                                int is_up_to)
 {
@@ -108,8 +109,8 @@ COH_DEVICE int64_t count_below(const uint64_t *keys, int64_t begin, int64_t end,
     return low - begin;
 }
 
-/* Merges pairs of sorted runs from a.spare into a.keys: a key of one run stands behind those of the
- * other that are below it, and equal ones of the first run before those of the second. */
+/* Merges pairs of sorted runs from a.spare into a.keys: a key of one run comes after the keys of
+ * the other that are below it; of equal keys, the first run's come first. */
 COH_KERNEL_OF(coh_embedding_merge, 256, 4, const __grid_constant__ coh_cuda_embedding_arguments a)
 {
     COH_EACH(i, 0, a.N, 1)
@@ -124,10 +125,10 @@ COH_KERNEL_OF(coh_embedding_merge, 256, 4, const __grid_constant__ coh_cuda_embe
 
 /* ---- sums of rows ----
  *
- * Most tokens are rare: a warp looks at every place, and where a row begins it sums up to
- * COH_WARP tokens of it. Rows of more tokens are summed by blocks that stand COH_WARP places
- * apart, so that one of them finds the row within its first COH_WARP + 1 places: its warps take the
- * tokens in turn and are folded in order. */
+ * Most tokens are rare: a warp looks at every place, and where a row begins, it sums up to COH_WARP
+ * tokens of it. Rows of more tokens are summed by blocks at every COH_WARP-th place, so that one of
+ * them finds the row within its first COH_WARP + 1 places. Its warps take the tokens in turn and
+ * are folded in order. */
 
 COH_DEVICE int64_t row_at(const coh_cuda_embedding_arguments &a, int64_t at)
 {
@@ -151,7 +152,7 @@ COH_DEVICE void add_token(const coh_cuda_embedding_arguments &a, coh_floats<coh_
         sum.x[i] += dy.x[i];
 }
 
-/* A row's sum, of the channels from `c` on, to its place. */
+/* Stores a row's sum, of the channels from `c` on. */
 template <typename T>
 COH_DEVICE void give_row(const coh_cuda_embedding_arguments &a, const coh_floats<coh_pack<T>> &sum,
                          int64_t row, int64_t c)
@@ -191,8 +192,8 @@ COH_KERNELS(embedding_rows, coh_cuda_embedding_arguments, 256, 4)
 
 #define HEAVY_WARPS (COH_CUDA_HEAVY_THREADS / COH_WARP)
 
-/* Where the row begins that holds place `at` and began at most COH_WARP - 1 places before, or -1.
- * */
+/* Returns the begin of the row at place `at`, if it began at most COH_WARP - 1 places before, else
+ * -1. */
 COH_DEVICE int64_t begin_within(const coh_cuda_embedding_arguments &a, int64_t at, int64_t row)
 {
     const int64_t place = at - threadIdx.x % COH_WARP;
@@ -254,13 +255,13 @@ COH_DEVICE void position_part(const coh_cuda_position_arguments &a, int64_t begi
 
 template <typename T> COH_DEVICE void position(const coh_cuda_position_arguments &a)
 {
-    const int64_t whole = a.packed ? a.plane : 0; /* and rows are whole packs */
+    const int64_t whole = a.packed ? a.plane : 0; /* then rows are whole packs, too */
     position_part<T, coh_pack<T>>(a, 0, whole);
     position_part<T, 1>(a, whole, a.plane);
 }
 COH_KERNELS(position, coh_cuda_position_arguments, 256, 6)
 
-/* dweight: what is of no position of the sequence gets nothing. */
+/* dweight: elements outside the sequence's positions get nothing. */
 template <typename T, int W> COH_DEVICE void position_sum(const coh_cuda_position_arguments &a)
 {
     COH_EACH(at, 0, a.count, W)

@@ -1,4 +1,4 @@
-/* grid.h - what the launches of this folder share: grids, alignment, a kernel's element type. */
+/* grid.h - shared by the launches of this folder: grids, alignment, a kernel's element type. */
 #ifndef COH_KERNELS_CUDA_GRID_H
 #define COH_KERNELS_CUDA_GRID_H
 
@@ -8,13 +8,13 @@
 #include "cohobate/model.h"
 #include "kernels/cuda/launch.h"
 
-/* The kernel for an element type of the pair that begins with `f32`. */
+/* Returns the kernel for an element type, from the pair that begins with `f32`. */
 static inline coh_cuda_kernel coh_cuda_of(coh_cuda_kernel f32, coh_dtype dtype)
 {
     return dtype == COH_DTYPE_BF16 ? (coh_cuda_kernel)(f32 + 1) : f32;
 }
 
-/* Elements of 16 bytes. */
+/* Returns the number of elements in 16 bytes. */
 static inline int64_t coh_cuda_pack(coh_dtype dtype)
 {
     return dtype == COH_DTYPE_BF16 ? 8 : 4;
@@ -25,7 +25,7 @@ static inline int64_t coh_cuda_parts(int64_t length, int64_t part)
     return (length + part - 1) / part;
 }
 
-/* 1 if each of `count` pointers is on a boundary of 16 bytes; NULL is. */
+/* Returns 1 if each of `count` pointers is NULL or 16-byte aligned. */
 static inline int32_t coh_cuda_packed(const void *const *pointers, size_t count)
 {
     uintptr_t all = 0;
@@ -37,8 +37,9 @@ static inline int32_t coh_cuda_packed(const void *const *pointers, size_t count)
     coh_cuda_packed((const void *const[]){ __VA_ARGS__ },                                          \
                     sizeof((const void *const[]){ __VA_ARGS__ }) / sizeof(const void *))
 
-/* Blocks of 256 threads for `units` threads' work: as many as four rounds of the GPU hold, whose
- * threads then go on from part to part. For kernels whose results do not depend on the grid. */
+/* Returns a grid of blocks of 256 threads for the work of `units` threads: at most as many as four
+ * rounds of the GPU hold; its threads then loop over the rest. Only for kernels whose results do
+ * not depend on the grid. */
 #define COH_CUDA_FLAT_THREADS 256
 static inline coh_cuda_grid coh_cuda_flat(void *queue, int64_t units)
 {

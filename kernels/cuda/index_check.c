@@ -1,3 +1,6 @@
+/* Opens, reads and closes the note of bad indices, and launches the check kernel. The note is
+ * pinned memory, so the host reads it without a copy. Next: index_check.h; embedding.cu has the
+ * kernel. */
 #include "kernels/cuda/index_check.h"
 
 #include <inttypes.h>

@@ -1,14 +1,14 @@
-/* index_check.h - indices that the device finds outside their range, and how the host learns of
- * it: a note in pinned memory, which a kernel writes once: place, index, and the check's words.
+/* index_check.h - reports indices that the device finds outside their range. A kernel writes a note
+ * in pinned memory once: place, index, and the check's texts.
  *
- *     device       check kernel  --where, what, which line-->  note
- *     coh-retire   before it tells of what is done: a note is there -> the device's failure
+ *    device       check kernel  --where, what, which line-->  note
+ *    coh-retire   before it reports work as done: if there is a note, the device fails
  *
- * The host runs ahead of the device, so lines behind the check are enqueued before its failure is
- * seen, and kernels leave such indices out. But whatever the host is told of as done was looked
- * through: no step ends well in which an index was wrong.
+ * The host runs ahead of the device, so later lines are enqueued before the failure is seen, and
+ * kernels skip such indices. But everything that is reported to the host as done was checked: no
+ * step with a bad index ends successfully.
  *
- * Threads: the one that enqueues; coh_cuda_index_checks_look is one thread's, any. */
+ * Threads: the one that enqueues; coh_cuda_index_checks_look belongs to one thread, any. */
 #ifndef COH_KERNELS_CUDA_INDEX_CHECK_H
 #define COH_KERNELS_CUDA_INDEX_CHECK_H
 
@@ -19,8 +19,8 @@
 #include "memory/cuda_queue.h"
 
 typedef struct coh_cuda_index_checks {
-    coh_cuda_index_note *note;  /* pinned; is_there 0: nothing was found */
-    coh_cuda_index_note *there; /* the same, for the device */
+    coh_cuda_index_note *note;  /* pinned; is_there 0: no bad index */
+    coh_cuda_index_note *there; /* its device address */
     int is_told;
 } coh_cuda_index_checks;
 
@@ -28,10 +28,10 @@ typedef struct coh_cuda_index_checks {
 coh_status coh_cuda_index_checks_open(coh_cuda_queue *queue, coh_cuda_index_checks *checks);
 void coh_cuda_index_checks_close(coh_cuda_queue *queue, coh_cuda_index_checks *checks);
 
-/* COH_ERR_CORRUPT, in the host's words, where a note is there that nobody was told of, once. */
+/* Returns COH_ERR_CORRUPT with the check's text if there is a note that was not reported yet. */
 coh_status coh_cuda_index_checks_look(coh_cuda_index_checks *checks);
 
-/* Those of a queue whose kernels are open. */
+/* Returns the checks of a queue whose kernels are open. */
 coh_cuda_index_checks *coh_cuda_queue_index_checks(void *queue);
 
 #endif

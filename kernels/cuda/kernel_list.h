@@ -2,7 +2,7 @@
  *
  * COH_CUDA_KERNEL(enum name, symbol, file): COH_CUDA_<enum name> in launch.h, an extern "C"
  * __global__ function of that symbol in kernels/cuda/<file>.cu. No include guard: define
- * COH_CUDA_KERNEL, then include. Of kernels over the element type, f32 stands first and bf16 next
+ * COH_CUDA_KERNEL, then include. Kernels over the element type come in pairs, f32 first, then bf16
  * (coh_cuda_of). */
 COH_CUDA_KERNEL(GELU_F32, "coh_gelu_f32", "elementwise")
 COH_CUDA_KERNEL(GELU_BF16, "coh_gelu_bf16", "elementwise")

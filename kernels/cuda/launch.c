@@ -1,3 +1,5 @@
+/* Loads the compiled kernels into a CUDA context and launches them by number. Everything is looked
+ * up when a queue is made, so a launch only passes arguments. Next: launch.h, kernel_list.h. */
 #include "kernels/cuda/launch.h"
 
 #include <string.h>
@@ -20,8 +22,8 @@ static const kernel_name kernel_names[] = {
 typedef struct coh_cuda_kernels {
     CUmodule *modules; /* as coh_fatbins; NULL: not loaded */
     CUfunction functions[COH_CUDA_KERNEL_COUNT];
-    /* Dynamic shared memory that a block of each may have. All of it is asked for: the 48 KiB that
-     * there are unasked hold a kernel's static ones as well. */
+    /* Most dynamic shared memory of a block of each kernel. The maximum is requested: the default
+     * limit of 48 KiB includes a kernel's static shared memory as well. */
     uint32_t shared_bytes[COH_CUDA_KERNEL_COUNT];
 } coh_cuda_kernels;
 
@@ -38,7 +40,7 @@ static coh_status load_modules(const coh_cuda_driver *driver, coh_cuda_kernels *
     return COH_OK;
 }
 
-/* Loaded at once: a driver may else do so at the first launch, in the first step. */
+/* Loads each function now: a driver may otherwise do so at the first launch, in the first step. */
 static coh_status find_function(const coh_cuda_driver *driver, coh_cuda_kernels *kernels,
                                 int kernel)
 {

@@ -1,7 +1,7 @@
-/* launch.h - from C to a kernel: its name, its grid, one struct of arguments.
+/* launch.h - launches a kernel from C: its name, its grid, one struct of arguments.
  *
- *     const coh_cuda_grid grid = { .x = blocks, .y = 1, .z = 1, .threads = 256 };
- *     coh_cuda_launch(queue, COH_CUDA_SCALE_F32, &grid, &arguments);
+ *    const coh_cuda_grid grid = { .x = blocks, .y = 1, .z = 1, .threads = 256 };
+ *    coh_cuda_launch(queue, COH_CUDA_SCALE_F32, &grid, &arguments);
  *
  * kernel_list.h names every kernel once. Modules are loaded and functions looked up when a queue is
  * made, so that nothing is allocated or compiled inside a step.
@@ -26,24 +26,24 @@ typedef struct coh_cuda_grid {
     uint32_t x, y, z, threads, shared_bytes;
 } coh_cuda_grid;
 
-/* Loads every module and finds every kernel. Fails: COH_ERR_DEVICE where the GPU is older than
- * what the kernels were compiled for; COH_ERR_MEMORY. */
+/* Loads every module and finds every kernel. Fails: COH_ERR_DEVICE if the GPU is older than the
+ * kernels' targets; COH_ERR_MEMORY. */
 coh_status coh_cuda_kernels_open(void *queue);
-void coh_cuda_kernels_close(void *queue); /* nothing was opened: does nothing */
+void coh_cuda_kernels_close(void *queue); /* does nothing if none is open */
 
-/* Enqueues one kernel with its argument struct passed by value. No block: nothing is enqueued. In a
- * rehearsal (memory/cuda_queue.h) the kernel is only made ready for that. A failure is kept in the
+/* Enqueues one kernel with its argument struct passed by value. Enqueues nothing if the grid has no
+ * blocks. In a rehearsal (memory/cuda_queue.h) it only loads the kernel. A failure is kept in the
  * queue (the first one wins), and the engine asks for it. */
 void coh_cuda_launch(void *queue, coh_cuda_kernel kernel, const coh_cuda_grid *grid,
                      const void *arguments);
 
 int coh_cuda_multiprocessors(void *queue);
 
-/* The address of the predicate of the line that is being issued, for its kernels' arguments: 0
- * there means that they do nothing. NULL: the line has none. */
+/* Returns the address of the predicate of the line that is being issued, for its kernels'
+ * arguments. If the value there is 0, they do nothing. NULL: the line has none. */
 const int32_t *coh_cuda_take_predicate(void *queue);
 
-/* cuBLASLt, cuDNN; NULL: this queue has none. */
+/* Returns cuBLASLt and cuDNN; NULL: this queue has none. */
 const struct coh_cuda_libraries *coh_cuda_queue_libraries(void *queue);
 
 #endif

@@ -1,5 +1,5 @@
-/* libraries.h - what a queue of CUDA has of NVIDIA's libraries: objects of that queue's stream.
- * NULL: the library is not there, or not asked. */
+/* libraries.h - the NVIDIA libraries of a CUDA queue: objects that belong to its stream. NULL: the
+ * library is not installed, or not used. */
 #ifndef COH_KERNELS_CUDA_LIBRARIES_H
 #define COH_KERNELS_CUDA_LIBRARIES_H
 

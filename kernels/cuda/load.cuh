@@ -1,16 +1,16 @@
-/* load.cuh - loads of what is read once, and the few other instructions that the memory-bound
+/* load.cuh - loads of data that is read once, and the few other instructions that the memory-bound
  * kernels need beyond device.cuh; tests/cuda/emulate_load.cuh has the same for the host.
  *
- * The loads go past the first cache, so that they do not push out what is read again, and the
- * compiler takes them for functions of their address alone, so that it may load ahead of stores: no
- * kernel loads by them what it has stored itself. */
+ * The loads bypass the first-level cache, so that they do not evict data that is read again. The
+ * compiler treats them as functions of their address alone, so that it may load ahead of stores. So
+ * no kernel may load with them what it has stored itself. */
 #ifndef COH_KERNELS_CUDA_LOAD_CUH
 #define COH_KERNELS_CUDA_LOAD_CUH
 
 #include "kernels/cuda/device.cuh"
 
 /* The head of a kernel of which at least `blocks` blocks of `threads` run on a multiprocessor, or
- * as many as there may be threads on those of sm_86, sm_89 and sm_120. */
+ * as many as the thread limit of sm_86, sm_89 and sm_120 allows. */
 #if defined(__CUDA_ARCH__) &&                                                                      \
     (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ == 1200)
 #define COH_BLOCKS(threads, blocks) ((threads) * (blocks) > 1536 ? 1536 / (threads) : (blocks))
@@ -33,7 +33,7 @@ static __device__ __forceinline__ void coh_load_16(uint32_t to[4], const void *f
         : "l"(from));
 }
 
-/* x within +-bound; NaN stays NaN, as it would not by fminf. */
+/* Clamps x to +-bound; NaN stays NaN, unlike with fminf. */
 static __device__ __forceinline__ float coh_hold(float x, float bound)
 {
     float held;

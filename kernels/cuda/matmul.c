@@ -1,5 +1,6 @@
-/* Matrix products on a stream: by cuBLASLt where it is there and has an algorithm for the form,
- * else by product.cu. Which one follows from the form, the device and the library alone. */
+/* Matrix products on a stream: by cuBLASLt if it is installed and has an algorithm for the form,
+ * else by product.cu. The selection follows from the form, the device and the library alone. Next:
+ * products.h, product.cu. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/libraries.h"
@@ -9,10 +10,11 @@
 
 enum { PRODUCT_THREADS = 256, ACTIVATE_THREADS = 256, ACTIVATE_BLOCKS = 64 };
 
-/* What the library enqueues for one at most, as far as known: the product, sums of its parts. */
+/* Most commands that the library enqueues for a product, as far as known: the product, sums of its
+ * parts. */
 enum { PRODUCT_COMMANDS = 2 };
 
-/* Do all rows of a matrix begin on a boundary of 16 bytes? */
+/* Do all rows of a matrix begin on a 16-byte boundary? */
 static int is_packed(const void *data, coh_dtype dtype, int64_t stride)
 {
     return COH_CUDA_PACKED(data) && stride % coh_cuda_pack(dtype) == 0;
@@ -76,8 +78,8 @@ static void launch_activation(void *queue, const coh_matmul *m)
     coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_ACTIVATE_ROWS_F32, m->c_dtype), &grid, &arguments);
 }
 
-/* What the library does of a product; *out_done: it made c. Where it fails no other kernel makes up
- * for it. */
+/* Asks the library for a product; *out_done is 1 if c is computed. If the library fails, no other
+ * kernel replaces it. */
 static coh_status ask_library(coh_cuda_queue *q, const coh_matmul *matmul, int *out_done)
 {
     *out_done = 0;
@@ -90,13 +92,13 @@ static coh_status ask_library(coh_cuda_queue *q, const coh_matmul *matmul, int *
             return COH_OK;
     }
     if (!coh_cuda_queue_admit(q, PRODUCT_COMMANDS)) {
-        *out_done = 1; /* nothing is enqueued any more */
+        *out_done = 1; /* nothing more may be enqueued */
         return COH_OK;
     }
     return coh_cuda_products_run(q->libraries->products, q->stream, matmul, out_done);
 }
 
-/* relu that the library made of its sums is made; product.cu makes none. */
+/* If relu is part of the form, the library has applied it; product.cu never does. */
 void coh_cuda_matmul(void *queue, const coh_matmul *matmul)
 {
     int done;

@@ -1,3 +1,5 @@
+/* Launches layer norm and RMS norm on CUDA: selects threads per row and blocks by the row's length.
+ * Next: norm.cu for the kernels, scratch.h for the partial sums. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/scratch.h"
@@ -6,10 +8,10 @@
 
 #define WARP          32
 #define THREADS_MOST  1024
-#define HELD          4   /* packs of a row that a thread holds forward */
+#define HELD          4   /* packs of a row that a thread holds in forward */
 #define FORWARD_BLOCK 256 /* threads of a block of short rows */
 
-/* Threads for a row of which each takes `columns`: whole warps. */
+/* Returns the threads for a row if each takes `columns`: whole warps. */
 static int64_t row_threads(int64_t C, int64_t columns)
 {
     return coh_cuda_parts(coh_cuda_parts(C, columns), WARP) * WARP;
@@ -50,10 +52,10 @@ void coh_cuda_norm(void *queue, const coh_norm *norm)
         coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_NORM_F32, norm->dtype), &grid, &arguments);
 }
 
-/* How rows of C columns are cut backward. */
+/* The partition of rows of C columns in backward. */
 typedef struct backward_cut {
     coh_cuda_kernel f32;
-    int64_t width, rows, shared_bytes; /* threads of a row, rows side by side in a block */
+    int64_t width, rows, shared_bytes; /* threads per row, rows side by side in a block */
 } backward_cut;
 
 static backward_cut cut_of(int64_t C, int64_t pack)

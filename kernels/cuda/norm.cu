@@ -1,17 +1,18 @@
-/* norm.cu - layer norm and the norm by root mean square, forward and backward (coh_norm).
+/* norm.cu - layer norm and RMS norm, forward and backward (coh_norm). Next: pack.cuh; norm.c
+ * launches them.
  *
- * Bound by bytes: x, dy and what is written are moved once. A row belongs to `width` threads, whole
- * warps, and a block has several rows where they are short. Sums over a row: a thread's own packs,
+ * Memory-bound: x, dy and the results are moved once. A row belongs to `width` threads, whole
+ * warps, and a block has several rows if they are short. Sums over a row add a thread's own packs,
  * then its warp as a tree, then the row's warps in order; all of it follows from C alone.
  *
- * `mean` NULL: by root mean square, which is a mean of zero and no bias. C is below 2^31. */
+ * `mean` NULL: RMS norm, that is, a mean of zero and no bias. C is below 2^31. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
 
 #define WARPS_MOST 32
 
-/* Sum over the threads of a row, the same bits in each. `slots`: a float for each warp of the
- * block, not used again before another barrier. */
+/* Sums over the threads of a row; each gets the same bits. `slots`: a float for each warp of the
+ * block, which must not be used again before another barrier. */
 COH_DEVICE float row_sum(float x, float *slots, int width)
 {
     x = coh_warp_sum(x);
@@ -29,12 +30,12 @@ COH_DEVICE float row_sum(float x, float *slots, int width)
 
 /* ---- forward ----
  *
- * A thread holds up to HELD packs of its row as they are stored, so that mean, variance (around the
- * mean, not E[x^2] - mean^2, which cancels) and y need one load. Rows of more than 1024 threads
- * times that are read again, HELDS = 0. */
+ * A thread holds up to HELD packs of its row as stored, so that mean, variance (around the mean,
+ * because E[x^2] - mean^2 cancels) and y need one load. Rows longer than HELD packs of 1024 threads
+ * are read again (HELDS = 0). */
 #define HELD 4
 
-/* Where part k of the calling thread begins, in its row. */
+/* Returns where part k of the calling thread begins in its row. */
 template <int W> COH_DEVICE int part_begin(int k, int width)
 {
     return (k * width + (int)threadIdx.x % width) * W;
@@ -56,7 +57,7 @@ COH_DEVICE coh_floats<coh_pack<T>> part_of(const row_of_x<T, HELDS> &row, int k,
         return coh_open<T, W>(coh_fetch_part<T, W>(row.x + at, row.C - at, row.packed));
 }
 
-/* Sum of (x - from)^2 over this thread's parts, or of x. */
+/* Sums (x - from)^2 over this thread's parts, or x. */
 template <typename T, int HELDS, int IS_SQUARE>
 COH_DEVICE float part_sum(const row_of_x<T, HELDS> &row, float from)
 {
@@ -104,7 +105,7 @@ template <typename T, int HELDS> COH_DEVICE void norm_row(const coh_cuda_norm_ar
     __shared__ float slots[2][WARPS_MOST];
     const int64_t rows = blockDim.x / a.width;
     const int64_t n = blockIdx.x * rows + threadIdx.x / a.width;
-    const int is_row = n < a.N; /* the others keep barriers company */
+    const int is_row = n < a.N; /* other threads only take part in barriers */
     row_of_x<T, HELDS> row;
     row.x = (const T *)a.x + n * a.C;
     row.C = is_row ? (int)a.C : 0;
@@ -141,17 +142,17 @@ COH_KERNELS(norm, coh_cuda_norm_arguments, 1024, 1)
 /* ---- backward ----
  *
  * With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)), dweight = sum
- * over rows of dy n, dbias of dy. A block takes `block_rows` rows, each thread the same pack of
- * columns of them, whose two sums stay in registers; the next row is loaded before this one's sums
- * are known. Blocks leave partial sums, which partial_sum folds (sums.cu): as many as two rounds of
- * a GPU of 132 multiprocessors have blocks, or less. */
+ * over rows of dy n, dbias of dy. A block takes `block_rows` rows. Each thread has the same pack of
+ * columns in all of them, and their two sums stay in registers. The next row is loaded before this
+ * one's sums are known. Blocks write partial sums, which partial_sum folds (sums.cu): at most as
+ * many as two rounds of a GPU of 132 multiprocessors have blocks. */
 #define FOLD_MOST COH_CUDA_NORM_BLOCK /* threads of a block that has more than one row at a time */
 
 template <typename T> struct row_pair {
     coh_raw<T, coh_pack<T>> x, dy;
 };
 
-/* Up to `rest` elements from element `place` on. */
+/* Loads up to `rest` elements from element `place` on. */
 template <typename T>
 COH_DEVICE row_pair<T> fetch_rows(const coh_cuda_norm_arguments &a, int64_t place, int rest)
 {
@@ -160,7 +161,7 @@ COH_DEVICE row_pair<T> fetch_rows(const coh_cuda_norm_arguments &a, int64_t plac
              coh_fetch_part<T, W>((const T *)a.dy + place, rest, a.packed) };
 }
 
-/* What is known of a row. */
+/* Statistics of a row. */
 typedef struct row_facts {
     float mean, rstd, mean_g, mean_gn;
 } row_facts;
@@ -176,7 +177,7 @@ COH_DEVICE row_facts facts_of(const coh_cuda_norm_arguments &a, int64_t n, int i
     return facts;
 }
 
-/* g and n, in place of dy and x. */
+/* Replaces dy and x by g and n. */
 template <typename T, int W>
 COH_DEVICE void gradient_of(const coh_cuda_norm_arguments &a, int at, int rest,
                             const row_facts &facts, coh_floats<W> &dy, coh_floats<W> &x)
@@ -203,7 +204,7 @@ COH_DEVICE void put_dx(const coh_cuda_norm_arguments &a, int64_t place, int rest
     coh_give_part<T, W>((T *)a.dx + place, dx, rest, a.packed, a.dx_adds);
 }
 
-/* The means over a row, from this thread's sums. Barriers of two rows use other slots. */
+/* Computes the means over a row from this thread's sums. Consecutive rows use different slots. */
 COH_DEVICE void finish_means(const coh_cuda_norm_arguments &a, row_facts &facts, float g, float gn,
                              float (*slots)[WARPS_MOST])
 {
@@ -212,7 +213,7 @@ COH_DEVICE void finish_means(const coh_cuda_norm_arguments &a, row_facts &facts,
     facts.mean_gn = row_sum(gn, slots[1], a.width) / (float)a.C;
 }
 
-/* Sums of the block's rows, from those of its row lanes in order, to partials. */
+/* Adds the block's row lanes in order and writes the sums to the partials. */
 template <int W>
 COH_DEVICE void put_sums(const coh_cuda_norm_arguments &a, coh_floats<W> total, float *to)
 {
@@ -235,7 +236,7 @@ COH_DEVICE void put_sums(const coh_cuda_norm_arguments &a, coh_floats<W> total, 
     __syncthreads();
 }
 
-/* One row's part: its products go to the sums; returns this thread's of g and g n. */
+/* Takes one row: adds its products to the sums; returns this thread's sums of g and g n. */
 template <typename T>
 COH_DEVICE float2 take_row(const coh_cuda_norm_arguments &a, const row_pair<T> &row,
                            const row_facts &facts, int at, int rest,
@@ -293,13 +294,13 @@ COH_KERNELS(norm_backward, coh_cuda_norm_arguments, COH_CUDA_NORM_THREADS, 1)
 
 /* ---- wide rows ----
  *
- * Rows of more packs than there are threads whose registers hold the sums beside them: one row at a
- * time, and the sums in shared memory, where a thread reaches its own alone: four columns of
- * neighbours stand side by side. A row of one pack a thread is loaded once; where a thread has
- * `parts` of them, registers do not hold them through the barriers, and they are loaded again, from
- * the second cache. */
+ * Rows of more packs than COH_CUDA_NORM_THREADS, the most threads whose registers still hold the
+ * sums. They are taken one at a time, with the sums in shared memory, where each thread accesses
+ * only its own: four columns of neighbours lie side by side. A row of one pack per thread is loaded
+ * once. If a thread has `parts` of them, registers cannot hold them through the barriers, and they
+ * are loaded again, from the second-level cache. */
 
-/* The sums of part k of this thread, those for weight before those for bias: quads, `blockDim.x`
+/* Returns the sums of part k of this thread, first for weight, then for bias: quads, `blockDim.x`
  * apart. */
 template <int W> COH_DEVICE float4 *sums_at(int k)
 {
@@ -328,7 +329,7 @@ template <int W> COH_DEVICE void keep_sums(float4 *at, const coh_floats<W> &sums
             make_float4(sums.x[i], sums.x[i + 1], sums.x[i + 2], sums.x[i + 3]);
 }
 
-/* The block's sums, parts [begin, begin + parts) of what a thread has, to a row of C partials. */
+/* Writes the block's sums, parts [begin, begin + parts) of a thread's, to a row of C partials. */
 template <int W>
 COH_DEVICE void put_wide_sums(const coh_cuda_norm_arguments &a, int begin, int parts, float *to)
 {
@@ -343,7 +344,7 @@ COH_DEVICE void put_wide_sums(const coh_cuda_norm_arguments &a, int begin, int p
     }
 }
 
-/* Part k of a row: to the sums, and this thread's sums of g and g n. */
+/* Takes part k of a row: adds to the sums; returns this thread's sums of g and g n. */
 template <typename T>
 COH_DEVICE float2 take_wide(const coh_cuda_norm_arguments &a, const row_pair<T> &row,
                             const row_facts &facts, int k, int parts)
@@ -409,7 +410,7 @@ template <typename T> COH_DEVICE void norm_backward_wide(const coh_cuda_norm_arg
 }
 COH_KERNELS(norm_backward_wide, coh_cuda_norm_arguments, 1024, 1)
 
-/* Rows whose sums shared memory does not hold: each is read twice, and the sums stay in the
+/* Rows whose sums do not fit in shared memory: each is read twice, and the sums stay in the
  * partials. */
 template <typename T> COH_DEVICE void norm_backward_widest(const coh_cuda_norm_arguments &a)
 {

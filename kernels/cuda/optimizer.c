@@ -1,3 +1,6 @@
+/* Launches FEED, NORM, CLIP, UPDATE and SETTLE on CUDA. Values of a step are passed by the address
+ * of their cells, so that a recorded launch can be replayed. Next: kernels/optimizer.h,
+ * optimizer.cu. */
 #include <string.h>
 
 #include "base/bytes.h"
@@ -8,7 +11,7 @@
 #include "kernels/kernels.h"
 #include "memory/cuda_queue.h"
 
-#define SQUARE_GRAINS (COH_CUDA_SQUARE_THREADS / COH_CUDA_SQUARE_LANES) /* of a block */
+#define SQUARE_GRAINS (COH_CUDA_SQUARE_THREADS / COH_CUDA_SQUARE_LANES) /* grains per block */
 
 _Static_assert(COH_CUDA_GRAIN == COH_GRAIN_ELEMENTS, "kernels cut tensors as the engine does");
 
@@ -58,7 +61,7 @@ void coh_cuda_clip(void *queue, const coh_clip *clip)
     coh_cuda_launch(queue, COH_CUDA_CELLS_CLIP, &grid, clip);
 }
 
-/* Sums of squares by a launch of their own: the gradient is 2 of 26 bytes of a parameter. */
+/* Sums of squares have a separate launch: the gradient is only 2 of a parameter's 26 bytes. */
 void coh_cuda_update(void *queue, const coh_update *update)
 {
     coh_cuda_update_arguments arguments = {

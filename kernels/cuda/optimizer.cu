@@ -1,12 +1,13 @@
-/* optimizer.cu - FEED, NORM, CLIP, UPDATE and SETTLE (kernels/optimizer.h).
+/* optimizer.cu - FEED, NORM, CLIP, UPDATE and SETTLE (kernels/optimizer.h). Next:
+ * optimizer_arguments.h; optimizer.c launches them.
  *
- * The host's bits: contraction is off for this file, divisions and roots are rounded to nearest,
- * and sums of squares are in the host's order. Only pow may differ, in the last place of a double
- * that is then rounded to a float.
+ * The bits are the host's: contraction is off for this file, divisions and roots are rounded to
+ * nearest, and sums of squares are in the host's order. Only pow may differ, in the last place of a
+ * double that is then rounded to a float.
  *
- * Bound by bytes: an update of a bf16 parameter moves 26 bytes (work, low, m, v both ways, grad;
- * by an f32 gradient 28), of an f32 one 28, four elements a thread and load, so that what
- * neighbours load stands together for 2-byte and 4-byte elements alike. */
+ * Memory-bound: an update of a bf16 parameter moves 26 bytes (work, low, m, v both ways, grad; with
+ * an f32 gradient 28), of an f32 one 28. A thread loads four elements at a time, so that
+ * neighbouring threads load adjacent bytes for 2-byte and 4-byte elements alike. */
 #include "kernels/cuda/optimizer_arguments.h"
 #include "kernels/cuda/pack.cuh"
 
@@ -30,16 +31,16 @@ COH_DEVICE grain grain_at(const coh_cuda_grains &grains, int64_t index)
 /* ---- NORM ----
  *
  * The host keeps sixteen sums of a grain, element i in sum i % 16, and folds them as a tree
- * (kernels/cpu/isa/sums.c). So half a warp takes a grain, a lane each sum: in a round it reads 32
- * or 64 neighbouring bytes, and up to 64 rounds are in flight, for a chunk has few grains: one of
- * 4 MiB in bf16 has 64 warps in all. The square of a float is exact in double: a fused addition
- * rounds no other way. */
+ * (kernels/cpu/isa/sums.c). So half a warp takes a grain, with one sum per lane. In a round it
+ * reads 32 or 64 neighbouring bytes. Up to 64 rounds are in flight, because a chunk has few grains:
+ * one of 4 MiB in bf16 has 64 warps in all. The square of a float is exact in double, so a fused
+ * addition rounds no differently. */
 template <typename T> COH_DEVICE void square_sums(const coh_cuda_square_sums_arguments &a)
 {
     const int64_t index = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / COH_CUDA_SQUARE_LANES;
     const int lane = threadIdx.x % COH_CUDA_SQUARE_LANES;
     grain one = {};
-    if (index < a.grain_count) /* the others keep the shuffles company */
+    if (index < a.grain_count) /* other threads only take part in the shuffles */
         one = grain_at(a.grains, index);
     const T *x = (const T *)a.grad + one.element;
     double sum = 0.0;
@@ -76,7 +77,7 @@ COH_DEVICE factors factors_of(const coh_cuda_update_arguments &a, const grain &o
              one.decay };
 }
 
-/* One element, as kernels/cpu/isa/adamw.c. */
+/* Updates one element, as kernels/cpu/isa/adamw.c does. */
 COH_DEVICE void adamw(const factors &s, float &work, float grad, float &m, float &v)
 {
     const float g = s.scale * grad;
@@ -87,7 +88,7 @@ COH_DEVICE void adamw(const factors &s, float &work, float grad, float &m, float
     work = work - s.rate * (direction + s.decay * work);
 }
 
-/* W elements from `at` on. A bf16 parameter's master is its two halves (kernels.h). */
+/* Updates W elements from `at` on. A bf16 parameter's master is its two halves (kernels.h). */
 template <typename T, int W>
 COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const factors &s, int64_t at)
 {
@@ -124,7 +125,7 @@ COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const factors &s
     coh_put<float, W>(a.v + at, v);
 }
 
-/* A grain is COH_CUDA_UPDATE_PARTS blocks' work. */
+/* A grain is the work of COH_CUDA_UPDATE_PARTS blocks. */
 template <typename T> COH_DEVICE void update(const coh_cuda_update_arguments &a)
 {
     constexpr int W = 4, part = COH_CUDA_GRAIN / COH_CUDA_UPDATE_PARTS;
@@ -143,7 +144,7 @@ template <typename T> COH_DEVICE void update(const coh_cuda_update_arguments &a)
 }
 COH_KERNELS(update, coh_cuda_update_arguments, 256, 4)
 
-/* ---- FEED, CLIP, SETTLE: one thread, which a block of them has folded for ---- */
+/* ---- FEED, CLIP, SETTLE: one thread; in CLIP its block folds the partials first ---- */
 
 COH_DEVICE void latch_update(coh_cells *cells, float beta1, float beta2, uint64_t count,
                              float scale)
@@ -167,7 +168,7 @@ COH_KERNEL_OF(coh_cells_feed, 32, 1, const __grid_constant__ coh_cuda_feed_argum
         latch_update(cells, a.beta1, a.beta2, cells->applied_count + 1, 1.0f);
 }
 
-/* Of all partials, in thread 0: a sum a thread (COH_CLIP_SUMS). */
+/* Folds all partials with one sum per thread (COH_CLIP_SUMS); the result is in thread 0. */
 COH_DEVICE double fold_partials(const double *partials, int64_t count)
 {
     __shared__ double sums[COH_CLIP_SUMS];

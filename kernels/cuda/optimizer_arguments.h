@@ -1,5 +1,5 @@
-/* optimizer_arguments.h - what the kernels of optimizer.cu are launched with (kernels/optimizer.h):
- * grains go by value, values of a step by the address of their cells. */
+/* optimizer_arguments.h - the arguments of the kernels of optimizer.cu (kernels/optimizer.h).
+ * Grains are passed by value, values of a step by the address of their cells. */
 #ifndef COH_KERNELS_CUDA_OPTIMIZER_ARGUMENTS_H
 #define COH_KERNELS_CUDA_OPTIMIZER_ARGUMENTS_H
 
@@ -10,7 +10,7 @@
 #define COH_CUDA_GRAIN 16384 /* COH_GRAIN_ELEMENTS */
 /* Blocks that share the update of a grain. */
 #define COH_CUDA_UPDATE_PARTS 4
-/* Sums of squares: threads of a grain, and of a block. */
+/* Sums of squares: threads per grain, and per block. */
 #define COH_CUDA_SQUARE_LANES   16
 #define COH_CUDA_SQUARE_THREADS 128
 
@@ -33,7 +33,7 @@ typedef struct coh_cuda_update_arguments {
     uint16_t *low;
     float *m, *v;
     const coh_cells *cells;
-    const int32_t *predicate; /* NULL, or 0 there: nothing is done */
+    const int32_t *predicate; /* if not NULL and 0 there, the kernel does nothing */
     float beta1, beta2, epsilon;
     int32_t packed, f32_grads;
 } coh_cuda_update_arguments;

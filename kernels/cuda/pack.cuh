@@ -1,12 +1,12 @@
-/* pack.cuh - what the memory-bound kernels share: elements of f32 and bf16 as they are stored and
- * as floats, and sums over the lanes of a warp.
+/* pack.cuh - shared by the memory-bound kernels: elements of f32 and bf16 as stored and as floats,
+ * and sums over the lanes of a warp.
  *
- * These kernels move 16 bytes a thread and load ("a pack": eight bf16 or four floats), so their
- * loops are written for W elements at a time, W a pack or 1: one body serves aligned tensors, their
- * tails, and tensors that begin anywhere.
+ * These kernels move 16 bytes per thread and load ("a pack": eight bf16 or four floats). Their
+ * loops are written for W elements at a time, W a pack or 1. So one body serves aligned tensors,
+ * their tails, and tensors without alignment.
  *
- * bf16 is the upper half of a float. It is rounded to nearest, ties to even, by the processor: the
- * host's bits but for NaN, which becomes the one NaN that the processor knows. */
+ * bf16 is the upper half of a float. The processor rounds it to nearest, ties to even. The bits are
+ * the host's, except that every NaN becomes the processor's one NaN. */
 #ifndef COH_KERNELS_CUDA_PACK_CUH
 #define COH_KERNELS_CUDA_PACK_CUH
 
@@ -19,7 +19,7 @@
 
 typedef uint16_t coh_half; /* bf16 as it is stored */
 
-/* What is stored at an address of another type, as the processor loads and stores it. */
+/* Types for 8-byte and 16-byte loads and stores of other data. */
 typedef struct alignas(8) coh_two {
     uint32_t word[2];
 } coh_two;
@@ -29,7 +29,7 @@ typedef struct alignas(16) coh_four {
 
 template <typename T> constexpr int coh_pack = 16 / (int)sizeof(T);
 
-/* W elements of T as they are stored: one, or W sizeof(T) = 8 or 16 bytes. */
+/* W elements of T as stored: one, or W sizeof(T) = 8 or 16 bytes. */
 template <typename T, int W> struct coh_raw {
     uint32_t word[W == 1 ? 1 : W * (int)sizeof(T) / 4];
 };
@@ -53,7 +53,7 @@ template <typename T, int W> COH_DEVICE coh_raw<T, W> coh_fetch(const T *from)
     return raw;
 }
 
-/* The same through the first cache: for weights, which each row reads again. */
+/* Likewise through the first-level cache: for weights, which each row reads again. */
 template <typename T, int W> COH_DEVICE coh_raw<T, W> coh_fetch_again(const T *from)
 {
     if constexpr (W * sizeof(T) == 16) {
@@ -88,7 +88,7 @@ template <typename T, int W> COH_DEVICE coh_floats<W> coh_take_again(const T *fr
     return coh_open<T, W>(coh_fetch_again<T, W>(from));
 }
 
-/* Stores, rounded once. */
+/* Stores, rounding once. */
 template <typename T, int W> COH_DEVICE void coh_put(T *to, const coh_floats<W> &from)
 {
     constexpr int bytes = W * (int)sizeof(T);
@@ -136,7 +136,7 @@ template <typename T, int W> COH_DEVICE void coh_give(T *to, coh_floats<W> from,
     coh_put<T, W>(to, from);
 }
 
-/* The same to f32, whatever type W is a pack of. */
+/* Likewise to f32, whatever type W is a pack of. */
 template <int W> COH_DEVICE void coh_give_wide(float *to, const coh_floats<W> &from, int adds)
 {
     constexpr int part = W < 4 ? W : 4;
@@ -152,9 +152,9 @@ template <int W> COH_DEVICE void coh_give_wide(float *to, const coh_floats<W> &f
 
 /* ---- parts of rows ----
  *
- * Sums over rows are of packs whatever the alignment, so that it changes no order: where a row does
- * not stand on a boundary, a pack is put together from its elements. `rest` elements of the row are
- * left, zeros stand for what is behind them; `packed` rows end with a whole pack. */
+ * Sums over rows are of packs whatever the alignment, so that alignment changes no order. If a row
+ * is not aligned, a pack is assembled from its elements. `rest` elements of the row are left; zeros
+ * are used after them. `packed` rows end with a whole pack. */
 
 template <typename T, int W>
 COH_DEVICE coh_raw<T, W> coh_fetch_part(const T *from, int64_t rest, int packed)
@@ -196,13 +196,13 @@ COH_DEVICE void coh_give_part(T *to, const coh_floats<W> &from, int64_t rest, in
             coh_give<T, 1>(to + i, { { from.x[i] } }, adds);
 }
 
-/* Elements [begin, end) in parts of W, from part to part of the whole grid. */
+/* Loops over elements [begin, end) in parts of W, with a stride of the whole grid. */
 #define COH_EACH(at, begin, end, W)                                                                \
     for (int64_t at = (begin) + ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (W);            \
          at < (end); at += (int64_t)gridDim.x * blockDim.x * (W))
 
-/* Sums over the lanes; every lane gets the same bits, for each level adds the same two numbers on
- * both sides. */
+/* Sums over the lanes. Every lane gets the same bits, because each level adds the same two numbers
+ * on both sides. */
 COH_DEVICE float coh_warp_sum(float x)
 {
 #pragma unroll
@@ -219,7 +219,7 @@ COH_DEVICE float coh_warp_largest(float x)
     return x;
 }
 
-/* The two kernels of a function over the element type. */
+/* Defines the two kernels of a function over the element type. */
 #define COH_KERNELS(name, arguments, threads, blocks)                                              \
     COH_KERNEL_OF(coh_##name##_f32, threads, blocks, const __grid_constant__ arguments a)          \
     {                                                                                              \
@@ -230,8 +230,8 @@ COH_DEVICE float coh_warp_largest(float x)
         name<coh_half>(a);                                                                         \
     }
 
-/* Those of name<T, W>(a, begin, end), which works on each element by itself: whole packs where the
- * tensors are aligned, then what is left one by one. */
+/* Defines the two kernels of name<T, W>(a, begin, end), which works on each element by itself:
+ * whole packs if the tensors are aligned, then the remaining elements one by one. */
 #define COH_MAP_KERNELS(name, arguments, blocks)                                                   \
     template <typename T> COH_DEVICE void name(const arguments &a)                                 \
     {                                                                                              \

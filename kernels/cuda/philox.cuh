@@ -1,12 +1,12 @@
-/* philox.cuh - the words of kernels/random.h in a kernel. A call's stream is made in the kernel
- * from the step's cell, so that no launch carries a number of the step. */
+/* philox.cuh - the words of kernels/random.h in a kernel. The kernel computes a call's stream from
+ * the step's cell, so that launch arguments contain no step number. */
 #ifndef COH_KERNELS_CUDA_PHILOX_CUH
 #define COH_KERNELS_CUDA_PHILOX_CUH
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/random.h"
 
-/* x: a counter, and in its place the block. */
+/* Replaces the counter x by its block. */
 static __device__ __forceinline__ void coh_philox_block(uint32_t x[4], uint32_t k0, uint32_t k1)
 {
 #pragma unroll

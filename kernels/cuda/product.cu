@@ -1,18 +1,19 @@
-/* product.cu - c [rows, columns] (= or +=) op(a) op(b), bias and residual in the sum: what
- * coh_matmul asks for, without a library. It serves where cuBLASLt is missing, and what it refuses.
+/* product.cu - c [rows, columns] (= or +=) op(a) op(b), with bias and residual in the sum:
+ * coh_matmul without a library. It is used if cuBLASLt is missing or refuses the form. Next:
+ * matmul.c launches it.
  *
- * Bound by the multipliers, when tiles are many. A block makes a tile of c and walks through the
- * depth; what it will need next is on its way from memory to registers while it multiplies. An
- * operand lies in shared memory as it does in memory: along the depth, or across it.
+ * Compute-bound if there are many tiles. A block computes a tile of c and walks through the depth;
+ * the next step's data is loaded from memory to registers while it multiplies. An operand lies in
+ * shared memory as it does in memory: along the depth, or across it.
  *
- *     layout   a           b            one step of the walk
- *     NT       along       along
- *     NN       along       across       bf16: 32 of the depth, by mma.m16n8k16
- *     TN       across      across       f32:  16 of it, one product and sum after the other
+ *    layout   a           b            one step of the walk
+ *    NT       along       along
+ *    NN       along       across       bf16: 32 of the depth, by mma.m16n8k16
+ *    TN       across      across       f32:  16 of it, one product and sum after the other
  *
- * Every sum runs through the depth from its begin to its end in one thread's register: the order
- * follows from the depth alone, and two launches give the same bits. What is behind the end of a
- * row or a column is taken for zeros. */
+ * Every sum runs through the depth from begin to end in one thread's register. The order follows
+ * from the depth alone, and two launches give the same bits. Elements after the end of a row or a
+ * column count as zeros. */
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
@@ -24,14 +25,14 @@ template <typename T> struct operand {
     int packed;
 };
 
-/* COH_PACK elements that follow one another in memory, zeros behind `left` of them. */
+/* Loads COH_PACK consecutive elements, with zeros after `left` of them. */
 template <typename T>
 COH_DEVICE coh_raw<T, coh_pack<T>> fetch_left(const T *from, int64_t left, int packed)
 {
     return coh_fetch_part_again<T, coh_pack<T>>(from, left, packed && left >= coh_pack<T>);
 }
 
-/* Pack `index` of the tile that begins at (first, k). ALONG: packs lie along the depth. */
+/* Loads pack `index` of the tile that begins at (first, k). ALONG: packs lie along the depth. */
 template <typename T, int LENGTH, int DEPTH, int ALONG>
 COH_DEVICE coh_raw<T, coh_pack<T>> fetch_pack(const operand<T> &x, int64_t first, int64_t k,
                                               int index)
@@ -44,7 +45,7 @@ COH_DEVICE coh_raw<T, coh_pack<T>> fetch_pack(const operand<T> &x, int64_t first
     return fetch_left<T>(x.data + row * x.stride + at, (ALONG ? x.depth : x.count) - at, x.packed);
 }
 
-/* What a sum is, where it is stored. */
+/* Finishes a sum and stores it. */
 COH_DEVICE void finish(const coh_cuda_product_arguments &p, int64_t row, int64_t column, float sum,
                        int is_bf16)
 {
@@ -79,13 +80,13 @@ COH_DEVICE void tile_place(const coh_cuda_product_arguments &p, int64_t *row, in
 
 /* ---- bf16 ----
  *
- * Eight warps, two by four, take 64 x 32 of a tile of 128 x 128 each. Rows of a tile in shared
+ * Eight warps, two by four, each take 64 x 32 of a tile of 128 x 128. Rows of a tile in shared
  * memory are padded by 16 bytes, so that the eight rows that ldmatrix reads at once lie in eight
  * different banks of 16 bytes. */
 #define HALF_TILE  COH_CUDA_PRODUCT_TILE_BF16
 #define HALF_DEPTH 32
 #define HALF_WARPS 8
-#define HALF_PACKS (HALF_TILE * HALF_DEPTH / 8 / (HALF_WARPS * COH_WARP)) /* of a thread */
+#define HALF_PACKS (HALF_TILE * HALF_DEPTH / 8 / (HALF_WARPS * COH_WARP)) /* per thread */
 #define HALF_ALONG (HALF_DEPTH + 8)
 #define HALF_WIDE  (HALF_TILE + 8)
 #define HALF_BYTES (HALF_TILE * HALF_ALONG * 2) /* 10240; across: 32 x 136 x 2 = 8704 */
@@ -118,8 +119,8 @@ template <int ALONG> COH_DEVICE void store_half(coh_half *tile, const half_packs
     }
 }
 
-/* Four 8 x 8 pieces of an operand from (first, k): `second` says along which way the second one is
- * apart, the third is 8 further the other way. */
+/* Loads four 8 x 8 pieces of an operand from (first, k). The flag says in which direction the
+ * second piece is further; the third is 8 further in the other direction. */
 template <int ALONG>
 COH_DEVICE void pieces(uint32_t to[4], const coh_half *tile, int first, int k,
                        int second_is_further_in_depth)
@@ -190,7 +191,7 @@ COH_DEVICE void product_half(const coh_cuda_product_arguments &p)
         coh_half *a_tile = (coh_half *)tiles[turn][0], *b_tile = (coh_half *)tiles[turn][1];
         store_half<A_ALONG>(a_tile, next_a);
         store_half<B_ALONG>(b_tile, next_b);
-        __syncthreads(); /* the other pair is read until here, and written after the next one */
+        __syncthreads(); /* the other buffers are read until here */
         if (k + HALF_DEPTH < p.depth) {
             next_a = fetch_half<A_ALONG>(a, row, k + HALF_DEPTH);
             next_b = fetch_half<B_ALONG>(b, column, k + HALF_DEPTH);
@@ -202,7 +203,7 @@ COH_DEVICE void product_half(const coh_cuda_product_arguments &p)
 
 /* ---- f32 ----
  *
- * 256 threads take 4 x 4 of a tile of 64 x 64 each. Both operands lie across the depth in shared
+ * 256 threads each take 4 x 4 of a tile of 64 x 64. Both operands lie across the depth in shared
  * memory, so that four rows, or columns, are one load. */
 #define FLOAT_TILE    COH_CUDA_PRODUCT_TILE_F32
 #define FLOAT_DEPTH   16
@@ -294,10 +295,10 @@ PRODUCT_KERNELS(nt, 1, 1)
 PRODUCT_KERNELS(nn, 1, 0)
 PRODUCT_KERNELS(tn, 0, 0)
 
-/* ---- what is made of c ----
+/* ---- activation of c ----
  *
- * activated = gelu or relu of c, where rows are not one piece: the bits that the functions of
- * elementwise.cu give. Bound by bytes. A block takes a row, and the next one that no block has. */
+ * activated = gelu or relu of c if its rows are not contiguous, with the same bits as the functions
+ * of elementwise.cu. Memory-bound. A block takes a row, and then the next one that no block has. */
 template <typename T, int W>
 COH_DEVICE void activate_part(const coh_cuda_activate_arguments &a, const T *from, T *to,
                               int64_t begin, int64_t end)

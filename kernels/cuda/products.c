@@ -1,3 +1,6 @@
+/* Makes, finds and runs plans of cuBLASLt: a hash table from the form of a product to its
+ * descriptors and algorithm. While measuring, it also times algorithms. Next: products.h,
+ * kernels/algorithm.h. */
 #include "kernels/cuda/products.h"
 
 #include <inttypes.h>
@@ -7,13 +10,13 @@
 
 #include "base/alloc.h"
 
-/* Below this the library's kernels fall back to single elements, and some refuse. */
+/* Below this alignment the library's kernels load single elements, and some refuse. */
 enum { ALIGNMENT_LEAST = 16 };
 
-/* Measuring: algorithms that are tried; each counts by the least of its turns. */
+/* Measuring: number of algorithms tried; the least time of all turns counts for each. */
 enum { CANDIDATES = 8, TURNS = 5, CALLS_MOST = 64 };
 #define TURN_NS 500000.0
-#define FASTER  0.97 /* than the heuristic's first, or it is not worth other bits */
+#define FASTER  0.97 /* part of the first one's time that a change of bits is worth */
 
 typedef struct plan {
     coh_product_form form;
@@ -29,7 +32,7 @@ struct coh_cuda_products {
     void *workspace;
     size_t workspace_bytes;
     coh_algorithm_device device;
-    void *stream; /* with a clock: for measuring */
+    void *stream; /* only with a clock: for measuring */
     coh_status (*clock)(void *context, uint64_t *out_ns);
     void *clock_context;
     plan **slots; /* open addressing by the form's hash; a power of two */
@@ -45,7 +48,7 @@ static coh_status fail_call(const coh_cuda_products *p, const coh_product_form *
                     call, f->rows, f->columns, f->depth, p->lt->cublasLtGetStatusString(status));
 }
 
-/* ---- life ---- */
+/* ---- create and destroy ---- */
 
 coh_status coh_cuda_products_create(const coh_cuda_products_config *config,
                                     coh_cuda_products **out_products)
@@ -113,7 +116,7 @@ static uint64_t hash_of(const coh_product_form *form)
     return hash;
 }
 
-/* The slot that holds the form, or the empty one where it belongs. slot_count is above 0. */
+/* Returns the slot that holds the form, or the empty one for it. slot_count is above 0. */
 static plan **slot_of(plan **slots, size_t slot_count, const coh_product_form *form)
 {
     size_t at = (size_t)hash_of(form) & (slot_count - 1);
@@ -122,7 +125,7 @@ static plan **slot_of(plan **slots, size_t slot_count, const coh_product_form *f
     return &slots[at];
 }
 
-/* Room for one more plan, with half of the slots empty. */
+/* Makes room for one more plan, with half of the slots empty. */
 static coh_status make_room(coh_cuda_products *p)
 {
     plan **slots = NULL;
@@ -139,7 +142,7 @@ static coh_status make_room(coh_cuda_products *p)
     return COH_OK;
 }
 
-/* What the library is never asked for. Its C, D and bias are of one type. */
+/* Forms for which the library is never asked. Its C, D and bias have one type. */
 static int is_ours_alone(const coh_product_form *f)
 {
     const int narrows = f->dtype == COH_DTYPE_F32 && f->c_dtype != COH_DTYPE_F32;
@@ -210,7 +213,7 @@ static cublasStatus_t make_operation(const coh_cublaslt_functions *lt, plan *one
     return status;
 }
 
-/* What an algorithm may ask for. Partial sums of another type than f32 would be rounded between. */
+/* Limits of an algorithm. Partial sums of a type other than f32 would be rounded in between. */
 static cublasStatus_t make_preference(const coh_cuda_products *p, const coh_product_form *f,
                                       cublasLtMatmulPreference_t *out)
 {
@@ -237,7 +240,8 @@ static cublasStatus_t make_preference(const coh_cuda_products *p, const coh_prod
     return status;
 }
 
-/* The heuristic's first `most`, best first; none: the library has no algorithm for this form. */
+/* Returns the heuristic's first `most` algorithms, best first; none: the library has none for this
+ * form. */
 static coh_status ask_heuristic(const coh_cuda_products *p, const plan *one, int most,
                                 cublasLtMatmulHeuristicResult_t *results, int *out_count)
 {
@@ -274,7 +278,8 @@ static cublasStatus_t launch(const coh_cuda_products *p, const plan *one, const 
 
 /* ---- measuring ---- */
 
-/* Nanoseconds of one of `calls` products; infinite where the algorithm does not run after all. */
+/* Measures nanoseconds per product over `calls` products; infinite if the algorithm fails to
+ * run. */
 static coh_status time_calls(const coh_cuda_products *p, const plan *one, const coh_matmul *m,
                              const cublasLtMatmulAlgo_t *algorithm, int calls, double *out_ns)
 {
@@ -288,7 +293,7 @@ static coh_status time_calls(const coh_cuda_products *p, const plan *one, const 
     return COH_OK;
 }
 
-/* The least of some turns, in which the algorithms follow one another. */
+/* Measures the least time of a few turns; in a turn the algorithms follow one another. */
 static coh_status time_all(const coh_cuda_products *p, const plan *one, const coh_matmul *m,
                            const cublasLtMatmulHeuristicResult_t *results, int count,
                            double least[CANDIDATES])
@@ -309,7 +314,7 @@ static coh_status time_all(const coh_cuda_products *p, const plan *one, const co
     return COH_OK;
 }
 
-/* Takes the fastest of `count` algorithms and stores it. */
+/* Selects the fastest of `count` algorithms and stores it. */
 static coh_status choose_fastest(const coh_cuda_products *p, plan *one, const coh_matmul *m,
                                  const cublasLtMatmulHeuristicResult_t *results, int count)
 {
@@ -330,7 +335,7 @@ static coh_status choose_fastest(const coh_cuda_products *p, plan *one, const co
     return COH_OK;
 }
 
-/* Without a table: the heuristic's first, or a refusal. */
+/* If the table has none: takes the heuristic's first, or notes a refusal. */
 static coh_status take_heuristic(const coh_cuda_products *p, plan *one, const coh_matmul *m)
 {
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
@@ -351,7 +356,8 @@ static coh_status take_heuristic(const coh_cuda_products *p, plan *one, const co
 
 /* ---- plans, made once ---- */
 
-/* What the heuristic is asked for; the check of an algorithm knows nothing of it. */
+/* Checks what the heuristic was asked for; the library's check of an algorithm does not include
+ * it. */
 static int adds_in_f32(const coh_cuda_products *p, const cublasLtMatmulAlgo_t *algorithm)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
@@ -363,8 +369,8 @@ static int adds_in_f32(const coh_cuda_products *p, const cublasLtMatmulAlgo_t *a
             scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 }
 
-/* One that a table names and this library then refuses is no reason to take another: who stored it
- * counts on its bits. */
+/* If this library refuses an algorithm that a table names, no other replaces it: the user of the
+ * table relies on its bits. */
 static coh_status take_stored(const coh_cuda_products *p, plan *one, const uint64_t *words)
 {
     const coh_product_form *f = &one->form;
@@ -393,7 +399,7 @@ static coh_status make_plan(const coh_cuda_products *p, plan *one, const coh_mat
         return COH_OK;
     }
     cublasStatus_t status = make_layouts(p->lt, one);
-    if (status == CUBLAS_STATUS_SUCCESS) /* no address below the alignment is the bias' yet */
+    if (status == CUBLAS_STATUS_SUCCESS) /* no real bias yet: pass an aligned address */
         status = make_operation(p->lt, one, (const void *)(uintptr_t)one->form.alignment);
     if (status != CUBLAS_STATUS_SUCCESS)
         return fail_call(p, &one->form, "the description", status);
@@ -401,7 +407,7 @@ static coh_status make_plan(const coh_cuda_products *p, plan *one, const coh_mat
     return words != NULL ? take_stored(p, one, words) : take_heuristic(p, one, m);
 }
 
-/* The plan of this product's form, made if it is new. */
+/* Returns the plan of this product's form; makes it if it is new. */
 static coh_status plan_of(coh_cuda_products *p, const coh_matmul *m, const coh_product_form *form,
                           plan **out_plan)
 {

@@ -1,3 +1,6 @@
+/* Launches stochastic rounding and quantisation on CUDA. The grid of stochastic rounding counts
+ * groups of random halves, because a thread uses whole Philox blocks. Next: kernels/quantise.h,
+ * quantise.cu. */
 #include <assert.h>
 
 #include "kernels/cuda/arguments.h"
@@ -30,7 +33,7 @@ void coh_cuda_stochastic_round(void *queue, const coh_stochastic_round *round)
         .y = round->y,
         .packed = COH_CUDA_PACKED(round->x, round->y) && round->first % (uint64_t)part == 0,
     };
-    /* eight parts a thread; a piece may begin and end within a group */
+    /* eight parts per thread; a piece may begin and end within a group */
     const int64_t groups = coh_cuda_parts(round->count, COH_RANDOM_HALVES) + 1;
     const int64_t threads = groups * COH_RANDOM_HALVES / 8 / (arguments.packed ? part : 1);
     const coh_cuda_grid grid = coh_cuda_flat(queue, threads);

@@ -1,14 +1,14 @@
 /* quantise.cu - f32 to bf16 by stochastic rounding; blocks of signed bytes with a scale each, and
- * back (kernels/quantise.h).
+ * back (kernels/quantise.h). Next: philox.cuh; quantise.c launches them.
  *
- * The host's bits: contraction is off for this file, divisions are rounded to nearest, the rest is
- * integers. Bound by bytes, 6 an element to bf16 and 5 to and from bytes; a Philox block of some
- * sixty instructions serves eight elements. */
+ * The bits are the host's: contraction is off for this file, divisions are rounded to nearest, the
+ * rest is integers. Memory-bound, 6 bytes per element to bf16, 5 to and from bytes; a Philox block
+ * of some sixty instructions serves eight elements. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/philox.cuh"
 
-#define GROUP_BLOCKS  16 /* of Philox in a group of COH_RANDOM_HALVES halves */
+#define GROUP_BLOCKS  16 /* Philox blocks in a group of COH_RANDOM_HALVES halves */
 #define INFINITY_BITS 0x7f800000u
 #define NAN_BITS      0x7fc00000u
 #define LEVELS        127.0f
@@ -43,7 +43,7 @@ COH_DEVICE uint32_t bf16_of(uint32_t bits, uint32_t half)
     return (sum | (bits & 0x80000000u)) >> 16;
 }
 
-/* By half h of word w of each block. */
+/* Uses half h of word w of each block. */
 template <int W>
 COH_DEVICE void round_part(const coh_cuda_stochastic_round_arguments &a, int64_t at,
                            uint32_t (*words)[4], int w, int h)
@@ -97,15 +97,16 @@ COH_KERNEL_OF(coh_stochastic_round, 256, 3,
 
 /* ---- to bytes ----
  *
- * A block is a warp's: four elements a lane, 16 bytes. Its halves come of sixteen blocks of Philox,
- * so a warp takes two blocks at a time, each lane one block of Philox, whose words go to the lanes
- * that want them by shared memory: word j of a group has the halves of elements j and j + 64. */
+ * One warp takes a block: four elements per lane, 16 bytes. A block's halves come from sixteen
+ * Philox blocks, so a warp takes two blocks at a time and each lane computes one Philox block. Its
+ * words reach the lanes that need them through shared memory: word j of a group has the halves of
+ * elements j and j + 64. */
 
 #define WARPS    (COH_CUDA_QUANTISE_THREADS / COH_WARP)
-#define QUANTISE 4 /* elements of a lane */
+#define QUANTISE 4 /* elements per lane */
 
-/* t rounded to a whole number: to nearest, ties to even, or up where it is further from the one
- * below than (half + 1/2) / 2^16. Its two's complement. */
+/* Rounds t to an integer: to nearest, ties to even, or up if it is further from the integer below
+ * than (half + 1/2) / 2^16. Returns its two's complement. */
 COH_DEVICE uint32_t code_of(float t, bool is_random, uint32_t half)
 {
     float whole = rintf(t);
@@ -116,7 +117,7 @@ COH_DEVICE uint32_t code_of(float t, bool is_random, uint32_t half)
     return (uint32_t)(int)whole & 0xffu;
 }
 
-/* The same in each lane. */
+/* Returns the largest x of the warp, in each lane. */
 COH_DEVICE uint32_t warp_most(uint32_t x)
 {
 #pragma unroll
@@ -182,7 +183,7 @@ COH_KERNEL_OF(coh_quantise, COH_CUDA_QUANTISE_THREADS, 4,
             const uint64_t group = a.first / COH_RANDOM_HALVES + block + lane / GROUP_BLOCKS;
             uint32_t made[4];
             make_block(stream, GROUP_BLOCKS * group + lane % GROUP_BLOCKS, made);
-            __syncwarp(); /* the words before are read */
+            __syncwarp(); /* the previous words have been read */
 #pragma unroll
             for (int w = 0; w < 4; w++)
                 own[lane / GROUP_BLOCKS * COH_RANDOM_GROUP + GROUP_BLOCKS * w +
@@ -200,7 +201,7 @@ COH_KERNEL_OF(coh_quantise, COH_CUDA_QUANTISE_THREADS, 4,
 COH_DEVICE float value_of(uint32_t code, float scale)
 {
     const float level = (float)(int8_t)code / LEVELS;
-    return scale == scale ? level * scale : scale; /* a product's NaN would be another */
+    return scale == scale ? level * scale : scale; /* a product would give another NaN */
 }
 
 COH_KERNEL_OF(coh_dequantise, 256, 6, const __grid_constant__ coh_cuda_dequantise_arguments a)

@@ -1,10 +1,12 @@
+/* Launches RoPE on CUDA. The grid divides tokens and channels first, then heads and sequences, so
+ * that angles are computed as rarely as possible. Next: rope.cu, kernels/kernels.h (coh_rope). */
 #include <string.h>
 
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
 
-/* Threads that keep a GPU busy: with fewer tokens and channels, heads are shared out too. */
+/* Threads that keep a GPU busy: with fewer tokens and channels, heads are divided, too. */
 #define THREADS_WANTED (1 << 18)
 
 void coh_cuda_rope(void *queue, const coh_rope *rope)

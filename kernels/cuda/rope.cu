@@ -1,9 +1,9 @@
-/* rope.cu - pairs of channels turned by their position (coh_rope).
+/* rope.cu - rotates pairs of channels by their position (coh_rope). Next: rope.c launches it.
  *
- * Bound by bytes. Angles are floats as on the host, their sine and cosine are made in double by the
- * host's series (kernels/cpu/isa/turns.c explains it): sinf of large angles would need memory of
- * its own. A thread makes those of W channels of one token once, for all of its heads and sequences
- * in its part of the grid. */
+ * Memory-bound. Angles are floats as on the host; their sine and cosine are computed in double by
+ * the host's series (kernels/cpu/isa/turns.c explains them), because sinf of large angles would
+ * need local memory. A thread computes those of W channels of one token once, for all heads and
+ * sequences in its part of the grid. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
 
@@ -48,7 +48,7 @@ COH_DEVICE turn turn_of(float position, float frequency)
     return { (quarter + 1) & 2 ? -c : c, quarter & 2 ? -s : s };
 }
 
-/* Both halves are read before either is written: y may be x. */
+/* Reads both halves before it writes either, because y may be x. */
 template <typename T, int W>
 COH_DEVICE void turn_head(const coh_cuda_rope_arguments &a, int64_t at, const coh_floats<W> &cosine,
                           const coh_floats<W> &sine)

@@ -1,6 +1,6 @@
-/* scratch.h - scratch that kernels need on CUDA where it differs from the host's: what a kind's
- * workspace_cuda is made of. Functions of shapes alone, compiled with or without CUDA, for a plan
- * for a GPU may be made where there is none. */
+/* scratch.h - sizes of the kernels' scratch on CUDA where they differ from the host's: a kind's
+ * workspace_cuda uses them. They are functions of shapes alone and compile with or without CUDA,
+ * because a plan for a GPU may be made on a machine without one. */
 #ifndef COH_KERNELS_CUDA_SCRATCH_H
 #define COH_KERNELS_CUDA_SCRATCH_H
 
@@ -12,7 +12,7 @@
 
 /* ---- norms ---- */
 
-/* Rows of a block backward: at least 8, and as many as leave two blocks for each of 132
+/* Rows of a block in backward: at least 8, and enough to have at most two blocks for each of 132
  * multiprocessors (H100, H200), which bounds the partial sums. */
 #define COH_CUDA_NORM_BLOCKS 264
 #define COH_CUDA_NORM_ROWS   8
@@ -22,14 +22,15 @@ static inline int64_t coh_cuda_norm_block_rows(int64_t N)
     return rows < COH_CUDA_NORM_ROWS ? COH_CUDA_NORM_ROWS : rows;
 }
 
-/* coh_norm's partials, floats: as many blocks as N rows may have, never less than fewer rows do. */
+/* Floats of coh_norm's partials: for as many blocks as N rows may have. Monotonic: more rows never
+ * need less. */
 static inline int64_t coh_cuda_norm_partials(int64_t N, int64_t C)
 {
     const int64_t blocks = (N + COH_CUDA_NORM_ROWS - 1) / COH_CUDA_NORM_ROWS;
     return (blocks < COH_CUDA_NORM_BLOCKS ? blocks : COH_CUDA_NORM_BLOCKS) * 2 * C;
 }
 
-/* Bytes that a norm of x, whose rows are its last axis, needs in a phase. */
+/* Returns the bytes that a norm of x, whose rows are its last axis, needs in a phase. */
 static inline size_t coh_cuda_norm_workspace(const coh_shape *x, coh_phase phase)
 {
     if (phase == COH_PHASE_FORWARD)
@@ -39,8 +40,8 @@ static inline size_t coh_cuda_norm_workspace(const coh_shape *x, coh_phase phase
 
 /* ---- embedding ---- */
 
-/* coh_embedding's order: two lists of keys of eight bytes, in elements of four. It stands on a
- * boundary of eight bytes. */
+/* Elements of coh_embedding's `order`: two lists of keys of eight bytes, in elements of four. It
+ * must be 8-byte aligned. */
 static inline int64_t coh_cuda_embedding_order(int64_t N)
 {
     return 4 * N;
@@ -48,21 +49,22 @@ static inline int64_t coh_cuda_embedding_order(int64_t N)
 
 /* ---- classifier ---- */
 
-/* Tokens of a chunk: 32 MiB of logits with COH_ROW_BLOCK rows of the table. A product of so many
- * tokens fills a GPU evenly, and the tile stays in an H100's second cache while it is used. */
+/* Tokens of a chunk: 32 MiB of logits with COH_ROW_BLOCK rows of the table. A product of this many
+ * tokens fills a GPU evenly, and the tile stays in an H100's second-level cache while it is
+ * used. */
 static inline int64_t coh_cuda_classifier_chunk(coh_dtype dtype)
 {
     return (32 << 20) / COH_ROW_BLOCK / (dtype == COH_DTYPE_BF16 ? 2 : 4);
 }
 
-/* Elements of a row of logits in scratch: each begins on a boundary of 16 bytes. */
+/* Elements of a row of logits in scratch: each row is 16-byte aligned. */
 static inline int64_t coh_cuda_classifier_stride(int64_t rows)
 {
     return (rows + 7) / 8 * 8;
 }
 
-/* Bytes of logits, and of dweight's sums behind them: coh_classifier's `logits` stands for both,
- * its dweight_sum is not looked at. */
+/* Bytes of logits, followed by dweight's sums. coh_classifier's `logits` points to both; its
+ * dweight_sum is ignored. */
 static inline size_t coh_cuda_classifier_logit_bytes(coh_dtype dtype, int64_t N, int64_t V)
 {
     const int64_t chunk = coh_cuda_classifier_chunk(dtype);

@@ -1,10 +1,12 @@
+/* Launches column sums, folds of partial sums, and the gradient before an activation on CUDA. Next:
+ * sums.h, sums.cu for the order of additions. */
 #include "kernels/cuda/sums.h"
 
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
 
-/* A strip of 32 bytes of the rows is one block. */
+/* One block sums a strip of 32 bytes of the rows. */
 static void launch_sum(void *queue, coh_cuda_kernel kernel, coh_dtype from,
                        const coh_cuda_column_sum_arguments *sum)
 {

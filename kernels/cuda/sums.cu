@@ -1,14 +1,15 @@
-/* sums.cu - sums over the rows of a matrix, alone and beside the gradient before an activation.
+/* sums.cu - sums over the rows of a matrix, alone and with the gradient before an activation. Next:
+ * pack.cuh; sums.c launches them.
  *
- * Bound by bytes. Both read each row once and keep a column's sum in a register; the order of a
- * sum follows from the number of rows alone. */
+ * Memory-bound. Both read each row once and keep a column's sum in a register; the order of a sum
+ * follows from the number of rows alone. */
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
 
 /* ---- column sums ----
  *
- * A block takes a strip of 32 bytes, DRAM's smallest piece, of every row: two packs side by side,
+ * A block takes a strip of 32 bytes, DRAM's smallest access, of every row: two packs side by side,
  * 256 rows at a time. So even few columns keep all multiprocessors busy, and neighbouring strips
  * are read at about the same time. Each thread adds up its rows (n, n + 256, ...), then the sixteen
  * row lanes of a warp are added as a tree, then the warps in order: an error of rows / 256 + 20
@@ -60,7 +61,7 @@ template <typename T> COH_DEVICE void column_sum(const coh_cuda_column_sum_argum
 }
 COH_KERNELS(column_sum, coh_cuda_column_sum_arguments, COH_CUDA_SUM_THREADS, 2)
 
-/* The same of f32 partial sums, stored as T. */
+/* Column sums of f32 partial sums, stored as T. */
 template <typename T> COH_DEVICE void partial_sum(const coh_cuda_column_sum_arguments &a)
 {
     column_sum_of<float, T>(a);
@@ -70,7 +71,7 @@ COH_KERNELS(partial_sum, coh_cuda_column_sum_arguments, COH_CUDA_SUM_THREADS, 2)
 /* ---- the gradient before an activation ----
  *
  * dh = dy gelu'(h), or dy where relu's y is above 0, with its column sums while it is in registers.
- * A block takes COH_CUDA_GRADIENT_ROWS rows of a strip, one pack of columns a thread; partial_sum
+ * A block takes COH_CUDA_GRADIENT_ROWS rows of a strip, one pack of columns per thread; partial_sum
  * folds the blocks' sums, which are a thirty-second of the elements. */
 template <typename T, int W, int IS_RELU>
 COH_DEVICE void gradient_strip(const coh_cuda_activation_gradient_arguments &a)

@@ -1,4 +1,4 @@
-/* sums.h - copies and folds that the launches of several files need. Enqueue and return. */
+/* sums.h - copies and folds for the launches of several files. They enqueue and return. */
 #ifndef COH_KERNELS_CUDA_SUMS_H
 #define COH_KERNELS_CUDA_SUMS_H
 

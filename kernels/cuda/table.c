@@ -1,3 +1,5 @@
+/* The table of all kernels on CUDA, made from the list in kernels/table.h, so that a missing
+ * function fails to link. Next: table.h, kernels/table.h. */
 #include "kernels/cuda/table.h"
 
 #define CUDA_FIELD(name, parameters, arguments) .name = coh_cuda_##name,

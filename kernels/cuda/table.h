@@ -1,5 +1,5 @@
-/* table.h - the kernel interface on CUDA: coh_cuda_pass and its like (kernels/table.h), which take
- * a coh_cuda_queue, enqueue and return. A failure is kept in the queue.
+/* table.h - the kernel interface on CUDA: coh_cuda_pass and so on (kernels/table.h) take a
+ * coh_cuda_queue, enqueue and return. A failure is kept in the queue.
  *
  * Scratch of a kernel may differ from the host's: kernels/cuda/scratch.h. */
 #ifndef COH_KERNELS_CUDA_TABLE_H

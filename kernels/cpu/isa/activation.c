@@ -1,3 +1,6 @@
+/* Row loops of relu and swiglu and of their gradients, sixteen elements at a time. Compiled once
+ * per instruction set and element type. Next: kernels/cpu/rows.h for each loop's meaning; gelu is
+ * in elementwise.c. */
 #include "kernels/cpu/isa/element.h"
 
 #include "kernels/cpu/isa/relu.h"

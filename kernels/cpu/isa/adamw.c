@@ -1,13 +1,17 @@
+/* AdamW for one range of elements: f32 parameters, and bf16 parameters whose master is split in
+ * two. Compiled once per instruction set; all give the same bits. Next: kernels/kernels.h
+ * (coh_adamw). */
 #include "kernels/cpu/isa/isa.h"
 
 #include "kernels/cpu/isa/lanes.h"
 
-/* Sixteen elements in registers; the f32 and the split parameter differ in how they are stored. */
+/* Sixteen elements in registers; the f32 and the split parameter differ only in how they are
+ * stored. */
 typedef struct adamw_part {
     lanes work, grad, m, v;
 } adamw_part;
 
-/* What is the same for all elements. */
+/* Values shared by all elements. */
 typedef struct adamw_factors {
     lanes rate, scale, beta1, beta2, rest1, rest2, bias1, bias2, epsilon, decay;
 } adamw_factors;
@@ -67,8 +71,8 @@ void ROW(adamw)(const coh_adamw *step, float *work, const float *grad, float *m,
     }
 }
 
-/* A parameter in halves whose gradient is bf16 or, `grad_is_f32`, f32: a constant in both callers,
- * so that the branch is gone. */
+/* Updates a split parameter. Its gradient is bf16 or, with `grad_is_f32`, f32. The flag is a
+ * constant in both callers, so that the compiler removes the branch. */
 LANES_INLINE void update_split(const adamw_factors *s, uint16_t *work, uint16_t *low,
                                const void *grad, int grad_is_f32, float *m, float *v)
 {

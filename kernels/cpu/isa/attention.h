@@ -1,7 +1,7 @@
-/* attention.h - what forward and backward of attention share: heads, masks, the exponential.
+/* attention.h - shared parts of attention's forward and backward: heads, masks, the exponential.
  *
- * Scores are kept transposed, a row per key and a lane per query: the maximum, sum and gradient's
- * mean of a query are then lanes of a vector, and a pair of keys is a pair of rows. */
+ * Scores are stored transposed, a row per key and a lane per query. So the maximum, sum and
+ * gradient's mean of a query are lanes of a vector, and a pair of keys is a pair of rows. */
 #ifndef COH_KERNELS_CPU_ISA_ATTENTION_H
 #define COH_KERNELS_CPU_ISA_ATTENTION_H
 
@@ -33,12 +33,12 @@ typedef struct head {
     void *y;
     float *lse;
     const void *dy;
-    void *dq, *dk, *dv; /* NULL where it is not wanted */
+    void *dq, *dk, *dv; /* NULL: not wanted */
     float scale;
     const coh_drop *drop;
-    coh_random random;  /* where something is dropped */
-    uint32_t first_row; /* of four keys: in the counters of the words that drop weights */
-    float kept;         /* by what weights that are not dropped are multiplied, in the end */
+    coh_random random;  /* for dropout */
+    uint32_t first_row; /* of four keys: in the counters of the words for dropout */
+    float kept;         /* final factor of the weights that are not dropped */
 } head;
 
 LANES_INLINE void *gradient_at(coh_dtype dtype, void *tensor, int64_t index)
@@ -83,7 +83,7 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
     return one;
 }
 
-/* Rows [begin, begin + rows) of a tensor of the head, padded. */
+/* Packs rows [begin, begin + rows) of a tensor of the head, padded. */
 LANES_INLINE void head_rows(const head *one, float *to, int64_t padded, const void *tensor,
                             int64_t stride, int64_t begin, int64_t rows)
 {
@@ -97,7 +97,8 @@ LANES_INLINE int64_t within(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* Which weights of keys j to j + 3, j a multiple of four, are kept in the queries from i on. */
+/* Computes masks of the weights of keys j to j + 3, j a multiple of four, that dropout keeps in the
+ * queries from i on. */
 LANES_INLINE void head_kept(const head *one, int64_t j, int64_t i, vector_bits kept[4])
 {
     const coh_random *random = &one->random;
@@ -121,7 +122,7 @@ LANES_INLINE vector vector_multiply_add(vector a, vector b, vector c)
 #endif
 }
 
-/* `a` in the lanes from `first` on, `other` below. */
+/* Returns `a` in the lanes from `first` on and `other` in the lanes below. */
 LANES_INLINE vector lanes_from(int64_t first, vector a, vector other)
 {
 #if defined(__AVX512F__)
@@ -136,12 +137,12 @@ LANES_INLINE vector lanes_from(int64_t first, vector a, vector other)
 }
 
 /* 2^x for x <= 0 and a little above: n = round(x), |r| <= 1/2, 2^r by the polynomial of degree 5
- * with the least relative error and p(0) = 1 (below 3 * 2^-24 with rounding). Below
- * -125 it is about 2^-125; NaN stays NaN, as 2^n is multiplied by, not added to the exponent. In
- * powers of two because log2(e) goes into the scale of the scores. */
+ * with the least relative error and p(0) = 1 (below 3 * 2^-24 with rounding). Below -125 the result
+ * is about 2^-125. NaN stays NaN, because 2^n is multiplied and not added to the exponent. The base
+ * is 2 because log2(e) is part of the scale of the scores. */
 LANES_INLINE vector vector_exp2(vector x)
 {
-    const vector round_shift = vector_all(0x1.8p23f + 127.0f); /* its last bits: 2^n's exponent */
+    const vector round_shift = vector_all(0x1.8p23f + 127.0f); /* its last bits: exponent of 2^n */
     x = vector_larger(vector_all(-125.0f), x);
     const vector shifted = x + round_shift;
     const vector r = x - (shifted - round_shift);

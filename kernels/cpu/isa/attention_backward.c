@@ -1,31 +1,34 @@
+/* The backward pass of attention for one part of one head. Scores are computed again from q, k and
+ * lse, so forward need not store weights. Next: attention.h, block.h; kernels/cpu/attention.c cuts
+ * the heads. */
 #include "kernels/cpu/isa/attention.h"
 
 /* With D_i = dy_i . y_i (Dao et al. 2022, section B.4):
- *   p_ij = exp(s_ij - lse_i);  ds_ij = p_ij (dy_i . v_j - D_i);
- *   dv_j = sum_i p_ij dy_i;  dk_j = sum_i ds_ij q_i / sqrt(D);  dq_i = sum_j ds_ij k_j / sqrt(D).
+ *  p_ij = exp(s_ij - lse_i);  ds_ij = p_ij (dy_i . v_j - D_i);
+ *  dv_j = sum_i p_ij dy_i;  dk_j = sum_i ds_ij q_i / sqrt(D);  dq_i = sum_j ds_ij k_j / sqrt(D).
  *
- * Where weights are dropped, m_ij being 0 or 1 / (1 - probability), dv_j = sum_i m_ij p_ij dy_i and
- * ds_ij = p_ij (m_ij dy_i . v_j - D_i), while D_i is dy_i . y_i still.
+ * With dropout, m_ij is 0 or 1 / (1 - probability), dv_j = sum_i m_ij p_ij dy_i and ds_ij = p_ij
+ * (m_ij dy_i . v_j - D_i); D_i is still dy_i . y_i.
  *
- * A piece takes blocks of keys in turn, each passing over the blocks of queries from the diagonal
- * on: dk and dv of the block stay in cache, dq of the head is summed in f32 in scratch, and so are
- * dk and dv where other heads share the keys. */
+ * A piece takes blocks of keys in turn; each passes over the blocks of queries from the diagonal
+ * on. dk and dv of the block stay in cache. dq of the head is summed in f32 in scratch, and so are
+ * dk and dv if other heads share the keys. */
 
-#define STRIP 12 /* keys whose scores are alive at a time */
+#define STRIP 12 /* keys whose scores are held at a time */
 
 typedef struct backward_block {
     head one;
     const coh_attention *attention;
-    float *dq;                    /* [query][width]: this part's sum */
-    float *shared_dk, *shared_dv; /* [key][width], or NULL: the head shares its keys with none */
-    float *mean_gradients;        /* D_i [query] */
-    int64_t part_k0;              /* first key of the part */
-    int64_t k0, seen, keys;       /* keys of the block, rounded up to four in `keys` */
-    int64_t q0, rows, lanes;      /* queries of the tile, rounded up to sixteen in `lanes` */
-    float lse[COH_ATTENTION_QUERIES];                       /* in powers of two */
+    float *dq;                        /* [query][width]: sum of this part */
+    float *shared_dk, *shared_dv;     /* [key][width]; NULL: no other head shares the keys */
+    float *mean_gradients;            /* D_i [query] */
+    int64_t part_k0;                  /* first key of the part */
+    int64_t k0, seen, keys;           /* keys of the block, rounded up to four in `keys` */
+    int64_t q0, rows, lanes;          /* queries of the tile, rounded up to sixteen in `lanes` */
+    float lse[COH_ATTENTION_QUERIES]; /* in base 2 */
     float scores[STRIP * COH_ATTENTION_QUERIES];            /* [key][query] */
-    float gradients[STRIP * COH_ATTENTION_QUERIES];         /* dy v^T, likewise */
-    uint32_t kept[STRIP * COH_ATTENTION_QUERIES];           /* masks of weights, likewise */
+    float gradients[STRIP * COH_ATTENTION_QUERIES];         /* dy v^T, [key][query] */
+    uint32_t kept[STRIP * COH_ATTENTION_QUERIES];           /* masks of weights, [key][query] */
     float dq_here[COH_ATTENTION_WORDS];                     /* dq of heads that fit */
     float dk[COH_ATTENTION_WORDS], dv[COH_ATTENTION_WORDS]; /* [key][width] */
     float k_rows[COH_ATTENTION_WORDS], v_rows[COH_ATTENTION_WORDS];
@@ -34,16 +37,16 @@ typedef struct backward_block {
     float k_pairs[COH_ATTENTION_WORDS], q_pairs[COH_ATTENTION_WORDS], dy_pairs[COH_ATTENTION_WORDS];
     const float *k_deep, *q_deep, *dy_deep;
     float p_rows[COH_ATTENTION_SCORES], ds_rows[COH_ATTENTION_SCORES]; /* [key][query words] */
-    float ds_pairs[COH_ATTENTION_SCORES]; /* [key words][query]; of floats, ds_rows are it */
+    float ds_pairs[COH_ATTENTION_SCORES]; /* [key words][query]; for floats, ds_rows is used */
 } __attribute__((aligned(64))) backward_block;
 
-/* The first query of the tile, a multiple of sixteen, that may see key j of the block. */
+/* Returns the first query of the tile, a multiple of sixteen, that may see key j of the block. */
 LANES_INLINE int64_t first_query(const backward_block *t, int64_t j)
 {
     return within(t->k0 + j - t->q0, 0, t->lanes) / 16 * 16;
 }
 
-/* Scores (or gradients of p) of STRIP keys from j on. */
+/* Computes scores (or gradients of p) of STRIP keys from j on. */
 static void score(const backward_block *t, float *to, const float *rows, const float *across,
                   int64_t j)
 {
@@ -65,7 +68,8 @@ typedef struct weights {
     vector p[WORD_ELEMENTS], ds[WORD_ELEMENTS];
 } weights;
 
-/* Of keys j and, in pairs, j + 1, `at` and `at` + 1 of the strip, and the queries from c on. */
+/* Returns the weights of keys j and, in pairs, j + 1, which are `at` and `at` + 1 in the strip, for
+ * the queries from c on. */
 LANES_INLINE weights weights_at(const backward_block *t, int64_t j, int64_t at, int64_t c,
                                 int masked, int drops)
 {
@@ -112,7 +116,7 @@ LANES_INLINE void put_weights(backward_block *t, int64_t j, int64_t c, const wei
 #endif
 }
 
-/* The strip's masks. */
+/* Draws the strip's dropout masks. */
 static void draw(backward_block *t, int64_t j)
 {
     for (int64_t at = 0; at < smaller(STRIP, t->keys - j); at += 4)
@@ -124,8 +128,8 @@ static void draw(backward_block *t, int64_t j)
         }
 }
 
-/* p and ds of a strip of keys. The sixteen lanes before the first query are zeros: products of
- * twelve queries may begin there. */
+/* Computes p and ds of a strip of keys. The sixteen lanes before the first query are set to zero,
+ * because products of twelve queries may begin there. */
 LANES_INLINE void weigh_strip(backward_block *t, int64_t j, int drops)
 {
     const int64_t first = first_query(t, j), keys = smaller(STRIP, t->keys - j);
@@ -312,7 +316,7 @@ void attention_fold(const coh_attention *attention, int64_t index)
     }
 }
 
-/* The sum of `heads` rows of D, head_scratch apart, in order. */
+/* Sums `heads` rows of D, head_scratch apart, in order. */
 static void sum_heads(float *sum, const float *row, int64_t heads, int64_t head_scratch, int64_t D)
 {
     memcpy(sum, row, (size_t)D * sizeof(float));

@@ -1,3 +1,6 @@
+/* The forward pass of attention for one block of queries of one head, with exponentials in base 2.
+ * Compiled once per instruction set. Next: attention.h, block.h; kernels/cpu/attention.c calls
+ * it. */
 #include "kernels/cpu/isa/attention.h"
 
 /* One block of queries passes over the blocks of keys up to the diagonal, with a running maximum
@@ -6,11 +9,11 @@ typedef struct forward_block {
     head one;
     int64_t q0, rows, lanes; /* queries, rounded up to sixteen in `lanes` */
     int64_t k0, seen, keys;  /* keys of the tile, rounded up to four in `keys` */
-    /* a query each */
+    /* one value per query */
     float max[COH_ATTENTION_QUERIES]; /* of the scores before scaling */
     float sum[COH_ATTENTION_QUERIES], shrink[COH_ATTENTION_QUERIES];
     float y[COH_ATTENTION_WORDS];        /* [query][width] */
-    float rows_of[COH_ATTENTION_WORDS];  /* of q, then of v */
+    float rows_of[COH_ATTENTION_WORDS];  /* rows of q, then of v */
     float q_across[COH_ATTENTION_WORDS]; /* [depth][query] */
     float k_rows[COH_ATTENTION_WORDS];   /* [key][words] */
     float v_deep[COH_ATTENTION_WORDS];   /* [key words][width] */
@@ -42,14 +45,14 @@ LANES_INLINE vector score_at(const forward_block *f, int64_t j, int64_t c)
     return vector_load(f->scores + j * f->one.queries + c);
 }
 
-/* `a` in the queries from c on that may see key j of the tile, `other` in those that may not. */
+/* Returns `a` for the queries from c on that may see key j of the tile, `other` for the others. */
 LANES_INLINE vector where_seen(const forward_block *f, int64_t j, int64_t c, vector a, float other)
 {
     const int64_t first = j < f->seen ? f->k0 + j - f->q0 - c : COH_VECTOR_FLOATS;
     return first <= 0 ? a : lanes_from(first, a, vector_all(other));
 }
 
-/* Words of a pair of keys, or of one. */
+/* Stores the words of a pair of keys, or of one. */
 LANES_INLINE void store_weights(forward_block *f, int64_t j, int64_t c, const vector *p)
 {
     float *to = f->weights + j / WORD_ELEMENTS * f->one.queries + c;
@@ -73,14 +76,14 @@ LANES_INLINE vector largest_score(const forward_block *f, int64_t c, int64_t who
     return vector_larger(max, other);
 }
 
-/* Softmax of the queries in one vector from c on, over the first `seen` keys; the first `whole` are
- * seen by all of them. */
+/* Softmax of the queries in one vector from c on, over the first `seen` keys. All of these queries
+ * see the first `whole` keys. */
 static void weigh_lanes(forward_block *f, int64_t c, int64_t whole, int64_t seen)
 {
     const vector scale = vector_all(f->one.scale * LOG2_E), old_max = vector_load(f->max + c);
     const vector max = largest_score(f, c, whole, seen);
     const vector shift = vector_all(0.0f) - max * scale;
-    /* rounded as `shift` was, so that it is 1 where the maximum stays */
+    /* rounded as `shift` was, so that it is 1 if the maximum is unchanged */
     const vector shrink = vector_exp2(old_max * scale + shift);
     vector sum = vector_load(f->sum + c) * shrink, p[WORD_ELEMENTS];
     int64_t j = 0;
@@ -104,7 +107,7 @@ static void weigh_lanes(forward_block *f, int64_t c, int64_t whole, int64_t seen
     vector_store(f->shrink + c, shrink);
 }
 
-/* Weights of all lanes and keys of the tile, zeros where a query may not see a key. */
+/* Computes the weights of all lanes and keys of the tile; zeros where a query may not see a key. */
 static void find_weights(forward_block *f)
 {
     for (int64_t c = 0; c < f->lanes; c += COH_VECTOR_FLOATS) {
@@ -120,7 +123,7 @@ static void find_weights(forward_block *f)
     }
 }
 
-/* Zeros in place of the weights that are dropped; their sums know nothing of it. */
+/* Replaces dropped weights by zeros; the sums of the softmax still include them. */
 static void drop_weights(forward_block *f)
 {
     for (int64_t j = 0; j < f->keys; j += 4) {

@@ -1,8 +1,10 @@
+/* The products of block.h in registers, and the packing of blocks into its three forms. Only
+ * attention uses them; whole matrices go through panel.c. Next: block.h, words.h. */
 #include "kernels/cpu/isa/block.h"
 
 #include "kernels/cpu/isa/transpose.h"
 
-/* `into` and the numbers of rows and vectors are constants. */
+/* `into` and the numbers of rows and vectors are compile-time constants. */
 LANES_INLINE void put_sums(const block_product *p, int64_t i, int64_t j, int rows, int vectors,
                            row_of_sums *sums, block_into into)
 {
@@ -35,7 +37,7 @@ LANES_INLINE void multiply_block(const block_product *p, int64_t i, int64_t j, i
         put_sums(p, i, j, rows, vectors, sums, BLOCK_SHRINK);
 }
 
-/* All columns of `rows` rows, a constant. */
+/* Multiplies all columns of `rows` rows, a compile-time constant. */
 LANES_INLINE void multiply_rows(const block_product *p, int64_t i, int rows)
 {
     int64_t j = 0;
@@ -45,7 +47,7 @@ LANES_INLINE void multiply_rows(const block_product *p, int64_t i, int rows)
         multiply_block(p, i, j, rows, COH_VECTORS);
 }
 
-/* Rows up to the next multiple of four, in blocks of BLOCK_ROWS; what is left is even. */
+/* Rounds rows up to a multiple of four and takes blocks of BLOCK_ROWS; the remainder is even. */
 void block_multiply(const block_product *p)
 {
     const int64_t rows = block_round(p->rows, 4);
@@ -163,7 +165,7 @@ const float *block_deep(float *to, const float *from, int64_t rows, int64_t word
 #endif
 }
 
-/* `count` <= 16 elements. */
+/* Adds or stores `count` <= 16 elements. */
 LANES_INLINE void put_lanes(coh_dtype dtype, void *to, const float *from, lanes factor,
                             int64_t count, int adds)
 {

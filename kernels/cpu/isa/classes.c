@@ -1,8 +1,8 @@
+/* Softmax loops over rows of logits in the model's element type, for the classifier. Compiled once
+ * per instruction set and element type. Next: kernels/cpu/rows.h (softmax_take, softmax_again). */
 #include "kernels/cpu/isa/element.h"
 
 #include "kernels/cpu/isa/running_softmax.h"
-
-/* Rows of logits, for the classifier. */
 
 void ROW(softmax_take)(const void *logits, int64_t count, float *max, float *sum)
 {

@@ -1,7 +1,11 @@
+/* The row loop of dropout: keeps and scales, or drops, each element by its random word. Compiled
+ * once per instruction set and element type. Next: kernels/cpu/rows.h (coh_drop_row),
+ * kernels/random.h. */
 #include "kernels/cpu/isa/element.h"
 #include "kernels/cpu/isa/philox.h"
 
-/* `count` <= 16 elements from `at` on: with a constant sixteen the branches are gone. */
+/* Handles `count` <= 16 elements from `at` on: with a constant sixteen the compiler removes the
+ * branches. */
 LANES_INLINE void drop_part(const coh_drop_row *row, int64_t at, int64_t count)
 {
     const element *from = row->from, *base = row->base;

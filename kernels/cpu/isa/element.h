@@ -1,8 +1,8 @@
-/* element.h - a row of the element type this file is compiled for, sixteen at a time, as lanes of
- * floats.
+/* element.h - a row of the element type this file is compiled for, sixteen elements at a time, as
+ * lanes of floats.
  *
- * bf16 is the upper half of a float: widening is a shift and exact. Storing rounds to nearest, ties
- * to even, in integer arithmetic (subnormals kept, infinity from what is beyond, NaN stays a quiet
+ * bf16 is the upper half of a float, so widening is a shift and exact. Storing rounds to nearest,
+ * ties to even, in integer arithmetic (subnormals kept, overflow gives infinity, NaN stays a quiet
  * NaN), so that every instruction set gives the same bits: vcvtneps2bf16 would flush subnormals. */
 #ifndef COH_KERNELS_CPU_ISA_ELEMENT_H
 #define COH_KERNELS_CPU_ISA_ELEMENT_H
@@ -40,7 +40,7 @@ LANES_INLINE void elements_store(element *to, lanes a)
 }
 #endif
 
-/* The last `count` < 16 elements of a row; the other lanes hold `fill`. */
+/* Loads the last `count` < 16 elements of a row; the other lanes hold `fill`. */
 LANES_INLINE lanes elements_load_part(const element *from, int64_t count, float fill)
 {
     element padded[COH_LANES] = { 0 };
@@ -55,8 +55,8 @@ LANES_INLINE void elements_store_part(element *to, int64_t count, lanes a)
     memcpy(to, padded, (size_t)count * sizeof(element));
 }
 
-/* Sixteen, or the first `count` < 16: loops call what uses these with a constant COH_LANES first
- * and once for the rest, so that the branch is gone. */
+/* Loads sixteen elements, or the first `count` < 16. Loops call it with a constant COH_LANES for
+ * full vectors and once for the rest, so that the compiler removes the branch. */
 LANES_INLINE lanes elements_take(const element *from, int64_t count, float fill)
 {
     return count == COH_LANES ? elements_load(from) : elements_load_part(from, count, fill);

@@ -1,3 +1,6 @@
+/* Row loops for copies, sums, gelu and the check for finite values, sixteen elements at a time.
+ * Compiled once per instruction set and element type. Next: kernels/cpu/rows.h for each loop's
+ * meaning, element.h, gelu.h. */
 #include "kernels/cpu/isa/element.h"
 
 #include "kernels/cpu/isa/gelu.h"

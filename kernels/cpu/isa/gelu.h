@@ -1,5 +1,5 @@
-/* gelu.h - gelu and its slope, sixteen floats at a time: the kernels of that name and the products
- * that end in a gelu give the same bits.
+/* gelu.h - gelu and its slope, sixteen floats at a time. The gelu kernels and the products that end
+ * in a gelu use it, so both give the same bits.
  *
  * Included only by the files that are compiled once per instruction set. */
 #ifndef COH_KERNELS_CPU_ISA_GELU_H
@@ -7,9 +7,9 @@
 
 #include "kernels/cpu/isa/lanes.h"
 
-/* 0.5 (1 + tanh u) = 1 / (1 + e^-2u): one exponential, and no cancellation where gelu is tiny.
- * x is held within +-9.98, where |2u| is 86.9, what the exponential takes: beyond, the quotient is
- * 1, or below 2e-38. */
+/* 0.5 (1 + tanh u) = 1 / (1 + e^-2u): one exponential, and no cancellation where gelu is tiny. x is
+ * clamped to +-9.98, where |2u| is 86.9, the limit of the exponential. Beyond, the quotient is 1,
+ * or below 2e-38. */
 #define GELU_ROOT 0.7978845608028654f /* sqrt(2 / pi) */
 #define GELU_CUBE 0.044715f
 #define GELU_HOLD 9.98f
@@ -34,8 +34,8 @@ LANES_INLINE lanes gelu(lanes x)
     return x;
 }
 
-/* With s = 1 / (1 + e^-2u): d/dx x s = s + x s (1 - s) 2 u', 2u' = root (2 + 6 cube x^2), and 1 - s
- * as e^-2u s, which does not cancel. */
+/* With s = 1 / (1 + e^-2u): d/dx x s = s + x s (1 - s) 2 u', 2u' = root (2 + 6 cube x^2). 1 - s is
+ * computed as e^-2u s, which does not cancel. */
 LANES_INLINE lanes gelu_slope(lanes x)
 {
     for (int k = 0; k < COH_VECTORS; k++) {

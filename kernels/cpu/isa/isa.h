@@ -1,7 +1,7 @@
-/* isa.h - names of the inner loops of the instruction set and element type this file is compiled
- * for: COH_ISA is plain, avx2 or avx512, COH_ELEMENT is f32 or bf16, and ROW(dot) is
- * coh_row_dot_avx2_bf16. Files that know f32 only are compiled without COH_ELEMENT: there
- * ROW(scale) is coh_row_scale_avx2. */
+/* isa.h - names of the inner loops for the instruction set and element type of this compilation.
+ * COH_ISA is plain, avx2 or avx512, COH_ELEMENT is f32 or bf16; ROW(dot) is then, for example,
+ * coh_row_dot_avx2_bf16. Files for f32 only are compiled without COH_ELEMENT: there ROW(scale) is
+ * coh_row_scale_avx2. */
 #ifndef COH_KERNELS_CPU_ISA_ISA_H
 #define COH_KERNELS_CPU_ISA_ISA_H
 

@@ -1,9 +1,9 @@
 /* lanes.h - sixteen floats side by side, the same on every instruction set.
  *
  * A sum over a row is kept in COH_LANES partial sums, element i in lane i % 16, folded as a fixed
- * tree at the end. One AVX-512 register, two AVX, four SSE or NEON registers hold the lanes: the
- * additions are the same ones in the same order, so are the bits. No fused multiply-add for that
- * reason (-ffp-contract=off).
+ * tree at the end. One AVX-512 register, two AVX, or four SSE or NEON registers hold the lanes. The
+ * additions and their order are the same, and so are the bits. For that reason there is no fused
+ * multiply-add (-ffp-contract=off).
  *
  * Included only by the files that are compiled once per instruction set. */
 #ifndef COH_KERNELS_CPU_ISA_LANES_H
@@ -42,7 +42,7 @@ LANES_INLINE void lanes_store(float *to, lanes a)
     memcpy(to, &a, sizeof(a));
 }
 
-/* Lanes from `count` on become `fill`. */
+/* Sets the lanes from `count` on to `fill`. */
 LANES_INLINE lanes lanes_keep(lanes a, int64_t count, float fill)
 {
     float x[COH_LANES];
@@ -52,7 +52,7 @@ LANES_INLINE lanes lanes_keep(lanes a, int64_t count, float fill)
     return lanes_load(x);
 }
 
-/* The last `count` < 16 elements of a row; the other lanes hold `fill`. */
+/* Loads the last `count` < 16 elements of a row; the other lanes hold `fill`. */
 LANES_INLINE lanes lanes_load_part(const float *from, int64_t count, float fill)
 {
     float padded[COH_LANES] = { 0 };
@@ -79,9 +79,9 @@ LANES_INLINE lanes lanes_widen(const uint16_t *from)
     return out;
 }
 
-/* To nearest, ties to even, in integers: adding 0x7fff and the last bit kept carries where it must
- * be rounded up, into the exponent if need be (what is beyond the largest becomes infinity). That
- * carry would turn some NaNs into numbers: they become quiet and are cut off instead. */
+/* Rounds to nearest, ties to even, in integers. Adding 0x7fff and the last kept bit carries if the
+ * value must be rounded up, into the exponent if necessary (overflow gives infinity). That carry
+ * would turn some NaNs into numbers, so NaNs are made quiet and truncated instead. */
 LANES_INLINE void lanes_narrow(uint16_t *to, lanes a)
 {
     for (int k = 0; k < COH_VECTORS; k++) {
@@ -92,8 +92,9 @@ LANES_INLINE void lanes_narrow(uint16_t *to, lanes a)
     }
 }
 
-/* A float as a bf16 rounded half up in magnitude and what that left, in units of the float's last
- * place: high = (bits + 0x8000) >> 16, low = bits - (high << 16), which are the lower 16 bits. */
+/* Joins and splits a float: a bf16 rounded half up in magnitude, and the remainder in units of the
+ * float's last place. high = (bits + 0x8000) >> 16, low = bits - (high << 16), which are the lower
+ * 16 bits. */
 LANES_INLINE lanes lanes_join(const uint16_t *high, const uint16_t *low)
 {
     lanes out;
@@ -134,7 +135,7 @@ LANES_BINARY(lanes_add, a + b)
 LANES_BINARY(lanes_subtract, a - b)
 LANES_BINARY(lanes_multiply, a *b)
 LANES_BINARY(lanes_divide, a / b)
-/* The larger; b where either is NaN. */
+/* The larger; b if either is NaN. */
 LANES_BINARY(lanes_larger, vector_larger(a, b))
 
 /* ((0+8)+(4+12)) + ... : halves added to halves. */
@@ -166,8 +167,8 @@ LANES_INLINE lanes lanes_root(lanes a)
 }
 
 /* exp(x) = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2 (Cody and Waite 1980: ln 2 in two parts, n
- * times the first exact). e^r = 1 + r + r^2 q(r), q of degree 4 through the Chebyshev points of
- * the interval: 1.1e-8 from e^r, so rounding dominates. Relative error below 3 * 2^-24 (tested).
+ * times the first exact). e^r = 1 + r + r^2 q(r), q of degree 4 through the Chebyshev points of the
+ * interval: its error is 1.1e-8, so rounding dominates. Relative error below 3 * 2^-24 (tested).
  * For -87 <= x <= 88; NaN stays NaN. */
 LANES_INLINE vector vector_exp_within(vector x)
 {
@@ -185,7 +186,7 @@ LANES_INLINE vector vector_exp_within(vector x)
     return power * (vector)(exponent << 23);
 }
 
-/* Below -87 it gives 0, above 88 e^88: what softmax needs. */
+/* Returns 0 below -87 and e^88 above 88, as softmax needs. */
 LANES_INLINE vector vector_exp(vector x)
 {
     const vector lowest = vector_all(-87.0f), highest = vector_all(88.0f);

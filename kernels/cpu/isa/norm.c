@@ -1,3 +1,6 @@
+/* Row loops of layer norm and RMS norm, forward and backward, one row at a time in sixteen lanes.
+ * Compiled once per instruction set and element type. Next: kernels/cpu/rows.h; kernels/cpu/norm.c
+ * runs the rows. */
 #include "kernels/cpu/isa/element.h"
 
 #include <math.h>
@@ -13,7 +16,7 @@ static float row_mean(const element *x, int64_t C)
     return lanes_sum(sum) / (float)C;
 }
 
-/* Around the mean, not E[x^2] - mean^2, which cancels. */
+/* Sums squares around the mean, because E[x^2] - mean^2 cancels. */
 static float row_variance(const element *x, int64_t C, float mean)
 {
     lanes sum = lanes_all(0.0f);
@@ -117,7 +120,7 @@ void ROW(norm_backward)(const coh_norm_row *row)
         give_part(row, i, C - i, mean_g, mean_gn);
 }
 
-/* ---- by root mean square ---- */
+/* ---- RMS norm ---- */
 
 static float row_square_mean(const element *x, int64_t C)
 {

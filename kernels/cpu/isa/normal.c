@@ -1,9 +1,11 @@
+/* Normally distributed values for initial parameters: the numbers of base/rng.h, in a loop that the
+ * compiler can vectorise. Compiled once per instruction set. Next: base/rng.h. */
 #include "kernels/cpu/isa/isa.h"
 
 #include "base/rng.h"
 
-/* A draw is two numbers: what stands alone at either end takes one of its own. In its loop the
- * compiler makes vectors of pairs. */
+/* A draw gives two numbers. A value at either end that is half of a pair takes a separate draw, so
+ * that the loop is over whole pairs, which the compiler vectorises. */
 void ROW(normal)(float *values, uint64_t seed, uint64_t stream, uint64_t first, int64_t count,
                  double scale)
 {

@@ -1,16 +1,20 @@
+/* The inner loops of our matrix product: packed panels times rows of a, with sums in registers or
+ * AMX tiles. Compiled once per instruction set. Next: kernels/cpu/panel.h, words.h; panel_pack.c
+ * packs, panel_finish.c begins and ends sums. */
 #include "kernels/cpu/panel.h"
 
 #include "kernels/cpu/isa/words.h"
 #include "kernels/cpu/smaller.h"
 
-/* Words of a, as bytes: the rows of a block are `row` apart, the words of a row `step`. */
+/* Words of a, addressed in bytes: the rows of a block are `row` apart, the words of a row
+ * `step`. */
 typedef struct left {
     const char *from;
     int64_t row, step;
 } left;
 
-/* What the sums of a block begin with, floats whose rows are `begin_row` apart (0: one row for
- * all), and where they go: f32 or, narrowed, bf16, in rows that are `to_row` bytes apart. */
+/* The initial values of a block's sums: floats whose rows are `begin_row` apart (0: one row for
+ * all). And their destination: f32 or, narrowed, bf16, in rows that are `to_row` bytes apart. */
 typedef struct ends {
     const float *begin;
     int64_t begin_row;
@@ -23,7 +27,8 @@ typedef struct ends {
 
 #define TILE_ROWS 16
 
-/* gcc 12 takes LDTILECFG to read 8 bytes and TILELOADD none: what they read is stored before. */
+/* gcc 12 believes that LDTILECFG reads 8 bytes and TILELOADD none. The barrier forces their data to
+ * be stored first. */
 #define BARRIER __asm__ volatile("" ::: "memory")
 
 /* Tiles 0 to 3 sum the quarters of a block of c; 4 and 5 hold the upper and the lower rows of a, 6
@@ -52,7 +57,7 @@ static void rows_release(void)
     _tile_release();
 }
 
-/* At most TILE_ROWS rows of a times the panel. */
+/* Multiplies at most TILE_ROWS rows of a by the panel. */
 static void multiply_upper(const left *a, const word *panel, int64_t words, const char *begin,
                            int64_t begin_row, char *to, int64_t to_row)
 {
@@ -71,7 +76,7 @@ static void multiply_upper(const left *a, const word *panel, int64_t words, cons
     _tile_stored(1, to + 64, to_row);
 }
 
-/* More than TILE_ROWS. */
+/* Multiplies more than TILE_ROWS rows. */
 static void multiply_both(const left *a, const word *panel, int64_t words, const char *begin,
                           int64_t begin_row, char *to, int64_t to_row)
 {
@@ -131,8 +136,8 @@ static void rows_release(void)
 LANES_INLINE void store_narrowed(const ends *e, int rows, row_of_sums *sum)
 {
 #if defined(__AVX512BF16__)
-    /* The instruction rounds as lanes_narrow does, but takes subnormals for zero: a sum that comes
-     * from vdpbf16ps is none. */
+    /* The instruction rounds as lanes_narrow does, except that it flushes subnormals. A sum that
+     * comes from vdpbf16ps is never subnormal. */
     UNROLL
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < PANEL_VECTORS; v++) {
@@ -151,7 +156,7 @@ LANES_INLINE void store_narrowed(const ends *e, int rows, row_of_sums *sum)
 #endif
 }
 
-/* Rows of a times the panel. */
+/* Multiplies rows of a by the panel. */
 LANES_INLINE void multiply(const left *a, const word *panel, int64_t words, int rows, const ends *e)
 {
     row_of_sums sum[BLOCK_ROWS];
@@ -173,7 +178,7 @@ LANES_INLINE void multiply(const left *a, const word *panel, int64_t words, int 
                    sizeof(sum[r][v]));
 }
 
-/* The number of rows must be a constant for the sums to stay in registers. */
+/* The number of rows must be a constant so that the sums stay in registers. */
 typedef void multiply_rows(const left *a, const word *panel, int64_t words, const ends *e);
 
 #define MULTIPLY_ROWS(rows)                                                                        \
@@ -203,25 +208,25 @@ static void multiply_block(const left *a, const word *panel, int64_t words, int6
 /* One block of depth of a part of a tile. */
 typedef struct depth_block {
     const coh_tile *tile;
-    int64_t part; /* the depth of all blocks but the last */
+    int64_t part; /* the depth of every block but the last */
     int64_t i0, rows, j0, columns, k0, depth;
     panel_place place;
     int packs;
     int64_t packed_stride;
-    int64_t group_columns; /* of the panels that are packed at a time */
+    int64_t group_columns; /* columns of the panels that are packed at a time */
 } depth_block;
 
-/* Words of a that are not there in memory: of a transposed operand, of bf16 that must be widened,
- * half a pair or zeros at the end. All others are taken where they are: even rows that are a
- * multiple of 4 KiB apart, twelve of which do not fit a set of the first-level cache, cost 5 %,
- * less than copying them. */
+/* Must a be packed? Its words do not exist in memory if the operand is transposed, if bf16 must be
+ * widened, or if the depth ends with half a pair or needs zeros. All other operands are read in
+ * place. Even rows that are a multiple of 4 KiB apart, twelve of which do not fit a set of the
+ * first-level cache, cost 5 %, less than copying them. */
 static int must_pack(const coh_tile *t)
 {
     return t->a_transposed || (t->dtype == COH_DTYPE_BF16 && WORD_ELEMENTS == 1) ||
            t->depth % (WORD_ELEMENTS * DEPTH_WORDS) != 0;
 }
 
-/* Where the words of block `index` of a's rows are; *out_rows of them. */
+/* Returns the place of the words of block `index` of a's rows; *out_rows is their number. */
 static left left_of(const depth_block *d, const word *packed, int64_t index, int64_t *out_rows)
 {
     const coh_tile *t = d->tile;
@@ -237,8 +242,8 @@ static left left_of(const depth_block *d, const word *packed, int64_t index, int
                    d->packed_stride * (int64_t)sizeof(word), sizeof(word) };
 }
 
-/* Asks for part `index` of `count` of what the next group of panels will be packed from, columns
- * from j on, while the sums keep the memory idle: packing would wait for it line by line. */
+/* Prefetches part `index` of `count` of the source of the next group of panels, columns from j on,
+ * while the sums keep the memory idle. Otherwise packing would wait for it line by line. */
 static void fetch_next(const depth_block *d, int64_t j, int64_t index, int64_t count)
 {
     const coh_tile *t = d->tile;
@@ -253,7 +258,8 @@ static void fetch_next(const depth_block *d, int64_t j, int64_t index, int64_t c
             __builtin_prefetch(from + r * row + at, 0, 2);
 }
 
-/* Asks for the lines of c that the block after these rows begins with or is stored to. */
+/* Prefetches the lines of c with which the block after these rows begins, or to which it is
+ * stored. */
 static void fetch_place(const depth_block *d, int64_t i, int64_t rows, int64_t j, int64_t columns)
 {
     const coh_tile *t = d->place.tile;
@@ -264,9 +270,9 @@ static void fetch_place(const depth_block *d, int64_t i, int64_t rows, int64_t j
             __builtin_prefetch(to + r * t->c_stride * bytes + at, 1, 3);
 }
 
-/* What sums of whole panels begin with and end as stands in c, or aside; for others, and where
- * there is more to add than one thing, `block` [BLOCK_ROWS][PANEL_COLUMNS] stands between.
- * bias_row: the panel's part of the bias, or zeros. */
+/* Returns where a block's sums begin and end. Sums of whole panels use c directly, or the partial
+ * sums. Others, and those with more than one thing to add, go through `block`
+ * [BLOCK_ROWS][PANEL_COLUMNS]. bias_row: the panel's part of the bias, or zeros. */
 static ends ends_of(const depth_block *d, int64_t i, int64_t rows, int64_t j, int64_t columns,
                     const float *bias_row, float *block)
 {
@@ -300,7 +306,7 @@ static ends ends_of(const depth_block *d, int64_t i, int64_t rows, int64_t j, in
     return e;
 }
 
-/* One block of a's rows times one panel, columns [j, j + columns) of c. */
+/* Multiplies one block of a's rows by one panel: columns [j, j + columns) of c. */
 static void run_block(const depth_block *d, const left *a, int64_t index, int64_t rows,
                       const word *panel, int64_t j, int64_t columns, const float *bias_row)
 {
@@ -320,7 +326,7 @@ static void run_block(const depth_block *d, const left *a, int64_t index, int64_
         PANEL(activate)(d->tile, i, rows, j, columns);
 }
 
-/* A group of panels, packed side by side: all of a's rows pass them once. */
+/* Packs a group of panels side by side and passes all of a's rows over them once. */
 static void run_group(const depth_block *d, const word *packed, word *panels, int64_t j,
                       int64_t columns)
 {
@@ -336,7 +342,7 @@ static void run_group(const depth_block *d, const word *packed, word *panels, in
         int64_t rows;
         const left a = left_of(d, packed, index, &rows);
         fetch_next(d, j + columns, index, blocks);
-        if (index == 0 || index + 1 == blocks) /* only the last may have fewer */
+        if (index == 0 || index + 1 == blocks) /* only the last may have fewer rows */
             rows_configure(rows);
         for (int64_t c = 0; c < columns; c += PANEL_COLUMNS)
             run_block(d, &a, index, rows, panels + c * words, j + c,
@@ -354,7 +360,8 @@ static void run_depth_block(const depth_block *d)
         run_group(d, packed, panels, d->j0 + j, smaller(d->columns - j, d->group_columns));
 }
 
-/* Depth of a block: equal parts of at most COH_PANEL_WORDS words, multiples of 16 words. */
+/* Returns the depth of a block: equal parts of at most COH_PANEL_WORDS words, multiples of 16
+ * words. */
 static int64_t depth_part(int64_t depth)
 {
     const int64_t words = (depth + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
@@ -373,7 +380,8 @@ static void run_part(depth_block *d)
     }
 }
 
-/* Partial sums that c cannot hold, as it is bf16: a part of the tile at a time has them here. */
+/* Partial sums that c cannot hold because it is bf16; they are kept here for a part of the tile at
+ * a time. */
 #define ASIDE_FLOATS (1024 * 96)
 
 static void run_part_aside(depth_block *d)
@@ -392,7 +400,7 @@ static void run_part_aside(depth_block *d)
     d->place.partial = NULL;
 }
 
-/* `rows` in equal parts of at most `most`, multiples of BLOCK_ROWS. */
+/* Cuts `rows` into equal parts of at most `most`, multiples of BLOCK_ROWS. */
 static int64_t equal_part(int64_t rows, int64_t most)
 {
     const int64_t parts = (rows + most - 1) / most;

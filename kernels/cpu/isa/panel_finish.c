@@ -1,8 +1,10 @@
+/* The begin and end of a panel's sums: bias, residual or earlier sums go in; rounding and the
+ * activation come out. Compiled once per instruction set. Next: words.h, panel.c. */
 #include "kernels/cpu/isa/gelu.h"
 #include "kernels/cpu/isa/relu.h"
 #include "kernels/cpu/isa/words.h"
 
-/* Sixteen elements of a row, or the first `count`; others are zero. */
+/* Loads sixteen elements of a row, or the first `count`; the others are zero. */
 LANES_INLINE lanes take(const void *row, int64_t index, int64_t count, coh_dtype dtype)
 {
     if (dtype == COH_DTYPE_BF16) {
@@ -47,7 +49,7 @@ void PANEL(bias)(const coh_tile *tile, int64_t j, int64_t columns, float *row)
     }
 }
 
-/* Sixteen columns, or `count`, of one row. */
+/* Returns the initial sums of sixteen columns, or `count`, of one row. */
 LANES_INLINE lanes begin_lanes(const panel_place *p, const coh_tile *t, int64_t i, int64_t j,
                                int64_t count, lanes x)
 {
@@ -64,7 +66,7 @@ LANES_INLINE lanes begin_lanes(const panel_place *p, const coh_tile *t, int64_t 
 void PANEL(begin)(const panel_place *place, int64_t i, int64_t rows, int64_t j, int64_t columns,
                   const float *bias_row, float *block)
 {
-    /* copies, which what is stored cannot overlap */
+    /* local copies: stores cannot alias them */
     const panel_place p = *place;
     const coh_tile t = *place->tile;
     for (int64_t r = 0; r < rows; r++)
@@ -95,7 +97,7 @@ void PANEL(put)(const panel_place *place, const float *block, int64_t i, int64_t
         }
 }
 
-/* `activation` is a constant. */
+/* `activation` is a compile-time constant. */
 LANES_INLINE void activate(const coh_tile *tile, int64_t i, int64_t rows, int64_t j,
                            int64_t columns, coh_activation activation)
 {

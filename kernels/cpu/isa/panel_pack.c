@@ -1,3 +1,5 @@
+/* Packs b into panels and a into blocks: words in the order in which the inner loop reads them,
+ * padded with zeros. Compiled once per instruction set. Next: words.h, panel.c. */
 #include "kernels/cpu/isa/transpose.h"
 #include "kernels/cpu/isa/words.h"
 #include "kernels/cpu/smaller.h"
@@ -13,7 +15,8 @@ static uint32_t element_bits(const void *from, int64_t index, coh_dtype dtype)
     return bits;
 }
 
-/* The word that begins at `index`; `step` elements on is its second half, if `has_second`. */
+/* Returns the word that begins at `index`; its second half, if `has_second`, is `step` elements
+ * further. */
 static word word_at(const void *from, int64_t index, int64_t step, int has_second, coh_dtype dtype)
 {
     const uint32_t first = element_bits(from, index, dtype);
@@ -24,7 +27,7 @@ static word word_at(const void *from, int64_t index, int64_t step, int has_secon
 
 /* ---- b ---- */
 
-/* Words [k, k + words) of columns [c, c + columns) of a transposed b, one by one. */
+/* Packs words [k, k + words) of columns [c, c + columns) of a transposed b, one by one. */
 static void transpose_words(const coh_tile *t, int64_t k0, int64_t depth, int64_t j0, int64_t c,
                             int64_t columns, int64_t k, int64_t words, word *panel)
 {
@@ -35,7 +38,7 @@ static void transpose_words(const coh_tile *t, int64_t k0, int64_t depth, int64_
                         at * WORD_ELEMENTS + 1 < depth, t->dtype);
 }
 
-/* b's rows lie along the depth: squares of words are turned. */
+/* b's rows lie along the depth: transposes squares of words. */
 LANES_INLINE void pack_transposed(const coh_tile *t, int64_t k0, int64_t depth, int64_t j0,
                                   int64_t columns, word *panel, coh_dtype dtype)
 {
@@ -58,7 +61,7 @@ LANES_INLINE void pack_transposed(const coh_tile *t, int64_t k0, int64_t depth, 
                (size_t)(PANEL_COLUMNS - columns) * sizeof(word));
 }
 
-/* One row of a panel from b's row, or from two of them (the second NULL: zeros). */
+/* Packs one row of a panel from b's row, or from two of them (the second NULL: zeros). */
 LANES_INLINE void pack_row(const void *first, const void *second, int64_t columns, word *to,
                            coh_dtype dtype)
 {
@@ -131,7 +134,7 @@ LANES_INLINE void copy_row(const void *from, int64_t depth, word *to, coh_dtype 
 }
 
 #if defined(__AMX_BF16__)
-/* Squares of sixteen words, turned: tiles want rows of words. */
+/* Transposes squares of sixteen words: AMX needs rows of words. */
 LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, int64_t i0,
                                  int64_t rows, word *packed, int64_t stride, coh_dtype dtype)
 {
@@ -152,8 +155,8 @@ LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, i
         }
 }
 #else
-/* `rows` neighbours of one or two of a's rows, which lie along c's rows. May write zeros behind
- * them, up to sixteen words. */
+/* Copies `rows` neighbours from one or two of a's rows, which lie along c's rows. May write zeros
+ * after them, up to sixteen words. */
 LANES_INLINE void copy_block(const char *first, const char *second, int64_t rows, word *to,
                              coh_dtype dtype)
 {
@@ -172,7 +175,7 @@ LANES_INLINE void copy_block(const char *first, const char *second, int64_t rows
 #endif
 }
 
-/* Words [k, end) of one block of c's rows. */
+/* Packs words [k, end) of one block of c's rows. */
 LANES_INLINE void pack_a_block(const coh_tile *t, const char *from, int64_t depth, int64_t k,
                                int64_t end, int64_t rows, word *to, coh_dtype dtype)
 {
@@ -184,8 +187,8 @@ LANES_INLINE void pack_a_block(const coh_tile *t, const char *from, int64_t dept
     }
 }
 
-/* A few of a's rows at a time, so that what one block of c's rows leaves of a cache line is still
- * near when the next wants it. */
+/* Takes a few of a's rows at a time, so that the rest of a cache line that one block of c's rows
+ * uses in part is still in cache when the next block needs it. */
 #define PACK_WORDS 16
 LANES_INLINE void pack_a_columns(const coh_tile *t, int64_t k0, int64_t depth, int64_t i0,
                                  int64_t rows, word *packed, int64_t stride, coh_dtype dtype)

@@ -1,8 +1,10 @@
+/* Products x weight^T of up to COH_THIN_ROWS rows, as in a decoder's step: sums in lanes, without
+ * packing. Compiled once per instruction set. Next: words.h, kernels/cpu/panel.h. */
 #include "kernels/cpu/isa/words.h"
 
 #define THIN_COLUMNS 4
 
-/* Adds to sums[r][THIN_COLUMNS] of `rows` rows and the columns from j; columns beyond the last
+/* Adds to sums[r][THIN_COLUMNS] of `rows` rows and the columns from j; columns after the last
  * repeat it. */
 LANES_INLINE void dots(const coh_tile *t, int rows, int64_t j, coh_dtype dtype, float *sums)
 {

@@ -1,5 +1,5 @@
-/* philox.h - a register of Philox blocks (kernels/random.h), a lane each: integers, so the same
- * words on every instruction set.
+/* philox.h - a register of Philox blocks (kernels/random.h), one per lane. They are integers, so
+ * the words are the same on every instruction set.
  *
  * Included only by the files that are compiled once per instruction set. */
 #ifndef COH_KERNELS_CPU_ISA_PHILOX_H
@@ -26,8 +26,8 @@ typedef struct wide_product {
     vector_bits high, low;
 } wide_product;
 
-/* Lane by lane, 64 bits of x * factor. Registers multiply every other lane into its neighbour's
- * place too: once for the even ones, once for the odd. */
+/* x * factor with 64 bits per lane. A register multiplies every other lane, and the result uses its
+ * neighbour's place too: so once for the even lanes, once for the odd ones. */
 LANES_INLINE wide_product bits_multiply(vector_bits x, uint32_t factor)
 {
 #if defined(__AVX512F__)
@@ -63,7 +63,7 @@ LANES_INLINE wide_product bits_multiply(vector_bits x, uint32_t factor)
 #endif
 }
 
-/* x[4], the counters' words from the lowest on, becomes the blocks' words. */
+/* Replaces x[4], the counters' words from the lowest on, by the blocks' words. */
 LANES_INLINE void philox_blocks(vector_bits x[4], const uint32_t key[2])
 {
     uint32_t k0 = key[0], k1 = key[1];
@@ -79,7 +79,7 @@ LANES_INLINE void philox_blocks(vector_bits x[4], const uint32_t key[2])
     }
 }
 
-/* Lanes of all ones where the word keeps its element, of zeros where it drops it. */
+/* Returns lanes of all ones where the word keeps its element, of zeros where it drops it. */
 LANES_INLINE vector_bits bits_kept(vector_bits words, uint32_t threshold)
 {
     return (vector_bits)(words >= bits_all(threshold));

@@ -1,3 +1,6 @@
+/* Stochastic rounding to bf16, and blocks of signed bytes with a scale, in both directions.
+ * Compiled once per instruction set; all give the same bits. Next: kernels/quantise.h for the
+ * definitions. */
 #include "kernels/quantise.h"
 #include "kernels/cpu/isa/isa.h"
 #include "kernels/cpu/isa/lanes.h"
@@ -6,15 +9,15 @@
 #define INFINITY_BITS 0x7f800000u
 #define NAN_BITS      0x7fc00000u
 #define LARGEST_BITS  0x7f7f0000u /* of bf16 */
-#define LEVELS        127.0f      /* of a code, on either side of 0 */
+#define LEVELS        127.0f      /* largest code, on either side of 0 */
 
-/* Added to a float of at most 2^22 it rounds it to a whole number, ties to even, whose two's
- * complement are the sum's lowest bits. */
+/* Added to a float of at most 2^22, it rounds it to an integer, ties to even. The lowest bits of
+ * the sum are the integer's two's complement. */
 #define WHOLE_SHIFT 0x1.8p23f
 
 /* ---- to bf16 ---- */
 
-/* In the lower half of each lane. */
+/* The result is in the lower half of each lane. */
 LANES_INLINE vector_bits round_bits(vector_bits bits, vector_bits half)
 {
     const vector_bits size = bits & 0x7fffffffu, infinity = bits_all(INFINITY_BITS);
@@ -59,7 +62,8 @@ LANES_INLINE lanes take(const float *x, int64_t count)
     return count >= COH_LANES ? lanes_load(x) : lanes_load_part(x, count, 0.0f);
 }
 
-/* The bits of the largest |x|: those of floats without a sign are ordered as the floats are. */
+/* Returns the bits of the largest |x|: bits of floats without a sign have the order of the
+ * floats. */
 static uint32_t largest_bits(const float *x, int64_t count)
 {
     vector_bits largest[COH_VECTORS] = { 0 };
@@ -78,13 +82,13 @@ static uint32_t largest_bits(const float *x, int64_t count)
     return most;
 }
 
-/* Whole numbers: t rounded to nearest. */
+/* Rounds t to the nearest integer. */
 LANES_INLINE vector whole_of(vector t)
 {
     return t + vector_all(WHOLE_SHIFT) - vector_all(WHOLE_SHIFT);
 }
 
-/* t up where its distance from the whole number below is above (half + 1/2) / 2^16. */
+/* Rounds t up if its distance from the integer below exceeds (half + 1/2) / 2^16. */
 LANES_INLINE vector whole_by(vector t, vector_bits half)
 {
     const vector nearest = whole_of(t), one = vector_all(1.0f);
@@ -142,7 +146,7 @@ float FLOAT_ROW(quantise)(int8_t *codes, const float *x, const uint32_t *halves,
 
 /* ---- and back ---- */
 
-/* A NaN of a scale keeps its bits, which a multiplication need not do. */
+/* A scale that is NaN keeps its bits, which a multiplication would not guarantee. */
 LANES_INLINE lanes value_of(const int8_t *codes, float scale)
 {
     float level[COH_LANES];

@@ -1,3 +1,6 @@
+/* The row loop of RoPE: rotates pairs of channels by given cosines and sines. Compiled once per
+ * instruction set and element type. Next: kernels/cpu/rows.h (coh_rope_row); turns.c computes the
+ * angles. */
 #include "kernels/cpu/isa/element.h"
 
 LANES_INLINE lanes floats_take(const float *from, int64_t count)
@@ -10,7 +13,7 @@ LANES_INLINE void give_turned(element *to, int64_t count, lanes value, int adds)
     elements_give(to, count, adds ? lanes_add(elements_take(to, count, 0.0f), value) : value);
 }
 
-/* Both halves are read before either is written: y may be x. */
+/* Reads both halves before it writes either, because y may be x. */
 LANES_INLINE void turn_part(const coh_rope_row *row, const element *x, element *y, int64_t i,
                             int64_t count)
 {

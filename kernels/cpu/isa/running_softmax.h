@@ -1,5 +1,5 @@
-/* running_softmax.h - what the loops over scores share: exponentials from a maximum, and by how
- * much sums shrink when the maximum rises. */
+/* running_softmax.h - shared by the loops over scores: exponentials relative to a maximum, and the
+ * factor by which sums shrink when the maximum rises. */
 #ifndef COH_KERNELS_CPU_ISA_RUNNING_SOFTMAX_H
 #define COH_KERNELS_CPU_ISA_RUNNING_SOFTMAX_H
 
@@ -12,7 +12,7 @@ LANES_INLINE lanes exp_from(lanes score, float max)
     return lanes_exp(lanes_subtract(score, lanes_all(max)));
 }
 
-/* exp(old - now), also when nothing came before. */
+/* Returns exp(old - new); 0 if there is no old maximum yet. */
 LANES_INLINE float shrink(float old_max, float max)
 {
     return old_max == -INFINITY ? 0.0f : vector_exp(vector_all(old_max - max))[0];

@@ -1,3 +1,5 @@
+/* Loops over rows of f32 scores: the running softmax, with the factor for earlier sums, and a
+ * scale. Compiled once per instruction set. Next: kernels/cpu/rows.h (coh_row_softmax_exp). */
 #include "kernels/cpu/isa/isa.h"
 
 #include "kernels/cpu/isa/running_softmax.h"

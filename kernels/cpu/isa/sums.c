@@ -1,11 +1,13 @@
+/* Row loops that reduce a row: the sum of squares in double, and the dot product. Compiled once per
+ * instruction set and element type; all give the same bits. Next: kernels/cpu/rows.h. */
 #include "kernels/cpu/isa/element.h"
 
-/* Two registers' worth of floats become doubles at a time; sixteen double lanes as for floats. */
+/* Registers of half as many doubles as floats; sixteen double lanes, as for floats. */
 typedef double vector_double __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
 typedef float vector_half __attribute__((vector_size(COH_VECTOR_FLOATS * 2)));
 #define DOUBLE_VECTORS (COH_LANES / (COH_VECTOR_FLOATS / 2))
 
-/* Half a register of floats, from where they stand: cutting a whole one in two takes longer. */
+/* Loads half a register of floats from memory: splitting a whole register takes longer. */
 LANES_INLINE vector_half load_half(const element *from)
 {
 #if COH_ELEMENT_IS_BF16

@@ -6,11 +6,11 @@
 
 #include "kernels/cpu/isa/lanes.h"
 
-/* What the exponential takes. Below -87 the quotient stays that of x with 1 + e^87, 1e-38 of it. */
+/* Limit of the exponential. Below -87 the quotient stays x / (1 + e^87), 1e-38 of x. */
 #define SWIGLU_HOLD 87.0f
 
 typedef struct swish {
-    vector held, decay, gate; /* x within the hold, e^-x, 1 / (1 + e^-x) */
+    vector held, decay, gate; /* x clamped, e^-x, 1 / (1 + e^-x) */
 } swish;
 
 LANES_INLINE swish swish_of(vector x)
@@ -22,7 +22,7 @@ LANES_INLINE swish swish_of(vector x)
     return s;
 }
 
-/* s + x s (1 - s), with 1 - s as e^-x s, which does not cancel. */
+/* Slope s + x s (1 - s); 1 - s is computed as e^-x s, which does not cancel. */
 LANES_INLINE vector swish_slope(swish s)
 {
     return s.gate + s.held * (s.gate * (s.decay * s.gate));

@@ -1,3 +1,5 @@
+/* The table of all row loops of one instruction set and element type, made from the lists in
+ * rows.h. Next: kernels/cpu/rows.h; kernels/cpu/dispatch.c selects one of these tables. */
 #include "kernels/cpu/isa/isa.h"
 
 #include "kernels/cpu/dispatch.h"

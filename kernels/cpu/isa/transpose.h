@@ -1,4 +1,5 @@
-/* transpose.h - turning squares of words, and making pairs of two rows: what packing a panel is.
+/* transpose.h - transposes squares of words, and makes pairs of two rows: the steps of packing a
+ * panel.
  *
  * Included only by the files of the panels, which are compiled once per instruction set. */
 #ifndef COH_KERNELS_CPU_ISA_TRANSPOSE_H
@@ -11,7 +12,7 @@
 #define TRANSPOSE_WORDS 16
 
 /* to[k], k < 16, rows of to_row words: word k of sixteen rows that are `row` bytes apart.
- * Neighbours trade words, then pairs of words, then quarters of registers. */
+ * Neighbours exchange words, then pairs of words, then quarters of registers. */
 LANES_INLINE void transpose(const void *from, int64_t row, coh_dtype dtype, void *to,
                             int64_t to_row)
 {
@@ -91,7 +92,8 @@ LANES_INLINE void transpose(const void *from, int64_t row, coh_dtype dtype, void
 #endif
 
 #if WORD_ELEMENTS == 2
-/* (first[i], second[i]) for `count` <= 16 bf16 of each, zeros behind; second NULL: zeros. */
+/* Returns (first[i], second[i]) for `count` <= 16 bf16 of each, followed by zeros; second NULL:
+ * zeros. */
 LANES_INLINE lanes words_pair(const void *first, const void *second, int64_t count)
 {
     const __mmask16 there = (__mmask16)((1u << count) - 1u);
@@ -104,7 +106,7 @@ LANES_INLINE lanes words_pair(const void *first, const void *second, int64_t cou
     return out;
 }
 #elif defined(__AVX512F__)
-/* The first `count` <= 16 words of a row, zeros behind. */
+/* Loads the first `count` <= 16 words of a row, followed by zeros. */
 LANES_INLINE lanes words_load_first(const void *from, int64_t count, coh_dtype dtype)
 {
     const __mmask16 there = (__mmask16)((1u << count) - 1u);

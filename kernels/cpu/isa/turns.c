@@ -1,13 +1,15 @@
+/* Cosines and sines for RoPE, without the C library, so that bits do not depend on its version.
+ * Compiled once per instruction set. Next: kernels/cpu/rows.h (coh_row_turns), rope.c. */
 #include "kernels/cpu/isa/isa.h"
 
 #include "base/f64_bits.h"
 
-/* In double, so that what is stored is the float nearest to the true value but for about one in a
- * million; without the C library, whose versions differ.
+/* Computes in double, so that the stored float is the one nearest to the true value except in about
+ * one case in a million.
  *
- * The angle less n quarter turns, n to nearest, lies within pi / 4. A quarter turn comes in two
- * parts, the first of 31 bits: n times it is exact for n below 2^22, and an angle of 2^31 is still
- * off by 1e-6 only. Taylor series up to r^13 and r^14: below 3e-14 there. */
+ * The angle less n quarter turns, n rounded to nearest, lies within pi / 4. A quarter turn is split
+ * into two parts, the first of 31 bits: n times it is exact for n below 2^22, and even an angle of
+ * 2^31 is off by only 1e-6. Taylor series up to r^13 and r^14: error below 3e-14 there. */
 #define QUARTER_HIGH 0x1.921fb544p+0
 #define QUARTER_LOW  0x1.0b4611a626331p-34
 #define PER_QUARTER  0x1.45f306dc9c883p-1
@@ -34,9 +36,9 @@ static double cosine_within(double square)
     return 1.0 - square / 2.0 + square * square * sum;
 }
 
-/* After an odd number of quarter turns sine and cosine change places; which signs they have, its
- * last two bits say. Chosen by bits: with branches the compiler makes no vectors of it, and it took
- * four times as long. */
+/* After an odd number of quarter turns, sine and cosine are swapped; the last two bits of the
+ * number give their signs. They are selected by bit operations: with branches the compiler does not
+ * vectorise, which took four times as long. */
 void ROW(turns)(float *cosine, float *sine, const float *frequencies, float position, int64_t count)
 {
     const double round_shift = 0x1.8p52;

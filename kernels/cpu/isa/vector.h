@@ -1,7 +1,7 @@
-/* vector.h - one register of floats, and the few operations on it that the compiler's vector types
- * cannot say, or say at a price: each is written out for the instruction sets where that was
- * measured to matter (bf16 rows ran at half of their speed), and generally for the others. All give
- * the same bits.
+/* vector.h - one register of floats, and the few operations on it for which the compiler's vector
+ * types have no expression or only a slow one. Each is written with intrinsics for the instruction
+ * sets where measurements showed a gain (bf16 rows had run at half speed), and generically for the
+ * others. All give the same bits.
  *
  * Included only by the files that are compiled once per instruction set. */
 #ifndef COH_KERNELS_CPU_ISA_VECTOR_H
@@ -39,10 +39,10 @@ LANES_INLINE vector vector_select(vector_bits mask, vector a, vector b)
     return (vector)((mask & (vector_bits)a) | (~mask & (vector_bits)b));
 }
 
-/* larger: a > b ? a : b, smaller: a < b ? a : b, so b where either is NaN.
+/* larger: a > b ? a : b, smaller: a < b ? a : b, so b if either is NaN.
  * zero_below: x < bound ? 0 : value.
- * widen, narrow: 16 bits to and from the lower half of 32; the upper half is cut off.
- * quiet: bits as they are, or where x is NaN x's own with the bit set that makes it quiet. */
+ * widen, narrow: 16 bits to and from the lower half of 32; the upper half is discarded.
+ * quiet: `bits` unchanged, or, if x is NaN, the bits of x with the quiet bit set. */
 #if defined(__AVX512F__)
 
 LANES_INLINE vector vector_larger(vector a, vector b)
@@ -97,7 +97,7 @@ LANES_INLINE vector_bits vector_widen(vector_halves half)
     return (vector_bits)_mm256_cvtepu16_epi32((__m128i)half);
 }
 
-/* Packing saturates, so the upper half goes first; it works in 128-bit halves. */
+/* Packing saturates, so the upper half is cleared first; it works in 128-bit halves. */
 LANES_INLINE vector_halves vector_narrow(vector_bits bits)
 {
     const __m256i low = (__m256i)(bits & 0xffffu);
