@@ -1,4 +1,5 @@
-/* The rows of options.h. The order is that of cli_flag. */
+/* The rows of options.h, in the order of cli_flag. The one idea: parsing, checks and --help all
+ * read this table. Next: options.c parses, help.c prints. */
 #include "cli/options.h"
 
 #include <stddef.h>
@@ -15,13 +16,13 @@ enum {
     TUNE = 1 << CLI_TUNE,
     PROFILE = 1 << CLI_PROFILE,
     DOCTOR = 1 << CLI_DOCTOR,
-    REPLAY = 1 << CLI_SIMULATE | 1 << CLI_EXPLAIN, /* what asks of a plan file */
-    RUNS = TRAIN | PLAN,                           /* the flags of a training run */
-    BUDGET = RUNS | GENERATE | EVAL,               /* those that say where things stand */
-    DATA = RUNS | EVAL | TOKENIZE,                 /* those that say how text becomes documents */
+    REPLAY = 1 << CLI_SIMULATE | 1 << CLI_EXPLAIN, /* commands that analyse a plan file */
+    RUNS = TRAIN | PLAN,                           /* commands with the flags of a training run */
+    BUDGET = RUNS | GENERATE | EVAL,               /* commands with the flags of placement */
+    DATA = RUNS | EVAL | TOKENIZE, /* commands with the flags that turn text into documents */
 };
 
-/* 2^53: every integer up to here is exact in JSON readers too. */
+/* 2^53: up to here every integer is exact in JSON readers, too. */
 #define MOST_INTEGER 9007199254740992.0
 
 #define AT(field) offsetof(cli_options, field)

@@ -1,3 +1,5 @@
+/* Prints --help of the program and of each command. The one idea: flags come from the table of
+ * flag_table.c; only the introductions are written here. Next: flag_table.c. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+/* Prints the progress of a run and its totals. The one idea: all text goes through fixed buffers
+ * and write(2), so a step allocates nothing. Next: train_loop.c, the caller. */
 #include "cli/report.h"
 
 #include <errno.h>
@@ -79,8 +81,8 @@ static void add_peaks_json(cli_line *line, const char *key, const uint64_t *peak
     cli_line_add(line, "}");
 }
 
-/* A whole line or none. A log that cannot be written any more ends there, and that is said; the
- * run is worth more than its log. */
+/* Appends a whole line or nothing. If the log can no longer be written, prints that once and stops
+ * logging; the run continues. */
 static void append_log(cli_report *report, const cli_line *line)
 {
     off_t end = lseek(report->log_descriptor, 0, SEEK_END);
@@ -119,7 +121,7 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
     append_log(report, &line);
 }
 
-/* Seconds of one step lately: over the results that are still in `recent`. */
+/* Seconds per step over the results that are still in `recent`. */
 static double recent_step_seconds(const cli_report *report)
 {
     uint64_t spans = report->step_count - 1;
@@ -227,14 +229,14 @@ uint64_t cli_report_process_peak(void)
     return found ? strtoull(found + 6, NULL, 10) * 1024 : 0;
 }
 
-/* What the process held beside the arenas at its peak. */
+/* Memory of the process at its peak, without the arenas. */
 static uint64_t overhead_bytes(const coh_engine_facts *facts, uint64_t process_peak)
 {
     uint64_t arenas = facts->arena_bytes[0] + facts->arena_bytes[1];
     return process_peak > arenas ? process_peak - arenas : 0;
 }
 
-/* What parameters that are not trained had of the bytes, where they moved: no lane that writes. */
+/* Adds the bytes of frozen parameters among those moved; no lane writes them. */
 static void add_frozen(const cli_report *report, cli_line *line)
 {
     char bytes[32];
