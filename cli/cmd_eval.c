@@ -99,8 +99,8 @@ static coh_status choose_plan(evaluation *run)
     return status == COH_ERR_FULL ? take_smaller(run, wanted) : status;
 }
 
-/* A run's own form, so that its loss is the one of its validation; of the flags where they are
- * given, and of the flags alone for a folder. */
+/* Chooses the form of the data: a checkpoint's form, changed by given flags, so that the loss
+ * equals that of the run's validation; for a folder that of the flags. */
 static coh_status choose_form(const evaluation *run, cli_data_form *out_form)
 {
     const cli_options *options = run->inference.options;

@@ -106,7 +106,7 @@ static int may_validate(const cli_options *options)
     return options->resume || cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
 }
 
-/* Every flag of validation has an effect, or is refused. */
+/* Refuses flags of validation that would have no effect. */
 static coh_status check_validates(const cli_options *options, int validates)
 {
     const int has_windows = cli_given(options, CLI_FLAG_VALIDATION_WINDOWS);
@@ -368,7 +368,7 @@ static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
     add_done(run, line);
 }
 
-/* The flags of saves and validations, which the checkpoint does not keep. */
+/* Adds the flags of saves and validations, which the checkpoint does not keep. */
 static void add_run_flags(const cli_options *options, cli_line *line)
 {
     static const cli_flag flags[] = { CLI_FLAG_SAVE_EVERY, CLI_FLAG_KEEP, CLI_FLAG_VALIDATION_EVERY,
@@ -468,7 +468,7 @@ static coh_status prepare_validation(cli_run *run)
         cli_validations_clear(kept, &run->validations);
     if (run->folder.path[0])
         cli_run_folder_find_best(&run->folder, hash);
-    /* The note of a step without a validation has no best; the checkpoints before it may. */
+    /* The note of a step without validation has no best loss; earlier checkpoints may have one. */
     if (run->folder.best_loss < run->validations.best)
         run->validations.best = run->folder.best_loss;
     return COH_OK;

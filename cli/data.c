@@ -29,7 +29,7 @@ int32_t cli_data_id_bytes(const cli_options *options)
     return options->id_bytes == 0 ? 2 : 4; /* in the order of the flag's choices */
 }
 
-/* The flags' choices are in the order of the enums. */
+/* The flags' choices have the order of the enums. */
 coh_status cli_data_form_override(const cli_options *options, cli_data_form *form)
 {
     if (options->field && options->chat)
@@ -43,7 +43,7 @@ coh_status cli_data_form_override(const cli_options *options, cli_data_form *for
     if (options->field && strlen(options->field) >= sizeof(form->field))
         return cli_fail(COH_ERR_ARGUMENT, "--field takes a name of less than %zu bytes, not %zu",
                         sizeof(form->field), strlen(options->field));
-    if (options->field || options->chat) { /* each ends the other */
+    if (options->field || options->chat) { /* each replaces the other */
         form->chat = options->chat;
         snprintf(form->field, sizeof(form->field), "%s", options->field ? options->field : "");
     }

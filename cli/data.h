@@ -31,12 +31,12 @@ coh_status cli_data_check_id_bytes(const struct cli_options *options);
 /* Does a file with this name and these first bytes hold ids as llm.c and nanoGPT write them? */
 int cli_data_is_raw(const char *path, const void *head, size_t head_bytes);
 
-/* The form that the flags and their defaults give. Fails: COH_ERR_ARGUMENT for flags that contradict
+/* Makes the form from flags and their defaults. Fails: COH_ERR_ARGUMENT for flags that contradict
  * one another. */
 coh_status cli_data_form_from_options(const struct cli_options *options, cli_data_form *out_form);
 /* Replaces the fields of *form whose flags are given, except id_bytes. Fails: as above. */
 coh_status cli_data_form_override(const struct cli_options *options, cli_data_form *form);
-/* Is `path` a folder, or a file that is named as JSON lines? */
+/* Is `path` a folder, or a file named like JSON lines? */
 int cli_data_may_hold_lines(const char *path);
 
 /* Everything that determines the ids of a text. */

@@ -25,7 +25,7 @@ typedef struct cli_report {
     double exposed_s[COH_PLAN_LANES], step_s;
     uint64_t link_bytes[COH_PLAN_LANES], frozen_bytes[COH_PLAN_LANES], peak_bytes[COH_PLAN_TIERS];
     double last_loss, last_validation; /* NaN: none */
-    /* of last_validation */
+    /* the step and the windows of last_validation */
     uint64_t validation_step, validation_windows, validation_windows_total;
 } cli_report;
 

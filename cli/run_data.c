@@ -88,7 +88,7 @@ static void remove_tokens(cli_run *run)
     run->data.path[0] = '\0';
 }
 
-/* Does the run still have its token file, undamaged, and next to it what it put aside? */
+/* Does the run still have its token file, undamaged, and its held-out documents next to it? */
 static int has_tokens(const cli_run *run)
 {
     char moved[CLI_PATH_BYTES], held_out[CLI_PATH_BYTES];

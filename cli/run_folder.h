@@ -33,7 +33,7 @@ typedef struct cli_run_folder {
     uint64_t steps[CLI_CHECKPOINTS_MOST]; /* of the existing checkpoints, ascending */
     int keeps_best; /* the checkpoint of best_step is not removed; set at open by a link `best` */
     uint64_t best_step;   /* UINT64_MAX: none yet */
-    uint64_t linked_step; /* that the link `best` names, not removed either; UINT64_MAX: none */
+    uint64_t linked_step; /* the step that the link `best` names, kept, too; UINT64_MAX: none */
     double best_loss;     /* of validation; INFINITY: none to compare with */
 } cli_run_folder;
 

@@ -202,7 +202,7 @@ static coh_status quiet_point(cli_run *run)
         run->ended = !run->stopped && is_worse_for_long(run) && step < run->job.recipe.steps;
         if (run->ended && !run->validations.is_of_all) {
             const int is_first = isinf(run->validations.best);
-            saves = 1; /* over all windows this checkpoint may be the best: the run then continues */
+            saves = 1; /* over all windows it may be the best: the run then continues */
             CLI_TRY(validate(run, 1));
             run->ended = !run->stopped && (is_first || is_worse_for_long(run));
         }
