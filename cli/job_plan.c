@@ -34,7 +34,7 @@ static int take_profile_disk(cli_job *job)
 {
     coh_profile_summary facts;
     const int is_alone = cli_given(job->options, CLI_FLAG_HOST_MEMORY) &&
-                         job->options->host_memory_bytes == 0; /* the check is only about the GPU */
+                         job->options->host_memory_bytes == 0; /* only the GPU is meant */
     if (!job->on_gpu || is_alone || cli_budget_on_gpu(job->options) ||
         job->plan_options.disk_bytes > 0 || job->options->plan_file || !knows_drive(job, &facts))
         return 0;

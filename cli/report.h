@@ -35,7 +35,7 @@ coh_status cli_report_open(const char *log_path, uint64_t first_step, uint64_t l
                            cli_report *out_report);
 void cli_report_close(cli_report *report);
 
-/* The clock of the run starts: call before the first submit. */
+/* Starts the clock of the run; call it before the first submit. */
 void cli_report_start(cli_report *report);
 
 /* Reports a finished step: `result`, and its learning rate. If the log cannot be written (a full

@@ -52,7 +52,7 @@ static int ends_with(const char *module, const char *suffix)
     return tail == length || module[length - tail - 1] == '.';
 }
 
-/* Would PEFT apply this target to a linear that has no adapter here? */
+/* Would PEFT apply this target to a module that has no adapter here? */
 static int is_ambiguous(const coh_model *model, const char *suffix)
 {
     coh_operator op;

@@ -5,8 +5,8 @@
 
 #include "models/folder_place.h"
 
-/* Kinds of files, to be or-ed. Adapters are exported with a tokenizer and generation settings, like
- * their model. */
+/* Kinds of files, to be or-ed. Adapters are exported with a tokenizer only; they generate with
+ * their model's settings. */
 typedef enum coh_companions {
     COH_COMPANIONS_TOKENIZER = 1,  /* with its chat templates */
     COH_COMPANIONS_GENERATION = 2, /* generation_config.json */

@@ -24,15 +24,15 @@ typedef enum coh_field_kind {
     COH_FIELD_POSITIVE,    /* float: above 0 and finite */
     COH_FIELD_FLAG,        /* int32: true or false */
     COH_FIELD_NOT,         /* int32: the negation of the member */
-    COH_FIELD_ID,          /* int64: an id of the vocabulary, from its end if negative; null: -1 */
-    COH_FIELD_WORD,        /* not stored: must be one of `words`; the first is written */
-    COH_FIELD_ONLY,        /* not stored: must be the boolean given in `words` */
-    COH_FIELD_NONE,        /* not stored: must be absent, null, false or empty */
-    COH_FIELD_OWN,         /* handled by the family's read_own and write_own */
-    COH_FIELD_OWN_KEPT,    /* read by read_own, and kept */
-    COH_FIELD_DROPOUT,     /* kept; noted if not 0 */
-    COH_FIELD_KEPT,        /* kept, but not used in computation */
-    COH_FIELD_DROPPED      /* not kept: written from the model, or meaningless elsewhere */
+    COH_FIELD_ID,   /* int64: an id of the vocabulary, counted from its end if negative; null: -1 */
+    COH_FIELD_WORD, /* not stored: must be one of `words`; the first is written */
+    COH_FIELD_ONLY, /* not stored: must be the boolean given in `words` */
+    COH_FIELD_NONE, /* not stored: must be absent, null, false or empty */
+    COH_FIELD_OWN,  /* handled by the family's read_own and write_own */
+    COH_FIELD_OWN_KEPT, /* read by read_own, and kept */
+    COH_FIELD_DROPOUT,  /* kept; noted if not 0 */
+    COH_FIELD_KEPT,     /* kept, but not used in computation */
+    COH_FIELD_DROPPED   /* not kept: written from the model, or meaningless elsewhere */
 } coh_field_kind;
 
 typedef struct coh_config_field {
@@ -121,7 +121,7 @@ enum { COH_TENSOR_UNTIED = 1 }; /* a bit of `has` in every family */
 /* In the order of the graphs: `begin`, `in_layer` for each layer, `end`. Each ends with a NULL
  * name. */
 typedef struct coh_tensor_lines {
-    const char *prefix; /* of published names; also optional when reading */
+    const char *prefix; /* of published names; optional when reading */
     int ours_prefixed;  /* our names have the prefix, too */
     const char *layer;  /* "h.": names of layer n begin with "h.<n>." */
     const coh_tensor_line *begin, *in_layer, *end;
@@ -163,7 +163,7 @@ static inline const void *coh_family_config(const coh_model *model)
     return &model->gpt2;
 }
 
-/* ---- what checks have in common ---- */
+/* ---- shared checks ---- */
 
 /* Checks layers, heads, channels, positions, vocabulary and dtype. `who` is "a GPT-2". Fails:
  * COH_ERR_ARGUMENT or COH_ERR_SHAPE. */

@@ -36,7 +36,7 @@ static const coh_config_field fields[] = {
     { "resid_pdrop", COH_FIELD_DROPOUT },
     { "embd_pdrop", COH_FIELD_DROPOUT },
     { "attn_pdrop", COH_FIELD_DROPOUT },
-    /* attention is computed in f32 whatever the dtype */
+    /* attention is computed in f32 for every dtype */
     { "reorder_and_upcast_attn", COH_FIELD_KEPT },
     { "initializer_range", COH_FIELD_KEPT },
     { "n_ctx", COH_FIELD_KEPT },

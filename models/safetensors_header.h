@@ -33,7 +33,7 @@ coh_status coh_safetensors_header_write(const coh_safetensors_tensor *tensors, s
                                         const coh_safetensors_pair *metadata, size_t metadata_count,
                                         coh_text *out_text, uint64_t *out_data_bytes);
 
-/* ---- what reading and writing share ---- */
+/* ---- shared by reading and writing ---- */
 
 /* Computes the bytes of a tensor's data from dtype and shape. Returns NULL, or a static text that
  * says why there is no such number. */

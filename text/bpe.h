@@ -39,7 +39,7 @@ typedef struct coh_bpe_cached {
 
 typedef struct coh_bpe {
     int is_byte_level;    /* words begin as bytes, else as characters */
-    int is_cut_at_spaces; /* as above; characters only */
+    int is_cut_at_spaces; /* see above; only for characters */
     int32_t byte_id[256]; /* every byte has one */
     coh_bpe_merge *merges;
     size_t merge_slots; /* a power of two */

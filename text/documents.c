@@ -13,7 +13,7 @@
 
 #define IDS_PER_CALL 65536u
 
-/* The ids that hold the hash of a document. */
+/* Number of ids that hold a document's hash in a record. */
 enum { HASH_IDS = sizeof(uint64_t) / sizeof(int32_t) };
 
 coh_status coh_documents_init(coh_documents *documents, size_t window)

@@ -288,7 +288,7 @@ static int read_number(reader *r, long *out_number)
     return r->at > begin;
 }
 
-/* {n}, {n,} and {n,m}; the latter may be lazy. */
+/* Reads {n}, {n,} and {n,m}; the last may be lazy. */
 static coh_status read_count(reader *r)
 {
     const uint8_t *begin = r->at++;
