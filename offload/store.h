@@ -108,7 +108,7 @@ coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *w
 /* A power cut is not modelled here: the store is an unnamed file that vanishes with the process, so
  * it cannot be found broken later. base/power_cut.h models what a power cut drops and tears where
  * durability is promised, in the file operations of a save. `flip_at` covers a lost or torn write
- * while the process lives: the chunk's mark does not match. */
+ * while the process lives: the chunk's checksum does not match. */
 
 /* Faults for tests: seeded, by operation number, so that a loop over n finds every path. The mem
  * and posix stores inject them, so faults can be injected under a whole run; while a plan is

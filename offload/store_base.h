@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "offload/proof.h"
+#include "offload/checksum.h"
 #include "offload/store.h"
 
 #define COH_STORE_REASON_BYTES 512
@@ -22,7 +22,7 @@ struct coh_store {
     coh_store_config config; /* folder: our copy */
     char *folder;
     coh_store_facts facts;
-    coh_proof *proof;
+    coh_checksum_table *checksums;
     char reason[COH_STORE_REASON_BYTES]; /* facts.reason points here after the first sentence */
 };
 
@@ -51,10 +51,10 @@ const char *coh_store_error_text(int error);
 coh_status coh_store_base_tell(const coh_store *base, coh_store_port port,
                                const coh_store_request *request, int error);
 
-/* Ends a request: records a write, checks a read. mark: from submit, for a write. error: -1 for
+/* Ends a request: records a write, checks a read. checksum: from submit, for a write. error: -1 for
  * none, else as in coh_store_base_tell. */
 coh_status coh_store_base_finish(coh_store *base, coh_store_port port,
-                                 const coh_store_request *request, uint64_t mark, int error);
+                                 const coh_store_request *request, uint64_t checksum, int error);
 
 /* ---- the unnamed file ---- */
 
