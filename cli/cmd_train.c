@@ -237,7 +237,7 @@ static void describe_disk(const coh_engine_facts *facts, cli_line *line)
     cli_line_add(line, "disk:   %s (%s)",
                  facts->store_direct ? "O_DIRECT, past the page cache"
                                      : "through the page cache, which is memory outside the budget",
-                 facts->store_rung);
+                 facts->store_backend);
     add_rate("read", facts->store_read_bytes_per_s, line);
     add_rate("write", facts->store_write_bytes_per_s, line);
     cli_line_add(line, "\n");

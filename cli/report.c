@@ -339,7 +339,7 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
                      facts->device_context_bytes, facts->device_library_bytes,
                      facts->device_free_bytes);
     cli_line_add(line, ", \"store\": ");
-    cli_line_add_json_string(line, facts->store_rung ? facts->store_rung : "none");
+    cli_line_add_json_string(line, facts->store_backend ? facts->store_backend : "none");
     cli_line_add(line, ", \"store_direct\": %s", facts->store_direct > 0 ? "true" : "false");
     cli_line_add(
         line, ", \"numeric_fingerprint\": \"%016" PRIx64 "\", \"program_hash\": \"%016" PRIx64 "\"",

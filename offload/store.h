@@ -36,7 +36,7 @@ typedef struct coh_store_facts {
     size_t block_bytes;   /* unit of memory address, file offset and length: a page */
     uint32_t queue_depth; /* pieces in flight inside the store per port */
     uint64_t read_bytes_per_s, write_bytes_per_s; /* measured at open; 0: not measured */
-    const char *rung;                             /* "io_uring fixed", "io_uring", "posix", "mem" */
+    const char *backend;                          /* "io_uring fixed", "io_uring", "posix", "mem" */
     /* why a better backend is not used: one sentence, print it once; NULL: it is the best */
     const char *reason;
     int direct; /* 0: through the page cache, memory outside every budget */
@@ -98,7 +98,7 @@ typedef struct coh_store_ops {
 extern const coh_store_ops coh_store_uring; /* NULL functions if built without io_uring */
 extern const coh_store_ops coh_store_posix, coh_store_mem;
 
-/* Opens the best backend ("rung") that this machine allows: io_uring with O_DIRECT and registered
+/* Opens the best backend that this machine allows: io_uring with O_DIRECT and registered
  * buffers, then without registration, then posix threads. If O_DIRECT is denied, uses the page
  * cache. facts.reason says why. *out_ops receives the backend's table. `wanted`: NULL, or the only
  * table to use (tests, fault injection). */

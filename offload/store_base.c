@@ -14,7 +14,7 @@
 /* More requests in flight per port are a mistake, not a plan. */
 #define PORT_DEPTH_MOST 1024u
 
-coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, const char *rung)
+coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, const char *backend)
 {
     if (config->bytes == 0 || config->bytes % COH_PAGE_BYTES != 0 || config->bytes > INT64_MAX)
         return coh_fail(COH_ERR_ARGUMENT,
@@ -33,7 +33,7 @@ coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, 
     }
     base->facts = (coh_store_facts){ .block_bytes = COH_PAGE_BYTES,
                                      .queue_depth = config->queue_depth,
-                                     .rung = rung };
+                                     .backend = backend };
     return COH_OK;
 failed:
     coh_store_base_fini(base);

@@ -29,7 +29,8 @@ struct coh_store {
 /* Checks the config and initialises the common part. On failure nothing is held.
  * Fails: COH_ERR_ARGUMENT (bytes is not a positive multiple of a page, port_depth is 0 or above
  * 1024), COH_ERR_MEMORY. */
-coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, const char *rung);
+coh_status coh_store_base_init(coh_store *base, const coh_store_config *config,
+                               const char *backend);
 void coh_store_base_fini(coh_store *base); /* does nothing on a zeroed struct */
 
 /* Appends a sentence to facts.reason, after "; " if there is one already. */
