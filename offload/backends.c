@@ -1,5 +1,5 @@
-/* Chooses the working store's backend: io_uring, else posix. Read backends.h first; store.h describes
- * the backends. */
+/* Chooses the working store's backend: io_uring, else posix. Read backends.h first; store.h
+ * describes the backends. */
 #include "offload/backends.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* One record per chunk: the checksum that a read must have. A checksum mixes the XXH3 of the bytes with the
- * chunk's identity; the mixing is invertible, so a wrong checksum can be traced to its origin. Read
- * checksum.h first. */
+/* One record per chunk: the checksum that a read must have. A checksum mixes the XXH3 of the bytes
+ * with the chunk's identity; the mixing is invertible, so a wrong checksum can be traced to its
+ * origin. Read checksum.h first. */
 #include "coh_config.h"
 
 #include "offload/checksum.h"
@@ -27,8 +27,8 @@ struct coh_checksum_table {
     record *records;
 };
 
-/* The mix is one-to-one in the content, so the content can be recovered from a checksum (see unmix). A
- * misplaced chunk is then recognised without hashing its bytes once per candidate. */
+/* The mix is one-to-one in the content, so the content can be recovered from a checksum (see
+ * unmix). A misplaced chunk is then recognised without hashing its bytes once per candidate. */
 static uint64_t id_key(coh_chunk_id id)
 {
     return coh_rng_mix(coh_rng_mix(id.chunk + UINT64_C(1)) ^ id.generation);

@@ -1,5 +1,5 @@
-/* checksum.h - a table of one checksum per chunk; every read of the working store is checked against
- * it.
+/* checksum.h - a table of one checksum per chunk; every read of the working store is checked
+ * against it.
  *
  *   write   submit: checksum = XXH3(bytes) mixed with chunk and generation
  *           reap:   table[chunk] = checksum
@@ -26,8 +26,8 @@ typedef struct coh_checksum_table coh_checksum_table;
 coh_status coh_checksum_table_create(uint32_t chunk_count, coh_checksum_table **out_table);
 void coh_checksum_table_destroy(coh_checksum_table *table); /* accepts NULL */
 
-/* Computes the checksum of the request's bytes. Reads all of them on the calling thread, about as fast
- * as one core reads memory: 3.6 % of a core for 1 GB/s of traffic, submission included. */
+/* Computes the checksum of the request's bytes. Reads all of them on the calling thread, about as
+ * fast as one core reads memory: 3.6 % of a core for 1 GB/s of traffic, submission included. */
 uint64_t coh_checksum_of(const coh_store_request *request);
 
 /* Records that the write finished and that `checksum` is what it wrote. */

@@ -1,5 +1,5 @@
-/* candidates.h - evaluate sets of decisions: build each, simulate it and compare it with the best so
- * far.
+/* candidates.h - evaluate sets of decisions: build each, simulate it and compare it with the best
+ * so far.
  *
  *     coh_candidates c = { .plan = plan, .evaluations_most = 48 };
  *     coh_candidates_try(&c, list, count);      several at once, on the plan's threads
@@ -41,8 +41,8 @@ typedef struct coh_candidates {
 } coh_candidates;
 
 /* Builds and simulates the body of one set, and builds all other programs if the plan counts them.
- * A set that does not fit is not an error: its candidate is not valid. A set that takes long to build
- * is not built if its bytes or its length already rule it out. Fails: COH_ERR_MEMORY,
+ * A set that does not fit is not an error: its candidate is not valid. A set that takes long to
+ * build is not built if its bytes or its length already rule it out. Fails: COH_ERR_MEMORY,
  * COH_ERR_ARGUMENT (a graph that cannot be trained). */
 coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisions,
                               coh_candidate *out_candidate);

@@ -1,7 +1,7 @@
 /* Local search over decisions: varies one decision of the best set at a time, or two that depend on
  * each other, and moves to the best neighbour. The idea: the neighbours and their order are fixed,
- * so every machine finds the same plan. Evaluation is in candidates.c; search.c calls this from several
- * starts. */
+ * so every machine finds the same plan. Evaluation is in candidates.c; search.c calls this from
+ * several starts. */
 #include "planner/neighbours.h"
 
 #include "base/bytes.h"

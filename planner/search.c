@@ -74,8 +74,8 @@ static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
 }
 
 /* Tries everything on the device: first without recomputation, then with more and more blocks,
- * until it fits; more blocks take longer. *out_smallest: the candidate of the least memory, computed if
- * a plan fits and has no far tier, or if none fits. */
+ * until it fits; more blocks take longer. *out_smallest: the candidate of the least memory,
+ * computed if a plan fits and has no far tier, or if none fits. */
 static coh_status try_in_memory(const coh_plan *plan, coh_candidate *best,
                                 coh_candidate *out_smallest)
 {
@@ -164,7 +164,8 @@ static int compare_candidates(const void *x, const void *y)
     return coh_candidate_is_better(b, a);
 }
 
-/* Improves from the best candidate, then from the next best: they may lead to other local optima. */
+/* Improves from the best candidate, then from the next best: they may lead to other local
+ * optima. */
 static coh_status improve_several(coh_candidates *candidates, uint64_t bound_ns)
 {
     coh_candidate *from = NULL, best = candidates->best;
@@ -232,9 +233,9 @@ done:
     return status;
 }
 
-/* Records the least outermost bytes of the candidates that lacked only these. The sets tried until one
- * fits do not depend on that capacity: with this many bytes there is a plan, with fewer there is
- * none. */
+/* Records the least outermost bytes of the candidates that lacked only these. The sets tried until
+ * one fits do not depend on that capacity: with this many bytes there is a plan, with fewer there
+ * is none. */
 static void note_least_far(const coh_candidates *candidates, coh_plan *plan)
 {
     plan->least_far_bytes = 0;
