@@ -16,7 +16,7 @@
 static coh_status refuse_host_memory(void)
 {
     return cli_fail(COH_ERR_ARGUMENT,
-                    "--host-memory is the pinned memory beside a GPU, and the host device has"
+                    "--host-memory is the pinned memory next to a GPU, and the host device has"
                     " none: its RAM budget is --device-memory (--emulate-host builds a second"
                     " tier as a test-bed)");
 }

@@ -72,7 +72,7 @@ coh_status cli_calibration_open(const cli_options *options, coh_profile **profil
     if (is_of_other_threads(options, *profile))
         return COH_OK;
     if (find_path(options, *profile, out_calibration) != COH_OK) {
-        cli_note("note: plans are not calibrated: %s (--calibration none says so on purpose)",
+        cli_note("note: plans are not calibrated: %s (silence this with --calibration none)",
                  coh_last_error());
         out_calibration->path[0] = '\0';
         return COH_OK;
@@ -86,7 +86,7 @@ coh_status cli_calibration_open(const cli_options *options, coh_profile **profil
                          "--calibration takes what train wrote, or a file that is not there "
                          "yet");
     if (status != COH_OK)
-        cli_note("note: the calibration is left out, and train writes it anew: %s",
+        cli_note("note: the calibration is ignored, and train writes a new one: %s",
                  coh_last_error());
     return COH_OK;
 }
@@ -118,7 +118,7 @@ void cli_calibration_keep(const cli_options *options, const cli_calibration *cal
     cli_line_clear(&line);
     if (options->profile && add_drift(out_classes, *out_count, &line))
         cli_note("note: lines differ from --profile %s by more than 5 %% (measured over profile: "
-                 "%s); the next plan takes it into account, cohobate profile measures anew",
+                 "%s); the next plan takes it into account, cohobate profile measures again",
                  options->profile, line.text);
 }
 

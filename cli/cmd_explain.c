@@ -282,7 +282,7 @@ static void print_text(const cli_replay *replay, const explanation *e)
     printf("%s: %s", e->op.name, e->op.kind);
     if (e->block >= 0)
         printf(", block %d of the graph", (int)e->block);
-    printf("\n  parameters   %s, stand on %s between steps, their states on %s; updated on %s\n"
+    printf("\n  parameters   %s, stored on %s between steps, their states on %s; updated on %s\n"
            "  activations  %s: %s\n\n%-32s %9s %9s %9s %9s %12s %12s\n",
            e->op.parameter_bytes ? coh_size_format(e->op.parameter_bytes, parameters, 32) : "none",
            e->op.parameters, e->op.states, e->op.updates,

@@ -280,7 +280,7 @@ static void describe_start(const cli_run *run)
                          facts->arena_is_near[tier] ? ", the GPU's" : "",
                          cli_duration((double)facts->arena_touch_ns[tier] * 1e-9, overhead));
     cli_line_add(&line, "\n");
-    cli_line_add(&line, "kernel: %s; overhead beside the arenas %s\n", facts->kernel_path,
+    cli_line_add(&line, "kernel: %s; overhead outside the arenas %s\n", facts->kernel_path,
                  coh_size_format(facts->overhead_bytes, overhead, sizeof(overhead)));
     cli_report_gpu(facts, &line);
     if (run->job.resumed)
@@ -481,7 +481,7 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_job_open(options, &run->job));
     if (!by_epochs)
         CLI_TRY(cli_job_check_writes(&run->job));
-    CLI_TRY(cli_stop_install(0, "\ncohobate train: stopped at once; the last checkpoint stands\n",
+    CLI_TRY(cli_stop_install(0, "\ncohobate train: stopped at once; the last checkpoint is whole\n",
                              "\ncohobate train: stopped at once; nothing was saved yet\n"));
     CLI_TRY(open_folder(run));
     if (!by_epochs)

@@ -161,7 +161,7 @@ static coh_status go_on(void *context)
 {
     (void)context;
     return cli_stop_check("while text was tokenized: nothing of it is kept; the same command begins"
-                          " anew");
+                          " again");
 }
 
 void cli_data_build_options(const cli_data_source *source, const char *what,

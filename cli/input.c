@@ -48,7 +48,7 @@ static coh_status check_has_config(const char *path)
         return COH_OK;
     return cli_fail(COH_ERR_CORRUPT,
                     "%s holds %s but no config.json, which says what model the tensors are of: put "
-                    "the model's config.json beside them",
+                    "the model's config.json next to them",
                     path, found.tensors);
 }
 

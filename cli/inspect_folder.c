@@ -40,7 +40,7 @@ static coh_status print_graph(const inspection *of)
 {
     const int32_t count = coh_graph_operator_count(of->graph);
     int in_layer = 0;
-    printf("  graph (cohobate plan says where it would stand):\n");
+    printf("  graph (cohobate plan shows where it would be placed):\n");
     for (int32_t i = 0; i < count; i++) {
         coh_graph_operator op;
         CLI_TRY(coh_graph_operator_at(of->graph, i, &op));

@@ -343,7 +343,7 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
     if (flag_elsewhere(command, flag) != NULL)
         return not_of(command, flag_elsewhere(command, flag));
     return cli_fail(COH_ERR_ARGUMENT,
-                    "'%s' is not a flag of cohobate %s, or stands for more than one: see"
+                    "'%s' is not a flag of cohobate %s, or is short for more than one: see"
                     " cohobate %s --help",
                     flag, cli_command_name(command), cli_command_name(command));
 }

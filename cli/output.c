@@ -101,7 +101,7 @@ static coh_status check_differ(const char *flag, const char *path, const char *o
 {
     if (!path || !other || !is_same_file(path, other))
         return COH_OK;
-    return cli_fail(COH_ERR_ARGUMENT, "%s and %s both name %s: give each a file of its own", flag,
+    return cli_fail(COH_ERR_ARGUMENT, "%s and %s both name %s: give each its own file", flag,
                     other_flag, path);
 }
 

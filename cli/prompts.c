@@ -167,8 +167,8 @@ static coh_status read_turns(const cli_prompts *prompts, const char *place, cons
     for (size_t i = 0; i < json_array_size(messages); i++, count++) {
         CLI_TRY(read_turn(place, i + 1, json_array_get(messages, i), &turns[count]));
         if (system && turns[count].role == COH_CHAT_SYSTEM)
-            return cli_fail(COH_ERR_ARGUMENT,
-                            "%s has a system prompt of its own: leave --system out", place);
+            return cli_fail(COH_ERR_ARGUMENT, "%s has its own system prompt: leave --system out",
+                            place);
     }
     *out_count = count;
     return COH_OK;

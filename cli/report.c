@@ -256,7 +256,7 @@ void cli_report_gpu(const coh_engine_facts *facts, cli_line *line)
     if (facts->device_context_bytes + facts->device_library_bytes == 0)
         return;
     cli_line_add(line,
-                 "GPU:    overhead beside the arena: context and other programs %s, kernels and "
+                 "GPU:    overhead outside the arena: context and other programs %s, kernels and "
                  "libraries %s; %s free\n",
                  coh_size_format(facts->device_context_bytes, a, sizeof(a)),
                  coh_size_format(facts->device_library_bytes, b, sizeof(b)),
@@ -276,7 +276,7 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
                  report->step_count == 1 ? "" : "s", cli_duration(report->step_s / steps, b),
                  cli_duration((double)summary->step_ns * 1e-9, c));
     if (still > 0)
-        cli_line_add(line, "; compute stood still %s of it", cli_duration(still, a));
+        cli_line_add(line, "; compute waited %s of it", cli_duration(still, a));
     for (int lane = 0; lane < COH_PLAN_LANES; lane++)
         if (report->exposed_s[lane] > 0)
             cli_line_add(line, ", for %s %s", cli_lane_names[lane],

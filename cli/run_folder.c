@@ -31,7 +31,7 @@ coh_status cli_run_folder_name(const char *model, char *out_path)
         if (written < CLI_PATH_BYTES && access(out_path, F_OK) != 0)
             return COH_OK;
     }
-    return cli_fail(COH_ERR_IO, "no free name for a run folder beside %s: give --save DIR",
+    return cli_fail(COH_ERR_IO, "no free name for a run folder next to %s: give --save DIR",
                     out_path);
 }
 

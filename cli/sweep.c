@@ -19,7 +19,7 @@ static coh_status refuse(const char *text, const char *why)
 {
     return cli_fail(COH_ERR_ARGUMENT,
                     "--sweep %.100s: %s: for example --sweep device-memory=8GB:40GB, with :4GB for "
-                    "steps of that or :9 for so many points",
+                    "steps of that or :9 for 9 points",
                     text, why);
 }
 
@@ -119,7 +119,7 @@ coh_status cli_sweep_read(const char *text, cli_sweep *out_sweep)
     } else if (rest) {
         if (!read_value(rest, &step) || step.is_factor != from.is_factor ||
             step.is_rate != from.is_rate)
-            return refuse(text, "behind the second colon stands a step of the same kind, or from 2 "
+            return refuse(text, "after the second colon comes a step of the same kind, or from 2 "
                                 "to 64 points");
         by = step.number;
         if (floor((to.number - from.number) / by) >= CLI_SWEEP_POINTS)

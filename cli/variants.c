@@ -51,7 +51,7 @@ static coh_status check_meaning(const cli_options *options, const char *entries)
         return COH_OK;
     if (names(entries, "host-memory"))
         return cli_fail(COH_ERR_ARGUMENT,
-                        "%s: the host device has no host memory beside it: its RAM budget is "
+                        "%s: the host device has no host memory next to it: its RAM budget is "
                         "device-memory=",
                         entries);
     if (names(entries, "disk"))

@@ -119,11 +119,10 @@ static coh_status refuse_pattern(const coh_model *model, const char *what, const
 {
     char names[1024];
     list_operators(model, only_linear, names, sizeof(names));
-    return coh_fail(
-        COH_ERR_ARGUMENT,
-        "%s \"%s\" stands for no %soperator of this model%s: choose among %s, \"*\" and "
-        "\"?\" standing for any letters",
-        what, pattern, only_linear ? "linear " : "", stands_for, names);
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s \"%s\" matches no %soperator of this model%s: choose among %s, \"*\" and "
+                    "\"?\" standing for any letters",
+                    what, pattern, only_linear ? "linear " : "", stands_for, names);
 }
 
 /* Kinds of operators that a pattern matched. */

@@ -137,7 +137,7 @@ static coh_status temporary_make(coh_folder_place *place)
             (void)coh_file_rmdir(&place->ops, name);
     }
     if (error)
-        return coh_safetensors_operation_fail(error, "making a folder beside", place->path);
+        return coh_safetensors_operation_fail(error, "making a folder next to", place->path);
     memcpy(place->partial, name, strlen(name) + 1);
     return COH_OK;
 }

@@ -254,7 +254,7 @@ static coh_status model_from_folder(const char *path, const char *config_path, c
     COH_TRY(coh_file_read_whole(config_path, COH_CONFIG_BYTES_MOST, &text, &bytes));
     coh_status status = strlen(text) == bytes
                             ? coh_model_from_config(text, out_model)
-                            : coh_fail(COH_ERR_CORRUPT, "config.json: a zero byte stands in it");
+                            : coh_fail(COH_ERR_CORRUPT, "config.json: it contains a zero byte");
     coh_free(text);
     if (status != COH_OK)
         return coh_fail_prefix(status, "%.300s", path);
@@ -274,7 +274,7 @@ static coh_status check_one_model(const char *path)
     status = coh_checkpoint_facts_get(checkpoint, &facts);
     if (status == COH_OK)
         status = coh_fail(COH_ERR_ARGUMENT,
-                          "%.300s holds config.json, a Hugging Face model, and beside it a run's "
+                          "%.300s holds config.json, a Hugging Face model, and next to it a run's "
                           "checkpoint %.300s: name the checkpoint, or move one of the two",
                           path, facts.path);
     coh_checkpoint_close(checkpoint);

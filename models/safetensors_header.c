@@ -355,7 +355,7 @@ static int compare_places(const void *left, const void *right)
 
 static coh_status twice_refuse(const scanner *scan, const char *what, const char *name)
 {
-    return refuse(scan, name - 1, "%s \"%.200s\" stands there twice", what, name);
+    return refuse(scan, name - 1, "%s \"%.200s\" occurs twice", what, name);
 }
 
 static coh_status names_check(const scanner *scan, coh_safetensors_header *header)

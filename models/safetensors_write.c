@@ -67,7 +67,7 @@ coh_status coh_safetensors_temporary_create(coh_file_ops *ops, const char *path,
     }
     if (fd < 0) {
         out_name[0] = '\0';
-        return coh_safetensors_operation_fail(fd, "creating a file beside", path);
+        return coh_safetensors_operation_fail(fd, "creating a file next to", path);
     }
     *out_fd = fd;
     return COH_OK;

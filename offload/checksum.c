@@ -119,7 +119,7 @@ static coh_status tell_wrong_bytes(const coh_checksum_table *table,
     if (content == get(&kept->content_before))
         return coh_fail(COH_ERR_CORRUPT,
                         "chunk %" PRIu32 " at file offset %" PRIu64 " is stale: generation %" PRIu64
-                        " was written, the disk gave what stood there before (a lost write)",
+                        " was written, the disk returned the bytes from before (a lost write)",
                         request->id.chunk, request->file_offset, request->id.generation);
     if (owner < table->chunk_count)
         return coh_fail(COH_ERR_CORRUPT,

@@ -164,7 +164,7 @@ static void leave_unregistered(uring_store *uring, int error)
     uring->base.facts.backend = "io_uring";
     coh_store_base_say(&uring->base,
                        "the arenas could not be registered with io_uring (%s): every transfer pins "
-                       "its pages anew; raising the memlock limit (ulimit -l) avoids that",
+                       "its pages again; raising the memlock limit (ulimit -l) avoids that",
                        coh_store_error_text(error));
 }
 

@@ -63,7 +63,7 @@ static coh_status decode_names(const char *path, const coh_token_table *names, u
         if (bytes < 1)
             return coh_fail(COH_ERR_CORRUPT,
                             "%s: token \"%.*s\" with id %" PRId32 " is not made of the 256 "
-                            "characters that stand for bytes",
+                            "characters that represent bytes",
                             path, (int)(name.count < 100 ? name.count : 100), name.bytes, id);
         if (bytes == 1)
             model->byte_id[room[0]] = id;
@@ -73,7 +73,7 @@ static coh_status decode_names(const char *path, const coh_token_table *names, u
     for (int byte = 0; byte < 256; byte++) {
         if (model->byte_id[byte] < 0)
             return coh_fail(COH_ERR_CORRUPT,
-                            "%s: no token stands for byte 0x%02x alone; all 256 are needed to "
+                            "%s: no token represents byte 0x%02x alone; all 256 are needed to "
                             "encode any text",
                             path, (unsigned)byte);
     }
@@ -147,7 +147,7 @@ static coh_status read_merge(merge_reader *reader, char *line, coh_bpe *model)
     coh_bpe_add_merge(model, left, right, (int32_t)model->merge_count, result, &is_new);
     if (!is_new)
         return coh_fail(COH_ERR_CORRUPT,
-                        "%s line %" PRId64 ": the pair \"%.100s\" \"%.100s\" stands there a second "
+                        "%s line %" PRId64 ": the pair \"%.100s\" \"%.100s\" occurs there a second "
                         "time",
                         reader->path, reader->line, line, right_name);
     return COH_OK;

@@ -226,7 +226,7 @@ static coh_status check_held_out(const coh_token_build_options *options, int is_
                         "folder of files, or JSON lines",
                         options->in_path);
     if (!path || !path[0] || strcmp(path, options->out_path) == 0)
-        return coh_fail(COH_ERR_ARGUMENT, "held-out documents need a token file of their own");
+        return coh_fail(COH_ERR_ARGUMENT, "held-out documents need their own token file");
     return COH_OK;
 }
 

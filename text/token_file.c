@@ -93,13 +93,13 @@ coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], co
         return coh_fail(COH_ERR_CORRUPT,
                         "%s is not a token file: make one with `cohobate tokenize`", path);
     if (get(bytes + 56, 8) != XXH3_64bits(bytes, 56))
-        return coh_fail(COH_ERR_CORRUPT, "the header of token file %s is damaged: make it anew",
+        return coh_fail(COH_ERR_CORRUPT, "the header of token file %s is damaged: make it again",
                         path);
     uint64_t version = get(bytes + 8, 4);
     if (version != VERSION_PLAIN && version != VERSION_MASKED)
         return coh_fail(COH_ERR_CORRUPT,
                         "token file %s has version %" PRIu64
-                        ", this program reads %u and %u: make it anew",
+                        ", this program reads %u and %u: make it again",
                         path, version, VERSION_PLAIN, VERSION_MASKED);
     coh_token_header header = { .id_bytes = (uint32_t)get(bytes + 12, 4),
                                 .count = get(bytes + 16, 8),
@@ -113,7 +113,7 @@ coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], co
         return coh_fail(
             COH_ERR_CORRUPT,
             "token file %s has a header that none was written with: %" PRIu64 " ids of %" PRIu32
-            " bytes, vocabulary %" PRIu64 ", window %" PRIu32 ", flags %" PRIu32 ": make it anew",
+            " bytes, vocabulary %" PRIu64 ", window %" PRIu32 ", flags %" PRIu32 ": make it again",
             path, header.count, header.id_bytes, header.vocabulary, header.window, flags);
     *out_header = header;
     return COH_OK;
@@ -170,7 +170,7 @@ static coh_status open_and_check(coh_token_file *file)
     if (file_bytes != expected)
         return coh_fail(COH_ERR_CORRUPT,
                         "token file %s has %" PRIu64 " bytes where its %" PRIu64
-                        " ids need %" PRIu64 ": it was cut off or added to, make it anew",
+                        " ids need %" PRIu64 ": it was cut off or added to, make it again",
                         file->path, file_bytes, file->header.count, expected);
     return COH_OK;
 }
@@ -256,7 +256,7 @@ static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count
                             " of %s is outside its vocabulary "
                             "of %" PRIu64 ": %s",
                             id, begin + i, file->path, file->header.vocabulary,
-                            !file->is_raw ? "the file is damaged, make it anew"
+                            !file->is_raw ? "the file is damaged, make it again"
                             : file->header.vocabulary < INT32_MAX
                                 ? "give the model and tokenizer it was made for"
                                 : "no id is that large, so these are no ids, or of another width "
@@ -309,7 +309,7 @@ coh_status coh_token_file_check(coh_token_file *file)
     if (found != file->header.hash)
         return coh_fail(COH_ERR_CORRUPT,
                         "the ids of token file %s hash to %016" PRIx64
-                        ", its header says %016" PRIx64 ": the file is damaged, make it anew",
+                        ", its header says %016" PRIx64 ": the file is damaged, make it again",
                         file->path, found, file->header.hash);
     return COH_OK;
 }
@@ -380,7 +380,7 @@ static coh_status no_window(const coh_token_file *file, int64_t tokens)
     if (file->header.window > 0 && tokens != file->header.window)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%s is aligned for windows of %" PRIu32 " tokens, not %" PRId64
-                        ": use sequences of %" PRIu32 ", or make it anew",
+                        ": use sequences of %" PRIu32 ", or make it again",
                         file->path, file->header.window, tokens, file->header.window);
     return coh_fail(COH_ERR_ARGUMENT,
                     "%s has %" PRIu64 " ids: no window of %" PRId64

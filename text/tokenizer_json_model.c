@@ -75,7 +75,7 @@ static coh_status find_bytes(const model_reader *r, const coh_alphabet *alphabet
     for (int byte = 0; byte < 256; byte++) {
         if (byte_id[byte] < 0)
             return coh_fail(COH_ERR_CORRUPT,
-                            "%s: no token stands for byte 0x%02x alone; all 256 are needed to "
+                            "%s: no token represents byte 0x%02x alone; all 256 are needed to "
                             "encode any text",
                             r->where, (unsigned)byte);
     }
@@ -160,8 +160,8 @@ static coh_status add_merge(model_reader *r, size_t index, coh_slice left_name,
     coh_bpe *model = r->pipeline->model;
     coh_bpe_add_merge(model, left, right, (int32_t)model->merge_count, result, &is_new);
     if (!is_new)
-        return coh_fail(COH_ERR_CORRUPT, "%s.merges[%zu]: this pair stands there a second time",
-                        r->where, index);
+        return coh_fail(COH_ERR_CORRUPT, "%s.merges[%zu]: this pair occurs a second time", r->where,
+                        index);
     return COH_OK;
 }
 
