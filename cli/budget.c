@@ -262,13 +262,11 @@ uint64_t cli_budget_stage_bytes(uint64_t chunk_bytes)
 
 /* Main memory used by a GPU's driver, its libraries and the program itself, with a margin. */
 #define BESIDE_GPU_BYTES ((uint64_t)2 << 30)
-/* The largest chunk that the planner chooses. */
-#define CHUNK_MOST_BYTES ((uint64_t)256 << 20)
 
 /* The size of a host tier, next to a GPU, that fits in free memory. */
 static uint64_t host_room(const cli_options *options)
 {
-    const uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : CHUNK_MOST_BYTES;
+    const uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : COH_CHUNK_BYTES_MOST;
     const uint64_t kept = BESIDE_GPU_BYTES + cli_budget_stage_bytes(chunk_bytes);
     const uint64_t most = coh_machine_most_bytes();
     return most > kept ? most - kept : 0;

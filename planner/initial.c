@@ -15,7 +15,6 @@
 #include "planner/schedule.h"
 
 #define KIB ((uint64_t)1 << 10)
-#define MIB ((uint64_t)1 << 20)
 
 /* Finer ranges than our schedules use, to check whether these would need less. */
 enum { RANGES_MOST = 1 << 20 };
@@ -55,7 +54,8 @@ static uint64_t usual_chunk_bytes(const coh_plan *plan)
     uint64_t bytes = 256 * KIB;
     if (plan->options.chunk_bytes > 0)
         return plan->options.chunk_bytes;
-    while (bytes < 256 * MIB && (bytes * 2 <= usual || (bytes < of_many && bytes * 2 <= most)))
+    while (bytes < COH_CHUNK_BYTES_MOST &&
+           (bytes * 2 <= usual || (bytes < of_many && bytes * 2 <= most)))
         bytes *= 2;
     return bytes;
 }
@@ -66,8 +66,10 @@ coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes)
     *out_bytes = decisions.chunk_bytes;
     if (plan->options.chunk_bytes > 0)
         return COH_OK;
+    const uint64_t most = plan->options.device_memory_bytes / CHUNKS_FEWEST;
     COH_TRY(coh_effort_raise_chunk(plan->graph, &plan->options,
-                                   plan->options.device_memory_bytes / CHUNKS_FEWEST, &decisions));
+                                   most < COH_CHUNK_BYTES_MOST ? most : COH_CHUNK_BYTES_MOST,
+                                   &decisions));
     *out_bytes = decisions.chunk_bytes;
     return COH_OK;
 }

@@ -10,9 +10,7 @@
 #include "planner/residency.h"
 
 #define KIB         ((uint64_t)1 << 10)
-#define MIB         ((uint64_t)1 << 20)
 #define CHUNK_LEAST (256 * KIB)
-#define CHUNK_MOST  (1024 * MIB)
 
 /* Stop within 1/500 of the lower bound. */
 enum { CLOSE_ENOUGH = 500 };
@@ -55,7 +53,7 @@ static void vary_sizes(const coh_candidates *candidates, neighbours *n)
     if (coh_candidates_have_caches(plan) && (d = add_neighbour(n, candidates)) != NULL)
         d->cache = !d->cache;
     for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 3; i++)
-        if (sizes[i] >= least && sizes[i] <= CHUNK_MOST &&
+        if (sizes[i] >= least && sizes[i] <= COH_CHUNK_BYTES_MOST &&
             (d = add_neighbour(n, candidates)) != NULL)
             d->chunk_bytes = sizes[i];
 }

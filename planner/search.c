@@ -64,7 +64,8 @@ static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
     *out = (coh_decisions){
         .device_bytes = UINT64_MAX, .chunk_bytes = 8 * MIB, .in_memory = 1, .row_passes = 1
     };
-    while (out->chunk_bytes < 256 * MIB && out->chunk_bytes * 4096 < plan->survivor_bytes)
+    while (out->chunk_bytes < COH_CHUNK_BYTES_MOST &&
+           out->chunk_bytes * 4096 < plan->survivor_bytes)
         out->chunk_bytes *= 2;
     if (plan->options.chunk_bytes > 0) {
         out->chunk_bytes = plan->options.chunk_bytes;

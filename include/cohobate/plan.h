@@ -90,6 +90,10 @@ COH_API coh_status coh_pins_read(const char *path, coh_pin **out_pins, int32_t *
 /* Accepts NULL. */
 COH_API void coh_pins_free(coh_pin *pins);
 
+/* The largest chunk that the planner chooses for a plan with far tiers. Two staging buffers of a
+ * chunk and of its states are next to the arenas. */
+#define COH_CHUNK_BYTES_MOST ((uint64_t)256 << 20)
+
 typedef struct coh_plan_options {
     uint32_t struct_bytes; /* sizeof(coh_plan_options); coh_plan_options_init sets it */
     coh_plan_mode mode;
