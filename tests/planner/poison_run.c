@@ -264,8 +264,7 @@ static void begin_run(machine *m)
         m->pieces[i].owner = 0;
     for (uint32_t e = 0; e < m->program->extent_count; e++)
         if (m->program->extents[e].at_begin) {
-            if (!coh_extent_is_unused(&m->program->extents[e])) /* an unused extent is left at
-                                                                 * once */
+            if (!coh_extent_is_unused(&m->program->extents[e])) /* else: left at once */
                 own(m, UINT32_MAX, e);
             if (entry_of(m, &m->program->extents[e]) == 0)
                 fault(m, UINT32_MAX, "extent %u is not at the boundary", e);
@@ -457,8 +456,7 @@ static void compute(machine *m, uint32_t index)
     if (line->opcode == COH_OP_SETTLE)
         m->pending = 0;
     if (line->opcode != COH_OP_RECOMPUTE)
-        m->result->hash += mix(hash, 5 + (uint64_t)runs); /* a sum, so the order of lines does not
-                                                           * matter */
+        m->result->hash += mix(hash, 5 + (uint64_t)runs); /* a sum: in any order */
     write_all(m, index, hash, runs);
 }
 

@@ -4,9 +4,9 @@
  *   operators   0 embedding (table, by two ranges of rows)   1 layer (two parameters, adds by ADD)
  *               2 layer   3 classifier (the same table, by rows) -> loss
  *
- * Chunks come in when a line wants them and go when room is wanted (the one used longest ago
- * first). Waits: one for each conflict on bytes, then each is left out that happens_before.c shows
- * to be implied. Nothing of the planner is used but the tables of program.h. */
+ * Chunks are loaded when a line needs them and evicted when room is needed (least recently used
+ * first). There is one wait for each conflict on bytes, less those that happens_before.c shows to
+ * be implied. Of the planner, only the tables of program.h are used. */
 #ifndef COH_TESTS_PROGRAM_MAKER_H
 #define COH_TESTS_PROGRAM_MAKER_H
 

@@ -106,8 +106,7 @@ static void a_calibration_is_of_one_profile(void **state)
     assert_true(mine.calibration[COH_OP_FORWARD].factor == 1.0625);
     assert_true(mine.calibration[COH_OP_RECOMPUTE].factor == 1.0625);
     assert_int_equal(mine.calibration[COH_OP_BACKWARD].runs, 0);
-    assert_int_equal(coh_profile_calibrate(&mine, path, &runs), COH_ERR_ARGUMENT); /* can be applied
-                                                                                    * only once */
+    assert_int_equal(coh_profile_calibrate(&mine, path, &runs), COH_ERR_ARGUMENT); /* only once */
     unlink(path);
 }
 

@@ -157,8 +157,7 @@ static void weights_stand_where_they_are_sent(void **state)
     coh_graph *graph = make_graph();
     coh_plan_options options = options_with(texts);
     options.device_memory_bytes = 2 * in_memory(graph);
-    options.emulate_host_bytes = in_memory(graph) / 16; /* other blocks' transfers pass through
-                                                         * it */
+    options.emulate_host_bytes = in_memory(graph) / 16; /* other blocks pass through it */
     coh_plan *plan = make_plan(graph, &options);
     assert_int_equal(block_places(plan, 0) & 4, 4);
     assert_int_equal(block_places(plan, 1), 2);

@@ -1,8 +1,8 @@
-/* Published systems, as decisions among ours: what they always do is one of the plans that the
- * search may choose, so it is never slower. PatrickStar and Gemini stream a whole model through
- * the device in chunks of one size and keep activations only at the blocks' borders; Elixir keeps
- * some of the model on the device as well. They update at the host, where the states stand. Prices
- * are those of a datasheet. */
+/* Published systems, expressed as decisions: their fixed policies are among the plans that the
+ * search may choose, so the search is never slower. PatrickStar and Gemini stream a whole model
+ * through the device in chunks of one size and keep activations only at the blocks' borders;
+ * Elixir also keeps a part of the model on the device. They update on the host, which holds the
+ * states. Prices are those of a datasheet. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -249,8 +249,7 @@ static void the_peak_is_the_highest_end_of_what_is_occupied(void **state)
     coh_extent extents[] = {
         { .offset = 8192, .bytes = 4096, .use_count = 1, .tier = COH_TIER_DEVICE },
         { .offset = 0, .bytes = 4096, .tier = COH_TIER_HOST, .at_begin = 1, .at_end = 1 },
-        { .offset = 65536, .bytes = 4096, .tier = COH_TIER_DEVICE }, /* an extent that no line
-                                                                      * enters */
+        { .offset = 65536, .bytes = 4096, .tier = COH_TIER_DEVICE }, /* never entered */
     };
     coh_touch touches[] = { { .extent = 0 }, { .extent = COH_EXTENT_FILE } };
     coh_layout layout = { .pinned_bytes = 4096, .file_bytes = 40960 };
