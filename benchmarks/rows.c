@@ -212,7 +212,7 @@ static void softmax_piece(void *argument, int64_t index)
     }
 }
 
-/* Values near one approach a quarter with every call, so y stays finite. */
+/* Repeated calls converge to about a quarter from values near one, so y stays finite. */
 static void softmax_backward_piece(void *argument, int64_t index)
 {
     tensors *t = argument;
@@ -328,8 +328,7 @@ static int64_t rows_for(size_t element_bytes)
 
 static int make(tensors *t)
 {
-    const int64_t N = rows_for(2); /* the larger number of rows; in floats they have at least as
-                                    * many bytes */
+    const int64_t N = rows_for(2); /* the more rows; in f32 no fewer bytes */
     const size_t bytes = (size_t)rows_for(4) * C * 4;
     t->x = tensor(bytes);
     t->y = tensor(bytes);

@@ -103,7 +103,7 @@ class DevicePlayed(ProgramTest):
         self.assertGreater(sum(streamed["link_bytes"].values()), 0)
         utilised = alone["utilisation"]
         self.assertAlmostEqual(utilised["of_datasheet"], alone["tokens_per_second"] * utilised["flops_per_token"] / peak)
-        self.assertEqual(utilised["of_datasheet"], utilised["of_measured_roof"])  # what stands for measured is the datasheet
+        self.assertEqual(utilised["of_datasheet"], utilised["of_measured_roof"])  # both are the datasheet's
 
     def claims_can_be_judged(self, result):
         """Whatever the figures are: nothing is missing except what this machine lacks."""

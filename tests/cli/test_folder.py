@@ -680,7 +680,7 @@ class Folder(ProgramTest):
         hashes = {n: self.succeeds("check", self.path("run", f"step-{n}")).out.split()[-1] for n in (1, 2, 3)}
         self.assertIn(hashes[3], self.succeeds("check", run).out)
         for newest, older in ((3, 2), (2, 1), (1, None)):
-            path = self.path("run", f"step-{newest}", "m.bin")  # as long as before: only reading it all finds it
+            path = self.path("run", f"step-{newest}", "m.bin")  # same length: only reading all of it reveals it
             data = bytearray(self.bytes_of(path))
             data[len(data) // 2] ^= 1
             self.write(path, bytes(data))

@@ -271,7 +271,7 @@ static void a_form_holds_what_decides_and_nothing_else(void **state)
     assert_int_equal(f.alignment, 2);
     m.c_dtype = COH_DTYPE_F32;
     assert_true(coh_product_form_of(&m).mixed);
-    m.adds = 1; /* it depends on what c holds; no residual and no bias */
+    m.adds = 1; /* adds to c's contents; neither residual nor bias */
     f = coh_product_form_of(&m);
     assert_true(f.adds && !f.bias && !f.mixed);
     assert_int_equal(f.alignment, 256);

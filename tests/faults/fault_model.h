@@ -43,7 +43,7 @@ coh_status fault_train(coh_engine *engine, uint64_t from, uint64_t to, uint64_t 
 coh_status fault_run(const coh_plan *plan, const coh_engine_options *options,
                      coh_engine **out_engine, uint64_t *out_hash);
 
-/* Destroys the engine in the required order, and ends the test if the ledger still holds a byte.
+/* Destroys the step, ends the test if the ledger still holds a byte, then destroys the engine.
  * Accepts NULL. */
 void fault_destroy(coh_engine *engine);
 

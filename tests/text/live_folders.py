@@ -116,8 +116,8 @@ def main():
             for file, content in written.items():
                 with open(os.path.join(folder, file), "w", encoding="utf-8") as out:
                     out.write(content if isinstance(content, str) else json.dumps(content))
-            # A control piece that stands in a text is text to sentencepiece, and to us from a
-            # tokenizer.model; a token to transformers.
+            # A control piece in a text is plain text to sentencepiece, and to us with a
+            # tokenizer.model; it is a token to transformers.
             texts = ADDED[:3] if name == "LlamaTokenizer" else WORDS + ADDED
             have, want = ours(sys.argv[1], folder, texts), expected(name, folder, texts)
             if have != want:
