@@ -10,7 +10,7 @@
 #include "base/pool.h"
 #include "benchmarks/measure.h"
 #include "kernels/kernels.h"
-#include "offload/proof.h"
+#include "offload/checksum.h"
 
 enum { BYTES = 128 << 20, PIECE_BYTES = 1 << 20, CHUNK_BYTES = 8 << 20 };
 
@@ -39,13 +39,13 @@ static void read_piece(void *argument, int64_t index)
     m->sum += measure_read(m->from + index * PIECE_BYTES, PIECE_BYTES);
 }
 
-static void mark_piece(void *argument, int64_t index)
+static void checksum_piece(void *argument, int64_t index)
 {
     memory *m = argument;
     coh_store_request request = { .memory = m->from + index * CHUNK_BYTES,
                                   .bytes = CHUNK_BYTES,
                                   .id = { .chunk = (uint32_t)index } };
-    m->sum += coh_proof_mark(&request);
+    m->sum += coh_checksum_of(&request);
 }
 
 static void past(void *argument)
@@ -63,9 +63,9 @@ static void reads(void *argument)
     coh_pool_run(((memory *)argument)->pool, BYTES / PIECE_BYTES, read_piece, argument);
 }
 
-static void marks(void *argument)
+static void checksums(void *argument)
 {
-    coh_pool_run(((memory *)argument)->pool, BYTES / CHUNK_BYTES, mark_piece, argument);
+    coh_pool_run(((memory *)argument)->pool, BYTES / CHUNK_BYTES, checksum_piece, argument);
 }
 
 static void pass(void *argument)
@@ -82,7 +82,7 @@ static int run(memory *m, int thread_count)
         double times_bytes; /* 2 if read and written */
     } cases[] = { { "copy of libc", libc, past, 2 },
                   { "pass kernel", pass, past, 2 },
-                  { "checksum", marks, reads, 1 } };
+                  { "checksum", checksums, reads, 1 } };
     if (coh_pool_create(thread_count, &m->pool) != COH_OK)
         return 1;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -250,7 +250,7 @@ static int print_facts(const run *r)
            r->summary.line_count, r->calibrated_runs);
     printf(", \"kernel_path\": \"%s\", \"store\": \"%s\", \"store_direct\": %d"
            ", \"store_read_bytes_per_s\": %" PRIu64 ", \"store_write_bytes_per_s\": %" PRIu64 "}\n",
-           facts.kernel_path, facts.store_rung, facts.store_direct, facts.store_read_bytes_per_s,
+           facts.kernel_path, facts.store_backend, facts.store_direct, facts.store_read_bytes_per_s,
            facts.store_write_bytes_per_s);
     return fflush(stdout);
 }

@@ -208,8 +208,8 @@ static int open_store(bench *b, const char *folder)
         b->ops->facts(b->store, &facts) != COH_OK)
         return 1;
     fprintf(stderr, "store: %s, %s, %" PRIu32 " pieces in flight, chunks of %zu bytes%s%s\n",
-            facts.rung, facts.direct ? "direct" : "page cache", facts.queue_depth, b->chunk_bytes,
-            facts.reason ? "; " : "", facts.reason ? facts.reason : "");
+            facts.backend, facts.direct ? "direct" : "page cache", facts.queue_depth,
+            b->chunk_bytes, facts.reason ? "; " : "", facts.reason ? facts.reason : "");
     return find_file(b);
 }
 

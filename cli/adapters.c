@@ -1,3 +1,6 @@
+/* Reads the flags that select the trained part of a model. The one idea: a flag replaces one field
+ * of the model's coh_adapters; the library then checks the patterns. Next: models/adapters.c
+ * matches patterns. */
 #include "cli/adapters.h"
 
 #include <inttypes.h>
@@ -5,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* RANK[:ALPHA] */
+/* Parses RANK[:ALPHA]. */
 static coh_status parse_lora(const char *text, coh_adapters *adapters)
 {
     char *end = NULL;

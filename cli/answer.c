@@ -1,3 +1,6 @@
+/* Collects a model's answer and finds stop strings in it. The one idea: after each byte the end of
+ * the text is compared with all stop strings, so borders of tokens do not matter. Next:
+ * cmd_generate.c, the caller. */
 #include "cli/answer.h"
 
 #include <stdio.h>
@@ -12,7 +15,7 @@ static int ends_with(const cli_answer *answer, const char *text, size_t length)
            memcmp(answer->bytes + answer->count - length, text, length) == 0;
 }
 
-/* The longest that the last byte completes; NULL: none. */
+/* The longest stop string completed by the last byte; NULL: none. */
 static const char *completed(const cli_answer *answer)
 {
     const char *longest = NULL;
@@ -79,7 +82,7 @@ void cli_answer_free(cli_answer *answer)
 
 /* ---- JSON ---- */
 
-/* Bytes that the first byte of a character announces; 0: it cannot be one. */
+/* The length of a character by its first byte; 0: no character begins so. */
 static size_t announced(unsigned char first)
 {
     if (first < 0x80)
@@ -89,7 +92,7 @@ static size_t announced(unsigned char first)
     return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
 
-/* Overlong forms, halves of pairs and what lies beyond U+10FFFF are told by the second byte. */
+/* The second byte excludes overlong forms, surrogates and code points above U+10FFFF. */
 static int may_follow(unsigned char first, unsigned char second)
 {
     const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
@@ -97,8 +100,8 @@ static int may_follow(unsigned char first, unsigned char second)
     return second >= least && second <= most;
 }
 
-/* Bytes at text[0..left) that are one character, or that one U+FFFD stands for, as in Python's
- * errors="replace": the longest beginning of a character, at least one byte. */
+/* Length of a character at text[0..left), or of the bytes that one U+FFFD replaces, as with
+ * Python's errors="replace": the longest prefix of a character, at least one byte. */
 static size_t character(const unsigned char *text, size_t left, int *out_is_whole)
 {
     const size_t length = announced(text[0]);

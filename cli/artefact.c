@@ -1,3 +1,6 @@
+/* Finds the kind of a path by its type, its name and its first bytes. The one idea: commands decide
+ * by this kind only, and refuse other kinds with a remedy. Next: path_check.c, and cmd_inspect.c as
+ * a caller. */
 #include "cli/artefact.h"
 
 #include <errno.h>
@@ -50,7 +53,7 @@ coh_status cli_artefact_refuse_adapters(const char *path)
     char file[CLI_PATH_BYTES], base[CLI_PATH_BYTES] = "";
     if (cli_artefact_is_folder(path) || !holds(path, name))
         return COH_OK;
-    snprintf(file, sizeof(file), "%s/%s", path, name); /* it is there, so it fits */
+    snprintf(file, sizeof(file), "%s/%s", path, name); /* the file exists, so its path fits */
     struct stat facts;
     const int is_file = stat(file, &facts) == 0 && S_ISREG(facts.st_mode);
     json_t *config = is_file ? json_load_file(file, 0, NULL) : NULL;
@@ -122,7 +125,7 @@ coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artef
                     options->operand);
 }
 
-/* Using it is the check. */
+/* Loading the table checks it. */
 coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash)
 {
     CLI_TRY(coh_kernels_use(path, NULL, 0));

@@ -1,7 +1,7 @@
-/* artefact.h - what kind of thing a PATH is: a Hugging Face model (a folder with a config.json), a
+/* artefact.h - finds the kind of a PATH: a Hugging Face model (a folder with a config.json), a
  * checkpoint (any other folder), ids of llm.c or nanoGPT (*.bin), a plan, a kernel table or a
- * profile (files that begin with '{'), or a token file (any other). The name of a shipped profile
- * stands for it where there is no such path. */
+ * profile (files that begin with '{'), or a token file (any other). If the path does not exist, it
+ * may be the name of a shipped profile. */
 #ifndef COH_CLI_ARTEFACT_H
 #define COH_CLI_ARTEFACT_H
 
@@ -17,26 +17,27 @@ typedef enum cli_artefact {
     CLI_ARTEFACT_IDS
 } cli_artefact;
 
-/* Of the operand. Fails: COH_ERR_IO when there is no such path, COH_ERR_ARGUMENT for --id-bytes
- * where there are no ids. */
+/* Finds the kind of the operand. Fails: COH_ERR_IO if the path does not exist, COH_ERR_ARGUMENT for
+ * --id-bytes if it does not hold ids. */
 coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artefact);
 
-/* Is `name` (NULL: no) that of a shipped profile, with entries or without? */
+/* Is `name` (NULL: no) the name of a shipped profile, with or without entries? */
 int cli_artefact_is_shipped_profile(const char *name);
 
 /* Is `path` a Hugging Face model's folder, and does it hold a tokenizer? */
 int cli_artefact_is_folder(const char *path);
 int cli_artefact_has_tokenizer(const char *folder);
 
-/* Fails where `path` is a folder of adapters that PEFT wrote, which is no model by itself:
- * COH_ERR_CORRUPT, naming the model they belong to and what to do. */
+/* Fails if `path` is a folder of PEFT adapters, which is not a model by itself: COH_ERR_CORRUPT,
+ * naming the base model and the remedy. */
 coh_status cli_artefact_refuse_adapters(const char *path);
 
-/* Fails where `path` is a folder, a run's as a rule, and `taker` takes a plan file:
- * COH_ERR_CORRUPT, naming the plan in it. */
+/* Fails if `path` is a folder (usually a run's) but `taker` takes a plan file: COH_ERR_CORRUPT,
+ * naming the plan in the folder. */
 coh_status cli_artefact_refuse_run(const char *path, const char *taker);
 
-/* The kernel table at `path`, checked and good for this machine: the hash of its choices. */
+/* Checks that the kernel table at `path` is valid for this machine, and returns the hash of its
+ * choices. */
 coh_status cli_artefact_kernels_hash(const char *path, uint64_t *out_hash);
 
 #endif

@@ -1,3 +1,6 @@
+/* Turns the budget flags into plan and engine options. The one idea: every command with a plan
+ * calls the same functions here, so a flag means the same everywhere. Next: job.c and inference.c,
+ * the callers; planner/ for the plan itself. */
 #include "cli/budget.h"
 
 #include <errno.h>
@@ -13,7 +16,7 @@
 static coh_status refuse_host_memory(void)
 {
     return cli_fail(COH_ERR_ARGUMENT,
-                    "--host-memory is the pinned memory beside a GPU, and the host device has"
+                    "--host-memory is the pinned memory next to a GPU, and the host device has"
                     " none: its RAM budget is --device-memory (--emulate-host builds a second"
                     " tier as a test-bed)");
 }
@@ -91,7 +94,7 @@ int32_t cli_budget_thread_count(const cli_options *options)
 
 /* ---- profiles ---- */
 
-/* What the command may do with it. */
+/* Checks that the command can use the profile. */
 static coh_status check_profile(const cli_options *options, const char *name,
                                 const coh_profile_summary *facts)
 {
@@ -125,7 +128,7 @@ static coh_status check_profile(const cli_options *options, const char *name,
     return COH_OK;
 }
 
-/* Measured, but on another machine or by another build? */
+/* Was it measured on another machine or by another build? */
 static int is_of_elsewhere(const coh_profile *profile, const coh_profile_summary *facts)
 {
     return facts->fingerprint != 0 && !coh_profile_is_of_here(profile);
@@ -145,7 +148,7 @@ coh_status cli_budget_datasheet(const cli_options *options, const char **out_nam
 {
     static const struct {
         const char *part, *name;
-        uint64_t least_bytes; /* of its memory */
+        uint64_t least_bytes; /* of the GPU's memory */
     } sheets[] = {
         { "H200", "h200", 0 },         { "H100", "h100", 0 },         { "A100", "a100-80g", 60u },
         { "A100", "a100-40g", 0 },     { "RTX 5090", "rtx-5090", 0 }, { "RTX 4090", "rtx-4090", 0 },
@@ -250,19 +253,19 @@ int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile
 
 /* ---- options ---- */
 
-/* One for a chunk, one for its states: of f32 those are twice as large; a chunk of bf16 is half as
- * large, and its states are five times that. */
+/* Two staging buffers: for a chunk and for its states. States of f32 are twice as large as their
+ * chunk; a bf16 chunk is half as large as in f32, and its states are five times that. */
 uint64_t cli_budget_stage_bytes(uint64_t chunk_bytes)
 {
     return 3 * chunk_bytes;
 }
 
-/* What a GPU's driver, its libraries and the program itself take of main memory, with a margin. */
+/* Main memory used by a GPU's driver, its libraries and the program itself, with a margin. */
 #define BESIDE_GPU_BYTES ((uint64_t)2 << 30)
-/* The largest chunk that the planner takes. */
+/* The largest chunk that the planner chooses. */
 #define CHUNK_MOST_BYTES ((uint64_t)256 << 20)
 
-/* The host tier beside a GPU that fits in what is free. */
+/* The size of a host tier, next to a GPU, that fits in free memory. */
 static uint64_t host_room(const cli_options *options)
 {
     const uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : CHUNK_MOST_BYTES;
@@ -271,13 +274,14 @@ static uint64_t host_room(const cli_options *options)
     return most > kept ? most - kept : 0;
 }
 
-/* No more than this machine has, where no flag says otherwise; and what computes there. */
+/* Limits memory to that of this machine unless flags set it, and records the device that
+ * computes. */
 static void fit_room(const cli_options *options, coh_plan_options *plan_options)
 {
     coh_device_summary device;
     const uint64_t host_bytes = host_room(options);
     if (coh_device_summarize(options->device, &device) != COH_OK)
-        return; /* cli_budget_check has said so */
+        return; /* cli_budget_check has reported it */
     if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) &&
         device.memory_bytes < plan_options->device_memory_bytes)
         plan_options->device_memory_bytes = device.memory_bytes;
@@ -287,7 +291,7 @@ static void fit_room(const cli_options *options, coh_plan_options *plan_options)
              device.kernel_path);
 }
 
-/* The room of another machine, where no flag says otherwise. */
+/* Uses the memory of the profile's machine unless flags set it. */
 static void use_room(const cli_options *options, const coh_profile_summary *facts,
                      coh_plan_options *plan_options)
 {
@@ -345,7 +349,7 @@ coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
                     need - facts.disk_bytes, need);
 }
 
-/* The file's tiers are the plan's: the caller's were room to hold them to. */
+/* Reads the plan; its tiers come from the file, since the caller's would limit it. */
 static coh_status read_plan(const cli_options *options, const coh_graph *graph,
                             coh_plan_options *plan_options, coh_plan **out_plan)
 {

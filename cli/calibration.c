@@ -1,3 +1,6 @@
+/* Applies and keeps corrections of predicted times. The one idea: measured factors per class of
+ * instructions, used only for the same machine, build and number of threads. Next:
+ * cohobate/calibration.h for the file. */
 #include "cli/calibration.h"
 
 #include <math.h>
@@ -7,11 +10,11 @@
 
 #include "cli/budget.h"
 
-/* A class that differs by more is told, where it has more than a tenth of its lane's time. */
+/* Drift above DRIFT_MOST is reported if the class has more than PART_LEAST of its lane's time. */
 #define DRIFT_MOST 0.05
 #define PART_LEAST 0.1
 
-/* --calibration, else COH_CALIBRATION, else NULL: the usual place. */
+/* --calibration, else COH_CALIBRATION, else NULL: the default path. */
 static const char *wanted(const cli_options *options)
 {
     const char *here = getenv("COH_CALIBRATION");
@@ -20,7 +23,7 @@ static const char *wanted(const cli_options *options)
     return here && here[0] ? here : NULL;
 }
 
-/* A what-if (or a datasheet) is not of runs; a test mode's lines are not as fast as others. */
+/* Is calibration off? A what-if (or a datasheet) has no runs, and test modes change times. */
 static int has_none(const cli_options *options, const coh_profile *profile)
 {
     const char *name = wanted(options);
@@ -31,8 +34,8 @@ static int has_none(const cli_options *options, const coh_profile *profile)
            options->test_delay_seed || options->test_store;
 }
 
-/* Factors of runs also hold what the number of threads does to the profile's figures, so they are
- * used and kept only at the number of threads that the profile is for. */
+/* Measured factors also contain the effect of the number of threads on the profile's figures, so
+ * they are used and kept only with the profile's number of threads. */
 static int is_of_other_threads(const cli_options *options, const coh_profile *profile)
 {
     coh_profile_summary facts;
@@ -69,7 +72,7 @@ coh_status cli_calibration_open(const cli_options *options, coh_profile **profil
     if (is_of_other_threads(options, *profile))
         return COH_OK;
     if (find_path(options, *profile, out_calibration) != COH_OK) {
-        cli_note("note: plans are not calibrated: %s (--calibration none says so on purpose)",
+        cli_note("note: plans are not calibrated: %s (silence this with --calibration none)",
                  coh_last_error());
         out_calibration->path[0] = '\0';
         return COH_OK;
@@ -83,12 +86,12 @@ coh_status cli_calibration_open(const cli_options *options, coh_profile **profil
                          "--calibration takes what train wrote, or a file that is not there "
                          "yet");
     if (status != COH_OK)
-        cli_note("note: the calibration is left out, and train writes it anew: %s",
+        cli_note("note: the calibration is ignored, and train writes a new one: %s",
                  coh_last_error());
     return COH_OK;
 }
 
-/* "forward 1.09, read 0.80": measured over what the profile says. */
+/* Adds "forward 1.09, read 0.80": ratios of measured to predicted time. */
 static int add_drift(const coh_calibration_class *classes, uint32_t count, cli_line *line)
 {
     int found = 0;
@@ -115,7 +118,7 @@ void cli_calibration_keep(const cli_options *options, const cli_calibration *cal
     cli_line_clear(&line);
     if (options->profile && add_drift(out_classes, *out_count, &line))
         cli_note("note: lines differ from --profile %s by more than 5 %% (measured over profile: "
-                 "%s); the next plan takes it into account, cohobate profile measures anew",
+                 "%s); the next plan takes it into account, cohobate profile measures again",
                  options->profile, line.text);
 }
 

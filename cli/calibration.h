@@ -1,29 +1,31 @@
-/* calibration.h - what runs on this machine found: the plans of train and plan use it, and train
- * adds to it. --calibration, or the environment's COH_CALIBRATION. */
+/* calibration.h - corrections of predicted times, measured by runs on this machine. train and plan
+ * use them for plans; train adds to them. File: --calibration, or COH_CALIBRATION of the
+ * environment. */
 #ifndef COH_CLI_CALIBRATION_H
 #define COH_CLI_CALIBRATION_H
 
 #include "cli/options.h"
 
 typedef struct cli_calibration {
-    char path[COH_CALIBRATION_PATH_BYTES]; /* "": none is used or kept */
-    uint32_t runs;                         /* that the plan is calibrated by */
+    char path[COH_CALIBRATION_PATH_BYTES]; /* "": no file is used or kept */
+    uint32_t runs;                         /* number of runs that calibrate the plan */
 } cli_calibration;
 
-/* Before anything is planned. *profile NULL becomes the built-in one, which can be calibrated, too.
- * What-ifs, datasheets and other machines' profiles are not. A damaged file is left out, and said;
- * so is a cache that has no place. Fails: COH_ERR_MEMORY. */
+/* Applies calibration to *profile; call it before planning. *profile NULL becomes the built-in
+ * profile, which can be calibrated, too. What-ifs, datasheets and other machines' profiles are not
+ * calibrated. A damaged file, or a missing place for the file, is ignored with a note. Fails:
+ * COH_ERR_MEMORY. */
 coh_status cli_calibration_open(const cli_options *options, coh_profile **profile,
                                 cli_calibration *out_calibration);
 
-/* After the last step: this run's lines go into the file, and what differs from the profile by more
- * than 5 % is said. Never fails a run. *out_count classes, 0: none were compared. */
+/* Call it after the last step: adds this run's instruction times to the file and prints differences
+ * from the profile above 5 %. Never fails a run. *out_count classes; 0: none were compared. */
 void cli_calibration_keep(const cli_options *options, const cli_calibration *calibration,
                           coh_engine *engine,
                           coh_calibration_class out_classes[COH_CALIBRATION_CLASSES_MOST],
                           uint32_t *out_count);
 
-/* ", \"lines\": [...]" of a result. */
+/* Adds ", \"lines\": [...]" to a result. */
 void cli_calibration_add_json(const coh_calibration_class *classes, uint32_t count, cli_line *line);
 
 #endif

@@ -1,3 +1,6 @@
+/* cohobate check: reads an artefact completely and checks its hashes. The one idea: the kind of the
+ * path chooses the check, and each check uses the reader that other commands use. Next:
+ * artefact.c. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,9 +12,9 @@
 #include "cli/data.h"
 #include "cli/weights.h"
 
-enum { WHY_BYTES = 512 }; /* two of them and a path fit a sentence */
+enum { WHY_BYTES = 512 }; /* two reasons and a path fit in a message */
 
-/* One that is named itself, from end to end. */
+/* Checks one given checkpoint completely. */
 static coh_status check_named(const char *path, uint64_t *out_hash)
 {
     coh_checkpoint *checkpoint;
@@ -21,7 +24,8 @@ static coh_status check_named(const char *path, uint64_t *out_hash)
     return status;
 }
 
-/* The newest checkpoint in `run` of a step below *step, into `out_path` and *step; 0: none. */
+/* Finds the newest checkpoint in `run` of a step below *step, into `out_path` and *step; 0:
+ * none. */
 static int find_older(const char *run, uint64_t *step, char out_path[CLI_PATH_BYTES])
 {
     DIR *listing = opendir(run);
@@ -46,7 +50,8 @@ static int find_older(const char *run, uint64_t *step, char out_path[CLI_PATH_BY
     return is_found;
 }
 
-/* What opening a run takes, and what is wrong with a newer one; "": nothing. */
+/* Finds the checkpoint that opening a run selects, and the defect of a newer one in out_why; "":
+ * none. */
 static coh_status find_newest(const char *path, char out_path[CLI_PATH_BYTES], uint64_t *out_step,
                               char out_why[WHY_BYTES])
 {
@@ -63,8 +68,8 @@ static coh_status find_newest(const char *path, char out_path[CLI_PATH_BYTES], u
     return status;
 }
 
-/* Of a run's folder the newest must be whole. Where it is not, the newest that is whole is named:
- * opening finds files that are missing or cut, reading all of them finds the rest. */
+/* The newest checkpoint of a run must be intact. If it is not, the newest intact one is named:
+ * opening detects missing or truncated files, reading everything detects the rest. */
 static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
 {
     char at[CLI_PATH_BYTES], why[WHY_BYTES];
@@ -85,7 +90,7 @@ static coh_status check_checkpoint(const char *path, uint64_t *out_hash)
                     at, *out_hash);
 }
 
-/* Every number, through a piece of 1 MiB. */
+/* Checks every number, in pieces of 1 MiB. */
 static coh_status check_folder_numbers(const cli_weights *weights)
 {
     enum { PIECE = 1 << 18 };
@@ -105,7 +110,7 @@ static coh_status check_folder_numbers(const cli_weights *weights)
     return COH_OK;
 }
 
-/* A folder has no hash of its own. */
+/* Checks a folder; it has no hash. */
 static coh_status check_folder(const cli_options *options)
 {
     coh_model model;

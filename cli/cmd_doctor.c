@@ -1,8 +1,10 @@
+/* cohobate doctor: prints what this machine offers and what is missing. The one idea: the library
+ * lists findings, and this command only prints them as text or JSON. Next: cohobate/machine.h. */
 #include <stdio.h>
 
 #include "cli/commands.h"
 
-enum { FINDINGS_MOST = 64 }; /* a machine of sixteen GPUs has 50 */
+enum { FINDINGS_MOST = 64 }; /* a machine with sixteen GPUs has 50 */
 
 static const char *const levels[] = { "ok", "note", "warn" };
 

@@ -1,4 +1,5 @@
-/* cohobate eval: the loss of a text over windows (score.h), and its logits where asked for. */
+/* cohobate eval: computes the loss of a text over windows (score.h), and with --logits writes its
+ * logits. Next: inference.c opens the model, score.c runs the windows. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,8 +17,8 @@
 #include "cli/stop.h"
 
 enum {
-    CONTEXT_MOST = 4096,  /* tokens of a window of a folder, unless --sequence says more */
-    FOLDER_TOKENS = 2048, /* of a micro-batch of a folder: enough for full matrix products */
+    CONTEXT_MOST = 4096,  /* default maximum of a folder's window, in tokens */
+    FOLDER_TOKENS = 2048, /* of a folder's micro-batch: enough for efficient matrix products */
     FOLDER_MICRO_BATCH_MOST = 8
 };
 
@@ -25,16 +26,16 @@ typedef struct evaluation {
     cli_inference inference;
     cli_data data;
     int64_t sequence, stride, micro_batch;
-    int32_t *tokens; /* one micro-batch, with its targets behind */
+    int32_t *tokens; /* one micro-batch, followed by its targets */
     cli_score score;
     cli_score_result result;
-    coh_tensor logits; /* with --logits: an output of the graph */
+    coh_tensor logits; /* with --logits: a graph output */
     cli_logits_file logits_file;
-    double seconds; /* of the windows alone */
+    double seconds; /* of the windows only */
 } evaluation;
 
-/* The micro-batch decides how sums are rounded, so it follows from the model and the sequence and
- * never from the budget. */
+/* The micro-batch affects rounding, so it depends on the model and the sequence, never on the
+ * budget. */
 static int64_t default_micro_batch(const evaluation *run)
 {
     int64_t most = FOLDER_TOKENS / run->sequence;
@@ -60,8 +61,9 @@ static coh_status plan_with(evaluation *run, int64_t micro_batch)
     return cli_inference_plan(inference);
 }
 
-/* `wanted` does not fit, for the reason that is the last error: looks for one of its halves that
- * does. With --micro-batch auto that one is taken, otherwise it is named. */
+/* `wanted` does not fit; the last error has the reason. Looks for a half of it, or a half of that
+ * and so on, that fits. With --micro-batch auto it is used, otherwise it is named in the
+ * message. */
 static coh_status take_smaller(evaluation *run, int64_t wanted)
 {
     char why[1024];
@@ -97,8 +99,8 @@ static coh_status choose_plan(evaluation *run)
     return status == COH_ERR_FULL ? take_smaller(run, wanted) : status;
 }
 
-/* A run's own form, so that its loss is the one of its validation; of the flags where they are
- * given, and of the flags alone for a folder. */
+/* Chooses the form of the data: a checkpoint's form, changed by given flags, so that the loss
+ * equals that of the run's validation; for a folder that of the flags. */
 static coh_status choose_form(const evaluation *run, cli_data_form *out_form)
 {
     const cli_options *options = run->inference.options;
@@ -127,7 +129,7 @@ static coh_status open_data(evaluation *run, int64_t vocabulary)
                                      .form = &form,
                                      .thread_count = cli_budget_thread_count(options),
                                      .is_form_given = cli_recipe_form_is_given(options) };
-    /* Text is tokenized into a folder under TMPDIR, which goes before a stop does its work. */
+    /* Text is tokenized into a folder under TMPDIR; a stop in normal order removes it. */
     static const char at_once[] =
         "\ncohobate eval: stopped at once; a folder cohobate-tokens-* may be left under TMPDIR, "
         "and the next one removes it\n";
@@ -137,8 +139,8 @@ static coh_status open_data(evaluation *run, int64_t vocabulary)
     return cli_stop_check("before anything was measured");
 }
 
-/* --sequence; else what a run was trained with, since its later positions are untrained; of a
- * folder the model's positions. */
+/* Chooses --sequence; else the sequence length of the run's training, since later positions are
+ * untrained; for a folder the model's positions. */
 static coh_status choose_windows(evaluation *run)
 {
     const cli_inference *inference = &run->inference;
@@ -153,7 +155,7 @@ static coh_status choose_windows(evaluation *run)
         run->sequence = positions < CONTEXT_MOST ? positions : CONTEXT_MOST;
     run->stride = cli_given(options, CLI_FLAG_STRIDE) ? options->stride : run->sequence;
     if (run->sequence > positions) {
-        cli_weights_say(&inference->model); /* a sliding window has fewer than config.json says */
+        cli_weights_say(&inference->model); /* a window may cover fewer positions */
         return cli_fail(COH_ERR_ARGUMENT,
                         "--sequence %" PRId64 " is longer than the model's %" PRId64
                         " positions: lower it",
@@ -168,7 +170,7 @@ static coh_status choose_windows(evaluation *run)
     return COH_OK;
 }
 
-/* After each micro-batch with --logits. */
+/* Called after each micro-batch with --logits. */
 static coh_status keep_logits(void *context, const int32_t *targets, int64_t count)
 {
     evaluation *run = context;
@@ -198,8 +200,8 @@ static coh_status evaluate(evaluation *run)
     cli_inference *inference = &run->inference;
     const cli_options *options = inference->options;
     CLI_TRY(choose_windows(run));
-    /* Nothing is dropped here, but kinds with dropout round otherwise: the run's validation has the
-     * digits of these. */
+    /* Evaluation drops nothing, but kinds with dropout round differently: with them the loss has
+     * the same digits as in the run's validation. */
     inference->model.dropout = inference->recipe.dropout;
     CLI_TRY(open_data(run, coh_model_size_get(&inference->model).vocabulary));
     CLI_TRY(
@@ -262,7 +264,7 @@ static void add_text(const evaluation *run, int is_bytes, cli_line *line)
 
 static void print_result(const evaluation *run)
 {
-    /* Ids that do not say which tokenizer made them need not be bytes. */
+    /* Ids of another program are not known to be bytes. */
     const int is_bytes =
         strcmp(run->inference.recipe.tokenizer, "bytes") == 0 && !run->data.facts.is_raw;
     cli_line line;

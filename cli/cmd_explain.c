@@ -1,5 +1,6 @@
-/* cohobate explain: why an operator's things stand where they stand. Every alternative is a program
- * of its own, built, verified and simulated: this plan with one decision made otherwise. */
+/* cohobate explain: shows why an operator's data is stored where it is. Each alternative is a
+ * separate program with one decision changed; it is built, verified and simulated. Next: replay.c
+ * reads the plan, cohobate/plan.h has the trial. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,9 @@ enum { ALTERNATIVES = 10, WRITE_LANE = 4 };
 
 typedef struct alternative {
     coh_plan_trial trial;
-    int contradicts; /* one of the plan's pins: nothing was tried */
-    /* The plan has it so between steps, or in part: the pin only holds it to that throughout. */
+    int contradicts; /* contradicts a pin of the plan: not tried */
+    /* The plan already does this between steps, or partly: the pin only makes it hold
+     * throughout. */
     int is_so;
     char name[COH_PIN_TARGET_BYTES + 16];
 } alternative;
@@ -22,9 +24,9 @@ typedef struct alternative {
 typedef struct explanation {
     coh_plan_operator op;
     int32_t index; /* in the order of the graph */
-    int32_t block; /* likewise; -1: outside of blocks */
+    int32_t block; /* in the order of the graph; -1: outside of blocks */
     alternative alternatives[ALTERNATIVES];
-    int count, same_count; /* same: the pin is what the plan does already */
+    int count, same_count; /* same: alternatives that equal the plan */
     char same[ALTERNATIVES][COH_PIN_TARGET_BYTES + 16];
     char why[512];
 } explanation;
@@ -51,9 +53,10 @@ static coh_status find_operator(const cli_replay *replay, explanation *e)
                     wanted, replay->options.operand);
 }
 
-/* ---- trying ---- */
+/* ---- trials ---- */
 
-/* What would wear the drive more than the plan's --disk-write-limit allows is no alternative. */
+/* An alternative that writes more to the drive than the plan's --disk-write-limit does not count as
+ * fitting. */
 static void hold_to_write_limit(const cli_options *options, coh_plan_trial *trial)
 {
     char written[32], allowed[32];
@@ -69,7 +72,7 @@ static void hold_to_write_limit(const cli_options *options, coh_plan_trial *tria
              coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)));
 }
 
-/* Takes up what was tried as the last alternative, or as what is planned already. */
+/* Records the trial as the last alternative, or as equal to the plan. */
 static void take_trial(const cli_replay *replay, explanation *e)
 {
     alternative *a = &e->alternatives[e->count];
@@ -81,7 +84,7 @@ static void take_trial(const cli_replay *replay, explanation *e)
     e->count++;
 }
 
-/* Are all activations of the operator's block as the pin asks, some of the time at least? */
+/* Do all activations of the operator's block already have the pin's placement, at least partly? */
 static int is_block_so(const cli_replay *replay, const explanation *e, const char *activations)
 {
     const coh_plan *plan = replay->job.plan;
@@ -112,7 +115,7 @@ static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_
     snprintf(pin.target, sizeof(pin.target), "%.127s", target);
     snprintf(a->name, sizeof(a->name), "%.127s=%s", target, coh_pin_place_name(place));
     coh_status status = coh_plan_try(replay->job.plan, &pin, &a->trial);
-    if (status == COH_ERR_ARGUMENT) { /* it contradicts a pin of another target: that was asked */
+    if (status == COH_ERR_ARGUMENT) { /* it contradicts another requested pin */
         a->trial = (coh_plan_trial){ 0 };
         a->contradicts = 1;
         snprintf(a->trial.why, sizeof(a->trial.why), "%s", coh_last_error());
@@ -160,7 +163,7 @@ static coh_status try_all(const cli_replay *replay, explanation *e)
     return COH_OK;
 }
 
-/* ---- saying ---- */
+/* ---- output ---- */
 
 static double change_of(const cli_replay *replay, const alternative *a)
 {
@@ -182,7 +185,7 @@ static void say_better(const alternative *better, double change, explanation *e)
              is_pin ? "'" : "");
 }
 
-/* To be held to what is so already is no other place, unless it is faster. */
+/* Is it a real alternative? A pin to the current place is one only if it is faster. */
 static int is_other(const cli_replay *replay, const alternative *a)
 {
     return !a->is_so || (a->trial.fits && a->trial.step_ns < replay->job.summary.step_ns);
@@ -250,7 +253,7 @@ static void print_alternative(const cli_replay *replay, const alternative *a)
                a->contradicts ? "contradicts the plan's pins" : "does not fit", a->trial.why);
 }
 
-/* What is so already is told apart from what is otherwise. */
+/* Prints an alternative that already holds, apart from real alternatives. */
 static void print_so(const cli_replay *replay, const alternative *a)
 {
     char step[32];
@@ -263,7 +266,7 @@ static void print_so(const cli_replay *replay, const alternative *a)
                a->trial.why);
 }
 
-/* Times are of today's profile and of what runs found up to today. */
+/* Prints whose times these are: today's profile with today's calibration. */
 static void print_prices(const cli_job *job)
 {
     cli_line prices;
@@ -279,7 +282,7 @@ static void print_text(const cli_replay *replay, const explanation *e)
     printf("%s: %s", e->op.name, e->op.kind);
     if (e->block >= 0)
         printf(", block %d of the graph", (int)e->block);
-    printf("\n  parameters   %s, stand on %s between steps, their states on %s; updated on %s\n"
+    printf("\n  parameters   %s, stored on %s between steps, their states on %s; updated on %s\n"
            "  activations  %s: %s\n\n%-32s %9s %9s %9s %9s %12s %12s\n",
            e->op.parameter_bytes ? coh_size_format(e->op.parameter_bytes, parameters, 32) : "none",
            e->op.parameters, e->op.states, e->op.updates,
@@ -356,8 +359,8 @@ static void print_json(const cli_replay *replay, const explanation *e)
     printf("%s}\n", line.text);
 }
 
-/* Alternatives are the plan's own decisions, which are of its budget: with more room others would
- * be made, by a search. */
+/* Alternatives keep the plan's budget, so flags for more memory are refused: with more memory a
+ * search would make other decisions. */
 static coh_status check_room(const cli_replay *replay)
 {
     const cli_options *options = &replay->options;

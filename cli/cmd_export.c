@@ -1,5 +1,6 @@
-/* cohobate export: a checkpoint, or a folder once more, as a Hugging Face folder; of one with
- * adapters these alone, as PEFT has them, or the model that they are merged into. */
+/* cohobate export: writes a checkpoint, or another folder, as a Hugging Face folder. Of a model
+ * with adapters it writes the adapters in PEFT's format, or the merged model. Next:
+ * models/folder_write.c and models/adapters_write.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,12 +18,12 @@ typedef struct export_run {
     coh_model model;
     cli_weights weights;
     cli_recipe recipe;              /* of a checkpoint */
-    char tokenizer[CLI_PATH_BYTES]; /* whose files go along; "": none */
+    char tokenizer[CLI_PATH_BYTES]; /* its files are copied; "": none */
     coh_folder_write_options write;
-    coh_adapters_write_options write_beside; /* of adapters that go out by themselves */
+    coh_adapters_write_options write_beside; /* for adapters that are exported alone */
 } export_run;
 
-/* Is what is there still what the run's text was read with; of a folder, is it one at all? */
+/* Checks that the tokenizer is still the one of the run's text; for a folder, that it has one. */
 static coh_status check_tokenizer(export_run *run)
 {
     coh_tokenizer *tokenizer;
@@ -36,14 +37,14 @@ static coh_status check_tokenizer(export_run *run)
     return COH_OK;
 }
 
-/* Ids without a tokenizer are of the model that the run began from. */
+/* The tokenizer of data that was only ids: that of the run's initial model. */
 static const char *chosen_by_base(const export_run *run)
 {
     const char *base = run->recipe.base;
     return base[0] && cli_artefact_has_tokenizer(base) ? base : "none";
 }
 
-/* --tokenizer, else what the checkpoint's note or the folder has. */
+/* Chooses --tokenizer, else that of the checkpoint's note or of the folder. */
 static coh_status choose_tokenizer(export_run *run)
 {
     const cli_options *options = run->options;
@@ -65,8 +66,8 @@ static coh_status choose_tokenizer(export_run *run)
     return is_base || (run->weights.folder && !is_given) ? COH_OK : check_tokenizer(run);
 }
 
-/* The folder that the weights came from, for its licence; where that is gone, the tokenizer's,
- * which stands where it was moved to. */
+/* The folder with the licence: where the weights came from; if it no longer exists, the tokenizer's
+ * folder, which may be its new place. */
 static const char *notices_from(const export_run *run)
 {
     struct stat facts;
@@ -81,7 +82,7 @@ static const char *notices_from(const export_run *run)
     return NULL;
 }
 
-/* Adapters go out by themselves unless they are merged. */
+/* Are adapters exported alone? Yes, unless they are merged. */
 static int is_beside(const export_run *run)
 {
     return run->model.adapters.rank > 0 && !run->options->merge_lora;
@@ -110,11 +111,11 @@ static coh_status open_run(export_run *run)
     cli_weights_say(&run->model);
     if (run->weights.checkpoint)
         CLI_TRY(cli_recipe_from_note(run->weights.facts.note_json, &run->recipe));
-    /* PEFT too writes no tokenizer beside adapters unless it is told to. */
+    /* Like PEFT, copies no tokenizer with adapters unless requested. */
     if (!is_beside(run) || cli_given(options, CLI_FLAG_TOKENIZER))
         CLI_TRY(choose_tokenizer(run));
     if (cli_given(options, CLI_FLAG_EXPORT_DTYPE))
-        run->model.dtypes[0] = '\0'; /* all in that one */
+        run->model.dtypes[0] = '\0'; /* all tensors in the requested dtype */
     run->write = (coh_folder_write_options){
         .dtype = cli_given(options, CLI_FLAG_EXPORT_DTYPE) ? (coh_dtype)options->export_dtype
                  : is_beside(run)                          ? COH_DTYPE_F32
@@ -131,8 +132,8 @@ static coh_status open_run(export_run *run)
     return COH_OK;
 }
 
-/* A coh_number_source, `context` an export_run: it is asked for every few MiB, so that is where a
- * stop is seen. */
+/* A coh_number_source with an export_run as `context`. It is called every few MiB, so it also
+ * checks for a stop. */
 static coh_status numbers(void *context, const char *name, uint64_t element_begin, uint64_t count,
                           float *values)
 {
@@ -143,7 +144,7 @@ static coh_status numbers(void *context, const char *name, uint64_t element_begi
     return cli_weights_numbers(&run->weights, name, element_begin, count, values);
 }
 
-/* Of what is written. */
+/* Number of exported parameters. */
 static uint64_t parameter_count(const export_run *run)
 {
     const uint64_t adapters = coh_model_adapter_elements(&run->model);
@@ -152,7 +153,7 @@ static uint64_t parameter_count(const export_run *run)
     return is_beside(run) ? adapters : run->weights.facts.parameter_count - adapters;
 }
 
-/* Before the first byte: room for all of it. */
+/* Checks before the first byte that all of it has room. */
 static coh_status find_room(const export_run *run)
 {
     coh_space_item item = { .folder = run->options->output, .what = "the exported model" };
@@ -161,7 +162,7 @@ static coh_status find_room(const export_run *run)
     return coh_space_check(&item, 1);
 }
 
-/* Of their data. */
+/* Bytes of the exported tensors' data. */
 static uint64_t data_bytes(const export_run *run)
 {
     uint64_t bytes = 0;

@@ -1,9 +1,9 @@
-/* cohobate generate: text that follows prompts, one prompt after the other on one engine.
+/* cohobate generate: writes text that follows prompts, one prompt after the other on one engine.
  *
  * The decoder computes one position of one sequence at a time, so several prompts share the engine
- * and its weights, not its steps. A prompt's text is a function of its ids, the flags and its own
- * seed: prompt number i, from 0, draws with --seed + i. Keys and values of the prompt before are
- * overwritten before they are read. Samplers: sample.h; stop strings: answer.h. */
+ * and its weights, but not steps. A prompt's text depends only on its ids, the flags and its seed:
+ * prompt number i, from 0, draws with --seed + i. Keys and values of the previous prompt are
+ * overwritten before they are read. Next: prompts.c, sample.c, answer.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "cli/prompts.h"
 #include "cli/sample.h"
 
-/* Why a text ended. */
+/* The reason why a text ended. */
 typedef enum ending { END_LENGTH, END_WINDOW, END_TOKEN, END_STOP } ending;
 
 static const char *const ending_names[] = { "length", "window", "end", "stop" };
@@ -25,11 +25,11 @@ typedef struct text_run {
     cli_inference inference;
     cli_prompts prompts;
     coh_tensor logits;
-    int64_t vocabulary; /* ids that are drawn from */
-    int64_t window;     /* positions planned for */
+    int64_t vocabulary; /* number of ids that may be drawn */
+    int64_t window;     /* planned positions */
     int32_t *order;     /* scratch of the sampler */
     float *penalized;   /* likewise */
-    int32_t *seen;      /* the prompt's ids and those drawn, `window` at most */
+    int32_t *seen;      /* ids of the prompt and of the drawn tokens, at most `window` */
     cli_answer answer;
 } text_run;
 
@@ -47,7 +47,7 @@ static coh_status check_tokenizer(const cli_inference *inference)
 
 /* ---- tokens ---- */
 
-/* Feeds one token at one position; *out_logits are those of the token behind it. */
+/* Feeds one token at one position; *out_logits are those of the next token. */
 static coh_status decode_one(text_run *run, int32_t token, int32_t position,
                              const float **out_logits)
 {
@@ -65,7 +65,7 @@ static coh_status decode_one(text_run *run, int32_t token, int32_t position,
     return COH_OK;
 }
 
-/* The token behind `seen_count` others, of which `drawn_count` were drawn. */
+/* Draws the token after `seen_count` others, of which `drawn_count` were drawn. */
 static int32_t draw(text_run *run, const cli_sampler *sampler, const float *logits,
                     size_t seen_count, uint64_t drawn_count)
 {
@@ -102,7 +102,7 @@ static coh_status add_token(text_run *run, int32_t token, size_t *shown)
     return show(run, cli_answer_certain(&run->answer), shown);
 }
 
-/* Feeds a prompt and draws what follows. */
+/* Feeds a prompt and draws the following tokens. */
 static coh_status write_answer(text_run *run, const cli_prompt *prompt, const cli_sampler *sampler,
                                uint64_t *out_drawn, ending *out_ending)
 {
@@ -150,10 +150,10 @@ static void print_json(const text_run *run, size_t index, const cli_sampler *sam
         printf("null");
     printf(", \"prompt_tokens\": %zu, \"tokens\": %" PRIu64 ", \"seed\": %" PRIu64 "}\n",
            run->prompts.list[index].count, drawn, sampler->seed);
-    fflush(stdout); /* main asks whether it was lost */
+    fflush(stdout); /* main checks for errors */
 }
 
-/* A text prompt goes before its answer, as one text. */
+/* Prints a text prompt before its answer, as one text. */
 static coh_status begin_text(const text_run *run, size_t index)
 {
     const cli_prompt *prompt = &run->prompts.list[index];
@@ -187,9 +187,9 @@ static coh_status write_one(text_run *run, size_t index)
     return COH_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- command ---- */
 
-/* The longest window of all prompts. */
+/* Chooses the longest window of all prompts. */
 static void choose_window(text_run *run)
 {
     const int64_t positions = coh_model_size_get(&run->inference.model).positions;
@@ -209,8 +209,7 @@ static void choose_window(text_run *run)
 
 static coh_status allocate(text_run *run)
 {
-    /* A vocabulary wider than the tokenizer's has rows that stand for nothing, and added tokens may
-     * have none. */
+    /* A vocabulary wider than the tokenizer's has unused rows, and added tokens may lack rows. */
     const int64_t rows = coh_model_size_get(&run->inference.model).vocabulary;
     const int64_t ids = coh_tokenizer_vocabulary(run->inference.tokenizer);
     run->vocabulary = ids < rows ? ids : rows;

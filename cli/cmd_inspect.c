@@ -1,3 +1,6 @@
+/* cohobate inspect: prints what an artefact holds. The one idea: the kind of the path chooses the
+ * printer; larger ones have separate files. Next: inspect_folder.c, inspect_plan.c,
+ * inspect_profile.c. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -26,7 +29,7 @@ static void checkpoint_json(const coh_checkpoint_facts *facts, uint64_t hash)
            facts->numeric_fingerprint, hash, facts->note_json);
 }
 
-/* The groups of the note, if it is one of train's. */
+/* Prints the groups of parameters if the note is one of train's. */
 static void print_groups(const char *note_json)
 {
     cli_recipe recipe;
@@ -127,7 +130,8 @@ static coh_status inspect_tokens(const cli_options *options)
     return status;
 }
 
-/* What others wrote says neither vocabulary nor tokenizer: the least vocabulary is found. */
+/* Files of other programs name neither vocabulary nor tokenizer: finds the smallest possible
+ * vocabulary. */
 static coh_status inspect_open_ids(const cli_options *options, coh_token_file *file)
 {
     coh_token_file_facts facts;

@@ -1,3 +1,5 @@
+/* cohobate plan: plans a run without running it, and prints the plan, or tables of variants. The
+ * one idea: it opens the same job as train. Next: job.c, screen.c, variants.c. */
 #include <stdio.h>
 
 #include "cli/budget.h"
@@ -38,8 +40,7 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     return job->options->operators ? print_operators(job->plan) : COH_OK;
 }
 
-/* The drive's free space is no part of a plan: of this machine's it is said where it is too
- * little. */
+/* The drive's free space is not part of a plan; prints a note if this machine has too little. */
 static void say_full_drive(const cli_job *job)
 {
     const cli_options *options = job->options;
@@ -65,7 +66,7 @@ static coh_status plan_out(const cli_job *job)
     return options->json ? cli_plan_json(job, in_memory_bytes) : print_text(job, in_memory_bytes);
 }
 
-/* Tables are of several plans, and write none. */
+/* Tables compare several plans, and write no plan file. */
 static coh_status check_table(const cli_options *options)
 {
     const char *flag = options->max ? "--max" : options->sweep ? "--sweep" : "--what-if";

@@ -1,4 +1,5 @@
-/* cohobate profile: how fast this machine or a GPU of it is, as a profile for --profile. */
+/* cohobate profile: measures this machine, or one of its GPUs, and writes a profile for --profile.
+ * Next: cohobate/measure.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,11 @@
 
 enum { GRAPHS_MOST = 32 };
 
-/* What is measured of: every model in several micro-batches. */
+/* The graphs to measure: each model in several micro-batches. */
 typedef struct subjects {
     coh_graph *graphs[GRAPHS_MOST];
     uint32_t count;
-    int f32_gradients, accumulates; /* of all */
+    int f32_gradients, accumulates; /* the same for all graphs */
 } subjects;
 
 static void drop(subjects *s)
@@ -35,7 +36,8 @@ static coh_status add_graph(subjects *s, const cli_job *job, int64_t micro_batch
     return COH_OK;
 }
 
-/* In micro-batches of 1, 2, 4, ... and that of the recipe; when quick of 1 and that alone. */
+/* Adds a model in micro-batches of 1, 2, 4, ... and that of the recipe; with --quick only in 1 and
+ * that one. */
 static coh_status add_model(const cli_options *options, subjects *s)
 {
     cli_job job;
@@ -53,7 +55,7 @@ static coh_status add_model(const cli_options *options, subjects *s)
     return status;
 }
 
-/* Without a MODEL: small and larger operators of the smallest presets. */
+/* Without a MODEL: small and medium operators, from the smallest presets. */
 static coh_status add_models(const cli_options *options, subjects *s)
 {
     static const char *const names[] = { "gpt2-nano", "gpt2" };
@@ -67,7 +69,7 @@ static coh_status add_models(const cli_options *options, subjects *s)
     return COH_OK;
 }
 
-/* ---- what is seen meanwhile ---- */
+/* ---- progress ---- */
 
 typedef struct watcher {
     int is_terminal, is_shown;
@@ -81,7 +83,7 @@ static void clear(watcher *w)
     w->is_shown = 0;
 }
 
-/* A bar on a terminal; elsewhere nothing, since the figures come at the end. */
+/* Shows a progress bar on a terminal; elsewhere nothing, since figures are printed at the end. */
 static void show(void *context, uint32_t done, uint32_t total, const char *what)
 {
     enum { BAR = 24 };
@@ -105,7 +107,7 @@ static void hear(void *context, const char *sentence)
     cli_note("note: %s", sentence);
 }
 
-/* ---- the result ---- */
+/* ---- result ---- */
 
 static void print_rate(const char *what, double rate, double unit, const char *unit_name)
 {
@@ -163,9 +165,9 @@ static void print_json(const coh_profile_summary *summary, double seconds)
     cli_print("%s}", line.text);
 }
 
-/* ---- the command ---- */
+/* ---- command ---- */
 
-/* What is in the file that will be written anew; NULL: there is none. */
+/* Reads the profile that will be rewritten; NULL: there is none. */
 static coh_status read_known(const cli_options *options, coh_profile **out_known)
 {
     *out_known = NULL;
@@ -214,7 +216,7 @@ static coh_status tell(const cli_options *options, const coh_profile *profile, d
     return COH_OK;
 }
 
-/* What is of a GPU alone, where none is measured. */
+/* Refuses flags that apply only to a GPU if no GPU is measured. */
 static coh_status check_flags(const cli_options *options)
 {
     CLI_TRY(cli_output_check(options));

@@ -1,4 +1,5 @@
-/* cohobate simulate: what a plan's program takes by another profile. */
+/* cohobate simulate: predicts the time of a plan's program with another profile. Next: replay.c
+ * rebuilds the plan. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "cli/replay.h"
 #include "cli/screen.h"
 
-/* The longest name of a profile that stands in the line; a longer one has its own. */
+/* The longest profile name printed on the same line; a longer one gets a separate line. */
 #define NAME_BESIDE 36
 
 static coh_status print(const cli_replay *replay)

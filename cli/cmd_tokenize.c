@@ -1,3 +1,5 @@
+/* cohobate tokenize: turns text into a token file, and with --held-out or --validation-split part
+ * of it into a second one. Next: data.c sets the options, text/token_build.c does the work. */
 #include <inttypes.h>
 
 #include "cli/budget.h"

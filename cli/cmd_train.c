@@ -1,4 +1,5 @@
-/* cohobate train: what comes before the first step and after the last. The steps: train_loop.c. */
+/* cohobate train: everything before the first step and after the last. The one idea: whatever can
+ * be checked early is checked before a file is created. Next: train_loop.c for the steps. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -20,7 +21,7 @@
 
 /* ---- folder and buffers ---- */
 
-/* The folder that a checkpoint stands in: a resumed run goes on there. */
+/* The folder that contains a checkpoint: a resumed run continues there. */
 static coh_status beside_checkpoint(const char *checkpoint, char *out_path)
 {
     char *absolute = realpath(checkpoint, NULL);
@@ -34,7 +35,7 @@ static coh_status beside_checkpoint(const char *checkpoint, char *out_path)
     return COH_OK;
 }
 
-/* The run folder's path; "": nothing is kept. */
+/* Chooses the run folder's path; "": nothing is kept. */
 static coh_status choose_folder(const cli_run *run, char out_path[CLI_PATH_BYTES])
 {
     const cli_options *options = run->options;
@@ -53,7 +54,7 @@ static coh_status choose_folder(const cli_run *run, char out_path[CLI_PATH_BYTES
     return COH_OK;
 }
 
-/* The note of all checkpoints, with room behind for what validations will find. */
+/* Makes the note of all checkpoints, and checks that it has room for validation results. */
 static coh_status make_note(const cli_recipe *recipe, cli_run *run)
 {
     CLI_TRY(cli_recipe_to_note(recipe, &run->job.model, &run->note));
@@ -66,7 +67,7 @@ static coh_status make_note(const cli_recipe *recipe, cli_run *run)
                     CLI_LINE_BYTES - CLI_VALIDATION_NOTE_BYTES);
 }
 
-/* What checkpoints will say, before anything is made: paths may be too many bytes for it. */
+/* Makes the note early, before anything is created: long paths may not fit. */
 static coh_status check_note(cli_run *run, const char *folder)
 {
     cli_recipe recipe = run->job.recipe;
@@ -97,7 +98,7 @@ static coh_status open_folder(cli_run *run)
     return COH_OK;
 }
 
-/* Could there be a text to validate with? A resumed run has it in its note. */
+/* Can there be validation? A resumed run has its text in the note. */
 static int may_validate(const cli_options *options)
 {
     if (options->validation)
@@ -105,7 +106,7 @@ static int may_validate(const cli_options *options)
     return options->resume || cli_given(options, CLI_FLAG_VALIDATION_SPLIT);
 }
 
-/* Every flag of validation has an effect, or is refused. */
+/* Refuses flags of validation that would have no effect. */
 static coh_status check_validates(const cli_options *options, int validates)
 {
     const int has_windows = cli_given(options, CLI_FLAG_VALIDATION_WINDOWS);
@@ -130,13 +131,13 @@ static coh_status check_validates(const cli_options *options, int validates)
     return COH_OK;
 }
 
-/* Everything the loop will write to: it allocates nothing itself. */
+/* Allocates all buffers of the loop, which itself allocates nothing. */
 static coh_status take_buffers(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
     size_t batch_ids = (size_t)recipe->batch * (size_t)recipe->sequence;
     size_t micro_ids = (size_t)recipe->micro_batch * (size_t)recipe->sequence;
-    size_t total = 2 * CLI_BATCHES * batch_ids + 2 * micro_ids; /* validation's come last */
+    size_t total = 2 * CLI_BATCHES * batch_ids + 2 * micro_ids; /* for validation last */
     int32_t *ids = calloc(total, sizeof(int32_t));
     if (!ids)
         return cli_fail(COH_ERR_MEMORY, "no memory for batches of %zu tokens: lower --batch",
@@ -153,8 +154,8 @@ static coh_status take_buffers(cli_run *run)
 
 /* ---- engine ---- */
 
-/* Saves that are to come: one every --save-every steps and the last. That of a stop comes in place
- * of the last. */
+/* The number of future saves: one every --save-every steps and the last. A save at a stop replaces
+ * the last. */
 static uint64_t save_count(const cli_run *run)
 {
     uint64_t every = (uint64_t)run->options->save_every, steps = run->job.recipe.steps;
@@ -163,8 +164,8 @@ static uint64_t save_count(const cli_run *run)
     return steps / every - run->job.first_step / every + (steps % every != 0);
 }
 
-/* Asked before anything is read or made, so that what does not fit costs nothing; what is written
- * hours later is held. The working store takes its own room as it opens. */
+/* Checks disk space before anything is read or created, so that a lack of space is found at once.
+ * Space for later files is held. The working store reserves its space when it opens. */
 static coh_status find_room(cli_run *run)
 {
     const cli_job *job = &run->job;
@@ -179,7 +180,7 @@ static coh_status find_room(cli_run *run)
 
 static const char before_first_step[] = "before the first step: nothing was trained";
 
-/* A large model is read for minutes. */
+/* Reading a large model takes minutes, so this checks for a stop. */
 static coh_status weights_source(void *weights, coh_parameter parameter, const char *name,
                                  uint64_t element_begin, uint64_t count, float *values)
 {
@@ -221,7 +222,7 @@ static coh_status open_engine(cli_run *run)
     return coh_engine_facts_get(run->engine, &run->facts);
 }
 
-/* A small store is not probed. */
+/* Adds a rate; none if the store was too small to be probed. */
 static void add_rate(const char *what, uint64_t bytes_per_s, cli_line *line)
 {
     char rate[32];
@@ -236,7 +237,7 @@ static void describe_disk(const coh_engine_facts *facts, cli_line *line)
     cli_line_add(line, "disk:   %s (%s)",
                  facts->store_direct ? "O_DIRECT, past the page cache"
                                      : "through the page cache, which is memory outside the budget",
-                 facts->store_rung);
+                 facts->store_backend);
     add_rate("read", facts->store_read_bytes_per_s, line);
     add_rate("write", facts->store_write_bytes_per_s, line);
     cli_line_add(line, "\n");
@@ -247,7 +248,8 @@ static const char *tier_name(const cli_job *job, int tier)
     return tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier];
 }
 
-/* Steps behind the schedule's end, where the rate falls no more: a resumed run may have them. */
+/* Adds the number of steps after the end of the schedule, with constant rate: a resumed run may
+ * have them. */
 static void describe_schedule(const cli_job *job, cli_line *line)
 {
     const cli_schedule *schedule = &job->recipe.schedule;
@@ -278,7 +280,7 @@ static void describe_start(const cli_run *run)
                          facts->arena_is_near[tier] ? ", the GPU's" : "",
                          cli_duration((double)facts->arena_touch_ns[tier] * 1e-9, overhead));
     cli_line_add(&line, "\n");
-    cli_line_add(&line, "kernel: %s; overhead beside the arenas %s\n", facts->kernel_path,
+    cli_line_add(&line, "kernel: %s; overhead outside the arenas %s\n", facts->kernel_path,
                  coh_size_format(facts->overhead_bytes, overhead, sizeof(overhead)));
     cli_report_gpu(facts, &line);
     if (run->job.resumed)
@@ -366,7 +368,7 @@ static void add_result_text(const cli_run *run, uint64_t hash, cli_line *line)
     add_done(run, line);
 }
 
-/* The flags of saves and validations, which the checkpoint does not keep. */
+/* Adds the flags of saves and validations, which the checkpoint does not keep. */
 static void add_run_flags(const cli_options *options, cli_line *line)
 {
     static const cli_flag flags[] = { CLI_FLAG_SAVE_EVERY, CLI_FLAG_KEEP, CLI_FLAG_VALIDATION_EVERY,
@@ -386,7 +388,7 @@ static coh_status finish(cli_run *run)
     cli_calibration_keep(run->options, &run->job.calibration, run->engine, run->classes,
                          &run->class_count);
     CLI_TRY(coh_engine_hash(run->engine, &hash));
-    CLI_TRY(coh_engine_facts_get(run->engine, &run->facts)); /* what libraries took while it ran */
+    CLI_TRY(coh_engine_facts_get(run->engine, &run->facts)); /* with memory that libraries took */
     cli_line_clear(&line);
     if (run->options->json) {
         add_result_json(run, hash, &line);
@@ -413,7 +415,7 @@ static coh_status finish(cli_run *run)
                     run->done_steps, run->job.recipe.steps, line.text);
 }
 
-/* Files are closed before the folder that they are in goes: some file systems keep what is open. */
+/* Closes files before their folder is removed: some file systems keep open files. */
 static void close_run(cli_run *run)
 {
     cli_report_close(&run->report);
@@ -442,7 +444,7 @@ static coh_status write_plan(const cli_run *run)
     return coh_plan_write_noted(run->job.plan, note.text, path);
 }
 
-/* --epochs: only now is it known how long the run is, and so whether there is room. */
+/* With --epochs the length of the run, and so the disk space it needs, is known only now. */
 static coh_status take_epochs(cli_run *run)
 {
     CLI_TRY(cli_epochs_take(&run->job, &run->data));
@@ -450,7 +452,7 @@ static coh_status take_epochs(cli_run *run)
     return find_room(run);
 }
 
-/* Once the data is open: whether the run validates, and how. */
+/* Decides after opening the data whether and how the run validates. */
 static coh_status prepare_validation(cli_run *run)
 {
     const cli_options *options = run->options;
@@ -466,7 +468,7 @@ static coh_status prepare_validation(cli_run *run)
         cli_validations_clear(kept, &run->validations);
     if (run->folder.path[0])
         cli_run_folder_find_best(&run->folder, hash);
-    /* The note of a step without a validation has no best; the checkpoints before it may. */
+    /* The note of a step without validation has no best loss; earlier checkpoints may have one. */
     if (run->folder.best_loss < run->validations.best)
         run->validations.best = run->folder.best_loss;
     return COH_OK;
@@ -479,11 +481,11 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_job_open(options, &run->job));
     if (!by_epochs)
         CLI_TRY(cli_job_check_writes(&run->job));
-    CLI_TRY(cli_stop_install(0, "\ncohobate train: stopped at once; the last checkpoint stands\n",
+    CLI_TRY(cli_stop_install(0, "\ncohobate train: stopped at once; the last checkpoint is whole\n",
                              "\ncohobate train: stopped at once; nothing was saved yet\n"));
     CLI_TRY(open_folder(run));
     if (!by_epochs)
-        CLI_TRY(find_room(run)); /* tokenizing a large text takes minutes: it comes last */
+        CLI_TRY(find_room(run)); /* before tokenizing, which may take minutes */
     CLI_TRY(cli_train_open_data(run));
     if (by_epochs)
         CLI_TRY(take_epochs(run));

@@ -1,4 +1,5 @@
-/* cohobate tune: the products of a model's shapes, timed and written as a kernel table. */
+/* cohobate tune: times the matrix products of a model's shapes and writes the fastest choices as a
+ * kernel table. Next: cohobate/kernels.h for the table. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 #include "cli/output.h"
 
 typedef struct tally {
-    FILE *json; /* NULL: rows for people, as they come */
+    FILE *json; /* NULL: rows of text, as they are measured */
     int shape_count, changed_count;
-    double standard_s, chosen_s; /* the products of one micro-batch */
+    double standard_s, chosen_s; /* seconds of all products of one micro-batch */
 } tally;
 
 static void add_row_json(FILE *json, const coh_kernel_timing *timing, int first)
@@ -61,7 +62,7 @@ static void hear(void *context, const coh_kernel_timing *timing)
     sum->chosen_s += timing->use_count * timing->seconds[timing->chosen];
 }
 
-/* The object goes out when the table is written: a failure leaves nothing of it. */
+/* Prints the object only after the table is written, so a failure prints none of it. */
 static coh_status measure_json(const cli_options *options, coh_graph *graph)
 {
     char *text = NULL;

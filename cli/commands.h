@@ -1,5 +1,5 @@
-/* commands.h - one function a command: parses nothing (options.h did), calls the library, prints
- * the result on standard output. A failure comes back as status and sentence; main prints it. */
+/* commands.h - one function per command. Options are parsed already (options.h); the function calls
+ * the library and prints the result on standard output. main prints the message of a failure. */
 #ifndef COH_CLI_COMMANDS_H
 #define COH_CLI_COMMANDS_H
 

@@ -1,3 +1,6 @@
+/* Opens training and validation data as token files. The one idea: text is tokenised into a token
+ * file first, so all readers see one format. Next: text/token_build.c makes the file,
+ * text/token_file.c reads it. */
 #include "cli/data.h"
 
 #include <errno.h>
@@ -13,8 +16,8 @@
 #include "cli/scratch.h"
 #include "cli/stop.h"
 
-/* Text holds no NUL byte; the header of a token file does (its version and counts are small numbers
- * in wide fields). So a damaged token file is never taken for text. */
+/* Text holds no NUL byte, but the header of a token file does (small numbers in wide fields). A
+ * damaged token file is therefore never taken for text. */
 enum { SNIFF_BYTES = 64 };
 
 typedef enum data_kind { KIND_TEXT, KIND_LINES, KIND_TOKENS, KIND_RAW } data_kind;
@@ -26,7 +29,7 @@ int32_t cli_data_id_bytes(const cli_options *options)
     return options->id_bytes == 0 ? 2 : 4; /* in the order of the flag's choices */
 }
 
-/* The flags' choices are in the order of the enums. */
+/* The flags' choices have the order of the enums. */
 coh_status cli_data_form_override(const cli_options *options, cli_data_form *form)
 {
     if (options->field && options->chat)
@@ -40,7 +43,7 @@ coh_status cli_data_form_override(const cli_options *options, cli_data_form *for
     if (options->field && strlen(options->field) >= sizeof(form->field))
         return cli_fail(COH_ERR_ARGUMENT, "--field takes a name of less than %zu bytes, not %zu",
                         sizeof(form->field), strlen(options->field));
-    if (options->field || options->chat) { /* each ends the other */
+    if (options->field || options->chat) { /* each replaces the other */
         form->chat = options->chat;
         snprintf(form->field, sizeof(form->field), "%s", options->field ? options->field : "");
     }
@@ -62,7 +65,7 @@ coh_status cli_data_form_from_options(const cli_options *options, cli_data_form 
     return cli_data_form_override(options, out_form);
 }
 
-/* ---- what it is ---- */
+/* ---- kind of input ---- */
 
 static coh_status cannot_read(const char *flag, const char *path)
 {
@@ -106,7 +109,7 @@ static coh_status find_kind(const char *flag, const char *path, data_kind *out_k
         return cannot_read(flag, path);
     if (S_ISDIR(facts.st_mode))
         return COH_OK;
-    if (!S_ISREG(facts.st_mode)) /* looked into and then read, a pipe would lose its begin */
+    if (!S_ISREG(facts.st_mode)) /* a pipe would lose the bytes read to examine it */
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s %s is neither a file nor a folder: write what comes through it to a"
                         " file, and give that",
@@ -158,7 +161,7 @@ static coh_status go_on(void *context)
 {
     (void)context;
     return cli_stop_check("while text was tokenized: nothing of it is kept; the same command begins"
-                          " anew");
+                          " again");
 }
 
 void cli_data_build_options(const cli_data_source *source, const char *what,
@@ -222,7 +225,7 @@ static coh_status build(const cli_data_source *source, const char *what, const c
     return COH_OK;
 }
 
-/* Into a folder under TMPDIR; files and folder are unnamed as soon as they are open. */
+/* Builds into a folder under TMPDIR; files and folder are unlinked as soon as they are open. */
 static coh_status build_unnamed(const cli_data_source *source, const char *what, cli_data *parts[2])
 {
     cli_scratch scratch;
@@ -235,7 +238,7 @@ static coh_status build_unnamed(const cli_data_source *source, const char *what,
     return status;
 }
 
-/* ---- what is there already ---- */
+/* ---- existing token files ---- */
 
 static coh_status check_facts(const cli_data_source *source, const char *flag, const char *what,
                               const coh_token_file_facts *facts)
@@ -256,7 +259,7 @@ static coh_status check_facts(const cli_data_source *source, const char *flag, c
     return COH_OK;
 }
 
-/* Does the tokenizer itself put the id around documents? */
+/* Does the tokenizer put this id around documents? */
 static int is_around(const coh_tokenizer *tokenizer, int32_t id)
 {
     const int32_t *ids[2];
@@ -269,8 +272,8 @@ static int is_around(const coh_tokenizer *tokenizer, int32_t id)
     return id == coh_tokenizer_end_of_text(tokenizer);
 }
 
-/* A token file of the model's tokenizer, but made without the model: an added token may be beyond
- * it. */
+/* Checks a token file made with the model's tokenizer but without the model: it may hold added
+ * tokens beyond the model's vocabulary. */
 static coh_status check_below(const cli_data_source *source, const char *flag, const char *what,
                               const cli_data *data)
 {
@@ -307,7 +310,8 @@ static coh_status check_below(const cli_data_source *source, const char *flag, c
     return COH_OK;
 }
 
-/* Read once from end to end: a flipped bit is found before the first step, not never. */
+/* Opens a token file and reads all of it once, so that a flipped bit is found before the first
+ * step. */
 static coh_status open_whole(const cli_data_source *source, const char *flag, const char *what,
                              data_kind kind, cli_data *data)
 {
@@ -367,7 +371,7 @@ coh_status cli_data_open(const cli_data_source *source, const char *flag, const 
     if (out_held_out)
         *out_held_out = (cli_data){ 0 };
     data_kind kind;
-    CLI_TRY(find_kind(flag, what, &kind)); /* whose sentences name the flag */
+    CLI_TRY(find_kind(flag, what, &kind)); /* its messages name the flag */
     if (!source->tokenizer && (kind == KIND_TEXT || kind == KIND_LINES))
         return cli_fail(COH_ERR_ARGUMENT,
                         "--%s %s is text, and --tokenizer none reads ids only: give --tokenizer "

@@ -1,6 +1,6 @@
-/* data.h - the text of a run, as token files that are read by windows.
+/* data.h - opens the text of a run as token files that are read in windows.
  *
- * What the user names is one of these, told apart by name and first bytes:
+ * The input is one of these, recognised by name and first bytes:
  *
  *   token file                        made by cohobate tokenize: read where it is
  *   *.bin                             ids as llm.c and nanoGPT write them: read where it is
@@ -14,9 +14,9 @@
 
 struct cli_options;
 
-/* How text becomes documents: of the flags, or of a checkpoint's note. */
+/* How text becomes documents: from the flags, or from a checkpoint's note. */
 typedef struct cli_data_form {
-    char field[CLI_PATH_BYTES]; /* of JSON lines; "": "text", where there are JSON lines at all */
+    char field[CLI_PATH_BYTES]; /* of JSON lines; "": "text", if the input is JSON lines */
     int64_t chat;               /* 1: JSON lines hold conversations */
     int64_t chat_form;          /* coh_chat_form */
     int64_t aligned;            /* 1: no window holds two documents */
@@ -24,22 +24,22 @@ typedef struct cli_data_form {
     int64_t id_bytes;           /* of a *.bin without a header; 0: by the vocabulary */
 } cli_data_form;
 
-/* --id-bytes: 2 or 4, 0 where it is not given. */
+/* The value of --id-bytes: 2 or 4, 0 if not given. */
 int32_t cli_data_id_bytes(const struct cli_options *options);
-/* Fails: COH_ERR_ARGUMENT where it is given, and neither --data nor --validation is such a file. */
+/* Fails: COH_ERR_ARGUMENT if it is given but neither --data nor --validation is such a file. */
 coh_status cli_data_check_id_bytes(const struct cli_options *options);
-/* Does a file of that name, which begins so, hold ids as llm.c and nanoGPT write them? */
+/* Does a file with this name and these first bytes hold ids as llm.c and nanoGPT write them? */
 int cli_data_is_raw(const char *path, const void *head, size_t head_bytes);
 
-/* The form that the flags and their defaults give. Fails: COH_ERR_ARGUMENT for flags that contradict
+/* Makes the form from flags and their defaults. Fails: COH_ERR_ARGUMENT for flags that contradict
  * one another. */
 coh_status cli_data_form_from_options(const struct cli_options *options, cli_data_form *out_form);
 /* Replaces the fields of *form whose flags are given, except id_bytes. Fails: as above. */
 coh_status cli_data_form_override(const struct cli_options *options, cli_data_form *form);
-/* Is `path` a folder, or a file that is named as JSON lines? */
+/* Is `path` a folder, or a file named like JSON lines? */
 int cli_data_may_hold_lines(const char *path);
 
-/* All that decides which ids a text gives. */
+/* Everything that determines the ids of a text. */
 typedef struct cli_data_source {
     coh_tokenizer *tokenizer;   /* NULL: "none", and only ids are read */
     const char *tokenizer_path; /* "bytes", "none", a folder or a file */
@@ -47,51 +47,50 @@ typedef struct cli_data_source {
     int64_t sequence;           /* tokens of a window */
     uint64_t seed;
     const cli_data_form *form;
-    int32_t thread_count; /* that read a folder's files */
-    int is_form_given;    /* by flags of this command: of no use for a token file, which is said */
+    int32_t thread_count; /* threads that read a folder's files */
+    int is_form_given;    /* by flags of this command; a note says that a token file ignores them */
 } cli_data_source;
 
-/* Whether a path is text (1) or ids already (0). `flag` is for sentences. Fails: COH_ERR_IO,
- * COH_ERR_ARGUMENT (neither a file nor a folder). */
+/* Is a path text (1) or ids (0)? `flag` is for messages. Fails: COH_ERR_IO, COH_ERR_ARGUMENT
+ * (neither a file nor a folder). */
 coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text);
 
-/* What coh_token_file_make is to do with text `what`: all but where the tokens go and what is put
- * aside. */
+/* Sets the options of coh_token_file_make for text `what`, except for output paths and held-out
+ * documents. */
 void cli_data_build_options(const cli_data_source *source, const char *what,
                             coh_token_build_options *out_options);
-/* What it did that is not plain from its result, in notes. */
+/* Prints notes about a build that its result does not show. */
 void cli_data_say_build(const char *what, const coh_token_build_facts *facts);
 
 typedef struct cli_data {
     coh_token_file *file; /* NULL: none */
     coh_token_file_facts facts;
-    char path[CLI_PATH_BYTES]; /* of the token file, absolute; "": it has no name any more */
+    char path[CLI_PATH_BYTES]; /* of the token file, absolute; "": it has been unlinked */
 } cli_data;
 
-/* Opens `what` (said as the value of flag `flag` in sentences). Text is tokenised into
- * `cache_path`; if that is NULL, into a temporary file that vanishes with the process. With a
- * validation split the documents put aside go to `out_held_out`, and to a file beside the other
- * called `held_out_path`; both NULL: there is no split, whatever the form says. A token file is
- * read in full and held to its hash. Fails: COH_ERR_CORRUPT (damaged or foreign token file, other
- * tokenizer), COH_ERR_ARGUMENT (a split of what is tokenised already, a window that no sequence of
- * this length fits), COH_ERR_IO. */
+/* Opens `what`, the value of flag `flag` in messages. Text is tokenised into `cache_path`; if that
+ * is NULL, into a temporary file that is removed with the process. With a validation split,
+ * held-out documents go to `out_held_out` and to the file `held_out_path`; both NULL: no split,
+ * whatever the form says. A token file is read in full to check its hash. Fails: COH_ERR_CORRUPT
+ * (damaged or foreign token file, other tokenizer), COH_ERR_ARGUMENT (a split of a token file,
+ * windows that do not suit this sequence length), COH_ERR_IO. */
 coh_status cli_data_open(const cli_data_source *source, const char *flag, const char *what,
                          const char *cache_path, const char *held_out_path, cli_data *out_data,
                          cli_data *out_held_out);
 void cli_data_close(cli_data *data); /* accepts one that is not open */
 
-/* Does it hold one sequence at least? `what` is the value of `flag`, for the sentence;
+/* Checks that the data holds at least one sequence. `what` is the value of `flag`, for the message;
  * `may_shorten`: --sequence may be lowered. Fails: COH_ERR_CORRUPT. */
 coh_status cli_data_check_windows(const cli_data *data, const char *flag, const char *what,
                                   int64_t sequence, int may_shorten);
 
-/* `window_count` windows of `tokens` each, from number `first_window` on, in the order of `seed`.
- * Allocates nothing. */
+/* Reads `window_count` windows of `tokens` each, from number `first_window` on, in the order of
+ * `seed`. Allocates nothing. */
 coh_status cli_data_fill(const cli_data *data, uint64_t seed, uint64_t first_window,
                          int64_t window_count, int64_t tokens, int32_t *out_tokens,
                          int32_t *out_targets);
 
-/* Targets that count. */
+/* The number of targets that count. */
 int64_t cli_data_counted(const int32_t *targets, int64_t count);
 
 #endif

@@ -1,3 +1,6 @@
+/* Chooses a run's dtype and explains the choice. The one idea: without --dtype a new run uses the
+ * fastest dtype of the machine, a resumed one keeps its own. Next: job.c, which also considers
+ * frozen parameters. */
 #include "cli/dtype.h"
 
 #include <string.h>
@@ -9,7 +12,7 @@ const char *cli_dtype_name(coh_dtype dtype)
     return dtype == COH_DTYPE_BF16 ? "bf16" : dtype == COH_DTYPE_F16 ? "f16" : "f32";
 }
 
-/* The flag's choices are in the order of the enum. */
+/* The flag's choices have the order of the enum. */
 coh_dtype cli_dtype_keep(const cli_options *options, coh_dtype trained)
 {
     return cli_given(options, CLI_FLAG_DTYPE) ? (coh_dtype)options->dtype : trained;

@@ -1,13 +1,15 @@
+/* Turns --epochs into a number of steps. The one idea: steps = windows x epochs / batch, rounded
+ * up, computed once the data is open. Next: recipe.c sets the schedule. */
 #include "cli/epochs.h"
 
 #include <inttypes.h>
 
 #include "cli/train.h"
 
-/* As many as --steps takes. */
+/* As the limit of --steps. */
 #define STEPS_MOST 1000000000000u
 
-/* Of several plans, each of which would say the same. */
+/* Does the command make several plans? Each would print the same note. */
 static int is_table(const cli_options *options)
 {
     return options->max || options->sweep || options->what_if[0];

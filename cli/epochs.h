@@ -1,22 +1,22 @@
-/* epochs.h - --epochs: a run that is as long as so many passes through its data.
+/* epochs.h - --epochs: sets the length of a run to a number of passes through its data.
  *
  *     steps = windows of the data x epochs / sequences of a step, rounded up
  *
- * How many windows there are is known when the data is open: train tokenizes text first, plan takes
- * what is tokenized already. From then on the run is one of so many steps, as with --steps. */
+ * The number of windows is known when the data is open: train tokenizes text first, plan accepts
+ * only tokenized data. From then on the run is the same as with --steps. */
 #ifndef COH_CLI_EPOCHS_H
 #define COH_CLI_EPOCHS_H
 
 #include "cli/data.h"
 #include "cli/job.h"
 
-/* The recipe's steps and schedule, where --epochs is given, and a note of what they come from.
- * `data` is open and holds a window at least. Fails: COH_ERR_ARGUMENT (a schedule that the flags
- * contradict, more steps than a run has). */
+/* Sets the recipe's steps and schedule from --epochs, if given, and prints their origin. `data` is
+ * open and holds at least one window. Fails: COH_ERR_ARGUMENT (flags that contradict the schedule,
+ * more steps than a run may have). */
 coh_status cli_epochs_take(cli_job *job, const cli_data *data);
 
-/* The same of --data, which is opened for it alone. Fails: COH_ERR_ARGUMENT, also where there is
- * none or it is text; as cli_data_open does. */
+/* As cli_epochs_take; opens --data only for counting. Fails: COH_ERR_ARGUMENT, also if there is no
+ * data or it is text; as cli_data_open does. */
 coh_status cli_epochs_take_named(cli_job *job);
 
 #endif

@@ -1,3 +1,6 @@
+/* Finds out whether bf16 would round frozen parameters. The one idea: dtypes in a folder answer it
+ * without reading numbers; a checkpoint, which holds f32, is read until the first such number.
+ * Next: job.c, the caller. */
 #include "cli/frozen.h"
 
 #include <string.h>
@@ -39,7 +42,7 @@ coh_status cli_frozen_is_rounded(const coh_model *model, cli_weights *weights, c
     was.adapters = *before;
     *out_is_rounded = 0;
     if (!model->folder[0] && !weights->checkpoint)
-        return COH_OK; /* begun here, in bf16 */
+        return COH_OK; /* initialised by this run, in bf16 */
     for (int64_t i = 0; i < coh_model_tensor_count(model) && !*out_is_rounded; i++) {
         if (!coh_model_is_frozen(model, i))
             continue;

@@ -1,4 +1,5 @@
-/* A line for all that stands alike: blocks, and operators outside of them, in the graph's order. */
+/* Groups blocks, and operators outside of blocks, with equal placement into one line each, in the
+ * graph's order. Next: screen.c prints the lines. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,9 +10,9 @@ enum { DEVICE = 1, HOST = 2, DISK = 4, KEEP = 8, RECOMPUTE = 16, MOVE = 32 };
 /* A block or an operator outside of blocks. */
 typedef struct unit {
     coh_plan_operator first, last;
-    int32_t operator_count; /* 0: none yet */
+    int32_t operator_count; /* 0: the unit is empty */
     uint64_t parameter_bytes;
-    unsigned parameters, states, activations; /* sets of the above */
+    unsigned parameters, states, activations; /* bit sets of the names above */
     const char *pattern;
 } unit;
 
@@ -72,7 +73,7 @@ static void add_unit(const unit *u, cli_group *group)
         snprintf(group->last, sizeof(group->last), "%.95s", u->last.name);
 }
 
-/* Both lists, in their one order. */
+/* Merges two lists, in their fixed order. */
 static void join_sets(char *text, size_t bytes, const char *other)
 {
     static const char *const names[] = { "device", "host", "disk", "keep", "recompute", "move" };
@@ -92,7 +93,7 @@ static void join(cli_group *group, const cli_group *other)
     join_sets(group->activations, sizeof(group->activations), other->activations);
 }
 
-/* `loosely`: wherever things stand between steps. */
+/* Equal placement? `loosely`: ignores where parameters and states are stored between steps. */
 static int stand_alike(const cli_group *a, const cli_group *b, int loosely)
 {
     if ((a->first_block < 0) != (b->first_block < 0) || strcmp(a->pattern, b->pattern) != 0 ||
@@ -102,8 +103,8 @@ static int stand_alike(const cli_group *a, const cli_group *b, int loosely)
            (strcmp(a->parameters, b->parameters) == 0 && strcmp(a->states, b->states) == 0);
 }
 
-/* Takes the unit into the last group, or begins another. *count goes beyond CLI_GROUPS where there
- * are too many: the last then holds the rest. */
+/* Adds the unit to the last group, or begins a new group. *count exceeds CLI_GROUPS if there are
+ * too many: the last group then holds the rest. */
 static void put(const unit *u, int loosely, cli_group *groups, int32_t *count)
 {
     cli_group own;

@@ -1,3 +1,5 @@
+/* Prints --help of the program and of each command. The one idea: flags come from the table of
+ * flag_table.c; only the introductions are written here. Next: flag_table.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -5,20 +7,21 @@
 
 static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = "train a model within a memory budget, streaming what does not fit",
-    [CLI_PLAN] = "say where everything will stand and how long a step takes; runs nothing",
+    [CLI_PLAN] = "show where all data is stored and how long a step takes; runs nothing",
     [CLI_GENERATE] = "write text with a model",
-    [CLI_EVAL] = "the loss of a model on a text",
+    [CLI_EVAL] = "compute the loss of a model on a text",
     [CLI_TOKENIZE] = "turn text into a token file",
-    [CLI_INSPECT] = "what a model's folder, checkpoint, token file, plan, kernel table or profile "
-                    "holds",
+    [CLI_INSPECT] =
+        "print the contents of a folder, checkpoint, token file, plan, kernel table or profile",
     [CLI_EXPORT] = "write a checkpoint as a folder that transformers loads",
-    [CLI_CHECK] = "is a folder, checkpoint, token file, plan, kernel table or profile whole and "
-                  "valid?",
-    [CLI_TUNE] = "measure which matrix product is fastest for each shape of a model",
-    [CLI_PROFILE] = "measure how fast this machine is, for plans to be priced by",
-    [CLI_SIMULATE] = "what a plan takes by another profile: its very program, priced again",
-    [CLI_EXPLAIN] = "why an operator's things stand where they stand in a plan",
-    [CLI_DOCTOR] = "what this machine has, what that costs, what to do about it",
+    [CLI_CHECK] =
+        "verify a folder, checkpoint, token file, plan, kernel table or profile completely",
+    [CLI_TUNE] = "find the fastest matrix product for each shape of a model",
+    [CLI_PROFILE] = "measure the speed of this machine, for the prices of plans",
+    [CLI_SIMULATE] =
+        "predict the time of a plan with another profile, without changing its program",
+    [CLI_EXPLAIN] = "explain why an operator's data is stored where it is in a plan",
+    [CLI_DOCTOR] = "examine this machine: what it has, what that costs, what to do about it",
 };
 
 static const char *const usages[CLI_COMMAND_COUNT] = {
@@ -45,117 +48,93 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
 
 static const char *const details[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
-        "MODEL is a preset (see below), or the folder of a\n"
-        "checkpoint, a run or a Hugging Face model (GPT-2, OPT, Llama, Mistral, Qwen2): then a new "
-        "run\n"
-        "starts from its weights, and a Hugging Face folder brings its own tokenizer. With "
-        "--resume,\n"
-        "model, data and schedule come from the checkpoint and that run goes on bit for bit, under "
-        "any\n"
-        "budget (with --atomics on it goes on, and no two runs have the same bits). Flags that "
-        "are\n"
-        "given with --resume replace what the checkpoint has: --lr, --min-lr, --schedule-steps, "
-        "--warmup,\n"
-        "--batch, --micro-batch, --weight-decay, --beta1, --beta2, --clip, --data and others; each "
-        "change\n"
-        "is printed and kept in the next checkpoint. What cannot change is refused (2).\n"
-        "SIGINT, SIGTERM, SIGHUP (not under nohup), SIGUSR1, SIGUSR2 or SIGXCPU finishes the "
-        "step,\n"
-        "saves and exits 75; a second one stops at once. Where\n"
-        "nothing was kept (--save none, or no checkpoint yet) the exit code is 1. Before the first "
-        "step\n"
-        "a stop leaves nothing behind.\n",
+        "MODEL is a preset (see below), or the folder of a checkpoint, a run or a Hugging Face\n"
+        "model (GPT-2, OPT, Llama, Mistral, Qwen2). A new run starts from the weights of that\n"
+        "folder; a Hugging Face folder also provides the tokenizer.\n"
+        "With --resume, model, data and schedule come from the checkpoint, and the run\n"
+        "continues bit for bit under any budget (with --atomics on it continues, but no two\n"
+        "runs have the same bits). Flags given with --resume replace those of the checkpoint:\n"
+        "--lr, --min-lr, --schedule-steps, --warmup, --batch, --micro-batch, --weight-decay,\n"
+        "--beta1, --beta2, --clip, --data and others. Each change is printed and kept in the\n"
+        "next checkpoint. Flags that cannot change are refused (exit 2).\n"
+        "SIGINT, SIGTERM, SIGHUP (not under nohup), SIGUSR1, SIGUSR2 or SIGXCPU finishes the\n"
+        "step, saves and exits 75; a second signal stops at once. If nothing was kept (--save\n"
+        "none, or no checkpoint yet), the exit code is 1. Before the first step a stop leaves\n"
+        "no files behind.\n",
     [CLI_PLAN] =
-        "One screen: what fits, how fast it runs, what limits it, what stands and moves where\n"
-        "(docs/planning.md explains each line; --json has the same).\n"
-        "Exit 3 when it does not fit, with the smallest change that does. The budget is\n"
-        "--device-memory; --disk and --emulate-host add far tiers. --profile prices the\n"
-        "plan for another machine, with its memory where no flag says otherwise: a what-if.\n"
+        "Prints one screen: whether the plan fits, its speed and its limit, where data is\n"
+        "stored and moves (docs/planning.md explains each line; --json prints the same).\n"
+        "Exits with 3 if nothing fits, and names the smallest change that fits. The budget is\n"
+        "--device-memory; --disk and --emulate-host add far tiers. --profile prices the plan\n"
+        "for another machine, with its memory unless flags set it: a what-if.\n"
         "Shipped datasheets: a100-40g, a100-80g, h100, h200, mi250x, rtx-3090, rtx-4090,\n"
-        "rtx-5090; cohobate inspect NAME says where their figures come from.\n",
+        "rtx-5090; cohobate inspect NAME shows the sources of their figures.\n",
     [CLI_GENERATE] =
-        "CHECKPOINT is a checkpoint or a run folder (its newest), FOLDER a Hugging Face model. "
-        "Keys and\n"
-        "values are part of the plan and lie within the budget. Several prompts are answered one "
-        "after the\n"
-        "other; number i, from 0, draws with --seed + i, and its text does not depend on the "
-        "others.\n\n"
-        "  logits -> repetition penalty -> temperature -> top-k -> top-p -> min-p -> draw\n\n"
-        "as in transformers. l is a logit, S the ids of prompt and text so far:\n"
-        "  penalty r  l / r if l >= 0, else l * r, for each id of S, once (at temperature 0, too)\n"
-        "  top-p p    the fewest likeliest whose probabilities, after top-k, reach p\n"
-        "  min-p m    of those, all at least m times as probable as the likeliest\n",
+        "CHECKPOINT is a checkpoint or a run folder (its newest checkpoint), FOLDER a Hugging\n"
+        "Face model. Keys and values are part of the plan and count towards the budget. Prompts\n"
+        "are answered one after the other. Number i, from 0, draws with --seed + i; its text\n"
+        "does not depend on other prompts.\n"
+        "\n"
+        "  logits -> repetition penalty -> temperature -> top-k -> top-p -> min-p -> draw\n"
+        "\n"
+        "as in transformers. l is a logit, S the set of ids of prompt and text so far:\n"
+        "  penalty r  l / r if l >= 0, else l * r, for each id of S, once (also at temperature 0)\n"
+        "  top-p p    the fewest most probable tokens whose probabilities, after top-k, reach p\n"
+        "  min-p m    of these, all at least m times as probable as the most probable\n",
     [CLI_EVAL] =
-        "Mean loss per token in nats and perplexity; bits per byte with the bytes tokenizer. Every "
-        "token\n"
-        "but the first is scored once, in windows of --sequence tokens (default: a folder's "
-        "positions, at\n"
-        "most 4096; a checkpoint's trained sequence), --stride apart. DIR/best of a run is its "
-        "best\n"
-        "checkpoint (train --keep-best).\n",
+        "Prints the mean loss per token in nats, and the perplexity; with the bytes tokenizer\n"
+        "also bits per byte. Every token except the first is scored once, in windows of\n"
+        "--sequence tokens (default: a folder's positions, at most 4096; a checkpoint's trained\n"
+        "sequence), --stride apart. DIR/best of a run is its best checkpoint (train\n"
+        "--keep-best).\n",
     [CLI_TOKENIZE] =
-        "IN is a text file, a folder (every text file under it, in order of their paths), or JSON\n"
-        "lines. Documents of --documents aligned are made for sequences of --sequence tokens.\n",
+        "IN is a text file, a folder (every text file under it, sorted by path), or JSON lines.\n"
+        "With --documents aligned, documents are arranged for sequences of --sequence tokens.\n",
     [CLI_INSPECT] =
-        "The hash of a checkpoint is one number for all parameters and optimizer states:\n"
-        "the same whatever the budget, chunk size, tiers or threads of the run.\n",
+        "The hash of a checkpoint is one number for all parameters and optimizer states. It\n"
+        "does not depend on the budget, chunk size, tiers or threads of the run.\n",
     [CLI_EXPORT] =
-        "CHECKPOINT is a checkpoint, a run folder (its newest) or a Hugging Face folder. FOLDER "
-        "must\n"
-        "not be there: it is written whole or not at all. Numbers are written as the folder that "
-        "the\n"
-        "run began from had them, unless --dtype is given; what was not trained comes out bit for "
-        "bit.\n"
-        "The tokenizer's files go along; --tokenizer PATH says where they are now, none leaves "
-        "them out.\n"
-        "Of a run with --lora the adapters alone are written, as PEFT has them, and with them a\n"
-        "tokenizer's files where --tokenizer says which; --merge-lora writes the whole model.\n",
-    [CLI_CHECK] = "Reads every byte. Exit 0 when all is well, 4 when not, naming the place. Of a "
-                  "run\n"
-                  "the newest checkpoint counts: where it is damaged, the newest whole one is "
-                  "named.\n",
+        "CHECKPOINT is a checkpoint, a run folder (its newest checkpoint) or a Hugging Face\n"
+        "folder. FOLDER must not exist: it is written completely or not at all. Tensors keep\n"
+        "the dtypes of the folder that the run began from, unless --dtype is given; untrained\n"
+        "tensors are written bit for bit.\n"
+        "The tokenizer's files are copied; --tokenizer PATH gives their current place, none\n"
+        "omits them. For a run with --lora only the adapters are written, in PEFT's format, and\n"
+        "a tokenizer's files if --tokenizer is given; --merge-lora writes the whole model.\n",
+    [CLI_CHECK] =
+        "Reads every byte. Exits with 0 if all is well, else with 4, naming the place. For a\n"
+        "run the newest checkpoint counts: if it is damaged, the newest intact one is named.\n",
     [CLI_TUNE] =
-        "Writes a table for --kernels of train, plan, eval and generate. It holds for the model,\n"
-        "--micro-batch, --sequence and --dtype it was measured with; other shapes keep the\n"
-        "standard product. A run under another table rounds otherwise, which a resume says.\n"
-        "oneDNN, where it wins, allocates memory in each of its calls. Let the machine do\n"
-        "nothing else meanwhile.\n",
+        "Writes a table for --kernels of train, plan, eval and generate. It applies to the\n"
+        "model, --micro-batch, --sequence and --dtype it was measured with; other shapes keep\n"
+        "the standard product. Another table changes a run's rounding, and a resume prints\n"
+        "that. oneDNN, if it is fastest, allocates memory in each of its calls. Keep the\n"
+        "machine idle while measuring.\n",
     [CLI_PROFILE] =
-        "Measures products, memory, every operator of MODEL in several micro-batches (without one, "
-        "of\n"
-        "small presets), copies, the drive behind --disk, and how much they slow one another: "
-        "minutes,\n"
-        "with --quick seconds. A file of this machine at -o is kept and what is missing is added; "
-        "with\n"
-        "--again operators are measured once more, for figures of a machine that does not hold "
-        "still.\n"
-        "A scratch file of up to 1 GiB stands in the --disk folder meanwhile, and up to 4 GiB "
-        "more\n"
-        "are written to it. Let the machine do nothing else.\n"
-        "On a GPU --tune FILE has each product multiplied by several algorithms of cuBLASLt, and "
-        "adds\n"
-        "the fastest to the kernel table FILE; operators are measured with them. A run takes the "
-        "table\n"
-        "by --kernels, which changes its bits; without it the library's own first choice "
-        "multiplies.\n"
-        "There --device-memory bounds what measuring takes of the GPU's memory: an operator that "
-        "does\n"
-        "not fit is left out and named, and the profile says what the GPU has, not the bound.\n",
+        "Measures products, memory, every operator of MODEL in several micro-batches (without\n"
+        "MODEL: of small presets), copies, the drive of --disk, and how much they slow one\n"
+        "another. Takes minutes, with --quick seconds. If -o is a file of this machine, its\n"
+        "figures are kept and missing ones are added; with --again operators are measured once\n"
+        "more, for machines with varying speed.\n"
+        "Meanwhile the --disk folder holds a scratch file of up to 1 GiB, to which up to 4 GiB\n"
+        "more are written. Keep the machine idle while measuring.\n"
+        "On a GPU --tune FILE times several algorithms of cuBLASLt for each product, and adds\n"
+        "the fastest to the kernel table FILE; operators are measured with them. A run uses the\n"
+        "table with --kernels, which changes its bits; without it the library's own first\n"
+        "choice is used.\n"
+        "On a GPU --device-memory limits the GPU memory used for measuring: an operator that\n"
+        "does not fit is left out and named. The profile records the GPU's memory, not the\n"
+        "limit.\n",
     [CLI_SIMULATE] =
-        "PLAN is a plan.json of cohobate plan -o, or that of a run's folder. The program is built "
-        "anew,\n"
-        "compared with the file's hash, verified and priced by --profile; without, by the profile "
-        "it was\n"
-        "made with. Nothing is searched: cohobate plan --what-if plans anew. Exit 3 when the plan "
-        "needs\n"
-        "more memory than that profile has.\n",
+        "PLAN is a plan.json of cohobate plan -o, or that of a run's folder. The program is\n"
+        "rebuilt, compared with the file's hash, verified, and priced by --profile (default:\n"
+        "the profile it was made with). There is no search; cohobate plan --what-if plans\n"
+        "again. Exits with 3 if the plan needs more memory than the profile has.\n",
     [CLI_EXPLAIN] =
-        "Each alternative is the plan with one decision made otherwise (the operator's parameters "
-        "held on\n"
-        "the device, or out in a far tier; its block kept, recomputed, or moved out), built, "
-        "verified and\n"
-        "simulated. All other decisions stay.\n",
-    [CLI_DOCTOR] = "Nothing is changed.\n",
+        "Each alternative is the plan with one decision changed (the operator's parameters kept\n"
+        "on the device or moved to a far tier; the activations of its block kept, recomputed or\n"
+        "moved out). It is built, verified and simulated. All other decisions stay.\n",
+    [CLI_DOCTOR] = "Changes nothing.\n",
 };
 
 static const char *const examples[CLI_COMMAND_COUNT] = {
@@ -226,12 +205,12 @@ static void help_all(void)
            coh_version());
     for (int c = 0; c < CLI_COMMAND_COUNT; c++)
         printf("  %-10s %s\n", cli_command_name((cli_command)c), summaries[c]);
-    printf("\ncohobate COMMAND --help tells all flags of a command, with examples.\n"
-           "Sizes carry their unit: 64MiB (2^20), 40GB (10^9).\n"
-           "Exit: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device fault,\n"
-           "75 stopped and resumable. A path that does not exist is 2; a file where a folder is "
-           "needed,\n"
-           "or the reverse, is 4; a path that cannot be read or written is 5.\n");
+    printf(
+        "\ncohobate COMMAND --help lists all flags of a command, with examples.\n"
+        "Sizes have a unit: 64MiB (2^20), 40GB (10^9).\n"
+        "Exit codes: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device\n"
+        "fault, 75 stopped and resumable. 2: a path that does not exist. 4: a file in place of a\n"
+        "folder, or the reverse. 5: a path that cannot be read or written.\n");
 }
 
 void cli_help(cli_command command)

@@ -1,3 +1,5 @@
+/* Opens a model for forward passes, plans and starts it. The one idea: generate and eval differ
+ * only in the graph, which the caller makes between open and plan. Next: weights.c, budget.c. */
 #include "cli/inference.h"
 
 #include <inttypes.h>
@@ -24,7 +26,7 @@ static coh_status open_folder(cli_inference *inference)
 {
     const cli_options *options = inference->options;
     cli_recipe *recipe = &inference->recipe;
-    cli_options without = *options; /* a micro-batch of eval divides no batch */
+    cli_options without = *options; /* a micro-batch of eval need not divide a batch */
     without.micro_batch = 0;
     CLI_TRY(cli_recipe_from_options(&without, recipe));
     CLI_TRY(cli_recipe_open_named(recipe->tokenizer, &inference->tokenizer));
@@ -93,7 +95,7 @@ static void describe(const cli_inference *inference)
 coh_status cli_inference_plan(cli_inference *inference)
 {
     coh_plan_options plan_options;
-    coh_profile_destroy(inference->profile); /* of a plan before that did not fit */
+    coh_profile_destroy(inference->profile); /* of an earlier plan that did not fit */
     CLI_TRY(cli_budget_open_profile(inference->options, &inference->profile));
     cli_budget_plan_options(inference->options, inference->profile, COH_PLAN_INFER, &plan_options);
     plan_options.deferred_update = 0;

@@ -1,5 +1,5 @@
-/* inference.h - a trained checkpoint, or a Hugging Face folder, brought up for forward passes: what
- * generate and eval share. */
+/* inference.h - prepares a checkpoint or a Hugging Face folder for forward passes; shared by
+ * generate and eval. */
 #ifndef COH_CLI_INFERENCE_H
 #define COH_CLI_INFERENCE_H
 
@@ -11,10 +11,10 @@ typedef struct cli_inference {
     const cli_options *options;
     cli_weights weights;
     coh_model model;
-    cli_recipe recipe;        /* of a folder: from flags and defaults */
-    int64_t trained_tokens;   /* in a sequence, the most */
+    cli_recipe recipe;        /* for a folder: from flags and defaults */
+    int64_t trained_tokens;   /* the most tokens of a sequence */
     coh_tokenizer *tokenizer; /* NULL: --tokenizer none */
-    coh_graph *graph;         /* the caller makes it, this owns it */
+    coh_graph *graph;         /* made by the caller, owned by this struct */
     coh_profile *profile;     /* of a GPU; NULL: the host's */
     coh_plan *plan;
     coh_plan_summary summary;
@@ -26,10 +26,10 @@ typedef struct cli_inference {
 coh_status cli_inference_open(const cli_options *options, cli_inference *out_inference);
 void cli_inference_close(cli_inference *inference);
 
-/* Plans inference->graph within the budget flags. Fails: COH_ERR_FULL; there is no plan then. */
+/* Plans inference->graph within the budget flags. Fails: COH_ERR_FULL; there is then no plan. */
 coh_status cli_inference_plan(cli_inference *inference);
 
-/* Says what the plan takes, makes the engine, loads the parameters. */
+/* Prints what the plan needs, makes the engine, loads the parameters. */
 coh_status cli_inference_start(cli_inference *inference);
 
 #endif

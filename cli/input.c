@@ -1,3 +1,6 @@
+/* Checks a command's paths and models before anything is opened. The one idea: the contents of a
+ * folder show what it is, so the message can name what the user probably meant. Next: path_check.c,
+ * artefact.c. */
 #include "cli/input.h"
 
 #include <dirent.h>
@@ -7,10 +10,10 @@
 #include "cli/artefact.h"
 #include "cli/path_check.h"
 
-/* What tells folders apart. */
+/* Contents that distinguish folders. */
 typedef struct content {
     int has_config, has_checkpoint;
-    char tensors[256]; /* the name of a safetensors file; "": none */
+    char tensors[256]; /* the name of one safetensors file; "": none */
 } content;
 
 static content look_into(const char *path)
@@ -36,7 +39,7 @@ int cli_input_has_tensors(const char *path)
     return look_into(path).tensors[0] != '\0';
 }
 
-/* Where a model may stand: adapters alone, tensors that nothing describes. */
+/* Refuses folders that look like a model: adapters alone, tensors without a config.json. */
 static coh_status check_has_config(const char *path)
 {
     CLI_TRY(cli_artefact_refuse_adapters(path));
@@ -45,11 +48,11 @@ static coh_status check_has_config(const char *path)
         return COH_OK;
     return cli_fail(COH_ERR_CORRUPT,
                     "%s holds %s but no config.json, which says what model the tensors are of: put "
-                    "the model's config.json beside them",
+                    "the model's config.json next to them",
                     path, found.tensors);
 }
 
-/* --resume takes what a run saved. */
+/* Checks that --resume names something that a run saved. */
 static coh_status check_resume(const char *path)
 {
     const content found = look_into(path);
@@ -65,7 +68,7 @@ static coh_status check_resume(const char *path)
                     path, word.text);
 }
 
-/* A folder that the operand names as a model; NULL: none, or a preset of that name. */
+/* The folder that the operand names as a model; NULL: none, or a preset of that name. */
 static const char *operand_model(const cli_options *options)
 {
     coh_model ignored;

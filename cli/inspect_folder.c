@@ -1,3 +1,6 @@
+/* Prints a Hugging Face folder as text or JSON: model, graph, parameters. The one idea: the graph
+ * is built for one token, which is enough to list all operators. Next: models/folder_read.c opens
+ * the folder. */
 #include "cli/inspect_folder.h"
 
 #include <inttypes.h>
@@ -12,11 +15,11 @@ typedef struct inspection {
     const char *path;
     coh_model model;
     cli_weights weights;
-    coh_graph *graph; /* of one sequence of one token: its operators are those of any */
-    int name_width;   /* of the longest name, in characters */
+    coh_graph *graph; /* for one sequence of one token; all sizes have the same operators */
+    int name_width;   /* width of the longest name, in characters */
 } inspection;
 
-/* "2304 x 768" */
+/* Formats "2304 x 768". */
 static void shape_text(const int64_t *dim, int32_t rank, cli_line *line)
 {
     cli_line_clear(line);
@@ -24,7 +27,7 @@ static void shape_text(const int64_t *dim, int32_t rank, cli_line *line)
         cli_line_add(line, "%s%" PRId64, i ? " x " : "", dim[i]);
 }
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
 /* The width of an operator's output. */
 static int64_t width(const coh_graph_operator *op)
@@ -32,12 +35,12 @@ static int64_t width(const coh_graph_operator *op)
     return op->output.dim[op->output.rank - 1];
 }
 
-/* One line an operator; of the layers, which are all alike, the first stands for all. */
+/* Prints one line per operator; of the layers, which are all equal, only the first. */
 static coh_status print_graph(const inspection *of)
 {
     const int32_t count = coh_graph_operator_count(of->graph);
     int in_layer = 0;
-    printf("  graph (cohobate plan says where it would stand):\n");
+    printf("  graph (cohobate plan shows where it would be placed):\n");
     for (int32_t i = 0; i < count; i++) {
         coh_graph_operator op;
         CLI_TRY(coh_graph_operator_at(of->graph, i, &op));
@@ -74,7 +77,7 @@ static coh_status print_tensors(const inspection *of)
     return COH_OK;
 }
 
-/* So wide are names for people. */
+/* Finds the width of the column of names. */
 static coh_status find_name_width(inspection *of)
 {
     for (int64_t i = 0; i < of->weights.folder_facts.tensor_count; i++) {
@@ -113,7 +116,7 @@ static coh_status print_text(const inspection *of)
     return print_tensors(of);
 }
 
-/* ---- for machines ---- */
+/* ---- JSON ---- */
 
 static void put_shape_json(const char *key, const int64_t *dim, int32_t rank)
 {

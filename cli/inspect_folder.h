@@ -1,4 +1,4 @@
-/* inspect_folder.h - what a Hugging Face folder holds, for people and for machines: the model, its
+/* inspect_folder.h - prints the contents of a Hugging Face folder as text or JSON: the model, its
  * graph, and each parameter by our name and by Hugging Face's. */
 #ifndef COH_CLI_INSPECT_FOLDER_H
 #define COH_CLI_INSPECT_FOLDER_H

@@ -1,3 +1,5 @@
+/* Prints a plan file as text or JSON. The one idea: only facts stored in the file are printed;
+ * nothing is rebuilt. Next: replay.c reads the note. */
 #include "cli/inspect_plan.h"
 
 #include <inttypes.h>
@@ -11,7 +13,7 @@ typedef struct inspection {
     coh_plan_file file;
     cli_plan_note note;
     coh_model model;
-    int has_note; /* else it is not known what the plan is of */
+    int has_note; /* without a note, the plan's model is unknown */
 } inspection;
 
 static double tokens_per_s(const inspection *of)
@@ -20,7 +22,7 @@ static double tokens_per_s(const inspection *of)
     return step_s > 0 ? (double)(of->note.batch * of->note.sequence) / step_s : 0;
 }
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
 static void print_what(const inspection *of)
 {
@@ -43,7 +45,7 @@ static void print_what(const inspection *of)
            note->clip > 0 ? "clipped" : "not clipped");
 }
 
-/* What it was made for, and what it takes of that. */
+/* Prints the budget for which it was made, and its use of that budget. */
 static void print_room(const inspection *of)
 {
     const coh_plan_file *file = &of->file;
@@ -108,7 +110,7 @@ static void print_text(const char *path, const inspection *of)
         file->numeric_fingerprint, file->program_hash, file->line_count);
 }
 
-/* ---- for machines ---- */
+/* ---- JSON ---- */
 
 static void add_note_json(const inspection *of, cli_line *line)
 {
@@ -150,7 +152,7 @@ static void print_json(const inspection *of)
     cli_print("%s", line.text);
 }
 
-/* A plan that another program wrote has no note of ours, and is a plan. */
+/* A plan written by another program has no note of ours, but is valid. */
 static coh_status look(const cli_options *options, inspection *of)
 {
     CLI_TRY(coh_plan_file_read(options->operand, &of->file));

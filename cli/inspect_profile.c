@@ -1,9 +1,12 @@
+/* Prints a profile's figures as text or JSON. The one idea: one table of figures serves both. Next:
+ * cohobate/profile.h. */
 #include "cli/inspect_profile.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* One figure: what people and machines call it. Rates in 10^9 a second; none where it is 0. */
+/* One figure with its label in text and its key in JSON. Rates are in 10^9 per second; omitted if
+ * 0. */
 typedef struct figure {
     const char *label, *key;
     double value;

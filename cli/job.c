@@ -1,3 +1,6 @@
+/* Opens a training run: resolves profile, model, weights, recipe, graph and plan. The one idea:
+ * train and plan open the same job, so the plan that is printed is the one that runs. Next:
+ * job_plan.c makes the plan, recipe.c the recipe. */
 #include "cli/job.h"
 
 #include <inttypes.h>
@@ -21,7 +24,8 @@ static int is_any_frozen(const coh_model *model)
     return model->adapters.rank > 0 || model->adapters.freeze[0];
 }
 
-/* --freeze and --lora; what a checkpoint's run froze as well, is not frozen anew. */
+/* Applies --freeze and --lora, and finds whether they freeze parameters that the checkpoint's run
+ * trained. */
 static coh_status set_adapters(cli_job *job)
 {
     const coh_adapters *before = &job->adapters_before, *now = &job->model.adapters;
@@ -72,7 +76,8 @@ static coh_status resume_recipe(cli_job *job)
     return COH_OK;
 }
 
-/* Other ids than the weights were trained on are a choice, and hardly ever meant. */
+/* Prints a note if the tokenizer differs from that of the weights' training, which is rarely
+ * intended. */
 static void say_other_tokenizer(const cli_job *job)
 {
     cli_recipe noted;
@@ -86,8 +91,8 @@ static void say_other_tokenizer(const cli_job *job)
             noted.tokenizer);
 }
 
-/* --dtype; else what a checkpoint was trained in, or the machine computes fastest, unless that
- * rounds what is to stay as it is. */
+/* Chooses --dtype; else a checkpoint's dtype, or the machine's fastest, unless that would round
+ * frozen parameters. */
 static coh_status choose_dtype(cli_job *job)
 {
     int is_rounded = 0;
@@ -113,8 +118,8 @@ static coh_status choose_dtype(cli_job *job)
     return COH_OK;
 }
 
-/* A plan needs no weights, a config.json is enough; but where something is frozen, how that is
- * stored decides the dtype, and it decides alike for plan and train. */
+/* Opens the weights if needed. A plan needs no weights, config.json is enough. But if something is
+ * frozen, its stored dtype decides the run's dtype, for plan as for train. */
 static coh_status open_weights(cli_job *job)
 {
     const coh_model *model = &job->model;
@@ -125,10 +130,10 @@ static coh_status open_weights(cli_job *job)
     return COH_OK;
 }
 
-/* How many rows the table has where --vocabulary says nothing: as many as the tokenizer has ids;
- * without a tokenizer, as many as the model has (0).
- * The published models beside GPT-2's keep their own as well, so that their sizes are those
- * published; a model that is there has what it has, and may lack rows for ids that were added. */
+/* The number of rows of the token table without --vocabulary: the tokenizer's number of ids;
+ * without a tokenizer, as in the model (0). Published models other than GPT-2 keep at least their
+ * own rows, so that they have the published sizes. An existing model keeps its rows, and may lack
+ * rows for added ids. */
 static int64_t choose_vocabulary(const cli_job *job)
 {
     coh_model model;
@@ -143,7 +148,8 @@ static int64_t choose_vocabulary(const cli_job *job)
     return own > ids ? own : ids;
 }
 
-/* The model, and how many rows its table has, which is at least what the tokenizer needs. */
+/* Resolves the model and the number of rows of its table, at least as many as the tokenizer
+ * needs. */
 static coh_status resolve_model(cli_job *job)
 {
     const cli_options *options = job->options;
@@ -172,7 +178,7 @@ static coh_status fresh_recipe(cli_job *job)
         job->recipe.sequence = positions;
     cli_recipe_keep_path(job->model.folder, job->recipe.base);
     cli_recipe_set_rate(&job->recipe, options, job->model.folder[0] || job->model.checkpoint[0]);
-    if (!cli_given(options, CLI_FLAG_EPOCHS)) /* otherwise the data says how many steps */
+    if (!cli_given(options, CLI_FLAG_EPOCHS)) /* with --epochs the data determines the steps */
         CLI_TRY(cli_recipe_set_steps(&job->recipe, options, (uint64_t)options->steps));
     CLI_TRY(set_adapters(job));
     CLI_TRY(open_weights(job));
@@ -191,7 +197,7 @@ static coh_status check_gradients(const cli_job *job)
                                       " leave it out, or add --dtype bf16");
 }
 
-/* Wide as cuDNN's attention takes them (kernels/cuda/attention_scratch.h). */
+/* Are heads as wide as cuDNN's attention requires (kernels/cuda/attention_scratch.h)? */
 static int has_heads_of_cudnn(const coh_model *model)
 {
     const coh_model_size size = coh_model_size_get(model);
@@ -199,7 +205,7 @@ static int has_heads_of_cudnn(const coh_model *model)
     return width > 0 && width % 8 == 0 && width <= 256;
 }
 
-/* Where no kind of a run may add by atomics they are refused; a resumed run goes on without. */
+/* Refuses --atomics if no kind of the run can use atomics; a resumed run continues without them. */
 static coh_status settle_atomics(cli_job *job)
 {
     const char *of = NULL;
@@ -227,7 +233,7 @@ static coh_status settle_atomics(cli_job *job)
     return COH_OK;
 }
 
-/* Before anything is planned, which may take minutes. */
+/* Checks patterns of groups before planning, which may take minutes. */
 static coh_status check_groups(const cli_job *job)
 {
     const cli_recipe *recipe = &job->recipe;
@@ -275,15 +281,15 @@ fail:
     return status;
 }
 
-/* In f32. */
+/* Bytes in f32. */
 static uint64_t largest_chunk(const cli_job *job)
 {
     const uint64_t all = sizeof(float) * job->summary.parameter_count;
     return job->summary.chunk_bytes < all ? job->summary.chunk_bytes : all;
 }
 
-/* The engine would fail where it takes its arenas: what is there now, a plan for it can be asked
- * for. */
+/* Checks the plan against free memory, since the engine would fail when it allocates its arenas.
+ * The message names a budget for which a plan fits. */
 static coh_status check_memory(const cli_job *job)
 {
     const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[0];

@@ -1,3 +1,6 @@
+/* Makes a job's plan and chooses its micro-batch and sweep order. The one idea: choices that change
+ * results are made by uncalibrated predictions, so they do not depend on earlier runs. Next:
+ * budget.c sets the options, planner/ makes plans. */
 #include "cli/job_plan.h"
 
 #include <inttypes.h>
@@ -15,7 +18,7 @@ void cli_job_drop_plan(cli_job *job)
     job->graph = NULL;
 }
 
-/* Can the profile price a disk? The built-in one can. */
+/* Does the profile have figures of a disk? The built-in one has. */
 static int knows_drive(const cli_job *job, coh_profile_summary *facts)
 {
     *facts = (coh_profile_summary){ 0 };
@@ -25,12 +28,13 @@ static int knows_drive(const cli_job *job, coh_profile_summary *facts)
            facts->write_bytes_per_s > 0;
 }
 
-/* A GPU whose host memory is too small has a drive as well: 1 if there is one, not yet in use. */
+/* Plans with the profile's drive if a GPU's host memory is too small. Returns 1 if there is a drive
+ * that is not in use yet. */
 static int take_profile_disk(cli_job *job)
 {
     coh_profile_summary facts;
     const int is_alone = cli_given(job->options, CLI_FLAG_HOST_MEMORY) &&
-                         job->options->host_memory_bytes == 0; /* the GPU, of which it was asked */
+                         job->options->host_memory_bytes == 0; /* only the GPU is meant */
     if (!job->on_gpu || is_alone || cli_budget_on_gpu(job->options) ||
         job->plan_options.disk_bytes > 0 || job->options->plan_file || !knows_drive(job, &facts))
         return 0;
@@ -38,7 +42,7 @@ static int take_profile_disk(cli_job *job)
     return facts.disk_bytes > 0;
 }
 
-/* That of the recipe; any, where the plan is to say which. */
+/* The recipe's order; any, if the plan may choose it. */
 static coh_sweep_order order_of(const cli_job *job)
 {
     int is_given = cli_given(job->options, CLI_FLAG_SWEEP_ORDER);
@@ -48,7 +52,7 @@ static coh_sweep_order order_of(const cli_job *job)
     return job->recipe.by_layers ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
 }
 
-/* Those of a plan with the recipe's micro-batch. */
+/* Sets the options of a plan with the recipe's micro-batch. */
 static void set_plan_options(cli_job *job)
 {
     const cli_recipe *recipe = &job->recipe;
@@ -67,7 +71,7 @@ static void set_plan_options(cli_job *job)
     job->plan_options.earlier_count = job->earlier_count;
 }
 
-/* `any_disk`: as if --disk were given, without a limit. */
+/* `any_disk`: plans as if --disk were given without a limit. */
 static coh_status make_plan(cli_job *job, int any_disk)
 {
     const cli_recipe *recipe = &job->recipe;
@@ -95,10 +99,10 @@ static int64_t next_divisor(int64_t batch, int64_t from, int direction)
     return 0;
 }
 
-/* A step that another micro-batch is taken for takes at most this part of the time. */
+/* Change the micro-batch only if the step takes at most this part of the time. */
 #define SHORTER 0.97
 
-/* What plans with that micro-batch are hardly faster than, whatever drive there is. */
+/* A lower bound of the step time with that micro-batch, whatever drive there is. */
 static coh_status least_step(cli_job *job, int64_t micro_batch, uint64_t *out_ns)
 {
     const coh_plan_options kept = job->plan_options;
@@ -115,9 +119,9 @@ static coh_status least_step(cli_job *job, int64_t micro_batch, uint64_t *out_ns
     return status;
 }
 
-/* Goes over the divisors of the batch above the present one, or if the first of them is no faster
- * below it, for as long as the predicted step gets shorter. Other bits for less than predictions
- * are apart from what is measured are a bad bargain. */
+/* Tries the divisors of the batch above the current one, or, if the first of them is no faster,
+ * those below, as long as the predicted step gets shorter. Results do not change for a gain below
+ * the prediction error. */
 static coh_status plan_faster(cli_job *job)
 {
     cli_recipe *recipe = &job->recipe;
@@ -131,7 +135,7 @@ static coh_status plan_faster(cli_job *job)
             uint64_t least_ns;
             CLI_TRY(least_step(job, next, &least_ns));
             if (least_ns >= best_ns)
-                break; /* not worth a plan */
+                break; /* too little gain for a plan */
             recipe->micro_batch = next;
             coh_status status = make_plan(job, 0);
             if (status == COH_ERR_FULL)
@@ -163,9 +167,9 @@ static int64_t middle_divisor(int64_t batch, int64_t low, int64_t high)
     return divisor > low ? divisor : next;
 }
 
-/* The largest divisor of the batch below the present one that a quick search finds a plan for, by
- * halving: a search that finds none takes seconds, so few are made. 0: there is none, and the
- * sentence is that of the smallest. */
+/* Finds by halving the largest divisor of the batch below the current one for which a quick search
+ * finds a plan. A search without success takes seconds, so few are made. 0: there is none, and the
+ * error message is that of the smallest. */
 static coh_status find_smaller(cli_job *job, int any_disk, int64_t *out_micro_batch)
 {
     cli_recipe *recipe = &job->recipe;
@@ -179,7 +183,7 @@ static coh_status find_smaller(cli_job *job, int any_disk, int64_t *out_micro_ba
             high = middle;
         else if (status == COH_OK)
             low = *out_micro_batch = middle;
-        else if (status == COH_ERR_ARGUMENT) /* a step has too many of them */
+        else if (status == COH_ERR_ARGUMENT) /* a step has too many micro-batches */
             low = middle;
         else
             return status;
@@ -187,8 +191,8 @@ static coh_status find_smaller(cli_job *job, int any_disk, int64_t *out_micro_ba
     return *out_micro_batch > 0 ? COH_OK : status;
 }
 
-/* Takes the largest divisor of the batch that fits: COH_OK. COH_ERR_FULL: none does, and the
- * sentence is that of the smallest. */
+/* Uses the largest divisor of the batch that fits: COH_OK. COH_ERR_FULL: none fits, and the error
+ * message is that of the smallest. */
 static coh_status plan_smaller(cli_job *job, int any_disk)
 {
     const int asks = job->asks_what_fits;
@@ -201,7 +205,7 @@ static coh_status plan_smaller(cli_job *job, int any_disk)
     return make_plan(job, any_disk);
 }
 
-/* No micro-batch that may be taken fits: the change that costs least is looked for and named. */
+/* No permitted micro-batch fits: finds the least costly change that would help, and names it. */
 static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
 {
     char why[1024], bytes[32];
@@ -239,7 +243,7 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
     status = make_plan(job, 1);
     if (status == COH_ERR_FULL && may_lower)
         status = plan_smaller(job, 1);
-    if (status == COH_ERR_FULL) { /* the sentence is copied: cli_fail writes where it stands */
+    if (status == COH_ERR_FULL) { /* copied, since cli_fail overwrites the message */
         snprintf(why, sizeof(why), "%s", coh_last_error());
         return cli_fail(COH_ERR_FULL, "also with --disk DIR, which is needed: %s", why);
     }
@@ -249,8 +253,8 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
         why, cli_size_whole(job->summary.peak_bytes[2], bytes), job->recipe.micro_batch);
 }
 
-/* A plan that was written for less than the default, since nothing larger fitted its budget, is
- * taken as it is. */
+/* A plan made for a smaller micro-batch than the default, since nothing larger fitted its budget,
+ * is used with that micro-batch. */
 static coh_status use_planned_micro_batch(cli_job *job)
 {
     cli_recipe *recipe = &job->recipe;
@@ -258,7 +262,7 @@ static coh_status use_planned_micro_batch(cli_job *job)
     CLI_TRY(coh_plan_file_read(job->options->plan_file, &file));
     const int64_t count = file.microbatch_count;
     if (count < 1 || recipe->batch % count != 0 || recipe->batch / count == recipe->micro_batch)
-        return COH_OK; /* where it is for another batch, reading it says so */
+        return COH_OK; /* a plan for another batch is refused when it is read */
     cli_note("micro-batch %" PRId64 " -> %" PRId64 ": that of the plan; other rounding",
              recipe->micro_batch, recipe->batch / count);
     recipe->micro_batch = recipe->batch / count;
@@ -266,7 +270,7 @@ static coh_status use_planned_micro_batch(cli_job *job)
 }
 
 /* The micro-batch is part of the numeric plan, so neither a budget nor a price changes it, unless
- * --micro-batch auto says that they may. */
+ * --micro-batch auto permits that. */
 static coh_status choose_plan(cli_job *job)
 {
     int64_t wanted = job->recipe.micro_batch;
@@ -298,10 +302,10 @@ static coh_status choose_plan(cli_job *job)
     return COH_OK;
 }
 
-/* ---- what the drive is written ---- */
+/* ---- limit of disk writes ---- */
 
-/* No plan writes so little. The limit that would do is of the step by which bound_writes would hold
- * a plan to it, `step_ns`; it is named where it does. */
+/* No plan writes as little as the limit. Finds the lowest limit with a plan, per day at the step
+ * time `step_ns` that bound_writes would use, and names it if it is lower than `before`. */
 static coh_status refuse_writes(cli_job *job, double before, double step_ns)
 {
     CLI_TRY(coh_plan_least_written(job->graph, &job->plan_options, &job->wear_bytes));
@@ -314,8 +318,8 @@ static coh_status refuse_writes(cli_job *job, double before, double step_ns)
     return cli_writes_refuse(job->options, before, status == COH_OK ? least : 0);
 }
 
-/* --disk-write-limit is of a day, the planner's limit of a step: how many steps a day has, the plan
- * says. A plan that writes less may be faster, so it is asked again. */
+/* Enforces --disk-write-limit, which is per day, while the planner's limit is per step. The plan
+ * determines the steps per day, and a plan that writes less may be faster, so this repeats. */
 static coh_status bound_writes(cli_job *job)
 {
     enum { TRIES = 4 };
@@ -342,8 +346,8 @@ static coh_status bound_writes(cli_job *job)
                     coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)));
 }
 
-/* What bits depend on is chosen as if no run had found anything; the plan with that is then made by
- * what runs found. */
+/* Micro-batch and sweep order, which change results, are chosen without calibration; the final plan
+ * is then made with it. */
 coh_status cli_job_plan(cli_job *job)
 {
     const cli_options *options = job->options;

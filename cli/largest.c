@@ -1,4 +1,5 @@
-/* The largest model of a family that trains here. */
+/* Finds the largest model of a family that can be trained within the budget. Next: variants.c plans
+ * each model. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ typedef struct member {
     uint64_t parameter_count;
 } member;
 
-/* Is `name` of the family: called so, or so and a dash? */
+/* Is `name` in the family: equal to it, or followed by a dash? */
 static int is_of(const char *name, const char *family)
 {
     const size_t length = strlen(family);
@@ -27,7 +28,7 @@ static int compare(const void *left, const void *right)
     return (a->parameter_count < b->parameter_count) - (a->parameter_count > b->parameter_count);
 }
 
-/* The largest first. */
+/* Lists the family, the largest first. */
 static coh_status list_family(const char *family, member *members, int *out_count)
 {
     const char *name;
@@ -48,7 +49,7 @@ static coh_status list_family(const char *family, member *members, int *out_coun
                     family);
 }
 
-/* What the answer holds for. */
+/* Prints the budget for which the answer holds. */
 static void print_budget(const cli_options *options, const cli_variant *found)
 {
     const uint64_t *room = found->budget_bytes;
@@ -65,7 +66,7 @@ static void print_budget(const cli_options *options, const cli_variant *found)
     printf("\n");
 }
 
-/* `null` where there is no limit. */
+/* Writes `null` for no limit. */
 static void add_budget_json(const cli_variant *found, cli_line *line)
 {
     cli_line_add(line, ", \"budgets\": {");
@@ -114,8 +115,9 @@ static void print_largest(const cli_options *options, const cli_variant *found,
     printf("%s}\n", line.text);
 }
 
-/* From the largest down: that one does not fit is proven in no time as a rule, while a plan of one
- * that does takes seconds; so one is planned, and the one before it says why not. */
+/* Tries models from the largest down: a plan that does not fit usually fails at once, while a plan
+ * that fits takes seconds. So only one fitting plan is made, and the failure before it gives the
+ * reason. */
 coh_status cli_plan_largest(const cli_options *options)
 {
     member members[FAMILY_MOST];
@@ -129,7 +131,7 @@ coh_status cli_plan_largest(const cli_options *options)
     for (; i < count && status == COH_OK; i++) {
         cli_options one = *options;
         one.operand = members[i].name;
-        if (!cli_given(options, CLI_FLAG_MICRO_BATCH)) { /* what trains, not at what micro-batch */
+        if (!cli_given(options, CLI_FLAG_MICRO_BATCH)) { /* does it train at any micro-batch */
             one.micro_batch = 0;
             one.given[CLI_FLAG_MICRO_BATCH] = 1;
         }

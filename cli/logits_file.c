@@ -1,3 +1,5 @@
+/* Writes logits to a .npy file row by row. The one idea: the header has a fixed size and is written
+ * last, when the number of rows is known. Next: cmd_eval.c, the caller. */
 #include "cli/logits_file.h"
 
 #include <errno.h>
@@ -15,7 +17,7 @@ void cli_logits_file_clear(cli_logits_file *file)
     *file = (cli_logits_file){ .descriptor = -1 };
 }
 
-/* The status and sentence of a failed write: errno says why. */
+/* Reports a failed write, with errno's reason. */
 static coh_status write_failed(const cli_logits_file *file)
 {
     return cli_fail(COH_ERR_IO,
@@ -23,7 +25,7 @@ static coh_status write_failed(const cli_logits_file *file)
                     file->path, strerror(errno));
 }
 
-/* The folder that `path` is in; "." where it names none. */
+/* The folder that contains `path`; "." if it names none. */
 static void name_folder(const char *path, char *out_folder)
 {
     const char *slash = strrchr(path, '/');
@@ -65,13 +67,13 @@ coh_status cli_logits_file_add(cli_logits_file *file, const float *logits, const
                                      (size_t)(end - begin) * row_bytes) != COH_OK)
             return write_failed(file);
         file->row_count += (uint64_t)(end - begin);
-        end += end == begin; /* past a target that does not count */
+        end += end == begin; /* skips a target that does not count */
     }
     return COH_OK;
 }
 
-/* "\x93NUMPY", version 1.0, the bytes of the rest, then a Python dictionary padded with blanks and
- * ended by a newline. */
+/* Adds "\x93NUMPY", version 1.0, the length of the rest, and a Python dictionary padded with blanks
+ * and ended by a newline. */
 static int add_header(const cli_logits_file *file)
 {
     char header[HEADER_BYTES];

@@ -1,5 +1,5 @@
-/* cohobate - the program: finds the command, prints the one sentence of a failure, turns a status
- * into an exit code. */
+/* cohobate - the program: finds the command, prints the message of a failure, turns a status into
+ * an exit code. Next: options.c parses, commands.h lists the commands. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *option
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };
 
-/* The exit code, once all output is out. A text longer than stdio's buffer may have been lost as it
- * was written, and then nothing is left for fflush to fail with: the stream remembers. */
+/* Flushes the output and returns the exit code. An earlier write of a long text may have failed
+ * with nothing left for fflush to report; ferror remembers it. */
 static int finish(const char *command, int exit_code)
 {
     int is_lost = fflush(stdout) != 0 || ferror(stdout);
@@ -51,8 +51,8 @@ static int no_command(int argument_count, char **arguments)
     return EXIT_USAGE;
 }
 
-/* The commands keep paths, lines and tables on the stack, and libraries do, too. The
- * system looks at the limit as the stack grows, so it may be raised now. */
+/* Raises the stack limit: commands and libraries keep paths, lines and tables on the stack. The
+ * system checks the limit as the stack grows, so raising it now has effect. */
 static coh_status grow_stack(void)
 {
     enum { LEAST_BYTES = 1 << 20 };
@@ -68,7 +68,7 @@ static coh_status grow_stack(void)
                     (unsigned long long)had >> 10, LEAST_BYTES >> 10);
 }
 
-/* Without this a value that is mistyped would be taken as if the variable were unset. */
+/* Without this check a mistyped value would act as if the variable were unset. */
 static coh_status check_environment(void)
 {
     static const char *const sets[] = { "plain",      "avx2",      "avx512",

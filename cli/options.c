@@ -1,3 +1,6 @@
+/* Parses a command line by the table of flags. The one idea: getopt_long's tables are built from
+ * the rows of the command, and each kind of value has one parser. Next: flag_table.c for the
+ * rows. */
 #include "cli/options.h"
 
 #include <errno.h>
@@ -108,7 +111,7 @@ static coh_status add_for(const cli_flag_row *row, const char *text, cli_for_lis
     return COH_OK;
 }
 
-/* N or X%. */
+/* Parses N or X%. */
 static coh_status parse_share(const cli_flag_row *row, const char *text, cli_share *out_share)
 {
     char *end = NULL;
@@ -125,7 +128,7 @@ static coh_status parse_share(const cli_flag_row *row, const char *text, cli_sha
     return COH_OK;
 }
 
-/* A size, or one `per` something ("4GB/s" as well as "4GB"); "": a size alone. */
+/* Parses a size, or a size `per` something ("4GB/s" as well as "4GB"); `per` "": only a size. */
 static coh_status parse_size(const cli_flag_row *row, const char *text, const char *per,
                              uint64_t *out_bytes)
 {
@@ -151,7 +154,7 @@ static coh_status parse_size(const cli_flag_row *row, const char *text, const ch
         text, row->example);
 }
 
-/* DIR[:SIZE]: what follows the last colon is a size if it begins with a digit. */
+/* Parses DIR[:SIZE]: the part after the last colon is a size if it begins with a digit. */
 static coh_status parse_disk(const cli_flag_row *row, const char *text, cli_options *options)
 {
     const char *colon = strrchr(text, ':');
@@ -263,14 +266,14 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
     return COH_OK;
 }
 
-/* getopt_long values of the long flags: above every character. */
+/* getopt_long values of long flags; above every character. */
 enum { LONG_BASE = 256, LONG_HELP = LONG_BASE + CLI_FLAG_COUNT };
 
-/* The getopt tables of one command. `shorts` takes at least 8 + 2 * CLI_FLAG_COUNT bytes. */
+/* Builds the getopt tables of one command. `shorts` has at least 8 + 2 * CLI_FLAG_COUNT bytes. */
 static void build_getopt(cli_command command, struct option *longs, char *shorts)
 {
     size_t used = 0, written = 0;
-    shorts[written++] = ':'; /* a missing value is ':', and getopt prints nothing */
+    shorts[written++] = ':'; /* makes a missing value ':', and getopt silent */
     shorts[written++] = 'h';
     for (int f = 0; f < CLI_FLAG_COUNT; f++) {
         const cli_flag_row *row = &cli_flag_table[f];
@@ -301,8 +304,8 @@ static cli_flag flag_of_value(int value)
     return CLI_FLAG_COUNT;
 }
 
-/* The flag of other commands alone whose whole name a word has: getopt takes it for the beginning
- * of a longer one, where there is one here. NULL: there is none. */
+/* The flag that a word names exactly, if only other commands have it; NULL: none. getopt would take
+ * the word for an abbreviation of a longer flag of this command. */
 static const cli_flag_row *flag_elsewhere(cli_command command, const char *word)
 {
     const cli_flag_row *found = NULL;
@@ -340,12 +343,12 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
     if (flag_elsewhere(command, flag) != NULL)
         return not_of(command, flag_elsewhere(command, flag));
     return cli_fail(COH_ERR_ARGUMENT,
-                    "'%s' is not a flag of cohobate %s, or stands for more than one: see"
+                    "'%s' is not a flag of cohobate %s, or is short for more than one: see"
                     " cohobate %s --help",
                     flag, cli_command_name(command), cli_command_name(command));
 }
 
-/* What the operand is called, or NULL if the command takes none. */
+/* The operand's name in the usage, or NULL if the command takes none. */
 static const char *operand_name(cli_command command)
 {
     switch (command) {
@@ -425,7 +428,7 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
         if (option == '?' || option == ':')
             return unknown_flag(command, arguments, option);
         cli_flag flag = flag_of_value(option);
-        /* the flag's word: before its value, or with it */
+        /* the flag's word: before its value, or joined with it */
         const char *word =
             arguments[optind - 1] == optarg ? arguments[optind - 2] : arguments[optind - 1];
         const cli_flag_row *elsewhere = flag_elsewhere(command, word);

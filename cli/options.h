@@ -1,8 +1,8 @@
 /* options.h - one table of flags for all commands.
  *
- * A flag is a row: name, what it takes, where the value goes, its range, an example that the error
- * sentence offers, the commands that know it. Parsing, checking and --help read the same rows, so
- * they cannot disagree. */
+ * A flag is a row: name, kind of value, destination, range, an example for error messages, the
+ * commands that have it. Parsing, checking and --help read the same rows, so they cannot
+ * disagree. */
 #ifndef COH_CLI_OPTIONS_H
 #define COH_CLI_OPTIONS_H
 
@@ -29,7 +29,7 @@ typedef enum cli_command {
     CLI_COMMAND_COUNT
 } cli_command;
 
-/* Names the flags whose presence matters beyond their value. The table is in this order. */
+/* Names all flags. The table has the same order. */
 typedef enum cli_flag {
     CLI_FLAG_DATA,
     CLI_FLAG_TOKENIZER,
@@ -47,7 +47,7 @@ typedef enum cli_flag {
     CLI_FLAG_DTYPE,
     CLI_FLAG_GRADIENTS,
     CLI_FLAG_ATOMICS,
-    CLI_FLAG_EXPORT_DTYPE, /* --dtype of an export: f16 as well */
+    CLI_FLAG_EXPORT_DTYPE, /* --dtype of an export: also f16 */
     CLI_FLAG_DEVICE,
     CLI_FLAG_DEVICE_MEMORY,
     CLI_FLAG_MEASURE_MEMORY, /* --device-memory of a profile */
@@ -133,7 +133,7 @@ typedef enum cli_flag {
 } cli_flag;
 
 enum { CLI_PINS_MOST = 64 }; /* on the command line */
-/* The most flags of a kind that may be given more than once. */
+/* How often a repeatable flag may be given. */
 enum { CLI_WHAT_IFS = 16 };
 
 /* "PATTERN=X", in the order given. */
@@ -151,15 +151,15 @@ typedef struct cli_for_list {
 typedef struct cli_share {
     int64_t count;
     double percent;
-    int is_share; /* 1: `percent` is meant */
+    int is_share; /* 1: `percent` is used */
 } cli_share;
 
 typedef struct cli_options {
     cli_command command;
     const char *operand;                   /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
     const char *second_operand;            /* OPERATOR */
-    uint8_t given[CLI_FLAG_COUNT];         /* 1: the flag is there */
-    const char *what_if[CLI_WHAT_IFS + 1]; /* as often as given; NULL behind the last */
+    uint8_t given[CLI_FLAG_COUNT];         /* 1: the flag was given */
+    const char *what_if[CLI_WHAT_IFS + 1]; /* all values; ended by NULL */
     const char *prompt[CLI_WHAT_IFS + 1];  /* likewise */
     const char *stop[CLI_WHAT_IFS + 1];    /* likewise */
     const char *prompt_file, *prompts, *messages, *system;
@@ -200,27 +200,27 @@ static inline int cli_micro_batch_is_auto(const cli_options *options)
     return options->given[CLI_FLAG_MICRO_BATCH] && options->micro_batch == 0;
 }
 
-/* The command called `name`, or CLI_COMMAND_COUNT. */
+/* The command with that name, or CLI_COMMAND_COUNT. */
 cli_command cli_command_find(const char *name);
 const char *cli_command_name(cli_command command);
-/* May its MODEL be a preset's name? */
+/* May MODEL of this command be a preset's name? */
 int cli_command_takes_preset(cli_command command);
 
 /* Fills `out_options` from the arguments after the command's name (arguments[0] is that name).
- * *out_help is 1 when --help was asked for; nothing else is checked then.
- * Fails: COH_ERR_ARGUMENT with the flag and the remedy. Pointers into `arguments` are kept. */
+ * *out_help is 1 if --help was given; nothing else is then checked. Fails: COH_ERR_ARGUMENT with
+ * the flag and the remedy. Pointers into `arguments` are kept. */
 coh_status cli_options_parse(cli_command command, int argument_count, char **arguments,
                              cli_options *out_options, int *out_help);
 
-/* --help of one command; of the program when it is CLI_COMMAND_COUNT. To standard output. */
+/* Prints --help of one command, or of the program for CLI_COMMAND_COUNT, to standard output. */
 void cli_help(cli_command command);
 
-/* ---- what the help is written from ---- */
+/* ---- table of flags ---- */
 
 typedef enum cli_value {
-    CLI_VALUE_NONE, /* the flag alone; sets 1 */
+    CLI_VALUE_NONE, /* no value; sets 1 */
     CLI_VALUE_TEXT,
-    CLI_VALUE_LIST, /* a text; may be given again */
+    CLI_VALUE_LIST, /* a text; may be given several times */
     CLI_VALUE_INTEGER,
     CLI_VALUE_COUNT, /* a whole number, or "auto": stored as 0 */
     CLI_VALUE_PIN,   /* appended */

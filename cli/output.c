@@ -1,3 +1,5 @@
+/* Checks output files before they are written. The one idea: a file is replaced only if its first
+ * bytes show that such a command wrote it. Next: path_check.c for the kinds of paths. */
 #include "cli/output.h"
 
 #include <errno.h>
@@ -9,9 +11,9 @@
 
 enum { HEAD_BYTES = 128, INPUTS_MOST = 4 };
 
-/* How a file of ours begins. */
+/* The first bytes of a file of ours. */
 typedef struct form {
-    const char *start, *within; /* the first bytes; NULL, or what stands soon after */
+    const char *start, *within; /* the first bytes; NULL, or a text soon after them */
     const char *name;
 } form;
 
@@ -59,7 +61,7 @@ static coh_status check_one(const cli_options *options, const char *flag, const 
     struct stat facts;
     char head[HEAD_BYTES];
     if (!path || stat(path, &facts) != 0)
-        return COH_OK; /* what else is wrong with it, writing says */
+        return COH_OK; /* writing it reports other errors */
     CLI_TRY(check_is_no_input(options, flag, path, &facts));
     if (ours == &log_file && !S_ISREG(facts.st_mode))
         return COH_OK; /* a pipe or a terminal; opening refuses a folder */
@@ -76,7 +78,7 @@ static coh_status check_one(const cli_options *options, const char *flag, const 
                     path, ours->name);
 }
 
-/* Do two paths, there or not yet, name one file? */
+/* Do two paths, existing or not, name the same file? */
 static int is_same_file(const char *one, const char *other)
 {
     struct stat a, b;
@@ -99,7 +101,7 @@ static coh_status check_differ(const char *flag, const char *path, const char *o
 {
     if (!path || !other || !is_same_file(path, other))
         return COH_OK;
-    return cli_fail(COH_ERR_ARGUMENT, "%s and %s both name %s: give each a file of its own", flag,
+    return cli_fail(COH_ERR_ARGUMENT, "%s and %s both name %s: give each its own file", flag,
                     other_flag, path);
 }
 

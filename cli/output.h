@@ -1,12 +1,12 @@
-/* output.h - asked before a command writes the files that the user named: would it destroy what is
- * not ours?
+/* output.h - checks the output files of a command before it writes them, so that it never destroys
+ * a file of another program.
  *
  *     there is no such file, or it is empty    written
  *     it is what the command reads             refused
  *     another flag of the command names it     refused
  *     it holds what such a command wrote       replaced (--log: added to)
  *     anything else                            refused
- */
+ * */
 #ifndef COH_CLI_OUTPUT_H
 #define COH_CLI_OUTPUT_H
 

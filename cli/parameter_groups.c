@@ -1,3 +1,5 @@
+/* Turns patterns with rates and decays into the engine's groups. The one idea: each pattern with
+ * its value becomes one group; rates first, then decays. Next: engine/ applies them. */
 #include "cli/parameter_groups.h"
 
 #include <inttypes.h>

@@ -1,4 +1,6 @@
-/* Checks the kind of each path, not its content: readers check that (input.h, and each format). */
+/* Checks the kind of each path by a table; readers check the content. The one idea: a flag's row
+ * names its need, and need and kind of file give the exit code. Next: input.c for models'
+ * folders. */
 #include "cli/path_check.h"
 
 #include <errno.h>
@@ -14,15 +16,15 @@
 
 typedef enum kind {
     READS_FILE,
-    READS_TEXT,    /* a pipe or a terminal is fine as well */
-    READS_PLAN,    /* a file; of a folder the plan in it is named */
+    READS_TEXT,    /* a pipe or a terminal is allowed, too */
+    READS_PLAN,    /* a file; for a folder the message names the plan in it */
     READS_ANY,     /* a file or a folder */
     READS_MODEL,   /* the folder of a checkpoint, a run or a Hugging Face model */
-    USES_FOLDER,   /* in which files without a name are made */
-    KEEPS_FILE,    /* read if it is there, and written */
+    USES_FOLDER,   /* temporary files are made in it */
+    KEEPS_FILE,    /* read if it exists, and written */
     WRITES_FILE,   /* replaced as a whole */
-    APPENDS_FILE,  /* a pipe or a terminal is fine as well */
-    WRITES_FOLDER, /* made if it is not there */
+    APPENDS_FILE,  /* a pipe or a terminal is allowed, too */
+    WRITES_FOLDER, /* made if it does not exist */
     KIND_COUNT
 } kind;
 
@@ -31,7 +33,7 @@ typedef enum found { NOTHING, AN_EMPTY_FILE, A_FILE, A_FOLDER, ANOTHER, FOUND_CO
 typedef enum verdict {
     FINE,
     MISSING,     /* 2 */
-    NEEDS_PLACE, /* fine, if the folder that it will lie in is there; else 2 */
+    NEEDS_PLACE, /* fine if its parent folder exists; else 2 */
     WRONG        /* 4 */
 } verdict;
 
@@ -65,8 +67,8 @@ static const char *const needs[KIND_COUNT] = {
 typedef struct row {
     cli_flag flag;
     kind kind;
-    const char *word;   /* a value that is no path; NULL: none */
-    const char *remedy; /* where nothing is there */
+    const char *word;   /* a value that is not a path; NULL: none */
+    const char *remedy; /* printed if the path does not exist */
 } row;
 
 static const row rows[] = {
@@ -96,8 +98,8 @@ static const row rows[] = {
 
 /* ---- one path ---- */
 
-/* A flag's name with a space behind it, or "" for an operand, and its path; `taker` is the flag, or
- * the command that takes the operand. */
+/* A flag's name followed by a space, or "" for an operand, and its path; `taker` is the flag, or
+ * the command of the operand. */
 typedef struct named {
     const char *flag, *space, *path, *taker;
 } named;
@@ -144,7 +146,8 @@ static coh_status wrong(const named *n, found is, const char *need)
                     n->path, names[is], need);
 }
 
-/* The folder that an output will lie in. No command makes it: a mistyped path is found out. */
+/* Checks the parent folder of an output. No command creates it, so that a mistyped path is
+ * detected. */
 static coh_status check_place(const named *n)
 {
     char folder[CLI_PATH_BYTES] = ".";
@@ -170,7 +173,7 @@ static coh_status check_place(const named *n)
     return access(folder, W_OK | X_OK) == 0 ? COH_OK : fault(n, folder, "written", errno);
 }
 
-/* A pipe that nobody reads would keep the run from beginning. */
+/* Checks that a pipe has a reader; else opening it would block the run. */
 static coh_status check_reader(const named *n, found is)
 {
     const int descriptor =
@@ -193,7 +196,7 @@ static coh_status check_rights(const named *n, kind needed, found is)
     if (needed == USES_FOLDER)
         return access(n->path, X_OK) == 0 ? COH_OK : fault(n, n->path, "used", errno);
     if (needed == WRITES_FILE || needed == WRITES_FOLDER)
-        return COH_OK; /* a file is replaced; the first write finds out about a folder */
+        return COH_OK; /* a file is replaced; the first write detects a folder */
     return access(n->path, is == A_FOLDER ? R_OK | X_OK : R_OK) == 0
                ? COH_OK
                : fault(n, n->path, "read", errno);
@@ -224,7 +227,7 @@ static coh_status check_path(const named *n, kind needed, const char *remedy)
 
 /* ---- a command's paths ---- */
 
-/* Nothing is there, and it may be a name: who knows the names says whether it is one. */
+/* Nothing exists at this path, so it may be a name; the code that resolves names decides. */
 static int is_name(const char *path)
 {
     struct stat facts;

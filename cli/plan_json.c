@@ -1,4 +1,5 @@
-/* A plan as one JSON object. */
+/* Prints a plan, or the reason why none fits, as one JSON object. Keys: docs/planning.md. Next:
+ * screen.c prints the same as text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "cli/recompute.h"
 #include "cli/screen.h"
 
-/* What the parameters cost on the far links, by what it is. */
+/* Bytes of parameters on the far links, by cause. */
 typedef struct share {
     const char *key;
     uint64_t bytes;
@@ -129,7 +130,7 @@ static void print_times(const cli_job *job)
         printf("null");
 }
 
-/* Those that there are, the largest first. */
+/* Prints the limits that apply, the largest first. */
 static void print_limits(const coh_plan_summary *summary)
 {
     uint8_t is_out[COH_PLAN_BOUND_COUNT] = { 0 };
@@ -256,7 +257,7 @@ static void print_recompute(const cli_recompute *recompute)
            recompute->is_planned ? "true" : "false");
 }
 
-/* Of a replayed plan: what it was made with. */
+/* Prints the origin of a replayed plan. */
 static void print_made(const cli_job *job)
 {
     const coh_plan_file *made = job->made;
@@ -270,8 +271,8 @@ static void print_made(const cli_job *job)
 
 /* ---- a refusal ---- */
 
-/* Sentences of what does not fit are "TIER: ... N bytes short ...; REMEDY", with what was tried
- * before and behind. */
+/* Messages about plans that do not fit are "TIER: ... N bytes short ...; REMEDY", with earlier
+ * attempts before and after. */
 static const char *find_tier(const char *why)
 {
     static const char *const names[COH_PLAN_TIERS] = { "device memory: ", "host memory: ",

@@ -1,3 +1,6 @@
+/* Reads prompts from flags and files and encodes them. The one idea: every source adds to one list,
+ * and all are encoded before anything is computed. Next: text/chat.c encodes conversations,
+ * cmd_generate.c uses the list. */
 #include "cli/prompts.h"
 
 #include <errno.h>
@@ -13,7 +16,8 @@ enum { FILE_BYTES_MOST = 64 << 20, PLACE_BYTES = CLI_PATH_BYTES + 64 };
 
 /* ---- ids ---- */
 
-/* Refuses an added token that the model has no row for. `before_count` ids are the tokenizer's. */
+/* Refuses an added token without a row in the model. The first `before_count` ids are the
+ * tokenizer's. */
 static coh_status refuse_token(const cli_prompts *prompts, const char *place, int32_t id, size_t at,
                                size_t before_count)
 {
@@ -49,8 +53,8 @@ static coh_status check_ids(const cli_prompts *prompts, const char *place, const
                     place, prompt->count, size.positions);
 }
 
-/* The text's ids behind those that the tokenizer puts before every text, which its models have
- * never seen a text without. */
+/* Encodes the text after the ids that the tokenizer puts before every text; the model never saw a
+ * text without them. */
 static coh_status encode_plain(const cli_prompts *prompts, cli_prompt *prompt,
                                size_t *out_before_count)
 {
@@ -70,7 +74,7 @@ static coh_status encode_plain(const cli_prompts *prompts, cli_prompt *prompt,
                : cli_fail(COH_ERR_MEMORY, "no memory for a prompt of %zu tokens", prompt->count);
 }
 
-/* An empty place at the end of the list; NULL: no memory, and the sentence is there. */
+/* Adds an empty prompt to the list; NULL: no memory, with the error message set. */
 static cli_prompt *add_prompt(cli_prompts *prompts)
 {
     if (prompts->count == prompts->capacity) {
@@ -113,7 +117,7 @@ static coh_chat_turn turn_of(coh_chat_role role, const char *text, size_t bytes)
     return (coh_chat_turn){ .role = role, .text = text, .text_bytes = bytes };
 }
 
-/* What a user says, behind --system. */
+/* Adds a user's message, after --system. */
 static coh_status add_question(cli_prompts *prompts, const char *place, const char *text,
                                size_t bytes)
 {
@@ -163,14 +167,14 @@ static coh_status read_turns(const cli_prompts *prompts, const char *place, cons
     for (size_t i = 0; i < json_array_size(messages); i++, count++) {
         CLI_TRY(read_turn(place, i + 1, json_array_get(messages, i), &turns[count]));
         if (system && turns[count].role == COH_CHAT_SYSTEM)
-            return cli_fail(COH_ERR_ARGUMENT,
-                            "%s has a system prompt of its own: leave --system out", place);
+            return cli_fail(COH_ERR_ARGUMENT, "%s has its own system prompt: leave --system out",
+                            place);
     }
     *out_count = count;
     return COH_OK;
 }
 
-/* One conversation: a list of messages, or an object that holds it. */
+/* Adds one conversation: a list of messages, or an object that holds it. */
 static coh_status add_messages(cli_prompts *prompts, const char *place, const json_t *value)
 {
     const json_t *messages = json_is_object(value) ? json_object_get(value, "messages") : value;
@@ -256,7 +260,7 @@ static coh_status read_all(const char *flag, const char *path, int descriptor, c
     }
 }
 
-/* The whole file, or standard input for "-"; release with free, also after a failure. */
+/* Reads the whole file, or standard input for "-"; release with free, also after a failure. */
 static coh_status read_file(const char *flag, const char *path, char **out_bytes, size_t *out_count)
 {
     *out_bytes = NULL;
@@ -273,7 +277,7 @@ static coh_status read_file(const char *flag, const char *path, char **out_bytes
     return status;
 }
 
-/* Without one line end at the end. */
+/* The length without one final line end. */
 static size_t without_line_end(const char *bytes, size_t count)
 {
     count -= count > 0 && bytes[count - 1] == '\n';
@@ -295,7 +299,7 @@ static coh_status add_file(cli_prompts *prompts, const char *flag, const char *p
 typedef coh_status (*line_taker)(cli_prompts *prompts, const char *place, const char *line,
                                  size_t bytes);
 
-/* Each line that is not empty. */
+/* Calls `take` for each non-empty line. */
 static coh_status each_line(cli_prompts *prompts, const char *flag, const char *path,
                             const char *bytes, size_t count, line_taker take)
 {
@@ -330,7 +334,7 @@ static coh_status add_json_line(cli_prompts *prompts, const char *place, const c
     return status;
 }
 
-/* A list of messages, or one of conversations. */
+/* Adds a list of messages, or a list of conversations. */
 static coh_status add_document(cli_prompts *prompts, const char *place, const json_t *root)
 {
     char number[PLACE_BYTES + 64];
@@ -354,7 +358,7 @@ static int begins_with_json_line(const char *bytes, size_t count)
     return value != NULL;
 }
 
-/* A file that is not one JSON text, and whose first line is one, is read as JSON lines. */
+/* If a file is not one JSON text but its first line is, it is read as JSON lines. */
 static coh_status add_conversations(cli_prompts *prompts, const char *flag, const char *path,
                                     const char *bytes, size_t count)
 {
@@ -394,7 +398,7 @@ static coh_status take_file(cli_prompts *prompts, const char *flag, const char *
     return status;
 }
 
-/* ---- all of them ---- */
+/* ---- all prompts ---- */
 
 static int is_input(const char *path)
 {

@@ -1,9 +1,9 @@
-/* prompts.h - what a text begins with, from flags and files, as ids: all of it before the first
- * token is computed, so that a mistake in the last prompt costs nothing.
+/* prompts.h - reads the prompts of flags and files and encodes all of them before the first token
+ * is computed, so that an error in the last prompt is found early.
  *
  *     --prompt ... ─> --prompt-file ─> --prompts, by lines ─> --messages, by conversations
  *
- * is their order. With --chat a prompt is what a user says, and its ids are those of the whole
+ * is their order. With --chat a prompt is a user's message, and its ids are those of the whole
  * conversation up to the answer; --messages implies --chat. */
 #ifndef COH_CLI_PROMPTS_H
 #define COH_CLI_PROMPTS_H
@@ -11,7 +11,7 @@
 #include "cli/inference.h"
 
 typedef struct cli_prompt {
-    char *text; /* as it was given; NULL: a conversation, which is not printed */
+    char *text; /* as given; NULL: a conversation, which is not printed */
     size_t text_bytes;
     int32_t *ids;
     size_t count;
@@ -26,11 +26,11 @@ typedef struct cli_prompts {
 
 /* Reads and encodes all prompts. Fails: COH_ERR_ARGUMENT (none, an empty one, one too long for the
  * model, flags that contradict one another), COH_ERR_CORRUPT (a file that holds no messages, or an
- * id that the model does not have), COH_ERR_IO, COH_ERR_MEMORY. Close it either way. */
+ * id that the model does not have), COH_ERR_IO, COH_ERR_MEMORY. Close it in either case. */
 coh_status cli_prompts_open(const cli_inference *inference, cli_prompts *out_prompts);
 void cli_prompts_close(cli_prompts *prompts); /* accepts a zeroed one */
 
-/* Fails where no flag gives a prompt, before anything is opened: COH_ERR_ARGUMENT. */
+/* Fails if no flag gives a prompt, before anything is opened: COH_ERR_ARGUMENT. */
 coh_status cli_prompts_check_flags(const cli_options *options);
 
 #endif

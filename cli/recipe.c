@@ -1,3 +1,6 @@
+/* Makes a recipe from flags, reads it from a note and writes it to one. The one idea: one table of
+ * keys serves reading and writing, so a checkpoint's note gives back the same recipe. Next:
+ * recipe_resume.c changes a resumed run's recipe. */
 #include "cli/recipe.h"
 
 #include <errno.h>
@@ -39,7 +42,8 @@ void cli_recipe_keep_path(const char *path, char *out_path)
     free(absolute);
 }
 
-/* A preset's name is a preset to commands that know any, whatever the working folder holds. */
+/* For commands with presets, a preset's name always means the preset, whatever the working folder
+ * holds. */
 static int is_preset(const cli_options *options)
 {
     coh_model ignored;
@@ -47,8 +51,8 @@ static int is_preset(const cli_options *options)
            coh_model_preset(options->operand, 0, &ignored) == COH_OK;
 }
 
-/* The tokenizer of the run that a checkpoint is from; "" where the operand is none, or has no note
- * of a run: what is wrong with it then, is said where it is opened as a model. */
+/* Finds the tokenizer of the run of a checkpoint; "" if the operand is not a checkpoint, or has no
+ * note of a run. Opening it as a model reports what is wrong with it. */
 static void find_noted(const char *path, char *out_path)
 {
     coh_checkpoint *checkpoint;
@@ -65,7 +69,7 @@ static void find_noted(const char *path, char *out_path)
     coh_checkpoint_close(checkpoint);
 }
 
-/* The words of --tokenizer that are no paths. */
+/* Is it a word of --tokenizer that is not a path? */
 static int is_word(const char *tokenizer)
 {
     return strcmp(tokenizer, "bytes") == 0 || cli_recipe_has_no_tokenizer(tokenizer);
@@ -84,7 +88,7 @@ coh_status cli_recipe_open_named(const char *tokenizer, coh_tokenizer **out_toke
     return coh_tokenizer_open(tokenizer, out_tokenizer);
 }
 
-/* `more`: what else may be done. */
+/* `more`: a further remedy. */
 static coh_status check_noted_is_there(const char *tokenizer, const char *more)
 {
     struct stat facts;
@@ -104,7 +108,7 @@ coh_status cli_recipe_open_tokenizer(const cli_recipe *recipe, const cli_options
     CLI_TRY(check_noted_is_there(recipe->tokenizer,
                                  exports ? ", or leave it out with --tokenizer none" : ""));
     CLI_TRY(cli_recipe_open_named(recipe->tokenizer, out_tokenizer));
-    if (!*out_tokenizer || recipe->tokenizer_identity == 0) /* trained without one */
+    if (!*out_tokenizer || recipe->tokenizer_identity == 0) /* trained without a tokenizer */
         return COH_OK;
     const uint64_t identity = coh_tokenizer_identity(*out_tokenizer);
     if (identity == recipe->tokenizer_identity)
@@ -129,7 +133,8 @@ void cli_recipe_set_tokenizer(cli_recipe *recipe, const cli_options *options)
         cli_recipe_keep_path(options->tokenizer, recipe->tokenizer);
 }
 
-/* Of a Hugging Face folder. Its model comes first: where that is refused, no tokenizer helps. */
+/* Chooses a Hugging Face folder's tokenizer. Its model is checked first: if it is refused, a
+ * tokenizer does not help. */
 static coh_status choose_of_folder(const cli_options *options, const char **out_chosen)
 {
     const char *folder = options->operand;
@@ -244,7 +249,7 @@ void cli_recipe_set_order(cli_recipe *recipe, coh_sweep_order order)
     recipe->by_layers = by_layers;
 }
 
-/* The flag's choices are in the order of coh_dtype. */
+/* The flag's choices have the order of coh_dtype. */
 static uint64_t asks_for_f32_gradients(const cli_options *options)
 {
     return cli_given(options, CLI_FLAG_GRADIENTS) && options->gradients == COH_DTYPE_F32;
@@ -281,7 +286,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
     return cli_data_form_from_options(options, &recipe->form);
 }
 
-/* ---- the note, read: one row a key ---- */
+/* ---- reading the note: one row per key ---- */
 
 typedef enum note_type { NOTE_AMOUNT, NOTE_REAL, NOTE_HEX, NOTE_PATH, NOTE_FORS } note_type;
 
@@ -290,7 +295,7 @@ typedef struct note_row {
     note_type type;
     size_t offset;
     double least;
-    int later; /* version 1 notes of before have no such key: nothing then */
+    int later; /* the key is missing in older notes of version 1: then 0 or empty */
 } note_row;
 
 #define LATER(key, type, field)                                                                    \
@@ -342,7 +347,7 @@ static const note_row note_rows[] = {
 };
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 
-/* [["PATTERN", X], ...] */
+/* Reads [["PATTERN", X], ...]. */
 static int read_fors(const json_t *value, cli_for_list *out_list)
 {
     size_t i;
@@ -420,7 +425,7 @@ coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe)
                                   row->key),
                          done);
     }
-    if (!json_object_get(note, "validation_id_bytes")) /* notes of before had one for both */
+    if (!json_object_get(note, "validation_id_bytes")) /* older notes had one value for both */
         out_recipe->validation_id_bytes = out_recipe->form.id_bytes;
     if (out_recipe->batch % out_recipe->micro_batch != 0 || out_recipe->beta1 >= 1 ||
         out_recipe->beta2 >= 1 || out_recipe->dropout >= 1)
@@ -433,7 +438,7 @@ done:
     return status;
 }
 
-/* ---- the note, written ---- */
+/* ---- writing the note ---- */
 
 static void add_fors(const cli_for_list *list, cli_line *line)
 {

@@ -1,10 +1,11 @@
-/* recipe.h - what decides the numbers of a run beside the model and the plan: geometry, schedule,
- * optimizer, seed, data. From flags at first; from a checkpoint's note when a run is resumed.
+/* recipe.h - everything that determines the numbers of a run, except for model and plan: geometry,
+ * schedule, optimizer, seed, data. A new run takes it from flags, a resumed run from a checkpoint's
+ * note.
  *
  *     flags ──> recipe ──> note in every checkpoint ──> recipe ──> the same run, going on
  *
  * The note is one JSON object: {"format": "cohobate-note", "version": 1, "model": {...}, ...};
- * numbers of 64 bits that are names rather than amounts (hashes) are hexadecimal texts. */
+ * 64-bit numbers that are identifiers (hashes) are hexadecimal strings. */
 #ifndef COH_CLI_RECIPE_H
 #define COH_CLI_RECIPE_H
 
@@ -17,25 +18,25 @@ typedef struct cli_recipe {
     cli_schedule schedule;
     int64_t batch, micro_batch, sequence;
     uint64_t by_layers;     /* 1: sweeps by layers; see coh_sweep_order */
-    uint64_t f32_gradients; /* 1: of bf16 weights; see coh_plan_options */
-    uint64_t atomics;       /* 1: attention's backward may add by them; see coh_model */
+    uint64_t f32_gradients; /* 1: f32 gradients of bf16 weights; see coh_plan_options */
+    uint64_t atomics;       /* 1: attention's backward may use atomics; see coh_model */
     double beta1, beta2, weight_decay, clip, dropout;
     cli_for_list lr_for, weight_decay_for; /* parameter_groups.h */
     uint64_t seed;
     char tokenizer[CLI_PATH_BYTES]; /* "bytes", a folder or a file; "none": the data are ids */
-    uint64_t tokenizer_identity;    /* 0: trained with "none", so any may be given later */
-    char base[CLI_PATH_BYTES]; /* the Hugging Face folder the run began from, absolute; "": none */
-    char data[CLI_PATH_BYTES]; /* the token file, absolute; "" if it was not kept */
+    uint64_t tokenizer_identity;    /* 0: trained with "none"; any tokenizer may be given later */
+    char base[CLI_PATH_BYTES];      /* folder of the initial weights, absolute; "": none */
+    char data[CLI_PATH_BYTES];      /* the token file, absolute; "": not kept */
     uint64_t data_hash;
-    /* The text or token file to validate with, absolute; "none"; "": what was put aside of the
-     * data, if anything was. The hash is that of its ids, 0 if there are none. */
+    /* The text or token file for validation, absolute; "none"; "": the documents held out of the
+     * data, if any. The hash is that of its ids, 0 if there are none. */
     char validation[CLI_PATH_BYTES];
     uint64_t validation_hash;
     int64_t validation_id_bytes;  /* of a *.bin without a header; 0: by the vocabulary */
-    cli_data_form form;           /* how that file was made of text */
+    cli_data_form form;           /* how the token file was made from text */
     char kernels[CLI_PATH_BYTES]; /* the kernel table, absolute; "": none */
     /* Step s reads `batch` windows from data_first_window + (s - data_first_step) * batch on. Both
-     * are 0 until a resumed run takes other data or another batch. */
+     * are 0 unless a resumed run changed its data or batch. */
     uint64_t data_first_step, data_first_window;
 } cli_recipe;
 
@@ -45,7 +46,7 @@ static inline uint64_t cli_recipe_window(const cli_recipe *recipe, uint64_t step
     return recipe->data_first_window + (step - recipe->data_first_step) * (uint64_t)recipe->batch;
 }
 
-/* From flags, defaults filled in, except the length of the run and its schedule. Fails:
+/* Makes a recipe from flags and defaults, without the length of the run and its schedule. Fails:
  * COH_ERR_ARGUMENT for flags that contradict one another. */
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe);
 
@@ -53,64 +54,64 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
  * train prints the defaults of pretrained weights. Call it before cli_recipe_set_steps. */
 void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained);
 
-/* Sets the length of the run to `steps`, and the schedule that the flags make of it. With --epochs
+/* Sets the length of the run to `steps`, and the schedule that the flags give for it. With --epochs
  * the length is known when the data is open (epochs.h). Fails: COH_ERR_ARGUMENT for flags that
  * contradict it. */
 coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, uint64_t steps);
 
-/* The steps that --warmup means in a schedule of `schedule_steps`: a share is rounded to the
- * nearest step. */
+/* The steps of --warmup in a schedule of `schedule_steps`: a share is rounded to the nearest
+ * step. */
 uint64_t cli_warmup_steps(const cli_share *warmup, uint64_t schedule_steps);
 
-/* Which tokenizer a new run reads text with, as CLI_PATH_BYTES of absolute path: --tokenizer, else
- * that of the Hugging Face folder or the checkpoint it begins from, else "bytes". Fails: as
- * coh_model_resolve for a folder whose model is refused, COH_ERR_ARGUMENT when the folder has no
- * tokenizer and text is to be read. */
+/* Chooses the tokenizer of a new run, as an absolute path of CLI_PATH_BYTES: --tokenizer, else that
+ * of the Hugging Face folder or the checkpoint with the initial weights, else "bytes". Fails: as
+ * coh_model_resolve for a folder whose model is refused, COH_ERR_ARGUMENT if the folder has no
+ * tokenizer and text must be read. */
 coh_status cli_recipe_choose_tokenizer(const cli_options *options, char *out_path);
 
-/* A path as a note has it, into CLI_PATH_BYTES: absolute, or as it was given where it cannot be
- * found; "" stays. */
+/* Converts a path for a note, of CLI_PATH_BYTES: absolute, or unchanged if it does not exist; ""
+ * stays "". */
 void cli_recipe_keep_path(const char *path, char *out_path);
 
-/* From a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
+/* Reads the recipe from a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
 
-/* What the flags change of a run that goes on at step `step`: recipe_resume.c. Each change that
- * alters numbers is a line on standard error. --atomics is settled with the job, which knows the
- * device (cli_job_open); --data where it is opened (run_data.c).
- * Fails: COH_ERR_ARGUMENT for flags that cannot change, or contradict the run. */
+/* Applies flags to a run resumed at step `step` (recipe_resume.c). Prints each change that alters
+ * numbers on standard error. cli_job_open handles --atomics, since it knows the device; run_data.c
+ * handles --data. Fails: COH_ERR_ARGUMENT for flags that cannot be changed, or contradict the
+ * run. */
 coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, uint64_t step);
 
-/* The order that steps of several micro-batches sweep in; says so where it was another. */
+/* Sets the sweep order of steps with several micro-batches; prints a note if it changes. */
 void cli_recipe_set_order(cli_recipe *recipe, coh_sweep_order order);
 
-/* --tokenizer, where it is given, as the recipe's: an absolute path, "bytes" or "none". */
+/* Sets the recipe's tokenizer from --tokenizer, if given: an absolute path, "bytes" or "none". */
 void cli_recipe_set_tokenizer(cli_recipe *recipe, const cli_options *options);
 
-/* Is `tokenizer` "none", the choice for data that is ids already? */
+/* Is `tokenizer` "none", for data that is already ids? */
 int cli_recipe_has_no_tokenizer(const char *tokenizer);
 
-/* Opens what a recipe calls its tokenizer. *out_tokenizer is NULL for "none". Fails: as
+/* Opens the tokenizer of a recipe's path. *out_tokenizer is NULL for "none". Fails: as
  * coh_tokenizer_open. */
 coh_status cli_recipe_open_named(const char *tokenizer, coh_tokenizer **out_tokenizer);
 
-/* The tokenizer of the run that the recipe is of; NULL for "none". Fails: COH_ERR_ARGUMENT (it is
- * gone), COH_ERR_CORRUPT (another stands there), or as coh_tokenizer_open does; nothing is open
- * then. */
+/* Opens the tokenizer of the recipe's run; NULL for "none". Fails: COH_ERR_ARGUMENT (it no longer
+ * exists), COH_ERR_CORRUPT (it has changed), or as coh_tokenizer_open does; nothing is then
+ * open. */
 coh_status cli_recipe_open_tokenizer(const cli_recipe *recipe, const cli_options *options,
                                      coh_tokenizer **out_tokenizer);
 
-/* The note. Allocates nothing. Fails: COH_ERR_ARGUMENT when paths are too long for it. */
+/* Writes the note. Allocates nothing. Fails: COH_ERR_ARGUMENT if paths are too long for it. */
 coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note);
 
-/* Do flags of this command say how text becomes documents? */
+/* Are flags given that determine how text becomes documents? */
 int cli_recipe_form_is_given(const cli_options *options);
 
-/* Fails: COH_ERR_ARGUMENT where the micro-batch does not divide the batch. */
+/* Fails: COH_ERR_ARGUMENT if the micro-batch does not divide the batch. */
 coh_status cli_recipe_check_micro_batch(const cli_recipe *recipe);
 
-/* Largest divisor of `batch` that is at most 8: fixed by the batch alone, not by a budget, because
- * the micro-batch is part of the numeric plan (where it cannot fit: job.h). */
+/* The largest divisor of `batch` that is at most 8. It depends only on the batch, not on a budget,
+ * since the micro-batch is part of the numeric plan (if it does not fit: job.h). */
 int64_t cli_default_micro_batch(int64_t batch);
 
 #endif

@@ -1,11 +1,12 @@
-/* What flags change of a resumed run. The checkpoint's note has the whole recipe; a flag that is
- * given replaces one number of it, says so in one line, and goes into the next note (recipe.h). */
+/* Applies flags to the recipe of a resumed run. The checkpoint's note has the whole recipe; a given
+ * flag replaces one value, prints one line about it, and is stored in the next note (recipe.h).
+ * Next: job.c, the caller. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "cli/recipe.h"
 
-/* ---- what cannot change ---- */
+/* ---- flags that cannot change ---- */
 
 static coh_status check_fixed(const cli_options *options)
 {
@@ -41,7 +42,7 @@ static void set_count(const char *name, uint64_t value, uint64_t *field)
     *field = value;
 }
 
-/* A new highest rate without a lowest one keeps their ratio, and so the shape of the schedule. */
+/* A new highest rate without a lowest one keeps their ratio, and so the schedule's shape. */
 static coh_status set_rates(cli_recipe *recipe, const cli_options *options)
 {
     cli_schedule *schedule = &recipe->schedule;
@@ -88,7 +89,7 @@ static void add_fors(const cli_for_list *list, cli_line *line)
         cli_line_add(line, " none");
 }
 
-/* The patterns that are given replace all that the run had. */
+/* Given patterns replace all patterns of the run. */
 static void set_fors(const char *name, const cli_for_list *given, cli_for_list *field)
 {
     cli_line line;
@@ -133,7 +134,7 @@ static void set_micro_batch(cli_recipe *recipe, int64_t micro_batch)
     recipe->micro_batch = micro_batch;
 }
 
-/* The next step reads on where the last one stopped, in batches of the new size. */
+/* The next step continues in the data where the last one stopped, in batches of the new size. */
 static coh_status set_batches(cli_recipe *recipe, const cli_options *options, uint64_t step)
 {
     if (cli_given(options, CLI_FLAG_BATCH) && options->batch != recipe->batch) {
@@ -162,7 +163,7 @@ static coh_status set_form(cli_recipe *recipe, const cli_options *options)
                 "they are for");
         CLI_TRY(cli_data_form_override(options, &recipe->form));
         if (cli_given(options, CLI_FLAG_VALIDATION_SPLIT) && recipe->form.validation_split > 0)
-            recipe->validation[0] = '\0'; /* from now on what is put aside */
+            recipe->validation[0] = '\0'; /* from now on the held-out documents */
     }
     if (cli_given(options, CLI_FLAG_ID_BYTES) && !options->data && !options->validation)
         return cli_fail(COH_ERR_ARGUMENT,
@@ -175,7 +176,7 @@ static coh_status set_form(cli_recipe *recipe, const cli_options *options)
     return COH_OK;
 }
 
-/* The flag's choices are in the order of coh_dtype. */
+/* The flag's choices have the order of coh_dtype. */
 static void set_gradients(cli_recipe *recipe, const cli_options *options)
 {
     const uint64_t in_f32 = options->gradients == COH_DTYPE_F32;

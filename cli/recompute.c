@@ -5,11 +5,11 @@
 #define GIB ((uint64_t)1 << 30)
 #define MIB ((uint64_t)1 << 20)
 
-/* Plans that are made to find the memory, and the longest program for which they are: each takes
- * about as long as the job's own plan. */
+/* Number of plans made to find the memory, and the longest program for which they are made: each
+ * takes about as long as the job's own plan. */
 enum { TRIALS = 2, TRIAL_LINES_MOST = 20000 };
 
-/* Does a flag ask for recompute? More memory does not end it then. */
+/* Is recompute requested by a flag? More memory does not avoid it then. */
 static int is_asked_for(const cli_job *job)
 {
     if (job->plan_options.recompute == COH_RECOMPUTE_ALL)
@@ -20,7 +20,7 @@ static int is_asked_for(const cli_job *job)
     return 0;
 }
 
-/* Above it, recompute is large. */
+/* Recompute is large above this part of the forward pass. */
 #define LARGE 0.5
 
 static double of_forward(const coh_plan_summary *summary)
@@ -41,7 +41,7 @@ static coh_status try_bytes(const cli_job *job, uint64_t bytes, double *out_of_f
     options.earlier_count = 0;
     coh_status status = coh_plan_create(job->graph, &options, &plan);
     if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
-        return COH_OK; /* more than this machine allows, or too long a program */
+        return COH_OK; /* more than this machine allows, or a program that is too long */
     if (status == COH_OK)
         status = coh_plan_summarize(plan, &summary);
     if (status == COH_OK)
@@ -55,7 +55,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return bytes / unit * unit + (bytes % unit ? unit : 0);
 }
 
-/* Halves the range from the budget, which is too little, to `most`, which is enough. */
+/* Halves the range from the budget, which is too small, to `most`, which is enough. */
 static coh_status find_end(const cli_job *job, uint64_t most, cli_recompute *out)
 {
     const uint64_t unit = most >= 16 * GIB ? GIB : MIB;
@@ -97,7 +97,7 @@ coh_status cli_recompute_find(const cli_job *job, uint64_t in_memory_bytes,
         return COH_OK;
     out_recompute->end_bytes = most;
     if (summary->smallest_device_bytes == 0)
-        return COH_OK; /* read from a file: nothing is searched */
+        return COH_OK; /* the plan is from a file: no search */
     return find_end(job, most, out_recompute);
 }
 

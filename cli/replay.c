@@ -1,3 +1,6 @@
+/* Writes the note of a plan file, and rebuilds a job from it. The one idea: the note has everything
+ * that the planner needs besides the file, so a plan is verified, not trusted. Next: planner/ reads
+ * the file; cmd_simulate.c and cmd_explain.c use the job. */
 #include "cli/replay.h"
 
 #include <errno.h>
@@ -50,7 +53,7 @@ static coh_status corrupt(const cli_options *options, const char *what)
                     options->operand, what);
 }
 
-/* Digits and nothing else. */
+/* Parses a number that has only digits. */
 static int read_bytes(const char *text, uint64_t *out_bytes)
 {
     errno = 0;
@@ -117,8 +120,8 @@ coh_status cli_replay_read_note(const cli_options *options, const coh_plan_file 
 
 /* ---- the job ---- */
 
-/* The room: flags, else that of the profile where another than the plan's is asked about, else what
- * it was planned for. */
+/* Chooses the memory: flags; else that of the profile if it differs from the plan's; else the
+ * budget of the plan. */
 static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *said,
                               int is_other_profile, coh_plan_options *plan_options)
 {
@@ -131,13 +134,13 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
         plan_options->device_memory_bytes =
             facts.device_bytes > 0 ? facts.device_bytes : said->device_bytes;
     if (!is_other_profile && !cli_given(options, CLI_FLAG_HOST_MEMORY))
-        plan_options->emulate_host_bytes = 0; /* the file's */
+        plan_options->emulate_host_bytes = 0; /* the file has it */
     plan_options->thread_count = (int32_t)said->threads;
     if (cli_given(options, CLI_FLAG_THREADS))
         plan_options->thread_count = (int32_t)options->threads;
     plan_options->microbatch_count = said->microbatch_count;
     plan_options->deferred_update = said->clip > 0;
-    plan_options->sweep_order = COH_SWEEP_AUTO; /* the file's */
+    plan_options->sweep_order = COH_SWEEP_AUTO; /* the file has it */
     plan_options->f32_gradients = replay->file.f32_gradients;
     return COH_OK;
 }
@@ -162,7 +165,7 @@ static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_
     return COH_OK;
 }
 
-/* A GPU's plan that was made without --profile has its datasheet, by that one's name. */
+/* A GPU's plan made without --profile has its datasheet; its note names it. */
 static void name_profile(const cli_plan_note *said, cli_replay *replay)
 {
     const char *name = said->profile;
@@ -171,7 +174,7 @@ static void name_profile(const cli_plan_note *said, cli_replay *replay)
     snprintf(replay->profile, sizeof(replay->profile), "%s", name);
 }
 
-/* Entries are one profile with what they change: its hash says whether it is the plan's. */
+/* Prints a note if the profile is not the plan's. Entries are part of a profile: the hash tells. */
 static void say_other_profile(const cli_replay *replay)
 {
     coh_profile_summary facts;

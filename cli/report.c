@@ -1,3 +1,5 @@
+/* Prints the progress of a run and its totals. The one idea: all text goes through fixed buffers
+ * and write(2), so a step allocates nothing. Next: train_loop.c, the caller. */
 #include "cli/report.h"
 
 #include <errno.h>
@@ -79,8 +81,8 @@ static void add_peaks_json(cli_line *line, const char *key, const uint64_t *peak
     cli_line_add(line, "}");
 }
 
-/* A whole line or none. A log that cannot be written any more ends there, and that is said; the
- * run is worth more than its log. */
+/* Appends a whole line or nothing. If the log can no longer be written, prints that once and stops
+ * logging; the run continues. */
 static void append_log(cli_report *report, const cli_line *line)
 {
     off_t end = lseek(report->log_descriptor, 0, SEEK_END);
@@ -119,7 +121,7 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
     append_log(report, &line);
 }
 
-/* Seconds of one step lately: over the results that are still in `recent`. */
+/* Seconds per step over the results that are still in `recent`. */
 static double recent_step_seconds(const cli_report *report)
 {
     uint64_t spans = report->step_count - 1;
@@ -227,14 +229,14 @@ uint64_t cli_report_process_peak(void)
     return found ? strtoull(found + 6, NULL, 10) * 1024 : 0;
 }
 
-/* What the process held beside the arenas at its peak. */
+/* Memory of the process at its peak, without the arenas. */
 static uint64_t overhead_bytes(const coh_engine_facts *facts, uint64_t process_peak)
 {
     uint64_t arenas = facts->arena_bytes[0] + facts->arena_bytes[1];
     return process_peak > arenas ? process_peak - arenas : 0;
 }
 
-/* What parameters that are not trained had of the bytes, where they moved: no lane that writes. */
+/* Adds the bytes of frozen parameters among those moved; no lane writes them. */
 static void add_frozen(const cli_report *report, cli_line *line)
 {
     char bytes[32];
@@ -254,7 +256,7 @@ void cli_report_gpu(const coh_engine_facts *facts, cli_line *line)
     if (facts->device_context_bytes + facts->device_library_bytes == 0)
         return;
     cli_line_add(line,
-                 "GPU:    overhead beside the arena: context and other programs %s, kernels and "
+                 "GPU:    overhead outside the arena: context and other programs %s, kernels and "
                  "libraries %s; %s free\n",
                  coh_size_format(facts->device_context_bytes, a, sizeof(a)),
                  coh_size_format(facts->device_library_bytes, b, sizeof(b)),
@@ -274,7 +276,7 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
                  report->step_count == 1 ? "" : "s", cli_duration(report->step_s / steps, b),
                  cli_duration((double)summary->step_ns * 1e-9, c));
     if (still > 0)
-        cli_line_add(line, "; compute stood still %s of it", cli_duration(still, a));
+        cli_line_add(line, "; compute waited %s of it", cli_duration(still, a));
     for (int lane = 0; lane < COH_PLAN_LANES; lane++)
         if (report->exposed_s[lane] > 0)
             cli_line_add(line, ", for %s %s", cli_lane_names[lane],
@@ -337,7 +339,7 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
                      facts->device_context_bytes, facts->device_library_bytes,
                      facts->device_free_bytes);
     cli_line_add(line, ", \"store\": ");
-    cli_line_add_json_string(line, facts->store_rung ? facts->store_rung : "none");
+    cli_line_add_json_string(line, facts->store_backend ? facts->store_backend : "none");
     cli_line_add(line, ", \"store_direct\": %s", facts->store_direct > 0 ? "true" : "false");
     cli_line_add(
         line, ", \"numeric_fingerprint\": \"%016" PRIx64 "\", \"program_hash\": \"%016" PRIx64 "\"",

@@ -1,8 +1,8 @@
-/* report.h - what a run says while it runs and at its end: the JSON line a step (--log), the live
- * line of a terminal or plain lines of a pipe, and where time and bytes went.
+/* report.h - prints the progress and the totals of a run: a JSON line per step (--log), a live line
+ * on a terminal or plain lines in a pipe, and at the end where time and bytes went.
  *
- * Everything after cli_report_open goes through fixed buffers and write(2): no
- * allocation, no stdio. */
+ * Everything after cli_report_open goes through fixed buffers and write(2): no allocation, no
+ * stdio. */
 #ifndef COH_CLI_REPORT_H
 #define COH_CLI_REPORT_H
 
@@ -25,7 +25,7 @@ typedef struct cli_report {
     double exposed_s[COH_PLAN_LANES], step_s;
     uint64_t link_bytes[COH_PLAN_LANES], frozen_bytes[COH_PLAN_LANES], peak_bytes[COH_PLAN_TIERS];
     double last_loss, last_validation; /* NaN: none */
-    /* of last_validation */
+    /* the step and the windows of last_validation */
     uint64_t validation_step, validation_windows, validation_windows_total;
 } cli_report;
 
@@ -35,36 +35,37 @@ coh_status cli_report_open(const char *log_path, uint64_t first_step, uint64_t l
                            cli_report *out_report);
 void cli_report_close(cli_report *report);
 
-/* The clock of the run starts: call before the first submit. */
+/* Starts the clock of the run; call it before the first submit. */
 void cli_report_start(cli_report *report);
 
-/* One step is done: `result`, with the rate it ran at. A log that cannot be written (a full disk)
- * is said once and ends; the run goes on. */
+/* Reports a finished step: `result`, and its learning rate. If the log cannot be written (a full
+ * disk), prints that once and stops logging; the run continues. */
 void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate);
 
-/* A validation loss after `step` steps over `windows` of the `total` windows of the text. */
+/* Reports a validation loss after `step` steps, over `windows` of the `total` windows of the
+ * text. */
 void cli_report_validation(cli_report *report, uint64_t step, double loss, uint64_t windows,
                            uint64_t total);
 
-/* The time since the last step was not a step's: saves and validations. */
+/* Excludes the time since the last step from step times; for saves and validations. */
 void cli_report_skip_time(cli_report *report);
 
-/* Leaves the live line, so that a sentence can follow. */
+/* Ends the live line, so that a message can follow. */
 void cli_report_break(cli_report *report);
 
 /* Peak resident bytes of this process (VmHWM); 0 if the system does not say. */
 uint64_t cli_report_process_peak(void);
 
-/* What a GPU's memory holds beside the arena, as a line of text; nothing on the host device. */
+/* Adds a line about GPU memory in addition to the arena; nothing on the host device. */
 void cli_report_gpu(const coh_engine_facts *facts, cli_line *line);
 
-/* Where time and bytes went, as lines of text / as members of a JSON object. */
+/* Add where time and bytes went: as lines of text, or as members of a JSON object. */
 void cli_report_totals(const cli_report *report, const coh_plan_summary *summary,
                        const coh_engine_facts *facts, cli_line *line);
 void cli_report_totals_json(const cli_report *report, const coh_plan_summary *summary,
                             const coh_engine_facts *facts, cli_line *line);
 
-/* Every byte of the tiers by purpose and owner, as a member of a JSON object. */
+/* Adds every byte of the tiers by purpose and owner, as a member of a JSON object. */
 void cli_report_ledger_json(const coh_engine *engine, cli_line *line);
 
 #endif

@@ -1,4 +1,6 @@
-/* The data of a training run: named, the same as before, or put aside for validation. */
+/* Opens a training run's data: new, the same as before, or held out for validation. The one idea:
+ * the recipe's hash identifies the data of a resumed run, wherever its file is now. Next: data.c
+ * opens each file. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,8 +11,8 @@
 #include "cli/budget.h"
 #include "cli/train.h"
 
-/* The token file of a resumed run: as the note has it, or where the run folder is now (of a run
- * that went on with other data it is called data-<step>.tokens). */
+/* The token file of a resumed run: as in the note, or in the run folder's current place (after a
+ * change of data its name is data-<step>.tokens). */
 static const char *resumed_data(const cli_run *run, char *moved)
 {
     const char *noted = run->job.recipe.data;
@@ -25,7 +27,7 @@ static const char *resumed_data(const cli_run *run, char *moved)
 
 /* ---- names ---- */
 
-/* `path` with "data" for "validation" in its last component: what was put aside of it. */
+/* Replaces "data" in the last component of `path` by "validation": the held-out documents. */
 static int name_held_out(const char *path, char *out_path)
 {
     const char *slash = strrchr(path, '/');
@@ -36,8 +38,8 @@ static int name_held_out(const char *path, char *out_path)
                     path + folder_bytes + 4) < CLI_PATH_BYTES;
 }
 
-/* Where the tokens of text go; "": nowhere. The tokens of the run so far are never written over:
- * those that a resumed run makes have a name of their own. */
+/* The path for the tokens of text; "": none. Earlier tokens of the run are never overwritten: a
+ * resumed run gives new tokens another name. */
 static void name_cache(const cli_run *run, const char *folder, char *out_path)
 {
     const cli_job *job = &run->job;
@@ -67,16 +69,16 @@ coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recip
     return COH_OK;
 }
 
-/* ---- same or other data ---- */
+/* ---- change of data ---- */
 
-/* Is the open data other than the checkpoint's, and named by --data? */
+/* Is the open data, named by --data, different from the checkpoint's? */
 static int is_other_data(const cli_run *run)
 {
     return run->job.resumed && run->options->data &&
            run->job.recipe.data_hash != run->data.facts.hash;
 }
 
-/* Removes the tokens that this command made of --data; a run that reads them has them open. */
+/* Removes the tokens that this command made from --data; a run that reads them has them open. */
 static void remove_tokens(cli_run *run)
 {
     char held_out[CLI_PATH_BYTES];
@@ -86,7 +88,7 @@ static void remove_tokens(cli_run *run)
     run->data.path[0] = '\0';
 }
 
-/* Does the run still have its token file, undamaged, and next to it what it put aside? */
+/* Does the run still have its token file, undamaged, and its held-out documents next to it? */
 static int has_tokens(const cli_run *run)
 {
     char moved[CLI_PATH_BYTES], held_out[CLI_PATH_BYTES];
@@ -107,7 +109,8 @@ static int has_tokens(const cli_run *run)
     return is_whole;
 }
 
-/* A data file that has changed by itself is damage; other data is taken where --data names it. */
+/* Compares the data with the recipe's. A changed file is damage; other data is accepted only with
+ * --data. */
 static coh_status take_data(cli_run *run, const char *what)
 {
     cli_recipe *recipe = &run->job.recipe;
@@ -148,7 +151,7 @@ cli_data_source cli_train_data_source(const cli_job *job)
 #define GIVE_VALIDATION                                                                            \
     "give that, or another, with --validation FILE, or go on without with --validation none"
 
-/* The text to validate with that has a name of its own: the flag's, else the note's; NULL: none. */
+/* The validation text that is named: by the flag, else by the note; NULL: none. */
 static const char *named_validation(const cli_run *run)
 {
     const char *noted = run->job.recipe.validation;
@@ -157,7 +160,7 @@ static const char *named_validation(const cli_run *run)
     return noted[0] ? noted : NULL;
 }
 
-/* What a resumed run put aside stands beside its data. */
+/* Opens the held-out documents of a resumed run, stored next to its data. */
 static coh_status open_held_out(cli_run *run, const char *data_path)
 {
     char path[CLI_PATH_BYTES];
@@ -174,13 +177,13 @@ static coh_status open_held_out(cli_run *run, const char *data_path)
     return cli_data_open(&source, "validation-split", path, NULL, NULL, &run->validation, NULL);
 }
 
-/* What stands there and is no token file is somebody else's. */
+/* Refuses to replace a file that is not a token file. */
 static coh_status check_replaceable(const char *path)
 {
     char head[8] = { 0 };
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
-        return COH_OK; /* nothing; or building says what is wrong */
+        return COH_OK; /* nothing exists, or building reports the error */
     ssize_t got = read(descriptor, head, sizeof(head));
     close(descriptor);
     if (got == 0 || (got == sizeof(head) && memcmp(head, "COHTOKEN", sizeof(head)) == 0))
@@ -227,7 +230,7 @@ static coh_status check_same_validation(const cli_run *run, int has_other_data)
     return COH_OK;
 }
 
-/* Named by the flag or by the note, or put aside when the data was opened. */
+/* Opens validation data: named by the flag or by the note, or held out when the data was opened. */
 static coh_status open_validation(cli_run *run, int has_other_data)
 {
     cli_recipe *recipe = &run->job.recipe;

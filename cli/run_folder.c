@@ -1,3 +1,6 @@
+/* Manages a run's folder: lock, checkpoints, space, the link to the best. The one idea: only files
+ * with names that a run writes are touched, and only under the lock. Next: cohobate/run.h for lock
+ * and space, train_loop.c for the saves. */
 #include "cli/run_folder.h"
 
 #include <dirent.h>
@@ -28,11 +31,11 @@ coh_status cli_run_folder_name(const char *model, char *out_path)
         if (written < CLI_PATH_BYTES && access(out_path, F_OK) != 0)
             return COH_OK;
     }
-    return cli_fail(COH_ERR_IO, "no free name for a run folder beside %s: give --save DIR",
+    return cli_fail(COH_ERR_IO, "no free name for a run folder next to %s: give --save DIR",
                     out_path);
 }
 
-/* Its parent is there: cli_path_check asked for it. */
+/* Makes the folder. Its parent exists: cli_path_check has checked it. */
 static coh_status make_folder(const char *path, cli_run_folder *folder)
 {
     if (snprintf(folder->given, sizeof(folder->given), "%s", path) >= (int)sizeof(folder->given))
@@ -53,7 +56,7 @@ static int by_number(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* What a killed run left of tokens that it was writing ("data-8.tokens.partial-123"). */
+/* Is it a token file left unfinished by a killed run ("data-8.tokens.partial-123")? */
 static int is_token_rest(const char *name)
 {
     static const char mark[] = ".tokens.partial-";
@@ -64,7 +67,7 @@ static int is_token_rest(const char *name)
     return *number && number[strspn(number, "0123456789")] == '\0';
 }
 
-/* Under the lock nobody is writing it; what cannot be removed harms nothing. */
+/* Under the lock nobody is writing it; a failure to remove it is harmless. */
 static void remove_token_rest(const cli_run_folder *folder, const char *name)
 {
     char path[2 * CLI_PATH_BYTES];
@@ -88,7 +91,7 @@ static coh_status list_checkpoints(cli_run_folder *folder)
             entry->d_name[5] > '9')
             continue;
         uint64_t step = strtoull(entry->d_name + 5, &end, 10);
-        /* what a killed save left: under the lock nobody is writing it */
+        /* left by a killed save: under the lock nobody is writing it */
         if (strcmp(end, ".partial") == 0) {
             char path[2 * CLI_PATH_BYTES];
             snprintf(path, sizeof(path), "%s/%s", folder->path, entry->d_name);
@@ -103,8 +106,8 @@ static coh_status list_checkpoints(cli_run_folder *folder)
     return COH_OK;
 }
 
-/* A later checkpoint that is not whole (a resume took the newest that is) would stand in the way of
- * the one that this run will save: it is renamed, not removed. */
+/* Renames damaged later checkpoints (a resume chose the newest intact one), since this run will
+ * save under their names. They are not removed. */
 static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
 {
     while (folder->step_count > 0 && folder->steps[folder->step_count - 1] > first_step) {
@@ -126,8 +129,8 @@ static coh_status set_broken_aside(cli_run_folder *folder, uint64_t first_step)
     return COH_OK;
 }
 
-/* Whoever names a folder with a config.json means the Hugging Face model in it: a checkpoint there
- * would be passed over. */
+/* A path to a folder with a config.json means the Hugging Face model in it, so a checkpoint there
+ * would never be found. */
 static coh_status check_no_model(const char *folder)
 {
     char path[CLI_PATH_BYTES + 16];
@@ -140,8 +143,8 @@ static coh_status check_no_model(const char *folder)
                     folder);
 }
 
-/* A folder without a lock was never a run's, so what has the names that a run writes is somebody
- * else's; `data` may be its own, since a token file is read where it is. */
+/* A folder without a lock was never a run's, so files with a run's names in it are somebody else's.
+ * `data` may be one of them, since a token file is read in place. */
 static coh_status check_nothing_foreign(const char *folder, const char *data)
 {
     static const char *const ours[] = { "data.tokens", "plan.json" };
@@ -179,7 +182,7 @@ void cli_run_folder_absolute(const char *path, char *out_path)
     char there[CLI_PATH_BYTES];
     size_t length = strlen(path);
     char *absolute = NULL;
-    /* the longest begin of the path that is a folder already */
+    /* the longest prefix of the path that is an existing folder */
     while (!absolute && length > 0) {
         snprintf(there, sizeof(there), "%.*s", (int)length, path);
         absolute = realpath(there, NULL);
@@ -194,14 +197,14 @@ void cli_run_folder_absolute(const char *path, char *out_path)
     free(absolute);
 }
 
-/* ---- the best ---- */
+/* ---- best checkpoint ---- */
 
 static int name_link(const cli_run_folder *folder, const char *suffix, char *out_path)
 {
     return snprintf(out_path, CLI_PATH_BYTES, "%s/best%s", folder->path, suffix) < CLI_PATH_BYTES;
 }
 
-/* A link `best` from before: the run goes on keeping the best. */
+/* If a link `best` exists, the run continues to keep the best. */
 static void find_link(cli_run_folder *folder)
 {
     char path[CLI_PATH_BYTES], target[32], *end;
@@ -219,7 +222,7 @@ static void find_link(cli_run_folder *folder)
             folder->best_step = folder->linked_step = step;
 }
 
-/* Replaces the link in one step, so that it always names a checkpoint that is there. */
+/* Replaces the link in one step, so that it always names an existing checkpoint. */
 static void write_link(cli_run_folder *folder)
 {
     char path[CLI_PATH_BYTES], fresh[CLI_PATH_BYTES], target[32];
@@ -241,7 +244,7 @@ static void write_link(cli_run_folder *folder)
                  strerror(errno), target);
 }
 
-/* Of a checkpoint that is there; NaN: not known, or not whole. */
+/* The loss of an existing checkpoint; NaN: unknown, or damaged. */
 static double loss_of(const cli_run_folder *folder, uint64_t step, uint64_t validation_hash)
 {
     char path[CLI_PATH_BYTES];
@@ -311,7 +314,7 @@ void cli_run_folder_clear(cli_run_folder *folder)
     folder->best_loss = INFINITY;
 }
 
-/* What a run writes before its first step: as run_data.c names it. */
+/* Removes the files that a run writes before its first step, as named by run_data.c. */
 static void remove_ours(const cli_run_folder *folder)
 {
     char paths[5][CLI_PATH_BYTES + 64];
@@ -331,9 +334,9 @@ void cli_run_folder_undo(cli_run_folder *folder)
     coh_space_hold_release(&folder->room);
     if (folder->is_made && folder->lock.fd >= 0) {
         remove_ours(folder);
-        /* The lock goes last, so that no other run takes the folder meanwhile; and is let go of
-         * before the folder is removed, for NFS keeps a file that is open under another name. A
-         * run that comes in between makes a lock of its own, and the folder stays. */
+        /* The lock is removed last, so that no other run takes the folder meanwhile. It is released
+         * before the folder is removed, since NFS keeps an open file under another name. A run that
+         * starts in between makes another lock, and the folder stays. */
         snprintf(path, sizeof(path), "%s/lock", folder->path);
         (void)unlink(path);
     }
@@ -348,7 +351,7 @@ void cli_run_folder_close(cli_run_folder *folder)
     coh_run_lock_release(&folder->lock);
 }
 
-/* ---- room ---- */
+/* ---- disk space ---- */
 
 uint64_t cli_run_folder_room_count(const cli_run_folder *folder, uint64_t save_count)
 {
@@ -404,7 +407,7 @@ void cli_run_folder_saved(cli_run_folder *folder, uint64_t step, double loss)
     if (folder->keeps_best && loss < folder->best_loss) {
         folder->best_step = step;
         folder->best_loss = loss;
-        write_link(folder); /* before the one that it named is removed */
+        write_link(folder); /* before the checkpoint that it named is removed */
     }
     for (int i = 0; i < folder->step_count - folder->keep_count;)
         if (folder->keeps_best &&

@@ -1,3 +1,6 @@
+/* Samples a token from logits. The one idea: candidates are selected with heaps whose order depends
+ * only on logits and ids, so the result is the same on every machine. Next: sample.h for the
+ * formulas. */
 #include "cli/sample.h"
 
 #include <math.h>
@@ -15,13 +18,14 @@ static double uniform(uint64_t seed, uint64_t counter)
     return (double)(x >> 11) * 0x1p-53;
 }
 
-/* Does `a` come before `b`? By logit, then by lower id. */
+/* Does `a` precede `b`? By logit, then by lower id. */
 static int before(const float *logits, int32_t a, int32_t b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-/* Restores the heap below `at`. Its root is the id that comes last, or first if `is_first`. */
+/* Restores the heap below `at`. Its root is the last id in this order, or the first if
+ * `is_first`. */
 static void sift_down(const float *logits, int32_t *heap, int64_t count, int64_t at, int is_first)
 {
     for (;;) {
@@ -44,8 +48,8 @@ static void make_heap(const float *logits, int32_t *heap, int64_t count, int is_
         sift_down(logits, heap, count, at, is_first);
 }
 
-/* The `keep` ids that come first, in heap[0..keep), in an order that depends on the logits alone:
- * a heap of the best so far, whose root is the first to go. */
+/* Selects the first `keep` ids into heap[0..keep), in an order that depends only on the logits: a
+ * heap of the best so far, whose root is replaced next. */
 static void select_best(const float *logits, int64_t vocabulary, int64_t keep, int32_t *heap)
 {
     for (int64_t id = 0; id < keep; id++)
@@ -67,14 +71,14 @@ static int32_t likeliest(const float *logits, int64_t vocabulary)
     return best;
 }
 
-/* Relative to that of `best`, whose logit is the largest. */
+/* The weight of `id` relative to that of `best`, which has the largest logit. */
 static double weight(const cli_sampler *sampler, const float *logits, int32_t id, int32_t best)
 {
     return exp(((double)logits[id] - logits[best]) / sampler->temperature);
 }
 
-/* Pops ids off a heap, the likeliest first, until their weights reach the share. Each goes where
- * the heap ended. Returns how many there are, moved to the front. */
+/* Pops ids off a heap, the most probable first, until their weights reach the share. Each is stored
+ * where the heap ended. Returns their number, after moving them to the front. */
 static int64_t keep_share(const cli_sampler *sampler, const float *logits, int32_t best,
                           int32_t *order, int64_t count)
 {
@@ -154,5 +158,5 @@ int32_t cli_sample(const cli_sampler *sampler, const float *logits, int64_t voca
         if (left < 0)
             return order[i];
     }
-    return best; /* rounding left a crumb */
+    return best; /* rounding left a remainder */
 }

@@ -1,3 +1,5 @@
+/* Formats and writes messages without allocation. The one idea: a cli_line is a fixed buffer that
+ * remembers whether text was cut off. Next: report.c, screen.c, the main users. */
 #include "cli/say.h"
 
 #include <errno.h>
@@ -20,7 +22,8 @@ void cli_line_clear(cli_line *line)
     line->text[0] = '\0';
 }
 
-/* Takes up what vsnprintf put into `room` bytes at the line's end: it wanted `wanted`. */
+/* Accounts for what vsnprintf wrote to the `room` bytes at the line's end; `wanted` is its
+ * result. */
 static void take_up(cli_line *line, size_t room, int wanted)
 {
     if (wanted < 0 || (size_t)wanted >= room) {

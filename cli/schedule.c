@@ -1,3 +1,5 @@
+/* Computes the learning rate of a step. The one idea: a pure function of the step's number, so a
+ * resumed run needs no state. Next: schedule.h for the curve. */
 #include "cli/schedule.h"
 
 #include <math.h>

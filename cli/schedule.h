@@ -1,4 +1,4 @@
-/* schedule.h - the learning rate of a step: a pure function of the step's number.
+/* schedule.h - computes the learning rate of a step, a pure function of the step's number.
  *
  *   rate |      ___
  *        |    /     \__
@@ -7,8 +7,8 @@
  *        +------------------------- step
  *         warm-up   cosine   schedule_steps
  *
- * Linear warm-up, then half a cosine (Loshchilov and Hutter 2017), then flat. Where the run stops
- * plays no part, so a run cut in two has the rates of the whole one. */
+ * Linear warm-up, then half a cosine (Loshchilov and Hutter 2017), then flat. The rate does not
+ * depend on where a run stops, so a resumed run has the rates of an uninterrupted one. */
 #ifndef COH_CLI_SCHEDULE_H
 #define COH_CLI_SCHEDULE_H
 

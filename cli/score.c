@@ -1,11 +1,13 @@
+/* Computes the loss of a text over windows. The one idea: each window is a row in which targets
+ * scored before are masked, so every id is scored once. Next: score.h for the drawing. */
 #include "cli/score.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* Windows of a text of `token_count` ids: the first scores `sequence` targets, each other one
- * `stride`. */
+/* Number of windows of a text of `token_count` ids: the first scores `sequence` targets, each other
+ * one `stride`. */
 static uint64_t count_windows(const cli_data *data, int64_t sequence, int64_t stride)
 {
     const uint64_t targets = data->facts.token_count > 0 ? data->facts.token_count - 1 : 0;
@@ -41,7 +43,7 @@ coh_status cli_score_init(const cli_data *data, const char *flag, const char *wh
     return COH_OK;
 }
 
-/* Window `number` of the text into row `row` of the micro-batch. */
+/* Reads window `number` of the text into row `row` of the micro-batch. */
 static coh_status fill_row(const cli_score *score, uint64_t number, int64_t row)
 {
     const int64_t sequence = score->sequence;
@@ -50,7 +52,7 @@ static coh_status fill_row(const cli_score *score, uint64_t number, int64_t row)
     int32_t *targets = score->targets + row * sequence;
     CLI_TRY(coh_token_file_stretch(score->data->file, begin, sequence,
                                    score->tokens + row * sequence, targets));
-    if (number > 0) /* the window before has scored the others */
+    if (number > 0) /* the previous window has scored the other targets */
         memset(targets, 0xff, (size_t)(sequence - score->stride) * sizeof(int32_t));
     return COH_OK;
 }
@@ -70,7 +72,7 @@ coh_status cli_score_run(const cli_score *score, coh_engine *engine, uint64_t wi
         memset(score->tokens, 0, (size_t)places * sizeof(int32_t));
         memset(score->targets, 0xff, (size_t)places * sizeof(int32_t));
         for (uint64_t i = first; i < count && i < first + micro_batch; i++) {
-            /* floor(i * total / count), whose product does not overflow */
+            /* floor(i * total / count), computed without overflow */
             const uint64_t number = i * (total / count) + i * (total % count) / count;
             CLI_TRY(fill_row(score, number, (int64_t)(i - first)));
         }

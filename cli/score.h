@@ -1,15 +1,15 @@
-/* score.h - the loss of a text: the same windows and the same arithmetic for train, which
- * validates, and for eval.
+/* score.h - computes the loss of a text, with the same windows and arithmetic for eval and for
+ * validations of train.
  *
  *     ids      0 1 2 3 4 5 6 7 8 9 ...     sequence 6, stride 2
  *     window 0 [ . . . . . .]              scores the targets behind all of its tokens
  *     window 1     [ . . . . . .]          scores the last 2
  *     window 2         [ . . . . . .]      scores the last 2
  *
- * Windows lie in the order of the text. Each window but the first scores its last `stride` targets,
- * so that every id behind the first is scored exactly once; the last window is padded. In an
- * aligned token file (text.h) windows do not overlap. The loss is a function of weights, text,
- * sequence, stride and micro-batch alone: no seed and no budget changes a digit. */
+ * Windows are in the order of the text. Each window except the first scores its last `stride`
+ * targets, so that every id after the first is scored exactly once; the last window is padded. In
+ * an aligned token file (text.h) windows do not overlap. The loss depends only on weights, text,
+ * sequence, stride and micro-batch, not on a seed or a budget. */
 #ifndef COH_CLI_SCORE_H
 #define COH_CLI_SCORE_H
 
@@ -34,14 +34,13 @@ typedef struct cli_score_result {
     uint64_t window_count; /* scored */
 } cli_score_result;
 
-/* Fills out_score for a text; the caller sets micro_batch, tokens, targets and,
- * where wanted, `after`.
- * Fails: COH_ERR_CORRUPT for a text without a target (`flag` and `what` name it in the sentence);
- * COH_ERR_ARGUMENT for a stride above the sequence, or another stride of aligned data. */
+/* Fills out_score for a text; the caller sets micro_batch, tokens, targets and, optionally,
+ * `after`. Fails: COH_ERR_CORRUPT for a text without a target (`flag` and `what` name it in the
+ * message); COH_ERR_ARGUMENT for a stride above the sequence, or another stride of aligned data. */
 coh_status cli_score_init(const cli_data *data, const char *flag, const char *what,
                           int64_t sequence, int64_t stride, cli_score *out_score);
 
-/* Scores `window_count` windows, spread evenly over the text; all of them from score->total on.
+/* Scores `window_count` windows, spread evenly over the text; from score->total on, all of them.
  * Allocates nothing. Fails: as the engine, reading the data, or score->after does. */
 coh_status cli_score_run(const cli_score *score, coh_engine *engine, uint64_t window_count,
                          cli_score_result *out_result);

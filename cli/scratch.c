@@ -1,3 +1,5 @@
+/* Creates and removes temporary folders. The one idea: a locked folder has a living owner; an
+ * unlocked one of this user is a leftover and is removed. Next: data.c, the caller. */
 #include "cli/scratch.h"
 
 #include <dirent.h>
@@ -11,9 +13,9 @@
 #include <unistd.h>
 
 #define NAME_BEGINS "cohobate-tokens-"
-enum { NAME_DRAWN = 6 }; /* characters that mkdtemp draws */
+enum { NAME_DRAWN = 6 }; /* number of characters that mkdtemp chooses */
 
-/* Two commands that begin at once may each take the other's new folder for a dead one's. */
+/* Two commands that start together may each take the other's new folder for a leftover. */
 enum { TRIES = 100 };
 
 static const char *parent(void)
@@ -22,8 +24,8 @@ static const char *parent(void)
     return named && named[0] ? named : "/tmp";
 }
 
-/* A descriptor that holds the folder, or -1: somebody else does, or it is gone. `is_ours`: just
- * made by this process, so it is held without a lock where there are none. */
+/* Opens and locks the folder; -1: another process holds it, or it no longer exists. `is_ours`: just
+ * made by this process, so it is held without a lock if the file system has none. */
 static int hold(const char *path, int is_ours)
 {
     struct stat held, there;
@@ -44,7 +46,7 @@ static int begins_with(const char *text, const char *beginning)
     return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-/* What else is in it was put there by another, and keeps the folder. */
+/* Removes our files. Any other file in it keeps the folder. */
 static void remove_held(const char *path, int fd)
 {
     struct dirent *entry;

@@ -1,9 +1,9 @@
-/* scratch.h - a folder under TMPDIR for token files that nobody is to keep.
+/* scratch.h - creates a folder under TMPDIR for temporary token files.
  *
- * Its owner holds it by a lock (flock), which the kernel takes back from a process that dies. So
- * the next command of the same user knows what a killed one left there, and removes it; a folder
- * that somebody holds stays, as does another user's and what only has a similar name. Where the
- * file system knows no locks nothing is removed but one's own. */
+ * The folder is locked (flock) by its process; the kernel releases the lock when the process dies.
+ * The next command of the same user therefore recognises and removes folders of killed processes.
+ * Locked folders, those of other users, and other files with similar names stay. On a file system
+ * without locks only a process's own folder is removed. */
 #ifndef COH_CLI_SCRATCH_H
 #define COH_CLI_SCRATCH_H
 
@@ -14,11 +14,11 @@ typedef struct cli_scratch {
     int lock_fd; /* -1: there is none */
 } cli_scratch;
 
-/* Removes what killed processes left, then makes a new folder, for files "data.tokens*" and
+/* Removes folders of killed processes, then makes a new one for files "data.tokens*" and
  * "validation.tokens*". Fails: COH_ERR_IO. */
 coh_status cli_scratch_create(cli_scratch *out_scratch);
 
-/* The folder goes, with the files of those names in it. */
+/* Removes the folder with the files of these names in it. */
 void cli_scratch_destroy(cli_scratch *scratch);
 
 #endif

@@ -1,3 +1,5 @@
+/* Prints a plan on one screen. The one idea: one function per part adds lines to a fixed buffer;
+ * groups.c reduces operators to a few lines. Next: plan_json.c prints the same as JSON. */
 #include "cli/screen.h"
 
 #include <inttypes.h>
@@ -17,7 +19,7 @@ static const char *format_rate(double per_s, char *text)
     return text;
 }
 
-/* Lines that are too long go on in the next, indented. */
+/* Breaks long lines; continuations are indented. */
 static void add_wrapped(const char *text, cli_line *line)
 {
     while (*text) {
@@ -27,7 +29,7 @@ static void add_wrapped(const char *text, cli_line *line)
             while (cut > INDENT && text[cut] != ' ')
                 cut--;
             if (text[cut] != ' ')
-                cut = CLI_SCREEN_COLUMNS - indent; /* one long word */
+                cut = CLI_SCREEN_COLUMNS - indent; /* a single long word */
             cli_line_add(line, "%*s%.*s\n", (int)indent, "", (int)cut, text);
             text += cut + (text[cut] == ' ');
             length = strcspn(text, "\n");
@@ -68,7 +70,7 @@ cli_speed cli_speed_get(const cli_job *job)
     return s;
 }
 
-/* ---- what both say ---- */
+/* ---- shared by both forms ---- */
 
 static void add_model(const cli_job *job, cli_line *line)
 {
@@ -94,7 +96,7 @@ static void add_model(const cli_job *job, cli_line *line)
                      "ends with other bits each time\n");
 }
 
-/* A replay's room may be that of another profile or flag than the plan's. */
+/* A replay may use the memory of another profile or flag than the plan's. */
 static void add_made_for(const cli_job *job, cli_line *line)
 {
     char text[32];
@@ -257,10 +259,10 @@ static coh_status add_memory(const cli_job *job, cli_line *line)
     return COH_OK;
 }
 
-/* What the host lane does, which moves nothing over a link. */
+/* Adds the time of the host lane, which moves nothing over a link. */
 static void add_updates(const coh_plan_summary *summary, cli_line *line)
 {
-    enum { HOST = 5 }; /* of the lanes, plan.h */
+    enum { HOST = 5 }; /* index of the lane, plan.h */
     char bytes[32], busy[32], exposed[32];
     cli_line_add(
         line, "updates       %s of parameters on the host lane: busy %s, compute waits for it %s\n",
@@ -292,7 +294,7 @@ static void add_links(const cli_job *job, cli_line *line)
         add_updates(summary, line);
 }
 
-/* Without what it is a part of. */
+/* The last component of a name. */
 static const char *own_name(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -332,12 +334,12 @@ static coh_status add_groups(const cli_job *job, cli_line *line)
     return COH_OK;
 }
 
-/* ---- public ---- */
+/* ---- public functions ---- */
 
 static void add_room(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
 {
     char memory[32], smallest[32];
-    if (job->summary.smallest_device_bytes == 0) { /* nothing was searched */
+    if (job->summary.smallest_device_bytes == 0) { /* there was no search */
         cli_line_add(line, "        all in memory, nothing recomputed: %s\n",
                      coh_size_format(in_memory_bytes, memory, sizeof(memory)));
         return;
@@ -352,7 +354,7 @@ static void add_room(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
                  job->summary.smallest_is_proven ? "proven" : "smallest found");
 }
 
-/* What contention makes of it, and how long the run takes. */
+/* Adds the effect of contention, and the duration of the run. */
 static void add_quotes(const cli_job *job, const cli_speed *s, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;

@@ -1,7 +1,7 @@
-/* The handler only sets a flag, or writes one line and leaves.
+/* Handles signals that request a stop. The handler only sets a flag, or writes one line and ends
+ * the process. Next: train_loop.c, which polls the flag.
  *
- * Other signals keep their meaning: SIGQUIT ends the process with a core dump, for those who
- * debug. */
+ * Other signals keep their meaning: SIGQUIT ends the process with a core dump, for debugging. */
 #include "cli/stop.h"
 
 #include <errno.h>
@@ -15,10 +15,10 @@ static const char *kept_line, *lost_line;
 static size_t kept_bytes, lost_bytes;
 static volatile sig_atomic_t asked, kept_any;
 static void (*former_sigpipe)(int) = SIG_DFL;
-static volatile sig_atomic_t skipped_bytes; /* of those lines: no newline where no live line is */
+static volatile sig_atomic_t skipped_bytes; /* of those lines: no newline without a live line */
 
-/* A request to stop: by hand (SIGINT), by an administrator or a batch system (SIGTERM, SIGUSR1 and
- * SIGUSR2 ahead of a job's end), by the end of the session (SIGHUP), by ulimit -t (SIGXCPU). */
+/* Requests to stop: by hand (SIGINT), by an administrator or a batch system (SIGTERM; SIGUSR1 and
+ * SIGUSR2 before a job's end), by the end of the session (SIGHUP), by ulimit -t (SIGXCPU). */
 static const int requests[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU };
 enum { REQUEST_COUNT = sizeof(requests) / sizeof(*requests) };
 
@@ -46,8 +46,8 @@ void cli_stop_kept(void)
     kept_any = 1;
 }
 
-/* nohup(1) has the process ignore SIGHUP, and that stays so. Shells have their background jobs
- * ignore SIGINT, which asks for a stop all the same. */
+/* nohup(1) makes the process ignore SIGHUP, which is kept. Shells make background jobs ignore
+ * SIGINT, which still requests a stop here. */
 static int stays_ignored(int number)
 {
     struct sigaction now;
@@ -68,7 +68,7 @@ coh_status cli_stop_install(int kept, const char *left, const char *lost)
     for (int i = 0; i < REQUEST_COUNT; i++)
         if (!stays_ignored(requests[i]) && sigaction(requests[i], &action, NULL) != 0)
             return cli_fail(COH_ERR_INTERNAL, "cannot handle signals: %s", strerror(errno));
-    /* If the reader of the progress ends, the work goes on. */
+    /* The run continues if the reader of its progress ends. */
     former_sigpipe = signal(SIGPIPE, SIG_IGN);
     return COH_OK;
 }

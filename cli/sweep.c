@@ -1,4 +1,5 @@
-/* The points of a --sweep. */
+/* Parses the points of a --sweep. The one idea: a point is text again ("device-memory=8GB"), so a
+ * sweep is a list of what-ifs. Next: variants.c plans each point. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -8,7 +9,7 @@
 
 #include "cli/variants.h"
 
-/* A value of an entry: bytes, bytes a second, or a factor. */
+/* A value of an entry: bytes, bytes per second, or a factor. */
 typedef struct value {
     double number;
     int is_factor, is_rate;
@@ -18,7 +19,7 @@ static coh_status refuse(const char *text, const char *why)
 {
     return cli_fail(COH_ERR_ARGUMENT,
                     "--sweep %.100s: %s: for example --sweep device-memory=8GB:40GB, with :4GB for "
-                    "steps of that or :9 for so many points",
+                    "steps of that or :9 for 9 points",
                     text, why);
 }
 
@@ -62,7 +63,7 @@ static int read_count(const char *text, int *out_count)
     return 1;
 }
 
-/* In the largest unit that it is a whole number of. */
+/* Writes the value in the largest unit that divides it. */
 static void write_point(const char *entry, double number, const value *like, char *out_text,
                         size_t bytes)
 {
@@ -75,7 +76,7 @@ static void write_point(const char *entry, double number, const value *like, cha
              like->is_rate ? "/s" : "");
 }
 
-/* "8GB", "40GB", and what stands behind them or NULL. */
+/* Parses "8GB", "40GB"; *out_rest is the text after them, or NULL. */
 static coh_status read_range(const char *text, char *range, value *out_from, value *out_to,
                              const char **out_rest)
 {
@@ -118,7 +119,7 @@ coh_status cli_sweep_read(const char *text, cli_sweep *out_sweep)
     } else if (rest) {
         if (!read_value(rest, &step) || step.is_factor != from.is_factor ||
             step.is_rate != from.is_rate)
-            return refuse(text, "behind the second colon stands a step of the same kind, or from 2 "
+            return refuse(text, "after the second colon comes a step of the same kind, or from 2 "
                                 "to 64 points");
         by = step.number;
         if (floor((to.number - from.number) / by) >= CLI_SWEEP_POINTS)

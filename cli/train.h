@@ -1,9 +1,8 @@
-/* train.h - a run under way, shared by cmd_train.c (what comes before and after) and train_loop.c
- * (the steps).
+/* train.h - the state of a run, shared by cmd_train.c (start and end) and train_loop.c (the steps).
  *
  *     submit 1 | submit 2 | wait 1 | submit 3 | wait 2 | ... | wait n | save | submit n+1 ...
  *
- * Two steps are under way at most, so the transfers of one overlap the end of the other; at a save,
+ * At most two steps are in flight, so the transfers of one overlap the end of the other; at a save,
  * a validation or a stop none is. */
 #ifndef COH_CLI_TRAIN_H
 #define COH_CLI_TRAIN_H
@@ -16,8 +15,8 @@
 #include "cli/validation.h"
 
 enum {
-    CLI_BATCHES = 3,      /* two under way and the one being waited for */
-    CLI_SKIPPED_MOST = 10 /* steps without a finite number, one after the other */
+    CLI_BATCHES = 3,      /* two in flight, and the one being waited for */
+    CLI_SKIPPED_MOST = 10 /* consecutive steps without a finite number */
 };
 
 typedef struct cli_run {
@@ -28,41 +27,41 @@ typedef struct cli_run {
     coh_engine *engine;
     coh_engine_facts facts;
     cli_report report;
-    cli_line note;     /* what goes into every checkpoint of this run */
-    size_t note_bytes; /* of it without what validations found, which is added at each save */
+    cli_line note;     /* stored in every checkpoint of this run */
+    size_t note_bytes; /* of it without validation results, which are added at each save */
     cli_score score;   /* of the validation text */
     cli_validations validations;
     int32_t *tokens[CLI_BATCHES], *targets[CLI_BATCHES]; /* by step modulo CLI_BATCHES */
-    int64_t counted[CLI_BATCHES];                        /* targets of each that count */
-    uint64_t done_steps, submitted_steps;                /* counted from the run's beginning */
+    int64_t counted[CLI_BATCHES];                        /* number of counted targets in each */
+    uint64_t done_steps, submitted_steps;                /* counted from the start of the run */
     uint64_t saved_step;                                 /* UINT64_MAX: none in this folder yet */
     coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST]; /* of this run's lines */
     uint32_t class_count;
     int skipped_in_row;
     int tokens_are_new; /* the data was text, and became a token file of the run folder */
-    int has_begun;      /* its first step was due: what fails before that leaves no folder behind */
-    int stopped;        /* by a signal, after `done_steps` */
-    int ended;          /* by --stop-after-worse, after `done_steps`, before the last step */
+    int has_begun;      /* reached the first step; an earlier failure leaves no folder behind */
+    int stopped;        /* by a signal, after `done_steps` steps */
+    int ended;          /* by --stop-after-worse, after `done_steps` steps */
 } cli_run;
 
-/* What the text of a run becomes ids with. Points into the job. */
+/* The settings that turn the text of a run into ids. Points into the job. */
 cli_data_source cli_train_data_source(const cli_job *job);
 
-/* Opens the data of the run, and what it is validated with: run_data.c. */
+/* Opens the run's training and validation data: run_data.c. */
 coh_status cli_train_open_data(cli_run *run);
 
 /* For a resumed run that ends before its first step: removes the token files that it made in the
- * run folder. The data is closed by now. */
+ * run folder. The data must be closed. */
 void cli_train_undo_data(cli_run *run);
 
-/* The paths that a note of the run in folder `folder`, absolute, will have for data and validation,
- * into *recipe, before either is opened. Fails: as looking at the data does. */
+/* Sets the paths for data and validation in *recipe, as the note of the run in folder `folder`
+ * (absolute) will have them; before the data is opened. Fails: as examining the data does. */
 coh_status cli_train_name_data(const cli_run *run, const char *folder, cli_recipe *recipe);
 
-/* Runs steps until the last one, --stop-after-worse or a signal, saving and validating on the way
- * and at the end. Allocates nothing. A save on the way that fails is a warning; the last one, or
- * that of a stop, is a failure.
- * Fails: whatever the engine says; COH_ERR_NUMBER. The newest checkpoint stays whole. */
+/* Runs steps until the last one, --stop-after-worse or a signal; saves and validates during the run
+ * and at the end. Allocates nothing. A failed save during the run is a warning; at the end or at a
+ * stop it is a failure. Fails: as the engine does; COH_ERR_NUMBER. The newest checkpoint stays
+ * intact. */
 coh_status cli_train_loop(cli_run *run);
 
 #endif

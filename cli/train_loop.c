@@ -1,3 +1,6 @@
+/* Runs the steps of training. The one idea: at most two steps are in flight, and saves, validations
+ * and stops happen at quiet points, when none is. Next: train.h for the drawing, engine/ for a
+ * step. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -16,7 +19,7 @@ static coh_step_input input_of(const cli_run *run, uint64_t step)
                              .inputs = { run->tokens[step % CLI_BATCHES],
                                          run->targets[step % CLI_BATCHES] },
                              .loss_factor = 1.0f };
-    /* A step in which nothing counts has nothing to say: loss 0, and no weight changes. */
+    /* A step whose tokens are all masked has loss 0 and changes no weight. */
     if (counted == 0)
         input.learning_rate = 0;
     else if (counted < places)
@@ -41,8 +44,9 @@ static coh_status submit_next(cli_run *run)
 
 /* ---- a step without finite numbers ---- */
 
-/* Step `result->step` was not applied (docs/architecture.md, "a broken number"): take back the step
- * behind it, run it again looking at every value, say where it broke, go on with the next batch. */
+/* Handles step `result->step`, which was not applied (docs/architecture.md, "a broken number"):
+ * undoes the step after it, runs it again checking every value, prints where it broke, continues
+ * with the next batch. */
 static coh_status skip_step(cli_run *run, const coh_step_result *result)
 {
     char sentence[512];
@@ -66,7 +70,7 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
     }
     coh_step_input input = input_of(run, result->step);
     CLI_TRY(coh_engine_scan(run->engine, &input, result->applied_count, sentence));
-    /* The engine counts steps from 0, people from 1: its "step n: " gives way to ours. */
+    /* The engine counts steps from 0, people from 1: replaces its "step n: ". */
     const char *where = strncmp(sentence, "step ", 5) == 0 ? strstr(sentence, ": ") : NULL;
     where = where ? where + 2 : sentence;
     cli_report_break(&run->report);
@@ -91,8 +95,8 @@ static coh_status check_stop(void *context, const int32_t *targets, int64_t coun
     return cli_stop_check("while the run was validated");
 }
 
-/* Takes the loss of the validation text over all windows, or over --validation-windows of them. A
- * stop breaks it off. */
+/* Computes the loss of the validation text over all windows, or over --validation-windows of them.
+ * A stop interrupts it. */
 static coh_status validate(cli_run *run, int is_of_all)
 {
     cli_score_result result;
@@ -120,15 +124,14 @@ static coh_status validate(cli_run *run, int is_of_all)
     return COH_OK;
 }
 
-/* At a stop or the last step what is not saved is lost: only before that may a save fail. */
+/* At a stop or the last step unsaved work would be lost; only before may a save fail. */
 static int save_matters(const cli_run *run)
 {
     return run->stopped || run->ended || run->done_steps == run->job.recipe.steps;
 }
 
-/* A save that failed leaves nothing behind and the older checkpoint whole, so a full disk costs one
- * checkpoint, not the run. Whether it was the save and not the engine that failed, the engine says:
- * one that failed refuses to drain. */
+/* A failed save leaves nothing behind and the older checkpoint intact, so a full disk costs one
+ * checkpoint, not the run. If the engine failed rather than the save, it refuses to drain. */
 static coh_status bear_failed_save(cli_run *run, coh_status status)
 {
     if (save_matters(run) || status != COH_ERR_IO)
@@ -183,7 +186,7 @@ static int validation_due(const cli_run *run, uint64_t step)
            (save_due(run, step) || falls_on(step, run->options->validation_every));
 }
 
-/* --stop-after-worse: have the last validations, this step's among them, been no better? */
+/* --stop-after-worse: were the last validations, including this step's, no better? */
 static int is_worse_for_long(const cli_run *run)
 {
     const int64_t most = run->options->stop_after_worse;
@@ -199,7 +202,7 @@ static coh_status quiet_point(cli_run *run)
         run->ended = !run->stopped && is_worse_for_long(run) && step < run->job.recipe.steps;
         if (run->ended && !run->validations.is_of_all) {
             const int is_first = isinf(run->validations.best);
-            saves = 1; /* over all windows, this checkpoint may be the best: then the run goes on */
+            saves = 1; /* over all windows it may be the best: the run then continues */
             CLI_TRY(validate(run, 1));
             run->ended = !run->stopped && (is_first || is_worse_for_long(run));
         }
@@ -212,7 +215,7 @@ static coh_status quiet_point(cli_run *run)
 
 /* ---- the loop ---- */
 
-/* One more step may be submitted: below the end and not across a quiet point. */
+/* May another step be submitted: before the end and not across a quiet point? */
 static int may_submit(const cli_run *run)
 {
     uint64_t submitted = run->submitted_steps;

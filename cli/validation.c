@@ -1,3 +1,5 @@
+/* Keeps validation results and stores them in notes. The one idea: losses over all windows and over
+ * some windows are compared separately. Next: train_loop.c, the caller. */
 #include "cli/validation.h"
 
 #include <inttypes.h>
@@ -38,7 +40,7 @@ double cli_validations_loss_at(const cli_validations *validations, uint64_t step
 void cli_validations_add_note(const cli_validations *validations, uint64_t step, cli_line *note)
 {
     const double loss = cli_validations_loss_at(validations, step);
-    note->used--; /* its closing brace */
+    note->used--; /* removes the closing brace */
     cli_line_add(note, ", \"validated\": {\"loss\": ");
     cli_line_add_json_number(note, loss);
     cli_line_add(note, ", \"windows\": %" PRIu64 ", \"best\": ",
@@ -50,8 +52,8 @@ void cli_validations_add_note(const cli_validations *validations, uint64_t step,
                  validations->some_windows, validations->worse_in_row);
 }
 
-/* The "validated" of a note of that validation text; NULL: there is none. Borrowed from *out_note,
- * which the caller releases. */
+/* Finds "validated" in a note of that validation text; NULL: there is none. Borrowed from
+ * *out_note, which the caller releases. */
 static const json_t *find_validated(const char *note_json, uint64_t validation_hash,
                                     json_t **out_note)
 {

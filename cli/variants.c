@@ -1,3 +1,6 @@
+/* Plans variants of a run and prints them as a table or JSON. The one idea: a variant is a job with
+ * other options, planned completely; later rows also try the decisions of earlier plans. Next:
+ * sweep.c parses sweeps, largest.c finds the largest model. */
 #include "cli/variants.h"
 
 #include <inttypes.h>
@@ -7,7 +10,7 @@
 
 #include "cli/budget.h"
 
-/* ---- one ---- */
+/* ---- one variant ---- */
 
 /* Does the list name the entry? */
 static int names(const char *entries, const char *entry)
@@ -19,7 +22,7 @@ static int names(const char *entries, const char *entry)
     return 0;
 }
 
-/* What is given by a flag is what an entry replaces or multiplies. */
+/* Adds a flag's value as an entry before the entries, which replace or multiply it. */
 static void take_flag(const char *entries, const char *entry, uint64_t bytes, int is_given,
                       cli_line *spec)
 {
@@ -27,7 +30,7 @@ static void take_flag(const char *entries, const char *entry, uint64_t bytes, in
         cli_line_add(spec, ",%s=%" PRIu64 "B", entry, bytes);
 }
 
-/* All zero where there is no profile. */
+/* Summarises the profile; all zero if there is none. */
 static coh_status find_facts(const cli_options *options, coh_profile_summary *out_facts)
 {
     coh_profile *profile = NULL;
@@ -48,7 +51,7 @@ static coh_status check_meaning(const cli_options *options, const char *entries)
         return COH_OK;
     if (names(entries, "host-memory"))
         return cli_fail(COH_ERR_ARGUMENT,
-                        "%s: the host device has no host memory beside it: its RAM budget is "
+                        "%s: the host device has no host memory next to it: its RAM budget is "
                         "device-memory=",
                         entries);
     if (names(entries, "disk"))
@@ -57,7 +60,7 @@ static coh_status check_meaning(const cli_options *options, const char *entries)
     return COH_OK;
 }
 
-/* The flags for memory get what the entries say: a size that is given, no machine's is held to. */
+/* Sets the memory flags to the sizes of the entries: a given size is not limited by any machine. */
 static coh_status take_sizes(const char *entries, cli_options *changed)
 {
     coh_profile_summary facts;
@@ -73,7 +76,7 @@ static coh_status take_sizes(const char *entries, cli_options *changed)
     return COH_OK;
 }
 
-/* The profile's text with the entries behind it, and the flags that they replace changed. */
+/* Appends the entries to the profile's text, and changes the flags that they replace. */
 static coh_status change_options(const cli_options *options, const char *entries,
                                  cli_options *changed, cli_line *spec)
 {
@@ -110,7 +113,7 @@ static void take_prices(const cli_job *job, cli_variant *out)
     out->operator_count = facts.operator_count;
 }
 
-/* A GPU's profile has a drive as well, which is taken where the host is too small. */
+/* Records the budget. A GPU's profile includes a drive, used if the host is too small. */
 static void take_budget(const cli_job *job, cli_variant *out)
 {
     coh_profile_summary facts;
@@ -135,14 +138,16 @@ static void take_plan(const cli_job *job, cli_variant *out)
     out->speed = cli_speed_get(job);
 }
 
-/* One whose plan lives on, since others are to be no slower: what the job borrows is beside it. */
+/* A plan that stays open, since later plans try its decisions; the job borrows the fields before
+ * it. */
 typedef struct planned {
     cli_options options;
     cli_line spec;
     cli_job job;
 } planned;
 
-/* `earlier`: plans that are tried as well. Where the variant fits, *out is open: cli_job_close. */
+/* `earlier`: plans whose decisions are also tried. If the variant fits, *out is open:
+ * cli_job_close. */
 static coh_status plan_beside(const cli_options *options, const char *entries,
                               const coh_plan *const *earlier, int32_t earlier_count, planned *out,
                               cli_variant *out_variant)
@@ -202,7 +207,7 @@ void cli_variant_add_json(const cli_variant *v, cli_line *line)
     cli_line_add(line, "}");
 }
 
-/* ---- many ---- */
+/* ---- several variants ---- */
 
 enum { ROWS_MOST = 1 + CLI_WHAT_IFS + CLI_SWEEP_POINTS };
 
@@ -228,7 +233,8 @@ static void print_row(const cli_variant *v, const cli_variant *base)
            cli_duration(v->speed.step_s, step), v->limit, peak[0], peak[1], peak[2]);
 }
 
-/* Whose times the table has: those of the first row that fits, the others are changes of it. */
+/* The profile's line for the table: that of the first row that fits; the others are changes of
+ * it. */
 static const char *find_prices(const cli_variant *rows, int count)
 {
     for (int i = 0; i < count; i++)
@@ -278,9 +284,9 @@ static void print_json(const cli_options *options, const cli_variant *rows, int 
     printf("]}\n");
 }
 
-/* What no flag says is said once: free memory is another amount at each look, and a profile with
- * entries would give what was free when it was measured. Rows of a GPU that is not here all have
- * the profile's. */
+/* Fixes memory that no flag sets, once for all rows: free memory differs at each query, and a
+ * profile with entries would have the amount at its measurement. Rows of a GPU of another machine
+ * all use the profile's. */
 static coh_status fix_budget(cli_options *options)
 {
     coh_profile_summary facts;
@@ -303,7 +309,8 @@ static coh_status fix_budget(cli_options *options)
     return COH_OK;
 }
 
-/* All plans live until the table is complete, since a row may take another row's decisions. */
+/* All plans stay open until the table is complete, since a row may reuse another row's
+ * decisions. */
 typedef struct table {
     const cli_options *options;
     planned *plans[ROWS_MOST];
@@ -325,7 +332,7 @@ static void close_planned(planned *plan)
     free(plan);
 }
 
-/* `before`: a row whose decisions are tried as well, next to those of the first row; or -1. */
+/* `before`: a row whose decisions are also tried, in addition to those of the first row; or -1. */
 static coh_status add_row(table *t, const char *entries, int before)
 {
     const coh_plan *earlier[2];
@@ -346,7 +353,7 @@ static int is_faster(const cli_variant *a, const cli_variant *b)
     return a->fits && (!b->fits || a->speed.tokens_per_s > b->speed.tokens_per_s);
 }
 
-/* Plans a row again, with the decisions of all faster rows among those that are tried. */
+/* Plans a row again, also trying the decisions of all faster rows. */
 static coh_status improve_row(table *t, int row)
 {
     const coh_plan *earlier[ROWS_MOST];
@@ -384,7 +391,8 @@ static coh_status add_rows(table *t, const cli_sweep *sweep)
     return COH_OK;
 }
 
-/* What earlier runs found is of one machine as it is: no row has it, so that rows compare. */
+/* Plans all rows without calibration, which holds only for one unchanged machine, so that rows
+ * compare. */
 static coh_status plan_rows(const cli_options *as_given, const cli_sweep *sweep, cli_variant *rows,
                             int *out_count)
 {

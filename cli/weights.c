@@ -1,3 +1,6 @@
+/* Opens the source of a model's parameters and reads numbers from it. The one idea: a checkpoint
+ * and a folder sit behind one source function, which the engine calls. Next: models/folder_read.c,
+ * cohobate/checkpoint.h. */
 #include "cli/weights.h"
 
 #include <inttypes.h>
@@ -144,7 +147,7 @@ coh_status cli_weights_source(void *weights, coh_parameter parameter, const char
 {
     const cli_weights *from = weights;
     (void)parameter;
-    /* Adapters that are new begin as their kinds say. */
+    /* New adapters start with the initial values of their kinds. */
     if (!from->folder && coh_model_is_adapter_name(name) && tensor_named(from, name) < 0)
         return COH_OK;
     CLI_TRY(cli_weights_numbers(weights, name, element_begin, count, values));

@@ -1,3 +1,5 @@
+/* Computes disk writes per day and refuses plans above --disk-write-limit. The one idea: bytes of a
+ * step times steps per day. Next: job_plan.c, which plans within the limit. */
 #include "cli/writes.h"
 
 #include <math.h>
@@ -12,7 +14,7 @@ double cli_writes_per_day(const cli_job *job)
 
 enum { LIMIT_BYTES = 32 };
 
-/* "2731GB/day": as the flag takes it, and no less. */
+/* Formats "2731GB/day" as the flag accepts it, rounded up. */
 static const char *write_limit(double day, char text[LIMIT_BYTES])
 {
     const int is_large = day >= 100e9;

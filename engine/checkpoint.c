@@ -264,7 +264,7 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
     if (count == 1)
         return coh_fail(COH_ERR_CORRUPT,
                         "the only checkpoint in %s is not whole: %s: put a copy of it there, or "
-                        "begin the run anew",
+                        "start the run again",
                         path, newest_text);
     if (count == 0)
         return coh_fail(COH_ERR_CORRUPT,
@@ -272,7 +272,7 @@ static coh_status open_newest(const char *path, coh_checkpoint **out_checkpoint)
                         path);
     return coh_fail(COH_ERR_CORRUPT,
                     "none of the %zu checkpoints in %s is whole; the newest: %s: put a copy of one "
-                    "there, or begin the run anew",
+                    "there, or start the run again",
                     count, path, newest_text);
 }
 

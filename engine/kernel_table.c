@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/alloc.h"
 #include "base/pool.h"
@@ -204,7 +205,8 @@ uint64_t coh_kernels_hash(void)
     const char *found = strstr(coh_kernel_path(), mark);
     const uint64_t products = found ? strtoull(found + sizeof(mark) - 1, NULL, 16) : 0;
     const uint64_t algorithms = coh_algorithms_hash(NULL);
-    return algorithms == 0 ? products : (products * 0x100000001b3u) ^ algorithms;
+    return algorithms == 0 ? products
+                           : XXH3_64bits_withSeed(&products, sizeof(products), algorithms);
 }
 
 int coh_kernels_onednn(coh_dtype dtype)

@@ -261,5 +261,5 @@ coh_status coh_kernel_table_read(const char *path, coh_kernel_list *list)
     if (status == COH_OK)
         return COH_OK;
     coh_kernel_list_fini(list);
-    return coh_fail_prefix(status, "kernel table %s (cohobate tune makes it anew)", path);
+    return coh_fail_prefix(status, "kernel table %s (cohobate tune makes a new one)", path);
 }

@@ -50,7 +50,7 @@ void coh_examine_memlock(coh_finding_list *list)
     finding->level = COH_FINDING_NOTE;
     COH_FINDING_SAY(finding->found, "at most %s of locked memory", text);
     COH_FINDING_SAY(finding->cost, "arenas beyond it cannot be registered with io_uring: each "
-                                   "transfer maps its pages anew");
+                                   "transfer maps its pages again");
     COH_FINDING_SAY(finding->remedy,
                     "ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit");
 }
@@ -88,7 +88,7 @@ void coh_examine_uring(coh_finding_list *list)
     } else if (code == 0) {
         finding->level = COH_FINDING_NOTE;
         COH_FINDING_SAY(finding->found, "works, but registering a buffer was denied");
-        COH_FINDING_SAY(finding->cost, "each transfer maps its pages anew");
+        COH_FINDING_SAY(finding->cost, "each transfer maps its pages again");
         COH_FINDING_SAY(finding->remedy, "ulimit -l unlimited");
     } else {
         finding->level = COH_FINDING_WARN;
@@ -215,7 +215,7 @@ void coh_examine_disk(coh_finding_list *list, const char *folder)
                     coh_size_format(free_bytes, text, sizeof(text)), name, folder);
     if (strcmp(name, "tmpfs") == 0) {
         finding->level = COH_FINDING_WARN;
-        COH_FINDING_SAY(finding->cost, "its files stand in memory: nothing is gained by moving "
+        COH_FINDING_SAY(finding->cost, "its files are in memory: nothing is gained by moving "
                                        "there");
         COH_FINDING_SAY(finding->remedy, "--disk on a real disk");
     } else if (strcmp(name, "nfs") == 0 || strcmp(name, "overlay") == 0) {

@@ -145,7 +145,7 @@ static coh_status measure_pairs(coh_measure *m, const uint8_t known[COH_LANE_COU
 {
     for (int i = 0; i < lane_count(m); i++)
         for (int j = i + 1; j < lane_count(m); j++) {
-            coh_measure_begin(m, "%s beside %s", coh_lane_name(lanes[i]), coh_lane_name(lanes[j]));
+            coh_measure_begin(m, "%s next to %s", coh_lane_name(lanes[i]), coh_lane_name(lanes[j]));
             if (m->loads[lanes[i]].turn == NULL || m->loads[lanes[j]].turn == NULL ||
                 (known[lanes[i]] && known[lanes[j]]))
                 continue;
@@ -398,7 +398,7 @@ typedef struct job {
 static coh_status take_known(coh_measure *m, const coh_profile *known)
 {
     if (known != NULL && !m->options->quick && strstr(known->name, COH_MEASURE_QUICK) != NULL)
-        coh_measure_say(m, "what was known was measured with --quick: all of it is measured anew");
+        coh_measure_say(m, "what was known was measured with --quick: all of it is measured again");
     else if (known != NULL)
         COH_TRY(copy_known(m, known));
     coh_measure_machine(m);

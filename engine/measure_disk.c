@@ -156,7 +156,7 @@ static coh_status open_store(coh_measure *m, coh_drive *drive)
                                        (size_t)memory_bytes));
     COH_TRY(drive->ops->facts(drive->store, &facts));
     if (facts.reason != NULL)
-        coh_measure_say(m, "the drive is measured through %s: %s", facts.rung, facts.reason);
+        coh_measure_say(m, "the drive is measured through %s: %s", facts.backend, facts.reason);
     place_loads(drive, effort, half);
     return fill(drive, effort);
 }

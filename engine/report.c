@@ -55,7 +55,7 @@ coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
 {
     COH_NEED(engine);
     COH_NEED(out_facts);
-    *out_facts = (coh_engine_facts){ .store_rung = "none", .store_direct = -1 };
+    *out_facts = (coh_engine_facts){ .store_backend = "none", .store_direct = -1 };
     uint64_t arenas = 0;
     for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
         out_facts->arena_bytes[tier] = engine->plan->layout.arena_bytes[tier];
@@ -69,7 +69,7 @@ coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
     out_facts->overhead_bytes = resident > arenas ? resident - arenas : 0;
     coh_store_facts store;
     if (coh_step_store_facts(engine->step, &store)) {
-        out_facts->store_rung = store.rung;
+        out_facts->store_backend = store.backend;
         out_facts->store_direct = store.direct;
         out_facts->store_read_bytes_per_s = store.read_bytes_per_s;
         out_facts->store_write_bytes_per_s = store.write_bytes_per_s;

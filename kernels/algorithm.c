@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/alloc.h"
 
@@ -139,11 +140,10 @@ const uint64_t *coh_algorithm_find(const coh_algorithm_device *device, const coh
     return found == NULL ? NULL : found->words;
 }
 
-/* FNV-1a over the lines, which are sorted. */
+/* XXH3 of the lines, which are sorted; each part's hash is the seed of the next. */
 uint64_t coh_algorithms_hash(const coh_algorithm_device *device)
 {
-    const uint64_t none = 0xcbf29ce484222325u;
-    uint64_t hash = none;
+    uint64_t hash = 0;
     for (int32_t i = 0; i < table.count; i++) {
         const coh_algorithm *line = &table.all[i];
         if (device != NULL && compare_devices(&line->device, device) != 0)
@@ -154,8 +154,7 @@ uint64_t coh_algorithms_hash(const coh_algorithm_device *device)
                                  strnlen(line->device.name, COH_DEVICE_NAME_BYTES),
                                  sizeof(numbers) };
         for (int part = 0; part < (device != NULL ? 2 : 4); part++)
-            for (size_t b = 0; b < bytes[part]; b++)
-                hash = (hash ^ ((const unsigned char *)all[part])[b]) * 0x100000001b3u;
+            hash = XXH3_64bits_withSeed(all[part], bytes[part], hash);
     }
-    return hash == none ? 0 : hash;
+    return hash;
 }

@@ -82,7 +82,7 @@ coh_status coh_check_leading(const char *port, const coh_shape *shape, const cha
     coh_shape_text(shape, text);
     coh_shape_text(other, other_text);
     return coh_kind_fail(COH_ERR_SHAPE, "%s is %s and %s is %s: they must agree%s", port, text,
-                         other_port, other_text, free_axes > 0 ? " but for the last axis" : "");
+                         other_port, other_text, free_axes > 0 ? " except for the last axis" : "");
 }
 
 coh_status coh_check_position(const coh_call *call, int port, int64_t positions)

@@ -50,7 +50,7 @@ static coh_status check_environment(void)
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
     if (channels != NULL && atoi(channels) < CHANNELS_LEAST)
         return coh_fail(COH_ERR_DEVICE,
-                        "CUDA_DEVICE_MAX_CONNECTIONS=%s would let streams stand in one another's "
+                        "CUDA_DEVICE_MAX_CONNECTIONS=%s would let streams block one another's "
                         "way for ever: unset it, or give %d or more",
                         channels, CHANNELS_LEAST);
     if (blocking != NULL && strcmp(blocking, "0") != 0)

@@ -183,7 +183,7 @@ coh_status coh_cuda_library_open(const char *root, const coh_cuda_library_name *
         return COH_OK;
     if (o.reason[0] != '\0')
         return coh_fail(COH_ERR_IO,
-                        "%s was found and cannot be opened (%s): install it anew, or name another "
+                        "%s was found and cannot be opened (%s): install it again, or name another "
                         "folder in COH_CUDA_LIBRARIES",
                         name->product, o.reason);
     if (are_left_out())

@@ -340,7 +340,7 @@ static coh_status allocate_arena(coh_device *device, uint64_t bytes)
     if (bytes > fits)
         return coh_fail(COH_ERR_MEMORY,
                         "the device arena needs %" PRIu64 " bytes, GPU %d (%s) has %zu of %zu free "
-                        "beside its context and other programs: at most %" PRIu64 " would fit "
+                        "next to its context and other programs: at most %" PRIu64 " would fit "
                         "(%u MiB are kept back for kernels and libraries): lower --device-memory, "
                         "or end what else uses this GPU",
                         bytes, device->config.index, device->name, free_bytes, total_bytes, fits,

@@ -1,4 +1,7 @@
-/* Patterns against names of operators, and the table of adapters that follows from them. */
+/* Matches patterns against names of operators, and derives the list of adapters from them. The one
+ * idea: one walk over the model's tensors (coh_operator_next) finds all operators; patterns see
+ * only their names. Next: adapters_write.c writes adapters as PEFT does, adapters_merge.c adds them
+ * to weights. */
 #include "models/adapters.h"
 
 #include <inttypes.h>
@@ -12,7 +15,7 @@
 #include "models/family.h"
 
 enum { RANK_MOST = 1 << 16 };
-/* PEFT's, of a LoraConfig that says nothing of it. */
+/* PEFT's default for a LoraConfig without lora_alpha. */
 static const float alpha_default = 8.0f;
 
 /* ---- patterns ---- */
@@ -37,7 +40,7 @@ int coh_adapters_target(const coh_adapters *adapters, const char *name)
 
 /* ---- operators ---- */
 
-/* Where the name within a layer begins, and which layer that is. */
+/* Finds the operator's layer and the start of its name within that layer. */
 static void find_place(const coh_tensor_lines *lines, coh_operator *op)
 {
     const char *at = op->name;
@@ -73,7 +76,7 @@ int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_
         if (op->name[0] &&
             (strncmp(op->name, tensor.name, length) != 0 || strlen(op->name) != length))
             break;
-        int64_t elements; /* of a configuration that no check has seen yet */
+        int64_t elements; /* of a configuration that is not checked yet */
         if (__builtin_mul_overflow(tensor.dim[0], tensor.rank == 2 ? tensor.dim[1] : 1,
                                    &elements) ||
             __builtin_add_overflow(op->elements, elements, &op->elements))
@@ -95,7 +98,7 @@ int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_
 
 /* ---- checks ---- */
 
-/* What patterns may name, once per place: ", " between. */
+/* Lists what patterns may name, once per place, separated by ", ". */
 static void list_operators(const coh_model *model, int only_linear, char *text, size_t text_bytes)
 {
     coh_operator op;
@@ -116,14 +119,13 @@ static coh_status refuse_pattern(const coh_model *model, const char *what, const
 {
     char names[1024];
     list_operators(model, only_linear, names, sizeof(names));
-    return coh_fail(
-        COH_ERR_ARGUMENT,
-        "%s \"%s\" stands for no %soperator of this model%s: choose among %s, \"*\" and "
-        "\"?\" standing for any letters",
-        what, pattern, only_linear ? "linear " : "", stands_for, names);
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s \"%s\" matches no %soperator of this model%s: choose among %s, \"*\" and "
+                    "\"?\" standing for any letters",
+                    what, pattern, only_linear ? "linear " : "", stands_for, names);
 }
 
-/* Which operators a pattern stands for. */
+/* Kinds of operators that a pattern matched. */
 typedef struct found {
     int any, linear;
 } found;
@@ -182,7 +184,7 @@ static coh_status check_numbers(const coh_adapters *adapters)
     return COH_OK;
 }
 
-/* Patterns stand in JSON, in sentences and on command lines as they are. */
+/* Patterns are copied unescaped into JSON, messages and command lines. */
 static coh_status check_text(const char *patterns)
 {
     for (const char *at = patterns; *at; at++)

@@ -1,8 +1,8 @@
-/* adapters.h - what is trained of a model: patterns of operators that are frozen, and of linear
- * operators that get an adapter (cohobate/models.h has the formula).
+/* adapters.h - selects the trained part of a model: patterns name the operators to freeze and the
+ * linear operators that get an adapter (formula: cohobate/models.h).
  *
- * The one idea: which operator a pattern means is decided by its name alone, so the graphs, the
- * tables of tensors and the files of adapters agree by asking the same functions. */
+ * The one idea: a pattern matches an operator by name alone. Graphs, tensor tables and adapter
+ * files call the same functions here and therefore agree. */
 #ifndef COH_MODELS_ADAPTERS_H
 #define COH_MODELS_ADAPTERS_H
 
@@ -11,46 +11,48 @@
 #include "cohobate/models.h"
 #include "models/config_text.h"
 
-/* Behind an operator's name: the operators of its adapter. */
+/* Suffixes of an operator's name that name the two operators of its adapter. */
 #define COH_ADAPTER_A "lora_A"
 #define COH_ADAPTER_B "lora_B"
 
-/* All of the model, as coh_model_adapter_at lists them; release with coh_free. Fails:
+/* Lists all adapters of the model, as coh_model_adapter_at does; release with coh_free. Fails:
  * COH_ERR_MEMORY. */
 coh_status coh_adapters_list(const coh_model *model, coh_model_adapter **out_adapters,
                              size_t *out_count);
 
-/* "<op>.<part>.weight": the parameter of one of them. */
+/* Writes "<op>.<part>.weight", the parameter name of one adapter operator. */
 void coh_adapter_parameter_name(const char *op, const char *part, char *out_name,
                                 size_t name_bytes);
 
-/* An operator that has parameters of its own. */
+/* An operator that has parameters. */
 typedef struct coh_operator {
     char name[96];
-    char module[96];   /* as `transformers` calls it */
+    char module[96];   /* its name in `transformers` */
     const char *place; /* its name within the layer; the whole name outside of layers */
     int64_t layer;     /* -1: outside of layers */
     int64_t inputs, outputs;
-    int64_t elements; /* of all its parameters */
+    int64_t elements; /* in all its parameters */
     int32_t linear;
-    int32_t transposed; /* its weight is published as [inputs, outputs] */
+    int32_t transposed; /* published files store its weight as [inputs, outputs] */
 } coh_operator;
 
-/* The operator whose first tensor is *index (0 to begin), and on to the next one's. 0: there is
- * none. `place` points into *out_operator. */
+/* Reads the operator whose first tensor is *index (start with 0) and advances *index to the next
+ * operator's first tensor. Returns 0 at the end. `place` points into *out_operator. */
 int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_operator);
 
-/* Is the operator frozen; does it, if it is linear, get an adapter? `adapters` NULL: no. */
+/* Is the operator frozen? Is it linear and gets an adapter? `adapters` NULL: no to both. */
 int coh_adapters_freeze(const coh_adapters *adapters, const char *name);
 int coh_adapters_target(const coh_adapters *adapters, const char *name);
 
-/* Does every pattern stand for something, and is anything left to train? Fails: COH_ERR_ARGUMENT
- * with the names there are. */
+/* Checks that every pattern matches an operator and that something is left to train. Fails:
+ * COH_ERR_ARGUMENT, listing the names that exist. */
 coh_status coh_adapters_check(const coh_model *model);
 
-/* In the JSON of a model: nothing where nothing is said, else `, "adapters": {...}`. */
+/* Appends `, "adapters": {...}`, a member of a model's JSON; nothing if no adapters or frozen
+ * operators are set. */
 void coh_adapters_to_text(const coh_adapters *adapters, coh_config_text *text);
-/* `value` NULL: nothing is said. Fails: COH_ERR_CORRUPT. Checks no pattern against a model. */
+/* Reads them back; `value` NULL: none are set. Does not check patterns against a model. Fails:
+ * COH_ERR_CORRUPT. */
 coh_status coh_adapters_from_json(json_t *value, coh_adapters *out_adapters);
 
 #endif

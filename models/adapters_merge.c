@@ -1,4 +1,6 @@
-/* W + (alpha / rank) B A, for any range of W. */
+/* Computes W + (alpha / rank) B A for any range of W. The one idea: the factors of one operator at
+ * a time are in memory, and B A is computed row by row, so no full matrix of the product is held.
+ * Next: adapters.c lists the adapters, folder_write.c is the caller. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,7 +16,7 @@ struct coh_merge {
     void *context;
     coh_model_adapter *adapters;
     size_t adapter_count;
-    const coh_model_adapter *loaded; /* whose factors stand in `down` and `up`; NULL: none's */
+    const coh_model_adapter *loaded; /* whose factors are in `down` and `up`; NULL: none */
     float *down;                     /* A [rank, inputs] */
     float *up;                       /* B [outputs, rank] */
     float *row;                      /* of B A */
@@ -68,7 +70,7 @@ void coh_merge_close(coh_merge *merge)
     coh_free(merge);
 }
 
-/* The adapter of the operator whose weight is `name`; NULL: it has none. */
+/* The adapter of the operator whose weight is `name`; NULL if it has none. */
 static const coh_model_adapter *adapter_of(const coh_merge *merge, const char *name)
 {
     const char *dot = strrchr(name, '.');

@@ -1,11 +1,12 @@
-/* Adapters as PEFT keeps them:
+/* Writes adapters in PEFT's format:
  *
  *   adapter_config.json         rank, alpha, which modules, and which model they belong to
  *   adapter_model.safetensors   "base_model.model.<module>.lora_A.weight" [rank, inputs],
  *                               "base_model.model.<module>.lora_B.weight" [outputs, rank]
  *
- * PEFT holds each target against the modules' whole names and against what follows a dot, as we do;
- * so targets are written as short as they are unambiguous, and never as globs. */
+ * PEFT compares each target with the modules' full names and with what follows a dot, as we do.
+ * Targets are therefore written as the shortest unambiguous name, and never as globs. Next:
+ * adapters.c lists the adapters. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,8 +34,8 @@ typedef struct adapters_writer {
     coh_folder_place place;
     coh_model_adapter *adapters;
     size_t adapter_count;
-    coh_safetensors_tensor *tensors; /* two an adapter, in the order of the file */
-    char (*names)[NAME_BYTES];       /* of the tensors, in the order of the adapters */
+    coh_safetensors_tensor *tensors; /* two per adapter, in the order of the file */
+    char (*names)[NAME_BYTES];       /* names of the tensors, in the order of the adapters */
     coh_safetensors_writer *file;
     float *piece;
     uint16_t *narrow;
@@ -42,7 +43,7 @@ typedef struct adapters_writer {
 
 /* ---- adapter_config.json ---- */
 
-/* Is `suffix`, or what ends with it behind a dot, the name of a module? */
+/* Is `module` equal to `suffix`, or does it end with a dot and `suffix`? */
 static int ends_with(const char *module, const char *suffix)
 {
     const size_t length = strlen(module), tail = strlen(suffix);
@@ -51,7 +52,7 @@ static int ends_with(const char *module, const char *suffix)
     return tail == length || module[length - tail - 1] == '.';
 }
 
-/* Would PEFT take a linear that has no adapter of ours for one of that target? */
+/* Would PEFT apply this target to a module that has no adapter here? */
 static int is_ambiguous(const coh_model *model, const char *suffix)
 {
     coh_operator op;
@@ -62,7 +63,7 @@ static int is_ambiguous(const coh_model *model, const char *suffix)
     return 0;
 }
 
-/* The shortest end of a module's name that stands for adapters alone. */
+/* The shortest end of a module's name that matches only modules with adapters. */
 static const char *target_of(const coh_model *model, const char *module)
 {
     for (const char *dot = strrchr(module, '.'); dot;) {
@@ -113,7 +114,7 @@ static coh_status add_config(coh_text *text, const adapters_writer *writer)
     return coh_text_add(text, "\n  ],\n  \"task_type\": \"CAUSAL_LM\"\n}\n");
 }
 
-/* Into the folder; where `out_bytes` is given, only how much it is. */
+/* Writes the file to the folder; if `out_bytes` is given, only computes its size. */
 static coh_status config_write(adapters_writer *writer, uint64_t *out_bytes)
 {
     coh_text text = { 0 };

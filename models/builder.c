@@ -1,3 +1,6 @@
+/* Builds decoder graphs: inputs, shared operators, loss or logits. The one idea: a family's body is
+ * called between a common beginning and end, and all linears pass through one function, which adds
+ * their adapters. Next: gpt2.c, opt.c and llama.c are the bodies. */
 #include "models/builder.h"
 
 #include <inttypes.h>
@@ -9,7 +12,7 @@
 const coh_builder_activation coh_builder_gelu = { &coh_kind_linear_gelu, &coh_kind_gelu };
 const coh_builder_activation coh_builder_relu = { &coh_kind_linear_relu, &coh_kind_relu };
 
-/* All parameters of an operator, or none. */
+/* A mask of all parameters of an operator if it is frozen, else 0. */
 static uint32_t frozen_parameters(const coh_builder *b, const char *name)
 {
     return coh_adapters_freeze(b->adapters, name) ? UINT32_MAX : 0;
@@ -28,8 +31,8 @@ coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *n
     return coh_graph_op(b->graph, kind, &args, out_y, NULL);
 }
 
-/* y += (alpha / rank) (x Aᵀ) Bᵀ, where the operator of that name has an adapter. What is scaled is
- * the narrowest of the three. */
+/* Adds (alpha / rank) (x Aᵀ) Bᵀ to y if the operator of that name has an adapter. The narrowest of
+ * the three tensors is scaled. */
 static coh_status add_adapter(coh_builder *b, const char *name, int64_t outputs, coh_tensor x,
                               coh_tensor *y)
 {
@@ -166,9 +169,9 @@ coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, 
     return coh_graph_op(b->graph, &coh_kind_logits, &head, &b->logits, NULL);
 }
 
-/* ---- the whole ---- */
+/* ---- whole graphs ---- */
 
-/* The graph goes to the caller, or with the failure. */
+/* Hands the graph to the caller, or frees it after a failure. */
 static coh_status finish(coh_builder *b, coh_status status, coh_graph **out_graph)
 {
     if (status != COH_OK)

@@ -1,11 +1,11 @@
-/* builder.h - what the graphs of all decoders have in common: how they begin and end, and the
- * operators that every family has. A family brings the body between.
+/* builder.h - builds the parts that all decoder graphs share: the beginning, the end, and the
+ * operators that every family has. A family supplies the body between them.
  *
  *   training   tokens, targets [B,T] -> body -> loss
  *   decoding   token [1,1], position [1] -> body -> logits [1,1,V]
  *
- * The two differ in how positions enter, which attention runs and how the graph ends; the body asks
- * for none of it by itself. */
+ * The two differ in how positions enter, which attention runs and how the graph ends. The functions
+ * here handle these differences, so that one body serves both. */
 #ifndef COH_MODELS_BUILDER_H
 #define COH_MODELS_BUILDER_H
 
@@ -18,50 +18,50 @@
 typedef struct coh_builder {
     coh_graph *graph;
     int decode;
-    int64_t tokens;      /* decode: rows of keys and values */
+    int64_t tokens;      /* decode: rows of the key-value cache */
     coh_tensor position; /* decode only */
-    coh_parameter table; /* of the tokens: the head of a tied model */
-    int32_t block;       /* of the operators that are added: the layer's number, -1 outside */
-    const coh_adapters *adapters; /* what is frozen, and which linears get one; NULL: none */
-    double dropout;               /* wherever the family has it; 0: no operator knows of it */
-    int32_t atomics;              /* coh_model's */
-    int with_logits;              /* training only: `logits` becomes an output next to the loss */
-    coh_tensor logits;            /* set by coh_builder_head */
+    coh_parameter table; /* token table, also the head of a tied model */
+    int32_t block;       /* layer number of the operators being added; -1 outside of layers */
+    const coh_adapters *adapters; /* frozen operators and adapted linears; NULL: none */
+    double dropout;    /* probability, wherever the family has dropout; 0: no dropout operators */
+    int32_t atomics;   /* coh_model's */
+    int with_logits;   /* training only: `logits` becomes an output next to the loss */
+    coh_tensor logits; /* set by coh_builder_head */
 } coh_builder;
 
-/* From ids to *out_last: logits where b->decode, else the loss. */
+/* Builds the graph from token ids to *out_last: logits if b->decode, else the loss. */
 typedef coh_status (*coh_builder_body)(coh_builder *b, const void *config, coh_tensor tokens,
                                        coh_tensor targets, coh_tensor *out_last);
 
 /* Builds a graph around `body`. Fails: as the body does, COH_ERR_SHAPE, COH_ERR_MEMORY; *out_graph
- * is NULL then. */
+ * is then NULL. */
 coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int64_t sequences,
                              int64_t tokens, coh_graph **out_graph);
-/* The training graph with its logits [B,T,V], f32, as an output. */
+/* Builds the training graph with its logits [B,T,V], f32, as an output. */
 coh_status coh_builder_logits(coh_builder_body body, const coh_model *model, int64_t sequences,
                               int64_t tokens, coh_graph **out_graph, coh_tensor *out_logits);
 coh_status coh_builder_decode(coh_builder_body body, const coh_model *model, int64_t tokens,
                               coh_graph **out_graph, coh_tensor *out_logits);
 
-/* One operator; inputs as many as the kind has. */
+/* Adds one operator; `inputs` has as many tensors as the kind requires. */
 coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *name,
                           const void *attributes, size_t attribute_bytes, const coh_tensor *inputs,
                           coh_tensor *out_y);
 
-/* y = x weightᵀ + bias, or residual + that when `residual` is given; and the linear's adapter,
- * where it has one. All linears are added here or by the next. */
+/* y = x weightᵀ + bias, plus `residual` if given, plus the linear's adapter if it has one. All
+ * linears are added by this function or the next. */
 coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
                               coh_tensor x, const coh_tensor *residual, coh_tensor *out_y);
 
-/* y = residual + dropout(x weightᵀ + bias): the end of a branch, where the family drops there. */
+/* y = residual + dropout(x weightᵀ + bias): the end of a branch in families with dropout there. */
 coh_status coh_builder_branch(coh_builder *b, const char *name, const coh_linear_attributes *linear,
                               coh_tensor x, coh_tensor residual, coh_tensor *out_y);
 
-/* y = dropout(x), or x itself where there is none. */
+/* y = dropout(x), or x itself if the probability is 0. */
 coh_status coh_builder_dropout(coh_builder *b, const char *name, coh_tensor x, coh_tensor *out_y);
 
-/* A function of single elements behind a linear: one kind for both, or one alone where an adapter
- * stands between. */
+/* An elementwise function after a linear: `fused` is one kind for both; `alone` is used if an
+ * adapter comes between them. */
 typedef struct coh_builder_activation {
     const coh_op_kind *fused, *alone;
 } coh_builder_activation;
@@ -73,21 +73,21 @@ coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
                                         const coh_builder_activation *activation, coh_tensor x,
                                         coh_tensor *out_y);
 
-/* The table of the tokens; `padding`: the id whose row no lookup trains, -1: none. */
+/* Adds the token table lookup. `padding` is the id whose row is not trained; -1: none. */
 coh_status coh_builder_tokens(coh_builder *b, const char *name,
                               const coh_embedding_attributes *embedding, int64_t padding,
                               coh_tensor tokens, coh_tensor *out_x);
 
-/* Adds the rows of learned positions. */
+/* Adds learned position embeddings to x. */
 coh_status coh_builder_positions(coh_builder *b, const char *name,
                                  const coh_position_attributes *positions, coh_tensor x,
                                  coh_tensor *out_y);
 
-/* Attention of separate queries, keys and values; with dropout of its weights. */
+/* Adds attention over separate queries, keys and values, with dropout of its weights. */
 coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads, int64_t kv_heads,
                                  const coh_tensor qkv[3], coh_tensor *out_y);
 
-/* Loss or logits, by the table of the tokens or one of its own. */
+/* Adds the loss or the logits; the head is the token table, or a separate table if `untied`. */
 coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, int untied,
                             coh_tensor x, coh_tensor targets, coh_tensor *out_last);
 

@@ -1,3 +1,6 @@
+/* Copies the files that accompany a model: tokenizer, generation settings, licence and notices. The
+ * one idea: a fixed table of names per kind, and patterns for notices; files that do not exist are
+ * skipped. Next: folder_place.c, which holds the new folder. */
 #include "models/companions.h"
 
 #include <dirent.h>
@@ -12,7 +15,7 @@
 
 #include "base/bytes.h"
 
-/* What tokenizers and generation are read from, by whatever version of `transformers`. */
+/* Files that any version of `transformers` reads for the tokenizer and for generation. */
 static const struct companion {
     const char *name;
     coh_companions kind;
@@ -31,7 +34,7 @@ static const struct companion {
 };
 enum { COMPANIONS = sizeof(companions) / sizeof(companions[0]) };
 
-/* Templates beside the one of chat_template.jinja, by name: for tools, say. */
+/* A folder of further chat templates by name (for tools, say), next to chat_template.jinja. */
 #define MORE_TEMPLATES "additional_chat_templates"
 
 static int is_template(const char *name)
@@ -40,7 +43,7 @@ static int is_template(const char *name)
     return length > 6 && strcmp(name + length - 6, ".jinja") == 0;
 }
 
-/* LICENSE, License.txt, LICENSE-APACHE, NOTICE.md: there is no one name of them. */
+/* LICENSE, License.txt, LICENSE-APACHE, NOTICE.md: these names vary. */
 static int is_notice(const char *name)
 {
     static const char *const beginnings[] = { "LICENSE", "LICENCE", "NOTICE" };
@@ -50,7 +53,7 @@ static int is_notice(const char *name)
     return 0;
 }
 
-/* Read and written at a time. */
+/* Bytes copied at a time. */
 #define PIECE_BYTES 32768
 
 static coh_status cannot_read(const char *path)
@@ -59,7 +62,7 @@ static coh_status cannot_read(const char *path)
                     path, strerror(errno));
 }
 
-/* What `from` holds becomes file `name`. */
+/* Copies the open file `from` to file `name`. */
 static coh_status copy_open(coh_folder_place *place, int from, const char *from_path,
                             const char *name)
 {
@@ -83,14 +86,14 @@ static coh_status copy_open(coh_folder_place *place, int from, const char *from_
     return coh_folder_place_close(place, fd, error, path);
 }
 
-/* `name` NULL: a tokenizer's file of any name. */
+/* `name` NULL: a tokenizer's file; its content decides the name. */
 static coh_status copy_file(coh_folder_place *place, const char *from_path, const char *name)
 {
     char head[256] = { 0 };
     const int from = open(from_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (from < 0)
         return cannot_read(from_path);
-    if (!name && pread(from, head, sizeof(head) - 1, 0) >= 0) /* told as it is where it is read */
+    if (!name && pread(from, head, sizeof(head) - 1, 0) >= 0) /* copying reports a failed read */
         name = head[strspn(head, " \t\r\n")] == '{' ? "tokenizer.json" : "tokenizer.model";
     if (!name) {
         close(from);
@@ -101,7 +104,7 @@ static coh_status copy_file(coh_folder_place *place, const char *from_path, cons
     return status;
 }
 
-/* Copies one file, or adds up what it would take where `place` is NULL. */
+/* Copies one file, or adds up its size if `place` is NULL. */
 static coh_status take_file(coh_folder_place *place, const char *from_path, const char *name,
                             const struct stat *facts, uint64_t *bytes)
 {
@@ -119,7 +122,7 @@ static coh_status path_join(const char *folder, const char *name, char *out_path
     return COH_OK;
 }
 
-/* The file `name` of folder `from`, where it is there and a file, becomes `to`. */
+/* Copies the file `name` of folder `from` to `to`, if it is a regular file. */
 static coh_status take_there(coh_folder_place *place, const char *from, const char *name,
                              const char *to, uint64_t *bytes)
 {

@@ -1,4 +1,5 @@
-/* config.h - config.json both ways, by the table of the family that its model_type names. */
+/* config.h - reads and writes config.json, using the field table of the family that its model_type
+ * names. */
 #ifndef COH_MODELS_CONFIG_H
 #define COH_MODELS_CONFIG_H
 
@@ -7,15 +8,15 @@
 #include "cohobate/models.h"
 #include "models/config_text.h"
 
-/* The longest text of a config.json that is read. */
+/* The largest config.json that is read. */
 #define COH_CONFIG_BYTES_MOST (1u << 20)
 
-/* Everything but name, checkpoint and folder. Fails: COH_ERR_CORRUPT naming the member;
+/* Sets everything except name, checkpoint and folder. Fails: COH_ERR_CORRUPT naming the member;
  * COH_ERR_MEMORY. */
 coh_status coh_config_read(json_t *root, coh_model *out_model);
 
-/* One object on one line: what coh_config_read reads back as this model, extras included. Allocates
- * nothing. */
+/* Writes one object on one line, extras included. coh_config_read gives the same model back.
+ * Allocates nothing. */
 void coh_config_write(const coh_model *model, coh_dtype stored, coh_config_text *text);
 
 #endif

@@ -1,6 +1,6 @@
-/* config.json read strictly: each member is in the table of the family or in that of all families,
- * or is noted as unknown. `transformers` reads members that its classes do not know as well, and
- * computes nothing with them. */
+/* Reads config.json strictly: each member is in the table of the family or in the table of all
+ * families, or is noted as unknown. `transformers` also accepts members unknown to its classes and
+ * does not compute with them. Next: family.h for the tables, config_write.c for the reverse. */
 #include "models/config.h"
 
 #include <inttypes.h>
@@ -17,8 +17,8 @@ static const coh_family_table *const families[COH_FAMILY_COUNT] = {
     [COH_FAMILY_LLAMA] = &coh_family_llama,
 };
 
-/* Members that no family computes with. What `transformers` would compute with, were it there, is
- * of kind NONE. */
+/* Members that no family computes with. If `transformers` would compute with a member, its kind is
+ * NONE, so that it must be absent. */
 static const coh_config_field common_fields[] = {
     { "model_type", COH_FIELD_DROPPED },
     { "architectures", COH_FIELD_DROPPED },
@@ -57,7 +57,7 @@ static const coh_config_field common_fields[] = {
     { "num_labels", COH_FIELD_KEPT },
     { "id2label", COH_FIELD_KEPT },
     { "label2id", COH_FIELD_KEPT },
-    /* how text is drawn */
+    /* generation settings */
     { "max_length", COH_FIELD_KEPT },
     { "min_length", COH_FIELD_KEPT },
     { "do_sample", COH_FIELD_KEPT },
@@ -91,7 +91,7 @@ const coh_family_table *coh_family_of(const coh_model *model)
     return (unsigned)model->family < COH_FAMILY_COUNT ? families[model->family] : NULL;
 }
 
-/* ---- sentences ---- */
+/* ---- messages ---- */
 
 static void describe(const json_t *value, char *text, size_t text_bytes)
 {
@@ -145,7 +145,7 @@ void coh_config_note(coh_config_reader *reader, const char *format, ...)
         memcpy(notes + length, "\n", 2);
 }
 
-/* Room is kept for how many more there are; the first is cut rather than left out. */
+/* Reserves room for the count of further names; truncates the first name rather than omit it. */
 static void list_add(coh_config_names *names, const char *name)
 {
     enum { ROOM = sizeof(names->text) - sizeof(" and 2147483647 more"), FIRST = 150 };
@@ -251,7 +251,7 @@ static coh_status read_dropout(coh_config_reader *reader, const coh_config_field
     return COH_OK;
 }
 
-/* Ids count from the end where they are negative, as rows of a table do in Python. */
+/* Negative ids count from the end, like row numbers in Python. */
 static coh_status read_id(const coh_config_field *field, const json_t *value, int64_t vocabulary,
                           int64_t *out_id)
 {
@@ -300,7 +300,7 @@ static const coh_config_field *field_find(const coh_config_field *fields, const 
     return NULL;
 }
 
-/* The other name of an alias may be there, too. */
+/* If the alias's other name is present, too, the values must agree. */
 static coh_status check_alias(const coh_config_reader *reader, const coh_config_field *fields,
                               const coh_config_field *alias, const json_t *value)
 {
@@ -349,7 +349,7 @@ static coh_status read_field(coh_config_reader *reader, const coh_config_field *
     case COH_FIELD_OWN_KEPT:
     case COH_FIELD_KEPT:
         return keep(reader, field->name, value);
-    case COH_FIELD_ID: /* when the vocabulary is known */
+    case COH_FIELD_ID: /* read later, when the vocabulary is known */
     case COH_FIELD_OWN:
     case COH_FIELD_DROPPED:
         break;
@@ -392,7 +392,7 @@ static coh_status read_ids(const coh_config_reader *reader, const coh_family_tab
     return COH_OK;
 }
 
-/* ---- what all have ---- */
+/* ---- members of all families ---- */
 
 static coh_status find_type(coh_config_reader *reader, const json_t *value,
                             const coh_family_table **out_family)
@@ -441,7 +441,7 @@ static coh_status read_dtype(const char *name, const json_t *value, coh_dtype *o
     return coh_config_refuse(name, value, "float32, bfloat16 or float16");
 }
 
-/* "dtype" is what newer versions write; it counts where both are. */
+/* Newer versions write "dtype"; it takes precedence over "torch_dtype". */
 static coh_status read_dtypes(const coh_config_reader *reader, coh_dtype *out_stored)
 {
     *out_stored = COH_DTYPE_F32;
@@ -469,7 +469,7 @@ static coh_status read_all(coh_config_reader *reader)
 {
     const coh_family_table *family;
     coh_model *model = reader->model;
-    void *config = &model->gpt2; /* of whichever family */
+    void *config = &model->gpt2; /* of any family */
     COH_TRY(find_type(reader, json_object_get(reader->root, "model_type"), &family));
     const coh_config_type *type = &family->types[reader->type];
     snprintf(model->name, sizeof(model->name), "%s", type->name);

@@ -1,3 +1,5 @@
+/* Writes JSON values into a text. The one idea: numbers get the fewest digits that read back as the
+ * same value, with a point in every locale. Next: config_write.c and stored.c, the callers. */
 #include "models/config_text.h"
 
 #include <inttypes.h>
@@ -37,7 +39,7 @@ void coh_config_text_add_string(coh_config_text *text, const char *string)
 
 /* ---- numbers ---- */
 
-/* Whole numbers that a double holds exactly read better without an exponent. */
+/* Integers that a double holds exactly are written without an exponent. */
 static int print_whole(char number[COH_NUMBER_BYTES], double value)
 {
     if (value != floor(value) || !(fabs(value) < 1e15))
@@ -46,7 +48,8 @@ static int print_whole(char number[COH_NUMBER_BYTES], double value)
     return 1;
 }
 
-/* The fewest digits that give the same float, as those of the double nearest to them. */
+/* Finds the fewest digits that read back as the same float, and prints the double nearest to
+ * them. */
 static void print_float(char number[COH_NUMBER_BYTES], float value)
 {
     int digits = 1;
@@ -85,7 +88,7 @@ static coh_status add_break(coh_text *text, int indent)
     return indent < 0 ? COH_OK : coh_text_add(text, "\n%*s", 2 * indent, "");
 }
 
-/* Between members, and behind the bracket that opens. */
+/* Adds what separates members: a comma, and the line break and indent. */
 static coh_status add_next(coh_text *text, int first, int indent)
 {
     if (!first)

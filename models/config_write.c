@@ -1,6 +1,6 @@
-/* A config.json written, from the same tables that read it. Names are those that every version of
- * `transformers` reads: "torch_dtype" and "rope_theta", not the newer "dtype" and
- * "rope_parameters". */
+/* Writes a config.json from the same tables that read it (config_read.c). Member names are those
+ * that every version of `transformers` reads: "torch_dtype" and "rope_theta", not the newer "dtype"
+ * and "rope_parameters". */
 #include "models/config.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ static const char *const dtype_names[] = {
     [COH_DTYPE_F32] = "float32", [COH_DTYPE_BF16] = "bfloat16", [COH_DTYPE_F16] = "float16"
 };
 
-/* The first of words that blanks separate. */
+/* Adds the first of the blank-separated words. */
 static void add_first_word(coh_config_text *text, const char *words)
 {
     coh_config_text_add(text, "\"%.*s\"", (int)strcspn(words, " "), words);

@@ -1,6 +1,6 @@
-/* family.h - what a family of models brings: its check, its graph, and how a Hugging Face folder
- * writes it down (fields of config.json, names of tensors). One table each; nothing else in this
- * folder asks which family it has before it.
+/* family.h - the interface of a model family: its check, its graph, and its form in a Hugging Face
+ * folder (fields of config.json, names of tensors). Each family is one table; no other code in this
+ * folder depends on which family it handles.
  *
  *   gpt2.c opt.c llama.c                        check and graph
  *   gpt2_folder.c opt_folder.c llama_folder.c   fields and tensors, and the table itself */
@@ -17,22 +17,22 @@ enum { COH_LAYERS_MOST = 100000 };
 
 /* ---- fields of config.json ---- */
 
-/* Those before COH_FIELD_NONE are written as well as read. */
+/* Kinds before COH_FIELD_NONE are written as well as read. */
 typedef enum coh_field_kind {
     COH_FIELD_COUNT,       /* int64: a whole number from 1 to `most` (0: 2^31 - 1) */
     COH_FIELD_COUNT_MAYBE, /* the same, or null: 0 */
     COH_FIELD_POSITIVE,    /* float: above 0 and finite */
     COH_FIELD_FLAG,        /* int32: true or false */
-    COH_FIELD_NOT,         /* int32: the opposite of what is said */
-    COH_FIELD_ID,          /* int64: an id of the vocabulary, from its end if negative; null: -1 */
-    COH_FIELD_WORD,        /* nothing: one of `words`; the first is written */
-    COH_FIELD_ONLY,        /* nothing: true or false, as `words` says: the other is refused */
-    COH_FIELD_NONE,        /* nothing: absent, null, false or empty */
-    COH_FIELD_OWN,         /* the family's read_own and write_own */
-    COH_FIELD_OWN_KEPT,    /* read_own's, and kept */
-    COH_FIELD_DROPOUT,     /* kept, and noted where it is not 0 */
-    COH_FIELD_KEPT,        /* kept: without a part in what is computed */
-    COH_FIELD_DROPPED      /* said anew when it is written, or without a meaning elsewhere */
+    COH_FIELD_NOT,         /* int32: the negation of the member */
+    COH_FIELD_ID,   /* int64: an id of the vocabulary, counted from its end if negative; null: -1 */
+    COH_FIELD_WORD, /* not stored: must be one of `words`; the first is written */
+    COH_FIELD_ONLY, /* not stored: must be the boolean given in `words` */
+    COH_FIELD_NONE, /* not stored: must be absent, null, false or empty */
+    COH_FIELD_OWN,  /* handled by the family's read_own and write_own */
+    COH_FIELD_OWN_KEPT, /* read by read_own, and kept */
+    COH_FIELD_DROPOUT,  /* kept; noted if not 0 */
+    COH_FIELD_KEPT,     /* kept, but not used in computation */
+    COH_FIELD_DROPPED   /* not kept: written from the model, or meaningless elsewhere */
 } coh_field_kind;
 
 typedef struct coh_config_field {
@@ -41,18 +41,18 @@ typedef struct coh_config_field {
     size_t offset; /* in the family's configuration */
     int64_t most;
     const char *words; /* separated by blanks */
-    uint32_t types;    /* bits of the model_types that have it; 0: all. Others do not know it. */
-    int alias;         /* another name of a field before it: not written, and must agree */
+    uint32_t types;    /* bit mask of model_types that have it; 0: all. Unknown to others. */
+    int alias;         /* alternative name of an earlier field: not written, must agree with it */
 } coh_config_field;
 
 /* A model_type of a family. */
 typedef struct coh_config_type {
     const char *name;
-    const char *architectures; /* those that have the same tensors; the first is written */
-    const void *defaults;      /* the configuration where config.json says nothing */
+    const char *architectures; /* architectures with the same tensors; the first is written */
+    const void *defaults;      /* values of members that config.json omits */
 } coh_config_type;
 
-/* Names for a note: as many as there is room for, and how many more there are. */
+/* Names for a note: as many as fit, and the number of the others. */
 typedef struct coh_config_names {
     char text[200]; /* with commas between */
     int more_count;
@@ -65,19 +65,20 @@ typedef struct coh_config_reader {
     coh_config_names dropouts, unknown, left_out;
 } coh_config_reader;
 
-/* One more line of the model's notes. */
+/* Adds a line to the model's notes. */
 void coh_config_note(coh_config_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* `"name" is <value>, and must be <must>`: COH_ERR_CORRUPT. */
+/* Fails with `"name" is <value>, and must be <must>`: COH_ERR_CORRUPT. */
 coh_status coh_config_refuse(const char *name, const json_t *value, const char *must);
-/* So that compilers see that it never gives COH_OK (base/check.h). */
+/* Lets compilers see that the function never returns COH_OK (base/check.h). */
 #define coh_config_refuse(name, value, must)                                                       \
     __extension__({                                                                                \
         (void)coh_config_refuse((name), (value), (must));                                          \
         COH_ERR_CORRUPT;                                                                           \
     })
-/* A whole number from 1 to `most`; a number above 0 that a float holds; true or false. Fail so. */
+/* Read a whole number from 1 to `most`; a number above 0 that a float can hold; true or false.
+ * Fail: as coh_config_refuse. */
 coh_status coh_config_count(const char *name, const json_t *value, int64_t most,
                             int64_t *out_count);
 coh_status coh_config_positive(const char *name, const json_t *value, double *out_number);
@@ -87,7 +88,7 @@ int coh_config_is_word(const char *word, const char *words);
 
 /* ---- tensors ---- */
 
-/* What the sides of a tensor are. */
+/* The meaning of a tensor's side. */
 typedef enum coh_side {
     COH_SIDE_NONE, /* rank 1 */
     COH_SIDE_CHANNELS,
@@ -102,11 +103,11 @@ typedef enum coh_side {
 } coh_side;
 
 typedef struct coh_tensor_line {
-    const char *name; /* behind the prefix, and behind "<layer><n>." for those of layers */
+    const char *name; /* without the prefix, and without "<layer><n>." for tensors of layers */
     uint8_t rows, columns;
     uint8_t transposed;
     uint8_t bare;   /* published without the prefix */
-    uint32_t needs; /* there where all these bits of coh_tensor_sizes.has are */
+    uint32_t needs; /* exists only if all these bits of coh_tensor_sizes.has are set */
 } coh_tensor_line;
 
 typedef struct coh_tensor_sizes {
@@ -115,16 +116,16 @@ typedef struct coh_tensor_sizes {
     uint32_t has;
 } coh_tensor_sizes;
 
-enum { COH_TENSOR_UNTIED = 1 }; /* the bit of `has` that is every family's */
+enum { COH_TENSOR_UNTIED = 1 }; /* a bit of `has` in every family */
 
 /* In the order of the graphs: `begin`, `in_layer` for each layer, `end`. Each ends with a NULL
  * name. */
 typedef struct coh_tensor_lines {
-    const char *prefix; /* of published names; files without it are read as well */
-    int ours_prefixed;  /* our names have it, too */
-    const char *layer;  /* "h.": layer n's begin with "h.<n>." */
+    const char *prefix; /* of published names; optional when reading */
+    int ours_prefixed;  /* our names have the prefix, too */
+    const char *layer;  /* "h.": names of layer n begin with "h.<n>." */
     const coh_tensor_line *begin, *in_layer, *end;
-    const char *const *buffers; /* of layers, not parameters; ends with NULL */
+    const char *const *buffers; /* names of layers' non-parameter tensors; ends with NULL */
 } coh_tensor_lines;
 
 /* ---- the table ---- */
@@ -140,44 +141,44 @@ typedef struct coh_family_table {
     int type_count;
     int (*type_of)(const void *config); /* index in types; NULL: 0 */
     const coh_config_field *fields;     /* ends with a NULL name */
-    /* Reads what fields of kind OWN say, fills in what others left open, and checks fields against
-     * one another, by their names. After all others. NULL: nothing of that. */
+    /* Reads fields of kind OWN, fills in defaults that depend on other fields, and checks fields
+     * against one another, naming them. Called after all other fields. NULL: nothing to do. */
     coh_status (*read_own)(coh_config_reader *reader, void *config);
-    /* NULL, or adds the members of kind OWN to `text`, each as `, "name": value` */
+    /* Adds the members of kind OWN to `text`, each as `, "name": value`; may be NULL. */
     void (*write_own)(const void *config, coh_config_text *text);
 
-    const char *adapter_targets; /* where none are given: PEFT's */
+    const char *adapter_targets; /* default targets, as in PEFT */
     const coh_tensor_lines *lines;
     void (*sizes)(const void *config, coh_tensor_sizes *out_sizes);
 } coh_family_table;
 
 extern const coh_family_table coh_family_gpt2, coh_family_opt, coh_family_llama;
 
-/* By family; NULL where there is no such one. */
+/* The table of the model's family; NULL for an unknown family. */
 const coh_family_table *coh_family_of(const coh_model *model);
 
-/* The configuration of a model, whichever it is. */
+/* The configuration of a model of any family. */
 static inline const void *coh_family_config(const coh_model *model)
 {
     return &model->gpt2;
 }
 
-/* ---- what checks have in common ---- */
+/* ---- shared checks ---- */
 
-/* Layers, heads, channels, positions, vocabulary and dtype. `who` is "a GPT-2". Fails:
+/* Checks layers, heads, channels, positions, vocabulary and dtype. `who` is "a GPT-2". Fails:
  * COH_ERR_ARGUMENT or COH_ERR_SHAPE. */
 coh_status coh_family_check_size(const char *who, const coh_model_size *size);
 
-/* What attention computes with: channels that divide into heads, and heads not too wide. The names
- * are those of config.json. Fail: COH_ERR_SHAPE. */
+/* Check that channels divide evenly into heads and that heads are not too wide for attention. The
+ * names are those of config.json. Fail: COH_ERR_SHAPE. */
 coh_status coh_family_check_heads(const coh_model_size *size, const char *channels_name,
                                   const char *heads_name);
 coh_status coh_family_check_head_width(const char *name, int64_t width);
 
-/* A norm's epsilon, above 0 and below 1; likewise. Fails: COH_ERR_ARGUMENT. */
+/* Checks that a norm's epsilon is above 0 and below 1. Fails: COH_ERR_ARGUMENT. */
 coh_status coh_family_check_epsilon(const char *name, float epsilon);
 
-/* `tokens` within the positions of `size`. Fails: COH_ERR_SHAPE. */
+/* Checks that `tokens` is within the positions of `size`. Fails: COH_ERR_SHAPE. */
 coh_status coh_family_check_tokens(const coh_model_size *size, int64_t tokens);
 
 #endif

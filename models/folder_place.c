@@ -1,3 +1,6 @@
+/* Creates a folder atomically. The one idea: all is written under a temporary, locked name and
+ * renamed at the end; the lock tells a folder that is being written from one left by a killed
+ * process. Next: folder_write.c and adapters_write.c, the callers. */
 #include "models/folder_place.h"
 
 #include <dirent.h>
@@ -12,7 +15,7 @@
 #include "cohobate/folder.h"
 #include "models/safetensors_writer.h"
 
-/* Folders that are tried for the temporary one: one may be left of a process that died. */
+/* Names tried for the temporary folder; some may be left by processes that died. */
 #define TEMPORARY_TRIES 100
 
 static coh_status paths_set(coh_folder_place *place, const char *path)
@@ -31,7 +34,7 @@ static coh_status paths_set(coh_folder_place *place, const char *path)
 
 /* ---- the temporary folder ---- */
 
-/* The next name that `folder` lists, but its own and that of the one above; NULL: no more. */
+/* The next entry of `folder` except "." and ".."; NULL: no more. */
 static const char *next_name(DIR *folder)
 {
     struct dirent *entry;
@@ -41,7 +44,7 @@ static const char *next_name(DIR *folder)
     return NULL;
 }
 
-/* A second listing of the same folder; NULL: it cannot be listed. */
+/* Opens a second listing of the same folder; NULL: it cannot be listed. */
 static DIR *list(int fd)
 {
     const int listed = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -63,7 +66,7 @@ static void files_remove(coh_file_ops *ops, int fd, const char *name)
         closedir(folder);
 }
 
-/* Those in it, with their files; a link to one is a file. */
+/* Removes the subfolders with their files; a link to a folder counts as a file. */
 static void folders_remove(coh_file_ops *ops, int fd, const char *name)
 {
     char path[PATH_MAX];
@@ -83,7 +86,8 @@ static void folders_remove(coh_file_ops *ops, int fd, const char *name)
         closedir(folder);
 }
 
-/* All that is in it is ours, and goes. `fd` holds it: what else has its name is left alone. */
+/* Removes the folder and all that is in it. `fd` identifies it: another file of the same name is
+ * left alone. */
 static void temporary_remove(coh_file_ops *ops, int fd, const char *name)
 {
     folders_remove(ops, fd, name);
@@ -91,9 +95,9 @@ static void temporary_remove(coh_file_ops *ops, int fd, const char *name)
     (void)coh_file_rmdir(ops, name);
 }
 
-/* A descriptor that holds the folder, or -errno: -EWOULDBLOCK when another process does, -ENOENT
- * when another has removed it, -EPERM when it is another user's. Where a file system knows no
- * locks, ours is held without one, and nobody can tell what is a dead process's: that stays. */
+/* Opens and locks the folder; returns the descriptor or -errno: -EWOULDBLOCK if another process
+ * holds it, -ENOENT if another process removed it, -EPERM if it is another user's. Without file
+ * locks, our folder is held without one; leftovers cannot be recognised then, and stay. */
 static int temporary_hold(const char *name, int is_ours)
 {
     struct stat held, there;
@@ -125,7 +129,7 @@ static coh_status temporary_make(coh_folder_place *place)
         place->lock_fd = temporary_hold(name, 1);
         if (place->lock_fd >= 0)
             break;
-        /* Taken for a dead one's by another process before it was held: that one removes it. */
+        /* Another process took the folder for a leftover before it was locked, and removes it. */
         error = place->lock_fd;
         if (error == -EWOULDBLOCK || error == -ENOENT)
             error = -EEXIST;
@@ -133,7 +137,7 @@ static coh_status temporary_make(coh_folder_place *place)
             (void)coh_file_rmdir(&place->ops, name);
     }
     if (error)
-        return coh_safetensors_operation_fail(error, "making a folder beside", place->path);
+        return coh_safetensors_operation_fail(error, "making a folder next to", place->path);
     memcpy(place->partial, name, strlen(name) + 1);
     return COH_OK;
 }
@@ -153,7 +157,8 @@ static int is_temporary_name(const char *name, const char *base)
     return *number && number[strspn(number, digits)] == '\0';
 }
 
-/* What processes that were killed left of this path. What cannot be removed harms nothing. */
+/* Removes temporary folders of this path that killed processes left. A failure to remove one is
+ * harmless. */
 static void rests_remove(coh_folder_place *place)
 {
     char parent[PATH_MAX], name[PATH_MAX];
@@ -197,7 +202,7 @@ coh_status coh_folder_clear(const char *path)
     return place_find(&place, path);
 }
 
-/* ---- what goes into it ---- */
+/* ---- contents ---- */
 
 coh_status coh_folder_place_path(const coh_folder_place *place, const char *name, char *out_path)
 {
@@ -257,7 +262,7 @@ coh_status coh_folder_place_publish(coh_folder_place *place)
     const int error = coh_file_rename(&place->ops, place->partial, place->path);
     if (error)
         return coh_safetensors_operation_fail(error, "renaming to", place->path);
-    /* What may not outlive a power cut is taken back rather than promised. */
+    /* Until the rename is flushed, end must remove the renamed folder. */
     memcpy(place->partial, place->path, sizeof(place->path));
     coh_file_parent(place->path, parent);
     COH_TRY(coh_safetensors_folder_flush(&place->ops, parent));

@@ -1,13 +1,15 @@
-/* folder_place.h - a new folder that is there whole or not at all:
+/* folder_place.h - creates a folder atomically: it exists completely or not at all.
  *
  *     begin (mkdir FOLDER.partial-...) -> files, each flushed -> publish (flush, rename, flush the
  *     parent) -> end
  *
- * Until publish, all is under a temporary name beside `path`; end removes what is not published. An
- * existing path is refused. Every file operation can be made to fail (base/file_ops.h).
+ * Until publish, everything is under a temporary name next to `path`; end removes it if it is not
+ * published. An existing path is refused. Every file operation can be made to fail
+ * (base/file_ops.h).
  *
- * The temporary folder is locked (flock) while it is written. So begin can tell, and removes, the
- * ones of the same path whose process was killed; one that is being written stays. */
+ * The temporary folder is locked (flock) while it is written. begin removes unlocked temporary
+ * folders of the same path, left by killed processes; a locked one is still being written and
+ * stays. */
 #ifndef COH_MODELS_FOLDER_PLACE_H
 #define COH_MODELS_FOLDER_PLACE_H
 
@@ -19,34 +21,37 @@
 
 typedef struct coh_folder_place {
     coh_file_ops ops;
-    char path[PATH_MAX], partial[PATH_MAX]; /* partial: "" until it is there, and once it is not */
-    int lock_fd;                            /* of the temporary folder; open while that is there */
+    char path[PATH_MAX], partial[PATH_MAX]; /* partial: "" while it does not exist */
+    int lock_fd;                            /* of the temporary folder; open while it exists */
 } coh_folder_place;
 
-/* Fails: COH_ERR_ARGUMENT (`path` exists, or cannot be a folder's), COH_ERR_IO. `place` may be
- * ended then. */
+/* Creates the temporary folder. Fails: COH_ERR_ARGUMENT (`path` exists, or cannot be a folder's),
+ * COH_ERR_IO. `place` may be ended after a failure. */
 coh_status coh_folder_place_begin(coh_folder_place *place, const char *path);
 
-/* The path of a file in it, of PATH_MAX bytes. Fails: COH_ERR_ARGUMENT when it is too long. */
+/* The path of a file in the folder, of PATH_MAX bytes. Fails: COH_ERR_ARGUMENT if it is too
+ * long. */
 coh_status coh_folder_place_path(const coh_folder_place *place, const char *name, char *out_path);
 
-/* A new file; its path goes to `out_path`, PATH_MAX bytes. Fails: COH_ERR_ARGUMENT, COH_ERR_IO. */
+/* Creates a file; its path goes to `out_path`, PATH_MAX bytes. Fails: COH_ERR_ARGUMENT,
+ * COH_ERR_IO. */
 coh_status coh_folder_place_create(coh_folder_place *place, const char *name, char *out_path,
                                    int *out_fd);
 
-/* A folder `name` in it, for files "name/..."; flush once they are there. Fails: as create does. */
+/* Creates a subfolder `name` for files "name/..."; flush it after writing them. Fails: as create
+ * does. */
 coh_status coh_folder_place_below(coh_folder_place *place, const char *name);
 coh_status coh_folder_place_flush(coh_folder_place *place, const char *name);
 
-/* Flushes it and closes it, whatever comes; `error` (0, -errno) is that of what came before. */
+/* Flushes and closes `fd`, always closing it; `error` (0, -errno) is an earlier error to report. */
 coh_status coh_folder_place_close(coh_folder_place *place, int fd, int error, const char *path);
 
-/* A file of these bytes. */
+/* Writes a file of these bytes. */
 coh_status coh_folder_place_file(coh_folder_place *place, const char *name, const char *data,
                                  size_t bytes);
 
-/* Fails: COH_ERR_ARGUMENT (`path` has come to exist), COH_ERR_IO; end then takes back what may not
- * outlive a power cut. */
+/* Renames the folder to `path` and flushes. Fails: COH_ERR_ARGUMENT (`path` exists now),
+ * COH_ERR_IO; if the rename could not be flushed, end removes the folder again. */
 coh_status coh_folder_place_publish(coh_folder_place *place);
 
 void coh_folder_place_end(coh_folder_place *place); /* accepts a zeroed one */

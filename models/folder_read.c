@@ -1,4 +1,6 @@
-/* A folder's tensors, held to the model, and any range of them in our layout. */
+/* Reads a folder's tensors, checked against the model, in any range and in our layout. The one
+ * idea: each tensor of the folder is matched to one parameter when it is opened, and any mismatch
+ * is an error. Next: tensors.c for the names, safetensors_read.c for the files. */
 #include "cohobate/folder.h"
 
 #include <inttypes.h>
@@ -13,8 +15,8 @@ struct coh_folder {
     coh_model model;
     coh_safetensors *files;
     const coh_safetensors_tensor **found;      /* by coh_model_tensor_at's index */
-    const coh_safetensors_tensor *second_head; /* tied, beside its table; NULL: none */
-    int64_t table;                             /* the table's index then */
+    const coh_safetensors_tensor *second_head; /* tied, and stored as well; NULL: none */
+    int64_t table;                             /* index of the table if second_head is set */
     coh_folder_facts facts;
 };
 
@@ -31,9 +33,9 @@ static coh_status take(coh_folder *folder, const coh_safetensors_tensor *tensor,
     return COH_OK;
 }
 
-/* Every tensor is a parameter or may be passed over. A tied head stands in for a table that is not
- * there: some writers leave out the second of two tensors that are one. Where both are there the
- * head is passed over once check_second_head has seen that they are one. */
+/* Matches every tensor to a parameter, or ignores it if it may be ignored. A tied head replaces a
+ * missing table: some writers omit the second of two shared tensors. If both exist,
+ * check_second_head compares them, and the head is ignored. */
 static coh_status match(coh_folder *folder)
 {
     size_t count;
@@ -115,7 +117,8 @@ static coh_status missing(const coh_folder *folder, const coh_model_tensor *firs
                     folder->model.folder, first->published, count - 1, folder->facts.tensor_count);
 }
 
-/* All there, in shape, with numbers; and the facts. */
+/* Checks that all parameters exist, with the right shape and a numeric dtype; collects the
+ * facts. */
 static coh_status check_all(coh_folder *folder)
 {
     coh_folder_facts *facts = &folder->facts;
@@ -157,8 +160,8 @@ static coh_status same_bytes(const coh_folder *folder, const coh_safetensors_ten
     return COH_OK;
 }
 
-/* A head that is tied and there as well must be its table. `transformers` from version 5 on unties
- * one that is not, version 4 leaves it out: neither may be chosen silently. */
+/* A tied head that is stored, too, must equal its table. If it differs, `transformers` from version
+ * 5 on unties it and version 4 ignores it; neither may be chosen silently. */
 static coh_status check_second_head(const coh_folder *folder)
 {
     const coh_safetensors_tensor *head = folder->second_head;
@@ -188,7 +191,7 @@ static coh_status check_second_head(const coh_folder *folder)
 static coh_status open_all(coh_folder *folder)
 {
     coh_status status = coh_safetensors_open(folder->model.folder, &folder->files);
-    /* The path was good enough for a config.json: what is wrong is in the folder. */
+    /* The path already led to a config.json, so the fault lies in the folder. */
     if (status == COH_ERR_ARGUMENT)
         return coh_fail_prefix(COH_ERR_CORRUPT, "no weights");
     COH_TRY(status);
@@ -277,8 +280,8 @@ coh_status coh_folder_tensor_at(const coh_folder *folder, int64_t index,
 
 /* ---- numbers ---- */
 
-/* Elements [begin, end) of ours, of `columns` columns, from a tensor of `rows` columns: column c of
- * ours is row c there, so each of its rows gives one number of each of our rows. */
+/* Reads elements [begin, end) of our tensor from the transposed tensor in the file. Our column c is
+ * row c there, so each row of the file gives one number to each of our rows. */
 static coh_status read_transposed(const coh_folder *folder, const coh_safetensors_tensor *found,
                                   const coh_model_tensor *tensor, uint64_t begin, uint64_t end,
                                   float *values)

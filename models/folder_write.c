@@ -1,9 +1,9 @@
-/* A folder written whole or not at all (folder_place.h): config.json, the files of the tokenizer,
+/* Writes a model folder atomically (folder_place.h): config.json, the files of the tokenizer,
  * tensors.
  *
- * Tensors go through one piece. One that a folder keeps the other way round is made piece by piece
- * from all of ours: a checkpoint gives wide ranges for little and narrow ones for much, since each
- * grain it reads is held to its hash. */
+ * Tensors pass through one piece buffer. Each piece of a transposed tensor is made by reading all
+ * of ours: narrow reads of a checkpoint would be expensive, since every grain it touches is read
+ * and its hash checked. Next: folder_read.c for the reverse. */
 #include "cohobate/folder.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@
 #include "models/safetensors_writer.h"
 #include "models/stored.h"
 
-/* 2^20 numbers, 4 MiB: a multiple of a checkpoint's grains. Wider pieces save little where nothing
- * is turned round; of 124M parameters the largest that is takes three. */
+/* 2^20 numbers, 4 MiB: a multiple of a checkpoint's grains. Wider pieces save little without
+ * transposition; the largest transposed tensor of a 124M model takes three pieces. */
 #define PIECE_ELEMENTS ((uint64_t)1 << 20)
 
 typedef struct folder_writer {
@@ -26,12 +26,12 @@ typedef struct folder_writer {
     coh_number_source source;
     void *context;
     coh_folder_place place;
-    coh_model_tensor *ours;          /* the names of `tensors` stand in here */
+    coh_model_tensor *ours;          /* its structs hold the names of `tensors` */
     coh_safetensors_tensor *tensors; /* in the order of the file */
     size_t count;
     coh_stored_metadata metadata;
     coh_safetensors_folder_writer *files;
-    float *piece, *block; /* PIECE_ELEMENTS each: what is written, what it is made from */
+    float *piece, *block; /* PIECE_ELEMENTS each: output, input */
 } folder_writer;
 
 /* ---- numbers ---- */
@@ -60,14 +60,15 @@ static coh_status add_piece(folder_writer *writer, const coh_model_tensor *tenso
     return add_narrow(writer, tensor, dtype, writer->piece, (size_t)count);
 }
 
-/* Numerator may be below zero: 0 then. */
+/* ceil((from - less) / by), or 0 if from < less. */
 static uint64_t ceiling(uint64_t from, uint64_t less, uint64_t by)
 {
     return from > less ? (from - less + by - 1) / by : 0;
 }
 
-/* Of elements [begin, end) of ours, in `block`, those that stand in [out_begin, out_end) of the
- * tensor turned round, into `piece`: ours of row r and column c is number c * rows + r there. */
+/* Transposes a part: of our elements [begin, end), in `block`, copies those that fall into
+ * [out_begin, out_end) of the transposed tensor to `piece`. Row r and column c of ours is element c
+ * * rows + r there. */
 static void turn(const coh_model_tensor *tensor, const float *block, uint64_t begin, uint64_t end,
                  float *piece, uint64_t out_begin, uint64_t out_end)
 {
@@ -157,7 +158,7 @@ static coh_status tensors_write(folder_writer *writer)
     return coh_safetensors_folder_writer_publish(writer->files);
 }
 
-/* ---- the files beside them ---- */
+/* ---- other files ---- */
 
 static coh_status config_write(folder_writer *writer)
 {
@@ -169,13 +170,13 @@ static coh_status config_write(folder_writer *writer)
     return status;
 }
 
-/* The model's own folder knows how it generates; else the tokenizer's. */
+/* The model's own folder knows its generation settings; the fallback is the tokenizer's folder. */
 static const char *generation_from(const coh_folder_write_options *options)
 {
     return options->notices_from ? options->notices_from : options->files_from;
 }
 
-/* ---- all of it ---- */
+/* ---- whole folder ---- */
 
 static coh_status write_all(folder_writer *writer, const char *path)
 {

@@ -1,13 +1,13 @@
-/* The graph of GPT-2's family. Radford et al. 2019; op names are Hugging Face's, so that
- * "<op>.<parameter>" is the name of a tensor in published weights.
+/* Builds the graph of GPT-2's family (Radford et al. 2019). Operator names are Hugging Face's, so
+ * that "<op>.<parameter>" is the name of a tensor in published weights. Next: gpt2_folder.c.
  *
  *   tokens -> wte -> wpe -> [ ln_1 -> c_attn -> attn -> c_proj(+) -> ln_2 -> c_fc
  *                             -> c_proj(+) ] x layers -> ln_f -> lm_head (table of wte)
  *
- * Dropout, in training: behind wpe, of attn's weights, behind both c_proj.
+ * Dropout, in training: after wpe, on attn's weights, after both c_proj.
  *
- * The embedding decides the dtype: every other kind follows what it is given (kinds.h).
- */
+ * The embedding sets the dtype; every other kind follows its inputs (kinds.h).
+ * */
 #include "models/gpt2.h"
 
 #include <inttypes.h>
@@ -15,7 +15,8 @@
 #include <stdio.h>
 
 static const float table_std = 0.02f;
-/* The position table starts at half of the token table's spread, as in GPT-2's release. */
+/* The position table's initial standard deviation is half the token table's, as in GPT-2's release.
+ * the token table's spread, as in GPT-2's release. */
 static const float position_std = 0.01f;
 
 coh_model_size coh_gpt2_size(const void *config)
@@ -62,7 +63,8 @@ static coh_status add_linear(coh_builder *b, const char *name, int64_t outputs, 
     return coh_builder_linear(b, name, &linear, x, NULL, out_y);
 }
 
-/* The end of a branch. Each layer adds two to the residual: their sum keeps the variance of one. */
+/* Adds the end of a branch. Each layer adds two branches to the residual; the initial weights are
+ * scaled so that the variance of the sum stays that of one. */
 static coh_status add_branch(coh_builder *b, const coh_gpt2_config *config, const char *name,
                              coh_tensor x, coh_tensor residual, coh_tensor *out_y)
 {
@@ -90,7 +92,7 @@ static coh_status add_norm(coh_builder *b, const coh_gpt2_config *config, const 
     return coh_builder_op(b, &coh_kind_layernorm, name, &norm, sizeof(norm), &x, out_y);
 }
 
-/* Queries, keys and values of one linear. */
+/* Adds attention over queries, keys and values from one linear. */
 static coh_status add_attention(coh_builder *b, const coh_gpt2_config *config, const char *name,
                                 coh_tensor qkv, coh_tensor *out_y)
 {
@@ -155,7 +157,7 @@ coh_status coh_gpt2_body(coh_builder *b, const void *config, coh_tensor tokens, 
     return coh_builder_head(b, c->vocabulary, table_std, c->untied, x, targets, out_last);
 }
 
-/* A model around a configuration alone. */
+/* A model with only this configuration. */
 static coh_model model_of(const coh_gpt2_config *config)
 {
     return (coh_model){ .family = COH_FAMILY_GPT2, .gpt2 = *config };

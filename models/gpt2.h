@@ -1,4 +1,4 @@
-/* gpt2.h - the inside of GPT-2's family: what its table points to. `config` is a
+/* gpt2.h - internal functions of GPT-2's family, to which its table points. `config` is a
  * coh_gpt2_config. */
 #ifndef COH_MODELS_GPT2_H
 #define COH_MODELS_GPT2_H

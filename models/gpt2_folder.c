@@ -1,6 +1,6 @@
-/* GPT-2's family as Hugging Face folders write it. The linears are of a class that keeps weights as
- * [inputs, outputs]; OpenAI's own files have no prefix, and the mask of attention among the
- * tensors. */
+/* The table of GPT-2's family in Hugging Face folders: fields of config.json and tensors. Linears
+ * are of a class that stores weights as [inputs, outputs]. OpenAI's own files have no prefix, and
+ * contain the attention mask as a tensor. Next: gpt2.c for the graph. */
 #include "models/gpt2.h"
 
 #define FIELD(member) offsetof(coh_gpt2_config, member)
@@ -36,11 +36,11 @@ static const coh_config_field fields[] = {
     { "resid_pdrop", COH_FIELD_DROPOUT },
     { "embd_pdrop", COH_FIELD_DROPOUT },
     { "attn_pdrop", COH_FIELD_DROPOUT },
-    /* attention is computed in f32 whatever the dtype */
+    /* attention is computed in f32 for every dtype */
     { "reorder_and_upcast_attn", COH_FIELD_KEPT },
     { "initializer_range", COH_FIELD_KEPT },
     { "n_ctx", COH_FIELD_KEPT },
-    /* of heads that are not language models */
+    /* of task heads other than language models */
     { "summary_type", COH_FIELD_KEPT },
     { "summary_use_proj", COH_FIELD_KEPT },
     { "summary_activation", COH_FIELD_KEPT },

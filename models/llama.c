@@ -1,13 +1,13 @@
-/* The graph of Llama's family (Touvron et al. 2023; Mistral and Qwen2 are the same graph with other
- * biases): names are Hugging Face's, behind "model.".
+/* Builds the graph of Llama's family (Touvron et al. 2023; Mistral and Qwen2 are the same graph
+ * with other biases). Names are Hugging Face's, prefixed with "model.". Next: llama_folder.c.
  *
  *   tokens -> embed_tokens -> layers -> norm -> lm_head (its own table, or that of embed_tokens)
  *
  *   input_layernorm -> q k v -> rope of q and k -> self_attn -> o_proj(+)
  *   -> post_attention_layernorm -> gate up -> gate / (1 + e^-gate) * up -> down_proj(+)
  *
- * Dropout, in training: of self_attn's weights.
- */
+ * Dropout, in training: on self_attn's weights.
+ * */
 #include "models/llama.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static coh_status check_heads(const coh_llama_config *c)
     return COH_OK;
 }
 
-/* What coh_kind_rope turns by, for every position of the model. */
+/* Checks the parameters of RoPE at every position of the model. */
 static coh_status check_rope(const coh_llama_rope *rope, int64_t positions)
 {
     if (!(rope->theta >= 1.0 && rope->theta <= COH_ROPE_THETA_MOST))
@@ -86,7 +86,7 @@ static coh_status check_rope(const coh_llama_rope *rope, int64_t positions)
     return COH_OK;
 }
 
-/* What the type leaves no choice in: else it could not be written as one. */
+/* Checks fields that the model type fixes; other values could not be written as that type. */
 static coh_status check_type(const coh_llama_config *c)
 {
     static const char *const names[] = { "llama", "mistral", "qwen2" };
@@ -135,7 +135,7 @@ coh_status coh_llama_check(const void *config)
 
 /* ---- the graph ---- */
 
-/* An operator of the layer that is built. */
+/* Names an operator of the current layer. */
 static void layer_name(const coh_builder *b, const char *what, char name[COH_BUILDER_NAME_BYTES])
 {
     snprintf(name, COH_BUILDER_NAME_BYTES, "model.layers.%" PRId32 ".%s", b->block, what);
@@ -160,7 +160,7 @@ static coh_status add_norm(coh_builder *b, const coh_llama_config *c, const char
     return coh_builder_op(b, &coh_kind_rmsnorm, name, &norm, sizeof(norm), &x, out_y);
 }
 
-/* Turns the heads of queries or keys. */
+/* Rotates the heads of queries or keys. */
 static coh_status add_rope(coh_builder *b, const coh_llama_config *c, const char *what,
                            int64_t heads, coh_tensor x, coh_tensor *out_y)
 {
@@ -197,7 +197,7 @@ static coh_status add_attention(coh_builder *b, const coh_llama_config *c, coh_t
     return add_linear(b, c, "self_attn.o_proj", c->channels, c->output_bias, attended, &x, out_y);
 }
 
-/* y = x + the gated layer of x */
+/* y = x + gated MLP of x */
 static coh_status add_inner(coh_builder *b, const coh_llama_config *c, coh_tensor x,
                             coh_tensor *out_y)
 {

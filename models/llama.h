@@ -1,4 +1,4 @@
-/* llama.h - the inside of Llama's family: what its table points to. `config` is a
+/* llama.h - internal functions of Llama's family, to which its table points. `config` is a
  * coh_llama_config. */
 #ifndef COH_MODELS_LLAMA_H
 #define COH_MODELS_LLAMA_H

@@ -1,6 +1,6 @@
-/* Llama's family as Hugging Face folders write it: Llama's own, and what is the same graph under
- * another name. Rotary embeddings have two spellings: "rope_theta" and "rope_scaling" up to
- * transformers 4, and one object "rope_parameters" since. */
+/* The table of Llama's family in Hugging Face folders: Llama itself, and models with the same graph
+ * under another name. Rotary embeddings have two spellings: "rope_theta" and "rope_scaling" up to
+ * transformers 4, and one object "rope_parameters" since. Next: llama.c for the graph. */
 #include "models/llama.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #define FIELD(member) offsetof(coh_llama_config, member)
 
-/* What the classes of `transformers` have where a config.json says nothing. */
+/* Defaults of the `transformers` classes for members that config.json omits. */
 static const coh_llama_config llama_defaults = { .layers = 32,
                                                  .heads = 32,
                                                  .channels = 4096,
@@ -104,12 +104,12 @@ static const coh_config_field fields[] = {
 
 /* ---- rotary embeddings ---- */
 
-/* Members of the object; those that a scaling does not use change nothing. */
+/* Members of the RoPE object; those that a scaling does not use are ignored. */
 static const char rope_members[] =
     "rope_type type rope_theta partial_rotary_factor factor low_freq_factor high_freq_factor "
     "original_max_position_embeddings attention_factor beta_fast beta_slow";
 
-/* The object that says how turns are made: NULL where none does. */
+/* Finds the object that describes RoPE; NULL if there is none. */
 static coh_status rope_object(const json_t *root, json_t **out_object)
 {
     static const char *const names[] = { "rope_scaling", "rope_parameters" };
@@ -146,7 +146,7 @@ static coh_status read_theta(const json_t *root, const json_t *object, double *o
     return coh_config_positive("rope_theta", inside ? inside : outside, out_theta);
 }
 
-/* Every channel is turned, or it is another model. */
+/* Checks that all channels are rotated; partial rotation is not supported. */
 static coh_status check_whole(const json_t *object)
 {
     const json_t *part = json_object_get(object, "partial_rotary_factor");
@@ -192,7 +192,8 @@ static coh_status read_llama3(const json_t *root, const json_t *object, int64_t 
     if (!(rope->high_frequency > rope->low_frequency))
         return coh_config_refuse("high_freq_factor", json_object_get(object, "high_freq_factor"),
                                  "above low_freq_factor");
-    /* Outside goes before inside, and without either the model's positions are meant. */
+    /* The outer member takes precedence over the inner one; without either, the model's positions
+     * apply. */
     const json_t *value = json_object_get(root, name);
     if (!value)
         value = json_object_get(object, name);
@@ -217,7 +218,7 @@ static coh_status read_rope(const json_t *root, coh_llama_config *c)
 
 /* ---- windows ---- */
 
-/* qwen2 says of each layer whether it has the window. */
+/* Checks qwen2's list of each layer's window type. */
 static coh_status check_layer_types(const json_t *list, const coh_llama_config *c)
 {
     if (!list || json_is_null(list))
@@ -251,7 +252,7 @@ static coh_status read_window(coh_config_reader *reader, coh_llama_config *c)
         if (!is_used)
             value = NULL;
     }
-    if (json_is_null(value)) /* NULL is none */
+    if (json_is_null(value)) /* null: none */
         c->window = 0;
     else if (value)
         COH_TRY(coh_config_count("sliding_window", value, INT32_MAX, &c->window));
@@ -265,7 +266,7 @@ static coh_status read_window(coh_config_reader *reader, coh_llama_config *c)
     return COH_OK;
 }
 
-/* ---- the rest ---- */
+/* ---- other checks ---- */
 
 static coh_status read_heads(const json_t *root, coh_llama_config *c)
 {
@@ -302,7 +303,7 @@ static coh_status read_own(coh_config_reader *reader, void *config)
     return read_window(reader, c);
 }
 
-/* ---- and back ---- */
+/* ---- writing ---- */
 
 static void write_rope(const coh_llama_rope *rope, coh_config_text *text)
 {
@@ -313,7 +314,7 @@ static void write_rope(const coh_llama_rope *rope, coh_config_text *text)
         coh_config_text_add(text, "null");
         return;
     }
-    /* "type" is what versions before there was "rope_type" take, and all after them do. */
+    /* Versions before "rope_type" read "type"; all later versions read it, too. */
     coh_config_text_add(text, "{\"%s\", \"factor\": ",
                         rope->scaling == COH_ROPE_LINEAR ? "type\": \"linear"
                                                          : "rope_type\": \"llama3");

@@ -1,4 +1,5 @@
-/* A model of any family: what its table says. */
+/* Functions of cohobate/models.h for a model of any family. The one idea: each looks up the
+ * family's table and calls it. Next: family.h. */
 #include "models/adapters.h"
 #include "models/family.h"
 
@@ -87,7 +88,7 @@ coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens, coh_gr
     return coh_builder_decode(family->body, model, tokens, out_graph, out_logits);
 }
 
-/* ---- checks that all have ---- */
+/* ---- common checks ---- */
 
 coh_status coh_family_check_size(const char *who, const coh_model_size *size)
 {

@@ -1,3 +1,5 @@
+/* Checks and rounds numbers before they are written. The one idea: a fast pass over all numbers,
+ * and a search for the culprit only if it fails. Next: folder_write.c, the caller. */
 #include "models/narrow.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* narrow.h - the last look at numbers before they go into a model file: all are finite, and those
- * for 16 bits fit. */
+/* narrow.h - final checks of numbers before they are written to a model file: all are finite, and
+ * those stored in 16 bits are in range. */
 #ifndef COH_MODELS_NARROW_H
 #define COH_MODELS_NARROW_H
 
@@ -15,8 +15,8 @@
 coh_status coh_check_finite(const char *name, const float *values, size_t count, uint64_t begin,
                             int64_t columns);
 
-/* `count` numbers of the tensor we call `name` as f16 or bf16, each the nearest. Fails:
- * COH_ERR_NUMBER for a finite one that the dtype has no room for. */
+/* Rounds `count` numbers of tensor `name` to the nearest f16 or bf16. Fails: COH_ERR_NUMBER for a
+ * finite number outside the dtype's range. */
 coh_status coh_narrow(const char *name, const float *values, size_t count, coh_dtype dtype,
                       uint16_t *out_narrow);
 

@@ -1,9 +1,10 @@
-/* The graph of OPT's family (Zhang et al. 2022): names are Hugging Face's, behind "model.decoder.".
+/* Builds the graph of OPT's family (Zhang et al. 2022). Names are Hugging Face's, prefixed with
+ * "model.decoder.". Next: opt_folder.c.
  *
  *   tokens -> embed_tokens -> [project_in] -> embed_positions -> layers -> [final_layer_norm]
  *          -> [project_out] -> lm_head (table of embed_tokens)
  *
- * A layer with norm_before, and without (350M):
+ * A layer with norm_before, and one without (350M):
  *
  *   self_attn_layer_norm -> q k v -> self_attn -> out_proj(+)
  *   -> final_layer_norm -> fc1 and relu -> fc2(+)
@@ -11,15 +12,15 @@
  *   q k v -> self_attn -> out_proj(+) -> self_attn_layer_norm
  *   -> fc1 and relu -> fc2(+) -> final_layer_norm
  *
- * Dropout, in training: of self_attn's weights, behind out_proj and fc2.
- */
+ * Dropout, in training: on self_attn's weights, after out_proj and fc2.
+ * */
 #include "models/opt.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
-static const float layernorm_epsilon = 1e-5f; /* no field of a config.json changes it */
+static const float layernorm_epsilon = 1e-5f; /* not configurable in config.json */
 
 coh_model_size coh_opt_size(const void *config)
 {
@@ -59,13 +60,13 @@ coh_status coh_opt_check(const void *config)
 
 /* ---- the graph ---- */
 
-/* An operator of the layer that is built. */
+/* Names an operator of the current layer. */
 static void layer_name(const coh_builder *b, const char *what, char name[COH_BUILDER_NAME_BYTES])
 {
     snprintf(name, COH_BUILDER_NAME_BYTES, "model.decoder.layers.%" PRId32 ".%s", b->block, what);
 }
 
-/* With a residual: the end of a branch. */
+/* Adds a linear; with `residual` it is the end of a branch. */
 static coh_status add_linear(coh_builder *b, const coh_opt_config *c, const char *what,
                              int64_t outputs, coh_tensor x, const coh_tensor *residual,
                              coh_tensor *out_y)
@@ -85,7 +86,7 @@ static coh_status add_norm(coh_builder *b, const char *name, coh_tensor x, coh_t
     return coh_builder_op(b, &coh_kind_layernorm, name, &norm, sizeof(norm), &x, out_y);
 }
 
-/* The norm of a layer, where this family's variant has it at this place; else y is x. */
+/* Adds a layer's norm if this variant has it here; else y is x. */
 static coh_status add_layer_norm(coh_builder *b, int is_here, const char *what, coh_tensor x,
                                  coh_tensor *out_y)
 {
@@ -130,7 +131,7 @@ static coh_status add_inner(coh_builder *b, const coh_opt_config *c, coh_tensor 
     return add_layer_norm(b, !c->norm_before, "final_layer_norm", *out_y, out_y);
 }
 
-/* Between the widths of the token table and of the layers, where they differ. */
+/* Adds a projection between the widths of the token table and of the layers, if they differ. */
 static coh_status add_projection(coh_builder *b, const coh_opt_config *c, const char *name,
                                  int64_t outputs, coh_tensor x, coh_tensor *out_y)
 {

@@ -1,10 +1,11 @@
-/* opt.h - the inside of OPT's family: what its table points to. `config` is a coh_opt_config. */
+/* opt.h - internal functions of OPT's family, to which its table points. `config` is a
+ * coh_opt_config. */
 #ifndef COH_MODELS_OPT_H
 #define COH_MODELS_OPT_H
 
 #include "models/family.h"
 
-/* Rows of the position table before that of position 0, which nothing reads. */
+/* Unused rows of the position table before the row of position 0. */
 enum { COH_OPT_POSITION_OFFSET = 2 };
 
 coh_model_size coh_opt_size(const void *config);

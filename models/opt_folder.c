@@ -1,5 +1,5 @@
-/* OPT's family as Hugging Face folders write it. The folders first published have no "model."
- * before the names. */
+/* The table of OPT's family in Hugging Face folders: fields of config.json and tensors. The folders
+ * first published have no "model." before the names. Next: opt.c for the graph. */
 #include "models/opt.h"
 
 #define FIELD(member) offsetof(coh_opt_config, member)

@@ -1,7 +1,7 @@
-/* Models by name: sizes as they were published (GPT-2: Radford et al. 2019; OPT: Zhang et al. 2022,
- * table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024), and gpt2-nano, which
- * is ours. Graphs of the largest have a few thousand operators and no numbers, so that planning
- * needs no file. */
+/* Models by name, with their published sizes (GPT-2: Radford et al. 2019; OPT: Zhang et al. 2022,
+ * table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024), and our own
+ * gpt2-nano. A graph holds no weights, and at most a few thousand operators, so a preset can be
+ * planned without files. */
 #include "models/presets.h"
 
 #include <inttypes.h>
@@ -23,8 +23,8 @@ static const struct preset {
     const char *name;
     coh_family family;
     int64_t layers, heads, channels, positions, vocabulary;
-    int64_t inner, kv_heads;    /* Llama's */
-    int64_t embedding;          /* OPT's, where it is not `channels`: there norms come last, too */
+    int64_t inner, kv_heads; /* Llama's */
+    int64_t embedding;       /* OPT's, if it differs from `channels`: norms then come last, too */
     const coh_llama_rope *rope; /* Llama's */
 } presets[] = {
     { "gpt2-nano", COH_FAMILY_GPT2, 6, 6, 384, 1024, 50257 },

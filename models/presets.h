@@ -1,4 +1,4 @@
-/* presets.h - the inside of the presets: what their names are, for sentences. */
+/* presets.h - lists the names of the presets for messages. */
 #ifndef COH_MODELS_PRESETS_H
 #define COH_MODELS_PRESETS_H
 
@@ -6,7 +6,7 @@
 
 enum { COH_PRESET_NAMES_BYTES = 512 };
 
-/* All names, with ", " between. */
+/* Writes all names, separated by ", ". */
 void coh_preset_names(char names[COH_PRESET_NAMES_BYTES]);
 
 #endif

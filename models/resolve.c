@@ -1,13 +1,13 @@
-/* What a user may call a model: a preset, or a folder that says what it holds. And a model in the
- * note of a checkpoint:
+/* Finds the model that a user names: a preset, a Hugging Face folder or a checkpoint. Also reads
+ * and writes a model in the note of a checkpoint:
  *
  *   {"family": "llama", "name": "tiny", "dtype": "bf16", "config": {"model_type": "llama", ...},
  *    "adapters": {"freeze": "", "rank": 8, "alpha": 16.0, "targets": "q_proj,v_proj"},
  *    "stored": {"dtypes": "fhhhf", "metadata": {"format": "pt"}}}
  *
- * where "config" is a config.json, "adapters" is there where not all is trained, and "stored" where
- * a folder's tensors were stored otherwise than config says (stored.h). Notes of before there were
- * families hold GPT-2's sizes. */
+ * "config" is a config.json. "adapters" is present if not all is trained; "stored", if a folder's
+ * tensors were stored differently from config (stored.h). Notes older than model families hold
+ * GPT-2's sizes. Next: config_read.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,8 +34,8 @@ static const char *const dtype_names[DTYPE_COUNT] = {
     [COH_DTYPE_F32] = "f32", [COH_DTYPE_BF16] = "bf16"
 };
 
-/* A name becomes part of a run folder's: one component of a path, printable, in
- * UTF-8 as notes are. */
+/* A name becomes part of a run folder's name: it must be one path component, printable, in UTF-8
+ * like notes. */
 static int is_fit_name(const char *name)
 {
     if (!name[0] || strlen(name) >= sizeof(((coh_model *)0)->name) || strcmp(name, ".") == 0 ||
@@ -99,8 +99,8 @@ static coh_status name_set(const char *name, coh_model *model)
     return COH_OK;
 }
 
-/* Before there were families: all fields, no others, each of its type; dtype came later than the
- * first checkpoints. */
+/* Reads a note older than model families: exactly these fields, each of its type; "dtype" may be
+ * missing, since the first checkpoints had none. */
 static coh_status model_from_old(json_t *value, coh_model *out_model)
 {
     const char *family, *name, *dtype_name = "f32";
@@ -155,7 +155,7 @@ static coh_status model_from_value(json_t *value, coh_model *out_model)
     COH_TRY(coh_stored_from_json(stored, &model));
     if (coh_adapters_check(&model) != COH_OK)
         return coh_fail_prefix(COH_ERR_CORRUPT, "a model's JSON");
-    model.notes[0] = '\0'; /* said when the folder was read */
+    model.notes[0] = '\0'; /* already printed when the folder was read */
     *out_model = model;
     return COH_OK;
 }
@@ -183,9 +183,9 @@ coh_status coh_model_from_json(const char *json, coh_model *out_model)
     return status;
 }
 
-/* ---- what a user may call a model ---- */
+/* ---- names given by users ---- */
 
-/* The model in a checkpoint's note, under "model". */
+/* Reads the model in a checkpoint's note, under "model". */
 static coh_status model_from_note(const char *note_json, coh_model *out_model)
 {
     json_t *root;
@@ -230,7 +230,7 @@ static coh_status model_from_checkpoint(const char *path, coh_model *out_model)
     return status;
 }
 
-/* The last component of a path, where it can be a name. */
+/* Takes the last component of a path as the model's name, if it is a valid name. */
 static void name_after(const char *path, coh_model *model)
 {
     char name[sizeof(model->name)];
@@ -254,7 +254,7 @@ static coh_status model_from_folder(const char *path, const char *config_path, c
     COH_TRY(coh_file_read_whole(config_path, COH_CONFIG_BYTES_MOST, &text, &bytes));
     coh_status status = strlen(text) == bytes
                             ? coh_model_from_config(text, out_model)
-                            : coh_fail(COH_ERR_CORRUPT, "config.json: a zero byte stands in it");
+                            : coh_fail(COH_ERR_CORRUPT, "config.json: it contains a zero byte");
     coh_free(text);
     if (status != COH_OK)
         return coh_fail_prefix(status, "%.300s", path);
@@ -262,8 +262,8 @@ static coh_status model_from_folder(const char *path, const char *config_path, c
     return path_set("a folder's", path, out_model->folder, sizeof(out_model->folder));
 }
 
-/* Of a folder with a config.json: checkpoints in it would be passed over for the weights beside
- * them, which are those of before the run. */
+/* Checks a folder with a config.json for checkpoints: the folder's weights would be used and the
+ * checkpoints, which are newer, ignored. */
 static coh_status check_one_model(const char *path)
 {
     coh_checkpoint *checkpoint;
@@ -274,14 +274,14 @@ static coh_status check_one_model(const char *path)
     status = coh_checkpoint_facts_get(checkpoint, &facts);
     if (status == COH_OK)
         status = coh_fail(COH_ERR_ARGUMENT,
-                          "%.300s holds config.json, a Hugging Face model, and beside it a run's "
+                          "%.300s holds config.json, a Hugging Face model, and next to it a run's "
                           "checkpoint %.300s: name the checkpoint, or move one of the two",
                           path, facts.path);
     coh_checkpoint_close(checkpoint);
     return status;
 }
 
-/* A folder with a config.json is Hugging Face's, any other must hold a checkpoint. */
+/* A folder with a config.json is Hugging Face's; any other folder must hold a checkpoint. */
 static coh_status model_from_path(const char *path, coh_model *out_model)
 {
     char config_path[sizeof(out_model->folder) + 16];
@@ -315,12 +315,12 @@ coh_status coh_model_resolve(const char *what, int64_t vocabulary, coh_model *ou
     coh_model model;
     if (coh_model_preset(what, vocabulary, out_model) == COH_OK)
         return COH_OK;
-    /* The vocabulary is checked before the name: say that, if that is what is wrong. */
+    /* coh_model_preset checks the vocabulary before the name; report a bad vocabulary first. */
     COH_TRY(coh_model_preset("gpt2", vocabulary, &model));
     COH_TRY(check_folder(what));
     model = (coh_model){ 0 };
     COH_TRY(model_from_path(what, &model));
-    /* A table may have more rows than its tokenizer has ids: it was padded. */
+    /* A table may have more rows than its tokenizer has ids, as padding. */
     const int64_t own = coh_model_size_get(&model).vocabulary;
     if (vocabulary > own)
         return coh_fail(COH_ERR_ARGUMENT,

@@ -1,4 +1,6 @@
-/* Reading the header: JSON, but only of the one form that a header has. */
+/* Parses the header of a safetensors file. The one idea: a JSON parser for exactly the form that a
+ * header has, which decodes strings in place. Next: safetensors_layout.c writes headers,
+ * safetensors_read.c calls this. */
 #include "models/safetensors_header.h"
 
 #include <inttypes.h>
@@ -18,7 +20,7 @@ typedef struct scanner {
 static coh_status refuse(const scanner *scan, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Every refusal: which file, where in it, why, what to do. */
+/* Fails with the file, the position, the reason and a remedy; all refusals come here. */
 static coh_status refuse(const scanner *scan, const char *at, const char *format, ...)
 {
     char reason[512];
@@ -37,7 +39,7 @@ static void blanks_skip(scanner *scan)
         scan->at++;
 }
 
-/* What stands at the place, for a sentence; at least 8 bytes of room. */
+/* Describes the next character for a message; `text` has at least 8 bytes. */
 static const char *shown(const scanner *scan, char *text)
 {
     if (scan->at == scan->end)
@@ -60,7 +62,7 @@ static coh_status expect(scanner *scan, char letter)
 
 /* ---- strings ---- */
 
-/* Four hexadecimal digits after \u; -1 if they are none. */
+/* Reads four hexadecimal digits after \u; -1 if they are not. */
 static int32_t hex_read(scanner *scan)
 {
     int32_t value = 0;
@@ -91,7 +93,7 @@ static char *utf8_put(char *to, uint32_t code)
     return to;
 }
 
-/* After "\u": the character, a pair of surrogates as one. */
+/* Reads the code point after "\u"; joins a pair of surrogates. */
 static coh_status code_read(scanner *scan, const char *begin, char **to)
 {
     int32_t code = hex_read(scan);
@@ -114,7 +116,7 @@ static coh_status code_read(scanner *scan, const char *begin, char **to)
     return COH_OK;
 }
 
-/* One escape, from its backslash on, to *to. */
+/* Decodes one escape, from its backslash on, to *to. */
 static coh_status escape_read(scanner *scan, char **to)
 {
     static const char letters[] = "btnfr\"\\/", values[] = "\b\t\n\f\r\"\\/";
@@ -129,8 +131,8 @@ static coh_status escape_read(scanner *scan, char **to)
     return COH_OK;
 }
 
-/* The string that comes next, decoded where it stands; the NUL after it lies on its closing quote
- * or before. */
+/* Decodes the next string in place; its terminating NUL overwrites its closing quote or a byte
+ * before. */
 static coh_status string_read(scanner *scan, char **out_string)
 {
     char text[8];
@@ -179,7 +181,7 @@ static coh_status number_read(scanner *scan, uint64_t *out_number)
     return COH_OK;
 }
 
-/* "[" numbers "]": at most `most`, for what `what` says. */
+/* Reads "[" numbers "]", at most `most` of them; `what` names them in messages. */
 static coh_status numbers_read(scanner *scan, const char *what, uint64_t *numbers, int32_t most,
                                int32_t *out_count)
 {
@@ -203,8 +205,8 @@ static coh_status numbers_read(scanner *scan, const char *what, uint64_t *number
     }
 }
 
-/* After "{" or a member: the next member's key, with the place at its value; or past "}", with NULL
- * for a key. */
+/* Called after "{" or a member: moves to the value of the next member and returns its key; or moves
+ * past "}" and sets the key to NULL. */
 static coh_status member_next(scanner *scan, int is_first, char **out_key)
 {
     *out_key = NULL;
@@ -219,7 +221,7 @@ static coh_status member_next(scanner *scan, int is_first, char **out_key)
     return expect(scan, ':');
 }
 
-/* ---- what a header holds ---- */
+/* ---- members of a header ---- */
 
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4, HAS_ALL = 7 };
 
@@ -250,7 +252,7 @@ static coh_status shape_read(scanner *scan, coh_safetensors_tensor *tensor)
     return COH_OK;
 }
 
-/* Sets offset, from the begin of the data, and bytes. */
+/* Sets `bytes`, and `offset` from the start of the data. */
 static coh_status offsets_read(scanner *scan, coh_safetensors_tensor *tensor)
 {
     uint64_t offsets[2];
@@ -323,7 +325,7 @@ static coh_status tensor_read(scanner *scan, const char *name, coh_safetensors_h
 static coh_status metadata_read(scanner *scan, coh_safetensors_header *header)
 {
     COH_TRY(expect(scan, '{'));
-    /* There, even if empty. */
+    /* Allocates, so that empty metadata differ from none. */
     COH_TRY(COH_GROW(&header->metadata, &header->metadata_capacity, 1));
     for (int is_first = 1;; is_first = 0) {
         char *key, *value;
@@ -337,7 +339,7 @@ static coh_status metadata_read(scanner *scan, coh_safetensors_header *header)
     }
 }
 
-/* ---- what must hold of all ---- */
+/* ---- checks of the whole ---- */
 
 static int compare_keys(const void *left, const void *right)
 {
@@ -353,7 +355,7 @@ static int compare_places(const void *left, const void *right)
 
 static coh_status twice_refuse(const scanner *scan, const char *what, const char *name)
 {
-    return refuse(scan, name - 1, "%s \"%.200s\" stands there twice", what, name);
+    return refuse(scan, name - 1, "%s \"%.200s\" occurs twice", what, name);
 }
 
 static coh_status names_check(const scanner *scan, coh_safetensors_header *header)
@@ -377,7 +379,7 @@ static coh_status names_check(const scanner *scan, coh_safetensors_header *heade
     return twice ? twice_refuse(scan, "tensor", twice) : COH_OK;
 }
 
-/* Of tensors without bytes at one offset the one that stands first. */
+/* Tensors without bytes at the same offset are ordered as in the text. */
 static int compare_offsets(const void *left, const void *right)
 {
     const coh_safetensors_tensor *a = left, *b = right;
@@ -388,7 +390,8 @@ static int compare_offsets(const void *left, const void *right)
     return (a->name > b->name) - (a->name < b->name);
 }
 
-/* Every byte of the data belongs to one tensor. Offsets then count from the begin of the file. */
+/* Checks that every byte of the data belongs to exactly one tensor, and makes offsets count from
+ * the start of the file. */
 static coh_status cover_check(const scanner *scan, uint64_t data_bytes,
                               coh_safetensors_header *header)
 {
@@ -406,7 +409,7 @@ static coh_status cover_check(const scanner *scan, uint64_t data_bytes,
             return refuse(scan, tensor->name - 1,
                           "tensor %.200s begins at %" PRIu64 ", inside tensor %.200s", tensor->name,
                           tensor->offset, header->tensors[i - 1].name);
-        covered += tensor->bytes; /* its end, which is a number of 64 bits */
+        covered += tensor->bytes; /* the tensor's end, which fits in 64 bits */
         tensor->offset += header_bytes;
     }
     if (covered != data_bytes)

@@ -1,3 +1,6 @@
+/* Reads model.safetensors.index.json. The one idea: the index only names files; every claim of it
+ * is checked against the headers of the shards. Next: safetensors_read.c, which opens the
+ * shards. */
 #include "models/safetensors_index.h"
 
 #include <limits.h>
@@ -12,13 +15,13 @@
 #include "base/file_text.h"
 #include "models/safetensors_header.h"
 
-/* 400,000 tensors at 160 bytes each; the largest models have some 100,000. */
+/* Enough for 400,000 tensors at 160 bytes each; the largest models have about 100,000. */
 #define INDEX_BYTES_MAX ((uint64_t)64 << 20)
 
 struct coh_safetensors_index {
     char *path;
     json_t *root, *weight_map;
-    const char **files; /* strings of root */
+    const char **files; /* point to strings of root */
     uint32_t file_count;
 };
 
@@ -33,7 +36,7 @@ coh_status coh_safetensors_path(const char *folder, const char *name, char *out_
 static coh_status refuse(const coh_safetensors_index *index, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Every refusal: which index, why, what to do. */
+/* Fails with the index, the reason and a remedy; all refusals come here. */
 static coh_status refuse(const coh_safetensors_index *index, const char *format, ...)
 {
     char reason[600];
@@ -51,7 +54,7 @@ static int has_suffix(const char *name, const char *suffix)
     return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
 }
 
-/* One component of a path that does not begin with a dot: it cannot lead out of the folder. */
+/* Is `name` one path component without a leading dot? Then it cannot lead out of the folder. */
 static int is_shard_name(const char *name)
 {
     return name[0] != '.' && strlen(name) <= 255 && !strchr(name, '/') &&
@@ -63,7 +66,7 @@ static int compare_files(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* Each tensor's file, then sorted and each once. */
+/* Collects each tensor's file, sorts them and removes duplicates. */
 static coh_status files_collect(coh_safetensors_index *index)
 {
     size_t count = 0;

@@ -1,4 +1,6 @@
-/* What tensors a file may hold, in which order, and the header that says so. */
+/* The rules of the format: which tensors a file may hold, in which order, and the header as text.
+ * The one idea: reader and writer use the same checks. Next: safetensors_header.c parses headers,
+ * safetensors_write.c calls this. */
 #include "models/safetensors_header.h"
 
 #include <inttypes.h>
@@ -11,8 +13,8 @@
 
 /* ---- dtypes ---- */
 
-/* All that the format has, in the reference's order, which is also that of its files: what stands
- * lower comes first. */
+/* All dtypes of the format, in the reference's order. Files are sorted by dtype in the reverse of
+ * this order. */
 static const struct dtype_facts {
     char name[12];
     uint8_t bits;
@@ -26,7 +28,7 @@ static const struct dtype_facts {
 };
 enum { DTYPE_COUNT = sizeof(dtypes) / sizeof(dtypes[0]) };
 
-/* DTYPE_COUNT for what the format does not have. */
+/* DTYPE_COUNT if the format has no such dtype. */
 static size_t dtype_index(const char *name)
 {
     size_t i = 0;
@@ -83,8 +85,8 @@ const char *coh_safetensors_measure(const coh_safetensors_tensor *tensor, uint64
         return "has a dtype that the format does not know";
     if (tensor->rank < 0 || tensor->rank > COH_SAFETENSORS_RANK_MAX)
         return "has more than " STRING(COH_SAFETENSORS_RANK_MAX) " dimensions";
-    /* Left to right, as the reference multiplies: [0, 2^40, 2^40] is empty, [2^40, 2^40, 0] is too
-     * large. */
+    /* Multiplies left to right, as the reference does: [0, 2^40, 2^40] is empty, [2^40, 2^40, 0] is
+     * too large. */
     uint64_t bits = 1;
     int is_too_large = 0;
     for (int32_t d = 0; d < tensor->rank; d++) {
@@ -179,7 +181,7 @@ static coh_status metadata_write(coh_text *text, const coh_safetensors_pair *met
             !is_utf8(metadata[i].value))
             return coh_fail(COH_ERR_ARGUMENT, "entry %zu of a file's metadata is not UTF-8 text",
                             i);
-        /* Few entries: no sorting. */
+        /* Linear search: there are few entries. */
         for (size_t k = 0; k < i; k++)
             if (strcmp(metadata[k].key, metadata[i].key) == 0)
                 return coh_fail(COH_ERR_ARGUMENT, "a file's metadata has \"%.200s\" twice",
@@ -193,7 +195,7 @@ static coh_status metadata_write(coh_text *text, const coh_safetensors_pair *met
     return coh_text_add(text, "}");
 }
 
-/* `begin`: where its data begin, counted from the begin of all data. */
+/* `begin`: the start of its data, counted from the start of all data. */
 static coh_status tensor_write(coh_text *text, const coh_safetensors_tensor *tensor, uint64_t begin,
                                uint64_t end)
 {
@@ -229,7 +231,7 @@ coh_status coh_safetensors_list_check(const coh_safetensors_tensor *tensors, siz
     return COH_OK;
 }
 
-/* Blanks until the data begin on a multiple of 8, then the length, now that it is known. */
+/* Pads with blanks so that the data start at a multiple of 8, then fills in the length. */
 static coh_status header_close(coh_text *text)
 {
     COH_TRY(coh_text_add(text, "}"));

@@ -1,4 +1,6 @@
-/* Opening what was written by others, and reading any range of it. */
+/* Opens safetensors files and reads any range of them. The one idea: everything is checked when the
+ * model is opened, so reads are plain pread calls. Next: safetensors_header.c and
+ * safetensors_index.c, which do the checks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,13 +17,13 @@
 #include "models/safetensors_header.h"
 #include "models/safetensors_index.h"
 
-/* Elements that are converted at a time: 16 KiB of f32, half of the first-level cache. */
+/* Elements converted at a time: 16 KiB of f32, half of the first-level cache. */
 #define PIECE_ELEMENTS 4096
 
 typedef struct shard {
     int fd;
     char *path;
-    const char *name;              /* its last component */
+    const char *name;              /* the last component of `path` */
     coh_safetensors_header header; /* its tensors move to the model's list */
 } shard;
 
@@ -35,7 +37,7 @@ struct coh_safetensors {
 
 /* ---- one file ---- */
 
-/* Exactly `bytes` bytes. */
+/* Reads exactly `bytes` bytes. */
 static coh_status bytes_read(const shard *file, uint64_t offset, uint64_t bytes, void *memory)
 {
     char *to = memory;
@@ -59,10 +61,10 @@ static coh_status bytes_read(const shard *file, uint64_t offset, uint64_t bytes,
     return COH_OK;
 }
 
-/* *out_bytes: of the file. */
+/* Opens the file; *out_bytes is its size. */
 static coh_status file_open(shard *file, uint64_t *out_bytes)
 {
-    /* Not to wait for a writer, should it be a pipe. */
+    /* O_NONBLOCK: do not wait for a writer if it is a pipe. */
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0)
         return coh_fail(COH_ERR_IO, "cannot open %.300s: %s", file->path, strerror(errno));
@@ -77,7 +79,8 @@ static coh_status file_open(shard *file, uint64_t *out_bytes)
     return COH_OK;
 }
 
-/* The 8 bytes before the header, within what the file and the format allow. */
+/* Reads the 8 bytes before the header, and checks them against the size of the file and the
+ * format's limit. */
 static coh_status header_length_read(const shard *file, uint64_t file_bytes, uint64_t *out_bytes)
 {
     uint8_t raw[8];
@@ -142,7 +145,7 @@ static coh_status files_create(coh_safetensors *model, uint32_t count)
     return COH_OK;
 }
 
-/* The tensors of one file, at the end of the list. */
+/* Moves the tensors of one file to the end of the model's list. */
 static coh_status tensors_take(coh_safetensors *model, uint32_t file)
 {
     coh_safetensors_header *header = &model->files[file].header;
@@ -253,7 +256,7 @@ void coh_safetensors_close(coh_safetensors *model)
     coh_free(model);
 }
 
-/* ---- what it holds ---- */
+/* ---- access to lists ---- */
 
 const coh_safetensors_tensor *coh_safetensors_tensors(const coh_safetensors *model,
                                                       size_t *out_count)

@@ -1,4 +1,6 @@
-/* Writing a model's folder: shard after shard, then the index. */
+/* Writes a model's folder: shard after shard, then the index. The one idea: files are renamed only
+ * after all are flushed, the index last, so a folder with an index is complete. Next:
+ * safetensors_write.c, which writes one shard. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -22,7 +24,7 @@ struct coh_safetensors_folder_writer {
     coh_safetensors_writer **shards;
     uint32_t shard_count, begun_count;
     int index_fd;
-    char index_temporary[PATH_MAX], index_path[PATH_MAX]; /* each "" until there is one */
+    char index_temporary[PATH_MAX], index_path[PATH_MAX]; /* each "" until the file exists */
     int is_kept;
 };
 
@@ -32,7 +34,7 @@ uint32_t coh_safetensors_shard(coh_safetensors_tensor *tensors, size_t count, ui
     uint64_t used = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = 0;
-        (void)coh_safetensors_measure(&tensors[i], &bytes); /* the writer refuses what has none */
+        (void)coh_safetensors_measure(&tensors[i], &bytes); /* the writer reports a failure */
         if (shard_bytes && used > 0 && (used > shard_bytes || bytes > shard_bytes - used)) {
             file++;
             used = 0;
@@ -45,7 +47,7 @@ uint32_t coh_safetensors_shard(coh_safetensors_tensor *tensors, size_t count, ui
 
 /* ---- paths ---- */
 
-/* The name of one shard; room for two numbers of ten digits. */
+/* The name of one shard; SHARD_NAME_BYTES has room for two numbers of ten digits. */
 #define SHARD_NAME_BYTES 64
 static void shard_name(const coh_safetensors_folder_writer *writer, uint32_t file, char *name)
 {
@@ -56,7 +58,7 @@ static void shard_name(const coh_safetensors_folder_writer *writer, uint32_t fil
                  file + 1, writer->shard_count);
 }
 
-/* Nothing of what will be written may be there, nor what would be taken for the model instead. */
+/* Checks that no file to be written exists, and no file that would be read as the model instead. */
 static coh_status folder_check(const coh_safetensors_folder_writer *writer)
 {
     char path[PATH_MAX], name[SHARD_NAME_BYTES];
@@ -79,7 +81,7 @@ static coh_status folder_check(const coh_safetensors_folder_writer *writer)
 
 /* ---- shards ---- */
 
-/* Behind the last tensor of the shard that begins with tensor `begin`. */
+/* The index after the last tensor of the shard that begins with tensor `begin`. */
 static size_t shard_end(const coh_safetensors_tensor *tensors, size_t count, size_t begin)
 {
     size_t end = begin;
@@ -103,7 +105,7 @@ static coh_status next_shard_begin(coh_safetensors_folder_writer *writer)
     return COH_OK;
 }
 
-/* The list as a whole: each shard's names are checked by its own header. */
+/* Checks the whole list; the names of each shard are checked with its header. */
 static coh_status list_check(const coh_safetensors_tensor *tensors, size_t count,
                              uint32_t *out_shard_count)
 {
@@ -183,7 +185,7 @@ coh_status coh_safetensors_folder_writer_add(coh_safetensors_folder_writer *writ
             COH_TRY(next_shard_begin(writer));
             continue;
         }
-        /* The last shard refuses what is too much. */
+        /* The last shard's writer reports excess bytes. */
         size_t piece = missing > 0 && missing < bytes ? (size_t)missing : bytes;
         COH_TRY(coh_safetensors_writer_add(shard, from, piece));
         from += piece;
@@ -224,7 +226,7 @@ done:
     return status;
 }
 
-/* The index, whole and flushed, under its temporary name. */
+/* Writes and flushes the whole index under its temporary name. */
 static coh_status index_write(coh_safetensors_folder_writer *writer)
 {
     char path[PATH_MAX];
@@ -263,7 +265,7 @@ static coh_status index_publish(coh_safetensors_folder_writer *writer)
     return coh_safetensors_folder_flush(writer->ops, writer->folder);
 }
 
-/* ---- how much it is ---- */
+/* ---- size on disk ---- */
 
 static coh_status shard_bytes_add(const coh_safetensors_tensor *tensors, size_t count,
                                   const coh_safetensors_pair *metadata, size_t metadata_count,
@@ -307,7 +309,7 @@ coh_status coh_safetensors_folder_writer_publish(coh_safetensors_folder_writer *
 {
     COH_TRY(shard_finish(writer));
     while (writer->begun_count <
-           writer->shard_count) { /* what follows has no bytes, or is missing */
+           writer->shard_count) { /* all following tensors have no bytes, or are missing */
         COH_TRY(next_shard_begin(writer));
         COH_TRY(shard_finish(writer));
     }
@@ -315,7 +317,7 @@ coh_status coh_safetensors_folder_writer_publish(coh_safetensors_folder_writer *
         COH_TRY(index_write(writer));
     for (uint32_t i = 0; i < writer->shard_count; i++)
         COH_TRY(coh_safetensors_writer_rename(writer->shards[i]));
-    /* Shards must have their names on the disk before the index says that they do. */
+    /* The shards' names must be durable before the index refers to them. */
     COH_TRY(coh_safetensors_folder_flush(writer->ops, writer->folder));
     if (writer->shard_count > 1)
         COH_TRY(index_publish(writer));

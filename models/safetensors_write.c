@@ -1,5 +1,5 @@
-/* Writing one file: the header, then data through a buffer, so that small tensors do not make small
- * writes. */
+/* Writes one file: the header, then data through a buffer, so that small tensors do not cause small
+ * writes. Next: safetensors_layout.c makes the header, safetensors_shards.c writes a folder. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -11,11 +11,11 @@
 #include "models/safetensors_header.h"
 #include "models/safetensors_writer.h"
 
-/* 256 KiB: from there on larger writes to a file are no faster. */
+/* 256 KiB: larger writes to a file are no faster. */
 #define BUFFER_BYTES ((size_t)256 << 10)
-/* Written bytes that may wait for the disk: 8 MiB, so that the flush at the end finds little. */
+/* Written bytes that may be dirty in the page cache: 8 MiB, so that the final flush is short. */
 #define WRITE_BACK_BYTES ((uint64_t)8 << 20)
-/* Names that a writer tries for its temporary file: one may be left of a process that died. */
+/* Names tried for the temporary file; some may be left by processes that died. */
 #define TEMPORARY_TRIES 100
 
 enum stage { STAGE_WRITING, STAGE_FINISHED, STAGE_NAMED, STAGE_KEPT };
@@ -24,12 +24,12 @@ struct coh_safetensors_writer {
     coh_file_ops own_ops, *ops;
     enum stage stage;
     int fd;
-    char path[PATH_MAX], temporary[PATH_MAX]; /* temporary: "" until there is one */
+    char path[PATH_MAX], temporary[PATH_MAX]; /* temporary: "" until the file exists */
     uint8_t *buffer;
     size_t buffered_bytes;
-    uint64_t total_bytes;   /* of the file */
-    uint64_t written_bytes; /* without the buffer */
-    uint64_t begun_bytes;   /* of those, on their way to the disk */
+    uint64_t total_bytes;   /* size of the file */
+    uint64_t written_bytes; /* without what is in the buffer */
+    uint64_t begun_bytes;   /* of those, writeback to disk was started */
 };
 
 coh_status coh_safetensors_operation_fail(int error, const char *what, const char *path)
@@ -50,7 +50,7 @@ coh_status coh_safetensors_folder_flush(coh_file_ops *ops, const char *folder)
     return COH_OK;
 }
 
-/* ---- begin ---- */
+/* ---- creation ---- */
 
 coh_status coh_safetensors_temporary_create(coh_file_ops *ops, const char *path, char *out_name,
                                             int *out_fd)
@@ -67,7 +67,7 @@ coh_status coh_safetensors_temporary_create(coh_file_ops *ops, const char *path,
     }
     if (fd < 0) {
         out_name[0] = '\0';
-        return coh_safetensors_operation_fail(fd, "creating a file beside", path);
+        return coh_safetensors_operation_fail(fd, "creating a file next to", path);
     }
     *out_fd = fd;
     return COH_OK;
@@ -80,7 +80,7 @@ static coh_status reserve(coh_safetensors_writer *writer)
         return coh_fail(COH_ERR_FULL,
                         "%.300s needs %" PRIu64 " bytes: %s: make room, or give another place",
                         writer->path, writer->total_bytes, strerror(-error));
-    /* A file system that cannot reserve fails when it is full, later. */
+    /* Ignored if the file system cannot reserve space; a full disk is then found later. */
     if (error != 0 && error != -EOPNOTSUPP && error != -EINVAL)
         return coh_safetensors_operation_fail(error, "reserving space for", writer->path);
     return COH_OK;
@@ -102,7 +102,7 @@ static coh_status buffer_flush(coh_safetensors_writer *writer)
     return COH_OK;
 }
 
-/* Any bytes, header or data: through the buffer, in pieces that fill it. */
+/* Writes header or data bytes through the buffer, in pieces that fill it. */
 static coh_status bytes_add(coh_safetensors_writer *writer, const void *bytes, size_t byte_count)
 {
     const uint8_t *from = bytes;

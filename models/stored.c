@@ -1,3 +1,6 @@
+/* Keeps the dtypes and metadata with which a folder stored its tensors. The one idea: both are
+ * short strings in coh_model, so they pass through the note of a checkpoint. Next: folder_read.c
+ * fills them, folder_write.c uses them. */
 #include "models/stored.h"
 
 #include <inttypes.h>
@@ -57,7 +60,7 @@ static coh_status dtypes_from(const char *dtypes, coh_model *model)
     return COH_OK;
 }
 
-/* One more pair, as a member of JSON. */
+/* Adds one pair as a JSON member. */
 static void metadata_add(coh_config_text *text, const char *key, const char *value)
 {
     if (text->bytes > 0)
@@ -132,7 +135,7 @@ void coh_stored_metadata_take(const coh_safetensors *files, coh_model *model, in
         if (file < file_count)
             continue;
         metadata_add(&text, pairs[i].key, pairs[i].value);
-        if (text.bytes >= text.room) { /* too long: the others may fit */
+        if (text.bytes >= text.room) { /* too long: later pairs may fit */
             text.bytes = before;
             model->metadata[before] = '\0';
         } else

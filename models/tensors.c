@@ -1,4 +1,6 @@
-/* The tensors of a folder, from the family's lines: in the graphs' order, and by name. */
+/* Lists the tensors of a folder from the family's lines: in the graphs' order, and by name. The one
+ * idea: names and shapes are computed from an index, so no list of a large model is stored. Next:
+ * family.h for the lines. */
 #include "models/family.h"
 
 #include <inttypes.h>
@@ -19,7 +21,7 @@ static int64_t count_there(const coh_tensor_line *lines, const coh_tensor_sizes 
     return count;
 }
 
-/* The index-th of those that are there. */
+/* The index-th line among those that apply to `sizes`. */
 static const coh_tensor_line *line_at(const coh_tensor_line *lines, const coh_tensor_sizes *sizes,
                                       int64_t index)
 {
@@ -30,7 +32,7 @@ static const coh_tensor_line *line_at(const coh_tensor_line *lines, const coh_te
     return line;
 }
 
-/* Where `name` stands among those that are there; -1: it does not. */
+/* The index of `name` among the lines that apply; -1 if it is not one of them. */
 static int64_t line_find(const coh_tensor_line *lines, const coh_tensor_sizes *sizes,
                          const char *name)
 {
@@ -49,7 +51,7 @@ static const coh_tensor_lines *lines_of(const coh_model *model, coh_tensor_sizes
 {
     const coh_family_table *family = model ? coh_family_of(model) : NULL;
     if (!family || family->check(coh_family_config(model)) != COH_OK)
-        return NULL; /* no such graph: of 2^63 layers, say */
+        return NULL; /* no such graph, for instance of 2^63 layers */
     family->sizes(coh_family_config(model), out_sizes);
     return family->lines;
 }
@@ -68,7 +70,7 @@ int64_t coh_model_tensor_count(const coh_model *model)
 
 /* ---- by index ---- */
 
-/* `layer` < 0: outside of layers. */
+/* `layer` < 0: a tensor outside of layers. */
 static void describe(const coh_tensor_lines *lines, const coh_tensor_sizes *sizes,
                      const coh_tensor_line *line, int64_t layer, coh_model_tensor *out)
 {
@@ -117,7 +119,7 @@ coh_status coh_model_tensor_at(const coh_model *model, int64_t index, coh_model_
 
 /* ---- by name ---- */
 
-/* "<layer><n>.<rest>": n and rest. Leading zeros and signs are no numbers of layers. */
+/* Splits "<layer><n>.<rest>" into n and rest. Numbers with leading zeros or signs are refused. */
 static const char *layer_parse(const coh_tensor_lines *lines, const coh_tensor_sizes *sizes,
                                const char *name, int64_t *out_layer)
 {
@@ -189,7 +191,7 @@ coh_model_name coh_model_name_find(const coh_model *model, const char *published
     const size_t length = strlen(lines->prefix);
     if (strncmp(published, lines->prefix, length) != 0)
         return find(lines, &sizes, published, index);
-    /* What is published bare stays so: "transformer.lm_head.weight" is nobody's. */
+    /* Tensors published bare have no prefixed form: "transformer.lm_head.weight" is unknown. */
     if (strcmp(published + length, "lm_head.weight") == 0)
         return COH_MODEL_NAME_UNKNOWN;
     return find(lines, &sizes, published + length, index);

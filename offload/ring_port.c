@@ -178,7 +178,7 @@ coh_status coh_ring_port_submit(coh_ring_port *port, const coh_store_request *re
                         depth);
     port->slots[i] = (coh_ring_slot){
         .request = *request,
-        .mark = port->port == COH_STORE_WRITES ? coh_proof_mark(request) : 0,
+        .checksum = port->port == COH_STORE_WRITES ? coh_checksum_of(request) : 0,
         .sequence = port->sequence++,
         .error = COH_STORE_NO_ERROR,
         .state = COH_RING_ACTIVE,
@@ -199,8 +199,8 @@ static uint32_t hand_over(coh_ring_port *port, coh_store_completion *completions
             continue;
         slot->state = COH_RING_FREE;
         port->done_count--;
-        coh_status status =
-            coh_store_base_finish(port->store, port->port, &slot->request, slot->mark, slot->error);
+        coh_status status = coh_store_base_finish(port->store, port->port, &slot->request,
+                                                  slot->checksum, slot->error);
         if (status != COH_OK && !(*failed)++)
             coh_error_save(port->text);
         completions[count++] =

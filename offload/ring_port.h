@@ -33,7 +33,7 @@ typedef enum coh_ring_slot_state {
 
 typedef struct coh_ring_slot {
     coh_store_request request;
-    uint64_t mark; /* of a write */
+    uint64_t checksum; /* of a write */
     uint64_t sequence;
     size_t next_bytes;    /* handed out so far */
     uint32_t piece_count; /* handed out, not finished */

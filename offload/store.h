@@ -36,7 +36,7 @@ typedef struct coh_store_facts {
     size_t block_bytes;   /* unit of memory address, file offset and length: a page */
     uint32_t queue_depth; /* pieces in flight inside the store per port */
     uint64_t read_bytes_per_s, write_bytes_per_s; /* measured at open; 0: not measured */
-    const char *rung;                             /* "io_uring fixed", "io_uring", "posix", "mem" */
+    const char *backend;                          /* "io_uring fixed", "io_uring", "posix", "mem" */
     /* why a better backend is not used: one sentence, print it once; NULL: it is the best */
     const char *reason;
     int direct; /* 0: through the page cache, memory outside every budget */
@@ -98,7 +98,7 @@ typedef struct coh_store_ops {
 extern const coh_store_ops coh_store_uring; /* NULL functions if built without io_uring */
 extern const coh_store_ops coh_store_posix, coh_store_mem;
 
-/* Opens the best backend ("rung") that this machine allows: io_uring with O_DIRECT and registered
+/* Opens the best backend that this machine allows: io_uring with O_DIRECT and registered
  * buffers, then without registration, then posix threads. If O_DIRECT is denied, uses the page
  * cache. facts.reason says why. *out_ops receives the backend's table. `wanted`: NULL, or the only
  * table to use (tests, fault injection). */
@@ -108,7 +108,7 @@ coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *w
 /* A power cut is not modelled here: the store is an unnamed file that vanishes with the process, so
  * it cannot be found broken later. base/power_cut.h models what a power cut drops and tears where
  * durability is promised, in the file operations of a save. `flip_at` covers a lost or torn write
- * while the process lives: the chunk's mark does not match. */
+ * while the process lives: the chunk's checksum does not match. */
 
 /* Faults for tests: seeded, by operation number, so that a loop over n finds every path. The mem
  * and posix stores inject them, so faults can be injected under a whole run; while a plan is

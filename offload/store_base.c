@@ -1,5 +1,5 @@
 /* Common parts of all stores: checking the config and the requests, facts, error texts, and the end
- * of a request, where a write is recorded and a read is checked (proof.h). Read store_base.h
+ * of a request, where a write is recorded and a read is checked (checksum.h). Read store_base.h
  * first. */
 #include "offload/store_base.h"
 
@@ -14,7 +14,7 @@
 /* More requests in flight per port are a mistake, not a plan. */
 #define PORT_DEPTH_MOST 1024u
 
-coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, const char *rung)
+coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, const char *backend)
 {
     if (config->bytes == 0 || config->bytes % COH_PAGE_BYTES != 0 || config->bytes > INT64_MAX)
         return coh_fail(COH_ERR_ARGUMENT,
@@ -26,14 +26,14 @@ coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, 
     coh_status status = COH_OK;
     base->config = *config;
     base->config.folder = NULL;
-    COH_TRY_GOTO(status, coh_proof_create(config->chunk_count, &base->proof), failed);
+    COH_TRY_GOTO(status, coh_checksum_table_create(config->chunk_count, &base->checksums), failed);
     if (config->folder != NULL) {
         COH_TRY_GOTO(status, coh_alloc_text(config->folder, &base->folder), failed);
         base->config.folder = base->folder;
     }
     base->facts = (coh_store_facts){ .block_bytes = COH_PAGE_BYTES,
                                      .queue_depth = config->queue_depth,
-                                     .rung = rung };
+                                     .backend = backend };
     return COH_OK;
 failed:
     coh_store_base_fini(base);
@@ -42,9 +42,9 @@ failed:
 
 void coh_store_base_fini(coh_store *base)
 {
-    coh_proof_destroy(base->proof);
+    coh_checksum_table_destroy(base->checksums);
     coh_free(base->folder);
-    base->proof = NULL;
+    base->checksums = NULL;
     base->folder = NULL;
 }
 
@@ -104,15 +104,15 @@ coh_status coh_store_base_tell(const coh_store *base, coh_store_port port,
 }
 
 coh_status coh_store_base_finish(coh_store *base, coh_store_port port,
-                                 const coh_store_request *request, uint64_t mark, int error)
+                                 const coh_store_request *request, uint64_t checksum, int error)
 {
     if (error != COH_STORE_NO_ERROR) {
         if (port == COH_STORE_WRITES)
-            coh_proof_forget(base->proof, request);
+            coh_checksum_table_forget(base->checksums, request);
         return coh_store_base_tell(base, port, request, error);
     }
     if (port == COH_STORE_READS)
-        return coh_proof_check(base->proof, request);
-    coh_proof_record(base->proof, request, mark);
+        return coh_checksum_table_check(base->checksums, request);
+    coh_checksum_table_record(base->checksums, request, checksum);
     return COH_OK;
 }

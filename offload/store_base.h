@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "offload/proof.h"
+#include "offload/checksum.h"
 #include "offload/store.h"
 
 #define COH_STORE_REASON_BYTES 512
@@ -22,14 +22,15 @@ struct coh_store {
     coh_store_config config; /* folder: our copy */
     char *folder;
     coh_store_facts facts;
-    coh_proof *proof;
+    coh_checksum_table *checksums;
     char reason[COH_STORE_REASON_BYTES]; /* facts.reason points here after the first sentence */
 };
 
 /* Checks the config and initialises the common part. On failure nothing is held.
  * Fails: COH_ERR_ARGUMENT (bytes is not a positive multiple of a page, port_depth is 0 or above
  * 1024), COH_ERR_MEMORY. */
-coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, const char *rung);
+coh_status coh_store_base_init(coh_store *base, const coh_store_config *config,
+                               const char *backend);
 void coh_store_base_fini(coh_store *base); /* does nothing on a zeroed struct */
 
 /* Appends a sentence to facts.reason, after "; " if there is one already. */
@@ -51,10 +52,10 @@ const char *coh_store_error_text(int error);
 coh_status coh_store_base_tell(const coh_store *base, coh_store_port port,
                                const coh_store_request *request, int error);
 
-/* Ends a request: records a write, checks a read. mark: from submit, for a write. error: -1 for
+/* Ends a request: records a write, checks a read. checksum: from submit, for a write. error: -1 for
  * none, else as in coh_store_base_tell. */
 coh_status coh_store_base_finish(coh_store *base, coh_store_port port,
-                                 const coh_store_request *request, uint64_t mark, int error);
+                                 const coh_store_request *request, uint64_t checksum, int error);
 
 /* ---- the unnamed file ---- */
 

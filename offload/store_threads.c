@@ -169,7 +169,7 @@ coh_status coh_threads_submit(coh_store *store, coh_store_port which,
     coh_threads_store *threads = (coh_threads_store *)store;
     coh_threads_port *port = &threads->ports[which];
     COH_TRY(coh_store_base_allow(store, request));
-    uint64_t mark = which == COH_STORE_WRITES ? coh_proof_mark(request) : 0;
+    uint64_t checksum = which == COH_STORE_WRITES ? coh_checksum_of(request) : 0;
     pthread_mutex_lock(&port->lock);
     uint32_t i = 0;
     while (i < store->config.port_depth && port->slots[i].state != COH_SLOT_FREE)
@@ -177,7 +177,7 @@ coh_status coh_threads_submit(coh_store *store, coh_store_port which,
     if (i < store->config.port_depth) {
         port->slots[i] = (coh_threads_slot){ .request = *request,
                                              .fault = coh_fault_take(&threads->plan),
-                                             .mark = mark,
+                                             .checksum = checksum,
                                              .sequence = port->sequence++,
                                              .error = COH_STORE_NO_ERROR,
                                              .state = COH_SLOT_ACTIVE };
@@ -236,7 +236,7 @@ coh_status coh_threads_reap(coh_store *store, coh_store_port which,
         port->done_count--;
         pthread_mutex_unlock(&port->lock);
         coh_status status =
-            coh_store_base_finish(store, which, &ended.request, ended.mark, ended.error);
+            coh_store_base_finish(store, which, &ended.request, ended.checksum, ended.error);
         if (status != COH_OK && !failed++)
             coh_error_save(port->text);
         completions[count++] =

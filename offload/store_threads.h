@@ -35,7 +35,7 @@ typedef enum coh_slot_state { COH_SLOT_FREE, COH_SLOT_ACTIVE, COH_SLOT_DONE } co
 typedef struct coh_threads_slot {
     coh_store_request request;
     coh_fault fault;
-    uint64_t mark;        /* of a write */
+    uint64_t checksum;    /* of a write */
     uint64_t sequence;    /* of submission */
     uint64_t finished;    /* order of completion */
     size_t next_bytes;    /* handed out so far */

@@ -161,10 +161,10 @@ static void leave_unregistered(uring_store *uring, int error)
         uring->ports[port].arenas = NULL;
     }
     uring->unregistered = 1;
-    uring->base.facts.rung = "io_uring";
+    uring->base.facts.backend = "io_uring";
     coh_store_base_say(&uring->base,
                        "the arenas could not be registered with io_uring (%s): every transfer pins "
-                       "its pages anew; raising the memlock limit (ulimit -l) avoids that",
+                       "its pages again; raising the memlock limit (ulimit -l) avoids that",
                        coh_store_error_text(error));
 }
 
@@ -207,7 +207,7 @@ static coh_status uring_register_arena(coh_store *store, void *base, size_t byte
         port->arenas = uring->arenas;
         port->arena_count = &uring->arena_count;
     }
-    uring->base.facts.rung = "io_uring fixed";
+    uring->base.facts.backend = "io_uring fixed";
     return COH_OK;
 }
 

@@ -1,13 +1,13 @@
 /* Local search over decisions: varies one decision of the best set at a time, or two that depend on
  * each other, and moves to the best neighbour. The idea: the neighbours and their order are fixed,
- * so every machine finds the same plan. Evaluation is in offers.c; search.c calls this from several
- * starts. */
+ * so every machine finds the same plan. Evaluation is in candidates.c; search.c calls this from
+ * several starts. */
 #include "planner/neighbours.h"
 
 #include "base/bytes.h"
 #include "planner/at_once.h"
+#include "planner/initial.h"
 #include "planner/residency.h"
-#include "planner/starts.h"
 
 #define KIB         ((uint64_t)1 << 10)
 #define MIB         ((uint64_t)1 << 20)
@@ -17,7 +17,7 @@
 /* Stop within 1/500 of the lower bound. */
 enum { CLOSE_ENOUGH = 500 };
 
-int coh_market_has_caches(const coh_plan *plan)
+int coh_candidates_have_caches(const coh_plan *plan)
 {
     int some = 0;
     for (size_t i = 0; plan->options.mode == COH_PLAN_TRAIN && i < plan->graph->op_count; i++)
@@ -36,106 +36,107 @@ typedef struct neighbours {
 } neighbours;
 
 /* Adds a neighbour, initially equal to the best; returns NULL if there are enough. */
-static coh_decisions *add_neighbour(neighbours *n, const coh_market *market)
+static coh_decisions *add_neighbour(neighbours *n, const coh_candidates *candidates)
 {
     if (n->count == NEIGHBOURS_MOST)
         return NULL;
-    n->list[n->count] = market->best.decisions;
+    n->list[n->count] = candidates->best.decisions;
     return &n->list[n->count++];
 }
 
-static void vary_sizes(const coh_market *market, neighbours *n)
+static void vary_sizes(const coh_candidates *candidates, neighbours *n)
 {
-    const coh_plan *plan = market->plan;
-    uint64_t chunk = market->best.decisions.chunk_bytes;
+    const coh_plan *plan = candidates->plan;
+    uint64_t chunk = candidates->best.decisions.chunk_bytes;
     const uint64_t sizes[] = { chunk / 2, 2 * chunk, 4 * chunk };
-    const uint64_t of_many = plan->survivor_bytes / (2 * COH_STARTS_SURVIVORS);
+    const uint64_t of_many = plan->survivor_bytes / (2 * COH_INITIAL_SURVIVORS);
     const uint64_t least = of_many > CHUNK_LEAST ? of_many : CHUNK_LEAST;
     coh_decisions *d;
-    if (coh_market_has_caches(plan) && (d = add_neighbour(n, market)) != NULL)
+    if (coh_candidates_have_caches(plan) && (d = add_neighbour(n, candidates)) != NULL)
         d->cache = !d->cache;
     for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 3; i++)
-        if (sizes[i] >= least && sizes[i] <= CHUNK_MOST && (d = add_neighbour(n, market)) != NULL)
+        if (sizes[i] >= least && sizes[i] <= CHUNK_MOST &&
+            (d = add_neighbour(n, candidates)) != NULL)
             d->chunk_bytes = sizes[i];
 }
 
 /* Varies the number of recomputed first blocks: by a quarter, a sixteenth, one. */
-static void vary_recompute(const coh_market *market, neighbours *n)
+static void vary_recompute(const coh_candidates *candidates, neighbours *n)
 {
-    const coh_plan *plan = market->plan;
+    const coh_plan *plan = candidates->plan;
     int32_t blocks = plan->options.mode == COH_PLAN_TRAIN ? coh_graph_block_count(plan->graph) : 0;
-    int32_t now = coh_block_set_count(&market->best.decisions.recompute);
+    int32_t now = coh_block_set_count(&candidates->best.decisions.recompute);
     const int32_t steps[] = { blocks / 4, blocks / 16, 1 };
     for (size_t i = 0; plan->options.recompute == COH_RECOMPUTE_AUTO && i < 3; i++)
         for (int sign = -1; sign <= 1; sign += 2) {
             int32_t next = now + sign * steps[i];
             coh_decisions *d;
             if (steps[i] > 0 && next >= 0 && next <= blocks &&
-                (d = add_neighbour(n, market)) != NULL)
+                (d = add_neighbour(n, candidates)) != NULL)
                 d->recompute = coh_block_set_first(next);
         }
 }
 
-static void vary_places(const coh_market *market, neighbours *n)
+static void vary_places(const coh_candidates *candidates, neighbours *n)
 {
     static const int32_t horizons[] = { COH_HORIZON_USUAL / 8, COH_HORIZON_USUAL / 4,
                                         COH_HORIZON_USUAL, COH_HORIZON_USUAL * 3, 0 };
     coh_decisions *d;
     for (int boundary = COH_BOUNDARY_FREE; boundary < COH_BOUNDARY_COUNT; boundary++)
         for (int patient = 0; patient < 2; patient++)
-            if ((d = add_neighbour(n, market)) != NULL) {
+            if ((d = add_neighbour(n, candidates)) != NULL) {
                 d->boundary = boundary;
                 d->patient = patient;
             }
     for (size_t i = 0; i < sizeof(horizons) / sizeof(horizons[0]); i++)
-        if ((d = add_neighbour(n, market)) != NULL)
+        if ((d = add_neighbour(n, candidates)) != NULL)
             d->horizon = horizons[i];
     for (int tie_break = 0; tie_break < COH_TIE_COUNT; tie_break++)
-        if ((d = add_neighbour(n, market)) != NULL)
+        if ((d = add_neighbour(n, candidates)) != NULL)
             d->tie_break = tie_break;
 }
 
 /* With a host tier: varies the updates there: none, all, a quarter or half of them, and a few more
  * or fewer. */
-static void vary_updates(const coh_market *market, neighbours *n)
+static void vary_updates(const coh_candidates *candidates, neighbours *n)
 {
-    const coh_plan *plan = market->plan;
+    const coh_plan *plan = candidates->plan;
     int32_t blocks = coh_graph_block_count(plan->graph);
-    int32_t now = market->best.decisions.host_updates, few = (blocks + 7) / 8;
+    int32_t now = candidates->best.decisions.host_updates, few = (blocks + 7) / 8;
     const int32_t counts[] = { 0,         blocks + 1, (blocks + 3) / 4, (blocks + 1) / 2,
                                now - few, now + few,  now - 1,          now + 1 };
     coh_decisions *d;
     if (plan->options.mode != COH_PLAN_TRAIN || plan->options.emulate_host_bytes == 0)
         return;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        if (counts[i] >= 0 && counts[i] <= blocks + 1 && (d = add_neighbour(n, market)) != NULL)
+        if (counts[i] >= 0 && counts[i] <= blocks + 1 && (d = add_neighbour(n, candidates)) != NULL)
             d->host_updates = counts[i];
 }
 
 /* Varies the number of blocks with resident weights. The first blocks are the last that backward
  * updates and the first that the next forward needs, so keeping their weights gains most. */
-static void vary_resident(const coh_market *market, neighbours *n)
+static void vary_resident(const coh_candidates *candidates, neighbours *n)
 {
-    const coh_plan *plan = market->plan;
+    const coh_plan *plan = candidates->plan;
     int32_t blocks = coh_graph_block_count(plan->graph);
-    int32_t now = market->best.decisions.resident, few = (blocks + 7) / 8;
+    int32_t now = candidates->best.decisions.resident, few = (blocks + 7) / 8;
     const int32_t counts[] = { 0,         blocks / 4, blocks / 2, blocks * 3 / 4,
                                now - few, now + few,  now - 1,    now + 1 };
     coh_decisions *d;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-        if (counts[i] >= 0 && counts[i] < blocks && (d = add_neighbour(n, market)) != NULL)
+        if (counts[i] >= 0 && counts[i] < blocks && (d = add_neighbour(n, candidates)) != NULL)
             d->resident = counts[i];
 }
 
 /* Tries decisions that help only together: a filled boundary map, a horizon, and sparing changed
  * content. */
-static void vary_together(const coh_market *market, neighbours *n)
+static void vary_together(const coh_candidates *candidates, neighbours *n)
 {
     static const int32_t maps[] = { COH_BOUNDARY_FULL, COH_BOUNDARY_WANTED };
     static const int32_t horizons[] = { COH_HORIZON_USUAL / 8, COH_HORIZON_USUAL };
     static const int32_t tie_breaks[] = { COH_TIE_LOWEST, COH_TIE_CLEAN };
     for (int i = 0; i < NEIGHBOURS_MOST; i++) {
-        coh_decisions *d = add_neighbour(n, market);
+        coh_decisions *d = add_neighbour(n, candidates);
         d->boundary = maps[i & 1];
         d->horizon = horizons[i >> 1 & 1];
         d->tie_break = tie_breaks[i >> 2 & 1];
@@ -145,37 +146,38 @@ static void vary_together(const coh_market *market, neighbours *n)
 
 /* Varies the budget: list scheduling is anomalous, so less memory can be faster. The budgets tried
  * lie on a fixed grid of quarter octaves, so that neighbours try the same ones. */
-static void vary_budget(const coh_market *market, neighbours *n)
+static void vary_budget(const coh_candidates *candidates, neighbours *n)
 {
     static const uint64_t quarters[] = { 65536, 77936, 92682, 110218 }; /* 2^(16 + k/4) */
-    const coh_plan *plan = market->plan;
+    const coh_plan *plan = candidates->plan;
     uint64_t budget = plan->options.device_memory_bytes;
     for (int octave = 39; octave >= 0; octave--)
         for (int k = 3; k >= 0; k--) {
             uint64_t bytes = coh_bytes_whole_pages(quarters[k] << octave);
             coh_decisions *d;
             if (bytes < budget && bytes > budget / 2 && bytes >= plan->smallest_device_bytes &&
-                (d = add_neighbour(n, market)) != NULL)
+                (d = add_neighbour(n, candidates)) != NULL)
                 d->device_bytes = bytes;
         }
 }
 
-coh_status coh_market_improve(coh_market *market, uint64_t bound_ns)
+coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
 {
-    static void (*const variations[])(const coh_market *,
+    static void (*const variations[])(const coh_candidates *,
                                       neighbours *) = { vary_updates,  vary_sizes,  vary_recompute,
                                                         vary_resident, vary_places, vary_budget,
                                                         vary_together };
     for (;;) {
-        uint64_t before_ns = market->best.step_ns;
+        uint64_t before_ns = candidates->best.step_ns;
         for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {
-            if (market->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
+            if (candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
                 return COH_OK;
             neighbours n = { .count = 0 };
-            variations[i](market, &n);
-            COH_TRY(coh_market_try(market, n.list, n.count));
+            variations[i](candidates, &n);
+            COH_TRY(coh_candidates_try(candidates, n.list, n.count));
         }
-        if (market->best.step_ns == before_ns || market->evaluations >= market->evaluations_most)
+        if (candidates->best.step_ns == before_ns ||
+            candidates->evaluations >= candidates->evaluations_most)
             return COH_OK;
     }
 }

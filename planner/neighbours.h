@@ -3,17 +3,17 @@
 #ifndef COH_PLANNER_NEIGHBOURS_H
 #define COH_PLANNER_NEIGHBOURS_H
 
-#include "planner/offers.h"
+#include "planner/candidates.h"
 
 /* Usual horizon: the steps for which memory should have been unused before a fetch into it. As many
  * lines as the disk lanes together have in flight. */
 enum { COH_HORIZON_USUAL = 16 };
 
 /* Returns 1 if some operator has an optional cache. */
-int coh_market_has_caches(const coh_plan *plan);
+int coh_candidates_have_caches(const coh_plan *plan);
 
-/* Moves from the market's best set to a better one, until no neighbour is better, the best is
- * within 1/500 of `bound_ns`, or the evaluations are used up. Fails: as coh_market_try. */
-coh_status coh_market_improve(coh_market *market, uint64_t bound_ns);
+/* Moves from the candidates's best set to a better one, until no neighbour is better, the best is
+ * within 1/500 of `bound_ns`, or the evaluations are used up. Fails: as coh_candidates_try. */
+coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns);
 
 #endif

@@ -151,7 +151,7 @@ static coh_status check_links(const coh_plan *plan)
     if (plan->options.emulate_host_bytes > 0 && profile->device_kind != 0 &&
         !(profile->host_memory_bytes_per_s.p50 > 0 || profile->host_update_bytes_per_s.p50 > 0))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "the profile %s knows no rate of the memory beside its GPU, at which the "
+                        "the profile %s knows no rate of the memory next to its GPU, at which the "
                         "host updates: give its entry host-memory-rate= or update-rate=",
                         profile->name);
     return COH_OK;

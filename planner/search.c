@@ -1,7 +1,7 @@
 /* Searches the decisions of a plan: in memory, then starts in the order of their bounds, then local
  * search from the best ones; reports why nothing fits. The idea: evaluations are counted instead of
- * timed, so the same inputs give the same plan. The order is listed in search.h; see starts.c,
- * offers.c and neighbours.c. */
+ * timed, so the same inputs give the same plan. The order is listed in search.h; see initial.c,
+ * candidates.c and neighbours.c. */
 #include "planner/search.h"
 
 #include <inttypes.h>
@@ -11,16 +11,16 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "cohobate/machine.h"
+#include "planner/candidates.h"
 #include "planner/effort.h"
+#include "planner/initial.h"
 #include "planner/layout.h"
 #include "planner/limits.h"
 #include "planner/live.h"
 #include "planner/neighbours.h"
-#include "planner/offers.h"
 #include "planner/pins.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
-#include "planner/starts.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -31,7 +31,7 @@ enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 24, EVALUATED_LINES = 350000 
 enum { VALLEYS = 4 };
 
 /* Starts built at a time. */
-enum { STARTS_AT_ONCE = 4 };
+enum { INITIAL_AT_ONCE = 4 };
 
 static int has_far(const coh_plan_options *options)
 {
@@ -74,30 +74,31 @@ static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
 }
 
 /* Tries everything on the device: first without recomputation, then with more and more blocks,
- * until it fits; more blocks take longer. *out_smallest: the offer of the least memory, computed if
- * a plan fits and has no far tier, or if none fits. */
-static coh_status try_in_memory(const coh_plan *plan, coh_offer *best, coh_offer *out_smallest)
+ * until it fits; more blocks take longer. *out_smallest: the candidate of the least memory,
+ * computed if a plan fits and has no far tier, or if none fits. */
+static coh_status try_in_memory(const coh_plan *plan, coh_candidate *best,
+                                coh_candidate *out_smallest)
 {
-    int32_t choices[COH_STARTS_CHOICES];
-    int count = coh_starts_choices(plan, choices);
-    *out_smallest = (coh_offer){ .device_bytes = UINT64_MAX };
+    int32_t choices[COH_INITIAL_CHOICES];
+    int count = coh_initial_choices(plan, choices);
+    *out_smallest = (coh_candidate){ .device_bytes = UINT64_MAX };
     coh_decisions decisions;
     COH_TRY(in_memory_decisions(plan, &decisions));
     if (plan->options.device_memory_bytes == UINT64_MAX)
         count = 1;
-    for (int cache = 0; cache <= coh_market_has_caches(plan); cache++) {
+    for (int cache = 0; cache <= coh_candidates_have_caches(plan); cache++) {
         for (int i = 0; i < count; i++) {
-            coh_offer offer;
+            coh_candidate candidate;
             decisions.cache = cache;
             decisions.recompute = coh_block_set_first(choices[i]);
-            COH_TRY(coh_offer_make(plan, &decisions, &offer));
-            if (offer.device_bytes > 0 && offer.device_bytes < out_smallest->device_bytes)
-                *out_smallest = offer;
-            if (coh_offer_is_better(&offer, best))
-                *best = offer;
-            if (offer.valid && has_far(&plan->options))
+            COH_TRY(coh_candidate_make(plan, &decisions, &candidate));
+            if (candidate.device_bytes > 0 && candidate.device_bytes < out_smallest->device_bytes)
+                *out_smallest = candidate;
+            if (coh_candidate_is_better(&candidate, best))
+                *best = candidate;
+            if (candidate.valid && has_far(&plan->options))
                 break;
-            if (offer.valid && i < count - 2)
+            if (candidate.valid && i < count - 2)
                 i = count - 2; /* the last is the smallest */
         }
     }
@@ -131,15 +132,16 @@ static coh_status check_far_room(const coh_plan *plan)
 }
 
 /* Tries the starts, best first, a few at a time; a start that cannot beat the best is not built. */
-static coh_status try_starts(coh_market *market, const coh_start *starts, int count)
+static coh_status try_initial(coh_candidates *candidates, const coh_initial_candidate *starts,
+                              int count)
 {
     for (int i = 0; i < count;) {
-        coh_decisions list[STARTS_AT_ONCE];
+        coh_decisions list[INITIAL_AT_ONCE];
         int taken = 0;
-        for (; i < count && taken < STARTS_AT_ONCE; i++)
-            if (!market->best.valid || starts[i].bound_ns < market->best.step_ns)
+        for (; i < count && taken < INITIAL_AT_ONCE; i++)
+            if (!candidates->best.valid || starts[i].bound_ns < candidates->best.step_ns)
                 list[taken++] = starts[i].decisions;
-        COH_TRY(coh_market_try(market, list, taken));
+        COH_TRY(coh_candidates_try(candidates, list, taken));
     }
     return COH_OK;
 }
@@ -154,122 +156,126 @@ static uint32_t evaluations_for(uint32_t line_count)
     return count < EVALUATIONS_MOST ? (uint32_t)count : EVALUATIONS_MOST;
 }
 
-static int compare_offers(const void *x, const void *y)
+static int compare_candidates(const void *x, const void *y)
 {
-    const coh_offer *a = x, *b = y;
-    if (coh_offer_is_better(a, b))
+    const coh_candidate *a = x, *b = y;
+    if (coh_candidate_is_better(a, b))
         return -1;
-    return coh_offer_is_better(b, a);
+    return coh_candidate_is_better(b, a);
 }
 
-/* Improves from the best offer, then from the next best: they may lead to other local optima. */
-static coh_status improve_several(coh_market *market, uint64_t bound_ns)
+/* Improves from the best candidate, then from the next best: they may lead to other local
+ * optima. */
+static coh_status improve_several(coh_candidates *candidates, uint64_t bound_ns)
 {
-    coh_offer *from = NULL, best = market->best;
-    size_t count = market->offer_count < VALLEYS ? market->offer_count : VALLEYS;
-    COH_TRY(COH_ALLOC(market->offer_count, &from));
-    for (size_t i = 0; i < market->offer_count; i++)
-        from[i] = market->offers[i];
-    qsort(from, market->offer_count, sizeof(*from), compare_offers);
+    coh_candidate *from = NULL, best = candidates->best;
+    size_t count = candidates->count < VALLEYS ? candidates->count : VALLEYS;
+    COH_TRY(COH_ALLOC(candidates->count, &from));
+    for (size_t i = 0; i < candidates->count; i++)
+        from[i] = candidates->all[i];
+    qsort(from, candidates->count, sizeof(*from), compare_candidates);
     coh_status status = COH_OK;
     for (size_t i = 0; i < count && from[i].valid && status == COH_OK; i++) {
-        market->best = from[i];
-        status = coh_market_improve(market, bound_ns);
-        if (coh_offer_is_better(&market->best, &best))
-            best = market->best;
+        candidates->best = from[i];
+        status = coh_candidates_improve(candidates, bound_ns);
+        if (coh_candidate_is_better(&candidates->best, &best))
+            best = candidates->best;
     }
-    market->best = best;
+    candidates->best = best;
     coh_free(from);
     return status;
 }
 
 /* Lists starts with as few slices as fit. */
-static coh_status list_starts(const coh_market *market, coh_start *starts, int *out_count)
+static coh_status list_initial(const coh_candidates *candidates, coh_initial_candidate *starts,
+                               int *out_count)
 {
     *out_count = 0;
     for (int slices = 1; *out_count == 0 && slices <= COH_SLICES_MOST; slices *= 4)
-        COH_TRY(coh_starts_list(market->plan, market->pool, slices, starts, out_count));
+        COH_TRY(coh_initial_list(candidates->plan, candidates->pool, slices, starts, out_count));
     return COH_OK;
 }
 
 /* Tried however much effort was spent, except in a probe: if a plan exists it must be found. */
-static coh_status try_last_resort(coh_market *market, const coh_decisions *smallest)
+static coh_status try_last_resort(coh_candidates *candidates, const coh_decisions *smallest)
 {
-    const uint64_t spent = market->effort;
-    if (market->plan->options.search != COH_SEARCH_PROBE)
-        market->effort = 0;
-    const coh_status status = coh_market_try(market, smallest, 1);
-    if (market->plan->options.search != COH_SEARCH_PROBE)
-        market->effort += spent;
+    const uint64_t spent = candidates->effort;
+    if (candidates->plan->options.search != COH_SEARCH_PROBE)
+        candidates->effort = 0;
+    const coh_status status = coh_candidates_try(candidates, smallest, 1);
+    if (candidates->plan->options.search != COH_SEARCH_PROBE)
+        candidates->effort += spent;
     return status;
 }
 
-static coh_status search_market(coh_market *market, const coh_decisions *smallest)
+static coh_status search_candidates(coh_candidates *candidates, const coh_decisions *smallest)
 {
-    coh_start *starts = NULL;
+    coh_initial_candidate *starts = NULL;
     int count = 0;
     uint64_t bound_ns = 0;
     coh_status status = COH_OK;
-    COH_TRY_GOTO(status, COH_ALLOC(COH_STARTS_MOST, &starts), done);
-    COH_TRY_GOTO(status, list_starts(market, starts, &count), done);
-    COH_TRY_GOTO(status, try_starts(market, starts, count), done);
-    if (!market->best.valid)
-        COH_TRY_GOTO(status, try_last_resort(market, smallest), done);
-    if (market->best.valid && market->plan->options.search == COH_SEARCH_USUAL) {
-        market->evaluations_most = market->evaluations + evaluations_for(market->best.line_count);
-        COH_TRY_GOTO(status,
-                     coh_starts_least_bound(market->plan, market->pool, starts, count, &bound_ns),
-                     done);
-        status = improve_several(market, bound_ns);
+    COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
+    COH_TRY_GOTO(status, list_initial(candidates, starts, &count), done);
+    COH_TRY_GOTO(status, try_initial(candidates, starts, count), done);
+    if (!candidates->best.valid)
+        COH_TRY_GOTO(status, try_last_resort(candidates, smallest), done);
+    if (candidates->best.valid && candidates->plan->options.search == COH_SEARCH_USUAL) {
+        candidates->evaluations_most =
+            candidates->evaluations + evaluations_for(candidates->best.line_count);
+        COH_TRY_GOTO(
+            status,
+            coh_initial_least_bound(candidates->plan, candidates->pool, starts, count, &bound_ns),
+            done);
+        status = improve_several(candidates, bound_ns);
     }
 done:
     coh_free(starts);
     return status;
 }
 
-/* Records the least outermost bytes of the offers that lacked only these. The sets tried until one
- * fits do not depend on that capacity: with this many bytes there is a plan, with fewer there is
- * none. */
-static void note_least_far(const coh_market *market, coh_plan *plan)
+/* Records the least outermost bytes of the candidates that lacked only these. The sets tried until
+ * one fits do not depend on that capacity: with this many bytes there is a plan, with fewer there
+ * is none. */
+static void note_least_far(const coh_candidates *candidates, coh_plan *plan)
 {
     plan->least_far_bytes = 0;
-    for (size_t i = 0; i < market->offer_count; i++) {
-        const coh_offer *offer = &market->offers[i];
-        if (offer->far_bytes == 0 ||
-            (plan->least_far_bytes > 0 && offer->far_bytes >= plan->least_far_bytes))
+    for (size_t i = 0; i < candidates->count; i++) {
+        const coh_candidate *candidate = &candidates->all[i];
+        if (candidate->far_bytes == 0 ||
+            (plan->least_far_bytes > 0 && candidate->far_bytes >= plan->least_far_bytes))
             continue;
-        plan->least_far_bytes = offer->far_bytes;
-        plan->decisions = offer->decisions;
+        plan->least_far_bytes = candidate->far_bytes;
+        plan->decisions = candidate->decisions;
     }
 }
 
-static coh_status search_streamed(coh_plan *plan, coh_offer *best)
+static coh_status search_streamed(coh_plan *plan, coh_candidate *best)
 {
     coh_decisions smallest = { 0 };
-    coh_market market;
+    coh_candidates candidates;
     coh_status status = COH_OK;
-    COH_TRY(coh_market_open(&market, plan, UINT32_MAX));
-    market.best = *best;
-    market.effort = plan->search_effort;
-    COH_TRY_GOTO(status, coh_starts_smallest(plan, market.pool, &smallest), done);
+    COH_TRY(coh_candidates_open(&candidates, plan, UINT32_MAX));
+    candidates.best = *best;
+    candidates.effort = plan->search_effort;
+    COH_TRY_GOTO(status, coh_initial_smallest(plan, candidates.pool, &smallest), done);
     smallest.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     if (smallest.device_bytes < plan->smallest_device_bytes)
         goto done;
     COH_TRY_GOTO(status, check_far_room(plan), done);
-    status = search_market(&market, &smallest);
-    *best = market.best;
+    status = search_candidates(&candidates, &smallest);
+    *best = candidates.best;
     if (!best->valid)
-        note_least_far(&market, plan);
-    plan->least_worn_bytes = market.least_worn_bytes;
-    plan->search_effort = market.effort;
+        note_least_far(&candidates, plan);
+    plan->least_worn_bytes = candidates.least_worn_bytes;
+    plan->search_effort = candidates.effort;
 done:
-    coh_market_close(&market);
+    coh_candidates_close(&candidates);
     return status;
 }
 
 /* Repeats the search with all programs counted if the outermost tier is too small, so that the
  * reported size covers all of them. */
-static coh_status search_far(coh_plan *plan, coh_offer *best)
+static coh_status search_far(coh_plan *plan, coh_candidate *best)
 {
     COH_TRY(search_streamed(plan, best));
     if (best->valid || plan->least_far_bytes == 0 || plan->counts_all)
@@ -288,7 +294,7 @@ static coh_status refuse_far(const coh_plan *plan)
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_effort effort;
     uint64_t chunk_bytes = 0;
-    COH_TRY(coh_starts_chunk(plan, &chunk_bytes));
+    COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
     coh_decisions decisions = { .device_bytes =
                                     coh_bytes_whole_pages(plan->options.device_memory_bytes),
                                 .chunk_bytes = chunk_bytes,
@@ -343,7 +349,7 @@ static coh_status say_by_hand(const coh_plan *plan, char *with, char *remedies)
         with_used += (size_t)snprintf(with + with_used, WITH_BYTES - with_used, "%s %s",
                                       with_used ? " and" : " with", all[i].with);
         other.options = all[i].without;
-        COH_TRY(coh_starts_smallest(&other, NULL, &unused));
+        COH_TRY(coh_initial_smallest(&other, NULL, &unused));
         if (other.smallest_device_bytes < plan->smallest_device_bytes)
             used += (size_t)snprintf(remedies + used, REMEDY_BYTES - used,
                                      ", or %s (then at least %" PRIu64 "B)", all[i].remedy,
@@ -374,14 +380,14 @@ static coh_status refuse_device(const coh_plan *plan)
  * impossible. */
 static coh_status shortest_effort(const coh_plan *plan, coh_effort *out)
 {
-    int32_t choices[COH_STARTS_CHOICES];
+    int32_t choices[COH_INITIAL_CHOICES];
     coh_decisions decisions;
     COH_TRY(in_memory_decisions(plan, &decisions));
     if (has_far(&plan->options) && plan->survivor_bytes > plan->options.device_memory_bytes) {
         decisions.in_memory = 0;
-        COH_TRY(coh_starts_chunk(plan, &decisions.chunk_bytes));
+        COH_TRY(coh_initial_chunk(plan, &decisions.chunk_bytes));
     }
-    (void)coh_starts_choices(plan, choices);
+    (void)coh_initial_choices(plan, choices);
     decisions.recompute = coh_block_set_first(choices[0]);
     return coh_effort_of(plan->graph, &plan->options, &decisions, out);
 }
@@ -435,7 +441,7 @@ static coh_status check_device(const coh_plan *plan)
     coh_decisions unused;
     if (few.options.microbatch_count > FEW)
         few.options.microbatch_count = FEW;
-    COH_TRY(coh_starts_smallest(&few, NULL, &unused));
+    COH_TRY(coh_initial_smallest(&few, NULL, &unused));
     return few.options.device_memory_bytes < few.smallest_device_bytes ? refuse_device(&few)
                                                                        : COH_OK;
 }
@@ -451,7 +457,7 @@ static coh_status check_size(const coh_plan *plan)
     return coh_effort_refuse(&shortest, &plan->options);
 }
 
-static coh_status refuse(const coh_plan *plan, const coh_offer *in_memory)
+static coh_status refuse(const coh_plan *plan, const coh_candidate *in_memory)
 {
     char budget[32], memory[32];
     const uint64_t in_memory_bytes = in_memory->device_bytes;
@@ -483,16 +489,16 @@ static coh_status refuse(const coh_plan *plan, const coh_offer *in_memory)
 
 /* Tries the decisions of earlier plans. A program that fits a smaller memory fits a larger one; in
  * a fixed program shorter lines never take longer. */
-static coh_status try_earlier(const coh_plan *plan, coh_offer *best)
+static coh_status try_earlier(const coh_plan *plan, coh_candidate *best)
 {
     for (int32_t i = 0; i < plan->options.earlier_count; i++) {
         const coh_plan *earlier = plan->options.earlier[i];
-        coh_offer offer;
+        coh_candidate candidate;
         if (earlier->numeric_fingerprint != plan->numeric_fingerprint)
             continue; /* of another micro-batch or sweep order */
-        COH_TRY(coh_offer_make(plan, &earlier->decisions, &offer));
-        if (coh_offer_is_better(&offer, best))
-            *best = offer;
+        COH_TRY(coh_candidate_make(plan, &earlier->decisions, &candidate));
+        if (coh_candidate_is_better(&candidate, best))
+            *best = candidate;
     }
     return COH_OK;
 }
@@ -500,7 +506,7 @@ static coh_status try_earlier(const coh_plan *plan, coh_offer *best)
 /* Returns 1 if streaming may be faster. It may be faster than recomputing in memory; it is
  * faster than keeping everything in memory only if the host performs updates that would take
  * device time. */
-static int may_gain_far(const coh_plan *plan, const coh_offer *in_memory)
+static int may_gain_far(const coh_plan *plan, const coh_candidate *in_memory)
 {
     const coh_plan_options *o = &plan->options;
     if (in_memory->valid && plan->survivor_bytes > far_room(plan))
@@ -512,7 +518,7 @@ static int may_gain_far(const coh_plan *plan, const coh_offer *in_memory)
 
 coh_status coh_plan_search(coh_plan *plan)
 {
-    coh_offer best = { 0 }, in_memory = { 0 };
+    coh_candidate best = { 0 }, in_memory = { 0 };
     COH_TRY(count_survivors(plan));
     COH_TRY(check_size(plan));
     /* When offloading is possible, fail without computing the shortfall: the largest models take
@@ -522,7 +528,7 @@ coh_status coh_plan_search(coh_plan *plan)
         COH_TRY(try_in_memory(plan, &best, &in_memory));
     if (best.valid && has_far(&plan->options)) {
         coh_decisions unused;
-        COH_TRY(coh_starts_smallest(plan, NULL, &unused));
+        COH_TRY(coh_initial_smallest(plan, NULL, &unused));
     } else if (best.valid || !has_far(&plan->options)) {
         plan->smallest_device_bytes = in_memory.device_bytes;
     }
@@ -537,8 +543,8 @@ coh_status coh_plan_search(coh_plan *plan)
 
 coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
 {
-    coh_start *starts = NULL;
-    coh_market market;
+    coh_initial_candidate *starts = NULL;
+    coh_candidates candidates;
     coh_effort shortest;
     int count = 0;
     coh_status status = COH_OK;
@@ -549,12 +555,12 @@ coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
     COH_TRY(shortest_effort(plan, &shortest));
     if (!coh_effort_is_bearable(&shortest))
         return COH_OK;
-    COH_TRY(coh_market_open(&market, plan, 0));
-    COH_TRY_GOTO(status, COH_ALLOC(COH_STARTS_MOST, &starts), done);
-    COH_TRY_GOTO(status, list_starts(&market, starts, &count), done);
-    status = coh_starts_least_bound(plan, market.pool, starts, count, out_ns);
+    COH_TRY(coh_candidates_open(&candidates, plan, 0));
+    COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
+    COH_TRY_GOTO(status, list_initial(&candidates, starts, &count), done);
+    status = coh_initial_least_bound(plan, candidates.pool, starts, count, out_ns);
 done:
     coh_free(starts);
-    coh_market_close(&market);
+    coh_candidates_close(&candidates);
     return status;
 }

@@ -322,7 +322,7 @@ coh_status coh_walk_fluid(const coh_program *program, const coh_profile *profile
     uint64_t runs = status == COH_OK ? walk_runs(f, &settled) : 0;
     if (status == COH_OK && runs == 0)
         status = coh_fail(COH_ERR_INTERNAL,
-                          "a program of %u lines stands still: a wait of it can "
+                          "a program of %u lines deadlocks: a wait of it can "
                           "never hold (please report this)",
                           program->line_count);
     if (status == COH_OK) {

@@ -281,7 +281,7 @@ static coh_status end_run(coh_scene *scene)
             if (extent != 0 && scene->lives[scene->life_of[extent - 1]].place.version != current)
                 COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_LINE, c,
                                           "at the end its version %" PRId64
-                                          " does not stand at its boundary entry in the %s tier",
+                                          " is not at its boundary entry in the %s tier",
                                           scene->writes[c], coh_tier_name(home)));
         }
     }

@@ -201,7 +201,7 @@ static coh_status check_touches(coh_verifier *v, uint32_t line, const coh_operan
         if (place != operand->offset + done)
             COH_TRY(coh_verify_breach(
                 v, COH_RULE_FORM, line, touches[t].chunk,
-                "the chunk stands at %s offset %" PRIu64 ", the operand has it at %" PRIu64,
+                "the chunk is at %s offset %" PRIu64 ", the operand has it at %" PRIu64,
                 coh_tier_name((coh_tier)operand->tier), place, operand->offset + done));
         if (touches[t].version < 0)
             COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line, touches[t].chunk,
@@ -385,7 +385,7 @@ static coh_status check_add(coh_verifier *v, uint32_t line_index, const coh_line
     if (call->binding_count != 2 || bindings[0].role != COH_ROLE_FROM ||
         bindings[1].role != COH_ROLE_TO || bindings[0].shape.dtype != added_dtype(v, line_index))
         return coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
-                                 "an ADD has one port FROM and one TO, of one dtype but for "
+                                 "an ADD has one port FROM and one TO, of one dtype except for "
                                  "f32 gradients of bf16 parameters");
     return COH_OK;
 }

@@ -105,8 +105,8 @@ static coh_status map_extents(coh_scene *scene)
         if ((extent->at_begin && scene->begin_extent[at] != 0) ||
             (extent->at_end && scene->end_extent[at] != 0))
             COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, extent->chunk,
-                                      "extent %" PRIu32 " stands for a boundary entry that another "
-                                      "one stands for",
+                                      "extent %" PRIu32 " represents a boundary entry that another "
+                                      "one represents",
                                       e));
         if (extent->at_begin)
             scene->begin_extent[at] = e + 1;

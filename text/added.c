@@ -1,5 +1,6 @@
-/* A tree of bytes: children of a node are siblings in a list, since few tokens share a beginning
- * and then go on differently; the first byte has a table. */
+/* Finds added tokens with a tree of bytes. The one idea: children of a node are siblings in a list,
+ * since few tokens share a beginning and then differ; only the first byte has a table. Next:
+ * pipeline.c, the caller. */
 #include "text/added.h"
 
 #include "text/characters.h"
@@ -12,13 +13,13 @@ typedef struct node {
 } node;
 
 struct coh_added {
-    node *nodes; /* [0] is the root; its children are found in `first` */
+    node *nodes; /* [0] is the root; its children are in `first` */
     size_t node_count, node_capacity;
     int32_t first[256];
     coh_added_kind *kinds;
     size_t kind_count, kind_capacity;
     int has_left_stripped, is_fork;
-    coh_split *word_character; /* NULL unless a token is a single word */
+    coh_split *word_character; /* NULL unless a token is single_word */
 };
 
 coh_status coh_added_create(coh_added **out_added)
@@ -119,8 +120,7 @@ coh_status coh_added_add(coh_added *added, coh_slice token, coh_added_kind kind)
 
 /* ---- the surroundings of a token ---- */
 
-/* Whether the character at text[begin..end) belongs to a word. Bytes that are no character do
- * not. */
+/* Does the character at text[begin..end) belong to a word? Invalid bytes do not. */
 static coh_status is_word_character(const coh_added *added, const uint8_t *text, size_t begin,
                                     size_t end, int *out_is_word)
 {
@@ -164,7 +164,7 @@ static size_t space_end(const uint8_t *text, size_t begin, size_t byte_count)
     return begin;
 }
 
-/* Whether letters or digits touch a token that must stand alone. */
+/* Does a letter or digit touch the match of a single_word token? */
 static coh_status touches_word(const coh_added *added, const coh_added_search *search, size_t begin,
                                size_t end, int *out_touches)
 {
@@ -180,8 +180,8 @@ static coh_status touches_word(const coh_added *added, const coh_added_search *s
 
 /* ---- finding ---- */
 
-/* The longest token at `at`; returns its kind or -1. *out_is_cut: more text could make it longer,
- * or one at all. */
+/* Finds the longest token at `at`; returns its kind or -1. *out_is_cut: more text could make it
+ * longer, or complete one. */
 static int32_t walk(const coh_added *added, const coh_added_search *search, size_t at,
                     size_t *out_end, int *out_is_cut)
 {
@@ -230,7 +230,7 @@ coh_status coh_added_find(const coh_added *added, const coh_added_search *search
             break;
         if (kind->is_single_word)
             COH_TRY(touches_word(added, search, at, end, &touches));
-        if (touches) { /* the text of a token that does not count is not looked into */
+        if (touches) { /* the search continues after the rejected match */
             at = end;
             continue;
         }

@@ -1,10 +1,10 @@
-/* added.h - finds a tokenizer's added tokens ("<|im_start|>") in a text, before anything else cuts
- * it: the leftmost, of those that begin there the longest.
+/* added.h - finds a tokenizer's added tokens ("<|im_start|>") in a text, before any other step cuts
+ * it. Finds the leftmost match, and of those the longest.
  *
  *     a text <tok>  more      rstrip: white space behind a token goes with it; lstrip: before it
  *           |.....|           single_word: only where no letter or digit touches it
  *
- * A text may come in parts; what more text could still change is not settled. */
+ * A text may come in parts. A match that more text could change is not reported yet. */
 #ifndef COH_TEXT_ADDED_H
 #define COH_TEXT_ADDED_H
 
@@ -21,31 +21,32 @@ typedef struct coh_added coh_added;
 /* Accepts NULL. */
 void coh_added_destroy(coh_added *added);
 coh_status coh_added_create(coh_added **out_added);
-/* A second one for another thread, over the same tokens: the first must outlive it, and nothing is
- * added to either. NULL gives NULL. */
+/* Makes a second one for another thread, over the same tokens. The first must outlive it, and
+ * neither may get more tokens. NULL gives NULL. */
 coh_status coh_added_fork(const coh_added *added, coh_added **out_added);
-/* `token` has at least one byte. Fails: COH_ERR_CORRUPT when it is there already. */
+/* `token` has at least one byte. Fails: COH_ERR_CORRUPT if it was added before. */
 coh_status coh_added_add(coh_added *added, coh_slice token, coh_added_kind kind);
 
-/* Text in which tokens are looked for, from `begin` on. */
+/* Text to search for tokens, from `begin` on. */
 typedef struct coh_added_search {
     const uint8_t *text;
     size_t byte_count, begin;
-    int is_open;       /* more text follows; it ends with a whole character */
-    int is_after_word; /* at begin 0: what came before `text` is a letter or digit */
+    int is_open;       /* more text follows; this part ends with a whole character */
+    int is_after_word; /* at begin 0: the character before `text` is a letter or digit */
 } coh_added_search;
 
 typedef struct coh_added_match {
     int is_found;
-    size_t begin, end; /* with the white space that goes with it */
+    size_t begin, end; /* including stripped white space */
     int32_t id;
-    size_t settled; /* if none is found: none begins before here, whatever follows */
+    size_t settled; /* if none is found: no token begins before here, whatever follows */
 } coh_added_match;
 
 /* `added` may be NULL: nothing is found. */
 coh_status coh_added_find(const coh_added *added, const coh_added_search *search,
                           coh_added_match *out_match);
-/* Whether the last character of text[0..byte_count) is a letter or digit; 0 when no token asks. */
+/* Is the last character of text[0..byte_count) a letter or digit? Sets 0 if no token is
+ * single_word. */
 coh_status coh_added_ends_with_word(const coh_added *added, const uint8_t *text, size_t byte_count,
                                     int *out_is_word);
 

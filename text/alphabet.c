@@ -1,3 +1,5 @@
+/* Decodes GPT-2's printable characters for bytes. The one idea: the 68 unprintable bytes are
+ * numbered in order, so the table is computed. Next: alphabet.h. */
 #include "text/alphabet.h"
 
 static int is_printable(int byte)
@@ -19,7 +21,7 @@ ptrdiff_t coh_alphabet_decode(const coh_alphabet *alphabet, coh_slice name, uint
     ptrdiff_t count = 0;
     for (size_t at = 0; at < name.count;) {
         int character = text[at++];
-        if (character >= 0x80) { /* two bytes hold all below U+0800 */
+        if (character >= 0x80) { /* characters below U+0800 have two bytes */
             if (character >= 0xe0 || at == name.count || (text[at] & 0xc0) != 0x80)
                 return -1;
             character = (character & 0x1f) << 6 | (text[at++] & 0x3f);

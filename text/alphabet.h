@@ -1,5 +1,6 @@
-/* alphabet.h - how GPT-2's files write bytes as printable characters ("Ġ" is the space): printable
- * bytes stand for themselves, the other 68 for U+0100 on, in order. */
+/* alphabet.h - decodes the printable characters with which GPT-2's files write bytes ("Ġ" is the
+ * space): printable bytes are written as themselves, the other 68 as U+0100 and following, in
+ * order. */
 #ifndef COH_TEXT_ALPHABET_H
 #define COH_TEXT_ALPHABET_H
 
@@ -8,13 +9,12 @@
 #define COH_ALPHABET_END (256 + 68)
 
 typedef struct coh_alphabet {
-    int16_t byte_of[COH_ALPHABET_END]; /* -1: no character of it */
+    int16_t byte_of[COH_ALPHABET_END]; /* -1: not in the alphabet */
 } coh_alphabet;
 
 void coh_alphabet_fill(coh_alphabet *alphabet);
 
-/* The bytes that `name` stands for, at most name.count of them; -1 if a character is none of the
- * alphabet. */
+/* Decodes `name` to at most name.count bytes; -1 if a character is not in the alphabet. */
 ptrdiff_t coh_alphabet_decode(const coh_alphabet *alphabet, coh_slice name, uint8_t *out_bytes);
 
 #endif

@@ -1,5 +1,6 @@
-/* Encoding with byte pairs. A word of n bytes takes O(n log n): neighbours that can merge wait in a
- * heap; an entry whose symbols have changed since is told by its rank and dropped. */
+/* Encodes with byte pairs. A word of n bytes takes O(n log n): pairs that can merge are in a heap;
+ * an entry whose symbols have changed since is recognised by its rank and dropped. Next: bpe.h for
+ * the rules, pipeline.c for the caller. */
 #include "text/bpe.h"
 
 #include <limits.h>
@@ -33,9 +34,9 @@ static coh_bpe_character *find_character(const coh_bpe *bpe, uint32_t value)
     return &bpe->characters[slot];
 }
 
-/* ---- making one ---- */
+/* ---- creation ---- */
 
-/* At most half full, and never full: a search ends at an empty slot. */
+/* At most half full: a search ends at an empty slot. */
 static size_t slots_for(size_t count)
 {
     size_t slots = 16;
@@ -87,13 +88,13 @@ int32_t coh_bpe_character_id(const coh_bpe *bpe, uint32_t value)
     return bpe->character_slots ? find_character(bpe, value)->id : -1;
 }
 
-/* U+2581, which stands for a space. */
+/* U+2581, the mark for a space. */
 static int is_space_at(const uint8_t *text)
 {
     return text[0] == 0xe2 && text[1] == 0x96 && text[2] == 0x81;
 }
 
-/* The place of the first space mark behind another character; byte_count: none. */
+/* The position of the first space mark after another character; byte_count: none. */
 static size_t find_cut(const uint8_t *text, size_t byte_count)
 {
     size_t at = 0;
@@ -193,7 +194,7 @@ static uint64_t heap_pop(coh_bpe *bpe)
     return first;
 }
 
-/* Puts the pair that begins at symbol `left` on the heap, if it merges. */
+/* Pushes the pair that begins at symbol `left` onto the heap, if it has a merge. */
 static void offer_pair(coh_bpe *bpe, int32_t left)
 {
     int32_t right = bpe->next[left];
@@ -204,8 +205,9 @@ static void offer_pair(coh_bpe *bpe, int32_t left)
         heap_push(bpe, (uint64_t)(uint32_t)merge->rank << 32 | (uint32_t)left);
 }
 
-/* Merges the neighbours of one heap entry unless they are no longer what they were. Another pair of
- * the same rank may stand there by then (SentencePiece scores may tie): it is due just as much. */
+/* Merges the pair of one heap entry unless its symbols have changed. A different pair of the same
+ * rank may be there by then (SentencePiece scores may tie); it is merged, since it has the same
+ * priority. */
 static void merge_pair(coh_bpe *bpe, uint64_t entry)
 {
     int32_t left = (int32_t)(entry & 0xffffffffu);
@@ -225,7 +227,8 @@ static void merge_pair(coh_bpe *bpe, uint64_t entry)
         offer_pair(bpe, bpe->previous[left]);
 }
 
-/* Room for a word: every pair once, and two more for each of at most byte_count - 1 merges. */
+/* Reserves memory for a word: each pair once, and two more for each of at most byte_count - 1
+ * merges. */
 static coh_status reserve_word(coh_bpe *bpe, size_t byte_count)
 {
     if (byte_count > INT32_MAX / 4)
@@ -238,7 +241,7 @@ static coh_status reserve_word(coh_bpe *bpe, size_t byte_count)
     return COH_GROW(&bpe->heap, &bpe->heap_capacity, 3 * byte_count);
 }
 
-/* The symbols that a word begins with; returns how many. */
+/* Fills in the initial symbols of a word and returns their number. */
 static int32_t first_symbols(coh_bpe *bpe, const uint8_t *bytes, size_t byte_count)
 {
     int32_t count = 0;
@@ -261,7 +264,7 @@ static int32_t first_symbols(coh_bpe *bpe, const uint8_t *bytes, size_t byte_cou
     return count;
 }
 
-/* A symbol that is no token is the bytes of its character. */
+/* Appends a symbol's id; a symbol that is not a token becomes the bytes of its character. */
 static coh_status add_symbol(const coh_bpe *bpe, int32_t symbol, coh_id_list *list)
 {
     if (!bpe->unnamed_count || symbol < bpe->first_unnamed)

@@ -1,34 +1,33 @@
-/* bpe.h - byte pair encoding of one word (Sennrich et al. 2016, Radford et al. 2019).
+/* bpe.h - encodes one word with byte pairs (Sennrich et al. 2016, Radford et al. 2019).
  *
- * A word begins as one symbol per byte (GPT-2, OPT, Llama 3, Qwen) or per character (Llama 2, whose
- * characters without a token of their own become their bytes' tokens). The pair of neighbours that
- * stands first among the merges (the leftmost of equals) becomes one symbol, until no neighbours
- * stand there.
+ * A word begins as one symbol per byte (GPT-2, OPT, Llama 3, Qwen) or per character (Llama 2; a
+ * character without a token becomes the tokens of its bytes). The adjacent pair with the lowest
+ * merge rank (the leftmost of equals) becomes one symbol, until no adjacent pair has a merge.
  *
- * Where words may be cut: a neighbour pair never merges across a place that no merge's result has
- * inside. If no result has U+2581 behind another character, characters may be cut before each
- * U+2581 that follows another one: the ids stay those of the whole text. So a book that Llama 2
- * calls one word is encoded word by word. */
+ * Cutting words: a pair never merges across a boundary that no merge's result contains. If no
+ * result has U+2581 after another character, a word may be cut before each U+2581 that follows
+ * another character, and the ids stay those of the whole text. A book that is a single word to
+ * Llama 2 is thus encoded word by word. */
 #ifndef COH_TEXT_BPE_H
 #define COH_TEXT_BPE_H
 
 #include "text/lists.h"
 #include "text/token_table.h"
 
-/* One pair, in a table with open addressing. */
+/* A merge of a pair, in a hash table with open addressing. */
 typedef struct coh_bpe_merge {
     uint64_t pair; /* left id << 32 | right id */
-    int32_t rank;  /* the order of merging */
-    int32_t id;    /* of the result; -1: an empty slot */
+    int32_t rank;  /* merges are applied in this order */
+    int32_t id;    /* of the result; -1: empty slot */
 } coh_bpe_merge;
 
-/* A character that is one symbol, in a table with open addressing. */
+/* A character with a symbol, in a hash table with open addressing. */
 typedef struct coh_bpe_character {
     uint32_t value;
-    int32_t id; /* -1: an empty slot */
+    int32_t id; /* -1: empty slot */
 } coh_bpe_character;
 
-/* The ids of a word met before; most words of a text are. */
+/* Cached ids of an earlier word; most words of a text repeat. */
 #define COH_BPE_CACHED_BYTES 28
 #define COH_BPE_CACHED_IDS   8
 #define COH_BPE_CACHE_SLOTS  16384u
@@ -40,7 +39,7 @@ typedef struct coh_bpe_cached {
 
 typedef struct coh_bpe {
     int is_byte_level;    /* words begin as bytes, else as characters */
-    int is_cut_at_spaces; /* as above; characters only */
+    int is_cut_at_spaces; /* see above; only for characters */
     int32_t byte_id[256]; /* every byte has one */
     coh_bpe_merge *merges;
     size_t merge_slots; /* a power of two */
@@ -49,50 +48,53 @@ typedef struct coh_bpe {
     size_t character_slots; /* a power of two; 0: none */
     size_t character_count;
     coh_token_table
-        whole_words; /* a word that is one of these is its id, whatever the merges say */
-    /* Symbols from here on are characters that tokens are made of but that are none themselves:
-     * what is left of them becomes bytes. */
+        whole_words; /* a word in this table is encoded as its id, regardless of the merges */
+    /* Symbols from first_unnamed on are characters that tokens contain but that are not tokens.
+     * Those left after merging become bytes. */
     int32_t first_unnamed;
     uint32_t *unnamed;
     size_t unnamed_count, unnamed_capacity;
-    int is_fork;           /* all above is another's */
+    int is_fork;           /* the fields above belong to another coh_bpe */
     coh_bpe_cached *cache; /* COH_BPE_CACHE_SLOTS */
 
-    /* The word at hand: symbols as a list that merging shortens, and pairs to merge as a heap. */
-    int32_t *symbol; /* -1: merged into the one before */
+    /* The current word: a linked list of symbols, which merging shortens, and a heap of pairs to
+     * merge. */
+    int32_t *symbol; /* -1: merged into the previous symbol */
     int32_t *next, *previous;
     uint64_t *heap; /* rank << 32 | index of the left symbol */
     size_t symbol_capacity, next_capacity, previous_capacity, heap_capacity, heap_count;
     coh_id_list word;
 } coh_bpe;
 
-/* ---- making one ---- */
+/* ---- creation ---- */
 
-/* Room for that many merges or characters, none of which is there yet. */
+/* Reserve room for `count` merges or characters; none may have been added. */
 coh_status coh_bpe_reserve_merges(coh_bpe *bpe, size_t count);
 coh_status coh_bpe_reserve_characters(coh_bpe *bpe, size_t count);
-/* A pair or character that is there already is left as it is: *out_is_new is 0 then. */
+/* A pair or character that was added before is kept unchanged; for a pair, *out_is_new is then
+ * 0. */
 void coh_bpe_add_merge(coh_bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t id,
                        int *out_is_new);
 void coh_bpe_add_character(coh_bpe *bpe, uint32_t value, int32_t id);
 /* The symbol of a character; -1: none. */
 int32_t coh_bpe_character_id(const coh_bpe *bpe, uint32_t value);
-/* Sets is_cut_at_spaces from the bytes of what merges make: call it when all are there. */
+/* Sets is_cut_at_spaces from the bytes of the merges' results; call it after adding all merges. */
 void coh_bpe_find_cuts(coh_bpe *bpe, const coh_token_table *tokens);
-/* The cache; the last step. */
+/* Allocates the cache; the last step of creation. */
 coh_status coh_bpe_finish(coh_bpe *bpe);
-/* A second one for another thread, once the first is finished, which must outlive it. */
+/* Makes a second one for another thread from a finished one, which must outlive it. */
 coh_status coh_bpe_fork(const coh_bpe *bpe, coh_bpe **out_bpe);
 /* Accepts NULL. */
 void coh_bpe_destroy(coh_bpe *bpe);
 
-/* ---- using it ---- */
+/* ---- use ---- */
 
-/* Appends the ids of one word of valid UTF-8, cut where that changes nothing. `is_open`: more of
- * the word may follow, so *out_consumed bytes, possibly none, are encoded; else all. */
+/* Appends the ids of one word of valid UTF-8, cutting it where the ids stay the same. `is_open`:
+ * more of the word may follow, so only *out_consumed bytes, possibly none, are encoded; else all
+ * are. */
 coh_status coh_bpe_encode(coh_bpe *bpe, const uint8_t *text, size_t byte_count, int is_open,
                           coh_id_list *list, size_t *out_consumed);
-/* The merge of two ids; one with id -1 if they have none. */
+/* The merge of two ids; its id is -1 if they have none. */
 const coh_bpe_merge *coh_bpe_find(const coh_bpe *bpe, int32_t left, int32_t right);
 
 #endif

@@ -1,4 +1,4 @@
-/* characters.h - characters and their numbers, on top of base/utf8.h. */
+/* characters.h - UTF-8 characters and their code points, on top of base/utf8.h. */
 #ifndef COH_TEXT_CHARACTERS_H
 #define COH_TEXT_CHARACTERS_H
 
@@ -48,8 +48,7 @@ static inline size_t coh_utf8_write(uint32_t value, uint8_t text[4])
     return length;
 }
 
-/* Bytes before what may be the begin of a character that more bytes complete: all but the last 0
- * to 3. */
+/* Number of bytes before a possibly incomplete last character: all except the last 0 to 3. */
 static inline size_t coh_utf8_complete(const uint8_t *text, size_t byte_count)
 {
     for (size_t back = 1; back <= 3 && back <= byte_count; back++) {
@@ -64,7 +63,7 @@ static inline size_t coh_utf8_complete(const uint8_t *text, size_t byte_count)
     return byte_count;
 }
 
-/* The begin of the character that ends at `end` > 0; end - 1 if no valid one does. */
+/* The start of the character that ends at `end` > 0; end - 1 if no valid character ends there. */
 static inline size_t coh_utf8_previous(const uint8_t *text, size_t end)
 {
     for (size_t back = 1; back <= 4 && back <= end; back++) {
@@ -74,7 +73,7 @@ static inline size_t coh_utf8_previous(const uint8_t *text, size_t end)
     return end - 1;
 }
 
-/* Whether a code point is Unicode's White_Space, the same 25 since Unicode 6.3. */
+/* Is the code point Unicode White_Space? The set of 25 is unchanged since Unicode 6.3. */
 static inline int coh_is_white_space(uint32_t value)
 {
     if (value < 0x80)

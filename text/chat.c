@@ -1,3 +1,7 @@
+/* Encodes conversations in the forms of chat.h. The one idea: text between special tokens is
+ * collected as a run and encoded at once, so that its ids are those of the whole text; the
+ * assistant's ids are marked by comparison with the run without the answer. Next: chat_template.c
+ * finds the form. */
 #include "text/chat.h"
 
 #include <limits.h>
@@ -6,15 +10,16 @@
 struct coh_chat {
     coh_tokenizer *tokenizer;
     coh_chat_form form;
-    /* Special tokens; -1: none. open and close stand around a role (Llama 3) or before it. */
+    /* Special tokens; -1: none. open and close are around a role (Llama 3), or open is before
+     * it. */
     int32_t begin_of_text, open, close, end_of_turn;
     char *default_system; /* NULL: none */
     int has_date;         /* Llama 3.1 */
     char description[160];
 
-    /* The conversation under way: text since the last special token, of which what stands from
-     * `answer_begin` on is the assistant's (SIZE_MAX: nothing is). It is encoded behind the
-     * spelling of that token, so that its first word is cut as it is in the whole text. */
+    /* The current conversation: text since the last special token; from `answer_begin` on it is the
+     * assistant's (SIZE_MAX: none is). It is encoded after the spelling of that token, so that its
+     * first word is cut as in the whole text. */
     coh_byte_list run;
     size_t answer_begin;
     int32_t after;
@@ -46,8 +51,8 @@ static coh_status encode_text(coh_chat *chat, const uint8_t *text, size_t count,
     return chat->tokenizer->ops->encode(chat->tokenizer->state, &whole, ids, &consumed);
 }
 
-/* The ids of spelling + text[0..count) without those of the spelling. Where the tokenizer does not
- * read its own special tokens in a text (SentencePiece's), those of the text alone. */
+/* Appends the ids of spelling + text[0..count) without those of the spelling. If the tokenizer does
+ * not find its special tokens in a text (SentencePiece), encodes the text alone. */
 static coh_status encode_behind(coh_chat *chat, coh_slice spelling, size_t count, coh_id_list *ids)
 {
     coh_byte_list whole = { 0 };
@@ -68,8 +73,8 @@ static coh_status encode_behind(coh_chat *chat, coh_slice spelling, size_t count
     return status;
 }
 
-/* What of the run's ids is the assistant's are those behind the ones it has in common with the text
- * before the answer: a token that reaches across the border is the assistant's. */
+/* Encodes the run. The assistant's ids are those after the common prefix with the ids of the text
+ * before the answer: a token across the border is the assistant's. */
 static coh_status flush(coh_chat *chat)
 {
     coh_slice spelling = { NULL, 0 };
@@ -118,7 +123,7 @@ static coh_status add_slice(coh_chat *chat, coh_slice text)
     return coh_byte_list_add(&chat->run, text.bytes, text.count);
 }
 
-/* From here to the next special token the assistant speaks. */
+/* Marks text up to the next special token as the assistant's. */
 static void begin_answer(coh_chat *chat)
 {
     chat->answer_begin = chat->run.count;
@@ -186,7 +191,7 @@ static coh_status encode_llama3(coh_chat *chat, const coh_chat_message *messages
     return COH_OK;
 }
 
-/* "[INST] <<SYS>>\n...\n<</SYS>>\n\nquestion [/INST]", stripped inside as a whole. */
+/* "[INST] <<SYS>>\n...\n<</SYS>>\n\nquestion [/INST]", with the inside stripped as a whole. */
 static coh_status add_question(coh_chat *chat, const coh_chat_message *system,
                                const coh_chat_message *user)
 {
@@ -234,7 +239,7 @@ static coh_status encode_llama2(coh_chat *chat, const coh_chat_message *messages
     return COH_OK;
 }
 
-/* Begins as a text does, for so does a prompt of the model. */
+/* Begins like a text, since the model's prompts do, too. */
 static coh_status encode_plain(coh_chat *chat, const coh_chat_message *messages, size_t count)
 {
     COH_TRY(put(chat, chat->tokenizer->before.ids, chat->tokenizer->before.count, 0));
@@ -253,7 +258,7 @@ static coh_status encode_plain(coh_chat *chat, const coh_chat_message *messages,
     return COH_OK;
 }
 
-/* Text since the last special token is left in chat->run. */
+/* Leaves the text since the last special token in chat->run. */
 static coh_status encode_all(coh_chat *chat, const coh_chat_message *messages, size_t count,
                              coh_id_list *ids, coh_byte_list *counts)
 {
@@ -271,7 +276,7 @@ static coh_status encode_all(coh_chat *chat, const coh_chat_message *messages, s
         return encode_llama3(chat, messages, count);
     case COH_CHAT_FORM_LLAMA2:
         return encode_llama2(chat, messages, count);
-    case COH_CHAT_FORM_AUTO: /* which is always one of the others by now */
+    case COH_CHAT_FORM_AUTO: /* resolved to another form earlier */
     case COH_CHAT_FORM_PLAIN:
         break;
     }
@@ -287,8 +292,8 @@ coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, siz
 
 /* ---- prompts ---- */
 
-/* The header of the assistant's turn. The blank before an answer is left to the model: tokenizers
- * make one token of it and the first word. */
+/* Writes the header of the assistant's turn. The blank before an answer is left to the model:
+ * tokenizers join it with the first word. */
 static coh_status open_answer(coh_chat *chat)
 {
     switch (chat->form) {
@@ -299,7 +304,7 @@ static coh_status open_answer(coh_chat *chat)
     case COH_CHAT_FORM_LLAMA3:
         COH_TRY(open_llama3(chat, COH_CHAT_ASSISTANT));
         break;
-    case COH_CHAT_FORM_LLAMA2: /* "[/INST]" is there */
+    case COH_CHAT_FORM_LLAMA2: /* the question already ends with "[/INST]" */
         break;
     case COH_CHAT_FORM_AUTO:
     case COH_CHAT_FORM_PLAIN:
@@ -363,13 +368,13 @@ const char *coh_chat_answer_prefix(const coh_chat *chat)
 /* ---- which form ---- */
 
 enum { FORM_TOKENS = 3 };
-/* What is written by special tokens needs all of them. */
+/* The special tokens that each form requires. */
 static const char *const form_tokens[][FORM_TOKENS] = {
     [COH_CHAT_FORM_CHATML] = { "<|im_start|>", "<|im_end|>" },
     [COH_CHAT_FORM_LLAMA3] = { "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" },
 };
 
-/* The first that the vocabulary lacks, or NULL. */
+/* The first required token that the vocabulary lacks, or NULL. */
 static const char *lacking(const coh_tokenizer *tokenizer, coh_chat_form form)
 {
     for (int i = 0; i < FORM_TOKENS && form_tokens[form][i]; i++)
@@ -387,7 +392,7 @@ static int is_llama2(const coh_tokenizer *tokenizer, const char *template_text)
            coh_tokenizer_token_id(tokenizer, "<0x0A>") >= 0;
 }
 
-/* COH_CHAT_FORM_AUTO: there is a template, and it is none of those that are known. */
+/* COH_CHAT_FORM_AUTO: there is a template, but of no known form. */
 static coh_chat_form find_form(const coh_tokenizer *tokenizer, const char *template_text)
 {
     int has_begin;

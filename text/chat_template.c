@@ -1,4 +1,5 @@
-/* What is read of a chat template without running it. */
+/* Recognises a chat template without running it. The one idea: literal parts of its text identify
+ * the form, and anything unfamiliar means that the form is unknown. Next: chat.c, the caller. */
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 
 /* ---- white space ---- */
 
-/* What Python's str.isspace says: bidirectional types WS, B, S and category Zs (Unicode 15). */
+/* As Python's str.isspace: bidirectional types WS, B, S and category Zs (Unicode 15). */
 static int is_space(uint32_t c)
 {
     return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 ||
@@ -61,7 +62,7 @@ static coh_status template_of_config(const char *path, const json_t *root, char 
     if (!json_is_object(root))
         return coh_fail(COH_ERR_CORRUPT, "%s is not an object", path);
     const json_t *value = json_object_get(root, "chat_template");
-    if (json_is_array(value)) { /* several, by name */
+    if (json_is_array(value)) { /* several templates, by name */
         size_t index;
         json_t *entry;
         const json_t *all = value;
@@ -97,7 +98,7 @@ coh_status coh_chat_template_read(const char *folder, char *out_path, char **out
     struct stat facts;
     size_t folder_bytes = strlen(folder), text_bytes;
     *out_template = NULL;
-    if (stat(folder, &facts) == 0 && !S_ISDIR(facts.st_mode)) { /* a file: what stands beside it */
+    if (stat(folder, &facts) == 0 && !S_ISDIR(facts.st_mode)) { /* a file: use its folder */
         const char *slash = strrchr(folder, '/');
         folder_bytes = slash ? (size_t)(slash - folder) : 1;
         folder = slash ? folder : ".";
@@ -115,7 +116,7 @@ coh_status coh_chat_template_read(const char *folder, char *out_path, char **out
 
 /* ---- ChatML ---- */
 
-/* What stands behind "<|im_start|>" is a role, whatever it is called, and then a line end. */
+/* Is "<|im_start|>" followed by an expression for the role, and a line end? */
 static int is_role_line(const char *at)
 {
     static const char name_signs[] =
@@ -136,7 +137,7 @@ static int is_role_line(const char *at)
 int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin)
 {
     static const char opening[] = "<|im_start|>";
-    /* Each of them makes another text of the same messages. */
+    /* Each of these would change the text of the same messages. */
     static const char *const others[] = { "<|im_sep|>", "think", "trim", "strip(" };
     const char *begin = strstr(template_text, "bos_token");
     const char *first = strstr(template_text, opening);
@@ -162,7 +163,7 @@ int coh_chat_template_is_llama3(const char *template_text)
 
 /* ---- the default system prompt ---- */
 
-/* The text from `at` to <|im_end|>, if it is plain text and not code; 0 bytes: it is not. */
+/* The length of the text from `at` to <|im_end|> if it is plain text and not code; else 0. */
 static size_t plain_text(const char *at)
 {
     const char *end = strstr(at, "<|im_end|>");
@@ -170,7 +171,7 @@ static size_t plain_text(const char *at)
     return end && (size_t)(end - at) <= count ? (size_t)(end - at) : 0;
 }
 
-/* "\\n" inside a string of Jinja's is a line end. */
+/* Turns "\\n" inside a string of Jinja's into a line end. */
 static void unescape(char *text)
 {
     char *to = text;

@@ -1,3 +1,6 @@
+/* Writes documents to token files, packed or in windows. The one idea: recorded calls are ids and
+ * flags as bytes, so that threads can prepare documents in any order and one writes them in order.
+ * Next: documents.h for the layout, token_writer.c for the files. */
 #include "text/documents.h"
 
 #include <string.h>
@@ -5,12 +8,12 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-/* "validate": apart from all other random streams. */
+/* "validate": separate from all other random streams. */
 #define SPLIT_STREAM 0x65746164696c6176u
 
 #define IDS_PER_CALL 65536u
 
-/* A begin's hash, as ids. */
+/* Number of ids that hold a document's hash in a record. */
 enum { HASH_IDS = sizeof(uint64_t) / sizeof(int32_t) };
 
 coh_status coh_documents_init(coh_documents *documents, size_t window)
@@ -37,7 +40,7 @@ void coh_documents_fini(coh_documents *documents)
 typedef enum call_kind {
     CALL_BEGIN,
     CALL_ADD,
-    CALL_ADD_MARKED, /* with what counts behind the ids, padded to whole ids */
+    CALL_ADD_MARKED, /* followed by which ids count, padded to whole ids */
     CALL_END,
 } call_kind;
 
@@ -65,7 +68,7 @@ static coh_status record(coh_documents *d, call_kind kind, const int32_t *ids,
     return coh_turn_put(d->turn, d->record.bytes, d->record.count);
 }
 
-/* Long pieces are several calls, so that one put does not hold all of a file. */
+/* Splits long pieces into several calls, so that one put does not hold a whole file. */
 static coh_status record_add(coh_documents *d, const int32_t *ids, const uint8_t *counts,
                              size_t count)
 {
@@ -108,8 +111,8 @@ coh_status coh_documents_replay(coh_documents *documents, const uint8_t *bytes, 
 
 /* ---- writing ---- */
 
-/* Of a share, a function of the document's own bytes and the seed: what is added to the data or
- * left out of it moves no other document, and copies of one stay together. */
+/* For a share, depends only on the document's bytes and the seed: adding or removing data moves no
+ * other document, and copies of a document stay together. */
 static int is_held_out(const coh_documents *d, uint64_t number, uint64_t hash)
 {
     if (!d->writers[1])

@@ -1,4 +1,5 @@
-/* The files under a folder, in an order that does not depend on the file system. */
+/* Lists the files under a folder in an order that does not depend on the file system. The one idea:
+ * all paths are collected, then sorted by their bytes. Next: token_build.c, the caller. */
 #include "text/token_file.h"
 
 #include <dirent.h>
@@ -11,10 +12,10 @@
 
 #include "base/alloc.h"
 
-/* Deeper than any source tree; ends what a file system that loops would not. */
+/* Deeper than any source tree; stops recursion in a file system with loops. */
 #define DEPTH_MAX 64
 
-/* What is listed, and which of it. */
+/* The list to fill, and the kind of files to list. */
 typedef struct listing {
     coh_file_list *list;
     int is_lines;
@@ -45,7 +46,7 @@ static coh_status list_entry(const listing *l, const char *folder, const char *n
         return coh_fail(COH_ERR_IO, "cannot look at %s: %s", path, strerror(errno));
     if (S_ISDIR(facts.st_mode))
         return list_folder(l, path, depth + 1);
-    /* Links to files are taken for them; those to folders are not, which may lead round. */
+    /* Links to files are followed; links to folders are not, since they may form a loop. */
     if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0)
         return coh_fail(COH_ERR_IO, "cannot follow the link %s: %s: mend it, or take it away", path,
                         strerror(errno));
@@ -88,7 +89,7 @@ static int compare_paths(const void *left, const void *right)
 coh_status coh_file_list_fill(coh_file_list *list, const char *folder, int is_lines)
 {
     const listing l = { list, is_lines };
-    /* All begin with "<folder>/", so that comparing whole paths compares what follows it. */
+    /* All paths begin with "<folder>/", so comparing whole paths compares the rest. */
     COH_TRY(list_folder(&l, folder, 0));
     if (list->count > 1)
         qsort(list->paths, list->count, sizeof(*list->paths), compare_paths);

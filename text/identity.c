@@ -1,3 +1,6 @@
+/* Hashes tokens and merges for a tokenizer's identity. The one idea: they are hashed in the order
+ * of ids and ranks, so that the formatting of a file does not matter. Next: tokenizer_json.c and
+ * merges_read.c, the callers. */
 #include "text/identity.h"
 
 void coh_identity_add_tokens(coh_identity *identity, const coh_token_table *table)

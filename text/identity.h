@@ -1,4 +1,5 @@
-/* identity.h - hashing what decides ids, field by field, alike on every machine. */
+/* identity.h - hashes everything that determines a tokenizer's ids, field by field, with the same
+ * result on every machine. */
 #ifndef COH_TEXT_IDENTITY_H
 #define COH_TEXT_IDENTITY_H
 
@@ -9,7 +10,8 @@
 
 typedef XXH3_state_t coh_identity;
 
-/* `scheme` names what is hashed how; raise its number when ids change for the same file. */
+/* `scheme` names the hashed fields and their order; raise its number when ids change for the same
+ * file. */
 static inline void coh_identity_begin(coh_identity *identity, const char *scheme)
 {
     XXH3_64bits_reset(identity);
@@ -42,9 +44,9 @@ static inline uint64_t coh_identity_end(const coh_identity *identity)
     return XXH3_64bits_digest(identity);
 }
 
-/* Number of tokens, and the bytes of each. */
+/* Adds the number of tokens, and the bytes of each. */
 void coh_identity_add_tokens(coh_identity *identity, const coh_token_table *table);
-/* Pairs in the order of their ranks, which are 0..merge_count-1. */
+/* Adds the pairs in the order of their ranks, which are 0..merge_count-1. */
 coh_status coh_identity_add_merges(coh_identity *identity, const coh_bpe *bpe);
 
 #endif

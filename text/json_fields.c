@@ -1,3 +1,5 @@
+/* Reads fields of JSON objects, refusing unknown ones. The one idea: each function checks one type
+ * and builds the message with the place. Next: tokenizer_json.c, the main caller. */
 #include "text/json_fields.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* json_fields.h - reading JSON objects strictly: a field that is not known is refused by name,
- * since it may change ids. `where` says which file and object, and begins every sentence. */
+/* json_fields.h - reads JSON objects strictly: an unknown field is refused by name, since it may
+ * change ids. `where` names the file and object, and begins every message. */
 #ifndef COH_TEXT_JSON_FIELDS_H
 #define COH_TEXT_JSON_FIELDS_H
 
@@ -7,30 +7,31 @@
 
 #include "text/lists.h"
 
-/* "<path>: pre_tokenizer.pretokenizers[2]", cut at the end. */
+/* "<path>: pre_tokenizer.pretokenizers[2]", truncated if too long. */
 typedef struct coh_json_where {
     char text[480];
 } coh_json_where;
 
 coh_json_where coh_json_at(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Parses a whole file's text; if it holds an integer beyond 64 bits, all numbers are real ones.
+/* Parses a whole file's text; if it holds an integer beyond 64 bits, all numbers become reals.
  * Fails: COH_ERR_CORRUPT with the line, COH_ERR_MEMORY. */
 coh_status coh_json_parse(const char *path, const char *text, size_t text_bytes, json_t **out_root);
 
-/* Only fields of `known`, which NULL ends. Fails: COH_ERR_CORRUPT, also when it is no object. */
+/* Checks that `object` is an object with only fields of `known`, a list that NULL ends. Fails:
+ * COH_ERR_CORRUPT. */
 coh_status coh_json_check_fields(const char *where, const json_t *object, const char *const *known);
-/* `is_absent` is what a field stands for that is missing or null; -1: it must be there. */
+/* `is_absent` is the value if the field is missing or null; -1: the field is required. */
 coh_status coh_json_flag(const char *where, const json_t *object, const char *key, int is_absent,
                          int *out_flag);
 coh_status coh_json_text(const char *where, const json_t *object, const char *key,
                          coh_slice *out_text);
-/* An integer from 0 to `most`. */
+/* Reads an integer from 0 to `most`. */
 coh_status coh_json_count(const char *where, const json_t *object, const char *key, int64_t most,
                           int64_t *out_count);
 coh_status coh_json_array(const char *where, const json_t *object, const char *key,
                           json_t **out_array);
-/* The "type" of a part; "" where there is none. The part must be an object. */
+/* The "type" of a part; "" if it has none. The part must be an object. */
 coh_status coh_json_type(const char *where, const json_t *object, const char **out_type);
 
 #endif

@@ -1,3 +1,6 @@
+/* Reads JSON lines through one buffer. The one idea: the unread rest moves to the front before more
+ * is read, and the buffer grows only while a single line fills it. Next: lines_mend.c accepts
+ * Python's extensions, token_jsonl.c is the caller. */
 #include "text/lines.h"
 
 #include <errno.h>
@@ -32,7 +35,7 @@ coh_status coh_lines_place(const coh_lines *lines)
     return coh_fail_prefix(COH_ERR_CORRUPT, "%s:%" PRIu64, lines->path, lines->number);
 }
 
-/* Appends what the file has, at most to the end of the buffer. */
+/* Reads more of the file, at most to the end of the buffer. */
 static coh_status read_more(coh_lines *lines)
 {
     if (lines->begin > 0) {
@@ -56,10 +59,10 @@ static coh_status read_more(coh_lines *lines)
     }
 }
 
-/* The next line without its end; *out_has 0: there is none. */
+/* Finds the next line without its end; *out_has 0: there are no more lines. */
 static coh_status next_line(coh_lines *lines, coh_slice *out_line, int *out_has)
 {
-    size_t looked = 0; /* bytes behind begin that hold no line end */
+    size_t looked = 0; /* bytes from `begin` on without a line end */
     const uint8_t *found = NULL;
     while (!found && !(lines->is_at_end && looked == lines->end - lines->begin)) {
         size_t there = lines->end - lines->begin;
@@ -95,7 +98,7 @@ static int is_blank(coh_slice line)
     return 1;
 }
 
-/* What jansson says quotes the text, which may hold anything. */
+/* Makes jansson's message printable: it quotes the text, which may hold anything. */
 static void print_only(char *text)
 {
     for (; *text; text++)
@@ -103,7 +106,8 @@ static void print_only(char *text)
             *text = '?';
 }
 
-/* Numbers are of no interest here, so one that is too large for an integer is no fault. */
+/* Reads integers as reals: numbers are not used, so one too large for an integer is not an
+ * error. */
 static json_t *parse(coh_slice line, json_error_t *error)
 {
     return json_loadb(line.bytes, line.count,

@@ -1,12 +1,12 @@
-/* lines.h - a file of JSON lines: each line an object, read one at a time.
+/* lines.h - reads a file of JSON lines, one object per line, line by line.
  *
  *     coh_lines_open -> coh_lines_next ... until *out_object is NULL -> coh_lines_close
  *
- * Memory is the longest line and its object, whatever the file. Lines end with \n or \r\n; those
- * with nothing but white space are passed over, and so is a byte order mark at the begin.
+ * Memory is bounded by the longest line and its object. Lines end with \n or \r\n; blank lines and
+ * an initial byte order mark are skipped.
  *
- * What Python's json reads and writes beyond JSON is read: NaN and Infinity, numbers that no double
- * holds, and escapes of lone surrogates (half a character: U+FFFD stands for it). */
+ * Python's extensions of JSON are accepted: NaN and Infinity, numbers beyond a double, and escapes
+ * of lone surrogates (half a character, replaced by U+FFFD). */
 #ifndef COH_TEXT_LINES_H
 #define COH_TEXT_LINES_H
 
@@ -14,37 +14,39 @@
 
 #include "text/lists.h"
 
-/* Longer than any text that one line should hold; ends what a file without line ends would not. */
+/* Longer than any reasonable line; bounds memory for a file without line ends. */
 #define COH_LINE_BYTES_MAX (256u << 20)
 
 typedef struct coh_lines {
     int fd;
-    const char *path; /* the caller's, for sentences */
+    const char *path; /* the caller's, for messages */
     uint8_t *bytes;
-    size_t capacity, begin, end; /* what was read and not yet given out is [begin, end) */
+    size_t capacity, begin, end; /* [begin, end) was read but not returned yet */
     size_t most_bytes;           /* COH_LINE_BYTES_MAX; less in tests */
     int is_at_end;
-    coh_byte_list mended;    /* the line at hand, where it had to be */
+    coh_byte_list mended;    /* the current line, if it was mended */
     uint64_t replaced_count; /* lone surrogates that became U+FFFD */
-    uint64_t number;         /* of the line given out last, from 1 */
+    uint64_t number;         /* of the last returned line, from 1 */
 } coh_lines;
 
 /* Fails: COH_ERR_IO. */
 coh_status coh_lines_open(const char *path, coh_lines *out_lines);
 void coh_lines_close(coh_lines *lines); /* accepts a zeroed struct */
 
-/* The next line's object, for the caller to release with json_decref; NULL at the end of the file.
- * Fails: COH_ERR_CORRUPT with path and line (no JSON, no object, too long), COH_ERR_IO. */
+/* Reads the next line's object, which the caller releases with json_decref; NULL at the end of the
+ * file. Fails: COH_ERR_CORRUPT with path and line (invalid JSON, not an object, too long),
+ * COH_ERR_IO. */
 coh_status coh_lines_next(coh_lines *lines, json_t **out_object);
 
-/* Writes a line anew into `out` as JSON, where it is what Python's json takes; else it stays no
- * JSON (lines_mend.c). */
+/* Rewrites a line that only Python's json accepts as valid JSON in `out`; other invalid lines stay
+ * invalid (lines_mend.c). */
 coh_status coh_lines_mend(coh_slice line, coh_byte_list *out, uint64_t *replaced_count);
 
-/* COH_ERR_CORRUPT: "<path>:<line>: " and the sentence, given as to coh_fail. */
+/* Fails with COH_ERR_CORRUPT and "<path>:<line>: " before the message, which is given as to
+ * coh_fail. */
 #define coh_lines_fail(lines, ...)                                                                 \
     ((void)coh_fail(COH_ERR_CORRUPT, __VA_ARGS__), coh_lines_place(lines))
-/* Puts the place before the sentence that is there. */
+/* Puts the place before the current error message. */
 coh_status coh_lines_place(const coh_lines *lines);
 
 #endif

@@ -1,11 +1,12 @@
-/* JSON as Python's json writes it, made JSON: NaN and Infinity become null and numbers that no
- * double holds 0 (numbers are not looked at), and an escape of half a character that of U+FFFD. */
+/* Turns JSON as Python's json writes it into valid JSON. NaN and Infinity become null, numbers
+ * beyond a double become 0 (numbers are not used), and the escape of half a character becomes that
+ * of U+FFFD. Next: lines.c, the caller. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "text/lines.h"
 
-/* A surrogate's value, if text[0..count) begins with an escape of one; else 0. */
+/* The value of a surrogate if text[0..count) begins with its escape; else 0. */
 static unsigned surrogate_at(const char *text, size_t count)
 {
     char digits[5] = { 0 };
@@ -18,7 +19,7 @@ static unsigned surrogate_at(const char *text, size_t count)
     return value >= 0xd800 && value <= 0xdfff ? value : 0;
 }
 
-/* What begins with a backslash inside a string; *out_used bytes of it. */
+/* Copies or mends an escape inside a string; *out_used is its length. */
 static coh_status mend_escape(const char *text, size_t count, coh_byte_list *out, size_t *out_used,
                               uint64_t *replaced_count)
 {
@@ -36,7 +37,7 @@ static coh_status mend_escape(const char *text, size_t count, coh_byte_list *out
     return coh_byte_list_add(out, "\\ufffd", 6);
 }
 
-/* A stretch of letters, digits and signs outside strings. */
+/* Copies or mends a word of letters, digits and signs outside of strings. */
 static coh_status mend_word(const char *text, size_t count, coh_byte_list *out)
 {
     char word[64], *end;
@@ -44,7 +45,7 @@ static coh_status mend_word(const char *text, size_t count, coh_byte_list *out)
         (count == 8 && memcmp(text, "Infinity", 8) == 0) ||
         (count == 9 && memcmp(text, "-Infinity", 9) == 0))
         return coh_byte_list_add(out, "null", 4);
-    if (count < sizeof(word)) { /* a longer one is left */
+    if (count < sizeof(word)) { /* a longer word is copied */
         memcpy(word, text, count);
         word[count] = '\0';
         if (strspn(word, "0123456789+-.eE") == count && isinf(strtod(word, &end)) && !*end)

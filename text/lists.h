@@ -1,4 +1,4 @@
-/* lists.h - what tokenizing appends to: ids, and bytes. Zeroed is empty; release the array with
+/* lists.h - growing lists of ids and of bytes. A zeroed list is empty; release the array with
  * coh_free. */
 #ifndef COH_TEXT_LISTS_H
 #define COH_TEXT_LISTS_H
@@ -45,7 +45,7 @@ static inline coh_status coh_byte_list_add(coh_byte_list *list, const void *byte
     return COH_OK;
 }
 
-/* Takes the first `count` bytes off. */
+/* Removes the first `count` bytes. */
 static inline void coh_byte_list_drop(coh_byte_list *list, size_t count)
 {
     list->count -= count;
@@ -53,7 +53,7 @@ static inline void coh_byte_list_drop(coh_byte_list *list, size_t count)
         memmove(list->bytes, list->bytes + count, list->count);
 }
 
-/* Bytes that are another's. */
+/* Bytes owned by someone else. */
 typedef struct coh_slice {
     const char *bytes; /* NULL: none */
     size_t count;

@@ -1,5 +1,6 @@
-/* vocab.json and merges.txt, read strictly: a file that is accepted defines every id, and what is
- * wrong with one that is not is said with its line. */
+/* Reads vocab.json and merges.txt strictly: an accepted file defines every id; a refused one is
+ * reported with the line of the error. The one idea: both become one coh_bpe of ids and ranks.
+ * Next: bpe.c uses it, tokenizer_config.c finds the class. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static coh_status parse_vocabulary(const char *path, const char *text, size_t te
     return COH_OK;
 }
 
-/* The tokens in the order of their ids, which must be 0..count-1, each once. */
+/* Sorts the tokens by id; ids must be 0..count-1, each once. */
 static coh_status order_names(const char *path, json_t *root, coh_slice *names)
 {
     size_t count = json_object_size(root);
@@ -49,7 +50,7 @@ static coh_status order_names(const char *path, json_t *root, coh_slice *names)
     return COH_OK;
 }
 
-/* The bytes of every token, which become parts of `room`. */
+/* Decodes the bytes of every token into `room`. */
 static coh_status decode_names(const char *path, const coh_token_table *names, uint8_t *room,
                                coh_slice *texts, coh_bpe *model)
 {
@@ -62,7 +63,7 @@ static coh_status decode_names(const char *path, const coh_token_table *names, u
         if (bytes < 1)
             return coh_fail(COH_ERR_CORRUPT,
                             "%s: token \"%.*s\" with id %" PRId32 " is not made of the 256 "
-                            "characters that stand for bytes",
+                            "characters that represent bytes",
                             path, (int)(name.count < 100 ? name.count : 100), name.bytes, id);
         if (bytes == 1)
             model->byte_id[room[0]] = id;
@@ -72,7 +73,7 @@ static coh_status decode_names(const char *path, const coh_token_table *names, u
     for (int byte = 0; byte < 256; byte++) {
         if (model->byte_id[byte] < 0)
             return coh_fail(COH_ERR_CORRUPT,
-                            "%s: no token stands for byte 0x%02x alone; all 256 are needed to "
+                            "%s: no token represents byte 0x%02x alone; all 256 are needed to "
                             "encode any text",
                             path, (unsigned)byte);
     }
@@ -100,13 +101,13 @@ done:
 
 /* ---- merges.txt ---- */
 
-/* Where reading stands, for messages and for the rank of the next merge. */
+/* The position in the file, for messages and for the rank of the next merge. */
 typedef struct merge_reader {
     const char *path;
     int64_t line;
     const coh_token_table *names;
     int32_t end_of_text;
-    char *joined; /* room for left and right as one name */
+    char *joined; /* buffer for left and right as one name */
     size_t joined_capacity;
 } merge_reader;
 
@@ -119,7 +120,7 @@ static coh_status find_id(const merge_reader *reader, const char *name, int32_t 
     return COH_OK;
 }
 
-/* `line` ends with a NUL instead of its line feed; its space becomes one too. */
+/* `line` ends with a NUL instead of its line feed; its space is replaced by a NUL, too. */
 static coh_status read_merge(merge_reader *reader, char *line, coh_bpe *model)
 {
     char *space = strchr(line, ' ');
@@ -146,7 +147,7 @@ static coh_status read_merge(merge_reader *reader, char *line, coh_bpe *model)
     coh_bpe_add_merge(model, left, right, (int32_t)model->merge_count, result, &is_new);
     if (!is_new)
         return coh_fail(COH_ERR_CORRUPT,
-                        "%s line %" PRId64 ": the pair \"%.100s\" \"%.100s\" stands there a second "
+                        "%s line %" PRId64 ": the pair \"%.100s\" \"%.100s\" occurs there a second "
                         "time",
                         reader->path, reader->line, line, right_name);
     return COH_OK;
@@ -189,9 +190,9 @@ static coh_status read_merges(const char *path, int32_t end_of_text, coh_pipelin
     return status;
 }
 
-/* ---- both ---- */
+/* ---- both files ---- */
 
-/* Of tokens and merges in order, however the files were formatted, and the class. */
+/* Hashes tokens and merges in order, regardless of the files' formatting, and the class. */
 static coh_status fill_identity(const coh_pipeline *pipeline, const coh_byte_pair_class *class,
                                 uint64_t *out_identity)
 {
@@ -223,8 +224,8 @@ done:
     return status;
 }
 
-/* Qwen2's words: contractions of either case, letters with one other sign before them, single
- * digits, other signs with line ends behind them, and white space that keeps line ends apart. */
+/* Qwen2's words: contractions in either case, letters after at most one other sign, single digits,
+ * other signs with line ends after them, and white space separated at line ends. */
 static const char qwen2_pattern[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";

@@ -1,3 +1,6 @@
+/* Normalizes text to NFC, run by run. The one idea: most characters are separate runs that NFC does
+ * not change, found with one bit per character; only longer runs take the full algorithm. Next:
+ * nfc_tables.h for the data, normalize.c for the caller. */
 #include "text/nfc.h"
 
 #include "text/characters.h"
@@ -5,26 +8,26 @@
 
 #define HANGUL_L     0x1100u
 #define HANGUL_V     0x1161u
-#define HANGUL_T     0x11a7u /* one before the first, which stands for none */
+#define HANGUL_T     0x11a7u /* one before the first; this value means no final consonant */
 #define HANGUL_S     0xac00u
 #define HANGUL_L_ALL 19u
 #define HANGUL_V_ALL 21u
 #define HANGUL_T_ALL 28u
 #define HANGUL_S_ALL (HANGUL_L_ALL * HANGUL_V_ALL * HANGUL_T_ALL)
 
-/* Nothing below begins or joins a combination from its left. */
+/* No character below begins a combination or joins one from its left. */
 #define FIRST_JOINING      0x300u
 #define FIRST_JOINING_BYTE 0xcc
 #define CHARACTERS         0x110000u
 
-/* A character of the run at hand. */
+/* A character of the current run. */
 typedef struct part {
     uint32_t value;
     uint8_t combining;
 } part;
 
 struct coh_nfc {
-    uint8_t joining[CHARACTERS / 8]; /* bits: characters that do not begin a run */
+    uint8_t joining[CHARACTERS / 8]; /* one bit per character: it does not begin a run */
     part *parts, *sorted;
     size_t part_capacity, sorted_capacity, part_count;
 };
@@ -47,7 +50,8 @@ static uint8_t combining_class(uint32_t value)
     return 0;
 }
 
-/* What `value` decomposes into, one step; returns how many, 1 if it stays. */
+/* Decomposes `value` by one step; returns the number of characters, 1 if it has no
+ * decomposition. */
 static int decompose_once(uint32_t value, uint32_t out[2])
 {
     size_t low = 0, high = coh_nfc_pair_count;
@@ -80,7 +84,7 @@ static int decompose_once(uint32_t value, uint32_t out[2])
     return 1;
 }
 
-/* The character that two compose to; 0: none. */
+/* The composition of two characters; 0: none. */
 static uint32_t compose(uint32_t first, uint32_t second)
 {
     if (first - HANGUL_L < HANGUL_L_ALL && second - HANGUL_V < HANGUL_V_ALL)
@@ -164,7 +168,7 @@ static coh_status decompose(coh_nfc *nfc, uint32_t value)
         COH_TRY(add_part(nfc, HANGUL_V + index / HANGUL_T_ALL % HANGUL_V_ALL));
         return index % HANGUL_T_ALL ? add_part(nfc, HANGUL_T + index % HANGUL_T_ALL) : COH_OK;
     }
-    /* The first of two may decompose further, the second never does. */
+    /* The first of the two may decompose further, the second never does. */
     uint32_t parts[2], seconds[4];
     size_t second_count = 0;
     for (;;) {
@@ -181,8 +185,8 @@ static coh_status decompose(coh_nfc *nfc, uint32_t value)
     return COH_OK;
 }
 
-/* Sorts parts[begin..end), which all have a class, by it; equals stay in order. Counting, since a
- * text may be nothing but accents. */
+/* Sorts parts[begin..end), whose classes are not 0, stably by class. Counting sort, since a text
+ * may consist only of accents. */
 static coh_status sort_parts(coh_nfc *nfc, size_t begin, size_t end)
 {
     size_t places[257] = { 0 }, count = end - begin;
@@ -211,8 +215,8 @@ static coh_status sort_run(coh_nfc *nfc)
     return COH_OK;
 }
 
-/* Each part joins the last one of class 0 unless a part of its class or a higher one, or one of
- * class 0, stands between. */
+/* Composes each part with the last one of class 0, unless a part of its class or a higher one, or
+ * of class 0, is between them. */
 static void compose_run(coh_nfc *nfc)
 {
     size_t kept = 0, starter = SIZE_MAX;
@@ -234,7 +238,7 @@ static void compose_run(coh_nfc *nfc)
     nfc->part_count = kept;
 }
 
-/* `text` is one run of at least two characters, or one that is never composed. */
+/* `text` is one run of at least two characters, or a joining character that has none before it. */
 static coh_status append_run(coh_nfc *nfc, const uint8_t *text, size_t byte_count,
                              coh_byte_list *out)
 {
@@ -265,14 +269,14 @@ static int is_joining(const coh_nfc *nfc, const uint8_t *text, size_t length)
 coh_status coh_nfc_append(coh_nfc *nfc, const uint8_t *text, size_t byte_count, int is_open,
                           coh_byte_list *out, size_t *out_consumed)
 {
-    size_t copied = 0;    /* text before is in `out` */
-    size_t run_begin = 0; /* the run at hand, and whether it is more than one character */
+    size_t copied = 0;    /* text before this position is in `out` */
+    size_t run_begin = 0; /* the current run; is_run: NFC may change it */
     int is_run = 0, has_run = 0;
     for (size_t at = 0, length; at <= byte_count; at += length) {
         int is_end = at == byte_count;
         length = is_end ? 1 : coh_utf8_character(text + at, byte_count - at);
         if (!is_end && is_joining(nfc, text + at, length)) {
-            /* One at the very begin, or behind what is no character, is a run of its own. */
+            /* At the start of the text or after invalid bytes, it is a separate run. */
             if (!has_run)
                 run_begin = at;
             has_run = is_run = 1;

@@ -1,3 +1,6 @@
+/* Applies a tokenizer's normalization to the parts of a segment. The one idea: NFC keeps a tail
+ * that more text may change; the later steps work character by character. Next: nfc.c, and
+ * pipeline.c for the caller. */
 #include "text/normalize.h"
 
 void coh_normalizer_fini(coh_normalizer *normalizer)

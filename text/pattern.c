@@ -1,4 +1,6 @@
-/* Reads an Oniguruma pattern from left to right and writes PCRE2's, one part at a time. */
+/* Translates an Oniguruma pattern to PCRE2. The one idea: one pass from left to right that writes
+ * each part as it is read, and refuses anything it does not know. Next: pattern_unicode.c for the
+ * classes, split.c for the caller. */
 #include "text/pattern.h"
 
 #include <stdio.h>
@@ -8,7 +10,7 @@
 #define SPACE                                                                                      \
     "\\x{09}-\\x{0d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"           \
     "\\x{202f}\\x{205f}\\x{3000}"
-/* All else, since a class cannot take characters out of itself. */
+/* Listed in full, since a class cannot exclude characters. */
 #define NOT_SPACE                                                                                  \
     "\\x{00}-\\x{08}\\x{0e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}"                \
     "\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}"                 \
@@ -24,9 +26,9 @@ typedef struct reader {
     int group_count;
     struct group {
         int is_caseless, is_look;
-    } groups[GROUP_DEPTH_MAX + 1]; /* [0] is the pattern itself */
-    int has_atom;                  /* what was just read can be repeated */
-    uint32_t last_letter;          /* the caseless letter just read; 0: none */
+    } groups[GROUP_DEPTH_MAX + 1]; /* [0] is the whole pattern */
+    int has_atom;                  /* the last part can be repeated */
+    uint32_t last_letter;          /* the last part, if it is a caseless letter; else 0 */
 } reader;
 
 static coh_status refuse(const reader *r, const char *what)
@@ -51,7 +53,7 @@ static coh_status put_value(coh_byte_list *out, uint32_t value)
     return coh_byte_list_add(out, text, (size_t)bytes);
 }
 
-/* One character as itself. */
+/* Writes a literal character. */
 static coh_status put_character(coh_byte_list *out, uint32_t value)
 {
     int is_plain = (value >= '0' && value <= '9') || (value >= 'A' && value <= 'Z') ||
@@ -83,7 +85,7 @@ static int hex_digit(uint8_t byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-/* \xHH, \x{H...} and \uHHHH, `at` behind the letter. */
+/* \xHH, \x{H...} and \uHHHH; `at` is after the letter. */
 static coh_status read_hex(reader *r, int is_long, uint32_t *out_value)
 {
     int in_braces = !is_long && r->at < r->end && *r->at == '{';
@@ -101,7 +103,7 @@ static coh_status read_hex(reader *r, int is_long, uint32_t *out_value)
     return COH_OK;
 }
 
-/* \p{NAME}, `at` behind the p. */
+/* \p{NAME}; `at` is after the p. */
 static coh_status read_category(reader *r, int is_negated, int in_class)
 {
     const uint8_t *close = memchr(r->at, '}', (size_t)(r->end - r->at));
@@ -135,7 +137,7 @@ static uint32_t control_value(uint8_t letter)
     return found ? values[found - letters] : 0;
 }
 
-/* What follows a backslash: a class, which is written (*out_is_class), or one character. */
+/* Reads what follows a backslash: a class, which is written (*out_is_class), or one character. */
 static coh_status read_escape(reader *r, int in_class, int *out_is_class, uint32_t *out_value)
 {
     *out_is_class = 0;
@@ -184,7 +186,7 @@ static coh_status read_plain(reader *r, uint32_t *out_value)
     return COH_OK;
 }
 
-/* One member, or one end of a range. */
+/* Reads one member, or one end of a range. */
 static coh_status read_member(reader *r, int *out_is_class, uint32_t *out_value)
 {
     *out_is_class = 0;
@@ -199,7 +201,7 @@ static coh_status read_member(reader *r, int *out_is_class, uint32_t *out_value)
     return read_plain(r, out_value);
 }
 
-/* [...], `at` behind the bracket. */
+/* [...]; `at` is after the bracket. */
 static coh_status read_class(reader *r)
 {
     int is_caseless = r->groups[r->group_count].is_caseless, member_count = 0;
@@ -265,7 +267,7 @@ static coh_status open_group(reader *r)
     r->groups[++r->group_count] = inner;
     r->at += kind ? strlen(kind->spelled) : 1;
     r->has_atom = 0;
-    return put(r, kind ? kind->written : "(?:"); /* nothing refers to what a group caught */
+    return put(r, kind ? kind->written : "(?:"); /* nothing refers to groups */
 }
 
 static coh_status close_group(reader *r)
@@ -286,7 +288,7 @@ static int read_number(reader *r, long *out_number)
     return r->at > begin;
 }
 
-/* {n}, {n,} and {n,m}; the latter may be lazy. */
+/* Reads {n}, {n,} and {n,m}; the last may be lazy. */
 static coh_status read_count(reader *r)
 {
     const uint8_t *begin = r->at++;
@@ -325,9 +327,9 @@ static coh_status read_repeat(reader *r)
     return coh_byte_list_add(r->out, r->at - bytes, bytes);
 }
 
-/* ---- the whole ---- */
+/* ---- whole pattern ---- */
 
-/* Some pairs of letters are one letter to Oniguruma where case is ignored ("ss" and U+00DF). */
+/* Oniguruma treats some pairs of letters as one letter if case is ignored ("ss" and U+00DF). */
 static int is_folded_pair(uint32_t first, uint32_t second)
 {
     first |= 0x20;

@@ -1,8 +1,8 @@
-/* What PCRE2's tables lack or have too much, so that classes are those of tokenizers 0.23: general
+/* Corrections to PCRE2's character tables, so that classes match those of tokenizers 0.23: general
  * categories as in Unicode 16 (its Oniguruma), numeric characters as in Unicode 17 (Rust's), and
- * punctuation as in Unicode 8 (a table of its own). PCRE2 10.40 to 10.42 have Unicode 14, 10.45 has
- * Unicode 16: a character that both name is in a class once. tests/text/live_tokenizers.py compares
- * every character where tokenizers is installed. */
+ * punctuation as in Unicode 8 (a separate table). PCRE2 10.40 to 10.42 have Unicode 14, 10.45 has
+ * Unicode 16: listing a character that PCRE2 already has is harmless. tests/text/live_tokenizers.py
+ * compares every character if tokenizers is installed. */
 #include "text/pattern.h"
 
 #define ADDED_LU "\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}"
@@ -61,7 +61,7 @@ const char *coh_pattern_added(const char *category)
 const char coh_pattern_numeric[] =
     "[\\p{N}" ADDED_ND ADDED_NO "\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]";
 
-/* The negated class is \p{P} without what came after Unicode 8. */
+/* The negated class is \p{P} without the additions after Unicode 8. */
 const char coh_pattern_punctuation[] =
     "(?:[!-/:-@\\[-`{-~\\x{166d}\\x{111c9}]|[^\\P{P}\\x{61d}\\x{9fd}\\x{a76}\\x{c77}\\x{c84}"
     "\\x{1b4e}-\\x{1b4f}\\x{1b7d}-\\x{1b7f}\\x{2e43}-\\x{2e4f}\\x{2e52}-\\x{2e5d}\\x{10d6e}"

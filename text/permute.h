@@ -1,8 +1,8 @@
-/* permute.h - a random order that is never stored: a keyed bijection of 0..count-1.
+/* permute.h - computes a random permutation without storing it: a keyed bijection of 0..count-1.
  *
- * A Feistel network permutes the smallest 4^k >= count; what lands outside is sent through again
- * until it lands inside (cycle walking; Black and Rogaway 2002), which keeps it a bijection. As
- * 4^k < 4 count, that takes fewer than 4 rounds of the network on average. */
+ * A Feistel network permutes 0..4^k-1 for the smallest 4^k >= count. A result outside of the range
+ * is permuted again until it is inside (cycle walking; Black and Rogaway 2002), which keeps the map
+ * a bijection. Since 4^k < 4 count, the network is applied fewer than 4 times on average. */
 #ifndef COH_TEXT_PERMUTE_H
 #define COH_TEXT_PERMUTE_H
 
@@ -13,10 +13,10 @@
 /* Enough for every output bit to depend on every bit of input and key. */
 #define COH_PERMUTE_ROUNDS 6
 
-/* "windows": apart from the random streams of initialisation and sampling. */
+/* "windows": a stream separate from those of initialisation and sampling. */
 #define COH_PERMUTE_STREAM 0x73776f646e6977u
 
-/* Where `index` < count goes in permutation number `pass` of `seed`; count >= 1. */
+/* The position of `index` < count in permutation number `pass` of `seed`; count >= 1. */
 static inline uint64_t coh_permute(uint64_t seed, uint64_t pass, uint64_t count, uint64_t index)
 {
     unsigned half_bits = 1;

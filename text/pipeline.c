@@ -1,9 +1,12 @@
+/* Runs a tokenizer's pipeline: added tokens, normalization, cutting, byte pairs. The one idea: each
+ * stage appends to the next one's buffer and keeps only text whose result may still change. Next:
+ * pipeline.h for the drawing; added.c, normalize.c, split.c and bpe.c for the stages. */
 #include "text/pipeline.h"
 
 #include "text/characters.h"
 #include "text/pattern.h"
 
-/* ---- making one ---- */
+/* ---- creation ---- */
 
 void coh_pipeline_destroy(void *state)
 {
@@ -100,7 +103,7 @@ static int begins_with(const uint8_t *text, size_t byte_count, const coh_byte_li
     return byte_count >= mark->count && memcmp(text, mark->bytes, mark->count) == 0;
 }
 
-/* Appends `text` with marks for its spaces, and one before it where the scheme says so. */
+/* Appends `text` with marks for its spaces, and one before it if the scheme requires it. */
 static coh_status add_marked(const coh_pipeline *p, const coh_pipeline_step *step,
                              const uint8_t *text, size_t byte_count, int is_begin,
                              coh_byte_list *out)
@@ -151,7 +154,7 @@ static coh_status run_steps(coh_pipeline *p, int index, const uint8_t *text, siz
     return COH_OK;
 }
 
-/* Steps before any cut, which see the whole of what lies between two added tokens. */
+/* Number of steps before the first cut; these see all text between two added tokens. */
 static int leading_steps(const coh_pipeline *p)
 {
     int count = 0;
@@ -189,7 +192,7 @@ static coh_status encode_waiting(coh_pipeline *p, int is_open, coh_id_list *list
 
 /* ---- segments ---- */
 
-/* The next part of what lies between two added tokens; the last if it is not open. */
+/* Adds the next part of the text between two added tokens; the last part if `is_open` is 0. */
 static coh_status feed_pieces(coh_pipeline *p, const uint8_t *text, size_t byte_count, int is_open,
                               coh_id_list *list)
 {
@@ -217,14 +220,14 @@ static coh_status feed_pieces(coh_pipeline *p, const uint8_t *text, size_t byte_
     return COH_OK;
 }
 
-/* An added token: nothing behind it is at the begin of the text. */
+/* Appends an added token; text after it is not at the start of the text. */
 static coh_status add_token(coh_pipeline *p, int32_t id, coh_id_list *list)
 {
     p->is_at_begin = 0;
     return coh_id_list_add(list, id);
 }
 
-/* The next part of what lies between two added tokens of the raw text. */
+/* Adds the next part of the text between two added tokens of the raw text. */
 static coh_status feed_segment(coh_pipeline *p, const uint8_t *text, size_t byte_count, int is_open,
                                coh_id_list *list)
 {
@@ -311,13 +314,13 @@ static int32_t pipeline_find(const void *state, const char *token, size_t token_
     return coh_token_table_find(&((const coh_pipeline *)state)->names, token, token_bytes);
 }
 
-/* A text's first token without any mark. */
+/* Decodes a text's first token without marks. */
 static coh_status decode_first_token(const coh_pipeline *p, int32_t id, coh_decode_place *place,
                                      coh_byte_list *out)
 {
     const coh_byte_list *mark = &p->decode_mark;
     coh_slice name = coh_token_table_at(&p->names, id), text = coh_token_table_at(&p->texts, id);
-    place->is_begun = name.count != 0; /* an id without a token is passed over */
+    place->is_begun = name.count != 0; /* an id without a token is skipped */
     if (name.count == 0 || !memmem(name.bytes, name.count, mark->bytes, mark->count))
         return coh_byte_list_add(out, text.bytes, text.count);
     for (size_t at = 0; at < name.count;) {
@@ -355,7 +358,7 @@ static coh_status pipeline_decode(const void *state, int32_t id, coh_decode_plac
         coh_slice name = coh_token_table_at(&p->names, id);
         place->is_begun = count > 0;
         if (count > 0 && begins_with((const uint8_t *)name.bytes, name.count, mark)) {
-            text++; /* the space that the mark became */
+            text++; /* the space decoded from the mark */
             count--;
         }
         break;

@@ -1,3 +1,5 @@
+/* Walks protobuf fields. The one idea: every length is checked against the end of the message
+ * before it is used. Next: sentencepiece.c, the caller. */
 #include "text/protobuf.h"
 
 static int fail(coh_protobuf *message, const char *error)
@@ -6,7 +8,7 @@ static int fail(coh_protobuf *message, const char *error)
     return 0;
 }
 
-/* Seven bits a byte, the lowest first; at most 64 bits. */
+/* Seven bits per byte, lowest first; at most 64 bits. */
 static int read_varint(coh_protobuf *message, uint64_t *out_value)
 {
     *out_value = 0;

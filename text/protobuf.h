@@ -1,11 +1,11 @@
-/* protobuf.h - walks the fields of one protobuf message, strictly: every field has a number, a type
- * that still exists, and as many bytes as it says: wire types 0, 1, 2 and 5 of
+/* protobuf.h - walks the fields of one protobuf message strictly: every field must have a number, a
+ * current type, and all the bytes it declares. Supports wire types 0, 1, 2 and 5 of
  * https://protobuf.dev/programming-guides/encoding.
  *
  *     coh_protobuf message = { .at = bytes, .end = bytes + count };
  *     coh_protobuf_field field;
  *     while (coh_protobuf_next(&message, &field)) ...
- *     if (message.error) ...                                                                  */
+ *     if (message.error) ... */
 #ifndef COH_TEXT_PROTOBUF_H
 #define COH_TEXT_PROTOBUF_H
 
@@ -13,7 +13,7 @@
 
 typedef struct coh_protobuf {
     const uint8_t *at, *end;
-    const char *error; /* what is wrong at `at`; NULL: nothing so far */
+    const char *error; /* the error at `at`; NULL: none so far */
 } coh_protobuf;
 
 typedef enum coh_protobuf_type {

@@ -1,9 +1,10 @@
-/* tokenizer.model: SentencePiece's byte pair encoding (Kudo and Richardson 2018), as Llama 2 and
- * Mistral have it.
+/* Reads tokenizer.model: SentencePiece's byte pair encoding (Kudo and Richardson 2018), as used by
+ * Llama 2 and Mistral.
  *
- * The file has no merges: two neighbours merge if what they spell is a piece, the piece of the
- * highest score first. So every way to cut a piece in two that are pieces, or single characters, is
- * one merge of the rank of its score. Fields are those of sentencepiece_model.proto. */
+ * The file has no merges: two adjacent symbols merge if together they spell a piece, the piece with
+ * the highest score first. Therefore each way to cut a piece into two pieces or single characters
+ * becomes a merge, ranked by the piece's score. Fields are those of sentencepiece_model.proto.
+ * Next: bpe.c. */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -17,7 +18,7 @@
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 */
 
-/* A piece is tried at each of its characters; the trainer's own limit is 16 of them. */
+/* A piece is cut at each of its characters; the trainer's own limit is 16 of them. */
 #define PIECE_BYTES_MAX 1024
 #define CHARACTERS_MAX  0x110000u
 
@@ -34,7 +35,7 @@ typedef struct piece {
     coh_slice name;
     float score;
     piece_type type;
-    int32_t rank; /* among the scores, the highest first; equal scores share one */
+    int32_t rank; /* by score, the highest first; equal scores share a rank */
 } piece;
 
 typedef struct model_reader {
@@ -46,11 +47,11 @@ typedef struct model_reader {
     uint64_t kind; /* trainer_spec.model_type */
     int has_bytes, has_suffix_spaces, has_prefix, removes_spaces, escapes_spaces;
     size_t map_bytes, back_map_bytes;
-    size_t merge_count; /* all that there will be */
+    size_t merge_count; /* number of all merges */
     int32_t unknown_count;
 } model_reader;
 
-/* ---- the messages ---- */
+/* ---- messages ---- */
 
 static coh_status refuse(const model_reader *r, const char *what)
 {
@@ -103,7 +104,7 @@ static coh_status read_piece(model_reader *r, coh_slice bytes)
     return COH_OK;
 }
 
-/* What is only about training is passed over. */
+/* Fields that concern only training are skipped. */
 static coh_status read_trainer(model_reader *r, coh_slice bytes)
 {
     coh_protobuf message = { (const uint8_t *)bytes.bytes,
@@ -164,7 +165,7 @@ static coh_status read_model(model_reader *r, const char *bytes, size_t count)
             COH_TRY(read_piece(r, field.bytes));
         if (field.number == 2)
             COH_TRY(read_trainer(r, field.bytes));
-        if (field.number == 3 || field.number == 5) /* 4 is a test of its own */
+        if (field.number == 3 || field.number == 5) /* 4 is a separate test */
             COH_TRY(read_normalizer(r, field.bytes, field.number == 5));
     }
     return message.error ? refuse_message(r, &message) : COH_OK;
@@ -201,7 +202,7 @@ static size_t character_count(coh_slice name)
     return count;
 }
 
-/* What a piece is decoded to; marks become spaces in `room`, at most name.count bytes. */
+/* Decodes a piece; marks become spaces in `room`, at most name.count bytes. */
 static coh_status decode_piece(model_reader *r, size_t id, char *room, coh_slice *out_text)
 {
     const piece *p = &r->pieces[id];
@@ -278,7 +279,7 @@ done:
 
 /* ---- merges ---- */
 
-/* Falling. None is NaN. */
+/* Descending order. No score is NaN. */
 static int compare_scores(const void *a, const void *b)
 {
     float left = *(const float *)a, right = *(const float *)b;
@@ -299,7 +300,7 @@ static coh_status rank_pieces(model_reader *r)
     }
     for (size_t id = 0; id < r->count; id++) {
         size_t low = 0, high = distinct;
-        while (high - low > 1) { /* scores[low] >= the piece's */
+        while (high - low > 1) { /* invariant: scores[low] >= the piece's score */
             size_t middle = (low + high) / 2;
             if (scores[middle] >= r->pieces[id].score)
                 low = middle;
@@ -312,8 +313,8 @@ static coh_status rank_pieces(model_reader *r)
     return COH_OK;
 }
 
-/* The symbol of a part of a piece: that of a normal piece, or of a character that is none; -1:
- * neither. The latter get their numbers as they are met. */
+/* The symbol of a part of a piece: a normal piece, or a character that is not a piece; -1: neither.
+ * Such characters get new symbol numbers when they first occur. */
 static coh_status symbol_of(model_reader *r, coh_slice part, int32_t *out_symbol)
 {
     coh_bpe *model = r->pipeline->model;
@@ -337,7 +338,7 @@ static coh_status symbol_of(model_reader *r, coh_slice part, int32_t *out_symbol
     return COH_OK;
 }
 
-/* Counts the merges of a piece, or adds them once there is room. */
+/* Counts the merges of a piece, or adds them after memory was reserved. */
 static coh_status cut_piece(model_reader *r, int32_t id, int is_counting)
 {
     coh_slice name = r->pieces[id].name;
@@ -361,7 +362,7 @@ static coh_status cut_piece(model_reader *r, int32_t id, int is_counting)
 static coh_status fill_characters(model_reader *r)
 {
     coh_bpe *model = r->pipeline->model;
-    size_t room = 0; /* every character of every piece may be one of its own */
+    size_t room = 0; /* every character of every piece may be a separate symbol */
     for (size_t id = 0; id < r->count; id++)
         room += r->pieces[id].type == PIECE_NORMAL ? character_count(r->pieces[id].name) : 0;
     COH_TRY(coh_bpe_reserve_characters(model, room < CHARACTERS_MAX ? room : CHARACTERS_MAX));
@@ -396,9 +397,9 @@ static coh_status fill_merges(model_reader *r)
     return COH_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- whole file ---- */
 
-/* Pieces that the user named are found in the text before anything merges. */
+/* User-defined pieces are found in the text before any merging. */
 static coh_status fill_user_defined(model_reader *r)
 {
     for (size_t id = 0; id < r->count; id++) {
@@ -461,7 +462,7 @@ static coh_status read_all(model_reader *r, const char *bytes, size_t count,
     COH_TRY(fill_normalizer(r));
     tokenizer->begin_of_text = find_control(r, r->begin_name);
     tokenizer->end_of_text = find_control(r, r->end_name);
-    if (tokenizer->begin_of_text >= 0) /* as Llama's own program does */
+    if (tokenizer->begin_of_text >= 0) /* like Llama's own program */
         COH_TRY(coh_id_list_add(&tokenizer->before, tokenizer->begin_of_text));
     tokenizer->identity = identity_of(r);
     return coh_tokenizer_finish_pipeline(tokenizer);

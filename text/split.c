@@ -1,4 +1,6 @@
-/* Patterns through PCRE2, compiled to machine code where the system allows it. */
+/* Cuts text with PCRE2 patterns, compiled to machine code if the system allows it. The one idea:
+ * the cursor keeps a match found ahead, so that no text is searched twice. Next: pattern.c makes
+ * the patterns, pipeline.c is the caller. */
 #include "text/split.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -7,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 
-/* For patterns with groups in groups; the pages are taken as they are touched. */
+/* For nested groups; pages are committed only when touched. */
 #define JIT_STACK_LEAST_BYTES (32u << 10)
 #define JIT_STACK_MOST_BYTES  (8u << 20)
 
@@ -38,7 +40,7 @@ static void release(void *memory, void *unused)
     coh_free(memory);
 }
 
-/* The sentence of a PCRE2 error number met while matching. */
+/* Fails with PCRE2's message for an error while matching. */
 static coh_status split_fail(int number)
 {
     PCRE2_UCHAR text[160];
@@ -77,13 +79,14 @@ static coh_status compile(const char *where, const char *pattern, size_t pattern
     if (may_be_empty)
         return coh_fail(COH_ERR_CORRUPT, "%s matches where there is nothing, so it cuts nowhere",
                         where);
-    /* Refused where executable memory is: the interpreter finds the same pieces, slower. */
+    /* Fails if executable memory is forbidden: the interpreter then finds the same pieces more
+     * slowly. */
     split->is_machine_code =
         pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
     return COH_OK;
 }
 
-/* What a thread that matches needs of its own. */
+/* Allocates the data that each matching thread needs. */
 static coh_status prepare_matching(coh_split *split)
 {
     split->match = pcre2_match_data_create_from_pattern(split->code, split->context);
@@ -156,11 +159,12 @@ void coh_split_destroy(coh_split *split)
     coh_free(split);
 }
 
-/* PCRE2's answer to a search from `begin` on: > 0, PCRE2_ERROR_NOMATCH or _PARTIAL, or an error. */
+/* Searches from `begin` on; returns PCRE2's result: > 0, PCRE2_ERROR_NOMATCH or _PARTIAL, or an
+ * error. */
 static int search(coh_split *split, const uint8_t *text, size_t byte_count, size_t begin,
                   int is_open)
 {
-    /* Without the check of its own, which would walk the rest of the text for every piece. */
+    /* Skips PCRE2's UTF check, which would scan the rest of the text for every piece. */
     uint32_t options = PCRE2_NO_UTF_CHECK | (is_open ? PCRE2_PARTIAL_HARD : 0);
     int found = PCRE2_ERROR_JIT_BADOPTION;
     if (split->is_machine_code)
@@ -172,7 +176,7 @@ static int search(coh_split *split, const uint8_t *text, size_t byte_count, size
     return found;
 }
 
-/* A match or the gap before one, taken off the cursor. */
+/* A match or the gap before one, taken from the cursor. */
 typedef struct span {
     size_t end;
     int is_match, is_found;
@@ -212,7 +216,7 @@ static coh_status next_span(coh_split *split, const uint8_t *text, size_t byte_c
     return COH_OK;
 }
 
-/* Whether a span goes into one piece with the one before it. */
+/* Does a span belong to the same piece as the one before it? */
 static int is_joined(coh_split_behavior behavior, const span *before, const span *next)
 {
     switch (behavior) {
@@ -247,14 +251,14 @@ coh_status coh_split_next(coh_split *split, const uint8_t *text, size_t byte_cou
     for (int joined = 1; joined;) {
         coh_split_cursor before = *cursor;
         COH_TRY(next_span(split, text, byte_count, is_open, cursor, &next));
-        if (!next.is_found && is_open) { /* what follows may belong to it */
+        if (!next.is_found && is_open) { /* the following text may belong to the piece */
             *cursor = begin;
             *out_found = 0;
             return COH_OK;
         }
         joined = next.is_found && is_joined(split->behavior, &last, &next);
         if (!joined) {
-            /* Not used up: a match found on the way is kept, so that it is not looked for again. */
+            /* Keeps a match found ahead, so that it is not searched again. */
             size_t end = before.at;
             if (next.is_found && cursor->match_begin == cursor->match_end && next.end > end &&
                 (next.is_match ^ split->is_inverted)) {

@@ -1,7 +1,7 @@
-/* From texts to token files, streaming. A file passes through one buffer of BLOCK_BYTES: what the
- * tokenizer cannot settle yet (the last word) moves to its front and more is read behind it. The
- * buffer doubles only while a single word fills it, so memory is bounded by the block and the
- * longest word. Files of JSON lines: token_jsonl.c. */
+/* Makes token files from texts by streaming. A file passes through one buffer of BLOCK_BYTES: text
+ * that the tokenizer cannot settle yet (the last word) moves to the front, and more is read after
+ * it. The buffer doubles only while a single word fills it, so memory is bounded by the block and
+ * the longest word. Files of JSON lines: token_jsonl.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,7 +15,8 @@
 #include "text/token_build.h"
 
 #define BLOCK_BYTES (1u << 20)
-/* A NUL byte in so many first bytes marks what is not text (the rule of grep and git). */
+/* A NUL byte among the first PROBE_BYTES marks a file that is not text (the rule of grep and
+ * git). */
 #define PROBE_BYTES 8192u
 #define HASH_BYTES  65536u
 
@@ -40,7 +41,7 @@ coh_status coh_token_builder_go_on(const coh_token_builder *b)
     return b->options->go_on ? b->options->go_on(b->options->go_on_context) : COH_OK;
 }
 
-/* `who`: puts it there, other than the text. */
+/* `who` names the source of the id in the message. */
 static coh_status refuse_added(const coh_token_builder *b, int32_t id, const char *who)
 {
     size_t bytes;
@@ -73,7 +74,7 @@ coh_status coh_token_builder_check(const coh_token_builder *b, const int32_t *id
     return COH_OK;
 }
 
-/* Of what the tokenizer puts around a document: no text is to blame. */
+/* Checks ids that the tokenizer puts around a document, for which no text is at fault. */
 static coh_status check_around(const coh_token_builder *b, const int32_t *ids, size_t count,
                                const char *who)
 {
@@ -83,7 +84,7 @@ static coh_status check_around(const coh_token_builder *b, const int32_t *ids, s
     return COH_OK;
 }
 
-/* Tokenizes what follows in `fd`, of which the buffer holds `filled` bytes already. */
+/* Tokenizes the rest of `fd`; the buffer already holds `filled` bytes. */
 static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, size_t filled)
 {
     uint64_t before = 0;
@@ -134,7 +135,7 @@ coh_status coh_token_builder_end(coh_token_builder *b)
     return coh_documents_end(&b->documents);
 }
 
-/* The whole text and nothing more. */
+/* Adds a whole file's text as one document. */
 static coh_status build_file(coh_token_builder *b, const char *path)
 {
     int fd;
@@ -149,9 +150,8 @@ static coh_status build_file(coh_token_builder *b, const char *path)
     return status;
 }
 
-/* Of the whole file, from its begin, where a share of the documents is put aside; `fd` stays where
- * it is. It is read a second time then, for what a document is for is decided before its first
- * id. */
+/* Hashes the whole file from its start if a share of documents is held out; the offset of `fd` is
+ * unchanged. The file is then read twice, since a document's use is decided before its first id. */
 static coh_status hash_file(const coh_token_builder *b, int fd, const char *path,
                             uint64_t *out_hash)
 {
@@ -198,7 +198,7 @@ static coh_status build_member(coh_token_builder *b, const char *path)
     return status;
 }
 
-/* ---- what was asked for ---- */
+/* ---- checks of options ---- */
 
 static coh_status check_held_out(const coh_token_build_options *options, int is_folder)
 {
@@ -226,7 +226,7 @@ static coh_status check_held_out(const coh_token_build_options *options, int is_
                         "folder of files, or JSON lines",
                         options->in_path);
     if (!path || !path[0] || strcmp(path, options->out_path) == 0)
-        return coh_fail(COH_ERR_ARGUMENT, "held-out documents need a token file of their own");
+        return coh_fail(COH_ERR_ARGUMENT, "held-out documents need their own token file");
     return COH_OK;
 }
 
@@ -259,7 +259,7 @@ static coh_status check_arguments(const coh_tokenizer *tokenizer,
     return check_held_out(options, *out_is_folder);
 }
 
-/* Of the ids that the files will hold. */
+/* The vocabulary of the ids in the files. */
 static int64_t vocabulary_of(const coh_token_builder *b)
 {
     const int64_t own = b->tokenizer->vocabulary, models = b->options->vocabulary;
@@ -327,7 +327,7 @@ static coh_status build(coh_token_builder *b, int is_folder)
     const int32_t end = b->tokenizer->end_of_text;
     d->padding = end >= 0 && end < vocabulary_of(b) ? end : 0;
     COH_TRY(coh_documents_init(d, (size_t)options->window));
-    /* Listed before anything is created, which may lie in the same folder. */
+    /* Listed before any file is created, since new files may be in the same folder. */
     if (is_folder)
         COH_TRY(coh_file_list_fill(&b->list, options->in_path, options->form != COH_DATA_TEXT));
     if (options->form == COH_DATA_CHAT)

@@ -1,4 +1,6 @@
-/* Reading token files: header, ranges of ids, windows, and passes over all of it. */
+/* Reads token files: header, ranges of ids, windows, and passes over the whole file. The one idea:
+ * ids stay on disk, and each call reads its range with pread. Next: token_file.h for the format,
+ * token_raw.c for other formats. */
 #include "text/token_file.h"
 
 #include <errno.h>
@@ -19,14 +21,14 @@ static const char magic[8] = "COHTOKEN";
 #define VERSION_PLAIN  1u
 #define VERSION_MASKED 2u
 #define FLAG_MASK      1u
-/* In memory, of an id that does not count as a target. */
+/* Set in memory on an id that does not count as a target. */
 #define UNCOUNTED INT32_MIN
 
-/* Of so many ids the occurrences are counted in one pass over a file (32 MiB), which is more than
- * tokenizers have: a file may name ids as large as it likes. */
+/* Ids counted in one pass over a file (32 MiB of counters), more than tokenizers have; a file may
+ * claim a vocabulary of any size. */
 #define COUNTED_IDS (UINT64_C(1) << 22)
 
-/* What passes over a whole file read at once: 64 KiB on the stack. */
+/* Ids read at once in a pass over a whole file: 64 KiB on the stack. */
 #define PASS_IDS 16384u
 
 /* ---- header ---- */
@@ -71,7 +73,7 @@ void coh_token_header_write(const coh_token_header *header, uint8_t bytes[COH_TO
     put(bytes + 56, XXH3_64bits(bytes, 56), 8);
 }
 
-/* Is it one that a writer of that version writes? */
+/* Could a writer of that version have written this header? */
 static int is_written(const coh_token_header *header, uint32_t flags)
 {
     if (header->vocabulary < 1 || header->vocabulary > INT32_MAX ||
@@ -91,13 +93,13 @@ coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], co
         return coh_fail(COH_ERR_CORRUPT,
                         "%s is not a token file: make one with `cohobate tokenize`", path);
     if (get(bytes + 56, 8) != XXH3_64bits(bytes, 56))
-        return coh_fail(COH_ERR_CORRUPT, "the header of token file %s is damaged: make it anew",
+        return coh_fail(COH_ERR_CORRUPT, "the header of token file %s is damaged: make it again",
                         path);
     uint64_t version = get(bytes + 8, 4);
     if (version != VERSION_PLAIN && version != VERSION_MASKED)
         return coh_fail(COH_ERR_CORRUPT,
                         "token file %s has version %" PRIu64
-                        ", this program reads %u and %u: make it anew",
+                        ", this program reads %u and %u: make it again",
                         path, version, VERSION_PLAIN, VERSION_MASKED);
     coh_token_header header = { .id_bytes = (uint32_t)get(bytes + 12, 4),
                                 .count = get(bytes + 16, 8),
@@ -111,7 +113,7 @@ coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], co
         return coh_fail(
             COH_ERR_CORRUPT,
             "token file %s has a header that none was written with: %" PRIu64 " ids of %" PRIu32
-            " bytes, vocabulary %" PRIu64 ", window %" PRIu32 ", flags %" PRIu32 ": make it anew",
+            " bytes, vocabulary %" PRIu64 ", window %" PRIu32 ", flags %" PRIu32 ": make it again",
             path, header.count, header.id_bytes, header.vocabulary, header.window, flags);
     *out_header = header;
     return COH_OK;
@@ -168,7 +170,7 @@ static coh_status open_and_check(coh_token_file *file)
     if (file_bytes != expected)
         return coh_fail(COH_ERR_CORRUPT,
                         "token file %s has %" PRIu64 " bytes where its %" PRIu64
-                        " ids need %" PRIu64 ": it was cut off or added to, make it anew",
+                        " ids need %" PRIu64 ": it was cut off or added to, make it again",
                         file->path, file_bytes, file->header.count, expected);
     return COH_OK;
 }
@@ -230,7 +232,7 @@ coh_status coh_token_file_facts_get(const coh_token_file *file, coh_token_file_f
 
 /* ---- ids ---- */
 
-/* As coh_token_file_read, but ids that do not count as targets come with the bit UNCOUNTED. */
+/* As coh_token_file_read, but ids that do not count as targets have the bit UNCOUNTED set. */
 static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count, int32_t *ids)
 {
     if (!file || (!ids && count))
@@ -241,8 +243,8 @@ static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count
                         begin, file->header.count, file->path);
     size_t id_bytes = file->header.id_bytes;
     uint32_t mark = file->header.has_mask ? UINT32_C(1) << (8 * id_bytes - 1) : 0;
-    /* Narrow ids go to the end of the room for wide ones and are widened from the front: id i is
-     * written to bytes 4i.. when only bytes 2(count + i).. are still to be read. */
+    /* Reads narrow ids into the end of the array and widens them from the front: writing id i
+     * touches bytes 4i.., and only bytes 2(count + i).. are still to be read. */
     uint8_t *raw = (uint8_t *)ids + count * (sizeof(int32_t) - id_bytes);
     COH_TRY(coh_token_read_bytes(file->fd, file->path, file->data_offset + begin * id_bytes, raw,
                                  count * id_bytes));
@@ -254,7 +256,7 @@ static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count
                             " of %s is outside its vocabulary "
                             "of %" PRIu64 ": %s",
                             id, begin + i, file->path, file->header.vocabulary,
-                            !file->is_raw ? "the file is damaged, make it anew"
+                            !file->is_raw ? "the file is damaged, make it again"
                             : file->header.vocabulary < INT32_MAX
                                 ? "give the model and tokenizer it was made for"
                                 : "no id is that large, so these are no ids, or of another width "
@@ -285,7 +287,7 @@ coh_status coh_token_file_hash(coh_token_file *file, uint64_t *out_hash)
         uint64_t left = file->header.count - begin;
         size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
         COH_TRY(read_marked(file, begin, count, ids));
-        /* Narrowed again in place: what was written is what is hashed. */
+        /* Narrows the ids in place again: the hash covers the stored bytes. */
         uint8_t *raw = (uint8_t *)ids;
         for (size_t i = 0; i < count; i++)
             put(raw + i * file->header.id_bytes,
@@ -307,13 +309,13 @@ coh_status coh_token_file_check(coh_token_file *file)
     if (found != file->header.hash)
         return coh_fail(COH_ERR_CORRUPT,
                         "the ids of token file %s hash to %016" PRIx64
-                        ", its header says %016" PRIx64 ": the file is damaged, make it anew",
+                        ", its header says %016" PRIx64 ": the file is damaged, make it again",
                         file->path, found, file->header.hash);
     return COH_OK;
 }
 
-/* How often each id of [first, first + COUNTED_IDS) counts as a target, into `id_count`, and the
- * smallest id behind those; UINT64_MAX: there is none. */
+/* Counts how often each id of [first, first + COUNTED_IDS) is a target, into `id_count`; *out_next
+ * is the smallest id beyond those, UINT64_MAX: none. */
 static coh_status count_ids(coh_token_file *file, uint64_t first, uint64_t *id_count,
                             uint64_t *out_next)
 {
@@ -346,7 +348,7 @@ coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats
     coh_status status = COH_OK;
     double sum = 0;
     COH_TRY(COH_ALLOC(table, &id_count));
-    /* -sum p log p with p = c / N, as log N - (sum c log c) / N. */
+    /* -sum p log p with p = c / N, computed as log N - (sum c log c) / N. */
     for (uint64_t first = 0, next; first < vocabulary; first = next) {
         memset(id_count, 0, (size_t)table * sizeof(*id_count));
         COH_TRY_GOTO(status, count_ids(file, first, id_count, &next), done);
@@ -378,7 +380,7 @@ static coh_status no_window(const coh_token_file *file, int64_t tokens)
     if (file->header.window > 0 && tokens != file->header.window)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%s is aligned for windows of %" PRIu32 " tokens, not %" PRId64
-                        ": use sequences of %" PRIu32 ", or make it anew",
+                        ": use sequences of %" PRIu32 ", or make it again",
                         file->path, file->header.window, tokens, file->header.window);
     return coh_fail(COH_ERR_ARGUMENT,
                     "%s has %" PRIu64 " ids: no window of %" PRId64
@@ -386,7 +388,7 @@ static coh_status no_window(const coh_token_file *file, int64_t tokens)
                     file->path, file->header.count, tokens);
 }
 
-/* `count` ids from `begin` on and the id behind each; both are within the file. */
+/* Reads `count` ids from `begin` on and the id after each; all must be within the file. */
 static coh_status read_pairs(coh_token_file *file, uint64_t begin, size_t count,
                              int32_t *out_tokens, int32_t *out_targets)
 {

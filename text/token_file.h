@@ -1,4 +1,4 @@
-/* token_file.h - the inside of token files: a header of 64 bytes, then ids, all little-endian.
+/* token_file.h - internals of token files: a header of 64 bytes, then ids, all little-endian.
  *
  *   0  magic "COHTOKEN"      16  count              40  XXH3 of the ids' bytes (version 2: and of
  *   8  version, u32: 1, 2    24  vocabulary             bytes 48..55 behind them)
@@ -6,8 +6,8 @@
  *                                                   56  XXH3 of bytes 0..55
  *
  * Version 2 is for files in which not every id counts as a target (flag 1, the only one, always
- * set): the top bit of an id says that it does not. So a bit per id costs nothing to store or read
- * where it fits beside the id. Window > 0: aligned, and count is a multiple of window + 1.
+ * set): the top bit of an id means that the id does not count. Such a mask takes no extra space if
+ * ids have a spare bit. Window > 0: the file is aligned, and count is a multiple of window + 1.
  *
  * Ids take 2 bytes if the vocabulary (times 2, in version 2) has at most 65536, else 4. */
 #ifndef COH_TEXT_TOKEN_FILE_H
@@ -26,8 +26,8 @@ typedef struct coh_token_header {
 
 struct coh_token_file {
     int fd;
-    uint64_t data_offset; /* where ids begin */
-    int is_raw;           /* not of our format: token_raw.c */
+    uint64_t data_offset; /* offset of the first id */
+    int is_raw;           /* in another format: token_raw.c */
     coh_token_header header;
     char *path;
 };
@@ -36,39 +36,41 @@ struct coh_token_file {
 #define COH_TOKEN_WINDOW_MAX (1 << 24)
 
 uint32_t coh_token_id_bytes(int64_t vocabulary, int has_mask);
-/* What the hash covers behind the ids: nothing in version 1. */
+/* The bytes that the hash covers after the ids: none in version 1. */
 size_t coh_token_header_tail(const coh_token_header *header, uint8_t bytes[8]);
 void coh_token_header_write(const coh_token_header *header, uint8_t bytes[COH_TOKEN_HEADER_BYTES]);
-/* `path` is for the sentence. Fails: COH_ERR_CORRUPT. */
+/* `path` is for the message. Fails: COH_ERR_CORRUPT. */
 coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], const char *path,
                                  coh_token_header *out_header);
 
-/* All of [offset, offset + byte_count). Fails: COH_ERR_IO, COH_ERR_CORRUPT (it ends before). */
+/* Reads all of [offset, offset + byte_count). Fails: COH_ERR_IO, COH_ERR_CORRUPT (the file is
+ * shorter). */
 coh_status coh_token_read_bytes(int fd, const char *path, uint64_t offset, void *bytes,
                                 size_t byte_count);
-/* A file of that path, closed: fd is -1. Release with coh_token_file_close. */
+/* Creates the struct for a path without opening the file: fd is -1. Release with
+ * coh_token_file_close. */
 coh_status coh_token_file_create(const char *path, coh_token_file **out_file);
 /* Opens file->path, which must be a regular file. */
 coh_status coh_token_file_open_bytes(coh_token_file *file, uint64_t *out_file_bytes);
-/* Reads all ids, which checks them. */
+/* Reads and thereby checks all ids. */
 coh_status coh_token_file_hash(coh_token_file *file, uint64_t *out_hash);
 
 /* ---- writing ---- */
 
-/* Ids under a temporary name in the folder of `path`; nothing is at `path` before publish.
+/* Writes ids under a temporary name in the folder of `path`; `path` does not exist before publish.
  *
  *     create -> add... -> finish (header, flush to disk) -> publish (rename) -> destroy
  *
- * Two files that belong together are both finished before either is published. */
+ * If two files belong together, finish both before publishing either. */
 typedef struct coh_token_writer coh_token_writer;
 
 coh_status coh_token_writer_create(const char *path, int64_t vocabulary, uint64_t identity,
                                    coh_token_writer **out_writer);
-/* Before the first id: the file will have a mask; window > 0: it is aligned. Every id is then given
- * by coh_token_writer_add_marked. */
+/* Call before the first id: gives the file a mask; window > 0 makes it aligned. Add all ids with
+ * coh_token_writer_add_marked. */
 void coh_token_writer_mark(coh_token_writer *writer, uint32_t window);
 coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, size_t count);
-/* counts[i] is 1 where ids[i] counts as a target, else 0. */
+/* counts[i] is 1 if ids[i] counts as a target, else 0. */
 coh_status coh_token_writer_add_marked(coh_token_writer *writer, const int32_t *ids,
                                        const uint8_t *counts, size_t count);
 coh_status coh_token_writer_finish(coh_token_writer *writer);
@@ -79,16 +81,16 @@ void coh_token_writer_destroy(coh_token_writer *writer);
 
 /* ---- folders ---- */
 
-/* The regular files under `folder` as "<folder>/<path>", by byte order of <path>, names beginning
- * with "." and links left out. Release with coh_file_list_free. */
+/* The regular files under `folder` as "<folder>/<path>", sorted by the bytes of <path>, without
+ * links and names beginning with ".". Release with coh_file_list_free. */
 typedef struct coh_file_list {
     char **paths;
     size_t count, capacity;
 } coh_file_list;
 
-/* Whether a name is that of a file of JSON lines. */
+/* Is it the name of a file of JSON lines? */
 int coh_file_list_is_lines(const char *name);
-/* `is_lines`: only such files; 0: all. */
+/* `is_lines`: lists only such files; 0: all. */
 coh_status coh_file_list_fill(coh_file_list *list, const char *folder, int is_lines);
 void coh_file_list_free(coh_file_list *list);
 

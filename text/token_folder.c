@@ -1,5 +1,6 @@
-/* The files of a folder, several at a time: each thread has a builder of its own, whose documents
- * are recorded, and the records of all files are replayed in the order of the files. */
+/* Processes the files of a folder, several at a time. The one idea: each thread has a separate
+ * builder, which records its documents; the records are replayed in the order of the files. Next:
+ * turns.c for the order, documents.c for the records. */
 #include "cohobate/machine.h"
 #include "text/token_build.h"
 
@@ -30,7 +31,7 @@ static coh_status take(void *context, size_t index, const void *bytes, size_t by
     return coh_documents_replay(&job->out->documents, bytes, byte_count);
 }
 
-/* The caller's thread works with what is there, the others with copies. */
+/* The caller's thread uses the existing objects, other threads use forks. */
 static coh_status fill_worker(const coh_token_builder *out, int number, coh_token_builder *worker)
 {
     worker->options = out->options;
@@ -86,7 +87,7 @@ coh_status coh_token_build_folder(coh_token_builder *builder, coh_token_member m
     }
     coh_status status = COH_ALLOC(thread_count, &job.workers);
     for (int i = 0; status == COH_OK && i < thread_count; i++) {
-        job.worker_count++; /* released even if filled in part */
+        job.worker_count++; /* released even after a partial fill */
         status = fill_worker(builder, i, &job.workers[i]);
     }
     if (status == COH_OK) {

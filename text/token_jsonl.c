@@ -1,4 +1,5 @@
-/* From JSON lines to documents: one field's text, or a conversation. */
+/* Makes documents from JSON lines: the text of one field, or a conversation. Next: lines.c reads
+ * the lines, chat.c encodes conversations. */
 #include <xxhash.h>
 
 #include "text/lines.h"
@@ -78,7 +79,7 @@ static coh_status read_role(const coh_lines *lines, size_t number, const json_t 
                           name ? "\"" : "");
 }
 
-/* A member that no form writes would be lost without a word. */
+/* Refuses members that no form writes; they would be lost silently. */
 static coh_status check_members(const coh_lines *lines, size_t number, const json_t *message)
 {
     const char *key;

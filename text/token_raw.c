@@ -1,4 +1,5 @@
-/* .bin files of ids as llm.c and nanoGPT write them, read in place. */
+/* Reads .bin files of ids as llm.c and nanoGPT write them, in place. The one idea: a file without a
+ * header is accepted by its name, after checks for the two likely mistakes. Next: token_file.c. */
 #include "text/token_file.h"
 
 #include <inttypes.h>
@@ -7,7 +8,7 @@
 #include "base/check.h"
 #include "base/utf8.h"
 
-/* llm.c: 256 int32, of which the first three are used (its dev/data/data_common.py). */
+/* llm.c: 256 int32, the first three of which are used (its dev/data/data_common.py). */
 #define LLMC_HEADER_BYTES 1024u
 
 typedef struct llmc_form {
@@ -25,7 +26,7 @@ static uint32_t get_u32(const uint8_t *bytes)
            (uint32_t)bytes[3] << 24;
 }
 
-/* NULL: no header of llm.c's begins so. */
+/* NULL: not a header of llm.c's. */
 static const llmc_form *find_form(const uint8_t *bytes)
 {
     for (size_t i = 0; i < sizeof(llmc_forms) / sizeof(llmc_forms[0]); i++)
@@ -56,12 +57,12 @@ static coh_status read_llmc(coh_token_file *file, const llmc_form *form, const u
     return COH_OK;
 }
 
-/* ---- what ids do not look like ---- */
+/* ---- bytes unlikely to be ids ---- */
 
-/* Of ids of 2 bytes so many are looked at, and fewer say nothing. */
+/* Number of 2-byte ids examined, and the least number for a judgement. */
 enum { PROBE_IDS = 4096, PROBE_IDS_LEAST = 16 };
 
-/* Every second one is 0, and not all are. */
+/* Is every second id 0, but not every id? */
 static int looks_wider(const uint8_t *bytes, size_t id_count)
 {
     int has_other = 0;
@@ -87,8 +88,9 @@ static int looks_like_text(const uint8_t *bytes, size_t count, int is_cut)
     return 1;
 }
 
-/* A file without a header is ids by its name alone; two mistakes show in its first bytes. Where no
- * vocabulary says how wide they are, what looks wider is. */
+/* A file without a header is recognised by its name alone; its first bytes are checked for two
+ * mistakes: text, and wider ids. If no vocabulary determines the width, ids that look wider are
+ * read as 4 bytes. */
 static coh_status check_looks(coh_token_file *file, uint64_t file_bytes, int may_widen)
 {
     uint8_t bytes[2 * PROBE_IDS];
@@ -114,7 +116,7 @@ static coh_status check_looks(coh_token_file *file, uint64_t file_bytes, int may
     return COH_OK;
 }
 
-/* Any id that a vocabulary may have fits, until all were seen. */
+/* The limit for ids until all are read: the largest vocabulary. */
 #define ANY_VOCABULARY ((uint64_t)INT32_MAX)
 
 static coh_status find_vocabulary(coh_token_file *file)
@@ -132,7 +134,7 @@ static coh_status find_vocabulary(coh_token_file *file)
     return COH_OK;
 }
 
-/* Nothing but ids. `id_bytes`: as they are said to have; 0: as they look. */
+/* A file with only ids. `id_bytes`: their declared width; 0: guess it. */
 static coh_status read_headless(coh_token_file *file, int64_t vocabulary, int32_t id_bytes,
                                 uint64_t file_bytes)
 {

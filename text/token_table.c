@@ -1,3 +1,5 @@
+/* Maps ids to tokens and tokens to ids. The one idea: all tokens are in one array of bytes; the
+ * index over them is a hash table of ids. Next: bpe.c and pipeline.c, which use it. */
 #include "text/token_table.h"
 
 #include <limits.h>
@@ -7,7 +9,7 @@ coh_status coh_token_table_fill(coh_token_table *table, const coh_slice *tokens,
 {
     size_t total_bytes = 0;
     for (int64_t id = 0; id < count; id++)
-        total_bytes += tokens[id].count; /* parts of one file's text: no overflow */
+        total_bytes += tokens[id].count; /* parts of one file's text, so no overflow */
     COH_TRY(COH_ALLOC(total_bytes, &table->bytes));
     COH_TRY(COH_ALLOC(count + 1, &table->begin));
     table->count = count;
@@ -21,7 +23,7 @@ coh_status coh_token_table_fill(coh_token_table *table, const coh_slice *tokens,
     return COH_OK;
 }
 
-/* The slot of a token, or the empty one where it would stand. */
+/* The slot of a token, or the empty slot in which it belongs. */
 static size_t find_slot(const coh_token_table *table, const void *bytes, size_t count)
 {
     size_t slot = (size_t)XXH3_64bits(bytes, count) & table->slot_mask;

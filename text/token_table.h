@@ -1,13 +1,13 @@
-/* token_table.h - tokens by id, and ids by token.
+/* token_table.h - maps ids to tokens and tokens to ids.
  *
  *   begin:  0     1  3        6 6      ids 0..count-1, one after the other in `bytes`;
- *   bytes:  a     bc   def             an id that no token has is empty (a hole)  */
+ *   bytes:  a     bc   def             an id that no token has is empty (a hole) */
 #ifndef COH_TEXT_TOKEN_TABLE_H
 #define COH_TEXT_TOKEN_TABLE_H
 
 #include "text/lists.h"
 
-/* Zeroed is empty. */
+/* A zeroed table is empty. */
 typedef struct coh_token_table {
     uint8_t *bytes;
     size_t *begin; /* count + 1 */
@@ -18,7 +18,8 @@ typedef struct coh_token_table {
 
 /* Copies tokens[0..count), whose bytes may be NULL, into an empty table. */
 coh_status coh_token_table_fill(coh_token_table *table, const coh_slice *tokens, int64_t count);
-/* Makes coh_token_table_find work. Of equal tokens the one with the lowest id is found. */
+/* Builds the index for coh_token_table_find. Of equal tokens the one with the lowest id is
+ * found. */
 coh_status coh_token_table_index(coh_token_table *table);
 void coh_token_table_fini(coh_token_table *table);
 

@@ -1,5 +1,5 @@
-/* Writing token files whole or not at all: a temporary name beside the final one, flushed, then
- * renamed. */
+/* Writes token files atomically: to a temporary file next to the final path, flushed, then renamed.
+ * Next: token_file.h for the format, token_file.c for reading. */
 #include "text/token_file.h"
 
 #include <errno.h>
@@ -20,14 +20,14 @@
 
 struct coh_token_writer {
     XXH3_state_t *hash;
-    void *hash_memory; /* the state asks for more alignment than memory comes with */
+    void *hash_memory; /* not aligned; `hash` points into it */
     coh_token_header header;
     int fd, is_published;
     char *path;
     char temporary[PATH_MAX];
     uint8_t *buffer;
     size_t buffered_bytes;
-    uint64_t written_bytes; /* header included */
+    uint64_t written_bytes; /* including the header */
 };
 
 static coh_status write_bytes(coh_token_writer *writer, uint64_t offset, const uint8_t *bytes,

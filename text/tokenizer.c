@@ -1,4 +1,6 @@
-/* Tokenizers: the public calls, and the one that is built in, in which bytes are ids. */
+/* The public functions of tokenizers, and the built-in tokenizer, whose ids are bytes. The one
+ * idea: a tokenizer is a table of functions, and this file adds checks, blocks and special tokens
+ * around it. Next: tokenizer.h, pipeline.c. */
 #include "text/tokenizer.h"
 
 #include <inttypes.h>
@@ -40,7 +42,7 @@ static const uint8_t *bytes_token(const void *state, int32_t id, size_t *out_byt
 #undef SIXTEEN
 #undef FOUR
     };
-    *out_bytes = id < BYTES_END_OF_TEXT; /* the end of a text has no bytes */
+    *out_bytes = id < BYTES_END_OF_TEXT; /* end of text has no bytes */
     return &table.of[id & 255];
 }
 
@@ -65,7 +67,7 @@ static void bytes_destroy(void *state)
 static const coh_tokenizer_ops bytes_ops = { bytes_encode, bytes_token, bytes_find,
                                              NULL,         bytes_fork,  bytes_destroy };
 
-/* ---- the public calls ---- */
+/* ---- public functions ---- */
 
 static const coh_tokenizer bytes_tokenizer = {
     .ops = &bytes_ops,

@@ -1,7 +1,8 @@
-/* Tokens that a folder adds to a vocabulary whose own file cannot hold them: added_tokens.json, or
- * "added_tokens_decoder" of a tokenizer_config.json. Those of the vocabulary are listed there too,
- * and special ones are named ("eos_token"): beside a vocab.json a text that spells one has its id,
- * as for transformers; sentencepiece makes no token of its control pieces. */
+/* Adds tokens that a folder defines outside of the vocabulary's file: in added_tokens.json, or
+ * "added_tokens_decoder" of a tokenizer_config.json. Both also list tokens of the vocabulary, and
+ * special tokens are named ("eos_token"). With a vocab.json, such a token is found in texts, as in
+ * transformers; with sentencepiece, control pieces are not. Next: tokenizer_config.c, the
+ * caller. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -16,8 +17,8 @@ typedef struct new_token {
 
 typedef struct new_tokens {
     const char *path;
-    const coh_token_table *names; /* of the vocabulary */
-    int takes_own;                /* those of the vocabulary are found in texts too */
+    const coh_token_table *names; /* tokens of the vocabulary */
+    int takes_own;                /* listed tokens of the vocabulary are found in texts, too */
     new_token *all;
     size_t count, capacity;
 } new_tokens;
@@ -29,7 +30,7 @@ static coh_status keep(new_tokens *list, coh_slice name, coh_added_kind kind)
     return COH_OK;
 }
 
-/* A token with its id. */
+/* Adds a token with its id. */
 static coh_status add_one(new_tokens *list, coh_slice name, int64_t id, coh_added_kind kind)
 {
     if (name.count == 0 || id < 0 || id > INT32_MAX)
@@ -62,7 +63,7 @@ static coh_status read_map(new_tokens *list, const json_t *map)
     return COH_OK;
 }
 
-/* How a token stands in a text: {"content": "<|im_end|>", "lstrip": false, ...} */
+/* Reads a token's options: {"content": "<|im_end|>", "lstrip": false, ...} */
 static coh_status read_kind(const char *where, const json_t *token, coh_added_kind *kind)
 {
     COH_TRY(coh_json_flag(where, token, "single_word", 0, &kind->is_single_word));
@@ -94,7 +95,7 @@ static coh_status read_decoder(new_tokens *list, const json_t *decoder)
 
 /* ---- special tokens by name ---- */
 
-/* One that is none of the vocabulary's, or listed, is passed over. */
+/* Skips a token that the vocabulary lacks, or that is already listed. */
 static coh_status keep_own(new_tokens *list, coh_slice name, coh_added_kind kind)
 {
     kind.id = coh_token_table_find(list->names, name.bytes, name.count);
@@ -106,7 +107,7 @@ static coh_status keep_own(new_tokens *list, coh_slice name, coh_added_kind kind
     return keep(list, name, kind);
 }
 
-/* "</s>", or the object of a token; a flag such as "add_bos_token" is neither. */
+/* Adds "</s>", or the object of a token; skips other values, such as the flag "add_bos_token". */
 static coh_status add_named(new_tokens *list, const char *where, const json_t *value)
 {
     const json_t *content = json_is_object(value) ? json_object_get(value, "content") : value;
@@ -119,7 +120,7 @@ static coh_status add_named(new_tokens *list, const char *where, const json_t *v
                     kind);
 }
 
-/* The tokens of "additional_special_tokens": a list, or an object of names and tokens. */
+/* Adds the tokens of "additional_special_tokens": a list, or an object of names and tokens. */
 static coh_status add_several(new_tokens *list, const char *where, const json_t *values)
 {
     size_t index;
@@ -138,7 +139,8 @@ static int ends_with_token(const char *key)
     return bytes > ending_bytes && strcmp(key + bytes - ending_bytes, ending) == 0;
 }
 
-/* Of `root`, the tokens and lists that do not stand in the two others, which go over it. */
+/* Adds the tokens and lists of `root`, except those in the other two objects, which take
+ * precedence. */
 static coh_status read_named(new_tokens *list, const char *where, const json_t *root,
                              const json_t *over_tokens, const json_t *over_lists)
 {
@@ -160,7 +162,8 @@ static coh_status read_named(new_tokens *list, const char *where, const json_t *
 
 static coh_status read_special(new_tokens *list, const coh_special_names *special)
 {
-    /* Of tokens the map goes over the config, of lists the config over the map: as transformers. */
+    /* As in transformers: for tokens the map overrides the config, for lists the config overrides
+     * the map. */
     COH_TRY(read_named(list, special->map_path, special->map, NULL, special->config));
     COH_TRY(read_named(list, special->config_path, special->config, special->map, NULL));
     for (const char *const *key = special->defaulted; *key; key++)
@@ -170,7 +173,7 @@ static coh_status read_special(new_tokens *list, const coh_special_names *specia
     return COH_OK;
 }
 
-/* ---- into the tokenizer ---- */
+/* ---- adding to the tokenizer ---- */
 
 static int compare_ids(const void *left, const void *right)
 {
@@ -178,7 +181,7 @@ static int compare_ids(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The table's tokens and, behind them, the new ones, which are the list's from `first` on. */
+/* Appends the new tokens, from `first` on, to the table. */
 static coh_status extend(coh_token_table *table, const new_tokens *list, size_t first,
                          int is_indexed)
 {
@@ -224,7 +227,7 @@ static void begin_identity(coh_identity *identity, const char *what, const coh_t
     coh_identity_add_u32(identity, (uint32_t)(tokenizer->identity >> 32));
 }
 
-/* The vocabulary's own, which the sorted list begins with. */
+/* Adds the vocabulary's own tokens, which come first in the sorted list. */
 static coh_status add_own(const new_tokens *list, coh_tokenizer *tokenizer, size_t *out_count)
 {
     coh_identity identity;

@@ -1,5 +1,6 @@
-/* What a folder's files that hold no vocabulary say: of which class its tokenizer is, and what
- * begins and ends a text. */
+/* Reads a folder's files without a vocabulary: the tokenizer's class, and the tokens that begin and
+ * end a text. The one idea: every rule follows transformers; if its versions differ, the folder is
+ * refused. Next: tokenizer_added.c, and tokenizer_files.c for the caller. */
 #include <limits.h>
 
 #include "base/file_text.h"
@@ -7,7 +8,7 @@
 #include "text/json_fields.h"
 #include "text/tokenizer_files.h"
 
-/* *out_root is NULL if the file is not there. */
+/* *out_root is NULL if the file does not exist. */
 static coh_status read_object(const char *folder, const char *name, char path[PATH_MAX],
                               json_t **out_root)
 {
@@ -36,7 +37,7 @@ static const char *class_named(const json_t *root)
     return json_string_value(json_object_get(root, "tokenizer_class"));
 }
 
-/* Where nothing names a class, transformers takes that of the model's type. */
+/* If no class is named, transformers derives it from the model's type. */
 static coh_status find_class(const char *path, const json_t *root, const json_t *model,
                              coh_byte_pair_class *out_class)
 {
@@ -85,7 +86,7 @@ coh_status coh_tokenizer_read_class(const char *folder, coh_byte_pair_class *out
 
 /* ---- tokens by name ---- */
 
-/* The id of a token that is named as a string or as an object with "content"; null: none. */
+/* Finds the id of a token named as a string or as an object with "content"; null: none. */
 static coh_status read_named(const char *path, const json_t *root, const char *key,
                              const coh_tokenizer *tokenizer, int32_t *out_id)
 {
@@ -114,7 +115,7 @@ static coh_status read_both(const char *path, const json_t *root, coh_tokenizer 
 
 /* ---- around a text ---- */
 
-/* What the flag `key` puts at one end of every text. */
+/* Sets the token that the flag `key` puts at one end of every text. */
 static coh_status read_around(const char *path, const json_t *root, const char *key,
                               const char *token_key, int32_t id, coh_id_list *list)
 {
@@ -131,8 +132,8 @@ static coh_status read_around(const char *path, const json_t *root, const char *
     return coh_id_list_add(list, id);
 }
 
-/* Beside a tokenizer.json of Llama's classes transformers 4 obeys the flag and 5 does not: where
- * its post-processor does otherwise, ids would depend on the version. */
+/* With a tokenizer.json of Llama's classes, transformers 4 obeys the flag and 5 does not. If the
+ * post-processor disagrees with the flag, ids depend on the version, so this fails. */
 static coh_status check_around(const char *path, const json_t *root, const char *key,
                                const coh_id_list *list)
 {
@@ -152,9 +153,9 @@ static coh_status check_around(const char *path, const json_t *root, const char 
 
 /* ---- the files ---- */
 
-/* Where no token is known to end a text, the model's config may name one: a number, or a list of
- * which the first is meant. One that is no id of the tokenizer is none. (Not before the tokenizer's
- * own word: such configs carry their class's default.) */
+/* If the end of text is still unknown, the model's config may name it: a number, or a list whose
+ * first number is used. An id outside of the vocabulary is ignored. (The tokenizer's files take
+ * precedence, since such configs carry their class's default.) */
 static coh_status read_model_config(const char *folder, coh_tokenizer *tokenizer)
 {
     char path[PATH_MAX];
@@ -170,12 +171,12 @@ static coh_status read_model_config(const char *folder, coh_tokenizer *tokenizer
     return COH_OK;
 }
 
-/* Tokens of a tokenizer that is not a tokenizer.json: those beyond the vocabulary, and of byte
- * pairs those of the vocabulary that a text may spell. */
+/* Adds tokens to a tokenizer without tokenizer.json: those beyond the vocabulary and, for byte
+ * pairs, tokens of the vocabulary that are found in texts. */
 static coh_status read_added(const char *folder, const coh_special_names *special,
                              coh_tokenizer *tokenizer)
 {
-    /* as GPT2Tokenizer and Qwen2Tokenizer of transformers have it */
+    /* as GPT2Tokenizer and Qwen2Tokenizer of transformers */
     static const char *const gpt2[] = { "unk_token", "bos_token", "eos_token", NULL };
     static const char *const qwen2[] = { "unk_token", "eos_token", "pad_token", NULL };
     char path[PATH_MAX];
@@ -219,8 +220,8 @@ static coh_status read_names(const char *folder, int has_own_around,
                        &tokenizer->after);
 }
 
-/* special_tokens_map.json counts only beside a tokenizer_config.json of older versions, but then it
- * comes first. */
+/* special_tokens_map.json counts only next to a tokenizer_config.json of older versions, and then
+ * takes precedence. */
 static coh_status read_files(const char *folder, int has_own_around, coh_tokenizer *tokenizer)
 {
     char path[PATH_MAX], map_path[PATH_MAX] = "";
@@ -239,7 +240,8 @@ static coh_status read_files(const char *folder, int has_own_around, coh_tokeniz
     return status;
 }
 
-/* What begins and ends texts decides ids as well, where it is not what the file alone gives. */
+/* Adds the tokens that begin and end texts to the identity, since they determine ids, too; called
+ * if they differ from those of the tokenizer's own file. */
 static void mix_identity(coh_tokenizer *tokenizer)
 {
     coh_identity identity;
@@ -252,7 +254,8 @@ static void mix_identity(coh_tokenizer *tokenizer)
     tokenizer->identity = coh_identity_end(&identity);
 }
 
-/* The first id, or -1. A tokenizer's own file puts more than one there only if it alone says so. */
+/* The first id, or -1. Only a tokenizer's own file can list several, and then only that file
+ * determines them. */
 static int32_t first_of(const coh_id_list *list)
 {
     return list->count ? list->ids[0] : -1;

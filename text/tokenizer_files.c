@@ -1,4 +1,6 @@
-/* Which files there are, and what is alike in reading them. */
+/* Finds a tokenizer's files in a folder, and has the steps that all readers share. The one idea:
+ * the first file found of a fixed order chooses the reader. Next: tokenizer_json.c, sentencepiece.c
+ * and merges_read.c are the readers. */
 #include "text/tokenizer_files.h"
 
 #include <errno.h>
@@ -9,7 +11,7 @@
 
 #include "base/file_text.h"
 
-/* ---- parts ---- */
+/* ---- shared steps ---- */
 
 coh_status coh_tokenizer_begin_pipeline(coh_tokenizer *tokenizer, coh_pipeline **out_pipeline)
 {
@@ -43,7 +45,7 @@ int coh_tokenizer_byte_of(coh_slice name)
 {
     if (name.count != 6 || memcmp(name.bytes, "<0x", 3) != 0 || name.bytes[5] != '>')
         return -1;
-    /* Rust reads "+A" as a number. */
+    /* Rust parses "+A" as a number. */
     int high = name.bytes[3] == '+' ? 0 : hex_digit(name.bytes[3]), low = hex_digit(name.bytes[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
@@ -64,7 +66,7 @@ coh_status coh_tokenizer_find_byte_tokens(const char *where, coh_pipeline *pipel
     return COH_OK;
 }
 
-/* ---- which file ---- */
+/* ---- choice of the file ---- */
 
 coh_status coh_tokenizer_find_file(const char *folder, const char *name, char *path,
                                    int *out_exists)
@@ -85,7 +87,7 @@ static coh_status read_file(const char *path, text_reader reader, coh_tokenizer 
     size_t text_bytes;
     COH_TRY(coh_file_read_whole(path, COH_TOKENIZER_FILE_BYTES_MAX, &text, &text_bytes));
     coh_status status = COH_OK;
-    if (!reader) { /* a file that was named: JSON is told by its first sign */
+    if (!reader) { /* a file was given: JSON is recognised by its first character */
         size_t at = strspn(text, " \t\r\n");
         reader = text[at] == '{' ? coh_tokenizer_read_json : coh_tokenizer_read_sentencepiece;
     }

@@ -1,4 +1,6 @@
-/* tokenizer.json: the vocabulary, added tokens, what goes around a text, and all parts together. */
+/* Reads tokenizer.json: the vocabulary, added tokens, tokens around a text, and the parts together.
+ * Next: tokenizer_json_steps.c, tokenizer_json_model.c and tokenizer_json_decoder.c read the
+ * parts. */
 #include "text/tokenizer_json.h"
 
 #include <inttypes.h>
@@ -6,14 +8,14 @@
 
 #include "text/identity.h"
 
-/* Tokens by id while they are read. */
+/* Tokens by id while the file is read. */
 typedef struct token_list {
     const char *path;
     coh_slice *names;   /* NULL bytes: no token has this id */
-    coh_slice *spelled; /* what is decoded, where that is not the name */
-    uint8_t *is_own;    /* the model's; added ones need not be */
+    coh_slice *spelled; /* the decoded form, if it is not the name */
+    uint8_t *is_own;    /* in the model's vocabulary; added tokens may be, too */
     int64_t count;
-    coh_byte_list *normalized; /* what `spelled` points into, one per added token */
+    coh_byte_list *normalized; /* strings for `spelled`, one per added token */
     size_t normalized_count;
 } token_list;
 
@@ -29,8 +31,8 @@ static void fini_list(token_list *list)
 
 /* ---- vocabulary ---- */
 
-/* The highest id + 1 of the vocabulary and the added tokens. Ids may have holes, but not so many
- * that a file of a few bytes takes memory for millions. */
+/* The highest id + 1 of the vocabulary and the added tokens. Ids may have holes, but not so large
+ * that a small file takes memory for millions of ids. */
 static coh_status count_ids(const char *path, const json_t *vocabulary, const json_t *added,
                             int64_t *out_count)
 {
@@ -83,8 +85,8 @@ static coh_status read_vocabulary(token_list *list, const json_t *vocabulary)
 
 /* ---- added tokens ---- */
 
-/* The id that tokenizers gives a token, whatever the file says: the model's, or the next free
- * one. */
+/* Checks an added token's id: tokenizers uses the model's id or the next free one, regardless of
+ * the file. */
 static coh_status check_added_id(token_list *list, const char *where, const json_t *vocabulary,
                                  coh_slice name, int64_t id, int64_t *next_id)
 {
@@ -143,7 +145,8 @@ static coh_status read_added_token(token_list *list, const char *where, const js
     return add_to(&p->normalized_added, where, pattern, kind);
 }
 
-/* What ends a text where no tokenizer_config.json says it: a special token of a usual name. */
+/* Guesses the end of text if no tokenizer_config.json names it: a special token with a usual
+ * name. */
 static void guess_end(coh_tokenizer *tokenizer, const json_t *added)
 {
     static const char *const names[] = { "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>" };
@@ -176,9 +179,9 @@ static coh_status read_added(token_list *list, const json_t *added, const json_t
     return COH_OK;
 }
 
-/* ---- what goes around a text ---- */
+/* ---- tokens around a text ---- */
 
-/* The ids of a special token of the template, which its own table gives. */
+/* Adds the ids of a special token of the template, taken from the template's own table. */
 static coh_status add_special(const char *where, const json_t *table, const json_t *special,
                               int64_t vocabulary, coh_id_list *list)
 {
@@ -238,7 +241,7 @@ static coh_status read_post_processor(const char *where, const json_t *part, int
     static const char *const known[] = { "type", "processors", NULL };
     const char *type;
     COH_TRY(coh_json_type(where, part, &type));
-    if (strcmp(type, "ByteLevel") == 0) /* moves offsets, which are not kept here */
+    if (strcmp(type, "ByteLevel") == 0) /* changes only offsets, which are not used here */
         return COH_OK;
     if (strcmp(type, "TemplateProcessing") == 0 && (*template_count)++ == 0)
         return read_template(where, part, tokenizer);
@@ -259,7 +262,7 @@ static coh_status read_post_processor(const char *where, const json_t *part, int
     return COH_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- whole file ---- */
 
 static int add_dumped(const char *text, size_t bytes, void *identity)
 {
@@ -267,7 +270,7 @@ static int add_dumped(const char *text, size_t bytes, void *identity)
     return 0;
 }
 
-/* Parts as JSON of one layout, everything else as it was understood. */
+/* Hashes the parts as JSON in a fixed layout, and everything else in its parsed form. */
 static coh_status fill_identity(const json_t *root, coh_tokenizer *tokenizer)
 {
     static const char *const parts[] = { "normalizer", "pre_tokenizer", "added_tokens" };
@@ -302,8 +305,8 @@ static coh_status check_root(const char *path, const json_t *root)
     const json_t *version = json_object_get(root, "version");
     if (version && (!json_is_string(version) || strcmp(json_string_value(version), "1.0") != 0))
         return coh_fail(COH_ERR_CORRUPT, "%s: \"version\" is not \"1.0\"", path);
-    /* "truncation" and "padding" are what the last call of a program left there; transformers
-     * passes over them unless it is told otherwise. */
+    /* "truncation" and "padding" are leftovers of a program's last call; transformers ignores them
+     * by default. */
     const json_t *added = json_object_get(root, "added_tokens");
     if (added && !json_is_array(added))
         return coh_fail(COH_ERR_CORRUPT, "%s: \"added_tokens\" is not a list", path);

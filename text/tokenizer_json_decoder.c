@@ -1,4 +1,6 @@
-/* Decoders: what a chain of them makes of each token is worked out once, when the file is read. */
+/* Reads the decoders of tokenizer.json. The one idea: the result of the decoder chain for each
+ * token is computed once, when the file is read. Next: pipeline.c, which uses the table of
+ * texts. */
 #include "text/alphabet.h"
 #include "text/characters.h"
 #include "text/tokenizer_json.h"
@@ -6,8 +8,8 @@
 #define REPLACE_MAX        8
 #define SEQUENCE_DEPTH_MAX 8
 
-/* A chain that can be worked out token by token: replacements, then bytes, then one text of which
- * the begin is stripped; or ByteLevel alone, or Metaspace. */
+/* A chain that can be computed per token: replacements, then bytes, then joining and stripping the
+ * start; or only ByteLevel, or only Metaspace. */
 typedef struct chain {
     struct replacement {
         coh_slice from, to;
@@ -143,14 +145,14 @@ static coh_status read_decoder(const char *where, const json_t *part, int depth,
 
 /* ---- tokens ---- */
 
-/* Puts what `token` is decoded to into `text`, which is empty. `spare` is its own. */
+/* Decodes `token` into `text`, which is empty. `spare` is scratch memory. */
 static coh_status decode_token(const chain *c, const coh_alphabet *alphabet, coh_slice token,
                                coh_byte_list *text, coh_byte_list *spare)
 {
     COH_TRY(coh_byte_list_add(text, token.bytes, token.count));
     if (c->is_byte_level) {
         ptrdiff_t count = coh_alphabet_decode(alphabet, token, text->bytes);
-        if (count >= 0) /* else all of it stands for itself */
+        if (count >= 0) /* else the token is unchanged */
             text->count = (size_t)count;
         else if (token.count)
             memcpy(text->bytes, token.bytes, token.count);
@@ -182,7 +184,7 @@ static coh_status decode_token(const chain *c, const coh_alphabet *alphabet, coh
     return COH_OK;
 }
 
-/* All tokens one after the other in `all`; begins[id] is where each begins. */
+/* Decodes all tokens one after the other into `all`; begins[id] is where each begins. */
 static coh_status decode_tokens(const chain *c, const coh_slice *spelled, coh_pipeline *p,
                                 coh_byte_list *all, size_t *begins)
 {

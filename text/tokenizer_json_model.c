@@ -1,4 +1,5 @@
-/* The model of tokenizer.json: its merges, and what words begin with. */
+/* Reads the model of tokenizer.json: its merges, and the initial symbols of words. Next: bpe.c,
+ * which is filled here, and tokenizer_json.c for the caller. */
 #include <inttypes.h>
 #include <limits.h>
 
@@ -10,7 +11,7 @@ typedef struct model_reader {
     const char *where;
     const uint8_t *is_own; /* by id */
     coh_pipeline *pipeline;
-    coh_byte_list joined; /* two tokens as one name */
+    coh_byte_list joined; /* buffer for two tokens as one name */
 } model_reader;
 
 /* ---- options ---- */
@@ -56,7 +57,7 @@ static coh_status read_options(const char *where, const json_t *part, int *out_h
     return coh_json_flag(where, part, "ignore_merges", 0, out_takes_whole_words);
 }
 
-/* ---- what words begin with ---- */
+/* ---- initial symbols ---- */
 
 static coh_status find_bytes(const model_reader *r, const coh_alphabet *alphabet)
 {
@@ -74,7 +75,7 @@ static coh_status find_bytes(const model_reader *r, const coh_alphabet *alphabet
     for (int byte = 0; byte < 256; byte++) {
         if (byte_id[byte] < 0)
             return coh_fail(COH_ERR_CORRUPT,
-                            "%s: no token stands for byte 0x%02x alone; all 256 are needed to "
+                            "%s: no token represents byte 0x%02x alone; all 256 are needed to "
                             "encode any text",
                             r->where, (unsigned)byte);
     }
@@ -103,7 +104,7 @@ static coh_status find_characters(const model_reader *r)
     return COH_OK;
 }
 
-/* Words that are tokens as they are: the bytes of each. */
+/* Fills the table of words that are tokens as a whole, by their bytes. */
 static coh_status find_whole_words(const model_reader *r, const coh_alphabet *alphabet)
 {
     const coh_token_table *names = &r->pipeline->names;
@@ -159,8 +160,8 @@ static coh_status add_merge(model_reader *r, size_t index, coh_slice left_name,
     coh_bpe *model = r->pipeline->model;
     coh_bpe_add_merge(model, left, right, (int32_t)model->merge_count, result, &is_new);
     if (!is_new)
-        return coh_fail(COH_ERR_CORRUPT, "%s.merges[%zu]: this pair stands there a second time",
-                        r->where, index);
+        return coh_fail(COH_ERR_CORRUPT, "%s.merges[%zu]: this pair occurs a second time", r->where,
+                        index);
     return COH_OK;
 }
 

@@ -1,11 +1,12 @@
-/* Normalizers and pre-tokenizers. */
+/* Reads the normalizers and pre-tokenizers of tokenizer.json. The one idea: each becomes steps of a
+ * coh_pipeline, in the same order. Next: normalize.c and pipeline.c, which run them. */
 #include "text/characters.h"
 #include "text/pattern.h"
 #include "text/tokenizer_json.h"
 
 #define SEQUENCE_DEPTH_MAX 8
 
-/* Exactly one character; the one that a mark or a replaced sign must be. */
+/* Checks that the text is exactly one character, as required of a mark or a replaced sign. */
 static coh_status check_character(const char *where, const char *key, coh_slice text)
 {
     const uint8_t *bytes = (const uint8_t *)text.bytes;

@@ -1,3 +1,6 @@
+/* Runs threads that make parts, and delivers the parts in order. The one idea: the next part in
+ * order is delivered at once; later parts wait in memory up to a bound. Next: turns.h for the
+ * drawing, token_folder.c for the caller. */
 #include "text/turns.h"
 
 #include <pthread.h>
@@ -7,20 +10,20 @@
 #include "text/lists.h"
 
 typedef struct part {
-    coh_byte_list waiting; /* made, not yet taken */
+    coh_byte_list waiting; /* made, not yet delivered */
     int is_made;
 } part;
 
-/* All of it is under `lock`. Only the maker of part `turn`, or whoever finished the part before it
- * if it is made already, gives bytes to `take`; the lock is not held meanwhile. */
+/* All fields are protected by `lock`. Only the maker of part `turn`, or the thread that finished
+ * the part before it if it is made already, calls `take`; the lock is released during the call. */
 typedef struct turns {
     const coh_turns_job *job;
     pthread_mutex_t lock;
-    pthread_cond_t moved; /* the turn, or what waits, or a failure */
+    pthread_cond_t moved; /* signals a change of `turn`, of waiting bytes, or a failure */
     part *parts;
-    size_t next;   /* the first that nobody has begun */
-    size_t turn;   /* the first that is not all out */
-    size_t failed; /* the first that failed; part_count: none */
+    size_t next;   /* the first part that no thread has begun */
+    size_t turn;   /* the first part not fully delivered */
+    size_t failed; /* the first part that failed; part_count: none */
     size_t waiting_bytes;
     coh_status status; /* of `failed` */
     char text[COH_ERROR_TEXT_BYTES];
@@ -46,7 +49,8 @@ static void fail_part(turns *t, size_t index, coh_status status)
     coh_error_save(t->text);
 }
 
-/* Hands over what waits of part `turn`; called with the lock held, which is let go meanwhile. */
+/* Delivers the waiting bytes of part `turn`. Called with the lock held; releases it during
+ * `take`. */
 static coh_status take_waiting(turns *t)
 {
     size_t index = t->turn;
@@ -89,7 +93,7 @@ coh_status coh_turn_put(coh_turn *turn, const void *bytes, size_t byte_count)
     return status;
 }
 
-/* Hands over all that is made, from the turn on. */
+/* Delivers all finished parts, from `turn` on. */
 static void advance(turns *t)
 {
     while (t->turn < t->failed && t->parts[t->turn].is_made) {

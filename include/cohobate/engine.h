@@ -224,9 +224,9 @@ COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter,
 /* Facts about the resources that the engine got, for the paragraph printed at start-up. */
 typedef struct coh_engine_facts {
     uint64_t arena_bytes[COH_PLAN_TIERS];
-    uint64_t overhead_bytes; /* of the process outside the arenas, measured now (VmRSS) */
-    const char *store_rung;  /* "io_uring fixed", ..., "none" */
-    int32_t store_direct;    /* 1: O_DIRECT, 0: page cache, -1: no store */
+    uint64_t overhead_bytes;   /* of the process outside the arenas, measured now (VmRSS) */
+    const char *store_backend; /* "io_uring fixed", ..., "none" */
+    int32_t store_direct;      /* 1: O_DIRECT, 0: page cache, -1: no store */
     uint64_t store_read_bytes_per_s, store_write_bytes_per_s;
     char kernel_path[128];
     /* Arenas of the device and host tiers; 0 if there is no such arena. */

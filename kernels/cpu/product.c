@@ -12,6 +12,7 @@
 #if defined(__x86_64__)
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <xxhash.h>
 #endif
 
 #include "base/check.h"
@@ -183,18 +184,16 @@ coh_product coh_product_find(coh_dtype dtype, coh_matmul_layout layout, int64_t 
     return coh_product_default(dtype);
 }
 
-/* FNV-1a over the numbers of the lines. */
+/* XXH3 of the numbers of the lines; each line's hash is the seed of the next. */
 static uint64_t table_hash(void)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = 0;
     for (int32_t i = 0; i < products.choice_count; i++) {
         const coh_product_choice *c = &products.choices[i];
         const int64_t numbers[] = {
             c->dtype, c->layout, c->rows, c->columns, c->depth, c->product
         };
-        for (int n = 0; n < 6; n++)
-            for (int byte = 0; byte < 8; byte++)
-                hash = (hash ^ ((uint64_t)numbers[n] >> (8 * byte) & 255u)) * 0x100000001b3u;
+        hash = XXH3_64bits_withSeed(numbers, sizeof(numbers), hash);
     }
     return hash;
 }

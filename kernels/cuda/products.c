@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/alloc.h"
 
@@ -109,11 +110,7 @@ void coh_cuda_products_destroy(coh_cuda_products *products)
 
 static uint64_t hash_of(const coh_product_form *form)
 {
-    const unsigned char *bytes = (const unsigned char *)form;
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < sizeof(*form); i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash;
+    return XXH3_64bits(form, sizeof(*form));
 }
 
 /* Returns the slot that holds the form, or the empty one for it. slot_count is above 0. */

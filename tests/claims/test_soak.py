@@ -63,7 +63,8 @@ def deleted_bytes(descriptors):
 
 
 def sample(pid, run_folder, disk):
-    """The present values of WHAT. smaps_rollup walks the page table; the counts in status are approximate."""
+    """The present values of WHAT. smaps_rollup walks the page table; the counts in status are approximate. Clean pages
+    of files do not count as resident: code is mapped when it first runs, that of a removal after the second save."""
     proc = f"/proc/{pid}"
     with open(f"{proc}/smaps_rollup", encoding="utf-8") as file:
         memory = dict(line.split(":", 1) for line in file.read().splitlines()[1:])
@@ -71,8 +72,10 @@ def sample(pid, run_folder, disk):
         mappings = file.read().count("\n")
     with open(f"{proc}/statm", encoding="utf-8") as file:
         pages = int(file.read().split()[0])
-    kib = {key: int(memory[key].split()[0]) * 1024 for key in ("Rss", "Anonymous")}
-    return (kib["Rss"], kib["Anonymous"], pages * os.sysconf("SC_PAGE_SIZE"), mappings,
+    kib = {key: int(memory[key].split()[0]) * 1024
+           for key in ("Rss", "Anonymous", "Shared_Clean", "Private_Clean")}
+    resident = kib["Rss"] - kib["Shared_Clean"] - kib["Private_Clean"]
+    return (resident, kib["Anonymous"], pages * os.sysconf("SC_PAGE_SIZE"), mappings,
             len(os.listdir(f"{proc}/fd")), len(os.listdir(f"{proc}/task")), bytes_in(run_folder),
             bytes_in(disk) + deleted_bytes(f"{proc}/fd"))
 

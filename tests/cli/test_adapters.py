@@ -301,7 +301,7 @@ class Adapters(ProgramTest):
             (["--freeze", "a," * 200], "at most 255"),
             (["--lora-targets", "c_attn"], "add --lora"),
             (["--lora", "4", "--lora-targets", "ln_1"], "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj"),
-            (["--lora", "4", "--lora-targets", "q_proj"], "stands for no linear operator"),
+            (["--lora", "4", "--lora-targets", "q_proj"], "matches no linear operator"),
             (["--lora", "4", "--lora-targets", ""], "--lora-targets takes PATTERN"),
             (["--lora", "0"], "RANK[:ALPHA]"),
             (["--lora", "8:"], "RANK[:ALPHA]"),

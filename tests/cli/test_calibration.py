@@ -84,7 +84,7 @@ class Calibration(ProgramTest):
         path = self.write("calibration.json", "{\"format\": \"cohobate calibration\", \"version\": 1}\n")
         usual = environment(COH_CALIBRATION=path)
         done = self.succeeds("plan", *TINY, env=usual)
-        self.assertIn("the calibration is left out", done.err)
+        self.assertIn("the calibration is ignored", done.err)
         self.assertNotIn("calibrated by", done.out)
         self.train(env=usual)
         self.assertEqual(self.read(path)["runs"], 1)

@@ -120,7 +120,7 @@ class DeviceCuda(ProgramTest):
         where = self.gpu()
         where["env"]["COH_EMULATED_OTHERS"] = str(3 * 2**30)
         self.fails(1, "train", self.model("gpt2"), "--sequence", 16, "--batch", 2, "--data", self.text, "--save", "none",
-                   "--device", "cuda:0", "--profile", "h200", says="beside its context and other programs: at most 0 would fit",
+                   "--device", "cuda:0", "--profile", "h200", says="next to its context and other programs: at most 0 would fit",
                    **where)
 
     def table(self, words):

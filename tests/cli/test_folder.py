@@ -669,7 +669,7 @@ class Folder(ProgramTest):
         for name in os.listdir(run):
             if name.startswith("step-"):
                 os.truncate(self.path("run", name, "manifest.json"), 5)
-        self.fails(4, "train", "--resume", run, "--steps", 3, says="or begin the run anew")
+        self.fails(4, "train", "--resume", run, "--steps", 3, says="or start the run again")
         shutil.rmtree(step1)
         self.fails(4, "train", "--resume", run, "--steps", 3, says=f"the only checkpoint in {run} is not whole")
 

@@ -153,7 +153,7 @@ class TrainFolder(TrainTest):
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 75, err)
-        self.assertTrue(err.endswith(b"\ncohobate train: stopped at once; the last checkpoint stands\n"), err)
+        self.assertTrue(err.endswith(b"\ncohobate train: stopped at once; the last checkpoint is whole\n"), err)
         self.succeeds("check", self.path("run"))
 
     def stopped(self, *flags, signals):

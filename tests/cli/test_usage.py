@@ -75,7 +75,7 @@ class Usage(ProgramTest):
         for flag in (["--device", "cuda:0"], ["--device=cuda:0"]):
             self.fails(2, "simulate", "plan.json", *flag, says="--device is not a flag of cohobate simulate")
         self.fails(2, "tune", "gpt2-nano", "--steps", "4", says="--steps is not a flag of cohobate tune")
-        self.fails(2, "tune", "gpt2-nano", "--st", "4", says="'--st' is not a flag of cohobate tune, or stands")
+        self.fails(2, "tune", "gpt2-nano", "--st", "4", says="'--st' is not a flag of cohobate tune, or is short")
         self.succeeds("plan", "gpt2-nano", "--sequ", "16", "--batch=1")
 
     def test_flags_that_contradict_one_another_are_refused(self):

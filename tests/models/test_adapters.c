@@ -112,15 +112,15 @@ static void what_stands_for_nothing_is_refused_with_what_there_is(void **state)
 {
     (void)state;
     static const refused all[] = {
-        { { .freeze = "wtf" }, "\"wtf\" stands for no operator" },
+        { { .freeze = "wtf" }, "\"wtf\" matches no operator" },
         { { .freeze = "wtf" },
           "wte, wpe, ln_1, attn.c_attn, attn.c_proj, ln_2, mlp.c_fc, "
           "mlp.c_proj, ln_f" },
-        { { .freeze = "wte,h.3.*" }, "\"h.3.*\" stands for no" },
-        { { .freeze = "wte.weight" }, "stands for no" },
-        { { .freeze = "attn" }, "stands for no" },    /* has no parameters */
-        { { .freeze = "lm_head" }, "stands for no" }, /* the same parameter as the token table */
-        { { .freeze = "lora_A" }, "stands for no" },  /* it has none */
+        { { .freeze = "wte,h.3.*" }, "\"h.3.*\" matches no" },
+        { { .freeze = "wte.weight" }, "matches no" },
+        { { .freeze = "attn" }, "matches no" },    /* has no parameters */
+        { { .freeze = "lm_head" }, "matches no" }, /* the same parameter as the token table */
+        { { .freeze = "lora_A" }, "matches no" },  /* it has none */
         { { .freeze = "*" }, "nothing is left to train" },
         { { .freeze = "lora_A,lora_B", .rank = 2, .alpha = 1, .targets = "c_attn" },
           "nothing is left to train" },
@@ -128,9 +128,9 @@ static void what_stands_for_nothing_is_refused_with_what_there_is(void **state)
         { { .freeze = "a\\b" }, "0x5c" },
         { { .freeze = "w\xc3\xa4" }, "0xc3" },
         { { .targets = "q_proj", .rank = 2 }, "attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj" },
-        { { .targets = "c_attn,ln_1", .rank = 2 }, "\"ln_1\" stands for no linear operator" },
+        { { .targets = "c_attn,ln_1", .rank = 2 }, "\"ln_1\" matches no linear operator" },
         { { .targets = "wte", .rank = 2 }, "only for others" },
-        { { .targets = "lm_head", .rank = 2 }, "stands for no linear" },
+        { { .targets = "lm_head", .rank = 2 }, "matches no linear" },
         { { .targets = " , ", .rank = 2 }, "no targets" },
         { { .targets = "c_attn" }, "no rank" },
         { { .alpha = 3 }, "no rank" },

@@ -114,7 +114,7 @@ static void a_refused_write_is_an_error_and_its_chunk_is_not_believed(void **sta
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, COH_ERR_IO);
     assert_non_null(strstr(coh_last_error(), "writing chunk 1"));
-    assert_int_equal(coh_proof_check(b.base.proof, &request), COH_ERR_CORRUPT);
+    assert_int_equal(coh_checksum_table_check(b.base.checksums, &request), COH_ERR_CORRUPT);
     bench_close(&b);
 }
 
@@ -156,7 +156,7 @@ static void a_short_transfer_goes_on_where_it_stopped(void **state)
     coh_store_request request = rig_request(&b.made, 1, 1); /* 3 pages */
     unsigned char *sent = malloc(request.bytes);
     rig_fill(&request);
-    coh_proof_record(b.base.proof, &request, coh_proof_mark(&request));
+    coh_checksum_table_record(b.base.checksums, &request, coh_checksum_of(&request));
     memcpy(sent, request.memory, request.bytes);
     memset(request.memory, 0, request.bytes);
 

@@ -518,8 +518,8 @@ static void shares_that_leave_a_part_empty_are_refused(void **state)
         { "in", COH_DATA_JSONL, 1, 0, "held", "no share" },
         { "in", COH_DATA_JSONL, -0.5, 0, "held", "no share" },
         { "in", COH_DATA_JSONL, 0.5, 2, "held", "not both" },
-        { "in", COH_DATA_JSONL, 0.5, 0, NULL, "a token file of their own" },
-        { "in", COH_DATA_JSONL, 0.5, 0, "out", "a token file of their own" },
+        { "in", COH_DATA_JSONL, 0.5, 0, NULL, "their own token file" },
+        { "in", COH_DATA_JSONL, 0.5, 0, "out", "their own token file" },
         { "one.txt", COH_DATA_TEXT, 0.5, 0, "held", "one document" },
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {

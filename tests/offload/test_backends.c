@@ -15,14 +15,14 @@
 #include <sys/wait.h>
 
 #include "base/check.h"
-#include "offload/rungs.h"
+#include "offload/backends.h"
 #include "tests/offload/store_fixture.h"
 
 static coh_status denied_open(const coh_store_config *config, coh_store **out_store)
 {
     (void)config;
     *out_store = NULL;
-    return coh_fail(COH_ERR_DEVICE, "the best rung is denied here");
+    return coh_fail(COH_ERR_DEVICE, "the best backend is denied here");
 }
 
 static coh_status full_open(const coh_store_config *config, coh_store **out_store)
@@ -36,60 +36,61 @@ static const coh_store_ops denied = { sizeof(coh_store_ops), "denied", .open = d
 static const coh_store_ops full = { sizeof(coh_store_ops), "full", .open = full_open };
 static const coh_store_ops not_built = { sizeof(coh_store_ops), "absent" };
 
-static void a_denied_rung_steps_down_and_says_why(void **state)
+static void a_denied_backend_steps_down_and_says_why(void **state)
 {
     (void)state;
-    static const coh_store_ops *const rungs[] = { &denied, &coh_store_posix };
+    static const coh_store_ops *const backends[] = { &denied, &coh_store_posix };
     rig made = { 0 };
     coh_store_facts facts;
     rig_layout(&made);
     coh_store_config config = rig_config(&made);
-    assert_int_equal(coh_store_open_first(&config, rungs, 2, &made.ops, &made.store), COH_OK);
+    assert_int_equal(coh_store_open_first(&config, backends, 2, &made.ops, &made.store), COH_OK);
     assert_ptr_equal(made.ops, &coh_store_posix);
     assert_int_equal(made.ops->facts(made.store, &facts), COH_OK);
-    assert_string_equal(facts.rung, "posix");
-    assert_non_null(strstr(facts.reason, "the best rung is denied here"));
+    assert_string_equal(facts.backend, "posix");
+    assert_non_null(strstr(facts.reason, "the best backend is denied here"));
     assert_int_equal(rig_write(&made, 1, 1), COH_OK);
     assert_int_equal(rig_read(&made, 1, 1), COH_OK);
     rig_close(&made);
 }
 
-static void a_rung_that_was_not_built_steps_down_too(void **state)
+static void a_backend_that_was_not_built_steps_down_too(void **state)
 {
     (void)state;
-    static const coh_store_ops *const rungs[] = { &not_built, &coh_store_mem };
+    static const coh_store_ops *const backends[] = { &not_built, &coh_store_mem };
     rig made = { 0 };
     coh_store_facts facts;
     rig_layout(&made);
     coh_store_config config = rig_config(&made);
-    assert_int_equal(coh_store_open_first(&config, rungs, 2, &made.ops, &made.store), COH_OK);
+    assert_int_equal(coh_store_open_first(&config, backends, 2, &made.ops, &made.store), COH_OK);
     assert_ptr_equal(made.ops, &coh_store_mem);
     assert_int_equal(made.ops->facts(made.store, &facts), COH_OK);
     assert_non_null(strstr(facts.reason, "not built"));
     rig_close(&made);
 }
 
-static void a_full_disk_is_not_tried_again_on_the_next_rung(void **state)
+static void a_full_disk_is_not_tried_again_on_the_next_backend(void **state)
 {
     (void)state;
-    static const coh_store_ops *const rungs[] = { &full, &coh_store_mem };
+    static const coh_store_ops *const backends[] = { &full, &coh_store_mem };
     rig made = { 0 };
     rig_layout(&made);
     coh_store_config config = rig_config(&made);
-    assert_int_equal(coh_store_open_first(&config, rungs, 2, &made.ops, &made.store), COH_ERR_FULL);
+    assert_int_equal(coh_store_open_first(&config, backends, 2, &made.ops, &made.store),
+                     COH_ERR_FULL);
     assert_null(made.ops);
     assert_null(made.store);
     rig_close(&made);
 }
 
-static void with_every_rung_denied_the_answer_is_a_sentence(void **state)
+static void with_every_backend_denied_the_answer_is_a_sentence(void **state)
 {
     (void)state;
-    static const coh_store_ops *const rungs[] = { &denied, &not_built };
+    static const coh_store_ops *const backends[] = { &denied, &not_built };
     rig made = { 0 };
     rig_layout(&made);
     coh_store_config config = rig_config(&made);
-    assert_int_equal(coh_store_open_first(&config, rungs, 2, &made.ops, &made.store),
+    assert_int_equal(coh_store_open_first(&config, backends, 2, &made.ops, &made.store),
                      COH_ERR_DEVICE);
     assert_non_null(strstr(coh_last_error(), "no kind of working store"));
     rig_close(&made);
@@ -229,7 +230,7 @@ enum { AS_EXPECTED, NOT_AS_EXPECTED, CANNOT_DENY };
 
 typedef struct expectation {
     int (*deny)(void);
-    const char *rung, *reason; /* NULL: any */
+    const char *backend, *reason; /* NULL: any */
     int not_direct;
 } expectation;
 
@@ -247,7 +248,7 @@ static int child(rig *made, const expectation *expected)
         made->ops->register_arena(made->store, made->arena, ARENA_BYTES) != COH_OK ||
         made->ops->facts(made->store, &facts) != COH_OK)
         return NOT_AS_EXPECTED;
-    int right = (expected->rung == NULL || strcmp(facts.rung, expected->rung) == 0) &&
+    int right = (expected->backend == NULL || strcmp(facts.backend, expected->backend) == 0) &&
                 facts.direct != expected->not_direct &&
                 (expected->reason == NULL ||
                  (facts.reason != NULL && strstr(facts.reason, expected->reason) != NULL));
@@ -319,10 +320,10 @@ static void where_unnamed_files_are_refused_the_name_is_taken_away_at_once(void 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_denied_rung_steps_down_and_says_why),
-        cmocka_unit_test(a_rung_that_was_not_built_steps_down_too),
-        cmocka_unit_test(a_full_disk_is_not_tried_again_on_the_next_rung),
-        cmocka_unit_test(with_every_rung_denied_the_answer_is_a_sentence),
+        cmocka_unit_test(a_denied_backend_steps_down_and_says_why),
+        cmocka_unit_test(a_backend_that_was_not_built_steps_down_too),
+        cmocka_unit_test(a_full_disk_is_not_tried_again_on_the_next_backend),
+        cmocka_unit_test(with_every_backend_denied_the_answer_is_a_sentence),
         cmocka_unit_test(a_wanted_store_is_taken_and_no_other),
         cmocka_unit_test(a_store_larger_than_the_disk_is_refused_with_numbers),
         cmocka_unit_test(a_folder_that_is_not_there_is_an_io_error),

@@ -1,8 +1,8 @@
 /* Makes the starting points of the search: ways to recompute, caches and row ranges, ordered by
  * their lower bounds; and the decisions with the least device memory. The idea: bounds are cheap
  * (bounds.c), so all starts are ranked before any is built. search.c builds them; the interface is
- * starts.h. */
-#include "planner/starts.h"
+ * initial.h. */
+#include "planner/initial.h"
 
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ enum { ROOMY = 16 };
 
 /* ---- choices ---- */
 
-int coh_starts_choices(const coh_plan *plan, int32_t *choices)
+int coh_initial_choices(const coh_plan *plan, int32_t *choices)
 {
     int32_t blocks = plan->options.mode == COH_PLAN_TRAIN ? coh_graph_block_count(plan->graph) : 0;
     int count = 0;
@@ -51,7 +51,7 @@ static uint64_t usual_chunk_bytes(const coh_plan *plan)
 {
     const uint64_t budget = plan->options.device_memory_bytes;
     const uint64_t usual = budget / CHUNKS_USUAL, most = budget / CHUNKS_LEAST;
-    const uint64_t of_many = plan->survivor_bytes / COH_STARTS_SURVIVORS;
+    const uint64_t of_many = plan->survivor_bytes / COH_INITIAL_SURVIVORS;
     uint64_t bytes = 256 * KIB;
     if (plan->options.chunk_bytes > 0)
         return plan->options.chunk_bytes;
@@ -60,7 +60,7 @@ static uint64_t usual_chunk_bytes(const coh_plan *plan)
     return bytes;
 }
 
-coh_status coh_starts_chunk(const coh_plan *plan, uint64_t *out_bytes)
+coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes)
 {
     coh_decisions decisions = { .chunk_bytes = usual_chunk_bytes(plan), .row_passes = 1 };
     *out_bytes = decisions.chunk_bytes;
@@ -101,10 +101,10 @@ static coh_status check_ranges(coh_plan *plan, const coh_decisions *smallest)
     return COH_OK;
 }
 
-coh_status coh_starts_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *out_decisions)
+coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *out_decisions)
 {
-    int32_t choices[COH_STARTS_CHOICES];
-    int count = coh_starts_choices(plan, choices);
+    int32_t choices[COH_INITIAL_CHOICES];
+    int count = coh_initial_choices(plan, choices);
     needs n = { .plan = plan };
     plan->smallest_device_bytes = UINT64_MAX;
     /* An update on the host lane takes no device memory. */
@@ -130,13 +130,14 @@ coh_status coh_starts_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *ou
 
 /* ---- the most promising ---- */
 
-static int compare_starts(const void *x, const void *y)
+static int compare_initial(const void *x, const void *y)
 {
-    uint64_t a = ((const coh_start *)x)->bound_ns, b = ((const coh_start *)y)->bound_ns;
+    uint64_t a = ((const coh_initial_candidate *)x)->bound_ns,
+             b = ((const coh_initial_candidate *)y)->bound_ns;
     return a < b ? -1 : a > b;
 }
 
-static coh_status bound_start(const coh_plan *plan, coh_start *s)
+static coh_status bound_initial(const coh_plan *plan, coh_initial_candidate *s)
 {
     coh_bound_base *base = NULL;
     coh_bounds bounds = { 0 };
@@ -163,23 +164,23 @@ static uint64_t largest_split_bytes(const coh_graph *graph)
 }
 
 /* The starts of each way to recompute, before sorting. */
-_Static_assert(COH_STARTS_CHOICES * 2 <= COH_AT_ONCE_MOST, "all ways are tried at once");
+_Static_assert(COH_INITIAL_CHOICES * 2 <= COH_AT_ONCE_MOST, "all ways are tried at once");
 typedef struct ways {
     const coh_plan *plan;
-    coh_decisions decisions[COH_STARTS_CHOICES * 2];
-    coh_start starts[COH_STARTS_CHOICES * 2][COH_STARTS_ROW_CHOICES];
-    int counts[COH_STARTS_CHOICES * 2];
+    coh_decisions decisions[COH_INITIAL_CHOICES * 2];
+    coh_initial_candidate starts[COH_INITIAL_CHOICES * 2][COH_INITIAL_ROW_CHOICES];
+    int counts[COH_INITIAL_CHOICES * 2];
     int one_is_enough; /* more passes over rows would only cost time */
 } ways;
 
 static coh_status list_way(void *argument, int index)
 {
-    static const int32_t row_passes[COH_STARTS_ROW_CHOICES] = { 1, 4, COH_ROW_PASSES_MOST };
+    static const int32_t row_passes[COH_INITIAL_ROW_CHOICES] = { 1, 4, COH_ROW_PASSES_MOST };
     ways *w = argument;
-    for (int k = 0; k < COH_STARTS_ROW_CHOICES; k++) {
-        coh_start *s = &w->starts[index][w->counts[index]];
+    for (int k = 0; k < COH_INITIAL_ROW_CHOICES; k++) {
+        coh_initial_candidate *s = &w->starts[index][w->counts[index]];
         uint64_t least_bytes = 0;
-        *s = (coh_start){ .decisions = w->decisions[index] };
+        *s = (coh_initial_candidate){ .decisions = w->decisions[index] };
         s->decisions.row_passes = row_passes[k];
         coh_effort effort;
         COH_TRY(coh_effort_of(w->plan->graph, &w->plan->options, &s->decisions, &effort));
@@ -188,7 +189,7 @@ static coh_status list_way(void *argument, int index)
         COH_TRY(coh_schedule_bound(w->plan->graph, &w->plan->options, &s->decisions, &least_bytes));
         if (least_bytes > s->decisions.device_bytes)
             continue;
-        COH_TRY(bound_start(w->plan, s));
+        COH_TRY(bound_initial(w->plan, s));
         w->counts[index]++;
         if (w->one_is_enough)
             break;
@@ -196,15 +197,15 @@ static coh_status list_way(void *argument, int index)
     return COH_OK;
 }
 
-coh_status coh_starts_list(const coh_plan *plan, coh_pool *pool, int slices, coh_start *starts,
-                           int *out_count)
+coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
+                            coh_initial_candidate *starts, int *out_count)
 {
-    int32_t choices[COH_STARTS_CHOICES];
-    int count = coh_starts_choices(plan, choices);
-    int way_count = count * (1 + coh_market_has_caches(plan));
+    int32_t choices[COH_INITIAL_CHOICES];
+    int count = coh_initial_choices(plan, choices);
+    int way_count = count * (1 + coh_candidates_have_caches(plan));
     uint64_t budget = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     uint64_t chunk_bytes = 0;
-    COH_TRY(coh_starts_chunk(plan, &chunk_bytes));
+    COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
     ways w = { .plan = plan, .one_is_enough = largest_split_bytes(plan->graph) <= budget / ROOMY };
     for (int i = 0; i < way_count; i++)
         w.decisions[i] = (coh_decisions){ .device_bytes = budget,
@@ -221,7 +222,7 @@ coh_status coh_starts_list(const coh_plan *plan, coh_pool *pool, int slices, coh
         for (int k = 0; k < w.counts[i]; k++)
             starts[(*out_count)++] = w.starts[i][k];
     if (*out_count > 1)
-        qsort(starts, (size_t)*out_count, sizeof(*starts), compare_starts);
+        qsort(starts, (size_t)*out_count, sizeof(*starts), compare_initial);
     return COH_OK;
 }
 
@@ -229,17 +230,18 @@ coh_status coh_starts_list(const coh_plan *plan, coh_pool *pool, int slices, coh
 
 typedef struct bound_list {
     const coh_plan *plan;
-    coh_start starts[3];
+    coh_initial_candidate starts[3];
 } bound_list;
 
 static coh_status bound_piece(void *argument, int index)
 {
     bound_list *list = argument;
-    return bound_start(list->plan, &list->starts[index]);
+    return bound_initial(list->plan, &list->starts[index]);
 }
 
-coh_status coh_starts_least_bound(const coh_plan *plan, coh_pool *pool, const coh_start *starts,
-                                  int count, uint64_t *out_bound_ns)
+coh_status coh_initial_least_bound(const coh_plan *plan, coh_pool *pool,
+                                   const coh_initial_candidate *starts, int count,
+                                   uint64_t *out_bound_ns)
 {
     const int32_t blocks = coh_graph_block_count(plan->graph);
     const int32_t host_updates[] = { (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1 };

@@ -1,10 +1,10 @@
-/* starts.h - the starting points of the search: sets of decisions in the order of their lower
+/* initial.h - the starting points of the search: sets of decisions in the order of their lower
  * bounds, and the set that needs the least device memory.
  *
  * A `pool` shares the work among threads (NULL: only the calling thread); the result is the
  * same. */
-#ifndef COH_PLANNER_STARTS_H
-#define COH_PLANNER_STARTS_H
+#ifndef COH_PLANNER_INITIAL_H
+#define COH_PLANNER_INITIAL_H
 
 #include "base/pool.h"
 #include "planner/plan.h"
@@ -13,41 +13,42 @@
 enum { COH_ROW_PASSES_MOST = 1024, COH_SLICES_MOST = 1024 };
 
 /* A set to start from, and the lower bound of its step time. */
-typedef struct coh_start {
+typedef struct coh_initial_candidate {
     coh_decisions decisions;
     uint64_t bound_ns;
-} coh_start;
+} coh_initial_candidate;
 
 /* The most chunks that exist between steps: with smaller chunks there are more than a search can
  * place in seconds. */
-enum { COH_STARTS_SURVIVORS = 8192 };
+enum { COH_INITIAL_SURVIVORS = 8192 };
 
-enum { COH_STARTS_CHOICES = 5, COH_STARTS_ROW_CHOICES = 3 };
-enum { COH_STARTS_MOST = COH_STARTS_CHOICES * 2 * COH_STARTS_ROW_CHOICES };
+enum { COH_INITIAL_CHOICES = 5, COH_INITIAL_ROW_CHOICES = 3 };
+enum { COH_INITIAL_MOST = COH_INITIAL_CHOICES * 2 * COH_INITIAL_ROW_CHOICES };
 
 /* Lists how many of the first blocks to recompute: the choices that the options leave, fewest
- * first, into choices[COH_STARTS_CHOICES]. Returns the number of choices. */
-int coh_starts_choices(const coh_plan *plan, int32_t *choices);
+ * first, into choices[COH_INITIAL_CHOICES]. Returns the number of choices. */
+int coh_initial_choices(const coh_plan *plan, int32_t *choices);
 
 /* Chooses the chunk size: the largest power of two of at most 1/128 of the budget, from 256 KiB to
  * 256 MiB. About a hundred chunks at once are enough for a choice of victims, and more lines cost
  * planning time. For a model many times the budget it is up to 1/32; if the program would be too
  * long (effort.h), up to 1/16. Fails: as coh_effort_of. */
-coh_status coh_starts_chunk(const coh_plan *plan, uint64_t *out_bytes);
+coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes);
 
 /* Finds the decisions that need the fewest device bytes, and sets plan->smallest_device_bytes to
  * that number: with these --chunk, --recompute and pins, none of our schedules needs less. Fails:
  * COH_ERR_MEMORY. */
-coh_status coh_starts_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *out_decisions);
+coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *out_decisions);
 
 /* Lists every way to recompute, with and without caches, that fits in `slices` slices; most
- * promising first, into starts[COH_STARTS_MOST]. Fails: COH_ERR_MEMORY. */
-coh_status coh_starts_list(const coh_plan *plan, coh_pool *pool, int slices, coh_start *starts,
-                           int *out_count);
+ * promising first, into starts[COH_INITIAL_MOST]. Fails: COH_ERR_MEMORY. */
+coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
+                            coh_initial_candidate *starts, int *out_count);
 
 /* Computes a bound that no set is known to beat: that of the most promising start, with none, some
  * or all of its updates in the host tier. Fails: COH_ERR_MEMORY. */
-coh_status coh_starts_least_bound(const coh_plan *plan, coh_pool *pool, const coh_start *starts,
-                                  int count, uint64_t *out_bound_ns);
+coh_status coh_initial_least_bound(const coh_plan *plan, coh_pool *pool,
+                                   const coh_initial_candidate *starts, int count,
+                                   uint64_t *out_bound_ns);
 
 #endif

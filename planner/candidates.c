@@ -1,7 +1,7 @@
 /* Builds and simulates sets of decisions, several at once, and keeps the best. The idea: batches
  * are formed by effort, never by time or threads, so results are reproducible. Sets of decisions
- * come from starts.c and neighbours.c; the interface is offers.h. */
-#include "planner/offers.h"
+ * come from initial.c and neighbours.c; the interface is candidates.h. */
+#include "planner/candidates.h"
 
 #include <string.h>
 
@@ -14,7 +14,7 @@
 /* More threads would each hold a schedule for little gain. */
 enum { THREADS_MOST = 8 };
 
-/* The effort of rejecting an offer without building it. */
+/* The effort of rejecting a candidate without building it. */
 enum { REFUSED_EFFORT = 1000 };
 
 /* A budget of this many chunks is enough for any line that takes one chunk. */
@@ -32,57 +32,58 @@ static uint64_t room_of(const coh_plan *plan, const coh_decisions *decisions)
     return room;
 }
 
-/* Rejects an offer without building it if its effort or its live bytes are too large. A short
+/* Rejects a candidate without building it if its effort or its live bytes are too large. A short
  * program is built in any case: its refusal then has exact numbers. */
-static coh_status refuse_early(const coh_plan *plan, coh_offer *offer)
+static coh_status refuse_early(const coh_plan *plan, coh_candidate *candidate)
 {
     coh_effort effort;
     uint64_t live_bytes = 0;
-    COH_TRY(coh_effort_of(plan->graph, &plan->options, &offer->decisions, &effort));
-    offer->effort = coh_effort_sum(&effort);
-    offer->is_refused = !coh_effort_is_bearable(&effort);
-    if (offer->effort <= COH_SHORT_EFFORT)
+    COH_TRY(coh_effort_of(plan->graph, &plan->options, &candidate->decisions, &effort));
+    candidate->effort = coh_effort_sum(&effort);
+    candidate->is_refused = !coh_effort_is_bearable(&effort);
+    if (candidate->effort <= COH_SHORT_EFFORT)
         return COH_OK;
-    COH_TRY(coh_live_bytes(plan->graph, &plan->options, &offer->decisions.recompute, 0, &live_bytes));
-    if (live_bytes <= room_of(plan, &offer->decisions))
+    COH_TRY(coh_live_bytes(plan->graph, &plan->options, &candidate->decisions.recompute, 0,
+                           &live_bytes));
+    if (live_bytes <= room_of(plan, &candidate->decisions))
         return COH_OK;
-    offer->is_refused = 1;
-    offer->device_bytes = offer->decisions.in_memory ? live_bytes : 0;
+    candidate->is_refused = 1;
+    candidate->device_bytes = candidate->decisions.in_memory ? live_bytes : 0;
     return COH_OK;
 }
 
-coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
-                          coh_offer *out_offer)
+coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisions,
+                              coh_candidate *out_candidate)
 {
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_simulation simulation = { 0 };
-    *out_offer = (coh_offer){ .decisions = *decisions };
-    COH_TRY(refuse_early(plan, out_offer));
-    if (out_offer->is_refused)
+    *out_candidate = (coh_candidate){ .decisions = *decisions };
+    COH_TRY(refuse_early(plan, out_candidate));
+    if (out_candidate->is_refused)
         return COH_OK;
     /* If memory is short, a line of another program that takes one large chunk may not fit. */
     int all = plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
     coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
                                            all, &layout, programs);
     if (status == COH_ERR_FULL) {
-        out_offer->far_bytes =
+        out_candidate->far_bytes =
             layout.arena_bytes[COH_TIER_HOST] + layout.arena_bytes[COH_TIER_DISK];
         return COH_OK;
     }
     COH_TRY(status);
     status = coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation);
     if (status == COH_OK) {
-        out_offer->step_ns = simulation.period_ns;
-        out_offer->line_count = programs[COH_PROGRAM_BODY].line_count;
-        out_offer->device_bytes = layout.arena_bytes[COH_TIER_DEVICE];
-        out_offer->valid = out_offer->device_bytes <= plan->options.device_memory_bytes;
+        out_candidate->step_ns = simulation.period_ns;
+        out_candidate->line_count = programs[COH_PROGRAM_BODY].line_count;
+        out_candidate->device_bytes = layout.arena_bytes[COH_TIER_DEVICE];
+        out_candidate->valid = out_candidate->device_bytes <= plan->options.device_memory_bytes;
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-            out_offer->link_bytes += simulation.link_bytes[lane];
-        if (plan->options.wear_bytes > 0 && out_offer->valid &&
+            out_candidate->link_bytes += simulation.link_bytes[lane];
+        if (plan->options.wear_bytes > 0 && out_candidate->valid &&
             simulation.link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes) {
-            out_offer->valid = 0;
-            out_offer->worn_bytes = simulation.link_bytes[COH_LANE_WRITE];
+            out_candidate->valid = 0;
+            out_candidate->worn_bytes = simulation.link_bytes[COH_LANE_WRITE];
         }
     }
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
@@ -91,7 +92,7 @@ coh_status coh_offer_make(const coh_plan *plan, const coh_decisions *decisions,
     return status;
 }
 
-int coh_offer_is_better(const coh_offer *a, const coh_offer *b)
+int coh_candidate_is_better(const coh_candidate *a, const coh_candidate *b)
 {
     if (!a->valid || !b->valid)
         return a->valid && !b->valid;
@@ -102,27 +103,28 @@ int coh_offer_is_better(const coh_offer *a, const coh_offer *b)
 
 /* ---- several at once ---- */
 
-coh_status coh_market_open(coh_market *market, const coh_plan *plan, uint32_t evaluations_most)
+coh_status coh_candidates_open(coh_candidates *candidates, const coh_plan *plan,
+                               uint32_t evaluations_most)
 {
-    *market = (coh_market){ .plan = plan, .evaluations_most = evaluations_most };
+    *candidates = (coh_candidates){ .plan = plan, .evaluations_most = evaluations_most };
     int32_t threads = plan->options.thread_count;
     if (threads < 2)
         return COH_OK;
-    return coh_pool_create(threads < THREADS_MOST ? threads : THREADS_MOST, &market->pool);
+    return coh_pool_create(threads < THREADS_MOST ? threads : THREADS_MOST, &candidates->pool);
 }
 
-void coh_market_close(coh_market *market)
+void coh_candidates_close(coh_candidates *candidates)
 {
-    coh_pool_destroy(market->pool);
-    coh_free(market->offers);
-    *market = (coh_market){ 0 };
+    coh_pool_destroy(candidates->pool);
+    coh_free(candidates->all);
+    *candidates = (coh_candidates){ 0 };
 }
 
 /* The sets tried at once; each thread fills its own elements. */
 typedef struct batch {
     const coh_plan *plan;
     const coh_decisions *decisions[COH_AT_ONCE_MOST];
-    coh_offer offers[COH_AT_ONCE_MOST];
+    coh_candidate all[COH_AT_ONCE_MOST];
     int count, made;
 } batch;
 
@@ -130,42 +132,43 @@ static coh_status make_piece(void *argument, int index)
 {
     batch *b = argument;
     index += b->made;
-    return coh_offer_make(b->plan, b->decisions[index], &b->offers[index]);
+    return coh_candidate_make(b->plan, b->decisions[index], &b->all[index]);
 }
 
-/* Makes all offers of a batch, as many at a time as memory allows. */
-static coh_status make_all(coh_market *market, batch *b)
+/* Makes all candidates of a batch, as many at a time as memory allows. */
+static coh_status make_all(coh_candidates *candidates, batch *b)
 {
     for (b->made = 0; b->made < b->count;) {
-        const uint64_t usual = market->best.valid ? market->best.effort : COH_TOGETHER_EFFORT / 2;
+        const uint64_t usual =
+            candidates->best.valid ? candidates->best.effort : COH_TOGETHER_EFFORT / 2;
         const uint64_t places = usual > 0 ? COH_TOGETHER_EFFORT / usual : COH_AT_ONCE_MOST;
         const int left = b->count - b->made;
         const int next = places < 1 ? 1 : places < (uint64_t)left ? (int)places : left;
-        COH_TRY(coh_at_once(market->pool, next, make_piece, b));
+        COH_TRY(coh_at_once(candidates->pool, next, make_piece, b));
         b->made += next;
     }
     return COH_OK;
 }
 
-static void note_worn(coh_market *market, uint64_t bytes)
+static void note_worn(coh_candidates *candidates, uint64_t bytes)
 {
-    if (bytes > 0 && (market->least_worn_bytes == 0 || bytes < market->least_worn_bytes))
-        market->least_worn_bytes = bytes;
+    if (bytes > 0 && (candidates->least_worn_bytes == 0 || bytes < candidates->least_worn_bytes))
+        candidates->least_worn_bytes = bytes;
 }
 
-static coh_status run_batch(coh_market *market, batch *b)
+static coh_status run_batch(coh_candidates *candidates, batch *b)
 {
     COH_TRY(
-        COH_GROW(&market->offers, &market->offer_capacity, market->offer_count + (size_t)b->count));
-    COH_TRY(make_all(market, b));
+        COH_GROW(&candidates->all, &candidates->capacity, candidates->count + (size_t)b->count));
+    COH_TRY(make_all(candidates, b));
     for (int i = 0; i < b->count; i++) {
-        market->effort += b->offers[i].is_refused ? REFUSED_EFFORT : b->offers[i].effort;
-        market->offers[market->offer_count++] = b->offers[i];
-        note_worn(market, b->offers[i].worn_bytes);
-        if (coh_offer_is_better(&b->offers[i], &market->best))
-            market->best = b->offers[i];
+        candidates->effort += b->all[i].is_refused ? REFUSED_EFFORT : b->all[i].effort;
+        candidates->all[candidates->count++] = b->all[i];
+        note_worn(candidates, b->all[i].worn_bytes);
+        if (coh_candidate_is_better(&b->all[i], &candidates->best))
+            candidates->best = b->all[i];
     }
-    market->evaluations += (uint32_t)b->count;
+    candidates->evaluations += (uint32_t)b->count;
     b->count = 0;
     return COH_OK;
 }
@@ -180,10 +183,11 @@ static int same_decisions(const coh_decisions *a, const coh_decisions *b)
            memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 
-static int was_tried(const coh_market *market, const batch *b, const coh_decisions *decisions)
+static int was_tried(const coh_candidates *candidates, const batch *b,
+                     const coh_decisions *decisions)
 {
-    for (size_t i = 0; i < market->offer_count; i++)
-        if (same_decisions(&market->offers[i].decisions, decisions))
+    for (size_t i = 0; i < candidates->count; i++)
+        if (same_decisions(&candidates->all[i].decisions, decisions))
             return 1;
     for (int i = 0; i < b->count; i++)
         if (same_decisions(b->decisions[i], decisions))
@@ -193,35 +197,36 @@ static int was_tried(const coh_market *market, const batch *b, const coh_decisio
 
 /* Returns 1 if `effort` would end the search. A quick search ends early only once it has a plan.
  * Something is always tried: one batch, or in a probe one set of decisions. */
-static int is_too_much(const coh_market *market, const batch *b, uint64_t effort)
+static int is_too_much(const coh_candidates *candidates, const batch *b, uint64_t effort)
 {
-    const coh_search search = market->plan->options.search;
+    const coh_search search = candidates->plan->options.search;
     if (search == COH_SEARCH_PROBE)
-        return effort > COH_QUICK_EFFORT_MOST && market->offer_count + (size_t)b->count > 0;
-    if (search == COH_SEARCH_QUICK && market->best.valid)
+        return effort > COH_QUICK_EFFORT_MOST && candidates->count + (size_t)b->count > 0;
+    if (search == COH_SEARCH_QUICK && candidates->best.valid)
         return effort > COH_QUICK_EFFORT_MOST;
-    return effort > COH_SEARCH_EFFORT_MOST && market->offer_count > 0;
+    return effort > COH_SEARCH_EFFORT_MOST && candidates->count > 0;
 }
 
-coh_status coh_market_try(coh_market *market, const coh_decisions *list, int count)
+coh_status coh_candidates_try(coh_candidates *candidates, const coh_decisions *list, int count)
 {
-    batch b = { .plan = market->plan };
+    batch b = { .plan = candidates->plan };
     uint64_t ahead = 0; /* effort of the current batch */
     for (int i = 0; i < count; i++) {
-        if (market->evaluations + (uint32_t)b.count >= market->evaluations_most)
+        if (candidates->evaluations + (uint32_t)b.count >= candidates->evaluations_most)
             break;
-        if (was_tried(market, &b, &list[i]))
+        if (was_tried(candidates, &b, &list[i]))
             continue;
         coh_effort effort;
-        COH_TRY(coh_effort_of(market->plan->graph, &market->plan->options, &list[i], &effort));
+        COH_TRY(
+            coh_effort_of(candidates->plan->graph, &candidates->plan->options, &list[i], &effort));
         ahead += coh_effort_is_bearable(&effort) ? coh_effort_sum(&effort) : REFUSED_EFFORT;
-        if (is_too_much(market, &b, market->effort + ahead))
+        if (is_too_much(candidates, &b, candidates->effort + ahead))
             break;
         b.decisions[b.count++] = &list[i];
         if (b.count < COH_AT_ONCE_MOST)
             continue;
-        COH_TRY(run_batch(market, &b));
+        COH_TRY(run_batch(candidates, &b));
         ahead = 0;
     }
-    return run_batch(market, &b);
+    return run_batch(candidates, &b);
 }
