@@ -1,13 +1,13 @@
-/* The optimizer's pass over parameters against a copy of as many bytes past the caches, grain by
- * grain as a step cuts it:
+/* Compares the optimizer's pass over parameters with a non-temporal copy of as many bytes, grain by
+ * grain as in a step:
  *
  *     f32     reads work, grad, m, v: 16 bytes an element; writes work, m, v: 12
  *     split   reads work and low (2 each), grad (2), m, v: 14; writes work, low, m, v: 12
  *
  *     adamw 2      threads
  *
- * Writing a line that was just read costs its way back only, so the pass may beat a copy, which
- * cannot be without the lines it writes to. */
+ * Writing a cache line that was just read costs only the write-back. The pass may therefore be
+ * faster than the copy, which writes to lines that it has not read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct states {
     float *work, *grad, *m, *v;
     uint16_t *high, *low, *high_grad;
     char *from, *to;
-    size_t grain_bytes; /* of the copy: read, and written, for one grain */
+    size_t grain_bytes; /* of the copy: bytes read, and written, for one grain */
 } states;
 
 static const coh_adamw step = { .rate = 1e-4f,

@@ -1,6 +1,6 @@
-/* Causal attention, forward and backward, against the matrix product's rate: only scores below the
- * diagonal count as work, 14 D flops each, so what blocks on the diagonal, softmax and packing cost
- * is what is missing to the ceiling.
+/* Compares causal attention, forward and backward, with the rate of a matrix product. Only scores
+ * below the diagonal count as work, 14 D flops each, so the distance to the ceiling is the cost of
+ * blocks on the diagonal, softmax and packing.
  *
  *     bench_attention [threads, default 1] */
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "cohobate/engine.h"
 #include "kernels/kernels.h"
 
-/* The ceiling: a product of this many rows and columns, as deep as the work asks for. */
+/* The ceiling: a product with this many rows and columns, and the depth of the case. */
 enum { PRODUCT_SIDE = 1024 };
 
 typedef struct problem {
@@ -34,7 +34,7 @@ static void product(void *argument)
     coh_kernel_matmul(p->pool, &p->product);
 }
 
-/* Uniform in (-1, 1), in bf16 cut off. */
+/* Uniform in (-1, 1), truncated for bf16. */
 static void *random_tensor(coh_dtype dtype, int64_t elements, uint64_t seed)
 {
     float *x = malloc((size_t)elements * sizeof(float));
@@ -53,7 +53,8 @@ static void *random_tensor(coh_dtype dtype, int64_t elements, uint64_t seed)
     return x;
 }
 
-/* q, k and v side by side in one tensor, which the caller frees by `q`; so are their gradients. */
+/* q, k and v are adjacent in one tensor, which the caller frees through `q`; so are their
+ * gradients. */
 static coh_attention attention_of(coh_dtype dtype, int64_t B, int64_t T, int64_t H, int64_t G,
                                   int64_t D)
 {
@@ -129,13 +130,13 @@ int main(int argc, char **argv)
     if (coh_pool_create(thread_count, &pool) != COH_OK)
         return 1;
     fprintf(stderr, "%d threads, %s\n", thread_count, coh_kernel_path());
-    for (int dtype = 0; dtype < 2; dtype++) /* GPT-2's heads, 4,096 tokens of one layer */
+    for (int dtype = 0; dtype < 2; dtype++) /* GPT-2's heads, 4,096 tokens, one layer */
         for (int i = 0; i < 3; i++)
             run(pool, dtype == 0 ? COH_DTYPE_F32 : COH_DTYPE_BF16, 4096 / tokens[i], tokens[i], 12,
                 12, 64);
     run(pool, COH_DTYPE_F32, 4, 256, 6, 6, 80);
     run(pool, COH_DTYPE_BF16, 4, 256, 6, 6, 80);
-    run(pool, COH_DTYPE_F32, 4, 1024, 9, 3, 64); /* a small Llama's: three heads share their keys */
+    run(pool, COH_DTYPE_F32, 4, 1024, 9, 3, 64); /* a small Llama's: three heads share keys */
     run(pool, COH_DTYPE_BF16, 4, 1024, 9, 3, 64);
     coh_pool_destroy(pool);
     return 0;

@@ -1,5 +1,5 @@
-"""The claims on speed (scripts/claims.d/3-*): each measures its rows, unless the results of this machine and these
-sources are there, and holds them to what must be reached. What is stretched for is printed, and asked of nobody."""
+"""The claims on speed (scripts/claims.d/3-*): each measures its rows, unless results of this machine and these sources
+exist, and compares them with what is required. Stretch goals are printed and not required."""
 
 import fnmatch
 import os
@@ -20,8 +20,8 @@ def build():
 
 
 def rows(program, arguments, patterns):
-    """name -> row of the benchmark's file, measured with these sources, after a run for what is missing; and that
-    run's exit code."""
+    """name -> row of the benchmark's file, measured with these sources, after running what is missing; and that run's
+    exit code."""
     build()
     code = 0
     results = measure.Results(RESULTS, program)
@@ -32,9 +32,9 @@ def rows(program, arguments, patterns):
 
 
 def show(program, arguments, checks):
-    """checks: (label, pattern of row names, figure, ">=" or "<=", must, stretch); must None: only printed (a claim of
-    which nothing else is asked has a line `# shown`). Where a pattern fits several rows the worst counts. Prints the
-    figures as the last line and exits."""
+    """checks: (label, pattern of row names, figure, ">=" or "<=", must, stretch); must None: only printed (a claim with
+    no requirement at all has a line `# shown`). If a pattern matches several rows, the worst counts. Prints the figures
+    as the last line and exits."""
     known, code = rows(program, arguments, [check[1] for check in checks])
     words, outcome = [], 1 if code else 0
     for label, pattern, figure, way, must, stretch in checks:

@@ -1,13 +1,13 @@
-/* Causal attention in bf16 on a GPU, three ways in turns: by our kernels, which serve where cuDNN
- * is not or has no plan, by coh_attention as a run has it, which cuts cuDNN's backward pass
- * (kernels/cuda/attention_scratch.h), and by cuDNN itself, of the whole shape at once with all the
- * workspace it wants. All are without atomics; backward there is a fourth side, what `--atomics on`
- * would have instead of the cut. Heads of GPT-2, of a 7B model, and of one whose heads share keys.
- * Half of the square counts as work, and is also told as a part of the roof of products
- * (gpu_bare.h), where cuBLASLt is.
+/* Measures causal attention in bf16 on a GPU, three sides in turns: our kernels, the fallback where
+ * cuDNN is missing or has no plan; coh_attention as in a run, which cuts cuDNN's backward pass
+ * (kernels/cuda/attention_scratch.h); and cuDNN itself, with the whole shape at once and all the
+ * workspace it wants. All are without atomics. Backward has a fourth side: what `--atomics on` uses
+ * instead of the cut. The heads are those of GPT-2, of a 7B model, and of a model whose heads share
+ * keys. Half of the square counts as work. With cuBLASLt, rates are also given as a fraction of the
+ * roof of products (gpu_bare.h).
  *
- *     gpu_attention [DIVISOR]    of tokens and sequences, 1 unless told; 77: there is no GPU, or no
- *                                cuDNN */
+ *     gpu_attention [DIVISOR]    divides tokens and sequences, default 1; 77: there is no GPU, or
+ *                                no cuDNN */
 #include <stdio.h>
 
 #include "benchmarks/gpu_bare.h"
@@ -19,11 +19,11 @@
 #include "kernels/kernels.h"
 
 enum { TENSORS = 8 };
-#define TENSOR_ELEMENTS ((int64_t)1 << 25) /* of the largest shape */
+#define TENSOR_ELEMENTS ((int64_t)1 << 25) /* in the largest shape */
 #define LSE_BYTES       ((size_t)4 << 20)
-/* Backward of 7B's heads, uncut: their squares are 1 GiB, shared keys' gradients 128 MiB. */
+/* For the uncut backward of 7B's heads: squares of 1 GiB, gradients of shared keys 128 MiB. */
 #define SCRATCH_BYTES ((size_t)1280 << 20)
-#define GOAL          1.0 /* of cuDNN's own */
+#define GOAL          1.0 /* ratio to cuDNN's own time */
 
 typedef struct attention {
     gpu_turns *turns;
@@ -108,8 +108,8 @@ static void print(const attention *a, const char *name, const char *side,
                        &result, &aims);
 }
 
-/* Backward, has cuDNN a plan by atomics, and its scratch room? Without one our own kernels would be
- * what is measured. */
+/* Reports whether cuDNN has a plan by atomics, and room for its scratch. Without one, our own
+ * kernels would be measured. */
 static coh_status find_atomic(attention *atomic, const char *name, int *out_has)
 {
     const coh_attention *c = &atomic->call;
@@ -126,7 +126,7 @@ static coh_status find_atomic(attention *atomic, const char *name, int *out_has)
     return COH_OK;
 }
 
-/* Where cuDNN cannot be given the whole shape, its cut is the ceiling of our kernels alone. */
+/* If cuDNN cannot run the whole shape, our kernels are only compared with the cut. */
 static coh_status measure_sides_of(attention *a, const char *name, gpu_whole *whole)
 {
     enum { OURS, ALONE, OTHERS };
@@ -159,7 +159,7 @@ static coh_status measure_pass(attention *a, const shape *s)
     gpu_whole whole;
     snprintf(name, sizeof(name), "%s %s", s->name, a->is_backward ? "backward" : "forward");
     const int64_t known = coh_attention_plans_count(a->turns->libraries->attention);
-    /* The forward pass leaves what the backward one reads, and plans are made. */
+    /* Forward leaves the inputs of backward, and plans are made. */
     COH_TRY(gpu_turns_once(a->turns, enqueue, a));
     if (coh_attention_plans_count(a->turns->libraries->attention) == known) {
         fprintf(stderr, "gpu_attention: cuDNN has no plan for %s\n", name);
@@ -186,7 +186,7 @@ static coh_status measure_shape(attention *a, const shape *s)
     return COH_OK;
 }
 
-/* Before the tensors are filled, for it takes their place. */
+/* Call before the tensors are filled: the products overwrite them. */
 static coh_status measure_roof(attention *a)
 {
     double flops_per_s = 0.0;

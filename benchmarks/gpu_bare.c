@@ -39,7 +39,7 @@ static void stop(void *context, uint64_t number, uint32_t index)
     bare->library->call.cublasLtDestroy(bare->handle);
 }
 
-/* On a device that failed nothing is called any more, and the handle is the process' to end. */
+/* On a failed device, nothing may be called; the handle then lives until the process ends. */
 void gpu_bare_close(gpu_bare *bare)
 {
     if (bare->handle != NULL)
@@ -105,7 +105,7 @@ static coh_status describe(gpu_bare_product *p)
     return p->ending == GPU_BARE_BIAS_GELU ? set_gelu(p) : COH_OK;
 }
 
-/* The heuristic's candidates, best first; none where it has no algorithm. */
+/* Gets the heuristic's candidates, best first; none if it has no algorithm. */
 static coh_status ask(gpu_bare_product *p)
 {
     const coh_cublaslt_functions *call = &p->bare->library->call;
@@ -209,13 +209,13 @@ static coh_matmul cube_of(const gpu_turns *turns, coh_dtype dtype, int64_t size)
                          .c_stride = size };
 }
 
-/* The fastest so far. */
+/* The fastest product so far. */
 typedef struct roof {
     int64_t size;
     double seconds, flops_per_s;
 } roof;
 
-/* Of one cube; an algorithm that does not run after all is none. */
+/* Measures one cube; an algorithm that fails to run is skipped. */
 static coh_status measure_cube(gpu_bare *bare, const coh_matmul *cube, roof *best)
 {
     gpu_bare_product product;
@@ -233,7 +233,7 @@ static coh_status measure_cube(gpu_bare *bare, const coh_matmul *cube, roof *bes
     return status;
 }
 
-/* As measure_print: a row that is its own ceiling, with what it was measured by. */
+/* Prints like measure_print: a row that is its own ceiling, with how it was measured. */
 static void print_roof(const char *name, coh_dtype dtype, const roof *r)
 {
     const char *type = dtype == COH_DTYPE_F32 ? "f32" : "bf16";

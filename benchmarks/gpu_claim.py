@@ -1,9 +1,9 @@
-"""The claims that need a GPU (scripts/claims.d/6-1-* to 6-5-*). Where there is none they say so and exit 77: not
-checked, which is neither met nor missed. Where there is one they run what scripts/device runs, with its programs: those of
-build/, which are built, or of the folder that COH_DEVICE_BUILD names, where nothing is built: that of scripts/device-pack.
+"""The claims that need a GPU (scripts/claims.d/6-1-* to 6-5-*). Without one they print so and exit 77: not checked,
+which is neither met nor missed. With one they run the phases of scripts/device, with its programs: those of build/,
+which are built, or of the folder in COH_DEVICE_BUILD (made by scripts/device-pack), where nothing is built.
 
-What a claim holds against what is a function here that takes its cases and gives (words, missed, unmeasured) for
-finish(): other sizes, and a GPU that is played (tests/cuda/emulated_gpu.c), pass through the same lines."""
+The check of each claim is a function here that takes its cases and gives (words, missed, unmeasured) for finish():
+other sizes, and a played GPU (tests/cuda/emulated_gpu.c), go through the same lines."""
 
 import argparse
 import glob
@@ -21,21 +21,21 @@ import utilisation
 
 CARRIED = os.environ.get("COH_DEVICE_BUILD")
 BUILD, DEVICE = CARRIED or "build", "cuda:0"
-MINUTES = 20  # of scripts/device: PyTorch compiles for some of them
-PROFILE = "h200"  # of any GPU: where prices are wanted and nothing depends on them
+MINUTES = 20  # of scripts/device: PyTorch compiles for part of them
+PROFILE = "h200"  # of any GPU: where prices are needed and nothing depends on them
 GRADIENTS = {"f32": "test_parity.py", "bf16": "test_bf16.py"}  # of tests/parity
 LIBRARIES = ("attention-cudnn", "matmul-cublaslt", "kinds-libraries")  # groups of gpu-check that run NVIDIA's kernels
 SANITIZER = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
-SANITIZER_S = 3600  # most of one group
+SANITIZER_S = 3600  # limit for one group
 H200 = {"gpt2": 420e3, "gpt2-xl": 50e3}  # tokens/s
-OF_ROOF_ARE = ("opt-6.7b",)  # models held to the roof
+OF_ROOF_ARE = ("opt-6.7b",)  # models compared with the roof
 OF_ROOF, OF_PYTORCH, OF_MEMORY_SPEED, HIDDEN, OF_LINK, MEAN_ERROR = 0.75, 1.15, 0.95, 0.95, 0.9, 0.05
 
 
 # ---- what is here ----
 
 def finding(build=BUILD):
-    """What cohobate doctor says of the GPU where it can be used; else None."""
+    """The finding of cohobate doctor on the GPU if it is usable; else None."""
     done = subprocess.run([os.path.join(build, "cli", "cohobate"), "doctor", "--json"], capture_output=True, text=True,
                           check=False)
     if done.returncode != 0:
@@ -45,7 +45,7 @@ def finding(build=BUILD):
 
 
 def require():
-    """Builds, unless programs were carried; goes on only where a GPU can be used."""
+    """Builds, unless programs were carried; exits if no GPU is usable."""
     if CARRIED:
         gpu_machine.use_libraries(CARRIED)
     else:
@@ -56,7 +56,8 @@ def require():
 
 
 def python_with(package):
-    """An interpreter that has it: COH_TEST_PYTHON's, this one, Debian's, that of scripts/reference-python; else None."""
+    """An interpreter with these packages: COH_TEST_PYTHON's, this one, Debian's, that of scripts/reference-python; else
+    None."""
     for path in (os.environ.get("COH_TEST_PYTHON"), sys.executable, "/usr/bin/python3", "build-ci/python/bin/python"):
         if path and os.access(path, os.X_OK) and subprocess.run([path, "-c", f"import {package}"], capture_output=True,
                                                                 check=False).returncode == 0:
@@ -80,12 +81,12 @@ def options_of(minutes, build=BUILD, out=claim.RESULTS, tiny=False):
 
 
 def is_of(found, wanted, phases):
-    """Is a result of scripts/device one of all these phases, and are these members of it the same?"""
+    """Whether a result of scripts/device has all these phases, and these members are the same."""
     return set(phases) <= set(found.get("phases", ())) and all(found.get(name) == value for name, value in wanted.items())
 
 
 def newest(folder, wanted, phases):
-    """The newest result of scripts/device that is_of(); None: there is none."""
+    """The newest result of scripts/device with is_of(); None: there is none."""
     for path in sorted(glob.glob(os.path.join(folder, "20??-??-??-*.json")), key=os.path.getmtime, reverse=True):
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
@@ -95,7 +96,7 @@ def newest(folder, wanted, phases):
 
 
 def phases(build=BUILD, out=claim.RESULTS, tiny=False, minutes=MINUTES):
-    """What scripts/device found on this GPU with these programs and sizes; it runs where that is not known."""
+    """Results of scripts/device on this GPU with these programs and sizes; runs it if there are none."""
     module = scripts_device()
     wanted = {"device": DEVICE, "found": finding(build), "programs": module.programs_of(build), "tiny": tiny, "compile": True}
     found = newest(out, wanted, module.PHASES)
@@ -108,8 +109,8 @@ def phases(build=BUILD, out=claim.RESULTS, tiny=False, minutes=MINUTES):
 
 
 def session(cases, minutes, **options):
-    """scripts/device, and a session of it for runs of one's own, priced by a profile of these cases (that of scripts/device
-    has their form) that is measured first."""
+    """scripts/device, and a session of it for separate runs, priced by a profile of these cases (in the form of
+    scripts/device) that is measured first."""
     module = scripts_device()
     opened = module.Session(options_of(minutes, **options))
     try:
@@ -120,17 +121,17 @@ def session(cases, minutes, **options):
 
 
 def budget_of(device, opened, *sizes, part):
-    """Bytes of the device: those of a part of the model's states, which is a float, or as many as an int says."""
+    """Bytes of the device: a fraction of the model's states for a float, or that many for an int."""
     return part if isinstance(part, int) else device.budget_of(opened, *sizes, part)
 
 
 def finish(words, missed, unmeasured):
-    """Prints the figures as the last line, and exits: what is missed counts before what was not measured."""
+    """Prints the figures as the last line, and exits: misses take precedence over what was not measured."""
     print("; ".join(words + [f"{name}: MISSED" for name in missed] + [f"{name}: not measured" for name in unmeasured]))
     sys.exit(1 if missed else 77 if unmeasured else 0)
 
 
-# ---- 6-1: right, the same bits, PyTorch's losses ----
+# ---- 6-1: correctness, the same bits, PyTorch's losses ----
 
 def bits(case, minutes=8, **options):
     """case: (MODEL, vocabulary, sequence, batch, micro-batch, steps, part of its states' bytes on the device)."""
@@ -151,7 +152,7 @@ def bits(case, minutes=8, **options):
 
 
 def sanitized(check, groups, sanitizer):
-    """compute-sanitizer over groups of gpu-check: wrong addresses in all, races and barriers in kernels of our own."""
+    """compute-sanitizer on groups of gpu-check: wrong addresses in all, races and barriers in the project's kernels."""
     own = [group for group in groups if group not in LIBRARIES]
     words, missed, unmeasured = [], [], []
     for tool, among in (("memcheck", groups), ("racecheck", own), ("synccheck", own)):
@@ -172,7 +173,7 @@ def sanitized(check, groups, sanitizer):
 
 
 def kernels(groups=(), build=BUILD, sanitizer=None):
-    """groups of gpu-check, none: all. sanitizer: compute-sanitizer's path; None: it is looked for."""
+    """groups of gpu-check, none: all. sanitizer: compute-sanitizer's path; None: searched."""
     check = os.path.join(build, "tests", "cuda", "gpu-check")
     groups = list(groups) or list(scripts_device().CHECKS)
     done = subprocess.run([check, *groups], capture_output=True, text=True, check=False)
@@ -212,7 +213,7 @@ def beside_pytorch(tests=(), curve=(), build=BUILD):
     return words, missed, unmeasured
 
 
-# ---- 6-2 to 6-5: of what scripts/device found ----
+# ---- 6-2 to 6-5: from the results of scripts/device ----
 
 def speed(found, models=("gpt2", "gpt2-xl", "opt-6.7b")):
     device = scripts_device()
@@ -251,8 +252,8 @@ def speed(found, models=("gpt2", "gpt2-xl", "opt-6.7b")):
 
 
 def both_ways_s(profile, moved):
-    """The least seconds of these bytes to and from the device, and of each way alone: both at once at what contention leaves
-    of each, then the rest of the longer one alone; or one after the other, where that is shorter."""
+    """The least seconds of these bytes to and from the device, and of each direction alone: both at once at their rates
+    under contention, then the rest of the longer one alone; or one after the other, if that is shorter."""
     rate_of = scripts_device().rate_of
     rates = {lane: rate_of(profile["links"][lane]["bytes_per_s"]) for lane in moved}
     alone = {lane: moved[lane] / rates[lane] for lane in moved}
@@ -264,13 +265,13 @@ def both_ways_s(profile, moved):
 
 
 def offload(found, name="opt-6.7b at 25 %"):
-    """Where transfers take longer than the step does in memory, the links are what must be full. Lanes without bytes are left
-    out of what a run says."""
+    """If transfers take longer than the step in memory, the links must be full. Lanes without bytes are missing in a
+    run's output."""
     row = found["phases"]["offload"].get("rows", {}).get(name)
     profile = found["phases"]["profile"].get("profile")
     if row is None or profile is None or row["share_of_memory_speed"] is None:
         return [], [], [name if row is None else "the profile" if profile is None else "the speed in memory"]
-    moved = {lane: row["link_bytes"].get(lane, 0) / len(row["seconds"]) for lane in ("h2d", "d2h")}  # in a step
+    moved = {lane: row["link_bytes"].get(lane, 0) / len(row["seconds"]) for lane in ("h2d", "d2h")}  # per step
     stood_s = sum(row["exposed_seconds"].get(lane, 0) for lane in moved) / len(row["seconds"])
     if not any(moved.values()):
         return [], ["nothing was streamed"], []
@@ -302,8 +303,8 @@ def trained(device, opened, case):
 
 
 def prediction(calibrating, cases, minutes=20, **options):
-    """cases as trained() has them. The profile is measured of those that calibrate, and they run first; of the others, which
-    are scored, nothing is known then, and each is predicted by what was known before the first of them."""
+    """cases as in trained(). The profile is measured for the calibrating cases, which run first. The others are scored:
+    nothing is known of them then, and each is predicted from what was known before the first of them."""
     device, opened = session(sorted({case[:5] for case in calibrating}), minutes, **options)
     errors, wrong, unmeasured = [], [], []
     for case in calibrating:
@@ -336,7 +337,7 @@ def prediction(calibrating, cases, minutes=20, **options):
 
 
 def facts(found):
-    """Issue 6's list, one by one: what is missing is said."""
+    """Issue 6's list, item by item: missing ones are named."""
     profile = found["phases"]["profile"].get("profile")
     if profile is None:
         return [], [], ["the profile"]

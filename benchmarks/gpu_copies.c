@@ -1,8 +1,8 @@
-/* Copies between this host's pinned memory and a GPU, by size: a kernel that reads or writes the
- * host's memory against the copy engine of that direction; and both engines at once against one
- * after the other, which is 2 where neither slows the other. Bytes are random.
+/* Measures copies between this host's pinned memory and a GPU, by size: a kernel that reads or
+ * writes host memory compared with the copy engine of that direction; and both engines at once
+ * compared with one after the other, a ratio of 2 if neither slows the other. Bytes are random.
  *
- *     gpu_copies [MOST]      bytes of the largest copy, 256 MiB unless told; 77: there is no GPU */
+ *     gpu_copies [MOST]      bytes of the largest copy, default 256 MiB; 77: there is no GPU */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 enum { DIRECTIONS = 2, CALLS_MOST = 64, GROWTH = 16 };
 #define LEAST_BYTES ((size_t)64 << 10)
 #define MOST_BYTES  ((size_t)256 << 20)
-#define TURN_BYTES  ((size_t)16 << 20) /* that small copies move together */
+#define TURN_BYTES  ((size_t)16 << 20) /* moved by all small copies of a turn */
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 static const coh_lane lanes[DIRECTIONS] = { COH_LANE_H2D, COH_LANE_D2H };
@@ -27,7 +27,7 @@ static const char *const names[DIRECTIONS] = { "to the device", "from it" };
 typedef struct copies {
     coh_device *device;
     coh_queue *compute, *engines[DIRECTIONS];
-    char *arena, *shared; /* each has a half for a direction */
+    char *arena, *shared; /* one half for each direction */
     void *pinned;
     size_t most, bytes; /* of a half; of a copy */
     int direction, calls;

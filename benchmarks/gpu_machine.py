@@ -1,5 +1,5 @@
-"""The machine that scripts/device measures: what tells it and its programs from others, what nvidia-smi says of the GPU,
-and whether anything can be measured on it."""
+"""The machine that scripts/device measures: its identity and that of its programs, nvidia-smi's data on the GPU, and
+whether anything can be measured on it."""
 
 import hashlib
 import os
@@ -10,23 +10,23 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CLOCKS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
-LEAST_MEBIBYTES = 3072  # gpu-check's arena, and what stays free for kernels and libraries
+LEAST_MEBIBYTES = 3072  # gpu-check's arena, plus free memory for kernels and libraries
 
 
 def use_libraries(build):
-    """Programs of a packed folder (scripts/device-pack) find theirs in it."""
+    """Programs of a packed folder (scripts/device-pack) find their libraries in it."""
     folder = os.path.join(os.path.abspath(build), "lib")
     if os.path.isdir(folder):
         os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, (folder, os.environ.get("LD_LIBRARY_PATH"))))
 
 
 def environment():
-    """Of programs: they look for NVIDIA's libraries in this Python's packages, too."""
+    """Environment for programs: they also search this Python's packages for NVIDIA's libraries."""
     return {"VIRTUAL_ENV": sys.prefix, **os.environ}
 
 
 def machine():
-    """The host beside the GPU in a few facts."""
+    """The host of the GPU in a few facts."""
     processor = platform.processor()
     memory_kib = 0
     try:
@@ -41,7 +41,7 @@ def machine():
 
 
 def programs_of(build):
-    """What tells these programs from others, wherever they were built."""
+    """Identifies these programs, wherever they were built."""
     found = {}
     for name in ("cli/cohobate", "tests/cuda/gpu-check"):
         with open(os.path.join(build, name), "rb") as file:
@@ -50,7 +50,7 @@ def programs_of(build):
 
 
 def commit():
-    """Of the sources beside this script; nothing where git does not say."""
+    """Commit of the sources that contain this script; empty if git does not know."""
     try:
         head, changes = (subprocess.run(["git", "-C", ROOT, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                         check=True, timeout=20).stdout.strip()
@@ -65,12 +65,12 @@ def index_of(device):
 
 
 def finding_of(findings, device):
-    """What cohobate doctor says of the GPU; None: it knows none of that number."""
+    """The finding of cohobate doctor on the GPU; None: it knows none of that number."""
     return next((finding for finding in findings if finding["subject"] == f"GPU {index_of(device)}"), None)
 
 
 def smi(device, *fields):
-    """What nvidia-smi says of the GPU, or nothing: also where it does not know one of the fields."""
+    """nvidia-smi's data on the GPU, or nothing, also if one of the fields is unknown to it."""
     try:
         text = subprocess.run(["nvidia-smi", "-i", index_of(device), f"--query-gpu={','.join(fields)}", "--format=csv,noheader"],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True, timeout=20).stdout
@@ -80,7 +80,7 @@ def smi(device, *fields):
 
 
 class Clocks:
-    """nvidia-smi beside the phases: clocks, power and temperature every two seconds, while something runs."""
+    """Runs nvidia-smi during the phases: clocks, power and temperature every two seconds, while something runs."""
 
     def __init__(self, device, folder):
         self.process, self.taken = None, 0
@@ -94,7 +94,7 @@ class Clocks:
                 pass
 
     def since_last(self):
-        """A row of CLOCKS for each time since this was asked last."""
+        """The rows of CLOCKS since the last call."""
         with open(self.path, encoding="utf-8", errors="replace") as file:
             rows = [[part.strip() for part in line.split(",")] for line in file if line.endswith("\n")]
         self.taken, begin = len(rows), self.taken
@@ -109,8 +109,8 @@ class Clocks:
 # ---- before anything is measured ----
 
 def preflight(findings, gpu, device):
-    """Why nothing can be measured here (None: it can), and what the results will lack. findings: those of cohobate doctor;
-    gpu: what nvidia-smi says, or nothing."""
+    """Why nothing can be measured here (None: it can), and what the results will lack. findings: those of cohobate
+    doctor; gpu: nvidia-smi's data, or nothing."""
     index = index_of(device)
     by_subject = {finding["subject"]: finding for finding in findings}
     found = finding_of(findings, device)

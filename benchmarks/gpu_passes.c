@@ -85,7 +85,7 @@ static void relu_backward(gpu_rows *t)
                              0);
 }
 
-/* With bias gradients in the same pass. */
+/* Computes bias gradients in the same pass. */
 static void activation_gradient(gpu_rows *t, coh_activation activation)
 {
     const coh_activation_gradient g = { .activation = activation,
@@ -123,7 +123,7 @@ static void copy(gpu_rows *t)
     coh_kernel_pass(t->turns->queue, t->dtype, t->of[1], t->of[0], elements(t), 0);
 }
 
-/* To what copies of the ceiling's turns begin anew. */
+/* Adds to a tensor that the ceiling's copies reset in each turn. */
 static void add(gpu_rows *t)
 {
     coh_kernel_pass(t->turns->queue, t->dtype, t->of[GPU_ROWS_TENSORS - 1], t->of[0], elements(t),
@@ -210,7 +210,7 @@ static void position_backward(gpu_rows *t)
     coh_kernel_position_backward(t->turns->queue, &g);
 }
 
-/* A step at the last position of full caches. */
+/* One step at the last position of full caches. */
 static void attention_decode(gpu_rows *t)
 {
     const coh_attention_decode d = { .B = t->N / t->T,
@@ -328,7 +328,7 @@ static void dequantise(gpu_rows *t)
 
 /* ---- parts of calls that multiply as well ---- */
 
-/* Logits of N tokens, a tile of the table's rows. */
+/* Logits of N tokens, for a tile of the table's rows. */
 static void logits(gpu_rows *t, coh_cuda_kernel f32, void *tile)
 {
     const coh_cuda_logits_arguments arguments = { .tokens = t->N,
@@ -342,7 +342,7 @@ static void logits(gpu_rows *t, coh_cuda_kernel f32, void *tile)
                                                   .share = 1.0f,
                                                   .N = t->N,
                                                   .packed = 1 };
-    const coh_cuda_grid grid = coh_cuda_flat(t->turns->queue, 32 * t->N); /* a warp each */
+    const coh_cuda_grid grid = coh_cuda_flat(t->turns->queue, 32 * t->N); /* one warp each */
     coh_cuda_launch(t->turns->queue, coh_cuda_of(f32, t->dtype), &grid, &arguments);
 }
 
@@ -356,7 +356,7 @@ static void classifier_gradient(gpu_rows *t)
     logits(t, COH_CUDA_CLASSIFIER_GRADIENT_F32, t->of[1]);
 }
 
-/* What a product whose rows stand apart ends with. */
+/* The epilogue of a product whose rows are not contiguous. */
 static void activate_rows(gpu_rows *t)
 {
     const int64_t most = 64 * (int64_t)coh_cuda_multiprocessors(t->turns->queue);
@@ -372,7 +372,7 @@ static void activate_rows(gpu_rows *t)
 
 /* ---- all ---- */
 
-#define WIDE 8192 /* columns: too many for one pack a thread, few enough for shared memory */
+#define WIDE 8192 /* columns: too many for one pack per thread, few enough for shared memory */
 const gpu_pass gpu_passes[] = {
     { "norm", norm, "norm", .of_type = 2 },
     { "norm backward", norm_backward, "norm_backward norm_backward_wide partial_sum",
@@ -423,15 +423,15 @@ const gpu_pass gpu_passes[] = {
 };
 const int gpu_pass_count = sizeof(gpu_passes) / sizeof(gpu_passes[0]);
 
-/* No passes over memory of a length to speak of. The first line is gpu_products', the second
- * gpu_attention's. */
+/* Kernels without long passes over memory. gpu_products measures the first line, gpu_attention the
+ * second. */
 static const char *const left_out[] = {
     "product_nt product_nn product_tn",
     "attention_forward* attention_dq* attention_dk* attention_dv* attention_delta*",
     "check_indices",           /* reads an id for each row of a micro-batch */
-    "classifier_loss",         /* one block, which reads four numbers for each token */
-    "cells_feed cells_settle", /* one thread, which writes some numbers */
-    "cells_clip",              /* one block, which reads a double for each 16,384 parameters */
+    "classifier_loss",         /* one block; reads four numbers for each token */
+    "cells_feed cells_settle", /* one thread; writes some numbers */
+    "cells_clip",              /* one block; reads a double for each 16,384 parameters */
 };
 
 static const char *const symbols[] = {
@@ -444,7 +444,8 @@ enum {
     LEFT_OUT = sizeof(left_out) / sizeof(left_out[0])
 };
 
-/* Is this the symbol's name in our lists? With a star at its end: do they begin alike? */
+/* Returns 1 if this is the symbol's name in our lists; with a star at the end, if it is a
+ * prefix. */
 static int is_word_of(const char *word, size_t length, const char *symbol)
 {
     const char *stem = symbol + strlen("coh_");
@@ -458,7 +459,8 @@ static int is_word_of(const char *word, size_t length, const char *symbol)
     return length == stem_length && strncmp(word, stem, length) == 0;
 }
 
-/* Marks what the words name in `seen`. Fails: COH_ERR_INTERNAL for one that names nothing. */
+/* Marks the kernels that the words name in `seen`. Errors: COH_ERR_INTERNAL for a word that names
+ * nothing. */
 static coh_status mark(const char *words, int seen[SYMBOLS])
 {
     for (const char *word = words; *word != '\0';) {

@@ -1,15 +1,15 @@
-/* Matrix products on a GPU, three ways in turns: by our kernel (product.cu, which serves where
- * cuBLASLt is missing), by coh_kernel_matmul as a run has it, and by bare cublasLtMatmul with the
- * heuristic's first algorithm. The products of GPT-2 124M and of a 7B model's layers, of a
- * classifier's tile, and a cube; of each a row for coh_kernel_matmul and one for our kernel, both
- * beside the bare call and as a part of the roof: the fastest cube of gpu_bare_roof in the same
- * type. Operands are random: of zeros a GPU multiplies faster.
+/* Measures matrix products on a GPU, three sides in turns: our kernel (product.cu, the fallback
+ * where cuBLASLt is missing), coh_kernel_matmul as in a run, and a direct cublasLtMatmul with the
+ * heuristic's first algorithm. The products are those of GPT-2 124M's and a 7B model's layers, of a
+ * classifier's tile, and a cube. Each has a row for coh_kernel_matmul and one for our kernel, both
+ * compared with the direct call and given as a fraction of the roof: the fastest cube of
+ * gpu_bare_roof in the same type. Operands are random, since a GPU multiplies zeros faster.
  *
- * Then what an epilogue would save: product, bias and gelu by cuBLASLt at once, as the ceiling of
- * what coh_kernel_matmul makes of them: the bias in cuBLASLt's epilogue, then our gelu of the
- * values that c holds. Where the ratio is below 1, fusing wins by that much.
+ * Then measures what an epilogue would save: product, bias and gelu by cuBLASLt at once are the
+ * ceiling for coh_kernel_matmul, which uses cuBLASLt's epilogue for the bias, then our gelu on the
+ * values in c. If the ratio is below 1, fusing is that much faster.
  *
- *     gpu_products [DIVISOR]    of all sizes, 1 unless told; 77: there is no GPU, or no cuBLASLt */
+ *     gpu_products [DIVISOR]    divides sizes, default 1; 77: there is no GPU, or no cuBLASLt */
 #include <stdio.h>
 
 #include "benchmarks/gpu_bare.h"
@@ -18,9 +18,9 @@
 #include "kernels/kernels.h"
 
 enum { OPERANDS = 3 };
-#define OPERAND_ELEMENTS ((int64_t)1 << 27) /* of the largest shape; a cube of 16384 in bf16 */
+#define OPERAND_ELEMENTS ((int64_t)1 << 27) /* in the largest shape; a cube of 16384 in bf16 */
 #define BIAS_BYTES       ((uint64_t)64 << 10)
-#define GOAL             0.95 /* of the bare call */
+#define GOAL             0.95 /* ratio to the direct call */
 
 typedef struct products {
     gpu_turns *turns;
@@ -49,13 +49,13 @@ static const shape shapes[] = {
     { "8192 cubed", COH_MATMUL_NN, 8192, 8192, 8192, 0 },
 };
 
-/* Two outputs of training: c and gelu of it. */
+/* Training keeps two outputs: c and its gelu. */
 static const shape fused[] = {
     { "124M up gelu", COH_MATMUL_NT, 8192, 3072, 768, 0 },
     { "7B up gelu", COH_MATMUL_NT, 8192, 11008, 4096, 0 },
 };
 
-/* For coh_kernel_matmul. */
+/* A call of coh_kernel_matmul. */
 typedef struct call {
     const gpu_turns *turns;
     coh_matmul matmul;
@@ -69,7 +69,8 @@ static void enqueue(void *context, uint64_t number, uint32_t index)
     coh_kernel_matmul(c->turns->queue, &c->matmul);
 }
 
-/* Bytes of an operand, whose halves begin on 256: sizes are divided, and there are two of them. */
+/* Returns the bytes of an operand, whose two halves begin at multiples of 256; sizes are
+ * divided. */
 static uint64_t operand_bytes(int64_t divisor)
 {
     return (uint64_t)(OPERAND_ELEMENTS / divisor) * sizeof(float) / 512 * 512;
@@ -173,7 +174,7 @@ static coh_status measure_type(products *p, coh_dtype dtype)
     COH_TRY(gpu_turns_fill(p->turns, dtype, p->turns->arena_bytes));
     p->roof = 1e-9 * flops_per_s;
     COH_TRY(measure_each(p, shapes, sizeof(shapes) / sizeof(shapes[0]), measure_sides_of));
-    if (dtype == COH_DTYPE_BF16) /* what models are trained in */
+    if (dtype == COH_DTYPE_BF16) /* the dtype that models are trained in */
         COH_TRY(measure_each(p, fused, sizeof(fused) / sizeof(fused[0]), measure_fused));
     return COH_OK;
 }

@@ -1,9 +1,9 @@
-/* The kernels of CUDA that are passes over memory (gpu_passes.h), in both element types, against
- * this GPU's own copy of as many bytes (the driver's, from tensor to tensor), which is the measured
- * bandwidth of its memory: bytes are those that must be moved, each operand once. Tensors have 2^27
- * elements, several second caches each, and random bits.
+/* Compares the CUDA kernels that are passes over memory (gpu_passes.h), in both element types, with
+ * the driver's copy of as many bytes between tensors of this GPU, which measures its memory
+ * bandwidth. Only bytes that must be moved count, each operand once. Tensors have 2^27 elements,
+ * several times the L2 cache, and random bits.
  *
- *     gpu_rows [C [ELEMENTS]]      rows of C elements, 4096 unless told, in tensors of so many; 77:
+ *     gpu_rows [C [ELEMENTS]]      rows of C elements, default 4096, in tensors of ELEMENTS; 77:
  *                                  there is no GPU */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +16,15 @@
 #include "kernels/cuda/scratch.h"
 #include "kernels/kernels.h"
 
-enum { T_MOST = 2048, LEAST_COLUMNS = 1024 }; /* of passes that have columns of their own */
+enum { T_MOST = 2048, LEAST_COLUMNS = 1024 }; /* of passes with their own columns */
 #define BOTH_SIGNS  0x80008000u
 #define ELEMENTS    ((int64_t)1 << 27)
-#define SMALL_BYTES ((size_t)256 << 20) /* for all that is not of ELEMENTS */
+#define SMALL_BYTES ((size_t)256 << 20) /* for all tensors of other sizes than ELEMENTS */
 #define GOAL        0.9                 /* of the copy */
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
-/* A pass, and what a copy of as many bytes moves. */
+/* A pass, and its copy of as many bytes. */
 typedef struct row {
     gpu_rows rows;
     const gpu_pass *pass;
@@ -41,7 +41,7 @@ static void enqueue(void *context, uint64_t number, uint32_t index)
     r->pass->run(&r->rows);
 }
 
-/* Half of the bytes are read, half written. */
+/* Half of the bytes are read, half are written. */
 static void enqueue_copy(void *context, uint64_t number, uint32_t index)
 {
     const row *r = context;
@@ -66,7 +66,7 @@ static size_t bytes_of(const gpu_pass *pass, const gpu_rows *t)
            (size_t)(t->T * t->C) * (size_t)pass->of_sequence * type_bytes;
 }
 
-/* Rows of so many columns. */
+/* Sets rows of `columns` columns. */
 static void set_rows(gpu_rows *t, int64_t columns)
 {
     t->C = columns;
@@ -112,7 +112,7 @@ static coh_status measure_all(gpu_rows *t)
 
 /* ---- memory ---- */
 
-/* What is left of the arena. */
+/* The free rest of the arena. */
 typedef struct room {
     const gpu_turns *turns;
     uint64_t used_bytes;
@@ -125,7 +125,8 @@ static void *take(room *left, size_t bytes)
     return left->used_bytes <= left->turns->arena_bytes ? memory : NULL;
 }
 
-/* Numbers of about one hundredth in either type, of both signs or (signs 0) of none. */
+/* Fills with numbers of about one hundredth in either type, of both signs, or positive for signs
+ * 0. */
 static coh_status fill(const gpu_rows *t, void *tensor, size_t bytes, uint32_t signs)
 {
     enum { PIECE = 1 << 20 };
@@ -143,7 +144,7 @@ static coh_status fill(const gpu_rows *t, void *tensor, size_t bytes, uint32_t s
     return COH_OK;
 }
 
-/* `count` ids below `below`, far from one another. */
+/* Makes `count` ids below `below`, far apart from one another. */
 static coh_status fill_ids(const gpu_rows *t, int32_t *to, int64_t count, int64_t below)
 {
     const size_t bytes = (size_t)count * sizeof(int32_t);
@@ -173,7 +174,7 @@ static coh_status fill_small(const gpu_rows *t, int64_t rows)
     return fill(t, t->weight, GPU_ROWS_WIDEST * sizeof(float), BOTH_SIGNS);
 }
 
-/* Floats of partial sums that passes over rows of so many columns leave. */
+/* Returns the number of partial sums, in floats, of passes over rows of this many columns. */
 static size_t partials_of(const gpu_rows *t, int64_t columns)
 {
     const int64_t N = t->most / columns, norm = coh_cuda_norm_partials(N, columns),

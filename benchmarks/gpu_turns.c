@@ -9,9 +9,9 @@
 #include "kernels/cuda/device_kernels.h"
 #include "memory/library_workspace.h"
 
-/* A GPU needs no time to find its cores, as threads do: turns are shorter than measure_pairs'. To
- * wait for the queue takes some 10 us, so between two waits are as many calls as take RUN_S: then
- * what is measured is a GPU that has work, as in a step. */
+/* A GPU needs no time to find its cores, as threads do, so turns are shorter than measure_pairs'.
+ * Waiting for the queue takes about 10 us, so calls worth RUN_S are enqueued between two waits:
+ * this measures a GPU that is busy, as in a step. */
 #define RUN_S     0.003
 #define RUNS_MOST 256
 #define UNTIMED_S 0.005
@@ -87,7 +87,7 @@ static void run(void *argument)
     queue->libraries = turns->libraries;
 }
 
-/* The first call makes plans and loads code, the second is timed: a turn of that side. */
+/* Makes a turn of that side. The first call makes plans and loads code; the second is timed. */
 static measure_side side_of(gpu_side *side)
 {
     side->calls = 1;

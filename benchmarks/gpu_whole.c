@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/attention_scratch.h"
 
-/* What a plan enqueues at most, as far as known. */
+/* Most commands that a plan is known to enqueue. */
 enum { PLAN_COMMANDS = 6 };
 
 static coh_status check(const gpu_whole *w, cudnnStatus_t status, const char *call)
@@ -98,7 +98,7 @@ static void stop(void *context, uint64_t number, uint32_t index)
     (void)w->library->call.cudnnDestroy(w->handle);
 }
 
-/* On a device that failed nothing is called any more: what is left is the process' to end. */
+/* On a failed device, nothing may be called; the rest is freed when the process ends. */
 void gpu_whole_close(gpu_whole *whole)
 {
     if (whole->handle != NULL)

@@ -1,6 +1,6 @@
-/* gpu_whole.h - a pass of attention by cuDNN with nothing of ours around it: one plan of the whole
- * shape, with all the workspace that it wants. The measure of what coh_attention makes of the
- * library, which it gives the backward pass in parts (kernels/cuda/attention_scratch.h).
+/* gpu_whole.h - a pass of attention by cuDNN called directly: one plan for the whole shape, with
+ * all the workspace that it wants. The reference for coh_attention, which splits the backward pass
+ * (kernels/cuda/attention_scratch.h).
  *
  *     COH_TRY(gpu_whole_open(&turns, &call, is_backward, bytes, &whole));
  *     gpu_side side = { gpu_whole_enqueue, &whole };          where whole.plan is not NULL */
@@ -18,19 +18,19 @@ typedef struct gpu_whole {
     int is_backward;
     coh_cudnn *library;
     cudnnHandle_t handle;
-    coh_cudnn_plan *plan; /* NULL: there is none, and why: */
+    coh_cudnn_plan *plan; /* NULL: none, for this reason: */
     char refusal[160];
     coh_cudnn_tensors tensors;
 } gpu_whole;
 
-/* `call` must live as long; behind its scratch's begin are so many bytes, of which the plan's
- * workspace is a part. No plan is no failure. Fails: COH_ERR_DEVICE, COH_ERR_MEMORY; what was made
- * gpu_whole_close takes back. */
+/* `call` must outlive the object; its scratch has `scratch_bytes`, part of which are the plan's
+ * workspace. Having no plan is not an error. Errors: COH_ERR_DEVICE, COH_ERR_MEMORY;
+ * gpu_whole_close frees what was made. */
 coh_status gpu_whole_open(gpu_turns *turns, const coh_attention *call, int is_backward,
                           size_t scratch_bytes, gpu_whole *out_whole);
 void gpu_whole_close(gpu_whole *whole);
 
-/* Work of a gpu_side, whose context is the gpu_whole. A failure is kept in the queue. */
+/* Work of a gpu_side; the context is the gpu_whole. A failure is kept in the queue. */
 void gpu_whole_enqueue(void *whole, uint64_t number, uint32_t index);
 
 #endif

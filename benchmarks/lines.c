@@ -1,7 +1,7 @@
-/* What a line costs beside its work: a chain of LINES operators that do nothing, or spin for a
- * while, run as a program in memory. The ceiling is the same kernels called in a plain loop; the
- * difference, by line, is the executor's: waits, entering and leaving extents, counters, and the
- * issuing thread beside it. */
+/* Measures the overhead of a line: runs a chain of LINES operators that do nothing, or spin for a
+ * while, as a program in memory. The ceiling calls the same kernels in a plain loop. The difference
+ * per line is the executor's cost: waits, entering and leaving extents, counters, and the issuing
+ * thread. */
 #include <stdio.h>
 #include <stdlib.h>
 

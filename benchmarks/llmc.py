@@ -1,9 +1,9 @@
-"""llm.c's CPU trainer as a worker: the third side of benchmarks/compare, where somebody has built it.
+"""llm.c's CPU trainer as a worker: the third side of benchmarks/compare, if someone has built it.
 
-It takes no requests: it trains for 41 steps and prints a line after each. So it is stopped (SIGSTOP) as soon as
-that line is there, and goes on (SIGCONT) for as many steps as are asked for; a pseudo-terminal, so that each line
-comes when it is printed. Every tenth step also validates, and every twentieth generates: those are run and not
-counted. It reads a checkpoint and token files of its own formats; random ones serve."""
+It takes no requests: it trains for 41 steps and prints a line after each. So it is stopped (SIGSTOP) as soon as a line
+is there, and continued (SIGCONT) for as many steps as requested, on a pseudo-terminal, so that each line arrives when
+it is printed. Every tenth step also validates, and every twentieth generates: these are run and not counted. It reads a
+checkpoint and token files in its own formats; random ones are used."""
 
 import os
 import pty
@@ -21,7 +21,7 @@ POSITIONS, VOCABULARY, LAYERS, HEADS, CHANNELS, PADDED = 1024, 50257, 12, 12, 76
 
 
 def write_model(path):
-    """GPT-2 124M with random weights, tensor kinds one after the other, each for all layers."""
+    """GPT-2 124M with random weights, tensor kinds in sequence, each for all layers."""
     import numpy
     random = numpy.random.default_rng(1)
     C, L = CHANNELS, LAYERS
@@ -52,7 +52,7 @@ def write_tokens(path, count):
 
 
 class Llmc(measure.Worker):
-    """Speaks as a worker does: run(count) lets it make count plain steps."""
+    """Behaves like a worker: run(count) makes it do count plain steps."""
 
     def __init__(self, folder, threads):  # pylint: disable=super-init-not-called
         program = os.path.join(folder, "train_gpt2")
@@ -76,7 +76,7 @@ class Llmc(measure.Worker):
         self.step()  # the first one allocates
 
     def step(self):
-        """Lets it go on until the next step's line, stops it there. Returns its number and our time for it."""
+        """Continues it until the next step's line, then stops it. Returns the step's number and our time for it."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGCONT)
         while True:

@@ -1,6 +1,7 @@
-/* Our tiles on our pool against a library's own threads on the whole product: the matrix products
- * of GPT-2 124M's layers and of its classifier's tiles, f32 against OpenBLAS and bf16 against
- * oneDNN, operands as the layers have them (nothing packed before), in huge pages as in an arena.
+/* Compares our tiles on our pool with a library's own threads on the whole product: the matrix
+ * products of GPT-2 124M's layers and of its classifier's tiles, f32 against OpenBLAS and bf16
+ * against oneDNN, with operands as in the layers (nothing packed before), in huge pages as in an
+ * arena.
  *
  *     matmul [threads [rows]]      2 threads; 256, 1024 and 2048 rows */
 #include <cblas.h>
@@ -32,8 +33,9 @@ typedef struct product {
 #endif
 } product;
 
-/* How many threads a library uses is the process's: our tiles, where they are a library's, take one
- * each, and set it so for OpenMP. So each side says it anew: nothing beside a product. */
+/* A library's thread count is a setting of the process. Our tiles, if a library computes them, use
+ * one thread each and set the count for OpenMP. So each side sets it again; its cost is
+ * negligible. */
 static void ours(void *argument)
 {
     const product *p = argument;

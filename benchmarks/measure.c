@@ -15,7 +15,7 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Seconds a call, of as many calls as take `least_s` in sum; at least one. */
+/* Returns the seconds per call over calls that take `least_s` in total; at least one call. */
 static double timed(void (*run)(void *), void *argument, double least_s)
 {
     const uint64_t begin = coh_clock_ns();
@@ -39,11 +39,11 @@ double measure_best(int count, void (*run)(void *), void *argument)
     return best;
 }
 
-/* A library's threads look for more work for some milliseconds after its turn (libgomp's some 10^5
- * times, OpenBLAS's as well): on a core that the next turn needs. Pausing lets them sleep, but then
- * the next side's second thread is woken on the first one's core. So a side's calls go on for
- * WARM_S untimed, and what is timed lasts TURN_S. Beside calls of LONG_S those milliseconds are
- * little, and untimed ones would only take time. */
+/* A library's threads spin for some milliseconds after its turn (libgomp's for about 10^5
+ * iterations, OpenBLAS's as well), on a core that the next turn needs. A pause would let them
+ * sleep, but then the next side's second thread is woken on the first one's core. So a side's calls
+ * first run for WARM_S untimed, and then TURN_S is timed. For calls of LONG_S those milliseconds
+ * are negligible, and untimed calls would only waste time. */
 #define WARM_S 0.02
 #define TURN_S 0.03
 #define LONG_S 0.4
@@ -97,8 +97,8 @@ void measure_pairs(void (*ours)(void *), void (*ceiling)(void *), void *argument
     measure_compare(seconds[0], seconds[1], out_result);
 }
 
-/* Whether all pairs but one are below it: of code that is as fast as its goal half of the pairs
- * are, and so many of nine one time in fifty. */
+/* Returns 1 if all pairs except at most one are below the goal. Code exactly as fast as its goal
+ * has half of the pairs below, and that many of nine only one time in fifty. */
 static int is_below(const measure_result *result, double goal)
 {
     int below = 0;
@@ -146,7 +146,7 @@ void measure_print_aims(const char *name, const char *shape, double work, const 
     print_turns("ours_turns_s", result->ours_turns_s);
     print_turns("ceiling_turns_s", result->ceiling_turns_s);
     printf("}\n");
-    fflush(stdout); /* whoever cuts it off keeps the rows that are there */
+    fflush(stdout); /* an interrupted run keeps these rows */
 }
 
 /* ---- what memory can do ---- */

@@ -1,8 +1,8 @@
-"""How the programs beside this file measure whole processes: workers that take turns, the median of the ratios of
-pairs, a fixed probe before and after, and results with the machine that they were measured on.
+"""Measures whole processes for the programs in this folder: workers that take turns, the median of the ratios of pairs,
+a fixed probe before and after, and results with the machine that they were measured on.
 
-A worker prints one JSON line of facts when it is ready, and then answers each line "run <count>" with one JSON
-line that holds "seconds", one figure for each of count runs. Between its turns it sleeps."""
+A worker prints one JSON line of facts when it is ready, and then answers each line "run <count>" with one JSON line
+that holds "seconds", one figure for each of count runs. Between its turns it sleeps."""
 
 import datetime
 import fcntl
@@ -18,14 +18,14 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAIRS = 7
-ABSENT = 77  # exit code of a program whose ceiling is not on this machine: MEASURE_ABSENT of measure.h
-# Attempts at a configuration whose probes differ, at most: fewer where a machine is never steady, and time is short.
+ABSENT = 77  # exit code of a program whose ceiling is missing on this machine: MEASURE_ABSENT of measure.h
+# Most attempts at a configuration whose probes differ: set fewer on a machine that is never steady.
 REPEATS_MOST = max(1, int(os.environ.get("COH_TRIES", "3")))
 PROBE_BOUND = 0.05
-# Of presets: what is profiled, planned and run is to be one model, and a preset without a tokenizer is one of bytes to
+# Vocabulary for presets: profile, plan and run must use one model, and a preset without a tokenizer is a byte model to
 # some commands and has its own vocabulary to others.
 VOCABULARY = {"gpt2-nano": 257, "gpt2": 50257, "gpt2-medium": 50257, "opt-125m": 50272}
-# What the library's speed is made of, and how it is measured: all but the results themselves.
+# The sources of the library's speed and of its measurement: everything except the results.
 SPEED = ("include", "base", "memory", "kernels", "offload", "planner", "engine", "models", "meson.build",
          "benchmarks")
 # Packages whose version a figure depends on; those that are not installed are left out.
@@ -33,7 +33,7 @@ PACKAGES = ("libopenblas0-pthread", "libopenblas0-openmp", "libdnnl2", "libdnnl3
 
 
 def environment(**changes):
-    """What workers run in: a preset OpenBLAS core type is that of another processor."""
+    """The environment of workers: a preset OpenBLAS core type would select another processor's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENBLAS", "OMP", "GOMP"))}
     return {**kept, **{name: str(value) for name, value in changes.items()}}
 
@@ -65,7 +65,7 @@ def package_versions():
 
 
 def machine():
-    """The machine in a few facts: what a reader needs to judge a figure, nothing that names it."""
+    """The machine in a few facts: what a reader needs to judge a figure, nothing that identifies it."""
     model, wide, virtual = cpu_facts()
     with open("/proc/meminfo", encoding="utf-8") as file:
         memory_kib = int(file.readline().split()[1])
@@ -94,29 +94,29 @@ def commit():
 
 
 def vocabulary_flags(model):
-    """For commands and workers alike."""
+    """For commands and workers."""
     return ["--vocabulary", str(VOCABULARY[model])] if model in VOCABULARY else []
 
 
 def sources(of=None):
-    """A name for all that speed depends on, as it is here or in commit `of`: a row stays good while later commits
-    change only words."""
+    """A hash of everything that speed depends on, now or in commit `of`: a row stays valid while later commits change
+    only words."""
     trees = git("ls-tree", "-r", of or "HEAD", "--", *SPEED)
     trees = "\n".join(line for line in trees.splitlines() if "\tbenchmarks/results/" not in line)
     return hashlib.sha1(trees.encode()).hexdigest()[:12] + ("" if of else changed())
 
 
 def chosen(name, texts):
-    """Is a row asked for? A text is a piece of its name, or a pattern with *; no texts ask for all."""
+    """Whether a row is requested. A text is part of its name, or a pattern with *; no texts request all."""
     return not texts or any(text in name or fnmatch.fnmatchcase(name, text) for text in texts)
 
 
 class Failed(Exception):
-    """A worker did not start or answer; the text says which and why."""
+    """A worker did not start or answer; the text names it and the reason."""
 
 
 class Worker:
-    """A process that runs on request. `facts`: what it said of itself."""
+    """A process that runs on request. `facts`: its first line."""
 
     def __init__(self, name, command, **changes):
         self.name = name
@@ -157,7 +157,7 @@ class Worker:
 
 
 class Probe(Worker):
-    """What the machine does right now: GFLOP/s multiplied, GB/s copied, GB/s read."""
+    """The machine's present rates: GFLOP/s multiplied, GB/s copied, GB/s read."""
 
     def __init__(self, build, threads):
         super().__init__("probe", [os.path.join(build, "benchmarks", "bench_probe"), str(threads)])
@@ -169,12 +169,12 @@ class Probe(Worker):
 
 
 def moved(before, after):
-    """By how much the rate that moved most did, of the larger."""
+    """The largest relative change of a rate, as a fraction of the larger value."""
     return max(abs(before[name] - after[name]) / max(before[name], after[name]) for name in before)
 
 
 def probed(probe, measure):
-    """measure() with the probe before and after it; by how much that moved stands in the row that measure gives."""
+    """measure() with the probe before and after it; the row gets the probe's change."""
     before = probe.rates()
     row = measure()
     after = probe.rates()
@@ -183,14 +183,15 @@ def probed(probe, measure):
 
 
 def steadiest(tries):
-    """The attempt during which the probe moved least; says how many there were."""
+    """The attempt during which the probe changed least; prints how many there were."""
     best = min(tries, key=lambda row: row["probe_moved"])
     best["tries"] = len(tries)
     return best
 
 
 def settled(probe, measure):
-    """A probed() row, again while the probe moved by more than 5 %, REPEATS_MOST times at most; then the steadiest."""
+    """A probed() row, repeated while the probe changed by more than 5 %, at most REPEATS_MOST times; then the
+    steadiest."""
     tries = []
     while len(tries) < REPEATS_MOST and not (tries and tries[-1]["probe_moved"] <= PROBE_BOUND):
         tries.append(probed(probe, measure))
@@ -211,8 +212,8 @@ def pairs(ours, theirs, count=PAIRS, runs=1, warm=1):
 
 
 class Results:
-    """One file of rows by name, written after each row, so that a run that was stopped goes on. Rows of another
-    machine are dropped: a file tells of one."""
+    """One file of rows by name, written after each row, so that a stopped run can resume. Rows of another machine are
+    dropped: a file describes one machine."""
 
     def __init__(self, folder, name):
         self.path = os.path.join(folder, name + ".json")
@@ -224,7 +225,7 @@ class Results:
                 self.rows = {row["name"]: row for row in kept["rows"]}
 
     def has(self, name):
-        """Was the row measured with the sources as they are now?"""
+        """Whether the row was measured with the present sources."""
         return self.rows.get(name, {}).get("sources") == self.sources and not self.sources.endswith("changes")
 
     def add(self, name, row):
@@ -239,7 +240,7 @@ class Results:
 
 
 def claim_machine():
-    """Waits until no other measuring program runs: two at once would measure each other. Hold the result."""
+    """Waits until no other measuring program runs: two at once would disturb each other. Keep the result alive."""
     lock = open(os.path.join(ROOT, "benchmarks", "measure.py"), "rb")  # pylint: disable=consider-using-with
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -254,7 +255,7 @@ def say(*words):
 
 
 def bench(build, name):
-    """The path of a benchmark program, or a sentence on how to get it."""
+    """The path of a benchmark program, or a message on how to get it."""
     path = os.path.join(build, "benchmarks", "bench_" + name)
     if not os.access(path, os.X_OK):
         sys.exit(f"{path} is not there: meson setup -Dbenchmarks=true {build} && ninja -C {build}")

@@ -1,6 +1,6 @@
-/* What memory gives, and what passes over bytes take of it: the C library's copy, ours (the kernel
- * that passes a gradient on) and the checksum of a chunk against the roofs: copies that write past
- * the caches, and reads. One thread, then all.
+/* Compares the memory's bandwidth with passes over bytes: the C library's copy, ours (the kernel
+ * that passes a gradient on) and the checksum of a chunk, against the roofs: non-temporal copies,
+ * and reads. One thread, then all.
  *
  *     memory 2 */
 #include <stdio.h>
@@ -79,7 +79,7 @@ static int run(memory *m, int thread_count)
     static const struct {
         const char *name;
         void (*ours)(void *), (*roof)(void *);
-        double times_bytes; /* read and written */
+        double times_bytes; /* 2 if read and written */
     } cases[] = { { "copy of libc", libc, past, 2 },
                   { "pass kernel", pass, past, 2 },
                   { "checksum", checksums, reads, 1 } };
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     memory m = { .from = aligned_alloc(4096, BYTES), .to = aligned_alloc(4096, BYTES) };
     int threads = argc > 1 ? atoi(argv[1]) : 2, status = m.from == NULL || m.to == NULL;
     if (status == 0) {
-        memset(m.from, 0, BYTES); /* zero: the pass is of numbers */
+        memset(m.from, 0, BYTES); /* zero, since the pass handles numbers */
         memset(m.to, 0, BYTES);
         coh_kernels_start();
         status = run(&m, 1) || (threads > 1 && run(&m, threads));

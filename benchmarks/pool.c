@@ -1,7 +1,7 @@
-/* What one call of coh_pool_run costs: jobs of a few short pieces, a serial stretch between two of
- * them, as a training step has them by the hundred. The "ceiling" is the same work by one thread,
- * so the ratio says how many times one thread the pool is; the most is the thread count, less the
- * serial stretches.
+/* Measures the cost of one call of coh_pool_run: jobs of a few short pieces with a serial stretch
+ * between two of them, as a training step has them by the hundred. The "ceiling" is the same work
+ * by one thread, so the ratio is the speedup over one thread; its maximum is the thread count, less
+ * the serial stretches.
  *
  *   bench_pool [THREADS [COMPETITORS]]      default: 2 and 0; competitors only compute */
 #include <signal.h>

@@ -1,7 +1,8 @@
-/* The fixed probe of the measuring rules, as a worker: how fast this machine multiplies, copies and
- * reads right now, on all threads at once. A configuration whose probes before and after differ by
- * more than 5 % was measured on two machines, and is measured again. It uses nothing of the
- * library's kernels, so it means the same before and after a change of them.
+/* The fixed probe of the measuring rules, as a worker: the present rates at which this machine
+ * multiplies, copies and reads on all threads at once. If the probes before and after a
+ * configuration differ by more than 5 %, the machine's speed has changed, and the configuration is
+ * measured again. The probe uses none of the library's kernels, so changes of these do not affect
+ * it.
  *
  *     probe 2            two threads; then "run 1" on standard input prints the three rates */
 #include <cblas.h>
@@ -17,7 +18,7 @@ enum { SIDE = 768, BYTES = 48 << 20, THREADS_MOST = 64, BEST_OF = 5 };
 typedef struct probe {
     coh_pool *pool;
     int thread_count;
-    float *matrices[THREADS_MOST]; /* three of SIDE x SIDE, one after the other */
+    float *matrices[THREADS_MOST]; /* three of SIDE x SIDE, in sequence */
     char *from[THREADS_MOST], *to[THREADS_MOST];
     uint64_t sums[THREADS_MOST];
 } probe;

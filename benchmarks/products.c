@@ -1,12 +1,13 @@
-/* All matrix products of one optimizer step of a GPT-2 at the library's best rate, as a worker:
- * what a step would take if nothing but its products took time, and these ran at full speed on
- * operands that are ready. f32: OpenBLAS with its own threads, whole products. bf16: oneDNN with
- * its own threads, the faster of plain and prepacked weights (packing not counted).
+/* Runs all matrix products of one optimizer step of a GPT-2 at the library's best rate, as a
+ * worker: the time of a step with nothing but products, at full speed, on operands that are ready.
+ * f32: OpenBLAS with its own threads, whole products. bf16: oneDNN with its own threads, the faster
+ * of plain and prepacked weights (packing not counted).
  *
  *     products f32 12 768 50257 256 2       dtype, layers, channels, vocabulary, tokens, threads
  *
- * Each linear layer has three: y = x W^T, dx = dy W, dW = dy^T x; the classifier is one more layer.
- * Every shape runs a few times a pass, and its least time counts as often as the step has it. */
+ * Each linear layer has three products: y = x W^T, dx = dy W, dW = dy^T x; the classifier is one
+ * more layer. Every shape runs a few times a pass, and its least time counts as often as it occurs
+ * in the step. */
 #include <cblas.h>
 #include <dnnl.h>
 #include <omp.h>
@@ -18,11 +19,11 @@
 
 enum { BEST_OF = 3, LAYERS_OF_BLOCK = 4, SHAPES = 3 * (LAYERS_OF_BLOCK + 1) };
 
-/* c [rows, columns] = op(a) op(b): strides say which operand is transposed. */
+/* c [rows, columns] = op(a) op(b): strides show which operand is transposed. */
 typedef struct product {
     int64_t rows, columns, depth;
     int a_transposed, b_transposed;
-    double times; /* a step has it */
+    double times; /* occurrences in a step */
     dnnl_primitive_t plain, packed;
     dnnl_memory_t a, b, b_packed, c;
 } product;
@@ -170,7 +171,7 @@ static int make(products *all, int64_t layers, int64_t C, int64_t V, int64_t N)
         all->operand_bytes = largest(all->operand_bytes, largest(a, largest(b, c)) * element_bytes);
     }
     all->operand_bytes = (all->operand_bytes + 63) / 64 * 64;
-    all->packed_bytes = all->operand_bytes / 64 * 80; /* blocks are padded at the ends */
+    all->packed_bytes = all->operand_bytes / 64 * 80; /* packed blocks are padded at their ends */
     all->a = aligned_alloc(64, all->operand_bytes);
     all->b = aligned_alloc(64, all->operand_bytes);
     all->c = aligned_alloc(64, all->operand_bytes);
@@ -196,7 +197,7 @@ static int make(products *all, int64_t layers, int64_t C, int64_t V, int64_t N)
 
 int main(int argc, char **argv)
 {
-    static products all; /* lives as long as the process: nothing is given back one by one */
+    static products all; /* lives as long as the process; nothing is freed separately */
     if (argc != 7) {
         fprintf(stderr, "usage: products f32|bf16 LAYERS CHANNELS VOCABULARY TOKENS THREADS\n");
         return 1;

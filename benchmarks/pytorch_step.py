@@ -74,7 +74,7 @@ class GPT2(nn.Module):
 
 
 def make_optimizer(model, choice):
-    """The fastest AdamW that this version has for the CPU, or the one that takes least memory; and its name."""
+    """The fastest AdamW of this version for the CPU, or the one with the least memory; and its name."""
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
@@ -87,7 +87,7 @@ def make_optimizer(model, choice):
 
 
 def fixed_attention(device, is_masked):
-    """A context in which attention is of one kind, and what it is called."""
+    """A context in which attention has one implementation, and its name."""
     if is_masked:
         return contextlib.nullcontext(), "matmul, softmax"
     if device == "cuda":

@@ -1,8 +1,8 @@
-/* The kernels that are passes over memory, in both element types, against the roof of their bytes:
- * what they read and write is copied past the caches, what they only read is read. Each tensor, the
- * table among them, has four times the bytes of this machine's last-level cache, in either type,
- * so nothing of one call is left there for the next; a step, whose tensors may still be in it, can
- * only do better.
+/* Compares the kernels that are passes over memory, in both element types, with the roof of their
+ * bytes: bytes read and written are copied with non-temporal stores, bytes only read are read. Each
+ * tensor, including the table, has four times the bytes of this machine's last-level cache, so no
+ * call finds data of the call before; in a step, tensors may still be cached, which can only be
+ * faster.
  *
  *     rows 2 */
 #include <math.h>
@@ -16,19 +16,19 @@
 #include "kernels/kernels.h"
 
 enum { C = 768, T = 256, PIECE_BYTES = 1 << 20, CACHES = 4 };
-#define SOFTMAX_ROWS 16 /* rows of COH_ROW_BLOCK logits, as the classifier cuts them */
+#define SOFTMAX_ROWS 16 /* rows of COH_ROW_BLOCK logits, as in the classifier */
 
 typedef struct tensors {
     coh_pool *pool;
     coh_dtype dtype;
     size_t element_bytes;
-    int64_t N;                       /* a multiple of T, by the type */
+    int64_t N;                       /* a multiple of T, depends on the type */
     char *x, *y, *dy, *dx;           /* [N, C] */
-    char *table, *dtable;            /* [N, C]: as many rows as there are tokens */
+    char *table, *dtable;            /* [N, C]: as many rows as tokens */
     char *weight, *dweight, *dbias;  /* [C] */
     float *mean, *rstd, *partials;   /* [N], [N] */
     int32_t *tokens, *order;         /* [N], and scratch to sort them */
-    size_t read_bytes, copied_bytes; /* of the roof: only read, and read and written */
+    size_t read_bytes, copied_bytes; /* of the roof: bytes only read, and bytes read and written */
     _Atomic uint64_t sum;
 } tensors;
 
@@ -82,7 +82,7 @@ static void norm_backward(void *argument)
     coh_kernel_norm_backward(t->pool, &n);
 }
 
-/* The same by root mean square. */
+/* Norms by root mean square. */
 static void rms(void *argument)
 {
     tensors *t = argument;
@@ -198,7 +198,7 @@ static void column_sum(void *argument)
     coh_kernel_column_sum(t->pool, t->dtype, t->dbias, t->dtype, t->dy, t->N, C, 0);
 }
 
-/* What the classifier does with a tile between its products, SOFTMAX_ROWS at a time: a pass for the
+/* The classifier's work on a tile between its products, SOFTMAX_ROWS at a time: a pass for the
  * loss, and one that turns the tile into gradients in place. */
 static void softmax_piece(void *argument, int64_t index)
 {
@@ -212,7 +212,7 @@ static void softmax_piece(void *argument, int64_t index)
     }
 }
 
-/* What is near one comes near a quarter, the more often the nearer: y never leaves the numbers. */
+/* Repeated calls converge to about a quarter from values near one, so y stays finite. */
 static void softmax_backward_piece(void *argument, int64_t index)
 {
     tensors *t = argument;
@@ -261,7 +261,7 @@ static void roof(void *argument)
     coh_pool_run(t->pool, (int64_t)(t->read_bytes / PIECE_BYTES), read_piece, t);
 }
 
-/* tensors of [N, C] that are read, and that are written, and bytes beside them */
+/* numbers of [N, C] tensors read and written, and other bytes */
 static const struct pass {
     const char *name;
     void (*run)(void *);
@@ -293,7 +293,7 @@ static void measure_pass(tensors *t, const struct pass *pass)
     size_t written = tensor_bytes * (size_t)pass->written +
                      (pass->table_is_written ? (size_t)elements(t) * t->element_bytes : 0);
     size_t read = tensor_bytes * (size_t)pass->read, both = read < written ? read : written;
-    /* writes without reads have no roof of their own here: half a copy's bytes each */
+    /* writes without reads have no roof of their own here: they count as half a copy's bytes */
     t->copied_bytes = 2 * both + (written - both);
     t->read_bytes = read - both;
     measure_pairs(pass->run, roof, t, &result);
@@ -306,7 +306,7 @@ static char *tensor(size_t bytes)
     return aligned_alloc(64, (bytes + PIECE_BYTES + 63) / 64 * 64);
 }
 
-/* Values around zero, in either type: the sign and two bits vary. */
+/* Fills with values around zero, in either type: the sign and two bits vary. */
 static void fill(char *x, const tensors *t, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -319,7 +319,7 @@ static void fill(char *x, const tensors *t, int64_t count)
     }
 }
 
-/* Rows of C elements that hold CACHES last-level caches. */
+/* Returns the rows of C elements that fill CACHES last-level caches. */
 static int64_t rows_for(size_t element_bytes)
 {
     const size_t wanted = CACHES * measure_last_cache_bytes(), row = C * element_bytes;
@@ -328,7 +328,7 @@ static int64_t rows_for(size_t element_bytes)
 
 static int make(tensors *t)
 {
-    const int64_t N = rows_for(2); /* the more rows; those of floats are no fewer bytes */
+    const int64_t N = rows_for(2); /* the more rows; in f32 no fewer bytes */
     const size_t bytes = (size_t)rows_for(4) * C * 4;
     t->x = tensor(bytes);
     t->y = tensor(bytes);
@@ -353,7 +353,7 @@ static int make(tensors *t)
     return 0;
 }
 
-/* Tensors of this type; which rows the tokens name looks random. */
+/* Makes tensors of this type; the order of the tokens' rows looks random. */
 static void use(tensors *t, coh_dtype dtype)
 {
     t->dtype = dtype;

@@ -1,11 +1,10 @@
-/* Hashing, saving and loading all numbers of a model against what their bytes cost bare:
+/* Compares hashing, saving and loading all numbers of a model with the bare cost of their bytes:
  *
  *     hash   against reading them on all threads
  *     save   against writing one file of as many bytes (reserved, 1 MiB at a time) and fsync
  *     load   against reading that file
  *
- *     bench_save [PRESET [FOLDER [THREADS [DTYPE]]]]       gpt2, ., 2, f32
- */
+ *     bench_save [PRESET [FOLDER [THREADS [DTYPE]]]]       gpt2, ., 2, f32 */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +25,7 @@ typedef struct subject {
     coh_engine *engine;
     coh_pool *pool;
     char save[512], file[512];
-    char *numbers; /* as many bytes as a checkpoint has */
+    char *numbers; /* with the bytes of a checkpoint */
     uint64_t bytes;
     _Atomic uint64_t sum;
 } subject;

@@ -1,14 +1,14 @@
-/* Optimizer steps of a model on request: one side of a comparison, kept alive so that the other
- * side can run between its steps (benchmarks/measure.py speaks to it).
+/* Runs optimizer steps of a model on request: one side of a comparison, kept alive so that the
+ * other side can run between its steps (benchmarks/measure.py drives it).
  *
  *     step gpt2 --batch 4 --sequence 64 --threads 2
  *         starts, and prints one JSON line of facts; then on standard input
  *     run 3
  *         three steps, one JSON line
  *
- * A step is what `cohobate train` does: forward, loss, backward, clipping to norm 1, AdamW; the
- * tokens are random and the same in each step. What is measured here is what a program on the
- * library gets: it is driven through public headers only. */
+ * A step is that of `cohobate train`: forward, loss, backward, clipping to norm 1, AdamW. The
+ * tokens are random and the same in each step. Only public headers are used, so this measures what
+ * a program that uses the library gets. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ enum { PINS_MOST = 8 };
 typedef struct settings {
     const char *model; /* a preset's name, or a folder with a config.json */
     const char *dtype, *disk, *profile;
-    const char *calibration; /* file; NULL: none */
-    int calibrates;          /* 1: this run goes into it */
+    const char *calibration; /* its file; NULL: none */
+    int calibrates;          /* 1: this run's times are added to it */
     coh_recompute recompute;
     int64_t batch, micro_batch, sequence, vocabulary;
     int64_t threads, budget_percent;
@@ -60,7 +60,7 @@ static int size_setting(const char *value, uint64_t *out_bytes)
     return coh_size_parse(value, out_bytes) == COH_OK ? 0 : fail(value);
 }
 
-/* A flag with its value. Returns 0, or 1 after saying what is wrong. */
+/* Sets a flag's value. Returns 0, or 1 after printing what is wrong. */
 static int set(settings *s, const char *flag, const char *value)
 {
     const struct {
@@ -212,7 +212,7 @@ static int make_tokens(run *r)
 
 /* ---- what is printed ---- */
 
-/* Most bytes the process has had resident (VmHWM), in KiB. */
+/* Returns the peak resident memory of the process (VmHWM), in KiB. */
 static uint64_t peak_resident_kib(void)
 {
     char line[256];
@@ -255,7 +255,8 @@ static int print_facts(const run *r)
     return fflush(stdout);
 }
 
-/* What lines took, by class: [opcode, lane, kind, lines, predicted seconds, measured seconds]. */
+/* Prints the lines' times by class: [opcode, lane, kind, lines, predicted seconds, measured
+ * seconds]. */
 static int print_classes(const run *r)
 {
     coh_line_class classes[COH_LINE_CLASSES_MOST];
@@ -271,8 +272,8 @@ static int print_classes(const run *r)
     return 0;
 }
 
-/* Steps in a row, two under way as in `train`; each step's time is from the one before it (or the
- * start) to its result, so that their sum is the time of all. */
+/* Runs steps in sequence, two in flight as in `train`. Each step's time is from the previous result
+ * (or the start) to its own, so the times add up to the total. */
 static int run_steps(void *argument, int count)
 {
     run *r = argument;
@@ -314,7 +315,7 @@ static int run_steps(void *argument, int count)
     return 0;
 }
 
-/* What the steps took, for the plans to come. */
+/* Adds the steps' times to the calibration, for later plans. */
 static int calibrate(const run *r)
 {
     coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST];

@@ -1,14 +1,14 @@
-/* The working store against the best that fio reaches on the same file: first fio tries engines,
- * request sizes and depths, then ours and its best take turns. Ours moves whole chunks as a lane
- * does, checksums included; fio moves bytes and looks at none.
+/* Compares the working store with the best that fio reaches on the same file: first fio tries
+ * engines, request sizes and depths, then the store and fio's best take turns. The store moves
+ * whole chunks as a lane does, including checksums; fio moves bytes without looking at them.
  *
- * fio's memory is in huge pages, as our arenas are: a disk's request takes so many pieces of memory
- * at most (254 on virtio), so from pages of 4 KiB it holds 1 MiB, from those of 2 MiB as much as
- * the disk takes at a time.
+ * fio's memory is in huge pages, like our arenas. A disk request has a limited number of memory
+ * segments (254 on virtio), so with pages of 4 KiB it holds 1 MiB, with pages of 2 MiB as much as
+ * the disk accepts.
  *
  *   bench_store [FOLDER [CHUNK_MIB]]      default: . and 8
  *
- * Without fio there is no ceiling and nothing is printed but that. */
+ * Without fio there is no ceiling, and only that is printed. */
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ typedef struct bench {
     unsigned char *memory;
     size_t chunk_bytes;
     uint32_t chunk_count;
-    char file[64]; /* as another process names it */
+    char file[64]; /* its name for other processes */
 } bench;
 
 typedef struct port_run {
@@ -42,12 +42,12 @@ typedef struct port_run {
     double bytes_per_s; /* 0: failed */
 } port_run;
 
-/* A lane: PORT_DEPTH chunks in flight, a new one for the oldest that is through. */
+/* One lane: keeps PORT_DEPTH chunks in flight; each retired one is replaced. */
 static void *run_port(void *argument)
 {
     port_run *run = argument;
     const bench *b = run->b;
-    const uint32_t half = run->port == COH_STORE_WRITES; /* each has its half of file and memory */
+    const uint32_t half = run->port == COH_STORE_WRITES; /* each port has its own half */
     coh_store_load load = {
         .ops = b->ops,
         .store = b->store,
@@ -75,7 +75,7 @@ typedef enum way { WAY_READ, WAY_WRITE, WAY_BOTH, WAY_COUNT } way;
 
 static const char *const way_names[WAY_COUNT] = { "read", "write", "both" };
 
-/* Bytes per second, of both ports together. */
+/* Returns the bytes per second of both ports together. */
 static double ours(const bench *b, way which)
 {
     port_run runs[2] = { { .b = b, .port = COH_STORE_READS },
@@ -174,7 +174,7 @@ static int measure_way(const bench *b, way which)
     return 0;
 }
 
-/* The store's file has no name; we find it among our descriptors by its size. */
+/* The store's file has no name, so it is identified among our descriptors by its size. */
 static int find_file(bench *b)
 {
     for (int fd = 3; fd < 64; fd++) {
@@ -200,7 +200,7 @@ static int open_store(bench *b, const char *folder)
         mmap(NULL, memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (b->memory == MAP_FAILED)
         return 1;
-    (void)madvise(b->memory, memory_bytes, MADV_HUGEPAGE); /* as arenas are */
+    (void)madvise(b->memory, memory_bytes, MADV_HUGEPAGE); /* as in arenas */
     for (size_t i = 0; i < memory_bytes / sizeof(uint32_t); i++)
         ((uint32_t *)b->memory)[i] = (uint32_t)i * 2654435761u;
     if (coh_store_open(&config, NULL, &b->ops, &b->store) != COH_OK ||
@@ -213,7 +213,7 @@ static int open_store(bench *b, const char *folder)
     return find_file(b);
 }
 
-/* Every chunk is written once under its number, so that reads find what they must. */
+/* Writes every chunk once under its number, so that reads find the expected data. */
 static int fill(const bench *b)
 {
     for (uint32_t chunk = 0; chunk < b->chunk_count; chunk++) {

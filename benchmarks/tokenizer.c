@@ -1,5 +1,5 @@
-/* A worker that encodes texts: `tokenizer WHAT FILE...` reads the files once and encodes all of
- * them, each whole, at each run, on one thread. benchmarks/tokenizers takes turns with the Python
+/* A worker that encodes texts: `tokenizer WHAT FILE...` reads the files once. Each run encodes all
+ * of them, each as a whole, on one thread. benchmarks/tokenizers alternates it with the Python
  * libraries. */
 #include <stdio.h>
 #include <stdlib.h>

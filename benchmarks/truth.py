@@ -1,16 +1,16 @@
-"""What the rows of plan_truth come to: errors of predicted times, how plans rank, and peaks."""
+"""Summarises the rows of plan_truth: errors of predicted times, ranking of plans, and peaks."""
 
 import math
 import statistics
 
 from measure import PROBE_BOUND
 
-# What is asked: mean and worst error of a step's time, and both correlations of ranks.
+# Requirements: mean and worst error of a step's time, and both rank correlations.
 MEAN_MOST, WORST_MOST, RANK_LEAST, COUNT_LEAST = 0.05, 0.12, 0.9, 24
 
 
 def ranks(values):
-    """Ranks from 0, those of equal values their mean."""
+    """Ranks from 0; equal values get their mean rank."""
     order = sorted(range(len(values)), key=values.__getitem__)
     result = [0.0] * len(values)
     begin = 0
@@ -34,7 +34,7 @@ def spearman(a, b):
 
 
 def kendall(a, b):
-    """Tau-b: pairs in the same order less those in the other, of the pairs that are not tied."""
+    """Tau-b: pairs in the same order minus those in opposite order, over the pairs that are not tied."""
     pairs = [(a[i] - a[j], b[i] - b[j]) for i in range(len(a)) for j in range(i)]
     same = sum((x > 0) == (y > 0) for x, y in pairs if x and y)
     other = sum((x > 0) != (y > 0) for x, y in pairs if x and y)
@@ -43,7 +43,7 @@ def kendall(a, b):
 
 
 def summary(rows):
-    """All of the figures that the claim is about. Errors: |predicted / measured - 1|."""
+    """All figures of the claim. Errors: |predicted / measured - 1|."""
     errors = [abs(row["error"]) for row in rows]
     predicted, measured = [row["predicted_s"] for row in rows], [row["measured_s"] for row in rows]
     return {"count": len(rows), "mean_error": statistics.fmean(errors), "worst_error": max(errors),
@@ -55,8 +55,8 @@ def summary(rows):
 
 
 def within(rows):
-    """Kendall's tau of the plans of one model and dtype that have as many tokens a step, where there are several: the
-    mean over such groups, and how many there are."""
+    """Kendall's tau over the plans of one model and dtype with the same number of tokens a step, if there are several:
+    the mean over such groups, and how many there are."""
     groups = {}
     for row in rows:
         facts = row["facts"]
@@ -67,15 +67,15 @@ def within(rows):
 
 
 def apart(rows):
-    """How far the attempts at one configuration are apart, in the mean, and how many had several: what no prediction
-    can be nearer than."""
+    """The mean spread between attempts at a configuration, and how many had several: no prediction can be more
+    accurate."""
     several = [row["attempts_s"] for row in rows if len(row.get("attempts_s", [])) > 1]
     spreads = [(max(seconds) - min(seconds)) / statistics.median(seconds) for seconds in several]
     return (statistics.fmean(spreads) if spreads else None), len(several)
 
 
 def inside(rows):
-    """Of the rows that were predicted with a spread, how many were measured within it, and how many there are."""
+    """Of the rows predicted with a spread, how many were measured within it, and how many there are."""
     spread = [row for row in rows if row["facts"].get("p10_s", 0) < row["facts"].get("p90_s", 0)]
     return sum(row["facts"]["p10_s"] <= row["measured_s"] <= row["facts"]["p90_s"] for row in spread), len(spread)
 
@@ -98,7 +98,7 @@ def lines(rows):
 
 
 def misses(rows):
-    """What is asked and not met, in words."""
+    """The requirements that are not met, in words."""
     it = summary(rows)
     tau, _ = within(rows)
     asked = (("fewer than 24 configurations", it["count"] >= COUNT_LEAST),

@@ -1,5 +1,6 @@
-/* How long the verifier takes over all programs of a published model's plan: bench_verify MODEL
- * PROFILE. One line of JSON: planning without the verifier's part, verifying, lines. */
+/* Measures the verifier over all programs of a published model's plan: bench_verify MODEL PROFILE.
+ * Prints one line of JSON: seconds of planning without the verifier, seconds of verifying,
+ * lines. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +19,7 @@ static void must(coh_status status)
     exit(1);
 }
 
-/* The machine of a profile, all of it. */
+/* Sets all resources of a profile's machine. */
 static void set_options(const coh_profile *profile, coh_plan_options *out)
 {
     coh_plan_options_init(out);
@@ -28,7 +29,7 @@ static void set_options(const coh_profile *profile, coh_plan_options *out)
     out->emulate_host_bytes = profile->memory_bytes[COH_TIER_HOST];
 }
 
-/* All programs once; the least of a few times. */
+/* Verifies all programs; returns the least time of several runs. */
 static double verify_seconds(const coh_plan *plan, uint32_t *out_lines)
 {
     const coh_verify_options limits = { .budget_bytes = { UINT64_MAX, UINT64_MAX, UINT64_MAX } };

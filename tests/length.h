@@ -1,7 +1,6 @@
-/* How long a test may take. `meson test` asks for short runs: every path, fewer numbers of each.
- * `meson test --setup everything`, and a test that is called by hand, run in full. A sanitizer
- * looks for what numbers do not change, and makes tests ten times slower: it gets fewer random
- * cases. */
+/* How long a test may take. `meson test` requests short runs: every path, with fewer cases. `meson
+ * test --setup everything`, and tests run by hand, run in full. A sanitizer looks for errors that
+ * do not depend on values, and makes tests ten times slower, so it gets fewer random cases. */
 #ifndef COH_TESTS_LENGTH_H
 #define COH_TESTS_LENGTH_H
 
@@ -21,7 +20,7 @@
 #define TEST_FINDS_RACES 0
 #endif
 
-/* For an oracle: what it computes from the test's own arrays is no business of a sanitizer. */
+/* For an oracle: its accesses to the test's own arrays need no sanitizer. */
 #define TEST_ORACLE __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 
 static inline int test_is_short(void)
@@ -30,21 +29,20 @@ static inline int test_is_short(void)
     return length != NULL && strcmp(length, "short") == 0;
 }
 
-/* Whether numbers may be fewer: a short run under a sanitizer. */
+/* Returns 1 if there may be fewer values: a short run under a sanitizer. */
 static inline int test_is_brief(void)
 {
     return TEST_IS_SANITIZED && test_is_short();
 }
 
-/* Whether what one thread does by itself may be tried less: a short run under the thread
- * sanitizer. */
+/* Returns 1 if single-threaded parts may be tested less: a short run under the thread sanitizer. */
 static inline int test_seeks_races(void)
 {
     return TEST_FINDS_RACES && test_is_short();
 }
 
-/* How many of `cases` random cases to try: all, or a tenth (at least 1) in a short run under a
- * sanitizer. */
+/* Returns how many of `cases` random cases to try: all, or a tenth (at least 1) in a short run
+ * under a sanitizer. */
 static inline uint64_t test_cases(uint64_t cases)
 {
     return test_is_brief() ? (cases + 9) / 10 : cases;

@@ -1,9 +1,9 @@
-/* own_layer.c - a layer somebody already has, trained by Cohobate: in memory, and streamed through
- * a budget a third of that with the rest on disk. Both runs end with the same bits.
+/* own_layer.c - an existing layer, trained by Cohobate: in memory, and streamed through a third of
+ * that memory with the rest on disk. Both runs end with the same bits.
  *
  *     make && ./own_layer [FOLDER FOR THE SCRATCH FILE]
  *
- * Part 1 is the layer as it was, part 2 wraps it, part 3 builds a model with it, part 4 runs it. */
+ * Part 1 is the existing layer, part 2 wraps it, part 3 builds a model with it, part 4 runs it. */
 #include <cohobate/cohobate.h>
 
 #include <inttypes.h>
@@ -49,7 +49,7 @@ static coh_status gate_infer(const void *attributes, const coh_shape *inputs,
                             .rank = 1,
                             .dim = { inputs[0].dim[inputs[0].rank - 1] } };
     (void)attributes;
-    if (inputs[0].dtype != COH_DTYPE_F32) /* a model may be in bf16; this layer is not */
+    if (inputs[0].dtype != COH_DTYPE_F32) /* a model may be in bf16; this layer supports only f32 */
         return coh_kind_fail(COH_ERR_SHAPE, "a gate computes in f32 only");
     out_facts->output[0] = inputs[0];
     out_facts->parameter[0] =
@@ -86,7 +86,7 @@ static const coh_op_kind gate_kind = {
     .output_count = 1,
     .parameter_count = 2,
     .backward_reads = { .inputs = 1, .parameters = 3 }, /* x; gate and shift; as bits */
-    /* can_add_grad and can_skip_grad stay 0: the planner adds, and gives scratch, for us. */
+    /* can_add_grad and can_skip_grad stay 0: the planner adds for us, and provides scratch. */
     .infer = gate_infer,
     .forward = gate_call_forward,
     .backward = gate_call_backward,
@@ -165,8 +165,7 @@ typedef struct outcome {
     double first_loss, last_loss;
 } outcome;
 
-/* Sequences of a rule that one token of context decides: the next id is 7 id +
- * 3, modulo VOCABULARY. */
+/* Sequences in which one token determines the next: the next id is 7 id + 3, modulo VOCABULARY. */
 static void make_batch(int step, int32_t *tokens, int32_t *targets)
 {
     for (int i = 0; i < BATCH_IDS; i++) {
@@ -192,7 +191,7 @@ static coh_status train(coh_engine *engine, outcome *out_outcome)
             out_outcome->first_loss = result.loss;
         out_outcome->last_loss = result.loss;
         out_outcome->peak_bytes = result.peak_bytes[0];
-        for (int lane = 1; lane < COH_PLAN_LANES; lane++) /* lane 0 computes, the others move */
+        for (int lane = 1; lane < COH_PLAN_LANES; lane++) /* lane 0 computes, others move */
             out_outcome->moved_bytes += result.link_bytes[lane];
     }
     return coh_engine_hash(engine, &out_outcome->hash);

@@ -1,4 +1,5 @@
-/* calls.h - what the generated calls (write_calls.py) share with the program that runs them. */
+/* calls.h - the interface between the generated calls (write_calls.py) and the program that runs
+ * them. */
 #ifndef COH_TESTS_API_CALLS_H
 #define COH_TESTS_API_CALLS_H
 
@@ -7,8 +8,7 @@
 
 #include "tests/api/objects.h"
 
-/* ANY: a status and, if it is a failure, a sentence. REFUSED: a failure. ARGUMENT:
- * COH_ERR_ARGUMENT. */
+/* ANY: a status and, for a failure, a message. REFUSED: a failure. ARGUMENT: COH_ERR_ARGUMENT. */
 enum { MUST_ANY, MUST_REFUSED, MUST_ARGUMENT };
 
 typedef struct call_case {
@@ -26,13 +26,13 @@ typedef struct call_entry {
 extern const call_entry call_entries[];
 extern const int call_entry_count;
 
-/* Ends the case as failed if `status`, or this thread's sentence with it, is not what must be. */
+/* Ends the case as failed if `status`, or this thread's message with it, is not as required. */
 void judge(coh_status status, int judges);
-/* Adds an operator of `kind` with these attributes to a graph whose inputs it takes; judges that.
- */
+/* Adds an operator of `kind` with these attributes to a graph whose inputs fit; judges the
+ * result. */
 void judge_kind(const coh_op_kind *kind, const void *attributes, size_t attribute_bytes,
                 int judges);
-/* A text that a function returned can be read. */
+/* Checks that a text returned by a function is readable. */
 void look(const char *text);
 
 #endif

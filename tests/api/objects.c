@@ -20,7 +20,7 @@ static void need(coh_status status, const char *what)
     exit(99);
 }
 
-/* A path in a folder of this process's own. */
+/* Returns a path in a folder of this process. */
 static const char *path_of(int number, const char *name)
 {
     if (folder[0] == '\0') {

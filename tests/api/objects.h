@@ -1,14 +1,15 @@
 /* objects.h - a valid argument of every type of the public interface, for the calls that
- * write_calls.py generates. Objects are made when first asked for and live until the process ends;
- * structs are fresh copies, so that a case may change one field. All is tiny: a GPT-2 of one
- * layer, 16 wide. */
+ * write_calls.py generates.
+ *
+ * Objects are made on first use and live until the process ends; structs are fresh copies, so that
+ * a case may change one field. All objects are tiny: a GPT-2 with one layer of width 16. */
 #ifndef COH_TESTS_API_OBJECTS_H
 #define COH_TESTS_API_OBJECTS_H
 
 #include "cohobate/cohobate.h"
 
-coh_graph *valid_coh_graph(void);  /* a new one each time: with a loss */
-coh_graph *valid_open_graph(void); /* likewise, which takes more operators */
+coh_graph *valid_coh_graph(void);  /* a new one at each call, with a loss */
+coh_graph *valid_open_graph(void); /* a new one, to which operators can be added */
 coh_plan *valid_coh_plan(void);
 coh_engine *valid_coh_engine(void);
 coh_profile *valid_coh_profile(void);
@@ -42,11 +43,11 @@ coh_space_item valid_coh_space_item(void);
 coh_space_hold valid_coh_space_hold(void);
 coh_run_lock valid_coh_run_lock(void);
 
-/* Text for parameter `name` of `function`. */
+/* Returns text for parameter `name` of `function`. */
 const char *valid_text(const char *function, const char *name);
-/* An untyped object: a coh_folder or a coh_merge where that is meant. */
+/* Returns an untyped object: a coh_folder or coh_merge where one is expected. */
 void *valid_object(const char *function, const char *name);
-/* Room for an output: 1 MiB of zeros, one of 8 by number. */
+/* Returns room for an output: 1 MiB of zeros, one of 8 by number. */
 void *scratch(int number);
 
 coh_status no_numbers(void *context, const char *name, uint64_t begin, uint64_t count,

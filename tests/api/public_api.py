@@ -21,7 +21,7 @@ class Variable:
     type: str  # without const, struct and stars
     stars: int = 0
     is_const: bool = False
-    extents: tuple = ()  # of an array, as written
+    extents: tuple = ()  # extents of an array, as written
     is_function: bool = False
 
     @property
@@ -61,7 +61,7 @@ def strip(text):
 
 
 def split(text, separator=","):
-    """At separators outside of brackets."""
+    """Splits at separators outside of brackets."""
     parts, depth, begin = [], 0, 0
     for i, character in enumerate(text):
         depth += character in "([{"
@@ -73,7 +73,7 @@ def split(text, separator=","):
 
 
 def variables(text):
-    """`int32_t a, *b[2]` -> two of them."""
+    """Splits `int32_t a, *b[2]` into two variables."""
     text = " ".join(text.split())
     pointer = re.fullmatch(r"(.*?)\(\s*\*\s*(\w+)\s*\)\s*\((.*)\)", text)
     if pointer:
@@ -112,7 +112,7 @@ def read_function(declaration):
 
 
 def read_fields(body):
-    """Of a struct; the members of an anonymous union come after one another, as C names them."""
+    """Reads a struct's fields; members of an anonymous union follow one another, named as in C."""
     fields = []
     while (union := re.search(r"\bunion\s*\{", body)):
         end = body.index("}", union.end())

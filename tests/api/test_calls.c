@@ -1,9 +1,8 @@
-/* Calls every public function with every argument broken in turn (write_calls.py): each must
- * answer with a status and a sentence. A child process runs the cases of one function and names
- * the case before it begins, so a signal is reported with its case and the next case runs in a new
- * child.
+/* Calls every public function with every argument broken in turn (write_calls.py): each call must
+ * return a status and a message. A child process runs the cases of one function and names each case
+ * before it begins, so a signal is reported with its case, and a new child runs the next case.
  *
- *     test_calls [FUNCTION]     the cases of one function alone */
+ *     test_calls [FUNCTION]     runs only the cases of one function */
 #include "tests/api/calls.h"
 
 #include <ftw.h>
@@ -15,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Against a hang, never reached by what works: seconds of one case, and bytes of one process. */
+/* Limits against hangs, never reached otherwise: seconds of one case, and bytes of one process. */
 enum { CASE_SECONDS = 120 };
 #define PROCESS_BYTES ((rlim_t)16 << 30)
 
@@ -23,7 +22,7 @@ static const char sentinel[] = "a sentence of the call before";
 
 typedef struct progress {
     int running;  /* case; -1: all are done */
-    int failures; /* cases that answered wrongly */
+    int failures; /* cases with a wrong answer */
 } progress;
 
 static progress *shared;
@@ -55,7 +54,7 @@ void look(const char *text)
         complain("a text without an end");
 }
 
-/* An input of each kind: shapes that the kind may refuse, which is an answer, too. */
+/* Makes an input for each port; the kind may refuse their shapes, which is a valid answer. */
 void judge_kind(const coh_op_kind *kind, const void *attributes, size_t attribute_bytes, int judges)
 {
     const coh_shape shapes[] = { { .dtype = COH_DTYPE_F32, .rank = 3, .dim = { 1, 1, 24 } },
@@ -132,7 +131,7 @@ int main(int argc, char **argv)
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 99;
-#ifndef __SANITIZE_ADDRESS__ /* whose shadow is larger than any limit */
+#ifndef __SANITIZE_ADDRESS__ /* whose shadow memory exceeds any limit */
     const struct rlimit limit = { .rlim_cur = PROCESS_BYTES, .rlim_max = PROCESS_BYTES };
     setrlimit(RLIMIT_AS, &limit);
 #endif

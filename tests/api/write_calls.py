@@ -1,11 +1,11 @@
 """Writes the tests of the public interface from its headers: write_calls.py calls|names INCLUDE OUT
 
-calls   a C program that calls each public function once with valid arguments, then with each pointer NULL, with
-        each number NaN, infinite, negative, 0 and largest, and with each field of each struct so (objects.h has
-        the valid ones). A function added later is in it by itself, and fails until it refuses all that.
+calls   a C program that calls each public function once with valid arguments, then with each pointer NULL, each number
+        NaN, infinite, negative, 0 and largest, and each struct field likewise (objects.h has the valid ones). New
+        functions are included automatically, and fail until they refuse all of that.
 names   a C++ file that names every function and kind, to be compiled and linked.
 
-Tables below list the exceptions, each with its reason. One that names nothing any more is an error."""
+The tables below list the exceptions, each with its reason. An entry that names nothing any more is an error."""
 import sys
 
 import public_api
@@ -18,11 +18,11 @@ MAY_BE_NULL = {
     "coh_token_file_build.out_token_count", "coh_parameter_group_count.out_parameter_count",
     "coh_parameter_group_count.out_element_count",
 }
-# NULL is allowed and starts minutes of work: not called. tests/engine/test_measure.c does it.
+# NULL is allowed and starts minutes of work: not called. tests/engine/test_measure.c covers it.
 MEASURES = {"coh_profile_measure.known"}
-# A status that the caller chooses comes back.
+# Returns a status that the caller chooses.
 RETURNS_ITS_ARGUMENT = {"coh_kind_fail"}
-# The size of the caller's own array: a larger one is a lie that no library can find. 0 and -1 alone.
+# The size of the caller's own array: no library can detect a larger one. Only 0 and -1 are tested.
 EXTENTS = {
     "coh_space_check.item_count", "coh_chat_turn.text_bytes", "coh_token_file_stretch.tokens",
     "coh_tokenizer_encode.text_bytes", "coh_tokenizer_decode.count",
@@ -30,12 +30,12 @@ EXTENTS = {
     "coh_kernels_use.machine_bytes", "coh_engine_ledger.text_bytes", "coh_random_words.count",
     "coh_plan_memory_curve.count", "coh_measure_options.graph_count", "coh_plan_options.pin_count",
     "coh_plan_options.earlier_count", "coh_engine_options.group_count", "coh_op_args.attribute_bytes", "coh_op_kind.input_count",
-    "coh_parallel.piece_count",  # as many calls as that
+    "coh_parallel.piece_count",  # number of calls
 }
 SIGNED = {True: ("0", "-1", "INT{0}_MAX", "INT{0}_MIN"), False: ("0", "UINT{0}_MAX")}
 FLOATS = ("NAN", "INFINITY", "-INFINITY", "-1", "0", "MAX")
 FAMILIES = {"opt": "COH_FAMILY_OPT", "llama": "COH_FAMILY_LLAMA"}
-# Attributes of the library's kinds that are not called as the kind is.
+# Attributes of the library's kinds whose names differ from the kind's.
 ATTRIBUTES = {
     "attention_atomic": "attention", "attention_grouped_atomic": "attention_grouped", "logits": "classifier",
     "dropout_residual": "dropout", "linear_uniform": "linear", "linear_residual": "linear",
@@ -45,7 +45,7 @@ ATTRIBUTES = {
 
 
 def values(variable, key):
-    """C texts of what a number is set to."""
+    """C texts of the values that a number is set to."""
     if variable.type in public_api.FLOATS:
         most = "FLT_MAX" if variable.type == "float" else "DBL_MAX"
         return [most if value == "MAX" else value for value in FLOATS]
@@ -87,10 +87,10 @@ class Writer:
                 self.destroys[function.parameters[0].type] = function.name
 
     def declaration(self, function, i, parameter):
-        """Lines that make a valid argument of the parameter's name."""
+        """Lines that declare a valid argument with the parameter's name."""
         name, kind = parameter.name, parameter.type
         if function.name.rsplit("_", 1)[1] in ("destroy", "close", "free"):
-            return [f"{kind} *{name} = NULL;"]  # the other tests show what becomes of a valid one
+            return [f"{kind} *{name} = NULL;"]  # other tests cover valid ones
         if parameter.is_function:
             return [f"void (*{name})(void *, int64_t) = no_piece;"]
         if kind in self.api.callbacks:
@@ -185,7 +185,7 @@ class Writer:
 
 
 def kind_function(api, kind):
-    """Every number of a kind's attributes, through coh_graph_op."""
+    """Makes a function that sets every number of a kind's attributes, through coh_graph_op."""
     attributes = ATTRIBUTES.get(kind, kind)
     if attributes is None:
         return [], []

@@ -1,4 +1,4 @@
-/* The sentence of a failure may quote the one before it. */
+/* Error messages: one may quote the message before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,8 +36,8 @@ static void a_sentence_too_long_is_cut_and_ends(void **state)
     assert_memory_equal(coh_last_error(), "place: aaa", 10);
 }
 
-/* What a name from somebody's file may hold: an escape, a newline, DEL, U+009b, a byte that is no
- * UTF-8, a character that %.3s cuts in half. */
+/* Characters that a name from a user's file may contain: an escape, a newline, DEL, U+009b, a byte
+ * that is not UTF-8, a character that %.3s cuts in half. */
 static void a_sentence_holds_nothing_but_text(void **state)
 {
     (void)state;

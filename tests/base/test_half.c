@@ -1,6 +1,6 @@
 /* Numbers of 16 bits. Oracle: their values from sign, exponent and mantissa in double, where all of
- * them and all points half-way between two are exact. Rounding can go wrong only where it changes
- * its mind, so each such point is tried with the floats next to it. */
+ * them and all midpoints are exact. Rounding can only go wrong near a midpoint, so each midpoint is
+ * tested together with the adjacent floats. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,8 +24,8 @@ static const format formats[] = {
     { "bf16", COH_DTYPE_BF16, 8, 7 },
 };
 
-/* The size of the finite number with these bits, without its sign; of the bits of infinity the
- * power of two that would come next. */
+/* Returns the magnitude of the finite number with these bits; for the bits of infinity, the next
+ * power of two. */
 static double size_of(const format *f, uint32_t bits)
 {
     int bias = (1 << (f->exponent_bits - 1)) - 1;
@@ -64,13 +64,13 @@ static void every_number_widens_to_its_value(void **state)
                 assert_true(isinf(value));
             else
                 assert_true(isnan(value));
-            /* And back: the same bits, NaNs made quiet. */
+            /* Converting back gives the same bits, with NaNs made quiet. */
             uint32_t quiet = size > infinity_of(f) ? 1u << (f->mantissa_bits - 1) : 0;
             assert_int_equal(narrow(f, value), bits | quiet);
         }
 }
 
-/* `value` is given both signs; `expected` has none. */
+/* Tests `value` with both signs; `expected` has no sign. */
 static void assert_narrows(const format *f, float value, uint32_t expected)
 {
     if (narrow(f, value) != expected || narrow(f, -value) != (expected | 0x8000))

@@ -65,7 +65,7 @@ static void no_pool_runs_in_the_caller(void **state)
     coh_pool_destroy(NULL);
 }
 
-/* A job on the heels of another: a worker that is late for the first must not take the second's
+/* One job directly after another: a worker that is late for the first must not run the second's
  * pieces with the first's function. */
 typedef struct turn {
     int64_t number;
@@ -98,7 +98,7 @@ static void jobs_in_quick_succession_never_mix(void **state)
     coh_pool_destroy(pool);
 }
 
-/* Two pieces that wait for each other can only end if two threads run at a time. */
+/* Two pieces that wait for each other only end if two threads run at the same time. */
 static void meet(void *argument, int64_t index)
 {
     (void)index;
@@ -118,8 +118,8 @@ static void pieces_run_at_the_same_time(void **state)
     coh_pool_destroy(pool);
 }
 
-/* Between two jobs a worker looks, falls asleep or sleeps: every pause from none to longer than it
- * looks. A wake-up lost at any of these ends in a hang. */
+/* Between two jobs a worker spins, falls asleep or sleeps: tests every pause from none to longer
+ * than it spins. A lost wake-up ends in a hang. */
 static void a_worker_is_found_looking_falling_asleep_or_asleep(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void a_worker_is_found_looking_falling_asleep_or_asleep(void **state)
     coh_pool_destroy(pool);
 }
 
-/* The worker is still busy when the caller has run out of pieces. */
+/* The worker is still busy when the caller has no pieces left. */
 typedef struct slow {
     pthread_barrier_t barrier;
     pthread_t caller;
@@ -201,7 +201,7 @@ static void workers_have_names_and_take_no_signals(void **state)
     coh_pool_destroy(pool);
 }
 
-/* The default is what `ulimit -s` was at the start: too little is asked for here in its place. */
+/* The default is the `ulimit -s` at the start; a small one is set here instead. */
 static void *note_stack(void *argument)
 {
     pthread_attr_t attributes;
@@ -230,7 +230,7 @@ static void a_thread_has_room_for_tiles_whatever_the_limit(void **state)
     pthread_attr_destroy(&usual);
 }
 
-/* Cores and a clock of the test's own; every thread is on `core`. */
+/* A mock of cores and clock for the test; every thread is on `core`. */
 typedef struct stage {
     _Atomic int core;
     _Atomic uint64_t now_ns;
@@ -238,7 +238,7 @@ typedef struct stage {
     int set_fails;
     pthread_mutex_t lock;
     int set_count;
-    cpu_set_t sets[8]; /* what threads allowed themselves, in order */
+    cpu_set_t sets[8]; /* affinity masks set by threads, in order */
 } stage;
 
 static int stage_here(void *context)
@@ -273,7 +273,7 @@ static const coh_core_ops stage_ops = { .here = stage_here,
                                         .set_allowed = stage_set_allowed,
                                         .now_ns = stage_now_ns };
 
-/* Cores [0, count). */
+/* Returns cores [0, count). */
 static cpu_set_t first_cores(int count)
 {
     cpu_set_t set;
@@ -291,7 +291,8 @@ static stage make_stage(int core, int core_count)
                     .lock = PTHREAD_MUTEX_INITIALIZER };
 }
 
-/* What was set so far; the threads may be at it still, but ask for nothing new. */
+/* Returns the number of masks set so far; threads may still be setting one, but request no new
+ * ones. */
 static int set_count(stage *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -300,8 +301,8 @@ static int set_count(stage *s)
     return count;
 }
 
-/* Two jobs of a piece for each thread: before the second a worker has looked where it is after the
- * caller said where that is. */
+/* Runs two jobs with a piece for each thread: before the second, a worker has looked up its core
+ * after the caller reported its own. */
 static void run_twice(coh_pool *pool)
 {
     pthread_barrier_t barrier;
@@ -335,7 +336,7 @@ static void a_worker_excludes_the_callers_core_and_allows_it_again_every_4_ms_at
     coh_pool_destroy(pool);
 }
 
-/* Core 1 would be left, but where three threads have two cores nobody has one alone. */
+/* Core 1 would be free, but with three threads on two cores no thread has a core alone. */
 static void with_more_threads_than_cores_nobody_moves(void **state)
 {
     (void)state;
@@ -360,7 +361,7 @@ static void a_worker_moves_for_those_before_it_and_only_where_a_core_is_left(voi
     coh_cores_keep_apart(&cores, 1, &moved_ns[1]); /* on 1, the caller on 0 */
     assert_int_equal(s.set_count, 0);
     assert_int_equal(at[1], 1);
-    coh_cores_keep_apart(&cores, 2, &moved_ns[2]); /* on 1 as well: it goes, */
+    coh_cores_keep_apart(&cores, 2, &moved_ns[2]); /* on 1 as well: it moves, */
     coh_cores_keep_apart(&cores, 1, &moved_ns[1]); /* and the one before it stays */
     assert_int_equal(s.set_count, 2);
     assert_true(CPU_EQUAL(&s.sets[0], &last));
@@ -373,7 +374,7 @@ static void a_worker_moves_for_those_before_it_and_only_where_a_core_is_left(voi
     s.allowed = first_cores(3);
     s.set_fails = 1;
     moved_ns[2] = 0;
-    coh_cores_keep_apart(&cores, 2, &moved_ns[2]); /* what was not changed is not put back */
+    coh_cores_keep_apart(&cores, 2, &moved_ns[2]); /* an unchanged mask is not restored */
     assert_int_equal(s.set_count, 3);
 }
 

@@ -1,6 +1,6 @@
-/* Normal numbers. Oracle: the formula by the C library in long double, whose angle is brought near
- * a zero of the sine in another way; then what is known of the distribution. Only fixed seeds: a
- * test that holds once holds always. */
+/* Normal numbers. Oracles: the formula by the C library in long double, with another range
+ * reduction for the angle near a zero of the sine; then the known properties of the distribution.
+ * Seeds are fixed, so a test that holds once always holds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,17 +14,17 @@
 
 #include "base/rng.h"
 
-/* In units of 2^-53 of the value, by adding up roundings. The logarithm: at worst at sqrt(2) / 2,
+/* In units of 2^-53 of the value, by adding up roundings. The logarithm is worst at sqrt(2) / 2,
  * where -log 2 (off by 1/2) meets half of its size (off by 3): 2 * (1/2 + 3/2) + 1 = 5; the root
- * halves that and rounds: 3.5. The angle: 2; what its series does to it and adds: 2. The product:
- * 1. 8.5 in all, and series end below half a unit: 9. */
+ * halves that and rounds: 3.5. The angle: 2; its series and their sum: 2. The product: 1. The total
+ * is 8.5, and series are truncated below half a unit: 9. */
 #define BOUND 0x9p-53L
 
 static const long double turn = 6.283185307179586476925286766559005768L;
 
 enum { SEED = 41, DRAWS = 1 << 17 };
 
-/* sin of `turns` whole turns: to the nearest half turn is exact in binary. */
+/* Returns the sine of `turns` whole turns: reducing to the nearest half turn is exact in binary. */
 static long double sine_of(long double turns)
 {
     const long double halves = roundl(2 * turns);
@@ -39,7 +39,8 @@ static long double error_of(double got, long double wanted)
     return fabsl((long double)got / wanted - 1);
 }
 
-/* Of u = 1 - n 2^-52 and v = m 2^-52; the lowest twelve bits, which shall not count, are drawn. */
+/* Tests u = 1 - n 2^-52 and v = m 2^-52; the lowest twelve bits, which must not count, are
+ * random. */
 static void assert_pair(uint64_t n, uint64_t m, long double *worst)
 {
     const uint64_t noise = coh_rng_u64(SEED, n, m);
@@ -62,8 +63,8 @@ static void values_are_the_formula_s_to_nine_units(void **state)
     for (uint64_t i = 0; i < DRAWS; i++)
         assert_pair(coh_rng_u64(SEED, 1, 2 * i) >> 12, coh_rng_u64(SEED, 1, 2 * i + 1) >> 12,
                     &worst);
-    /* u = 1, next to it, at and about powers of two and where the logarithm's cut changes its
-     * exponent, the smallest: each with v at and about every eighth of a turn. */
+    /* u = 1, its neighbour, values at and near powers of two and where the logarithm's reduction
+     * changes its exponent, the smallest: each with v at and near every eighth of a turn. */
     const uint64_t root_half = (uint64_t)(0x1.6a09e667f3bcdp51);
     for (int power = 0; power < 53; power++)
         for (int at = 0; at < 6; at++) {
@@ -103,7 +104,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Five standard deviations of each mean: of x^k its variance is E x^2k - (E x^k)^2. */
+/* Checks each mean within five standard deviations: the variance of x^k is E x^2k - (E x^k)^2. */
 static void assert_moments(void)
 {
     static const double mean[] = { 0, 1, 0, 3 }, variance[] = { 1, 2, 15, 96 };
@@ -115,8 +116,8 @@ static void assert_moments(void)
     }
 }
 
-/* Kolmogorov and Smirnov: the largest distance of the two distribution functions. Of truly normal
- * numbers one set in a thousand is as far off as 1.95. */
+/* Kolmogorov-Smirnov: the largest distance of the two distribution functions. For truly normal
+ * numbers one set in a thousand reaches 1.95. */
 static void assert_distribution(void)
 {
     double distance = 0;
@@ -132,7 +133,7 @@ static void assert_distribution(void)
 static void draws_are_normal_with_mean_0_and_variance_1(void **state)
 {
     (void)state;
-    for (uint64_t part = 0; part < 3; part++) { /* one after the other; even; odd */
+    for (uint64_t part = 0; part < 3; part++) { /* in sequence; even; odd */
         for (uint64_t i = 0; i < DRAWS; i++)
             drawn[i] = coh_rng_normal(SEED, 5, part == 0 ? i : 2 * i + part - 1);
         assert_moments();
@@ -140,7 +141,7 @@ static void draws_are_normal_with_mean_0_and_variance_1(void **state)
     }
 }
 
-/* Neighbours share a draw, yet neither they nor their squares go together. The product has
+/* Neighbours share a draw, but neither they nor their squares are correlated. The product has
  * variance 1, that of squares less 1 has 4. */
 static void numbers_of_one_draw_are_independent(void **state)
 {

@@ -1,4 +1,4 @@
-/* Sizes as people write them (cohobate/machine.h). */
+/* Sizes in human-readable form (cohobate/machine.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,9 +26,9 @@ static void a_size_is_read_to_the_byte(void **state)
         { "1kiB", 1024 },
         { "1.5GiB", 1610612736 },
         { "0.1KB", 100 },
-        { "1.0005KB", 1000 }, /* below a byte: rounded down */
+        { "1.0005KB", 1000 }, /* fraction of a byte: rounded down */
         { "2TiB", 2199023255552 },
-        { "0.3000000000000000000000000001TiB", 329853488332 }, /* beyond 64 bits of digits */
+        { "0.3000000000000000000000000001TiB", 329853488332 }, /* more digits than fit in 64 bits */
         { "3TB", 3000000000000 },
         { "18446744073709551615B", UINT64_MAX },
         { "16777215.999999TiB", 18446744073708452104u }, /* floor(2^40 * that) by big integers */
@@ -69,7 +69,7 @@ static void what_is_no_size_is_refused_with_a_sentence(void **state)
         "nan",
         "infMiB",
         "1MiBs",
-        "1Kib" /* a small b is a bit */,
+        "1Kib" /* a lower-case b is a bit */,
         "18446744073709551616B",
         "16777216TiB",
         "99999999999999999999999GB",
@@ -81,7 +81,7 @@ static void what_is_no_size_is_refused_with_a_sentence(void **state)
         assert_int_equal(bytes, 0);
         assert_true(strlen(coh_last_error()) > 20);
     }
-    /* The remedy repeats the number. */
+    /* The advice repeats the number. */
     uint64_t bytes = 0;
     assert_int_equal(coh_size_parse("64", &bytes), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "64MiB"));
@@ -108,7 +108,7 @@ static void a_size_is_written_with_its_unit(void **state)
     }
     char small[4] = "xyz";
     coh_size_format(1024, small, sizeof(small));
-    assert_string_equal(small, "1.0"); /* cut, and ended */
+    assert_string_equal(small, "1.0"); /* truncated and terminated */
     coh_size_format(1024, small, 0);
     assert_string_equal(small, "1.0");
 }
@@ -117,14 +117,14 @@ static void what_is_written_reads_back_within_half_a_hundredth(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 10000; i++) {
-        /* Below 2^49: from 1 PiB on they are written in units that are not read. */
+        /* Below 2^49: from 1 PiB on, sizes are written in units that the reader does not accept. */
         uint64_t bytes = coh_rng_u64(2, 0, i) >> (15 + coh_rng_below(2, 1, i, 49));
         char text[24];
         uint64_t back = 0;
         coh_size_format(bytes, text, sizeof(text));
         assert_int_equal(coh_size_parse(text, &back), COH_OK);
         double error = (double)back - (double)bytes;
-        /* Half of 0.01 unit, and a number of units is at least 1; one byte is lost to rounding. */
+        /* Half of 0.01 units, where the number of units is at least 1; rounding loses one byte. */
         if (!(error <= 0.005 * (double)bytes + 1 && -error <= 0.005 * (double)bytes + 1))
             fail_msg("seed 2, draw %llu: %llu written as %s, read as %llu", (unsigned long long)i,
                      (unsigned long long)bytes, text, (unsigned long long)back);

@@ -1,5 +1,5 @@
-"""From step 2 on no thread of `cohobate train` allocates, maps or unmaps: streamed from disk, with saves
-every 2 steps, two checkpoints and the best kept, validation and a log. Counted in the process and at the kernel's door
+"""From step 2 on no thread of `cohobate train` allocates, maps or unmaps: streamed from disk, with saves every 2 steps,
+two checkpoints and the best kept, validation and a log. Calls are counted in the process, and system calls by a filter,
 between the report of step 2 and the final report.
 
 Run as test_allocations.py COHOBATE WATCH_MEMORY.SO"""
@@ -18,7 +18,7 @@ STEPS = 9
 
 class Allocations(ProgramTest):
     def watched(self, *flags, begin='{"step": 2,', end='{"model"'):
-        """What the preloaded library wrote: (state, seen by, {call: count}, backtraces)."""
+        """Returns what the preloaded library wrote: (state, how mappings were counted, {call: count}, backtraces)."""
         counted = self.path("counted")
         done = self.succeeds("train", *TINY_USUAL, "--micro-batch", 1, "--data", self.corpus(), "--validation",
                              self.write("held-out", "text\n" * 99), "--validation-every", 3, "--steps", STEPS,
@@ -43,7 +43,7 @@ class Allocations(ProgramTest):
         return result
 
     def test_the_watch_sees_what_a_run_takes(self):
-        """Watched from its start on, a run is seen to take memory."""
+        """Checks the watch: over a whole run it counts allocations."""
         _, state, seen_by, counts, _ = self.watched(begin="")
         self.assertEqual(state, "counted")
         print(f"from the start on: {counts} (seen by {seen_by})")

@@ -1,8 +1,7 @@
-/* Placement never changes a bit: gpt2-nano (11 M parameters, tokens are bytes) in memory against
- * every other way of running the same numeric plan.
+/* Placement never changes a bit: compares gpt2-nano (11 M parameters, tokens are bytes) in memory
+ * with every other way of running the same numeric plan.
  *
- *     test_bits [f32 | bf16]
- */
+ *     test_bits [f32 | bf16] */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,10 +55,10 @@ static const trial_placement chunks[] = {
     { "recompute nothing", 25, 0, 1, 0, 2, COH_RECOMPUTE_NONE, 0 },
 };
 
-static int placement_count; /* how many were compared */
+static int placement_count; /* number of placements compared */
 
-/* In short every second placement is taken in f32, the others in bf16, a tier of the host alone in
- * both; `other`: the other way round. */
+/* In short runs every second placement is tested in f32, the others in bf16, a host tier alone in
+ * both; `other`: with the dtypes exchanged. */
 static int is_taken(int index, int other)
 {
     return !test_is_short() || index % 2 == ((nano.dtype == COH_DTYPE_BF16) != (other != 0));
@@ -81,7 +80,7 @@ static int is_clipped(const trial_outcome *out, const trial_numbers *numbers)
     return 0;
 }
 
-/* The run in memory: one per numeric plan, kept. */
+/* Returns the run in memory, one for each numeric plan; kept. */
 static const trial_outcome *reference_of(const trial_numbers *numbers)
 {
     static struct {
@@ -156,8 +155,8 @@ static void other_numeric_plans_have_bits_of_their_own(void **state)
     }
 }
 
-/* The hash could be blind: looks at the numbers of every ninth parameter (each
- * fetch walks all chunks), of fewer layers' every fifth. */
+/* In case the hash misses a difference: compares the values of every ninth parameter (each fetch
+ * walks all chunks); with fewer layers, every fifth. */
 static void values_and_moments_are_equal_not_only_the_hash(void **state)
 {
     (void)state;
@@ -186,7 +185,7 @@ static void values_and_moments_are_equal_not_only_the_hash(void **state)
         }
     }
     assert_int_equal(different, 0);
-    /* every value is looked at: few are exactly zero (rows that no token touched) */
+    /* not all zeros: few values are exactly zero (rows that no token used) */
     assert_true(compared > 3 * 384 * 1536);
     trial_close(&a);
     trial_close(&b);

@@ -1,4 +1,4 @@
-/* Training beside a frozen model: placement changes no bit of it, a frozen parameter is read and
+/* Training with a frozen model: placement changes no bit of it, frozen parameters are read but
  * never written, and what is not trained keeps its bits. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static const coh_gpt2_config config = { .layers = 4,
                                         .vocabulary = 257,
                                         .layernorm_epsilon = 1e-5f };
 
-/* What is trained. */
+/* A choice of trained parameters. */
 typedef struct trained {
     const char *name;
     coh_adapters adapters;
@@ -67,7 +67,8 @@ static trial_subject open_subject(const trained *way, coh_dtype dtype)
     return subject;
 }
 
-/* In short each way and dtype goes to one place, the next one to another. */
+/* In short runs each pair of choice and dtype is tested with one far tier, the next pair with
+ * another. */
 static int is_taken(size_t place, int index)
 {
     const size_t place_count = sizeof(far) / sizeof(far[0]);
@@ -126,7 +127,7 @@ static void what_is_frozen_is_read_and_never_written(void **state)
     (void)state;
     for (int i = 0; i < 2 * WAYS; i++) {
         const coh_dtype dtype = i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
-        if (test_is_short() && i % 2 == i / 2 % 2) /* each way in one dtype, below in the other */
+        if (test_is_short() && i % 2 == i / 2 % 2) /* each in one dtype, below in the other */
             continue;
         trial_subject subject = open_subject(&ways[i / 2], dtype);
         const uint64_t frozen_bytes = bytes_of(subject.graph, 1);
@@ -142,19 +143,19 @@ static void what_is_frozen_is_read_and_never_written(void **state)
             assert_int_equal(frozen[WRITE], 0);
             assert_int_equal(frozen[D2H], 0);
             assert_true(frozen[in] <= all[in]);
-            /* A budget that holds a part of the model: the rest comes in, step after step. */
+            /* A budget for part of the model: the rest is read in every step. */
             if (frozen_bytes > out.summary.peak_bytes[0])
                 assert_true(frozen[in] >= frozen_bytes - out.summary.peak_bytes[0]);
             if (i / 2 == 0)
-                assert_int_equal(frozen[in], 0); /* all is trained, and all of it written */
+                assert_int_equal(frozen[in], 0); /* all is trained and written */
             trial_close(&t);
         }
         trial_subject_close(&subject);
     }
 }
 
-/* Fewer bytes than a step that trains everything within the same budget; where activations are few
- * and adapters stay on the device, none is written at all. */
+/* Moves fewer bytes than a step that trains everything within the same budget; if there are few
+ * activations and the adapters stay on the device, nothing is written. */
 static void a_frozen_model_costs_reads_alone(void **state)
 {
     (void)state;
@@ -188,7 +189,7 @@ static void a_frozen_model_costs_reads_alone(void **state)
 
 /* ---- values ---- */
 
-/* All parameters that are frozen, or all others, one after the other. */
+/* Fetches all frozen parameters, or all others, in order. */
 static float *fetch_all(trial *t, int frozen, uint64_t *out_count)
 {
     const coh_graph *graph = t->subject->graph;
@@ -213,7 +214,7 @@ static void frozen_values_keep_their_bits_and_all_others_move(void **state)
 {
     (void)state;
     for (int i = 2; i < 2 * WAYS; i++) {
-        if (test_is_short() && i % 2 != i / 2 % 2) /* each way in one dtype */
+        if (test_is_short() && i % 2 != i / 2 % 2) /* each choice in one dtype */
             continue;
         trial_subject subject = open_subject(&ways[i / 2], i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
         trial t;
@@ -240,7 +241,8 @@ static void frozen_values_keep_their_bits_and_all_others_move(void **state)
     }
 }
 
-/* The same numbers for the same name, wherever it stands in its graph; adapters as they begin. */
+/* Gives the same numbers for the same name, wherever it is in its graph; adapters keep their first
+ * values. */
 static coh_status by_name(void *context, coh_parameter parameter, const char *name, uint64_t begin,
                           uint64_t count, float *values)
 {
@@ -270,7 +272,7 @@ static double first_loss(const trained *way, coh_dtype dtype)
     return out.loss[0];
 }
 
-/* B is zero: what it adds is zero, to the bit. */
+/* B is zero, so the adapter adds exactly zero. */
 static void training_begins_with_the_model_as_it_is(void **state)
 {
     (void)state;
@@ -303,7 +305,7 @@ static void adapters_begin_as_pefts_do(void **state)
             assert_true(value >= -0.125 && value <= 0.125); /* A: 1 / sqrt(64) */
         squares += value * value;
     }
-    /* of a uniform number in [-b, b] the square is b^2 / 3 on average, give or take 0.3 b^2 */
+    /* the square of a uniform number in [-b, b] is b^2 / 3 on average; 0.3 b^2 is its spread */
     const double mean = squares / (LAYERS * RANK * IN) / (0.125 * 0.125);
     if (!(fabs(mean - 1.0 / 3.0) < 5 * 0.3 / sqrt(LAYERS * RANK * IN)))
         fail_msg("squares are %g of the largest on average", mean);

@@ -1,6 +1,6 @@
-/* What forward leaves for backward where there is room changes no bit: a GPT-2 whose logits are the
- * largest thing in it, with its cache in memory, without it at the smallest budget, and moved out
- * and back in between; in both dtypes, clipped and with updates in backward. */
+/* The optional cache from forward for backward changes no bit: a GPT-2 whose logits are its largest
+ * tensor, with its cache in memory, without it at the smallest budget, and with the cache moved out
+ * and back in; in both dtypes, clipped and with updates in backward. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Order and lifetime are in the program, not in luck: with NaN in every extent that was released
- * and with seeded delays before instructions, gpt2-nano ends with the bits of the
- * undisturbed run in memory. */
+/* The program, not timing, determines order and lifetimes: with NaN in every released extent and
+ * seeded delays before instructions, gpt2-nano ends with the bits of the undisturbed run in
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static const trial_placement placements[] = {
     { "25 %, emulated host", 25, 200, 0, 0, 1, COH_RECOMPUTE_AUTO, 0 },
     { "25 %, emulated host of 20 %, disk", 25, 20, 1, 0, 2, COH_RECOMPUTE_AUTO, 0 },
 };
-/* What a late transfer does depends on who does it: the ring, threads, or nobody. */
+/* The effect of a late transfer depends on who performs it: the ring, threads, or a memory copy. */
 static const char *const stores[] = { NULL, "posix", "mem" };
 
 enum {

@@ -1,5 +1,5 @@
-/* Training with dropout: a mask is a function of the step, the operator and the micro-batch, so
- * placement, recomputation, threads and order change no bit; and it is there in training alone. */
+/* Training with dropout: a mask is a function of step, operator and micro-batch, so placement,
+ * recomputation, threads and order change no bit. Dropout acts only in training. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,7 +95,7 @@ static void placement_and_recomputation_change_no_bit(void **state)
     }
 }
 
-/* Where the families of `transformers` have it (docs/models.md). */
+/* Dropout is where the families of `transformers` have it (docs/models.md). */
 static void dropout_stands_where_the_family_has_it(void **state)
 {
     (void)state;
@@ -123,8 +123,8 @@ static void dropout_stands_where_the_family_has_it(void **state)
     }
 }
 
-/* Losses at the same weights: the batch of step 0, trained at a rate of 0 under the numbers of
- * several steps and seeds, and evaluated. */
+/* Losses at the same weights: for the batch of step 0, trained at rate 0 with several step numbers
+ * and seeds, and evaluated. */
 typedef struct losses {
     double trained[3], evaluated[2];
     uint64_t fingerprint;
@@ -161,7 +161,7 @@ static losses losses_of(const coh_model *model)
     return out;
 }
 
-/* Evaluated, a model with dropout is the one without; sums are in another order. */
+/* In evaluation, a model with dropout equals the one without; sums have another order. */
 static void it_acts_in_training_alone_and_by_step_and_seed(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* Placement never changes a bit of an OPT or a Llama either: two small ones with everything that
- * their kinds have (padding, an offset of positions, projections around the table; heads that share
- * keys, scaled turns, a head of its own), in both dtypes, clipped and with updates in backward. */
+/* Placement never changes a bit of an OPT or a Llama either: two small ones with every feature of
+ * their kinds (padding, an offset of positions, projections around the table; heads that share
+ * keys, scaled rotations, a separate head), in both dtypes, clipped and with updates in
+ * backward. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Placement never changes a bit: GPT-2 of 124 M parameters, minutes long. */
+/* Placement never changes a bit of GPT-2 with 124 M parameters; takes minutes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* Which lane updates changes no bit: a small tied GPT-2 in memory, against the same steps with an
- * emulated host tier where all parameters, those of the last blocks or none are updated on the host
- * lane; with a disk behind it, with NaN in what was released and delays before lines, through quiet
- * points and a checkpoint. */
+/* The lane of updates changes no bit: compares a small tied GPT-2 in memory with the same steps
+ * under an emulated host tier, where all parameters, those of the last blocks or none are updated
+ * on the host lane; with a disk as well, with NaN in released memory and delays before lines,
+ * across quiet points and a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ enum {
     PLACEMENT_COUNT = sizeof(placements) / sizeof(placements[0])
 };
 
-/* The searched plan once more, with updates where `host_updates` puts them. */
+/* Plans again with the searched decisions, but updates as `host_updates` says. */
 static void put_updates(trial *t, int32_t host_updates)
 {
     coh_plan *plan = NULL;
@@ -85,8 +85,8 @@ static trial_subject subject_of(coh_dtype dtype)
     return subject;
 }
 
-/* All, some and none of the updates on the host lane, each with other delays; in short one of the
- * three, the next placement and numbers another. */
+/* Tests all, some and none of the updates on the host lane, each with other delays; short runs test
+ * one of the three, a different one for each placement and numbers. */
 static void check_numbers(const trial_subject *subject, const trial_numbers *numeric, uint64_t seed)
 {
     trial_outcome expected, found;
@@ -138,7 +138,8 @@ static void remove_checkpoint(const char *path)
     rmdir(path);
 }
 
-/* Steps with quiet points between them: drained, evaluated, hashed; saved after half of them. */
+/* Runs steps with quiet points between them: drained, evaluated, hashed; saved after half of
+ * them. */
 static void run_and_save(trial *t, const char *path, trial_outcome *found)
 {
     const trial_manner manner = { .overlapped = 1, .poison = 1 };

@@ -1,9 +1,8 @@
-/* Placement never changes a bit, for models, batches and placements that nobody thought of: small
- * GPT-2s of random shape, in f32 and bf16 by turns, each in memory and under random budgets from
- * its smallest up, disturbed.
+/* Placement never changes a bit, for random models, batches and placements: small GPT-2s of random
+ * shape, alternating between f32 and bf16, each in memory and under random budgets from its
+ * smallest up, disturbed.
  *
- *     test_bits_random [FIRST_SEED [SEED_COUNT]]
- */
+ *     test_bits_random [FIRST_SEED [SEED_COUNT]] */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +63,7 @@ static trial_placement random_placement(dice *d, const char *name)
                               .recompute = (coh_recompute)draw(d, 3) };
 }
 
-/* Somewhere between the smallest budget and a little above the whole. */
+/* Draws a budget between the smallest and slightly above the whole. */
 static void random_budget(dice *d, const trial_subject *subject, const trial_numbers *numbers,
                           trial_placement *placement)
 {
@@ -100,7 +99,7 @@ static void random_models_and_placements_keep_their_bits(void **state)
                                           .delay_seed = draw(&d, 2) * (seed + 1),
                                           .delay_most_us = 50,
                                           .store = stores[draw(&d, 3)] };
-            if (getenv("TRIAL_VERBOSE") != NULL) /* what a failing seed drew */
+            if (getenv("TRIAL_VERBOSE") != NULL) /* prints the draws of a failing seed */
                 print_message(
                     "%s: %s, %d layers, %d heads, %d wide, vocabulary %d, %d x %d x %d tokens, "
                     "clip %g; device %llu, host %d %%, disk %d, chunks of %llu, "

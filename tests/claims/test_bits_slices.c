@@ -1,5 +1,5 @@
-/* A wide network whose weights do not fit in one piece: in slices, pinned, with blocks recomputed
- * and without, it ends with the bits of the run in memory. */
+/* A wide network whose weights do not fit in one piece: in slices, pinned, with and without
+ * recomputed blocks, it ends with the bits of the run in memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include "tests/claims/trial.h"
 #include "tests/search_length.h"
 
-/* 4096 x 2048 comes in blocks of 2048 rows, 2048 x 4096 in blocks of 1024. */
+/* 4096 x 2048 is cut into blocks of 2048 rows, 2048 x 4096 into blocks of 1024. */
 enum { STEPS = 3, WIDTH = 2048, HIDDEN = 4096, VOCABULARY = 61, TOKENS = 4 };
 
 static const trial_manner plain = { 0 };
@@ -73,7 +73,7 @@ static void check_sliced(const coh_plan *plan, int is_sliced)
     }
 }
 
-/* The bytes below which no schedule with whole weights exists. */
+/* Returns the least bytes of any schedule with whole weights. */
 static uint64_t whole_bound(const coh_graph *graph, const trial_numbers *numbers)
 {
     const coh_decisions decisions = { .chunk_bytes = 1 << 16, .row_passes = 1024, .slices = 1 };

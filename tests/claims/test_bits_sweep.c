@@ -1,6 +1,6 @@
-/* A sweep by layers: what a parameter alone is given is summed in the same order as in a sweep by
- * micro-batches, so a model without tied parameters has the same bits in both; in every model
- * placement changes none; and weights that stream cross the link fewer times. */
+/* A sweep by layers: contributions to a parameter are summed in the same order as in a sweep by
+ * micro-batches, so a model without tied parameters has the same bits in both. In every model
+ * placement changes none, and weights that stream cross the link fewer times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,7 +96,7 @@ static void placement_changes_no_bit(void **state)
     }
 }
 
-/* A tied table is added to in another order: another numeric plan, and it shows. */
+/* The sum of a tied table has another order: another numeric plan, with other bits. */
 static void tied_parameters_are_summed_in_the_order(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void tied_parameters_are_summed_in_the_order(void **state)
     trial_subject_close(&subject);
 }
 
-/* Weights that do not stay are fetched for each micro-batch there and back, or for all at once. */
+/* Weights that do not stay are fetched for each micro-batch forth and back, or once for all. */
 static void weights_cross_the_link_fewer_times(void **state)
 {
     (void)state;
@@ -124,12 +124,12 @@ static void weights_cross_the_link_fewer_times(void **state)
         trial t = { 0 };
         numbers.order = (coh_sweep_order)i;
         trial_plan(&t, &subject, &numbers, &small);
-        small.device_bytes = t.device_bytes; /* the first one's, for all */
+        small.device_bytes = t.device_bytes; /* the budget of the first, for all */
         if (i < 2) {
             assert_int_equal(t.summary.sweep_order, i);
             work_bytes[i] = t.summary.work_link_bytes;
             step_ns[i] = t.summary.step_ns;
-        } else { /* the faster one */
+        } else { /* the search takes the faster one */
             assert_int_equal(t.summary.sweep_order, step_ns[1] < step_ns[0]);
             assert_true(t.summary.step_ns == step_ns[t.summary.sweep_order]);
         }

@@ -1,5 +1,5 @@
-/* The peak is what the plan says, to the byte; the smallest budget runs, and a page less is refused
- * with what would fit; a replayed plan needs its own peak and no page less. */
+/* The peak is what the plan predicts, to the byte. The smallest budget runs, and with a page less
+ * the refusal names what would fit. A replayed plan needs its own peak, and no page less. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static coh_plan_options tight_options(const trial_numbers *numbers, uint64_t dev
     return options;
 }
 
-/* The number before "B" behind "raise --device-memory to ", with or without "at least". */
+/* Returns the number before "B" after "raise --device-memory to ", with or without "at least". */
 static uint64_t named_bytes(const char *sentence)
 {
     const char *found = strstr(sentence, "raise --device-memory to ");
@@ -65,7 +65,7 @@ static void ledger_and_plan_agree_to_the_byte_whatever_runs(void **state)
             trial_open(&t, &nano, numbers[n], placements[p], &(trial_manner){ .overlapped = 1 });
             trial_steps(&t, 0, 2, &out);
             trial_check_peak(placements[p]->name, &out);
-            /* evaluating, hashing and going on stay within it */
+            /* evaluating, hashing and further steps stay within it */
             const coh_step_input input = trial_input(&t, 9);
             assert_int_equal(coh_engine_evaluate(t.engine, &input, &loss), COH_OK);
             (void)trial_hash(&t);
@@ -99,7 +99,7 @@ static void a_page_below_the_smallest_budget_is_refused_with_what_fits(void **st
 
 static int shape_count;
 
-/* Not only for one shape: what the planner calls smallest plans, for many. */
+/* The reported smallest budget has a plan, for many shapes. */
 static void the_smallest_budget_plans_for_many_shapes(void **state)
 {
     (void)state;
@@ -130,7 +130,7 @@ static void the_smallest_budget_plans_for_many_shapes(void **state)
                                   .short_layers = 2 };
         const trial_numbers numbers = { "", s->microbatch_count, s->clip };
         trial_subject_open(&subject);
-        /* disk, emulated host, both: two of them for each shape, in short one */
+        /* disk, emulated host, both: two of these for each shape, in short runs one */
         static const int32_t host_percents[] = { 0, 400, 60 };
         const int first = (int)i % (test_is_short() ? 3 : 2);
         for (int tiers = first; tiers < 3; tiers += test_is_short() ? 3 : 2 - first) {

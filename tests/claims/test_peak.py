@@ -1,6 +1,6 @@
-"""What the program says of its memory holds: the kernel's count of the process (VmHWM) is within arenas and
-printed overhead, the smallest budget runs, a page less exits 3 and names what fits, a replayed plan runs in
-its own peak and not in a page less.
+"""The program's report of its memory is true: the kernel's count for the process (VmHWM) is within arenas and printed
+overhead, the smallest budget runs, with a page less it exits 3 and names what fits, a replayed plan runs in its own
+peak and not in a page less.
 
 Run as test_peak.py COHOBATE"""
 
@@ -39,7 +39,7 @@ class Peak(ProgramTest):
         self.assertEqual(result["peak_bytes"], result["predicted_peak_bytes"], name)
         print(f"figure: {name}: {kernel_peak / MIB:.1f} MiB in all, arenas {arenas / MIB:.1f}")
         self.assertLessEqual(result["overhead_bytes"], OVERHEAD_MOST, name)
-        # The overhead is printed before the process ends: exit takes a page table or two, no more.
+        # The overhead is printed before the process ends: exit takes a page table or two, not more.
         self.assertLessEqual(kernel_peak, arenas + result["overhead_bytes"] + MIB, name)
 
     def test_the_process_holds_its_arenas_and_the_printed_overhead(self):

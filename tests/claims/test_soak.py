@@ -1,8 +1,8 @@
-"""A long run from disk holds what it held after its first save: memory, descriptors, threads, disk.
+"""A long run from disk uses no more than after its first save: memory, descriptors, threads, disk.
 
-Trains a tiny GPT-2 twice: in memory, and streamed from disk with a save every hundredth step. While the second
-run goes on, /proc and its folders are read every few milliseconds. The least value between two saves is what the
-run keeps; a leak raises it. Losses must be finite and equal to those in memory, line by line, and so the hash.
+Trains a tiny GPT-2 twice: in memory, and streamed from disk with a save every hundredth step. During the second run,
+/proc and its folders are read every few milliseconds. The least value between two saves is what the run keeps; a leak
+raises it. Losses must be finite and equal to those in memory, line by line, and so must the hash.
 
 Run as test_soak.py COHOBATE [STEPS]"""
 
@@ -38,7 +38,7 @@ def fail(text):
 
 
 def bytes_in(folder):
-    """Bytes allocated to the files below a folder; a file that goes meanwhile counts as gone."""
+    """Bytes allocated to the files below a folder; a file deleted meanwhile counts 0."""
     total = 0
     for at, _, names in os.walk(folder):
         for name in names:
@@ -63,8 +63,8 @@ def deleted_bytes(descriptors):
 
 
 def sample(pid, run_folder, disk):
-    """The values of WHAT now. smaps_rollup walks the page table; the counts in status are approximate. Clean pages of
-    files do not count as resident: code is mapped when it first runs, that of a removal after the second save."""
+    """The present values of WHAT. smaps_rollup walks the page table; the counts in status are approximate. Clean pages
+    of files do not count as resident: code is mapped when it first runs, that of a removal after the second save."""
     proc = f"/proc/{pid}"
     with open(f"{proc}/smaps_rollup", encoding="utf-8") as file:
         memory = dict(line.split(":", 1) for line in file.read().splitlines()[1:])

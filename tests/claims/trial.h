@@ -16,36 +16,37 @@
 enum { TRIAL_STEPS_MOST = 8, TRIAL_PERCENT_SMALLEST = -1 };
 
 typedef struct trial_subject {
-    const coh_model *model;                /* but for its dtype, or NULL: a GPT-2 */
-    const char *preset;                    /* NULL: `config` is given, but for its dtype */
+    const coh_model *model;                /* its dtype is ignored; or NULL: a GPT-2 */
+    const char *preset;                    /* NULL: `config` is given, whose dtype is ignored */
     int64_t vocabulary, sequences, tokens; /* of a micro-batch */
     coh_dtype dtype;
     coh_gpt2_config config;
-    int32_t short_layers; /* in short, of a preset: fewer take less planning; 0: all of them */
+    int32_t short_layers; /* layers of a preset in short runs, for faster planning; 0: all */
     coh_graph *graph;
 } trial_subject;
 
 typedef struct trial_numbers {
     const char *name;
     int32_t microbatch_count;
-    float clip; /* 0: updates go out in backward */
+    float clip; /* 0: updates in backward */
     coh_sweep_order order;
 } trial_numbers;
 
 typedef struct trial_placement {
     const char *name;
-    int32_t device_percent; /* of the in-memory bytes; 0: no limit; or TRIAL_PERCENT_SMALLEST */
-    int32_t host_percent;   /* of the in-memory bytes: an emulated host tier; 0: none */
+    int32_t device_percent; /* percent of the in-memory bytes; 0: no limit; or
+                             * TRIAL_PERCENT_SMALLEST */
+    int32_t host_percent;   /* percent of the in-memory bytes, for an emulated host tier; 0: none */
     int32_t disk;           /* 1: a working store in the current folder */
     uint64_t chunk_bytes;   /* 0: the planner's choice */
     int32_t thread_count;
     coh_recompute recompute;
-    uint64_t device_bytes; /* not 0: instead of device_percent */
+    uint64_t device_bytes; /* not 0: replaces device_percent */
 } trial_placement;
 
-/* How the steps are run. Zero: one after the other, nothing disturbs them. */
+/* How the steps are run. Zero: in sequence, undisturbed. */
 typedef struct trial_manner {
-    int32_t overlapped; /* two bodies under way, as `cohobate train` runs them */
+    int32_t overlapped; /* two bodies in flight, as in `cohobate train` */
     int32_t poison;
     uint64_t delay_seed;
     uint32_t delay_most_us;
@@ -63,7 +64,7 @@ typedef struct trial {
     uint64_t device_bytes; /* the budget it was planned for */
 } trial;
 
-/* What came of a run. `last` is the last step's result. */
+/* Results of a run. `last` is the last step's result. */
 typedef struct trial_outcome {
     uint64_t first_step, step_count;
     double loss[TRIAL_STEPS_MOST], grad_norm[TRIAL_STEPS_MOST];
@@ -83,36 +84,38 @@ void trial_subject_close(trial_subject *subject);
 /* Plans; makes no engine yet. */
 void trial_plan(trial *t, const trial_subject *subject, const trial_numbers *numbers,
                 const trial_placement *placement);
-/* The engine, without values: init or load comes next. */
+/* Makes the engine, without values: call init or load next. */
 void trial_engine(trial *t, const trial_manner *manner);
 void trial_init(trial *t); /* from a fixed seed */
-/* Plan, engine, init. */
+/* Makes plan and engine, and runs init. */
 void trial_open(trial *t, const trial_subject *subject, const trial_numbers *numbers,
                 const trial_placement *placement, const trial_manner *manner);
 void trial_close(trial *t);
 
-/* Steps [first, first + count) into out->loss[step] and so on. */
+/* Runs steps [first, first + count); their results go to out->loss[step] and so on. */
 void trial_steps(trial *t, uint64_t first, uint64_t count, trial_outcome *out);
-/* The inputs of one step: seeded tokens, the same for every placement. Valid
- * until the next call. */
+/* Returns the inputs of one step: seeded tokens, the same for every placement. Valid until the next
+ * call. */
 coh_step_input trial_input(const trial *t, uint64_t step);
 uint64_t trial_hash(trial *t);
 
-/* Engine, init, steps [0, count), hash, and the engine is gone again; checks that the ledger met
- * the plan to the byte. The plan stays. */
+/* Makes an engine, runs init, steps [0, count) and the hash, and destroys the engine; checks that
+ * the ledger agrees with the plan to the byte. Keeps the plan. */
 void trial_run_plan(trial *t, const trial_manner *manner, uint64_t count, trial_outcome *out);
-/* The same with a plan of its own. */
+/* As trial_run_plan, with a new plan. */
 void trial_run(const trial_subject *subject, const trial_numbers *numbers,
                const trial_placement *placement, const trial_manner *manner, uint64_t count,
                trial_outcome *out);
 
-/* Every loss and norm bitwise, hash and numeric fingerprint; `name` goes into the message. */
+/* Compares every loss and norm bit for bit, hash and numeric fingerprint; the message contains
+ * `name`. */
 void trial_check_equal(const char *name, const trial_outcome *found, const trial_outcome *expected);
-/* What should move moved, and nothing in memory; as many bytes as the plan says, but for what a
- * step's loss does not wait for; and the program is another one. */
+/* Checks that the placement's transfers took place, and none in memory; that their bytes are the
+ * plan's, except those that a step's loss does not wait for; and that the program is a different
+ * one. */
 void trial_check_moved(const trial_placement *placement, const trial_outcome *found,
                        const trial_outcome *in_memory);
-/* Ledger = plan, to the byte, in every tier. */
+/* Checks that the ledger equals the plan, to the byte, in every tier. */
 void trial_check_peak(const char *name, const trial_outcome *found);
 
 #endif

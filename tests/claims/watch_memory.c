@@ -1,18 +1,18 @@
-/* watch_memory.c - preloaded into a process: counts everything that takes or gives back memory
- * between two moments of its life, and says who did it.
+/* watch_memory.c - preloaded into a process: counts all allocations and deallocations of memory
+ * between two moments, and reports their callers.
  *
  *     start ... step 1, step 2 |<----- counted: should be nothing ----->| final report ... exit
  *                              ^ write of WATCH_FROM                    ^ write of WATCH_UNTIL
  *
  * The moments are the first write(2) whose bytes contain the text of WATCH_FROM (empty: the start),
- * and the first one after it with that of WATCH_UNTIL. The allocator's functions are counted where
- * they are called: a preloaded symbol stands before jemalloc's and the C library's. Mappings are
- * counted at the kernel's door: from the first moment on a seccomp filter sends mmap, munmap,
- * mremap and brk of every thread through a handler, so that calls inside the C library count, too.
- * Where there is no seccomp, the symbols mmap and munmap are counted.
+ * and the first later one with the text of WATCH_UNTIL. The allocator's functions are counted where
+ * they are called: a preloaded symbol precedes jemalloc's and the C library's. Mappings are counted
+ * at the system call: from the first moment on a seccomp filter sends mmap, munmap, mremap and brk
+ * of every thread to a handler, so calls inside the C library count, too. Without seccomp, the
+ * symbols mmap and munmap are counted.
  *
  * At exit the file WATCH_FILE gets one line: counted|never-begun|never-ended, how mappings were
- * seen, and the counts; and a backtrace of each of the first calls. */
+ * counted, and the counts; then a backtrace of each of the first calls. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -35,7 +35,7 @@
 
 enum { FRAMES_MOST = 32, TRACES_MOST = 8, CODE_BYTES_MOST = 64 };
 
-static _Atomic int watching; /* 0 not yet, 1 counts, 2 over */
+static _Atomic int watching; /* 0 not yet, 1 counting, 2 ended */
 static _Atomic unsigned long malloc_count, calloc_count, realloc_count, aligned_count, free_count;
 static _Atomic unsigned long mmap_count, munmap_count, mremap_count, brk_count;
 static _Atomic int trace_count;
@@ -64,7 +64,7 @@ static void count(_Atomic unsigned long *counter, const char *what)
 
 static _Thread_local int resolving;
 
-/* The next library's function of that name; NULL while dlsym itself asks. */
+/* Returns the next library's function of that name; NULL while dlsym itself calls. */
 static void *next_symbol(void *_Atomic *slot, const char *name)
 {
     if (!*slot && !resolving) {
@@ -79,7 +79,7 @@ static void *next_symbol(void *_Atomic *slot, const char *name)
 
 #if defined(__x86_64__)
 #define WATCH_ARCH AUDIT_ARCH_X86_64
-/* The one place whose system calls the filter lets through. */
+/* The only place whose system calls the filter allows. */
 __asm__(".text\n.globl watch_raw_call\n.hidden watch_raw_call\n.type watch_raw_call,@function\n"
         "watch_raw_call:\n"
         "  mov %rdi, %rax\n  mov %rsi, %rdi\n  mov %rdx, %rsi\n  mov %rcx, %rdx\n"
@@ -132,7 +132,7 @@ static void on_call(int signal_number, siginfo_t *info, void *context)
     errno = saved_errno;
 }
 
-/* Sends the four calls of all threads to on_call, but for those of watch_raw_call. */
+/* Sends the four calls of all threads to on_call, except those of watch_raw_call. */
 static int install_filter(void)
 {
     const uint64_t raw = (uint64_t)(uintptr_t)watch_raw_call;
@@ -165,7 +165,7 @@ static int install_filter(void)
 }
 #endif
 
-/* A thread that blocks SIGSYS would be killed instead of counted: it cannot. */
+/* Keeps SIGSYS unblocked: a thread that blocks it would be killed instead of counted. */
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
 {
     static void *_Atomic slot;
@@ -241,7 +241,7 @@ __attribute__((destructor)) static void end(void)
 
 /* ---- the allocator's functions ---- */
 
-static _Alignas(64) char early[1 << 16]; /* for dlsym's own calls, before the real ones are known */
+static _Alignas(64) char early[1 << 16]; /* for dlsym's own calls */
 static _Atomic size_t early_used;
 
 static int is_early(const void *memory)
@@ -285,7 +285,7 @@ void *realloc(void *memory, size_t bytes)
     count(&realloc_count, "realloc");
     if (!is_early(memory) && next.address)
         return next.call(memory, bytes);
-    /* How long the early piece was is not kept: what may be its neighbour is copied along. */
+    /* The length of the early piece is unknown, so bytes of its neighbour may be copied, too. */
     size_t most = memory ? (size_t)(early + sizeof(early) - (char *)memory) : 0;
     void *fresh = malloc(bytes);
     if (fresh && most > 0)
@@ -325,7 +325,7 @@ void *memalign(size_t alignment, size_t bytes)
     return next.call(alignment, bytes);
 }
 
-/* Counted here only where the kernel does not count them. */
+/* Counts here only if the system calls are not counted. */
 static void count_symbol(_Atomic unsigned long *counter, const char *what)
 {
     if (strcmp(seen_by, "symbols") == 0)

@@ -1,9 +1,11 @@
-/* The program, which can also write a datasheet's figures as if it had measured them here:
+/* The program, extended by a command that writes a datasheet's figures as if they were measured
+ * here:
  *
- *     as_measured measured PROFILE GPU FILE      GPU: what the driver calls it
+ *     as_measured measured PROFILE GPU FILE      GPU: the name that the driver reports
  *     as_measured train ...                      as the program does
  *
- * To measure a played GPU would take hours, and a profile is of the program that measured it. */
+ * Measuring a played GPU would take hours, and a profile belongs to the program that measured
+ * it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +22,7 @@ static coh_status write_measured(const char *from, const char *gpu, const char *
         return status;
     profile->source = COH_PROFILE_MEASURED;
     profile->threads = 2;
-    profile->origin_count = 0; /* what stands there is of a datasheet, and makes times a what-if */
+    profile->origin_count = 0; /* the origins name a datasheet, and mark times as a what-if */
     snprintf(profile->machine, sizeof(profile->machine), "%.60s; this host", gpu);
     profile->fingerprint = coh_machine_fingerprint_of(profile);
     status = coh_profile_write(profile, path);

@@ -1,8 +1,8 @@
-/* count_allocations.c - preloaded into a process: counts what takes or gives back memory, by way of
- * the dynamic symbols, from any thread, and writes the counts to the file in
- * COUNT_ALLOCATIONS_FILE at exit.
+/* count_allocations.c - preloaded into a process: counts allocations and deallocations through
+ * dynamic symbols, from any thread, and writes the counts to the file in COUNT_ALLOCATIONS_FILE at
+ * exit.
  *
- * The test compares whole runs of different length: what a step allocates shows as a difference. */
+ * The test compares whole runs of different length: allocations per step show as a difference. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 
 static _Atomic unsigned long alloc_count, map_count;
 static _Atomic size_t early_used;
-static _Alignas(64) char early[65536]; /* for dlsym's own calls, before the real ones are known */
+static _Alignas(64) char early[65536]; /* for dlsym's own calls */
 
 static void *(*real_malloc)(size_t);
 static void *(*real_calloc)(size_t, size_t);
@@ -100,7 +100,7 @@ void *realloc(void *memory, size_t bytes)
     alloc_count++;
     if (!is_early(memory))
         return real_realloc(memory, bytes);
-    /* How long the early piece was is not kept: what may be its neighbour is copied along. */
+    /* The length of the early piece is unknown, so bytes of its neighbour may be copied, too. */
     size_t most = (size_t)(early + sizeof(early) - (char *)memory);
     void *fresh = real_malloc(bytes);
     if (fresh)

@@ -1,4 +1,4 @@
-"""Small Hugging Face folders made by hand, and what is in one: nothing here knows the program under test.
+"""Makes small Hugging Face folders by hand, and reads them: independent of the program under test.
 
 Names, shapes and dtypes of tensors are those that `transformers` writes for these configurations."""
 
@@ -76,7 +76,7 @@ def llama(C=32, L=2, V=520, P=64, inner=88):
     return config, {**tensors, "model.norm.weight": [C], "lm_head.weight": [V, C]}
 
 
-# family, the tokenizer that goes with it, dtype, tensors to a file
+# family, its tokenizer, dtype, tensors per file
 KINDS = {"gpt2": (gpt2, "gpt2", "F16", 0), "opt": (opt, "opt", "BF16", 10), "llama": (llama, "llama2", "F32", 0)}
 TORCH = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -120,7 +120,8 @@ def values(shape, name, chance):
 
 
 def make(folder, kind, dtype=None, **sizes):
-    """A folder of that kind with random weights, its tokenizer and a generation_config.json; its tensors."""
+    """Makes a folder of that kind with random weights, its tokenizer and a generation_config.json; returns its tensors.
+    """
     family, tokenizer, own_dtype, per_file = KINDS[kind]
     dtype = dtype or own_dtype
     config, shapes = family(**sizes)

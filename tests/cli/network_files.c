@@ -1,6 +1,6 @@
-/* network_files.c - preloaded into a process: files go as an NFS client lets them go. One that is
- * removed while the process has it open stays in its folder as .nfs<number> until the last
- * descriptor of it is closed, so the folder cannot be removed before. */
+/* network_files.c - preloaded into a process: deletes files as an NFS client does. A file that is
+ * deleted while the process has it open stays in its folder as .nfs<number> until its last
+ * descriptor is closed, and until then the folder cannot be removed. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { KEPT_MOST = 64, DESCRIPTORS_MOST = 1024 };
 
-/* No lock: the program opens and removes such files in one thread at a time. */
+/* No lock: the program opens and deletes such files on one thread at a time. */
 static struct kept {
     struct stat facts;
     char path[4400];

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: runs the program, checks how it fails.
+"""Common parts of the command line's tests: runs the program, checks how it fails.
 
 Each test file is run as `test_x.py PATH-OF-COHOBATE [unittest arguments]`."""
 
@@ -17,9 +17,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from length import SHORT, in_full  # pylint: disable=unused-import,wrong-import-position
 
 COHOBATE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "cohobate"
-# Where the best placement is not what is tested, in a short run the first one found serves as well.
+# Short runs take the first placement found, where the best one is not what is tested.
 QUICK = ["--search", "quick"] if SHORT else []
-# A GPT-2 of 11 M parameters on 32 tokens a step: fractions of a second.
+# A GPT-2 of 11 M parameters on 32 tokens a step: a step takes a fraction of a second.
 TINY_USUAL = ["gpt2-nano", "--sequence", "16", "--batch", "2", "--threads", "2"]
 TINY = [*TINY_USUAL[:-2], *QUICK, *TINY_USUAL[-2:]]
 TIMEOUT_S = 300
@@ -37,7 +37,7 @@ class Finished:
 
 def environment(**more):
     names = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
-    # what one test's run found must not price another's plan, nor go into the user's cache
+    # a test's calibration must not price another test's plan, nor go to the user's cache
     return {"COH_CALIBRATION": "none", **names, **more}
 
 
@@ -53,8 +53,8 @@ def run(*arguments, **keywords):
 
 
 def pairs(*all_of_them):
-    """Cases that differ in numbers alone: a sanitizer, which looks for what numbers do not change, gets the last, and
-    so does a short run."""
+    """Cases that differ only in numbers: a sanitizer, which looks for errors that do not depend on values, gets the
+    last one, and so does a short run."""
     return all_of_them[-1:] if SANITIZED or SHORT else all_of_them
 
 
@@ -65,7 +65,7 @@ def seal_of(text):
 
 
 def sealed(text):
-    """A file of ours whose members, each ending with a comma, are `text`: with the hash of them at its end."""
+    """A file in our format with the members `text`, each ending with a comma, and their hash at its end."""
     return f'{text}  "file_hash": "{seal_of(text)}"\n}}\n'
 
 
@@ -91,7 +91,7 @@ class ProgramTest(unittest.TestCase):
         return done
 
     def fails(self, code, *arguments, says="", **keywords):
-        """Fails with `code`, nothing on standard output and one sentence as the last line of the other."""
+        """Checks for exit code `code`, no standard output, and one message as the last line of standard error."""
         done = run(*arguments, **keywords)
         self.assertEqual(done.code, code, f"{arguments}\n{done.out}{done.err}")
         lines = done.err.strip().split("\n")

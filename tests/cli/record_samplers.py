@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Records what the logits processors of transformers make of logits, for test_sample.c.
+"""Records the output of transformers' logits processors, for test_sample.c.
 
     python3 record_samplers.py
 
-needs torch and transformers from the Python package index (2.15.0 and 5.23.0 made samplers.jsonl). A line of JSON per
-case: logits, the ids seen, the settings, and the probability of each id, 0 for those that are not candidates. Which
-processors there are and their order are those that generate(do_sample=True) makes from the settings. Logits are
-distinct, and no id is near a threshold: there transformers keeps ids by rounding."""
+Needs torch and transformers from the Python package index (2.15.0 and 5.23.0 made samplers.jsonl). Writes a line of
+JSON per case: logits, the ids seen, the settings, and the probability of each id, 0 for those that are not candidates.
+The processors and their order are those of generate(do_sample=True) with these settings. Logits are distinct, and no id
+is near a threshold, where rounding decides which ids transformers keeps."""
 
 import json
 import os
@@ -21,7 +21,7 @@ NAMES = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 def probabilities(logits, seen, settings):
-    """Of all ids, in float64: what generate draws from behind `seen`."""
+    """Probabilities of all ids, in float64: the distribution from which generate draws after `seen`."""
     model = GPT2LMHeadModel(GPT2Config(vocab_size=len(logits), n_embd=4, n_layer=1, n_head=1, n_positions=8))
     config = GenerationConfig(do_sample=True, **settings)
     processors = model._get_logits_processor(config, input_ids_seq_length=len(seen), device="cpu")
@@ -30,7 +30,7 @@ def probabilities(logits, seen, settings):
 
 
 def near_threshold(logits, seen, settings):
-    """Would settings that differ by rounding keep other ids?"""
+    """Returns whether settings that differ by rounding would keep other ids."""
     kept = [[p > 0 for p in probabilities(logits, seen, dict(settings, top_p=min(1, settings["top_p"] * factor),
                                                              min_p=min(1, settings["min_p"] * factor)))]
             for factor in (1 - 1e-6, 1, 1 + 1e-6)]

@@ -1,4 +1,4 @@
-"""Parts of a model are frozen, or adapters trained beside all of it: from folder to folder."""
+"""Frozen parts of a model, and adapters trained with all of it frozen: from folder to folder."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from program import ProgramTest, in_full
 
 SMALL = ["--sequence", 16, "--batch", 2, "--threads", 2]
 MOVING = ["--lr", "1e-2", "--warmup", 0]
-# kind: default targets, as modules end; of how many linears; whether a weight is published turned round
+# kind: default targets (endings of modules); number of linears; whether weights are published transposed
 DEFAULTS = {"gpt2": (["c_attn"], 2, True), "opt": (["q_proj", "v_proj"], 4, False), "llama": (["q_proj", "v_proj"], 4, False)}
 
 
@@ -34,7 +34,7 @@ class Adapters(ProgramTest):
         return config, model_folder.read_file(self.path(name, "adapter_model.safetensors"))
 
     def merged(self, weight, down, up, factor, turned):
-        """W + factor B A as it is published, in double."""
+        """W + factor B A in its published layout, in double."""
         down, up, rows = matrix(down), matrix(up), matrix(weight)
         for o, factors in enumerate(up):
             for i in range(len(down[0])):
@@ -199,7 +199,7 @@ class Adapters(ProgramTest):
         numbers = model_folder.widen(masters[name][2], "F32")
         self.assertNotEqual(numbers, model_folder.widen(model_folder.narrow(numbers, "BF16"), "BF16"))
         self.assertIn("rounded to bf16", self.train(plain, "--lora", 2, "--dtype", "bf16", *told, "--save", "none").err)
-        # what was frozen in bf16 is bf16
+        # values frozen in bf16 are bf16 values
         self.train(folder, "--freeze", "fc1", "--dtype", "bf16", *told, "--save", self.path("frozen"))
         for flags in ([], ["--freeze", "fc1"]):
             done = self.train(self.path("frozen"), *flags, *told, "--save", "none")
@@ -208,7 +208,7 @@ class Adapters(ProgramTest):
 
     def test_plan_and_train_choose_one_dtype_and_say_the_same_of_it(self):
         def stored(name, config_dtype, frozen, trained):
-            """A folder whose config.json says one dtype, and whose tensors have others."""
+            """A folder whose config.json names one dtype, while its tensors have others."""
             folder, tensors = self.model("opt", name, dtype=config_dtype)
             for file in os.listdir(folder):
                 if ".safetensors" in file:
@@ -256,7 +256,7 @@ class Adapters(ProgramTest):
             name = "model.decoder.layers.0.fc1.weight"
             kept = model_folder.read(self.path("out-" + base))[name] == tensors[name]
             self.assertEqual(kept, not rounds)
-        # a run in bf16 that froze more than this one: what was frozen stands in bf16 in its checkpoint
+        # a bf16 run that froze more than this one: its frozen parameters are bf16 in its checkpoint
         self.train(self.path("of-BF16"), "--freeze", "fc1,fc2", "--steps", 1, *MOVING, "--dtype", "bf16", "--save",
                    self.path("more"))
         done = self.train(self.path("more"), "--freeze", "fc1", "--steps", 1, "--dtype", "bf16", "--save", "none")
@@ -327,12 +327,12 @@ class Adapters(ProgramTest):
             with self.subTest(command=command[0]):
                 done = self.fails(4, *command, says=f"{out} holds adapters of {folder} (adapter_config.json), not a model")
                 self.assertIn("--merge-lora", done.err)
-        # Of a base that is not named, or cannot be read.
+        # Adapters of a base that is not named, or unreadable.
         for text in ('{"base_model_name_or_path": null}', "{", "[]"):
             with open(os.path.join(out, "adapter_config.json"), "w", encoding="utf-8") as file:
                 file.write(text)
             self.fails(4, "inspect", out, says=f"{out} holds adapters (adapter_config.json), not a model")
-        # A preset is one whatever folder has its name here; a folder of a model is one whatever else it holds.
+        # A preset is a preset whatever folder has its name here; a model's folder is one whatever else it contains.
         os.rename(out, self.path("gpt2-nano"))
         self.succeeds("plan", "gpt2-nano", *SMALL, cwd=self.folder)
         self.fails(4, "inspect", "gpt2-nano", cwd=self.folder, says="holds adapters")

@@ -1,5 +1,5 @@
-"""From step 2 on nothing is allocated, mapped or unmapped in the whole process, saves, validation and log
-included: a run of 6 steps and 3 saves makes exactly the calls of one of 4 and 2."""
+"""From step 2 on nothing is allocated, mapped or unmapped in the whole process, including saves, validation and log: a
+run of 6 steps and 3 saves makes exactly as many calls as one of 4 and 2."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ class Allocations(ProgramTest):
 
     def test_in_memory_steps_take_no_memory(self):
         allocations, maps = self.counts(4)
-        self.assertGreater(allocations, 100)  # the counter counts
+        self.assertGreater(allocations, 100)  # the counter works
         self.assertGreater(maps, 1)
         self.assertEqual((allocations, maps), self.counts(6))
 

@@ -1,4 +1,5 @@
-/* Stop strings against a search of the whole text, for every way of cutting it into tokens. */
+/* Stop strings compared with a search of the whole text, for every way of cutting it into
+ * tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,8 @@ static uint64_t next(uint64_t *seed)
     return *seed >> 33;
 }
 
-/* Oracle: bytes before the stop string that is complete first, of several the longest. */
+/* Oracle: returns the bytes before the stop string that is complete first; of several, the
+ * longest. */
 static size_t end_of(const char *text, size_t count, const char *const *stops,
                      const char **out_stop)
 {
@@ -37,7 +39,7 @@ static size_t end_of(const char *text, size_t count, const char *const *stops,
     return count;
 }
 
-/* Feeds the text in random pieces; what is certain once stays so. */
+/* Feeds the text in random pieces; bytes once reported as final must stay. */
 static void check_cuts(const char *text, size_t count, const char *const *stops, uint64_t *seed)
 {
     const char *stop;
@@ -52,7 +54,7 @@ static void check_cuts(const char *text, size_t count, const char *const *stops,
         const size_t certain = cli_answer_certain(&answer);
         assert_true(certain >= shown && certain <= end);
         shown = certain;
-        /* no more is held back than could begin a stop string */
+        /* the bytes held back can all begin a stop string */
         size_t longest = 0;
         for (int i = 0; stops[i]; i++)
             longest = strlen(stops[i]) > longest ? strlen(stops[i]) : longest;
@@ -114,7 +116,7 @@ static void one_blank_before_an_answer_is_dropped(void **state)
     cli_answer_free(&answer);
 }
 
-/* What cli_print_json_text prints, into `out`. */
+/* Writes the output of cli_print_json_text to `out`. */
 static size_t print(const char *bytes, size_t count, char *out, size_t room)
 {
     FILE *file = tmpfile();
@@ -141,11 +143,11 @@ static void json_texts_are_utf8_whatever_the_bytes(void **state)
     } cases[] = {
         { "a\"\\\n\x7f", "\"a\\\"\\\\\\u000a\\u007f\"" },
         { "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"" },
-        { "\xc3", "\"\\ufffd\"" }, /* cut */
+        { "\xc3", "\"\\ufffd\"" }, /* truncated */
         { "\xe2\x82"
           "a",
-          "\"\\ufffda\"" },                                         /* cut */
-        { "\xa9", "\"\\ufffd\"" },                                  /* no first byte */
+          "\"\\ufffda\"" },                                         /* truncated */
+        { "\xa9", "\"\\ufffd\"" },                                  /* not a first byte */
         { "\xc0\xaf", "\"\\ufffd\\ufffd\"" },                       /* overlong */
         { "\xe0\x80\x80", "\"\\ufffd\\ufffd\\ufffd\"" },            /* overlong */
         { "\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"" },            /* half a pair */

@@ -1,5 +1,6 @@
-"""What a run finds prices the next plan: kept by train, used and said by plan, never changing a bit. Oracles: the
-figures that train prints of its own lines, and the hash of the same run without a calibration."""
+"""Calibration: a run's measured times price the next plan. It is written by train, used and reported by plan, and never
+changes a bit. Oracles: the times that train prints of its own lines, and the hash of the same run without a
+calibration."""
 
 import json
 import os
@@ -23,7 +24,7 @@ class Calibration(ProgramTest):
     def test_a_run_is_kept_and_the_next_plan_is_by_it(self):
         path = self.path("calibration.json")
         before = self.plan("--calibration", path)
-        self.assertFalse(os.path.exists(path))  # planning keeps nothing
+        self.assertFalse(os.path.exists(path))  # planning writes nothing
         first = self.train("--calibration", path)
         factors = {line["opcode"]: line["factor"] for line in first["lines"]}
         self.assertLessEqual({"forward", "backward", "update", "norm"}, set(factors))
@@ -36,7 +37,7 @@ class Calibration(ProgramTest):
         self.assertEqual(after["profile"]["hash"], before["profile"]["hash"])
         self.assertNotEqual(after["step_seconds"], before["step_seconds"])
         self.assertIn("calibrated by 1 run,", self.succeeds("plan", *TINY, "--calibration", path).out.replace("\n", ","))
-        # the factors are those without the calibration that priced the second run
+        # the factors are relative to prices without the calibration that priced the second run
         second = self.train("--calibration", path)
         self.assertEqual(self.read(path)["runs"], 2)
         both = self.read(path)["opcodes"]
@@ -96,7 +97,7 @@ class Calibration(ProgramTest):
             self.assertEqual(file.read(), "what nobody has twice\n")
 
     def made(self, profile, passes, others):
-        """A calibration that three runs could have left: factors of forward and backward, and of all else."""
+        """A calibration that three runs could have written: factors of forward and backward, and of all else."""
         factors = {opcode: {"factor": passes if opcode in ("FORWARD", "BACKWARD") else others, "runs": 3} for opcode in
                    ("FORWARD", "BACKWARD", "ADD", "NORM", "UPDATE", "LOAD", "STORE", "READ", "WRITE")}
         text = json.dumps({"format": "cohobate calibration", "version": 1, "profile": profile, "runs": 3,

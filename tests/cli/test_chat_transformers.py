@@ -1,4 +1,4 @@
-"""Conversations through the program and through `transformers`: what counts, its loss, and a training on it."""
+"""Conversations in the program and in `transformers`: counted targets, their loss, and a training on them."""
 
 import json
 import os
@@ -27,7 +27,7 @@ torch.set_num_threads(1)
 
 class Chats(ProgramTest):
     def make(self, case):
-        """A model's folder, a file of conversations, and (ids, labels) of each as transformers has them."""
+        """Makes a model's folder, a file of conversations, and (ids, labels) of each as in transformers."""
         form, name, config, model, (begin, end) = case
         with open(os.path.join(FIXTURES, "chat", form, "chat_template.jinja"), encoding="utf-8") as file:
             template = file.read()
@@ -50,7 +50,7 @@ class Chats(ProgramTest):
         return made, batch
 
     def loss(self, model, batch):
-        """Mean over all labels, as transformers takes it with num_items_in_batch."""
+        """Mean over all labels, as in transformers with num_items_in_batch."""
         count = sum(label >= 0 for _, labels in batch for label in labels[1:])
         total = 0
         for ids, labels in batch:
@@ -76,7 +76,7 @@ class Chats(ProgramTest):
         model, batch = self.make(CASES[0])
         steps, rate = 20, 1e-3
         log = self.path("log.jsonl")
-        # The whole data is one step, in micro-batches of unequal weight.
+        # All data are one step, in micro-batches of unequal weight.
         self.succeeds("train", self.path("model"), *self.flags(), "--batch", len(batch), "--micro-batch", 3, "--steps",
                       steps, "--lr", rate, "--min-lr", rate, "--warmup", 0, "--weight-decay", 0, "--clip", "1", "--log",
                       log, "--save", "none")

@@ -1,4 +1,4 @@
-"""Data of all forms through the program, against token files and windows that are made by hand here."""
+"""Data of all forms through the program, compared with token files and windows made by hand here."""
 
 import fcntl
 import json
@@ -34,7 +34,7 @@ def plain_chat(turns):
 
 
 def windows_by_hand(documents, length):
-    """Each document cut into windows of its own: (tokens, targets), -1 where there is none."""
+    """Each document cut into its own windows: (tokens, targets), -1 where there is none."""
     windows = []
     for ids, counts in documents:
         for begin in range(0, len(ids) - 1, length):
@@ -48,7 +48,7 @@ def windows_by_hand(documents, length):
 
 
 class TokenFile:
-    """A reader of its own, from the documented layout."""
+    """An independent reader of the documented layout."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -83,7 +83,7 @@ class Data(ProgramTest):
         self.succeeds("check", self.path("out.tokens"))
         return TokenFile(self.path("out.tokens"))
 
-    # ---- what nobody keeps ----
+    # ---- abandoned files ----
 
     def test_what_a_killed_tokenization_left_goes_with_the_next_and_what_is_held_stays(self):
         temporary = self.path("temporary")
@@ -92,7 +92,7 @@ class Data(ProgramTest):
         measure = ["eval", self.path("model"), "--sequence", 16, "--data"]
         keywords = {"env": environment(TMPDIR=temporary)}
         large = self.write("large.txt", "so many words as take a while, " * 600000)
-        for _ in range(20):  # again if it ended before it was seen to write
+        for _ in range(20):  # again if it ended before it was seen writing
             killed = start(*measure, large, **keywords)
             while killed.poll() is None and not any(os.listdir(os.path.join(temporary, n)) for n in os.listdir(temporary)):
                 time.sleep(0.001)
@@ -102,7 +102,7 @@ class Data(ProgramTest):
                 break
         self.assertEqual(killed.returncode, -signal.SIGKILL)
         self.assertEqual(len(os.listdir(temporary)), 1)
-        # held by a live process; of another name; a link; with a file that nobody here has made
+        # held by a live process; of another name; a link; with a file not made by us
         others = ["cohobate-tokens-aaaaaa", "cohobate-tokens-bbbb", "cohobate-bbbbbb", "cohobate-tokens-cccccc"]
         for name in others:
             os.mkdir(os.path.join(temporary, name))
@@ -130,7 +130,7 @@ class Data(ProgramTest):
         tokens = self.path("out.tokens")
         self.assertTrue(os.path.exists(tokens), os.listdir(self.folder))
         train, steps = ["train", *TINY, "--save", "none", "--json", "--data"], -(-3 * windows // 2)
-        self.assertEqual(3 * windows % 2, 1)  # or nothing would be rounded up
+        self.assertEqual(3 * windows % 2, 1)  # else there would be nothing to round up
         by_steps = self.succeeds(*train, text, "--steps", steps).json
         for data in (text, tokens):
             done = self.succeeds(*train, data, "--epochs", 3)
@@ -201,7 +201,7 @@ class Data(ProgramTest):
         self.assertNotEqual(self.tokenize(*told[1:-2], "--chat-form", "llama2").ids, plain)
         self.fails(2, *told, "--chat-form", "chatml", says="<|im_start|>")
         self.fails(2, *told[:2], *told[3:], "--chat-form", "plain", says="--chat")
-        # a run keeps the form: its validation text is tokenized anew by each resume
+        # a run keeps the form: each resume tokenizes its validation text again
         train = ["train", "--save", self.path("run"), "--steps"]
         self.succeeds(*train, 1, folder, "--data", chats, "--validation", chats, "--chat",
                       "--chat-form", "plain", "--sequence", 16, "--batch", 1, "--threads", 1)
@@ -297,7 +297,7 @@ class Data(ProgramTest):
         self.assertEqual(self.says_hash(resumed), self.says_hash(whole))
         self.assertRegex(resumed.out, r"validation loss \d")
         self.assertEqual(resumed.out.split("validation loss ")[1][:6], whole.out.split("validation loss ")[1][:6])
-        # the text again, in place of its tokens, is read in the same form
+        # the text again, instead of its tokens, is read in the same form
         self.fails(2, "train", "--resume", self.path("half"), "--steps", 5, "--chat", says="give the --data")
         more = self.succeeds("train", "--resume", self.path("half"), "--steps", 5, "--data", self.chat_data())
         self.assertRegex(more.out, r"validation loss \d")
@@ -330,7 +330,7 @@ class Data(ProgramTest):
         resumed = self.succeeds("train", "--resume", run, "--steps", 3, "--json")
         self.assertEqual([resumed.json[k] for k in ("hash", "validation_loss")],
                          [whole.json[k] for k in ("hash", "validation_loss")])
-        # the flag's is taken, and is the run's from then on; so is none
+        # the flag's form is used, and becomes the run's; so does none
         changed = self.succeeds("train", "--resume", run, "--steps", 4, "--validation", other)
         self.assertIn("other validation data than before", changed.err)
         after = self.succeeds("train", "--resume", run, "--steps", 5)
@@ -350,7 +350,7 @@ class Data(ProgramTest):
         self.fails(4, "train", "--resume", run, "--steps", 2, says="is not what the run was validated with")
         os.rename(self.path("away"), held)
         self.assertIn("validation loss", self.succeeds("train", "--resume", run, "--steps", 2).out)
-        # the text again, with a validation text of its own beside what is put aside
+        # the text again, with its own validation text in addition to the held-out share
         more = self.succeeds("train", "--resume", run, "--steps", 3, "--data", data, "--validation",
                              self.corpus(LINES))
         self.assertIn("other validation data", more.err)
@@ -385,7 +385,7 @@ class Data(ProgramTest):
     def test_eval_is_the_mean_over_what_counts(self):
         self.succeeds("train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--steps", 1, "--save",
                       self.path("run"))
-        # one document of 17 ids is one window, whole; aligned among shorter ones it counts for its share
+        # one document of 17 ids is one window; aligned among shorter ones it counts for its share
         whole, short = "w" * 16, "s" * 4
         losses = {}
         for name, documents in (("whole", [whole]), ("short", [short]), ("both", [whole, short])):
@@ -448,7 +448,7 @@ class Data(ProgramTest):
         self.succeeds("train", "--resume", self.path("run"), "--steps", 2)
         self.fails(2, "train", "--resume", self.path("run"), "--steps", 3, "--id-bytes", 2, says="--id-bytes")
         self.succeeds("eval", self.path("run"), "--data", wide, "--id-bytes", 4)
-        # ids of 2 bytes that are 0 every second time, and those that spell a text or begin as JSON does
+        # ids of 2 bytes of which every second is 0, and ids that spell a text or begin like JSON
         odd = self.write("odd.bin", struct.pack("<40H", *[i % 2 * 7 for i in range(1, 41)]))
         spelled = self.write("spelled.bin", b"{ " * 40)
         for path, width, count, largest in ((wide, 4, len(ids), max(ids)), (odd, 2, 40, 7), (spelled, 2, 40, 0x207b)):
@@ -470,7 +470,7 @@ class Data(ProgramTest):
     def test_the_width_of_validation_ids_is_kept_whatever_the_data_is(self):
         text = self.corpus()
         ids = self.tokenize(text).ids
-        # half as many ids of 4 bytes as they would be of 2, every second of which is 0
+        # half as many ids of 4 bytes as of 2, every second of which is 0
         wide = self.write("wide.bin", struct.pack(f"<{len(ids)}I", *ids))
         train = ["train", *TINY, "--steps", 1, "--schedule-steps", 3]
         run, more = self.path("run"), self.write("more.txt", "another text than that before " * 20)
@@ -486,7 +486,7 @@ class Data(ProgramTest):
         resume = ["train", "--resume", run]
         same = losses(*resume, "--steps", 2, "--data", more, "--new-data")
         self.assertEqual(len(same), 1)
-        # given anew it is the width of the new validation, and the data keeps its own
+        # given again it is the width of the new validation, and the data keep their own
         again = losses(*resume, "--steps", 3, "--validation", wide, "--id-bytes", 4)
         self.assertEqual(len(again), 1)
         self.fails(4, *resume, "--steps", 4, "--validation", wide, says="give --id-bytes 4")

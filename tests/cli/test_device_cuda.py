@@ -1,6 +1,6 @@
-"""--device cuda:0 from end to end, on a GPU that is played: the kernels' own sources, emulated (tests/cuda/emulated_gpu.c).
+"""--device cuda:0 from end to end, on a played GPU: the kernels' own sources, emulated (tests/cuda/emulated_gpu.c).
 
-What is computed there is compared with the host device, and wherever things stand it has the same bits."""
+Results are compared with the host device, and have the same bits under any placement."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import program
 from program import SANITIZED, ProgramTest, environment
 
 GPU = os.environ["COH_EMULATED_GPU"]
-LIBRARIES = 32 * 2**20 + 4096  # what a plan for a GPU keeps for libraries
+LIBRARIES = 32 * 2**20 + 4096  # kept for libraries by a plan for a GPU
 STEPS = 3
 
 
@@ -30,7 +30,7 @@ class DeviceCuda(ProgramTest):
         return self.path(kind)
 
     def train(self, model, *flags, seed=None, **more):
-        """What the last line says of a few steps; seed None: on the host."""
+        """The last line's object after a few steps; seed None: on the host."""
         where = () if seed is None else ("--device", "cuda:0", "--profile", "h200")
         done = self.succeeds("train", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--data", self.text,
                              "--steps", STEPS, "--lr", "1e-3", "--validation", "none", "--save", "none", "--threads", 2,
@@ -106,7 +106,7 @@ class DeviceCuda(ProgramTest):
         model = self.model("gpt2")
         room = self.peak(model, "--dtype", "bf16")
         small = f"{LIBRARIES + (room - LIBRARIES) // 8 * 5 // 4096 * 4096}B"
-        cases = [("60", "on 2 NUMA nodes, touched")]  # nothing says what is free there
+        cases = [("60", "on 2 NUMA nodes, touched")]  # free memory is unknown there
         if os.path.exists("/sys/devices/system/node/node0/meminfo"):
             cases.append(("0", "on 1 NUMA node, the GPU's,"))
         for node, says in cases:
@@ -144,7 +144,7 @@ class DeviceCuda(ProgramTest):
                                  **self.with_libraries(version, cudnn)).json["numeric_fingerprint"]
 
         self.assertEqual(numeric(130100), numeric(130100))
-        self.assertEqual(numeric(130100, cudnn=91800), numeric(130100))  # too old to be used
+        self.assertEqual(numeric(130100, cudnn=91800), numeric(130100))  # too old
         self.assertNotEqual(numeric(130100, cudnn=91801), numeric(130100))
         plans = [numeric(130100), numeric(130200), numeric(130100, *self.table("1")), numeric(130100, *self.table("2"))]
         self.assertEqual(len(set(plans)), 4, plans)
@@ -169,7 +169,7 @@ class DeviceCuda(ProgramTest):
                    says="takes 624.00 MiB of its memory at least, and 600.00 MiB may be taken: raise --device-memory to 654311424B")
 
     def as_measured(self):
-        """h200's figures in a profile that was measured here, of the program that runs from now on."""
+        """h200's figures as a profile measured here, by the present program."""
         self.addCleanup(setattr, program, "COHOBATE", program.COHOBATE)
         program.COHOBATE = os.path.join(GPU, "as_measured")
         self.succeeds("measured", "h200", "stub", self.path("gpu.json"), **self.gpu())
@@ -184,7 +184,7 @@ class DeviceCuda(ProgramTest):
         self.assertEqual(self.train(model, *flags, "h200", seed=7)["lines"], [])  # a datasheet is a what-if
         self.assertFalse(os.path.exists(found))
         by_graphs = self.factors(self.train(model, *flags, profile, seed=7))
-        # One time for all lines of a graph, shared out as predicted. A line's share is a float, so each factor is within
+        # All lines of a graph share one time, divided as predicted. A line's share is a float, so each factor is within
         # 2^-24 of it, and printed to four places.
         self.assertAlmostEqual(by_graphs["forward"], by_graphs["backward"], delta=by_graphs["forward"] * 2**-23 + 1e-4)
         plan = ["plan", model, "--sequence", 16, "--batch", 4, "--micro-batch", 2, "--threads", 2, "--json", "--profile", profile]
@@ -256,7 +256,7 @@ class DeviceCuda(ProgramTest):
 
     def test_a_what_if_is_not_held_to_the_gpu_that_is_here(self):
         plan = ["plan", "gpt2-medium", "--sequence", 64, "--batch", 1, "--device", "cuda:0", "--json", "--what-if"]
-        named = self.gpu(COH_EMULATED_NAME="NVIDIA H200")  # 4 GiB of memory all the same
+        named = self.gpu(COH_EMULATED_NAME="NVIDIA H200")  # still 4 GiB of memory
         for more in ([], ["--profile", "h200"]):
             with self.subTest(more=more):
                 rows = self.succeeds(*plan, "device-memory=4x", *more, **named).json["rows"]

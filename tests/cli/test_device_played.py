@@ -1,5 +1,5 @@
-"""scripts/device --tiny as a person runs it, on a GPU that is played (played_cohobate.py): every phase but PyTorch's, and
-what comes of its result: the claims that are judged by it, and the profile that is taken out of it."""
+"""scripts/device --tiny as users run it, on a played GPU (played_cohobate.py): every phase except PyTorch's, and the
+uses of its result: the claims judged by it, and the profile extracted from it."""
 
 import glob
 import json
@@ -17,8 +17,8 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(TESTS)
 BUILD = os.path.abspath(os.path.join(GPU, "..", "..", ".."))
 NAME = "NVIDIA H200"
-LIBRARIES = ("attention-cudnn", "matmul-cublaslt", "kinds-libraries")  # groups that are about NVIDIA's
-CHECKED = ("indices", "quantise", *LIBRARIES)  # others take minutes there
+LIBRARIES = ("attention-cudnn", "matmul-cublaslt", "kinds-libraries")  # groups that check NVIDIA's libraries
+CHECKED = ("indices", "quantise", *LIBRARIES)  # others take minutes here
 BENCHMARKS = ("probe", "gpu_copies", "gpu_products", "gpu_attention", "gpu_rows")
 PHASES = ("doctor", "check", "profile", "facts", "memory", "offload", "kernels", "pytorch")
 
@@ -41,7 +41,7 @@ class DevicePlayed(ProgramTest):
         self.set_budget()
 
     def set_budget(self):
-        """Of what the model takes beside the libraries' workspace, five eighths."""
+        """Sets the budget to five eighths of the model's bytes, plus the libraries' workspace."""
         plan = [os.path.join(GPU, "as_measured"), "plan", self.path("model"), "--sequence", "16", "--batch", "2", "--micro-batch",
                 "2", "--dtype", "bf16", "--profile", "h200", "--json"]
         room = json.loads(subprocess.run(plan, capture_output=True, check=True, env=self.where).stdout)["in_memory_bytes"]
@@ -49,12 +49,12 @@ class DevicePlayed(ProgramTest):
         self.write("budget", f"{libraries + (room - libraries) // 8 * 5 // 4096 * 4096}B".encode())
 
     def python(self, script):
-        """A program that begins with the claims at hand."""
+        """Runs a program that begins with an import of the claims."""
         begin = f"import json, sys; sys.path.insert(0, {os.path.join(ROOT, 'benchmarks')!r}); import gpu_claim; "
         return subprocess.run([sys.executable, "-c", begin + script], capture_output=True, text=True, env=self.where, check=False)
 
     def run_script(self):
-        """Exit code, output, and the result's path."""
+        """Returns exit code, output, and the result's path."""
         flags = ["--tiny", "--build", self.folder, "--out", self.path("out"), "--minutes", "120"]
         done = self.python(f"device = gpu_claim.scripts_device(); device.CHECKS = {CHECKED!r}; "
                            f"sys.argv[1:] = {flags!r}; sys.exit(device.main())")
@@ -85,7 +85,7 @@ class DevicePlayed(ProgramTest):
         self.profile_can_be_taken_out(path)
 
     def goals_are_told(self, kernels, said):
-        """Here every pass is below the copy that it is held against, if any was measured."""
+        """Every measured pass is reported as below its copy."""
         rows = [row for row in kernels["rows"].get("gpu_rows", []) if row["is_below_goal"]]
         self.assertEqual(len(kernels["below_goals"]), len(rows))
         for row, one in zip(rows, kernels["below_goals"]):
@@ -103,10 +103,10 @@ class DevicePlayed(ProgramTest):
         self.assertGreater(sum(streamed["link_bytes"].values()), 0)
         utilised = alone["utilisation"]
         self.assertAlmostEqual(utilised["of_datasheet"], alone["tokens_per_second"] * utilised["flops_per_token"] / peak)
-        self.assertEqual(utilised["of_datasheet"], utilised["of_measured_roof"])  # what stands for measured is the datasheet
+        self.assertEqual(utilised["of_datasheet"], utilised["of_measured_roof"])  # both are the datasheet's
 
     def claims_can_be_judged(self, result):
-        """Whatever the figures are: none is missing but what is not here."""
+        """Whatever the figures are: nothing is missing except what this machine lacks."""
         done = self.python(f"found = json.load(open({result!r})); print(json.dumps([gpu_claim.speed(found, ['gpt2-nano']), "
                            "gpu_claim.offload(found, 'gpt2-nano at 50 %'), gpu_claim.facts(found)]))")
         self.assertEqual(done.returncode, 0, done.stderr)

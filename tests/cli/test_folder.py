@@ -1,4 +1,4 @@
-"""People come with a Hugging Face folder and leave with one."""
+"""From a Hugging Face folder to a Hugging Face folder."""
 
 import json
 import math
@@ -47,7 +47,8 @@ class Folder(ProgramTest):
                     self.assertEqual(done["parameters"], sum(math.prod(shape) for _, shape, _ in tensors.values()))
 
     def mixed(self, kind):
-        """A folder of three dtypes with metadata of its own, in one file as the reference writes it; its weights."""
+        """A folder of three dtypes with its own metadata, in one file as the reference writes it; returns its weights.
+        """
         folder, tensors = self.model(kind, f"mixed-{kind}", dtype="F32")
         order = {"F32": 0, "BF16": 1, "F16": 2}
         names = sorted(tensors)
@@ -74,7 +75,7 @@ class Folder(ProgramTest):
                 self.succeeds("export", folder, "-o", self.path("at-once-" + kind))
                 self.assertEqual(self.bytes_of("at-once-" + kind, "model.safetensors"), was)
                 self.train(folder, *STILL, "--save", run, "--dtype", "f32")
-                self.train(run, *STILL, "--save", again)  # a run from a run: the notes go on
+                self.train(run, *STILL, "--save", again)  # a run from a run: the notes are carried on
                 for number, at in enumerate((run, again)):
                     out = f"out-{kind}-{number}"
                     done = self.succeeds("export", at, "-o", self.path(out), "--json").json
@@ -174,7 +175,7 @@ class Folder(ProgramTest):
                 with self.subTest(kind=kind, number=number):
                     folder, tensors = self.model(kind, f"{kind}-{number}")
                     dtype, shape, data = tensors[name]
-                    last = len(data) - model_folder.WIDTH[dtype]  # of the last element
+                    last = len(data) - model_folder.WIDTH[dtype]  # at the last element
                     tensors[name] = (dtype, shape, data[:last] + model_folder.narrow([number], dtype))
                     model_folder.write_file(os.path.join(folder, "model.safetensors"), tensors)
                     says = f"{name} of model.safetensors holds a number that is not finite"
@@ -197,7 +198,7 @@ class Folder(ProgramTest):
         says = "holds config.json"
         self.fails(2, *run, folder, "--save", folder, says=says)
         self.assertEqual(sorted(os.listdir(folder)), before)
-        # one that was kept there before that was refused
+        # a bad value that was kept there before is refused
         self.train(folder, *STILL, "--save", self.path("run"))
         for name in ("step-1", "lock"):
             shutil.move(self.path("run", name), folder)
@@ -224,7 +225,7 @@ class Folder(ProgramTest):
 
     def test_a_preset_that_was_trained_becomes_a_folder_that_is_taken_again(self):
         preset = ["gpt2-nano", "--vocabulary", 300, "--dtype", "f32"]
-        # a batch of 8, as eval of the folder takes: OpenBLAS's last digits depend on the rows of a product
+        # a batch of 8, as in eval of the folder: OpenBLAS's last digits depend on the rows of a product
         self.train(*preset, "--steps", 2, "--save", self.path("run"), "--batch", 8)
         done = self.succeeds("export", self.path("run"), "-o", self.path("out"))
         self.assertIn("no tokenizer goes along", done.err)
@@ -233,14 +234,14 @@ class Folder(ProgramTest):
                   for where in (self.path("run"), self.path("out"))]
         self.assertEqual(*losses)
 
-    # ---- what is computed ----
+    # ---- results ----
 
     def test_a_folder_and_a_checkpoint_of_its_weights_have_one_loss(self):
         for kind in KINDS:
             with self.subTest(kind=kind):
                 folder, _ = self.model(kind, kind)
                 run = self.path("run-" + kind)
-                # Eval takes as many sequences at a time as a run does: 8 where nothing is said, as here.
+                # Eval takes as many sequences at a time as a run: 8 by default, as here.
                 self.train(folder, *STILL, "--dtype", "f32", "--save", run, "--batch", 8)
                 results = [self.succeeds("eval", where, "--data", self.corpus(60), "--sequence", 16, "--dtype", "f32",
                                          "--json").json for where in (folder, run)]
@@ -319,20 +320,20 @@ class Folder(ProgramTest):
         self.assertGreater(losses["loss"], 0)
 
     def test_paths_that_are_too_long_for_a_note_are_said_before_anything_is_made(self):
-        """A note holds 12288 bytes, in which a quote takes two: two paths of 3.6 KB do not fit."""
+        """A note holds 12288 bytes, and a quote takes two: two paths of 3.6 KB do not fit."""
         deep = "/".join(['"' * 240] * 15)
         folder, _ = self.model("gpt2")
         os.makedirs(self.path("t", deep))
         os.makedirs(os.path.dirname(self.path("s", deep)))
         tokenizer = self.path("t", deep, "x")
         os.rename(os.path.join(folder, "tokenizer.json"), tokenizer)
-        bad = self.write("bad.jsonl", "no object\n")  # what would be said of the text, were it read
+        bad = self.write("bad.jsonl", "no object\n")  # would be refused if it were read
         before = self.entries()
         for save in (self.path("s", deep), os.path.join("s", deep)):
             self.fails(2, "train", folder, "--tokenizer", tokenizer, "--data", bad, *SHORT, *STILL, "--save", save,
                        "--validation", self.corpus(60), says="too long for a checkpoint's note", cwd=self.folder)
             self.assertEqual(self.entries(), sorted({*before, "corpus.txt"}))
-        # it is the run folder's name that makes it too long
+        # the run folder's name makes it too long
         self.fails(4, "train", folder, "--tokenizer", tokenizer, "--data", bad, *SHORT, *STILL, "--save",
                    self.path("run"), says="bad.jsonl:1:")
 
@@ -402,7 +403,7 @@ class Folder(ProgramTest):
         self.assertIn(told, ends(4, "inspect", self.path("pipe.txt")))
 
     def test_what_a_killed_export_left_goes_before_room_is_asked_for(self):
-        rows = shutil.disk_usage(self.folder).free // 16384 * 2  # of 16 KiB: more than there is room for
+        rows = shutil.disk_usage(self.folder).free // 16384 * 2  # of 16 KiB each: more than fits
         if rows >= 1 << 29:
             self.skipTest("a file may not be as large as this disk")
         config, shapes = model_folder.gpt2(C=4096, L=1, V=rows, P=1, inner=1)
@@ -429,7 +430,7 @@ class Folder(ProgramTest):
                 self.assertTrue(first.out.startswith("the line"))
                 self.assertEqual(first.out, self.succeeds(*write).out)
 
-    # ---- what is said ----
+    # ---- messages ----
 
     def test_dropout_of_a_config_is_told_and_only_the_flag_asks_for_it(self):
         folder, _ = self.model("gpt2")
@@ -546,7 +547,7 @@ class Folder(ProgramTest):
         for command in (["train", *data], ["eval", *data], ["generate", "--prompt", "x"], ["plan"], ["export", "-o", self.path("o")]):
             for more in ([], ["--tokenizer", "bytes"]):
                 self.fails(4, command[0], folder, *command[1:], *more, says='"model_type" is "gpt_bigcode"')
-        # a tokenizer that cannot be read comes second, too
+        # an unreadable tokenizer is reported second, too
         self.write("bare/tokenizer.json", "{}")
         self.fails(4, "train", folder, *data, says='"model_type" is "gpt_bigcode"')
 
@@ -559,7 +560,7 @@ class Folder(ProgramTest):
         self.assertNotIn("bits_per_byte", known)
         self.assertGreater(known["loss"], 3)
         self.assertNotIn("bits per byte", self.succeeds("eval", folder, *flags, "--tokenizer", "none").out)
-        # a file that does not say what its ids are is not bytes because --tokenizer says so
+        # a file that does not name its form of ids is not taken as bytes because of --tokenizer
         as_bytes = self.succeeds("eval", folder, *flags, "--tokenizer", "bytes", "--json").json
         self.assertNotIn("bits_per_byte", as_bytes)
         self.assertEqual(as_bytes["loss"], known["loss"])
@@ -578,7 +579,7 @@ class Folder(ProgramTest):
         again = self.succeeds("eval", self.path("plain"), "--tokenizer", "none", *flags[:2], "--sequence", 16, "--dtype", "f32",
                               "--json").json["loss"]
         self.assertAlmostEqual(again, loss, delta=1e-3)  # the folder holds f16
-        # text needs a tokenizer; which one, the ids do not say, so any that fits may be given
+        # text needs a tokenizer; the ids do not name it, so any that fits may be given
         self.fails(2, "eval", run, "--data", self.corpus(60), says="--tokenizer none reads ids only")
         self.fails(2, "generate", run, "--prompt", "x", says="trained on ids, with --tokenizer none")
         self.fails(2, "generate", run, "--prompt", "x", "--tokenizer", "none", says="--tokenizer bytes|PATH")
@@ -636,7 +637,7 @@ class Folder(ProgramTest):
             says = self.fails(4, *command, says="safetensors but no config.json").err
             self.assertIn(f"{self.path('model')} holds model-0000", says)
         self.assertEqual(self.entries(), ["config.json", "corpus.txt", "model"])
-        # a run's folder may hold tensors of any name beside its checkpoints
+        # a run's folder may hold tensors of any name in addition to its checkpoints
         os.rename(self.path("config.json"), self.path("model", "config.json"))
         self.train(folder, *STILL, "--save", self.path("run"))
         self.write("run/mine.safetensors", b"")
@@ -658,7 +659,7 @@ class Folder(ProgramTest):
             done = self.succeeds(*command)
             self.assertIn(names, done.err, command)
             self.assertIn(f"the newest that is whole is taken: {step1}\n", done.err, command)
-        # named itself, it is refused, and nothing is said of one that is whole
+        # given by name it is refused, and a complete one gets no warning
         self.fails(4, "check", step2, says="take another checkpoint of the run, or a copy of this one")
         self.assertNotIn("warning", self.succeeds("check", step1).err)
         resumed = self.succeeds("train", "--resume", run, "--steps", 2, *data)
@@ -679,7 +680,7 @@ class Folder(ProgramTest):
         hashes = {n: self.succeeds("check", self.path("run", f"step-{n}")).out.split()[-1] for n in (1, 2, 3)}
         self.assertIn(hashes[3], self.succeeds("check", run).out)
         for newest, older in ((3, 2), (2, 1), (1, None)):
-            path = self.path("run", f"step-{newest}", "m.bin")  # as long as before: only reading it all finds it
+            path = self.path("run", f"step-{newest}", "m.bin")  # same length: only reading all of it reveals it
             data = bytearray(self.bytes_of(path))
             data[len(data) // 2] ^= 1
             self.write(path, bytes(data))
@@ -687,7 +688,7 @@ class Folder(ProgramTest):
             self.assertIn(self.path("run", "step-3"), self.fails(4, "check", run, says=says).err)
 
     def test_an_added_token_beyond_the_model_is_told_and_refused_only_where_a_text_holds_it(self):
-        # ids of the vocabulary itself; behind them tokenizer.json has one added token of its own
+        # ids of the vocabulary itself; after them tokenizer.json has one added token
         for kind, rows, own in (("opt", 420, 420), ("gpt2", 417, 416)):
             with self.subTest(kind=kind):
                 plain, _ = self.model(kind, "plain-" + kind, V=rows)
@@ -711,7 +712,7 @@ class Folder(ProgramTest):
                 self.assertEqual(losses[0], losses[1])
                 self.assertIn("added tokens", self.succeeds("generate", run, "--prompt", "line", "--tokens", 3).err)
                 self.succeeds("train", "--resume", run, "--steps", 2)
-                # the token's place: of a text, of a line, of a token file, of a prompt
+                # where the token is: in a text, a line, a token file, a prompt
                 text = self.write("with.txt", "ab<extra>" * 50)
                 self.succeeds("tokenize", self.write("ab.txt", "ab"), "--tokenizer", folder, "-o", self.path("ab"))
                 count = self.succeeds("inspect", self.path("ab"), "--json").json["tokens"] + 1
@@ -722,11 +723,11 @@ class Folder(ProgramTest):
                 self.succeeds("tokenize", text, "--tokenizer", folder, "-o", self.path("with.tokens"))
                 self.fails(4, "eval", folder, "--data", self.path("with.tokens"), says=f"token {count} {says}")
                 self.fails(4, "generate", folder, "--prompt", "ab<extra>", says=f"{says}: leave it out")
-                # without the token in it such a file is as good as any
+                # without the token such a file is valid
                 self.succeeds("tokenize", self.corpus(60), "--tokenizer", folder, "-o", self.path("c.tokens"))
                 self.assertEqual(self.succeeds("eval", folder, "--data", self.path("c.tokens"), "--json").json["loss"],
                                  losses[0])
-                # a vocabulary that does not fit is still another model's
+                # a vocabulary that does not fit still means another model
                 small, _ = self.model(kind, "small-" + kind, V=own - 1)
                 self.fails(2, "eval", small, *data, says=f"has a vocabulary of {own - 1}")
 
@@ -753,7 +754,7 @@ class Folder(ProgramTest):
              says="the tokenizer begins each text with " + end)
         told({}, ["<|im_start|>", "<|im_end|>"], 4, *train, "--data", chats, "--chat",
              says=f'the form of conversations writes "<|im_start|>" (id {rows}), and the model has')
-        # of a token file that was made without the model
+        # from a token file made without the model
         self.write("folder/added_tokens.json", json.dumps({"<extra>": rows}))
         self.write("folder/tokenizer_config.json", json.dumps({**config, **ends}))
         self.succeeds("tokenize", lines, "--tokenizer", folder, "-o", self.path("made"))

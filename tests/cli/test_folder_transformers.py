@@ -1,7 +1,7 @@
 """A model larger than the device's memory is fine-tuned from folder to folder, and `transformers` computes the same
-loss with what came out; and what `transformers` wrote comes out with the same logits where nothing was trained.
+loss with the result; a folder that `transformers` wrote gives the same logits if nothing was trained.
 
-Needs torch and transformers; exits 77 where they are not there."""
+Needs torch and transformers; exits 77 without them."""
 
 import json
 import math
@@ -53,7 +53,7 @@ WRITTEN = {
 
 class Folders(ProgramTest):
     def ids(self, folder, text):
-        """The text's ids; where `transformers` has the tokenizer without more packages, by it as well."""
+        """The text's ids; also by `transformers`, if it has the tokenizer without more packages."""
         told = self.succeeds("tokenize", text, "--tokenizer", folder, "-o", self.path("tokens"), "--json")
         told = told.json["file"]["tokens"]
         with open(self.path("tokens"), "rb") as file:
@@ -83,7 +83,7 @@ class Transformers(Folders):
                     self.assertEqual(state.keys(), other.keys())
                     for key, tensor in state.items():
                         self.assertTrue(torch.equal(tensor, other[key]), key)
-                    now = now.to(dtype).eval()  # as `was`, whose tables of rotation were rounded by it
+                    now = now.to(dtype).eval()  # like `was`, whose tables of rotation were rounded by it
                     self.assertTrue(torch.equal(was.float()(ids).logits, now.float()(ids).logits))
 
     def test_a_tied_head_that_is_not_its_table_is_refused_where_transformers_unties_it(self):
@@ -116,7 +116,7 @@ class Transformers(Folders):
             return self.write("text.txt", file.read(12000))
 
     def loss_by_transformers(self, folder, ids):
-        """Mean over all disjoint windows, as `cohobate eval` takes it; and the loader's complaints."""
+        """Mean over all disjoint windows, as in `cohobate eval`; and the loader's warnings."""
         model, told = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
         self.assertFalse(told["missing_keys"] or told["unexpected_keys"] or told["mismatched_keys"], told)
         model.float().eval()
@@ -140,7 +140,7 @@ class Transformers(Folders):
         shape = ["--sequence", SEQUENCE, "--batch", 4, "--dtype", "f32"]
         planned = self.succeeds("plan", folder, *shape, "--disk", self.folder, "--json").json
         weights = sum(4 * math.prod(dims) for _, dims, _ in tensors.values())
-        budget = weights * 3 // 4  # the weights alone do not fit, less still gradients, moments and activations
+        budget = weights * 3 // 4  # not even the weights alone fit
         self.assertGreater(planned["in_memory_bytes"], 5 * budget)
         within = ["--device-memory", f"{budget}B", "--disk", self.folder]
         measure = ["--data", text, "--sequence", SEQUENCE, "--dtype", "f32", "--json", *within]
@@ -161,8 +161,8 @@ class Transformers(Folders):
 
 
 class Perplexity(Folders):
-    """Of a small GPT-2 that was trained here, over 100 kB of text: the loop of Hugging Face's guide to the perplexity of
-    models of fixed length, in float64."""
+    """Of a small GPT-2 trained here, over 100 kB of text: the loop of Hugging Face's guide to the perplexity of
+    fixed-length models, in float64."""
 
     POSITIONS = 128
     TEXT_BYTES = 100000
@@ -179,7 +179,7 @@ class Perplexity(Folders):
         return self.write("code.txt", text[:self.TEXT_BYTES])
 
     def guide(self, model, ids, stride):
-        """The guide's windows of max_length ids: each scores its last ids, less the very first of the text."""
+        """The guide's windows of max_length ids: each scores its last ids, except the very first of the text."""
         sums, count, previous_end = 0.0, 0, 0
         for begin in range(0, len(ids), stride):
             end = min(begin + self.POSITIONS, len(ids))
@@ -194,7 +194,7 @@ class Perplexity(Folders):
         return math.exp(sums / count), count
 
     def disjoint(self, model, ids):
-        """Windows side by side, each of all positions, and every id behind the first scored once."""
+        """Adjacent windows, each of all positions, and every id after the first scored once."""
         sums = 0.0
         for begin in range(0, len(ids) - 1, self.POSITIONS):
             targets = ids[begin + 1:begin + 1 + self.POSITIONS]

@@ -1,4 +1,4 @@
-"""Text by the program: samplers, stop strings, prompts from everywhere, conversations."""
+"""Text generation: samplers, stop strings, prompts from all sources, conversations."""
 
 import json
 import os
@@ -14,7 +14,7 @@ CHATML = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content 
 
 class Generate(ProgramTest):
     def model(self, tokenizer="bytes"):
-        """A small GPT-2 of random weights, and the flags for it."""
+        """A small GPT-2 with random weights, and the flags for it."""
         folder = self.path("model")
         if not os.path.exists(folder):
             self.tensors = model_folder.make(folder, "gpt2", dtype="F32", P=128)
@@ -145,7 +145,7 @@ class Generate(ProgramTest):
             self.assertEqual(asked["prompt_tokens"], told["prompt_tokens"])
             self.assertEqual(asked["text"], told["text"].removeprefix(" "))
         out = self.succeeds("generate", *self.model("gpt2"), "--chat", "--prompt", "Hi", "--tokens", 3)
-        self.assertNotIn("Hi", out.out)  # the answer alone
+        self.assertNotIn("Hi", out.out)  # only the answer
 
     def chatml(self):
         """A tokenizer with a chat template, and a model that always ends a turn."""
@@ -177,7 +177,7 @@ class Generate(ProgramTest):
         folder = self.chatml()[0]
         with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as file:
             end, = (token["id"] for token in json.load(file)["added_tokens"] if token["content"] == "<|im_end|>")
-        # the last norm gives one vector whatever comes in; the row of one token is that vector
+        # the last norm gives the same vector for any input; the row of one token is that vector
         changed = {"transformer.ln_f.weight": [0.0] * 32, "transformer.ln_f.bias": [1.0] * 32}
         dtype, shape, data = self.tensors["transformer.wte.weight"]
         table = list(model_folder.widen(data, dtype))

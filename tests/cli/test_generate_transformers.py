@@ -1,4 +1,5 @@
-"""Text by the program and by `transformers`: greedy ids with a penalty, conversations, and how often each token is drawn."""
+"""Text by the program and by `transformers`: greedy ids with a penalty, conversations, and the frequency of each token.
+"""
 
 import json
 import os
@@ -42,7 +43,7 @@ class Generation(ProgramTest):
         return [json.loads(line) for line in done.out.split("\n") if line]
 
     def greedy(self, model, tokenizer, ids, count, **settings):
-        """As the program prints it: up to the end of a turn."""
+        """As printed by the program: up to the end of a turn."""
         out = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), do_sample=False,
                              max_new_tokens=count, eos_token_id=tokenizer.eos_token_id, pad_token_id=0, **settings)
         new = out[0, len(ids):].tolist()

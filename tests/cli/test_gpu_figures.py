@@ -1,6 +1,6 @@
-"""What the benchmarks of a GPU print, run on a GPU that is played with libraries that are played: that each row's rates,
-ratios and parts of roofs are those of its turns, of work that is counted here once more; and what is left out where a
-library is missing. How fast anything is, is not looked at."""
+"""The rows that the GPU benchmarks print, on a played GPU with played libraries: each row's rates, ratios and fractions
+of roofs follow from its turns and from the work, which is counted again here. Also what is left out if a library is
+missing. Speeds are not checked."""
 
 import json
 import os
@@ -17,8 +17,8 @@ PRODUCTS = {  # rows, columns, depth, undivided
 }
 EPILOGUES = ("124M up", "7B up")
 HEADS = {"124M": (1024, 12, 64), "XL": (1024, 25, 64), "7B": (2048, 32, 128), "8B grouped": (2048, 32, 128)}  # T, H, D
-ROW_ELEMENTS, ROW_C = 1024, 128  # of gpu_rows: one tensor; it is one sequence
-# Bytes of an element that a pass moves, in f32 and (alone) in bf16; of positions' table as much as of a tensor.
+ROW_ELEMENTS, ROW_C = 1024, 128  # in gpu_rows: one tensor, which is one sequence
+# Bytes per element that a pass moves, in f32 and (alone) in bf16; the table of positions counts as a tensor.
 OF_TYPE = {"norm": 2, "norm backward": 3, "norm backward 1024": 3, "rms norm": 2, "rms norm backward": 3, "gelu": 2,
            "gelu backward": 3, "gelu gradient": 3, "gelu of rows": 2, "relu": 2, "relu backward": 3, "relu gradient": 3,
            "swiglu": 3, "swiglu backward": 5, "scale": 2, "copy": 2, "add": 3, "dropout": 3, "rope": 2, "position": 3,
@@ -27,13 +27,13 @@ OF_TYPE = {"norm": 2, "norm backward": 3, "norm backward 1024": 3, "rms norm": 2
            "attention decode": 2, "column sum": 1, "square sums": 1}
 PASSES = {**{f"{name} {dtype}": count * bytes_ for name, count in OF_TYPE.items() for dtype, bytes_ in (("f32", 4), ("bf16", 2))},
           "round f32": 4 + 4, "round bf16": 4 + 2,
-          "update f32": 4 * (2 + 1 + 2 + 2),  # work and both moments both ways, the gradient one
+          "update f32": 4 * (2 + 1 + 2 + 2),  # work and both moments are read and written, the gradient is read
           "update bf16": 2 * (2 + 1) + 2 * 2 + 4 * (2 + 2),  # and a master's lower half
           "stochastic round bf16": 4 + 2, "quantise bf16": 4 + 1, "dequantise bf16": 1 + 4}
 
 
 def run(name, *arguments, libraries=LIBRARIES):
-    """Exit code, rows, and what was said."""
+    """Returns exit code, rows, and the messages."""
     program = os.path.join(BENCHMARKS, "bench_" + name)
     where = {**os.environ, "LD_LIBRARY_PATH": GPU, "COH_CUDA_LIBRARIES": libraries, "COH_EMULATED_SEED": "1"}
     done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, env=where, check=False)
@@ -46,12 +46,12 @@ def divided(size):
 
 class Figures:
     def near(self, found, wanted, what, decimals=None):
-        """As printed: of four digits, or of so many behind the point."""
+        """Equal to the printed digits: four significant, or that many after the point."""
         bound = 0.51 * 10**-decimals if decimals else 1e-3 * abs(wanted)
         self.assertLessEqual(abs(found - wanted), bound + 1e-3 * abs(wanted), what)
 
     def row_is_right(self, row, giga):
-        """giga: FLOP or bytes of one call, in 10^9, counted without the program."""
+        """giga: FLOP or bytes of one call, in 10^9, counted independently."""
         ours, ceiling = row["ours_turns_s"], row["ceiling_turns_s"]
         ratios = [b / a for a, b in zip(ours, ceiling)]
         self.assertEqual((len(ours), len(ceiling), row["pairs"]), (9, 9, 9), row)
@@ -91,7 +91,7 @@ class Products(Figures, unittest.TestCase):
                 self.row_is_right(row, 2e-9 * rows * columns * depth)
                 self.assertEqual(row["roof"], roofs[dtype])
             self.assertEqual((coh["goal"], "goal" in own), (0.95, False))
-            self.assertEqual(coh["ceiling_turns_s"], own["ceiling_turns_s"])  # one bare call is held against both
+            self.assertEqual(coh["ceiling_turns_s"], own["ceiling_turns_s"])  # both are compared with one direct call
             self.assertNotEqual(coh["ours_turns_s"], own["ours_turns_s"])
         for name in fused:
             rows, columns, depth = map(divided, PRODUCTS[name.partition(" gelu")[0]])
@@ -116,7 +116,7 @@ class OwnKernels(Figures, unittest.TestCase):
         for name in names:
             heads, _, way = name.rpartition(" ")
             tokens, count, width = HEADS[heads]
-            tokens //= DIVISOR  # of one sequence: half of the square, of two products or five
+            tokens //= DIVISOR  # of one sequence: half of the square, for two products or five
             giga = 1e-9 * (2 if way == "forward" else 5) * 2 * count * width * tokens**2 / 2
             coh, own = found[name], found[name + ", own kernels"]
             atomic = [found[one] for one in by_atomics if one.startswith(name + ",")]
@@ -125,7 +125,7 @@ class OwnKernels(Figures, unittest.TestCase):
                 self.assertEqual(row["roof"], roof)
             self.assertEqual((coh["goal"], "goal" in own), (1, False))
             self.assertEqual(coh["ceiling_turns_s"], own["ceiling_turns_s"])
-            for row in atomic:  # against what a run has without them
+            for row in atomic:  # compared with a run without them
                 self.assertEqual(row["ceiling_turns_s"], coh["ours_turns_s"])
 
     def test_passes_are_parts_of_a_copy_of_what_they_must_move(self):

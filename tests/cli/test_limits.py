@@ -1,4 +1,4 @@
-"""What does not fit is refused with its tier, the bytes short and what to do; and what it says to do, does."""
+"""A request that does not fit is refused, naming tier, missing bytes and remedy; and the remedy works."""
 
 import json
 import os
@@ -9,14 +9,14 @@ import unittest
 from program import QUICK, SANITIZED, TINY, ProgramTest, environment, in_full, pairs, run
 
 MIB = 1 << 20
-# 150 MiB of parameters and states, and activations that 100 MiB do not hold.
+# 150 MiB of parameters and states, plus activations that exceed 100 MiB.
 NANO = ["plan", "gpt2-nano", *QUICK, "--threads", "2", "--device-memory", "100MiB"]
 PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles")
 
 
 class Limits(ProgramTest):
     def short(self, says, *arguments, **keywords):
-        """The last line of a refusal, and how many bytes it says are missing."""
+        """The last line of a refusal, and how many missing bytes it reports."""
         said = self.fails(3, *arguments, says=says, **keywords).err.strip().split("\n")[-1]
         found = re.findall(r"(\d+) bytes short", said)
         self.assertEqual(len(found), 1, said)
@@ -25,7 +25,7 @@ class Limits(ProgramTest):
     def gpu(self, **more):
         with open(os.path.join(PROFILES, "a100-40g.json"), encoding="utf-8") as file:
             profile = json.load(file)
-        profile["memory_bytes"]["disk"] = 0  # or it would be taken where the host tier is short
+        profile["memory_bytes"]["disk"] = 0  # else it is used when the host tier is too small
         return self.write("gpu.json", json.dumps({**profile, **more}))
 
     def test_a_plan_says_that_its_drive_is_too_full(self):
@@ -42,7 +42,7 @@ class Limits(ProgramTest):
         self.assertIn(f"raise --device-memory to {needed}B, or give --disk DIR", said)
         self.succeeds(*plan, f"{needed}B")
         self.assertEqual(self.short("device memory: ", *plan, f"{needed - 4096}B")[1], 4096)
-        # with a far tier the bound is what is missing
+        # with a far tier the lower bound is what is missing
         disk = ["--disk", self.folder]
         said, short = self.short("device memory: ", *plan, "1MiB", *disk)
         self.assertIn(f"raise --device-memory to at least {MIB + short}B", said)
@@ -66,7 +66,7 @@ class Limits(ProgramTest):
         def lower():
             if not SANITIZED:  # a sanitizer maps terabytes
                 resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
-        # what fits is known where the plan is; here a step in memory would take 800 GB and more
+        # the plan shows what fits; a step in memory would take 800 GB or more here
         said, short = self.short("device memory: the plan takes", *train, "--device-memory", "9999GB",
                                  preexec_fn=lower)
         self.assertGreater(short, 600 << 30)
@@ -85,7 +85,7 @@ class Limits(ProgramTest):
         train = ["train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 1]
         for run_ in (["plan", *TINY], train, [*train, "--device-memory", "1GiB"]):
             self.fails(3, *run_, preexec_fn=lower, says="raise ulimit -v, or give --device-memory")
-        # a budget that is too small by itself is not the limit's fault
+        # a budget that is too small by itself is not blamed on the limit
         said = self.fails(3, "plan", *TINY, "--device-memory", "1MiB", preexec_fn=lower).err
         self.assertNotIn("ulimit", said)
         memory = [f for f in self.succeeds("doctor", "--json", preexec_fn=lower).json["findings"]
@@ -109,11 +109,11 @@ class Limits(ProgramTest):
             for command in (["--help"], ["doctor"], ["inspect", "h100"]):
                 with self.subTest(mib=mib, command=command):
                     done = run(*command, env=avx2, preexec_fn=lower(mib))
-                    # 127 is the system's loader, which says so. With 65 MiB a library's constructor may end the program
-                    # before its first line; `run` fails a command that does not end.
+                    # 127 is the system's loader, which prints a message. With 65 MiB a library's constructor may end
+                    # the program before its first line; `run` fails a command that does not end.
                     if mib >= 80:
                         self.assertIn(done.code, (0, 127) if mib < 200 else (0,), done.err)
-        # OpenBLAS maps 128 MiB for each call under way: where it cannot, products fall back, and that is reported
+        # OpenBLAS maps 128 MiB for each concurrent call: if it cannot, products fall back, and that is reported
         done = self.succeeds("doctor", "--json", env=avx2, preexec_fn=lower(350))
         blas = [finding for finding in done.json["findings"] if finding["subject"] == "BLAS"][0]
         self.assertEqual(blas["level"], "warn")
@@ -126,13 +126,13 @@ class Limits(ProgramTest):
     def test_too_little_host_memory(self):
         plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory"]
         said, short = self.short("host memory: ", *plan, "40MiB", "--emulate-host", "10MiB")
-        self.assertGreater(short, 12 * 11e6 - 10 * MIB)  # parameters and two states in f32 are there at least
+        self.assertGreater(short, 12 * 11e6 - 10 * MIB)  # at least parameters and two states in f32
         least = re.search(r"raise it to at least (\d+)MiB", said)[1]
         self.succeeds(*plan, "40MiB", "--emulate-host", least + "MiB")
         self.needs_exactly("host memory: ", [*NANO, "--emulate-host"], "")
 
     def needs_exactly(self, says, plan, place):
-        """Whatever the room beyond the states', one amount is named; with it there is a plan, with a page less none."""
+        """Whatever room exceeds the states', one amount is named; with it there is a plan, with a page less none."""
         said, _ = self.short(says, *plan, f"{place}10MiB")
         states = int(re.search(r"raise it to at least (\d+)MiB", said)[1]) * MIB
         said, short = self.short(says, *plan, f"{place}{states}B")
@@ -189,7 +189,7 @@ class Limits(ProgramTest):
         _, short = self.short("--device-memory and --emulate-host together", *run, "--emulate-host", "300MiB")
         self.assertEqual(short, 260 * MIB)
         self.succeeds(*run, "--disk", self.folder)
-        # beside a GPU the host tier counts, and a budget that nobody gave keeps to the limit
+        # with a GPU the host tier counts, and a budget that was not given keeps to the limit
         gpu = self.gpu(cgroup_bytes=300 * MIB)
         run = ["plan", *TINY, "--profile", gpu, "--device-memory", "40MiB"]
         self.assertLessEqual(self.succeeds(*run, "--json").json["peak_bytes"]["host"], 300 * MIB)

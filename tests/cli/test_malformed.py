@@ -1,7 +1,7 @@
-"""Files of others that are wrong: one clear sentence, exit 4, no crash, nothing left behind.
+"""Malformed files: one clear message, exit 4, no crash, nothing left.
 
-The cases are those that the library's own tests judge, with the verdicts of the reference readers beside
-them; here the whole program reads them."""
+The cases are those of the library's own tests, with the verdicts of the reference readers; here the whole program reads
+them."""
 
 import json
 import os

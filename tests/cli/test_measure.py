@@ -1,4 +1,5 @@
-"""cohobate profile: a file that reads again, added to and never replaced; refusals. Nothing of how fast."""
+"""cohobate profile: writes a file that can be read again, adds to it and never replaces it; refusals. Speeds are not
+checked."""
 
 import json
 import os
@@ -10,10 +11,10 @@ QUICK = ["profile", "gpt2-nano", "--quick", "--threads", "2", "--sequence", "16"
 
 
 class Measure(ProgramTest):
-    kept = None  # in short: the first profile that a test asked for
+    kept = None  # in short: the first profile made by a test
 
     def measured(self):
-        """A profile of a batch of 1 as `machine.json`: measured anew, in short once for all tests."""
+        """A profile of a batch of 1 as `machine.json`: measured each time, in short runs once for all tests."""
         if Measure.kept is None:
             self.succeeds(*QUICK, "--batch", "1", "-o", self.path("machine.json"))
             if SHORT:

@@ -1,4 +1,4 @@
-"""A refused run leaves no folder, also where open files cannot be removed (NFS). Usage: ... COHOBATE network_files.so"""
+"""A refused run leaves no folder, even if open files cannot be deleted (NFS). Usage: ... COHOBATE network_files.so"""
 
 import os
 import sys
@@ -18,7 +18,7 @@ class NetworkFiles(ProgramTest):
             self.assertEqual(sorted(os.listdir(self.folder)), ["bad.jsonl", "short.txt"])
 
     def test_the_preloaded_library_keeps_what_is_open(self):
-        """The oracle itself: in Python, which removes and closes through the same calls."""
+        """Checks the preloaded library: from Python, which deletes and closes through the same calls."""
         import subprocess
         code = ("import os; d = os.open('f', os.O_CREAT | os.O_RDWR); os.unlink('f'); print(os.listdir('.')); "
                 "os.close(d); print(os.listdir('.'))")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test_own_layer.sh BUILD EXAMPLE: installs into a temporary folder, builds the example there with its own
-# Makefile and runs it: a layer of a user's own, streamed, ends with the hash of the run in memory.
+# test_own_layer.sh BUILD EXAMPLE: installs into a temporary folder, builds the example there with its own Makefile and
+# runs it: a user's layer, streamed, ends with the hash of the run in memory.
 set -eu
 build=$1 example=$2
 folder=$(mktemp -d)
@@ -11,7 +11,7 @@ pc=$(find "$folder/root" -name cohobate.pc)
 [ -n "$pc" ] || { echo "no cohobate.pc was installed" >&2; exit 1; }
 prefix=$(sed -n 's/^prefix=//p' "$pc")
 cp "$example/own_layer.c" "$example/Makefile" "$folder"
-# The copy says where it stands now, as a real install would.
+# The copy names its present folder, as a real install would.
 sed "s|^prefix=.*|prefix=$folder/root$prefix|" "$pc" >"$folder/cohobate.pc"
 
 CFLAGS=-Werror PKG_CONFIG_PATH=$folder make -s -C "$folder"

@@ -1,5 +1,5 @@
-"""One mistake with a path has one exit code, whatever the flag and the command: 2 where nothing is there, 4 where a
-thing of another kind is, 5 where the system refuses. Each is one sentence that names flag and path."""
+"""The same mistake with a path has the same exit code for all flags and commands: 2 if it does not exist, 4 if it is of
+another type, 5 if the system refuses. Each gives one message that names flag and path."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import unittest
 
 from program import ProgramTest, run
 
-# What a flag or operand needs.
+# The type that a flag or operand needs.
 FLAGS = {
     "--data": "any", "--validation": "any", "--tokenizer": "any", "--plan": "file", "--pins": "file", "--kernels": "file",
     "--profile": "file", "--calibration": "kept file", "--disk": "folder", "--folder": "folder", "--resume": "model",
@@ -20,7 +20,7 @@ OPERANDS = {
     "export": "model", "tokenize": "any", "inspect": "any", "check": "any", "simulate": "file", "explain": "file",
     "doctor": None,
 }
-# A command up to its flags, with an operand that is right.
+# A command up to its flags, with a valid operand.
 BEGIN = {"train": ["gpt2-nano"], "plan": ["gpt2-nano"], "tune": ["gpt2-nano"], "profile": ["gpt2-nano"], "doctor": []}
 READ = ("any", "file", "text", "folder", "model")
 
@@ -40,7 +40,7 @@ class Paths(ProgramTest):
                       "explain": [self.plan, "wte"]}
 
     def places(self):
-        """Each place of a path in each command: its name, what it needs, and the arguments for a path."""
+        """Each path argument of each command: its name, the type it needs, and the arguments for a path."""
         for command, needs in OPERANDS.items():
             if needs:
                 second = ["wte"] if command == "explain" else []
@@ -51,7 +51,7 @@ class Paths(ProgramTest):
 
     @staticmethod
     def flags_of(command):
-        """The flags that take a path, as --help has them."""
+        """The flags that take a path, according to --help."""
         found = re.findall(r"^  (?:-\w, )?(--[\w-]+) ([^ ]+)", run(command, "--help").out, re.M)
         return [flag for flag, takes in found if re.search(r"\b(FILE|DIR|PATH|OUT)\b", takes)]
 

@@ -1,4 +1,4 @@
-"""cohobate plan: one screen of a plan, the same as JSON, and what a drive may be written."""
+"""cohobate plan: a plan on one screen, the same as JSON, and the limit of writes to a drive."""
 
 import math
 import os
@@ -202,7 +202,7 @@ class Plan(ProgramTest):
                     held = planned["memory_bytes"][tier]
                     self.assertEqual(sum(held.values()), planned["memory_curve"][tier][0])
                     self.assertLessEqual(sum(held.values()), planned["peak_bytes"][tier])
-        # what survives a step stands on the disk, whatever else does
+        # whatever survives a step is on the disk
         held = self.plan(*self.disk())["memory_bytes"]["disk"]
         self.assertEqual(held["states"], 5 * held["parameters"] if self.plan()["dtype"] == "bf16" else 2 * held["parameters"])
 
@@ -211,7 +211,7 @@ class Plan(ProgramTest):
         for lane, least in planned["least_link_bytes"].items():
             self.assertGreater(least, 0)
             self.assertLessEqual(least, planned["link_bytes"][lane])
-        # All streams are read and written in a step, and 40 MiB of them may stay.
+        # A step reads and writes all streams, of which 40 MiB may stay.
         for lane in ("read", "write"):
             self.assertGreaterEqual(planned["least_link_bytes"][lane], planned["stream_bytes"] - (40 << 20))
         self.assertEqual(self.plan()["least_link_bytes"], {})

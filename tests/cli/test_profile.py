@@ -1,4 +1,4 @@
-"""Profiles: what prices a plan. Shipped datasheets, entries, files; what train does with them."""
+"""Profiles price plans: shipped datasheets, entries, files; how train uses them."""
 
 import json
 import os
@@ -110,14 +110,14 @@ class Profile(ProgramTest):
         path, data = self.path("here.json"), self.corpus()
         self.succeeds("profile", *TINY[:1], "--quick", "--sequence", "16", "--batch", "2", "--threads", "2", "-o", path)
         self.assertEqual(self.plan(path)["profile"]["what_if"], False)
-        # what tells machines apart is, among others, how many cores a process has
+        # the fingerprint of a machine includes the number of cores a process has
         elsewhere = {"preexec_fn": lambda: os.sched_setaffinity(0, cores[:1])}
         there = self.succeeds("plan", *TINY, "--json", "--profile", path, **elsewhere).json
         self.assertEqual(there["profile"]["what_if"], True)
         train = ["train", *TINY, "--data", data, "--steps", "1", "--save", "none", "--profile", path]
         self.assertIn("another machine", self.succeeds(*train, **elsewhere).err)
         self.assertNotIn("what-if", self.succeeds(*train).err)
-        # nor are one thread's times those of two: said once, and the room stays this machine's
+        # nor do times of one thread apply to two: reported once, and the memory stays this machine's
         alone = ["--threads", "1"]
         one = self.succeeds("plan", *TINY[:-2], *alone, "--json", "--profile", path)
         self.assertEqual(one.json["profile"]["what_if"], True)
@@ -141,7 +141,7 @@ class Profile(ProgramTest):
         self.plan(path)
         self.fails(2, "plan", *TINY, "--profile", path, "--disk", self.folder, says="disk-write=")
         self.plan(path + ",disk-write=1GB/s", "--disk", self.folder)
-        # too little memory: whether a disk helps is not known
+        # too little memory: it is unknown whether a disk helps
         self.fails(3, "plan", *TINY, "--profile", path, "--device-memory", "4MiB", says="knows no drive")
         del host["links"]["h2d"]
         path = self.write("host.json", json.dumps(host))

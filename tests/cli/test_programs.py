@@ -1,10 +1,10 @@
-"""The programs of recorded plans: a change that is not meant to change a program changes none of their hashes.
+"""The programs of recorded plans: a change that is not meant to change programs changes none of their hashes.
 
     test_programs.py PATH-OF-COHOBATE [--record]
 
-programs.json has a row per plan: the arguments and the hash of the program. `--record` writes today's hashes; the commit
-that does so says why each one changed. The plans are for written profiles or in f32, so that no hash depends on the
-processor. A short run takes every fourth."""
+programs.json has a row per plan: the arguments and the program's hash. `--record` writes the present hashes; the commit
+that does so explains each change. Plans use written profiles or f32, so that no hash depends on the processor. A short
+run takes every fourth."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What flags change of a resumed run: each is said, noted, and exact."""
+"""Flags that change a resumed run: each change is reported, noted, and exact."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import model_folder
 from program import TrainTest, seal_of
 
 SMALL = ["--tokenizer", "bytes", "--sequence", 16, "--threads", 2, "--dtype", "f32", "--validation", "none"]
-WINDOWS = 7  # of the small data in one pass
+WINDOWS = 7  # of the small data in one epoch
 
 
 class Resume(TrainTest):
@@ -33,7 +33,7 @@ class Resume(TrainTest):
             return [json.loads(line)[key] for line in file]
 
     def still_losses(self, log, *cuts):
-        """Losses of a run that changes no weight: (batch, steps so far, more flags) in turn."""
+        """Losses of a run that changes no weight: (batch, steps so far, more flags) in sequence."""
         for at, (batch, steps, *more) in enumerate(cuts):
             flags = ["--batch", batch, "--micro-batch", 1, "--steps", steps, "--log", self.path(log), *more]
             if at == 0:
@@ -46,7 +46,7 @@ class Resume(TrainTest):
 
     def test_another_batch_reads_every_sequence_once_a_pass(self):
         one_by_one = self.still_losses("one", (1, 3 * WINDOWS))
-        for begin in (WINDOWS, 2 * WINDOWS):  # a pass is all sequences, in its own order
+        for begin in (WINDOWS, 2 * WINDOWS):  # an epoch has all sequences, in its own order
             for a, b in zip(sorted(one_by_one[:WINDOWS]), sorted(one_by_one[begin:begin + WINDOWS])):
                 self.assertAlmostEqual(a, b, delta=1e-5)
         self.assertGreater(max(one_by_one) - min(one_by_one), 1e-2)
@@ -62,7 +62,7 @@ class Resume(TrainTest):
         def other(log, *cuts):
             return self.still_losses(log, (1, 2), (1, 3, "--data", self.other), *cuts)
         one_by_one = other("one", (1, 12))
-        first = self.still_losses("first", (1, 1, "--data", self.other))  # of a run on that data alone
+        first = self.still_losses("first", (1, 1, "--data", self.other))  # of a run on only that data
         self.assertAlmostEqual(one_by_one[2], first[0], delta=1e-5)
         losses = other("many", (3, 5), (2, 6))
         for loss, begin, end in zip(losses[3:], (3, 6, 9), (6, 9, 11)):
@@ -83,7 +83,7 @@ class Resume(TrainTest):
             hashes.append(self.says_hash(more))
         self.assertEqual(hashes[0], hashes[1])
 
-    # ---- what is said and noted ----
+    # ---- reports and notes ----
 
     def test_each_change_is_one_line_and_in_the_next_note(self):
         self.begin("run", "--batch", 2, "--lr", "6e-4", "--steps", 1, "--schedule-steps", 20, "--warmup", 2)
@@ -112,7 +112,7 @@ class Resume(TrainTest):
         self.begin("run", "--batch", 1, "--lr", "8e-4", "--min-lr", 0, "--steps", 3, "--schedule-steps", 8, "--warmup", 0)
         self.go_on("run", "--steps", 4, "--lr", "4e-4", "--schedule-steps", 4, "--log", self.path("log"))
         self.go_on("run", "--steps", 6, "--schedule-steps", 10, "--min-lr", "4e-4", "--log", self.path("log"))
-        # the end of a schedule of 4; then no room between the rates
+        # the end of a schedule of 4; then no range between the rates
         for rate, wanted in zip(self.logged("log", "lr"), (0, 4e-4, 4e-4)):
             self.assertAlmostEqual(rate, wanted, delta=1e-15)
 
@@ -140,7 +140,7 @@ class Resume(TrainTest):
                                             4, "--save", "none", *flags))
 
     def test_a_group_follows_the_schedule_at_its_own_highest_rate_and_decay(self):
-        # powers of two commute with every rounding: the very bits of a run with that rate for all
+        # powers of two commute with every rounding: the bits of a run with that rate for all parameters
         self.assertEqual(self.hash_with("--lr", "1e-3", "--lr-for", "*=2e-3"), self.hash_with("--lr", "2e-3"))
         matrices = "wte,wpe,c_attn.weight,c_proj.weight,c_fc.weight"
         self.assertEqual(self.hash_with("--lr", "1e-3", "--weight-decay-for", f"{matrices}=0.5"),
@@ -191,7 +191,7 @@ class Resume(TrainTest):
         self.assertFalse(os.path.exists(self.path("run")))
         self.fails(2, "plan", self.path("model"), "--lr-for", "wtf=1e-3", says="'wtf'")
 
-    # ---- data and notes of before ----
+    # ---- earlier data and notes ----
 
     def test_data_that_changed_by_itself_is_refused_and_the_text_again_repairs_it(self):
         self.begin("run", "--batch", 2, "--steps", 1)
@@ -204,7 +204,7 @@ class Resume(TrainTest):
         self.go_on("run", "--steps", 3)
         self.assertEqual(self.note("run")["data"], os.path.realpath(self.path("run", "data-1.tokens")))
         before = sorted(os.listdir(self.path("run")))
-        self.go_on("run", "--steps", 4, "--data", self.data, "--new-data")  # which is the same, and kept once
+        self.go_on("run", "--steps", 4, "--data", self.data, "--new-data")  # the same text, kept once
         self.assertEqual([name for name in before if "tokens" in name],
                          [name for name in sorted(os.listdir(self.path("run"))) if "tokens" in name])
 

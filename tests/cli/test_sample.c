@@ -1,5 +1,5 @@
-/* Sampling against a plain sort, the softmax it must follow, and the logits processors of
- * transformers, recorded by record_samplers.py. */
+/* Sampling compared with a plain sort, with the softmax distribution, and with transformers' logits
+ * processors, recorded by record_samplers.py. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,14 +30,14 @@ static cli_sampler sampler_of(double temperature, int64_t top_k, uint64_t seed)
 
 static void make_logits(uint64_t seed, float *logits)
 {
-    /* few distinct values: ties on purpose */
+    /* few distinct values, to get ties */
     for (int i = 0; i < VOCABULARY; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         logits[i] = (float)((seed >> 33) % 9) * 0.5f - 2.0f;
     }
 }
 
-/* Oracle: how many ids stand before `id` when sorted by falling logit, then rising id. */
+/* Oracle: returns how many ids precede `id` when sorted by descending logit, then ascending id. */
 static int rank_of(const float *logits, int id)
 {
     int rank = 0;
@@ -89,7 +89,7 @@ static void draws_follow_the_softmax(void **state)
         sum += exp(logits[id] / 0.7);
     for (int id = 0; id < VOCABULARY; id++) {
         double p = exp(logits[id] / 0.7) / sum;
-        /* six standard deviations of a binomial count: false once in 10^9 */
+        /* six standard deviations of a binomial count: fails wrongly once in 10^9 */
         double bound = 6 * sqrt(DRAWS * p * (1 - p)) + 1;
         assert_true(fabs(drawn[id] - DRAWS * p) <= bound);
     }
@@ -103,7 +103,8 @@ static double uniform(uint64_t *seed)
     return (double)(*seed >> 11) * 0x1p-53;
 }
 
-/* Oracle, by the definitions: probability of each id among the candidates, 0 for the others. */
+/* Oracle: computes from the definitions the probability of each id among the candidates, 0 for
+ * others. */
 static void naive(const cli_sampler *s, const float *logits, double *p)
 {
     double sum = 0, best = 0, before, kept = 0;

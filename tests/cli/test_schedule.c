@@ -1,4 +1,4 @@
-/* The learning rate against its definition, written as points rather than as a formula. */
+/* The learning rate compared with its definition, given as points instead of a formula. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,8 +29,8 @@ static void warm_up_rises_by_equal_parts_to_the_highest_rate(void **state)
 static void the_cosine_passes_its_known_points(void **state)
 {
     (void)state;
-    /* Twelve steps of cosine: a third has (1 + cos 60)/2 = 3/4 of the way left, half
-     * 1/2, two thirds 1/4. */
+    /* Twelve steps of cosine: a third leaves (1 + cos 60)/2 = 3/4 of the way, half 1/2, two thirds
+     * 1/4. */
     const cli_schedule schedule = {
         .highest = 1.0, .lowest = 0.2, .warmup_steps = 2, .schedule_steps = 14
     };

@@ -1,4 +1,4 @@
-"""Token files, generation, inspection and the doctor, from the outside."""
+"""Token files, generation, inspection and the doctor, through the command line."""
 
 import json
 import math
@@ -14,7 +14,7 @@ class Text(ProgramTest):
         return self.path("run")
 
     def byte_vocabulary(self, folder):
-        """A tokenizer in `folder`: characters for the 256 bytes, as GPT-2 writes them, and no merges."""
+        """A tokenizer in `folder`: characters for the 256 bytes, as in GPT-2, and no merges."""
         plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
         others = [byte for byte in range(256) if byte not in plain]
         names = {chr(byte): i for i, byte in enumerate(plain)}
@@ -151,7 +151,7 @@ class Text(ProgramTest):
         self.assertEqual(len(written["products"]), len(tuned["shapes"]))
         for shape in tuned["shapes"]:
             self.assertLessEqual(shape["seconds"][shape["product"]], shape["seconds"][shape["standard"]])
-        # every shape by our own panels, so that there is something to remember
+        # all shapes by our own panels, so that there is something to remember
         for product in written["products"]:
             product["product"] = "panels"
         with open(other, "w", encoding="utf-8") as file:
@@ -185,10 +185,10 @@ class Text(ProgramTest):
         with open(table, "w", encoding="utf-8") as file:
             json.dump(written, file)
         note = f"note: the kernel table {table} takes oneDNN, which allocates inside each of its calls"
-        flags = ["--data", self.corpus(lines=20), "--kernels", table]  # of eval's work nothing but the note is looked at
+        flags = ["--data", self.corpus(lines=20), "--kernels", table]  # only the note of eval's output is checked
         self.assertIn(note, self.succeeds("train", *TINY, *flags, "--dtype", "f32", "--steps", 1, "--save", run).err)
         self.assertIn(note, self.succeeds("eval", run, *flags).err)
-        # the path names oneDNN here too, but nothing of bf16 is multiplied by it for the table
+        # the path names oneDNN here, too, but because of the table it multiplies nothing in bf16
         other = self.succeeds("train", *TINY, *flags, "--dtype", "bf16", "--steps", 1, "--save", "none")
         self.assertRegex(other.err, r"kernel: \S*onednn\S*\+table-")
         self.assertNotIn(note, other.err)
@@ -196,7 +196,8 @@ class Text(ProgramTest):
 
     def test_output_that_is_lost_is_an_io_fault_in_every_command(self):
         run, tokens = self.trained(), self.path("out.tokens")
-        # Two long paths make a text beyond stdio's buffer: it fails as it is written, what is shorter at the end.
+        # Two long paths make a text larger than stdio's buffer, which fails during writing; shorter text fails at the
+        # end.
         deep = self.path(*["x" * 200] * 11)
         os.makedirs(deep)
         os.mkdir(self.path("texts"))
@@ -216,7 +217,7 @@ class Text(ProgramTest):
                 self.fails(5, *arguments, stdout=full, says="the output could not be written")
 
     def test_a_table_that_cannot_be_written_leaves_no_half_of_a_json_object(self):
-        # a folder that is there and takes no file, root's neither
+        # an existing folder in which nobody can create files, not even root
         done = self.fails(5, "tune", *TINY_USUAL, "-o", "/proc/kernels.json", "--json", says="/proc/kernels.json")
         self.assertEqual(done.out, "")
 

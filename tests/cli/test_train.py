@@ -1,4 +1,4 @@
-"""Training from the outside: what is kept, how it goes on, what is said."""
+"""Training through the command line: what is kept, how it resumes, what is reported."""
 
 import json
 import os
@@ -117,14 +117,14 @@ class Train(TrainTest):
         for steps, flags in ((4, ["--new-data"]), (5, [])):
             done = self.resumed(self.path("run"), "--steps", steps, "--data", self.corpus() if not flags else other, *flags)
             self.assertIn("other data", done.err)
-        # and the next resume finds the new data by itself
+        # and the next resume finds the new data automatically
         self.assertNotIn("other data", self.resumed(self.path("run"), "--steps", 6).err)
 
     def test_a_moved_run_folder_still_resumes(self):
         self.train("--steps", 1, "--save", self.path("run"))
         shutil.move(self.path("run"), self.path("moved"))
         self.resumed(self.path("moved"), "--steps", 2)
-        # its later data has another name, and the first's are still there
+        # its later data have another name, and the first are still there
         other = self.write("other.txt", "something else entirely, many times over\n" * 100)
         self.resumed(self.path("moved"), "--steps", 3, "--data", other, "--new-data")
         shutil.move(self.path("moved"), self.path("again"))
@@ -193,7 +193,7 @@ class Train(TrainTest):
         self.assertIn("micro-batch 4 -> 2: other rounding", planned.err)
         self.assertEqual(planned.json["micro_batch"], 2)
         lowered = self.train("--steps", 2, "--save", self.path("run"), *budget, *auto, model=big)
-        # the plan's own micro-batch is taken where none is given
+        # without a flag, the plan's own micro-batch is used
         self.succeeds("plan", *big, *budget, *auto, "-o", self.path("plan.json"))
         planned = self.train("--steps", 2, "--save", "none", *budget, "--plan", self.path("plan.json"), model=big)
         self.assertIn("micro-batch 4 -> 2: that of the plan", planned.err)
@@ -206,7 +206,7 @@ class Train(TrainTest):
         disk = self.succeeds("plan", *big, *budget, "--disk", self.folder, "--json")
         self.assertNotIn("other rounding", disk.err)
         self.assertEqual(disk.json["micro_batch"], 4)
-        # what is said to fit does, and a run that goes on keeps what it has
+        # what is reported to fit does, and a resumed run keeps what it has
         self.fails(3, "plan", *big, *budget, "--micro-batch", 4, says="--micro-batch 2: other rounding")
         resumed = self.fails(3, "train", "--resume", self.path("run"), "--steps", 3, "--recompute", "none", "--device-memory",
                              f"{need[1]}B", says="--micro-batch 1: other rounding")

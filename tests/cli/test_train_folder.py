@@ -1,4 +1,4 @@
-"""A run's folder from the outside: which checkpoints it keeps, room that is held for them, how a run stops."""
+"""A run's folder: which checkpoints it keeps, the space reserved for them, how a run stops."""
 
 import glob
 import json
@@ -53,7 +53,7 @@ class TrainFolder(TrainTest):
 
     def test_sigterm_saves_exits_75_and_the_run_goes_on_bit_for_bit(self):
         whole = self.train("--steps", 8, "--save", "none")
-        odd = "a run's $HOME"  # what is printed is pasted into a shell
+        odd = "a run's $HOME"  # the printed command is pasted into a shell
         os.mkdir(self.path("a disk"))
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 8, "--save", self.path(odd),
                         "--test-delay-seed", 3, "--device-memory", "1000MiB", "--disk", self.path("a disk") + ":1GB")
@@ -75,7 +75,7 @@ class TrainFolder(TrainTest):
         self.assertEqual(self.says_hash(self.succeeds(*arguments, "--threads", 2)), self.says_hash(whole))
 
     def begun(self, *flags, **keywords):
-        """A run of many steps that has one behind it."""
+        """A run of many steps that has finished one."""
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, *flags, **keywords)
         for line in process.stderr:
             if line.startswith(b"step 1/"):
@@ -84,7 +84,7 @@ class TrainFolder(TrainTest):
 
     def test_whoever_asks_for_a_stop_gets_a_checkpoint(self):
         def not_ignored():
-            """The tests themselves may run under nohup, and what is ignored at the start stays ignored."""
+            """The tests themselves may run under nohup, and signals ignored at the start stay ignored."""
             signal.signal(number, signal.SIG_DFL)
 
         run = ["--save", self.path("run")]
@@ -94,14 +94,14 @@ class TrainFolder(TrainTest):
                 self.addCleanup(process.kill)
                 process.send_signal(number)
                 if number == signal.SIGXCPU:
-                    process.send_signal(number)  # the system repeats it
+                    process.send_signal(number)  # the system call is restarted
                 _, err = process.communicate(timeout=120)
                 self.assertEqual(process.returncode, 75, err)
                 self.succeeds("check", self.path("run"))
                 shutil.rmtree(self.path("run"))
 
     def wait_for_another_step(self, process):
-        """Two saves more: the second of them began after this call."""
+        """Waits for two more saves: the second of them began after this call."""
         def newest():
             return max([int(name[5:]) for name in os.listdir(self.path("run")) if re.fullmatch(r"step-\d+", name)],
                        default=0)
@@ -145,10 +145,10 @@ class TrainFolder(TrainTest):
     def test_a_second_signal_stops_at_once_with_the_last_checkpoint_whole(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save-every", 1, "--save",
                         self.path("run"))
-        # A folder of that name is a whole checkpoint: it is renamed into place.
+        # A folder of that name is a complete checkpoint: it is renamed into place.
         while not os.path.isdir(self.path("run", "step-2")) and process.poll() is None:
             time.sleep(0.01)
-        # Whatever it is doing, the first asks for an end and the second makes one.
+        # In any phase, the first signal requests an end and the second forces it.
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=120)
@@ -157,7 +157,7 @@ class TrainFolder(TrainTest):
         self.succeeds("check", self.path("run"))
 
     def stopped(self, *flags, signals):
-        """A run of many steps that got so many signals once it had a step behind it."""
+        """A run of many steps that gets `signals` signals after its first step."""
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, *flags)
         for line in process.stderr:
             if line.startswith(b"step 1/"):
@@ -171,7 +171,7 @@ class TrainFolder(TrainTest):
         code, sentence = self.stopped("--save", "none", signals=1)
         self.assertEqual(code, 1, sentence)
         self.assertIn("nothing was kept", sentence)
-        # every step late, so that the second signal comes before the first is heard
+        # every step is slow, so that the second signal comes before the first is handled
         code, sentence = self.stopped("--save", self.path("run"), "--test-delay-seed", 3, signals=2)
         self.assertEqual((code, sentence), (1, "cohobate train: stopped at once; nothing was saved yet"))
 
@@ -200,7 +200,7 @@ class TrainFolder(TrainTest):
 
     def test_a_save_on_the_way_that_fails_costs_one_checkpoint_and_not_the_run(self):
         whole = self.train("--steps", 3, "--save", "none")
-        for fault in ("9:28", "16:5"):  # a full disk as space is reserved, an I/O error at a write
+        for fault in ("9:28", "16:5"):  # a full disk when space is reserved, an I/O error in a write
             run_folder = self.path("run-" + fault)
             done = self.train("--steps", 3, "--save-every", 1, "--save", run_folder,
                               env=environment(COH_TEST_FAIL_AT=fault))
@@ -212,7 +212,7 @@ class TrainFolder(TrainTest):
             self.assertEqual(self.says_hash(done), self.says_hash(whole))
 
     def held_bytes(self, process):
-        """What the run holds for checkpoints to come: the blocks of an open file without a name."""
+        """Bytes reserved for future checkpoints: the blocks of an open file without a name."""
         folder = f"/proc/{process.pid}/fd"
         for name in os.listdir(folder):
             try:
@@ -259,7 +259,7 @@ class TrainFolder(TrainTest):
         self.assertLess(held, 12 * 11.14e6 + (1 << 20))
 
     def test_room_that_cannot_be_had_is_refused_before_the_first_step(self):
-        # Well beyond what is free: other programs give room back meanwhile, and what fits is then held.
+        # Well above the free space: other programs free some meanwhile, and what fits is then reserved.
         most = shutil.disk_usage(self.folder).free * 5 // 4 // int(12 * 11.14e6) + 2
         if most > 1000:
             self.skipTest("the disk has room for a thousand checkpoints")
@@ -275,7 +275,7 @@ class TrainFolder(TrainTest):
     def test_held_room_is_asked_of_the_file_system(self):
         def few_blocks():
             resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 20, 200 << 20))
-        # Python ignores the signal of a file too large, and the program inherits that.
+        # Python ignores the signal for files that are too large, and the program inherits that.
         self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
                    says="cannot hold", preexec_fn=few_blocks, restore_signals=False)
 
@@ -286,7 +286,7 @@ class TrainFolder(TrainTest):
         os.mkdir(self.path("there"))
         for folder in ("made", "there/made", "there/made//"):
             self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="bad.jsonl:1:")
-            # room is asked for before the text is read
+            # space is checked before the text is read
             self.fails(3, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="cannot hold",
                        preexec_fn=few_blocks, restore_signals=False)
             self.assertFalse(os.path.exists(self.path("made")))
@@ -314,7 +314,7 @@ class TrainFolder(TrainTest):
         self.fail("not caught tokenizing")
 
     def test_a_run_that_is_stopped_while_it_tokenizes_leaves_nothing(self):
-        """The process is paused while its partial file is looked for; if it was faster, it is started again."""
+        """The process is paused while its partial file is searched; if it was faster, it is started again."""
         tokenizer = self.path("tokenizer")
         model_folder.make(tokenizer, "gpt2")
         text = self.write("large.txt", "".join(f"{i * 7919 % 10007} of the many words, and {i}\n" for i in range(200000)))
@@ -361,7 +361,7 @@ class TrainFolder(TrainTest):
         whole = self.train(*flags)
         tokens = self.path("corpus.tokens")
         self.succeeds("tokenize", self.corpus(), "-o", tokens)
-        # Python ignores the signal of a file too large, and the program inherits that.
+        # Python ignores the signal for files that are too large, and the program inherits that.
         done = self.succeeds("train", *TINY, "--data", tokens, *flags, "--log", log, preexec_fn=little,
                              restore_signals=False)
         self.assertEqual(done.err.count("warning: --log ends here"), 1, done.err)
@@ -381,7 +381,7 @@ class TrainFolder(TrainTest):
             with open(path, encoding="utf-8") as file:
                 self.assertEqual(file.read(), "mine\n")
             self.assertEqual(os.listdir(folder), [name])
-        # a token file in the folder may be what the run reads
+        # a token file in the folder may be in use by the run
         os.mkdir(self.path("own"))
         self.succeeds("tokenize", self.corpus(), "-o", self.path("own", "data.tokens"))
         self.succeeds("train", *TINY, "--data", self.path("own", "data.tokens"), "--steps", 1, "--save",
@@ -394,7 +394,7 @@ class TrainFolder(TrainTest):
                 break
         self.fails(2, "train", *TINY, "--data", self.corpus(), "--save", self.path("run"),
                    says=f"in use by process {process.pid}")
-        # which has no checkpoint yet, but that is not the reason
+        # it has no checkpoint yet, but that is not the reason
         self.fails(2, "train", "--resume", self.path("run"), says=f"in use by process {process.pid}")
         process.kill()
         process.communicate(timeout=120)

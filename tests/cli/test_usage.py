@@ -1,4 +1,4 @@
-"""Wrong usage: exit 2, nothing on standard output, one sentence that names the flag and what to do."""
+"""Wrong usage: exit 2, no standard output, one message that names the flag and the remedy."""
 
 import os
 import unittest

@@ -1,5 +1,5 @@
-"""The loss of a text is one number, by `train` and by `eval`; which windows it is over; what follows from it: the best
-checkpoint, and when a run ends early."""
+"""A text has the same loss in `train` and in `eval`; over which windows it is; and its consequences: the best
+checkpoint, and early stopping."""
 
 import json
 import math
@@ -74,7 +74,7 @@ class Windows(TrainTest):
     # ---- logits ----
 
     def logits(self, *arguments):
-        """The rows of the file, by a reader of our own, and the result."""
+        """The rows of the file, by an independent reader, and the result."""
         path = self.path("logits.npy")
         told = self.measure(*arguments, "--logits", path)
         with open(path, "rb") as file:
@@ -94,7 +94,7 @@ class Windows(TrainTest):
     def test_a_sliding_window_scores_its_last_tokens_and_logits_say_so(self):
         run, text = self.path("run"), b"line 12: the 5th of many"
         self.train("--steps", 3, "--save", run, "--dtype", "f32")
-        # windows of 8 tokens, 3 apart: [0, 8), [3, 11), ... score behind 0-7, 8-10, ...; each alone is a text
+        # windows of 8 tokens, 3 apart: [0, 8), [3, 11), ... score after 0-7, 8-10, ...; each alone is a text
         expected = []
         for begin in range(0, len(text) - 9 + 3, 3):
             part = text[begin:begin + 9]
@@ -107,7 +107,7 @@ class Windows(TrainTest):
         for row, target, value in zip(rows, text[1:], expected):
             self.assertAlmostEqual(self.surprise(row, target), value, places=5)
         self.assertAlmostEqual(told["loss"], math.fsum(expected) / len(expected), places=5)
-        # an output next to the loss changes no digit of it
+        # writing logits changes no digit of the loss
         self.assertEqual(self.measure(run, whole, "--sequence", 8, "--stride", 3)["loss"], told["loss"])
 
     def test_a_logits_file_is_whole_or_not_there(self):
@@ -149,7 +149,7 @@ class Windows(TrainTest):
 
     def test_folders_of_every_family_are_measured_with_their_own_positions_and_give_their_logits(self):
         text = self.corpus(4)
-        for kind in model_folder.KINDS:  # one of them with a head of its own
+        for kind in model_folder.KINDS:  # one of them with a separate head
             folder, tokens = self.path(kind), self.path(f"{kind}.tokens")
             model_folder.make(folder, kind)
             self.succeeds("tokenize", text, "--tokenizer", folder, "-o", tokens)
@@ -165,7 +165,7 @@ class Windows(TrainTest):
 
 
 class Best(TrainTest):
-    """Trained on one letter, a model finds another ever less likely: the best is the first that is saved."""
+    """Trained on one letter, a model finds another ever less likely: the first saved checkpoint is the best."""
 
     def setUp(self):
         super().setUp()
@@ -193,13 +193,13 @@ class Best(TrainTest):
         best = self.succeeds("eval", self.path("run", "best"), *measure).json
         self.assertEqual([best["step"], best["loss"]], [1, done["best_validation_loss"]])
         self.assertGreater(self.succeeds("eval", self.path("run"), *measure).json["loss"], best["loss"])
-        # a link that is there goes on counting without the flag; one that a kill has lost comes back with it
+        # an existing link is kept up without the flag; one lost in a kill is restored with it
         self.assertEqual(self.resume(4).json["best_step"], 1)
         self.assertEqual(self.kept(), (["step-1", "step-4"], "step-1"))
         os.remove(self.path("run", "best"))
         self.resume(5, "--keep-best")
         self.assertEqual(self.kept(), (["step-1", "step-5"], "step-1"))
-        # losses of another text do not compare: its first checkpoint is its best
+        # losses of different texts are not compared: the first checkpoint on a new text is its best
         self.resume(7, "--validation", self.write("y.txt", "y" * 40))
         self.assertEqual(self.kept(), (["step-6", "step-7"], "step-6"))
 
@@ -220,7 +220,7 @@ class Best(TrainTest):
         self.assertEqual(self.kept(), (["step-1", "step-3"], "step-1"))
 
     def test_a_run_goes_on_where_all_windows_give_a_better_loss_than_some(self):
-        # some windows get worse, all of them better: the first is of "z", the others are of "a"
+        # some windows get worse, the total gets better: the first is of "z", the others are of "a"
         self.flags[3] = self.write("za.txt", "z" * 17 + "a" * 160)
         self.flags[self.flags.index("--save-every") + 1] = 2
         done = self.begin(5, "--stop-after-worse", 1, "--validation-every", 1, "--validation-windows", 1, "--keep-best")
@@ -236,14 +236,14 @@ class Best(TrainTest):
         self.assertEqual([done.json[k] for k in ("step", "ended_early", "stopped")], [3, True, False])
         self.assertEqual(self.kept(), (["step-3"], None))
         self.assertEqual(self.hash_of(self.path("run")), done.json["hash"])
-        # what counts is in the checkpoint: a resumed run ends where the whole one does
+        # the state of early stopping is in the checkpoint: a resumed run ends where the uninterrupted one does
         self.flags[self.flags.index("--save") + 1] = self.path("other")
         self.begin(2, "--stop-after-worse", 2)
         other = self.succeeds("train", "--resume", self.path("other"), "--steps", 9, "--save-every", 1, "--threads", 2,
                               "--stop-after-worse", 2)
         self.assertIn("ended:  2 validations in a row without a lower loss", other.out)
         self.assertEqual(self.says_hash(other), done.json["hash"])
-        # between saves, over some of the windows: saved all the same, and validated in full
+        # between saves, over some of the windows: still saved, and validated in full
         log = self.path("log")
         done = self.begin(9, "--stop-after-worse", 1, "--save-every", 0, "--validation-every", 1, "--validation-windows",
                           1, "--save", self.path("third"), "--log", log).json

@@ -1,4 +1,4 @@
-"""What would change a plan: --what-if, --sweep, --max; plan files priced by another profile and explained."""
+"""Changes of a plan's inputs: --what-if, --sweep, --max; plan files priced by another profile and explained."""
 
 import json
 import os
@@ -44,11 +44,11 @@ class Variants(ProgramTest):
         self.succeeds(*plan, *fast, "-o", path)
         taken_over = self.succeeds("simulate", path, *slow, "--json").json["step_seconds"]
         rows = self.succeeds(*plan, *slow, "--sweep", "pcie=1GB/s:4500MB/s:2").json["rows"]
-        self.assertLess(taken_over, rows[0]["step_seconds"])  # alone, the search finds less
+        self.assertLess(taken_over, rows[0]["step_seconds"])  # on its own, the search finds a slower plan
         self.assertLessEqual(rows[1]["step_seconds"], taken_over)
 
     def test_what_fits_in_memory_is_no_slower_than_what_does_not(self):
-        """A host that updates parameters beside the GPU is worth having where nothing need be streamed, too."""
+        """Updates on the host help a GPU even if nothing need be streamed."""
         step = {room: self.succeeds("plan", "gpt2-xl", "--profile", "a100-40g", "--device-memory", room, "--json").json
                 for room in ("22500MB", "40GiB")}
         self.assertLess(step["22500MB"]["peak_bytes"]["device"], step["40GiB"]["in_memory_bytes"])
@@ -56,7 +56,7 @@ class Variants(ProgramTest):
         self.assertLessEqual(step["40GiB"]["step_seconds"], step["22500MB"]["step_seconds"])
 
     def test_a_host_too_small_for_the_states_takes_nothing_from_a_gpu_that_holds_them(self):
-        """14 bytes a parameter are more than these 100 MiB, and the drive is not asked."""
+        """14 bytes per parameter exceed these 100 MiB, and the drive is not needed."""
         plan = self.succeeds("plan", "gpt2", "--profile", "h200", "--host-memory", "100MiB", "--json").json
         self.assertEqual([plan["peak_bytes"]["device"], plan["peak_bytes"]["host"], plan["peak_bytes"]["disk"]],
                          [plan["in_memory_bytes"], 0, 0])
@@ -318,14 +318,14 @@ class Replays(ProgramTest):
         again = tried["blocks.3=recompute"]
         self.assertTrue(again["fits"])
         self.assertAlmostEqual(again["change"], again["step_seconds"] / made["step_seconds"] - 1, delta=1e-6)
-        # running the block again is compute that the plan does not have
+        # recomputing the block is compute that the plan does not have
         self.assertGreater(again["compute_seconds"], made["busy_seconds"]["compute"])
         for one in tried.values():
             if one["fits"]:
                 self.assertLessEqual(one["peak_bytes"]["device"], 40 << 20)
         said = self.succeeds("explain", path, "h.3.mlp.c_fc").out
         self.assertIn(found["why"], said)
-        table = [line for line in said.split("\n")[:-2] if "does not fit" not in line]  # a sentence, however long
+        table = [line for line in said.split("\n")[:-2] if "does not fit" not in line]  # a message, however long
         self.assertLessEqual(max(map(len, table)), 120)
 
     def test_explain_tells_what_is_so_already_from_what_would_be_otherwise(self):
@@ -355,7 +355,7 @@ class Replays(ProgramTest):
         self.fails(2, *explain, "80MiB", says="planned for (40.00 MiB), and explain searches nothing")
         found = self.succeeds(*explain, "40MiB").json
         self.assertEqual(found, self.succeeds(*explain[:-1]).json)
-        # no alternative has more room than is said: where one took what the plan left, it fits no more
+        # alternatives have no more memory than reported: where one used the plan's free memory, it does not fit
         less = self.succeeds(*explain, f"{made['peak_bytes']['device']}B").json
         self.assertEqual(less["step_seconds"], found["step_seconds"])
         for one in less["alternatives"]:

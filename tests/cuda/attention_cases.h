@@ -1,5 +1,5 @@
-/* attention_cases.h - shapes of attention that the emulated and the real kernels of CUDA are tried
- * with, as operators: what is compared with tests/reference. */
+/* attention_cases.h - attention shapes for the emulated and the real CUDA kernels, as operator
+ * cases that are compared with tests/reference. */
 #ifndef COH_TESTS_CUDA_ATTENTION_CASES_H
 #define COH_TESTS_CUDA_ATTENTION_CASES_H
 
@@ -9,8 +9,8 @@
 typedef struct attention_shape {
     const char *why;
     coh_dtype dtype;
-    int64_t B, T, H, G, D; /* G == H: q, k and v stand side by side in one tensor */
-    double dropped;        /* share of weights; 0: the kind without dropout */
+    int64_t B, T, H, G, D; /* G == H: q, k and v are adjacent in one tensor */
+    double dropped;        /* share of the weights that is dropped; 0: the kind without dropout */
 } attention_shape;
 
 static const attention_shape attention_shapes[] = {
@@ -36,7 +36,7 @@ static const attention_shape attention_shapes[] = {
 };
 #define ATTENTION_SHAPES ((int)(sizeof(attention_shapes) / sizeof(attention_shapes[0])))
 
-/* Attributes live in the caller's storage. */
+/* Storage of the attributes, owned by the caller. */
 typedef union attention_attributes {
     coh_attention_attributes plain;
     coh_attention_dropout_attributes dropout;
@@ -49,7 +49,7 @@ static inline coh_shape attention_rows(const attention_shape *s, int64_t columns
     return (coh_shape){ .dtype = s->dtype, .rank = 3, .dim = { s->B, s->T, columns } };
 }
 
-/* atomics: of a kind that may add by them, where one drops nothing. */
+/* atomics: a kind that may add by atomics, where nothing is dropped. */
 static inline void attention_case_create(coh_case *one, const attention_shape *s, int atomics,
                                          attention_attributes *attributes)
 {

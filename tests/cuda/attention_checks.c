@@ -22,7 +22,7 @@ static void finish(const attention_bench *bench, int queue)
         bench->finish(bench->queues[queue]);
 }
 
-/* ---- a case that the queues see, with what it must make ---- */
+/* ---- a case that the queues reach, with its expected results ---- */
 
 typedef struct checked {
     const attention_bench *bench;
@@ -30,7 +30,7 @@ typedef struct checked {
     attention_attributes attributes;
     coh_case one;
     coh_reference expected;
-    unsigned char *guard; /* behind the scratch that the planner gives on CUDA */
+    unsigned char *guard; /* follows the scratch that the planner provides on CUDA */
 } checked;
 
 enum { GUARD = 0x5a, GUARD_BYTES = 256 };
@@ -111,7 +111,7 @@ static void hash_bytes(void *context, const char *name, const void *data, size_t
         *hash = (*hash ^ ((const unsigned char *)data)[i]) * 0x100000001b3u;
 }
 
-/* Forward and backward; returns the results' hash. */
+/* Runs forward and backward; returns the results' hash. */
 static uint64_t run(checked *c, int queue)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -125,7 +125,8 @@ static uint64_t run(checked *c, int queue)
 
 /* ---- claims ---- */
 
-/* Shape i, in brief no longer than a block of 64 queries and one or two, even or odd as it was. */
+/* Returns shape i; if brief, with at most one block of 64 queries and one or two more, keeping the
+ * parity of T. */
 static attention_shape shape_at(const attention_bench *bench, int i)
 {
     attention_shape shape = attention_shapes[i];
@@ -180,7 +181,7 @@ void attention_check_adding(const attention_bench *bench)
     }
 }
 
-/* dq in dy's place, then y in q's. */
+/* Writes dq over dy, then y over q. */
 static void check_in_place(checked *c)
 {
     coh_call *call = &c->one.call, other = c->one.call;
@@ -242,7 +243,7 @@ static void *element_at(const checked *c, const void *tensor, int64_t index)
     return (char *)(uintptr_t)tensor + (size_t)index * coh_dtype_bytes(c->shape->dtype);
 }
 
-/* Writes row t of each sequence of y by a step of a decoder. */
+/* Computes row t of each sequence of y by one step of a decoder. */
 static void decode_step(const checked *c, int32_t *t, void *keys, void *values, void *row,
                         float *scratch)
 {
@@ -274,8 +275,8 @@ static void decode_step(const checked *c, int32_t *t, void *keys, void *values, 
                (size_t)q * coh_dtype_bytes(s->dtype));
 }
 
-/* Rows that are not decoded are the host's, which attention over whole sequences makes: of long
- * sequences all but the last three. Returns the first that is. */
+/* Fills the cache rows that are not decoded with the host's whole-sequence attention: for long
+ * sequences, all rows except the last three. Returns the first decoded row. */
 static int32_t fill_cache(const checked *c, void *keys, void *values)
 {
     const attention_shape *s = c->shape;

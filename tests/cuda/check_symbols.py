@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Every kernel of kernels/cuda/kernel_list.h stands in the fatbin of its file, for every GPU that was
-asked for and as PTX for newer ones, and every kernel in a fatbin is in the list.
+"""Checks that every kernel of kernels/cuda/kernel_list.h is in the fatbin of its file, for every requested GPU and as
+PTX for newer ones, and that every kernel in a fatbin is in the list.
 
     check_symbols.py KERNEL_LIST ARCHS FATBIN...    ARCHS: 80,90
     check_symbols.py --self-test
 
-A fatbin holds one ELF file for each GPU, whose sections .text.NAME are its kernels. Behind a header of
-16 bytes stand its entries, each with a header of its own: what it is, how long the header and what
-follows it are, and for which GPU."""
+A fatbin holds one ELF file for each GPU, whose sections .text.NAME are its kernels. After a header of 16 bytes it has
+entries, each with a header: the type, the lengths of the header and of the data, and the GPU."""
 
 import os
 import re
@@ -29,7 +28,7 @@ def read_list(text):
 
 
 def kernels_of_elf(data, begin):
-    """(GPU, {kernel}) of the ELF file that begins there, or None."""
+    """(GPU, {kernel}) of the ELF file at this offset, or None."""
     machine, = struct.unpack_from("<H", data, begin + 18)
     if machine != CUDA_MACHINE:
         return None
@@ -70,7 +69,7 @@ def ptx_of(data):
 
 
 def compare(name, listed, gpus, found, ptx):
-    """A sentence for each difference."""
+    """A message for each difference."""
     errors = [f"{name}: no code for GPU {gpu}" for gpu in gpus if gpu not in found]
     if PTX_OF not in ptx:
         errors.append(f"{name}: no PTX for GPUs newer than {PTX_OF}")

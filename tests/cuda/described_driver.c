@@ -1,5 +1,5 @@
-/* A libcuda.so.1 without a GPU, with just enough in it for cuDNN to finish plans for a described
- * device: it compiles kernels, loads and names them, and never gets to launch one. */
+/* A libcuda.so.1 without a GPU, with just enough functions for cuDNN to finish plans for a
+ * described device: cuDNN compiles, loads and names kernels, but never launches one. */
 #include <stddef.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -37,7 +37,7 @@ DOES_NOTHING(cuLinkDestroy)
 DOES_NOTHING(cuOccupancyMaxPotentialClusterSize)
 DOES_NOTHING(cuStreamGetCtx)
 
-/* Whom a table is promised calls through it. */
+/* Never provides a table: its callers would call through it. */
 EXPORT int cuGetExportTable(const void **table, const void *id);
 EXPORT int cuGetExportTable(const void **table, const void *id)
 {
@@ -46,7 +46,7 @@ EXPORT int cuGetExportTable(const void **table, const void *id)
     return NOT_FOUND;
 }
 
-static int handle; /* not NULL, and never looked into */
+static int handle; /* not NULL, never dereferenced */
 
 EXPORT int cuLibraryLoadData(void **library);
 EXPORT int cuLibraryLoadData(void **library)

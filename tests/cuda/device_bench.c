@@ -9,15 +9,15 @@
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
-/* A number, of finite bits as a float. */
+/* Draws a number whose bits are a finite float. */
 static uint32_t draw(uint32_t seed)
 {
     return (seed * 2654435761u + 12345u) & 0x3fffffffu;
 }
 
-/* ---- made and unmade ---- */
+/* ---- creation and destruction ---- */
 
-/* As the engine: whoever waits for a lane is woken. */
+/* Wakes all who wait for a lane, as the engine does. */
 static void take_failure(void *context, coh_status status, uint64_t number, uint32_t index)
 {
     bench *b = context;
@@ -30,7 +30,7 @@ static void take_failure(void *context, coh_status status, uint64_t number, uint
         coh_counter_close(&b->counters[lane]);
 }
 
-/* Behind the bench's own bytes. */
+/* The libraries' workspace follows the bench's own bytes. */
 static uint64_t workspace_bytes(void)
 {
     return bench_here.kernels != NULL ? bench_here.kernels->workspace_bytes : 0;
@@ -107,7 +107,7 @@ static void enqueue_turn(const bench *b, int begin, int count)
     bench_here.turn(b->queues[COH_LANE_COMPUTE], b->out_slot + begin, b->slot + begin, count);
 }
 
-/* Work of the compute lane: what a line of the engine does. */
+/* Work on the compute lane, as in a line of the engine. */
 static void launch_turn(void *context, uint64_t number, uint32_t index)
 {
     (void)number;

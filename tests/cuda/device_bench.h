@@ -4,8 +4,8 @@
  *   compute  kernel r: out slot = f(slot)     waits for load r, and store r - 1, its reader
  *   d2h      store r: out slot -> out[r]      waits for kernel r
  *
- * Waits are numbered as they come, so that a test can leave one out. With bench_record the kernel
- * is a recording of two halves. */
+ * Waits are numbered in order, so that a test can omit one. With bench_record the kernel is a
+ * recording of two halves. */
 #ifndef COH_TESTS_CUDA_DEVICE_BENCH_H
 #define COH_TESTS_CUDA_DEVICE_BENCH_H
 
@@ -20,11 +20,11 @@ typedef struct bench_slots {
     uint32_t in[BENCH_ROUNDS_MOST][BENCH_NUMBERS], out[BENCH_ROUNDS_MOST][BENCH_NUMBERS];
 } bench_slots;
 
-/* What it runs on: the stub driver (device_bench_stub.c), or a GPU (gpu_check_device.c). */
+/* The machine: the stub driver (device_bench_stub.c) or a GPU (gpu_check_device.c). */
 typedef struct bench_machine {
     const struct coh_cuda_driver *driver; /* NULL: the machine's */
-    const coh_device_kernels *kernels;    /* NULL: those of a test's config */
-    /* Enqueues to[i] = turned(from[i]), all on the device. */
+    const coh_device_kernels *kernels;    /* NULL: those of the test's config */
+    /* Enqueues to[i] = turned(from[i]), entirely on the device. */
     void (*turn)(coh_queue *queue, uint32_t *to, const uint32_t *from, int count);
     uint32_t (*turned)(uint32_t x);
 } bench_machine;
@@ -39,7 +39,7 @@ typedef struct bench {
     uint64_t signalled[BENCH_LANES];
     uint32_t *slot, *out_slot; /* device tier */
     bench_slots *host;         /* host tier */
-    /* What config.failed was told, by any thread; then the counters are closed. */
+    /* Arguments of config.failed, called by any thread; the counters are then closed. */
     int failed_count;
     coh_status failed_status;
     uint64_t failed_number;
@@ -47,20 +47,20 @@ typedef struct bench {
     char failed_text[COH_ERROR_TEXT_BYTES];
     coh_recording *recording; /* NULL: the kernel is launched */
     int skipped_wait;         /* -1: none */
-    int wait_count;           /* so far */
+    int wait_count;           /* waits enqueued so far */
 } bench;
 
-/* Device, arenas, queues; `config` (NULL: a plain one) but for its driver. Fails as those do;
- * bench_close then takes back what was made. */
+/* Makes device, arenas and queues from `config` (NULL: a plain one), except its driver. Errors:
+ * those of device, arenas and queues; bench_close then frees what was made. */
 coh_status bench_open(bench *b, const coh_device_config *config);
 void bench_close(bench *b);
 
-/* Before the first round: the kernel is recorded, and replayed in every round from then on. */
+/* Records the kernel; each round replays the recording. Call before the first round. */
 coh_status bench_record(bench *b);
-/* Enqueues `rounds` rounds; returns at once. in[] is made from `seed`. */
+/* Enqueues `rounds` rounds and returns at once. in[] is generated from `seed`. */
 void bench_enqueue(bench *b, int rounds, uint32_t seed);
-/* Waits until all that was enqueued is retired, then says whether out[] is right.
- * Fails: the device's failure. */
+/* Waits until everything enqueued has retired, then reports whether out[] is right. Errors: the
+ * device's failure. */
 coh_status bench_finish(bench *b, int rounds, int *out_is_right);
 
 void bench_wait(bench *b, coh_lane lane, coh_lane other, uint64_t value);

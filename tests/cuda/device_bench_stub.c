@@ -1,4 +1,4 @@
-/* A bench on the stub driver, with a kernel of its own. */
+/* A bench on the stub driver, with its own kernel. */
 #include "tests/cuda/device_bench.h"
 #include "tests/cuda/stub_driver.h"
 

@@ -9,7 +9,8 @@
 enum {
     WARP = 32,
     THREADS_MOST = 1024,
-    /* 256 KiB and nine cache lines: stacks a power of two apart share one set of each cache. */
+    /* 256 KiB and nine cache lines: stacks whose distance is a power of two would share one cache
+     * set. */
     STACK_BYTES = (256 << 10) + 9 * 64,
     COPIES_MOST = 512, /* of one thread, not yet waited for */
     KERNELS_MOST = 512,
@@ -25,9 +26,9 @@ typedef struct copy {
 /* ---- coroutines ---- */
 
 #if defined(__x86_64__)
-/* The stack pointer of a coroutine that stopped: the registers that a call keeps lie on its stack.
- * Switching is most of what an emulated block does. setjmp and longjmp take three times as long.
- * The switch ends in a jump: a return to another stack is always mispredicted. */
+/* The stack pointer of a suspended coroutine: the callee-saved registers lie on its stack.
+ * Switching is most of an emulated block's work; setjmp and longjmp take three times as long. The
+ * switch ends in a jump: a return to another stack is always mispredicted. */
 typedef uint64_t *place;
 
 void coh_emulate_switch(place *from, const place *to);
@@ -54,7 +55,7 @@ __asm__(".text\n"
         "    jmp *%rcx\n"
         ".size coh_emulate_switch, . - coh_emulate_switch\n");
 
-/* Six registers, `entry` to return to, and what stands where its caller's address would. */
+/* Pushes room for six registers, `entry` as return address, and a zero as its caller's address. */
 static void prepare(place *to, unsigned char *stack, size_t bytes, void (*entry)(void))
 {
     uint64_t *top = (uint64_t *)(void *)(stack + bytes / 16 * 16);
@@ -79,12 +80,12 @@ static void prepare(place *to, unsigned char *stack, size_t bytes, void (*entry)
 }
 #endif
 
-/* Never ended: with the next block it begins again. */
+/* Never ends: begins again with the next block. */
 typedef struct thread {
-    place place; /* where it stopped */
+    place place; /* where it is suspended */
     int is_done, is_at_barrier;
-    uint64_t exchanges;    /* that it has begun */
-    int copy_count, group; /* group: of the next copy */
+    uint64_t exchanges;    /* exchanges that it has begun */
+    int copy_count, group; /* group: number of the next copy's group */
     copy *copies;          /* COPIES_MOST */
 } thread;
 
@@ -100,11 +101,10 @@ static struct {
     place scheduler;
     thread *threads; /* THREADS_MOST, made for the first launch */
     warp warps[THREADS_MOST / WARP];
-    int count, live, waiting; /* waiting: at the barrier */
-    int now;                  /* index of the thread that runs */
-    int first, lanes,
-        step;          /* of the warp that runs: its first thread, how many, whose turn is next */
-    uint64_t progress; /* rises with every exchange, barrier and return */
+    int count, live, waiting; /* waiting: number of threads at the barrier */
+    int now;                  /* index of the running thread */
+    int first, lanes, step;   /* the running warp: its first thread, its size, whose turn is next */
+    uint64_t progress;        /* increases with every exchange, barrier and return */
     int mode;
     coh_emulated_kernel *kernel;
     const void *arguments;
@@ -149,7 +149,7 @@ coh_emulated_kernel *coh_emulate_find(const char *symbol)
     return NULL;
 }
 
-/* ---- who runs ---- */
+/* ---- scheduling ---- */
 
 static thread *lane_at(int step)
 {
@@ -158,7 +158,7 @@ static thread *lane_at(int step)
     return &block.threads[block.now];
 }
 
-/* The next lane of the warp that can runs, or, after the last one, the scheduler. */
+/* Switches to the warp's next lane that can run or, after the last lane, to the scheduler. */
 static void pass_turn(place *from)
 {
     const place *to = &block.scheduler;
@@ -172,7 +172,7 @@ static void pass_turn(place *from)
         coh_emulate_switch(from, to);
 }
 
-/* The thread that runs stops, and goes on when its turn comes again. */
+/* Suspends the running thread until its next turn. */
 static void yield_turn(void)
 {
     pass_turn(&block.threads[block.now].place);
@@ -197,8 +197,8 @@ static void run_warp(int first)
     pass_turn(&block.scheduler);
 }
 
-/* Warp after warp, each as far as it can: what needs another warp's work must wait for it at a
- * barrier. */
+/* Runs warp after warp, each as far as possible: a thread must wait at a barrier for another warp's
+ * results. */
 static void run_to_barrier(void)
 {
     const int warps = (block.count + WARP - 1) / WARP;
@@ -232,7 +232,7 @@ static void run_block(void)
     }
 }
 
-/* They are kept for the next launch: their pages come from the system one by one. */
+/* Threads are kept for the next launch: the system maps their pages one by one. */
 static void make_threads(void)
 {
     unsigned char *stacks = mmap(NULL, (size_t)THREADS_MOST * STACK_BYTES, PROT_READ | PROT_WRITE,
@@ -275,7 +275,7 @@ void coh_emulate_launch(coh_emulated_kernel *kernel, coh_emulated_index blocks, 
     free(coh_emulated.shared);
 }
 
-/* ---- what threads say to one another ---- */
+/* ---- exchanges between threads ---- */
 
 void coh_emulate_barrier(void)
 {
@@ -293,7 +293,7 @@ const unsigned char *coh_emulate_exchange(const char *what, const void *value, s
     block.progress++;
     if (block.count % WARP != 0)
         refuse("a warp that is not whole reaches ", what);
-    /* The lane that comes first: all have read what was left two exchanges ago. */
+    /* First lane to arrive: all lanes have read the values of two exchanges ago. */
     if (mine->arrived[side] == WARP)
         mine->arrived[side] = 0;
     if (mine->arrived[side] == 0)

@@ -1,6 +1,7 @@
-/* emulate.cuh - what a kernel's source sees on the host instead of nvcc's built-ins and of
- * kernels/cuda/device.cuh, whose place it takes: compile a .cu file with `-x c++ -include` this.
- * Fragments are laid out as the PTX manual's figures of mma.m16n8k16 and ldmatrix say. */
+/* emulate.cuh - replaces nvcc's built-ins and kernels/cuda/device.cuh when a kernel's source is
+ * compiled for the host: compile a .cu file with `-x c++ -include` this.
+ *
+ * Fragments have the layouts of the PTX manual's figures for mma.m16n8k16 and ldmatrix. */
 #ifndef COH_TESTS_CUDA_EMULATE_CUH
 #define COH_TESTS_CUDA_EMULATE_CUH
 #define COH_KERNELS_CUDA_DEVICE_CUH
@@ -25,7 +26,7 @@
 #define blockDim  coh_emulated.threads
 #define gridDim   coh_emulated.blocks
 
-/* ---- a kernel's way to those who launch it ---- */
+/* ---- registration of kernels for the launcher ---- */
 
 template <auto kernel> struct coh_emulated_caller;
 template <typename A, void (*kernel)(A)> struct coh_emulated_caller<kernel> {
@@ -43,7 +44,7 @@ struct coh_emulated_entry {
     }
 };
 
-/* For a kernel that is declared above and takes one struct by value. */
+/* Registers a kernel that is declared above and takes one struct by value. */
 #define COH_EMULATED(symbol)                                                                       \
     static const coh_emulated_entry emulated_##symbol(#symbol, coh_emulated_caller<symbol>::call,  \
                                                       coh_emulated_caller<symbol>::bytes)
@@ -222,8 +223,8 @@ template <int LEFT> static inline void coh_copy_wait(void)
     coh_emulate_copy_wait(LEFT);
 }
 
-/* Lane l has row l / 4 of matrix m, elements 2 (l % 4) and the one after; transposed: column l / 4,
- * rows 2 (l % 4) and the one after. Lane 8 m + r names row r of matrix m. */
+/* Lane l receives row l / 4 of matrix m, elements 2 (l % 4) and the next; transposed: column l / 4,
+ * rows 2 (l % 4) and the next. Lane 8 m + r points to row r of matrix m. */
 static inline void coh_emulated_ldmatrix(uint32_t to[4], const void *row, int is_transposed)
 {
     const unsigned char *all = coh_emulate_exchange("ldmatrix", &row, sizeof(row));
@@ -249,7 +250,7 @@ static inline void coh_ldmatrix_transposed(uint32_t to[4], const void *row)
     coh_emulated_ldmatrix(to, row, 1);
 }
 
-/* Element (row, column) of the 16 x 16 a, and of the 16 x 8 b, in their lanes' registers. */
+/* Reads element (row, column) of the 16 x 16 a, and of the 16 x 8 b, from the lanes' registers. */
 static inline float coh_emulated_a(const unsigned char *all, unsigned row, unsigned column)
 {
     const unsigned at = row / 8 + column / 8 * 2, lane = row % 8 * 4 + column % 8 / 2;

@@ -1,17 +1,17 @@
-/* emulate.h - runs the very text of a kernel on the host: one coroutine a thread of the block, one
- * block after another. A .cu file that includes kernels/cuda/device.cuh is compiled as plain C++
- * with tests/cuda/emulate.cuh before it; what is left is this.
+/* emulate.h - runs a kernel's source on the host: one coroutine per thread of the block, one block
+ * after another. A .cu file that includes kernels/cuda/device.cuh is compiled as plain C++ with
+ * tests/cuda/emulate.cuh before it, and linked with these functions.
  *
  *     threads of a block   run one at a time, each up to its next barrier or exchange in its warp
- *     __syncthreads        goes on when every thread that has not returned is there
- *     shuffles, mma, ...   exchanges: each lane leaves its operands and reads those of all 32
- *     cp.async             copies happen at the call (early) or only at the wait for them (late)
- *     shared memory        exactly as long as asked for and full of NaN when a block begins, so a
- *                          build with the address sanitizer sees what runs past it
+ *     __syncthreads        continues once every thread that has not returned has arrived
+ *     shuffles, mma, ...   are exchanges: each lane gives its operands and reads those of all 32
+ *     cp.async             copies at the call (early) or only at the wait for it (late)
+ *     shared memory        has exactly the requested size and is full of NaN when a block begins,
+ *                          so the address sanitizer finds accesses past its end
  *
- * Threads of a warp reach an exchange together or the process ends with a sentence that says where.
- * A missing barrier shows as other results under another order or timing: run all of them.
- * Not shown: speed, bank conflicts, alignment beyond 16 bytes, what other blocks do meanwhile. */
+ * If the threads of a warp do not reach an exchange together, the process ends with a message that
+ * names the place. A missing barrier changes results under some order or timing: run all modes.
+ * Not shown: speed, bank conflicts, alignment beyond 16 bytes, concurrent blocks. */
 #ifndef COH_TESTS_CUDA_EMULATE_H
 #define COH_TESTS_CUDA_EMULATE_H
 
@@ -26,7 +26,7 @@ typedef struct coh_emulated_index {
     uint32_t x, y, z;
 } coh_emulated_index;
 
-/* Of the thread that runs: what kernels call threadIdx, blockIdx, blockDim and gridDim. */
+/* State of the running thread: threadIdx, blockIdx, blockDim and gridDim in kernels. */
 typedef struct coh_emulated_thread {
     coh_emulated_index thread, block, threads, blocks;
     unsigned char *shared; /* the block's dynamic shared memory */
@@ -35,34 +35,36 @@ extern coh_emulated_thread coh_emulated;
 
 enum {
     COH_EMULATE_BACKWARD = 1, /* threads run from the last to the first */
-    COH_EMULATE_LATE = 2,     /* asynchronous copies happen as late as they may */
+    COH_EMULATE_LATE = 2,     /* asynchronous copies happen as late as allowed */
     COH_EMULATE_MODES = 4     /* 0..3: every combination */
 };
 
-/* A kernel with its argument struct unpacked: COH_EMULATED in emulate.cuh makes one. */
+/* A kernel with its argument struct unpacked, made by COH_EMULATED in emulate.cuh. */
 typedef void coh_emulated_kernel(const void *arguments);
 
-/* Runs every block of a grid; threads of a block in x alone, at most 1024. mode: COH_EMULATE_*. */
+/* Runs every block of a grid; threads of a block are in x only, at most 1024. mode:
+ * COH_EMULATE_*. */
 void coh_emulate_launch(coh_emulated_kernel *kernel, coh_emulated_index blocks, uint32_t threads,
                         size_t shared_bytes, const void *arguments, int mode);
 
 /* ---- for emulate.cuh ---- */
 
-/* Makes a kernel known by its symbol, before main. */
+/* Registers a kernel under its symbol, before main. */
 void coh_emulate_register(const char *symbol, coh_emulated_kernel *kernel, size_t argument_bytes);
-/* NULL: there is no such kernel in this program. */
+/* Returns NULL if this program has no such kernel. */
 coh_emulated_kernel *coh_emulate_find(const char *symbol);
-/* Of its argument struct; 0: there is no such kernel. */
+/* Returns the size of its argument struct; 0: no such kernel. */
 size_t coh_emulate_argument_bytes(const char *symbol);
 
-#define COH_EMULATED_VALUE 32 /* bytes a lane can leave in an exchange */
+#define COH_EMULATED_VALUE 32 /* most bytes a lane can give in an exchange */
 
 void coh_emulate_barrier(void);
-/* Leaves `bytes` of `value` and returns the 32 lanes' values, COH_EMULATED_VALUE apart, valid until
- * this lane's next exchange. `what` names the instruction and must be one object in all lanes. */
+/* Gives `bytes` of `value` and returns the 32 lanes' values, COH_EMULATED_VALUE apart, valid until
+ * this lane's next exchange. `what` names the instruction and must be the same in all lanes. */
 const unsigned char *coh_emulate_exchange(const char *what, const void *value, size_t bytes);
 
-/* 16 or 4 bytes to shared memory, zeros for a source of 0 bytes; in groups that are waited for. */
+/* Copies 16 or 4 bytes to shared memory, zeros if the source has 0 bytes; in groups that are waited
+ * for. */
 void coh_emulate_copy(void *to, const void *from, size_t bytes, int is_zero);
 void coh_emulate_copy_commit(void);
 void coh_emulate_copy_wait(int groups_left);

@@ -1,6 +1,7 @@
-/* emulate_load.cuh - kernels/cuda/load.cuh for the host, whose place it takes: compile a .cu file
- * of a memory-bound kernel with `-x c++ -include` this. A load of 8 or 16 bytes from another
- * boundary ends the process, as it would the kernel. */
+/* emulate_load.cuh - replaces kernels/cuda/load.cuh on the host: compile the .cu file of a
+ * memory-bound kernel with `-x c++ -include` this.
+ *
+ * A misaligned load of 8 or 16 bytes ends the process, as it would end the kernel. */
 #ifndef COH_TESTS_CUDA_EMULATE_LOAD_CUH
 #define COH_TESTS_CUDA_EMULATE_LOAD_CUH
 #define COH_KERNELS_CUDA_LOAD_CUH

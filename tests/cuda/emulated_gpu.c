@@ -1,13 +1,14 @@
-/* libcuda.so.1, as a GPU that this machine's processor plays: the stub driver (stub_driver.h),
- * whose kernels are the very sources of kernels/cuda, emulated (emulate.h). With its folder in
- * LD_LIBRARY_PATH any program of this project has a GPU, called "stub" or COH_EMULATED_NAME, under
- * a driver for CUDA's version COH_EMULATED_CUDA (13000: 13.0).
+/* A libcuda.so.1 whose GPU is played by this machine's processor: the stub driver (stub_driver.h)
+ * with the real sources of kernels/cuda, emulated (emulate.h).
  *
- * What a program computes there passed through all that a real GPU's would but nvcc and libraries:
- * planning, rehearsal, streams in orders chosen by COH_EMULATED_SEED, launches, grids, kernels. It
- * is slow: some microseconds for each thread of each kernel. Of its memory a context and each
- * module take some, and other programs COH_EMULATED_OTHERS bytes. It is by the memory node
- * COH_EMULATED_NODE. */
+ * With its folder in LD_LIBRARY_PATH, any program of this project has a GPU called "stub" or
+ * COH_EMULATED_NAME, under a driver for CUDA version COH_EMULATED_CUDA (13000: 13.0).
+ *
+ * A program's results there have passed through everything that a real GPU's would, except nvcc and
+ * the libraries: planning, rehearsal, streams in orders chosen by COH_EMULATED_SEED, launches,
+ * grids, kernels. It is slow: some microseconds per thread of each kernel. A context and each
+ * module take some of its memory, other programs take COH_EMULATED_OTHERS bytes. It is nearest to
+ * the memory node COH_EMULATED_NODE. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -31,7 +32,7 @@ static void run(const coh_stub_launch *launch)
 static const coh_stub_kernels kernels = { .argument_bytes = coh_emulate_argument_bytes,
                                           .run = run };
 
-/* Before main, and before a program asks for the driver. */
+/* Runs before main, and before a program asks for the driver. */
 __attribute__((constructor)) static void begin(void)
 {
     const char *seed_text = getenv("COH_EMULATED_SEED");
@@ -50,8 +51,8 @@ __attribute__((constructor)) static void begin(void)
     coh_stub_start(seed);
 }
 
-/* Each function of the driver under its own name, which cuda.h's macros make of the list's: that of
- * the stub's table. */
+/* Exports each driver function under its own name, which cuda.h's macros map from the list's, as a
+ * call of the stub's table. */
 #define EXPORT(name)                                                                               \
     __attribute__((used)) static __typeof__(&name) resolve_##name(void)                            \
     {                                                                                              \

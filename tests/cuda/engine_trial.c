@@ -38,7 +38,7 @@ coh_graph *trial_graph(coh_dtype dtype, int layers)
     return graph;
 }
 
-/* The same plan with the updates of the last block on the host lane. */
+/* Replaces the plan by one with the updates of the last block on the host lane. */
 static coh_plan *put_updates(coh_plan *from, const coh_graph *graph)
 {
     coh_plan *plan = NULL;
@@ -72,8 +72,8 @@ coh_plan *trial_plan(const coh_graph *graph, const coh_profile *profile, const t
         options.emulate_host_bytes = p->disk_bytes > 0 ? model / 2 : (uint64_t)256 << 20;
         options.disk_bytes = p->disk_bytes;
     }
-    /* The usual search puts updates on the host. Under a sanitizer it takes most of the time; there
-     * a quick search is made, and the last block's updates are put on the host. */
+    /* The usual search puts updates on the host, but takes most of the time under a sanitizer.
+     * There a quick search runs, and the last block's updates are put on the host. */
     const int is_quick = test_is_brief() && profile != NULL && p->device_percent > 0;
     if (is_quick)
         options.search = COH_SEARCH_QUICK;
@@ -128,12 +128,13 @@ void trial_run(const coh_plan *plan, const trial_placement *p, const coh_engine_
     coh_engine_options_init(&options);
     options.disk_folder = ".";
     options.poison = p->poison;
-    options.thread_count = 3; /* beside a GPU, of the host lane's updates */
+    options.thread_count = 3; /* next to a GPU: threads for the host lane's updates */
     if (coh_engine_create_on(plan, &options, device, &engine) != COH_OK)
         fail_msg("%s: no engine: %s", p->name, coh_last_error());
     const uint64_t fetched_bytes = coh_stub_fetched_bytes();
     assert_int_equal(coh_engine_init(engine, 42), COH_OK);
-    if (p->device_percent == 0) /* what is written anew does not come from the device first */
+    if (p->device_percent == 0) /* values that are overwritten are not fetched from the device
+                                 * first */
         assert_int_equal(coh_stub_fetched_bytes(), fetched_bytes);
     trial_run_steps(engine, out);
     coh_engine_destroy(engine);

@@ -1,7 +1,7 @@
-/* engine_trial.h - a small GPT-2 trained for some steps, on the host device and on the GPU that the
- * stub driver plays, so that the two can be compared bit for bit.
+/* engine_trial.h - a small GPT-2 trained for some steps, on the host device and on the stub
+ * driver's GPU, for bitwise comparison.
  *
- * The one idea: what was trained is the same for every plan, and an outcome holds all that may not
+ * The one idea: training is the same for every plan, and an outcome holds everything that may not
  * differ by a bit. */
 #ifndef COH_TESTS_CUDA_ENGINE_TRIAL_H
 #define COH_TESTS_CUDA_ENGINE_TRIAL_H
@@ -23,15 +23,15 @@ enum {
 
 typedef struct trial_outcome {
     coh_step_result steps[TRIAL_STEPS];
-    double loss_after; /* of an evaluation */
+    double loss_after; /* loss of an evaluation */
     uint64_t hash;
     uint64_t live_before, live_after, live_peak; /* bytes in use on the device */
 } trial_outcome;
 
-/* What may not change a bit. */
+/* Options that may not change a bit. */
 typedef struct trial_placement {
     const char *name;
-    int device_percent; /* of the in-memory bytes; 0: no limit */
+    int device_percent; /* percent of the in-memory bytes; 0: no limit */
     uint64_t disk_bytes;
     int poison;
     int deferred;
@@ -43,18 +43,19 @@ typedef struct trial_placement {
 extern const coh_engine_device trial_host, trial_gpu;
 
 coh_graph *trial_graph(coh_dtype dtype, int layers);
-/* `profile` NULL: for the host device, in memory. Fails the running test where there is none. */
+/* Makes a plan; `profile` NULL: in memory, for the host device. Fails the running test if there is
+ * no plan. */
 coh_plan *trial_plan(const coh_graph *graph, const coh_profile *profile, const trial_placement *p);
 
-/* The inputs of a step; `ids` holds them and lives as long. */
+/* The inputs of a step; `ids` stores them and must outlive them. */
 typedef struct trial_ids {
     int32_t tokens[TRIAL_IDS], targets[TRIAL_IDS];
 } trial_ids;
 coh_step_input trial_input(const coh_plan *plan, uint64_t step, trial_ids *ids);
 
-/* All steps, an evaluation and the hash, of an engine that has parameters. */
+/* Runs all steps, an evaluation and the hash on an engine that has parameters. */
 void trial_run_steps(coh_engine *engine, trial_outcome *out);
-/* An engine made for it, and unmade. */
+/* Makes an engine, runs it, and destroys it. */
 void trial_run(const coh_plan *plan, const trial_placement *p, const coh_engine_device *device,
                trial_outcome *out);
 void trial_check_equal(const trial_placement *p, const trial_outcome *a, const trial_outcome *b);

@@ -14,7 +14,7 @@ typedef struct operation {
     int32_t transposed_a, transposed_b;
     uint32_t epilogue;
     const void *bias;
-    void *aux; /* what gelu is made of, for whoever keeps it */
+    void *aux; /* the inputs of gelu, for epilogues that keep them */
     int64_t aux_leading;
 } operation;
 
@@ -29,7 +29,7 @@ typedef struct preference {
     uint32_t reduction_mask, alignment[4];
 } preference;
 
-/* An algorithm's words: a mark, the workspace it wants, the alignment it counts on, its number. */
+/* The data of an algorithm: a mark, its workspace, the alignment it assumes, its number. */
 enum { MARK = 0x5eed };
 
 void fake_lt_reset(void)
@@ -37,7 +37,7 @@ void fake_lt_reset(void)
     fake_lt = (fake_cublaslt){ .version = 130100 };
 }
 
-/* 1 where this call is the one that fails. */
+/* Returns 1 if this call is the one that fails. */
 static int fails(void)
 {
     fake_lt.calls++;
@@ -98,7 +98,7 @@ static cublasStatus_t layout_destroy(cublasLtMatrixLayout_t object)
     return drop(object);
 }
 
-/* The defaults are the manual's. */
+/* The defaults are those of the manual. */
 static cublasStatus_t operation_create(cublasLtMatmulDesc_t *out, cublasComputeType_t compute_type,
                                        cudaDataType_t scale_type)
 {
@@ -181,7 +181,7 @@ static cublasStatus_t preference_set(cublasLtMatmulPreference_t object,
     return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* The shapes that op(A) op(B) needs: m x k, k x n, m x n. */
+/* Checks the shapes for op(A) op(B): m x k, k x n, m x n. */
 static int shapes_agree(const operation *o, const layout *a, const layout *b, const layout *c,
                         const layout *d)
 {
@@ -194,7 +194,7 @@ static int shapes_agree(const operation *o, const layout *a, const layout *b, co
            c->leading >= (int64_t)c->rows && d->leading >= (int64_t)d->rows;
 }
 
-/* Proposal `n`, from 0. */
+/* Makes proposal `n`, from 0. */
 static cublasLtMatmulHeuristicResult_t proposal(const preference *p, int n)
 {
     cublasLtMatmulHeuristicResult_t result = { .state = CUBLAS_STATUS_SUCCESS };
@@ -287,7 +287,7 @@ static void store(cudaDataType_t type, void *data, int64_t at, float value)
         ((float *)data)[at] = value;
 }
 
-/* Element (row, column) of op(X). */
+/* Returns element (row, column) of op(X). */
 static double element(const layout *x, const void *data, int transposed, int64_t row,
                       int64_t column)
 {
@@ -298,12 +298,12 @@ static double element(const layout *x, const void *data, int transposed, int64_t
 static float finish(const operation *o, const layout *d, double sum, int64_t row, int64_t column)
 {
     if (o->epilogue & CUBLASLT_EPILOGUE_BIAS)
-        sum += (double)load(d->type, o->bias, row); /* of D's type unless told otherwise */
+        sum += (double)load(d->type, o->bias, row); /* the default is D's type */
     if ((o->epilogue & CUBLASLT_EPILOGUE_RELU) && sum < 0.0)
         sum = 0.0;
     if ((o->epilogue & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX)
         store(d->type, o->aux, column * o->aux_leading + row, (float)sum);
-    if (o->epilogue & CUBLASLT_EPILOGUE_GELU) /* by tanh */
+    if (o->epilogue & CUBLASLT_EPILOGUE_GELU) /* the tanh form */
         sum *= 0.5 * (1.0 + tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
     return (float)sum;
 }

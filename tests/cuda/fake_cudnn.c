@@ -10,20 +10,20 @@
 enum { VERSION = 91801 };
 fake_cudnn_state fake_dnn = { .version = VERSION, .candidates = 1 };
 
-/* What a call returns that has nothing else to fail with. */
+/* Returns the status of a call that has no other way to fail. */
 static cudnnStatus_t count_call(void)
 {
     return ++fake_dnn.calls == fake_dnn.fail_nth ? fake_dnn.fail_with : CUDNN_STATUS_SUCCESS;
 }
 
-/* Names of tensors: those of cudnn_graph.c. */
+/* The names of tensors, as in cudnn_graph.c. */
 enum { Q = 1, K, V, Y, STATISTICS, DY, DELTA, DQ, DK, DV, DQ_SUM, SCALE, NAMES };
 
 typedef struct tensor {
     int64_t dim[4], stride[4];
 } tensor;
 
-/* Every descriptor; a graph's are known by the newest of each name. */
+/* Any descriptor; a graph uses the newest tensor of each name. */
 typedef struct descriptor {
     cudnnBackendDescriptorType_t type;
     int64_t name;
@@ -101,7 +101,7 @@ static cudnnStatus_t finalize(cudnnBackendDescriptor_t of)
     return count_call();
 }
 
-/* Letters of a plan. */
+/* The dimensions of a plan. */
 typedef struct shape {
     int64_t B, H, G, T, D;
 } shape;
@@ -112,7 +112,7 @@ static shape shape_of(const descriptor *plan)
     return (shape){ q[0], q[1], k[1], q[2], q[3] };
 }
 
-/* As much as a plan may want. */
+/* The largest workspace a plan may want. */
 static int64_t workspace_of(const descriptor *plan)
 {
     const shape s = shape_of(plan);
@@ -150,8 +150,8 @@ typedef struct one_head {
     int64_t b, h;
 } one_head;
 
-/* Where element (row, column) of the head stands in a tensor; k and v are described transposed
- * where the name says so, which their strides undo. */
+/* Returns the offset of element (row, column) of the head in a tensor. k and v are described
+ * transposed where `name` requires it; their strides undo that. */
 static int64_t at(const one_head *one, int name, int64_t row, int64_t column)
 {
     const tensor *t = &one->plan->tensors[name];
@@ -199,15 +199,15 @@ static void forward(const one_head *one, double *p)
     }
 }
 
-/* Where dq's element is added up; NULL: it is put at once. */
+/* Returns where the sum for dq's element is kept; NULL: dq is written at once. */
 static float *dq_sum(const one_head *one, int64_t row, int64_t column)
 {
     float *sums = one->pack->address[DQ_SUM];
     return sums == NULL ? NULL : sums + at(one, DQ_SUM, row, column);
 }
 
-/* dq is put first and dy read after, as cuDNN may. Sums of dk and dv: [T][D], of all heads that
- * share them so far. */
+/* Writes dq before reading dy, as cuDNN may. dk and dv are sums, [T][D], over the heads so far that
+ * share them. */
 static void backward(const one_head *one, double *dk, double *dv, double *p)
 {
     const double scale = (double)*(const float *)one->pack->address[SCALE];
@@ -238,7 +238,7 @@ static void backward(const one_head *one, double *dk, double *dv, double *p)
     }
 }
 
-/* dq of all its sums, when all have been made. */
+/* Rounds all of dq's sums, once they are complete. */
 static void round_sums(one_head *one)
 {
     for (one->b = 0; one->b < one->s.B; one->b++)
@@ -248,7 +248,7 @@ static void round_sums(one_head *one)
                     (double)*dq_sum(one, i / one->s.D, i % one->s.D));
 }
 
-/* What tensors are described to stand on. */
+/* Tensors are described as aligned to 16 bytes. */
 static int is_misaligned(const descriptor *pack)
 {
     int64_t all = 0;
@@ -288,7 +288,7 @@ static cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
                 put(&one, DV, i / s.D, i % s.D, dv[i]);
             }
         }
-    memset(one.pack->workspace, 0xff, (size_t)workspace_of(plan)); /* no sums stand there */
+    memset(one.pack->workspace, 0xff, (size_t)workspace_of(plan)); /* the workspace holds no sums */
     if (one.pack->address[DQ_SUM] != NULL)
         round_sums(&one);
     free(sums);

@@ -33,7 +33,7 @@ static void note(gpu_check *check, coh_status status)
 
 /* ---- the device ---- */
 
-/* Whoever waits for the queue is woken. */
+/* Wakes all who wait for the queue. */
 static void take_failure(void *context, coh_status status, uint64_t number, uint32_t index)
 {
     gpu_check *check = context;
@@ -69,8 +69,7 @@ coh_status gpu_open(gpu_check *check)
     check->shared = shared;
     check->shared_bytes = SHARED_BYTES;
     COH_TRY(ops->queue_create(check->device, COH_LANE_COMPUTE, &check->queue));
-    COH_TRY(
-        coh_cuda_enter(check->device)); /* for tests that hand the queue to kernels themselves */
+    COH_TRY(coh_cuda_enter(check->device)); /* for tests that pass the queue to kernels directly */
     check->is_inside = 1;
     return COH_OK;
 }
@@ -127,7 +126,7 @@ static void enqueue_work(void *context, uint64_t number, uint32_t index)
     e->enqueue(e->queue, e->context);
 }
 
-/* Leaves memory as it is. */
+/* Rehearses; restores memory afterwards. */
 static void rehearse(gpu_check *check, enqueuing *e)
 {
     const size_t used_bytes = check->used_bytes, shared_bytes = check->shared_used_bytes;
@@ -160,7 +159,7 @@ void gpu_run(gpu_check *check, void (*enqueue)(void *queue, void *context), void
     note(check, ops->failure(check->device));
 }
 
-/* ---- for tests that hand the queue to kernels themselves ---- */
+/* ---- for tests that pass the queue to kernels directly ---- */
 
 void gpu_check_wait(void)
 {
@@ -196,8 +195,8 @@ void gpu_check_unshare(void *memory)
 
 /* ---- groups ---- */
 
-/* What of the libraries a group's calls see. ALL: those that are here; the last three are about
- * libraries, and show nothing of one that is not. */
+/* The libraries visible to a group. ALL: those on this machine. The last three need these
+ * libraries, and are skipped if one is missing. */
 typedef enum sight { ALL, NONE, ONLY_CUBLASLT, ONLY_CUDNN, BOTH } sight;
 
 static const struct group {
@@ -222,7 +221,7 @@ static const struct group {
 };
 enum { GROUP_COUNT = sizeof(groups) / sizeof(groups[0]) };
 
-/* Shows the queue only those libraries. */
+/* Shows the queue only these libraries. */
 static const coh_cuda_libraries *show_libraries(const coh_cuda_libraries *opened, sight which)
 {
     static coh_cuda_libraries seen;
@@ -235,7 +234,7 @@ static const coh_cuda_libraries *show_libraries(const coh_cuda_libraries *opened
     return &seen;
 }
 
-/* Of those that a group is about, the ones that are not on this machine; NULL: none. */
+/* Returns the libraries that the group needs and this machine lacks; NULL: none. */
 static const char *missing_of(const coh_cuda_libraries *seen, sight which)
 {
     const int products = (which == ONLY_CUBLASLT || which == BOTH) && seen->products == NULL;
@@ -246,8 +245,8 @@ static const char *missing_of(const coh_cuda_libraries *seen, sight which)
                                  : NULL;
 }
 
-/* Returns whether it is all right, or skipped: what is here of two libraries is checked all the
- * same. */
+/* Returns 1 if the group is right or skipped. With one of two libraries missing, the other is still
+ * checked. */
 static int run_group(const struct group *group, const coh_cuda_libraries *opened)
 {
     const coh_cuda_libraries *seen = show_libraries(opened, group->sight);
@@ -292,7 +291,7 @@ static int are_groups(int argument_count, char **arguments)
     return 1;
 }
 
-/* No GPU is no failure; a GPU that cannot be started is. */
+/* Having no GPU is not a failure; failing to start a GPU is. */
 int main(int argument_count, char **arguments)
 {
     if (!are_groups(argument_count, arguments))

@@ -1,4 +1,4 @@
-/* Attention on a GPU: by own kernels, and by cuDNN for the shapes that it takes. */
+/* Attention on a GPU: by the project's kernels, and by cuDNN for the shapes that it accepts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,8 +41,8 @@ static void results_may_stand_where_operands_did_or_be_left_out(void **state)
     attention_check_places(&bench);
 }
 
-/* Forward plans are there by now: what is new is backward. Without one our own kernels would be
- * what is checked. */
+/* Forward plans exist already, so new ones are for backward. Without a new plan, only the project's
+ * own kernels would have been checked. */
 static void by_atomics_they_are_the_naive_loop(void **state)
 {
     (void)state;

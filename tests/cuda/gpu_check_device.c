@@ -1,5 +1,6 @@
-/* The device itself on a GPU: the bench's pipeline (device_bench.h) with a kernel of ours, launched
- * and replayed as a CUDA graph, waits of streams for the host, host memory pinned in two pieces. */
+/* The device itself on a GPU: the bench's pipeline (device_bench.h) with a project kernel, launched
+ * and replayed as a CUDA graph; streams that wait for the host; host memory pinned in two
+ * pieces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@ enum { SEEDS = 16, ROUNDS = BENCH_ROUNDS_MOST };
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
-/* The kernel moves numbers as they are: which round they are of is what counts. */
+/* The kernel copies numbers unchanged: a number identifies its round. */
 static uint32_t turned(uint32_t x)
 {
     return x;
@@ -75,7 +76,7 @@ static void a_recorded_kernel_is_replayed_in_its_turn(void **state)
     bench_close(&b);
 }
 
-/* All is enqueued; then the host writes what the first lane is to load, and says so. */
+/* All work is enqueued before the host writes the first lane's input and signals that. */
 static void a_lane_waits_for_the_host(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* An engine on a GPU: a tiny GPT-2 trained where all of it fits and where it is streamed, by the
- * library's own calls. The two have the same bits, and the host device's losses within the bound
- * that every architecture keeps (tests/cli/test_device_cuda.py). */
+/* An engine on a GPU: a tiny GPT-2 trained in memory and streamed, through the library's public
+ * calls. Both have the same bits, and losses within the bound that every architecture keeps from
+ * the host device (tests/cli/test_device_cuda.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ enum { IDS = MICROBATCHES * SEQUENCES * TOKENS, STREAMED_PERCENT = 45 };
 
 typedef struct outcome {
     double losses[STEPS];
-    uint64_t link_bytes; /* to and from the GPU in all steps */
+    uint64_t link_bytes; /* moved to and from the GPU in all steps */
     uint64_t hash;
 } outcome;
 
@@ -38,7 +38,8 @@ static coh_graph *make_graph(coh_dtype dtype)
     return graph;
 }
 
-/* `profile` NULL: for the host. `percent`: of what it takes in memory, beside the libraries'. */
+/* Makes a plan; `profile` NULL: for the host. `percent`: of the in-memory bytes, in addition to
+ * those of the libraries. */
 static coh_plan *make_plan(const coh_graph *graph, const coh_profile *profile, uint64_t percent)
 {
     coh_plan_options options;

@@ -1,5 +1,5 @@
-/* An index that is out of range stops a GPU, in the host's words (kernels/cuda/index_check.h). It
- * is tried on a device of its own, which is of no use behind it. */
+/* An index out of range stops a GPU, with the host's message (kernels/cuda/index_check.h). The test
+ * makes its own device, which is unusable afterwards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Matrix products on a GPU: by product.cu, and by cuBLASLt but for what it refuses. */
+/* Matrix products on a GPU: by product.cu, and by cuBLASLt except what it refuses. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -7,7 +7,7 @@
 #include "memory/cuda_queue.h"
 #include "tests/cuda/product_checks.h"
 
-/* Shapes of a small model, of tiles' edges, of one row, and one deep enough to be split. */
+/* Shapes of a small model, at tiles' edges, of one row, and one deep enough to be split. */
 int gpu_check_matmul(void)
 {
     static const int64_t shapes[][3] = {
@@ -20,7 +20,7 @@ int gpu_check_matmul(void)
     return gpu_failed(&gpu);
 }
 
-/* Addresses and types that the library was not asked about are no news. */
+/* Prints refusals, but not for addresses and types that the library is never asked about. */
 static void print_refused(void *context, const coh_product_form *form)
 {
     (void)context;
@@ -32,7 +32,8 @@ static void print_refused(void *context, const coh_product_form *form)
                form->a_stride, form->b_stride, form->c_stride, form->adds, form->bias, form->relu);
 }
 
-/* A library that refuses everything would leave the group as right as the own kernels are. */
+/* Fails if the library refuses everything: only the project's own kernels would have been
+ * checked. */
 int gpu_check_matmul_library(void)
 {
     const coh_cuda_queue *queue = (const coh_cuda_queue *)(const void *)gpu.queue;

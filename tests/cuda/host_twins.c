@@ -16,8 +16,8 @@ static void enqueue(void *queue, coh_stub_work work, const void *arguments, size
         coh_stub_enqueue(q->stream, work, arguments, bytes);
 }
 
-/* Scratch of the host's own, for what a plan gives is as long as CUDA's kernels want it: number
- * `which`, valid until the next command asks for it. Commands execute one at a time. */
+/* Returns scratch number `which` in host memory, valid until the next command asks for it; the
+ * plan's scratch has the size that CUDA's kernels want. Commands execute one at a time. */
 static float *scratch(int which, int64_t count)
 {
     static struct {
@@ -34,7 +34,7 @@ static float *scratch(int which, int64_t count)
     return kept[which].memory;
 }
 
-/* ---- calls of one struct ---- */
+/* ---- calls with one struct ---- */
 
 #define JOB(name, type)                                                                            \
     static void run_##name(const void *arguments)                                                  \
@@ -80,7 +80,7 @@ static void run_attention_backward(const void *arguments)
 }
 TWIN_OF(attention_backward, coh_attention)
 
-/* Its sums are NULL where there are none. */
+/* Adds the host's scratch to a call; the sums are NULL if it needs none. */
 static coh_classifier with_scratch(const coh_classifier *given)
 {
     coh_classifier c = *given;
@@ -104,7 +104,7 @@ static void run_classifier_backward(const void *arguments)
 }
 TWIN_OF(classifier_backward, coh_classifier)
 
-/* ---- calls of several arguments ---- */
+/* ---- calls with several arguments ---- */
 
 typedef struct plain_call {
     coh_dtype dtype, to_dtype;
@@ -193,7 +193,7 @@ static void twin_embedding_backward(void *queue, const coh_embedding *embedding,
     enqueue(queue, run_embedding_backward, &call, sizeof(call));
 }
 
-/* ---- calls whose struct points to the caller's own ---- */
+/* ---- calls whose struct points to the caller's memory ---- */
 
 typedef struct rope_call {
     coh_rope rope;
@@ -281,7 +281,7 @@ static void twin_update(void *queue, const coh_update *update)
     enqueue(queue, run_update, &call, sizeof(call));
 }
 
-/* What a kernel finds wrong, the engine learns of later. */
+/* The engine learns later of what a kernel finds wrong. */
 typedef struct index_call {
     coh_index_check check;
     coh_cuda_queue *queue;

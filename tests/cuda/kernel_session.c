@@ -22,7 +22,7 @@
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
-/* ---- the libraries of this machine ---- */
+/* ---- the machine's libraries ---- */
 
 session_libraries here;
 
@@ -113,7 +113,7 @@ static void run_product(const void *arguments)
     session_products += product->rows == 16 && product->columns == 16 && product->depth == 16;
 }
 
-/* As coh_check_indices, on one thread. */
+/* coh_check_indices on one thread. */
 static void run_check(const void *arguments)
 {
     const coh_cuda_index_check_arguments *a = arguments;
@@ -144,7 +144,7 @@ static void hear(void *context, const char *sentence)
         snprintf(s->sentence, sizeof(s->sentence), "%s", sentence);
 }
 
-/* As a process begins, with these libraries. */
+/* Resets to the state of a new process, with these libraries. */
 void session_begin(coh_status cublaslt, coh_status cudnn)
 {
     fake_lt_reset();
@@ -210,8 +210,8 @@ coh_cuda_queue *session_queue(const session *s)
     return (coh_cuda_queue *)(void *)s->queue;
 }
 
-/* ---- a line: a product with its gelu, attention with and without dropout, and back with dq in the
- * place of dy, a check ---- */
+/* ---- a line: a product with gelu, attention with and without dropout, its backward with dq over
+ * dy, an index check ---- */
 
 static void attend(const session *s, int64_t D, uint32_t threshold, int is_backward)
 {
@@ -303,7 +303,7 @@ void session_enqueue(session *s)
     ops->signal(s->queue, &s->done, s->signalled);
 }
 
-/* The stub driver executes; returns whether the line's end was told. */
+/* Lets the stub driver execute; returns 1 if the line's end was reported. */
 int session_finish(session *s)
 {
     coh_stub_start(1);
@@ -312,9 +312,9 @@ int session_finish(session *s)
     return is_told;
 }
 
-/* ---- failing everything once ---- */
+/* ---- every call fails once ---- */
 
-/* One pass through everything. */
+/* Passes through everything once. */
 coh_status session_live_once(void)
 {
     session s;
@@ -330,7 +330,7 @@ coh_status session_live_once(void)
     return status;
 }
 
-/* Whether `hit`, and then as it must be. */
+/* Returns `hit`; the status must be an error with a message exactly if it is set. */
 int session_failed_well(coh_status status, int hit, const char *what, uint64_t n)
 {
     if (hit && status == COH_OK)

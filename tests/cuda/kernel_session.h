@@ -1,6 +1,6 @@
-/* kernel_session.h - a device over the stub driver with its compute queue, as it is given its
- * kernels (kernels/cuda/device_kernels.h). cuBLASLt and cuDNN are fakes, absent, or broken: here
- * are the functions that open them. */
+/* kernel_session.h - a device over the stub driver with its compute queue and kernels
+ * (kernels/cuda/device_kernels.h). cuBLASLt and cuDNN are fakes, absent, or broken: this file has
+ * the functions that open them. */
 #ifndef COH_TESTS_CUDA_KERNEL_SESSION_H
 #define COH_TESTS_CUDA_KERNEL_SESSION_H
 
@@ -11,17 +11,17 @@
 #include "kernels/cuda/device_kernels.h"
 #include "memory/cuda_queue.h"
 
-/* Of this machine. */
+/* The state of the machine's libraries. */
 typedef struct session_libraries {
-    coh_status cublaslt, cudnn; /* COH_OK: it is here; else why not */
-    int open_count;             /* of both, that were not closed */
-    int handle_count;           /* of cuDNN */
-    int calls, fail_nth;        /* of cuDNN's handle */
+    coh_status cublaslt, cudnn; /* COH_OK: present; else the reason why not */
+    int open_count;             /* libraries opened and not closed */
+    int handle_count;           /* open cuDNN handles */
+    int calls, fail_nth;        /* calls on cuDNN's handle */
     cudaStream_t stream;
 } session_libraries;
 extern session_libraries here;
 
-/* Own kernels that multiplied. */
+/* Number of products by the project's own kernels. */
 extern int session_products;
 
 enum { OFFSET = 4096, TENSOR_BYTES = 1 << 18, NUMBER = 8, INDEX = 21 };
@@ -33,33 +33,33 @@ typedef struct session {
     uint64_t signalled;
     coh_recording *recording; /* of the line; NULL: it is launched */
     char *arena;
-    char *tensors; /* behind the workspace, all zeros */
+    char *tensors; /* after the workspace, all zeros */
     uint64_t failed_number;
     uint32_t failed_index;
     int sentence_count;
-    char sentence[512]; /* the first one that was said */
+    char sentence[512]; /* the first message */
 } session;
 
-/* As a process begins, with these libraries. */
+/* Resets to the state of a new process, with these libraries. */
 void session_begin(coh_status cublaslt, coh_status cudnn);
 coh_status session_open(session *s, const coh_device_kernels *kernels);
-/* Asserts that nothing is left. */
+/* Asserts that nothing is left allocated. */
 void session_close(session *s);
 coh_cuda_queue *session_queue(const session *s);
 
-/* A line: a product with its gelu, attention with and without dropout, and back with dq in the
- * place of dy, a check. */
+/* Does a line's work: a product with gelu, attention with and without dropout, its backward with dq
+ * over dy, an index check. */
 void session_work(void *context, uint64_t number, uint32_t index);
-/* From then on the line is a recording. */
+/* Records the line; later enqueues replay the recording. */
 coh_status session_record(session *s);
-/* Enqueues the line, the n-th as number NUMBER + n, and what tells of its begin and end. */
+/* Enqueues the line, the n-th as number NUMBER + n, and the signals of its begin and end. */
 void session_enqueue(session *s);
-/* The stub driver executes; returns whether the line's end was told. */
+/* Lets the stub driver execute; returns 1 if the line's end was reported. */
 int session_finish(session *s);
 
-/* One pass through everything. */
+/* Passes through everything once. */
 coh_status session_live_once(void);
-/* Whether `hit`, and then as it must be. */
+/* Returns `hit`; the status must be an error with a message exactly if it is set. */
 int session_failed_well(coh_status status, int hit, const char *what, uint64_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* libcublasLt.so.13 and libcudnn.so.9 that say their versions, COH_LIBRARY_VERSION and
- * COH_CUDNN_VERSION, and can do nothing else: what a plan asks of them. */
+/* libcublasLt.so.13 and libcudnn.so.9 that only report their versions, COH_LIBRARY_VERSION and
+ * COH_CUDNN_VERSION: all that a plan asks of them. */
 #include <stddef.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
-/* libcublasLt.so.13 of the GPU that emulated_gpu.c plays: the fake, under the library's names. Its
- * products are computed as they are enqueued, not when the stream's turn comes, so what a program
- * finds in memory is of no use; what it calls, in which order, and what it says of that is. */
+/* libcublasLt.so.13 for the GPU that emulated_gpu.c plays: the fake, under the library's names.
+ *
+ * It computes products when they are enqueued, not when the stream's turn comes, so a program's
+ * results are meaningless. Its calls, their order, and its messages about them are meaningful. */
 #include "tests/cuda/fake_cublaslt.h"
 
 __attribute__((constructor)) static void begin(void)

@@ -1,5 +1,7 @@
-/* libcudnn.so.9 of the GPU that emulated_gpu.c plays: the fake, under the library's names, with the
- * handles that it lacks. As played_cublaslt.c it computes what is enqueued at once. */
+/* libcudnn.so.9 for the GPU that emulated_gpu.c plays: the fake, under the library's names, with
+ * the handles that it lacks.
+ *
+ * Like played_cublaslt.c it computes at once when work is enqueued. */
 #include "tests/cuda/fake_cudnn.h"
 
 #define EXPORT(name)                                                                               \

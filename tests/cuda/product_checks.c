@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "kernels/kernels.h"
 
-/* ---- failures: those of every program with these checks ---- */
+/* ---- failures: in every program with these checks ---- */
 
 void gpu_fail(gpu_check *check, const char *format, ...)
 {
@@ -33,12 +33,13 @@ typedef struct matrix {
     coh_dtype dtype;
     int64_t rows, columns, stride;
     size_t bytes;
-    float *values; /* what the device has, widened */
+    float *values; /* the device's values, widened */
     void *host;    /* as stored */
     char *device;
 } matrix;
 
-/* Rows are `gap` elements apart, and begin `shift` elements behind a boundary of 256 bytes. */
+/* Makes a matrix; rows are `gap` elements apart and begin `shift` elements after a boundary of 256
+ * bytes. */
 static matrix make(gpu_check *check, coh_dtype dtype, int64_t rows, int64_t columns, int64_t gap,
                    int64_t shift, uint64_t stream)
 {
@@ -77,7 +78,7 @@ static double get(const matrix *x, int64_t row, int64_t column)
     return (double)x->values[row * x->stride + column];
 }
 
-/* What a matrix holds now. */
+/* Reads a matrix back from the device. */
 static void fetch(gpu_check *check, matrix *x)
 {
     gpu_get(check, x->host, x->device, x->bytes);
@@ -89,7 +90,7 @@ typedef struct trial {
     coh_dtype dtype, c_dtype;
     int64_t rows, columns, depth, gap, shift;
     int adds, bias, residual; /* residual 2: in place */
-    int activated;            /* 1: beside c, 2: in c's place */
+    int activated;            /* 1: in addition to c, 2: in place of c */
     coh_activation activation;
 } trial;
 
@@ -152,7 +153,7 @@ static void enqueue(void *queue, void *context)
     coh_kernel_matmul(queue, context);
 }
 
-/* c before a run: what the sum begins with, or NaN; NaN where it is activated. */
+/* Sets c before a run: the sum's initial values, or NaN; the activated output: NaN. */
 static void poison(gpu_check *check, const trial *t, operands *o)
 {
     memset(o->activated.host, 0xff, o->activated.bytes);
@@ -176,7 +177,8 @@ static void complain(gpu_check *check, const trial *t, const char *what, int64_t
              (long long)j, is, should);
 }
 
-/* Rounding to bf16, half a unit in the last place, and to f32, which is among the sums. */
+/* Returns the relative error of storing: half a unit in the last place for bf16; for f32 it is one
+ * of the sums' roundings. */
 static double storing(coh_dtype dtype)
 {
     return dtype == COH_DTYPE_BF16 ? 0x1p-8 : 0x1p-22;
@@ -189,9 +191,9 @@ static double activation(const trial *t, double x)
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-/* A product of two numbers of either type is exact or one rounding; tensor cores cut sums off
- * instead of rounding them, so each of depth + 4 additions loses up to 2^-23 of what is added up in
- * magnitude (Fasi et al. 2021, section 3). */
+/* A product of two numbers of either type is exact or has one rounding. Tensor cores truncate sums,
+ * so each of depth + 4 additions loses up to 2^-23 of the summed magnitudes (Fasi et al. 2021,
+ * section 3). */
 static void check_c(gpu_check *check, const trial *t, const operands *o, int64_t i, int64_t j)
 {
     const matrix *begin = t->adds || t->residual == 2 ? &o->before : &o->residual;
@@ -212,7 +214,7 @@ static void check_c(gpu_check *check, const trial *t, const operands *o, int64_t
     }
     const double bound = 0x1p-23 * (double)(t->depth + 4) * size + storing(t->c_dtype) * fabs(sum);
     const double should = t->activated == 2 ? activation(t, sum) : sum;
-    /* the slope of either activation is at most 1.13 */
+    /* either activation has a slope of at most 1.13 */
     const double slack = t->activated == 2 ? 1.13 * bound + storing(t->c_dtype) * fabs(should) +
                                                  0x1p-18 * (1.0 + fabs(sum))
                                            : bound;
@@ -220,7 +222,7 @@ static void check_c(gpu_check *check, const trial *t, const operands *o, int64_t
         complain(check, t, "c", i, j, get(&o->c, i, j), should);
 }
 
-/* Beside c: of the values that c holds, and of nothing more exact. */
+/* Checks the activation of the values that c stores, not of unrounded ones. */
 static void check_activated(gpu_check *check, const trial *t, const operands *o, int64_t i,
                             int64_t j)
 {
@@ -244,7 +246,7 @@ static int gaps_are_as_before(const trial *t, const operands *o, const void *fir
     return 1;
 }
 
-/* Twice, for the same bits. */
+/* Runs twice and compares the bits. */
 static void run_twice(gpu_check *check, const trial *t, operands *o)
 {
     coh_matmul m = matmul_of(t, o);
@@ -311,7 +313,7 @@ void product_check_shapes(gpu_check *check, const int64_t (*shapes)[3], size_t c
             for (int type = 0; type < 3; type++)
                 for (size_t n = 0; n < sizeof(endings) / sizeof(endings[0]); n++) {
                     if (endings[n].residual == 2 && types[type][0] != types[type][1])
-                        continue; /* a residual is of the operands' type */
+                        continue; /* a residual has the operands' type */
                     const size_t place = (s + (size_t)layout + (size_t)type + n) % 4;
                     trial t = endings[n];
                     t.layout = (coh_matmul_layout)layout;

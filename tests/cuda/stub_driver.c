@@ -12,7 +12,7 @@ struct CUctx_st {
 };
 static struct CUctx_st the_context, the_callers;
 
-/* Those that a thread has pushed; the last one is current. */
+/* The contexts that a thread has pushed; the last one is current. */
 enum { CONTEXTS_MOST = 16 };
 static _Thread_local CUcontext contexts[CONTEXTS_MOST];
 static _Thread_local int context_count;
@@ -24,14 +24,14 @@ void coh_stub_set_cuda_version(int version)
     driver_version = version;
 }
 
-/* Tests may be built without assert. */
+/* Aborts; tests may be built without assert. */
 static void require(int holds)
 {
     if (!holds)
         abort();
 }
 
-/* ---- around every call ---- */
+/* ---- begin and end of every call ---- */
 
 CUcontext coh_stub_current(void)
 {
@@ -366,13 +366,13 @@ static CUresult stub_cuEventRecord(CUevent event, CUstream stream)
     return coh_stub_end(CUDA_SUCCESS);
 }
 
-/* 1: this wait is to be left out. */
+/* Returns 1 if this wait is to be skipped. */
 static int is_skipped(coh_stub_call call)
 {
     return coh_stub.skip_in > 0 && call == coh_stub.skip_call && --coh_stub.skip_in == 0;
 }
 
-/* Waits for the record before this call; there was none: for nothing. */
+/* Waits for the event's last record before this call; without one, for nothing. */
 static CUresult stub_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
     (void)flags;
@@ -414,15 +414,14 @@ static CUresult stub_cuStreamWriteValue64(CUstream stream, CUdeviceptr word, cuu
     return coh_stub_end(CUDA_SUCCESS);
 }
 
-/* Within one range of memory that was allocated or registered, or outside of all of them. */
+/* Returns 1 if the range lies in one allocated or registered range, or outside of all of them. */
 static int is_copied(const void *address, size_t bytes)
 {
     return coh_stub_reaches(address, bytes) || !coh_stub_touches(address, bytes);
 }
 
-/* Between memory that was allocated or registered, each side within one piece of it. Other memory
- * of the host would make it a copy that the caller waits for: allowed where it then does, which is
- * on no lane. */
+/* Copies between allocated or registered memory, each side within one piece. A copy with other host
+ * memory would be synchronous: allowed where the caller then waits, which no lane does. */
 static CUresult stub_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     STUB_BEGIN(cuMemcpyAsync);

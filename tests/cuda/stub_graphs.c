@@ -27,7 +27,7 @@ static void drop(CUgraph graph)
     free(graph);
 }
 
-/* A capture that has failed is over as well. */
+/* A failed capture has ended, too. */
 CUresult stub_cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
     const CUresult result = coh_stub_begin(COH_STUB_cuStreamEndCapture, 1);
@@ -70,7 +70,7 @@ int coh_stub_ends_strict_capture(void)
     return ends;
 }
 
-/* ---- a question as the capture begins ---- */
+/* ---- a query as the capture begins ---- */
 
 #define HOLD_NS 100000000u
 

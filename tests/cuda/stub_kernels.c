@@ -1,4 +1,4 @@
-/* Modules, kernels and their launches, of the stub driver. */
+/* Modules, kernels and launches of the stub driver. */
 #include <stdlib.h>
 #include <string.h>
 

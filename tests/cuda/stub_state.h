@@ -1,6 +1,6 @@
-/* stub_state.h - the inside of the stub driver, shared by its files: stub_driver.c, most calls;
- * stub_kernels.c and stub_graphs.c, those of kernels and graphs; stub_streams.c, commands and their
- * execution. All under coh_stub.mutex. */
+/* stub_state.h - the inside of the stub driver, shared by its files: stub_driver.c has most calls;
+ * stub_kernels.c and stub_graphs.c those of kernels and graphs; stub_streams.c commands and their
+ * execution. Everything is guarded by coh_stub.mutex. */
 #ifndef COH_TESTS_CUDA_STUB_STATE_H
 #define COH_TESTS_CUDA_STUB_STATE_H
 
@@ -25,15 +25,15 @@ typedef struct stub_command {
     stub_command_kind kind;
     void *to;
     const void *from;
-    size_t bytes;   /* of copy and fill; of arguments */
-    uint64_t value; /* of words and fills; the record that is meant */
+    size_t bytes;   /* of a copy or fill, or of arguments */
+    uint64_t value; /* of a word or fill; the record to wait for */
     CUevent event;
     coh_stub_work work;
-    int is_inner; /* of a graph, and not its first */
+    int is_inner; /* belongs to a graph and is not its first */
     _Alignas(16) unsigned char arguments[COH_STUB_ARGUMENT_BYTES];
 } stub_command;
 
-/* Commands in a row, [begin, end) of them: of a stream those that are pending. */
+/* The commands [begin, end); in a stream, those pending. */
 typedef struct stub_commands {
     stub_command *all;
     size_t begin, end, capacity;
@@ -41,26 +41,26 @@ typedef struct stub_commands {
 
 struct CUgraph_st {
     stub_commands commands;
-    int is_strict;  /* its capture forbids what may not be captured, to the whole process */
-    int is_invalid; /* something forbidden was done */
+    int is_strict;  /* its capture forbids uncapturable calls in the whole process */
+    int is_invalid; /* a forbidden call was made */
 };
 
 struct CUgraphExec_st {
     stub_commands commands;
-    size_t bytes; /* of the GPU's memory */
+    size_t bytes; /* of GPU memory */
 };
 
 struct CUstream_st {
     int number;
-    int is_busy; /* its first command executes, without the mutex */
+    int is_busy; /* its first command is executing, without the mutex */
     stub_commands commands;
-    size_t inner_count; /* of them */
-    CUgraph capture;    /* what is enqueued goes there; NULL: it is executed */
+    size_t inner_count; /* number of inner commands */
+    CUgraph capture;    /* receives what is enqueued; NULL: it is executed */
 };
 
 struct CUevent_st {
     uint64_t recorded, completed; /* records: enqueued, executed */
-    CUevent next;                 /* of the destroyed ones */
+    CUevent next;                 /* next destroyed event */
 };
 
 struct CUmod_st {
@@ -70,12 +70,12 @@ struct CUmod_st {
 
 struct CUfunc_st {
     coh_stub_work work;    /* NULL: no twin */
-    const char *of_kernel; /* its symbol, where `kernels` run it */
+    const char *of_kernel; /* its symbol, if `kernels` run it */
     size_t argument_bytes;
-    unsigned shared_bytes; /* dynamic: that were asked for */
+    unsigned shared_bytes; /* requested dynamic shared memory */
 };
 
-/* A question that is held: none, the next one, one that is there. */
+/* State of the query to be held: none, awaited, arrived. */
 typedef enum stub_hold { STUB_NOT_HELD, STUB_TO_BE_HELD, STUB_HELD } stub_hold;
 
 typedef enum stub_memory { STUB_DEVICE, STUB_HOST, STUB_REGISTERED } stub_memory;
@@ -91,22 +91,22 @@ typedef struct stub_state {
     const char *device_name; /* NULL: "stub" */
     int near_node;           /* -1: not known */
     size_t memory_bytes, used_bytes;
-    uint64_t fetched_bytes;             /* that copies were told to take from the GPU's memory */
-    size_t context_bytes, module_bytes; /* that the context and a module take */
-    int retain_count;                   /* of the context, which there is one of */
+    uint64_t fetched_bytes;             /* taken from GPU memory by copies */
+    size_t context_bytes, module_bytes; /* taken by the context and by each module */
+    int retain_count;                   /* of the only context */
     uint64_t live_count;
     CUresult broken;
     uint64_t call_counts[COH_STUB_CALL_COUNT];
     coh_stub_call fail_call;
-    uint64_t fail_in; /* 0: none planned */
+    uint64_t fail_in; /* calls until the planned failure; 0: none */
     CUresult fail_result;
     int fault_was_hit, fault_breaks;
     coh_stub_call skip_call;
-    uint64_t skip_in;   /* 0: no wait is left out */
-    size_t graph_bytes; /* that an executable graph takes */
-    CUevent destroyed;  /* streams may still wait for them, so they stay until a reset */
+    uint64_t skip_in;   /* waits until the skipped one; 0: none */
+    size_t graph_bytes; /* taken by an executable graph */
+    CUevent destroyed;  /* kept until a reset, since streams may still wait for them */
     CUstream streams[STUB_STREAMS_MOST];
-    int stream_count; /* that were ever made */
+    int stream_count; /* streams ever created */
     stub_range ranges[STUB_RANGES_MOST];
     struct stub_twin {
         const char *symbol;
@@ -114,10 +114,10 @@ typedef struct stub_state {
         size_t argument_bytes;
     } twins[STUB_TWINS_MOST];
     int twin_count;
-    const coh_stub_kernels *kernels; /* NULL: none but twins */
-    size_t depth;                    /* commands that the driver holds; 0: any number */
-    int is_full;                     /* a call waits for room, and every other call for it */
-    uint64_t full_count, held_count; /* calls that waited for room; for such a call */
+    const coh_stub_kernels *kernels; /* NULL: only twins */
+    size_t depth;                    /* most commands that the driver holds; 0: no limit */
+    int is_full;                     /* a call waits for room, and every other call waits for it */
+    uint64_t full_count, held_count; /* calls that waited for room; that waited for such a call */
     size_t most_pending;
     _Atomic stub_hold query_hold;
     pthread_t thread;
@@ -128,7 +128,8 @@ typedef struct stub_state {
 
 extern stub_state coh_stub;
 
-/* Around every call. The first takes the mutex; CUDA_SUCCESS: go on. `needs`: a current context. */
+/* Begin and end of every call. The first takes the mutex; CUDA_SUCCESS: proceed. `needs`: a current
+ * context is required. */
 CUresult coh_stub_begin(coh_stub_call call, int needs);
 CUresult coh_stub_end(CUresult result);
 #define STUB_BEGIN(name)                                                                           \
@@ -153,34 +154,34 @@ STUB_DECLARE(cuGraphUpload)
 STUB_DECLARE(cuGraphLaunch)
 STUB_DECLARE(cuGraphExecDestroy)
 #undef STUB_DECLARE
-/* 1: the stream is captured, which what is asked of it now has ended. */
+/* Returns 1 if the stream is being captured, which the present call has invalidated. */
 int coh_stub_ends_capture(CUstream stream);
-/* Before and after a question. The first returns 1, once the stream is captured or the time is
- * over, if it was to be held. */
+/* Before and after a query. The first returns 1 for the held query, once the stream is captured or
+ * the time is over. */
 int coh_stub_begin_hold(const struct CUstream_st *stream);
 void coh_stub_end_hold(int is_held);
-/* As the stream goes. */
+/* Drops a capture when its stream is destroyed. */
 void coh_stub_drop_capture(CUstream stream);
-/* 1: some stream is captured strictly, which a call that may not be captured has ended. */
+/* Returns 1 if some stream is captured strictly, which this uncapturable call has invalidated. */
 int coh_stub_ends_strict_capture(void);
 
-/* stub_streams.c; the mutex is held. */
+/* In stub_streams.c; the mutex is held. */
 void coh_stub_append(stub_commands *to, const stub_command *command);
-/* Into the stream, or into what captures it. May wait for room, with the mutex off meanwhile. */
+/* Appends to the stream, or to the graph that captures it. May wait for room, without the mutex. */
 void coh_stub_push(CUstream stream, const stub_command *command);
-/* All of a graph's. */
+/* Appends all commands of a graph. */
 void coh_stub_push_all(CUstream stream, const stub_commands *group);
-/* While another call waits for room. */
+/* Waits while another call waits for room. */
 void coh_stub_stand_back(void);
 int coh_stub_head_is_ready(const struct CUstream_st *stream);
 void coh_stub_execute_head(CUstream stream);
-/* Executes until the stream is empty, other streams where it waits for them. */
+/* Executes until the stream is empty; executes other streams where this one waits for them. */
 CUresult coh_stub_finish(CUstream stream);
-/* 1: [address, address + bytes) lies inside one range of memory that streams reach. */
+/* Returns 1 if [address, address + bytes) lies inside one range of memory that streams reach. */
 int coh_stub_reaches(const void *address, size_t bytes);
-/* 1: some of it does. */
+/* Returns 1 if part of it does. */
 int coh_stub_touches(const void *address, size_t bytes);
-/* 1: it is memory of the GPU. */
+/* Returns 1 if it is GPU memory. */
 int coh_stub_is_device(const void *address);
 
 #endif

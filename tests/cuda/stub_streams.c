@@ -1,4 +1,4 @@
-/* Commands of the stub's streams, and who executes them. */
+/* Commands of the stub's streams, and their execution. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static size_t count_pending(void)
     return count;
 }
 
-/* A graph takes the room of one command. */
+/* Counts the commands held; a graph counts as one. */
 static size_t count_held(void)
 {
     size_t count = count_pending();
@@ -157,7 +157,7 @@ int coh_stub_head_is_ready(const struct CUstream_st *stream)
     return 1;
 }
 
-/* Takes the mutex off while work runs: a twin may take long, or break the GPU. */
+/* Releases the mutex while work runs: a twin may take long, or break the GPU. */
 void coh_stub_execute_head(CUstream stream)
 {
     stub_command c = stream->commands.all[stream->commands.begin];
@@ -285,7 +285,7 @@ CUresult coh_stub_finish(CUstream stream)
 void coh_stub_run(int stream)
 {
     lock();
-    /* A thread that waits for its stream may have been here since the caller looked. */
+    /* A thread that waits for its stream may have executed the command since the caller looked. */
     if (coh_stub_head_is_ready(coh_stub.streams[stream]))
         coh_stub_execute_head(coh_stub.streams[stream]);
     unlock();
@@ -326,7 +326,7 @@ void coh_stub_stop(void)
     coh_stub.thread_is_started = 0;
 }
 
-/* ---- memory that is taken ---- */
+/* ---- allocated memory ---- */
 
 void coh_stub_take_memory(size_t context_bytes, size_t module_bytes, size_t other_bytes)
 {

@@ -1,6 +1,6 @@
-/* The own kernels of attention, their very source emulated (emulate.h) and launched by the code
- * that launches them on a GPU, against naive loops in double (attention_checks.h); and what that
- * code asks of cuDNN, in whose place a fake one is (fake_cudnn.h). */
+/* The project's attention kernels, whose source is emulated (emulate.h) and launched by the same
+ * code as on a GPU, compared with naive loops in double (attention_checks.h). Also the requests of
+ * that code to cuDNN, which a fake replaces (fake_cudnn.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 #include "tests/cuda/fake_cudnn.h"
 #include "tests/length.h"
 
-/* ---- the queue: launches are emulated, cuDNN is a fake one or there is none ---- */
+/* ---- the queue: launches are emulated, cuDNN is a fake or absent ---- */
 
 typedef struct emulated_queue {
     coh_cuda_queue base;
@@ -41,7 +41,7 @@ void coh_cuda_launch(void *queue, coh_cuda_kernel kernel, const coh_cuda_grid *g
     if (run == NULL)
         fail_msg("%s is not in this program", symbols[kernel]);
     assert_true(grid->x > 0 && grid->y > 0 && grid->z > 0);
-    /* what a block may have on every GPU from sm_80 on */
+    /* limit of a block on every GPU from sm_80 on */
     assert_true(grid->shared_bytes <= 99u << 10);
     coh_emulate_launch(run, (coh_emulated_index){ grid->x, grid->y, grid->z }, grid->threads,
                        grid->shared_bytes, arguments, ((const emulated_queue *)queue)->mode);
@@ -70,13 +70,14 @@ static const coh_kernel_table table = {
     .attention_decode = coh_cuda_attention_decode,
 };
 
-/* A barrier too few shows under one of them: copies that come early to threads that run from the
- * last, or late to those that run from the first. */
+/* A missing barrier shows in one of them: with early copies and threads run from the last to the
+ * first, or with late copies and threads run from the first to the last. */
 static emulated_queue early = { { .head = { &table } }, COH_EMULATE_BACKWARD };
 static emulated_queue late = { { .head = { &table } }, COH_EMULATE_LATE };
 static const attention_bench bench = { .queues = { &early, &late } };
 
-/* Sequences of many blocks are checked once; what else is claimed is in short of few. */
+/* Long sequences are checked once, for plain attention; short runs check the other properties on
+ * few blocks. */
 static attention_bench brief(const attention_bench *from)
 {
     attention_bench one = *from;
@@ -154,7 +155,8 @@ static void plans_are_given_what_stands_in_memory(void **state)
     assert_true(fake_dnn.executed > 0);
 }
 
-/* What it does not take is the own kernels': of one token there is no backward. */
+/* The library does not take one token: it has no backward for it, and the project's kernels
+ * compute. */
 static void one_token_is_not_asked_of_cudnn(void **state)
 {
     (void)state;
@@ -174,7 +176,7 @@ static void plans_take_dq_in_the_place_of_dy(void **state)
     attention_check_places(&one);
 }
 
-/* Twice forward and backward, whose scratch is cut by sequences, and by heads. */
+/* Two calls each of forward and backward, whose scratch is cut by sequences, and by heads. */
 static void large_scratch_is_cut(void **state)
 {
     (void)state;
@@ -190,7 +192,7 @@ static void large_scratch_is_cut(void **state)
     }
 }
 
-/* In one call, whatever the rows: the third has no cut that is small enough. */
+/* One call, whatever the rows: the third shape has no cut that is small enough. */
 static void by_atomics_nothing_is_cut(void **state)
 {
     (void)state;
@@ -206,8 +208,8 @@ static void by_atomics_nothing_is_cut(void **state)
     }
 }
 
-/* Where dq stands in dy's place, it adds, or one token has no backward there, the own kernels come;
- * so they do where the library is missing. */
+/* Where dq overwrites dy or is added to, or a single token has no backward, the project's kernels
+ * run; also if the library is missing. */
 static void what_atomics_cannot_do_own_kernels_do(void **state)
 {
     (void)state;

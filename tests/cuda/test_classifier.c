@@ -1,7 +1,7 @@
-/* Softmax cross-entropy on CUDA against the host's: tiles of a vocabulary that ends within one,
+/* Softmax cross-entropy on CUDA compared with the host's: vocabularies that end within a tile,
  * ranges of rows in one call and in several, with and without logits kept from forward, tokens
- * without a target, more tokens than a chunk has, a step's loss factor, logits that are NaN.
- * Products are the host's on both sides. */
+ * without a target, more tokens than a chunk has, a step's loss factor, NaN logits. Both sides use
+ * the host's products. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,10 +27,10 @@ static const float loss_factor = 1.5f;
 typedef struct classifier_call {
     coh_classifier classifier;
     void *dweight;
-    int calls; /* that cover the rows */
+    int calls; /* to cover the rows */
 } classifier_call;
 
-/* Range `index` of the calls: whole blocks of rows. */
+/* Takes range `index` of the calls: whole blocks of rows. */
 static void take_range(const classifier_call *call, coh_classifier *c, int index)
 {
     const int64_t block = COH_ROW_BLOCK;
@@ -55,7 +55,7 @@ static void run_both(void *queue, const void *argument)
     }
 }
 
-/* Elements of `bytes`, full of NaN. */
+/* Allocates elements of `bytes` in total, filled with NaN. */
 static void *scratch(coh_dtype dtype, size_t bytes)
 {
     const size_t element = coh_dtype_bytes(dtype);
@@ -109,9 +109,8 @@ static classifier_call make_call(coh_dtype dtype, const shape *s, int calls, int
     };
 }
 
-/* Gradients are sums of up to V (or N) products of probabilities, of which one may have been
- * rounded the other way to bf16: 2^-9 of at most loss_share loss_factor / N, times a normal
- * number. */
+/* Gradients are sums of up to V (or N) products of probabilities, each of which may round the other
+ * way in bf16: 2^-9 of at most loss_share loss_factor / N, times a normal number. */
 static void check_call(const classifier_call *call)
 {
     const coh_classifier *c = &call->classifier;
@@ -142,7 +141,7 @@ static void losses_and_gradients_are_the_hosts(void **state)
         }
 }
 
-/* In bf16 sums of dweight go through scratch of their own then. */
+/* In bf16 the sums of dweight then use their own scratch. */
 static void tokens_beyond_a_chunk_are_the_hosts(void **state)
 {
     (void)state;
@@ -155,7 +154,7 @@ static void tokens_beyond_a_chunk_are_the_hosts(void **state)
     }
 }
 
-/* What went wrong before shows in the gradients too. */
+/* A NaN in the inputs also shows in the gradients. */
 static void nan_comes_through(void **state)
 {
     (void)state;

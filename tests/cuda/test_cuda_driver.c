@@ -1,5 +1,5 @@
-/* The driver is found at run time, or a sentence says what is missing. The toolkit's stub library
- * has every function and refuses every call: argv[1]. */
+/* The driver is found at run time, or a message names what is missing. argv[1] is the toolkit's
+ * stub library, which has every function and refuses every call. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 
 static const char *library;
 
-/* Known by its name, it stands for the driver: all functions are found, and the first call to a
- * driver that is none fails. */
+/* Under the driver's name, the stub library replaces it: all functions are found, and the first
+ * call to it fails. */
 static void every_function_is_in_the_toolkits_library(void **state)
 {
     (void)state;
@@ -24,8 +24,7 @@ static void every_function_is_in_the_toolkits_library(void **state)
     assert_int_equal(coh_cuda_driver_open(&driver), COH_ERR_DEVICE);
     assert_null(driver);
     assert_non_null(strstr(coh_last_error(), "cuDriverGetVersion: "));
-    assert_non_null(
-        strstr(coh_last_error(), "number 34")); /* CUDA_ERROR_STUB_LIBRARY, of all calls */
+    assert_non_null(strstr(coh_last_error(), "number 34")); /* CUDA_ERROR_STUB_LIBRARY */
     dlclose(opened);
 }
 

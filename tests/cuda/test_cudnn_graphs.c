@@ -1,8 +1,8 @@
-/* The graphs of attention, planned by cuDNN itself without a GPU: it is given a description of a
- * device, and a driver that does nothing (described_driver.c, the argument). It says which shapes
- * it takes and what scratch it wants, which must be no more than the planner is told.
+/* The graphs of attention, planned by the real cuDNN without a GPU: it gets a description of a
+ * device, and a driver that does nothing (described_driver.c, the argument). It reports which
+ * shapes it accepts and what scratch it wants, which must not exceed the planner's estimate.
  *
- * Not shown: what comes out when a plan runs; gpu-check does. */
+ * Not shown: the results of running a plan; gpu-check does that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static const described_device devices[] = {
 typedef struct head_shape {
     const char *why;
     int64_t B, T, H, G, D;
-    int backward_from; /* device version; older ones have no engine for it */
+    int backward_from; /* device version; no engine supports older devices */
 } head_shape;
 
 static const head_shape shapes[] = {
@@ -75,7 +75,7 @@ static cudnnBackendDescriptor_t describe(const described_device *device)
     return described;
 }
 
-/* q, k and v side by side in a row, as in GPT-2, or apart. */
+/* Describes q, k and v as adjacent in a row, as in GPT-2, or as separate. */
 static coh_cudnn_shape shape_of(const head_shape *s, int is_apart, int is_backward)
 {
     const int64_t row = (s->H + 2 * s->G) * s->D;
@@ -111,8 +111,8 @@ static void check_refusal(const coh_cudnn_target *target, const coh_cudnn_shape 
     assert_non_null(strstr(refusal, "NOT_SUPPORTED"));
 }
 
-/* In short a shape is planned for one device, and each layout for both; one that only newer devices
- * take is planned for all. */
+/* Short runs plan a shape for one device, and each layout for both. A shape that only newer devices
+ * support is planned for all. */
 static int is_planned(size_t shape, size_t device)
 {
     return !test_is_short() || shapes[shape].backward_from > 0 || (shape / 2 + device) % 2 == 0;
@@ -146,8 +146,8 @@ static void every_shape_has_plans_within_what_the_planner_is_told(void **state)
     }
 }
 
-/* Before sm_90 it adds in sums of its own, from then on in those that it is given: the planner, who
- * knows shapes alone, is told both. */
+/* Before sm_90 cuDNN adds in its own sums, since then in those it is given. The planner knows only
+ * shapes, so its estimate covers both. */
 static void by_atomics_they_take_all_rows_and_what_the_planner_is_told(void **state)
 {
     (void)state;
@@ -195,8 +195,8 @@ static void a_shape_that_no_engine_takes_is_refused(void **state)
 
 /* ---- cuts ---- */
 
-/* Whether there is one that takes `count` heads of keys of all sequences, of so many queries each,
- * and all parts of a float a query stand on 16 bytes. */
+/* Returns 1 if a cut may take `count` heads of keys, counted over all sequences, with `queries`
+ * queries each, and every part of a float per query begins at 16 bytes. */
 static int is_a_cut(int64_t count, int64_t B, int64_t G, int64_t queries)
 {
     if (count <= G ? G % count != 0 : count % G != 0 || B % (count / G) != 0)
@@ -207,8 +207,8 @@ static int is_a_cut(int64_t count, int64_t B, int64_t G, int64_t queries)
     return 1;
 }
 
-/* A cut is one, and of all within bounds the largest that is not too much: more than is wanted only
- * as long as queries do not fill a GPU. */
+/* Checks that a cut is valid and the largest allowed: it exceeds the wanted scratch only while
+ * smaller cuts have too few queries to fill a GPU. */
 static void check_cut(int64_t B, int64_t T, int64_t shared, int64_t G)
 {
     const int64_t D = 128, H = G * shared, queries = shared * T;
@@ -235,7 +235,7 @@ static void check_cut(int64_t B, int64_t T, int64_t shared, int64_t G)
             assert_true(count * group <= COH_CUDNN_SCRATCH_WANTED ||
                         other * queries < COH_CUDNN_QUERIES_WANTED);
     }
-    if (T > 1) /* which cuDNN is not asked about */
+    if (T > 1) /* cuDNN is not asked about one token */
         assert_true(coh_cuda_attention_scratch_bytes(COH_DTYPE_BF16, B, T, H, G, D) >=
                     (size_t)(4 * B * H * T + 2 * cut.B * T * H * D + bytes));
 }
@@ -261,9 +261,9 @@ static void cuts_of_models_fill_a_gpu(void **state)
         { 4, 1024, 16, 16, 64, { 4, 16 } },  /* GPT-2 medium */
         { 4, 1024, 25, 25, 64, { 2, 25 } },  /* GPT-2 XL */
         { 4, 2048, 32, 32, 128, { 1, 32 } }, /* OPT-6.7B */
-        { 2, 4096, 32, 8, 128, { 1, 1 } },   /* Llama 3 8B, as much as there may be */
-        { 8, 1023, 25, 25, 64, { 4, 25 } }, /* two sequences of odd rows would stand off 16 bytes */
-        { 6, 1023, 25, 25, 64, { 0, 25 } }, /* and six are too much */
+        { 2, 4096, 32, 8, 128, { 1, 1 } },   /* Llama 3 8B, the largest allowed */
+        { 8, 1023, 25, 25, 64, { 4, 25 } },  /* two sequences of odd rows would be misaligned */
+        { 6, 1023, 25, 25, 64, { 0, 25 } },  /* and six are too large */
     };
     for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
         const coh_cudnn_cut cut =
@@ -282,7 +282,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(by_atomics_they_take_all_rows_and_what_the_planner_is_told),
         cmocka_unit_test(a_shape_that_no_engine_takes_is_refused),
     };
-    /* By its name it is then the libcuda.so.1 that cuDNN finds. */
+    /* cuDNN then finds it under its name, libcuda.so.1. */
     if (argc != 2 || dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) == NULL) {
         printf("the described driver cannot be opened\n");
         return 1;

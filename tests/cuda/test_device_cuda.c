@@ -1,5 +1,5 @@
-/* A GPU as a device, over the stub driver: order of what the host is told, host lanes, lockstep,
- * closing, failing at every call. */
+/* A GPU as a device, over the stub driver: the order of signals to the host, host lanes, lockstep,
+ * closing, failures of every call. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static void close_bench(bench *b)
     assert_int_equal(coh_stub_live_count(), 0);
 }
 
-/* Runs first heads until nothing may run. */
+/* Runs first commands of streams until none may run. */
 static void run_ready(void)
 {
     int ready[BENCH_LANES + 1];
@@ -37,12 +37,12 @@ static void run_ready(void)
         coh_stub_run(ready[0]);
 }
 
-/* ---- what the host is told ---- */
+/* ---- signals to the host ---- */
 
 enum { LOG_MOST = 64 };
 typedef struct event_log {
     uint64_t numbers[LOG_MOST];
-    int count; /* coh-retire writes; read behind a counter */
+    int count; /* written by coh-retire; read after a counter */
 } event_log;
 
 static void log_number(void *context, uint64_t number, uint32_t index)
@@ -52,8 +52,8 @@ static void log_number(void *context, uint64_t number, uint32_t index)
     log->numbers[log->count++] = number;
 }
 
-/* Lines of three lanes, each waiting for the one before it, tell their begin and their end: in
- * whatever order words are seen, no line begins before the one that it waited for has ended. */
+/* Lines of three lanes, each waiting for the one before, signal their begin and end. In whatever
+ * order words are seen, no line is reported to begin before the line it waited for has ended. */
 static void a_line_is_told_of_after_those_it_waited_for(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void a_line_is_told_of_after_those_it_waited_for(void **state)
     close_bench(&b);
 }
 
-/* Nobody hears of a line before the stream is through with it. */
+/* No line is reported before its stream has finished it. */
 static void nothing_is_told_before_it_is_done(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static void nothing_is_told_before_it_is_done(void **state)
     close_bench(&b);
 }
 
-/* More than the ring holds: the enqueuing thread waits for room. */
+/* More than the ring holds: the enqueueing thread waits for room. */
 static void a_full_ring_makes_the_caller_wait(void **state)
 {
     (void)state;
@@ -142,7 +142,7 @@ static void a_stream_waits_for_a_host_lane_by_its_mirror(void **state)
     assert_int_equal(b.slot[0], 4711);
     assert_true(stall_ns > 0);
 
-    /* What holds already costs neither a command nor time. */
+    /* A condition that already holds costs neither a command nor time. */
     uint64_t stalled_ns = stall_ns;
     ops->wait_host(b.queues[COH_LANE_H2D], &b.host_counter, 3, &stall_ns);
     assert_int_equal(coh_stub_pending_count(), 0);
@@ -183,7 +183,7 @@ static void a_counter_that_nobody_watches_is_refused(void **state)
     coh_counter_fini(&other);
 }
 
-/* ---- lockstep: what notify does to an arena is over before the next line ---- */
+/* ---- lockstep: a line's notify has finished with the arena before the next line begins ---- */
 
 typedef struct poison {
     bench *b;
@@ -199,7 +199,7 @@ static void poison_slot(void *context, uint64_t number, uint32_t index)
     (void)ops->fill(p->b->device, p->b->slot, 0xff, sizeof(uint32_t));
 }
 
-/* Long after a queue that nobody holds back would have done all. */
+/* Raises the counter long after an unblocked queue would have finished everything. */
 static void *let_go(void *argument)
 {
     poison *p = argument;
@@ -209,7 +209,8 @@ static void *let_go(void *argument)
     return NULL;
 }
 
-/* A line ends and poisons its slot late; the next one loads it. Returns what is then there. */
+/* A line ends and poisons its slot late; the next line loads the slot. Returns the slot's
+ * content. */
 static uint32_t load_behind_poison(int lockstep)
 {
     const coh_device_config config = { .lockstep = lockstep };
@@ -305,7 +306,7 @@ static void take_predicate(void *context, uint64_t number, uint32_t index)
         assert_ptr_equal(coh_cuda_take_predicate(b->queues[COH_LANE_COMPUTE]), b->slot);
 }
 
-/* The host cannot skip a line by a value that is not there yet: its kernels must look. */
+/* The host cannot skip a line by a value that does not exist yet: its kernels must check it. */
 static void a_predicate_that_no_kernel_takes_is_an_error(void **state)
 {
     (void)state;
@@ -414,7 +415,7 @@ static void closing_ends_what_waits_and_tells_nobody(void **state)
     assert_int_equal(coh_counter_read(&b.counters[COH_LANE_H2D]), 0);
 }
 
-/* Kernels fail when they run, long after they were launched. */
+/* Kernels fail when they run, long after their launch. */
 static void a_gpu_that_breaks_is_found_and_its_line_named(void **state)
 {
     (void)state;
@@ -435,7 +436,7 @@ static void a_gpu_that_breaks_is_found_and_its_line_named(void **state)
     }
     assert_true(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 1));
     coh_stub_break(CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert_false(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 2)); /* closed by the failure */
+    assert_false(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 2)); /* the failure closed it */
     expect_failure(&b, COH_ERR_DEVICE, "broke off while lane compute was at work");
     expect_failure(&b, COH_ERR_DEVICE, "the GPU answers this process no more: start it again");
     assert_int_equal(b.failed_count, 1);
@@ -446,7 +447,7 @@ static void a_gpu_that_breaks_is_found_and_its_line_named(void **state)
     close_bench(&b);
 }
 
-/* A launch that asks for much shared memory and does nothing. */
+/* Launches with much shared memory; the kernel does nothing. */
 static void launch_nothing(void *context, uint64_t number, uint32_t index)
 {
     (void)number;
@@ -457,7 +458,7 @@ static void launch_nothing(void *context, uint64_t number, uint32_t index)
     coh_cuda_launch(b->queues[COH_LANE_COMPUTE], COH_CUDA_SCALE_F32, &grid, &arguments);
 }
 
-/* One pass through everything. */
+/* Passes through everything once. */
 static coh_status live_once(uint64_t seed)
 {
     const coh_device_config config = { .kernels = &scale_kernels };
@@ -485,7 +486,7 @@ static coh_status live_once(uint64_t seed)
     return status;
 }
 
-/* Calls that unmake: that one of them fails has no consequence to tell of. */
+/* Calls that free or destroy: a failure of one has no consequence to report. */
 static int unmakes(coh_stub_call call)
 {
     switch ((int)call) {
@@ -497,7 +498,7 @@ static int unmakes(coh_stub_call call)
     case COH_STUB_cuMemHostUnregister:
     case COH_STUB_cuStreamDestroy:
     case COH_STUB_cuStreamSynchronize: /* at the end */
-    case COH_STUB_cuStreamQuery:       /* only where something takes long */
+    case COH_STUB_cuStreamQuery:       /* only made if something takes long */
     case COH_STUB_cuEventDestroy:
     case COH_STUB_cuModuleUnload:
     case COH_STUB_cuGraphDestroy:
@@ -508,7 +509,7 @@ static int unmakes(coh_stub_call call)
     }
 }
 
-/* Calls that a pass through everything need not make. */
+/* Calls that a pass through everything may omit. */
 static int is_left_out(coh_stub_call call)
 {
     return call == COH_STUB_cuInit || call == COH_STUB_cuDriverGetVersion ||
@@ -516,9 +517,9 @@ static int is_left_out(coh_stub_call call)
            call == COH_STUB_cuDeviceTotalMem || call == COH_STUB_cuStreamQuery;
 }
 
-/* Each call fails at its n-th use, ever fewer of many: one sentence, nothing left over. Where there
- * are several memory nodes, the driver is asked which is near, and nobody minds if it cannot say:
- * here there is one. */
+/* Each call fails at its n-th use, with growing steps of n: one message, and nothing is left over.
+ * With several memory nodes the driver is asked which is nearest, and may fail to answer; here
+ * there is one node. */
 static void whatever_call_fails_nothing_leaks(void **state)
 {
     (void)state;

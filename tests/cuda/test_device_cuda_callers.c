@@ -1,5 +1,5 @@
-/* A caller may compute on the GPU as well: whatever is called, and however it ends, his thread's
- * current context is the one that it was. */
+/* Callers may use the GPU themselves: whatever is called, and however it ends, their thread's
+ * current context stays the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static void do_nothing(void *context, uint64_t number, uint32_t index)
     (void)index;
 }
 
-/* Calls the driver, which refuses unless the GPU's context is current. */
+/* Calls the driver, which fails unless the GPU's context is current. */
 static void look_at_memory(void *context, uint64_t number, uint32_t index)
 {
     size_t free_bytes, total_bytes;
@@ -39,8 +39,8 @@ static void look_at_memory(void *context, uint64_t number, uint32_t index)
         assert_ptr_equal(coh_stub_current(), mine);                                                \
     } while (0)
 
-/* Every call that enqueues; the streams run meanwhile. Returns how many calls of lines' own the
- * driver refused. */
+/* Makes every enqueueing call while the streams run. Returns how many of the lines' own driver
+ * calls failed. */
 static int enqueue_all(bench *b, CUcontext mine)
 {
     coh_queue *compute = b->queues[COH_LANE_COMPUTE], *load = b->queues[COH_LANE_H2D];
@@ -55,7 +55,7 @@ static int enqueue_all(bench *b, CUcontext mine)
     STAYS_VOID(bench_signal(b, COH_LANE_COMPUTE));
     coh_counter_raise(&b->host_counter, 1);
     STAYS_VOID(ops->finish(compute));
-    STAYS_VOID(bench_wait(b, COH_LANE_COMPUTE, COH_LANE_H2D, 7)); /* nobody signals it: refused */
+    STAYS_VOID(bench_wait(b, COH_LANE_COMPUTE, COH_LANE_H2D, 7)); /* no lane signals it: refused */
     STAYS(ops->failure(b->device));
     return wrong;
 }
@@ -103,7 +103,7 @@ static void whatever_call_fails_the_callers_context_stays(void **state)
         for (uint64_t n = 1; n < 40; n += n) {
             coh_stub_reset(BENCH_GPU_BYTES);
             assert_int_equal(coh_stub_driver.cuCtxPushCurrent(mine), CUDA_SUCCESS);
-            if (call != COH_STUB_cuCtxPopCurrent) /* what fails has popped all the same */
+            if (call != COH_STUB_cuCtxPopCurrent) /* a failed pop has popped, too */
                 coh_stub_fail_nth((coh_stub_call)call, n, CUDA_ERROR_UNKNOWN);
             (void)live_once(mine);
             coh_stub_fail_nth((coh_stub_call)call, 0, CUDA_SUCCESS);

@@ -1,5 +1,5 @@
-/* A driver holds so many commands: the call that enqueues one more waits inside, and every other
- * call with it. Nothing may then stand still for ever, and it should not come to that. */
+/* A driver holds a limited number of commands: the call that enqueues one more waits inside the
+ * driver, and every other call waits with it. That must not deadlock, and should not happen. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -16,10 +16,10 @@
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
-/* Only a test that fails waits so long. */
+/* Only a failing test waits this long. */
 #define PATIENCE_NS ((uint64_t)20 * 1000000000u)
 
-/* Whether it came to be so. */
+/* Returns 1 if the condition holds in time. */
 static int wait_until(int (*holds)(void *context), void *context)
 {
     const uint64_t end_ns = coh_clock_ns() + PATIENCE_NS;
@@ -38,9 +38,9 @@ static void close_bench(bench *b)
     assert_int_equal(coh_stub_live_count(), 0);
 }
 
-/* ---- nobody whom streams wait for stands in the driver ---- */
+/* ---- no thread that streams wait for is blocked in the driver ---- */
 
-/* A call is held up by one that waits for room. */
+/* Returns 1 if a call is blocked by one that waits for room. */
 static int someone_is_held(void *context)
 {
     (void)context;
@@ -59,7 +59,7 @@ static int first_load_is_told(void *context)
     return coh_counter_read(&b->counters[COH_LANE_H2D]) >= 1;
 }
 
-/* A disk lane: what it does follows the first load, and the compute lane waits for it. */
+/* A disk lane: its work follows the first load, and the compute lane waits for it. */
 typedef struct host_lane {
     bench *b;
     int was_told;
@@ -69,7 +69,7 @@ static void *be_host_lane(void *argument)
 {
     host_lane *lane = argument;
     lane->was_told = wait_until(first_load_is_told, lane->b);
-    coh_counter_raise(&lane->b->host_counter, 1); /* in any case, so that the test ends */
+    coh_counter_raise(&lane->b->host_counter, 1); /* always, so that the test ends */
     return NULL;
 }
 
@@ -82,8 +82,8 @@ static void hold_up(void *context, uint64_t number, uint32_t index)
     coh_stub_enqueue(queue->stream, work_until_someone_is_held, "", 1);
 }
 
-/* The compute lane is full of what waits for a host lane, which waits to be told of a load, which
- * ends when the question whether streams broke is held up. */
+/* The compute lane is full of commands that wait for a host lane. The host lane waits to hear of a
+ * load, which ends when the query about broken streams is blocked. */
 static void a_full_driver_holds_up_nobody_that_streams_wait_for(void **state)
 {
     (void)state;
@@ -104,12 +104,12 @@ static void a_full_driver_holds_up_nobody_that_streams_wait_for(void **state)
     bench_signal(&b, COH_LANE_COMPUTE);
     assert_true(coh_counter_wait(&b.counters[COH_LANE_COMPUTE], 1));
     pthread_join(thread, NULL);
-    assert_true(coh_stub_how_full().full_count > 0); /* else nothing was shown */
+    assert_true(coh_stub_how_full().full_count > 0); /* else the test shows nothing */
     assert_true(lane.was_told);
     close_bench(&b);
 }
 
-/* ---- it does not come to that ---- */
+/* ---- the driver does not fill up ---- */
 
 enum { DRIVER_HOLDS = 1000, LINES = 3, KERNELS = 1500 };
 
@@ -118,7 +118,7 @@ static void do_nothing(const void *arguments)
     (void)arguments;
 }
 
-/* One line of many kernels. */
+/* Launches one line of many kernels. */
 static void launch_many(void *context, uint64_t number, uint32_t index)
 {
     (void)number;
@@ -148,7 +148,7 @@ static int many_are_pending(void *context)
     return coh_stub_pending_count() > 400;
 }
 
-/* Lets the streams go once much is under way. */
+/* Lets the streams run once many commands are pending. */
 static void *let_go(void *argument)
 {
     bench *b = argument;
@@ -157,7 +157,7 @@ static void *let_go(void *argument)
     return NULL;
 }
 
-/* However many kernels a line has, and however many lines; and the host still runs far ahead. */
+/* For any number of kernels in a line, and of lines; the host still runs far ahead. */
 static void whoever_enqueues_waits_before_the_driver_does(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void *close_queue(void *argument)
 {
     bench *b = argument;
     (void)wait_until(room_is_out, NULL);
-    for (int i = 0; i < 200; i++) /* by then the other thread waits */
+    for (int i = 0; i < 200; i++) /* meanwhile the other thread waits */
         sched_yield();
     ops->queue_close(b->queues[COH_LANE_COMPUTE]);
     return NULL;

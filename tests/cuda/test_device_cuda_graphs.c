@@ -1,5 +1,5 @@
-/* Recordings of a GPU's queue, over the stub driver: what they repeat, what ends them, and that
- * lines can be launched as before when one could not be made. */
+/* Recordings of a GPU's queue, over the stub driver: what they repeat, what invalidates them, and
+ * that lines can still be launched if a recording fails. */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
-/* Runs first heads until nothing may run. */
+/* Runs first commands of streams until none may run. */
 static void run_ready(void)
 {
     int ready[BENCH_LANES + 1];
@@ -53,7 +53,7 @@ static void enqueue_add(const bench *b)
     coh_stub_enqueue(compute_of(b)->stream, add_one, &b->slot, sizeof(b->slot));
 }
 
-/* `number` commands, of which each adds 1. */
+/* Launches `number` commands, each of which adds 1. */
 static void launch_adds(void *context, uint64_t number, uint32_t index)
 {
     (void)index;
@@ -61,7 +61,7 @@ static void launch_adds(void *context, uint64_t number, uint32_t index)
         enqueue_add(context);
 }
 
-/* Waits for its stream: no such thing can be recorded. */
+/* Waits for its stream, which cannot be recorded. */
 static void launch_and_wait(void *context, uint64_t number, uint32_t index)
 {
     const bench *b = context;
@@ -72,7 +72,7 @@ static void launch_and_wait(void *context, uint64_t number, uint32_t index)
                                        "the wait of a line"));
 }
 
-/* While coh-watch asks, if it does. */
+/* Launches while coh-watch's query is held, if it is. */
 static void launch_beside_a_question(void *context, uint64_t number, uint32_t index)
 {
     launch_adds(context, number, index);
@@ -80,7 +80,7 @@ static void launch_beside_a_question(void *context, uint64_t number, uint32_t in
         sched_yield();
 }
 
-/* As a library does at its first call. */
+/* As a library does in its first call. */
 static void launch_and_allocate(void *context, uint64_t number, uint32_t index)
 {
     CUdeviceptr memory;
@@ -97,7 +97,7 @@ static coh_status record(bench *b, coh_device_work work, uint64_t number,
     return ops->record_end(b->queues[COH_LANE_COMPUTE], out_recording);
 }
 
-/* Behind all that was enqueued. */
+/* Reads the number after everything enqueued so far. */
 static uint32_t read_number(bench *b)
 {
     uint32_t number = 0;
@@ -106,7 +106,7 @@ static uint32_t read_number(bench *b)
     return number;
 }
 
-/* That lines are launched as before: nothing failed, and one more command adds one more. */
+/* Checks that lines are still launched: nothing failed, and one more command adds 1. */
 static void check_launching(bench *b)
 {
     const uint32_t before = read_number(b);
@@ -136,7 +136,7 @@ static void a_recording_repeats_what_was_launched_in_one_call(void **state)
     close_bench(&b);
 }
 
-/* A word is written behind what is enqueued; recording enqueues nothing. */
+/* A word is written after what is enqueued; recording enqueues nothing. */
 static void the_host_hears_of_a_replay_and_not_of_a_recording(void **state)
 {
     (void)state;
@@ -181,7 +181,8 @@ static void a_library_may_load_while_it_is_recorded(void **state)
     close_bench(&b);
 }
 
-/* coh-watch is about to ask of what was under way, when that is over and the recording begins. */
+/* coh-watch is about to query a stream that was busy; by then the work is done and the recording
+ * begins. */
 static void no_question_meets_a_recording(void **state)
 {
     (void)state;
@@ -201,7 +202,7 @@ static void no_question_meets_a_recording(void **state)
     close_bench(&b);
 }
 
-/* With the sentence of what failed first, and no failure of the device. */
+/* The message is that of the first failure, and the device has not failed. */
 static void what_cannot_be_recorded_is_launched(void **state)
 {
     (void)state;
@@ -258,7 +259,7 @@ static void a_replay_that_fails_is_the_devices_failure(void **state)
     close_bench(&b);
 }
 
-/* The GPU's memory beside the arena is not theirs alone. */
+/* Recordings share the GPU memory outside the arena with others. */
 static void recordings_keep_to_their_memory(void **state)
 {
     (void)state;
@@ -302,7 +303,7 @@ static void graphs_can_be_left_out_and_are_under_lockstep(void **state)
     assert_int_equal(unsetenv("COH_CUDA_GRAPHS"), 0);
 }
 
-/* ---- the stub itself: what ends a capture, as with a driver ---- */
+/* ---- the stub itself: it ends captures as a driver does ---- */
 
 static CUresult ask_while_captured(CUstreamCaptureMode mode,
                                    CUresult (*ask)(CUstream stream, CUevent event))

@@ -1,4 +1,4 @@
-/* What a GPU's memory holds beside the arena (memory/device_cuda.h), over the stub driver. */
+/* GPU memory outside the arena (memory/device_cuda.h), over the stub driver. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +16,8 @@
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
-/* Context and modules take what they take, whatever a plan thinks: it is told apart from the arena,
- * and an arena beside which too little would be left is refused before anything is allocated. */
+/* The memory of context and modules is measured, whatever a plan assumes, and reported apart from
+ * the arena. An arena that would leave too little is refused before anything is allocated. */
 static void what_context_and_modules_take_is_measured(void **state)
 {
     (void)state;
@@ -56,8 +56,8 @@ static void what_context_and_modules_take_is_measured(void **state)
     assert_int_equal(coh_stub_live_count(), 0);
 }
 
-/* A host tier on a machine that hwloc makes up, the GPU by `near`. Returns the questions for a
- * GPU's attributes that it took. */
+/* Makes a host tier on a machine made up by hwloc, with the GPU on node `near`. Returns the number
+ * of queries for GPU attributes. */
 static uint64_t make_host_arena(const char *machine, int near, coh_arena_facts *out_facts)
 {
     const coh_device_config config = { .driver = &coh_stub_driver, .thread_count = 1 };
@@ -77,7 +77,7 @@ static uint64_t make_host_arena(const char *machine, int near, coh_arena_facts *
     return asked;
 }
 
-/* Node 0 is there on every machine, and node 60 on none: nothing says what is free on it. */
+/* Every machine has node 0, and none has node 60, whose free memory is thus unknown. */
 static void the_host_tier_is_on_the_memory_node_by_the_gpu(void **state)
 {
     (void)state;
@@ -107,8 +107,8 @@ static void with_one_memory_node_nobody_asks_which_is_near(void **state)
     assert_int_equal(facts.node_count, 1);
 }
 
-/* The host tier is pinned in pieces: what was pinned of it before one fails is told, and given
- * back. */
+/* The host tier is pinned in pieces. If one fails, the pieces pinned before are reported and
+ * unpinned. */
 static void a_piece_that_cannot_be_pinned_leaves_none_pinned(void **state)
 {
     (void)state;

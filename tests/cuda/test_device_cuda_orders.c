@@ -1,5 +1,5 @@
-/* Whatever order a GPU's streams run in, as far as events and words allow it, the results are the
- * same; and each of the waits is needed for that. */
+/* Results are the same in every order of a GPU's streams that events and words allow, and each wait
+ * is needed for that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 
 enum { DEPTH_MOST = 64, SEED_COUNT = 500, ROUNDS = 2, WAITS = 6 };
 
-/* Choices at each step of one order, and how many there were. Counted up like digits, the last one
- * fastest, they go through every order. */
+/* The choice at each step of one order, and the number of alternatives. Counting them up like
+ * digits, the last one fastest, enumerates every order. */
 typedef struct orders {
     int choice[DEPTH_MOST], ways[DEPTH_MOST];
     int depth;
@@ -31,14 +31,14 @@ static int next_order(orders *o)
     return 1;
 }
 
-/* Runs what is pending in the order that `o` says as far as it says one, then first heads. */
+/* Runs what is pending in the order that `o` gives; past its end, runs the first ready stream. */
 static void run_in_order(orders *o)
 {
     int said = o->depth;
     for (o->depth = 0; coh_stub_pending_count() > 0; o->depth++) {
         int ready[BENCH_LANES + 1];
         int count = (int)coh_stub_ready(ready, BENCH_LANES + 1);
-        assert_true(count > 0 && o->depth < DEPTH_MOST); /* else it stands still for good */
+        assert_true(count > 0 && o->depth < DEPTH_MOST); /* else deadlock */
         if (o->depth >= said)
             o->choice[o->depth] = 0;
         o->ways[o->depth] = count;
@@ -46,7 +46,7 @@ static void run_in_order(orders *o)
     }
 }
 
-/* The pipeline, as it is launched or as it was recorded. */
+/* Opens the pipeline, launched or recorded. */
 static void open_pipeline(bench *b, int records, int skipped_wait)
 {
     coh_stub_reset(BENCH_GPU_BYTES);
@@ -57,8 +57,8 @@ static void open_pipeline(bench *b, int records, int skipped_wait)
     b->skipped_wait = skipped_wait;
 }
 
-/* Every order of two rounds: the second load may overtake the first store. Returns how many there
- * are; *out_wrong: how many give other results. */
+/* Tries every order of two rounds: the second load may overtake the first store. Returns their
+ * number; *out_wrong: how many give other results. */
 static int try_every_order(int records, int skipped_wait, int *out_wrong)
 {
     bench b;
@@ -105,7 +105,7 @@ static void try_without_each_wait(int records)
 static void without_a_wait_some_order_of_two_rounds_gives_something_else(void **state)
 {
     (void)state;
-    if (!test_seeks_races()) /* one thread makes all orders, recorded or not */
+    if (!test_seeks_races()) /* every order runs on one thread, recorded or not */
         try_without_each_wait(0);
     try_without_each_wait(1);
 }
@@ -120,7 +120,7 @@ static void run_by_seed(uint64_t seed)
     }
 }
 
-/* Orders by seed of several rounds, in which slots are used again. */
+/* Tries seeded orders of several rounds, in which slots are reused. */
 static int try_seeds(int records, int rounds, int skipped_wait, int *out_wait_count)
 {
     bench b;
@@ -160,7 +160,7 @@ static void without_any_one_wait_some_seed_gives_something_else(void **state)
     assert_int_equal(wait_count, 2 + 4 + 4);
 }
 
-/* ---- the stub itself: what it must do as a driver does ---- */
+/* ---- the stub itself: it must behave as a driver does ---- */
 
 typedef struct two_streams {
     CUstream first, second;
@@ -206,8 +206,8 @@ static void in_the_stub_a_wait_before_its_record_is_no_wait(void **state)
     close_streams(&s);
 }
 
-/* The first record is executed: whoever waited for it goes on, whoever came after the second does
- * not. */
+/* After the first record executes, the stream that waited for it may run; the wait enqueued after
+ * the second record still blocks. */
 static void in_the_stub_a_wait_is_for_the_record_before_it(void **state)
 {
     (void)state;

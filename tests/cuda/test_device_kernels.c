@@ -1,5 +1,5 @@
-/* What a GPU's compute queue is given (kernels/cuda/device_kernels.h), over the stub driver: how it
- * is opened, rehearsed, fails and is closed. */
+/* The kernels of a GPU's compute queue (kernels/cuda/device_kernels.h), over the stub driver:
+ * opening, rehearsing, failing and closing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void without_libraries_own_kernels_do_the_work(void **state)
     session_close(&s);
 }
 
-/* Nothing is allocated beside the arena, for the planner would not know of it. */
+/* Nothing is allocated outside the arena, since the planner would not know of it. */
 static void libraries_work_in_the_slot_and_on_the_stream_of_the_queue(void **state)
 {
     (void)state;
@@ -57,7 +57,7 @@ static void libraries_work_in_the_slot_and_on_the_stream_of_the_queue(void **sta
     assert_ptr_equal(fake_lt.workspace, s.arena + OFFSET);
     assert_int_equal(fake_lt.workspace_bytes, COH_CUDA_PRODUCT_WORKSPACE_BYTES);
     assert_ptr_equal(fake_lt.stream, session_queue(&s)->stream);
-    /* a fake plan of cuDNN fills its part with ones, from its begin on */
+    /* a fake cuDNN plan fills its part with ones, from its begin */
     const unsigned char *other =
         (unsigned char *)s.arena + OFFSET + COH_CUDA_PRODUCT_WORKSPACE_BYTES;
     assert_int_equal(other[-1], 0);
@@ -110,7 +110,7 @@ static void a_slot_that_is_too_small_is_our_error(void **state)
     session_close(&s);
 }
 
-/* Each plan runs once, for its kernels to be loaded; nothing of ours is launched. */
+/* Each plan runs once to load its kernels; the project's own kernels are not launched. */
 static void a_rehearsal_makes_ready_and_leaves_nothing_under_way(void **state)
 {
     (void)state;
@@ -142,8 +142,8 @@ static void a_rehearsal_makes_ready_and_leaves_nothing_under_way(void **state)
     session_close(&s);
 }
 
-/* A measurement of the device times products while their plans are made, on the queue's stream and
- * once it is empty; what was found multiplies from then on. */
+/* While a device is measured, products are timed when their plans are made, on the queue's stream
+ * once it is empty. From then on the fastest algorithm multiplies. */
 static void while_algorithms_are_measured_a_rehearsal_stores_the_fastest(void **state)
 {
     (void)state;
@@ -175,7 +175,8 @@ static void while_algorithms_are_measured_a_rehearsal_stores_the_fastest(void **
     coh_algorithms_take(NULL, 0);
 }
 
-/* What could not be kept is not timed: it runs as it will with that table. */
+/* Results that could not be stored are not measured: the product runs as it will with that
+ * table. */
 static void beside_a_full_table_products_run_by_the_first_proposal(void **state)
 {
     (void)state;
@@ -215,7 +216,8 @@ static void a_rehearsal_that_fails_is_the_devices_failure(void **state)
     session_close(&s);
 }
 
-/* The host is told of it in place of the line's end, with the line's number, in its own words. */
+/* The host learns of it in place of the line's end, with the line's number, and with the host's
+ * message. */
 static void try_a_bad_index(int records)
 {
     session s;
@@ -253,7 +255,7 @@ static void a_bad_index_stops_the_device_before_its_line_ends(void **state)
     try_a_bad_index(1);
 }
 
-/* ---- failing everything once ---- */
+/* ---- every call fails once ---- */
 
 static void whatever_the_driver_refuses_nothing_is_left(void **state)
 {
@@ -287,7 +289,7 @@ static void whatever_the_libraries_refuse_nothing_is_left(void **state)
         hit = session_failed_well(status, fake_lt.was_hit, "cuBLASLt", (uint64_t)n);
     }
     assert_true(n > 5);
-    for (n = 1; n <= 3; n++) { /* to make a handle, and to give it a stream */
+    for (n = 1; n <= 3; n++) { /* creating a handle, and setting its stream */
         session_begin(COH_OK, COH_OK);
         here.fail_nth = n;
         const coh_status status = session_live_once();

@@ -1,5 +1,5 @@
-/* What cuDNN refuses is left to the own kernels and said, and so is all where it is too old; what
- * it fails with is an error. */
+/* If cuDNN refuses a shape, or is too old for any, the project's kernels compute and a message is
+ * logged. Other failures of cuDNN are errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 static const coh_device_ops *const ops = &coh_device_cuda;
 
-/* Forward and backward are refused: each is said once, and own kernels compute. */
+/* Forward and backward are refused: each is logged once, and the project's kernels compute. */
 static void a_shape_that_cudnn_refuses_is_said_once(void **state)
 {
     (void)state;
@@ -42,7 +42,7 @@ static void a_shape_that_cudnn_refuses_is_said_once(void **state)
     }
 }
 
-/* As if it were missing, in one sentence. */
+/* As if it were missing, with one message. */
 static void an_old_cudnn_is_left_out_and_said(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void whatever_else_cudnn_fails_with_is_an_error(void **state)
         session s;
         session_begin(COH_OK, COH_OK);
         fake_dnn.finalize_with[0] = cases[i].with;
-        fake_dnn.candidates = 2; /* the second one would do */
+        fake_dnn.candidates = 2; /* the second one would work */
         assert_int_equal(session_open(&s, &coh_cuda_device_kernels), COH_OK);
         assert_int_equal(ops->rehearse(s.queue, session_work, &s, NUMBER, INDEX), cases[i].status);
         assert_non_null(strstr(coh_last_error(), "cuDNN cannot plan attention forward"));
@@ -108,7 +108,7 @@ static void whatever_call_of_cudnn_fails_nothing_is_left(void **state)
 {
     (void)state;
     int n = 1;
-    for (int hit = 1; hit; n += 1 + n / 8) { /* to plan and to execute */
+    for (int hit = 1; hit; n += 1 + n / 8) { /* planning and executing */
         session_begin(COH_OK, COH_OK);
         fake_dnn.fail_nth = n;
         fake_dnn.fail_with = CUDNN_STATUS_INTERNAL_ERROR;

@@ -1,6 +1,6 @@
-/* Functions of single elements, dropout and sums over rows on CUDA against the host's:
- * both element types, tensors that begin on a boundary of 16 bytes and elsewhere, lengths with and
- * without a tail, in place and added to what is there. */
+/* Elementwise functions, dropout and sums over rows on CUDA compared with the host's: both element
+ * types, tensors aligned to 16 bytes or not, lengths with and without a tail, in place and added to
+ * existing values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
 static const int64_t counts[] = { 1, 7, 64, 1001, 9001 };
 
-/* What most kernels here take. */
+/* The arguments of most kernels here. */
 typedef struct map {
     coh_dtype dtype;
     int64_t count;
@@ -74,8 +74,8 @@ static void run_swiglu(void *queue, const void *call)
                    .dtype = m->dtype, .count = m->count, .gate = m->x, .up = m->other, .y = m->y });
 }
 
-/* `units` of the last place: of f32, of the exponential's and the quotient's error; of bf16, of one
- * that is rounded the other way. */
+/* `f32_units`: error in units of the last place for f32, from the exponential and the quotient; for
+ * bf16 one unit, if an element rounds the other way. */
 static void check_maps(const char *name, void (*run)(void *queue, const void *call), int may_add,
                        double f32_units)
 {
@@ -164,7 +164,7 @@ static void nan_and_infinity_stay(void **state)
     coh_twins_case one = { .call = &call,
                            .outputs = { { COH_DTYPE_F32, 8, call.y } },
                            .units = 16,
-                           .absolute = 0x1p-100 }; /* e^-87 is good to 87 roundings */
+                           .absolute = 0x1p-100 }; /* e^-87 is accurate to 87 roundings */
     void (*const runs[])(void *, const void *) = { run_gelu, run_gelu_backward, run_relu,
                                                    run_relu_backward, run_swiglu };
     for (int r = 0; r < 5; r++) {
@@ -252,7 +252,7 @@ static void run_dropout(void *queue, const void *call)
 
 static const coh_random_cell cell = { .seed = 0x123456789abcdefu, .step = 77 };
 
-/* The word of number 0 (kernels/random.h). */
+/* Returns the word of number 0 (kernels/random.h). */
 static uint32_t first_word(int32_t operator_index, int32_t microbatch)
 {
     const coh_random stream = coh_random_of(&cell, operator_index, microbatch);
@@ -262,7 +262,7 @@ static uint32_t first_word(int32_t operator_index, int32_t microbatch)
     return block[0];
 }
 
-/* A word that is the threshold keeps its element. */
+/* A word equal to the threshold keeps its element. */
 static void dropout_has_the_hosts_words_and_bits(void **state)
 {
     (void)state;
@@ -313,7 +313,8 @@ static void run_column_sum(void *queue, const void *call)
                           c->adds);
 }
 
-/* Of `rows` normal numbers: an error of (rows / 256 + 20) 2^-24 times the sum of their sizes. */
+/* Bounds the error for `rows` normal numbers: (rows / 256 + 20) 2^-24 times the sum of their
+ * magnitudes. */
 static double sum_error(int64_t rows)
 {
     return (double)rows * (double)(rows / 64 + 64) * 0x1p-24;
@@ -325,7 +326,7 @@ static void column_sums_are_the_hosts(void **state)
     static const int64_t shapes[][2] = {
         { 1, 1 }, { 3, 40 }, { 700, 16 }, { 259, 37 }, { 64, 96 }
     };
-    for (int d = 0; d < 3; d++) /* the last: sums in f32 of bf16 */
+    for (int d = 0; d < 3; d++) /* the last: f32 sums of bf16 */
         for (int s = 0; s < 5; s++)
             for (int adds = 0; adds < 2; adds++) {
                 const int64_t rows = shapes[s][0], columns = shapes[s][1];

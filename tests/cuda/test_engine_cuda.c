@@ -1,6 +1,6 @@
-/* Training on a GPU that the stub driver plays, with the host's kernels on its streams, against the
- * host device: the same losses, norms, parameters and states, bit for bit, whatever the order in
- * which streams go on, and whether lines go out as graphs or one by one. */
+/* Training on the stub driver's GPU, with the host's kernels on its streams, compared with the host
+ * device: the same losses, norms, parameters and states, bit for bit, in any order of the streams,
+ * with lines issued as graphs or one by one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 #include "tests/cuda/stub_driver.h"
 #include "tests/length.h"
 
-/* Commands that the driver holds where it is to be full nearly always: fewer than lines have. */
+/* Commands that the driver holds when it is to be full nearly always: fewer than a line has. */
 #define SHALLOW 10
 
 static const trial_placement placements[] = {
@@ -42,7 +42,7 @@ static void use_graphs(int uses)
     assert_int_equal(uses ? unsetenv("COH_CUDA_GRAPHS") : setenv("COH_CUDA_GRAPHS", "none", 1), 0);
 }
 
-/* Bytes of parameters that the host lane updates. */
+/* Returns the bytes of parameters that the host lane updates. */
 static uint64_t compare(coh_dtype dtype, const trial_placement *p, uint64_t seed, int uses)
 {
     coh_graph *graph = make_graph(dtype);
@@ -73,7 +73,8 @@ static uint64_t compare(coh_dtype dtype, const trial_placement *p, uint64_t seed
     return summary.host_update_bytes;
 }
 
-/* In short a sanitizer sees every placement in f32, and some of them in each other way. */
+/* In short runs a sanitizer sees every placement in f32, and some of them in every other
+ * variant. */
 static int stride(void)
 {
     return test_is_brief() ? 2 : 1;
@@ -116,7 +117,7 @@ static void without_graphs_the_bits_are_the_same(void **state)
 
 enum { SENTENCE_BYTES = 256 };
 
-/* The largest rate breaks the parameters, and the next step finds it. */
+/* The large learning rate breaks the parameters, and the next step detects it. */
 static void scan_on(const coh_plan *plan, const coh_engine_device *device, char *sentence)
 {
     static const int32_t ids[TRIAL_IDS];
@@ -136,7 +137,7 @@ static void scan_on(const coh_plan *plan, const coh_engine_device *device, char 
     coh_engine_destroy(engine);
 }
 
-/* A scan looks behind each line: lines that are recorded go out by themselves then. */
+/* A scan checks results after each line: recorded lines are then launched one by one. */
 static void a_scan_finds_what_it_finds_on_the_host(void **state)
 {
     (void)state;
@@ -174,7 +175,7 @@ static void tell(void *context, const char *sentence)
     snprintf(t->text, sizeof(t->text), "%s", sentence);
 }
 
-/* A graph that cannot be made is said once, and costs no bit. */
+/* A graph that cannot be made is logged once, and changes no bit. */
 static void what_cannot_be_recorded_is_launched(void **state)
 {
     static const coh_stub_call calls[] = { COH_STUB_cuStreamBeginCapture,
@@ -206,7 +207,7 @@ static void what_cannot_be_recorded_is_launched(void **state)
         trial_run_steps(engine, &found);
         coh_engine_destroy(engine);
         coh_stub_stop();
-        assert_true(coh_stub_call_count(COH_STUB_cuGraphLaunch) > 0); /* of the first runs */
+        assert_true(coh_stub_call_count(COH_STUB_cuGraphLaunch) > 0); /* by the first runs */
         assert_int_equal(coh_stub_live_count(), 0);
         trial_check_equal(p, &found, &expected);
     }
@@ -230,7 +231,7 @@ static void a_plan_of_another_device_is_refused(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Nobody knows which of a graph's lines it was, and nobody is told the wrong one. */
+/* It is unknown which of a graph's lines failed, so the message names none of them. */
 static void a_graph_that_fails_does_not_blame_a_line(void **state)
 {
     (void)state;
@@ -264,7 +265,7 @@ static void a_graph_that_fails_does_not_blame_a_line(void **state)
 
 /* ---- what graphs save ---- */
 
-/* The product's own kernels, which do nothing here: their launches are what counts. */
+/* The kernels of products, which do nothing here: only their launches are counted. */
 static size_t one_byte(const char *symbol)
 {
     (void)symbol;
@@ -281,7 +282,7 @@ static const coh_engine_device gpu_of_launches = { .ops = &coh_device_cuda,
                                                    .kernels = &coh_cuda_device_kernels,
                                                    .driver = &coh_stub_driver };
 
-/* Calls of the driver that enqueue. */
+/* Counts the driver calls that enqueue. */
 static uint64_t calls_so_far(void)
 {
     static const coh_stub_call calls[] = { COH_STUB_cuMemcpyAsync,        COH_STUB_cuMemsetD8Async,
@@ -294,7 +295,7 @@ static uint64_t calls_so_far(void)
     return count;
 }
 
-/* In the third step of a plan. */
+/* Counts the calls in the third step of a plan. */
 static uint64_t calls_of_a_step(const coh_plan *plan, int uses)
 {
     static const int32_t ids[TRIAL_IDS];

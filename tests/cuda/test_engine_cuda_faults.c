@@ -1,5 +1,5 @@
-/* What is left when a GPU fails an engine, over the stub driver: one sentence with a place, nothing
- * that was taken, and checkpoints that were whole. */
+/* The state left when a GPU fails an engine, over the stub driver: one message with a place,
+ * nothing left allocated, and complete checkpoints. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static void close_trial(trial *t)
     coh_graph_destroy(t->graph);
 }
 
-/* With parameters, on a GPU that executes in an order of its own. */
+/* Makes an engine with parameters, on a GPU that executes in the seed's order. */
 static void make_engine(trial *t, uint64_t seed)
 {
     coh_engine_options options;
@@ -72,10 +72,10 @@ static coh_status train(coh_engine *engine, uint64_t step)
     return coh_engine_step(engine, &input, &result);
 }
 
-/* ---- a call of the driver fails in the midst of a step ---- */
+/* ---- a driver call fails during a step ---- */
 
-/* One sentence: what failed, and at which operator or line; of a chunk's copy, which chunk. Of a
- * GPU that breaks, the thread that looks at its streams may tell first. */
+/* Checks the message: what failed, at which operator or line, and for a copy, which chunk. If a GPU
+ * breaks, the thread that watches its streams may report it first. */
 static void check_sentence(coh_stub_call call, int breaks)
 {
     const char *told = coh_last_error();
@@ -89,7 +89,7 @@ static void check_sentence(coh_stub_call call, int breaks)
         fail_msg("not what should be told of %s: %s", coh_stub_call_name(call), told);
 }
 
-/* All of a step is enqueued before any of it runs, so that it makes the same calls every time. */
+/* Enqueues the whole step before any of it runs, so that it makes the same calls every time. */
 static coh_status train_enqueued(coh_engine *engine, uint64_t step, uint64_t seed)
 {
     trial_ids ids;
@@ -98,7 +98,7 @@ static coh_status train_enqueued(coh_engine *engine, uint64_t step, uint64_t see
     coh_counter *counters = engine->step->counters;
     coh_stub_stop();
     coh_status status = coh_engine_submit(engine, &input);
-    if (status == COH_OK) /* or until a call failed */
+    if (status == COH_OK) /* or until a call fails */
         (void)coh_counter_wait(&counters[COH_COUNTER_ISSUED],
                                coh_counter_read(&counters[COH_COUNTER_SUBMITTED]));
     coh_stub_start(seed);
@@ -107,7 +107,7 @@ static coh_status train_enqueued(coh_engine *engine, uint64_t step, uint64_t see
     return status == COH_OK ? coh_step_quiet(engine->step) : status;
 }
 
-/* Returns whether a step makes that call n times. */
+/* Returns 1 if a step makes that call n times. */
 static int fail_in_a_step(trial *t, coh_stub_call call, uint64_t n, int breaks)
 {
     make_engine(t, n);
@@ -129,8 +129,8 @@ static int fail_in_a_step(trial *t, coh_stub_call call, uint64_t n, int breaks)
     return was_hit;
 }
 
-/* Which call fails after the n-th: the next one; in short one further off, odd and even in turn
- * under a sanitizer. */
+/* Returns the next n to fail: n + 1; in short runs with growing steps, for sanitizers with larger
+ * ones. */
 static uint64_t next_call(uint64_t n)
 {
     return n + 1 + (test_is_brief() ? 4 * n : test_is_short() ? 2 * n : 0);
@@ -165,7 +165,7 @@ static void whatever_call_of_a_step_fails_it_is_told_and_nothing_is_left(void **
 
 typedef struct saved {
     char folder[32], older[64], newer[64];
-    uint64_t hash; /* as `older` was saved */
+    uint64_t hash; /* when `older` was saved */
 } saved;
 
 static void make_folder(saved *s)
@@ -193,7 +193,7 @@ static int count_entries(const char *folder)
     return count;
 }
 
-/* Two steps and a checkpoint of them. */
+/* Trains two steps and saves a checkpoint. */
 static void train_and_save(trial *t, saved *s)
 {
     const coh_checkpoint_note note = { .step = 2, .json = "{}" };
@@ -203,7 +203,7 @@ static void train_and_save(trial *t, saved *s)
     assert_int_equal(coh_engine_hash(t->engine, &s->hash), COH_OK);
 }
 
-/* On the host device, which goes on from there. */
+/* Loads it on the host device, which trains on from there. */
 static void check_that_it_loads(const trial *t, const saved *s)
 {
     coh_plan *plan = trial_plan(t->graph, NULL, &streamed);
@@ -222,7 +222,7 @@ static void check_that_it_loads(const trial *t, const saved *s)
     coh_plan_destroy(plan);
 }
 
-/* A streamed engine with its older checkpoint, in a folder of its own. */
+/* Makes a streamed engine with its older checkpoint in a new folder. */
 static void open_saved(trial *t, saved *s, uint64_t seed)
 {
     make_folder(s);
@@ -249,7 +249,7 @@ static void a_gpu_that_breaks_leaves_the_checkpoint_before_it(void **state)
     }
 }
 
-/* Returns whether a save makes that call n times. */
+/* Returns 1 if a save makes that call n times. */
 static int break_in_a_save(coh_stub_call call, uint64_t n)
 {
     const coh_checkpoint_note note = { .step = 3, .json = "{}" };

@@ -1,7 +1,7 @@
-/* An engine's lines on a GPU's streams, in orders that the stub driver's seeds choose: all of two
- * bodies is enqueued before any of it runs, so that streams go as far from each other as events and
- * words let them. Every order has the host's bits; and each wait of the program is needed for that,
- * unless other waits say the same. */
+/* An engine's lines on a GPU's streams, in orders chosen by the stub driver's seeds. Two bodies are
+ * enqueued completely before any of them runs, so streams drift apart as far as events and words
+ * allow. Every order has the host's bits, and each wait of the program is needed for that, unless
+ * other waits imply it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@
 
 enum { BODIES_MOST = 2, STREAMS_MOST = 8, SEEDS_MOST = 500 };
 
-/* As many bodies as the queues hold: what stands before another body's lines shows, too. One more
- * runs before them, as usual: from then on there are updates that are pending. */
+/* As many bodies as the queues hold, to show effects on a later body's lines, too. One more body
+ * runs before them as usual, so that updates are pending from then on. */
 static const struct setting {
     trial_placement placement;
     int body_count;
@@ -32,7 +32,7 @@ static const struct setting {
 };
 enum { SETTING_COUNT = sizeof(settings) / sizeof(settings[0]) };
 
-/* ---- what is run ---- */
+/* ---- runs ---- */
 
 typedef struct bodies {
     coh_step_result results[BODIES_MOST];
@@ -45,8 +45,8 @@ typedef struct trial {
     coh_profile *profile;
     coh_plan *plan;
     coh_engine *engine; /* on the stub's GPU; NULL: the next run makes it */
-    bodies expected;    /* of the host */
-    uint64_t told[2];   /* waits for host lanes and for streams that the last run's streams got */
+    bodies expected;    /* computed on the host */
+    uint64_t told[2];   /* waits for host lanes and for streams, enqueued in the last run */
 } trial;
 
 static int are_equal(const bodies *a, const bodies *b)
@@ -136,8 +136,8 @@ static void close_trial(trial *t)
 
 /* ---- one order ---- */
 
-/* Streams have ranks, which are drawn anew after 1, 2, 4 ... commands, by the seed: so with some
- * seeds every choice is free, and with others one stream stays behind as long as it can. */
+/* Streams have ranks, drawn by the seed and drawn again after every 1, 2, 4 ... commands: with some
+ * seeds every choice is free, with others one stream lags as long as possible. */
 static int choose(uint64_t seed, uint64_t command, const int *ready, size_t count)
 {
     const uint64_t epoch = command >> seed % 10;
@@ -152,8 +152,8 @@ static int choose(uint64_t seed, uint64_t command, const int *ready, size_t coun
     return chosen;
 }
 
-/* Where one stream stays behind for good, a lane of the host that others wait for has some time
- * before it goes on after all. */
+/* If one stream always lags, a host lane that others wait for gets some time before the stream
+ * proceeds. */
 static void run_by_seed(uint64_t seed)
 {
     int patience = 0;
@@ -169,7 +169,7 @@ static void run_by_seed(uint64_t seed)
     }
 }
 
-/* A queue that is full would have it wait for good: only then so long. */
+/* A full queue would block this forever, so it times out. */
 static void wait_until_issued(coh_step *step)
 {
     const uint64_t newest = coh_counter_read(&step->counters[COH_COUNTER_SUBMITTED]);
@@ -181,7 +181,7 @@ static void wait_until_issued(coh_step *step)
     }
 }
 
-/* At the begin, and at the end, of what is counted. */
+/* Called at the begin and at the end of the counted part. */
 static void count_waits(trial *t, int is_end)
 {
     const uint64_t counts[2] = { coh_stub_call_count(COH_STUB_cuStreamWaitValue64),
@@ -190,8 +190,7 @@ static void count_waits(trial *t, int is_end)
         t->told[i] = is_end ? counts[i] - t->told[i] : counts[i];
 }
 
-/* Nothing of the bodies runs before all of them is enqueued. The wait number `skipped` of `call` is
- * left out; 0: none. */
+/* Enqueues all bodies before any of them runs. Skips wait number `skipped` of `call`; 0: none. */
 static coh_status run_order(trial *t, uint64_t seed, coh_stub_call call, uint64_t skipped,
                             bodies *out)
 {
@@ -243,28 +242,29 @@ static void every_order_has_the_bits_of_the_host(void **state)
 
 /* ---- without one wait ---- */
 
-/* A wait that a stream is told, in the order in which coh-step tells them. */
+/* A wait of a stream, in the order in which coh-step enqueues them. */
 typedef struct told_wait {
     coh_stub_call call;
-    uint64_t nth; /* of that call */
-    int body;     /* whose line */
+    uint64_t nth; /* counted among that call's */
+    int body;     /* body of the waiting line */
     uint32_t line;
-    coh_lane other;  /* that it waits for, */
-    uint64_t number; /* to be so far */
-    int is_implied;  /* the line comes behind that without it, */
-    int is_of_time;  /* but for the time that a thread of the host takes for it */
+    coh_lane other;  /* lane it waits for */
+    uint64_t number; /* up to this line */
+    int is_implied;  /* other waits imply this one */
+    int is_of_time;  /* they do, except for a host thread's time */
 } told_wait;
 
 enum { WAITS_MOST = 512 };
 
-/* By lane, how many lines are over as another one begins or ends, in any order of streams. */
+/* By lane, the number of lines that have ended when another line begins or ends, in any order of
+ * streams. */
 typedef struct past {
     uint64_t over[COH_LANE_COUNT];
 } past;
 
 typedef struct walk {
     const coh_program *program;
-    /* By number in the lane, from 1, through all bodies. */
+    /* By the line's number in its lane, from 1, over all bodies. */
     past *begins[COH_LANE_COUNT], *ends[COH_LANE_COUNT];
     told_wait waits[WAITS_MOST];
     int wait_count;
@@ -335,7 +335,7 @@ static void walk_line(walk *w, int body, uint32_t index)
     w->ends[line->lane][number] = begin;
 }
 
-/* Goes through the bodies' lines as coh-step does, with all their waits but one. */
+/* Goes through the bodies' lines as coh-step does, with all waits except one. */
 static void walk_bodies(const trial *t, int left_out, walk *out)
 {
     const coh_program *program = &t->plan->programs[COH_PROGRAM_BODY];
@@ -355,7 +355,7 @@ static void walk_bodies(const trial *t, int left_out, walk *out)
     }
 }
 
-/* How many seeds it takes until something else comes out, or a failure; 0: none does. */
+/* Returns the number of seeds until the result differs or a failure occurs; 0: never. */
 static int seeds_until_caught(trial *t, const told_wait *wait, int most)
 {
     for (int seed = 0; seed < most; seed++) {
@@ -369,8 +369,8 @@ static int seeds_until_caught(trial *t, const told_wait *wait, int most)
     return 0;
 }
 
-/* What the host needs of the cells stands in them before a first body's FEED, which writes other
- * values beside it. */
+/* Returns 1 for a wait without effect: the cells that the host needs are set before a first body's
+ * FEED, which writes other cells. */
 static int is_beside_feed(const trial *t, const told_wait *wait)
 {
     const coh_program *program = &t->plan->programs[COH_PROGRAM_BODY];
@@ -380,7 +380,7 @@ static int is_beside_feed(const trial *t, const told_wait *wait)
            program->operands[line->operand_begin].object == t->plan->layout.cells;
 }
 
-/* Why no order of streams shows that a wait is missing; NULL: some does. */
+/* Returns why no order of streams reveals that a wait is missing; NULL: some order does. */
 static const char *reason(const trial *t, const told_wait *wait)
 {
     if (wait->is_implied)
@@ -399,7 +399,7 @@ static void print_wait(const trial *t, const told_wait *wait, const char *what)
                   (int)wait->number, coh_lane_name(wait->other));
 }
 
-/* Every `stride`-th of them. */
+/* Omits every `stride`-th wait in turn. */
 static void leave_out_each_wait(trial *t, int stride)
 {
     static walk without;
@@ -431,7 +431,7 @@ static void leave_out_each_wait(trial *t, int stride)
     assert_true(caught > idle);
 }
 
-/* A disk's lanes take the time they take: which wait for them is needed, no seed says. */
+/* The timing of disk lanes is real: no seed shows which waits for them are needed. */
 static void each_wait_is_needed(void **state)
 {
     (void)state;

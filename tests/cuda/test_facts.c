@@ -1,4 +1,4 @@
-/* Which GPUs a driver sees (memory/cuda_facts.h), asked of a driver that is made up. */
+/* The GPUs that a driver reports (memory/cuda_facts.h), with a made-up driver. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 static struct made_driver {
     int gpu_count, calls, fail_nth;
-    int near_node; /* 0: not known; else one more than its number */
+    int near_node; /* 0: not known; else 1 + its number */
 } made;
 
 static CUresult answer(void)
@@ -36,7 +36,7 @@ static CUresult made_count(int *count)
     return answer();
 }
 
-/* A GPU's handle is not its number. */
+/* A GPU's handle differs from its number. */
 static CUresult made_device(CUdevice *device, int index)
 {
     *device = 100 + index;
@@ -129,17 +129,17 @@ static void every_failing_call_is_named(void **state)
     }
 }
 
-/* The driver is asked first; what it does not know or cannot say, the system does. */
+/* The driver is asked first; if it does not know or fails, the system is asked. */
 static void the_near_node_is_the_drivers_or_that_of_the_pci_address(void **state)
 {
     (void)state;
     static const struct {
         int driver_says, fail_nth, node;
     } cases[] = {
-        { 3, 0, 3 },                       /* it knows */
-        { COH_NODE_ANY, 0, 5 },            /* it does not */
-        { 3, 1, 5 },                       /* it does not know the question */
-        { COH_NODE_ANY, 3, COH_NODE_ANY }, /* nor its address */
+        { 3, 0, 3 },                       /* the driver knows */
+        { COH_NODE_ANY, 0, 5 },            /* it does not know */
+        { 3, 1, 5 },                       /* it fails to answer */
+        { COH_NODE_ANY, 3, COH_NODE_ANY }, /* nor does it know the address */
     };
     char root[256], path[320];
     const char *folder = getenv("TMPDIR");

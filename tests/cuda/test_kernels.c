@@ -1,4 +1,4 @@
-/* The kernels of CUDA, emulated, in groups: test_kernels [GROUP]. */
+/* CUDA's kernels, emulated, in groups: test_kernels [GROUP]. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@ static void run_check(void *queue, const void *call)
     assert_int_equal(coh_kernel_check_indices(queue, call), COH_OK);
 }
 
-/* The device says nothing at once; the host is told of the lowest place, in its own words, once. */
+/* The device reports nothing at once; the host learns of the lowest index later, once, with its own
+ * message. */
 static void an_index_out_of_range_is_told_later(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* Kinds with CUDA's kernels against naive loops in double (tests/reference): every shape of
- * tests/kernels/shapes.h, both element types, outputs and scratch full of NaN before, scratch just
- * as long as workspace_cuda says, twice for the same bits. Attention is in attention_checks.h. */
+/* Kinds with CUDA's kernels compared with naive loops in double (tests/reference): every shape of
+ * tests/kernels/shapes.h, both element types, outputs and scratch full of NaN before, scratch of
+ * exactly workspace_cuda's size, each run twice for the same bits. attention_checks.h covers
+ * attention. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,8 @@ static int is_elsewhere(int index)
     return strstr(shape_case_at(index)->kind->name, "attention") != NULL;
 }
 
-/* More tokens than a chunk of the host's, not of CUDA's: once is enough. */
+/* Shapes with more tokens than a chunk of the host's, but not of CUDA's: one test of them is
+ * enough. */
 static int is_for_the_host(int index)
 {
     const shape_case *one = shape_case_at(index);
@@ -130,7 +132,7 @@ static void hash_bytes(void *context, const char *name, const void *data, size_t
         *hash = (*hash ^ ((const unsigned char *)data)[i]) * 0x100000001b3u;
 }
 
-/* Forward and backward; the hash of what they made. */
+/* Runs forward and backward; returns the hash of the results. */
 static uint64_t run_both(checked *c, int turn, int in_ranges)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -155,7 +157,7 @@ static coh_view *gradient_at(checked *c, int i)
     return i < INPUTS ? &call->input_grad[i] : &call->parameter_grad[i - INPUTS];
 }
 
-/* Inputs' gradients, then parameters'. */
+/* Checks the gradients of inputs, then of parameters. */
 static void check_gradients(checked *c, double *const before[GRADIENTS])
 {
     static const char *const names[GRADIENTS] = { "dinput 0", "dinput 1", "dinput 2",
@@ -199,7 +201,7 @@ static void gradients_are_added_to_what_is_there(void **state)
             before[i] = coh_doubles_of(gradient_at(&c, i));
         c.one.call.input_grad_adds = kind->can_add_grad.inputs;
         c.one.call.parameter_grad_adds = kind->can_add_grad.parameters;
-        run(&c, COH_PHASE_FORWARD, 1, 0); /* backward may have used up what forward left */
+        run(&c, COH_PHASE_FORWARD, 1, 0); /* backward may have overwritten forward's results */
         run(&c, COH_PHASE_BACKWARD, 1, 0);
         check_gradients(&c, before);
         for (int i = 0; i < GRADIENTS; i++)
@@ -232,7 +234,8 @@ static void gradients_of_parameters_may_be_f32(void **state)
     }
 }
 
-/* Of what slices columns a library multiplies, which may choose by the slice. */
+/* Kinds sliced by columns are multiplied by a library, which may choose an algorithm by the
+ * slice. */
 static void ranges_of_rows_change_no_bit(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* coh_cuda_matmul without a GPU: product.cu emulated (tests/cuda/emulate.h), and cuBLASLt as a
- * library that computes from its descriptors (fake_cublaslt.h). The checks are gpu-check's; here
- * its device is this machine's memory, and a second run has a block's threads in another order. */
+/* coh_cuda_matmul without a GPU: product.cu emulated (tests/cuda/emulate.h), and cuBLASLt replaced
+ * by a library that computes from its descriptors (fake_cublaslt.h). The checks are those of
+ * gpu-check. Its device is this machine's memory, and a second run has another order of a block's
+ * threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@ static coh_cuda_libraries libraries;
 static int launches, modes;
 static coh_status queue_failure;
 
-/* ---- what memory/ and kernels/cuda/launch.c have for a real device ---- */
+/* ---- replacements for memory/ and kernels/cuda/launch.c ---- */
 
 static const char *const symbols[] = {
 #define COH_CUDA_KERNEL(name, symbol, file) symbol,
@@ -48,7 +49,7 @@ void coh_cuda_launch(void *queue, coh_cuda_kernel kernel, const coh_cuda_grid *g
 int coh_cuda_multiprocessors(void *queue)
 {
     (void)queue;
-    return 1; /* a block has more than one row to do */
+    return 1; /* so that a block processes several rows */
 }
 
 void coh_cuda_queue_fail(coh_cuda_queue *queue, coh_status status)
@@ -80,8 +81,8 @@ void gpu_get(gpu_check *check, void *to, const void *from, size_t bytes)
     memcpy(to, from, bytes);
 }
 
-/* A rehearsal launches nothing and has the library multiply where a plan is new; what it makes
- * ready serves the call. */
+/* A rehearsal launches nothing, and has the library multiply where a plan is new; the call then
+ * uses what it prepared. */
 void gpu_run(gpu_check *check, void (*enqueue)(void *queue, void *context), void *context,
              const int32_t *predicate)
 {
@@ -111,7 +112,8 @@ void gpu_run(gpu_check *check, void (*enqueue)(void *queue, void *context), void
 
 static void check_all(void)
 {
-    /* below, at and beyond the edges of tiles; depths of less than a step, of steps, and a rest */
+    /* below, at and above the tiles' edges; depths below one step, of whole steps, and with a
+     * remainder */
     static const int64_t shapes[][3] = {
         { 1, 1, 1 }, { 7, 130, 33 }, { 129, 65, 31 }, { 64, 64, 64 }, { 65, 3, 97 }
     };
@@ -148,7 +150,7 @@ static coh_cuda_products *start(void)
     return products;
 }
 
-/* Where an address is on no boundary the library is not asked: both have their part. */
+/* The library is not asked about misaligned addresses, so both ways are used. */
 static void with_a_library_every_product_is_right(void **state)
 {
     (void)state;
@@ -160,7 +162,7 @@ static void with_a_library_every_product_is_right(void **state)
     coh_cuda_products_destroy(libraries.products);
 }
 
-/* One that the library should have launched is not made by another kernel instead. */
+/* If the library's launch fails, no other kernel computes the product instead. */
 static void a_launch_that_fails_is_the_queues_failure(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* A GPU that the stub driver plays is measured, with the host's kernels on its streams: the profile
- * plans for a GPU, every line of such a plan has a sample, and whatever call of the driver fails
- * ends in a sentence, with nothing left. How long things take is nowhere asserted. */
+/* Measures the stub driver's GPU, with the host's kernels on its streams. The profile plans for a
+ * GPU, every line of such a plan has a sample, and any failing driver call ends in a message with
+ * nothing left over. No test asserts how long anything takes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static coh_graph *make_graph(int64_t sequences, coh_dtype dtype)
 
 typedef struct heard {
     uint32_t total, count, wrong;
-    int sizes, pinning, kept, lost, full; /* sentences of that kind */
+    int sizes, pinning, kept, lost, full; /* messages of each kind */
 } heard;
 
 static void hear(void *context, uint32_t done, uint32_t total, const char *what)
@@ -93,8 +93,8 @@ static coh_profile *measure(const coh_measure_options *options, const coh_profil
     return profile;
 }
 
-/* What a measurement begins with: nothing, and in short the played GPU without a drive, measured
- * once for all. Memory is taken, and probes and operators are measured in any case. */
+/* The profile to start from: none, or in short runs the played GPU's without a drive, measured once
+ * for all tests. Memory is taken, and probes and operators are measured in any case. */
 static const coh_profile *begin_with(void)
 {
     static coh_profile *here;
@@ -144,7 +144,7 @@ static int has_kind(const coh_profile *profile, const char *kind, coh_dtype dtyp
 
 /* ---- plans ---- */
 
-/* The sample of exactly that work at the profile's roofs. */
+/* Finds the sample of exactly this work at the profile's roofs. */
 static const coh_operator_sample *find_sample(const coh_profile *profile, uint64_t signature,
                                               int phase, const coh_instruction *line)
 {
@@ -161,8 +161,8 @@ static const coh_operator_sample *find_sample(const coh_profile *profile, uint64
     return NULL;
 }
 
-/* Every call of a plan in memory finds a sample of its very work. `gradients` 1: they are f32, and
- * of two micro-batches. */
+/* Checks that every call of an in-memory plan has a sample of its exact work. `gradients` 1: they
+ * are f32, over two micro-batches. */
 static void check_plan(const coh_profile *profile, const coh_graph *graph, int gradients)
 {
     coh_plan_options options;
@@ -270,7 +270,7 @@ static void what_does_not_fit_is_refused_in_a_sentence(void **state)
     coh_stub_reset((size_t)GPU_BYTES);
     coh_stub_start(4);
     refuse(&options, &host, known, COH_ERR_ARGUMENT, "was measured of a GPU");
-    /* the same host with another GPU in it */
+    /* the same host with another GPU */
     memcpy(known->machine, "slab", 4);
     refuse(&options, &gpu, known, COH_ERR_ARGUMENT, "was not measured on this machine");
     known->fingerprint = coh_machine_fingerprint_of(known);
@@ -286,7 +286,7 @@ static void what_does_not_fit_is_refused_in_a_sentence(void **state)
 
 static size_t most_asked;
 
-/* What is asked for is noted, and what is large is not given. */
+/* Records the largest request, and refuses large ones. */
 static CUresult note_memory(CUdeviceptr *memory, size_t bytes)
 {
     most_asked = bytes > most_asked ? bytes : most_asked;
@@ -308,7 +308,7 @@ static void refuse_noting(const coh_measure_options *options, size_t gpu_bytes, 
     coh_stub_stop();
 }
 
-/* A pass of 96 MiB would be over before it is measured, and its products too narrow. */
+/* A pass over only 96 MiB would be too short to measure, and its products too narrow. */
 static void passes_are_long_where_there_is_memory(void **state)
 {
     (void)state;
@@ -320,11 +320,12 @@ static void passes_are_long_where_there_is_memory(void **state)
         }
 }
 
-/* Of a GPU that would have room for more, by the least that is worth it. */
+/* The limit holds on a GPU with more free memory; below the smallest useful size, measuring is
+ * refused. */
 static void no_more_is_taken_than_may_be(void **state)
 {
     (void)state;
-    enum { LEAST = 624 << 20 }; /* two passes, copies, what is cold, and what is kept beside */
+    enum { LEAST = 624 << 20 }; /* two passes, copies, the cold data, and the kept data */
     coh_measure_options options = options_for(NULL, 0);
     refuse_noting(&options, COH_CUDA_RESERVE_BYTES + ((size_t)512 << 20), COH_ERR_MEMORY,
                   "512.00 MiB are free");
@@ -342,8 +343,8 @@ static void no_more_is_taken_than_may_be(void **state)
 
 /* ---- algorithms of products ---- */
 
-static int64_t rows_found;        /* of the product whose algorithm was measured */
-static int opened, fails_to_open; /* queues; 0: none fails */
+static int64_t rows_found;        /* of the product with a measured algorithm */
+static int opened, fails_to_open; /* number of queues opened; the one that fails, 0: none */
 
 static coh_algorithm made_line(int64_t rows)
 {
@@ -360,7 +361,7 @@ static coh_algorithm made_line(int64_t rows)
                         .microseconds = 1.5 };
 }
 
-/* As products by cuBLASLt do where they make a plan. */
+/* Adds an algorithm, as products by cuBLASLt do when they make a plan. */
 static coh_status open_and_find(void *queue)
 {
     const coh_algorithm line = made_line(rows_found);
@@ -402,7 +403,7 @@ static void algorithms_that_were_found_are_a_kernel_table(void **state)
     options.kernel_table = path;
     (void)unlink(path);
     const coh_profile *known = begin_with();
-    for (rows_found = 0; rows_found <= 2; rows_found++) { /* none, one, one more */
+    for (rows_found = 0; rows_found <= 2; rows_found++) { /* none, one, then another */
         coh_algorithms_take(NULL, 0);
         coh_stub_reset((size_t)GPU_BYTES);
         coh_stub_start(5);
@@ -425,7 +426,7 @@ static void algorithms_that_were_found_are_a_kernel_table(void **state)
     coh_algorithms_take(NULL, 0);
 }
 
-/* Measures until the last queue that a whole measurement opens does not. */
+/* Measures while the last of `queues` queues fails to open. */
 static heard fail_late(const char *path, int queues)
 {
     heard h = { 0 };
@@ -501,7 +502,8 @@ static void a_table_that_is_full_is_told(void **state)
     coh_algorithms_take(NULL, 0);
 }
 
-/* The sentence names the call, or what was under way where a stream was looked at or awaited. */
+/* Returns 1 if the message names the call, or the operation during which a stream was queried or
+ * awaited. */
 static int is_told(coh_stub_call call)
 {
     const char *sentence = coh_last_error();
@@ -510,7 +512,7 @@ static int is_told(coh_stub_call call)
            (call == COH_STUB_cuStreamSynchronize && strstr(sentence, "at its end") != NULL);
 }
 
-/* 1: the n-th call of that function failed the measurement. */
+/* Returns 1 if the n-th call of that function made the measurement fail. */
 static int fails_at(const coh_measure_options *options, coh_stub_call call, uint64_t n)
 {
     const coh_profile *known = begin_with();
@@ -534,7 +536,7 @@ static int fails_at(const coh_measure_options *options, coh_stub_call call, uint
     return 1;
 }
 
-/* Calls whose failure changes nothing: they unmake, or there is another way. */
+/* Calls whose failure changes nothing: they free something, or there is an alternative. */
 static int may_fail(coh_stub_call call)
 {
     switch (call) {
@@ -555,7 +557,7 @@ static int may_fail(coh_stub_call call)
     }
 }
 
-/* The first call of each function fails, and one in the midst. */
+/* Fails the first call of each function, and one in the middle. */
 static void whatever_call_fails_is_told_and_nothing_is_left(void **state)
 {
     (void)state;
@@ -571,7 +573,7 @@ static void whatever_call_fails_is_told_and_nothing_is_left(void **state)
         if (counts[i] == 0)
             continue;
         const int fails = fails_at(&options, call, 1);
-        if (call == COH_STUB_cuStreamQuery) /* called as time goes by: perhaps never */
+        if (call == COH_STUB_cuStreamQuery) /* depends on timing: may never be called */
             continue;
         if (fails == may_fail(call))
             fail_msg("%s fails at its first call: %d", coh_stub_call_name(call), fails);

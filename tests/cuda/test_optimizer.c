@@ -1,6 +1,5 @@
-/* FEED, NORM, CLIP, UPDATE and SETTLE on CUDA against the host's: the same bits of every
- * partial, cell, parameter and state, for grains that are whole, short and out of step with 16
- * bytes. */
+/* FEED, NORM, CLIP, UPDATE and SETTLE on CUDA compared with the host's: the same bits of every
+ * partial, cell, parameter and state, for grains that are whole, short, or misaligned. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +18,8 @@ enum { GRAIN = COH_GRAIN_ELEMENTS, ELEMENTS = GRAIN + 4096, PARTIALS = 20, MICRO
 
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
 
-/* A whole grain and a short one, padding, one element, padding, a tensor on no boundary; each of a
- * group of its own. */
+/* A whole grain and a short one, padding, one element, padding, a misaligned tensor; each in its
+ * own group. */
 static const coh_grain_run runs[] = {
     { .first = 0,
       .element = 0,
@@ -79,7 +78,7 @@ static void updates_have_the_hosts_bits(void **state)
     static const coh_cells cells = {
         .update_rate = 1e-3f, .update_scale = 0.7f, .update_bias1 = 0.271f, .update_bias2 = 0.0297f
     };
-    for (int d = 0; d < 3; d++) /* the last: bf16 by a gradient in f32 */
+    for (int d = 0; d < 3; d++) /* the last: bf16 with an f32 gradient */
         for (int has_partials = 0; has_partials < 2; has_partials++) {
             const coh_dtype dtype = dtypes[d > 0], grad_dtype = dtypes[d % 2];
             double *partials = coh_twins_zeros(PARTIALS * sizeof(double));
@@ -111,7 +110,7 @@ static void updates_have_the_hosts_bits(void **state)
         }
 }
 
-/* A step of zero: each lower half is joined and cut off again, that of half a unit too. */
+/* A step of zero: each lower half is joined and split off again, also one of half a unit. */
 static void halves_of_a_master_come_back(void **state)
 {
     (void)state;
@@ -137,7 +136,7 @@ static void halves_of_a_master_come_back(void **state)
     coh_twins_release();
 }
 
-/* An update whose line's predicate is 0 leaves everything as it is. */
+/* An update whose predicate is 0 changes nothing. */
 static void a_masked_update_writes_nothing(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Products by cuBLASLt (kernels/cuda/products.h), without a GPU: a library that computes from the
- * descriptors it is given shows whether they say what coh_matmul says. Operands are small whole
- * numbers, so that every sum is exact and both must give the same bits. */
+/* Products by cuBLASLt (kernels/cuda/products.h), without a GPU: a library that computes from its
+ * descriptors shows whether they describe the coh_matmul. Operands are small integers, so that
+ * every sum is exact and both must give the same bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static char workspace[1];
 
 static int clock_fails;
 
-/* What all products took so far: nobody else's time is in it. */
+/* Returns the time of all products so far; nothing else takes time. */
 static coh_status fake_clock(void *context, uint64_t *out_ns)
 {
     (void)context;
@@ -71,7 +71,7 @@ typedef struct operands {
     _Alignas(256) char b[SLOT_BYTES];
     _Alignas(256) char bias[SLOT_BYTES];
     _Alignas(256) char residual[SLOT_BYTES];
-    _Alignas(256) char c[2][SLOT_BYTES]; /* by the library, by the host's kernel */
+    _Alignas(256) char c[2][SLOT_BYTES]; /* by the library, and by the host's kernel */
     _Alignas(256) char activated[2][SLOT_BYTES];
 } operands;
 
@@ -83,7 +83,7 @@ static void put(coh_dtype dtype, void *data, int64_t at, float value)
         ((float *)data)[at] = value;
 }
 
-/* Whole numbers from -3 to 3: sums of 70 products are below 2^24, and exact in f32. */
+/* Fills with integers from -3 to 3: sums of 70 products are below 2^24, and exact in f32. */
 static void fill(coh_dtype dtype, void *data, uint64_t stream)
 {
     const int64_t count = SLOT_BYTES / (int64_t)coh_dtype_bytes(dtype);
@@ -93,7 +93,7 @@ static void fill(coh_dtype dtype, void *data, uint64_t stream)
 
 typedef struct ending {
     int adds, bias, residual; /* residual 2: in place */
-    int activated;            /* 1: beside c, 2: in c's place */
+    int activated;            /* 1: in addition to c, 2: in place of c */
     coh_activation activation;
 } ending;
 
@@ -103,7 +103,7 @@ static const ending endings[] = {
     { .bias = 1 },
     { .residual = 1 },
     { .residual = 2, .bias = 1 },
-    { .adds = 1, .bias = 1, .residual = 1 }, /* adds alone counts */
+    { .adds = 1, .bias = 1, .residual = 1 }, /* adds has precedence */
     { .activated = 2, .activation = COH_ACTIVATION_RELU },
     { .bias = 1, .activated = 2, .activation = COH_ACTIVATION_RELU },
     { .bias = 1, .residual = 1, .activated = 2, .activation = COH_ACTIVATION_RELU },
@@ -112,7 +112,7 @@ static const ending endings[] = {
 };
 enum { ENDING_COUNT = sizeof(endings) / sizeof(endings[0]) };
 
-/* What is there before: numbers where the sum begins with them, NaN where nothing may be read. */
+/* Sets c before a product: numbers if the sum begins with them, NaN if c may not be read. */
 static void prepare_c(operands *o, const coh_matmul *m, const ending *e, int side)
 {
     if (e->adds || e->residual == 2)
@@ -154,7 +154,7 @@ static void end_with(coh_matmul *m, operands *o, const ending *e, int side)
     m->activation = e->activation;
 }
 
-/* What a GPU's kernels do after the library; here the host's. */
+/* Does what a GPU's kernels do after the library, with the host's. */
 static void activate_the_rest(const coh_matmul *m)
 {
     if (m->activated == NULL || coh_product_form_of(m).relu)
@@ -230,7 +230,7 @@ static void a_form_is_planned_once_and_found_without_allocating(void **state)
     coh_cuda_products *products = start();
     coh_cuda_products_facts facts;
     int done, has_run;
-    for (int i = 0; i < 200; i++) { /* more than there is room for at first */
+    for (int i = 0; i < 200; i++) { /* more plans than there is room for at first */
         coh_matmul m = small(o, COH_MATMUL_NT);
         m.c_stride = 16 + i;
         assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_OK);
@@ -243,7 +243,7 @@ static void a_form_is_planned_once_and_found_without_allocating(void **state)
     for (int i = 0; i < 20; i++) {
         coh_matmul m = small(o, COH_MATMUL_NT);
         m.c_stride = 16 + i;
-        m.a = o->b; /* other places, as they are from step to step */
+        m.a = o->b; /* other addresses, as they change from step to step */
         assert_int_equal(coh_cuda_products_run(products, o, &m, &done), COH_OK);
         assert_true(done);
         assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_OK);
@@ -284,8 +284,8 @@ static void sums_are_kept_in_f32(void **state)
     free(o);
 }
 
-/* The heuristic is told what holds for every address, and a product at a place that is aligned
- * otherwise is another plan. */
+/* The heuristic gets the alignment that holds for every address, and a product at addresses of
+ * another alignment gets another plan. */
 static void the_library_is_told_how_addresses_are_aligned(void **state)
 {
     (void)state;
@@ -302,7 +302,7 @@ static void the_library_is_told_how_addresses_are_aligned(void **state)
     assert_int_equal(fake_lt.heuristics, 2);
     for (int i = 0; i < 4; i++)
         assert_int_equal(fake_lt.alignment[i], 32);
-    m.a = o->a + 16 * 3; /* 16: the least that the library is asked for */
+    m.a = o->a + 16 * 3; /* 16: the smallest alignment for which the library is asked */
     assert_int_equal(coh_cuda_products_run(products, NULL, &m, &done), COH_OK);
     assert_true(done);
     m.a = o->a + 8;
@@ -329,16 +329,16 @@ static void what_the_library_does_not_multiply_is_left_to_the_caller(void **stat
     coh_matmul m = small(o, COH_MATMUL_NT);
     fake_lt.refuses_bias = 1;
     m.bias = o->bias;
-    for (int i = 0; i < 2; i++) { /* it is asked once */
+    for (int i = 0; i < 2; i++) { /* the library is asked once */
         assert_int_equal(coh_cuda_products_run(products, NULL, &m, &done), COH_OK);
         assert_false(done);
     }
     assert_int_equal(fake_lt.heuristics, 1);
-    m.c_dtype = COH_DTYPE_F32; /* a bias of another type than c: not asked at all */
+    m.c_dtype = COH_DTYPE_F32; /* a bias of another type than c: not asked */
     assert_int_equal(coh_cuda_products_run(products, NULL, &m, &done), COH_OK);
     assert_false(done);
     m.bias = NULL;
-    m.dtype = COH_DTYPE_F32; /* narrower than its operands: likewise */
+    m.dtype = COH_DTYPE_F32; /* narrower than its operands: not asked */
     m.c_dtype = COH_DTYPE_BF16;
     assert_int_equal(coh_cuda_products_run(products, NULL, &m, &done), COH_OK);
     assert_false(done);
@@ -415,7 +415,7 @@ static void a_stored_algorithm_that_does_not_run_is_an_error(void **state)
 
 /* ---- measured algorithms ---- */
 
-/* The one line that the table then has, of algorithms that take so long. */
+/* Measures algorithms of these durations; returns the table's only line. */
 static const coh_algorithm *measure(const uint64_t *cost_ns, int count)
 {
     operands *o = aligned_alloc(256, sizeof(*o));
@@ -432,7 +432,7 @@ static const coh_algorithm *measure(const uint64_t *cost_ns, int count)
     assert_int_equal(coh_cuda_products_prepare(products, &m, &has_run), COH_OK);
     coh_cuda_products_facts_of(products, &facts);
     assert_int_equal(facts.stored_count, 1);
-    if (fake_lt.heuristics > heuristics) /* it was timed, on the stream that is for that */
+    if (fake_lt.heuristics > heuristics) /* it was timed, on the stream for timing */
         assert_ptr_equal(fake_lt.stream, workspace);
     assert_int_equal(coh_cuda_products_run(products, o, &m, &done), COH_OK);
     assert_true(done);
@@ -456,7 +456,7 @@ static void the_fastest_of_some_algorithms_is_stored(void **state)
     assert_int_equal(line->words[6], 2);
     assert_true(line->microseconds > 0.3999 && line->microseconds < 0.4001);
     assert_int_equal(fake_lt.heuristics, 1);
-    measure(costs, 4); /* it is found, and nothing is timed again */
+    measure(costs, 4); /* the stored algorithm is found, and nothing is timed again */
     assert_int_equal(fake_lt.heuristics, 1);
 }
 

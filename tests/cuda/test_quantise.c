@@ -1,6 +1,6 @@
-/* Stochastic rounding and blocks of bytes on CUDA against the host's: the same bits of every
- * element, NaNs too, for pieces that begin and end within groups, tensors on and off boundaries,
- * and more of them than a grid has threads for. */
+/* Stochastic rounding and blocks of bytes on CUDA compared with the host's: the same bits of every
+ * element, including NaNs, for pieces that begin and end within groups, aligned and misaligned
+ * tensors, and more elements than a grid has threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,8 +27,8 @@ static coh_rounding rounding_of(int is_random)
     return (coh_rounding){ coh_twins_copy(&cell, sizeof(cell)), rounding.tensor, rounding.use };
 }
 
-/* Patterns of bits where `how` is 0; normal numbers, a few of which are none where it is 1;
- * subnormal ones where it is 2. */
+/* Makes numbers: `how` 0: any bit patterns; 1: normal numbers and a few NaNs or infinities; 2:
+ * subnormal numbers. */
 static float *numbers(int64_t count, int64_t shift, int how)
 {
     float *x = coh_twins_random(COH_DTYPE_F32, count, shift, 1);
@@ -46,7 +46,7 @@ static float *numbers(int64_t count, int64_t shift, int how)
     return x;
 }
 
-/* What the host writes, CUDA writes byte for byte. `outputs`: the last has no data. */
+/* CUDA must write the host's bytes. `outputs`: ends with one without data. */
 typedef struct bytes_of {
     void *data;
     size_t bytes;
@@ -110,7 +110,7 @@ static void run_dequantise(void *queue, const void *call)
     coh_kernel_dequantise(queue, call);
 }
 
-/* Codes and scales, then what they stand for. */
+/* Checks codes and scales, then their decoded values. */
 static void check_blocks(int64_t count, uint64_t first, int64_t shift, int is_random, int how)
 {
     const int64_t blocks = (count + BLOCK - 1) / BLOCK;
@@ -147,7 +147,7 @@ static void blocks_have_the_hosts_codes_and_scales(void **state)
                                  is_random, how);
 }
 
-/* Of one multiprocessor: 32 blocks of threads, which then go on. */
+/* With one multiprocessor: 32 blocks, whose threads loop over the rest. */
 static void more_than_a_grid_has_the_hosts_bits(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Norms, embedding, positions and rope on CUDA against the host's: both element types,
- * rows on a boundary of 16 bytes and elsewhere, short rows of which a block has many and rows that
- * are too long for registers. */
+/* Norms, embedding, positions and rope on CUDA compared with the host's: both element types, rows
+ * aligned to 16 bytes or not, short rows of which a block has many, and rows too long for
+ * registers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@
 
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
 
-/* Sums of n products of normal numbers, folded otherwise: sqrt(n) roundings of numbers as large as
- * the sum is, some n 2^-24 in all. */
+/* Bounds the error of sums of n products of normal numbers in another order: sqrt(n) roundings of
+ * numbers of the sum's size, in total about n 2^-24. */
 static double sum_error(int64_t n)
 {
     return (double)(n + 64) * 0x1p-22;
@@ -36,8 +36,8 @@ static void run_norm_backward(void *queue, const void *call)
     coh_kernel_norm_backward(queue, call);
 }
 
-/* One row a warp, one that fills no pack, several warps, more than the threads of a block hold, and
- * (f32) more than are summed in registers. */
+/* One row per warp; one that fills no pack; several warps; more than a block's threads hold; and
+ * (f32) more than registers can sum. */
 static const int64_t norm_shapes[][2] = { { 9, 32 },   { 5, 37 },   { 3, 1000 },
                                           { 2, 1601 }, { 2, 3600 }, { 1, 17000 } };
 enum { NORM_SHAPES = 6 };
@@ -73,7 +73,7 @@ static void norms_are_the_hosts(void **state)
             }
 }
 
-/* Statistics as forward leaves them. */
+/* Computes the statistics that forward leaves. */
 static void take_statistics(coh_norm *norm)
 {
     coh_norm forward = *norm;
@@ -82,7 +82,7 @@ static void take_statistics(coh_norm *norm)
     coh_kernel_norm(NULL, &forward);
 }
 
-/* `how`: 0 all, 1 added to what is there, 2 dx in dy's place, 3 no dx, 4 dx alone. */
+/* `how`: 0 all, 1 added to existing values, 2 dx in place of dy, 3 no dx, 4 only dx. */
 static void check_norm_backward(coh_dtype dtype, int64_t N, int64_t C, int is_rms, int how)
 {
     const int64_t partials = coh_cuda_norm_partials(N, C) > coh_kernel_norm_partials(N, C)
@@ -129,9 +129,9 @@ static void gradients_of_norms_are_the_hosts(void **state)
                                         how);
 }
 
-/* Sums in shared memory: one pack a thread, two and three; rows that end within a pack; more than
- * one block of rows. Then more than shared memory holds. `repeats`: another case has the same parts
- * of the kernel; left out of a short run, for columns by the thousand take long to emulate. */
+/* Sums in shared memory: one pack per thread, two and three; rows that end within a pack; more than
+ * one block of rows. Then more than shared memory holds. `repeats`: another case covers the same
+ * code; short runs omit it, since thousands of columns take long to emulate. */
 static void gradients_of_wide_norms_are_the_hosts(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void gradients_of_wide_norms_are_the_hosts(void **state)
                                 cases[i].how);
 }
 
-/* Blocks of eight rows, the last one short, rows side by side in a block. */
+/* Blocks of eight rows with a short last one; rows next to one another in a block. */
 static void partial_sums_of_norms_are_folded(void **state)
 {
     (void)state;
@@ -187,7 +187,8 @@ static void run_embedding_backward(void *queue, const void *call)
     coh_kernel_embedding_backward(queue, &l->embedding, l->to, l->from, l->adds);
 }
 
-/* Tokens of which one stands `heavy` times in a hundred, the others anywhere in the vocabulary. */
+/* Makes tokens: one of them occurs `heavy` times in a hundred, the others anywhere in the
+ * vocabulary. */
 static int32_t *make_tokens(int64_t N, int32_t vocabulary, int heavy)
 {
     int32_t *tokens = coh_twins_zeros((size_t)N * sizeof(int32_t));
@@ -202,7 +203,7 @@ static int32_t *make_tokens(int64_t N, int32_t vocabulary, int heavy)
 
 enum { VOCABULARY = 60, BEGIN = 10, END = 55 };
 
-/* `is_rare`: no token stands more than 32 times, so that sums are in the host's order. */
+/* `is_rare`: no token occurs more than 32 times, so sums have the host's order. */
 static void check_lookups(coh_dtype dtype, int64_t N, int64_t C, const int32_t *tokens, int is_rare,
                           int adds)
 {
@@ -251,7 +252,7 @@ static void embeddings_are_the_hosts(void **state)
         }
 }
 
-/* One warp sums the first two rows, a block the third: each exactly once. */
+/* One warp sums the first two rows, a block sums the third: each exactly once. */
 static void rows_of_31_32_and_33_tokens_are_the_hosts(void **state)
 {
     (void)state;
@@ -264,7 +265,7 @@ static void rows_of_31_32_and_33_tokens_are_the_hosts(void **state)
     }
 }
 
-/* Five tiles of keys are merged three times, and the last run has no other to merge with. */
+/* Five tiles of keys are merged three times, and the last run has no partner. */
 static void keys_of_many_tokens_are_merged(void **state)
 {
     (void)state;

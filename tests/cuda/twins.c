@@ -55,7 +55,7 @@ static size_t output_bytes(const coh_twins_output *output)
     return (size_t)output->count * coh_dtype_bytes(output->dtype);
 }
 
-/* Outputs as they are now, or back to `from`. */
+/* Saves the present outputs, or restores those of `from`. */
 static void save(const coh_twins_case *one, void **to)
 {
     for (int i = 0; i < COH_TWINS_OUTPUTS && one->outputs[i].data != NULL; i++) {
@@ -81,7 +81,7 @@ static int is_near(const coh_twins_case *one, const coh_twins_output *output, co
         return 1;
     const double a = coh_twins_value(output->dtype, output->data, index);
     const double b = coh_twins_value(output->dtype, expected, index);
-    if (isnan(a) && isnan(b)) /* a GPU knows one NaN; what was written nowhere has the same bits */
+    if (isnan(a) && isnan(b)) /* a GPU has one NaN; unwritten elements are compared by bits */
         return 1;
     const double unit = output->dtype == COH_DTYPE_BF16 ? 0x1p-8 : 0x1p-24;
     return fabs(a - b) <= one->units * unit * fmax(fabs(a), fabs(b)) + one->absolute;

@@ -22,7 +22,7 @@
 static void *kept[TENSORS_MOST];
 static int kept_count;
 
-/* As long as it says, so that a sanitizer sees what runs past it. */
+/* Allocates exactly this size, so that a sanitizer detects accesses past the end. */
 void *coh_twins_memory(size_t bytes)
 {
     void *memory;
@@ -74,7 +74,7 @@ void coh_cuda_launch(void *queue, coh_cuda_kernel kernel, const coh_cuda_grid *g
                        grid->shared_bytes, arguments, twins->mode);
 }
 
-/* So few that a thread has more than one part to do. */
+/* Few enough that a thread processes several parts. */
 int coh_cuda_multiprocessors(void *queue)
 {
     (void)queue;
@@ -91,7 +91,7 @@ coh_cuda_index_checks *coh_cuda_queue_index_checks(void *queue)
     return ((const twin_queue *)queue)->checks;
 }
 
-/* Products have tests of their own: here they are the host's. */
+/* Products have their own tests: here the host's are used. */
 static void host_matmul(void *queue, const coh_matmul *matmul)
 {
     (void)queue;
@@ -132,7 +132,7 @@ static const coh_kernel_table table = {
     .check_indices = coh_cuda_check_indices,
 };
 
-/* These kernels copy nothing asynchronously: two modes are all. */
+/* These kernels make no asynchronous copies: two modes are all. */
 void coh_twins_enqueue(void (*run)(void *queue, const void *call), const void *call, int turn,
                        const coh_twins_line *line)
 {

@@ -9,7 +9,7 @@
 #include "memory/cuda_queue.h"
 #include "tests/cuda/gpu_check.h"
 
-/* The queue of tests on a GPU: gpu-check's, which is waited for after each call. Tensors stand in
+/* The queue of tests on a GPU: gpu-check's, which is waited for after each call. Tensors are in
  * pinned memory, at the same addresses for both sides. */
 
 #define BOUNDARY 64
@@ -37,7 +37,7 @@ void coh_twins_unshare(void *memory)
     gpu_check_unshare(memory);
 }
 
-/* Of tensors that both sides reach, once they are there. */
+/* Multiplies on the host tensors that both sides reach, once the queue has finished them. */
 static void host_matmul(void *queue, const coh_matmul *matmul)
 {
     if (((const coh_cuda_queue *)queue)->is_rehearsing)

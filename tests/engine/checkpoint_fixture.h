@@ -1,7 +1,7 @@
-/* checkpoint_fixture.h - a small model's tensors at awkward sizes, and a folder to save them in.
+/* checkpoint_fixture.h - a small model's tensors with awkward sizes, and a folder to save them in.
  *
- * Sizes: one element, a prime, one grain exactly, a grain and one, several grains less one, and a
- * frozen tensor (no states) of more than a grain. */
+ * The sizes: one element, a prime, exactly one grain, a grain plus one, several grains minus one,
+ * and a frozen tensor (no states) of more than a grain. */
 #ifndef COH_TESTS_ENGINE_CHECKPOINT_FIXTURE_H
 #define COH_TESTS_ENGINE_CHECKPOINT_FIXTURE_H
 
@@ -34,13 +34,13 @@ static inline int fixture_parts(uint32_t tensor)
     return fixture_tensors[tensor].has_states ? COH_PART_COUNT : 1;
 }
 
-/* The value of one element: what any reader must find. */
+/* Returns the expected value of an element. */
 static inline float fixture_value(uint64_t seed, int part, uint32_t tensor, uint64_t element)
 {
     return (float)coh_rng_uniform(seed, 16 * tensor + (uint64_t)part, element) - 0.5f;
 }
 
-/* Elements [begin, begin + count) into `data`. */
+/* Writes elements [begin, begin + count) to `data`. */
 static inline void fixture_fill(uint64_t seed, int part, uint32_t tensor, uint64_t begin,
                                 uint64_t count, float *data)
 {
@@ -50,7 +50,7 @@ static inline void fixture_fill(uint64_t seed, int part, uint32_t tensor, uint64
 
 static float fixture_buffer[FIXTURE_ELEMENTS];
 
-/* Puts everything, tensor by tensor in one piece each. */
+/* Puts all data, each tensor in one piece. */
 static inline coh_status fixture_put_all(coh_checkpoint_writer *writer, uint64_t seed)
 {
     for (uint32_t t = 0; t < FIXTURE_TENSORS; t++)
@@ -64,7 +64,7 @@ static inline coh_status fixture_put_all(coh_checkpoint_writer *writer, uint64_t
     return COH_OK;
 }
 
-/* One whole save with a writer of its own. */
+/* Makes one complete save with a new writer. */
 static inline coh_status fixture_save(const char *path, uint64_t seed, const char *note,
                                       uint64_t *out_hash)
 {
@@ -82,7 +82,7 @@ static inline coh_status fixture_save(const char *path, uint64_t seed, const cha
     return status;
 }
 
-/* An empty folder, `path` of PATH_MAX bytes. */
+/* Makes an empty folder and writes its path; `path` has PATH_MAX bytes. */
 static inline void fixture_folder(char *path)
 {
     const char *parent = getenv("TMPDIR");
@@ -93,7 +93,7 @@ static inline void fixture_folder(char *path)
     }
 }
 
-/* Removes a folder and all in it, two levels deep. */
+/* Removes a folder and its contents, two levels deep. */
 static inline void fixture_folder_remove(const char *path)
 {
     char name[2 * PATH_MAX];

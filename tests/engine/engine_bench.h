@@ -1,5 +1,7 @@
 /* engine_bench.h - an engine on a plan of the small model, under placements that must not change a
- * bit. For test_engine*.c, whose tests run once for each dtype of the model (run_in_each_dtype). */
+ * bit.
+ *
+ * For test_engine*.c, whose tests run once per dtype of the model (run_in_each_dtype). */
 #ifndef COH_TESTS_ENGINE_ENGINE_BENCH_H
 #define COH_TESTS_ENGINE_ENGINE_BENCH_H
 
@@ -19,15 +21,15 @@
 #include "tests/search_length.h"
 
 static coh_graph *graph, *group_graph;
-static coh_dtype model_dtype; /* of the graph */
+static coh_dtype model_dtype; /* dtype of the graph */
 static float input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
-static float stored_input[SMALL_MICROBATCHES * SMALL_ELEMENTS]; /* as the graph takes it */
+static float stored_input[SMALL_MICROBATCHES * SMALL_ELEMENTS]; /* in the graph's dtype */
 static float values[SMALL_ELEMENTS] __attribute__((unused));
 
-/* Everything that must not change a bit. */
+/* Options that must not change a bit. */
 typedef struct placement {
     const char *name;
-    uint64_t device_percent; /* of the in-memory bytes; 0: unlimited */
+    uint64_t device_percent; /* percent of the in-memory bytes; 0: unlimited */
     uint64_t host_bytes, disk_bytes, chunk_bytes;
     int thread_count;
     coh_recompute recompute;
@@ -50,7 +52,8 @@ typedef struct run {
     coh_engine_options options;
 } run;
 
-/* What a search for the group's graph chose: it takes longer than a few steps, and is made once. */
+/* Decisions found for the group's graph: a search takes longer than a few steps, so it runs
+ * once. */
 static struct {
     int is_known;
     coh_decisions decisions;
@@ -59,7 +62,7 @@ static struct {
 static inline coh_status make_plan(const coh_plan_options *options, const placement *p,
                                    int deferred, coh_plan **out_plan)
 {
-    if (graph != group_graph) /* and p may be none of the table's */
+    if (graph != group_graph) /* and p may be outside of the table */
         return coh_plan_create(graph, options, out_plan);
     const ptrdiff_t index = p - placements;
     if (chosen[index][deferred].is_known) {
@@ -153,7 +156,7 @@ static inline uint64_t run_hash(run *r)
     return hash;
 }
 
-/* The hash after `count` steps from seed 42. */
+/* Returns the hash after `count` steps from seed 42. */
 static inline uint64_t train(run *r, uint64_t count, float clip)
 {
     coh_step_result result;
@@ -197,7 +200,7 @@ static inline int destroy_graph(void **state)
     return 0;
 }
 
-/* The exit status of a test program. */
+/* Evaluates to the exit status of a test program. */
 #define run_in_each_dtype(tests)                                                                   \
     (cmocka_run_group_tests_name("f32", tests, create_graph_f32, destroy_graph) +                  \
      cmocka_run_group_tests_name("bf16", tests, create_graph_bf16, destroy_graph))

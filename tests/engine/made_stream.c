@@ -9,7 +9,7 @@
 
 coh_status (*made_stream_hook)(const coh_call *call);
 
-/* ---- the kind, and the oracle of it ---- */
+/* ---- the kind, and its oracle ---- */
 
 static coh_status stir_infer(const void *attributes, const coh_shape *inputs,
                              coh_op_facts *out_facts)
@@ -66,7 +66,7 @@ enum {
     OBJECT_CELLS,
     OBJECT_INPUT,
     OBJECT_OUTPUT,
-    OBJECT_ACTIVATION, /* outputs of all operators but the last */
+    OBJECT_ACTIVATION, /* outputs of all operators except the last */
     OBJECT_STATE = OBJECT_ACTIVATION + STREAM_COUNT - 1,
     OBJECT_COUNT = OBJECT_STATE + STREAM_COUNT
 };
@@ -239,7 +239,7 @@ static coh_lane out_lane(const pen *p)
     return p->far == MADE_FAR_DISK ? COH_LANE_WRITE : COH_LANE_D2H;
 }
 
-/* State i comes into its slot once the slot's last tenant has gone out. */
+/* State i enters its slot once the slot's previous state has left. */
 static void line_in(pen *p, int i, int position)
 {
     int from_disk = p->far == MADE_FAR_DISK;
@@ -250,7 +250,7 @@ static void line_in(pen *p, int i, int position)
                 COH_ACCESS_READ, COH_ROLE_FROM);
     add_operand(p, OBJECT_STATE + i, p->state_extent[i], COH_ACCESS_WRITE, COH_ROLE_TO);
     if (i >= 2)
-        add_wait(p, out_lane(p), i - 1, 0); /* out of state i - 2 */
+        add_wait(p, out_lane(p), i - 1, 0); /* output of state i - 2 */
     else
         add_wait(p, out_lane(p), STREAM_COUNT - 1 + i, 1);
 }
@@ -331,7 +331,7 @@ static void make_body(made_stream *made, made_far far)
     }
 }
 
-/* Zeroes each state in its slot and sends it out. */
+/* Zeroes each state in its slot and moves it to the far tier. */
 static void make_init(made_stream *made, made_far far)
 {
     pen p;
@@ -343,7 +343,7 @@ static void make_init(made_stream *made, made_far far)
         add_operand(&p, OBJECT_STATE + i, p.state_extent[i], COH_ACCESS_WRITE, COH_ROLE_STATE);
         if (i >= 2)
             add_wait(&p, out_lane(&p), i - 1, 0);
-        if (far == MADE_FAR_HOST) { /* made anew: not found at the begin */
+        if (far == MADE_FAR_HOST) { /* created in the program: absent at its begin */
             p.far_extent[i] =
                 new_extent(&p, OBJECT_STATE + i, COH_TIER_HOST, (uint64_t)i * CHUNK_BYTES, 0);
             p.program->extents[p.far_extent[i]].at_end = 1;

@@ -5,9 +5,8 @@
  *   in      |s0  |s1      |s2      |s3 ...    read or h2d
  *   out          |s0      |s1      |s2 ...    write or d2h
  *
- * State i stands in slot i % 2; activations alternate between two places; input, output and cells
- * are pinned. The waits are the fewest that are right. An oracle computes the
- * same in plain loops. */
+ * State i uses slot i % 2; activations alternate between two places; input, output and cells are
+ * pinned. The waits are the minimal correct set. An oracle computes the same in plain loops. */
 #ifndef COH_TESTS_ENGINE_MADE_STREAM_H
 #define COH_TESTS_ENGINE_MADE_STREAM_H
 
@@ -38,11 +37,11 @@ typedef struct made_stream {
     int32_t output_object;
 } made_stream;
 
-/* Fills *made (large: make it static). The graph is released by made_stream_fini. */
+/* Fills *made (large: make it static). made_stream_fini releases the graph. */
 void made_stream_init(made_stream *made, made_far far);
 void made_stream_fini(made_stream *made);
 
-/* What a stir does when it is called; set before the step runs. NULL: only its arithmetic. */
+/* Called by each stir; set before the step runs. NULL: a stir only computes. */
 extern coh_status (*made_stream_hook)(const coh_call *call);
 
 /* The oracle: one step on plain arrays. */
@@ -52,7 +51,7 @@ typedef struct stream_oracle {
 } stream_oracle;
 void stream_oracle_step(stream_oracle *oracle, const float *input);
 
-/* The first line of `opcode` in the body, from number `skip` on. */
+/* Returns the body's first line of `opcode`, skipping `skip` of them. */
 coh_instruction *made_stream_line(made_stream *made, coh_opcode opcode, int skip);
 
 #endif

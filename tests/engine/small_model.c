@@ -9,7 +9,7 @@
 
 /* ---- elements ---- */
 
-/* To the nearest bf16, ties to the even one; NaN stays NaN. */
+/* Rounds to the nearest bf16, ties to even; NaN stays NaN. */
 TEST_ORACLE static uint16_t round_bf16(float value)
 {
     uint32_t bits = bits_of(value), upper = bits >> 16;
@@ -19,8 +19,8 @@ TEST_ORACLE static uint16_t round_bf16(float value)
     return (uint16_t)(upper + (rest > 0x8000 || (rest == 0x8000 && (upper & 1))));
 }
 
-/* Tensors come and go in pieces, by copies that a sanitizer checks as one range each; element by
- * element it takes most of a test's time. */
+/* Tensors are transferred in pieces, by copies that a sanitizer checks as one range each; copying
+ * element by element would take most of a test's time. */
 enum { PIECE = 1000 };
 _Static_assert(SMALL_ELEMENTS % PIECE == 0, "whole pieces");
 
@@ -282,7 +282,7 @@ TEST_ORACLE double small_oracle_work(coh_dtype dtype, float master)
 {
     if (dtype == COH_DTYPE_F32)
         return (double)master;
-    return (double)float_of((bits_of(master) + 0x8000u) & 0xffff0000u); /* halves away from zero */
+    return (double)float_of((bits_of(master) + 0x8000u) & 0xffff0000u); /* ties away from zero */
 }
 
 TEST_ORACLE double small_oracle_kept(coh_dtype dtype, double value)
@@ -291,13 +291,13 @@ TEST_ORACLE double small_oracle_kept(coh_dtype dtype, double value)
                                   : (double)float_of((uint32_t)round_bf16((float)value) << 16);
 }
 
-/* A product on its way to a sum: bf16 tensors are computed with in f32. */
+/* A product before it is added to a sum: bf16 tensors are computed in f32. */
 TEST_ORACLE static double product(const small_oracle *o, double a, double b)
 {
     return o->dtype == COH_DTYPE_F32 ? a * b : (double)(float)(a * b);
 }
 
-/* One element through all layers, forward and back. */
+/* Computes one element through all layers, forward and backward. */
 TEST_ORACLE static void oracle_element(small_oracle *o, int e, double input)
 {
     double x[SMALL_LAYERS + 1];

@@ -1,6 +1,8 @@
 /* small_model.h - a model small enough for a plain loop, large enough to be streamed: LAYERS layers
- * x -> x * w + b over ELEMENTS elements, then loss = sum x^2 / (2 ELEMENTS). Kinds made here,
- * through the public door, in f32 or bf16: computed in f32, stored in the model's dtype. */
+ * x -> x * w + b over ELEMENTS elements, then loss = sum x^2 / (2 ELEMENTS).
+ *
+ * Its kinds are defined here through the public interface, in f32 or bf16: computed in f32, stored
+ * in the model's dtype. */
 #ifndef COH_TESTS_ENGINE_SMALL_MODEL_H
 #define COH_TESTS_ENGINE_SMALL_MODEL_H
 
@@ -9,20 +11,20 @@
 /* More than one grain, and not a whole number of them. */
 enum { SMALL_LAYERS = 4, SMALL_ELEMENTS = 40000, SMALL_MICROBATCHES = 2 };
 
-/* A step whose seed is this makes layer 2 write a NaN in its forward. */
+/* A step with this seed makes layer 2 write a NaN in its forward. */
 #define SMALL_BROKEN_SEED 666u
 
 coh_status small_model_create(coh_dtype dtype, coh_graph **out_graph);
 
-/* The same model, weight and bias of one layer frozen. */
+/* Makes the model with weight and bias of one layer frozen. */
 coh_status small_model_create_frozen(coh_dtype dtype, int layer, coh_graph **out_graph);
 
-/* The same model, its layers wrapped as if they could neither add to a gradient nor leave one out:
- * the planner gives scratch and ADD lines. */
+/* Makes the model with wrapped layers that can neither add to a gradient nor omit one: the planner
+ * inserts scratch and ADD lines. */
 coh_status small_model_create_overwriting(coh_dtype dtype, coh_graph **out_graph);
 
-/* The same in plain loops. f32: everything between parameters and gradients in double. bf16: every
- * value that the model stores is rounded as it is stored. */
+/* The model in plain loops. f32: everything between parameters and gradients in double. bf16: every
+ * value that the model stores is rounded when stored. */
 typedef struct small_oracle {
     coh_dtype dtype;
     float w[SMALL_LAYERS][SMALL_ELEMENTS], b[SMALL_LAYERS][SMALL_ELEMENTS];
@@ -34,13 +36,13 @@ typedef struct small_oracle {
     double loss, norm;
 } small_oracle;
 
-/* What compute reads of a master: itself, or its high half. */
+/* Returns the part of a master that compute reads: all of it, or its high half. */
 double small_oracle_work(coh_dtype dtype, float master);
-/* A value as a tensor of the model keeps it. */
+/* Returns a value as a tensor of the model stores it. */
 double small_oracle_kept(coh_dtype dtype, double value);
 
-/* Deterministic inputs of a step, for all micro-batches: as numbers, and as the graph takes them
- * (SMALL_INPUT_BYTES are enough). */
+/* Makes deterministic inputs of a step for all micro-batches: as numbers, and in the graph's dtype
+ * (at most SMALL_INPUT_BYTES). */
 #define SMALL_INPUT_BYTES (SMALL_MICROBATCHES * SMALL_ELEMENTS * sizeof(float))
 void small_model_input(coh_dtype dtype, uint64_t step, float *input, void *stored);
 void small_oracle_step(small_oracle *oracle, const coh_engine_options *options, const float *input,

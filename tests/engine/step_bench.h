@@ -82,7 +82,7 @@ static inline coh_status run_body(bench *b, uint64_t step)
     return coh_step_quiet(b->step);
 }
 
-/* INIT and STEPS bodies, two under way; the last output into `output`. */
+/* Runs INIT and STEPS bodies, at most two in flight; writes the last output to `output`. */
 static inline coh_status run_all(bench *b, float *output)
 {
     COH_TRY(run_init(b));

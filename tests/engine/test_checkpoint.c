@@ -1,4 +1,4 @@
-/* What is saved comes back, whatever order it was put in; what is not whole is refused by name. */
+/* Saved data are read back in whatever order they were put; incomplete data are refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The hash as logical_hash.h describes it, over values made afresh: tensor after tensor. */
+/* The hash as logical_hash.h describes it, over newly made values: tensor after tensor. */
 static uint64_t hash_by_hand(uint64_t seed, uint64_t applied_count)
 {
     uint64_t total = 0, grains[8];
@@ -113,7 +113,7 @@ static void any_range_of_elements_can_be_read(void **state)
         uint64_t elements = fixture_tensors[t].elements;
         uint64_t begin = coh_rng_below(11, 2, i, elements);
         uint64_t count = coh_rng_below(11, 3, i, elements - begin + 1);
-        data[count] = 42.0f; /* nothing is written behind the range */
+        data[count] = 42.0f; /* nothing is written past the range */
         assert_int_equal(coh_checkpoint_read(checkpoint, (int32_t)t, part, begin, count, data),
                          COH_OK);
         for (uint64_t e = 0; e < count; e++)
@@ -135,7 +135,7 @@ typedef struct piece {
     uint64_t begin, count;
 } piece;
 
-/* Cuts every part of every tensor at random grain ends, then shuffles. */
+/* Cuts every part of every tensor at random ends of grains, then shuffles the pieces. */
 static size_t random_pieces(uint64_t seed, piece *pieces)
 {
     size_t count = 0;
@@ -221,7 +221,7 @@ static void one_different_bit_gives_another_hash(void **state)
         last[round] = plain;
         coh_logical_hash_destroy(hash);
     }
-    assert_true(last[0] != last[1]); /* same bytes in another shape are another model */
+    assert_true(last[0] != last[1]); /* the same bytes in another shape are another model */
 }
 
 static void a_grain_missing_or_twice_is_our_bug_and_says_so(void **state)
@@ -237,7 +237,8 @@ static void a_grain_missing_or_twice_is_our_bug_and_says_so(void **state)
                      COH_OK);
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_M, 5, 16384, 16384, fixture_buffer),
                      COH_ERR_INTERNAL);
-    /* no grain start; no grain end; states of a frozen tensor; past the end; no such tensor */
+    /* not a grain's start; not a grain's end; states of a frozen tensor; past the end; no such
+     * tensor */
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_WORK, 5, 1, 16383, fixture_buffer),
                      COH_ERR_INTERNAL);
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_WORK, 5, 0, 100, fixture_buffer),
@@ -253,7 +254,7 @@ static void a_grain_missing_or_twice_is_our_bug_and_says_so(void **state)
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_WORK, 0, 0, 1, fixture_buffer),
                      COH_ERR_INTERNAL);
     coh_checkpoint_writer_destroy(writer);
-    assert_int_equal(rmdir(folder), 0); /* nothing was left */
+    assert_int_equal(rmdir(folder), 0); /* the folder is empty */
 }
 
 static void a_broken_number_is_never_saved(void **state)
@@ -265,7 +266,7 @@ static void a_broken_number_is_never_saved(void **state)
                      COH_OK);
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(coh_checkpoint_writer_begin(writer, path, NULL), COH_OK);
-        memset(fixture_buffer, 0x7f, sizeof(fixture_buffer)); /* large, finite */
+        memset(fixture_buffer, 0x7f, sizeof(fixture_buffer)); /* large but finite */
         fixture_buffer[16384] = broken[i];
         assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_V, 3, 0, 16385, fixture_buffer),
                          COH_ERR_NUMBER);
@@ -277,14 +278,14 @@ static void a_broken_number_is_never_saved(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Grains are looked through by several threads: the first broken number is named all the same, and
- * where there is none their count, also where the last grain is short. */
+/* Several threads scan the grains. The first non-finite number is found with any number of them;
+ * without one, the result is the element count. Also with a short last grain. */
 static void the_first_broken_number_is_found_by_any_number_of_threads(void **state)
 {
     (void)state;
     static const uint64_t places[][2] = {
         { 0, 65534 }, { 16383, 16384 }, { 40000, 50000 }, { 65534, 65534 }, { 65535, 65535 }
-    }; /* the last: none */
+    }; /* the last case has none */
     for (int threads = 0; threads < 4; threads++) {
         coh_pool *pool = NULL;
         coh_logical_hash *hash;
@@ -316,7 +317,7 @@ static void an_existing_path_is_refused(void **state)
     assert_int_equal(mkdir(path, 0777), 0);
     assert_int_equal(fixture_save(path, 1, NULL, NULL), COH_ERR_ARGUMENT);
     assert_int_equal(rmdir(path), 0);
-    /* it comes to exist while the save is under way: an empty folder, which rename would replace */
+    /* the target appears while the save is running: an empty folder, which rename would replace */
     assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
                      COH_OK);
     assert_int_equal(coh_checkpoint_writer_begin(writer, path, NULL), COH_OK);
@@ -387,7 +388,8 @@ static void a_run_folder_opens_at_its_newest_whole_checkpoint(void **state)
     assert_int_equal(coh_checkpoint_open(name, &checkpoint), COH_ERR_IO);
 }
 
-/* The newest of two is not damaged: the older one would silently repeat steps. */
+/* The newer of two checkpoints is not damaged, so using the older one would silently repeat
+ * steps. */
 static void assert_not_passed_over(const char *newest, coh_status expected, const char *says)
 {
     int32_t is_damaged = 1;

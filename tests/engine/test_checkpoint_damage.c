@@ -1,4 +1,4 @@
-/* A checkpoint that is not what was saved is refused, and the sentence says where. */
+/* A checkpoint that differs from what was saved is refused, and the message names the place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static coh_status whole(void)
     return status;
 }
 
-/* The tensor and grain that hold one float of a part's file. */
+/* Finds the tensor and grain that contain one float of a part's file. */
 static void place_of(int part, uint64_t element, uint32_t *out_tensor, uint64_t *out_grain)
 {
     for (uint32_t t = 0;; t++) {
@@ -174,7 +174,7 @@ static void a_missing_file_is_named(void **state)
     assert_int_equal(whole(), COH_OK);
 }
 
-/* Writes a manifest whose seal is right, so that only its content can be at fault. */
+/* Writes a manifest with a correct seal, so that only its content can be wrong. */
 static void manifest_put(const char *body, size_t bytes)
 {
     FILE *file = fopen(file_name("manifest.json"), "w");
@@ -189,7 +189,7 @@ static void a_sealed_manifest_with_a_wrong_word_is_refused(void **state)
 {
     (void)state;
     static char text[16384], changed[16384];
-    /* what stands there, what comes in its place, a word of the sentence */
+    /* text in the manifest, its replacement, a word of the message */
     static const char *const edits[][3] = {
         { "\"step\": 3", "\"step\": 3, \"step\": 4", "duplicate" },
         { "\"text\": \"held\"", "\"text\": 1, \"text\": 2", "duplicate" },
@@ -208,7 +208,7 @@ static void a_sealed_manifest_with_a_wrong_word_is_refused(void **state)
         { "[128, 128]", "[2, 2, 2, 2, 2, 512]", "shape" },
         { "[128, 128]", "[]", "shape" },
         { "[128, 128]", "\"128\"", "shape" },
-        { "[128, 128]", "[64, 256]", "hashes.bin" }, /* same bytes, other model */
+        { "[128, 128]", "[64, 256]", "hashes.bin" }, /* the same bytes, another model */
         { "\"scale\"", "\"long.weight\"", "twice" },
         { "\"scale\"", "7", "wrong type" },
         { "\"states\": false", "\"states\": true", "need" },

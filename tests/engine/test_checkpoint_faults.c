@@ -1,5 +1,5 @@
-/* A save is broken at each of its file operations in turn: it is whole or it never was, and it
- * allocates nothing on the way. */
+/* A save fails at each of its file operations in turn: the checkpoint is complete or absent, and
+ * saving allocates nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@
 
 static uint64_t malloc_calls;
 #if COUNTS_MALLOC
-/* Takes the place of the C library's malloc for its own callers too (fopen, opendir, ...). */
+/* Replaces the C library's malloc for its internal callers, too (fopen, opendir, ...). */
 extern void *__libc_malloc(size_t bytes);
 void *malloc(size_t bytes)
 {
@@ -62,7 +62,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Opens the run folder's newest and checks every byte; its hash. */
+/* Opens the newest checkpoint of the run folder, checks every byte and returns its hash. */
 static uint64_t newest_hash(void)
 {
     uint64_t hash = 0;
@@ -73,7 +73,7 @@ static uint64_t newest_hash(void)
     return hash;
 }
 
-/* Runs one save in a child that dies at file operation n. Returns its exit code. */
+/* Saves once in a child process that dies at file operation n. Returns its exit code. */
 static int save_and_die_at(int n)
 {
     char text[16];
@@ -112,8 +112,8 @@ static void dying_at_any_operation_leaves_the_old_or_the_new_checkpoint(void **s
         old_count += !is_there;
         new_count += is_there;
         if (n % 5)
-            continue; /* the next save meets what this one left */
-        /* What is left under the temporary name does not stop the next save. */
+            continue; /* the next save finds these remains */
+        /* Remains under the temporary name do not stop the next save. */
         assert_int_equal(fixture_save(new_path, 2, NULL, NULL), COH_OK);
         assert_false(fixture_exists(partial));
         assert_int_equal(coh_checkpoint_remove(new_path), COH_OK);
@@ -123,8 +123,8 @@ static void dying_at_any_operation_leaves_the_old_or_the_new_checkpoint(void **s
     assert_true(n > 40 && new_count >= 1 && old_count > 40);
 }
 
-/* Operations of one save are told apart by number only: a signal may interrupt each that waits for
- * the disk (four reservations, writes, five flushes), and those try again. */
+/* Operations of a save are identified by number only. A signal may interrupt each one that waits
+ * for the disk (four reservations, writes, five flushes), and these are retried. */
 static void a_signal_in_a_reservation_write_or_flush_is_no_failure(void **state)
 {
     (void)state;
@@ -139,7 +139,8 @@ static void a_signal_in_a_reservation_write_or_flush_is_no_failure(void **state)
         assert_int_equal(fixture_exists(new_path), status == COH_OK);
         if (status == COH_OK)
             assert_int_equal(coh_checkpoint_remove(new_path), COH_OK);
-        /* 1-6: what an earlier save may have left; then folder, four times create and reserve. */
+        /* 1-6: removal of an earlier save's remains; then the folder, four times create and
+         * reserve. */
         if (n == 9 || n == 11 || n == 13 || n == 15)
             assert_int_equal(status, COH_OK);
         done_count += status == COH_OK;
@@ -224,7 +225,7 @@ static void a_reservation_that_fails_says_how_much_is_needed(void **state)
             found += strstr(coh_last_error(), text) != NULL;
         coh_checkpoint_writer_destroy(writer);
     }
-    assert_int_equal(found, 4); /* one per data file */
+    assert_int_equal(found, 4); /* one for each data file */
 }
 
 static void a_save_allocates_nothing(void **state)
@@ -251,7 +252,7 @@ static void a_save_allocates_nothing(void **state)
     }
     coh_checkpoint_writer_destroy(writer);
     if (COUNTS_MALLOC)
-        assert_true(malloc_calls > 0); /* the count counts */
+        assert_true(malloc_calls > 0); /* the counter works */
 }
 
 static void a_failed_allocation_leaves_nothing(void **state)

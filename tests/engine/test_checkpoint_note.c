@@ -1,4 +1,4 @@
-/* A note that the checker takes is one that the strict reader reads, and the other way round. */
+/* The checker of notes and the strict reader accept the same notes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,8 +91,8 @@ static void nesting_has_an_end(void **state)
     assert_non_null(strstr(coh_last_error(), "deep"));
 }
 
-/* Random edits of good notes: whatever the checker takes, the reader must take, or a whole
- * checkpoint would be unreadable. (The reader may take more: escapes in keys.) */
+/* Random edits of good notes: the reader must accept whatever the checker accepts, or a whole
+ * checkpoint would be unreadable. (The reader may accept more: escapes in keys.) */
 static void whatever_the_checker_takes_the_reader_takes(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* The numbers of the public engine on plans of the planner: against plain loops, and against
- * themselves under other placements. */
+/* The results of the public engine on real plans, compared with plain loops and between
+ * placements. */
 #include "cohobate/models.h"
 #include "tests/engine/engine_bench.h"
 #include "tests/length.h"
 
-/* The thread sanitizer finds a race by what orders two accesses, hardly by when they came. */
+/* The thread sanitizer finds a race by the ordering of two accesses, rarely by their timing. */
 #if defined(__SANITIZE_THREAD__)
 #define SEES_RACES 1
 #elif defined(__has_feature)
@@ -20,7 +20,7 @@ enum { DELAY_SEEDS = 3 };
 
 static small_oracle oracle;
 
-/* |difference| of every element within a few roundings of float arithmetic of that size. */
+/* Checks that every element agrees within a few float roundings of that magnitude. */
 static void check_close(const float *found, const float *expected, double scale)
 {
     for (int i = 0; i < SMALL_ELEMENTS; i++) {
@@ -30,7 +30,7 @@ static void check_close(const float *found, const float *expected, double scale)
     }
 }
 
-/* The oracle begins where the engine stands. */
+/* Starts the oracle from the engine's present state. */
 static void oracle_begin(run *r)
 {
     memset(&oracle, 0, sizeof(oracle));
@@ -58,8 +58,8 @@ static void steps_equal_plain_loops(int deferred, float clip)
         assert_int_equal(result.applied_count, step + 1);
         assert_int_equal(result.finite, 1);
     }
-    /* Adam divides by sqrt(v): rounding of a tiny gradient may move a step by
-     * a part of the rate. */
+    /* Adam divides by sqrt(v): rounding of a tiny gradient may change a step by a fraction of the
+     * rate. */
     for (int l = 0; l < SMALL_LAYERS; l++) {
         fetch_into(&r, 2 * l, COH_FETCH_VALUE, values);
         check_close(values, oracle.w[l], 2e-3);
@@ -102,10 +102,10 @@ static void a_gradient_is_fetched_as_the_body_left_it(void **state)
 /* ---- parameter groups ---- */
 
 static const coh_parameter_group groups[] = {
-    { "*.bias", COH_GROUP_SETS_DECAY, NAN, 2.0f }, /* what is not set is not read */
+    { "*.bias", COH_GROUP_SETS_DECAY, NAN, 2.0f }, /* fields that are not set are not read */
     { "layer1", COH_GROUP_SETS_RATE, 3.0f, NAN },
     { "layer0.weight, layer3.*", COH_GROUP_SETS_RATE | COH_GROUP_SETS_DECAY, 0.25f, 0 },
-    { "layer3.bias", COH_GROUP_SETS_RATE, 2.0f, NAN }, /* the last one counts */
+    { "layer3.bias", COH_GROUP_SETS_RATE, 2.0f, NAN }, /* the last match counts */
     { "layer2.bias", COH_GROUP_SETS_RATE, 0, NAN },
 };
 enum { GROUP_COUNT = sizeof(groups) / sizeof(groups[0]) };
@@ -152,7 +152,7 @@ static void each_group_has_its_own_rate_and_decay(void **state)
 static void groups_keep_the_bits_of_every_placement(void **state)
 {
     (void)state;
-    /* written out, the numbers of no group */
+    /* the defaults, written out as groups */
     static const coh_parameter_group same[] = {
         { "*", COH_GROUP_SETS_RATE, 1.0f, 0 },
         { "weight", COH_GROUP_SETS_DECAY, 0, 0.1f },
@@ -250,7 +250,7 @@ static void a_loss_factor_multiplies_the_loss_and_every_gradient(void **state)
         fetch_into(&r, 2, COH_FETCH_GRADIENT, values);
         assert_int_equal(coh_engine_evaluate(r.engine, &in, &evaluated_scaled), COH_OK);
         /* f32: loss_scale is rounded twice. bf16: in either run at most 5 values between loss and
-         * gradient are stored, each within 2^-9 of itself: 10 * 2^-9 < 2^-5. */
+         * gradient are stored, each within a relative 2^-9: 10 * 2^-9 < 2^-5. */
         const double bound = model_dtype == COH_DTYPE_F32 ? 1e-6 : 0x1p-5;
         assert_true(fabs(scaled.loss - factor * result.loss) <= 1e-6 * scaled.loss);
         assert_true(fabs(evaluated_scaled - factor * evaluated) <= 1e-12 * evaluated_scaled);
@@ -349,7 +349,7 @@ static void two_steps_under_way_give_the_same_bits(void **state)
         }
     }
     uint64_t hash;
-    assert_int_equal(coh_engine_hash(r.engine, &hash), COH_ERR_ARGUMENT); /* one is under way */
+    assert_int_equal(coh_engine_hash(r.engine, &hash), COH_ERR_ARGUMENT); /* one is in flight */
     assert_int_equal(coh_engine_wait(r.engine, &result), COH_OK);
     assert_int_equal(coh_engine_wait(r.engine, &result), COH_ERR_ARGUMENT);
     assert_true(run_hash(&r) == expected);

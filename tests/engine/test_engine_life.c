@@ -1,5 +1,5 @@
-/* The life of an engine beside its steps: checkpoints, first values, broken
- * numbers, figures, faults. */
+/* The life of an engine apart from its steps: checkpoints, first values, non-finite numbers,
+ * figures, faults. */
 #include "tests/engine/engine_bench.h"
 #include "tests/length.h"
 
@@ -28,7 +28,7 @@ static void remove_checkpoint(const char *path)
     rmdir(path);
 }
 
-/* What it says, less the note's room and that of names, is there on disk to the page. */
+/* The predicted size, except the room for the note and names, matches the pages on disk. */
 static void check_save_bytes(const run *r, const char *path)
 {
     char name[256];
@@ -57,7 +57,7 @@ static void resumed_under_another_placement_gives_the_same_bits(void **state)
     uint64_t half = train(&r, 2, 0.002f);
     const coh_checkpoint_note note = { .step = 2, .json = "{\"who\":\"test\"}" };
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
-    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_ERR_ARGUMENT); /* exists */
+    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_ERR_ARGUMENT); /* it exists */
     check_save_bytes(&r, path);
     run_end(&r);
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
@@ -101,7 +101,7 @@ static void check_all_kept(run *r)
         }
 }
 
-/* A plan of `other` in place of the group's graph, and the checkpoint in it. */
+/* Replaces the group's graph by a plan of `other` and loads the checkpoint. */
 static void run_load_in(run *r, coh_graph *other, const placement *p, const char *path,
                         int *out_changed)
 {
@@ -134,7 +134,7 @@ static void a_checkpoint_holds_every_bit_for_the_other_dtype(void **state)
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
     run_end(&r);
     run_load_in(&r, other, &placements[4], path, &changed);
-    assert_int_equal(changed, 1); /* said, for other bits follow */
+    assert_int_equal(changed, 1); /* reported, since other bits follow */
     check_all_kept(&r);
     assert_true(run_hash(&r) == hash);
     assert_int_equal(coh_engine_save(r.engine, back, &note), COH_OK);
@@ -149,7 +149,7 @@ static void a_checkpoint_holds_every_bit_for_the_other_dtype(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* A frozen bf16 parameter has no low half: it is what compute would read of the master. */
+/* A frozen bf16 parameter has no low half: it is the part of the master that compute reads. */
 static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
     run_end(&r);
     run_load_in(&r, partly, &placements[2], path, NULL);
-    for (int round = 0; round < 2; round++) { /* as it came, and as it left and came again */
+    for (int round = 0; round < 2; round++) { /* as loaded, then after a save and another load */
         for (int i = 0; i < PARAMETERS; i++) {
             fetch_into(&r, i, COH_FETCH_VALUE, values);
             for (int e = 0; e < SMALL_ELEMENTS; e++)
@@ -186,7 +186,7 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Both halves or none: what a visitor saw of one would be no number. */
+/* A visitor gets both halves or none: half a master is not a number. */
 static void a_line_that_visits_half_a_master_is_refused(void **state)
 {
     (void)state;
@@ -231,9 +231,10 @@ static void an_engine_without_values_refuses_to_run(void **state)
     run_end(&r);
 }
 
-/* ---- first values from elsewhere ---- */
+/* ---- first values from a file ---- */
 
-/* A weight's are numbers of its own stream, its elements' places in it, whatever the chunks. */
+/* A weight's first values depend on its own random stream and the elements' positions in it, not on
+ * chunks. */
 static void first_values_are_a_function_of_seed_parameter_and_element(void **state)
 {
     (void)state;
@@ -278,7 +279,7 @@ static void first_values_may_come_from_a_source(void **state)
     run_end(&r);
 }
 
-/* ---- broken numbers ---- */
+/* ---- non-finite numbers ---- */
 
 static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
 {
@@ -290,7 +291,7 @@ static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
     coh_step_result result;
     for (uint64_t step = 0; step < 2; step++)
         run_step(&r, step, 0.002f, &result);
-    /* The broken step, and one more on the same parameters before the host learns of it. */
+    /* Submits the broken step, and one more on the same parameters before the host detects it. */
     coh_step_input broken = step_input(2, 0.002f);
     broken.seed = SMALL_BROKEN_SEED;
     assert_int_equal(coh_engine_submit(r.engine, &broken), COH_OK);
@@ -307,7 +308,7 @@ static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
     assert_int_equal(coh_engine_scan(r.engine, &broken, result.applied_count, sentence), COH_OK);
     assert_non_null(strstr(sentence, "layer2"));
     assert_non_null(strstr(sentence, "FORWARD"));
-    /* Neither the broken step nor the one taken back has left a trace. */
+    /* Neither the broken step nor the discarded one has changed anything. */
     run_step(&r, 2, 0.002f, &result);
     assert_int_equal(result.applied_count, 3);
     run_step(&r, 3, 0.002f, &result);
@@ -333,7 +334,7 @@ static void a_broken_number_is_never_saved(void **state)
     const coh_checkpoint_note note = { .step = 1, .json = "{}" };
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_ERR_NUMBER);
     assert_int_not_equal(access(path, F_OK), 0);
-    /* A save that fails does not end the engine. */
+    /* A failed save does not end the engine. */
     assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
     remove_checkpoint(path);
@@ -353,7 +354,7 @@ static void counted_peak_and_links_are_those_of_the_plan(void **state)
         for (uint64_t step = 0; step < 3; step++)
             run_step(&r, step, 0, &result);
         run_hash(&r);
-        run_step(&r, 3, 0, &result); /* a settled body, from quiet to CLIP */
+        run_step(&r, 3, 0, &result); /* a settled body, from its quiet point to CLIP */
         const coh_program *body = &r.plan->programs[COH_PROGRAM_BODY];
         uint64_t moved[COH_LANE_COUNT] = { 0 };
         for (uint32_t i = 0; i < body->line_count; i++)
@@ -384,7 +385,7 @@ static void nothing_is_allocated_from_the_second_step_on(void **state)
     run_end(&r);
 }
 
-/* Requests by a stride, in short a longer one. */
+/* Fails requests at a stride; short runs use a longer one. */
 static void store_faults_end_the_run_with_a_sentence(void **state)
 {
     (void)state;
@@ -438,7 +439,7 @@ static coh_status train_once(run *r)
     return status == COH_OK ? coh_engine_hash(r->engine, &hash) : status;
 }
 
-/* In short one in seven. */
+/* Short runs fail one in seven. */
 static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
 {
     (void)state;

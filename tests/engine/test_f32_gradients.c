@@ -1,6 +1,6 @@
-/* Gradients of bf16 weights that are summed in f32 over four micro-batches: against the sum in
- * double of what each micro-batch gives alone, beside what sums in bf16 come to; and under every
- * placement the same bits. The graph is a GPT-2 with a tied table. */
+/* Gradients of bf16 weights summed in f32 over four micro-batches. They are compared with the sum
+ * in double of each micro-batch's own gradients, and with sums in bf16; every placement gives the
+ * same bits. The graph is a GPT-2 with a tied table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static coh_plan_options options_of(int microbatches, int f32_gradients)
     return options;
 }
 
-/* An engine with first values, on this plan. */
+/* Opens an engine on this plan, with first values. */
 static coh_engine *open_engine(const coh_plan *plan)
 {
     coh_engine_options options;
@@ -80,7 +80,7 @@ static coh_engine *open_engine(const coh_plan *plan)
     return engine;
 }
 
-/* Returns the norm of its gradient. */
+/* Runs one step; returns the norm of its gradient. */
 static double run_step(coh_engine *engine, uint64_t step, int first_microbatch, float rate,
                        float clip)
 {
@@ -98,7 +98,7 @@ static double run_step(coh_engine *engine, uint64_t step, int first_microbatch, 
 
 /* ---- sums ---- */
 
-/* All gradients of one step from the first values, one parameter after the other. */
+/* All gradients of one step from the first values, parameter by parameter. */
 typedef struct gradients {
     size_t begin[PARAMETERS_MOST + 1]; /* by parameter of the layout */
     int count;
@@ -128,7 +128,7 @@ static gradients gradients_of(int microbatches, int first_microbatch, int f32_gr
     return g;
 }
 
-/* 2-norm of `of` (NULL: zeros) - sum, elements [begin, end). */
+/* Returns the 2-norm of `of` (NULL: zeros) - sum over elements [begin, end). */
 static double distance(const float *of, const double *sum, size_t begin, size_t end)
 {
     double squares = 0;
@@ -139,7 +139,7 @@ static double distance(const float *of, const double *sum, size_t begin, size_t 
     return sqrt(squares);
 }
 
-/* How many have bits that bf16 does not hold. */
+/* Counts the values that bf16 cannot represent. */
 static size_t beyond_bf16(const float *values, size_t count)
 {
     size_t found = 0;
@@ -151,8 +151,8 @@ static size_t beyond_bf16(const float *values, size_t count)
     return found;
 }
 
-/* A micro-batch alone has four times the share of the loss, which rounds nothing. Each f32 sum has
- * some 4 * TOKENS * SEQUENCES terms at most, in any order; the floor is for the keys' bias, whose
+/* A micro-batch alone has four times its share of the loss, an exact factor. Each f32 sum has at
+ * most about 4 * TOKENS * SEQUENCES terms, in any order; the floor is for the keys' bias, whose
  * true gradient is zero. */
 static void sums_over_microbatches_are_f32(void **state)
 {
@@ -189,7 +189,7 @@ static void sums_over_microbatches_are_f32(void **state)
     free(half.values);
 }
 
-/* The norm is that of the sums, and the first update's m is (1 - beta1) times them. */
+/* The norm is that of the f32 sums, and the first update's m is (1 - beta1) times the sums. */
 static void the_norm_and_the_update_take_them_as_they_are(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void the_norm_and_the_update_take_them_as_they_are(void **state)
     coh_plan_destroy(plan);
 }
 
-/* Chunk for chunk twice the bytes, and the same elements in them. */
+/* Each gradient chunk has the elements of its weight chunk, in twice the bytes. */
 static void a_chunk_has_the_elements_of_its_weights(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void a_chunk_has_the_elements_of_its_weights(void **state)
 
 /* ---- bits ---- */
 
-/* The hash after three steps; `percent` of the in-memory bytes, and a far tier. */
+/* Returns the hash after three steps, with `percent` of the in-memory bytes and a far tier. */
 static uint64_t train(uint64_t percent, int on_disk, float clip)
 {
     coh_plan_options options = options_of(MICROBATCHES, 1);
@@ -285,7 +285,7 @@ static void no_placement_changes_a_bit(void **state)
     }
 }
 
-/* ---- what the choice is of ---- */
+/* ---- limits of the option ---- */
 
 static coh_plan_summary summary_of(const coh_graph *of, int f32_gradients)
 {
@@ -307,7 +307,7 @@ static void it_is_of_the_numeric_plan_where_weights_are_bf16(void **state)
     must(coh_gpt2_train_graph(&other, SEQUENCES, TOKENS, &f32), "graph");
     const coh_plan_summary wide = summary_of(graph, 1), half = summary_of(graph, 0);
     assert_int_not_equal(wide.numeric_fingerprint, half.numeric_fingerprint);
-    assert_int_equal(wide.stream_bytes * 7, half.stream_bytes * 8); /* 16 and 14 a parameter */
+    assert_int_equal(wide.stream_bytes * 7, half.stream_bytes * 8); /* bytes per parameter */
     const coh_plan_summary one = summary_of(f32, 1), two = summary_of(f32, 0);
     assert_int_equal(one.numeric_fingerprint, two.numeric_fingerprint);
     assert_int_equal(one.program_hash, two.program_hash);

@@ -49,8 +49,8 @@ static coh_graph *made_graph(int64_t sequences, int64_t tokens)
     return graph;
 }
 
-/* Each weight takes part in three products, each of two operations a row of x: 6 N (12 L C² + V C)
- * operations in all, whatever the tiles are (Kaplan et al. 2020, section 2.1, without
+/* Each weight is used in three products, each with two operations per row of x: 6 N (12 L C² + V C)
+ * operations in total, whatever the tiles are (Kaplan et al. 2020, section 2.1, without
  * attention). */
 static void the_shapes_hold_every_operation_of_the_weights(void **state)
 {
@@ -107,7 +107,7 @@ static void *tune_here(void *graph)
     return (void *)(intptr_t)coh_kernels_tune(graph, 1, path, NULL, NULL);
 }
 
-/* Tiles are packed on the stack: more than all of this one. */
+/* Tiles are packed on the stack and need more than all of this one. */
 static void measuring_needs_no_stack_of_its_caller(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static const char whole[] =
 
 enum { TEXT_BYTES = 2 * sizeof(whole) };
 
-/* `out` of TEXT_BYTES: `text` with the first `find` replaced. */
+/* Writes `text` with the first `find` replaced to `out` (TEXT_BYTES). */
 static void change(const char *text, const char *find, const char *replacement, char *out)
 {
     const char *at = strstr(text, find);
@@ -179,7 +179,7 @@ static void what_is_no_table_is_refused_with_its_name_and_changes_nothing(void *
         { "\"panels\": 1.5", "\"magic\": 1.5" },
         { "{\"panels\": 1.5, \"openblas\": 2.0}", "2" },
         { "]\n}\n", "]\n" },
-        { "\"tn\"", "\"nt\"" }, /* one shape twice */
+        { "\"tn\"", "\"nt\"" }, /* the same shape twice */
     };
     assert_int_equal(use_changed("\"tn\"", "\"nn\""), COH_OK);
     char before[128];
@@ -203,7 +203,7 @@ static void what_is_wrong_with_a_product_is_said_with_its_line(void **state)
         { "\"f32\"", "\"f64\"", "line 8: product 1 of the list" },
         { "\"tn\"", "\"tt\"", "line 9: product 2 of the list" },
         { "\"tn\"", "\n\"nt\"", "line 9: product 2 of the list: its shape 7 x 5 x 3" },
-        { "another one", "]\\\"}, [{", NULL }, /* a name as any other */
+        { "another one", "]\\\"}, [{", NULL }, /* a valid name like any other */
         { "\"products\": [\n    {", "\"products\": [\n\n 5, {", "line 9: product 1" },
         { "},\n", "},\n\n 5,\n", "line 10: product 2 of the list" },
         { "another one\",", "]\\\"}, [{\",\n\n\"x\": 1,", "it is no kernel table" },
@@ -216,7 +216,7 @@ static void what_is_wrong_with_a_product_is_said_with_its_line(void **state)
     }
 }
 
-/* Brackets, commas and escaped quotes in a string count for nothing. */
+/* Brackets, commas and escaped quotes inside a string are not counted. */
 static void lines_are_counted_past_strings_that_look_like_products(void **state)
 {
     (void)state;
@@ -244,7 +244,8 @@ static void the_path_depends_on_the_choices_and_nothing_else(void **state)
     assert_int_equal(use_changed("another one", "a third"), COH_OK);
     assert_string_equal(coh_kernel_path(), first);
     assert_int_equal(coh_kernels_use(path, machine, sizeof(machine)), COH_OK);
-    assert_string_equal(machine, "a third"); /* measured elsewhere, which a caller may say */
+    assert_string_equal(machine, "a third"); /* measured on another machine, which callers can
+                                              * report */
     assert_int_equal(use_changed("\"depth\": 3", "\"depth\": 4"), COH_OK);
     assert_string_not_equal(coh_kernel_path(), first);
 }
@@ -264,7 +265,7 @@ static void every_failing_allocation_leaves_no_table(void **state)
         }
         assert_int_equal(status, COH_ERR_MEMORY);
         assert_int_not_equal(access(path, F_OK), 0);
-        n += n > 8 ? 40 : 0; /* the operands of each shape fail alike */
+        n += n > 8 ? 40 : 0; /* all operands of a shape fail in the same way */
     }
     coh_graph_destroy(graph);
 }

@@ -63,7 +63,7 @@ static coh_algorithm_device made_device(int i)
     return device;
 }
 
-/* Every form of each of three devices, with words that all differ. */
+/* Makes every form of each of three devices, with distinct words. */
 static void make_all(coh_algorithm all[3 * FORMS])
 {
     for (int i = 0; i < 3 * FORMS; i++) {
@@ -115,7 +115,7 @@ static const char whole[] =
     "\"relu\": false, \"alignment\": 16, \"algorithm\": "
     "\"" HEX_32 HEX_32 HEX_32 HEX_32 "\", \"microseconds\": 2}\n    ]}\n  ]\n}\n";
 
-/* `whole` with the n-th of `find` replaced (n from 0). */
+/* Reads `whole` with the n-th `find` replaced (n from 0). */
 static coh_status use_changed(const char *find, int n, const char *replacement)
 {
     char text[2 * sizeof(whole)];
@@ -173,7 +173,7 @@ static void what_is_no_algorithm_is_refused_with_its_place_and_changes_nothing(v
     }
 }
 
-/* Two lines for one form: which one multiplies would be unsaid. */
+/* With two lines for one form, it would be ambiguous which is used. */
 static void one_form_twice_is_refused(void **state)
 {
     (void)state;
@@ -186,8 +186,8 @@ static void one_form_twice_is_refused(void **state)
     assert_non_null(strstr(coh_last_error(), "the product 3 x 5 x 3 twice"));
 }
 
-/* What is measured is added one by one, in any order: the file is that of the whole, and what is
- * read of it is written again byte by byte. */
+/* Measured entries are added one by one, in any order: the file equals the one written at once, and
+ * rewriting it after reading gives the same bytes. */
 static void a_table_that_grew_is_written_as_one_that_was_whole(void **state)
 {
     (void)state;
@@ -240,8 +240,8 @@ static void every_failing_allocation_keeps_the_table_in_use(void **state)
     }
 }
 
-/* What a product's form is: the ends that the product itself makes, and what all addresses are
- * multiples of. */
+/* A form has the epilogues that the product itself performs, and the common alignment of all
+ * addresses. */
 static void a_form_holds_what_decides_and_nothing_else(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void a_form_holds_what_decides_and_nothing_else(void **state)
     coh_product_form f = coh_product_form_of(&m);
     assert_int_equal(f.alignment, 256);
     assert_false(f.adds || f.bias || f.relu || f.mixed);
-    m.b = base + 1024; /* another place of the same alignment: the same form */
+    m.b = base + 1024; /* another address with the same alignment: the same form */
     const coh_product_form same = coh_product_form_of(&m);
     assert_memory_equal(&f, &same, sizeof(f));
     m.residual = base + 32;
@@ -271,7 +271,7 @@ static void a_form_holds_what_decides_and_nothing_else(void **state)
     assert_int_equal(f.alignment, 2);
     m.c_dtype = COH_DTYPE_F32;
     assert_true(coh_product_form_of(&m).mixed);
-    m.adds = 1; /* what c holds, and no residual and no bias */
+    m.adds = 1; /* adds to c's contents; neither residual nor bias */
     f = coh_product_form_of(&m);
     assert_true(f.adds && !f.bias && !f.mixed);
     assert_int_equal(f.alignment, 256);
@@ -280,7 +280,7 @@ static void a_form_holds_what_decides_and_nothing_else(void **state)
     assert_false(coh_product_form_of(&m).relu);
     m.activation = COH_ACTIVATION_RELU;
     assert_true(coh_product_form_of(&m).relu);
-    m.activated = base; /* c is kept beside it */
+    m.activated = base; /* c is written in addition to it */
     assert_false(coh_product_form_of(&m).relu);
 }
 

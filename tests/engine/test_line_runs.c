@@ -1,5 +1,5 @@
-/* Which lines of the compute lane go out as one. Oracles: programs small enough to read, and the
- * rules of the header tried line by line on all programs of real plans. */
+/* Which lines of the compute lane are issued as one. Oracles: programs small enough to read, and
+ * the header's rules checked line by line on all programs of real plans. */
 #include "base/alloc.h"
 #include "engine/line_runs.h"
 #include "tests/engine/engine_bench.h"
@@ -14,7 +14,7 @@ typedef struct made {
     coh_wait waits[LINES_MOST];
 } made;
 
-/* A line that waits for line `ordinal` of lane `other`; 0: for nothing. */
+/* Adds a line that waits for line `ordinal` of lane `other`; 0: no wait. */
 static void add(made *m, coh_opcode opcode, coh_lane lane, coh_lane other, uint32_t ordinal,
                 int carry)
 {
@@ -73,14 +73,14 @@ static void a_wait_begins_a_run_and_an_awaited_line_ends_one(void **state)
 {
     (void)state;
     made m = { 0 };
-    add(&m, COH_OP_LOAD, COH_LANE_H2D, COH_LANE_COMPUTE, 7, 1); /* of the run before */
+    add(&m, COH_OP_LOAD, COH_LANE_H2D, COH_LANE_COMPUTE, 7, 1); /* in the previous run */
     add_compute(&m, COH_OP_FORWARD);
     add_compute(&m, COH_OP_FORWARD);
     add(&m, COH_OP_FORWARD, COH_LANE_COMPUTE, COH_LANE_H2D, 1, 0);
     add(&m, COH_OP_FORWARD, COH_LANE_COMPUTE, COH_LANE_COMPUTE, 1, 0); /* its own lane: no wait */
     add(&m, COH_OP_STORE, COH_LANE_D2H, COH_LANE_COMPUTE, 4, 0);
     add_compute(&m, COH_OP_FORWARD);
-    add(&m, COH_OP_LOAD, COH_LANE_H2D, COH_LANE_D2H, 1, 0); /* between lines, awaiting none */
+    add(&m, COH_OP_LOAD, COH_LANE_H2D, COH_LANE_D2H, 1, 0); /* between lines; no wait */
     add_compute(&m, COH_OP_FORWARD);
     add_compute(&m, COH_OP_FORWARD);
     add(&m, COH_OP_FORWARD, COH_LANE_COMPUTE, COH_LANE_READ, 3, 1);
@@ -138,7 +138,7 @@ static int is_the_steps_own(const coh_instruction *line)
            (line->opcode >= COH_OP_INIT && line->opcode <= COH_OP_SAVE);
 }
 
-/* Every border between two lines is one for a reason, and nothing else is. */
+/* Checks that a run begins exactly where one of the rules demands it. */
 static uint32_t check_program(const coh_program *p)
 {
     coh_line_run *runs;
@@ -172,7 +172,7 @@ static void runs_of_plans_are_as_long_as_waits_let_them(void **state)
             for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
                 const coh_program *p = &plan->programs[kind];
                 const uint32_t longest = p->line_count > 0 ? check_program(p) : 0;
-                /* in memory nothing waits: all but FEED and CLIP */
+                /* in memory no line waits: one run of all except FEED and CLIP */
                 if (i == 0 && kind == COH_PROGRAM_BODY)
                     assert_int_equal(longest, p->lane_length[COH_LANE_COMPUTE] - 2);
             }

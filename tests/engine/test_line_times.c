@@ -1,5 +1,5 @@
-/* What lines take, beside what was predicted for them. Oracles: the plan's own busy times, the
- * wall clock around the steps, and by hand the rule that times of a lane do not overlap. */
+/* Measured line times next to the predicted ones. Oracles: the plan's own busy times, the wall
+ * clock around the steps, and the rule, applied by hand, that times of a lane do not overlap. */
 #include "base/clock.h"
 #include "engine/line_times.h"
 #include "tests/engine/engine_bench.h"
@@ -31,7 +31,7 @@ static void check_lane(const run *r, coh_lane lane, const coh_line_class *classe
     const double busy_s = (double)summary.busy_ns[lane] * 1e-9;
     const double measured_s = lane_sum(classes, count, name, 0);
     const double predicted_s = lane_sum(classes, count, name, 1);
-    /* two of the three steps count, and each class has its own median of them */
+    /* two of the three steps count, and each class has its own median over them */
     assert_true(measured_s <= wall_s);
     assert_true((busy_s > 0) == (measured_s > 0));
     if (lane == COH_LANE_COMPUTE && !(fabs(predicted_s / busy_s - 1) < 1e-3))
@@ -47,7 +47,7 @@ static void check_run(run *r)
     (void)train(r, 1, 0.002f);
     assert_int_equal(coh_engine_init(r->engine, 42), COH_OK);
     assert_int_equal(coh_engine_line_classes(r->engine, classes, &count), COH_OK);
-    assert_int_equal(count, 0); /* what ran first after a quiet point does not count */
+    assert_int_equal(count, 0); /* the first run after a quiet point does not count */
     const uint64_t begin = coh_clock_ns();
     for (uint64_t step = 0; step < 3; step++)
         run_step(r, step, 0.002f, &result);
@@ -70,7 +70,7 @@ static void every_line_is_in_one_class_from_the_second_step_on(void **state)
     }
 }
 
-/* Lines in flight together are as long as from the first one's begin to the last one's end. */
+/* Lines in flight together last from the first one's begin to the last one's end. */
 static void times_of_a_lane_do_not_overlap(void **state)
 {
     (void)state;
@@ -87,12 +87,12 @@ static void times_of_a_lane_do_not_overlap(void **state)
     }
     const double wall_s = (double)(times.end_ns[COH_LANE_READ] - begin) * 1e-9;
     assert_true(sum >= wall_s * 0.999 && sum <= wall_s * 1.001);
-    times.begin_ns[COH_LANE_READ] = 0; /* a line that does not count */
+    times.begin_ns[COH_LANE_READ] = 0; /* a line that is not counted */
     coh_line_times_add(&times, COH_LANE_READ, 1);
     assert_int_equal(samples[1].count, 1);
 }
 
-/* The whole as a line's time, the parts as predicted; without a prediction all alike. */
+/* The total is measured like one line and divided as predicted; without a prediction, equally. */
 static void what_lines_took_together_is_shared_out_as_predicted(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void what_lines_took_together_is_shared_out_as_predicted(void **state)
     times.begin_ns[COH_LANE_COMPUTE] = times.end_ns[COH_LANE_COMPUTE];
     coh_line_times_share(&times, COH_LANE_COMPUTE, lines, 3);
     assert_true(samples[0].seconds[1] > 0 && samples[0].seconds[1] == samples[4].seconds[1]);
-    times.begin_ns[COH_LANE_COMPUTE] = 0; /* a run that does not count */
+    times.begin_ns[COH_LANE_COMPUTE] = 0; /* a run that is not counted */
     coh_line_times_share(&times, COH_LANE_COMPUTE, lines, 3);
     assert_int_equal(samples[2].count, 2);
 }

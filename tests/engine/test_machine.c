@@ -1,4 +1,4 @@
-/* What the machine has (cohobate/machine.h, engine/cpu_quota.h). */
+/* Properties of the machine (cohobate/machine.h, engine/cpu_quota.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static int remove_folder(void **state)
     return 0;
 }
 
-/* A file below `folder`, with the folders above it. */
+/* Writes a file below `folder` and makes its parent folders. */
 static void plant(const char *path, const char *text)
 {
     char full[512];
@@ -64,7 +64,7 @@ static void plant(const char *path, const char *text)
 static void the_smallest_quota_on_the_way_up_counts(void **state)
 {
     (void)state;
-    assert_true(coh_cpu_quota_cores(folder) == 0); /* nothing is there */
+    assert_true(coh_cpu_quota_cores(folder) == 0); /* no file exists */
     plant("/proc/self/cgroup", "0::/slice/unit\n");
     plant("/sys/fs/cgroup/slice/unit/cpu.max", "400000 100000\n");
     assert_true(coh_cpu_quota_cores(folder) == 4);
@@ -90,7 +90,7 @@ static void version_1_groups_are_read_by_controller(void **state)
     plant("/proc/self/cgroup", "5:cpuset:/other\n4:cpu,cpuacct:/a\n1:memory:/a\n");
     plant("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "300000\n");
     plant("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
-    plant("/sys/fs/cgroup/cpuset/other/cpu.cfs_quota_us", "100000\n"); /* not a cpu group */
+    plant("/sys/fs/cgroup/cpuset/other/cpu.cfs_quota_us", "100000\n"); /* no CPU group */
     plant("/sys/fs/cgroup/cpuset/other/cpu.cfs_period_us", "100000\n");
     assert_true(coh_cpu_quota_cores(folder) == 3);
     plant("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n");
@@ -108,7 +108,7 @@ static void cores_are_those_this_process_may_run_on(void **state)
         first++;
     CPU_ZERO(&one);
     CPU_SET(first, &one);
-    /* In a child: there no thread of OpenBLAS is left that may run elsewhere. */
+    /* In a child process, which has no OpenBLAS thread that might run elsewhere. */
     pid_t child = fork();
     if (child == 0)
         _exit(sched_setaffinity(0, sizeof(one), &one) == 0 ? coh_machine_core_count() : 100);
@@ -131,7 +131,7 @@ static void free_bytes_leave_a_reserve(void **state)
     fclose(file);
     uint64_t total = (uint64_t)kib * 1024;
     assert_true(total > 0);
-    uint64_t reserve = total / 16 > (256u << 20) ? 0 : 256u << 20; /* 1/16 is of what is free */
+    uint64_t reserve = total / 16 > (256u << 20) ? 0 : 256u << 20; /* 1/16 of the free bytes */
     assert_true(coh_machine_free_bytes() + reserve <= total);
 }
 

@@ -1,5 +1,5 @@
-/* What a measured profile holds: every operator at the work that plans price it by, in calls that
- * are what the executor's are. How long things take is nowhere asserted. */
+/* The contents of a measured profile: every operator at the sizes that plans price, in calls like
+ * the executor's. No test asserts how long anything takes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 
 enum { ELEMENTS = 20000, ROWS = 7, TOKENS = 12 };
 
-/* ---- a kind that looks at what it is given ---- */
+/* ---- a kind that checks its arguments ---- */
 
 static int refuses, calls[COH_PHASE_COUNT];
 
@@ -43,7 +43,7 @@ static coh_status strict_infer(const void *attributes, const coh_shape *inputs,
     return COH_OK;
 }
 
-/* A number that tells one window from the next: what stands in it may be anything finite. */
+/* Returns a number that differs between windows, which may hold any finite values. */
 static float trace_of(const coh_call *call)
 {
     const float *table = call->parameter[0].data;
@@ -67,7 +67,8 @@ static coh_status strict_forward(const coh_call *call)
     for (int64_t i = 0; i < (int64_t)ROWS * ELEMENTS; i++)
         if (!isnormal(table[i]))
             return coh_kind_fail(COH_ERR_INTERNAL, "a value is not a normal number");
-    /* So slow that fewer forwards are timed than backwards, which must all find one before them. */
+    /* Slow enough that fewer forwards than backwards are timed; each backward must still find the
+     * result of a forward. */
     (void)usleep(10000);
     saved[0] = trace_of(call);
     saved[1] = 42;
@@ -106,7 +107,7 @@ static const coh_op_kind strict_kind = {
 static coh_graph *strict_graph(void)
 {
     const coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, TOKENS } };
-    /* Makes the step large, so that every call has a window of its own. */
+    /* Makes the step large, so that every call has its own window. */
     const coh_shape large = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 4 << 20 } };
     coh_graph *graph;
     coh_tensor ids, unused, loss;
@@ -144,8 +145,9 @@ static coh_measure_options options_for(const coh_graph *const *graphs, uint32_t 
     return options;
 }
 
-/* What a measurement begins with: nothing, and in short this machine without a drive, measured once
- * for all: products take most of the time. Probes, operators and drives are measured anyway. */
+/* The profile to start from: none, or in short runs this machine's without a drive, measured once
+ * for all tests, since products take most of the time. Probes, operators and drives are measured in
+ * any case. */
 static const coh_profile *begin_with(void)
 {
     static coh_profile *here;
@@ -170,7 +172,7 @@ static double work_of(const coh_profile *profile, coh_dtype dtype, double flops,
     return fmax(flops / profile->flops_per_s[roof].p50, bytes / profile->memory_bytes_per_s.p50);
 }
 
-/* The sample of exactly that work at the profile's roofs. */
+/* Finds the sample of exactly this work at the profile's roofs. */
 static const coh_operator_sample *find_sample(const coh_profile *profile, uint64_t signature,
                                               int phase, double flops, double bytes)
 {
@@ -186,8 +188,8 @@ static const coh_operator_sample *find_sample(const coh_profile *profile, uint64
     return NULL;
 }
 
-/* The calls of a plan in memory, by the form of their gradients, that find no sample of their very
- * work: of that signature and phase. */
+/* Counts, by the form of the gradients, the calls of an in-memory plan without a sample of their
+ * signature, phase and exact work. */
 static void count_uncovered(const coh_profile *profile, const coh_graph *graph,
                             const coh_plan_options *options, int out_counts[COH_GRAD_FORMS])
 {
@@ -259,7 +261,7 @@ static uint32_t samples_of(const coh_profile *profile, const char *kind, coh_dty
     return 0;
 }
 
-/* What a measurement without them lacks is added to it, and what it has stays. */
+/* Missing samples are added to a measured profile, and existing ones stay. */
 static void backwards_that_add_or_widen_have_samples_of_their_own(void **state)
 {
     (void)state;
@@ -288,8 +290,8 @@ static void backwards_that_add_or_widen_have_samples_of_their_own(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Form and range: on a busy machine, or with a core to spare, transfers may take nothing that can
- * be measured (steals_are_the_line_through_two_losses has the figures). */
+/* Checks form and range only: on a busy machine, or with a spare core, a transfer may steal nothing
+ * measurable (steals_are_the_line_through_two_losses checks the values). */
 static void check_steals(const coh_profile *profile)
 {
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++) {
@@ -345,8 +347,8 @@ static void roofs_links_updates_and_limits_are_there(void **state)
     coh_graph_destroy(graph);
 }
 
-/* The kind fails where a port is missing, an id is no row, a value is no normal number, or backward
- * does not find what forward left beside it. */
+/* The kind fails if a port is missing, an id is not a row, a value is not a normal number, or
+ * backward does not find what forward saved. */
 static void calls_are_what_the_executor_makes_of_them(void **state)
 {
     (void)state;
@@ -405,7 +407,7 @@ static void what_is_known_stays_and_only_what_is_missing_is_measured(void **stat
     options.context = &first;
     assert_int_equal(coh_profile_measure(&options, begin_with(), &known), COH_OK);
     assert_int_equal(first.wrong, 0);
-    assert_int_equal(first.total, first.count); /* all that was announced was begun */
+    assert_int_equal(first.total, first.count); /* every announced measurement was begun */
     options.graph_count = 2;
     options.context = &second;
     assert_int_equal(coh_profile_measure(&options, known, &both), COH_OK);
@@ -424,7 +426,7 @@ static void what_is_known_stays_and_only_what_is_missing_is_measured(void **stat
         }
     }
     coh_profile_destroy(both);
-    /* with an entry given it is no measurement any more */
+    /* an override makes it no longer a measurement */
     assert_int_equal(coh_profile_override(known, "pcie=2x"), COH_OK);
     refuse(&options, known, COH_ERR_ARGUMENT, "pcie=2x");
     coh_profile_destroy(known);
@@ -439,9 +441,9 @@ static void steals_are_the_line_through_two_losses(void **state)
         double lost_ns[COH_SINGLES], ns, ns_per_byte;
     } cases[] = {
         { { 1500, 9500 }, 500, 0.25 }, /* 4000 and 36000 bytes */
-        { { 500, 40500 }, 0, 1.25 },   /* a line that begins below 0 */
+        { { 500, 40500 }, 0, 1.25 },   /* the line would begin below 0 */
         { { 700, 300 }, 700, 0 },      /* the larger one loses less */
-        { { -200, 8000 }, 0, 0.25 },   /* faster beside a transfer */
+        { { -200, 8000 }, 0, 0.25 },   /* faster during a transfer */
         { { -200, -100 }, 0, 0 },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -452,10 +454,10 @@ static void steals_are_the_line_through_two_losses(void **state)
     }
 }
 
-/* So long that what is measured now, on a machine however busy, is next to nothing. */
+/* So long that the present measurement, even on a busy machine, is negligible. */
 static const double FORMER_S = 1e6;
 
-/* Operators that are in `measured`, too, are of all times; the others as they were. */
+/* Operators also in `measured` join old and new times; the others stay as they were. */
 static void check_joined(const coh_profile *known, const coh_profile *joined,
                          const coh_profile *measured)
 {
@@ -464,7 +466,7 @@ static void check_joined(const coh_profile *known, const coh_profile *joined,
     for (uint32_t i = 0; i < known->operator_count; i++) {
         const coh_operator_times *old = &known->operators[i];
         if (old->signature == 0)
-            continue; /* chunks: found by their kind alone */
+            continue; /* chunks: identified by their kind alone */
         for (uint32_t s = 0; s < old->sample_count; s++) {
             const coh_operator_sample *was = &old->samples[s];
             const coh_operator_sample *is =
@@ -476,7 +478,7 @@ static void check_joined(const coh_profile *known, const coh_profile *joined,
                 assert_true(is_same_sample(was, is));
                 continue;
             }
-            grown++; /* FORMER_S each, and `more` that took next to nothing */
+            grown++; /* FORMER_S each, and `more` of negligible time */
             assert_true(more >= 3);
             const double mean_s = is->seconds.p50 / FORMER_S;
             assert_true(mean_s > was->seconds.samples / count && mean_s < 1);
@@ -511,8 +513,8 @@ static void what_is_measured_again_is_of_all_times(void **state)
     coh_graph_destroy(graphs[1]);
 }
 
-/* A profile that is made by hand may say any depth; links that are known serve as loads all the
- * same, beside the drive that is measured now. */
+/* A hand-made profile may have any depth; known links still serve as loads next to the drive that
+ * is measured now. */
 static void a_depth_that_no_link_has_does_not_stop_the_measurement(void **state)
 {
     (void)state;
@@ -522,7 +524,7 @@ static void a_depth_that_no_link_has_does_not_stop_the_measurement(void **state)
     assert_int_equal(coh_profile_measure(&options, begin_with(), &known), COH_OK);
     options.disk_folder = ".";
     const int wrong_count =
-        test_is_short() ? 1 : 2; /* in short each of one link, else each of both */
+        test_is_short() ? 1 : 2; /* short: each depth on one link, else on both */
     for (int i = 0; i < wrong_count; i++) {
         known->link[COH_LANE_H2D].depth = wrong[i];
         known->link[COH_LANE_D2H].depth = wrong[test_is_short() ? 1 : i];
@@ -575,9 +577,9 @@ static void what_cannot_be_measured_is_refused_in_a_sentence(void **state)
     refuse(&options, NULL, COH_ERR_ARGUMENT, "coh_measure_options_init");
 }
 
-/* Not every one, for there are thousands: each of the first, then ever rarer; in short rarer still,
- * and every second of the first ones begins with what is known. In short none is left to its end:
- * what succeeds is measured by every other test. */
+/* Not every allocation, for there are thousands: each of the first, then at growing distances.
+ * Every second of the first ones starts from a known profile. Short runs use larger distances and
+ * skip the case without a failure, which every other test covers. */
 static void a_failed_allocation_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -600,7 +602,7 @@ static void a_failed_allocation_leaves_nothing_behind(void **state)
         }
         assert_int_equal(status, COH_OK);
         coh_profile_destroy(profile);
-        if (known == NULL) /* the other kind allocates less */
+        if (known == NULL) /* measuring with a known profile allocates less */
             break;
     }
     coh_graph_destroy(graph);

@@ -1,7 +1,6 @@
-/* A wrapped layer that only overwrites its gradients trains to the same bits as one that adds: here
+/* A wrapped layer that only overwrites its gradients trains to the same bits as one that adds. Here
  * every value is one product or one sum, so scratch and ADD round as the kernel's own addition
- * does. Not in bf16, where the scratch is rounded on the way; there it trains to the same bits
- * under any placement. */
+ * does. In bf16 the scratch is rounded first, so only different placements give the same bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +20,7 @@ static void must(coh_status status, const char *what)
         fail_msg("%s: %s", what, coh_last_error());
 }
 
-/* Trains three steps and gives the hash; `percent` of the in-memory bytes, beside a disk. */
+/* Trains three steps and returns the hash; uses `percent` of the in-memory bytes, and a disk. */
 static uint64_t train_as(coh_dtype dtype, const coh_graph *graph, uint64_t percent, int deferred,
                          int f32_gradients)
 {
@@ -96,8 +95,8 @@ static void in_bf16_scratch_and_sums_do_not_depend_on_the_placement(void **state
     coh_graph_destroy(overwriting);
 }
 
-/* Kinds that know of no f32 gradients get scratch in bf16, whether they can add or not; sums over
- * micro-batches are f32 all the same. */
+/* Kinds without f32 gradients get scratch in bf16, whether they can add or not; sums over
+ * micro-batches are still f32. */
 static void kinds_that_know_of_no_f32_gradients_train_with_them(void **state)
 {
     (void)state;

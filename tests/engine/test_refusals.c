@@ -1,5 +1,5 @@
-/* Mistakes of a caller: each is refused with a sentence before anything is lost, and the graph or
- * the engine goes on as if the call had not been made. */
+/* Mistakes of a caller: each is refused with a message before anything is lost, and the graph or
+ * engine continues as if the call had not been made. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,9 +22,9 @@ static void has_sentence(coh_status status, coh_status expected, const char *par
                  coh_last_error(), coh_status_name(expected), part);
 }
 
-/* ---- kinds of our own: y = x w, and loss = sum of y ---- */
+/* ---- test kinds: y = x w, and loss = sum of y ---- */
 
-static int fails_forward; /* forward of the scaling kind fails while it is 1 */
+static int fails_forward; /* while 1, forward of the scaling kind fails */
 
 static coh_status scaling_infer(const void *attributes, const coh_shape *inputs,
                                 coh_op_facts *facts)
@@ -178,7 +178,7 @@ static void two_parameters_of_one_name_are_refused_and_leave_the_graph_as_it_was
 static void a_trained_operator_without_backward_is_refused_by_the_plan(void **state)
 {
     (void)state;
-    for (int place = 0; place < 3; place++) { /* before the loss, the loss itself, none at all */
+    for (int place = 0; place < 3; place++) { /* before the loss, the loss itself, nowhere */
         coh_tensor tensor;
         coh_graph *graph = begin_graph(&tensor);
         coh_plan *plan = NULL;
@@ -406,8 +406,8 @@ static void a_group_names_an_operator_by_a_name_of_any_length(void **state)
 
 /* ---- a kind that fails ---- */
 
-/* Hash after three steps, the second of which fails first where `fails` and is then given again;
- * `streams`: with the weights on disk. */
+/* Returns the hash after three steps. `fails`: the second step fails once and is then repeated;
+ * `streams`: the weights are on disk. */
 static uint64_t three_steps(int fails, int streams)
 {
     static float x[ELEMENTS], values[ELEMENTS];

@@ -15,13 +15,14 @@
 
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
 
-/* Two groups; the second: a tensor of 2 grains + 5, one of 3 elements, one of a grain exactly. */
+/* Two groups; the second has a tensor of 2 grains + 5, one of 3 elements, one of exactly a
+ * grain. */
 static coh_parameter_layout parameters[4];
 static coh_group_layout groups[2];
 static const coh_layout layout = {
     .parameters = parameters, .parameter_count = 4, .groups = groups, .group_count = 2
 };
-static uint64_t grain_bytes, group_bytes; /* of WORK */
+static uint64_t grain_bytes, group_bytes; /* of the WORK stream */
 
 static void lay_out(coh_dtype dtype)
 {
@@ -46,7 +47,7 @@ static void a_chunk_gives_its_tensors_without_padding(void **state)
         coh_segments walk;
         coh_segment segment;
         lay_out(dtypes[d]);
-        /* from the second tensor-grain on to the end */
+        /* from the second tensor-grain to the end */
         coh_segments_begin(&walk, &layout, 1, grain_bytes, group_bytes - grain_bytes);
         const struct {
             uint32_t parameter;
@@ -79,7 +80,7 @@ static void grains_of_a_segment_count_the_short_one(void **state)
     assert_int_equal(coh_segment_grains(&segment, &first), 1);
 }
 
-/* planner/program.h, under coh_chunk: n of m, n of v; or n of low, 2n of m, 2n of v. */
+/* See coh_chunk in planner/program.h: n of m, n of v; or n of low, 2n of m, 2n of v. */
 static void a_state_chunk_is_taken_apart_as_the_layout_says(void **state)
 {
     (void)state;
@@ -105,7 +106,7 @@ static void any_chunks_cover_each_element_once(void **state)
     for (uint64_t seed = 0; seed < 100; seed++) {
         memset(seen, 0, sizeof(seen));
         lay_out(dtypes[seed % 2]);
-        /* places where a chunk of group 1 may end */
+        /* offsets where a chunk of group 1 may end */
         const uint64_t ends[] = { grain_bytes, 2 * grain_bytes, 2 * grain_bytes + PAGE,
                                   2 * grain_bytes + 2 * PAGE, group_bytes };
         uint64_t begin = 0;

@@ -105,12 +105,12 @@ static void a_false_predicate_still_retires_and_changes_nothing(void **state)
     }
 }
 
-/* ---- two bodies under way ---- */
+/* ---- two bodies in flight ---- */
 
 static bench *hook_bench;
 static int hook_calls;
 
-/* The last stir of the first body goes on only when the second body's first state has come in. */
+/* The last stir of the first body waits until the second body's first state has arrived. */
 static coh_status wait_for_next_body(const coh_call *call)
 {
     (void)call;
@@ -192,7 +192,7 @@ static void a_flipped_bit_is_found_and_not_computed_with(void **state)
         assert_int_equal(bench_start(&b), COH_OK);
         coh_status status = run_all(&b, output);
         coh_store_fault_plan(NULL);
-        assert_int_equal(status, COH_ERR_IO); /* the device's fault: no data of a user's */
+        assert_int_equal(status, COH_ERR_IO); /* the device failed: no user data is to blame */
         check_failed(&b, status);
         bench_finish(&b);
     }
@@ -208,7 +208,7 @@ static coh_status fail_once(const coh_call *call)
     return COH_OK;
 }
 
-/* The made programs change no parameter, so a failing operator ends its own step alone. */
+/* The hand-made programs change no parameter, so a failing operator ends only its own step. */
 static void a_failing_operator_is_named_and_ends_its_step_alone(void **state)
 {
     (void)state;

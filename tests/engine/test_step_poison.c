@@ -1,5 +1,5 @@
-/* Programs with a mistake in them, run in poison mode: the mistake must show in the numbers. Apart
- * from test_step.c because such a program races, which is what a thread sanitizer would report. */
+/* Programs with a mistake, run in poison mode: the mistake must change the results. Separate from
+ * test_step.c because such a program has races, which a thread sanitizer would report. */
 #include "tests/engine/step_bench.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static void poison_shows_a_use_that_was_not_counted(void **state)
         assert_int_equal(bench_start(&b), COH_OK);
         assert_int_equal(run_all(&b, output), COH_OK);
         assert_true(isnan(output[0]));
-        /* The ledger noticed too: the chunk was entered again and never left. */
+        /* The ledger noticed it, too: the chunk was entered again and never left. */
         coh_step_destroy(b.step);
         b.step = NULL;
         uint64_t live, peak;
@@ -42,7 +42,7 @@ static void poison_shows_a_dropped_wait_under_some_delay(void **state)
         b.options.poison = 1;
         b.options.delay_seed = seed;
         b.options.delay_most_us = 2000;
-        made_stream_line(&made, COH_OP_FORWARD, 3)->wait_count = 0; /* does not wait for its LOAD */
+        made_stream_line(&made, COH_OP_FORWARD, 3)->wait_count = 0; /* no wait for its LOAD */
         assert_int_equal(bench_start(&b), COH_OK);
         assert_int_equal(run_all(&b, output), COH_OK);
         shown = memcmp(output, oracle.output, sizeof(output)) != 0;

@@ -1,6 +1,6 @@
-/* The whole life of a model (graph, plan, engine, init, step, hash, save, load, destroy) in which
- * one allocation of ours fails: it ends with COH_ERR_MEMORY and a sentence, leaves nothing behind
- * (ASan looks on), and an allocation that is missing never becomes another number.
+/* The whole life of a model (graph, plan, engine, init, step, hash, save, load, destroy) with one
+ * failing allocation: it ends with COH_ERR_MEMORY and a message, leaks nothing (ASan checks), and a
+ * failed allocation never changes the results.
  *
  *     test_allocations            two operators, every allocation (in short one in thirteen)
  *     test_allocations nano N     the preset gpt2-nano, N allocations picked by a seeded draw */
@@ -23,7 +23,7 @@
 #include "tests/length.h"
 
 enum {
-    LIFE_SECONDS = 240, /* nano's, on a machine that does ten other things */
+    LIFE_SECONDS = 240, /* nano's, on a machine with ten other processes */
     SHORT_STRIDE = 13,
 };
 
@@ -33,7 +33,7 @@ static uint64_t device_bytes;
 static uint64_t expected_hash;
 static char folder[64], path[80];
 
-/* The calls of one life, for the table of where the failures were met. */
+/* The calls of one life, to report where failures occurred. */
 typedef enum call {
     CALL_GRAPH,
     CALL_PLAN,
@@ -91,7 +91,7 @@ static coh_status live_call(life *self, call which)
     return COH_OK;
 }
 
-/* *out_call: the one that failed, or CALL_COUNT. Hashes are checked; everything is taken down. */
+/* *out_call: the call that failed, or CALL_COUNT. Checks hashes; frees everything. */
 static coh_status live(call *out_call)
 {
     life self = { 0 };
@@ -135,7 +135,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Fails allocation n of a life. 0 when the life has fewer. *out_where: the call that it hit. */
+/* Fails allocation n of a life. Returns 0 if the life has fewer. *out_where: the call it occurred
+ * in. */
 static int fail_one(uint64_t n, uint64_t *hit_count, call *out_where)
 {
     char name[64];
@@ -174,8 +175,9 @@ static void print_sites(const uint64_t *hit_count)
     printf(")\n");
 }
 
-/* Every site but for the search's, which builds many schedules in one way: ever fewer of those,
- * until the first behind them is found; from the last stride before it on, all. */
+/* Fails every allocation except some of the search's, which builds many schedules in the same way:
+ * these at growing distances, until the first allocation after the search is found. From the last
+ * distance before it on, fails every one. */
 static void fail_each(uint64_t *hit_count)
 {
     const uint64_t least = test_is_short() ? SHORT_STRIDE : 1;

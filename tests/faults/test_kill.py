@@ -1,8 +1,9 @@
-"""Training runs that die from outside: by kill -9 at random moments, by _exit and by a power cut at random
-file operations of their saves, and by a disk that fails. Each goes on from what it left and ends with the
-hash of the run that nobody disturbed; a failing disk gives one sentence and the right exit code.
+"""Training runs that are killed: by kill -9 at random moments, by _exit and by a power cut at random file operations of
+their saves, and by a failing disk. Each resumes from what is left and ends with the hash of the undisturbed run; a
+failing disk gives one message and the right exit code.
 
-    test_kill.py COHOBATE KILLS SEED DTYPE"""
+    test_kill.py COHOBATE KILLS SEED DTYPE
+"""
 
 import os
 import random
@@ -21,16 +22,16 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from program import SHORT, TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
 
 if SHORT:
-    KILLS = min(KILLS, 2)  # mostly one in memory and one streamed
+    KILLS = min(KILLS, 2)  # usually one in memory and one streamed
 
 STEPS = 6
 DEAD = 86  # exit code of the test modes (base/file_ops.h)
-# A second process that dies must not make the first one wait for ever.
+# A second process that dies must not block the first one forever.
 HANG_S = 200
 
 
 def folder_of_runs():
-    """In memory where there is room: a kill loses no page, so the disk proves nothing, and flushes take long."""
+    """In memory if there is room: a kill loses no page, so a disk proves nothing more, and its flushes take long."""
     shared = "/dev/shm"
     return shared if os.path.isdir(shared) and shutil.disk_usage(shared).free > 2 << 30 else None
 
@@ -43,9 +44,9 @@ class Killed(ProgramTest):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.text = self.corpus()
         self.random = random.Random(SEED)
-        # In turn: in memory, and streamed through a third of that. The same bits.
+        # Alternates: in memory, and streamed through a third of that. Both have the same bits.
         self.budgets = [[], ["--device-memory", "64MiB", "--disk", self.folder]]
-        # Masks must be those of the step, whoever runs it.
+        # Masks must be those of the step, whichever process runs it.
         dropout = ["--dropout", "0.1"] if DTYPE == "bf16" else []
         self.new_run = ["train", *TINY, "--dtype", DTYPE, *dropout, "--data", self.text, "--steps", STEPS, "--save-every", 1]
 
@@ -58,13 +59,13 @@ class Killed(ProgramTest):
         return Killed.undisturbed[0]
 
     def go_on(self, folder):
-        """The command that continues the run in `folder`, from whatever it holds."""
+        """The command that resumes the run in `folder`, whatever it contains."""
         if any(re.fullmatch(r"step-\d+", name) for name in os.listdir(folder)):
             return ["train", "--resume", folder, "--steps", STEPS, "--save-every", 1, "--threads", 2]
         return [*self.new_run, "--save", folder]
 
     def check_left(self, folder):
-        """A folder that is called step-<n> is a whole checkpoint, but an old one whose removal had begun."""
+        """A folder named step-<n> is a complete checkpoint, except an old one whose removal had begun."""
         steps = sorted((int(name[5:]) for name in os.listdir(folder) if re.fullmatch(r"step-\d+", name)), reverse=True)
         if steps:
             self.succeeds("check", os.path.join(folder, f"step-{steps[0]}"))
@@ -76,7 +77,7 @@ class Killed(ProgramTest):
             self.assertEqual(self.says_hash(self.succeeds(*self.go_on(folder))), expected)
         self.assertEqual(self.succeeds("inspect", folder, "--hash").out.strip(), expected)
         left = sorted(name for name in os.listdir(folder) if name.startswith("step"))
-        # Killed behind the last save, it may not have come to remove the oldest.
+        # Killed after the last save, it may not have removed the oldest one.
         self.assertEqual(left[-2:] if was_over else left, [f"step-{STEPS - 1}", f"step-{STEPS}"])
         shutil.rmtree(folder)
 
@@ -107,7 +108,7 @@ class Killed(ProgramTest):
         print(f"figure: {kills} kills in {runs} runs of {STEPS} steps, {DTYPE}, each ended with {expected}")
 
     def dies(self, folder, variable, value):
-        """Runs to the death. False if the run has fewer operations than that."""
+        """Runs until it dies. False if the run has fewer operations than that."""
         process = start(*self.go_on(folder), env=environment(**{variable: value}))
         _, err = process.communicate(timeout=HANG_S)
         self.assertIn(process.returncode, (0, DEAD), err)

@@ -1,5 +1,5 @@
-/* The power cut itself: it forgets exactly what nobody promised. Each case does a few operations in
- * a child whose power goes at the next one, and looks at what is left, under many seeds. */
+/* The simulated power cut loses exactly what was not flushed. Each case does a few operations in a
+ * child whose power fails at the next one, then checks what is left, with many seeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +70,7 @@ static int exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* Bytes of `path` equal to the content; *out_length its length. */
+/* Returns the bytes of `path` equal to the content; *out_length is its length. */
 static int64_t count_right(const char *path, int64_t *out_length)
 {
     static char found[BYTES + 1];

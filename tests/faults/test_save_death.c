@@ -1,7 +1,7 @@
-/* A run that dies in a save: the process ends, or the power goes and the disk forgets what was not
+/* A run dies during a save: the process ends, or the power fails and the disk loses what was not
  * flushed, at every file operation of two saves with the removal of an old checkpoint between them.
- * The run folder then always resumes, from an older or the new checkpoint, and ends with the
- * numbers of the run that nobody disturbed.
+ * The run folder must always resume, from an older or the new checkpoint, and end with the results
+ * of the undisturbed run.
  *
  *     test_save_death            two operators
  *     test_save_death gpt        two layers of GPT-2 */
@@ -33,7 +33,7 @@ static coh_graph *graph;
 static coh_plan *plan;
 static char base[64];
 static char start[PATH_MAX], folder[PATH_MAX];
-static uint64_t expected_hash[LAST_STEP + 1]; /* after so many steps */
+static uint64_t expected_hash[LAST_STEP + 1]; /* by number of steps */
 
 static void create_engine(coh_engine **out_engine)
 {
@@ -84,7 +84,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A run folder with step-1 in it. */
+/* Makes a run folder with step-1 in it. */
 static void begin_folder(void)
 {
     static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
@@ -101,8 +101,8 @@ static void begin_folder(void)
     }
 }
 
-/* In a child: from step-1 to step-3, saving each; or death at operation n. *out_promised gets the
- * step of the last save that said it was done. */
+/* Runs in a child from step-1 to step-3, saving each, or dies at operation n. *out_promised gets
+ * the step of the last save that reported success. */
 static int run_and_die(const char *variable, const char *value, uint64_t *out_promised)
 {
     int result, promises[2];
@@ -116,7 +116,7 @@ static int run_and_die(const char *variable, const char *value, uint64_t *out_pr
         uint64_t hash;
         coh_engine *engine;
         coh_status status;
-        alarm(RUN_SECONDS); /* a child inherits none */
+        alarm(RUN_SECONDS); /* a child does not inherit the alarm */
         create_engine(&engine);
         snprintf(old, sizeof(old), "%s/step-1", folder);
         status = coh_engine_load(engine, old, NULL);
@@ -144,7 +144,8 @@ static int run_and_die(const char *variable, const char *value, uint64_t *out_pr
     return WEXITSTATUS(result);
 }
 
-/* The newest checkpoint of the folder is whole and the run's. Returns its step. */
+/* Checks that the folder's newest checkpoint is complete and belongs to the run. Returns its
+ * step. */
 static uint64_t check_newest(const char *where, char *out_path)
 {
     coh_checkpoint *checkpoint;
@@ -175,13 +176,13 @@ static void resume(const char *where)
         fail_msg("%s: %s", where, coh_last_error());
     if (hash != expected_hash[LAST_STEP])
         fail_msg("%s: resumed from step %d, another end", where, (int)step);
-    /* What the dead save left does not stop the next one. */
+    /* Remains of the dead save do not stop the next one. */
     if (step < 3)
         assert_int_equal(save_step(engine, folder, LAST_STEP), COH_OK);
     fault_destroy(engine);
 }
 
-/* Dies at every operation in turn; every one in `resume_every` goes on to the end. */
+/* Dies at every operation in turn; one in `resume_every` of these resumes and runs to the end. */
 static void die_everywhere(const char *variable, const char *suffix, int resume_every)
 {
     char value[32], where[96], path[PATH_MAX];
@@ -218,7 +219,7 @@ static void death_at_any_operation_of_a_save_leaves_a_run_that_resumes(void **st
 static void a_power_cut_at_any_operation_leaves_a_run_that_resumes(void **state)
 {
     (void)state;
-    for (int seed = 0; seed < cut_seeds; seed++) { /* 0: all that may be lost is lost */
+    for (int seed = 0; seed < cut_seeds; seed++) { /* 0: everything that may be lost is lost */
         char suffix[16];
         snprintf(suffix, sizeof(suffix), ":%d", seed);
         die_everywhere("COH_TEST_POWER_CUT_AT", suffix, seed == 0 ? 1 : 5);

@@ -1,6 +1,6 @@
 /* A streamed life (init, two steps, hash, evaluation, save, load, hash) in which one operation of
- * the working store goes wrong, for every operation: it ends with the right status and a sentence,
- * or with the numbers of the undisturbed run. */
+ * the working store fails, for every operation: it ends with the right status and a message, or
+ * with the results of the undisturbed run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #include "tests/faults/fault_model.h"
 #include "tests/length.h"
 
-enum { RUN_SECONDS = 60 }; /* of one run that takes milliseconds */
+enum { RUN_SECONDS = 60 }; /* for a run that takes milliseconds */
 
 static const char *store;
 static char folder[64], path[80], partial[96];
@@ -27,7 +27,8 @@ static fault_model_size size;
 static coh_graph *graph;
 static coh_plan *plan;
 static uint64_t expected_hash;
-static int64_t stride;      /* 1: every operation; in short the thread sanitizer sees one in five */
+static int64_t stride;      /* 1: every operation; in short runs the thread sanitizer sees one in
+                             * five */
 static uint64_t host_bytes; /* 0: the disk is the only far tier */
 static int64_t operation_count;
 
@@ -35,7 +36,7 @@ static const coh_fault_plan no_faults = {
     .seed = 1, .fail_at = -1, .short_at = -1, .flip_at = -1, .late_at = -1
 };
 
-/* The hash in memory is the oracle of every streamed run. */
+/* The hash of the run in memory is the oracle of every streamed run. */
 static int set_up(void **state)
 {
     (void)state;
@@ -91,7 +92,7 @@ static coh_status live(const coh_engine_options *options, coh_engine **out_engin
         status = coh_engine_evaluate(*out_engine, &input, &loss);
     if (status == COH_OK)
         status = coh_engine_save(*out_engine, path, &note);
-    /* A save that failed never was. */
+    /* A failed save leaves no checkpoint. */
     assert_int_equal(access(path, F_OK) == 0, status == COH_OK);
     assert_int_not_equal(access(partial, F_OK), 0);
     if (status == COH_OK)
@@ -102,7 +103,7 @@ static coh_status live(const coh_engine_options *options, coh_engine **out_engin
     return status;
 }
 
-/* One life under `faults`. A failed engine answers with the same failure until it is destroyed. */
+/* Runs one life under `faults`. A failed engine returns the same failure until it is destroyed. */
 static outcome run_with(const coh_fault_plan *faults, const char *what, int64_t n)
 {
     char name[96];
@@ -137,7 +138,7 @@ static void an_undisturbed_streamed_run_has_the_hash_of_the_run_in_memory(void *
     outcome out = run_with(&no_faults, "nothing", -1);
     assert_int_equal(out.status, COH_OK);
     assert_true(out.hash == expected_hash);
-    assert_true(out.operation_count > 50); /* or nothing below says much */
+    assert_true(out.operation_count > 50); /* else the tests below show little */
     operation_count = (int64_t)out.operation_count;
 }
 
@@ -186,7 +187,7 @@ static void every_late_operation_changes_no_bit(void **state)
     for (int64_t n = 0; n < operation_count; n += stride) {
         coh_fault_plan faults = no_faults;
         faults.late_at = n;
-        faults.delay_most_us = 50; /* so that others overtake */
+        faults.delay_most_us = 50; /* so that others overtake it */
         faults.seed = (uint64_t)n;
         outcome out = run_with(&faults, "late", n);
         assert_true(out.was_hit);
@@ -195,8 +196,8 @@ static void every_late_operation_changes_no_bit(void **state)
     }
 }
 
-/* A flip in what is written is found when it is read back. A chunk that is written over or never
- * read again harms nobody: then the hash is the right one. */
+/* A flip in written data is found when they are read back. If a chunk is overwritten first or never
+ * read again, the hash is right. */
 static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
 {
     (void)state;
@@ -221,8 +222,9 @@ static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
     assert_true(found_count > 9 * unread_count);
 }
 
-/* test_store_run STORE [STRIDE [HOST-KIB]]: which store; the larger model, every STRIDEth operation
- * of it; with an emulated host tier between device and disk and updates in backward. */
+/* test_store_run STORE [STRIDE [HOST-KIB]]: the store; with STRIDE the larger model, every STRIDEth
+ * operation; with HOST-KIB an emulated host tier between device and disk, and updates in
+ * backward. */
 int main(int argument_count, char **arguments)
 {
     store = argument_count > 1 ? arguments[1] : "mem";

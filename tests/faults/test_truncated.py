@@ -1,6 +1,5 @@
-"""A checkpoint of which any file was cut off at any place, or is missing: every command that reads
-checkpoints exits 4 with one sentence that names the checkpoint. A run folder with an older whole one goes
-on from that."""
+"""Checkpoints with a truncated or missing file, truncated anywhere: every command that reads checkpoints exits 4 with
+one message that names the checkpoint. A run folder with an older complete one resumes from that."""
 
 import os
 import shutil
@@ -21,7 +20,7 @@ class Truncated(ProgramTest):
         self.whole = self.path("run", "step-1")
 
     def damaged(self, name):
-        """A run folder with one checkpoint: the whole one's files, and a copy of `name` to be cut."""
+        """A run folder with one checkpoint: the original's files, with a copy of `name` to be truncated."""
         folder = self.path("cut")
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(os.path.join(folder, "step-1"))

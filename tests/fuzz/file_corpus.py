@@ -2,9 +2,8 @@
 """Writes the seeds of fuzz_manifest, fuzz_plan, fuzz_profile, fuzz_token_file and fuzz_config:
 file_corpus.py FOLDER
 
-FOLDER gets manifest/, plan/, profile/, token_file/ and config/, what stands in tests/fuzz/corpus. Hashes are left out:
-the targets put them right. Configurations are those that `transformers` wrote, recorded in
-tests/models/fixtures."""
+FOLDER gets manifest/, plan/, profile/, token_file/ and config/, the contents of tests/fuzz/corpus. Hashes are left out:
+the targets correct them. Configurations are those that `transformers` wrote, recorded in tests/models/fixtures."""
 
 import json
 import math
@@ -88,7 +87,7 @@ PLANS = {
 
 
 def profiles():
-    """A datasheet as it is, and a measured one that has everything."""
+    """A datasheet unchanged, and a measured profile with every member."""
     with open(os.path.join(PROFILES, "h200.json"), "rb") as source:
         datasheet = source.read()
     yield "datasheet", datasheet
@@ -107,7 +106,7 @@ def profiles():
 
 
 def token_file(vocabulary, ids, version=1, count=None, window=0):
-    """In version 2 the top bit of an id says that it is no target."""
+    """In version 2 the top bit of an id marks it as not a target."""
     width = "H" if vocabulary <= (32768 if version == 2 else 65536) else "I"
     data = struct.pack(f"<{len(ids)}{width}", *ids)
     count = len(ids) if count is None else count

@@ -1,5 +1,5 @@
-/* libFuzzer's way into a config.json. What is accepted is written, as a file and as a note, and
- * read again: the model must be the same, and its tensors must be found by their names. */
+/* libFuzzer target: config.json. An accepted file is written, as a file and as a note, and read
+ * again: the model must be the same, and its tensors must be found by their names. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A promise that does not hold. */
+/* Aborts on a violated guarantee. */
 static void check(int holds)
 {
     if (!holds)

@@ -1,6 +1,6 @@
-/* libFuzzer target: token files of version 2 and .bin files (fuzz_token_file.c has version 1). The
- * checksum of a header, which no fuzzer finds, is put right first; then what opens must be read
- * without a step outside it, and its windows hold ids of the vocabulary or -1. */
+/* libFuzzer target: token files of version 2 and .bin files (fuzz_token_file.c covers version 1). A
+ * fuzzer cannot find a header's checksum, so it is corrected first. A file that opens must be
+ * readable without an access outside it, and its windows contain ids of the vocabulary or -1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void check(int holds)
         abort();
 }
 
-/* Path of a file in memory that holds the bytes; *out_fd is to be closed. */
+/* Returns the path of a file in memory with these bytes; the caller closes *out_fd. */
 static const char *write_file(const uint8_t *bytes, size_t count, int *out_fd)
 {
     static char path[64];

@@ -1,5 +1,5 @@
-/* libFuzzer target: JSON lines as documents and as conversations, packed and aligned. What is taken
- * gives a token file that is whole; what is not is refused with one line that names its place. */
+/* libFuzzer target: JSON lines as documents and as conversations, packed and aligned. An accepted
+ * file gives a complete token file; any other is refused with one line that names the place. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void begin_once(void)
 {
     if (tokenizer)
         return;
-    const char *parent = getenv("TMPDIR"); /* /dev/shm is a hundred times as fast */
+    const char *parent = getenv("TMPDIR"); /* /dev/shm is a hundred times faster */
     snprintf(folder, sizeof(folder), "%s/cohobate-fuzz-XXXXXX", parent ? parent : "/tmp");
     check(mkdtemp(folder) != NULL && coh_tokenizer_open("bytes", &tokenizer) == COH_OK);
     snprintf(out_path, sizeof(out_path), "%s/out", folder);

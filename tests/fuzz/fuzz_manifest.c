@@ -1,6 +1,6 @@
-/* libFuzzer's way into a checkpoint's manifest.json. A manifest ends with the hash of what stands
- * before, which no fuzzer finds: an input is taken as it is, and then with the right end put to it.
- * What is accepted must agree with sizes that are counted here once more, in 128 bits. */
+/* libFuzzer target: a checkpoint's manifest.json. A manifest ends with the hash of its text, which
+ * a fuzzer cannot find: an input is read as it is, then with the correct end. An accepted manifest
+ * must agree with sizes that are computed again here in 128 bits. */
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,14 +16,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 __extension__ typedef unsigned __int128 wide;
 
-/* A promise that does not hold. */
+/* Aborts on a violated guarantee. */
 static void check(int holds)
 {
     if (!holds)
         abort();
 }
 
-/* Elements by shape, and in *grains the grains that they make. */
+/* Counts elements by shape, and their grains in *grains. */
 static wide elements_of(const coh_logical_tensor *tensor, wide *grains)
 {
     wide elements = 1;

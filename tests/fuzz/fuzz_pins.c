@@ -1,5 +1,5 @@
-/* libFuzzer's way into a file of pins. What is refused is bad data with a sentence; what is taken
- * is as coh_pin_parse takes it, one by one. */
+/* libFuzzer target: a file of pins. A refused file is bad data with a message; an accepted one
+ * gives the same pins as coh_pin_parse, line by line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A promise that does not hold. */
+/* Aborts on a violated guarantee. */
 static void check(int holds)
 {
     if (!holds)
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     coh_pin *pins = NULL;
     int32_t count = 0;
-    char *text = NULL; /* with a NUL beyond its end, as coh_file_read_whole gives it */
+    char *text = NULL; /* with a NUL after its end, as from coh_file_read_whole */
     check(coh_alloc(size + 1, 1, (void **)&text) == COH_OK);
     if (size)
         memcpy(text, data, size);

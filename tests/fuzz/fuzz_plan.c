@@ -1,5 +1,5 @@
-/* libFuzzer's way into plan.json, and from there into the planner: what parses is rebuilt for a
- * small graph. What is refused is bad data with a sentence. */
+/* libFuzzer target: plan.json, and through it the planner: a file that parses is rebuilt for a
+ * small graph. A refused file is bad data with a message. */
 #include "planner/plan_file.h"
 #include "tests/fuzz/fuzz_sealed.h"
 #include "tests/planner/toy_graph.h"
@@ -15,8 +15,8 @@ static coh_graph *small_graph(void)
     return graph;
 }
 
-/* A run as the file wants it, of a builder that is ours: what is left to refuse is its decisions.
- * Of many micro-batches a program is long. */
+/* Rebuilds a run with the file's options and the present builder's version, so that only the
+ * decisions can be refused. Skips files of many micro-batches, whose programs are long. */
 static void rebuild(coh_plan_text *file)
 {
     coh_plan *plan = NULL;

@@ -1,5 +1,5 @@
-/* libFuzzer's way into profiles. What is taken is written in the one form and read again the same;
- * what is not is bad data with a sentence. */
+/* libFuzzer target: profiles. An accepted file is written in canonical form and read again with the
+ * same result; any other is bad data with a message. */
 #include "planner/profile_file.h"
 #include "tests/fuzz/fuzz_sealed.h"
 

@@ -1,6 +1,6 @@
-/* libFuzzer's way into the header of a safetensors file (docs/building.md says how to build and run
- * it). What is accepted is written again and read again: the two lists must be equal, so a header
- * that means something else to the writer than to the reader is found, too. */
+/* libFuzzer target: the header of a safetensors file (docs/building.md explains how to build and
+ * run it). An accepted header is written and read again: the two lists must be equal, so a header
+ * whose meaning differs between writer and reader is found, too. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A promise that does not hold. */
+/* Aborts on a violated guarantee. */
 static void check(int holds)
 {
     if (!holds)
@@ -28,7 +28,7 @@ static coh_status header_read(const char *text, size_t bytes, uint64_t data_byte
     return coh_safetensors_header_read(copy, bytes, data_bytes, "fuzz", header);
 }
 
-/* Lists cover [8 + header_bytes, 8 + header_bytes + data_bytes). */
+/* Checks that the list covers [8 + header_bytes, 8 + header_bytes + data_bytes). */
 static void cover_check(const coh_safetensors_header *header, uint64_t header_bytes,
                         uint64_t data_bytes)
 {
@@ -56,7 +56,7 @@ static void lists_compare(const coh_safetensors_header *left, const coh_safetens
               strcmp(left->metadata[i].value, right->metadata[i].value) == 0);
 }
 
-/* The input: 4 bytes that say how many bytes of data follow the header, then the header. */
+/* The input: 4 bytes with the number of data bytes after the header, then the header. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint32_t data_bytes;

@@ -1,5 +1,5 @@
-/* fuzz_sealed.h - a file that ends with the hash of what stands before, which no fuzzer finds: an
- * input is read as it is, and then with the right end put to it. */
+/* fuzz_sealed.h - a file that ends with the hash of its text, which a fuzzer cannot find: an input
+ * is read as it is, then with the correct end. */
 #ifndef COH_TESTS_FUZZ_SEALED_H
 #define COH_TESTS_FUZZ_SEALED_H
 
@@ -12,14 +12,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A promise that does not hold. */
+/* Aborts on a violated guarantee. */
 static inline void check(int holds)
 {
     if (!holds)
         abort();
 }
 
-/* A text with a NUL beyond its end, as coh_file_read_whole gives it. */
+/* Reads a text with a NUL after its end, as from coh_file_read_whole. */
 static inline void read_both(const uint8_t *data, size_t size,
                              void (*read)(const char *text, size_t bytes))
 {

@@ -1,6 +1,6 @@
-/* libFuzzer's way into a token file. Its header holds the hash of its ids and ends with its own,
- * which no fuzzer finds: an input is taken as it is, and then with both put right. What is accepted
- * must give the same ids however it is read, all within the vocabulary. */
+/* libFuzzer target: a token file. Its header contains the hash of its ids and ends with its own
+ * hash, neither of which a fuzzer can find: an input is read as it is, then with both corrected. An
+ * accepted file must give the same ids however it is read, all within the vocabulary. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A promise that does not hold. */
+/* Aborts on a violated guarantee. */
 static void check(int holds)
 {
     if (!holds)
@@ -36,7 +36,8 @@ static void ranges_check(coh_token_file *file, const int32_t *ids, uint64_t coun
     check(coh_token_file_read(file, 1, SIZE_MAX, piece) == COH_ERR_ARGUMENT);
 }
 
-/* How many there must be: in an aligned file each has an id behind it that no other has. */
+/* Returns the expected number of windows: in an aligned file each has one extra id at its end,
+ * shared with no other. */
 static uint64_t windows_expected(const coh_token_file_facts *facts, uint64_t length)
 {
     if (facts->window)
@@ -44,7 +45,7 @@ static uint64_t windows_expected(const coh_token_file_facts *facts, uint64_t len
     return facts->token_count ? (facts->token_count - 1) / length : 0;
 }
 
-/* Targets are the tokens that follow, or -1 where there is a mask. */
+/* Checks that targets are the following tokens, or -1 where masked. */
 static void windows_check(coh_token_file *file, const coh_token_file_facts *facts)
 {
     int32_t tokens[7], targets[7];
@@ -64,7 +65,7 @@ static void windows_check(coh_token_file *file, const coh_token_file_facts *fact
 static void entropy_check(coh_token_file *file, int64_t vocabulary)
 {
     double nats;
-    if (vocabulary > 100000) /* it counts every id of the vocabulary */
+    if (vocabulary > 100000) /* the entropy counts every id of the vocabulary */
         return;
     check(coh_token_file_unigram_entropy(file, &nats) == COH_OK);
     check(nats >= 0 && nats <= log((double)vocabulary) + 1e-9);
@@ -92,7 +93,7 @@ static void use(coh_token_file *file, size_t size, int is_sealed)
     coh_free(ids);
 }
 
-/* A file without a name that holds these bytes. */
+/* Opens a file without a name that holds these bytes, and uses it. */
 static void open_and_use(const uint8_t *bytes, size_t size, int is_sealed)
 {
     char path[64];
@@ -116,7 +117,7 @@ static void put(uint8_t *bytes, uint64_t value)
         bytes[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* Of the ids; in version 2 of bytes 48..55, too. */
+/* Returns the hash of the ids; in version 2, of bytes 48..55, too. */
 static uint64_t hash_of(const uint8_t *bytes, size_t size)
 {
     XXH3_state_t *state = XXH3_createState();

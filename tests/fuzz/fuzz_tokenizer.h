@@ -1,6 +1,6 @@
-/* fuzz_tokenizer.h - what both targets do with a file: it is refused with a sentence, or it encodes
- * a text, gives the same ids in blocks, and decodes them. The file's own bytes are such a text too,
- * so that its tokens are met. */
+/* fuzz_tokenizer.h - the common part of both targets: a file is refused with a message, or it
+ * encodes a text, gives the same ids in blocks, and decodes them. The file's own bytes are also
+ * encoded, so that its tokens occur. */
 #ifndef COH_TESTS_FUZZ_TOKENIZER_H
 #define COH_TESTS_FUZZ_TOKENIZER_H
 
@@ -22,7 +22,7 @@ static inline void fuzz_encode(coh_tokenizer *tokenizer, const char *text, size_
     int32_t *ids;
     size_t count, decoded_bytes, consumed;
     char *decoded;
-    /* A pattern may give up on a text; anything else may not. */
+    /* A pattern may give up on a text; no other failure is allowed. */
     coh_status status = coh_tokenizer_encode(tokenizer, text, text_bytes, &ids, &count);
     fuzz_expect(status == COH_OK || status == COH_ERR_CORRUPT);
     if (status != COH_OK)

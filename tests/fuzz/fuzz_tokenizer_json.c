@@ -1,8 +1,8 @@
-/* libFuzzer target: tokenizer.json. What is accepted must encode and decode anything.
+/* libFuzzer target: tokenizer.json. An accepted file must encode and decode anything.
  *
- * A file needs a token for every byte before it is accepted, which no fuzzer finds: they are put
- * into the first "vocab" that begins with "@@", as ids 0..255 in GPT-2's alphabet and 256..511 as
- * "<0x00>" on. So seeds are a few hundred bytes. */
+ * A file needs a token for every byte, which a fuzzer cannot find: they are added to the first
+ * "vocab" that begins with "@@", as ids 0..255 in GPT-2's alphabet and from 256 to 511 as "<0x00>"
+ * and so on. So seeds need only a few hundred bytes. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
-/* The tokens of all bytes as members of a JSON object. */
+/* Writes the tokens of all bytes as members of a JSON object. */
 static size_t byte_tokens(char text[16384])
 {
     size_t count = 0;

@@ -1,9 +1,8 @@
-/* libFuzzer target: SentencePiece's tokenizer.model. What is accepted must encode and decode
+/* libFuzzer target: SentencePiece's tokenizer.model. An accepted file must encode and decode
  * anything.
  *
- * A model needs a piece for every byte before it is accepted, which no fuzzer finds: where the
- * input begins with 0xff, which no message does, they come instead of it, and what a model of
- * Llama 2 says of itself. */
+ * A model needs a piece for every byte, which a fuzzer cannot find: if the input begins with 0xff,
+ * which no message does, that byte is replaced by these pieces and the specs of a Llama 2 model. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
-/* <unk>, 256 bytes; model_type BPE, byte_fallback; no spaces removed. */
+/* Writes <unk> and 256 bytes; model_type BPE, byte_fallback; no spaces removed. */
 static size_t first_pieces(uint8_t *out)
 {
     static const char unknown[] = "\x0a\x09\x0a\x05<unk>\x18\x02";
@@ -29,7 +28,7 @@ static size_t first_pieces(uint8_t *out)
         memcpy(out + count + 10, after, sizeof(after));
         count += 12;
     }
-    memcpy(out + count, specs, sizeof(specs)); /* with its last byte, 0 */
+    memcpy(out + count, specs, sizeof(specs)); /* including its last byte, 0 */
     return count + sizeof(specs);
 }
 

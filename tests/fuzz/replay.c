@@ -1,4 +1,4 @@
-/* A fuzz target without a fuzzer: it is given every file of a folder. */
+/* Runs a fuzz target without a fuzzer: on every file of a folder. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Memory of just the file's size, so that a sanitizer sees what lies beyond. */
+/* Allocates exactly the file's size, so that a sanitizer detects accesses past it. */
 static int replay(const char *path)
 {
     FILE *file = fopen(path, "rb");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the seeds of fuzz_tokenizer_json and fuzz_tokenizer_model: tokenizer_corpus.py FOLDER
 
-FOLDER gets tokenizer_json/ and tokenizer_model/, what stands in tests/fuzz/corpus."""
+FOLDER gets tokenizer_json/ and tokenizer_model/, the contents of tests/fuzz/corpus."""
 import json
 import os
 import struct

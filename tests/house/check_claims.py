@@ -1,4 +1,5 @@
-"""Runs scripts/claims on a folder of made-up claims: what its report must keep, and what its time limit ends."""
+"""Runs scripts/claims on a folder of made-up claims: checks what its report keeps, and how its time limit ends
+programs."""
 
 import os
 import re
@@ -102,7 +103,7 @@ class Claims(unittest.TestCase):
 
     def test_the_last_good_figure_outlives_bad_runs_and_leaves_with_a_good_one(self):
         with open(self.status, "w", encoding="utf-8") as file:
-            file.write(OLD)  # without commits, as reports were
+            file.write(OLD)  # without commits, as in old reports
         last = "; last met: 3 of 3; 4 s (2026-01-02, -)"
         self.write("9-1-one", script("echo '2 of 3'; exit 1"))
         self.claims("9-1", code=1)
@@ -116,7 +117,7 @@ class Claims(unittest.TestCase):
         kept = self.row("9-1-one")
         self.write("9-1-one", script("echo '3 of 3'", "# slow"))
         self.claims("9-1")
-        self.assertEqual(self.row("9-1-one"), kept)  # slow, and not asked for
+        self.assertEqual(self.row("9-1-one"), kept)  # slow, and not requested
         self.claims("--slow", "9-1")
         self.assertEqual(self.row("9-1-one")[:2], ("met", "3 of 3"))
         good = self.row("9-1-one")

@@ -1,6 +1,6 @@
-"""What scripts/device says before it measures, of made-up findings of cohobate doctor and figures of nvidia-smi; which
-figures it finds in the sentences of a profile; and what it makes of programs that end in every way: what it calls right,
-what skipped, which rows it keeps; and what it builds."""
+"""Checks scripts/device with made-up data: its messages before it measures (findings of cohobate doctor, figures of
+nvidia-smi), the figures it reads from a profile's sentences, its verdicts on programs that end in various ways (right,
+skipped, rows kept), and what it builds."""
 
 import contextlib
 import importlib.machinery
@@ -25,7 +25,7 @@ def finding(subject, level="ok", found="f", cost="", remedy=""):
 CUDA, GPU = finding("CUDA"), finding("GPU 0", found="NVIDIA H100")
 LIBRARIES = [finding("cuBLASLt"), finding("cuDNN")]
 FREE = {"memory.free": "80000 MiB", "memory.total": "81559 MiB"}
-# name, findings, nvidia-smi's, device, words of the refusal (None: none), words of what will be missing
+# name, findings, nvidia-smi's, device, words of the refusal (None: none), words on what will be missing
 CASES = [
     ("all is there", [CUDA, GPU, *LIBRARIES], FREE, "cuda:0", None, []),
     ("nvidia-smi is not", [CUDA, GPU, *LIBRARIES], {}, "cuda:0", None, []),
@@ -43,7 +43,7 @@ CASES = [
      None, ["cuDNN: not here: slower; pip install it"]),
 ]
 
-# What a profile says for people, as cohobate profile prints it.
+# A profile's report for people, as cohobate profile prints it.
 TEXT = """note: 16.00 MiB of pinned memory: 0.125 s per GiB to touch it first, 0.250 s to pin it
 note: copies of 64.00 KiB: 10.5 GB/s to the device, 9.5 GB/s from it, 8.0 and 7.5 GB/s at once
 note: the drive is measured through posix: no io_uring
@@ -77,7 +77,7 @@ def expect(what, found, wanted):
 
 
 class Played:
-    """A session whose programs print what they are told to. said: name of a program, or its first argument, -> exit code,
+    """A session whose programs print given texts. said: name of a program, or its first argument, -> exit code,
     standard output and error."""
 
     def __init__(self, said, build="", **results):
@@ -136,7 +136,7 @@ with tempfile.TemporaryDirectory() as build:
 
 
 def run_of(model, flags, graphs):
-    """gpt2-xl: another hash where the host updates; opt-6.7b does not fit in memory."""
+    """gpt2-xl: another hash with updates on the host; opt-6.7b does not fit in memory."""
     alone = flags == DEVICE.IN_MEMORY
     if model == "opt-6.7b" and alone:
         raise DEVICE.Failed("exit 3: 7 bytes short")
@@ -161,7 +161,7 @@ expect("of the roofs", [round(parts[of], 6) for of in ("of_measured_roof", "of_d
 
 
 class Small(Played):
-    """A GPU in which f32 parameters have no room."""
+    """A GPU without room for f32 parameters."""
 
     def run_any(self, *command, **_):
         mode = command[command.index("--mode") + 1]
@@ -177,7 +177,7 @@ expect("where f32 does not fit", (row["mode"], row["tokens_per_second"], "note" 
 
 
 class Building(Played):
-    """Keeps what is run, and for how long."""
+    """Records what is run, and its time limit."""
 
     def __init__(self, build, allow_build):
         super().__init__({}, build)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# scripts/device-pack: a folder whose programs start with its own libraries, a refusal where nothing was built, a word
-# where benchmarks were not; and the claims on a GPU take the folder's programs and build nothing.
-#     check_device_pack.sh SOURCE BUILD
+# Tests scripts/device-pack: a folder whose programs start with its own libraries, a refusal if nothing was built, a
+# message if benchmarks were not; and the GPU claims use the folder's programs and build nothing: check_device_pack.sh
+# SOURCE BUILD
 set -eu
 source=$1 build=$2
 folder=$(mktemp -d)
@@ -22,7 +22,7 @@ case $("$source/scripts/device-pack" "$folder/lean" "$folder/bare" 2>&1) in
     *"without benchmarks/bench_gpu_rows: what it measures will be skipped"*) ;;
     *) echo "nothing was said of benchmarks"; exit 1 ;;
 esac
-# On this machine's programs but those that build.
+# With this machine's programs, except those that build.
 mkdir "$folder/bin"
 for name in meson ninja cc gcc clang make; do
     printf '#!/bin/sh\necho "$0 was called" >>%s/built\nexit 1\n' "$folder" >"$folder/bin/$name"
@@ -31,7 +31,7 @@ done
 cd "$source"
 for claim in scripts/claims.d/6-[1-5]-*; do
     code=0
-    # No GPU is to be seen: with one they measure for hours.
+    # Hides any GPU: with one they would measure for hours.
     said=$(CUDA_VISIBLE_DEVICES='' PATH="$folder/bin:$PATH" COH_DEVICE_BUILD="$folder/packed" LD_LIBRARY_PATH='' \
         "$claim" 2>&1) || code=$?
     [ "$code" = 77 ] && [ "$said" = 'not run: no GPU' ] || { echo "$claim: $code: $said"; exit 1; }

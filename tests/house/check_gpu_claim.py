@@ -1,5 +1,5 @@
-"""Which result of scripts/device the claims on a GPU take: the newest of that GPU, those programs and those sizes, whole;
-and what they make of made-up results: of both ways of a link, of rows, of what calibrates and what is scored."""
+"""Checks which result of scripts/device the GPU claims use: the newest complete one for that GPU, those programs and
+those sizes. Also their verdicts on made-up results: both directions of a link, rows, calibrating and scored runs."""
 
 import json
 import os
@@ -14,7 +14,7 @@ PHASES = ("check", "memory")
 WANTED = {"device": "cuda:0", "found": "NVIDIA H200, 141 GiB", "programs": {"cohobate": "a", "gpu-check": "b"}, "tiny": False,
           "compile": True}
 RIGHT = {**WANTED, "phases": {"check": {}, "memory": {}, "more": {}}}
-# file, seconds of its time, what is other in it, is it taken where it is the only one?
+# file, its time in seconds, what differs in it, whether it is used if it is the only one
 FILES = [
     ("2026-01-01-old.json", 10, {}, True),
     ("2026-01-02-new.json", 20, {}, True),
@@ -52,7 +52,7 @@ with tempfile.TemporaryDirectory() as together:
     check("of no such GPU", gpu_claim.newest(together, {**WANTED, "found": None}, PHASES) is None)
 
 # ---- both ways at once, by hand ----
-# 10 GB/s each way alone; beside the other to the device 8, from it 5.
+# 10 GB/s in each direction alone; together 8 to the device, 5 from it.
 LINKS = {"links": {"h2d": {"bytes_per_s": [9e9, 10e9, 11e9, 5]}, "d2h": {"bytes_per_s": 10e9}},
          "contention": {"h2d": {"d2h": 0.8}, "d2h": {"h2d": [0.4, 0.5, 0.6, 5]}}}
 for profile, moved, seconds in (
@@ -66,13 +66,13 @@ for profile, moved, seconds in (
 
 
 def streamed(step_seconds, share, stood_s):
-    """8 GB to the device and 5 from it in each of two steps: a second of links that are full both ways."""
+    """8 GB to the device and 5 from it in each of two steps: a second with both directions full."""
     row = {"link_bytes": {"h2d": 16e9, "d2h": 10e9}, "seconds": [step_seconds] * 2, "step_seconds": step_seconds,
            "exposed_seconds": {"h2d": 2 * stood_s}, "share_of_memory_speed": share}
     return {"phases": {"offload": {"rows": {"opt-6.7b at 25 %": row}}, "profile": {"profile": LINKS}}}
 
 
-# Compute of 0.5 s: the links must be full, by 90 % of a second. Compute of 1.9: 95 % of that second must be hidden.
+# Compute of 0.5 s: the links must be full for 90 % of a second. Compute of 1.9 s: 95 % of that second must be hidden.
 for found, missed in ((streamed(1.1, 0.5 / 1.1, 0.6), []), (streamed(1.2, 0.5 / 1.2, 0.7), ["link"]),
                       (streamed(2.0, 0.96, 0.04), []), (streamed(2.0, 0.96, 0.06), ["hidden"]),
                       (streamed(2.0, 0.94, 0.04), ["speed"])):
@@ -99,11 +99,11 @@ for found, missed in ((speeds(50001, 14500), []), (speeds(49999, 14400), ["gpt2-
     check(f"{words}, {found_missed}", found_missed == missed and unmeasured == ["gpt2"])
     check(f"{words}: by default", any(word.startswith("51000 as train") for word in words))
 
-# ---- what calibrates is not what is scored ----
+# ---- calibrating runs are not scored ----
 
 
 class Device:
-    """Each run adds a line to what is known, and is predicted by how many are."""
+    """Each run adds a line to the calibration, and its prediction shows how many there are."""
 
     class Failed(Exception):
         pass

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Walks every #include of the tree and fails on an arrow that points the wrong way.
+"""Walks every #include of the tree and fails on an arrow in the wrong direction.
 
     check_includes.py ROOT          file:line of every wrong include; exit 1 where there is one
     check_includes.py --self-test   plants wrong includes in a made-up tree and sees each one caught
 
-The arrows: base -> memory -> (kernels | offload | planner, never one another) -> engine; models and
-text see the public headers and base; cli and examples the public headers alone. Beyond the arrows:
-includes are written from the root, CUDA and NCCL headers stand where they may, and no header reaches
-itself."""
+The arrows: base -> memory -> (kernels | offload | planner, never one another) -> engine; models and text include the
+public headers and base; cli and examples only the public headers. In addition, includes are written from the root, CUDA
+and NCCL headers are included only where allowed, and no header includes itself, directly or not."""
 
 import os
 import re
@@ -42,7 +41,7 @@ CUDA_PLACES = re.compile(r"^memory/(device_cuda|cuda)_?\w*\.[ch]$|^engine/comm_n
 
 
 def wrong(path, quote, target):
-    """The sentence that says why `path` may not include `target`, or None."""
+    """The reason why `path` may not include `target`, or None."""
     folder, first = path.split("/", 1)[0], target.split("/", 1)[0]
     if first in ("..", "."):
         return "includes are written from the root"
@@ -66,7 +65,7 @@ def sources(root):
 
 
 def cycles(edges):
-    """A sentence for every header that reaches itself."""
+    """A message for every header that includes itself, directly or not."""
     found, state = [], {}
 
     def visit(header, way):
@@ -104,7 +103,7 @@ def check(root):
     return errors + cycles(edges), file_count, include_count
 
 
-# path, text, what the check must answer for it ("" for a right one)
+# path, text, the expected message ("" for a valid file)
 PLANTED = [
     ("base/good.c", '#include "base/good.h"\n#include <stdio.h>\n#include "cohobate/status.h"\n', ""),
     ("base/up.c", '\n#include "memory/arena.h"\n', "base/up.c:2: includes memory/arena.h"),

@@ -15,13 +15,13 @@ export PKG_CONFIG_PATH=${pc%/*}
 where=(--define-variable=prefix="$root")
 libraries=$root/$COH_LIBRARY_FOLDER
 
-# Whatever is exported begins with coh_: nothing of ours can clash with a user's names.
+# All exported names begin with coh_, so none can clash with a user's names.
 if nm -D --defined-only "$libraries/libcohobate.so" | awk '{print $3}' | grep -v '^coh_' >&2; then
     echo "the shared library exports names that do not begin with coh_" >&2
     exit 1
 fi
 
-# OpenBLAS starts threads as it is loaded, so no program that links the library may load it at its start.
+# OpenBLAS starts threads when it is loaded, so a program that links the library must not load it at its start.
 for file in "$libraries/libcohobate.so" "$root/bin/cohobate"; do
     if readelf -d "$file" | grep 'NEEDED.*blas' >&2; then
         echo "$file loads OpenBLAS at its start" >&2
@@ -37,8 +37,8 @@ for compiler in gcc clang; do
         if [ "$flavour" = shared ]; then
             flags=$(pkg-config "${where[@]}" --cflags --libs cohobate)
         else
-            # Our archive, by its path (-lcohobate would find the shared library first), over the
-            # shared libraries it needs: --static would ask for theirs as archives, too.
+            # Our archive, by its path (-lcohobate would find the shared library first), with the shared libraries it
+            # needs: --static would require these as archives, too.
             needs=$(pkg-config "${where[@]}" --print-requires-private cohobate)
             # shellcheck disable=SC2086
             flags="$(pkg-config "${where[@]}" --cflags cohobate) $libraries/libcohobate.a
@@ -46,7 +46,7 @@ for compiler in gcc clang; do
         fi
         # shellcheck disable=SC2086 # one word per flag is meant
         "$compiler" -std=c17 -Wall -Wextra -Werror "$consumer" -o "$program" $flags
-        # The plain path multiplies by OpenBLAS, so both are tried: with it and without.
+        # The plain path multiplies by OpenBLAS, so both are tried: with OpenBLAS and without.
         LD_LIBRARY_PATH=$libraries "$program"
         COH_ISA=plain LD_LIBRARY_PATH=$libraries "$program"
         built=$((built + 1))

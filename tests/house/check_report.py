@@ -1,4 +1,4 @@
-"""Feeds scripts/test-report made-up logs: whatever went wrong must be counted, none of it silently."""
+"""Feeds made-up logs to scripts/test-report: every failure must be counted, none silently dropped."""
 
 import json
 import os

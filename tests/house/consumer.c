@@ -1,10 +1,11 @@
-/* A program outside the tree: built by check_install.sh against the installed library alone. */
+/* A program outside the repository: check_install.sh builds it against the installed library
+ * only. */
 #include <cohobate/cohobate.h>
 
 #include <dirent.h>
 #include <stdio.h>
 
-/* Entries of /proc/self/task without "." and "..". */
+/* Counts entries of /proc/self/task except "." and "..". */
 static int thread_count(void)
 {
     int count = -2;
@@ -27,7 +28,7 @@ int main(void)
         return 1;
     if (coh_size_parse("64", &bytes) == COH_OK || coh_last_error()[0] == '\0')
         return 1;
-    /* Reaches the kernels of every instruction set: none may be missing from the archive. */
+    /* Reaches the kernels of every instruction set: the archive must contain all of them. */
     printf("%s, kernel path %s; told: %s\n", coh_version(), coh_kernel_path(), coh_last_error());
     if (thread_count() != 1) {
         fprintf(stderr, "choosing the kernels left %d threads behind\n", thread_count() - 1);

@@ -1,5 +1,5 @@
-/* shapes.h - the table of cases that the tests of the kinds share: each shape is
- * there for a reason. */
+/* shapes.h - the table of cases shared by the tests of the kinds; each shape is there for a
+ * reason. */
 #ifndef COH_TESTS_KERNELS_SHAPES_H
 #define COH_TESTS_KERNELS_SHAPES_H
 
@@ -28,8 +28,8 @@ typedef struct shape_case {
     const coh_op_kind *kind;
     const void *attributes;
     coh_shape inputs[3];
-    int32_t ids;  /* bound of the i32 input */
-    int is_large; /* the four with the most multiplications: more than all others together */
+    int32_t ids;  /* upper bound of the i32 input */
+    int is_large; /* one of the four cases with more multiplications than all others together */
 } shape_case;
 
 #define ATTRIBUTES(type, ...)                                                                      \
@@ -350,7 +350,7 @@ static inline const shape_case *shape_case_at(int index)
     return &shape_cases[index % SHAPE_COUNT];
 }
 
-/* Case `index` with random data; a few targets are -1. */
+/* Makes case `index` with random data; a few targets are -1. */
 static inline void shape_case_create(coh_case *one, int index, uint64_t seed)
 {
     static coh_embedding_padded_attributes in_bf16[SHAPE_COUNT];

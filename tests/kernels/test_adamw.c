@@ -1,4 +1,4 @@
-/* The optimizer's pass: the formula, and the split master against the whole one. */
+/* The optimizer's pass: compares it with the formula, and the split master with the whole one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static void adamw_is_the_formula(void **state)
 
 /* ---- the split master ---- */
 
-/* Every upper half with the lower halves where rounding turns, and some others. */
+/* Every upper half, with the lower halves at the rounding boundary and some others. */
 static void a_split_master_joins_to_the_same_bits(void **state)
 {
     (void)state;
@@ -97,7 +97,7 @@ static void a_split_master_joins_to_the_same_bits(void **state)
     }
 }
 
-/* What rounding to the upper half costs: half of its last place. */
+/* Rounding to the upper half costs at most half of its last place. */
 static void the_upper_half_is_the_nearest_bf16(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void a_split_update_is_the_update_of_the_joined_master(void **state)
     }
 }
 
-/* On every instruction set. `grad` is f32 as it is. */
+/* On every instruction set. `grad` remains f32. */
 static void a_wide_update_is_the_update_of_the_joined_master(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void a_wide_update_is_the_update_of_the_joined_master(void **state)
     }
 }
 
-/* Updates far below a bf16's last place add up, for the lower half keeps them. */
+/* Updates far below a bf16's last place add up, since the lower half keeps them. */
 static void updates_below_the_upper_half_are_not_lost(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Nothing is allocated or mapped by a kernel call, OpenBLAS included: this program's own malloc and
- * mmap stand before the C library's and count. */
+/* A kernel call allocates or maps nothing, OpenBLAS included: this program's malloc and mmap
+ * replace the C library's and count calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@
 #ifndef SANITIZED
 static _Atomic uint64_t calls;
 
-/* The C library's own entries, for programs that put something before malloc. */
+/* The C library's own entries, for programs that replace malloc. */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *memory, size_t bytes);
@@ -63,7 +63,7 @@ static void no_call_of_any_kind_allocates(void **state)
     coh_kernels_start();
     assert_int_equal(coh_pool_create(3, &pool), COH_OK);
     const uint64_t start = atomic_load(&calls);
-    void *volatile seen = malloc(1); /* the counter must see it */
+    void *volatile seen = malloc(1); /* checks that the counter works */
     free(seen);
     assert_true(atomic_load(&calls) > start);
     for (int index = 0; index < SHAPE_CASES; index++) {
@@ -83,7 +83,7 @@ static void no_call_of_any_kind_allocates(void **state)
     coh_pool_destroy(pool);
 }
 
-/* OpenBLAS picks kernels by size and transposition: sizes on both sides of its limits. */
+/* OpenBLAS chooses kernels by size and transposition: sizes on both sides of its limits. */
 static void no_tile_of_any_size_allocates(void **state)
 {
     (void)state;

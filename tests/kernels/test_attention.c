@@ -1,5 +1,5 @@
-/* Attention on every instruction set and in both element types, against a naive double loop over
- * the inputs as stored.
+/* Attention on every instruction set and in both element types, compared with a naive double loop
+ * over the inputs as stored.
  *
  * Bounds are derived: f32 rounds each operation by 2^-24 of its result; storing in bf16 rounds by
  * 2^-8, and so do weights that become operands of pairs. */
@@ -29,7 +29,7 @@ typedef struct shape {
     const char *why;
     int64_t B, T, H, D;
     int64_t G;      /* heads of keys and values; 0: H */
-    double dropped; /* share of weights */
+    double dropped; /* share of the weights */
 } shape;
 
 static const shape shapes[] = {
@@ -75,7 +75,7 @@ TEST_ORACLE static float stored(coh_dtype dtype, const void *tensor, int64_t i)
     return value;
 }
 
-/* Normal values, in bf16 cut off. */
+/* Normal values, truncated for bf16. */
 static void *random_tensor(coh_dtype dtype, int64_t count, uint64_t stream)
 {
     float *whole = calloc((size_t)count, sizeof(float));
@@ -92,14 +92,14 @@ static void *random_tensor(coh_dtype dtype, int64_t count, uint64_t stream)
     return whole;
 }
 
-/* q, k and v stand side by side in rows of `wide` elements, so do their gradients. */
+/* q, k and v are adjacent in rows of `wide` elements, and so are their gradients. */
 typedef struct problem {
     coh_attention a;
     void *qkv, *dqkv;
-    void *before; /* what dqkv holds when backward adds */
+    void *before; /* initial dqkv when backward adds */
     int64_t wide, count, out_count, scratch_count;
     double dropped;
-    double *y, *y_bound, *d, *d_bound; /* d: of dqkv; bounds without storing */
+    double *y, *y_bound, *d, *d_bound; /* d: dqkv; the bounds exclude storing */
 } problem;
 
 static double *doubles(int64_t count)
@@ -109,7 +109,7 @@ static double *doubles(int64_t count)
     return values;
 }
 
-/* Where q (0), k (1) or v (2) begins in a row. */
+/* Returns where q (0), k (1) or v (2) begins in a row. */
 static int64_t part_begin(const problem *p, int part)
 {
     return part == 0 ? 0 : (p->a.H + (part - 1) * p->a.G) * p->a.D;
@@ -177,10 +177,10 @@ static void problem_destroy(problem *p)
 
 /* One query of one head; element d of token j's q, k or v is at place[part] + j * wide + d. */
 typedef struct query {
-    int64_t place[3], out, i;   /* out: of y's row */
-    double *p, *kept;           /* by key: weight, and by what dropout multiplies it */
+    int64_t place[3], out, i;   /* out: begin in y's row */
+    double *p, *kept;           /* by key: the weight, and its factor from dropout */
     double p_error, scale;      /* relative error of a weight as an operand */
-    double weight_eps, out_eps; /* of operands; of what is stored */
+    double weight_eps, out_eps; /* of operands; of stored values */
 } query;
 
 TEST_ORACLE static double qkv_at(const problem *p, const query *one, int64_t token, int part,
@@ -207,8 +207,8 @@ TEST_ORACLE static void weigh(const problem *p, query *one)
         sum += one->p[j] = exp(one->p[j] - max);
     for (int64_t j = 0; j <= one->i; j++)
         one->p[j] /= sum;
-    /* a score is off by (D + 8) size eps, so is the log-sum-exp; the exponential by 3, the sum by
-     * its terms */
+    /* a score is off by (D + 8) size eps, so is the log-sum-exp; the exponential by 3 eps, the sum
+     * by its terms */
     one->p_error =
         EPS * (2.0 * (double)(p->a.D + 16) * size + (double)one->i + 32.0) + one->weight_eps;
 }
@@ -344,14 +344,14 @@ static size_t tensor_bytes(const problem *p, int64_t count)
     return (size_t)count * (p->a.dtype == COH_DTYPE_BF16 ? 2 : 4);
 }
 
-/* What must be written holds NaN before. */
+/* Fills outputs with NaN before, to show that all of them are written. */
 static void check_isa(problem *p, const char *isa)
 {
     const coh_attention_pieces *pieces = coh_attention_pieces_of(isa, p->a.dtype);
     if (pieces == NULL)
         return;
     const int pairs = strcmp(isa, "avx512bf16") == 0;
-    if (pairs || strcmp(isa, isa_names[0]) == 0) /* what the others are compared with as well */
+    if (pairs || strcmp(isa, isa_names[0]) == 0) /* others share it */
         expect(p, pairs);
     for (int adds = 0; adds < 2; adds++) {
         p->a.dq_adds = p->a.dk_adds = p->a.dv_adds = adds;
@@ -367,8 +367,8 @@ static void check_isa(problem *p, const char *isa)
     }
 }
 
-/* One thread alone: in short the thread sanitizer sees one shape in eight, another sanitizer each
- * shape in one dtype. */
+/* Checks on one thread: in short runs the thread sanitizer sees one shape in eight, another
+ * sanitizer each shape in one dtype. */
 static void check_dtype(coh_dtype dtype)
 {
     for (int s = 0; s < SHAPES; s += test_seeks_races() ? 8 : 1) {
@@ -420,7 +420,7 @@ static void avx2_and_avx512_agree_in_f32(void **state)
     }
 }
 
-/* One head in many parts, and many heads in one part each. */
+/* One head split into many parts, and many heads as one part each. */
 static void the_number_of_threads_changes_no_bit(void **state)
 {
     (void)state;
@@ -455,7 +455,7 @@ static void the_number_of_threads_changes_no_bit(void **state)
         }
 }
 
-/* Each of dq, dk and dv may be left out, and what is left has the same bits. */
+/* Each of dq, dk and dv may be omitted, and the others keep their bits. */
 static void what_is_not_wanted_is_not_written(void **state)
 {
     (void)state;
@@ -485,7 +485,7 @@ static void what_is_not_wanted_is_not_written(void **state)
         }
 }
 
-/* Tokens from `later` on are replaced: what stands before keeps its bits. */
+/* Replaces the tokens from `later` on: the earlier results keep their bits. */
 static void later_tokens_change_no_bit_of_earlier_ones(void **state)
 {
     (void)state;
@@ -511,8 +511,8 @@ static void later_tokens_change_no_bit_of_earlier_ones(void **state)
         }
 }
 
-/* One NaN in a query (part 0) or a key (part 1), with all bits set as in memory that was given up:
- * it reaches every weight that it belongs to, and no other query's. */
+/* Sets one query (part 0) or key (part 1) to NaN with all bits set, as in freed memory: it reaches
+ * every weight computed from it, and no other query's. */
 static void check_nan(problem *p, const coh_attention_pieces *pieces, int64_t token, int part)
 {
     const int64_t D = p->a.D, C = p->a.H * D; /* as many heads of keys */

@@ -1,6 +1,6 @@
-/* bf16 as a way to store: rounding against arithmetic that does not know it, and rows of bf16 with
- * the same bits on every instruction set. That the rows compute what they should is in
- * test_kinds.c, with the kinds they are part of. */
+/* bf16 as a storage format: rounding compared with independent arithmetic, and rows of bf16 with
+ * the same bits on every instruction set. test_kinds.c tests the results of the rows, with the
+ * kinds that use them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,8 +29,8 @@ static double widened(uint16_t half)
     return (double)float_of((uint32_t)half << 16);
 }
 
-/* The bf16 nearest to x, by comparing distances; of two as near, the one with an even last bit.
- * Halfway beyond the largest is infinity. */
+/* Returns the bf16 nearest to x, by comparing distances; ties go to the even last bit. From halfway
+ * beyond the largest on it is infinity. */
 static uint16_t nearest(float x)
 {
     const uint32_t bits = bits_of(x);

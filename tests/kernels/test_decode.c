@@ -1,4 +1,4 @@
-/* The kinds of a decoder: each must give what the training kinds give for the same tokens. */
+/* The kinds of a decoder: each must give the results of the training kinds for the same tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static void decode_all(coh_dtype dtype)
             for (int c = 0; c < C; c++) {
                 const int64_t at = (b * T + t) * C + c;
                 const double got = got_all[b * C + c];
-                /* one key at a time instead of a product: as many roundings again */
+                /* one key at a time instead of a product: twice the roundings */
                 if (!(fabs(got - r.output.value[at]) <= 2.0 * r.output.bound[at]))
                     fail_msg("token %d: %g, should be %g", t, got, r.output.value[at]);
             }
@@ -58,7 +58,7 @@ static void decoding_token_by_token_is_causal_attention(void **state)
     decode_all(COH_DTYPE_BF16);
 }
 
-/* Row `t` of each sequence of `whole` becomes the row of the same sequence in `step`. */
+/* Copies row `t` of each sequence of `whole` to the row of the same sequence in `step`. */
 static void take_row(coh_case *step, const coh_case *whole, int input, int64_t t)
 {
     const coh_shape *shape = &whole->call.input[input].shape;
@@ -92,7 +92,7 @@ static void decode_grouped(coh_dtype dtype)
         double *got = coh_doubles_of(&step.call.output[0]);
         for (int i = 0; i < B * C; i++) {
             const int64_t at = (i / C * T + t) * C + i % C;
-            /* one key at a time instead of a product: as many roundings again */
+            /* one key at a time instead of a product: twice the roundings */
             if (!(fabs(got[i] - r.output.value[at]) <= 2.0 * r.output.bound[at]))
                 fail_msg("token %d: %g, should be %g", t, got[i], r.output.value[at]);
         }
@@ -241,7 +241,7 @@ static void check_logits(coh_dtype dtype)
     coh_case_destroy(&one);
 }
 
-/* Always f32, so that a sampler sees what the products gave. */
+/* Always f32, so that a sampler sees the unrounded products. */
 static void logits_are_x_times_the_table_and_ranges_change_no_bit(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Random words and what dropout makes of them: the generator against published vectors, the same
- * words on every instruction set and in every piece, masks with the right share of zeros. (That the
- * kinds with dropout compute the naive loop with such a mask, and its gradient: test_kinds.c,
- * test_attention.c, test_reference.c.) */
+/* Random words and dropout: the generator compared with published vectors, the same words on every
+ * instruction set and in any pieces, masks with the right share of zeros. (test_kinds.c,
+ * test_attention.c and test_reference.c compare the kinds with dropout, and their gradients, with
+ * naive loops that use such a mask.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static void blocks_are_those_that_were_published(void **state)
     }
 }
 
-/* Groups around the places where a counter's lower half ends. */
+/* Groups around the places where a counter's lower half overflows. */
 static void every_instruction_set_makes_the_same_words(void **state)
 {
     (void)state;
@@ -89,8 +89,8 @@ static void words_are_a_function_of_their_number(void **state)
         }
 }
 
-/* Of seed, step, operator and micro-batch each matters, and in all of its bits: two streams of 256
- * words share a word in one place with a chance of 6e-8. */
+/* All bits of seed, step, operator and micro-batch matter: two streams of 256 words share a word at
+ * the same place with probability 6e-8. */
 static void every_part_of_the_key_makes_other_words(void **state)
 {
     (void)state;
@@ -114,8 +114,9 @@ static void every_part_of_the_key_makes_other_words(void **state)
 
 /* ---- masks ---- */
 
-/* Elements are 1, so that what is kept is 1 / (1 - p). Dropped ones, and pairs of neighbours of
- * which both are, number as many as independent draws would give, within five deviations. */
+/* Elements are 1, so a kept element is 1 / (1 - p). The numbers of dropped elements, and of
+ * neighbours that are both dropped, are those of independent draws within five standard
+ * deviations. */
 static void check_share(int64_t count, const int32_t *is_dropped, int64_t pitch, double p)
 {
     int64_t dropped = 0, both = 0, pairs = 0;
@@ -160,8 +161,8 @@ static void the_share_of_zeros_is_the_probability(void **state)
     free(is_dropped);
 }
 
-/* Equal scores, so that the weights of query i are 1 / (i + 1), and values that name their key: y
- * says which weights were dropped. */
+/* Equal scores, so that the weights of query i are 1 / (i + 1), and values that identify their key:
+ * y shows which weights were dropped. */
 static void attention_drops_its_share_of_pairs(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void view_piece(coh_view *view, int64_t begin, int64_t end)
     view->origin[0] = begin;
 }
 
-/* Sequence by sequence, with rows that are no multiple of a group of words. */
+/* Sequence by sequence, with rows whose length is no multiple of a group of words. */
 static void a_piece_has_the_bits_of_the_whole(void **state)
 {
     (void)state;
@@ -236,7 +237,7 @@ static void a_piece_has_the_bits_of_the_whole(void **state)
     }
 }
 
-/* Without a cell, as in evaluation: the bits of the plain kind. */
+/* Without a cell, as in evaluation, a kind has the bits of the plain kind. */
 static void a_call_that_draws_nothing_drops_nothing(void **state)
 {
     (void)state;
@@ -263,8 +264,8 @@ static void a_call_that_draws_nothing_drops_nothing(void **state)
     coh_case_destroy(&plain);
 }
 
-/* d/dx of sum(dy * y), y by the kernels: linear in each element, so differences are exact but for
- * rounding; in attention they are of second order. */
+/* d/dx of sum(dy * y), with y from the kernels: linear in each element, so differences are exact
+ * except for rounding; in attention the error is of second order. */
 static void gradients_are_the_differences_of_what_was_dropped(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What the kinds refuse, and that they say why. */
+/* Arguments that the kinds refuse, with a reason. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -218,7 +218,7 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
         assert_int_equal(coh_case_forward(&classifier, NULL), COH_ERR_CORRUPT);
         assert_non_null(strstr(coh_last_error(), "place 5"));
     }
-    ((int32_t *)embedding.call.input[0].data)[5] = -1; /* no embedding of "no target" */
+    ((int32_t *)embedding.call.input[0].data)[5] = -1; /* "no target" has no embedding */
     assert_int_equal(coh_case_forward(&embedding, NULL), COH_ERR_CORRUPT);
     coh_case_destroy(&embedding);
     coh_case_destroy(&classifier);
@@ -242,7 +242,7 @@ static void without_any_target_there_is_no_loss_and_no_gradient(void **state)
     coh_case_destroy(&one);
 }
 
-/* 1024 rows of any width are whole pages, and ranges made of them too. */
+/* 1024 rows of any width fill whole pages, and so do ranges of such blocks. */
 static void blocks_of_rows_are_whole_pages(void **state)
 {
     (void)state;

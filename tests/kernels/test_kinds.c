@@ -1,4 +1,4 @@
-/* Every kind, at every shape of shapes.h, against the naive double-precision reference. */
+/* Every kind, at every shape of shapes.h, compared with the naive double-precision reference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static void must_agree(int index, const char *what, const coh_array *expected, c
         fail_msg("%s, %s", shape_case_at(index)->why, index < SHAPE_COUNT ? "f32" : "bf16");
 }
 
-/* In short a sanitizer sees the large cases in one or two tests only, and in most of the others
+/* In short runs a sanitizer sees the large cases in one or two tests only, and in most other tests
  * each shape in one of the two dtypes. */
 static int is_left_out(int index)
 {
@@ -120,7 +120,7 @@ static void every_gradient_can_be_added_to(void **state)
     }
 }
 
-/* Written and added to without a rounding to bf16, in ranges of rows as well. */
+/* They are written and added to without rounding to bf16, also in ranges of rows. */
 static void gradients_of_parameters_may_be_f32(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void a_cache_changes_no_bit(void **state)
     assert_true(cached_cases >= (test_is_brief() ? 2 : 8));
 }
 
-/* `width` channels, from `begin` on, of rows of `wide`. */
+/* Copies `width` channels, starting at `begin`, of rows of `wide`. */
 static void take_part(void *to, const void *from, int64_t rows, int64_t wide, int64_t begin,
                       int64_t width, size_t element_bytes)
 {
@@ -366,7 +366,7 @@ static void a_gradient_that_may_be_left_out_leaves_the_others_as_they_are(void *
     }
 }
 
-/* Without parameter gradients the kinds are given less (call.c), and give the same. */
+/* Without parameter gradients the kinds get fewer ports (call.c), and give the same results. */
 static void frozen_parameters_leave_the_gradients_of_inputs_as_they_are(void **state)
 {
     (void)state;

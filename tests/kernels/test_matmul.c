@@ -1,4 +1,4 @@
-/* Products at the shapes where tiles begin, end and leave remainders, by the default product. */
+/* The default product, at shapes where tiles begin, end and leave remainders. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ TEST_ORACLE static double b_at(const product *p, int64_t k, int64_t j)
     return p->layout == COH_MATMUL_NT ? p->b[j * p->K + k] : p->b[k * p->N + j];
 }
 
-/* Element [i,j] of the product, and the size of its terms. */
+/* Returns element [i,j] of the product, and the sum of its terms' magnitudes. */
 TEST_ORACLE static double sum_at(const product *p, int64_t i, int64_t j, double *out_size)
 {
     double sum = 0.0, size = 0.0;
@@ -79,7 +79,7 @@ TEST_ORACLE static double sum_at(const product *p, int64_t i, int64_t j, double 
     return sum;
 }
 
-/* `first` [M,N] and `bias` are what the sum begins with; either may be NULL. */
+/* The sum begins with `first` [M,N] and `bias`; either may be NULL. */
 static void check(const product *p, const float *first, const float *bias)
 {
     for (int64_t i = 0; i < p->M; i++)
@@ -182,7 +182,7 @@ static void column_sums_are_right_and_can_be_added(void **state)
                     sum += x[i * columns + j];
                     size += fabs(x[i * columns + j]);
                 }
-                /* blocks of 64 rows, then the blocks */
+                /* sums of blocks of 64 rows, then over blocks */
                 const double terms = 64.0 + (double)rows / 64.0 + 3.0;
                 assert_true(fabs(sums[j] - sum) <= EPS * terms * size);
             }

@@ -1,5 +1,5 @@
-/* Many normal numbers at a time: each is the one that is drawn alone, to the bit, on every
- * instruction set, wherever a run begins and ends. What one is worth: tests/base/test_rng.c. */
+/* Many normal numbers at a time: each has the bits of the number drawn alone, on every instruction
+ * set, wherever a run begins and ends. tests/base/test_rng.c tests the quality of the numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,8 +53,8 @@ static void many_at_a_time_are_those_drawn_alone(void **state)
     }
 }
 
-/* Rounding to float hides what a fused multiplication would do to the 53rd bit. So each number gets
- * the scale that brings it half-way between two floats, where a change of its last bit shows. */
+/* Rounding to float would hide how a fused multiplication changes the 53rd bit. So each number is
+ * scaled to lie halfway between two floats, where a change of its last bit shows. */
 static void not_a_bit_of_the_double_differs(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Which refusals of oneDNN's are remembered: entries of this program's own stand before the
- * library's and fail when told to. */
+/* Which refusals by oneDNN are remembered: this program's entries replace the library's and fail on
+ * request. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@
 #include <dnnl.h>
 #include <stdlib.h>
 
-static dnnl_status_t description_status, code_status; /* dnnl_success: the library's own */
-static int descriptions, codes;                       /* calls */
+static dnnl_status_t description_status, code_status; /* dnnl_success: calls the library */
+static int descriptions, codes;                       /* number of calls */
 
 static void *library_entry(const char *name)
 {
@@ -73,7 +73,7 @@ static void what_failed_for_memory_is_tried_again(void **state)
     description_status = dnnl_success;
     assert_true(run(33));
     descriptions = codes = 0;
-    assert_true(run(33)); /* and kept */
+    assert_true(run(33)); /* and the object was kept */
     assert_int_equal(descriptions + codes, 0);
 }
 

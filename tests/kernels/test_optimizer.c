@@ -1,5 +1,5 @@
-/* FEED, NORM, CLIP, UPDATE as jobs, against loops in double: which elements of a chunk they reach,
- * which partials and cells they write. (AdamW itself: test_adamw.c.) */
+/* FEED, NORM, CLIP, UPDATE as jobs, compared with loops in double: which elements of a chunk they
+ * reach, which partials and cells they write. (test_adamw.c tests AdamW itself.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +18,9 @@
 
 enum { GRAIN = COH_GRAIN_ELEMENTS, PARTIALS = 20, MICROBATCHES = 3, LOSS_STRIDE = 16 };
 
-/* The end of a tensor whose last grain is short, padding, a tensor of one element, padding, and two
- * grains of a third. Its first grains' partials stand apart, as those of tensors before them do. */
+/* The end of a tensor with a short last grain, padding, a tensor of one element, padding, and two
+ * grains of a third tensor. The partials of its first grains lie elsewhere, like those of earlier
+ * tensors. */
 static const coh_grain_run runs[] = {
     { .first = 0,
       .element = 0,
@@ -39,7 +40,7 @@ enum { RUNS = 3, ELEMENTS = 5 * GRAIN };
 
 static const coh_chunk_grains grains = { runs, RUNS };
 
-/* The run of an element, or NULL: it is padding. */
+/* Returns the run of an element, or NULL for padding. */
 static const coh_grain_run *run_of(int64_t element)
 {
     for (int r = 0; r < RUNS; r++)
@@ -48,7 +49,7 @@ static const coh_grain_run *run_of(int64_t element)
     return NULL;
 }
 
-/* The partial of an element, or -1. */
+/* Returns the index of an element's partial, or -1. */
 static int64_t partial_of(int64_t element)
 {
     const coh_grain_run *run = run_of(element);
@@ -109,7 +110,8 @@ static void nothing_is_done_where_nothing_is_trained(void **state)
     coh_kernel_update(pool, &update);
 }
 
-/* The first step of AdamW: m = (1 - beta1) g, v = (1 - beta2) g^2; rate and decay of the group. */
+/* Computes the first step of AdamW: m = (1 - beta1) g, v = (1 - beta2) g^2, with the group's rate
+ * and decay. */
 static double updated(double work, double grad, const coh_update *update, const coh_grain_run *run)
 {
     const coh_cells *c = update->cells;
@@ -148,7 +150,7 @@ static void an_update_reaches_what_is_trained_and_no_padding(void **state)
         const double expected =
             partial < 0 ? (double)before[i]
                         : updated((double)before[i], (double)grad[i], &update, run_of(i));
-        /* at most |work| + rate (1 + |decay|) + what eight roundings leave */
+        /* at most |work| + rate (1 + |decay|), plus eight roundings */
         assert_true(fabs((double)work[i] - expected) <=
                     (partial < 0 ? 0.0 : 0x1p-20 * (fabs((double)before[i]) + 1.0)));
         assert_true((m[i] != 0.0f) == (partial >= 0));
@@ -237,8 +239,8 @@ static void a_clip_scales_to_the_norm_and_counts_what_is_finite(void **state)
     }
 }
 
-/* Of whole numbers, whose sum is exact in any order: all of them, once. Of others: within what
- * COH_CLIP_SUMS sums of 5 and a tree over them may lose; one sum of them all would lose more. */
+/* For integers, whose sum is exact in any order: each counted once. For others: within the error of
+ * COH_CLIP_SUMS sums of 5 and a tree over them; a single sum of all would lose more. */
 static void the_norm_is_of_all_partials(void **state)
 {
     (void)state;

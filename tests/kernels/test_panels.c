@@ -1,6 +1,6 @@
-/* Our own products, tile by tile, on every instruction set of this CPU: each layout, element type
- * and ending against a loop in double, at sizes around the edges of words, registers, panels,
- * blocks of depth and blocks of rows. */
+/* The project's products, tile by tile, on every instruction set of this CPU: each layout, element
+ * type and epilogue compared with a loop in double, at sizes around the edges of words, registers,
+ * panels, blocks of depth and blocks of rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ typedef struct matrix {
     void *data;
 } matrix;
 
-/* Nearest, ties to even, by the double that lies between two neighbours. */
+/* Rounds to nearest, ties to even, by the double that lies between two neighbours. */
 static uint16_t to_bf16(float x)
 {
     uint32_t bits;
@@ -85,7 +85,8 @@ typedef struct problem {
     int64_t rows, columns, depth;
     coh_dtype dtype, c_dtype;
     matrix a, b, c, before, bias, residual, activated;
-    double *sums, *sizes; /* of each element of op(a) op(b): its terms, and their magnitudes */
+    double *sums, *sizes; /* for each element of op(a) op(b): the sum of its terms, and of their
+                           * magnitudes */
 } problem;
 
 TEST_ORACLE static void sum_in_double(problem *p)
@@ -144,13 +145,14 @@ static coh_tile tile_of(const problem *p)
                        .c = p->c.data };
 }
 
-/* In short a sanitizer sees a third of a shape's types and layouts: each type, and each layout. */
+/* In short runs a sanitizer sees a third of a shape's types and layouts: each type, and each
+ * layout. */
 static int is_left_out(int types, int layout, int shape)
 {
     return test_is_brief() && (types + layout + shape) % 3 != 0;
 }
 
-/* c against the sum in double, each element; what lies in the gaps is as it was. */
+/* Compares each element of c with the sum in double; the gaps must be unchanged. */
 static void check(const char *isa, problem *p, const coh_tile *t, const matrix *residual)
 {
     if (p->sums == NULL)
@@ -221,8 +223,8 @@ static void run_endings(const char *isa, coh_panel_run *run, problem *p)
     }
 }
 
-/* What is activated is made of the c that was stored: the kernel of that name makes the same bits
- * from it. In place of c it has them too. */
+/* The activation is computed from the stored c, with the bits of the kernel of that name; also in
+ * place of c. */
 static void run_activation(const char *isa, coh_panel_run *run, problem *p,
                            coh_activation activation)
 {
@@ -260,9 +262,9 @@ static void every_tile_is_right_on_every_instruction_set(void **state)
         { { 1, 1, 1 }, 0 },     { { 2, 3, 5 }, 0 },      { { 4, 34, 67 }, 3 },
         { { 3, 5, 1031 }, 0 },  { { 5, 33, 17 }, 0 },    { { 12, 32, 32 }, 0 },
         { { 13, 31, 33 }, 1 },  { { 24, 64, 512 }, 0 },  { { 25, 65, 511 }, 0 },
-        { { 7, 40, 1030 }, 2 }, { { 6, 16, 1024 }, 0 },  /* rows a way of a cache apart */
+        { { 7, 40, 1030 }, 2 }, { { 6, 16, 1024 }, 0 },  /* row distances of one cache way */
         { { 257, 17, 19 }, 0 }, { { 31, 259, 110 }, 0 }, /* three groups of panels */
-        { { 69, 48, 96 }, 0 },                           /* rows of whole tiles, and a rest */
+        { { 69, 48, 96 }, 0 },                           /* rows of whole tiles, and a remainder */
     };
     for (int isa = 0; isa < ISAS; isa++)
         for (int types = 0; types < 4; types++) {
@@ -284,14 +286,15 @@ static void every_tile_is_right_on_every_instruction_set(void **state)
         }
 }
 
-/* Elements of the deepest block: a word is one of them, or a pair. */
+/* Returns the depth of the deepest block: a word is one element, or a pair. */
 static int64_t deepest_block(const char *isa)
 {
     return COH_PANEL_WORDS * (coh_panel_run_of(isa, COH_DTYPE_F32) == NULL ? 2 : 1);
 }
 
-/* Between two blocks the sums stand in c, or aside; bias, residual and c are taken with the first
- * one, what is activated is made behind the last. Columns: whole panels, and a part of one. */
+/* Between two blocks the sums are kept in c or separately. Bias, residual and c are added with the
+ * first block; the activation is computed after the last. Columns: whole panels, and part of
+ * one. */
 static void sums_go_on_from_one_block_of_depth_to_the_next(void **state)
 {
     (void)state;
@@ -300,8 +303,9 @@ static void sums_go_on_from_one_block_of_depth_to_the_next(void **state)
             const coh_dtype dtype = types & 1 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
             const coh_dtype c_dtype = types & 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
             const int64_t most = deepest_block(isas[isa]);
-            /* two blocks, the lesser no whole number of words; three of whole words; of pairs, so
-             * many rows that a is packed in two parts, the last block of rows a rest */
+            /* two blocks, the smaller not a whole number of words; three of whole words; of pairs,
+             * with so many rows that a is packed in two parts and the last block of rows is
+             * partial */
             const int64_t shapes[][3] = { { 14, 41, most + 1 },
                                           { 5, 72, 2 * most + 128 },
                                           { 183, 33, most + 1 } };
@@ -321,8 +325,8 @@ static void sums_go_on_from_one_block_of_depth_to_the_next(void **state)
         }
 }
 
-/* Rows of a: infinity, NaN, what underflows, what overflows. The depth is odd and they begin their
- * rows: half a pair must not meet the next row. */
+/* Rows of a begin with infinity, NaN, values that underflow or overflow. The depth is odd: half a
+ * pair must not combine with the next row. */
 static void what_is_not_a_usual_number_comes_through(void **state)
 {
     (void)state;
@@ -368,7 +372,7 @@ static void run_openblas(const coh_tile *tile)
     coh_tile_run_by(COH_PRODUCT_OPENBLAS, tile);
 }
 
-/* What it does not take goes to the panels. */
+/* oneDNN computes what it supports; panels compute the rest. */
 static void run_onednn(const coh_tile *tile)
 {
     if ((tile->dtype == COH_DTYPE_BF16 || tile->c_dtype == COH_DTYPE_F32) &&
@@ -378,7 +382,7 @@ static void run_onednn(const coh_tile *tile)
         coh_tile_run_by(COH_PRODUCT_ONEDNN, tile);
 }
 
-/* A kernel table may send any shape there. */
+/* A kernel table may choose them for any shape. */
 static void the_libraries_are_right_as_well(void **state)
 {
     (void)state;
@@ -409,8 +413,8 @@ static void the_libraries_are_right_as_well(void **state)
             }
 }
 
-/* Fused and twice rounded sums differ, so plain's f32 stands alone; the product of two bf16 is
- * exact in f32, so there it does not. */
+/* Fused sums differ from twice rounded ones, so plain's f32 differs from the others; the product of
+ * two bf16 is exact in f32, so all agree there. */
 static void instruction_sets_agree_where_the_header_says_so(void **state)
 {
     (void)state;
@@ -456,12 +460,12 @@ static coh_matmul matmul_of(const problem *p)
 static const int threads[] = { 1, 2, 3, 8, 16, 32 };
 enum { THREADS = sizeof(threads) / sizeof(threads[0]) };
 
-/* The product on every number of threads, which must give the bits that `c` holds. */
+/* Computes the product on every number of threads; each must give the bits in `c`. */
 static void check_threads(problem *p, coh_pool *const *pools, coh_product product, const void *c)
 {
     const size_t bytes = (size_t)(p->rows * p->columns) * (p->c_dtype == COH_DTYPE_BF16 ? 2 : 4);
     const coh_matmul m = matmul_of(p);
-    /* in short, under a sanitizer: 2, 8, 32 */
+    /* short with a sanitizer: 2, 8, 32 */
     for (int n = test_is_brief() ? 1 : 0; n < THREADS; n += test_is_brief() ? 2 : 1) {
         fill(p, NULL, 0xff);
         coh_cpu_matmul_by(pools[n], &m, product);
@@ -473,8 +477,9 @@ static void check_threads(problem *p, coh_pool *const *pools, coh_product produc
     }
 }
 
-/* Above four rows the order of a sum depends on the depth alone: one tile is the same as many. The
- * sums of the deep one stand aside for bf16: in two parts in one tile, in one in each of many. */
+/* Above four rows the order of a sum depends only on the depth: one tile gives the same as many.
+ * For bf16, the deep case keeps its sums separately: in two parts for the single tile, in one part
+ * for each of many. */
 static void tiles_change_no_bit(void **state)
 {
     (void)state;
@@ -499,10 +504,11 @@ static void tiles_change_no_bit(void **state)
         coh_pool_destroy(pools[n]);
 }
 
-/* Four rows or fewer of x weight^T are summed otherwise, and libraries sum as the tile asks: where
- * more threads get smaller tiles, neither may show. Rows: as of a layer, so that each number of
- * threads has its own tiles; one more than 64 of the least tiles hold, which are a row's then; the
- * same, where two threads have such a tile as well; so few that every tile is one. */
+/* Products with x weight^T of at most four rows sum in another order, and libraries in an order
+ * that depends on the tile; both must not show where more threads get smaller tiles. Rows: as in a
+ * layer, so that each number of threads has different tiles; one more than 64 of the smallest tiles
+ * hold, so tiles are a row each; the same, with such a tile for two threads, too; so few that each
+ * tile is one row. */
 static void threads_change_no_bit_of_any_product(void **state)
 {
     (void)state;
@@ -550,7 +556,7 @@ static void threads_have_tiles_to_work_on_and_libraries_keep_theirs(void **state
     (void)state;
     static const int64_t widths[] = { 768, 2304, 3072 };
     static const int counts[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64 };
-    /* tall ones, which pack b twice and once */
+    /* tall ones, which pack b twice, or once */
     assert_int_equal(tiles_of(2048, 768, COH_PRODUCT_PANELS, 2), 12);
     assert_int_equal(tiles_of(2048, 2304, COH_PRODUCT_PANELS, 2), 18);
     for (int w = 0; w < 3; w++)

@@ -1,6 +1,6 @@
-/* The paths a process may take, each in a process of its own (the choice is made once): threads
- * change no bit, with plain products neither do instruction sets, and other products say so in the
- * path's name. */
+/* The kernel paths a process may take, each in its own process (the choice is made once). Threads
+ * change no bit; with plain products instruction sets change none, either; other products are named
+ * in the path. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ typedef struct answer {
 
 static const char *self;
 
-/* Another run of this program; where it is emulated (scripts/test-arm64), by the emulator. */
+/* Runs this program again; where it is emulated (scripts/test-arm64), by the emulator. */
 static answer ask(const char *isa, const char *plain_matmul, const char *threads)
 {
     answer out = { "", "" };
@@ -96,7 +96,7 @@ static void threads_and_with_plain_products_instruction_sets_change_no_bit(void 
             continue;
         }
         assert_string_equal(ask(isas[i], "1", threads[i]).hash, plain.hash);
-        if (test_is_brief() && i == 1) /* between the two others */
+        if (test_is_brief() && i == 1) /* the instruction set between the other two */
             continue;
         const answer first = ask(isas[i], "0", "1"), other = ask(isas[i], "0", "3");
         assert_string_equal(other.hash, first.hash);
@@ -105,7 +105,7 @@ static void threads_and_with_plain_products_instruction_sets_change_no_bit(void 
     }
 }
 
-/* As the kernel lists it, which is not how dispatch asks. */
+/* Asks the operating system, which dispatch does not do. */
 static int cpu_has(const char *flag)
 {
     static char line[8192];
@@ -137,7 +137,7 @@ static void the_path_names_instruction_set_and_product(void **state)
                         cpu_has("amx_bf16") ? "avx512+panels+amx" : bf16.path);
 }
 
-/* The test setting changes the default dtype and no bit; the path names it on every processor. */
+/* The test setting changes the default dtype but no bit; the path names it on every processor. */
 static void pretended_bf16_is_named_and_has_the_bits_of_widened_products(void **state)
 {
     (void)state;

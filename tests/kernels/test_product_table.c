@@ -1,4 +1,4 @@
-/* The table of products: what it takes, what it refuses, that the path tells one from another. */
+/* The table of products: what it accepts, what it refuses, and that paths identify tables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

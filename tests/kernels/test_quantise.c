@@ -1,6 +1,6 @@
-/* Stochastic rounding and blocks of bytes: what each element becomes, by a reference of its own and
- * in double; means; numbers that are no numbers; the same bits in any pieces, with any threads and
- * on every instruction set. */
+/* Stochastic rounding and blocks of bytes: each element compared with an independent reference and
+ * in double; means; NaNs and infinities; the same bits in any pieces, with any number of threads
+ * and on every instruction set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static int8_t codes[DRAWS];
 static float scales[DRAWS / BLOCK];
 static uint32_t halves[DRAWS];
 
-/* The reference's halves of numbers first, first + 1, ... */
+/* Draws the reference's halves of numbers first, first + 1, ... */
 static void draw(const coh_rounding *of, uint64_t first, int64_t count)
 {
     const coh_call call = { .random_cell = of->cell,
@@ -43,7 +43,7 @@ static void draw(const coh_rounding *of, uint64_t first, int64_t count)
         halves[i] = coh_reference_half(stream, first + (uint64_t)i);
 }
 
-/* Patterns of bits: numbers of all sizes. */
+/* Fills with bit patterns: numbers of all magnitudes. */
 static void fill_patterns(int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -69,7 +69,7 @@ static void quantise_all(uint64_t first, int64_t count, int is_random)
 
 /* ---- to bf16 ---- */
 
-/* Of a finite number: the one of its two neighbours that the half says, in double. */
+/* Rounds a finite number to the neighbour that the half selects, in double. */
 static double rounded(double value, uint32_t half)
 {
     int exponent = 0;
@@ -101,7 +101,7 @@ static void a_number_becomes_the_neighbour_that_its_half_says(void **state)
     }
 }
 
-/* Infinities, zeros, subnormals and NaNs among them. */
+/* Includes infinities, zeros, subnormals and NaNs. */
 static void what_is_a_bf16_stays_as_it_is(void **state)
 {
     (void)state;
@@ -122,8 +122,8 @@ static void nothing_finite_becomes_infinite(void **state)
         assert_int_equal(y[i], i % 2 == 0 ? 0x7f7f : 0xff7f);
 }
 
-/* As many are up as with the probability p each, within five deviations, and of two at each pitch
- * both as often as if they had nothing to do with one another. `error`: of p. */
+/* The number rounded up is that of independent draws with probability p, within five standard
+ * deviations, and so is the number of pairs at each pitch that are both up. `error`: of p. */
 static void check_share(int64_t count, const char *is_up, double p, double error)
 {
     static const int64_t pitches[] = { 1, 2, 16, 64, 128, 16384 };
@@ -163,7 +163,7 @@ static void rounding_has_the_number_as_its_mean(void **state)
     }
 }
 
-/* Two roundings of numbers half-way that agree in all of 1024 places: 2^-1024. */
+/* The chance that two roundings of halfway numbers agree in all of 1024 places is 2^-1024. */
 static void step_seed_tensor_and_use_round_otherwise(void **state)
 {
     (void)state;
@@ -193,8 +193,8 @@ static double largest_of(int64_t begin, int64_t end)
     return largest;
 }
 
-/* Code and value of each element against its place between -127 and 127, which two roundings of
- * floats move by less than 127 * 2^-22. */
+/* Compares code and value of each element with its position between -127 and 127, which two float
+ * roundings move by less than 127 * 2^-22. */
 static void check_codes(int64_t count, double most_off)
 {
     static float back[MOST];
@@ -221,7 +221,7 @@ static void codes_are_the_nearest_or_next_to_the_place(void **state)
         fill_normal(COUNT);
         for (int64_t i = 0; i < COUNT; i++)
             x[i] = (float)((double)x[i] * sizes[s]);
-        x[5 * BLOCK + 1] = -FLT_MAX; /* an outlier costs its own block alone */
+        x[5 * BLOCK + 1] = -FLT_MAX; /* an outlier affects only its own block */
         quantise_all(0, COUNT, 0);
         check_codes(COUNT, 0.5);
         quantise_all(0, COUNT, 1);
@@ -240,7 +240,7 @@ static void halves_between_codes_go_to_the_even_one(void **state)
         assert_int_equal(codes[i], (i % 3 == 0 ? -1 : 1) * (i % 2 == 0 ? i : i + 1));
 }
 
-/* Rounded stochastically too: what a code stands for is not moved. */
+/* Also with stochastic rounding: a value that a code represents is not changed. */
 static void codes_come_back(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void codes_come_back(void **state)
     memcpy(before_scales, scales, sizeof(before_scales));
     coh_kernel_dequantise(NULL, &(coh_dequantise){ COUNT, codes, scales, x });
     for (int is_random = 0; is_random < 2; is_random++) {
-        /* subnormal values are rounded on the way back: whole scales alone stay whole */
+        /* subnormal values are rounded when decoded: only whole scales are exact */
         const int64_t begin = 9 * BLOCK;
         quantise_all(0, COUNT, is_random);
         assert_memory_equal(codes + begin, before + begin, sizeof(before) - (size_t)begin);
@@ -289,7 +289,7 @@ static void codes_have_the_place_as_their_mean(void **state)
             assert_in_range(is_up[count], 0, 1);
             count++;
         }
-        /* 2^-17 of the halves, and two roundings */
+        /* 2^-17 from the halves, and two roundings */
         check_share(count, is_up, (double)places[p] - below, 0x1p-17 + 127.0 * 0x1p-23);
     }
 }
@@ -387,7 +387,7 @@ static void threads_change_no_bit(void **state)
     }
 }
 
-/* One row function with one table: what it wrote, behind it what it must leave alone. */
+/* The results of one row function from one table, followed by guard elements. */
 typedef struct row_results {
     uint16_t y[2 * BLOCK];
     int8_t codes[2 * BLOCK];

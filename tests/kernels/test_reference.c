@@ -1,5 +1,5 @@
-/* The naive references, which everything else is held against, are themselves held against their
- * own finite differences: d/dx sum(dy * y) by central differences in double, for every element. */
+/* The naive references, the standard for everything else, compared with their own finite
+ * differences: d/dx sum(dy * y) by central differences in double, for every element. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,8 +34,8 @@ static void check_gradient(coh_reference *r, double *at, const coh_array *gradie
         at[i] = start - step;
         double down = objective(r);
         at[i] = start;
-        /* the difference is off by step^2 / 6 times the third derivative, which is below 100 here,
-         * and by 1e-16 / step times the objective */
+        /* the difference is off by step^2 / 6 times the third derivative, below 100 here, and by
+         * 1e-16 / step times the objective */
         const double difference = (up - down) / (2.0 * step),
                      error = fabs(difference - gradient->value[i]);
         if (!(error <= 1e-6 * (1.0 + fabs(difference))))
@@ -66,8 +66,8 @@ static void check(const coh_op_kind *kind, const void *attributes, const coh_sha
     coh_case_destroy(&one);
 }
 
-/* The looked-up row of the padding moves the objective, and yet its gradient is nothing: that is
- * what the kind says, so differences cannot tell. */
+/* The padding's row affects the objective, yet its gradient is defined as zero, so differences
+ * cannot check it. */
 static void check_padding(const coh_embedding_padded_attributes *attributes)
 {
     const coh_shape tokens = I32(2, 9);

@@ -1,4 +1,4 @@
-/* The inner loops: right against double precision, and the same bits on every instruction set. */
+/* The inner loops: compared with double precision, and the same bits on every instruction set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static void fill_all(void)
     fill(c, 3, 1.0);
     fill(d, 4, 0.5);
     for (int64_t i = 0; i < MOST; i++)
-        d[i] *= d[i]; /* v of AdamW */
+        d[i] *= d[i]; /* AdamW's v */
 }
 
 static void square_sum_is_exact_to_double_rounding(void **state)
@@ -153,7 +153,7 @@ static void swiglu_holds_at_the_ends(void **state)
     assert_true(isnan(y[4]) && isnan(dgate[4]) && isnan(dup[4]));
 }
 
-/* Half a unit in the last place of what is below one, and what double is off by. */
+/* Bounds: half a unit in the last place of values below one, plus the error of double. */
 static void turns_are_the_nearest_floats(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void run_gates(const coh_rows *rows, int64_t n)
     take_floats(d, n);
 }
 
-/* Some heads, in one row of n elements or less. */
+/* Turns some heads in one row of at most n elements. */
 static void run_turns(const coh_rows *rows, int64_t n)
 {
     const int64_t heads = n < 6 ? 1 : 3, half = n / heads / 2, count = heads * half * 2;

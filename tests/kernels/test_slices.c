@@ -1,5 +1,5 @@
-/* Products of weights that are large enough to come in blocks of their rows: against the naive
- * reference in double precision, and in ranges of blocks against the whole, bit for bit. */
+/* Products with weights large enough to be split into blocks of rows: compared with the naive
+ * reference in double precision, and ranges of blocks with the whole, bit for bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,14 +15,14 @@
 #include "tests/reference/call.h"
 #include "tests/reference/reference.h"
 
-/* 2048 rows of 2048 are a block; the last one has 4 rows. */
+/* A block has 2048 rows of 2048; the last one has 4 rows. */
 enum { ROWS = 3, INPUTS = 2048, OUTPUTS = 4100, BLOCK = 2048, BLOCKS = 3 };
 
 static const coh_op_kind *const kinds[] = { &coh_kind_linear, &coh_kind_linear_uniform,
                                             &coh_kind_linear_residual, &coh_kind_linear_gelu,
                                             &coh_kind_linear_relu };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), CASES = 2 * KINDS };
-/* In short a sanitizer sees each kind in one of the two dtypes. */
+/* In short runs a sanitizer sees each kind in one of the two dtypes. */
 static int next_case(int index)
 {
     return index + (test_is_brief() ? 2 : 1);
@@ -91,7 +91,7 @@ static void blocks_agree_with_double_precision(void **state)
     }
 }
 
-/* Backward writes, then adds to what it wrote. */
+/* Runs backward to write, then to add to the written values. */
 static uint64_t run(coh_case *one, void *queue, int64_t blocks)
 {
     const int whole = blocks >= BLOCKS;

@@ -1,6 +1,7 @@
-/* Who computes is asked of the queue: a table that a queue begins with is given every call of a
- * kind, and nobody else. The table here counts, and has the host do the work in the caller. A kind
- * for a GPU only enqueues: what its call points to cannot be read here but inside the table. */
+/* The queue determines who computes: a table at the begin of a queue receives every call of a kind,
+ * and nothing else computes. The table here counts calls, and has the host do the work on the
+ * calling thread. A kind only enqueues for a GPU: memory of its call can be read here only inside
+ * the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 #include "tests/kernels/shapes.h"
 
 static int call_count;
-static coh_case *locked; /* open to kernels alone */
+static coh_case *locked; /* readable only inside kernels */
 
 static void enter_kernel(void)
 {
@@ -47,7 +48,7 @@ static const coh_kernel_table twins = { .check_indices = twin_check_indices,
 
 typedef struct device_queue {
     coh_queue_head head;
-    char rest[64]; /* a device's own */
+    char rest[64]; /* the device's members */
 } device_queue;
 
 typedef struct results {
@@ -65,7 +66,7 @@ static void keep_result(void *context, const char *name, const void *data, size_
     all->bytes[all->count++] = bytes;
 }
 
-/* Runs a case on the host. Returns how often the table was called. */
+/* Runs a case on the host. Returns the number of calls to the table. */
 static int run_here(coh_case *one, void *queue, results *out_results)
 {
     call_count = 0;
@@ -76,7 +77,7 @@ static int run_here(coh_case *one, void *queue, results *out_results)
     return call_count;
 }
 
-/* One phase as the kind does it for a GPU, its memory locked. */
+/* Runs one phase as the kind does for a GPU, with the case's memory locked. */
 static coh_status run_locked(coh_status (*phase)(const coh_call *call), const coh_call *call)
 {
     coh_call copy = *call;
@@ -117,7 +118,7 @@ static void a_kind_computes_where_its_queue_says_and_reads_nothing_itself(void *
     }
 }
 
-/* Kinds of a decoder: they are told by a tensor where they are. */
+/* Kinds of a decoder, whose position is in a tensor. */
 static void a_decoders_kinds_do_so_as_well(void **state)
 {
     (void)state;

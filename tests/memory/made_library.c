@@ -1,4 +1,4 @@
-/* A shared library that is opened under the names of others (test_cuda_library.c). */
+/* A shared library that is opened under other libraries' names (test_cuda_library.c). */
 __attribute__((visibility("default"))) int made_one(void);
 __attribute__((visibility("default"))) int made_two(void);
 

@@ -23,8 +23,8 @@
 /* Odd sizes: one page, just below and above a huge page, more than one piece of the first touch. */
 static const uint64_t sizes[] = { 4096, (2 << 20) - 4096, (2 << 20) + 4096, (40 << 20) + 12288 };
 
-/* qemu-user takes every advice and follows none: pages are then resident at their first use only. A
- * kernel refuses an advice that there is not. */
+/* qemu-user accepts every madvise and ignores it, so pages become resident only at their first use.
+ * A kernel refuses an unknown advice. */
 static int advice_is_ignored(void)
 {
     void *page = mmap(NULL, COH_PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -252,7 +252,7 @@ static void a_topology_has_a_core_and_a_node(void **state)
 #define TWO_NODES  "node:2 core:2 pu:1"
 #define WITH_A_GAP "pack:2 [numa(indexes=0,60)] core:2 pu:1"
 
-/* A machine of three nodes, the last of which this process may not use. */
+/* Exports a machine of three nodes, the last of which this process may not use. */
 static void export_machine(const char *path)
 {
     hwloc_topology_t topology;
@@ -268,9 +268,9 @@ static void export_machine(const char *path)
     hwloc_bitmap_free(allowed);
 }
 
-/* How pages of its own stand on such a machine (a description, or a file's path), for files below
- * `root`. With `is_real` the kernel is told, too, and *out_mode and *out_mask are its policy for
- * them; mode -1 where it refuses to say. */
+/* Places new pages on such a machine (a description, or a file's path), with system files below
+ * `root`. With `is_real` the policy is applied, too, and *out_mode and *out_mask are the kernel's
+ * for these pages; mode -1 if it refuses to report. */
 static coh_placement place(const char *machine, const char *root, int near, uint64_t bytes,
                            int is_real, int *out_mode, unsigned long *out_mask)
 {
@@ -304,16 +304,16 @@ static void pages_go_to_the_near_node_if_it_is_ours_and_has_room(void **state)
         uint64_t kib;
     } cases[] = {
         { TWO_NODES, 1, 1, 1, KIB },            /* just enough */
-        { TWO_NODES, 1, 0, 2, KIB + 4 },        /* a page too many */
+        { TWO_NODES, 1, 0, 2, KIB + 4 },        /* one page too many */
         { TWO_NODES, 0, 0, 2, KIB },            /* the other one is full */
-        { TWO_NODES, COH_NODE_ANY, 0, 2, KIB }, /* nobody knows */
-        { TWO_NODES, 60, 0, 2, KIB },           /* has room, and is not there */
-        { NULL, 2, 0, 2, KIB },                 /* has room, and is not this process's */
-        { NULL, 1, 1, 1, KIB },                 /* is, as the other one */
-        { WITH_A_GAP, 1, 0, 2, KIB },           /* there is no node of that number */
+        { TWO_NODES, COH_NODE_ANY, 0, 2, KIB }, /* the nearest node is unknown */
+        { TWO_NODES, 60, 0, 2, KIB },           /* has room, but does not exist */
+        { NULL, 2, 0, 2, KIB },                 /* has room, but the process may not use it */
+        { NULL, 1, 1, 1, KIB },                 /* may be used, like the other */
+        { WITH_A_GAP, 1, 0, 2, KIB },           /* no node has that number */
         { WITH_A_GAP, 60, 1, 1, KIB },          /* numbers are the system's */
-        { "node:4 core:1 pu:1", 3, 0, 4, KIB }, /* nothing says what is free */
-        { "node:1 core:2 pu:1", 0, 0, 1, 4 },   /* there is but one */
+        { "node:4 core:1 pu:1", 3, 0, 4, KIB }, /* free memory is unknown */
+        { "node:1 core:2 pu:1", 0, 0, 1, 4 },   /* there is only one */
     };
     tree made;
     char exported[320];
@@ -335,7 +335,8 @@ static void pages_go_to_the_near_node_if_it_is_ours_and_has_room(void **state)
     tree_remove(&made);
 }
 
-/* The kernel's own policy for them, on a node that every machine has and on one that none has. */
+/* Checks the kernel's own policy for these pages, on a node that every machine has and on one that
+ * none has. */
 static void near_pages_are_preferred_and_a_refusal_spreads_them(void **state)
 {
     (void)state;
@@ -359,7 +360,7 @@ static void near_pages_are_preferred_and_a_refusal_spreads_them(void **state)
     assert_int_equal(refused.node_count, 2);
     assert_int_equal(mode, INTERLEAVED);
     (void)place("node:1 core:2 pu:1", made.root, 0, 16 << 10, 1, &mode, &mask);
-    assert_int_equal(mode, 0); /* nothing was said */
+    assert_int_equal(mode, 0); /* no policy was set */
     tree_remove(&made);
 }
 
@@ -379,7 +380,7 @@ static void memory_that_somebody_bound_stays_so(void **state)
     const coh_placement bound = place(TWO_NODES, "", COH_NODE_ANY, COH_PAGE_BYTES, 1, &mode, &mask);
     assert_int_equal(syscall(SYS_set_mempolicy, DEFAULT, NULL, 0), 0);
     assert_int_equal(bound.node_count, 1);
-    assert_int_equal(mode, DEFAULT); /* nothing is said of these pages: the binding holds */
+    assert_int_equal(mode, DEFAULT); /* no policy is set for these pages: the binding holds */
 }
 
 static void the_node_by_a_device_is_the_systems_to_say(void **state)

@@ -1,5 +1,5 @@
-/* Waiting for a number: everyone whose number has come goes on, nobody is woken before. A waiter
- * that is forgotten hangs the test. */
+/* Waiting for a number: every waiter whose number is reached continues, none is woken before. A
+ * forgotten waiter hangs the test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static void everyone_whose_number_has_come_goes_on(void **state)
     for (uint64_t n = 1; n <= LAST; n++) {
         coh_counter_raise(&counter, n);
         if (n % 64 == 0)
-            sched_yield(); /* so that waiters catch up and sleep */
+            sched_yield(); /* lets waiters catch up and sleep */
     }
     for (int i = 0; i < WAITERS; i++) {
         pthread_join(waiters[i].thread, NULL);

@@ -1,4 +1,4 @@
-/* Where NVIDIA's libraries are looked for (memory/cuda_library.h), in a made-up tree. */
+/* The search for NVIDIA's libraries (memory/cuda_library.h), in a made-up tree. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 static char folder[PATH_MAX / 2];
 static const coh_cuda_library_name *const cudnn = &coh_cuda_library_cudnn;
-static char made_library[PATH_MAX / 2]; /* the file that opens */
+static char made_library[PATH_MAX / 2]; /* a file that opens */
 
 static void shell(const char *format, ...)
 {
@@ -53,7 +53,7 @@ static int remove_folder(void **state)
     return 0;
 }
 
-/* libcudnn.so.9 below a folder of the tree: a link to a library, or a file that is none. */
+/* Puts libcudnn.so.9 below a folder of the tree: a link to a library, or an invalid file. */
 static void plant(const char *at, int opens)
 {
     setenv("PATH", "/usr/bin:/bin", 1);
@@ -90,7 +90,7 @@ static void set_variables(size_t from)
             setenv(places[i].variable, places[i].value, 1);
 }
 
-/* Of all places at once the first is found; it goes, and the next one is. */
+/* With files in all places, the first is found; after its removal, the next one. */
 static void places_are_searched_in_the_order_of_the_header(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void what_is_missing_is_named_with_what_to_install(void **state)
 static void what_is_too_old_is_refused_with_what_to_install(void **state)
 {
     (void)state;
-    static const int32_t refused[] = { 0, 90100, 91500, 91800 }; /* 0: it does not say */
+    static const int32_t refused[] = { 0, 90100, 91500, 91800 }; /* 0: it does not report one */
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         assert_int_equal(coh_cuda_library_accept(cudnn, refused[i]), COH_ERR_DEVICE);
         assert_non_null(strstr(coh_last_error(), "before 9.18.1"));

@@ -55,7 +55,7 @@ static void a_full_ledger_refuses_a_new_key_and_counts_nothing(void **state)
     coh_ledger_destroy(ledger);
 }
 
-/* The picture of ledger.h: holes count for the end, not for the live bytes. */
+/* The picture in ledger.h: holes count for the end, but not for the live bytes. */
 static void the_end_counts_padding_and_holes_and_live_bytes_do_not(void **state)
 {
     (void)state;
@@ -94,8 +94,8 @@ typedef struct lane {
     uint64_t index;
 } lane;
 
-/* Lane i owns [1000 i, 1000 i + SLOT): enters and leaves a random part of it,
- * one extent at a time. */
+/* Lane i owns [1000 i, 1000 i + SLOT) and enters and leaves a random part of it, one extent at a
+ * time. */
 static void *run_lane(void *argument)
 {
     lane *self = argument;
@@ -126,7 +126,7 @@ static void lanes_counting_at_once_lose_no_byte(void **state)
         pthread_join(threads[i], NULL);
     coh_ledger_read(ledger, COH_TIER_DEVICE, &sums);
     assert_int_equal(sums.live_bytes, 0);
-    /* 20000 draws of 1..64: the largest is drawn with certainty enough (1 - (63/64)^20000). */
+    /* 20000 draws of 1..64: the largest is almost certainly drawn (1 - (63/64)^20000). */
     assert_int_equal(sums.end_peak_bytes, 1000 * (LANES - 1) + SLOT);
     assert_true(sums.live_peak_bytes >= SLOT && sums.live_peak_bytes <= LANES * SLOT);
     assert_int_equal(coh_alloc_count(), allocations);

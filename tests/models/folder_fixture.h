@@ -1,6 +1,6 @@
-/* folder_fixture.h - Hugging Face folders made for a test: any config.json, any list of tensors as
- * recorded.h's fixtures have them ([[name, [dims]], ...]). Bits are a pure function of the tensor's
- * name and the place in it, every one of them finite, zeros and subnormals among them. */
+/* folder_fixture.h - makes Hugging Face folders for a test: any config.json, any list of tensors in
+ * the form of recorded.h's fixtures ([[name, [dims]], ...]). Bits are a pure function of the
+ * tensor's name and the element's index; all are finite, and include zeros and subnormals. */
 #ifndef COH_TESTS_MODELS_FOLDER_FIXTURE_H
 #define COH_TESTS_MODELS_FOLDER_FIXTURE_H
 
@@ -23,7 +23,7 @@ static inline uint64_t made_key(const char *name)
     return key;
 }
 
-/* Element `at` of tensor `name`, as it stands in the file. */
+/* Returns the bits of element `at` of tensor `name` in the file. */
 static inline uint32_t made_bits(const char *name, uint64_t at, coh_dtype dtype)
 {
     const uint64_t random = coh_rng_u64(3, made_key(name), at);
@@ -42,7 +42,7 @@ static inline uint32_t made_bits(const char *name, uint64_t at, coh_dtype dtype)
     return (low & 0x83ff) | (exponent % 31) << 10;
 }
 
-/* The number that those bits are, by the definition of each format. */
+/* Returns the number that these bits represent, by the definition of each format. */
 static inline float made_number(const char *name, uint64_t at, coh_dtype dtype)
 {
     const uint32_t bits = made_bits(name, at, dtype);
@@ -64,7 +64,7 @@ static inline void made_put(void *to, uint64_t index, uint32_t bits, coh_dtype d
         ((uint16_t *)to)[index] = (uint16_t)bits;
 }
 
-/* The data of one tensor, to be freed. */
+/* Returns the data of one tensor; the caller frees them. */
 static inline void *made_data(const char *name, uint64_t elements, coh_dtype dtype)
 {
     void *data = malloc(elements * coh_dtype_bytes(dtype) + 1);
@@ -85,8 +85,8 @@ static inline coh_safetensors_tensor made_tensor(const json_t *pair, const char 
     return tensor;
 }
 
-/* Tensors of one dtype into `folder`; a third entry of a pair is the dtype of that tensor, whose
- * bits are then zeros; a fourth one the name of a tensor whose bits it has. */
+/* Writes tensors of one dtype to `folder`. A third entry of a pair is the dtype of that tensor,
+ * whose bits are then zeros; a fourth is the name of a tensor whose bits it has. */
 static inline void made_tensors(const char *folder, const json_t *list, coh_dtype dtype,
                                 uint64_t shard_bytes)
 {
@@ -124,7 +124,7 @@ static inline void made_tensors(const char *folder, const json_t *list, coh_dtyp
     coh_safetensors_folder_writer_destroy(writer);
 }
 
-/* A new folder `name` in the test's own, with a config.json and tensors; its path. */
+/* Makes folder `name` in the test's folder, with a config.json and tensors; returns its path. */
 static inline const char *made_folder(const char *name, const json_t *config, const json_t *list,
                                       coh_dtype dtype, uint64_t shard_bytes)
 {

@@ -3,10 +3,9 @@
 
     record_families.py OUT.json
 
-needs torch and transformers. OUT.json has the version that wrote it and per case: the config.json
-of `save_pretrained` as it is, the names and shapes of the tensors in model.safetensors, and the
-parameters that the model counts. The files beside this script came from versions 4.46 and 5.23,
-which name the fields of dtype and rotary embedding differently."""
+Needs torch and transformers. OUT.json has the version that wrote it and per case: the config.json of `save_pretrained`
+unchanged, the names and shapes of the tensors in model.safetensors, and the model's parameter count. The recorded files
+came from versions 4.46 and 5.23, which name the fields of dtype and rotary embedding differently."""
 
 import json
 import os

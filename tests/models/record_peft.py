@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Records what adapters of PEFT compute beside the tiny models of record_families.py, in float64.
+"""Records the results of PEFT's adapters on the tiny models of record_families.py, in float64.
 
     record_peft.py OUT.json
 
-needs numpy, torch, transformers and peft. As record_reference.py, whose numbers are drawn the same way: factors by
-the names they have in an adapter's file, without "base_model.model.". Per case: what ours is told, and of a run that
-trains the factors alone the loss, the logits, the gradients, and the last loss of 100 steps."""
+Needs numpy, torch, transformers and peft. Numbers are drawn as in record_reference.py, with factors under their names
+in an adapter's file, without "base_model.model.". Per case: our settings, and from a run that trains only the factors:
+the loss, the logits, the gradients, and the last loss of 100 steps."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ ADAPTED = {
 
 
 def published(name):
-    """A parameter of PEFT's model as a file has it."""
+    """The name of a parameter of PEFT's model in a file."""
     return name.replace("base_model.model.", "", 1).replace(".base_layer.", ".").replace(".default.", ".")
 
 

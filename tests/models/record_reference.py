@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Records what `transformers` computes, in float64, for the tiny models of record_families.py.
+"""Records the results of `transformers`, in float64, for the tiny models of record_families.py.
 
     record_reference.py OUT.json
 
-needs numpy, torch and transformers. No weights are stored: each element of each tensor follows from
-the tensor's name and its place in the file (drawn), as in test_reference.c. Per case: the loss of
-one batch, the logits of its first sequence, of each tensor's gradient the norm and the scalar
-product with a drawn tensor, and the last loss of 100 steps of AdamW."""
+Needs numpy, torch and transformers. No weights are stored: each element of each tensor is a function of the tensor's
+name and its index in the file (drawn), as in test_reference.c. Per case: the loss of one batch, the logits of its first
+sequence, for each tensor's gradient the norm and the scalar product with a drawn tensor, and the last loss of 100 steps
+of AdamW."""
 
 import json
 import sys
@@ -25,14 +25,14 @@ BETA1, BETA2, EPSILON, DECAY = (float(numpy.float32(x)) for x in (0.9, 0.95, 1e-
 
 
 def mixed(x):
-    """The finaliser of SplitMix64 (Steele et al. 2014), of each element."""
+    """The finaliser of SplitMix64 (Steele et al. 2014), for each element."""
     x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xbf58476d1ce4e5b9)
     x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94d049bb133111eb)
     return x ^ (x >> numpy.uint64(31))
 
 
 def drawn(name, count):
-    """`count` numbers of 24 bits in [-0.5, 0.5): exact in float, a function of name and place."""
+    """`count` numbers of 24 bits in [-0.5, 0.5): exact in float, a function of name and index."""
     seed = 0xcbf29ce484222325  # FNV-1a of the name
     for byte in name.encode():
         seed = (seed ^ byte) * 0x100000001b3 % (1 << 64)
@@ -41,7 +41,7 @@ def drawn(name, count):
 
 
 def weights(name, shape):
-    """Every term of every formula shows: no gain is one, no bias zero."""
+    """Makes every term of every formula matter: no gain is one, no bias is zero."""
     values = drawn(name, int(numpy.prod(shape))).reshape(shape)
     if len(shape) == 2:
         return values * 0.5
@@ -54,7 +54,7 @@ def ids(name):
 
 
 def exact_norm(self, x):
-    """RMSNorm in double: the class computes it in float whatever the model's dtype is."""
+    """RMSNorm in double: the class computes it in float, whatever the model's dtype is."""
     return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
 
 
@@ -63,7 +63,7 @@ def loss_of(logits, targets):
 
 
 def trained(model):
-    """The last of the losses. Matrices decay, as everywhere."""
+    """The last of the losses. Matrices decay, as usual."""
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.dim() == 2], "weight_decay": DECAY},
                                    {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0}],

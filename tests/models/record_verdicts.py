@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes config.json files that must be refused, each with what `transformers` says to it.
+"""Writes config.json files that must be refused, each with the verdict of `transformers`.
 
     record_verdicts.py OUT.json
 
-needs torch and transformers. A case is the text of a file, a word that our sentence must hold, and
-`reference`: "refused" where transformers fails to read the file or to make a model of it, "none"
-where it does neither in 10 s, "taken" where it makes one. Of the second sort some compute something that we do not, some something that
-nobody meant: `why` says it."""
+Needs torch and transformers. A case is the text of a file, a word that our message must contain, and `reference`:
+"refused" if transformers fails to read the file or to make a model from it, "none" if it does neither in 10 s, "taken"
+if it makes one. For accepted files, `why` gives the reason for our refusal: some describe something that we do not
+compute, some something that nobody intended."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def rope(**changes):
     return text(LLAMA, rope_scaling={k: v for k, v in dict(LLAMA3, **changes).items() if v is not None})
 
 
-# (name, text, a word of our sentence, why we refuse what the reference takes)
+# (name, text, a word of our message, why we refuse what the reference accepts)
 CASES = [
     ("empty", "", "config.json", ""),
     ("not JSON", "n_layer: 2", "config.json", ""),

@@ -1,4 +1,4 @@
-/* recorded.h - the files under fixtures/: what `transformers` wrote for tiny models of every family
+/* recorded.h - the files in fixtures/: what `transformers` wrote for tiny models of every family
  * (record_families.py), and what must be refused (record_verdicts.py). FIXTURES is their folder. */
 #ifndef COH_TESTS_MODELS_RECORDED_H
 #define COH_TESTS_MODELS_RECORDED_H
@@ -38,7 +38,7 @@ static inline const char *recorded_text(const json_t *of, const char *name)
     return text;
 }
 
-/* The model of a config.json that must be taken. */
+/* Returns the model of a config.json, which must be accepted. */
 static inline coh_model recorded_model(const json_t *config)
 {
     coh_model model;
@@ -50,7 +50,7 @@ static inline coh_model recorded_model(const json_t *config)
     return model;
 }
 
-/* Calls `check` with every recorded case and its model, f32. */
+/* Calls `check` with every recorded case and its model in f32. */
 static inline void recorded_each(void (*check)(const json_t *one, const coh_model *model))
 {
     for (int f = 0; f < RECORDED_FILES; f++) {
@@ -66,7 +66,7 @@ static inline void recorded_each(void (*check)(const json_t *one, const coh_mode
     }
 }
 
-/* The whole model, whatever its family: what a note must bring back. */
+/* Compares all of a model, of any family: what a note must restore. */
 static inline void assert_same_model(const coh_model *left, const coh_model *right)
 {
     assert_string_equal(left->name, right->name);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Small safetensors files, good, bad and odd, and what the reference reader says of each.
+"""Small safetensors files, good, bad and odd, each with the reference reader's verdict.
 
     safetensors_cases.py FILE     writes the cases to FILE, one a line (needs the package `safetensors`)
 
-A line is: name, tab, the reference's verdict (ok, refused), tab, ours ("ok", or what our sentence must
-say), tab, the file in hexadecimal. test_safetensors.c judges each of them; test_safetensors_reference.py
-asks the installed package again."""
+A line is: name, tab, the reference's verdict (ok, refused), tab, ours ("ok", or what our message must contain), tab,
+the file in hexadecimal. test_safetensors.c checks each of them; test_safetensors_reference.py asks the installed
+package again."""
 
 import struct
 import sys
@@ -224,7 +224,7 @@ def metadata():
 
 
 def stricter():
-    """What the reference lets pass and we refuse: models/safetensors.h says why."""
+    """Files that the reference accepts and we refuse: models/safetensors.h gives the reasons."""
     case("tensor twice, the same", "occurs twice", file("{%s,%s}" % (A, A), D8))
     case("tensor twice, the last one fits", "occurs twice",
          file('{"a":%s,%s}' % (entry(shape="[9]", offsets="[0,36]"), A), D8))

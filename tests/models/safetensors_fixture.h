@@ -1,5 +1,5 @@
-/* safetensors_fixture.h - a small model to write: odd sizes, every dtype that has numbers and one
- * that has none, a scalar, a tensor without elements. Data are a pure function of the place. */
+/* safetensors_fixture.h - a small model to write: odd sizes, every numeric dtype and one other, a
+ * scalar, a tensor without elements. Data are a pure function of the offset. */
 #ifndef COH_TESTS_MODELS_SAFETENSORS_FIXTURE_H
 #define COH_TESTS_MODELS_SAFETENSORS_FIXTURE_H
 
@@ -14,7 +14,7 @@ static const coh_safetensors_pair fixture_metadata[FIXTURE_PAIRS] = {
     { "", "" },
 };
 
-/* As the reference would order them: wide elements first. 83,302 bytes in all. */
+/* In the reference's order: wide elements first. 83,302 bytes in total. */
 static inline void fixture_list(coh_safetensors_tensor list[FIXTURE_TENSORS])
 {
     const coh_safetensors_tensor tensors[FIXTURE_TENSORS] = {
@@ -31,7 +31,7 @@ static inline void fixture_list(coh_safetensors_tensor list[FIXTURE_TENSORS])
         list[i] = tensors[i];
 }
 
-/* Byte `at` of tensor `index`. */
+/* Returns byte `at` of tensor `index`. */
 static inline uint8_t fixture_byte(uint64_t index, uint64_t at)
 {
     return (uint8_t)coh_rng_u64(11, index, at);

@@ -1,11 +1,11 @@
-/* What test_safetensors_reference.py cannot call from Python.
+/* Functions of the library that test_safetensors_reference.py cannot call from Python.
  *
- *     safetensors_tool judge FILE...            one line each: "ok", or our sentence
- *     safetensors_tool copy IN OUT [DTYPE]      all tensors of a file or folder, in their order, as
- *                                               one file; as numbers of DTYPE (F32, F16, BF16), if
- *                                               given
- *     safetensors_tool split IN FOLDER BYTES    the same as a folder of shards, in the reference's
- *                                               order */
+ *     safetensors_tool judge FILE...            prints one line each: "ok", or the error message
+ *     safetensors_tool copy IN OUT [DTYPE]      copies all tensors of a file or folder, in order,
+ *                                               to one file; converted to DTYPE (F32, F16, BF16),
+ *                                               if given
+ *     safetensors_tool split IN FOLDER BYTES    copies them to a folder of shards, in the
+ *                                               reference's order */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,11 +33,11 @@ static int judge(int count, char **paths)
 
 typedef struct copy {
     const coh_safetensors *model;
-    coh_safetensors_tensor *list; /* its tensors, of dtypes that may be others */
+    coh_safetensors_tensor *list; /* its tensors, with dtypes that may differ */
     size_t count;
 } copy;
 
-/* All data of a copy, through a piece. */
+/* Copies all data, in pieces. */
 static coh_status data_copy(void *of, whole_add add, void *writer)
 {
     const copy *copied = of;

@@ -1,5 +1,5 @@
-/* safetensors_whole.h - a list of tensors written to the end, as one file or as a folder of shards;
- * their data come from a function, in pieces of its choice. */
+/* safetensors_whole.h - writes a list of tensors completely, as one file or as a folder of shards;
+ * a function provides the data, in pieces of its choice. */
 #ifndef COH_TESTS_MODELS_SAFETENSORS_WHOLE_H
 #define COH_TESTS_MODELS_SAFETENSORS_WHOLE_H
 
@@ -9,11 +9,11 @@
 typedef coh_status (*whole_add)(void *writer, const void *data, size_t bytes);
 
 typedef struct whole_list {
-    const coh_safetensors_tensor *tensors; /* of a folder: with `file` set */
+    const coh_safetensors_tensor *tensors; /* for a folder: with `file` set */
     size_t count;
     const coh_safetensors_pair *metadata;
     size_t pairs;
-    /* Gives all data to `add`, in the order of the tensors. */
+    /* Passes all data to `add`, in the order of the tensors. */
     coh_status (*data)(void *context, whole_add add, void *writer);
     void *context;
 } whole_list;

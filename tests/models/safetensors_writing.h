@@ -1,5 +1,5 @@
-/* safetensors_writing.h - writing the fixture, as a file or a folder of shards, and finding it
- * again. Include after cmocka.h. */
+/* safetensors_writing.h - writes the fixture, as a file or a folder of shards, and checks it
+ * afterwards. Include after cmocka.h. */
 #ifndef COH_TESTS_MODELS_SAFETENSORS_WRITING_H
 #define COH_TESTS_MODELS_SAFETENSORS_WRITING_H
 
@@ -9,7 +9,7 @@
 
 static coh_safetensors_tensor list[FIXTURE_TENSORS];
 
-/* An empty folder for each test. */
+/* Makes an empty folder for each test. */
 static inline int set_up(void **state)
 {
     unsetenv("COH_TEST_FAIL_AT");
@@ -26,7 +26,7 @@ static inline int tear_down(void **state)
 
 /* ---- writing the fixture ---- */
 
-/* All data, in pieces of *piece_bytes, at most 4096. */
+/* Adds all data, in pieces of *piece_bytes, at most 4096. */
 static inline coh_status add_all(void *piece_bytes, whole_add add, void *writer)
 {
     uint8_t piece[4096];
@@ -56,7 +56,7 @@ static inline coh_status write_file(const char *path, size_t piece_bytes)
     return whole_write_file(&all, path);
 }
 
-/* Shards of 16 KiB make 3 of the fixture. */
+/* The fixture needs three shards of 16 KiB. */
 enum { SHARD_BYTES = 16 << 10, SHARDS = 3 };
 
 static inline coh_status write_folder(const char *path, uint64_t shard_bytes)
@@ -67,7 +67,7 @@ static inline coh_status write_folder(const char *path, uint64_t shard_bytes)
     return whole_write_folder(&all, path);
 }
 
-/* What is at `path` is the fixture, all of it, in `file_count` files. */
+/* Checks that `path` holds exactly the fixture, in `file_count` files. */
 static inline void assert_is_fixture(const char *path, uint32_t file_count)
 {
     coh_safetensors *model;

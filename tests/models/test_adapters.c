@@ -1,6 +1,6 @@
-/* What is trained of a model: which operators a pattern stands for, and that the graphs of every
- * family freeze and adapt exactly those. That adapters are trained as PEFT trains them is shown in
- * test_adapters_train.c and tests/parity. */
+/* The trained part of a model: the operators that a pattern matches, and that the graphs of every
+ * family freeze and adapt exactly those. test_adapters_train.c and tests/parity show that adapters
+ * are trained as in PEFT. */
 #include "tests/models/recorded.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static int ends_with(const char *name, const char *tail)
 
 /* ---- patterns ---- */
 
-/* Exactly these parameters are frozen. */
+/* Checks that exactly these parameters are frozen. */
 static void assert_frozen(const char *freeze, const char *const expected[])
 {
     const coh_model plain = gpt2();
@@ -83,7 +83,7 @@ static void patterns_stand_for_whole_names_and_for_what_follows_a_dot(void **sta
     assert_frozen("ln_1", (const char *const[]){ "h.0.ln_1.weight", "h.0.ln_1.bias",
                                                  "h.1.ln_1.weight", "h.1.ln_1.bias",
                                                  "h.2.ln_1.weight", "h.2.ln_1.bias", NULL });
-    /* c_proj is there twice a layer: two components say which */
+    /* c_proj occurs twice in a layer: two components identify one */
     assert_frozen("mlp.c_proj",
                   (const char *const[]){ "h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.bias",
                                          "h.1.mlp.c_proj.weight", "h.1.mlp.c_proj.bias",
@@ -95,7 +95,7 @@ static void patterns_stand_for_whole_names_and_for_what_follows_a_dot(void **sta
                   (const char *const[]){ "h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.ln_2.weight",
                                          "h.0.ln_2.bias", "h.2.ln_1.weight", "h.2.ln_1.bias",
                                          "h.2.ln_2.weight", "h.2.ln_2.bias", NULL });
-    /* no part of a component: c_fc, and not what ends with "_fc" */
+    /* only a whole component matches: c_fc, not any name ending in "_fc" */
     coh_model model = gpt2();
     assert_int_equal(coh_model_adapters_set(&model, &(coh_adapters){ .freeze = "_fc" }),
                      COH_ERR_ARGUMENT);
@@ -105,7 +105,7 @@ static void patterns_stand_for_whole_names_and_for_what_follows_a_dot(void **sta
 
 typedef struct refused {
     coh_adapters adapters;
-    const char *says; /* in the sentence */
+    const char *says; /* part of the message */
 } refused;
 
 static void what_stands_for_nothing_is_refused_with_what_there_is(void **state)
@@ -119,8 +119,8 @@ static void what_stands_for_nothing_is_refused_with_what_there_is(void **state)
         { { .freeze = "wte,h.3.*" }, "\"h.3.*\" matches no" },
         { { .freeze = "wte.weight" }, "matches no" },
         { { .freeze = "attn" }, "matches no" },    /* has no parameters */
-        { { .freeze = "lm_head" }, "matches no" }, /* is the table of the tokens */
-        { { .freeze = "lora_A" }, "matches no" },  /* there are none */
+        { { .freeze = "lm_head" }, "matches no" }, /* the same parameter as the token table */
+        { { .freeze = "lora_A" }, "matches no" },  /* it has none */
         { { .freeze = "*" }, "nothing is left to train" },
         { { .freeze = "lora_A,lora_B", .rank = 2, .alpha = 1, .targets = "c_attn" },
           "nothing is left to train" },
@@ -148,7 +148,7 @@ static void what_stands_for_nothing_is_refused_with_what_there_is(void **state)
         if (!strstr(coh_last_error(), all[i].says))
             fail_msg("\"%s\" does not say \"%s\"", coh_last_error(), all[i].says);
         assert_memory_equal(&model, &before, sizeof(model));
-        /* and no graph is built of it however it came there */
+        /* and no graph is built from it, however it was set */
         coh_graph *graph;
         model.adapters = all[i].adapters;
         if (model.adapters.rank > 0 && model.adapters.alpha == 0)
@@ -161,7 +161,7 @@ static void what_stands_for_nothing_is_refused_with_what_there_is(void **state)
 
 /* ---- graphs ---- */
 
-/* y + (alpha / rank) (x Aᵀ) Bᵀ around the linear called `name`; what reads y comes after. */
+/* Checks for y + (alpha / rank) (x Aᵀ) Bᵀ around the linear `name`, before all readers of y. */
 static void assert_adapted(const coh_graph *graph, const char *name, const coh_adapters *adapters)
 {
     char part[160];
@@ -194,14 +194,14 @@ static void assert_adapted(const coh_graph *graph, const char *name, const coh_a
     assert_true(fabs((double)a->init_std * sqrt(3.0 * (double)w->shape.dim[1]) - 1) < 1e-6);
     assert_int_equal(b->init, COH_INIT_ZERO);
     assert_true(down->parameter[1] < 0 && up->parameter[1] < 0); /* no biases */
-    /* What read y of the linear reads the sum. */
+    /* All readers of the linear's y read the sum. */
     for (size_t i = 0; i < graph->op_count; i++)
         for (int32_t port = 0; port < graph->ops[i].kind.input_count; port++)
             if (graph->ops[i].input[port] == linear->output[0])
                 assert_ptr_equal(&graph->ops[i], up);
 }
 
-/* All operators of a kind of linear whose names end in one of `tails` have one; nobody else. */
+/* Checks that all linears whose names end in one of `tails`, and no others, have an adapter. */
 static void assert_targets(const coh_graph *graph, const coh_model *model,
                            const char *const tails[], int count)
 {
@@ -236,7 +236,8 @@ static uint64_t trained_of(const coh_graph *graph)
     return count;
 }
 
-/* The parameters without adapters are those of the table, in its order and all frozen. */
+/* Checks that the parameters without adapters are those of the table, in its order and all
+ * frozen. */
 static void assert_base(const coh_graph *graph, const coh_model *model)
 {
     int64_t place = 0;
@@ -319,7 +320,7 @@ static void activations_stand_behind_the_adapter(void **state)
     assert_string_equal(act->kind.name, coh_kind_gelu.name);
     assert_int_equal(act->input[0], up->output[0]);
     assert_int_equal(next->input[0], act->output[0]);
-    /* the layers beside it keep one kind for both */
+    /* other layers keep one kind for both */
     assert_string_equal(op_named(graph, "h.0.mlp.c_fc")->kind.name, coh_kind_linear_gelu.name);
     assert_int_equal(coh_model_adapter_count(&model), 1);
     coh_graph_destroy(graph);
@@ -409,7 +410,7 @@ static void what_is_trained_comes_back_from_a_note(void **state)
         assert_same_model(&model, &back);
         assert_memory_equal(&back.adapters, &all[i], sizeof(all[i]));
     }
-    /* and where all is trained, nothing is said */
+    /* if everything is trained, adapters are not mentioned */
     const coh_model plain = gpt2();
     assert_int_equal(coh_model_to_json(&plain, json, sizeof(json)), COH_OK);
     assert_null(strstr(json, "adapters"));

@@ -1,5 +1,5 @@
-/* Adapters into a folder of their own, and into the model: numbers, names and shapes as PEFT has
- * them; whole or not at all. That PEFT reads the folder is shown in tests/parity. */
+/* Adapters saved to their own folder, or merged into the model: numbers, names and shapes as in
+ * PEFT; written completely or not at all. tests/parity shows that PEFT reads the folder. */
 #include "tests/models/recorded.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static int set_up(void **state)
     return folder_create(state);
 }
 
-/* ---- a model whose numbers are known ---- */
+/* ---- a model with known numbers ---- */
 
 static coh_model made_model(const char *config, const coh_adapters *adapters)
 {
@@ -35,7 +35,7 @@ static coh_model made_model(const char *config, const coh_adapters *adapters)
     "\"intermediate_size\": 20, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "            \
     "\"num_key_value_heads\": 2, \"max_position_embeddings\": 19}"
 
-/* Element `at` of the parameter called `name`. */
+/* Returns element `at` of parameter `name`. */
 static float number_of(const char *name, uint64_t at)
 {
     uint64_t seed = 5;
@@ -45,8 +45,8 @@ static float number_of(const char *name, uint64_t at)
 }
 
 typedef struct source {
-    const char *fails_at; /* NULL, or the parameter that cannot be read */
-    const char *odd_in;   /* NULL, or the parameter whose element `odd_at` is `odd` */
+    const char *fails_at; /* NULL, or the parameter whose read fails */
+    const char *odd_in;   /* NULL, or the parameter with value `odd` at element `odd_at` */
     uint64_t odd_at;
     float odd;
     int calls;
@@ -66,7 +66,7 @@ static coh_status numbers(void *context, const char *name, uint64_t begin, uint6
     return COH_OK;
 }
 
-/* ---- a folder of their own ---- */
+/* ---- saved on their own ---- */
 
 static json_t *read_json(const char *path)
 {
@@ -106,7 +106,7 @@ static void the_configuration_is_pefts(void **state)
     } all[] = {
         { GPT2, "", 0, "8", 1, { "c_attn" } },
         { GPT2, "c_proj", 16, "16", 1, { "c_proj" } },
-        /* each of the two stands for itself alone */
+        /* each pattern matches alone */
         { GPT2, "attn.c_proj,c_fc", 0.5f, "0.5", 1, { "attn.c_proj", "c_fc" } },
         { GPT2,
           "h.1.*",
@@ -139,7 +139,7 @@ static void the_configuration_is_pefts(void **state)
     }
 }
 
-/* PEFT's name of one of ours: "h.0.x.lora_A.weight" is in "transformer.h.0.x". */
+/* Returns PEFT's form of one of our names: "h.0.x.lora_A.weight" is in "transformer.h.0.x". */
 static const char *ours_of(const char *name, const char *ours_prefix)
 {
     const char *begin = "base_model.model.";
@@ -228,7 +228,7 @@ static void a_number_that_is_not_finite_is_refused_with_its_place(void **state)
             const coh_adapters_write_options beside = { .dtype = dtype };
             const coh_folder_write_options whole = { .dtype = dtype };
             source up = { .odd_in = "h.1.attn.c_attn.lora_B.weight", .odd_at = 7, .odd = odd[i] };
-            /* [outputs, inputs] = [36, 12] is published the other way round */
+            /* [outputs, inputs] = [36, 12] is published transposed */
             source linear = { .odd_in = "h.0.attn.c_attn.weight", .odd_at = 17, .odd = odd[i] };
             source bias = { .odd_in = "h.0.attn.c_attn.bias", .odd_at = 5, .odd = odd[i] };
             assert_int_equal(coh_adapters_write(&model, &beside, out, numbers, &up),
@@ -246,7 +246,7 @@ static void a_number_that_is_not_finite_is_refused_with_its_place(void **state)
         }
 }
 
-/* Factors that are finite, and their product beyond f32. */
+/* The factors are finite, but their product exceeds f32. */
 static void a_merge_that_overflows_is_not_written(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void every_failing_operation_leaves_nothing_behind(void **state)
 
 /* ---- merged ---- */
 
-/* W + (alpha / rank) B A in double, and how far a float sum may be from it. */
+/* Returns W + (alpha / rank) B A in double, and the error bound of a float sum. */
 static void naive(const coh_model *model, const coh_model_tensor *tensor, uint64_t at,
                   double *out_value, double *out_bound)
 {

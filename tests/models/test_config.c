@@ -1,5 +1,5 @@
-/* config.json, both ways. The oracles are files that transformers 4.46 and 5.23 wrote, their
- * verdict on malformed ones, and the published sizes of models. */
+/* config.json, read and written. The oracles are files that transformers 4.46 and 5.23 wrote, their
+ * verdicts on malformed ones, and the published sizes of models. */
 #include "tests/models/recorded.h"
 
 #include <locale.h>
@@ -31,7 +31,7 @@ static uint64_t graph_parameters(const coh_model *model)
 /* ---- published models ---- */
 
 static const struct published {
-    const char *name; /* of a file, and, but for two, of a preset */
+    const char *name; /* of a file, and except for two also of a preset */
     uint64_t parameters;
 } published[] = {
     { "gpt2", 124439808 },          { "gpt2-medium", 354823168 },
@@ -67,10 +67,11 @@ static void presets_have_the_published_parameter_counts(void **state)
         }
     for (int32_t p = 0; coh_model_preset_name(p); p++)
         found--;
-    assert_int_equal(found, -1); /* gpt2-nano is nobody's but ours */
+    assert_int_equal(found, -1); /* gpt2-nano is this project's own */
 }
 
-/* The published configurations, where they are on this machine; NULL and said so where not. */
+/* Loads the published configurations if this machine has them; else prints that and returns
+ * NULL. */
 static json_t *published_config(const char *model)
 {
     char folder[PATH_MAX / 2], name[64], path[PATH_MAX];
@@ -101,7 +102,8 @@ static void published_configurations_give_the_published_parameter_counts(void **
     assert_true(count >= 18);
 }
 
-/* All but what is a tokenizer's (the padding) or of files (the dtype, members without a part). */
+/* Compares everything except tokenizer data (the padding) and file data (the dtype, members without
+ * effect). */
 static void presets_are_the_published_configurations(void **state)
 {
     (void)state;
@@ -125,7 +127,7 @@ static void presets_are_the_published_configurations(void **state)
     assert_true(count >= 16);
 }
 
-/* Where a config.json says nothing, the classes of transformers have these. */
+/* The defaults of transformers' classes apply to members that a config.json omits. */
 static void what_is_not_said_is_as_in_the_reference(void **state)
 {
     (void)state;
@@ -205,7 +207,8 @@ static void both_spellings_of_rotary_embeddings_are_read(void **state)
                 1e6, 32);
     assert_rope("\"rope_parameters\": {\"rope_theta\": 1e6, \"rope_type\": \"llama3\", " LLAMA3 "}",
                 2, 1e6, 32);
-    /* Outside goes before inside; without either the model's positions are meant. */
+    /* The outer member has precedence over the inner one; without either, the model's positions
+     * count. */
     assert_int_equal(rope_of("\"original_max_position_embeddings\": 77, \"rope_scaling\": "
                              "{\"rope_type\": \"llama3\", " LLAMA3 "}")
                          .original_positions,
@@ -323,7 +326,7 @@ static void a_thousand_unknown_members_make_one_note(void **state)
     assert_true(strlen(model.notes) < sizeof(model.notes) - 1);
     assert_non_null(strstr(model.notes, "unheard_of_0, "));
     assert_true(strlen(model.extras) < sizeof(model.extras));
-    /* all thousand are accounted for */
+    /* all thousand are listed or counted */
     const char *line = strstr(model.notes, "unheard_of_0, ");
     const size_t length = strcspn(line, "\n");
     int named = 1, more = 0;
@@ -335,7 +338,7 @@ static void a_thousand_unknown_members_make_one_note(void **state)
     assert_int_equal(named + more, 1000);
 }
 
-/* Each as long as it can be: no line of them is cut, or left out. */
+/* Every note has its maximal length: none is truncated or omitted. */
 static void all_that_is_to_be_told_of_a_config_has_room(void **state)
 {
     (void)state;
@@ -354,7 +357,7 @@ static void all_that_is_to_be_told_of_a_config_has_room(void **state)
     assert_non_null(strstr(model.notes, "too long to be kept: "));
     assert_non_null(strstr(model.notes, "sliding window changes nothing within 7 tokens"));
     assert_int_equal(model.notes[strlen(model.notes) - 1], '\n');
-    assert_true(strlen(model.notes) < sizeof(model.notes) - 2 * 340); /* a folder's come as well */
+    assert_true(strlen(model.notes) < sizeof(model.notes) - 2 * 340); /* leaves a folder's room */
 }
 
 /* ---- refused ---- */
@@ -368,7 +371,7 @@ static char *case_text(const json_t *one)
     assert_non_null(text);
     for (size_t i = 0; i < repeat; i++)
         text[i] = latin[0];
-    /* The bytes of the file stand as the code points U+0000 to U+00FF. */
+    /* Each byte of the file is recorded as a code point U+0000 to U+00FF. */
     for (size_t i = 0; !repeat && i < length; i++) {
         unsigned char byte = (unsigned char)latin[i];
         if (byte >= 0xc2 && byte <= 0xc3)
@@ -397,7 +400,7 @@ static void malformed_ones_are_refused_with_one_sentence_that_names_the_member(v
                      recorded_text(one, "word"));
         assert_null(strchr(coh_last_error(), '\n'));
         assert_string_equal(model.name, "untouched");
-        /* The reference takes only what its script says why we do not. */
+        /* The reference accepts only cases for which its script says why we refuse. */
         if (strcmp(recorded_text(one, "reference"), "taken") == 0)
             assert_true(strlen(recorded_text(one, "why")) > 1);
         free(text);
@@ -425,7 +428,7 @@ static void check_round_trip(const json_t *one, const coh_model *model)
     (void)one;
     json_decref(written(model, model->stored, &text));
     coh_model back = taken(text);
-    back.extras[0] = '\0'; /* in order of names now */
+    back.extras[0] = '\0'; /* they are sorted by name now */
     coh_model plain = *model;
     plain.extras[0] = '\0';
     assert_same_model(&plain, &back);
@@ -442,7 +445,7 @@ static void what_is_written_is_read_as_the_same_model(void **state)
     recorded_each(check_round_trip);
 }
 
-/* The kind of scaling by its name of today: we write "type", which older versions want. */
+/* Renames the kind of scaling to the present member: we write "type", which older versions need. */
 static void rename_scaling(json_t *config)
 {
     json_t *scaling = json_object_get(config, "rope_scaling"),
@@ -453,7 +456,7 @@ static void rename_scaling(json_t *config)
     json_object_del(scaling, "type");
 }
 
-/* Every member that transformers 4.46 wrote is written, with its value. */
+/* Every member that transformers 4.46 wrote is written with the same value. */
 static void what_is_written_says_what_transformers_wrote(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The loss over the targets that count, on a small GPT-2: against the places one by one, and the
- * same however the batch is cut into micro-batches. */
+/* The loss over counted targets, on a small GPT-2: compared with the positions one by one, and the
+ * same however the batch is split into micro-batches. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static const coh_gpt2_config config = { .layers = 2,
 static int32_t tokens[PLACES], targets[PLACES], one[PLACES];
 static int64_t counted;
 
-/* The first sequence has no target that counts, the second few, the last all. */
+/* The first sequence has no counted target, the second a few, the last only counted ones. */
 static int fill(void **state)
 {
     (void)state;
@@ -99,8 +99,8 @@ enum { PARAMETERS_MOST = 64 };
 static double expected[PARAMETERS_MOST][VALUES_MOST];
 static double expected_loss;
 
-/* Mean over places that count of each one's own loss and gradient: steps in which no other counts,
- * whose loss and gradient are the place's divided by the number of places. */
+/* Computes the mean over counted positions of each one's own loss and gradient, in steps where no
+ * other position counts; these are divided by the number of positions. */
 static void place_by_place(void)
 {
     static float values[VALUES_MOST];
@@ -133,7 +133,7 @@ static void loss_and_gradients_are_means_over_what_counts_in_any_micro_batches(v
         run r;
         run_begin(&r, micro_batch);
         coh_step_result result = step(&r, targets, (float)((double)PLACES / (double)counted));
-        /* Sums of some 20 float losses, and products of float gradients through two layers. */
+        /* Sums of about 20 float losses, and products of float gradients through two layers. */
         assert_true(fabs(result.loss - expected_loss) <= 1e-6 * expected_loss);
         double error = 0, norm = 0;
         for (int p = 0; p < parameter_count(&r); p++) {
@@ -159,7 +159,7 @@ static void a_step_in_which_nothing_counts_has_no_loss_and_no_gradient(void **st
     run r;
     memset(one, 0xff, sizeof(one));
     run_begin(&r, 2);
-    (void)step(&r, targets, 0); /* moments that are not zero */
+    (void)step(&r, targets, 0); /* makes the moments nonzero */
     assert_int_equal(coh_engine_fetch(r.engine, (coh_parameter){ 0 }, COH_FETCH_VALUE, before),
                      COH_OK);
     coh_step_result result = step(&r, one, 0);
@@ -167,7 +167,7 @@ static void a_step_in_which_nothing_counts_has_no_loss_and_no_gradient(void **st
     assert_int_equal(result.finite, 1);
     assert_int_equal(coh_engine_fetch(r.engine, (coh_parameter){ 0 }, COH_FETCH_VALUE, after),
                      COH_OK);
-    assert_memory_equal(before, after, sizeof(before)); /* the rate of step() is 0 */
+    assert_memory_equal(before, after, sizeof(before)); /* step() uses rate 0 */
     run_end(&r);
 }
 

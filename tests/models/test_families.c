@@ -1,6 +1,6 @@
-/* The graphs of every family and variant, at tiny sizes, and the tables of their tensors: held
- * against what `transformers` wrote for the same configurations. That they compute the same is
- * shown elsewhere (tests/parity). */
+/* The graphs of every family and variant at tiny sizes, and their tensor tables, compared with what
+ * `transformers` wrote for the same configurations. tests/parity shows that they compute the
+ * same. */
 #include "tests/models/recorded.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static coh_graph *build(const coh_model *model, int decode, coh_tensor *out_logi
     return graph;
 }
 
-/* Operators whose kind may add by atomics on a GPU. */
+/* Counts operators whose kind may add by atomics on a GPU. */
 static int count_atomics(const coh_model *model, int decode)
 {
     int count = 0;
@@ -84,7 +84,7 @@ static void both_graphs_have_the_parameters_of_the_table_in_its_order(void **sta
     recorded_each(check_tables);
 }
 
-/* The recorded shape of the tensor published as `name`, or NULL. */
+/* Returns the recorded shape of the tensor published as `name`, or NULL. */
 static json_t *published_shape(const json_t *one, const char *name)
 {
     size_t i;
@@ -224,7 +224,8 @@ static void assert_dtypes(const coh_graph *graph, coh_dtype dtype, int32_t f32_t
         assert_int_equal(graph->parameters[p].facts.shape.dtype, dtype);
 }
 
-/* Operators of a layer follow one another, layers in order, and all others are in none. */
+/* Checks that the operators of a layer are contiguous, with layers in order, and all others in
+ * none. */
 static void assert_blocks(const coh_graph *graph, int64_t layers)
 {
     int32_t last = -1;
@@ -266,7 +267,7 @@ static void training_graphs_end_in_a_loss_and_keep_their_dtype(void **state)
 static void check_decoding(const json_t *one, const coh_model *model)
 {
     const coh_model_size size = coh_model_size_get(model);
-    /* of keys and values, from the recorded shapes where there are any */
+    /* of keys and values, from the recorded shapes if there are any */
     int64_t width = size.channels, states = 0;
     const json_t *keys = published_shape(one, "model.layers.0.self_attn.k_proj.weight");
     if (keys)
@@ -337,7 +338,7 @@ static void sequences_beyond_the_positions_are_refused(void **state)
     recorded_each(check_positions);
 }
 
-/* ---- details that the parameters do not show ---- */
+/* ---- properties that the parameters do not show ---- */
 
 static const coh_graph_op_entry *op_named(const coh_graph *graph, const char *name)
 {
@@ -439,7 +440,7 @@ static void opt_reads_positions_from_the_third_row_on(void **state)
     coh_graph_destroy(graph);
 }
 
-/* ---- configurations that no file gave ---- */
+/* ---- configurations that come from no file ---- */
 
 static void refuse(const coh_model *model, coh_status expected)
 {
@@ -486,11 +487,11 @@ static void what_is_no_llama_is_refused(void **state)
     REFUSE(llama.head_width, INT64_C(1) << 40, COH_ERR_SHAPE);
     REFUSE(llama.inner, -1, COH_ERR_ARGUMENT);
     REFUSE(llama.window, -1, COH_ERR_ARGUMENT);
-    REFUSE(llama.window, 5, COH_ERR_ARGUMENT); /* no Llama has one */
+    REFUSE(llama.window, 5, COH_ERR_ARGUMENT); /* no Llama has a window */
     REFUSE(llama.qkv_biases, 1, COH_ERR_ARGUMENT);
     REFUSE(llama.type, 3, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.theta, 0, COH_ERR_ARGUMENT);
-    REFUSE(llama.rope.scaling, COH_ROPE_LINEAR, COH_ERR_ARGUMENT); /* by 0 */
+    REFUSE(llama.rope.scaling, COH_ROPE_LINEAR, COH_ERR_ARGUMENT); /* factor 0 */
     REFUSE(llama.rope.scaling, 7, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.theta, 0.5, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.theta, 0x1p101, COH_ERR_ARGUMENT);
@@ -502,7 +503,8 @@ static void what_is_no_llama_is_refused(void **state)
     REFUSE(llama.dtype, COH_DTYPE_I32, COH_ERR_ARGUMENT);
 }
 
-/* What a configuration's check lets pass the kinds take: at each limit a graph is made. */
+/* The kinds accept every model that passes the configuration's check: at each limit a graph is
+ * made. */
 static void a_graph_is_made_of_every_model_at_the_limits(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A Hugging Face folder goes in by our names and our layout, and comes out as it was. What folders
- * of each family look like is recorded from `transformers` (record_families.py). */
+/* A Hugging Face folder is read under our names and layout, and written back unchanged. The folders
+ * of each family are recorded from `transformers` (record_families.py). */
 #include "base/half.h"
 #include "cohobate/folder.h"
 #include "tests/models/folder_fixture.h"
@@ -56,7 +56,7 @@ static json_t *case_called(const char *name, json_t **out_root)
 
 /* ---- in ---- */
 
-/* Linears of GPT-2 are the other way round: by `transformers`, those of class Conv1D. */
+/* Returns 1 for GPT-2's linears, which are transposed (class Conv1D in `transformers`). */
 static int is_turned(const json_t *one, const char *name)
 {
     const size_t length = strlen(name);
@@ -123,7 +123,7 @@ static void every_range_has_the_numbers_of_the_file_in_our_layout(void **state)
 
 /* ---- in and out ---- */
 
-/* Every tensor of `list` is in the folder `path` bit for bit, and no other. */
+/* Checks that folder `path` has every tensor of `list` bit for bit, and no other. */
 static void assert_same_tensors(const char *path, const json_t *list, coh_dtype dtype)
 {
     size_t i, count;
@@ -196,7 +196,7 @@ static void what_nobody_changed_comes_out_bit_for_bit(void **state)
     each_case(check_through);
 }
 
-/* More numbers than one piece, both ways round: rows and columns are cut in their midst. */
+/* A tensor needs several pieces in either layout: rows and columns are cut in the middle. */
 static void a_tensor_of_several_pieces_is_turned_round_bit_for_bit(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void a_tensor_of_several_pieces_is_turned_round_bit_for_bit(void **state)
     json_decref(config);
 }
 
-/* ---- what may be there, and what not ---- */
+/* ---- optional and forbidden contents ---- */
 
 static json_t *table_of(json_t *list)
 {
@@ -239,7 +239,7 @@ static json_t *table_of(json_t *list)
     return NULL;
 }
 
-/* The token table once more, which some writers add. */
+/* Adds a second copy of the token table, as some writers do. */
 static json_t *second_head(json_t *list)
 {
     const json_t *table = table_of(list);
@@ -281,7 +281,7 @@ static void names_without_the_prefix_constants_and_a_second_head_are_taken(void 
     json_decref(root);
 }
 
-/* Writers that leave out the second of two tensors in one place may leave out the table. */
+/* Writers that omit the second of two identical tensors may omit the table. */
 static void a_tied_head_stands_in_for_a_table_that_is_not_there(void **state)
 {
     (void)state;
@@ -304,7 +304,7 @@ static void a_tied_head_stands_in_for_a_table_that_is_not_there(void **state)
     json_decref(root);
 }
 
-/* ---- a tied head beside its table ---- */
+/* ---- a tied head in addition to its table ---- */
 
 static void assert_refused(const coh_model *model, const char *part)
 {
@@ -317,7 +317,7 @@ static void assert_refused(const coh_model *model, const char *part)
                  model->folder);
 }
 
-/* Another bit in byte `at` of the head's data. */
+/* Flips a bit in byte `at` of the head's data. */
 static void head_change(const char *folder, uint64_t at)
 {
     char path[PATH_MAX];
@@ -338,8 +338,8 @@ static void head_change(const char *folder, uint64_t at)
 
 static int tied_seen;
 
-/* In one file and in shards, in each dtype: taken where every byte is the table's, refused where
- * one is not, wherever it is. The vocabulary is such that the table is of several pieces. */
+/* In one file and in shards, in each dtype: accepted if every byte equals the table's, refused if
+ * one differs, wherever it is. The table needs several pieces. */
 static void check_second_head(const json_t *one)
 {
     enum { ROWS = 4001 };
@@ -378,7 +378,7 @@ static void a_tied_head_is_left_out_only_where_every_byte_is_the_tables(void **s
     assert_in_range(tied_seen, 8, 19);
 }
 
-/* The same numbers in another dtype, and the same count of them in another shape, are not it. */
+/* The same numbers in another dtype, or in another shape with the same count, are not the table. */
 static void a_tied_head_of_another_dtype_or_shape_is_refused(void **state)
 {
     (void)state;
@@ -406,7 +406,7 @@ static void a_tied_head_of_another_dtype_or_shape_is_refused(void **state)
 }
 
 static const struct wrong {
-    const char *drop, *add; /* a tensor's name, and JSON of one */
+    const char *drop, *add; /* a tensor's name, and one as JSON */
     const char *part;
 } wrongs[] = {
     { "transformer.h.1.ln_2.bias", NULL, "holds no tensor transformer.h.1.ln_2.bias" },

@@ -1,4 +1,4 @@
-/* A folder is written whole or not at all, whatever fails and whenever the power goes. */
+/* A folder is written completely or not at all, whatever fails and whenever the power is lost. */
 #include "cohobate/folder.h"
 #include "tests/models/folder_fixture.h"
 
@@ -9,7 +9,7 @@
 #include "base/file_ops.h"
 #include "cohobate/adapters.h"
 
-/* A small GPT-2 in shards, with files beside it that go along and one that does not. */
+/* A small GPT-2 in shards, with files that are copied along and one that is not. */
 static json_t *root, *tensors;
 static coh_model model;
 static coh_folder *folder;
@@ -112,7 +112,7 @@ static void assert_out_is_whole(void)
     assert_int_not_equal(access(folder_file("out/licenses"), F_OK), 0);
 }
 
-/* Files of a folder, each to a page, and the folders. */
+/* The bytes of a folder's files and folders, in whole pages. */
 static uint64_t bytes_seen;
 static int add_bytes(const char *path, const struct stat *facts, int type, struct FTW *place)
 {
@@ -209,7 +209,7 @@ static void what_adapters_take_is_known_to_the_page(void **state)
     }
 }
 
-/* What was there is left as it was. */
+/* The existing folder is left unchanged. */
 static void what_exists_is_refused(void **state)
 {
     (void)state;
@@ -256,14 +256,14 @@ static void a_source_that_fails_leaves_nothing(void **state)
     assert_int_equal(folder_count(), before);
 }
 
-/* The first half of a write, in a process that is killed. */
+/* Writes the first half in a process that is then killed. */
 static void write_and_be_killed(void)
 {
     int status;
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        setenv("COH_TEST_SIGNAL_AT", "17:9", 1); /* there is a folder in it by then */
+        setenv("COH_TEST_SIGNAL_AT", "17:9", 1); /* by then a folder exists */
         _exit(write_out(COH_DTYPE_BF16));
     }
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -277,7 +277,7 @@ static void what_killed_processes_left_goes_with_the_next_write(void **state)
     write_and_be_killed();
     write_and_be_killed();
     assert_true(folder_count() > before + 2);
-    /* Not one of theirs: other names, and a file. */
+    /* Names that our writer never makes, and a file. */
     static const char *const names[] = { "out.partial",     "out.partial-1",   "out.partial-1-",
                                          "out.partial-1-x", "out.partial-x-1", "in.partial-1-0" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -319,8 +319,7 @@ static void what_is_another_users_stays(void **state)
     assert_int_not_equal(access(folder_file("out.partial-1-0"), F_OK), 0);
 }
 
-/* Somebody puts a link to another folder in the place of the temporary one, then the source fails.
- */
+/* Replaces the temporary folder by a link to another folder, then the source fails. */
 static coh_status swapped(void *context, const char *name, uint64_t begin, uint64_t count,
                           float *values)
 {
@@ -346,7 +345,7 @@ static void a_link_in_the_place_of_the_temporary_folder_is_not_followed(void **s
     assert_int_equal(rmdir(folder_file("moved")), 0); /* emptied through the descriptor */
 }
 
-/* Another writes the same folder, whole, in the midst of this one. */
+/* Another process writes the same folder completely during this write. */
 static coh_status overtaken(void *context, const char *name, uint64_t begin, uint64_t count,
                             float *values)
 {
@@ -360,7 +359,7 @@ static void what_another_is_writing_stays(void **state)
     (void)state;
     const int before = folder_count();
     const coh_folder_write_options options = { .dtype = COH_DTYPE_F32 };
-    /* It comes to its end, and finds that the name is taken. */
+    /* The write finishes, and finds that the name is taken. */
     assert_int_equal(coh_folder_write(&model, &options, folder_file("out"), overtaken, folder),
                      COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "exists"));
@@ -369,7 +368,7 @@ static void what_another_is_writing_stays(void **state)
     assert_int_equal(folder_count(), before);
 }
 
-/* Every operation on files fails once, in each of several ways. */
+/* Every file operation fails once, in each of several ways. */
 static void whatever_operation_fails_nothing_is_left(void **state)
 {
     (void)state;
@@ -377,7 +376,7 @@ static void whatever_operation_fails_nothing_is_left(void **state)
     enum { OPERATIONS_MOST = 160 };
     const int before = folder_count();
     for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
-        /* A short write is written on: only writes can be short, and none makes a failure. */
+        /* A short write is continued: only writes can be short, and none causes a failure. */
         const int is_short = strcmp(ways[w], ":short") == 0;
         int n = 1, is_over = 0;
         for (; !is_over && n < OPERATIONS_MOST; n += is_short ? 7 : 1) {
@@ -436,8 +435,8 @@ static void whatever_allocation_fails_nothing_is_left(void **state)
     }
 }
 
-/* Of a process that writes the folder and loses power at operation `n`, one more after the folder
- * is there included: its exit code, and whether the folder had been promised by then. */
+/* Writes the folder in a process that loses power at operation `n`, which includes one operation
+ * after the folder exists. Returns its exit code, and whether success had been reported by then. */
 static int write_in_the_dark(int n, int seed, int *out_promised)
 {
     int status;

@@ -20,7 +20,7 @@ static coh_gpt2_config preset(const char *name, int64_t vocabulary)
     return config;
 }
 
-/* The table that embedding and head share is there once. */
+/* Counts the elements; the table shared by embedding and head counts once. */
 static uint64_t parameter_elements(const coh_graph *graph)
 {
     uint64_t sum = 0;
@@ -32,7 +32,7 @@ static uint64_t parameter_elements(const coh_graph *graph)
 static void presets_have_the_parameter_counts_of_the_published_models(void **state)
 {
     (void)state;
-    /* Radford et al. 2019 as released: the sums of the sizes of the published tensors. */
+    /* Radford et al. 2019 as released: the total size of the published tensors. */
     static const struct published {
         const char *name;
         uint64_t parameters;
@@ -57,12 +57,12 @@ static void presets_have_the_parameter_counts_of_the_published_models(void **sta
     coh_graph_destroy(graph);
 }
 
-/* One line of what a published GPT-2 holds, for layer n where it has "%d". */
+/* An expected tensor of a published GPT-2; "%d" stands for layer n. */
 static const struct tensor_line {
     const char *name;
-    int64_t rows, columns; /* columns 0: rank 1; in channels but for V and P */
+    int64_t rows, columns; /* columns 0: rank 1; in units of the channels, except V and P */
     coh_init init;
-    double std; /* 0 stands for residual projections */
+    double std; /* 0: that of residual projections */
     int decays;
 } layer_lines[] = {
     { "h.%d.ln_1.weight", 1, 0, COH_INIT_ONE, 0, 0 },
@@ -192,7 +192,7 @@ static void a_decoder_takes_one_token_and_keeps_keys_and_values(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Token ids stay i32, the loss and a decoder's logits f32; everything else is of the model's. */
+/* Token ids are i32, the loss and a decoder's logits are f32; all else has the model's dtype. */
 static void every_tensor_and_parameter_has_the_dtype_of_the_model(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* What the graphs of every family compute, against float64 runs of `transformers` that
- * record_reference.py recorded, and of PEFT's adapters that record_peft.py did: loss, gradients,
- * the last loss of a training, and the logits of a decoder, token by token. The weights are
- * functions of the tensors' names and places in a file, so the tables of names, shapes and
- * transpositions are shown as well. */
+/* The results of every family's graphs, compared with float64 runs of `transformers` recorded by
+ * record_reference.py, and of PEFT's adapters recorded by record_peft.py: loss, gradients, the last
+ * loss of a training, and the logits of a decoder, token by token. The weights are functions of
+ * tensor names and offsets in a file, so the tables of names, shapes and transpositions are
+ * checked, too. */
 #include "tests/models/recorded.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 
 enum { SEQUENCES = 2, TOKENS = 7, VOCABULARY = 37, STEPS = 100, BATCHES = 4 };
 
-/* ---- what record_reference.py draws ---- */
+/* ---- the draws of record_reference.py ---- */
 
 static uint64_t name_seed(const char *before, const char *name)
 {
@@ -41,7 +41,7 @@ static void draw_ids(const char *name, int32_t *ids)
         ids[i] = (int32_t)((drawn(seed, i) + 0.5) * VOCABULARY);
 }
 
-/* A factor of an adapter, as a file of adapters has it. */
+/* Finds an adapter's factor, as in a file of adapters. */
 static int find_factor(const coh_model *model, const char *name, coh_model_tensor *out_tensor)
 {
     coh_model_adapter adapter;
@@ -70,7 +70,7 @@ static int find_tensor(const coh_model *model, const char *name, coh_model_tenso
     return 0;
 }
 
-/* Where our element stands in the file. */
+/* Returns the file index of our element. */
 static int64_t published_place(const coh_model_tensor *tensor, int64_t element)
 {
     if (!tensor->transposed)
@@ -82,7 +82,7 @@ static coh_status weights(void *context, coh_parameter parameter, const char *na
                           uint64_t element_begin, uint64_t count, float *values)
 {
     coh_model_tensor tensor;
-    if (!find_tensor(context, name, &tensor)) /* another thread's: it cannot fail the test itself */
+    if (!find_tensor(context, name, &tensor)) /* on a thread that cannot fail the test */
         return coh_kind_fail(COH_ERR_ARGUMENT, "no tensor is called %s", name);
     const uint64_t seed = name_seed("", tensor.published);
     const size_t length = strlen(tensor.published);
@@ -109,7 +109,7 @@ static void ok(coh_status status)
         fail_msg("%s", coh_last_error());
 }
 
-/* `graph` is the engine's then. */
+/* Makes an engine; it takes ownership of `graph`. */
 static made make_engine(const coh_model *model, coh_graph *graph, coh_plan_mode mode)
 {
     made m = { .graph = graph };
@@ -133,7 +133,7 @@ static void drop(made *m)
     coh_graph_destroy(m->graph);
 }
 
-/* ---- compared ---- */
+/* ---- comparisons ---- */
 
 static double number(const json_t *value)
 {
@@ -141,8 +141,8 @@ static double number(const json_t *value)
     return json_number_value(value);
 }
 
-/* |g - g64| <= 1e-5 |g64| + 1e-7 |all g64|, seen by the norm and along one drawn direction, whose
- * elements are below 1/2. */
+/* Checks |g - g64| <= 1e-5 |g64| + 1e-7 |all g64|, by the norm and along one random direction,
+ * whose elements are below 1/2. */
 static void assert_gradient(const json_t *one, const coh_model *model, const made *m, size_t index,
                             double all_norm)
 {
@@ -277,7 +277,7 @@ static void check_decoding(const json_t *one, const coh_model *model)
     drop(&m);
 }
 
-/* What is trained, where a case says so. */
+/* Sets what is trained, if a case specifies it. */
 static void take_adapters(const json_t *one, coh_model *model)
 {
     const json_t *said = json_object_get(one, "adapters");

@@ -16,13 +16,13 @@ static coh_model made_model(void)
                                   .dtype = COH_DTYPE_BF16 } };
 }
 
-/* What was written for that model before there were families. */
+/* A note for that model from before there were families. */
 static const char old_note[] =
     "{\"family\": \"gpt2\", \"name\": \"own \", \"layers\": 3, \"heads\": 5, \"channels\": 35, "
     "\"positions\": 77, \"vocabulary\": 1009, \"layernorm_epsilon\": 1.2345678e-06, \"dtype\": "
     "\"bf16\"}";
 
-/* A whole checkpoint at `path` whose note is `note`. */
+/* Saves a complete checkpoint at `path` with note `note`. */
 static void save_checkpoint(const char *path, const char *note)
 {
     if (fixture_save(path, 3, note, NULL) != COH_OK)
@@ -117,7 +117,8 @@ static void the_longest_model_fits_its_json(void **state)
         fail_msg("%s", coh_last_error());
     assert_int_equal(strlen(model.extras), sizeof(model.extras) - 1);
     memset(model.name, '"', sizeof(model.name) - 1);
-    model.llama.layers = 170; /* 3 of and 12 in each: as many tensors as can be told apart */
+    model.llama.layers = 170; /* 3 tensors and 12 per layer: the most whose dtypes a note can
+                               * list */
     memset(model.dtypes, 'h', (size_t)coh_model_tensor_count(&model));
     assert_true(strlen(model.dtypes) > sizeof(model.dtypes) - 12);
     memset(model.metadata, 'x', sizeof(model.metadata) - 1);
@@ -136,7 +137,7 @@ static void notes_of_before_there_were_families_are_read(void **state)
     snprintf(model.name, sizeof(model.name), "own ");
     assert_int_equal(coh_model_from_json(old_note, &back), COH_OK);
     assert_same_model(&model, &back);
-    /* and of before there was a choice of dtypes */
+    /* and from before dtypes could be chosen */
     char older[sizeof(old_note)];
     strcpy(older, old_note);
     char *at = strstr(older, ", \"dtype\": \"bf16\"");
@@ -174,7 +175,7 @@ typedef struct changed {
     const char *find, *replacement;
 } changed;
 
-/* Each with one change. */
+/* Each case makes one change. */
 static void assert_refused(const char *json, const changed *all, size_t count)
 {
     char text[2048];
@@ -224,7 +225,7 @@ static void old_json_that_is_no_model_is_refused(void **state)
     assert_int_equal(coh_model_from_json(NULL, &back), COH_ERR_ARGUMENT);
 }
 
-/* How a folder's tensors were stored: one letter for each, and pairs of text. */
+/* Storage of a folder's tensors: one letter for each, and pairs of text. */
 static void what_was_stored_comes_back_and_nothing_else_is_taken(void **state)
 {
     (void)state;
@@ -357,7 +358,7 @@ static void a_folder_with_a_config_is_hugging_faces(void **state)
     write_config(folder, text, strlen(text));
     const char *const paths[] = { folder, slashed };
     for (size_t i = 0; i < 2; i++) {
-        /* A table with more rows than the tokenizer has ids was padded. */
+        /* A table with more rows than the tokenizer has ids is padded. */
         for (int64_t vocabulary = 0; vocabulary <= 300; vocabulary += 100) {
             if (coh_model_resolve(paths[i], vocabulary, &found) != COH_OK)
                 fail_msg("%s", coh_last_error());

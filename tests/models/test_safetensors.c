@@ -1,6 +1,6 @@
-/* One safetensors file: which are believed, what is read of them, and that they come back as they
- * were. Oracles: verdicts recorded from the reference reader (safetensors_cases.py), bytes that the
- * test itself laid into the file, files that the reference wrote. */
+/* One safetensors file: which files are accepted, how they are read, and that they are written back
+ * unchanged. Oracles: verdicts recorded from the reference reader (safetensors_cases.py), bytes
+ * that the test put into the file, files that the reference wrote. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 
 /* ---- files ---- */
 
-/* A file of `header` and `data`, as it should be but for what is wrong with the header. */
+/* Writes a file of `header` and `data`, correct except for errors in the header. */
 static void write_file(const char *name, const char *header, const void *data, size_t data_bytes)
 {
     size_t header_bytes = strlen(header);
@@ -29,7 +29,7 @@ static void write_file(const char *name, const char *header, const void *data, s
     assert_non_null(bytes);
     for (int i = 0; i < 8; i++)
         bytes[i] = (uint8_t)((uint64_t)header_bytes >> (8 * i));
-    memcpy(bytes + 8, header, header_bytes + 1); /* data take the place of its NUL */
+    memcpy(bytes + 8, header, header_bytes + 1); /* data overwrite its NUL */
     if (data_bytes)
         memcpy(bytes + 8 + header_bytes, data, data_bytes);
     folder_write(name, bytes, 8 + header_bytes + data_bytes);
@@ -44,7 +44,7 @@ static coh_safetensors *open_file(const char *name)
     return model;
 }
 
-/* One sentence about `name`, fit for a terminal. */
+/* Checks for one message about `name`, fit for a terminal. */
 static void assert_sentence(const char *name, const char *part)
 {
     const char *sentence = coh_last_error();
@@ -89,7 +89,7 @@ static int hex_digit(char letter)
     return letter <= '9' ? letter - '0' : letter - 'a' + 10;
 }
 
-/* One line of safetensors_cases.txt, cut up where it stands. */
+/* Splits one line of safetensors_cases.txt in place. */
 static recorded take_line(char *line)
 {
     recorded one = { .name = strsep(&line, "\t") };
@@ -111,7 +111,7 @@ static void judge(const recorded *one)
         assert_refused(file, COH_ERR_CORRUPT, one->ours);
         return;
     }
-    /* Whatever we take the reference takes. */
+    /* The reference accepts everything that we accept. */
     assert_string_equal(one->reference, "ok");
     size_t count;
     coh_safetensors *model = open_file(file);
@@ -145,7 +145,7 @@ static void every_recorded_file_gets_its_verdict(void **state)
     }
     free(text);
     assert_int_equal(count_descriptors(), descriptors);
-    /* Of a fixture that was cut off all cases would pass. */
+    /* A truncated fixture would pass all cases. */
     assert_true(refused_alike >= 60);
     assert_true(malformed > refused_alike);
 }
@@ -164,13 +164,13 @@ static void a_file_cut_off_anywhere_is_refused(void **state)
         folder_write("cut.safetensors", whole, i);
         assert_refused("cut.safetensors", COH_ERR_CORRUPT, "");
     }
-    folder_write("cut.safetensors", whole, bytes + 1); /* and one byte longer */
+    folder_write("cut.safetensors", whole, bytes + 1); /* and with one byte more */
     assert_refused("cut.safetensors", COH_ERR_CORRUPT, "the file has 15");
     free(whole);
 }
 
-/* What mutations do is unknown beforehand; what holds of them is that all bytes stay within bounds
- * (the sanitizers look) and that what is accepted covers the file. */
+/* The effect of a mutation is unknown beforehand. All accesses must stay within bounds (the
+ * sanitizers check), and an accepted file must be covered by its tensors. */
 static void a_mutated_file_is_refused_or_covered(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void a_mutated_file_is_refused_or_covered(void **state)
         free(mutant);
     }
     free(whole);
-    /* Else nothing was shown of either kind: changed data and names are fine. */
+    /* Else one kind was not tested: changed data and names are valid. */
     assert_in_range(accepted, 100, MUTANTS - 100);
 }
 
@@ -242,8 +242,8 @@ static void a_header_of_ten_to_the_eighth_is_the_longest(void **state)
     coh_safetensors_close(open_file("long.safetensors"));
 }
 
-/* The file has holes where it has no data, so it needs no room; a file system that cannot do that
- * would say so by not letting the file grow. */
+/* The file has holes, so it needs no disk space; a file system without holes does not let the file
+ * grow. */
 static void data_beyond_32_bits_are_found(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void data_beyond_32_bits_are_found(void **state)
     assert_true(fd >= 0);
     if (ftruncate(fd, (off_t)(begin + large_bytes + 8)) != 0) {
         close(fd);
-        skip(); /* no files of 8 GiB here */
+        skip(); /* no files of 8 GiB on this machine */
     }
     assert_int_equal(pwrite(fd, "fedcba98", 8, (off_t)(begin + large_bytes)), 8);
     assert_int_equal(pwrite(fd, "0123", 4, (off_t)(begin + large_bytes - 4)), 4);
@@ -275,7 +275,7 @@ static void data_beyond_32_bits_are_found(void **state)
                                                   COH_DTYPE_F32, &number),
                      COH_OK);
     assert_true(number == coh_f32_of_f16('3' << 8 | '2'));
-    /* The end of the tensor, and numbers that would come round to its inside. */
+    /* The end of the tensor, and values that would overflow into it. */
     assert_int_equal(coh_safetensors_read(model, large, large_bytes, 1, data), COH_ERR_ARGUMENT);
     assert_int_equal(coh_safetensors_read(model, large, UINT64_MAX, 2, data), COH_ERR_ARGUMENT);
     assert_int_equal(coh_safetensors_read(model, large, 2, UINT64_MAX, data), COH_ERR_ARGUMENT);
@@ -301,7 +301,7 @@ static void every_range_of_bytes_is_read(void **state)
             memset(out, 'x', sizeof(out));
             assert_int_equal(coh_safetensors_read(model, b, begin, end - begin, out), COH_OK);
             assert_memory_equal(out, &"01234567"[begin], end - begin);
-            assert_int_equal(out[end - begin], 'x'); /* and no byte more */
+            assert_int_equal(out[end - begin], 'x'); /* and no more bytes */
         }
     assert_int_equal(coh_safetensors_read(model, b, 8, 1, out), COH_ERR_ARGUMENT);
     assert_int_equal(coh_safetensors_read(model, b, 9, 0, out), COH_ERR_ARGUMENT);
@@ -332,7 +332,7 @@ static void a_file_that_shrinks_is_noticed(void **state)
     coh_safetensors_close(model);
 }
 
-/* Sizes around the piece that is converted at a time, 4096. */
+/* More than twice the 4096 numbers that are converted at a time. */
 enum { NUMBERS = 9001 };
 
 static void numbers_are_converted_at_every_place(void **state)
@@ -388,7 +388,7 @@ static void dtypes_without_numbers_are_refused_by_name(void **state)
     assert_sentence("h.0.attn.bias", "dtype BOOL");
     coh_dtype dtype;
     assert_int_equal(coh_safetensors_dtype(mask, &dtype), COH_ERR_CORRUPT);
-    /* Its bytes and its neighbour's numbers can be had. */
+    /* Its bytes and its neighbour's numbers are readable. */
     assert_int_equal(coh_safetensors_read(model, mask, 1, 3, out), COH_OK);
     assert_memory_equal(out, "\1\0\1", 3);
     const coh_safetensors_tensor *w = coh_safetensors_find(model, "w");

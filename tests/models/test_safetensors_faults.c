@@ -1,5 +1,5 @@
-/* A file or folder of safetensors is there whole or not at all, whatever fails while it is written:
- * each operation on files, each allocation, the process, the power. */
+/* A safetensors file or folder is complete or absent, whatever fails during writing: each file
+ * operation, each allocation, the process, the power. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 #include "base/file_ops.h"
 #include "tests/models/safetensors_writing.h"
 
-/* Operation `n` of writing a folder of shards (or one file) fails in way `how`. 0 once there is no
- * such operation: nothing failed. */
+/* Makes operation `n` of writing a folder of shards (or one file) fail in way `how`. Returns 0 if
+ * there is no such operation, so nothing failed. */
 static int play_failure(int n, const char *how, int is_folder, int may_succeed)
 {
     char value[32];
@@ -95,7 +95,7 @@ static void death_leaves_a_whole_model_or_none(void **state)
     assert_true(whole >= 2 && none >= 20);
 }
 
-/* A process that died left its temporary file; another one, of its number, writes again. */
+/* A dead process left its temporary file; another process with the same id writes again. */
 static void what_a_dead_process_left_does_not_stand_in_the_way(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* A folder of shards is believed when its index and its shards say the same. */
+/* A folder of shards is accepted if its index agrees with its shards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #define ONE "one.safetensors"
 #define TWO "two.safetensors"
 
-/* A file that holds F32 scalars of these names; the bytes of each are its name's first letter. */
+/* Writes a file of F32 scalars with these names; each byte is the first letter of the name. */
 static void write_shard(const char *file, const char *const *names, size_t count)
 {
     coh_safetensors_tensor tensors[8];
@@ -38,7 +38,7 @@ static void write_index(const char *text)
     folder_write("model.safetensors.index.json", text, strlen(text));
 }
 
-/* a, b in the first shard, c in the second. */
+/* Puts a and b into the first shard, c into the second. */
 static int set_up(void **state)
 {
     static const char *const first[] = { "a", "b" }, *const second[] = { "c" };
@@ -88,7 +88,7 @@ static void a_single_file_goes_before_an_index(void **state)
     coh_safetensors_close(model);
 }
 
-/* Hugging Face's cache keeps the bytes elsewhere; what is refused is a name, not a link. */
+/* Hugging Face's cache stores the bytes elsewhere; bad names are refused, links are not. */
 static void a_shard_may_be_a_link_to_elsewhere(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static const struct wrong_index {
     { MAP("\"a\":[\"" ONE "\"]," REST), "is no string" },
     { MAP("\"a\\u0000\":\"" ONE "\"," REST), "line 1" },
     { MAP("\"\xff\":\"" ONE "\"," REST), "line 1" },
-    /* Names that lead out of the folder, or are none. */
+    /* Names that lead out of the folder, or are invalid. */
     { MAP(IN("a", "../" ONE) "," REST), "not the name" },
     { MAP(IN("a", "/etc/" ONE) "," REST), "not the name" },
     { MAP(IN("a", "x/../../" ONE) "," REST), "not the name" },
@@ -134,7 +134,7 @@ static const struct wrong_index {
     { MAP(IN("a", "..safetensors") "," REST), "not the name" },
     { MAP(IN("a", "model.bin") "," REST), "not the name" },
     { MAP(IN("a", "one\\n.safetensors") "," REST), "not the name" },
-    /* Index and shards do not say the same. */
+    /* Index and shards disagree. */
     { MAP(IN("a", "three.safetensors") "," REST), "three.safetensors is missing" },
     { MAP(IN("a", TWO) "," REST), "puts tensor a into " TWO ", but it is in " ONE },
     { MAP(REST), "does not name tensor a, which is in " ONE },

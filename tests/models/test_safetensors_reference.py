@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Our reader and writer against the package `safetensors`, the format's reference.
+"""Our reader and writer compared with the package `safetensors`, the format's reference.
 
     test_safetensors_reference.py TOOL RECORDED
 
-Skipped (77) where the package or numpy is missing. TOOL is safetensors_tool, RECORDED the file that
-safetensors_cases.py wrote."""
+Skipped (77) without the package or numpy. TOOL is safetensors_tool, RECORDED the file that safetensors_cases.py wrote.
+"""
 
 import json
 import os
@@ -26,7 +26,7 @@ from safetensors_cases import CASES, reference_verdict  # noqa: E402
 TOOL, RECORDED = sys.argv[1:]
 MUTANTS, SEED = 6000, 4
 
-# Parts of our sentences that may stand against an "ok" of the reference: safetensors.h lists them.
+# Parts of our messages that are allowed against an "ok" of the reference: safetensors.h lists them.
 STRICTER = [
     "occurs twice", "is empty", "is too long", "holds a control character", "holds a NUL",
     "begins with '{'", "which is not known", "'{' is missing", "string is missing",
@@ -39,7 +39,7 @@ def run(*arguments):
 
 
 def judge(contents):
-    """Our verdict on each: "ok" or a sentence."""
+    """Our verdict on each: "ok" or a message."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, str(i)) for i in range(len(contents))]
         for path, content in zip(paths, contents):
@@ -71,7 +71,7 @@ def mutate(content, draw):
             content[at] = draw.choice(b"{}[]\":,0123456789\\u- \n\tabe.\x00\xc3\xff")
         elif how < 0.7:
             content[at] ^= 1 << draw.randrange(8)
-        elif how < 0.85 and header_bytes > 1:  # one byte less, the length kept right
+        elif how < 0.85 and header_bytes > 1:  # one byte less, with a correct length
             del content[min(at, 7 + header_bytes)]
             header_bytes -= 1
         else:
@@ -102,7 +102,7 @@ def mutants_get_the_verdict_of_the_reference():
 
 
 def made_tensors(draw):
-    """Of every dtype that numpy has, odd shapes; the float bits are any, NaNs included."""
+    """Of every dtype that numpy has, in odd shapes; floats have any bits, including NaNs."""
     tensors = {}
     for i in range(draw.randrange(1, 30)):
         dtype = draw.choice(["f4", "f4", "f2", "f2", "f8", "i8", "i1", "u2", "?"])
@@ -159,7 +159,7 @@ def shards_are_read_by_the_reference_and_come_back():
                 assert index["metadata"]["total_size"] == sum(t.nbytes for t in tensors.values())
                 assert index["weight_map"].keys() == tensors.keys()
             run("copy", shards, ours)
-            # Shards are in the reference's order, so one file of them is the reference's.
+            # Shards are in the reference's order, so joining them gives the reference's file.
             assert read(theirs) == read(ours), f"model {i}, seed {SEED + 1}"
 
 

@@ -1,5 +1,5 @@
-/* Writing safetensors: what comes out is what went in, byte for byte, and nothing else is
- * written. What fails on the way: test_safetensors_faults.c. */
+/* Writing safetensors: the output has the input's data byte for byte, and nothing else is written.
+ * test_safetensors_faults.c tests failures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static void what_was_written_is_read_whatever_the_pieces(void **state)
     assert_int_equal(folder_count(), 1);
 }
 
-/* The tensors of a file in its order, its metadata, its bytes through `piece`: a copy. */
+/* Copies a file: its tensors in order, its metadata, its data through `piece`. */
 static void copy_file(const char *from, const char *to)
 {
     coh_safetensors *model;
@@ -61,8 +61,8 @@ static void copy_file(const char *from, const char *to)
     coh_safetensors_close(model);
 }
 
-/* What the reference's save() (0.8.0) made of an F32 scalar "a", an F16 [2] "b", an F32 [2, 0]
- * whose name needs escapes, and metadata that need one too. */
+/* Written by the reference's save() (0.8.0): an F32 scalar "a", an F16 [2] "b", an F32 [2, 0] whose
+ * name needs escapes, and metadata that need one, too. */
 static const char from_reference[] =
     "\xe0\0\0\0\0\0\0\0"
     "{\"__metadata__\":{\"a\":\"\\u001f\xe2\x80\xa8\",\"b\":\"x\",\"format\":\"pt\"},"
@@ -116,7 +116,7 @@ static void a_model_without_tensors_can_be_written(void **state)
     free(text);
 }
 
-/* Some writers leave an empty object: what had it gets it again, what had none gets none. */
+/* Some writers leave an empty object: a file that had it gets it again, others do not. */
 static void metadata_without_entries_stay(void **state)
 {
     (void)state;
@@ -130,7 +130,7 @@ static void metadata_without_entries_stay(void **state)
     assert_same_bytes(folder_file("none"), folder_file("none again"));
 }
 
-/* Pieces smaller and larger than the buffer, and all at once, of what fills it several times. */
+/* Pieces smaller and larger than the buffer, and a single one, of data several times its size. */
 static void data_beyond_the_buffer_are_written(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void shards_are_as_large_as_asked_and_keep_the_order(void **state)
         uint64_t used = 0, file = 0;
         for (int i = 0; i < FIXTURE_TENSORS; i++) {
             if (list[i].file != file) {
-                /* A new one begins only where it must. */
+                /* A new shard begins only where it must. */
                 assert_int_equal(list[i].file, file + 1);
                 assert_true(used + list[i].bytes > limit && used > 0);
                 file++;
@@ -206,7 +206,7 @@ static void a_folder_is_written_and_read_in_any_shards(void **state)
     }
 }
 
-/* The text that `json.dumps(index, indent=2, sort_keys=True) + "\n"` gives. */
+/* Equals `json.dumps(index, indent=2, sort_keys=True) + "\n"`. */
 static const char index_of_fixture[] =
     "{\n  \"metadata\": {\n    \"total_size\": 83302\n  },\n  \"weight_map\": {\n"
     "    \"b\": \"model-00002-of-00003.safetensors\",\n"
@@ -228,7 +228,7 @@ static void the_index_is_laid_out_as_transformers_does(void **state)
     assert_is_fixture(folder_path, SHARDS);
 }
 
-/* Shards that hold nothing but tensors without elements, also at the end. */
+/* Shards that only hold tensors without elements, also at the end. */
 static void shards_without_bytes_are_written(void **state)
 {
     (void)state;
@@ -301,7 +301,7 @@ static void what_the_reader_would_refuse_is_not_written(void **state)
     assert_create_refused(NULL, 0, &foreign, 1, COH_ERR_ARGUMENT, "not UTF-8");
 }
 
-/* Each of 2^60 bytes fits; 9 of them need more than a file's 2^63, 17 more than 64 bits. */
+/* Each of 2^60 bytes fits; 9 of them exceed a file's 2^63, 17 exceed 64 bits. */
 static void sums_of_sizes_do_not_wrap_around(void **state)
 {
     (void)state;
@@ -316,7 +316,7 @@ static void sums_of_sizes_do_not_wrap_around(void **state)
     }
     assert_create_refused(huge, COUNT, NULL, 0, COH_ERR_FULL, "overflows 64 bits");
     assert_create_refused(huge, 9, NULL, 0, COH_ERR_FULL, "do not fit in one file");
-    /* Shards keep them apart, and counting them does not wrap around either. */
+    /* Each gets its own shard, and the count does not overflow, either. */
     assert_int_equal(coh_safetensors_shard(huge, COUNT, UINT64_MAX), 2);
     assert_int_equal(coh_safetensors_shard(huge, COUNT, 1), COUNT);
 }
@@ -361,7 +361,7 @@ static void shards_out_of_order_are_refused(void **state)
         assert_null(writer);
         assert_non_null(strstr(coh_last_error(), "shards follow one another"));
     }
-    /* The same name in two shards is seen before anything is written. */
+    /* The same name in two shards is found before anything is written. */
     list[0].file = 0;
     list[1] = list[0];
     list[1].file = 1;
@@ -381,7 +381,7 @@ static void nothing_that_exists_is_written_over(void **state)
         assert_int_equal(folder_count(), 1);
         assert_int_equal(remove(folder_file(names[i])), 0);
     }
-    /* Not even what comes to exist while we write. */
+    /* Not even a file that appears during writing. */
     coh_safetensors_writer *writer;
     assert_int_equal(coh_safetensors_writer_create(folder_file("late"), NULL, 0, NULL, 0, &writer),
                      COH_OK);

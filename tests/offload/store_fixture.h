@@ -1,5 +1,5 @@
-/* store_fixture.h - what the tests of the stores share: a folder of their own, an arena, requests
- * whose bytes are a pure function of (chunk, generation), and the stores as a table. */
+/* store_fixture.h - common parts of the stores' tests: a temporary folder, an arena, requests whose
+ * bytes are a pure function of (chunk, generation), and a table of the stores. */
 #ifndef COH_TESTS_STORE_FIXTURE_H
 #define COH_TESTS_STORE_FIXTURE_H
 
@@ -23,8 +23,8 @@
 #define PAGE  ((size_t)COH_PAGE_BYTES)
 #define PIECE ((size_t)512 << 10)
 
-/* One page; an odd number of pages; a piece exactly; a page more; several
- * pieces and an odd rest. */
+/* One page; an odd number of pages; exactly a piece; a page more; several pieces and an odd
+ * rest. */
 static const size_t chunk_sizes[] = { PAGE, 3 * PAGE, PIECE, PIECE + PAGE, 3 * PIECE + 7 * PAGE };
 #define CHUNKS      10u
 #define DEPTH       4u
@@ -47,7 +47,7 @@ static inline void rig_folder(rig *made)
     assert_non_null(mkdtemp(made->folder));
 }
 
-/* Chunk sizes, places in the file (with a hole between) and in memory. No store yet. */
+/* Sets chunk sizes and places in the file (with a hole between) and in memory. Opens no store. */
 static inline void rig_layout(rig *made)
 {
     size_t memory = 0;
@@ -85,7 +85,7 @@ static inline void rig_close(rig *made)
         made->ops->close(made->store);
     made->store = NULL;
     free(made->arena);
-    assert_int_equal(rmdir(made->folder), 0); /* empty: nothing was left behind */
+    assert_int_equal(rmdir(made->folder), 0); /* empty: nothing is left */
 }
 
 static inline coh_store_request rig_request(const rig *made, uint32_t chunk, uint64_t generation)
@@ -97,8 +97,7 @@ static inline coh_store_request rig_request(const rig *made, uint32_t chunk, uin
                                 .number = 1000 * generation + chunk };
 }
 
-/* The bytes of a chunk: all of them for its first page, then one word per page
- * (keeps tests fast). */
+/* Makes the bytes of a chunk: all of its first page, then one word per page (to be fast). */
 static inline uint64_t rig_word(uint32_t chunk, uint64_t generation, size_t at)
 {
     return coh_rng_u64(chunk + 1, generation, at);
@@ -118,7 +117,7 @@ static inline void rig_expect(const coh_store_request *request)
         assert_int_equal(words[i], rig_word(request->id.chunk, request->id.generation, i));
 }
 
-/* One request from submit to completion. */
+/* Runs one request from submit to completion. */
 static inline coh_status rig_one(rig *made, coh_store_port port, const coh_store_request *request)
 {
     coh_store_completion completion;
@@ -147,8 +146,8 @@ static inline coh_status rig_read(rig *made, uint32_t chunk, uint64_t generation
     return status;
 }
 
-/* All chunks through one port, DEPTH in flight, statuses by chunk; `order` gets the chunks in order
- * of completion. */
+/* Runs all chunks through one port, DEPTH in flight; gives statuses by chunk, and in `order` the
+ * chunks in order of completion. */
 static inline void rig_all(rig *made, coh_store_port port, uint64_t generation,
                            coh_status *statuses, uint32_t *order)
 {
@@ -165,7 +164,7 @@ static inline void rig_all(rig *made, coh_store_port port, uint64_t generation,
             next++;
             in_flight++;
         }
-        /* All of a window at once, so that order within it shows. */
+        /* Reaps a whole window at once, to show the order within it. */
         assert_int_equal(made->ops->reap(made->store, port, completions, in_flight, DEPTH, &count),
                          COH_OK);
         assert_int_equal(count, in_flight);
@@ -183,7 +182,7 @@ static inline void rig_all(rig *made, coh_store_port port, uint64_t generation,
     }
 }
 
-/* Can this machine run the store at all? */
+/* Returns 1 if this machine can run the store. */
 static inline int rig_can(const coh_store_ops *ops)
 {
     rig made = { 0 };

@@ -1,4 +1,4 @@
-/* Which store serves where, and what is said about it. */
+/* Which store is used where, and how it is reported. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -152,7 +152,7 @@ static void a_folder_that_is_not_there_is_an_io_error(void **state)
     rig_close(&made);
 }
 
-/* Linux grants O_DIRECT on tmpfs since 6.6 and refuses it before: neither may count as direct. */
+/* Linux accepts O_DIRECT on tmpfs since 6.6 and refuses it before: neither may count as direct. */
 static void a_file_system_in_memory_is_never_called_direct(void **state)
 {
     (void)state;
@@ -192,7 +192,8 @@ static int deny_io_uring(void)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/* Every openat whose flags have `bits` fails with `error`: a file system that cannot do that. */
+/* Makes every openat whose flags have `bits` fail with `error`, like a file system without that
+ * feature. */
 static int deny_open_flags(uint32_t bits, uint32_t error)
 {
     struct sock_filter program[] = {
@@ -218,7 +219,7 @@ static int deny_unnamed(void)
     return deny_open_flags(O_TMPFILE & ~O_DIRECTORY, EOPNOTSUPP);
 }
 
-/* Locked memory: none; and no right to ignore that. */
+/* Removes all locked memory, and the right to exceed the limit. */
 static int deny_locked_memory(void)
 {
     struct rlimit limit = { 64 << 10, 64 << 10 };
@@ -233,7 +234,8 @@ typedef struct expectation {
     int not_direct;
 } expectation;
 
-/* Opens by the ladder, moves a chunk both ways. Runs in the child: no assertions, a status. */
+/* Opens the first store that works, and moves a chunk both ways. Runs in the child: returns a
+ * status instead of asserting. */
 static int child(rig *made, const expectation *expected)
 {
     coh_store_facts facts;
@@ -307,7 +309,7 @@ static void where_o_direct_is_refused_the_page_cache_serves_and_is_named(void **
     in_child(&cached);
 }
 
-/* in_child finds the folder empty afterwards. */
+/* in_child checks that the folder is empty afterwards. */
 static void where_unnamed_files_are_refused_the_name_is_taken_away_at_once(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The ring under files that end early and files that are refused: results that a whole file never
+/* The ring on files that end early and files that are refused: results that a complete file never
  * gives. */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static void bench_open(bench *b, coh_store_port which, uint64_t file_bytes)
 static void bench_close(bench *b)
 {
     coh_ring_port_fini(&b->port);
-    coh_ring_port_fini(&b->port); /* nothing the second time */
+    coh_ring_port_fini(&b->port); /* has no effect the second time */
     coh_store_base_fini(&b->base);
     close(b->fd);
     rig_close(&b->made);
@@ -52,8 +52,8 @@ static coh_status one(bench *b, const coh_store_request *request)
     return completion.status;
 }
 
-/* The first read brings 2.5 of 3 pages: it is continued at the last block border, comes short again
- * and then finds the end. A hang or a wrong count would show here. */
+/* The first read returns 2.5 of 3 pages: it is continued at the last block border, is short again
+ * and then finds the end. Mistakes show as a hang or a wrong count. */
 static void a_file_that_ends_inside_a_chunk_is_an_io_error(void **state)
 {
     (void)state;
@@ -97,7 +97,7 @@ static void a_chunk_of_which_some_pieces_fail_completes_once(void **state)
     bench_close(&b);
 }
 
-/* A write past the limit on file sizes comes back with EFBIG; a chunk that straddles it is torn. */
+/* A write past the limit on file sizes fails with EFBIG; a chunk across the limit is torn. */
 static void a_refused_write_is_an_error_and_its_chunk_is_not_believed(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void a_file_that_cannot_be_read_fails_its_request(void **state)
     (void)state;
     bench b;
     bench_open(&b, COH_STORE_READS, PAGE);
-    int not_a_file = open(b.made.folder, O_RDONLY | O_DIRECTORY); /* a folder cannot be read */
+    int not_a_file = open(b.made.folder, O_RDONLY | O_DIRECTORY); /* a folder is not readable */
     assert_true(not_a_file >= 0);
     b.port.file_fixed = 0;
     b.port.file = not_a_file;
@@ -134,7 +134,7 @@ static void a_file_that_cannot_be_read_fails_its_request(void **state)
     bench_close(&b);
 }
 
-/* A pipe in the place of the file gives what is in it: one page now, the other two later. */
+/* Replaces the file by a pipe, which gives its contents: one page now, the other two later. */
 static void pipe_in_place_of_the_file(bench *b, int *out_far_end)
 {
     int ends[2];

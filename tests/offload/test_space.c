@@ -35,7 +35,7 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* Which folder that is shows in what cannot be flushed. */
+/* The flushed folder is identified by the names that cannot be flushed. */
 static void a_name_is_flushed_with_the_folder_that_holds_it(void **state)
 {
     (void)state;
@@ -55,7 +55,8 @@ static void a_name_is_flushed_with_the_folder_that_holds_it(void **state)
     assert_int_equal(coh_name_flush(path), COH_ERR_IO);
 }
 
-/* Each of the two fits alone (free space may move while the test runs, hence the wide margins). */
+/* Each of the two fits alone (free space may change while the test runs, hence the wide
+ * margins). */
 static void folders_on_one_file_system_share_its_room(void **state)
 {
     (void)state;
@@ -119,7 +120,7 @@ static void free_bytes_are_what_this_user_may_write(void **state)
     assert_int_equal(coh_space_free_bytes(folder, &bytes), COH_OK);
     assert_int_equal(statvfs(folder, &facts), 0);
     double expected = (double)facts.f_bavail * (double)facts.f_frsize;
-    double moved = expected - (double)bytes; /* others write meanwhile */
+    double moved = expected - (double)bytes; /* other processes write meanwhile */
     assert_true(moved < 0.05 * expected + 1e9 && moved > -0.05 * expected - 1e9);
 }
 
@@ -130,7 +131,7 @@ static uint64_t blocks_of(const coh_space_hold *hold)
     return (uint64_t)facts.st_blocks * 512;
 }
 
-/* tear_down's rmdir says that no name stays. */
+/* tear_down's rmdir shows that no name is left. */
 static void held_room_has_blocks_and_is_given_back_piece_by_piece(void **state)
 {
     (void)state;
@@ -165,7 +166,7 @@ static void room_that_is_not_there_is_not_held(void **state)
     assert_int_equal(hold.fd, -1);
     snprintf(left, sizeof(left), "%s/missing", folder);
     assert_int_equal(coh_space_hold_take(left, 4096, &hold), COH_ERR_IO);
-    /* What a killed process left stands in nobody's way. */
+    /* Remains of a killed process do not disturb. */
     snprintf(left, sizeof(left), "%s/reserve.partial", folder);
     int fd = open(left, O_CREAT | O_WRONLY, 0600);
     assert_true(fd >= 0 && close(fd) == 0);

@@ -1,4 +1,4 @@
-/* One table of claims, each checked against the three stores. */
+/* One table of properties, each checked for the three stores. */
 #include <dirent.h>
 
 #include "tests/offload/store_fixture.h"
@@ -101,7 +101,7 @@ static void another_generation_than_the_expected_is_refused(void **state)
     rig_close(&made);
 }
 
-/* Chunks 0 and 5 have one size. Chunk 5 is written where chunk 0 belongs. */
+/* Chunks 0 and 5 have the same size. Chunk 5 is written to chunk 0's place. */
 static void a_chunk_in_anothers_place_is_found(void **state)
 {
     rig made = { 0 };
@@ -120,8 +120,7 @@ static void a_chunk_in_anothers_place_is_found(void **state)
     rig_close(&made);
 }
 
-/* The disk still holds generation 1 though 2 was written: put there through
- * another chunk's name. */
+/* The disk still has generation 1 although 2 was written: put there under another chunk's name. */
 static void a_lost_write_is_found_and_called_stale(void **state)
 {
     rig made = { 0 };
@@ -139,7 +138,7 @@ static void a_lost_write_is_found_and_called_stale(void **state)
     rig_close(&made);
 }
 
-/* Half of a chunk is new, half old: its tail is overwritten through another chunk's name. */
+/* Half of a chunk is new, half is old: its tail is overwritten under another chunk's name. */
 static void a_torn_chunk_is_found(void **state)
 {
     rig made = { 0 };
@@ -321,7 +320,7 @@ static void a_config_that_makes_no_sense_is_refused(void **state)
     rig_close(&made);
 }
 
-/* The least, the greatest and odd depths inside give the same bytes. */
+/* The least, the largest and odd depths between give the same bytes. */
 static void any_queue_depth_gives_the_same_bytes(void **state)
 {
     static const uint32_t depths[] = { 1, 3, 64, 1000 };
@@ -369,8 +368,8 @@ static const struct CMUnitTest cases[] = {
 };
 #define CASE_COUNT (sizeof(cases) / sizeof(cases[0]))
 
-/* One store per process, named by the argument: the build lists three tests, so that a machine
- * without io_uring skips openly. */
+/* The argument selects one store per process: the build lists three tests, so that a machine
+ * without io_uring reports a skip. */
 int main(int argument_count, char **arguments)
 {
     const coh_store_ops *stores[] = { &coh_store_uring, &coh_store_posix, &coh_store_mem };

@@ -1,4 +1,4 @@
-/* Everything fails once: the fault plan over the two stores that honour it. */
+/* Every operation fails once: the fault plan with the two stores that support it. */
 #include <errno.h>
 
 #include "tests/length.h"
@@ -10,8 +10,8 @@ static const coh_fault_plan no_faults = {
     .fail_at = -1, .short_at = -1, .flip_at = -1, .late_at = -1
 };
 
-/* Between two operations that go wrong. In short the thread sanitizer sees one in three, of both
- * ports. */
+/* Distance of two failing operations. In short runs the thread sanitizer sees one in three, from
+ * both ports. */
 static int64_t stride(void)
 {
     return test_seeks_races() ? 3 : 1;
@@ -24,7 +24,7 @@ typedef struct outcome {
     uint64_t operations;
 } outcome;
 
-/* Writes all chunks, reads all back. Data of reads that say COH_OK is compared by the rig. */
+/* Writes all chunks, then reads them all. For reads with COH_OK, the rig compares the data. */
 static void play(const coh_store_ops *ops, const coh_fault_plan *plan, outcome *out)
 {
     rig made = { 0 };
@@ -56,7 +56,7 @@ static void every_failing_operation_fails_its_own_request_only(void **state)
             }
             for (int64_t i = 0; i < (int64_t)CHUNKS; i++) {
                 assert_int_equal(out.writes[i], i == n ? COH_ERR_IO : COH_OK);
-                /* What a failed write left in the file must never be believed. */
+                /* Remains of a failed write must never be accepted. */
                 coh_status expected = i == n                     ? COH_ERR_CORRUPT
                                       : i + (int64_t)CHUNKS == n ? COH_ERR_IO
                                                                  : COH_OK;
@@ -85,7 +85,7 @@ static void the_sentence_of_a_failed_transfer_names_chunk_place_and_reason(void 
     rig_close(&made);
 }
 
-/* Half of it may have been overwritten. */
+/* Half of the chunk may have been overwritten. */
 static void after_a_failed_write_the_older_bytes_are_not_believed_either(void **state)
 {
     rig made = { 0 };
@@ -118,7 +118,7 @@ static void a_short_transfer_at_any_operation_is_continued(void **state)
     }
 }
 
-/* A flip while writing is found by the read; one while reading, at once. */
+/* The next read finds a flip while writing; a flip while reading is found at once. */
 static void a_flipped_bit_in_any_chunk_is_found(void **state)
 {
     for (uint64_t seed = 1; seed <= 2; seed++)
@@ -148,7 +148,7 @@ static void a_late_operation_comes_after_all_others_in_flight(void **state)
             assert_true(out.writes[i] == COH_OK && out.reads[i] == COH_OK);
         const uint32_t *order = n < (int64_t)CHUNKS ? out.write_order : out.read_order;
         uint32_t late = (uint32_t)(n % (int64_t)CHUNKS);
-        uint32_t window_end = (late / DEPTH + 1) * DEPTH; /* requests go out DEPTH at a time */
+        uint32_t window_end = (late / DEPTH + 1) * DEPTH; /* requests are issued DEPTH at a time */
         if (window_end > CHUNKS)
             window_end = CHUNKS;
         assert_int_equal(order[window_end - 1], late);
@@ -171,7 +171,7 @@ static void any_delay_and_any_order_give_the_same_bytes(void **state)
             out_of_order |= out.read_order[i] != i;
         }
     }
-    assert_true(out_of_order); /* or the plan does nothing */
+    assert_true(out_of_order); /* else the plan has no effect */
 }
 
 static void the_first_of_two_failures_writes_the_sentence(void **state)
@@ -181,7 +181,7 @@ static void the_first_of_two_failures_writes_the_sentence(void **state)
     uint32_t count;
     rig_layout(&made);
     rig_open(&made, *state);
-    for (uint32_t i = 1; i <= 2; i++) { /* never written, both */
+    for (uint32_t i = 1; i <= 2; i++) { /* both never written */
         coh_store_request request = rig_request(&made, i, 1);
         assert_int_equal(made.ops->submit(made.store, COH_STORE_READS, &request), COH_OK);
     }
@@ -194,7 +194,7 @@ static void the_first_of_two_failures_writes_the_sentence(void **state)
     rig_close(&made);
 }
 
-/* While a plan is installed the ladder takes a store that honours it. */
+/* With a plan installed, a store that supports it is opened. */
 static void a_planned_fault_reaches_a_store_opened_by_the_ladder(void **state)
 {
     (void)state;

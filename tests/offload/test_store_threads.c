@@ -1,6 +1,5 @@
 /* Two lanes on one store, as in a run: the write lane fills and writes chunks, the read lane reads
- * what was written, each from its own half of the arena. The only order
- * between them is a counter. */
+ * written ones, each in its own half of the arena. Only a counter orders them. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -10,7 +9,8 @@
 
 typedef struct lanes {
     rig made;
-    _Atomic uint32_t written; /* requests retired: the write lane adds (release), the other reads */
+    _Atomic uint32_t written; /* requests retired: the write lane adds (release), the other reads
+                               * it */
     _Atomic uint32_t read_back;
     int failed;
 } lanes;
@@ -21,8 +21,8 @@ static void wait_for(const _Atomic uint32_t *counter, uint32_t least)
         sched_yield();
 }
 
-/* Request n is chunk n % CHUNKS in generation 1 + n / CHUNKS. A chunk is overwritten only after its
- * last generation was read. */
+/* Request n writes chunk n % CHUNKS in generation 1 + n / CHUNKS. A chunk is overwritten only after
+ * its last generation was read. */
 static void *write_lane(void *argument)
 {
     lanes *both = argument;
@@ -43,7 +43,7 @@ static void *write_lane(void *argument)
     return NULL;
 }
 
-/* Keeps DEPTH reads in flight, retires in order. */
+/* Keeps DEPTH reads in flight, retires them in order. */
 static void read_lane(lanes *both, unsigned char *memory)
 {
     const rig *made = &both->made;

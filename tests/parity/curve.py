@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The losses of a GPT-2 beside those of PyTorch's bf16: same weights, text, AdamW, clip and rates, step for step.
+"""Compares the losses of a GPT-2 with those of PyTorch's bf16: same weights, text, AdamW, clip and rates, step by step.
 
     curve.py DUMP [--device cuda:0 --profile h200] [--torch cuda|cpu] [--steps 200] [--bound 0.02] [sizes]
 
-Ours trains in bf16 on --device (without it the host), PyTorch under autocast on its --torch device: weights and states
-in float, products in bf16. The text is that of this repository's documentation, in bytes: losses fall from ln(vocabulary)
-to what English costs, so an update that is wrong shows. Exits 0 where no loss of any step differs by more than --bound,
-1 where one does or nothing was learned, 77 where PyTorch or its CUDA is missing. Without flags it is GPT-2 124M."""
+Ours trains in bf16 on --device (default: the host), PyTorch under autocast on its --torch device: weights and states in
+float, products in bf16. The text is this repository's documentation, in bytes: losses fall from ln(vocabulary) to those
+of English text, so a wrong update shows. Exits 0 if no loss of any step differs by more than --bound, 1 if one does or
+nothing was learned, 77 if PyTorch or its CUDA is missing. Without flags the model is GPT-2 124M."""
 
 import argparse
 import glob

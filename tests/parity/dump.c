@@ -1,5 +1,5 @@
-/* Trains a model through the public calls on batches from a file and writes what came of it, for
- * test_parity.py and test_transformers.py to hold against another implementation:
+/* Trains a model through the public calls on batches from a file and writes the results, which
+ * test_parity.py and test_transformers.py compare with another implementation:
  *
  *     dump KEY=VALUE...     whole numbers: layers heads channels positions vocabulary sequences
  *                           tokens microbatches steps warmup deferred percent (of the
@@ -12,17 +12,17 @@
  *
  * `model`: the path of a config.json; without it a GPT-2 of those sizes. `batches`: i32, per step
  * the tokens of all its micro-batches, then their targets. `weights`: f32, the parameters in graph
- * order; without it, those of initialisation. `states`: counts of steps after which weights and
- * moments are written, as in 0,1,5. `device`: cuda:0, ...; without it the host. A GPU's plan is
- * priced by `profile`, any of a GPU. Into the folder `out` go, in graph order and f32:
+ * order; without it, initial values are drawn. `states`: numbers of steps after which weights and
+ * moments are written, like 0,1,5. `device`: cuda:0, ...; without it the host. `profile`, of any
+ * GPU, prices a GPU's plan. The folder `out` gets, in graph order and f32:
  *
- *     tensors            a line a parameter: name, whether it decays, dims
- *     frozen             names of those that are not trained: they have no gradient, m and v
- *     published          likewise: name, name in a folder, whether it is transposed there
- *     logits             [sequences, tokens, vocabulary], of a decoder, weights as at the start
+ *     tensors            a line for each parameter: name, whether it decays, dims
+ *     frozen             names of untrained parameters: they have no gradient, m and v
+ *     published          a line each: name, name in a folder, whether it is transposed there
+ *     logits             [sequences, tokens, vocabulary], of a decoder with the initial weights
  *     value-N m-N v-N    after N steps       gradient-N    of step N, before clipping
- *     steps              a line a step: rate, loss, norm
- *     plan               name and value: what the plan took and moved
+ *     steps              a line for each step: rate, loss, norm
+ *     plan               name and value: resources and transfers of the plan
  *     hash               of weights and moments at the end
  *     adapters/ merged/  folders of adapters, and of the model with them merged into it */
 #include <inttypes.h>
@@ -44,7 +44,7 @@ typedef struct dump {
     char **arguments;
     coh_model model;
     coh_graph *graph;
-    coh_profile *profile; /* of a GPU; NULL: built in */
+    coh_profile *profile; /* for a GPU; NULL: the built-in one */
     coh_plan *plan;
     coh_engine *engine;
     float *values; /* of one parameter */
@@ -220,7 +220,7 @@ static void make_graph(dump *d)
         stop("memory", "too little");
 }
 
-/* Defaults of the device that is asked for: of a GPU all of its memory, and main memory beside. */
+/* Sets the device's defaults: for a GPU all of its memory, and main memory. */
 static void start_options(const dump *d, coh_plan_options *plan, coh_engine_options *engine)
 {
     coh_device_summary device;
@@ -259,7 +259,7 @@ static void make_engine(dump *d)
     check(coh_engine_create(d->plan, &engine_options, &d->engine), "engine");
 }
 
-/* The file holds one parameter after the other; pieces are asked for in any order. */
+/* The file has the parameters in order; pieces are read in any order. */
 static coh_status weights_from_file(void *context, coh_parameter parameter, const char *name,
                                     uint64_t element_begin, uint64_t count, float *values)
 {
@@ -319,7 +319,7 @@ static void write_logits(dump *d)
 
 /* ---- training ---- */
 
-/* A coh_number_source: of the engine's parameters as they are now. */
+/* A coh_number_source: returns the engine's present parameters. */
 static coh_status numbers_now(void *context, const char *name, uint64_t begin, uint64_t count,
                               float *values)
 {

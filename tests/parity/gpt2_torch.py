@@ -1,8 +1,8 @@
-"""GPT-2 and its training written once more, in PyTorch: the oracle of test_parity.py.
+"""An independent GPT-2 and its training, in PyTorch: the oracle of test_parity.py.
 
-Radford et al. 2019 as plain tensor algebra: pre-norm layers, learned positions, tanh GELU, the token
-table used again as classifier. Weights are a dictionary by the names that published weights have, each
-[outputs, inputs]. Nothing is fused, so that a float64 run has float64 everywhere."""
+Radford et al. 2019 as plain tensor algebra: pre-norm layers, learned positions, tanh GELU, the token table reused as
+classifier. Weights are a dictionary with the names of published weights, each [outputs, inputs]. Nothing is fused, so
+that a float64 run computes in float64 throughout."""
 
 import math
 
@@ -21,7 +21,7 @@ def norm(x, weight, bias, epsilon=1e-5):
 
 
 def kept(x, _place):
-    """Without dropout."""
+    """No dropout."""
     return x
 
 
@@ -59,8 +59,8 @@ def loss_of(weights, config, tokens, targets, drop=kept):
 
 
 def fused_loss_of(weights, config, tokens, targets):
-    """loss_of by PyTorch's own fused operators, in the dtype of the weights or as autocast has it: what a user of
-    its bf16 gets. They compute a norm, a softmax and a GELU in float inside; the loss is taken from float logits."""
+    """loss_of with PyTorch's fused operators, in the dtype of the weights or under autocast: what a user of its bf16
+    gets. These compute a norm, a softmax and a GELU in float internally; the loss is computed from float logits."""
     functional = torch.nn.functional
 
     def linear(x, name):
@@ -119,7 +119,7 @@ def optimizer_of(weights, decays, settings):
 
 
 def update(optimizer, weights, rate, clip):
-    """One step from the gradients that the leaves have; their norm before clipping."""
+    """Takes one step with the leaves' gradients; returns their norm before clipping."""
     if clip > 0:
         total = torch.nn.utils.clip_grad_norm_(list(weights.values()), clip).item()
     else:

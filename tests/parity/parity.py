@@ -1,7 +1,7 @@
-"""What the tests against PyTorch share: runs the dump program and reads what it wrote. Each test file is run as
+"""Common parts of the tests against PyTorch: runs the dump program and reads its output. Each test file is run as
 `test_x.py PATH-OF-DUMP [--device cuda:0 --profile h200] [unittest arguments]`, prints its worst ratios in its last
-line, and exits 77 where PyTorch is not installed. PyTorch computes on the processor in any case; with --device it is
-the GPU's kernels that are held to the same criteria, and the profile, of any GPU, prices plans and changes no number."""
+line, and exits 77 if PyTorch is not installed. PyTorch always computes on the processor. With --device, the GPU's
+kernels must meet the same criteria; the profile, of any GPU, prices plans and changes no result."""
 
 import math
 import os
@@ -24,7 +24,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from length import SHORT, in_full
 
 def taken(flag):
-    """The value behind a flag of the command line, which unittest then does not see; None: it is not there."""
+    """The value of a command line flag, which is then hidden from unittest; None: absent."""
     if flag not in sys.argv[:-1]:
         return None
     at = sys.argv.index(flag)
@@ -55,12 +55,12 @@ FIGURES = {}
 
 
 def remember(name, ratio):
-    """Keeps the worst; NaN is the worst of all."""
+    """Keeps the worst ratio; NaN is worse than any."""
     FIGURES[name] = ratio if math.isnan(ratio) else max(FIGURES.get(name, 0.0), ratio)
 
 
 def made_batches(config, steps, seed=7):
-    """Text that can be learned: mostly the next token follows from the one before."""
+    """Text that can be learned: the next token mostly follows from the one before."""
     draw = numpy.random.default_rng(seed)
     shape = (steps, config["microbatches"], config["sequences"])
     text = draw.integers(config["vocabulary"], size=shape + (config["tokens"] + 1,), dtype=numpy.int32)
@@ -73,7 +73,7 @@ def made_batches(config, steps, seed=7):
 
 
 def drawn_weights(tensors, seed=11):
-    """Larger than GPT-2's own start, and no bias zero, no gain one: each term of each formula shows."""
+    """Larger than GPT-2's initial weights, no bias zero, no gain one: each term of each formula matters."""
     draw = numpy.random.default_rng(seed)
     weights = {}
     for name, (shape, _) in tensors.items():
@@ -84,7 +84,7 @@ def drawn_weights(tensors, seed=11):
 
 
 class Run:
-    """One run of the dump program and what it wrote."""
+    """One run of the dump program and its output."""
 
     def __init__(self, folder, config, steps, weights=None, environment=None, batches=None, **more):
         self.folder = tempfile.mkdtemp(dir=folder)

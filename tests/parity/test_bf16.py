@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Training in bf16 against PyTorch's bf16 on the CPU, same weights and batches; with --device on that GPU (parity.py).
+"""Training in bf16 compared with PyTorch's bf16 on the CPU, same weights and batches; with --device on that GPU
+(parity.py).
 
 "pure": PyTorch with weights, activations, gradients and AdamW's states in bf16; "autocast": weights and states in
-float, products in bf16. Both take PyTorch's fused operators. g64 is PyTorch in double on the weights that we
-multiply with: our masters, rounded to bf16.
+float, products in bf16. Both use PyTorch's fused operators. g64 is PyTorch in double on the weights that we multiply
+with: our masters, rounded to bf16.
 
-A gradient in bf16 is wrong by some 2^-9 of what was added up on the way, whoever computes it, and by how much in
-which tensor only another bf16 can say. So ours is held to the errors of PyTorch's, tensor by tensor, and as one
-vector; the bounds stand where they are used."""
+Any gradient in bf16 is off by about 2^-9 of the sums' magnitudes; how much in which tensor, only another bf16 run can
+show. So our errors are compared with PyTorch's, tensor by tensor, and as one vector; the bounds are given where they
+are used."""
 
 import parity  # first: it looks for PyTorch
 from parity import NANO, ODD, SETTINGS, SHORT, WIDE_TABLE, main, norm_of, remember
@@ -18,7 +19,7 @@ import torch
 
 
 def rounded(values):
-    """The bf16 that a master is multiplied as: its high 16 bits, rounded half away from zero."""
+    """The bf16 that products use for a master: its high 16 bits, rounded half away from zero."""
     bits = numpy.ascontiguousarray(values).view(numpy.uint32)
     return ((bits + numpy.uint32(0x8000)) & numpy.uint32(0xffff0000)).view(numpy.float32)
 
@@ -61,7 +62,7 @@ class Bf16(parity.ParityTest):
         self.gradients_are_as_near_as_pytorchs(NANO)
 
     def curve_is_nearer(self, config, highest):
-        """Fifty steps: the losses of PyTorch in float are what all bf16 is measured against."""
+        """Fifty steps: the losses of PyTorch in float are the reference for all bf16 runs."""
         flags = {"states": "0", "clip": 1.0, "lr": highest, "min_lr": highest / 10, "warmup": 10}
         run = self.run_dump(config, 50, bf16=1, **flags)
         self.assertLess(run.losses[-5:].mean(), 0.95 * run.losses[:5].mean(), "nothing was learned")

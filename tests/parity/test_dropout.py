@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Training in f32 with dropout against PyTorch, which is given the same masks: they are made here once more, from
-their definition (kernels/random.h, kernels/kernels.h), and stand where `transformers` has dropout in GPT-2. Bounds
-are those of test_parity.py."""
+"""Training in f32 with dropout compared with PyTorch, which gets the same masks: they are computed independently here
+from their definition (kernels/random.h, kernels/kernels.h), and applied where `transformers` has dropout in GPT-2.
+Bounds are those of test_parity.py."""
 
 import parity  # first: it looks for PyTorch
 from parity import ODD, SETTINGS, WIDE_TABLE, main, norm_of
@@ -58,7 +58,7 @@ class Masks:
 
 
 def dropping(probability, step):
-    """loss_of of the micro-batches of a step, one after the other."""
+    """loss_of of the micro-batches of a step, in sequence."""
     count = iter(range(1 << 20))
     return lambda *arguments: gpt2_torch.loss_of(*arguments, drop=Masks(probability, step, next(count)))
 

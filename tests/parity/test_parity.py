@@ -103,7 +103,7 @@ class Parity(parity.ParityTest):
     # ---- AdamW ----
 
     def updates_agree(self, run, gradients, clip, counts=(1, 5)):
-        """PyTorch's AdamW in double fed with our gradients: what differs are the roundings of ours."""
+        """PyTorch's AdamW in double with our gradients: only our roundings differ."""
         start = run.stream("value", 0)
         weights = gpt2_torch.leaves(start, torch.float64)
         optimizer, bounds = gpt2_torch.optimizer_of(weights, run.decays, SETTINGS), AdamBounds(start)
@@ -140,8 +140,8 @@ class Parity(parity.ParityTest):
             self.updates_agree(run, lambda step, run=run: run.stream("gradient", step), 0.5)
 
     def test_updates_in_backward_are_adamw_to_the_rounding(self):
-        """Their gradients are gone when the step ends, so they come from deferred updates without a
-        clip: the same numbers if the updates are right."""
+        """Their gradients are freed before the step ends, so they come from deferred updates without a clip: the same
+        numbers if the updates are right."""
         deferred = self.run_dump(ODD, 5, gradients=5, clip=0, warmup=3)
         run = self.run_dump(ODD, 5, states="0,1,5", clip=0, warmup=3, deferred=0)
         self.updates_agree(run, lambda step: deferred.stream("gradient", step), 0.0)
@@ -185,8 +185,8 @@ class Parity(parity.ParityTest):
 
     @unittest.skipIf(parity.WHERE, "a quarter of these small models is less than a GPU's libraries get: claim 6-1-bits")
     def test_a_quarter_of_the_memory_gives_the_same_files(self):
-        """So that all of the above is as true of a streamed run."""
-        # A fetch reads the whole store: of nano only what does not need one.
+        """So all of the above also holds for a streamed run."""
+        # A fetch reads the whole store, so for nano only what does not need one is compared.
         for config, more in ((ODD, {"gradients": 3, "states": "0,1,4"}), (NANO, {})):
             memory, streamed = (self.run_dump(config, 4, percent=percent, **more) for percent in (0, 25))
             self.assertLessEqual(int(streamed.plan["peak_bytes"]), 0.25 * int(streamed.plan["in_memory_bytes"]))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Adapters beside a frozen model, against PEFT: same model, same factors, same batches.
+"""Adapters on a frozen model compared with PEFT: same model, same factors, same batches.
 
 With g a gradient of ours, g32 and g64 those of PEFT in float and double, for every factor (2-norms of tensors)
 
     |g - g64| <= 1e-5 |g64| + 1e-7 |all g64|     and     |g - g64| <= max(4 |g32 - g64|, 1e-7 |all g64|)
 
-after 100 steps of AdamW the losses differ by at most 1e-3, and nothing of the model has changed by a bit. The folder
-of adapters that we write is loaded by PEFT and gives the same logits; so does the folder of the merged model in
-`transformers`. Run as test_x.py PATH-OF-DUMP [unittest arguments]; SKIPPED (77) where PEFT is not installed."""
+After 100 steps of AdamW the losses differ by at most 1e-3, and no bit of the model has changed. PEFT loads the folder
+of adapters that we write and gives the same logits; so does `transformers` with the folder of the merged model. Run as
+test_x.py PATH-OF-DUMP [unittest arguments]; SKIPPED (77) if PEFT is not installed."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ from transformers import GPT2Config, LlamaConfig, OPTConfig, Qwen2Config  # noqa
 
 GROUPED = dict(LLAMA, num_key_value_heads=2)
 
-# Class, fields, what ours is told (rank, alpha, targets), what PEFT is told.
+# Class, fields, our settings (rank, alpha, targets), PEFT's settings.
 CASES = {
     "gpt2, as by default": (GPT2Config, GPT2, (8, 8, None), None),
     "gpt2, behind gelu and residuals": (GPT2Config, dict(GPT2, n_inner=101), (5, 11, "mlp.c_fc,c_proj"),
@@ -66,18 +66,18 @@ class Side(test_transformers.Side):
                 self.published[f"{op}.{part}.weight"] = (f"base_model.model.{module}.{part}.default.weight", False)
 
     def run_again(self, **more):
-        """From the weights as they are now; the run before is `trained`."""
+        """Runs again with the present weights; the run before is `trained`."""
         self.trained = self.run
         self.run = parity.Run(self.run.folder, self.run_shape, more.pop("steps"), weights=self.weights,
                               model=self.config, **self.told, **more)
 
     def publish(self, ours):
-        """What there is of it."""
+        """Returns the tensors present."""
         return {published: numpy.ascontiguousarray(ours[name].T if transposed else ours[name])
                 for name, (published, transposed) in self.published.items() if name in ours}
 
     def draw(self, tensors):
-        """B is zero where training begins; where gradients are looked at, A's would be zero then."""
+        """B is zero when training begins; for comparing gradients it is not, since A's would be zero."""
         weights = parity.drawn_weights(tensors)
         for name, value in weights.items():
             if name.endswith(".lora_A.weight"):
@@ -133,7 +133,7 @@ class Adapters(parity.ParityTest):
         self.each(self.gradients_agree)
 
     def trained(self, case, model, side):
-        """Losses of PEFT's model over the batches of ours."""
+        """Losses of PEFT's model over our batches."""
         factors = {name: p for name, p in model.named_parameters() if p.requires_grad}
         optimizer = gpt2_torch.optimizer_of(factors, {name: True for name in factors}, SETTINGS)
         losses = []
@@ -143,7 +143,7 @@ class Adapters(parity.ParityTest):
         return losses
 
     def folders_agree(self, case, side):
-        """What we wrote, loaded by PEFT and by transformers, against our decoder with the weights after training."""
+        """Our folders, loaded by PEFT and by transformers, compared with our decoder with the trained weights."""
         side.weights = side.run.stream("value", 100)
         side.run_again(steps=1, logits=1)
         tokens = torch.from_numpy(side.run.batches[0][0][0]).long()

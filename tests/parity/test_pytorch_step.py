@@ -1,6 +1,8 @@
-"""What we are timed against, benchmarks/pytorch_step.py: a batch in several micro-batches is the same step, with one update.
+"""Checks benchmarks/pytorch_step.py, the competitor in timings: a batch in several micro-batches is the same step, with
+one update.
 
-    test_pytorch_step.py FOLDER-OF-BENCHMARKS      77: there is no PyTorch"""
+    test_pytorch_step.py FOLDER-OF-BENCHMARKS      77: there is no PyTorch
+"""
 
 import contextlib
 import json

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Small models of every family and variant against `transformers` itself, same weights and batches.
+"""Small models of every family and variant compared with `transformers`, same weights and batches.
 
-Logits of a decoder are within 1e-4 in f32 and 2e-2 in bf16 of a float64 run; what is drawn is half as large for the
-latter, and at full size our error is at most twice that of `transformers` in bf16. With g a gradient of ours, g32 and
-g64 those of `transformers` in float and double, for every parameter (2-norms of tensors)
+Logits of a decoder are within 1e-4 in f32 and 2e-2 in bf16 of a float64 run. Drawn weights are half as large for bf16;
+at full size our error is at most twice that of `transformers` in bf16. With g a gradient of ours, g32 and g64 those of
+`transformers` in float and double, for every parameter (2-norms of tensors)
 
     |g - g64| <= 1e-5 |g64| + 1e-7 |all g64|     and     |g - g64| <= max(4 |g32 - g64|, 1e-7 |all g64|)
 
-and after 100 steps of AdamW the loss differs from that of a float64 run by at most 1e-3. (A float32 run of
-`transformers` strays by up to 1.2e-3 itself, where ReLU's kinks meet Adam's division.) Weights are drawn as parity.py
-draws them, so that each term of each formula shows. Run as test_transformers.py PATH-OF-DUMP [unittest arguments]; exits 77 where
+After 100 steps of AdamW the loss differs from that of a float64 run by at most 1e-3. (A float32 run of `transformers`
+itself differs by up to 1.2e-3, where ReLU's kinks meet Adam's division.) Weights are drawn as in parity.py, so that
+each term of each formula matters. Run as test_transformers.py PATH-OF-DUMP [unittest arguments]; exits 77 if
 `transformers` is not installed (scripts/reference-python)."""
 
 import os
@@ -30,7 +30,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from transformers import GPT2Config, LlamaConfig, MistralConfig, OPTConfig, Qwen2Config  # noqa: E402
 
-# Nothing divides by a vector's width but where it must; targets of -1; two micro-batches.
+# Widths are divisible by a vector's width only where they must be; targets of -1; two micro-batches.
 RUN = {"vocabulary": 311, "positions": 40, "sequences": 3, "tokens": 33, "microbatches": 2, "ignored": 0.06,
        "drawn": True}
 # More tokens than a block of attention has queries or keys (128), more rows than one of the table (1024).
@@ -78,12 +78,12 @@ CASES = {
 
 
 def exact_norm(self, x):
-    """RMSNorm in the dtype it is given: the class computes it in float, whatever the model's dtype."""
+    """RMSNorm in its input's dtype: the class computes it in float, whatever the model's dtype."""
     return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
 
 
 def made_model(kind, fields, dtype, weights):
-    """Of `weights`: by published name, as `transformers` has them."""
+    """A model of `transformers` with `weights`, given by published name."""
     fields = {key: dict(value) if isinstance(value, dict) else value for key, value in fields.items()}
     model = transformers.AutoModelForCausalLM.from_config(kind(**fields), attn_implementation="sdpa").to(dtype).eval()
     parameters = dict(model.named_parameters())  # a tied head is there once
@@ -117,12 +117,12 @@ def gradients_of(model, batch):
 
 
 def is_zero_in_theory(name, fields):
-    """Softmax does not see what is added to all keys alike; turned by its position, a bias is not."""
+    """Softmax ignores a constant added to all keys; after a rotation by position, a bias is not constant."""
     return name.endswith("k_proj.bias") and "ffn_dim" in fields
 
 
 class Side:
-    """A case's config.json and weights, and one run of ours. In bf16 weights are such that bf16 has them."""
+    """A case's config.json and weights, and one run of ours. In bf16 the weights are representable in bf16."""
 
     def __init__(self, test, case, size=1.0, **more):
         self.run_shape, self.kind, self.fields = CASES[case]
@@ -146,7 +146,7 @@ class Side:
         return parity.drawn_weights(tensors)
 
     def publish(self, ours):
-        """By published names and as they are published."""
+        """Under published names and in published layout."""
         return {published: numpy.ascontiguousarray(ours[name].T if transposed else ours[name])
                 for name, (published, transposed) in self.published.items()}
 

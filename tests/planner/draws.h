@@ -1,10 +1,10 @@
-/* draws.h - numbers drawn one after the other, the same ones whenever a test is run. */
+/* draws.h - a deterministic sequence of random numbers: the same in every run of a test. */
 #ifndef COH_TESTS_PLANNER_DRAWS_H
 #define COH_TESTS_PLANNER_DRAWS_H
 
 #include "base/rng.h"
 
-/* Each test has a stream of its own, each case of it a seed. */
+/* Each test has its own stream, each case of the test its own seed. */
 typedef struct draws {
     uint64_t stream, seed, n;
 } draws;

@@ -43,7 +43,7 @@ static int close_node(const coh_program *program, hb_order *order, const lane_ta
     uint32_t run = node / program->line_count;
     uint64_t *row = &order->before[(size_t)node * order->words];
     uint32_t depth = program->lane_depth[line->lane];
-    if (number > 1) /* issued after its neighbour, whose waits were met */
+    if (number > 1) /* issued after its predecessor, whose waits were met */
         or_row(row, &order->before[(size_t)lanes->nodes[line->lane][number - 2] * order->words],
                order->words);
     if (number > depth && depth > 0)
@@ -106,7 +106,7 @@ void hb_order_free(hb_order *order)
 
 /* ---- conflicts ---- */
 
-/* One operand's bytes; files and tiers are told apart by the top bits. */
+/* The byte range of one operand; the top bits name the tier or the file. */
 typedef struct byte_range {
     uint64_t begin, end;
     uint32_t line;

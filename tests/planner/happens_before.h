@@ -1,8 +1,8 @@
-/* happens_before.h - which lines of an unrolled program are ordered, the slow and plain way.
+/* happens_before.h - a slow and simple check of which lines of an unrolled program are ordered.
  *
- * For every line of every run the whole set of lines that have surely retired before it starts, as
- * bits. The verifier keeps one number per lane instead; this shares nothing with it, and with the
- * waits that the planner derives. Line i of run r has the number r * line_count + i. */
+ * For each line of each run, a bit set holds all lines that must have retired before it starts. The
+ * verifier keeps one number per lane instead. This code shares nothing with the verifier or with
+ * the planner's derivation of waits. Line i of run r has the number r * line_count + i. */
 #ifndef COH_TESTS_HAPPENS_BEFORE_H
 #define COH_TESTS_HAPPENS_BEFORE_H
 
@@ -15,10 +15,10 @@ typedef struct hb_order {
     uint32_t node_count, line_count;
     size_t words;
     uint64_t *before; /* row b: lines retired before b starts */
-    uint64_t *upto;   /* row b: b, all of its lane before it, and what all those knew */
+    uint64_t *upto;   /* row b: b, all earlier lines of its lane, and everything before those */
 } hb_order;
 
-/* 1, or 0 where some wait can never be met by a line issued earlier (then nothing is built). */
+/* Returns 1, or 0 if a wait names no line issued earlier (then nothing is built). */
 int hb_order_build(const coh_program *program, uint32_t run_count, hb_order *out);
 void hb_order_free(hb_order *order);
 
@@ -32,10 +32,10 @@ typedef struct hb_conflict {
     uint32_t a, b;
 } hb_conflict;
 
-/* All of them over `run_count` runs, found on the bytes of operands; the caller frees. */
+/* Finds all conflicts over `run_count` runs by comparing operand bytes; the caller frees *out. */
 size_t hb_conflicts(const coh_program *program, uint32_t run_count, hb_conflict **out);
 
-/* The first conflict that is not ordered; 0: all are. */
+/* Finds the first conflict that is not ordered. Returns 0 if all are ordered. */
 int hb_find_race(const coh_program *program, uint32_t run_count, hb_conflict *out);
 
 #endif

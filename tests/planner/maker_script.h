@@ -1,5 +1,5 @@
-/* maker_script.h - between the two halves of the program maker: what is computed,
- * with no word on where. */
+/* maker_script.h - the interface between the two halves of the program maker: a script lists the
+ * computations and names no addresses. */
 #ifndef COH_TESTS_MAKER_SCRIPT_H
 #define COH_TESTS_MAKER_SCRIPT_H
 
@@ -9,7 +9,7 @@
 
 enum { WISH_MOST = 10, SCRIPT_MOST = 160 };
 
-/* Chunks [first, first + count) of an object, next to one another in the device tier. */
+/* Chunks [first, first + count) of an object, contiguous in the device tier. */
 typedef struct maker_wish {
     int32_t object;
     uint32_t first, count;
@@ -30,7 +30,7 @@ typedef struct maker_script {
     int count;
 } maker_script;
 
-/* maker_stream.c: finds places, writes the program. */
+/* Chooses addresses and writes the program (maker_stream.c). */
 void stream_script(const maker_recipe *recipe, const maker_script *script, made_program *made);
 
 #endif

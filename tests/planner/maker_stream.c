@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "tests/planner/maker_script.h"
 
-/* Where the one copy of a chunk in a tier stands, and which version it is. */
+/* The location and version of a chunk's only copy in a tier. */
 typedef struct copy_state {
     int extent;  /* -1: not there */
     int version; /* -1: garbage */
@@ -19,7 +19,7 @@ typedef struct stream {
     copy_state (*copies)[COH_TIER_COUNT]; /* by chunk, tier; the disk's has no extent */
     int *version, *locked;                /* by chunk */
     int *is_open;                         /* by extent */
-    int line;                             /* of the script */
+    int line;                             /* index in the script */
     size_t line_capacity, operand_capacity, touch_capacity, extent_capacity, call_capacity,
         binding_capacity, open_capacity;
 } stream;
@@ -29,7 +29,7 @@ static const coh_object *object_of(const stream *s, uint32_t chunk)
     return &s->layout->objects[s->layout->chunks[chunk].object];
 }
 
-/* Does anything want the value that the chunk has now? Asked before line `line` has run. */
+/* Returns 1 if the chunk's present value is read later. Called before line `line` has run. */
 static int is_wanted(const stream *s, uint32_t chunk, int line)
 {
     for (int i = line; i < s->script->count; i++)
@@ -179,7 +179,7 @@ static void evict_host(stream *s, uint32_t chunk)
 
 static void evict_device(stream *s, uint32_t chunk);
 
-/* A place for `bytes`, evicting what was used longest ago. */
+/* Returns an offset with room for `bytes`, evicting the least recently used copies. */
 static uint64_t make_room(stream *s, coh_tier tier, uint64_t bytes)
 {
     uint64_t offset = 0, unused = 0;
@@ -304,7 +304,7 @@ static void bind(stream *s, int role, int port, int operand, uint64_t offset, ui
     p->calls[p->call_count - 1].binding_count++;
 }
 
-/* One port per wish; one per parameter where a wish covers several. */
+/* Binds one port per wish, or one per parameter if a wish covers several. */
 static void bind_wish(stream *s, const maker_wish *wish, int operand, int ports[])
 {
     const coh_object *object = &s->layout->objects[wish->object];

@@ -232,7 +232,7 @@ static int make_consistent(const coh_layout *layout, coh_program *p)
 
 /* ---- waits ---- */
 
-/* Gives line i one wait more, its waits copied to the end of the table. */
+/* Adds a wait to line i; all its waits are copied to the end of the table. */
 static void add_wait(coh_program *p, uint32_t i, coh_wait wait)
 {
     coh_instruction *line = &p->lines[i];
@@ -293,7 +293,7 @@ static int swap_lines(coh_program *p, uint32_t i)
         coh_instruction a = p->lines[i], b = p->lines[j];
         p->lines[i] = b;
         p->lines[j] = a;
-        p->lines[i].ordinal = a.ordinal; /* the place keeps its number and key */
+        p->lines[i].ordinal = a.ordinal; /* the position keeps its ordinal and key */
         p->lines[i].position = a.position;
         p->lines[i].before_after = a.before_after;
         p->lines[j].ordinal = b.ordinal;
@@ -323,7 +323,7 @@ static int repeat_line(mutant *m, uint32_t i)
     return make_consistent(&m->layout, p);
 }
 
-/* A visit of two operands becomes two visits of one. */
+/* Splits a visit with two operands into two visits with one each. */
 static int split_visit(mutant *m, uint32_t i)
 {
     coh_program *p = &m->program;
@@ -336,7 +336,7 @@ static int split_visit(mutant *m, uint32_t i)
     return make_consistent(&m->layout, p);
 }
 
-/* A call without its operand of that role: the others move up, and so do the ports that name
+/* Removes the operand with that role from a call; later operands move up, and port indices with
  * them. */
 static int lose_operand(mutant *m, uint32_t i, int32_t role)
 {
@@ -380,8 +380,8 @@ static void span_of(const coh_program *p, uint32_t extent, uint32_t *first, uint
         }
 }
 
-/* The amount-th other chunk of the same size that stands in the device while line i runs takes the
- * place of its first operand. */
+/* Makes the first operand of line i name another chunk of the same size: the amount-th one that is
+ * in the device tier while line i runs. */
 static int retarget(mutant *m, const mutation *what)
 {
     coh_program *p = &m->program;
@@ -434,7 +434,7 @@ static int change_call(mutant *m, const mutation *what)
             binding->port == 0 &&
             binding->role == (what->amount == 0 ? COH_ROLE_PARAMETER_GRAD : COH_ROLE_INPUT_GRAD);
     }
-    return has_port; /* a bit for a port that is not there means nothing */
+    return has_port; /* a bit without its port has no effect */
 }
 
 static int change_line(mutant *m, const mutation *what)

@@ -1,5 +1,5 @@
-/* mutate.h - the mutations themselves: a list of them for a program, and a
- * changed copy for each. */
+/* mutate.h - the mutations: lists all that apply to a program, and makes a changed copy for
+ * each. */
 #ifndef COH_TESTS_MUTATE_H
 #define COH_TESTS_MUTATE_H
 
@@ -7,7 +7,7 @@
 
 typedef struct mutation {
     mutation_kind kind;
-    uint32_t index; /* of the wait, line, extent, operand, ... */
+    uint32_t index; /* index of the wait, line, extent, operand, ... */
     int32_t amount;
 } mutation;
 
@@ -23,10 +23,10 @@ void free_mutant(mutant *m);
 
 size_t list_mutations(const coh_layout *layout, const coh_program *program, mutation **out);
 
-/* 0: it does not apply here (there is no such neighbour, offset, ...). */
+/* Returns 0 if the mutation does not apply here (no such neighbour, offset, ...). */
 int apply_mutation(mutant *m, const mutation *what, uint64_t seed);
 
-/* mutate_tables.c: those that change no line, wait or call. */
+/* Mutations that change no line, wait or call (mutate_tables.c). */
 int mutate_table(mutant *m, const mutation *what);
 
 #endif

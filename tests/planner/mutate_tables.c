@@ -20,7 +20,7 @@ static int relocate(mutant *m, const mutation *what)
     for (uint32_t i = 0; i < p->operand_count; i++)
         if (p->touches[p->operands[i].touch_begin].extent == what->index)
             p->operands[i].offset = extent->offset;
-    memset(p->peak_bytes, 0, sizeof(p->peak_bytes)); /* the books follow */
+    memset(p->peak_bytes, 0, sizeof(p->peak_bytes)); /* keep the totals consistent */
     p->peak_bytes[COH_TIER_DEVICE] = m->layout.pinned_bytes;
     for (uint32_t e = 0; e < p->extent_count; e++)
         if (p->extents[e].offset + p->extents[e].bytes > p->peak_bytes[p->extents[e].tier])
@@ -83,7 +83,7 @@ static int change_operand(mutant *m, const mutation *what)
     return 1;
 }
 
-/* The same bytes as elements of another type: nobody can see that but by the group. */
+/* Relabels the same bytes as elements of another type. Only the group reveals the change. */
 static int change_port_dtype(mutant *m, uint32_t i)
 {
     coh_binding *binding = &m->program.bindings[i];

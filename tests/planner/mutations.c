@@ -13,8 +13,8 @@
 
 /* ---- harm ---- */
 
-/* A group's states have room for what each element of its work wants: m, v, and the low half of a
- * master that was cut in two. */
+/* Checks that a group's states have room for the data of each work element: m, v, and the low half
+ * of a split master. */
 static int states_fit(const coh_layout *layout)
 {
     for (uint32_t i = 0; i < layout->group_count; i++) {
@@ -28,7 +28,7 @@ static int states_fit(const coh_layout *layout)
     return 1;
 }
 
-/* Why this program must not run, or NULL. */
+/* Returns why this program must not run, or NULL. */
 static const char *find_harm(const mutant *m, const poison_result *original, char *text,
                              size_t text_bytes)
 {
@@ -93,7 +93,7 @@ static void judge(const mutant *m, const mutation *what, const poison_result *or
         report->rule_escapes[result.rule]++;
 }
 
-/* Kinds of which a program has few are always made; dropped waits four times as often as others. */
+/* Rare kinds are always made; dropped waits are drawn four times as often as the others. */
 static int is_drawn(mutation_kind kind, uint64_t seed, size_t i, size_t count, uint32_t most)
 {
     if (most == 0 || kind == MUTATE_RETARGET || kind == MUTATE_RESIDENT || kind == MUTATE_PEAK ||

@@ -1,8 +1,8 @@
-/* mutations.h - break a valid program in every way we know, and see whether the verifier notices.
+/* mutations.h - break a valid program in every known way and check that the verifier notices.
  *
- * Whether a mutation does harm is decided by happens_before.c (is every conflict still ordered?)
- * and poison_run.c (does it still leave the same values, with honest books, within its budget?),
- * never by the verifier. A harmful mutation must be refused, a benign one accepted. */
+ * happens_before.c (is every conflict still ordered?) and poison_run.c (same values, correct
+ * totals, within budget?) decide whether a mutation is harmful, never the verifier. The verifier
+ * must refuse harmful mutations and accept benign ones. */
 #ifndef COH_TESTS_MUTATIONS_H
 #define COH_TESTS_MUTATIONS_H
 
@@ -18,7 +18,7 @@ typedef enum mutation_kind {
     MUTATE_ADD_WAIT_AHEAD,
     MUTATE_SWAP,
     MUTATE_EXTENT_OFFSET,
-    MUTATE_RELOCATE, /* extent and all operands in it */
+    MUTATE_RELOCATE, /* an extent and all operands in it */
     MUTATE_OPERAND_OFFSET,
     MUTATE_OBJECT_OFFSET,
     MUTATE_VERSION,
@@ -29,9 +29,9 @@ typedef enum mutation_kind {
     MUTATE_EXTENT_BYTES,
     MUTATE_ACCESS,
     MUTATE_PREDICATE,
-    MUTATE_DELETE,   /* the rest made consistent again: ordinals, versions, counts, waits */
-    MUTATE_REPEAT,   /* likewise */
-    MUTATE_RETARGET, /* a RECOMPUTE reads another chunk; likewise */
+    MUTATE_DELETE,   /* ordinals, versions, counts and waits are made consistent again */
+    MUTATE_REPEAT,   /* consistent as well */
+    MUTATE_RETARGET, /* a RECOMPUTE reads another chunk; consistent as well */
     MUTATE_MICROBATCH,
     MUTATE_OPERATOR,
     MUTATE_ROWS,
@@ -46,8 +46,9 @@ typedef enum mutation_kind {
     MUTATE_DEPTH,
     MUTATE_DTYPE,       /* of a port */
     MUTATE_GROUP_DTYPE, /* of a group with states */
-    MUTATE_LOSE,        /* a line loses its cache; rest consistent */
-    MUTATE_SPLIT,       /* the second operand of a visit in a line of its own; rest consistent */
+    MUTATE_LOSE,        /* a line loses its cache; the rest is made consistent */
+    MUTATE_SPLIT,       /* moves the second operand of a visit to a new line; the rest is made
+                         * consistent */
     MUTATE_KIND_COUNT
 } mutation_kind;
 
@@ -57,14 +58,14 @@ typedef struct coh_mutation_report {
     uint32_t false_alarms; /* benign and refused */
     uint32_t kind_harmful[MUTATE_KIND_COUNT], kind_benign[MUTATE_KIND_COUNT];
     uint32_t rule_caught[COH_RULE_COUNT];
-    uint32_t rule_escapes[COH_RULE_COUNT]; /* accepted with this one rule off */
+    uint32_t rule_escapes[COH_RULE_COUNT]; /* accepted with only this rule off */
     char first_missed[512], first_false_alarm[1536];
 } coh_mutation_report;
 
-/* `options` are those under which the program is valid. `most` 0: all mutations; else a sample of
- * about so many, drawn by `seed`. Programs of more than 400 lines get no DELETE, REPEAT or RETARGET
- * (their waits would have to be made anew). The program must be valid: reported as a
- * false alarm if not. */
+/* Runs mutations of a program that is valid under `options`. `most` is 0 for all mutations, else
+ * the approximate size of a sample drawn by `seed`. Programs of more than 400 lines get no DELETE,
+ * REPEAT or RETARGET (these derive all waits again). An invalid program is reported as a false
+ * alarm. */
 coh_mutation_report run_mutations(const coh_layout *layout, const coh_program *program,
                                   const coh_verify_options *options, uint64_t seed, uint32_t most);
 

@@ -5,14 +5,15 @@
 
 enum { NONE = 15 };
 
-/* All that the future depends on. */
+/* Everything the rest of the step depends on. */
 typedef struct state {
-    uint8_t position, running; /* the line that is next, or runs for so long yet; 0: it waits */
+    uint8_t position, running; /* next line; remaining time of the running line, 0: it waits */
     uint8_t there, changed;
-    uint8_t in, in_left, out, out_left; /* on its way; NONE */
-    uint8_t slot[ORACLE_ITEMS_MOST];    /* of what is there */
+    uint8_t in, in_left, out, out_left; /* item in transfer, or NONE; its remaining time */
+    uint8_t slot[ORACLE_ITEMS_MOST];    /* of each item that is present */
     uint8_t in_slot;
-    uint8_t left_behind; /* slots: of copies that the line still reads, though a new one is there */
+    uint8_t left_behind; /* slots of old copies that the line still reads after the item was fetched
+                          * again */
 } state;
 
 static uint64_t pack(const state *s)
@@ -27,11 +28,11 @@ static uint64_t pack(const state *s)
     return key;
 }
 
-/* ---- states that have been reached ---- */
+/* ---- visited states ---- */
 
 typedef struct node {
     state at;
-    int next; /* of the same time; -1 */
+    int next; /* next state of the same time, or -1 */
 } node;
 
 typedef struct frontier {
@@ -41,10 +42,10 @@ typedef struct frontier {
     node *nodes;
     size_t node_count, node_capacity;
     int *first;    /* by time */
-    int has_slots; /* all items are of one unit */
-    int horizon;   /* times below it are of use */
+    int has_slots; /* all items have size one unit */
+    int horizon;   /* longer times are discarded */
     state goal;
-    int after[ORACLE_LINES_MOST + 1]; /* the lines' time from each on */
+    int after[ORACLE_LINES_MOST + 1]; /* time of all lines from each one on */
 } frontier;
 
 static int insert_seen(frontier *f, uint64_t key)
@@ -75,7 +76,7 @@ static int remember(frontier *f, uint64_t key)
     return insert_seen(f, key);
 }
 
-/* Lines that are still to run take their time, whatever else happens. */
+/* Adds a state, unless the time of the remaining lines alone takes it to the horizon. */
 static void push(frontier *f, const state *s, int time)
 {
     int lines_left = f->after[s->position];
@@ -91,7 +92,7 @@ static void push(frontier *f, const state *s, int time)
     f->first[time] = (int)f->node_count++;
 }
 
-/* ---- what may happen ---- */
+/* ---- choices ---- */
 
 static int bytes_of(const oracle_instance *i, unsigned items)
 {
@@ -111,7 +112,8 @@ static int used(const oracle_instance *i, const state *s)
     return bytes_of(i, s->there) + (is_free(s) ? 0 : i->size[s->in]);
 }
 
-/* To the next event: a line's end, an item's arrival. 0: nothing is under way. */
+/* Advances to the next event: the end of a line or a transfer. Returns 0 if nothing is in
+ * progress. */
 static int advance(frontier *f, state s, int time)
 {
     int step = 0;
@@ -142,7 +144,7 @@ static int advance(frontier *f, state s, int time)
     return 1;
 }
 
-/* With and without writing something out. */
+/* Branches: with and without storing an item. */
 static void choose_out(frontier *f, state s, int time)
 {
     const oracle_instance *instance = f->instance;
@@ -157,7 +159,7 @@ static void choose_out(frontier *f, state s, int time)
         }
 }
 
-/* Is no one of the victims superfluous? */
+/* Returns 1 if every victim is needed to make room. */
 static int is_minimal(const oracle_instance *instance, unsigned victims, int short_of)
 {
     for (int item = 0; item < instance->item_count; item++)
@@ -166,7 +168,7 @@ static int is_minimal(const oracle_instance *instance, unsigned victims, int sho
     return bytes_of(instance, victims) >= short_of;
 }
 
-/* Fetching `item` in the place of `victims`. */
+/* Fetches `item` into the room of `victims`. */
 static void fetch(frontier *f, state s, int time, int item, unsigned victims, int slot)
 {
     s.there &= (uint8_t)~victims;
@@ -176,8 +178,8 @@ static void fetch(frontier *f, state s, int time, int item, unsigned victims, in
     choose_out(f, s, time);
 }
 
-/* Items of one unit have places: one that is free, or that of a victim. What is there may be
- * fetched to another place, too. */
+/* Items of one unit have slots: a free one or a victim's. A present item may be fetched to another
+ * slot, too. */
 static void fetch_to_slots(frontier *f, const state *s, int time, int item, unsigned may_leave)
 {
     int tenant[8];
@@ -194,7 +196,7 @@ static void fetch_to_slots(frontier *f, const state *s, int time, int item, unsi
             fetch(f, *s, time, item, 1u << tenant[slot], slot);
 }
 
-/* Other items fit where there are bytes enough, wherever these lie. */
+/* Other items need only enough free bytes, at any addresses. */
 static void fetch_anywhere(frontier *f, const state *s, int time, int item, unsigned may_leave)
 {
     int short_of = used(f->instance, s) + f->instance->size[item] - f->instance->room;
@@ -203,7 +205,7 @@ static void fetch_anywhere(frontier *f, const state *s, int time, int item, unsi
             fetch(f, *s, time, item, victims, 0);
 }
 
-/* With and without fetching something, in the place of any victims. */
+/* Branches: with and without fetching an item, with any victims. */
 static void choose_in(frontier *f, const state *s, int time)
 {
     unsigned held = s->running > 0 ? f->instance->line[s->position].reads : 0;
@@ -221,7 +223,7 @@ static void choose_in(frontier *f, const state *s, int time)
     }
 }
 
-/* A line that can begin does: to wait frees nothing that it does not hold anyway. */
+/* A line starts as soon as it can: waiting would free nothing else. */
 static void expand(frontier *f, state s, int time)
 {
     const oracle_line *line = &f->instance->line[s.position];
@@ -233,9 +235,10 @@ static void expand(frontier *f, state s, int time)
     choose_in(f, &s, time);
 }
 
-/* ---- one beginning ---- */
+/* ---- one initial state ---- */
 
-/* At least what the step began with, so that it can go on as from there. */
+/* Returns 1 if the state has at least what the step began with, so the next step can start from
+ * it. */
 static int closes(const state *s, const state *goal)
 {
     for (int item = 0; item < ORACLE_ITEMS_MOST; item++)
@@ -257,7 +260,7 @@ static int closes(const state *s, const state *goal)
            (s->changed & extra) == 0;
 }
 
-/* The least time back to `goal` where it is below the horizon, else the horizon. */
+/* Returns the shortest time back to `goal`, or the horizon if it is not below that. */
 static int shortest(frontier *f)
 {
     f->node_count = 0;
@@ -290,7 +293,8 @@ static int is_possible(const oracle_instance *instance, int has_slots, const sta
            (s->out == NONE || (s->changed >> s->out & 1));
 }
 
-/* Which slots they are does not matter where a step begins, only that it is the same ones again. */
+/* Slots are interchangeable at the begin of a step; it only matters that the end has the same
+ * ones. */
 static void number_slots(const frontier *f, state *s)
 {
     uint8_t slot = 0;
@@ -301,7 +305,7 @@ static void number_slots(const frontier *f, state *s)
         s->in_slot = slot;
 }
 
-/* Every way in which something is under way, for one set of what is there. */
+/* Tries every set of transfers in progress for one set of present items. */
 static int try_beginnings(frontier *f, unsigned there, unsigned changed, int best)
 {
     const oracle_instance *instance = f->instance;
@@ -337,7 +341,7 @@ int oracle_period(const oracle_instance *instance)
     for (int line = instance->line_count - 1; line >= 0; line--) {
         f.after[line] = f.after[line + 1] + instance->line[line].time;
         for (int item = 0; item < instance->item_count;
-             item++) /* all fetched, all stored, in turn */
+             item++) /* fetched or stored, item by item */
             if (instance->line[line].reads >> item & 1)
                 most += 2 * instance->size[item] * instance->unit_time;
     }

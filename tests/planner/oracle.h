@@ -1,11 +1,12 @@
-/* oracle.h - the shortest period of a tiny step, found by trying all there is: any item fetched at
- * any time, any victim. It knows nothing of the planner: items, lines, one link in each direction.
+/* oracle.h - finds the shortest period of a tiny step by exhaustive search: any item may be fetched
+ * at any time, with any victims. It knows nothing of the planner: only items, lines and one link in
+ * each direction.
  *
- * A state is what a clock would see: the next line, how long the present one still runs, what is
- * there and where, what of it is changed, what is on its way and for how long. From every state in
- * which a step may begin, best-first to the same state one step later. The places are part of it
- * where items are of one size: a program has fixed addresses, so a step that ends with its items in
- * one another's places is no period. Other items fit where there are bytes enough. */
+ * A state has the next line and the remaining time of the running one, which items are present,
+ * where they are and whether they are changed, and the transfers in progress. From each possible
+ * initial state the search goes best-first to the same state one step later. Items of one size have
+ * slots, which are part of the state: a program has fixed addresses, so a step that ends with two
+ * items swapped is no period. Other items fit wherever there are enough bytes. */
 #ifndef COH_TESTS_PLANNER_ORACLE_H
 #define COH_TESTS_PLANNER_ORACLE_H
 
@@ -15,19 +16,20 @@ enum { ORACLE_ITEMS_MOST = 6, ORACLE_LINES_MOST = 24 };
 
 typedef struct oracle_line {
     int time;        /* >= 1 */
-    uint8_t reads;   /* items, as bits */
-    uint8_t changes; /* a part of them */
+    uint8_t reads;   /* bit set of items */
+    uint8_t changes; /* a subset of `reads` */
 } oracle_line;
 
-/* Times and sizes are whole numbers; a link moves one item at a time, one unit in one time. */
+/* Times and sizes are integers; a link moves one item at a time, at `unit_time` per unit. */
 typedef struct oracle_instance {
     int item_count, line_count, room;
     int size[ORACLE_ITEMS_MOST];
     oracle_line line[ORACLE_LINES_MOST];
-    int unit_time; /* of one unit over a link */
+    int unit_time; /* time of one unit on a link */
 } oracle_instance;
 
-/* The least time from one step's end to the next one's; 0: no line order can run at all. */
+/* Returns the shortest time from the end of a step to the end of the next; 0: no schedule can
+ * run. */
 int oracle_period(const oracle_instance *instance);
 
 #endif

@@ -8,10 +8,10 @@
 #define PAGE 4096u
 
 typedef struct piece {
-    uint64_t begin, end; /* tier in the top bits */
+    uint64_t begin, end; /* the top bits name the tier */
     uint64_t symbol;     /* 0: poison */
-    uint64_t distance;   /* from the begin of the chunk that was written here */
-    int64_t version;     /* through all runs */
+    uint64_t distance;   /* offset in the chunk that was written here */
+    int64_t version;     /* counted over all runs */
     uint32_t chunk;
     uint32_t owner; /* 1 + extent; files: 0 */
 } piece;
@@ -23,7 +23,7 @@ typedef struct machine {
     piece *pieces;
     size_t piece_count;
     int64_t *writes, *writes_per_run; /* by chunk */
-    uint32_t *used;                   /* by extent, this run */
+    uint32_t *used;                   /* by extent, in this run */
     uint8_t *is_in;                   /* by extent */
     int pending, is_in_issue_order;
     poison_result *result;
@@ -103,7 +103,8 @@ static void cut_pieces(machine *m)
     free(edges);
 }
 
-/* The first piece at or behind an offset; pieces of [offset, offset + bytes) follow. */
+/* Returns the first piece at or after an offset; the pieces of [offset, offset + bytes) follow
+ * it. */
 static piece *piece_at(machine *m, int tier, uint64_t offset)
 {
     size_t low = 0, high = m->piece_count;
@@ -139,7 +140,7 @@ static void write_symbol(machine *m, int tier, uint64_t offset, uint32_t chunk, 
     }
 }
 
-/* The symbol that stands at a place, if it is wholly the chunk in this version; else 0. */
+/* Returns the symbol at an offset if these bytes are exactly the chunk in this version, else 0. */
 static uint64_t read_symbol(machine *m, int tier, uint64_t offset, uint32_t chunk, int64_t version)
 {
     uint64_t symbol = 0;
@@ -165,8 +166,8 @@ typedef struct spot {
     uint64_t offset;
 } spot;
 
-/* Where the next program may look for a survivor: the nearest of pin, boundary entries and file; of
- * parameters that nothing updates all of these. Returns how many. */
+/* Lists where the next program may look for a survivor: the nearest of pinned place, boundary
+ * entries and file, or all of these for a frozen parameter. Returns the count. */
 static int homes_of(const machine *m, uint32_t chunk, spot homes[COH_TIER_COUNT])
 {
     const coh_object *object = object_of(m, chunk);
@@ -186,7 +187,7 @@ static int homes_of(const machine *m, uint32_t chunk, spot homes[COH_TIER_COUNT]
     return object->survives ? count : 0;
 }
 
-/* Version 0 of run r, through all runs. */
+/* The number that version 0 of this run has when versions are counted over all runs. */
 static int64_t base_of(const machine *m, uint32_t chunk)
 {
     return m->run * m->writes_per_run[chunk];
@@ -197,7 +198,8 @@ static int starts_empty(const machine *m)
     return m->program->kind == COH_PROGRAM_INIT || m->program->kind == COH_PROGRAM_IMPORT;
 }
 
-/* Keeps only what the boundary promises: survivors at their homes; the rest is poison. */
+/* Keeps only what the boundary guarantees, survivors at their homes, and poisons all other
+ * bytes. */
 static void cross_boundary(machine *m, int is_first)
 {
     spot homes[COH_TIER_COUNT];
@@ -219,8 +221,8 @@ static void cross_boundary(machine *m, int is_first)
     free(symbols);
 }
 
-/* The boundary map's name for an extent: 0 none, else 1 + entry, or UINT32_MAX
- * for a pinned object. */
+/* Returns an extent's number in the boundary map: 0 none, else 1 + entry, or UINT32_MAX for a
+ * pinned object. */
 static uint32_t entry_of(const machine *m, const coh_extent *extent)
 {
     const coh_object *object = object_of(m, extent->chunk);
@@ -262,7 +264,7 @@ static void begin_run(machine *m)
         m->pieces[i].owner = 0;
     for (uint32_t e = 0; e < m->program->extent_count; e++)
         if (m->program->extents[e].at_begin) {
-            if (!coh_extent_is_unused(&m->program->extents[e])) /* else it is left at once */
+            if (!coh_extent_is_unused(&m->program->extents[e])) /* else: left at once */
                 own(m, UINT32_MAX, e);
             if (entry_of(m, &m->program->extents[e]) == 0)
                 fault(m, UINT32_MAX, "extent %u is not at the boundary", e);
@@ -319,7 +321,7 @@ static void end_run(machine *m)
 
 /* ---- lines ---- */
 
-/* Bytes of a touch are its extent's own, entered and not left. */
+/* Faults unless the bytes of a touch belong to its extent, which is entered and not yet left. */
 static void check_owned(machine *m, uint32_t line, const coh_operand *operand, uint64_t offset,
                         const coh_touch *touch)
 {
@@ -375,7 +377,7 @@ static void enter_and_check(machine *m, uint32_t index)
     }
 }
 
-/* Folds what the line reads; faults where it finds something else than it names. */
+/* Folds what the line reads into the hash; faults if the contents are not those the line names. */
 static uint64_t fold_reads(machine *m, uint32_t index, uint64_t hash)
 {
     const coh_instruction *line = &m->program->lines[index];
@@ -454,7 +456,7 @@ static void compute(machine *m, uint32_t index)
     if (line->opcode == COH_OP_SETTLE)
         m->pending = 0;
     if (line->opcode != COH_OP_RECOMPUTE)
-        m->result->hash += mix(hash, 5 + (uint64_t)runs); /* in whatever order */
+        m->result->hash += mix(hash, 5 + (uint64_t)runs); /* a sum: in any order */
     write_all(m, index, hash, runs);
 }
 
@@ -512,7 +514,7 @@ static uint64_t size_of(coh_dtype dtype)
     return dtype == COH_DTYPE_BF16 ? 2 : 4;
 }
 
-/* The lane that does this, and what a call's ports must lie in. */
+/* Checks the lane of a line and that a call's ports lie inside its operands. */
 static void check_line(machine *m, uint32_t index)
 {
     const coh_instruction *line = &m->program->lines[index];
@@ -543,7 +545,7 @@ static void check_line(machine *m, uint32_t index)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the whole run ---- */
 
 static void count_writes(machine *m)
 {

@@ -50,7 +50,7 @@ enum {
 static const struct {
     coh_stream stream;
     int32_t owner;
-    uint8_t pages[2]; /* of its chunks */
+    uint8_t pages[2]; /* of each of its chunks */
 } shapes[OBJECT_COUNT] = {
     [W0] = { COH_STREAM_WORK, 0, { 1, 1 } },
     [W1] = { COH_STREAM_WORK, 1, { 2, 1 } },
@@ -77,7 +77,7 @@ static const struct {
     [TOKENS] = { COH_STREAM_INPUT, 0, { 1 } },
 };
 
-/* States of a page of bf16 work: 2 Ki elements, 2 + 4 + 4 bytes each. */
+/* States of one page of bf16 work: 2 Ki elements with 2 + 4 + 4 bytes each. */
 static uint64_t chunk_bytes(const maker_recipe *recipe, int32_t object, int chunk)
 {
     if (recipe->halves && object == M1)
@@ -155,7 +155,7 @@ static void make_residents(const maker_recipe *recipe, coh_layout *layout)
     uint32_t m2 = layout->objects[M2].chunk_begin;
     const coh_resident disk[] = { { w0, COH_TIER_DEVICE, layout->pinned_bytes },
                                   { w2, COH_TIER_DEVICE, layout->pinned_bytes + 2 * MAKER_PAGE } };
-    /* the host copy of w0 is stale: the device has it too */
+    /* the host copy of w0 is stale: the device has a copy, too */
     const coh_resident host[] = { { w0, COH_TIER_DEVICE, layout->pinned_bytes + MAKER_PAGE },
                                   { w0, COH_TIER_HOST, 4 * MAKER_PAGE },
                                   { m2, COH_TIER_HOST, 0 } };
@@ -436,7 +436,8 @@ static int all_ordered(const coh_program *program, uint32_t run_count, const hb_
     return good;
 }
 
-/* A wait for each conflict of a line of the last run; of each lane and run only the latest line. */
+/* A wait for each conflict of a line of the last run; for each lane and run only the latest
+ * line. */
 static void all_waits(coh_program *program, uint32_t run_count, const hb_conflict *conflicts,
                       size_t count)
 {

@@ -15,10 +15,10 @@ typedef struct made {
 
 void make(made *m, coh_program_kind kind);
 
-/* A line of `amount` flops (compute, host) or bytes (links). Its ordinal. */
+/* Adds a line of `amount` flops (compute, host) or bytes (links). Returns its ordinal. */
 uint32_t add(made *m, coh_lane lane, uint64_t amount);
 
-/* The last line added waits for this. */
+/* Makes the last added line wait for this one. */
 void wait_for(made *m, coh_lane lane, uint32_t ordinal, int carry);
 
 /* A program of random lines; each waits for up to three earlier ones. */
@@ -30,15 +30,15 @@ void make_random_body(made *m, uint64_t seed);
 /* No lane slows another. */
 coh_profile unit_profile(void);
 
-/* READ and WRITE together get what each gets alone. */
+/* READ and WRITE together get the rate each has alone. */
 void share_drive(coh_profile *profile);
 
-/* What each line takes alone. */
+/* Writes each line's time without contention. */
 void line_times(const made *m, uint64_t *out_ns);
 
 coh_simulation run_as(const made *m, const coh_profile *profile, coh_contention contention,
                       uint64_t *times);
-/* Fluid. */
+/* Simulates with fluid contention. */
 coh_simulation run(const made *m, const coh_profile *profile, uint64_t *times);
 
 #endif

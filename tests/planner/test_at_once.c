@@ -1,4 +1,4 @@
-/* Pieces on several threads: all of them run, and of those that fail the first by index speaks. */
+/* Pieces run on several threads: all of them run, and the first failure by index is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 typedef struct pieces {
     int runs[COH_AT_ONCE_MOST];
-    int fails_from; /* the third from there on does not */
+    int fails_from; /* first failing index; the piece two after it succeeds */
 } pieces;
 
 static coh_status run(void *argument, int index)

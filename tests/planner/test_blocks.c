@@ -1,4 +1,5 @@
-/* Decisions by block: sets of blocks as values and as text, and plans that recompute just those. */
+/* Recomputation by block: sets of blocks as values and as text, and plans that recompute exactly
+ * these. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +42,7 @@ static void a_set_holds_what_was_added(void **state)
     assert_int_equal(coh_block_set_count(&set), 66);
     coh_block_set_remove(&set, 64);
     coh_block_set_add(&set, 1023);
-    coh_block_set_add(&set, 1024); /* beyond */
+    coh_block_set_add(&set, 1024); /* out of range */
     coh_block_set_add(&set, -1);
     assert_int_equal(coh_block_set_count(&set), 66);
     assert_true(coh_block_set_has(&set, 65) && coh_block_set_has(&set, 1023));
@@ -51,7 +52,7 @@ static void a_set_holds_what_was_added(void **state)
     assert_int_equal(coh_block_set_count(&set), COH_BLOCK_SET_MOST);
 }
 
-/* Are the recomputed operators of `plan` all in block `block` of the graph's, and some at all? */
+/* Returns 1 if `plan` recomputes operators, and all of them are in block `block` of the graph. */
 static int recomputes_only(const coh_plan *plan, int32_t block)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
@@ -68,7 +69,7 @@ static int recomputes_only(const coh_plan *plan, int32_t block)
     return some;
 }
 
-/* One block in the middle, between two that are kept; what the file says rebuilds it. */
+/* Recomputes one block in the middle, between two that are kept; the plan file rebuilds it. */
 static void any_block_is_recomputed_by_itself(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
-/* Lower bounds against what schedules do: no program of any decisions is faster
- * than a bound or moves fewer bytes; and where nothing but one resource limits,
- * the bound is met. The fewest bytes are checked against all ways to keep bytes
- * of sequences small enough to try them. */
+/* Compares lower bounds with schedules: no program of any decisions is faster than a bound or moves
+ * fewer bytes, and a bound is met where a single resource limits. For small sequences the fewest
+ * bytes are compared with all ways to keep bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +27,7 @@ static uint64_t draw(draws *d, uint64_t below)
     return coh_rng_below(77, d->seed, d->n++, below);
 }
 
-/* ---- made machines ---- */
+/* ---- random machines ---- */
 
 static coh_link_profile make_link(draws *d)
 {
@@ -95,8 +94,8 @@ static void make_decisions(draws *d, int layers, uint64_t memory, coh_decisions 
 
 typedef struct tally {
     int built, refused, met;
-    int sliced, resident; /* programs with operators in slices; with blocks that stay */
-    int beyond; /* programs with more states, all of the host lane, than room above the drive */
+    int sliced, resident; /* programs with operators in slices, with resident blocks */
+    int beyond; /* programs whose states, all on the host lane, exceed the room above the drive */
     int binding[COH_PLAN_BOUND_COUNT];
     double ratio_sum;
 } tally;
@@ -128,7 +127,7 @@ static void compare(uint64_t seed, const coh_bounds *bounds, const coh_simulatio
     t->built++;
 }
 
-/* States stand still while the step turns: what has no room then comes and goes once a step. */
+/* The step uses each state once: states without room are therefore read and written once a step. */
 static void check_states(uint64_t seed, const coh_layout *layout, const coh_decisions *decisions,
                          uint64_t host_bytes, const coh_bounds *bounds, tally *t)
 {
@@ -218,7 +217,7 @@ static uint64_t in_memory(const coh_graph *graph, const coh_plan_options *option
     return bytes;
 }
 
-/* `drives`: of training whose updates run on the host lane, in a host tier over a drive. */
+/* `drives`: trains with updates on the host lane and a host tier backed by a drive. */
 static void check_seed(uint64_t seed, int drives, tally *t)
 {
     draws d = { .seed = seed };
@@ -266,13 +265,13 @@ static void no_program_is_faster_than_a_bound(void **state)
     for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++)
         print_message("  %-14s %d\n", coh_plan_bound_name((coh_plan_bound)b), t.binding[b]);
     print_message("  in slices %d, with blocks that stay %d\n", t.sliced, t.resident);
-    /* The draws have every variety; the first tenth of them need not. */
+    /* All the draws together include every variety; the first tenth of them need not. */
     const int is_whole = cases == 500;
     assert_true(t.built >= cases * 3 / 5);
     assert_true(!is_whole || (t.sliced >= cases * 3 / 100 && t.resident >= cases * 3 / 50));
 }
 
-/* Neither above what programs move nor so low that it forgets the states. */
+/* The bound is not above what programs move, and not so low that it omits the states. */
 static void the_drive_carries_what_the_host_lane_needs(void **state)
 {
     (void)state;
@@ -286,7 +285,8 @@ static void the_drive_carries_what_the_host_lane_needs(void **state)
     assert_true(t.built >= cases / 2 && t.beyond >= cases / 10);
 }
 
-/* 1 where there is a plan: it is not faster by more than an eighth than was known without it. */
+/* Returns 1 if there is a plan. Its lower bound, known before planning, is at most an eighth above
+ * its step time. */
 static int check_plan(uint64_t seed, int *out_tight)
 {
     draws d = { .seed = seed };
@@ -304,7 +304,7 @@ static int check_plan(uint64_t seed, int *out_tight)
     options.deferred_update = (int32_t)draw(&d, 2);
     options.sweep_order = (coh_sweep_order)draw(&d, 3);
     assert_int_equal(coh_plan_least_ns(graph, &options, &least_ns), COH_OK);
-    assert_int_equal(least_ns, 0); /* no far tier: nothing is known */
+    assert_int_equal(least_ns, 0); /* no far tier: no bound is known */
     make_profile(&d, (int)draw(&d, 2), &profile);
     const uint64_t memory = in_memory(graph, &options);
     options_of(&d, &profile, memory, &options);

@@ -1,6 +1,6 @@
-/* The fewest bytes of one room with steps that keep no order with the others, against all ways to
- * keep whole chunks in orders drawn among those that the spans and the contents allow: no order
- * moves fewer. */
+/* The fewest bytes for one room when some steps have no fixed order, compared with all ways to keep
+ * whole chunks. Orders are drawn among those that the spans and the contents allow; none moves
+ * fewer bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,10 +17,10 @@
 enum { CHUNKS_MOST = 5, STEPS_MOST = 10, PERIODS = 24, UNIT = 4096, ORDERS = 6 };
 enum { EVENTS_MOST = PERIODS * STEPS_MOST, SETS = 1 << CHUNKS_MOST };
 
-/* A step: what it reads and writes, as sets of chunks. */
+/* A step: the sets of chunks it reads and writes. */
 typedef struct step {
     unsigned reads, writes;
-    int is_far, order; /* of a step that keeps its order: its number */
+    int is_far, order; /* `order`: position of a step that keeps its order */
     coh_traffic_span span;
 } step;
 
@@ -38,7 +38,7 @@ static int size_of(const instance *in, unsigned set)
     return size;
 }
 
-/* Far steps read, and mostly change, chunks; some of those nobody else uses. */
+/* Far steps read and usually change chunks; some chunks are used by far steps only. */
 static void draw_instance(draws *d, instance *in)
 {
     int largest = 0, total, units = draw(d, 1, 2);
@@ -46,7 +46,7 @@ static void draw_instance(draws *d, instance *in)
         (instance){ .chunk_count = draw(d, 3, CHUNKS_MOST), .step_count = draw(d, 5, STEPS_MOST) };
     for (int c = 0; c < in->chunk_count; c++)
         in->size[c] = draw(d, 1, units);
-    unsigned own = (1u << draw(d, 0, in->chunk_count - 2)) - 1; /* of far steps alone */
+    unsigned own = (1u << draw(d, 0, in->chunk_count - 2)) - 1; /* chunks used by far steps only */
     for (int i = 0; i < in->step_count; i++) {
         step *s = &in->steps[i];
         s->is_far = i > 0 && draw(d, 0, 2) == 0;
@@ -64,7 +64,7 @@ static void draw_instance(draws *d, instance *in)
         s->span = (coh_traffic_span){ s->order, s->order };
         if (s->is_far && draw(d, 0, 9) == 0)
             s->span = COH_TRAFFIC_ANY_TIME;
-        else if (s->is_far) { /* of the order before, or to the next, or any */
+        else if (s->is_far) { /* span: back to the previous order, to the next, or any */
             int kind = draw(d, 0, 2);
             s->span.early = kind == 0 ? s->order : draw(d, 0, s->order);
             s->span.late = kind == 1 ? s->order : s->order + draw(d, 0, in->kept_count);
@@ -125,7 +125,7 @@ static int conflict(const step *a, const step *b)
     return (a->writes & (b->reads | b->writes)) != 0 || (b->writes & a->reads) != 0;
 }
 
-/* May event `e` (counted through, as the sequence has them) be next? */
+/* Returns 1 if event `e` (numbered as in the sequence) may come next. */
 static int may_be_next(const instance *in, const uint8_t *done, int e)
 {
     const step *s = &in->steps[e % in->step_count];
@@ -145,7 +145,7 @@ static int may_be_next(const instance *in, const uint8_t *done, int e)
     return 1;
 }
 
-/* The sequence's own order is always among them. */
+/* Draws an order; the sequence's own order is always possible. */
 static void draw_order(draws *d, const instance *in, int *order)
 {
     uint8_t done[EVENTS_MOST] = { 0 };
@@ -166,7 +166,8 @@ static void draw_order(draws *d, const instance *in, int *order)
 
 /* ---- all ways to keep ---- */
 
-/* By event of an order: whose content is read before it is overwritten. Beyond the end: all. */
+/* For each event of an order, finds the chunks whose content is read before it is overwritten. At
+ * the end all chunks count as read. */
 static void find_live(const instance *in, const int *order, int count, unsigned *live)
 {
     unsigned now = (1u << in->chunk_count) - 1;
@@ -177,7 +178,8 @@ static void find_live(const instance *in, const int *order, int count, unsigned 
     }
 }
 
-/* From each pair (in the room, of those not stored) the least moved so far; 3^5 of 2^10 exist. */
+/* For each pair (chunks in the room, the unstored ones of these), keeps the fewest bytes moved;
+ * only 3^5 of the 2^10 pairs exist. */
 static int least_moved(const instance *in, const int *order, int count, enum coh_traffic_way way)
 {
     static int now[SETS][SETS], next[SETS][SETS];
@@ -192,7 +194,7 @@ static int least_moved(const instance *in, const int *order, int count, enum coh
         unsigned touched = s->reads | s->writes;
         memset(next, 0x7f, sizeof(next));
         for (unsigned p = 0; p <= all; p++)
-            for (unsigned q = p;; q = (q - 1) & p) { /* unstored ones stand in the room */
+            for (unsigned q = p;; q = (q - 1) & p) { /* unstored chunks are in the room */
                 for (unsigned kept = p & ~touched; now[p][q] < 0x7f7f7f7f;
                      kept = (kept - 1) & p & ~touched) {
                     unsigned to = touched | kept, lost = p & ~to & q & live[n];
@@ -235,8 +237,8 @@ static void no_order_moves_fewer_bytes(void **state)
             int moved = least_moved(&in, order, PERIODS * in.step_count, way);
             least = moved < least ? moved : least;
         }
-        /* What stood in the room at the begin was not fetched, what stands there at the end is not
-         * stored yet. */
+        /* The initial contents of the room were not fetched, and the final contents are not stored
+         * yet. */
         uint64_t most = (uint64_t)(least + in.room) * UNIT / PERIODS;
         if (bound > most)
             fail_msg("seed %llu: a bound of %llu bytes, an order moves %d units in %d rounds",

@@ -1,4 +1,4 @@
-/* The file of what runs found: canonical, strict, joined as a mean that forgets. Oracles: sums by
+/* The calibration file: canonical, strict, joined as a mean with forgetting. Oracles: sums done by
  * hand, and every byte of a file changed once. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +41,7 @@ static void what_is_written_is_read_and_written_as_the_same_bytes(void **state)
     coh_text_fini(&second);
 }
 
-/* Or the newline at the end goes: nothing is said there. */
+/* The newline at the end is not changed: it carries no data. */
 static void any_other_byte_is_refused(void **state)
 {
     (void)state;
@@ -82,11 +82,11 @@ static void eight_runs_are_their_mean_and_later_ones_forget(void **state)
     assert_true(fabs(c.factor - 2) < 1e-3);
     assert_int_equal(c.runs, 68);
     for (int run = 0; run < 100; run++)
-        coh_calibration_join(&c, 1e9); /* a stopped machine is no drift */
+        coh_calibration_join(&c, 1e9); /* a stopped machine is not drift */
     assert_true(c.factor <= COH_CALIBRATION_MOST);
 }
 
-/* By its hash; and forward's factor is that of what is recomputed. */
+/* The profile is identified by its hash; forward's factor also applies to recomputation. */
 static void a_calibration_is_of_one_profile(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void a_calibration_is_of_one_profile(void **state)
     assert_true(mine.calibration[COH_OP_FORWARD].factor == 1.0625);
     assert_true(mine.calibration[COH_OP_RECOMPUTE].factor == 1.0625);
     assert_int_equal(mine.calibration[COH_OP_BACKWARD].runs, 0);
-    assert_int_equal(coh_profile_calibrate(&mine, path, &runs), COH_ERR_ARGUMENT); /* once */
+    assert_int_equal(coh_profile_calibrate(&mine, path, &runs), COH_ERR_ARGUMENT); /* only once */
     unlink(path);
 }
 

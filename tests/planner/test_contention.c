@@ -1,5 +1,5 @@
-/* Lanes that slow one another: the fluid walk against one that takes tiny steps and knows only the
- * rules, and what must hold between the three modes and the bound. */
+/* Lanes that slow one another: compares the fluid walk with one that takes tiny steps and knows
+ * only the rules, and checks the relations between the three modes and the bound. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 #define STEP 0.25
 
-/* Every lane slows every other, by parts between 0.3 and 1. */
+/* Every lane slows every other to a factor between 0.3 and 1. */
 static coh_profile random_profile(uint64_t seed)
 {
     coh_profile profile = unit_profile();
@@ -43,7 +43,7 @@ static int is_retired(const made *m, const naive_line *lines, int lane, uint32_t
     return 0;
 }
 
-/* All lines of the lane before this one are issued, fewer than `depth` of them under way. */
+/* Returns 1 if all earlier lines of the lane are issued and fewer than `depth` are in progress. */
 static int has_place(const made *m, const naive_line *lines, uint32_t index, uint64_t depth)
 {
     uint64_t under_way = 0;
@@ -71,7 +71,7 @@ static int can_issue(const made *m, const coh_profile *profile, const naive_line
     return has_place(m, lines, index, depth);
 }
 
-/* Lines issue and retire as they can, at one moment. */
+/* Issues and retires lines at one moment until nothing changes. */
 static void settle_moment(const made *m, const coh_profile *profile, naive_line *lines, double now)
 {
     for (int changed = 1; changed;) {
@@ -89,7 +89,7 @@ static void settle_moment(const made *m, const coh_profile *profile, naive_line 
     }
 }
 
-/* The line each lane serves: its first that is issued and not served. */
+/* Finds the line each lane serves: its first that is issued and not yet served. */
 static void find_served(const made *m, naive_line *lines, naive_line **out)
 {
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
@@ -131,7 +131,7 @@ static double naive_time(const made *m, const coh_profile *profile)
     }
 }
 
-/* Each line may end up to a step late; a chain of all of them is the worst. */
+/* Each line may end up to a step late; the worst case is a chain of all lines. */
 static void the_fluid_walk_is_the_limit_of_tiny_steps(void **state)
 {
     (void)state;
@@ -148,8 +148,8 @@ static void the_fluid_walk_is_the_limit_of_tiny_steps(void **state)
 
 /* ---- between the modes ---- */
 
-/* In a fixed program a longer line never shortens the whole; no line is shorter than alone, none
- * longer than beside all others. */
+/* In a fixed program a longer line never shortens the total. No line is shorter than alone, or
+ * longer than with all other lanes busy. */
 static void fluid_lies_between_none_and_all(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void fluid_lies_between_none_and_all(void **state)
     }
 }
 
-/* Where no lane slows another both walks say the same, line by line, bodies too. */
+/* If no lane slows another, both walks agree line by line, also for bodies. */
 static void without_contention_both_walks_agree(void **state)
 {
     (void)state;
@@ -216,15 +216,15 @@ static void nothing_is_faster_than_the_bound(void **state)
         assert_int_equal(coh_walk_fluid(&m.program, &profile, service_ns, &walked, NULL), COH_OK);
         coh_simulation s = run(&m, &profile, NULL);
         joint += s.bound_beside != COH_LANE_COUNT;
-        if (walked.period_ns + 1 < s.bound_ns) /* as walked, before it is held to the bound */
+        if (walked.period_ns + 1 < s.bound_ns) /* the raw walk, before the bound limits it */
             fail_msg("seed %" PRIu64 ": %" PRIu64 " under the bound of %" PRIu64, seed,
                      walked.period_ns, s.bound_ns);
     }
     assert_true(joint > cases / 4);
 }
 
-/* Two lanes with nothing to wait for: one long line each. The fluid walk starts both at once, which
- * is the best there is where together they do more than one alone: the bound is met exactly. */
+/* Two lanes without waits, one long line each. The fluid walk starts both at once, which is optimal
+ * if together they do more than one alone: the bound is met exactly. */
 static void the_joint_bound_of_two_lanes_is_sharp(void **state)
 {
     (void)state;
@@ -245,7 +245,7 @@ static void the_joint_bound_of_two_lanes_is_sharp(void **state)
     }
 }
 
-/* Where together they do less than one alone, one after the other is best. */
+/* If together they do less than one alone, running one after the other is optimal. */
 static void lanes_better_one_after_the_other_are_bound_by_their_sum(void **state)
 {
     (void)state;
@@ -263,7 +263,7 @@ static void lanes_better_one_after_the_other_are_bound_by_their_sum(void **state
     assert_int_equal(run(&m, &profile, NULL).period_ns, 1000);
 }
 
-/* Read, write and computing at once: parts multiply. */
+/* Read, write and compute at once: the factors multiply. */
 static void three_at_once_multiply(void **state)
 {
     (void)state;
@@ -284,7 +284,8 @@ static void three_at_once_multiply(void **state)
     assert_int_equal(times[1], 2500);
 }
 
-/* What computes while a transfer begins grows by what that steals; who waits loses nothing. */
+/* A computation that runs while a transfer begins is lengthened by what the transfer steals; a line
+ * that waits loses nothing. */
 static void a_transfer_steals_from_what_computes_meanwhile(void **state)
 {
     (void)state;

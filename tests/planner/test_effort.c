@@ -1,5 +1,5 @@
-/* Plans of steps that are too large: refused by bytes first, then by the length of the program,
- * always in a sentence with what to change; and the estimates that these refusals come from. */
+/* Plans of steps that are too large: refused by bytes first, then by program length, always with
+ * advice on what to change. Also the estimates behind these refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,14 +62,15 @@ static void a_program_that_is_too_long_is_refused_with_the_flag_that_shortens_it
     options = plan_options(65537);
     assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --micro-batch, or lower --batch");
     coh_graph_destroy(graph);
-    graph = make_graph(2, (int64_t)1 << 30); /* 1 TiB each activation: 2^24 chunks */
+    graph = make_graph(2, (int64_t)1 << 30); /* each activation has 1 TiB: 2^24 chunks */
     options = plan_options(1);
     options.chunk_bytes = 64 * KIB;
     assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --chunk");
     coh_graph_destroy(graph);
 }
 
-/* Without the bytes' refusal the first would be one of length, and the others take minutes. */
+/* Without the refusal by bytes, the first case would be refused by length, and the others would
+ * take minutes. */
 static void bytes_are_refused_before_length(void **state)
 {
     (void)state;
@@ -86,7 +87,7 @@ static void bytes_are_refused_before_length(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Activations in 8 MiB chunks would be 2^17 each. In memory no chunk has to move. */
+/* Activations in 8 MiB chunks would have 2^17 chunks each. In memory no chunk has to move. */
 static void a_huge_batch_in_memory_gets_larger_chunks(void **state)
 {
     (void)state;
@@ -103,7 +104,8 @@ static void a_huge_batch_in_memory_gets_larger_chunks(void **state)
     coh_graph_destroy(graph);
 }
 
-/* The oracle is a schedule: whatever it recomputes, it has room for all that exists at once. */
+/* The oracle is a schedule: whatever it recomputes, it has room for everything that exists at
+ * once. */
 static void no_schedule_takes_fewer_bytes_than_the_bound(void **state)
 {
     (void)state;
@@ -149,8 +151,8 @@ static coh_tensor add_op(coh_graph *graph, const coh_op_kind *kind, const char *
     return output;
 }
 
-/* Blocks that read wide tensors from outside, which their backward does not read: to recompute such
- * a block keeps its input. */
+/* Blocks that read wide tensors from outside which their backward does not read: recomputing such a
+ * block keeps its input. */
 static coh_graph *make_wide_inputs(void)
 {
     enum { BLOCKS = 10, WIDTH = 64, WIDE = 2048 };
@@ -182,7 +184,7 @@ static coh_graph *make_wide_inputs(void)
     return graph;
 }
 
-/* Where recomputing keeps more than it saves, the plan that recomputes nothing takes less. */
+/* Where recomputing keeps more than it saves, the plan without recomputation needs less. */
 static void the_bound_of_all_blocks_is_one_of_plans_that_recompute_none(void **state)
 {
     (void)state;
@@ -221,7 +223,7 @@ static void the_estimate_is_near_the_program(void **state)
     coh_graph_destroy(graph);
 }
 
-/* A layout cuts chunks of whole grains (64 KiB), whatever smaller size is asked for. */
+/* A layout cuts chunks of whole grains (64 KiB), even if a smaller size is requested. */
 static void a_chunk_below_a_grain_counts_as_a_grain(void **state)
 {
     (void)state;
@@ -240,7 +242,7 @@ static void a_chunk_below_a_grain_counts_as_a_grain(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Graphs, batches and budgets of all sizes: a plan within its budgets, or a sentence. */
+/* Graphs, batches and budgets of all sizes give a plan within the budgets or a message. */
 static void any_request_is_answered(void **state)
 {
     (void)state;

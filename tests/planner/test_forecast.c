@@ -1,5 +1,5 @@
-/* What is said of a finished plan: quotes in their order, quantiles of drawn durations, and how
- * full each tier is, counted again moment by moment. */
+/* Reports on a finished plan: estimates in their order, quantiles of drawn durations, and the
+ * occupancy of each tier, recomputed moment by moment. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 static const coh_layout no_layout;
 
-/* A plan that streams through half of its memory; where `with_host` is, over two links. */
+/* A plan that streams through half of its memory; over two links if `with_host` is set. */
 static coh_plan *streamed_plan(const coh_graph *graph, int with_host)
 {
     coh_plan *plan = NULL;
@@ -61,7 +61,7 @@ static void quotes_lie_around_the_prediction(void **state)
     coh_graph_destroy(graph);
 }
 
-/* One line: the quantiles of the whole are those of its price, as far as 101 draws tell. */
+/* One line: the quantiles of the whole are those of its price, up to the accuracy of 101 draws. */
 static void quantiles_of_one_line_are_its_own(void **state)
 {
     (void)state;
@@ -85,7 +85,8 @@ static void quantiles_of_one_line_are_its_own(void **state)
     coh_pricer_fini(&pricer);
 }
 
-/* Two lanes side by side, each as long as the other may get: the later of two counts. */
+/* Two lanes in parallel; one is as long as the other's 90th percentile, so the shorter does not
+ * show. */
 static void what_is_hidden_does_not_widen_the_spread(void **state)
 {
     (void)state;
@@ -104,8 +105,8 @@ static void what_is_hidden_does_not_widen_the_spread(void **state)
     coh_pricer_fini(&pricer);
 }
 
-/* One line after another, each priced from a figure of its own that can only be too small: what is
- * planned is all of them as measured, and no walk is faster. */
+/* Lines in sequence, each priced from its own figure, whose spread is upward only: the plan uses
+ * the measured medians, and no walk is faster. */
 static void figures_that_lean_one_way_leave_the_step_within_its_tenths(void **state)
 {
     enum { FIGURES = 16 };
@@ -146,7 +147,8 @@ static coh_figure random_rate(uint64_t seed, uint64_t n)
                          .samples = 5 };
 }
 
-/* Whatever leans which way: what is planned is the median that is quoted, between the tenths. */
+/* Whichever way the figures are skewed, the planned time is the reported median, between the 10th
+ * and 90th percentiles. */
 static void the_step_is_never_outside_its_tenths(void **state)
 {
     (void)state;
@@ -203,8 +205,9 @@ static life find_life(const coh_program *body, const uint64_t *line_ns, uint32_t
     return found;
 }
 
-/* Runs [-8, 8] of a body, one every period: how many of them hold the extent at `when`. What stays
- * at the end of one run is what the next begins with, so one that is counted twice is taken off. */
+/* Counts the runs in [-8, 8] of a body, one per period, that hold the extent at `when`. A copy that
+ * stays at the end of a run is the one that the next run begins with, so a double count is
+ * subtracted. */
 static int64_t holders(const coh_extent *extent, const life *of, uint64_t period, uint64_t when)
 {
     int64_t count = 0;
@@ -236,8 +239,8 @@ static int64_t occupied(const coh_plan *plan, const life *lives, int tier, uint6
 
 enum { PARTS = 16 };
 
-/* Occupancy changes only where a life begins: the most of a part is at one of those moments in it,
- * or at its begin. */
+/* Occupancy rises only at the begin of a lifetime: the maximum of an interval is at one of those
+ * moments or at the interval's begin. */
 static void check_tier(const coh_plan *plan, const life *lives, int tier, uint64_t period,
                        const uint64_t *curve)
 {

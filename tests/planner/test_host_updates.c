@@ -1,5 +1,5 @@
-/* Updates on the host lane: which lines go there, what no longer crosses the links, and that every
- * program of such a plan is proven. The verifier and the bounds are the oracles. */
+/* Updates on the host lane: which lines move there, what no longer crosses the links, and that
+ * every program of such a plan is valid. The verifier and the bounds are the oracles. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static coh_plan_options options_of(const setting *what, const coh_graph *graph)
     return options;
 }
 
-/* Every program is verified within. */
+/* Verifies every program of the plan. */
 static coh_plan *make_plan(const setting *what, const coh_graph *graph, int host_updates)
 {
     const coh_plan_options options = options_of(what, graph);
@@ -92,8 +92,8 @@ static void each_setting(void (*check)(const setting *what, const coh_graph *gra
     }
 }
 
-/* Blocks of the graph whose UPDATE lines are all on `lane`; what is outside counts as block -1
- * (before the first) or LAYERS (behind the last). */
+/* Returns 1 if all UPDATE lines of the block are on `lane`. Parameters outside of blocks count as
+ * block -1 (before the first) or LAYERS (after the last). */
 static int is_updated_on(const coh_plan *plan, int32_t block, coh_lane lane)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
@@ -114,7 +114,7 @@ static int is_updated_on(const coh_plan *plan, int32_t block, coh_lane lane)
             if (found == block && line->lane != lane)
                 return 0;
             some |= found == block;
-            break; /* a tied one goes by its first operator */
+            break; /* a tied one belongs to its first operator */
         }
     }
     return some;
@@ -140,7 +140,7 @@ static void the_last_blocks_are_updated_on_the_host_lane(void **state)
     each_setting(lanes_are_as_decided);
 }
 
-/* Bytes of a stream that the body moves over the link, by LOAD or STORE. */
+/* Returns the bytes of a stream that LOAD or STORE lines of the body move over the link. */
 static uint64_t moved(const coh_plan *plan, coh_stream stream, coh_opcode opcode)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
@@ -166,8 +166,8 @@ static uint64_t trained_bytes(const coh_plan *plan, coh_stream stream)
     return bytes;
 }
 
-/* With all updates on the host: no state on any way, each gradient stored once, and nothing that
- * was updated comes back; each parameter is loaded anew at least once. */
+/* With all updates on the host, no state crosses a link, each gradient is stored once, no updated
+ * parameter is stored, and each parameter is loaded again at least once. */
 static void links_carry_what_they_must(const setting *what, const coh_graph *graph)
 {
     coh_plan *plan = make_plan(what, graph, ALL);
@@ -189,7 +189,7 @@ static void states_that_are_updated_on_the_host_never_cross_the_link(void **stat
     each_setting(links_carry_what_they_must);
 }
 
-/* Over a link so slow that states should not cross it. */
+/* Uses a link so slow that states should not cross it. */
 static void a_search_takes_the_host_lane_where_it_is_faster(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void a_search_takes_the_host_lane_where_it_is_faster(void **state)
 
 /* ---- bad programs, each a good one with one change ---- */
 
-/* The body is refused by READ, with a sentence that says `first` and `second`. */
+/* Checks that rule READ refuses the body, with a message that contains `first` and `second`. */
 static void assert_unread(coh_plan *plan, const char *first, const char *second)
 {
     const coh_layout *layout = &plan->layout;
@@ -244,7 +244,7 @@ static coh_instruction *first_update(coh_plan *plan)
     return &body->lines[i];
 }
 
-/* The wait of a line for a lane's line in the same run. */
+/* Returns the line's wait for a line of a lane in the same run. */
 static coh_wait *wait_for(coh_plan *plan, const coh_instruction *line, coh_lane lane)
 {
     coh_wait *waits = &plan->programs[COH_PROGRAM_BODY].waits[line->wait_begin];
@@ -262,7 +262,8 @@ static coh_plan *direct_or_deferred(int deferred, coh_graph **out_graph)
     return make_plan(&what, *out_graph, ALL);
 }
 
-/* The copy on the device is that of before the update: no LOAD, or its bytes as they were. */
+/* The device copy is older than the update: there is no LOAD, or the LOAD does not change its
+ * bytes. */
 static void a_stale_copy_on_the_device_is_refused(void **state)
 {
     (void)state;
@@ -289,7 +290,8 @@ static void a_stale_copy_on_the_device_is_refused(void **state)
     coh_graph_destroy(graph);
 }
 
-/* It waits for the BACKWARD that made its gradient, not for the STORE that brings it. */
+/* The update waits for the BACKWARD that made its gradient, but not for the STORE that brings
+ * it. */
 static void an_update_before_its_gradient_arrived_is_refused(void **state)
 {
     (void)state;
@@ -306,7 +308,7 @@ static void an_update_before_its_gradient_arrived_is_refused(void **state)
     coh_graph_destroy(graph);
 }
 
-/* All gradients of the step before are there, but not the scale that CLIP latched for them. */
+/* All gradients of the previous step have arrived, but not the scale that CLIP latched for them. */
 static void an_update_before_its_scale_arrived_is_refused(void **state)
 {
     (void)state;
@@ -320,7 +322,7 @@ static void an_update_before_its_scale_arrived_is_refused(void **state)
     coh_graph_destroy(graph);
 }
 
-/* What the file says rebuilds it. */
+/* The plan file rebuilds the plan. */
 static void a_plan_file_keeps_which_lane_updates(void **state)
 {
     (void)state;

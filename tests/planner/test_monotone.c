@@ -1,7 +1,7 @@
-/* More memory and faster links never make a step slower: plans of small graphs over a grid of
- * budgets and link rates, each shown its neighbours with less and compared with them. Where no lane
- * slows another not by a nanosecond; with contention by 2 %, since a faster lane disturbs others
- * more. */
+/* More memory and faster links never make a step slower. Plans small graphs over a grid of budgets
+ * and link rates; each plan is given its neighbours with less as candidates and is compared with
+ * them. Without contention it may not be slower by a nanosecond; with contention by at most 2 %,
+ * since a faster lane disturbs others more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,12 +18,12 @@
 
 enum { BUDGETS = 7, RATES = 4 };
 
-/* Without a count of seeds: three, on every third budget and rate, in the time of one on all.
- * Under a sanitizer: one. */
+/* Default: three seeds on every third budget and rate, in the time of one seed on the full grid.
+ * Under a sanitizer: one seed. */
 static uint64_t seed_count = TEST_IS_SANITIZED ? 1 : 3;
 static int stride = 3;
 
-/* ---- made machines ---- */
+/* ---- random machines ---- */
 
 static void make_profile(uint64_t seed, int meet, double rate_factor, coh_profile *out)
 {
@@ -56,7 +56,7 @@ static void make_toy(uint64_t seed, toy_options *toy)
 
 /* ---- the grid ---- */
 
-/* NULL where it does not fit. */
+/* Returns NULL if the plan does not fit. */
 static coh_plan *make_plan(const coh_graph *graph, coh_plan_options *options, const coh_plan *less,
                            const coh_plan *slower)
 {
@@ -97,7 +97,7 @@ static void compare(tally *t, uint64_t seed, const coh_plan *with_less, const co
                       (unsigned long long)less, excess * 100);
 }
 
-/* A plan for each budget and rate, from less to more; each is shown the two next to it. */
+/* Plans each budget and rate in increasing order; each plan is given its two smaller neighbours. */
 static void fill_grid(uint64_t seed, int meet, const coh_graph *graph, coh_plan_options *options,
                       coh_profile *profiles, coh_plan *plans[RATES][BUDGETS])
 {
@@ -175,7 +175,7 @@ int main(int argc, char **argv)
         seed_count = strtoull(argv[1], NULL, 10);
         stride = 1;
     } else if (test_is_short() && !TEST_IS_SANITIZED) {
-        seed_count = 2; /* the third has the first's tiers, and more micro-batches */
+        seed_count = 2; /* the third seed has the first one's tiers, with more micro-batches */
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_is_never_slower_without_contention),

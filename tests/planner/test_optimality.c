@@ -1,6 +1,6 @@
-/* The planner against everything there is: on instances small enough to try every schedule, its
- * plans are as fast as the fastest where items are equal and lines go there and back, and nearly
- * so elsewhere; no bound is above the fastest. `test_optimality N`: N seeds of each family. */
+/* Compares the planner with an exhaustive search. On instances small enough to try every schedule,
+ * its plans are optimal where items are equal and lines run forth and back, and nearly optimal
+ * elsewhere. No bound is above the optimum. `test_optimality N`: N seeds of each family. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ typedef struct distribution {
     int count, equal, within_3, within_10;
     double sum, most;
     uint64_t most_seed;
-    double bound_sum; /* fastest over bound */
+    double bound_sum; /* optimum over bound */
 } distribution;
 
 static void add_ratio(distribution *d, double ratio, uint64_t seed)
@@ -34,7 +34,7 @@ static void add_ratio(distribution *d, double ratio, uint64_t seed)
     }
 }
 
-/* Plans one instance; its step in whole times. */
+/* Plans one instance and compares its step, in whole time units, with the optimum. */
 static void compare(tiny_family family, uint64_t seed, distribution *d)
 {
     oracle_instance instance;

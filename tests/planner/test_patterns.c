@@ -1,5 +1,5 @@
-/* Patterns: what they say in closed form is what their lines need; slices are taken where the whole
- * does not fit, and only there; and they change no order that numbers are folded in. */
+/* Patterns: their closed forms agree with what their lines need; slices are used only where the
+ * whole does not fit, and change no summation order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,8 @@ static uint64_t window_bytes(const coh_layout *layout, const coh_need *need)
     return bytes;
 }
 
-/* The most WORK that a FORWARD line of the operator needs; *out_lines: how many lines it has. */
+/* Returns the most WORK that a FORWARD line of the operator needs; *out_lines: its number of
+ * lines. */
 static uint64_t needed_bytes(const coh_layout *layout, const coh_sheet *sheet, int32_t op,
                              int32_t *out_lines)
 {
@@ -158,7 +159,7 @@ static int count_sliced_mixes(const coh_plan *plan)
     return count;
 }
 
-/* Below what whole weights need slices make room; above it nobody is cut. */
+/* Below the need of whole weights, slices make room; above it, nothing is sliced. */
 static void slices_are_taken_where_the_whole_does_not_fit(void **state)
 {
     (void)state;
@@ -182,7 +183,8 @@ static void slices_are_taken_where_the_whole_does_not_fit(void **state)
     coh_graph_destroy(graph);
 }
 
-/* What a step needs at once, less what is pinned, which grows with its micro-batches. */
+/* What a step needs at once, except the pinned bytes, which grow with the number of
+ * micro-batches. */
 static uint64_t need_beside_pinned(const coh_graph *graph, int32_t microbatches, int deferred,
                                    const coh_decisions *decisions)
 {
@@ -203,7 +205,7 @@ static uint64_t need_beside_pinned(const coh_graph *graph, int32_t microbatches,
     return bytes;
 }
 
-/* Of many micro-batches only three are looked at. */
+/* Closed forms look at only three of many micro-batches. */
 static void more_micro_batches_need_no_more_at_once(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Pins: what was asked for by hand is in the program (looked up there, not in planner's tables),
- * the rest is searched, and what cannot hold is refused by name. Every plan here went through the
- * verifier. */
+/* Pins: what the user pinned is in the program (looked up there, not in the planner's tables), the
+ * rest is searched, and a pin that cannot hold is refused by name. The verifier checks every plan
+ * here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static uint64_t in_memory(const coh_graph *graph)
 
 /* ---- what the program does ---- */
 
-/* Movers' lines of the body on objects of one stream and owner (-1: any). */
+/* Counts the body's transfer lines on objects of one stream and owner (-1: any). */
 static int moves_of(const coh_plan *plan, coh_stream stream, int32_t owner)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
@@ -77,7 +77,7 @@ static int moves_of(const coh_plan *plan, coh_stream stream, int32_t owner)
     return count;
 }
 
-/* Of operators of block `block`: movers' lines on their weights, or on what they make. */
+/* Counts transfer lines on the weights of the operators of block `block`, or on what these make. */
 static int block_moves(const coh_plan *plan, int32_t block, int of_weights)
 {
     int count = 0;
@@ -97,7 +97,7 @@ static int block_moves(const coh_plan *plan, int32_t block, int of_weights)
     return count;
 }
 
-/* Where the weights of block `block` stand between steps: bit `tier` for each tier. */
+/* Returns the tiers that hold the weights of block `block` between steps: bit `tier` for each. */
 static int block_places(const coh_plan *plan, int32_t block)
 {
     int places = 0;
@@ -123,9 +123,9 @@ static int is_recomputed(const coh_plan *plan, int32_t block)
     return 0;
 }
 
-/* ---- what is asked for is done ---- */
+/* ---- pins are obeyed ---- */
 
-/* A quarter of the memory, where unpinned blocks' weights do move. */
+/* A quarter of the memory, so that the weights of unpinned blocks move. */
 static void weights_stay_on_the_device(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void weights_stay_on_the_device(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Room for everything, and yet: one block on disk, one in the host tier. */
+/* There is room for everything, yet one block goes to disk and one to the host tier. */
 static void weights_stand_where_they_are_sent(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void weights_stand_where_they_are_sent(void **state)
     coh_graph *graph = make_graph();
     coh_plan_options options = options_with(texts);
     options.device_memory_bytes = 2 * in_memory(graph);
-    options.emulate_host_bytes = in_memory(graph) / 16; /* what others move goes through it */
+    options.emulate_host_bytes = in_memory(graph) / 16; /* other blocks pass through it */
     coh_plan *plan = make_plan(graph, &options);
     assert_int_equal(block_places(plan, 0) & 4, 4);
     assert_int_equal(block_places(plan, 1), 2);
@@ -182,7 +182,7 @@ static void activations_stay_go_or_are_made_again(void **state)
             assert_int_equal(is_recomputed(plan, block), block == 2);
         coh_plan_destroy(plan);
     }
-    /* beside a choice for all blocks the pinned ones are as pinned */
+    /* pins override a choice for all blocks */
     options.recompute = COH_RECOMPUTE_ALL;
     options.device_memory_bytes = in_memory(graph);
     coh_plan *plan = make_plan(graph, &options);
@@ -192,8 +192,7 @@ static void activations_stay_go_or_are_made_again(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Where little room is left, what is kept does not leave; the smallest budget says what that
- * costs. */
+/* Even with little room a kept block does not leave; the reported smallest budget includes it. */
 static void what_is_kept_never_leaves_at_the_smallest_budget(void **state)
 {
     (void)state;
@@ -210,7 +209,7 @@ static void what_is_kept_never_leaves_at_the_smallest_budget(void **state)
         coh_plan_destroy(plan);
     }
     assert_true(smallest[1] > smallest[0]);
-    for (int more = 0; more < 40; more++) { /* a bound is not a schedule */
+    for (int more = 0; more < 40; more++) { /* the bound is not always reached by a schedule */
         options.device_memory_bytes = smallest[1] + (uint64_t)more * 16384;
         coh_plan *plan = NULL;
         coh_status status = coh_plan_create(graph, &options, &plan);
@@ -286,7 +285,8 @@ static void what_names_nothing_or_contradicts_is_refused(void **state)
     }
 }
 
-/* The first pin that goes beyond the budget is named, with what would hold it; and that does. */
+/* The message names the first pin that exceeds the budget and a budget that would hold it; that
+ * budget does. */
 static void a_pin_that_cannot_hold_is_named_with_what_it_needs(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void a_pin_that_cannot_hold_is_named_with_what_it_needs(void **state)
     coh_graph_destroy(graph);
 }
 
-/* The weights of the host pin do not fit the host tier. */
+/* The weights of the host pin do not fit in the host tier. */
 static void a_host_tier_too_small_for_its_pins_is_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Where a window goes, against a plain reading of the rule: every place that begins or ends with a
- * segment is weighed for itself, over drawn arenas. And the arena's lists against its segments. */
+/* Where a window is placed, compared with a direct implementation of the rule: over random arenas,
+ * every place that begins or ends at a segment's border is weighed separately. Also checks the
+ * arena's lists against its segments. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,9 +22,9 @@ typedef struct scene {
     int32_t version[CHUNKS_MOST], far_version[CHUNKS_MOST];
     uint64_t boundary_offset[CHUNKS_MOST];
     uint8_t rules[CHUNKS_MOST];
-    coh_chunk_access accesses[CHUNKS_MOST]; /* one of each chunk: a read or, 1, a write */
+    coh_chunk_access accesses[CHUNKS_MOST]; /* one access per chunk: 0 reads, 1 writes */
     uint32_t cursor[CHUNKS_MOST], begin[CHUNKS_MOST + 1];
-    uint64_t room; /* what is drawn in: an unlimited arena is longer */
+    uint64_t room; /* the range of draws: an unlimited arena is longer */
     coh_layout layout;
     coh_level level;
     coh_runner runner;
@@ -86,7 +87,7 @@ static void change(draws *d, scene *s)
         coh_arena_map_settle(map, draw(d, 0, STEP));
 }
 
-/* Every list of the map says what the chain of segments says. */
+/* Checks that every list of the map agrees with the chain of segments. */
 static void check_map(const coh_arena_map *map)
 {
     uint64_t offset = map->begin;
@@ -138,7 +139,7 @@ static void draw_scene(draws *d, scene *s)
                                         .chunk_count = CHUNKS_MOST },
                               .packs = draw(d, 0, 7) == 0,
                               .step = STEP };
-    /* Nothing is drawn below the floor; it may leave nothing above it. */
+    /* Nothing is placed below the floor; the floor may leave no room above it. */
     if (draw(d, 0, 2) == 0)
         s->level.floor_bytes = base + (uint64_t)draw(d, 0, 8) * UNIT;
     if (draw(d, 0, 19) == 0 || s->level.floor_bytes > end)
@@ -153,7 +154,7 @@ static void draw_scene(draws *d, scene *s)
         s->cursor[i] = s->begin[i] = (uint32_t)i;
     }
     s->begin[CHUNKS_MOST] = CHUNKS_MOST;
-    /* An endless one's strides hold several segments each. */
+    /* In an unlimited arena each stride holds several segments. */
     const uint64_t usual = is_endless ? bytes * (uint64_t)draw(d, 1, 400) : bytes;
     assert_int_equal(coh_arena_map_init(&s->runner.map, base, end, usual, s->layout.chunk_count),
                      COH_OK);
@@ -214,7 +215,7 @@ static uint64_t wanted(const scene *s, const coh_segment *segment)
     return STEP + (next - STEP + 1) / 2;
 }
 
-/* What may not leave. */
+/* Returns 1 for a segment that must stay. */
 static int is_held(const scene *s, const coh_segment *segment)
 {
     const int stays = !s->level.has_far || (s->level.rules != NULL && s->rules[segment->chunk]);
@@ -266,7 +267,7 @@ static int is_better(const question *q, const place *a, const place *b)
     return q->above ? a->offset > b->offset : a->offset < b->offset;
 }
 
-/* What counts as unused for long enough, by pass. */
+/* The latest use that still counts as idle for long enough, by pass. */
 static int64_t latest_use(const question *q, int pass)
 {
     return STEP - (int64_t)(q->s->level.horizon >> (2 * pass));
@@ -276,7 +277,7 @@ static void consider(const question *q, uint64_t offset, place *best)
 {
     const place p = weigh(q, offset);
     if (p.relocated > 0 && !q->s->level.has_far)
-        return; /* there is no way to move it */
+        return; /* no way to move it */
     for (int pass = q->fetches ? 0 : PASSES - 1; p.valid && pass < PASSES; pass++) {
         const uint64_t least = STEP + (q->s->level.horizon >> (2 * pass)) + 1;
         const int meets =
@@ -286,7 +287,7 @@ static void consider(const question *q, uint64_t offset, place *best)
     }
 }
 
-/* The lowest free room that was idle for long enough. */
+/* Finds the lowest free room that was idle for long enough. */
 static int find_idle(const question *q, uint64_t *out_offset)
 {
     const coh_arena_map *map = &q->s->runner.map;
@@ -309,7 +310,7 @@ static int choose(const question *q, uint64_t *out_offset)
     const coh_arena_map *map = &q->s->runner.map;
     place best[PASSES] = { { 0 } };
     const place *first = &best[q->fetches ? 0 : PASSES - 1];
-    /* Where it stands between programs, if nobody wants what stands there. */
+    /* Its place between programs, if nothing there is wanted again. */
     const place sticky = weigh(q, q->s->boundary_offset[q->first]);
     if (!q->s->runner.packs && sticky.valid && sticky.next_use == COH_NEVER &&
         sticky.relocated == 0) {
@@ -322,7 +323,7 @@ static int choose(const question *q, uint64_t *out_offset)
     for (uint32_t c = q->first; c <= q->last; inside += q->s->chunks[c].bytes, c++)
         if (segment_of(q->s, c) != NULL && segment_of(q->s, c)->offset >= map->begin + inside)
             consider(q, segment_of(q->s, c)->offset - inside, best);
-    /* Where it lies it may grow: nothing beats that. */
+    /* The first place is free and may grow: no other is better. */
     const int done =
         !q->above && first->valid && first->relocated == 0 && first->next_use == COH_NEVER;
     for (int32_t i = map->first; i >= 0 && !done; i = map->segments[i].next) {

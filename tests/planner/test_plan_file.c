@@ -1,5 +1,5 @@
-/* A plan.json that was edited and sealed again: each member is of its type and a promise that the
- * rebuilt plan is held to, and no edit makes the planner blame itself. */
+/* Edits plan.json and seals it again: each member has a type and a value that the rebuilt plan must
+ * match, and no edit makes the planner report an internal error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 typedef struct written_plan {
     char path[32];
-    char *text; /* up to its seal */
+    char *text; /* without its seal */
     coh_graph *graph;
     coh_plan_options options;
 } written_plan;
@@ -65,7 +65,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Reads the file with the value of its last member `key` replaced, under a seal that is right. */
+/* Reads the file with the value of its last member `key` replaced, under a correct seal. */
 static coh_status read_with(const written_plan *w, const char *key, const char *value)
 {
     coh_text text = { 0 };
@@ -125,7 +125,7 @@ static void every_member_is_typed_and_held_to(void **state)
     }
 }
 
-/* Neither fits, whatever the file's peak says; the fault is the file's. */
+/* Such decisions do not fit, whatever peak the file names; the error blames the file. */
 static void decisions_that_do_not_hold_are_the_files_fault(void **state)
 {
     static const char *const edits[][2] = {
@@ -147,7 +147,7 @@ static void decisions_that_do_not_hold_are_the_files_fault(void **state)
     }
 }
 
-/* The same program with other kernels has other bits, and is no other plan. */
+/* The same program with other kernels has other bits, but is the same plan. */
 static void other_kernels_read_it(void **state)
 {
     written_plan other = **(written_plan **)state;
@@ -157,7 +157,7 @@ static void other_kernels_read_it(void **state)
         fail_msg("%s", coh_last_error());
 }
 
-/* Files of before do not say which they are of. */
+/* Older files do not name their kernels. */
 static void without_its_kernels_it_is_of_the_present_ones(void **state)
 {
     written_plan old = **(written_plan **)state;
@@ -176,8 +176,8 @@ static void without_its_kernels_it_is_of_the_present_ones(void **state)
     coh_free(text);
 }
 
-/* A graph of the same kinds that add in order reads a file that says so, and the other way round;
- * what a file says of itself is what its graph does. */
+/* A plan file states whether its graph adds by atomics; a graph of the same kinds that adds the
+ * other way refuses it, in both directions. */
 static void atomics_are_said_and_held_to(void **state)
 {
     written_plan w = **(written_plan **)state;

@@ -1,4 +1,5 @@
-/* What a line costs: the roofline, samples and what lies between them, which samples serve. */
+/* Prices of lines: the roofline, samples, interpolation between samples, and which samples
+ * apply. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +64,7 @@ static void a_compute_line_costs_flops_or_bytes_whichever_is_more(void **state)
     assert_true(close_to(price(&profile, &line).p50, 257));
 }
 
-/* One of bf16 tensors goes at the rate of bf16. */
+/* A line on bf16 tensors runs at the bf16 rate. */
 static void a_line_on_bf16_has_its_own_rate(void **state)
 {
     (void)state;
@@ -82,7 +83,7 @@ static void a_line_on_bf16_has_its_own_rate(void **state)
     coh_pricer_fini(&pricer);
 }
 
-/* The slowest tenth of the rates gives the longest tenth of the times. */
+/* The lowest tenth of the rates gives the highest tenth of the times. */
 static void spreads_of_rates_turn_round(void **state)
 {
     (void)state;
@@ -93,7 +94,7 @@ static void spreads_of_rates_turn_round(void **state)
     assert_true(close_to(found.p10, 500) && close_to(found.p50, 1000) && close_to(found.p90, 2000));
 }
 
-/* A run writes for hours: what counts is the drive after its cache has filled. */
+/* A run writes for hours, so the sustained rate after the drive's cache has filled counts. */
 static void writes_go_at_the_rate_they_can_keep_up(void **state)
 {
     (void)state;
@@ -115,8 +116,8 @@ static void updates_on_the_host_lane_go_at_its_rate(void **state)
     assert_true(close_to(price(&profile, &line).p50, 4000));
 }
 
-/* On a host device coh-host is one of the threads that a rate is of, and takes its share of their
- * cores; what was measured of either stays. */
+/* On a host device, coh-host is one of the threads that a rate covers and takes its share of their
+ * cores; measured values are kept. */
 static void the_host_lane_of_a_host_device_is_one_thread(void **state)
 {
     (void)state;
@@ -141,7 +142,8 @@ static void the_host_lane_of_a_host_device_is_one_thread(void **state)
     assert_true(close_to(profile.contention[COH_LANE_COMPUTE][COH_LANE_HOST], 1));
 }
 
-/* Lines that one figure prices have one source, whatever their opcodes: it is wrong for all. */
+/* Lines priced by the same figure have one source, whatever their opcodes: an error of the figure
+ * affects all of them. */
 static void a_figure_of_the_roofs_is_one_source(void **state)
 {
     (void)state;
@@ -167,7 +169,8 @@ static void a_figure_of_the_roofs_is_one_source(void **state)
     assert_true(price(&profile, &on_host).source != beside);
 }
 
-/* What earlier runs found multiplies the price of one opcode; a factor of no run does not count. */
+/* Factors from earlier runs multiply the price of one opcode; a factor from no run has no
+ * effect. */
 static void a_calibration_multiplies_one_opcode(void **state)
 {
     (void)state;
@@ -178,7 +181,7 @@ static void a_calibration_multiplies_one_opcode(void **state)
     profile.calibration[COH_OP_BACKWARD] = (coh_calibration){ .factor = 9 };
     assert_true(close_to(price(&profile, &forward).p50, 150));
     assert_true(close_to(price(&profile, &backward).p50, 100));
-    /* found on the compute lane, it says nothing of the host lane */
+    /* a factor from the compute lane does not apply to the host lane */
     const coh_instruction update = line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, 100);
     const coh_instruction on_host = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 100);
     profile.calibration[COH_OP_UPDATE] = (coh_calibration){ .factor = 2, .runs = 1 };
@@ -190,7 +193,7 @@ static void a_calibration_multiplies_one_opcode(void **state)
 
 enum { SAMPLES = 6 };
 
-/* Update lines of rising bytes; each sample 10 to 60 % more than the one before. */
+/* Update lines of increasing bytes; each sample is 10 to 60 % above the one before. */
 static coh_operator_times random_times(uint64_t seed, coh_operator_sample *samples)
 {
     double bytes = 1000, ns = 3000;
@@ -220,9 +223,9 @@ static void samples_are_met_and_joined(void **state)
         for (int i = 0; i < SAMPLES; i++) {
             coh_instruction line =
                 line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, (uint64_t)samples[i].bytes);
-            samples[i].bytes = (double)line.bytes; /* whole */
+            samples[i].bytes = (double)line.bytes; /* whole numbers */
             coh_price at = price(&profile, &line);
-            /* samples are of the kernel alone, the line comes on top */
+            /* samples cover the kernel only; the line's overhead is added */
             assert_true(close_to(at.p10, samples[i].seconds.p10 * 1e9 + 400));
             assert_true(close_to(at.p50, samples[i].seconds.p50 * 1e9 + 500));
             assert_true(close_to(at.p90, samples[i].seconds.p90 * 1e9 + 700));
@@ -260,7 +263,7 @@ static void between_and_beyond_samples_prices_are_affine(void **state)
         coh_instruction line = line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, expected[i].bytes);
         assert_true(close_to(price(&profile, &line).p50, expected[i].ns));
     }
-    /* of another name, lane or dtype: the roofline */
+    /* another name, lane or dtype: the roofline */
     coh_instruction norm = line_of(COH_OP_NORM, COH_LANE_COMPUTE, 0, 1000);
     coh_instruction host = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 1000);
     assert_true(close_to(price(&profile, &norm).p50, 1400));
@@ -319,8 +322,8 @@ static void a_signature_knows_the_operator_but_not_the_batch(void **state)
     coh_graph_destroy(frozen);
 }
 
-/* A curve of each form that `forms` names, each with a time of its own, and a backward of each
- * form: the nearest that there is serves. */
+/* A curve for each form in `forms`, each with a different time; a backward of each form uses the
+ * nearest curve. */
 static void check_forms(const coh_graph *graph, unsigned forms, const double wanted[COH_GRAD_FORMS])
 {
     const size_t mix = find_op(graph, "toy.mix", 0);
@@ -369,10 +372,10 @@ static void a_backward_is_priced_by_the_nearest_form_of_its_gradients(void **sta
         unsigned forms;
         double ns[COH_GRAD_FORMS]; /* plain, adds, wide, both */
     } cases[] = {
-        { 15, { 100, 200, 300, 400 } }, /* each its own */
-        { 7, { 100, 200, 300, 300 } },  /* how wide they are counts more than whether they add */
+        { 15, { 100, 200, 300, 400 } }, /* each uses its own */
+        { 7, { 100, 200, 300, 300 } },  /* the width matters more than whether they add */
         { 3, { 100, 200, 100, 200 } },  { 1, { 100, 100, 100, 100 } },
-        { 4, { 300, 300, 300, 300 } }, /* there was no plain one */
+        { 4, { 300, 300, 300, 300 } }, /* no plain one exists */
         { 12, { 300, 400, 300, 400 } },
     };
     coh_graph *graph = toy(32, 8, COH_DTYPE_BF16, 0);
@@ -381,7 +384,7 @@ static void a_backward_is_priced_by_the_nearest_form_of_its_gradients(void **sta
     coh_graph_destroy(graph);
 }
 
-/* One sample for each of four curves: what a line costs tells which served it. */
+/* One sample for each of four curves; the price of a line shows which was used. */
 static void the_nearest_samples_serve(void **state)
 {
     (void)state;
@@ -407,7 +410,7 @@ static void the_nearest_samples_serve(void **state)
     line.call = 0;
     profile.operators = times;
     profile.operator_count = 4;
-    /* none of its signature: the mean of its kind and phase */
+    /* none with its signature: the mean over its kind and phase */
     assert_int_equal(coh_pricer_init(&pricer, &profile, graph), COH_OK);
     assert_true(close_to(coh_price_line(&pricer, &no_layout, &program, &line).p50,
                          (100 + 200 + 400) / 3.0));

@@ -1,4 +1,4 @@
-/* The built-in profile: what it promises of its arguments, whatever its constants. */
+/* The built-in profile: guarantees that hold for any arguments, whatever its constants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static void the_built_in_profile_depends_on_its_arguments_alone(void **state)
     coh_profile_builtin(4, 1, 1e9, &b);
     assert_true(flops(&b, COH_ROOF_F32) == 2 * flops(&a, COH_ROOF_F32));
     assert_true(b.link[COH_LANE_H2D].bytes_per_s.p50 == 1e9);
-    coh_profile_builtin(-3, 1, 1e300, &b); /* as one thread; no link is faster than a copy */
+    coh_profile_builtin(-3, 1, 1e300, &b); /* as for one thread; no link is faster than a copy */
     assert_true(b.threads == 1 &&
                 b.link[COH_LANE_D2H].bytes_per_s.p50 == a.link[COH_LANE_D2H].bytes_per_s.p50);
 }
@@ -51,7 +51,7 @@ static void parts_of_speed_are_parts(void **state)
     }
 }
 
-/* A link at half its rate copies half the time: of what it took from computing it takes half. */
+/* A link at half its rate copies for half of the time, so it takes half as much from computing. */
 static void a_throttled_link_slows_computing_by_that_much_less(void **state)
 {
     (void)state;

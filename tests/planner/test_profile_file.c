@@ -1,5 +1,5 @@
-/* Profiles as files: what is written is read again to the bit, in one form; everything else is
- * refused with a sentence that names the place. */
+/* Profiles as files: a written profile is read back bit for bit, in one form; anything else is
+ * refused with a message that names the place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 #include "planner/price.h"
 #include "planner/profile_file.h"
 
-/* ---- made-up profiles ---- */
+/* ---- random profiles ---- */
 
 typedef struct maker {
     uint64_t seed, count;
@@ -65,7 +65,7 @@ static void some_operator(maker *rng, int index, coh_operator_times *o)
                                                .seconds = some_seconds(rng) };
 }
 
-/* A measured one with everything in it. */
+/* A measured profile with every member set. */
 static coh_profile some_profile(uint64_t seed)
 {
     maker rng = { .seed = seed };
@@ -204,7 +204,7 @@ static void the_order_of_operators_does_not_change_the_file(void **state)
     coh_profile_fini(&p);
 }
 
-/* Shipped files are the canonical text but for the seal. */
+/* Shipped files are the canonical text, without the seal. */
 static void every_shipped_datasheet_is_in_the_one_form_and_a_what_if(void **state)
 {
     (void)state;
@@ -230,8 +230,8 @@ static void every_shipped_datasheet_is_in_the_one_form_and_a_what_if(void **stat
     assert_true(count >= 8);
 }
 
-/* A card is sold by GB and built in GiB, of which its driver lists all but a few; a run leaves it
- * some of them. */
+/* A card is sold by GB and built in GiB; the driver reports slightly less, and a run leaves some of
+ * that free. */
 static void a_shipped_card_has_the_gib_that_a_run_may_take(void **state)
 {
     (void)state;
@@ -310,7 +310,7 @@ static const bad_case bad_cases[] = {
     { "\"source\": \"measured\"", "\"source\": \"datasheet\"", "where \"flops_per_s\" comes" },
 };
 
-/* The first `find` of `text` becomes `put`. */
+/* Replaces the first `find` in `text` by `put`. */
 static char *replaced(const char *text, const bad_case *bad)
 {
     const char *at = strstr(text, bad->find);
@@ -322,7 +322,7 @@ static char *replaced(const char *text, const bad_case *bad)
     return other;
 }
 
-/* The begin of the seal, cut off. */
+/* Returns a profile's text up to its seal. */
 static char *unsealed(const coh_profile *p)
 {
     coh_text text = { 0 };
@@ -361,8 +361,8 @@ static void everything_else_is_refused_with_its_place(void **state)
     coh_profile_fini(&p);
 }
 
-/* Ends early anywhere, or with one byte changed, after the seal was made; but for the white space
- * at the very end. */
+/* Truncation anywhere, or one changed byte after sealing, is refused; the white space at the very
+ * end is exempt. */
 static void no_damage_gets_past_the_seal(void **state)
 {
     (void)state;
@@ -394,8 +394,8 @@ static void what_would_not_be_read_again_is_not_written(void **state)
     coh_profile_fini(&p);
 }
 
-/* What a walk would add up to more than a clock holds, or divide by nothing; the bound itself is
- * read. */
+/* Refuses values that would overflow a clock or be divided by zero; the bound itself is
+ * accepted. */
 static void figures_that_no_machine_has_are_refused(void **state)
 {
     (void)state;
@@ -475,7 +475,7 @@ static void entries_replace_and_multiply(void **state)
     coh_profile_destroy(plain);
 }
 
-/* What a line of the opcode costs on the lane. */
+/* Returns the price of a line with this opcode on the lane. */
 static double line_ns(const coh_profile *profile, coh_opcode opcode, coh_lane lane)
 {
     static const coh_layout no_layout;
@@ -490,8 +490,9 @@ static double line_ns(const coh_profile *profile, coh_opcode opcode, coh_lane la
     return ns;
 }
 
-/* Also where a rate that the drive sustains stands beside its first: 1 MB at 2 GB/s is 0.5 ms, and
- * twice the drive takes half the time. What runs found of the drive before is forgotten. */
+/* Also if a sustained rate is given in addition to the initial one: 1 MB at 2 GB/s takes 0.5 ms,
+ * and a drive of twice the rate takes half the time. Earlier calibration of the drive is
+ * discarded. */
 static void an_entry_of_a_link_is_what_its_lines_are_priced_by(void **state)
 {
     (void)state;

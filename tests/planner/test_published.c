@@ -1,8 +1,8 @@
-/* Published systems, as decisions among ours: what they always do is one of the plans that the
- * search may choose, so it is never slower. PatrickStar and Gemini stream a whole model through
- * the device in chunks of one size and keep activations only at the blocks' borders; Elixir keeps
- * some of the model on the device as well. They update at the host, where the states stand. Prices
- * are those of a datasheet. */
+/* Published systems, expressed as decisions: their fixed policies are among the plans that the
+ * search may choose, so the search is never slower. PatrickStar and Gemini stream a whole model
+ * through the device in chunks of one size and keep activations only at the blocks' borders;
+ * Elixir also keeps a part of the model on the device. They update on the host, which holds the
+ * states. Prices are those of a datasheet. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
 
-/* Chunks of so many MiB of f32 (ColossalAI's Gemini searches from 32 Mi elements of fp16 on;
+/* Chunk sizes in MiB of f32 (ColossalAI's Gemini searches from 32 Mi elements of fp16 upwards;
  * PatrickStar's default is 64 Mi bytes). */
 static const uint64_t chunk_sizes[] = { 64 * MIB, 128 * MIB };
 
@@ -35,7 +35,8 @@ typedef struct published_case {
 static const published_case cases[] = {
     { "opt-1.3b", "a100-40g", 4 * GIB, 1, 1 },
     { "opt-1.3b", "rtx-3090", 8 * GIB, 4, 0 },
-    { "opt-2.7b", "rtx-4090", 10 * GIB, 2, 1 }, /* in full only: a larger model than the first */
+    { "opt-2.7b", "rtx-4090", 10 * GIB, 2, 1 }, /* only in full runs: a larger model than the
+                                                 * first */
 };
 
 static void must(coh_status status)
@@ -44,7 +45,7 @@ static void must(coh_status status)
         fail_msg("%s", coh_last_error());
 }
 
-/* The step of fixed decisions; UINT64_MAX where they do not fit. */
+/* Returns the step time of fixed decisions, or UINT64_MAX if they do not fit. */
 static uint64_t step_ns(const coh_plan *plan, const coh_decisions *decisions)
 {
     coh_layout layout;
@@ -61,7 +62,7 @@ static uint64_t step_ns(const coh_plan *plan, const coh_decisions *decisions)
     return simulation.period_ns;
 }
 
-/* All blocks recomputed, chunks of one size, nothing placed ahead of its turn; the faster size. */
+/* All blocks recomputed, chunks of one size, no prefetch; returns the time of the faster size. */
 static uint64_t whole_model_ns(const coh_plan *plan, int32_t host_updates)
 {
     uint64_t best = UINT64_MAX;

@@ -1,6 +1,6 @@
-/* Plans of toy graphs: every program that comes out was refused or proven by the verifier (which
- * shares no code with the scheduler), so these tests ask what the verifier cannot: budgets kept to
- * the byte, the smallest budget sharp, the same plan from the same input, files that rebuild it. */
+/* Plans of toy graphs. The verifier, which shares no code with the scheduler, has already checked
+ * every program here. These tests check what it cannot: budgets kept to the byte, a sharp smallest
+ * budget, the same plan from the same input, and files that rebuild the plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,8 +106,8 @@ static void random_settings_give_verified_plans_within_budget(void **state)
     }
 }
 
-/* The bytes of the largest line bound every schedule from below; ours reaches the bound, so one
- * page less must be refused as proven. */
+/* The bytes of the largest line are a lower bound for every schedule. Ours reaches it, so one page
+ * less must be refused as impossible. */
 static void the_smallest_budget_plans_and_one_page_less_is_refused(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void the_smallest_budget_plans_and_one_page_less_is_refused(void **state)
         }
 }
 
-/* Every budget between the smallest and in-memory plans: no holes. */
+/* Every budget between the smallest one and that of the in-memory plan has a plan. */
 static void every_budget_above_the_smallest_plans(void **state)
 {
     (void)state;
@@ -181,8 +181,8 @@ static void the_same_input_gives_the_same_plan(void **state)
     assert_int_equal(hashes[0], hashes[1]);
 }
 
-/* Placement is not numerics: budgets, chunks, tiers and threads leave the fingerprint alone;
- * micro-batches and clipping do not. */
+/* Placement does not change results: budgets, chunks, tiers and threads leave the fingerprint
+ * alone; micro-batches and clipping change it. */
 static void the_fingerprint_follows_numbers_and_not_placement(void **state)
 {
     (void)state;
@@ -216,8 +216,8 @@ static int count_caches(const coh_program *program)
     return count;
 }
 
-/* The optional cache is placement: given where there is room and it saves time, never at the
- * smallest budget, never where no backward follows; the numeric plan does not know it. */
+/* The optional cache is placement: kept where there is room and it saves time, never at the
+ * smallest budget or where no backward follows; the numeric plan does not contain it. */
 static void a_cache_is_kept_where_there_is_room(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void a_cache_is_kept_where_there_is_room(void **state)
     coh_plan_summary summary;
     assert_int_equal(coh_plan_summarize(with, &summary), COH_OK);
     assert_int_equal(summary.caches, 3); /* two layers and the loss */
-    /* a micro-batch's backward in one line, so two micro-batches give 2 x 2 operands each */
+    /* backward of a micro-batch is one line, so two micro-batches give 2 x 2 operands each */
     assert_int_equal(count_caches(&with->programs[COH_PROGRAM_BODY]), 3 * 2 * 2);
     assert_int_equal(count_caches(&with->programs[COH_PROGRAM_EVALUATE]), 0);
     options.disk_bytes = UINT64_MAX;
@@ -255,7 +255,7 @@ static void a_cache_is_kept_where_there_is_room(void **state)
     coh_graph_destroy(graph);
 }
 
-/* A recomputed block runs forward twice and keeps no cache; what is outside of it does. */
+/* A recomputed block runs forward twice and keeps no cache; operators outside of it do. */
 static void a_recomputed_block_has_no_cache(void **state)
 {
     (void)state;
@@ -323,7 +323,7 @@ static void parameters_of_one_operator_have_one_dtype(void **state)
     }
 }
 
-/* A file of an older planner says what it is and what to do. */
+/* The refusal of an older planner's file names its version and what to do. */
 static void an_older_plan_file_is_refused_by_its_version(void **state)
 {
     (void)state;
@@ -380,7 +380,8 @@ static void a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less(voi
     unlink(path);
 }
 
-/* Each line of a plan file left out or spoilt in turn: never taken for a plan of this run. */
+/* Each line of a plan file is removed or damaged in turn; the file is never accepted as a plan of
+ * this run. */
 static void an_edited_plan_file_is_refused(void **state)
 {
     (void)state;
@@ -409,7 +410,7 @@ static void an_edited_plan_file_is_refused(void **state)
         text[i] = before == '7' ? '3' : before == 'x' ? 'y' : in_numbers ? '7' : 'x';
         assert_int_equal(coh_file_write_whole(path, text, bytes), COH_OK);
         if (coh_plan_read(graph, &options, path, &again) == COH_OK) {
-            /* some decisions lead to the same program; then it is the same plan */
+            /* some decisions give the same program and thus the same plan */
             if (again->program_hash != plan->program_hash || i > slots)
                 fail_msg("byte %zu '%c' -> '%c' was accepted", i, before, text[i]);
             coh_plan_destroy(again);
@@ -426,7 +427,7 @@ static void an_edited_plan_file_is_refused(void **state)
     unlink(path);
 }
 
-/* Predictions are the plan's: another profile has other times, no other peak. */
+/* Predictions belong to the plan: another profile gives other times, but the same peak. */
 static void predictions_that_are_not_the_programs_are_refused(void **state)
 {
     (void)state;
@@ -447,7 +448,7 @@ static void predictions_that_are_not_the_programs_are_refused(void **state)
         assert_int_equal(coh_plan_read(graph, &options, path, &again), COH_ERR_CORRUPT);
         assert_non_null(strstr(coh_last_error(), "predictions"));
     }
-    plan->simulations[COH_PROGRAM_BODY].period_ns += 4096; /* of a machine that is slower */
+    plan->simulations[COH_PROGRAM_BODY].period_ns += 4096; /* of a slower machine */
     plan->profile.line_ns = coh_figure_of(plan->profile.line_ns.p50 * 2);
     assert_int_equal(coh_plan_write(plan, path), COH_OK);
     if (coh_plan_read(graph, &options, path, &again) != COH_OK)
@@ -459,7 +460,7 @@ static void predictions_that_are_not_the_programs_are_refused(void **state)
     unlink(path);
 }
 
-/* Every allocation failing once: a clean refusal, nothing kept. */
+/* Every allocation fails once: each gives a clean refusal and keeps nothing. */
 static void a_failing_allocation_is_a_clean_refusal(void **state)
 {
     (void)state;
@@ -488,7 +489,7 @@ static void a_failing_allocation_is_a_clean_refusal(void **state)
     coh_graph_destroy(graph);
 }
 
-/* What a profile has no rate for it cannot price, least of all as memory. */
+/* A tier whose links have no measured rate cannot be priced; treating it as free would be wrong. */
 static void tiers_that_the_profile_knows_no_links_to_are_refused(void **state)
 {
     (void)state;
@@ -509,20 +510,20 @@ static void tiers_that_the_profile_knows_no_links_to_are_refused(void **state)
         coh_profile_builtin(2, 1, 0, &profile);
         options.profile = &profile;
         profile.link[cases[i].lane] = (coh_link_profile){ 0 };
-        coh_plan_destroy(make_plan(graph, &options)); /* in memory it is not asked */
+        coh_plan_destroy(make_plan(graph, &options)); /* in memory the rate is not needed */
         options.disk_bytes = is_disk ? UINT64_MAX : 0;
         options.emulate_host_bytes = is_disk ? 0 : (uint64_t)1 << 30;
         assert_int_equal(coh_plan_create(graph, &options, &plan), COH_ERR_ARGUMENT);
         assert_null(plan);
         assert_non_null(strstr(coh_last_error(), cases[i].says));
-        options.disk_bytes = is_disk ? 0 : UINT64_MAX; /* nor is it for the other tier */
+        options.disk_bytes = is_disk ? 0 : UINT64_MAX; /* nor with the other tier */
         options.emulate_host_bytes = is_disk ? (uint64_t)1 << 30 : 0;
         coh_plan_destroy(make_plan(graph, &options));
     }
     coh_graph_destroy(graph);
 }
 
-/* Beside a GPU its own memory's rate is no price of what the host updates. */
+/* With a GPU, the rate of its own memory is no price for updates on the host. */
 static void a_gpu_whose_host_has_no_rate_gets_no_host_tier(void **state)
 {
     (void)state;
@@ -534,7 +535,7 @@ static void a_gpu_whose_host_has_no_rate_gets_no_host_tier(void **state)
     coh_profile_builtin(2, 1, 0, &profile);
     profile.device_kind = 1;
     options.profile = &profile;
-    coh_plan_destroy(make_plan(graph, &options)); /* in memory it is not asked */
+    coh_plan_destroy(make_plan(graph, &options)); /* in memory the rate is not needed */
     options.emulate_host_bytes = (uint64_t)1 << 30;
     assert_int_equal(coh_plan_create(graph, &options, &plan), COH_ERR_ARGUMENT);
     assert_null(plan);

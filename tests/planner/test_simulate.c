@@ -1,5 +1,5 @@
-/* The clock of the simulator, on programs small enough to time by hand and against a walk that
- * knows only the rules. Unit: rates are such that a flop or a byte lasts 1 ns. */
+/* The simulator's clock, on programs small enough to time by hand, and compared with a walk that
+ * knows only the rules. The rates are such that a flop or a byte lasts 1 ns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,9 +54,9 @@ static void lines_of_other_lanes_overlap(void **state)
     assert_int_equal(s.exposed_ns[COH_LANE_READ], 10);
 }
 
-/* Four reads of 1000 bytes, latency 500, four under way: the link serves one after the other, so
- * the last is there at 500 + 4000. Were each line to take latency + bytes / rate side by side, it
- * would be there at 1500: a disk four times as fast as it is. */
+/* Four reads of 1000 bytes, latency 500, four in flight: the link serves them one by one, so the
+ * last arrives at 500 + 4000. If each took latency + bytes / rate in parallel, it would arrive at
+ * 1500: a drive four times too fast. */
 static void depth_hides_latency_but_not_bytes(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void depth_hides_latency_but_not_bytes(void **state)
     s = run(&m, &profile, NULL);
     assert_int_equal(s.period_ns, 6000);
     assert_int_equal(s.bound_ns, 6000);
-    /* two at a time: pairs share a latency; the second pair begins as places become free */
+    /* two at a time: pairs share a latency; the second pair begins as slots become free */
     m.program.lane_depth[COH_LANE_READ] = 2;
     s = run(&m, &profile, times);
     assert_int_equal(times[4], 1500);
@@ -88,7 +88,7 @@ static void depth_hides_latency_but_not_bytes(void **state)
     assert_int_equal(s.period_ns, 4500);
 }
 
-/* A line that waits holds up those behind it in its lane, ready as they may be. */
+/* A waiting line blocks the later lines of its lane, even those that are ready. */
 static void a_lane_issues_in_order(void **state)
 {
     (void)state;
@@ -108,8 +108,8 @@ static void a_lane_issues_in_order(void **state)
     assert_int_equal(s.period_ns, 121);
 }
 
-/* compute 60, then a write of 30 that the next run's read of 50 waits for, which compute waits for:
- * the cycle is 140 long and all that is exposed comes through the read. */
+/* Compute 60; then a write of 30, for which the next run's read of 50 waits, for which compute
+ * waits: the cycle is 140 long, and all exposed time is due to the read. */
 static void a_body_has_the_period_of_its_carried_cycle(void **state)
 {
     (void)state;
@@ -128,7 +128,8 @@ static void a_body_has_the_period_of_its_carried_cycle(void **state)
     assert_int_equal(s.bound_ns, 60);
 }
 
-/* The same without the carried wait: reads run ahead and hide, the period is the longest lane. */
+/* Without the carried wait, reads run ahead and are hidden: the period is that of the longest
+ * lane. */
 static void a_body_without_a_cycle_has_the_period_of_its_busiest_lane(void **state)
 {
     (void)state;
@@ -136,7 +137,7 @@ static void a_body_without_a_cycle_has_the_period_of_its_busiest_lane(void **sta
     coh_profile profile = unit_profile();
     make(&m, COH_PROGRAM_BODY);
     add(&m, COH_LANE_READ, 50);
-    wait_for(&m, COH_LANE_COMPUTE, 1, 1); /* the slot: free when the run before has computed */
+    wait_for(&m, COH_LANE_COMPUTE, 1, 1); /* the slot is free when the previous run has computed */
     add(&m, COH_LANE_READ, 50);
     add(&m, COH_LANE_COMPUTE, 60);
     wait_for(&m, COH_LANE_READ, 1, 0);
@@ -166,8 +167,8 @@ static void waiting_is_charged_to_the_lane_that_came_last(void **state)
     assert_int_equal(s.exposed_ns[COH_LANE_READ], 0);
 }
 
-/* Two cores, both computing for 1000; beside it a copy of 500 that takes one of them: work for two
- * cores is 1000 + 250 long. */
+/* Two cores both compute for 1000; a concurrent copy of 500 takes one of them: the work of two
+ * cores takes 1000 + 250. */
 static void a_copy_takes_its_core_from_computing(void **state)
 {
     (void)state;
@@ -184,15 +185,15 @@ static void a_copy_takes_its_core_from_computing(void **state)
     assert_int_equal(s.bound_beside, COH_LANE_COMPUTE);
     assert_int_equal(s.period_ns, 1250);
     assert_int_equal(s.busy_ns[COH_LANE_COMPUTE], 1250);
-    /* with a core to spare nothing is slower */
+    /* with a spare core nothing is slower */
     profile.contention[COH_LANE_COMPUTE][COH_LANE_H2D] = 1;
     profile.contention[COH_LANE_H2D][COH_LANE_COMPUTE] = 1;
     assert_int_equal(run(&m, &profile, NULL).period_ns, 1000);
 }
 
-/* The drive gives 1 byte a ns in all. Read 1000 and write 500 side by side: half the rate each
- * until the write is done at 1000, then the read alone, done at 1500. The simulator finds that to
- * first order. One after the other each has the whole drive. */
+/* The drive gives 1 byte per ns in total. Read 1000 and write 500 at once: each has half the rate
+ * until the write ends at 1000, then the read alone ends at 1500. The simulator is right to first
+ * order. One after the other, each has the whole drive. */
 static void reads_and_writes_share_a_drive(void **state)
 {
     (void)state;
@@ -218,8 +219,8 @@ static void reads_and_writes_share_a_drive(void **state)
     assert_int_equal(s.busy_ns[COH_LANE_READ], 1000);
 }
 
-/* A body that reads a while and computes a while writes what the run before made while it reads:
- * they meet although they are lines of two runs. */
+/* A body first reads, then computes; during the read it writes the result of the previous run. Both
+ * share the drive although they are lines of different runs. */
 static void sharing_goes_on_from_run_to_run(void **state)
 {
     (void)state;
@@ -236,7 +237,7 @@ static void sharing_goes_on_from_run_to_run(void **state)
     share_drive(&profile);
     coh_simulation s = run(&m, &profile, NULL);
     assert_int_equal(s.bound_ns, 1200);
-    assert_in_range(s.period_ns, 1250, 1300); /* 100 of computing with the drive idle */
+    assert_in_range(s.period_ns, 1250, 1300); /* 100 of computing while the drive is idle */
 }
 
 static void the_peak_is_the_highest_end_of_what_is_occupied(void **state)
@@ -248,7 +249,7 @@ static void the_peak_is_the_highest_end_of_what_is_occupied(void **state)
     coh_extent extents[] = {
         { .offset = 8192, .bytes = 4096, .use_count = 1, .tier = COH_TIER_DEVICE },
         { .offset = 0, .bytes = 4096, .tier = COH_TIER_HOST, .at_begin = 1, .at_end = 1 },
-        { .offset = 65536, .bytes = 4096, .tier = COH_TIER_DEVICE }, /* no line enters it */
+        { .offset = 65536, .bytes = 4096, .tier = COH_TIER_DEVICE }, /* never entered */
     };
     coh_touch touches[] = { { .extent = 0 }, { .extent = COH_EXTENT_FILE } };
     coh_layout layout = { .pinned_bytes = 4096, .file_bytes = 40960 };
@@ -267,9 +268,9 @@ static void the_peak_is_the_highest_end_of_what_is_occupied(void **state)
     assert_int_equal(s.peak_bytes[COH_TIER_DISK], 40960);
 }
 
-/* ---- against the rules alone ---- */
+/* ---- compared with the rules alone ---- */
 
-/* Raises *value to `least`; 1 if that changed it. */
+/* Raises *value to `least`; returns 1 if that changed it. */
 static int raise(uint64_t *value, uint64_t least)
 {
     if (*value >= least)
@@ -278,8 +279,8 @@ static int raise(uint64_t *value, uint64_t least)
     return 1;
 }
 
-/* The rules as inequalities over all pairs of lines, raised until all hold: the least times at
- * which the program can run. Knows no order but that of each lane. */
+/* States the rules as inequalities over all pairs of lines and raises times until all hold: the
+ * earliest times at which the program can run. Assumes no order except within each lane. */
 static uint64_t least_time(const made *m, const coh_profile *profile)
 {
     static uint64_t start[LINES_MOST], served[LINES_MOST], retired[LINES_MOST];
@@ -355,7 +356,7 @@ static void a_shorter_line_never_lengthens_the_whole(void **state)
     }
 }
 
-/* The body `runs` times over as one program: carried waits become plain ones. */
+/* Writes `runs` runs of the body as one program: carried waits become plain ones. */
 static void unroll(const made *body, uint32_t runs, made *out)
 {
     make(out, COH_PROGRAM_EVALUATE);
@@ -375,9 +376,8 @@ static void unroll(const made *body, uint32_t runs, made *out)
         }
 }
 
-/* The period is how much later each further run ends, in the long run: 24 runs against 12. Where
- * the pattern repeats only after several runs, or has not by the sixth, the simulator's is an
- * average. */
+/* The period is the delay per additional run in the long run: 24 runs against 12. If the pattern
+ * repeats only after several runs, or not by the sixth, the simulator reports an average. */
 static void a_period_is_the_slope_of_the_body_run_many_times(void **state)
 {
     (void)state;
@@ -430,7 +430,7 @@ static void failing_allocations_are_reported(void **state)
         }
 }
 
-/* 64-bit nanoseconds that wrap would be a fast program. */
+/* Nanoseconds that overflowed 64 bits would look like a fast program. */
 static void times_that_no_clock_holds_are_refused(void **state)
 {
     (void)state;
@@ -464,7 +464,7 @@ static void times_that_no_clock_holds_are_refused(void **state)
         else
             assert_non_null(strstr(coh_last_error(), "years"));
     }
-    /* latencies count as well */
+    /* latencies count, too */
     const uint64_t none[] = { 0, 0 };
     coh_profile profile = unit_profile();
     coh_simulation s;

@@ -1,5 +1,5 @@
-/* One bad program per rule, made from a good one by one change; and that the
- * verifier's clocks are right. */
+/* One bad program per rule, each made from a good one by one change. Also checks the verifier's
+ * clocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static coh_operand *operand_of(mutant *m, uint32_t line, uint32_t operand)
     return &m->program.operands[m->program.lines[line].operand_begin + operand];
 }
 
-/* Refused by `rule`, with a sentence that says `word`; released. */
+/* Checks that `rule` refuses the mutant, with a message that contains `word`; frees the mutant. */
 static void assert_refused(mutant *m, coh_rule rule, const char *word)
 {
     coh_verify_result result;
@@ -111,7 +111,7 @@ static void the_clocks_order_two_lines_exactly_when_brute_force_does(void **stat
     }
 }
 
-/* Lines of a run, drawn one by one among those all of whose forerunners are done. */
+/* Draws an order of a run's lines: each next line is one whose predecessors are all done. */
 static void draw_order(const hb_order *order, uint64_t seed, uint32_t *out)
 {
     uint8_t *is_done = calloc(order->line_count, 1);
@@ -175,7 +175,7 @@ static void an_operand_shorter_than_its_chunks_breaks_form(void **state)
     assert_refused(&m, COH_RULE_FORM, "SAVE");
 }
 
-/* The executor would sum no squares: it finds the partials by their role. */
+/* The executor finds the partials by their role, so it would sum no squares. */
 static void partials_in_another_role_break_form(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void a_settle_that_overtakes_an_update_reading_the_cells_breaks_overwrite
 {
     (void)state;
     mutant m = make(DISK_TIGHT, COH_PROGRAM_DRAIN);
-    m.program.lane_depth[COH_LANE_COMPUTE]++; /* the last update may still run */
+    m.program.lane_depth[COH_LANE_COMPUTE]++; /* the last update may still be running */
     assert_refused(&m, COH_RULE_OVERWRITE, "may still read what was there");
 }
 
@@ -296,14 +296,14 @@ static void a_recompute_of_another_input_breaks_recompute(void **state)
     (void)state;
     mutant m = make(DISK_DEFERRED, COH_PROGRAM_BODY);
     uint32_t line = find_line(&m.program, COH_OP_RECOMPUTE, 0);
-    mutation other = { MUTATE_RETARGET, line, 0 }; /* the cells, where the activation was */
+    mutation other = { MUTATE_RETARGET, line, 0 }; /* the cells, in place of the activation */
     assert_true(apply_mutation(&m, &other, 0));
     assert_refused(&m, COH_RULE_RECOMPUTE, "RECOMPUTE");
 }
 
-/* Without the saved object in `count` lines of that opcode of the loss, from its nth on: two ranges
- * of rows for each micro-batch. Whether the first one's object still stands there for the second is
- * for READ and LOST_DATA to say; they are off. */
+/* Removes the saved object from `count` lines of that opcode of the loss, starting at its nth: each
+ * micro-batch has two ranges of rows. Whether the first range's object is still there for the
+ * second is checked by READ and LOST_DATA; they are off. */
 static mutant without_saved(coh_opcode opcode, uint32_t nth, uint32_t count)
 {
     mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
@@ -356,7 +356,8 @@ static void a_save_that_leaves_a_chunk_out_is_not_consistent(void **state)
     assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "it is visited 0 times");
 }
 
-/* No collective is built: until rule COMM has something to order, no line stands on its lanes. */
+/* Collectives are not implemented: until rule COMM has something to order, its lanes have no
+ * lines. */
 static void a_line_between_ranks_breaks_form(void **state)
 {
     (void)state;
@@ -372,7 +373,7 @@ static void a_line_between_ranks_breaks_form(void **state)
     assert_refused(&m, COH_RULE_FORM, "comm0");
 }
 
-/* ---- whatever comes ---- */
+/* ---- arbitrary input ---- */
 
 static void tables_of_random_bytes_are_refused_and_followed_nowhere(void **state)
 {

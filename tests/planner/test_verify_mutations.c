@@ -1,4 +1,4 @@
-/* Every harmful mutation is refused, no benign one is, and no rule can be left out. */
+/* The verifier refuses every harmful mutation and no benign one, and no rule is superfluous. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void run_all(void)
             if (!make_program(&maker_recipes[r], (coh_program_kind)kind, &made))
                 continue;
             coh_verify_options options = options_of(&made.layout);
-            /* COH_ALL_MUTATIONS=1: all 64,679; the drawn ones have each kind and need seconds */
+            /* COH_ALL_MUTATIONS=1: all 64,679; the sample contains every kind and takes seconds */
             uint32_t most = kind == COH_PROGRAM_BODY ? 1000 : kind == COH_PROGRAM_DRAIN ? 500 : 250;
             if (getenv("COH_ALL_MUTATIONS") != NULL)
                 most = 0;
@@ -68,7 +68,7 @@ static void each_rule_taken_out_lets_a_mutation_escape(void **state)
 {
     (void)state;
     for (int rule = 1; rule < COH_RULE_COUNT; rule++)
-        if (rule != COH_RULE_COMM) /* several ranks: not yet built */
+        if (rule != COH_RULE_COMM) /* several ranks: not yet implemented */
             assert_true(all.rule_escapes[rule] > 0);
 }
 

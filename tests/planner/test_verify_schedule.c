@@ -1,4 +1,4 @@
-/* The same mutations on what the scheduler writes: tied tables, kinds that cannot add, frozen
+/* The same mutations on the scheduler's programs: tied tables, kinds that cannot add, frozen
  * parameters, rows by ranges, both far tiers, every kind of program. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,10 +20,10 @@ typedef struct setting {
     toy_options toy;
     int microbatches, deferred, host, disk;
     coh_recompute recompute;
-    int percent; /* budget, of the bytes in memory */
-    int caches;  /* this budget gives operators their caches */
-    int updates; /* coh_decisions.host_updates; 0: as searched */
-    int slices;  /* coh_decisions.slices; 0: as searched */
+    int percent; /* budget in percent of the in-memory bytes */
+    int caches;  /* 1: this budget leaves room for the operators' caches */
+    int updates; /* coh_decisions.host_updates; 0: searched */
+    int slices;  /* coh_decisions.slices; 0: searched */
     int f32;     /* coh_plan_options.f32_gradients */
     const char *pins[3];
 } setting;
@@ -211,7 +211,7 @@ static const setting settings[] = {
       .slices = 2 },
 };
 
-/* The same plan with its updates elsewhere, or in slices. */
+/* Replaces the plan by one with other places of updates, or slices. */
 static void put_decisions(const setting *what, coh_plan **plan)
 {
     coh_plan *other = NULL;

@@ -1,5 +1,5 @@
-/* The limit of what a step writes to the drive: of the body alone, met by a plan that writes less
- * where there is one, and a refusal where there is none. */
+/* The limit of a step's writes to the drive: it applies to the body alone, is met by a plan that
+ * writes less if there is one, and otherwise the step is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static coh_graph *make_graph(const toy_options *toy)
     return graph;
 }
 
-/* A plan in `percent` of the memory that all of it takes, with a drive; NULL: refused. */
+/* Plans with `percent` of the in-memory bytes and a drive; returns NULL if refused. */
 static coh_plan *make_plan(const coh_graph *graph, uint64_t percent, uint64_t wear_bytes)
 {
     coh_plan_options options;
@@ -39,7 +39,7 @@ static uint64_t written(const coh_plan *plan, coh_program_kind kind)
     return plan->simulations[kind].link_bytes[COH_LANE_WRITE];
 }
 
-/* What never changes is written once, as the run begins: that is no step. */
+/* What never changes is written once, at the begin of the run, and does not count for a step. */
 static void frozen_weights_are_written_once_and_no_step_is_charged(void **state)
 {
     (void)state;
@@ -59,7 +59,8 @@ static void frozen_weights_are_written_once_and_no_step_is_charged(void **state)
     coh_graph_destroy(graph);
 }
 
-/* The fastest plan writes too much: a slower one that does not, or a refusal; none above it. */
+/* The fastest plan writes too much: a slower plan within the limit is found, or the step is
+ * refused. */
 static void a_plan_that_writes_less_is_found_where_there_is_one(void **state)
 {
     (void)state;
@@ -79,7 +80,8 @@ static void a_plan_that_writes_less_is_found_where_there_is_one(void **state)
     coh_graph_destroy(graph);
 }
 
-/* What a refusal may name: so much is enough, a byte less is not, and no plan was asked for it. */
+/* The least that a refusal names has a plan, and a byte less has none, although no plan was made to
+ * find it. */
 static void the_least_that_is_written_has_a_plan_and_a_byte_less_has_none(void **state)
 {
     (void)state;

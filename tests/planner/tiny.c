@@ -35,7 +35,7 @@ static void add_palindrome(draws *d, oracle_instance *instance, int count)
         add_line(d, instance, item);
 }
 
-/* Lines of the way back have an item of their own, which they change. */
+/* Lines of the way back each have an item that only they change. */
 static void add_changed(draws *d, oracle_instance *instance)
 {
     int weights = instance->item_count;
@@ -222,7 +222,7 @@ coh_status tiny_options(const oracle_instance *instance, const coh_graph *graph,
     coh_status status = coh_layout_build(graph, out_options, 4 * UNIT_BYTES, 0, 1, &layout, &map);
     if (status != COH_OK)
         return status;
-    /* what a line reads and writes beside its items: two tensors of a page */
+    /* what a line reads and writes in addition to its items: two tensors of one page */
     out_options->device_memory_bytes =
         layout.pinned_bytes + 2 * PAGE_BYTES + (uint64_t)instance->room * UNIT_BYTES;
     coh_object_map_fini(&map);

@@ -1,8 +1,8 @@
-/* tiny.h - seeded instances small enough to try every schedule of them, each as plain numbers for
- * the oracle and as a graph, options and a profile for the planner.
+/* tiny.h - seeded instances small enough to try every schedule: as plain numbers for the oracle,
+ * and as a graph, options and a profile for the planner.
  *
- * A unit is 64 KiB, a time a microsecond. Items are parameters that several lines read (tied), and
- * states that one line reads and changes; each is one chunk. */
+ * A unit is 64 KiB, a time unit is a microsecond. Items are parameters that several lines read
+ * (tied), and states that one line reads and changes; each is one chunk. */
 #ifndef COH_TESTS_PLANNER_TINY_H
 #define COH_TESTS_PLANNER_TINY_H
 
@@ -11,12 +11,12 @@
 #include "tests/planner/oracle.h"
 
 typedef enum tiny_family {
-    TINY_PALINDROME, /* equal items, 1..N N..1 */
-    TINY_TWICE,      /* the same, in two micro-batches */
+    TINY_PALINDROME, /* equal items, in the order 1..N N..1 */
+    TINY_TWICE,      /* a palindrome in two micro-batches */
     TINY_UNEQUAL,    /* a palindrome of items of 1 to 3 units */
-    TINY_SWEEP,      /* 1..N, over and over */
+    TINY_SWEEP,      /* 1..N, repeated */
     TINY_RANDOM,     /* equal items in any order */
-    TINY_CHANGED,    /* a palindrome of which some lines change a state */
+    TINY_CHANGED,    /* a palindrome; some lines change a state */
     TINY_FAMILY_COUNT
 } tiny_family;
 
@@ -25,7 +25,7 @@ const char *tiny_family_name(tiny_family family);
 /* Deterministic in seed. */
 void tiny_draw(tiny_family family, uint64_t seed, oracle_instance *out_instance);
 
-/* The graph of an instance, and what it is planned with. The caller destroys the graph. */
+/* Makes the graph of an instance, and its profile. The caller destroys the graph. */
 coh_status tiny_graph(const oracle_instance *instance, coh_graph **out_graph);
 void tiny_profile(const oracle_instance *instance, coh_profile *out_profile);
 /* Fails: COH_ERR_MEMORY. `profile` is borrowed. */

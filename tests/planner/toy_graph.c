@@ -180,7 +180,8 @@ static coh_status add_layer(coh_graph *graph, const toy_options *options,
     return coh_graph_op(graph, &join_kind, &args, x, NULL);
 }
 
-/* Two operators that share the middle one of their three parameters, and one that leads nowhere. */
+/* Adds two operators that share the middle one of their three parameters, and a branch without a
+ * loss. */
 static coh_status add_extras(coh_graph *graph, coh_tensor *x)
 {
     coh_parameter first[3], tied[3] = { COH_PARAMETER_NEW, COH_PARAMETER_NEW, COH_PARAMETER_NEW };

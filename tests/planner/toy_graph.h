@@ -1,6 +1,6 @@
-/* toy_graph.h - graphs of every awkward kind for planner tests: tied tables taken by ranges of
- * rows, kinds that cannot add, inputs used twice, saved objects, workspaces, frozen parameters. The
- * kinds only infer: nothing here computes. */
+/* toy_graph.h - graphs with every awkward feature, for planner tests: tied tables taken by ranges
+ * of rows, kinds that cannot add, inputs used twice, saved objects, workspaces, frozen parameters.
+ * The kinds only infer shapes: nothing here computes. */
 #ifndef COH_TESTS_PLANNER_TOY_GRAPH_H
 #define COH_TESTS_PLANNER_TOY_GRAPH_H
 
@@ -15,7 +15,7 @@ typedef struct toy_options {
     int caches;      /* 1: the loss, and each mix, has a cache */
     coh_dtype dtype; /* of activations and parameters */
     int slices;      /* 1: the mixes may come in slices of 64 columns */
-    int atomics;     /* 1: the mixes may add by them on a GPU */
+    int atomics;     /* 1: the mixes may add by atomics on a GPU */
     int extras;      /* 1: a shared parameter between two plain ones; a branch without a loss */
 } toy_options;
 

@@ -14,7 +14,7 @@ void coh_poison(void *data, size_t bytes)
     memset(data, 0xff, bytes); /* all ones is a NaN, and token -1 */
 }
 
-/* Memory with a NaN fence on both sides, so that a read outside shows. */
+/* Allocates memory with a NaN fence on both sides, to reveal reads outside. */
 static void *take(coh_case *one, size_t bytes)
 {
     const size_t fence = 256;
@@ -68,10 +68,10 @@ static void fill_normal(coh_view *view, uint64_t seed, uint64_t stream)
     }
 }
 
-/* Beyond 32 bits each, so that no half of them may be left out. */
+/* Both exceed 32 bits, so ignoring either half shows. */
 static const coh_random_cell random_cell = { .seed = 0x243f6a8885a308d3u, .step = 0x1300000007u };
 
-/* Factors that are exact, so that their product is `loss_scale` in whatever way it is made. */
+/* Uses exact factors, so their product is `loss_scale` in any order. */
 void coh_case_scale_loss(coh_case *one, float loss_scale)
 {
     one->call.loss_scale = loss_scale;
@@ -198,7 +198,7 @@ static void keep_named(coh_view *views, int count, uint32_t mask)
             views[i] = (coh_view){ 0 };
 }
 
-/* No parameter that is there gets a gradient. */
+/* Returns 1 if no parameter gets a gradient. */
 static int is_frozen(const coh_case *one)
 {
     for (int i = 0; i < one->kind->parameter_count; i++)
@@ -207,7 +207,7 @@ static int is_frozen(const coh_case *one)
     return 1;
 }
 
-/* What one phase may see, with poison where it must write. */
+/* Makes a call with what the phase may see, and poison in its outputs. */
 static coh_call prepare(coh_case *one, coh_phase phase, void *queue)
 {
     coh_call call = one->call;
@@ -256,7 +256,7 @@ coh_status coh_case_backward(coh_case *one, void *queue)
     return one->kind->backward(&call);
 }
 
-/* The view of rows [begin, end) alone, elsewhere in memory would do as well. */
+/* Narrows a view to rows [begin, end), as if they were the whole tensor. */
 static void narrow(coh_view *view, int64_t begin, int64_t end)
 {
     if (view->data == NULL)
@@ -282,7 +282,7 @@ static coh_status run_ranges(coh_case *one, coh_phase phase, void *queue, int64_
         narrow(&call.parameter_grad[split], call.row_begin, call.row_end);
         for (int i = 0; i < one->kind->parameter_count && one->kind->column_slices; i++)
             if (i != split && begin > 0)
-                call.parameter_grad[i].data = NULL; /* had with the first range */
+                call.parameter_grad[i].data = NULL; /* was written with the first range */
         const int keeps = phase == COH_PHASE_BACKWARD && one->kind->column_slices && begin > 0;
         if (one->facts.workspace_bytes[phase] > 0 && !keeps)
             coh_poison(call.workspace, one->facts.workspace_bytes[phase]);

@@ -1,4 +1,4 @@
-/* float_bits.h - a float and its 32 bits, for oracles of bf16. */
+/* float_bits.h - converts a float to and from its 32 bits, for oracles of bf16. */
 #ifndef COH_TESTS_REFERENCE_FLOAT_BITS_H
 #define COH_TESTS_REFERENCE_FLOAT_BITS_H
 

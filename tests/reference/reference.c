@@ -126,7 +126,7 @@ static void run(coh_reference *r, int backward)
             references[i].run(r, backward);
 }
 
-/* Results are rounded once where they are stored. */
+/* Results are rounded once, when stored. */
 static void round_stored(const coh_reference *r, const coh_view *view, coh_array *array)
 {
     if (view->shape.dtype == COH_DTYPE_F32)

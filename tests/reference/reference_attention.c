@@ -5,16 +5,16 @@
 
 #include "cohobate/kinds.h"
 
-/* One query of one head: probabilities over keys 0..i, and the relative error float may have in
- * them. */
+/* One query of one head: probabilities over keys 0..i, and the relative error that float may have
+ * in them. */
 typedef struct query {
     const double *q, *k, *v; /* q: its row; k, v: row 0 of the sequence */
     int64_t seen, D, stride;
     double scale;
     double *p;
-    const double *kept; /* by what dropout multiplies p */
+    const double *kept; /* factor of p from dropout */
     double error;       /* relative, in eps */
-    double store;       /* relative, of what is kept in bf16 */
+    double store;       /* relative error of values kept in bf16 */
 } query;
 
 static void attend(query *one)
@@ -72,8 +72,8 @@ static void backward_query(const query *one, int64_t T, const double *dy, const 
     for (int64_t j = 0; j < one->seen; j++) {
         const double ds = one->scale * one->p[j] * (dp[j] - mean);
         const double size = one->scale * one->p[j] * (dp_size[j] + mean_size);
-        /* in bf16 ds and p are rounded, and the mean is taken from y, where p was and y is: thrice,
-         * and a little for their products */
+        /* in bf16 ds and p are rounded, and the mean is computed from y, where p was rounded and y
+         * is: three times, plus a little for their products */
         const double error =
             COH_EPS * (2.0 * one->error + (double)(T + one->D) + 16.0) + 3.1 * one->store;
         for (int64_t d = 0; d < one->D; d++) {
@@ -89,11 +89,11 @@ static void backward_query(const query *one, int64_t T, const double *dy, const 
     free(dp);
 }
 
-/* Where q, k and v of one problem stand: as parts of one tensor, or as three. Head h of q attends
- * over head h / group of k and v. */
+/* How q, k and v of one problem are stored: as parts of one tensor, or as three. Head h of q
+ * attends over head h / group of k and v. */
 typedef struct layout {
     int64_t B, T, H, group, D;
-    int input[3]; /* q, k, v: of which input */
+    int input[3]; /* input of q, k and v */
     int64_t begin[3], stride[3];
     double probability; /* of dropout */
 } layout;

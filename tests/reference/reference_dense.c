@@ -97,7 +97,7 @@ static void norm_backward(coh_reference *r, const double *x, const double *dy, i
                           int64_t C, double epsilon)
 {
     const norm_row row = norm_facts(x, C, epsilon);
-    const double shift = row.rstd * row.mean_size; /* by which a normal may move, per (C + 1) eps */
+    const double shift = row.rstd * row.mean_size; /* change of a normal, per (C + 1) eps */
     double mean_g = 0.0, mean_gn = 0.0, size_g = 0.0, size_gn = 0.0;
     for (int64_t c = 0; c < C; c++) {
         const double g = dy[c] * r->parameter[0][c], normal = (x[c] - row.mean) * row.rstd;
@@ -196,7 +196,7 @@ void coh_reference_scale(coh_reference *r, int backward)
 
 /* ---- swiglu ---- */
 
-/* The exponential is off by 3 eps, the quotient s by 5; so is 1 - s, being e^-x s, by 8. */
+/* The exponential is off by 3 eps, the quotient s by 5; therefore 1 - s, which is e^-x s, by 8. */
 static void swiglu_backward(coh_reference *r, int64_t i)
 {
     const double x = r->input[0][i], up = r->input[1][i], dy = r->output_grad[i];
@@ -224,7 +224,7 @@ void coh_reference_swiglu(coh_reference *r, int backward)
 
 /* ---- gelu ---- */
 
-/* gelu or its slope at x, and how far float may be from it. */
+/* gelu or its slope at x, and the error that float may have. */
 typedef struct gelu_value {
     double value, bound;
 } gelu_value;
@@ -263,7 +263,7 @@ void coh_reference_gelu(coh_reference *r, int backward)
 
 /* ---- linear_gelu, linear_relu ---- */
 
-/* What float makes of h, the product: `store` is by how much it is rounded before what follows. */
+/* The product h with float's error; `store` is its relative rounding before further use. */
 typedef struct linear_sums {
     double *h, *error;
 } linear_sums;
@@ -282,14 +282,14 @@ static linear_sums sums_before(coh_reference *r, int64_t N, int64_t I, int64_t O
     return sums;
 }
 
-/* A product whose left factor is itself off by `error`. */
+/* Adds a product whose left factor has the error `error`. */
 static void add_inexact(coh_array *to, int64_t at, double a, double error, double b, double terms)
 {
     add_product(to, at, a, b, terms);
     to->bound[at] += error * fabs(b);
 }
 
-/* From the gradient `d` of h[at]. */
+/* Propagates the gradient `d` of h[at]. */
 static void spread_gradient(coh_reference *r, int64_t at, double d, double error, int64_t I,
                             int64_t O, int64_t N)
 {
@@ -304,8 +304,8 @@ static void spread_gradient(coh_reference *r, int64_t at, double d, double error
     }
 }
 
-/* h's error times the steepest slope of gelu (below 1.13), or its largest second derivative (below
- * 0.8), goes on. */
+/* h's error is multiplied by gelu's steepest slope (below 1.13), or its largest second derivative
+ * (below 0.8). */
 void coh_reference_linear_gelu(coh_reference *r, int backward)
 {
     const int64_t I = last_dim(&r->of->call.input[0]), O = last_dim(&r->of->call.output[0]);
@@ -327,7 +327,7 @@ void coh_reference_linear_gelu(coh_reference *r, int backward)
     free(sums.error);
 }
 
-/* Where h is nearer to 0 than its error, float may be on the other side. */
+/* If h is nearer to 0 than its error, float may have the other sign. */
 void coh_reference_linear_relu(coh_reference *r, int backward)
 {
     const int64_t I = last_dim(&r->of->call.input[0]), O = last_dim(&r->of->call.output[0]);

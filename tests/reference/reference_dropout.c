@@ -3,8 +3,8 @@
 #include "cohobate/kinds.h"
 #include "tests/reference/reference.h"
 
-/* Philox 4x32-10 as Salmon et al. 2011 write it (section 3.3): a round takes (L, R) to
- * (high(R M) xor k xor L, low(R M)) in both halves and exchanges them. */
+/* Philox 4x32-10 as in Salmon et al. 2011 (section 3.3): a round maps (L, R) to (high(R M) xor k
+ * xor L, low(R M)) in both halves and exchanges them. */
 void coh_reference_philox(uint32_t block[4], const uint32_t counter[4], const uint32_t key[2])
 {
     uint64_t left[2] = { counter[1], counter[3] }, right[2] = { counter[0], counter[2] };
@@ -13,7 +13,7 @@ void coh_reference_philox(uint32_t block[4], const uint32_t counter[4], const ui
     for (uint64_t round = 0; round < 10; round++) {
         uint64_t new_left[2], new_right[2];
         for (int half = 0; half < 2; half++) {
-            const int other = 1 - half; /* what half `other` multiplied goes to `half` */
+            const int other = 1 - half; /* the product of half `other` goes to `half` */
             const uint64_t product = right[other] * factor[other];
             const uint64_t round_key = (key[half] + round * weyl[half]) & 0xffffffffu;
             new_right[half] = (product >> 32) ^ left[half] ^ round_key;

@@ -1,11 +1,11 @@
-"""The interpreter that has the libraries which tests compare with. A test says at its top
+"""Finds the interpreter that has the libraries for comparisons. A test says at its top
 
     import reference_python
     reference_python.need("torch", "transformers")
 
-and is started again by the interpreter that COH_TEST_PYTHON names; else it goes on where its own has these
-packages; else it is started again by that of build-ci/python (scripts/reference-python); else it exits 77
-with a line saying what is missing."""
+and is started again by the interpreter in COH_TEST_PYTHON. Else it continues if its own has these packages; else it is
+started again by that of build-ci/python (scripts/reference-python); else it exits 77 with a line that names what is
+missing."""
 
 import importlib.util
 import os

@@ -6,7 +6,7 @@
 
 static const double turn = 6.283185307179586;
 
-/* As the formats' own description has it, by wavelengths: in positions per turn. */
+/* Follows the formats' own description, by wavelengths: in positions per turn. */
 static double scaled(const coh_rope_attributes *a, double frequency)
 {
     const double wave = turn / frequency, original = (double)a->original_positions;
@@ -21,8 +21,8 @@ static double scaled(const coh_rope_attributes *a, double frequency)
     return (1.0 - smooth) * frequency / a->factor + smooth * frequency;
 }
 
-/* A pair's frequency, and how far float may be from it, relatively: the exponent's rounding counts
- * ln(theta) times, the power's and the quotient's once, times what the scaling makes of it. */
+/* A pair's frequency and float's relative error: the exponent's rounding counts ln(theta) times,
+ * that of the power and the quotient once, times the effect of the scaling. */
 typedef struct pair {
     double frequency, error;
 } pair;
@@ -36,7 +36,7 @@ static pair pair_at(const coh_rope_attributes *a, int64_t c, int64_t D)
     return (pair){ value, COH_EPS * ((fabs(log(a->theta)) + 3.0) * fabs(slope) + 2.0) };
 }
 
-/* One row of heads at angle `place` times their frequencies; backward turns back. */
+/* Rotates one row of heads by `place` times their frequencies; backward rotates back. */
 static void turn_row(const coh_rope_attributes *a, int64_t D, double place, double sign,
                      const double *x, double *value, double *bound)
 {

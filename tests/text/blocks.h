@@ -1,10 +1,10 @@
-/* blocks.h - encoding a text as a file is read: block by block. */
+/* blocks.h - encodes a text block by block, as a file is read. */
 #ifndef COH_TESTS_TEXT_BLOCKS_H
 #define COH_TESTS_TEXT_BLOCKS_H
 
 #include "text/tokenizer.h"
 
-/* Encodes with `block_bytes` more at a time behind what was left over. */
+/* Encodes; each step adds `block_bytes` bytes to the remaining ones. */
 static inline void encode_in_blocks(coh_tokenizer *tokenizer, const char *text, size_t text_bytes,
                                     size_t block_bytes, coh_id_list *out_list)
 {

@@ -21,7 +21,8 @@ static inline int folder_remove_entry(const char *path, const struct stat *facts
     return remove(path);
 }
 
-/* Where there are thousands of files: a flush of a real disk takes milliseconds. Before create. */
+/* Puts the folder into memory, for thousands of files: a flush of a real disk takes milliseconds.
+ * Call before create. */
 static inline void folder_in_memory(void)
 {
     if (access("/dev/shm", W_OK) == 0)
@@ -42,7 +43,7 @@ static inline int folder_remove(void **state)
     return nftw(folder_path, folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The path of `name` in the folder; eight may be in use at a time. */
+/* Returns the path of `name` in the folder; eight results are valid at a time. */
 static inline const char *folder_file(const char *name)
 {
     static char paths[8][PATH_MAX];
@@ -59,7 +60,7 @@ static inline void folder_write(const char *name, const void *bytes, size_t byte
         abort();
 }
 
-/* A whole file with a NUL after it, to be freed. */
+/* Reads a whole file and appends a NUL; the caller frees it. */
 static inline char *folder_read(const char *path, size_t *out_bytes)
 {
     FILE *file = fopen(path, "rb");
@@ -77,7 +78,7 @@ static inline char *folder_read(const char *path, size_t *out_bytes)
     return text;
 }
 
-/* Files and folders within the folder, itself left out. */
+/* Number of files and folders in the folder, without itself. */
 static int folder_entries;
 static inline int folder_count_entry(const char *path, const struct stat *facts, int type,
                                      struct FTW *place)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What transformers makes of a folder's files, and we: which tokens begin and end a text, what goes around one, ids.
+"""Compares our use of a folder's files with that of transformers: tokens that begin and end a text, tokens added around
+it, ids.
 
     live_folders.py RUN_TOKENIZER
 
-Needs transformers (5; protobuf too for a tokenizer.model); exits 77 without it (scripts/reference-python)."""
+Needs transformers (5; also protobuf for a tokenizer.model); exits 77 without it (scripts/reference-python)."""
 import json
 import os
 import shutil
@@ -96,7 +97,7 @@ def ours(program, folder, texts):
 
 
 def check_saved(name, folder, texts):
-    """Saved by transformers as a tokenizer.json: the same ids."""
+    """Saved by transformers as a tokenizer.json, it gives the same ids."""
     tokenizer = getattr(transformers, name).from_pretrained(folder)
     saved = os.path.join(folder, "saved")
     tokenizer.save_pretrained(saved)
@@ -115,8 +116,8 @@ def main():
             for file, content in written.items():
                 with open(os.path.join(folder, file), "w", encoding="utf-8") as out:
                     out.write(content if isinstance(content, str) else json.dumps(content))
-            # A control piece that stands in a text is text to sentencepiece, and to us from a
-            # tokenizer.model; a token to transformers.
+            # A control piece in a text is plain text to sentencepiece, and to us with a
+            # tokenizer.model; it is a token to transformers.
             texts = ADDED[:3] if name == "LlamaTokenizer" else WORDS + ADDED
             have, want = ours(sys.argv[1], folder, texts), expected(name, folder, texts)
             if have != want:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Token by token against Hugging Face's tokenizers and sentencepiece themselves.
+"""Compares ids with those of Hugging Face's tokenizers and sentencepiece, token by token.
 
     live_tokenizers.py RUN_TOKENIZER SOURCE_ROOT DATA [COUNT]
 
 RUN_TOKENIZER is the program that encodes and decodes with this library. Every tokenizer of
-tests/text/fixtures/tokenizers, and those under DATA that are there, get COUNT (10,000) generated texts,
-the project's sources and a play; and every character is put through each class of characters. Exits
-77 where the libraries are not installed (scripts/reference-python)."""
+tests/text/fixtures/tokenizers, and those present under DATA, get COUNT (10,000) generated texts, the project's sources
+and a play; every character is tested with each class of characters. Exits 77 if the libraries are not installed
+(scripts/reference-python)."""
 import json
 import os
 import struct
@@ -33,7 +33,7 @@ CLASSES = [{"Regex": pattern} for pattern in (
 
 
 class Ours:
-    """The program, asked for many texts at a time."""
+    """The program, for many texts at a time."""
 
     def __init__(self, program, what):
         self.program, self.what = program, what
@@ -70,7 +70,7 @@ def compare(name, ours, encode, decode, texts):
 
 
 def named(folder):
-    """What beside a vocab.json is a special token that texts may spell: GPT-2's own where no config names others."""
+    """The special tokens that texts may spell, in addition to a vocab.json: GPT-2's own if no config names others."""
     path = os.path.join(folder, "tokenizer_config.json")
     if not os.path.exists(path):
         return ["<|endoftext|>"]
@@ -81,7 +81,7 @@ def named(folder):
 
 
 def libraries(folder):
-    """(what to open, encode, decode) of each file in a folder that a library reads as it is."""
+    """(what to open, encode, decode) of each file in a folder that a library reads unchanged."""
     path = os.path.join(folder, "tokenizer.json")
     if os.path.exists(path):
         loaded = tokenizers.Tokenizer.from_file(path)
@@ -127,7 +127,7 @@ def combining():
 
 
 def variants(root):
-    """(name, tokenizer, texts): tokenizers in which each class of characters shows."""
+    """(name, tokenizer, texts): tokenizers in which each class of characters matters."""
     with open(os.path.join(root, "tests/text/fixtures/tokenizers/gpt2/tokenizer.json"), encoding="utf-8") as file:
         base = json.load(file)
     texts = characters()

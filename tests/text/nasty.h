@@ -1,4 +1,4 @@
-/* nasty.h - texts that tokenizers get wrong, each with what it is there for. */
+/* nasty.h - texts that tokenizers get wrong, each with its purpose. */
 #ifndef COH_TESTS_TEXT_NASTY_H
 #define COH_TESTS_TEXT_NASTY_H
 
@@ -22,17 +22,17 @@ typedef struct nasty_text {
 static const nasty_text nasty_texts[] = {
     NASTY("Hello world"),
     NASTY("The tokens, the windows; they're there and I'll count 'em. It's 1999."),
-    NASTY("'s 't 're 've 'm 'll 'd 'S 'T 'RE 'r 'v 'l ''re '''"), /* case matters, and cut ones */
+    NASTY("'s 't 're 've 'm 'll 'd 'S 'T 'RE 'r 'v 'l ''re '''"), /* case matters; truncated ones */
     NASTY("x'r"),                                                 /* ends within a contraction */
     NASTY(" "),
     NASTY("   "),
     NASTY(" a"),
     NASTY("  a"),
-    NASTY("    a  \n  b \t\tc\n\n\n d   "),                /* the last space goes with the word */
+    NASTY("    a  \n  b \t\tc\n\n\n d   "),                /* the last space joins the word */
     NASTY("\r\nfour\r\n\r\n five\r\n"),                    /* CRLF */
     NASTY("a\tb\vc\fd\x1c e\x1d\x1e\x1f f"),               /* U+001C..1F are not White_Space */
     NASTY("\0\0a\0 b\x01\x02\x7f\x1b[31m"),                /* control characters */
-    NASTY("<|endoftext|> and <|endoftext|><|endoftext|>"), /* the token, but of bytes */
+    NASTY("<|endoftext|> and <|endoftext|><|endoftext|>"), /* the token's text, not the token */
     NASTY(
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
     NASTY("bananananananabanana hahahahahahahah"), /* overlapping pairs */
@@ -49,16 +49,16 @@ static const nasty_text nasty_texts[] = {
           "d\xc2\x85"
           "e"), /* spaces */
     NASTY("a \xe1\xa0\x8e b\xe1\x9a\x80\xe1\x9a\x80"
-          "c"), /* U+180E is none, U+1680 is one */
+          "c"), /* U+180E is not a space, U+1680 is */
     NASTY("\xff"),
-    NASTY("\x80\x80 a\xbf b"), /* continuations alone */
-    NASTY("  \xff  a \xfe"),   /* space before what is invalid */
-    NASTY("\xc3"),             /* cut off after 1 of 2, 2 of 3, 3 of 4 */
+    NASTY("\x80\x80 a\xbf b"), /* only continuation bytes */
+    NASTY("  \xff  a \xfe"),   /* spaces before invalid bytes */
+    NASTY("\xc3"),             /* truncated after 1 of 2, 2 of 3, 3 of 4 */
     NASTY("a\xe2\x82"),
     NASTY("b \xf0\x9f\x98"),
     NASTY("\xf0\x9f\x98\xf0\x9f\x98\x80\xe2\x82 \xe2\x82\xac"),
-    NASTY("\xc0\xaf\xe0\x80\xaf\xf0\x80\x80\xaf\xc1\xbf"), /* overlong */
-    NASTY("\xed\xa0\x80\xed\xbf\xbf\xed\x9f\xbf"),         /* surrogates, and the one before them */
+    NASTY("\xc0\xaf\xe0\x80\xaf\xf0\x80\x80\xaf\xc1\xbf"),     /* overlong */
+    NASTY("\xed\xa0\x80\xed\xbf\xbf\xed\x9f\xbf"),             /* surrogates, and U+D7FF */
     NASTY("\xf4\x8f\xbf\xbf\xf4\x90\x80\x80\xf5\x80\x80\x80"), /* above U+10FFFF */
     NASTY("it'\xff"
           "s they'r\x80"
@@ -66,7 +66,7 @@ static const nasty_text nasty_texts[] = {
 };
 #define NASTY_COUNT (sizeof(nasty_texts) / sizeof(nasty_texts[0]))
 
-/* Bytes that are often valid UTF-8, with words and runs; a pure function of the seed. */
+/* Makes bytes that are mostly valid UTF-8, with words and runs; a pure function of the seed. */
 static inline size_t nasty_random(uint64_t seed, char *bytes, size_t byte_count)
 {
     static const nasty_text parts[] = {

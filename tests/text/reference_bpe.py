@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""The oracle of GPT-2's byte pair encoding: slow, with Python's own Unicode tables and no regular
-expressions. A text that spells <|endoftext|> has its id there.
+"""The oracle of GPT-2's byte pair encoding: slow, with Python's own Unicode tables and no regular expressions. Text
+that spells <|endoftext|> gets its id.
 
     python3 reference_bpe.py FOLDER CASES
 
-FOLDER holds vocab.json and merges.txt. CASES holds texts, each after a line with its bytes. Writes
-one line of ids per text.
-"""
+FOLDER holds vocab.json and merges.txt. CASES holds texts, each after a line with its byte count. Writes one line of ids
+per text."""
 import json
 import os
 import sys
@@ -26,7 +25,7 @@ def kind(character):
 
 
 def run_end(text, begin):
-    """The end of the characters of one kind that begin there."""
+    """The end of the run of characters of one kind that begins there."""
     end = begin
     while end < len(text) and kind(text[end]) == kind(text[begin]):
         end += 1
@@ -47,7 +46,7 @@ def word_end(text, begin):
 
 
 def stretches(data):
-    """Valid UTF-8 as str, every byte outside of it as bytes."""
+    """Splits into valid UTF-8 as str, and other bytes one by one as bytes."""
     begin = 0
     while begin < len(data):
         try:

@@ -1,11 +1,11 @@
-/* refused.h - changing a file, and that it is refused then. */
+/* refused.h - changes a file and checks that it is refused. */
 #ifndef COH_TESTS_TEXT_REFUSED_H
 #define COH_TESTS_TEXT_REFUSED_H
 
 #include "cohobate/text.h"
 #include "tests/text/folder.h"
 
-/* `text` with the first `find` replaced. */
+/* Returns a copy of `text` with the first `find` replaced. */
 static inline char *changed(const char *text, size_t bytes, const char *find,
                             const char *replacement, size_t *out_bytes)
 {
@@ -28,7 +28,7 @@ static inline char *changed(const char *text, size_t bytes, const char *find,
     return result;
 }
 
-/* With one sentence that holds `sentence`; `index` is the case's. */
+/* Checks for one message that contains `sentence`; `index` is the case's. */
 static inline void assert_refused(const char *what, const char *sentence, size_t index)
 {
     coh_tokenizer *tokenizer;

@@ -1,9 +1,9 @@
-/* Encodes and decodes for live_tokenizers.py: `run_tokenizer WHAT` reads texts, each after its
- * number of bytes, and answers each with a number and as many ids, a number and as many bytes of
- * what they decode to. Numbers are u32 in the machine's order.
+/* Encodes and decodes for live_tokenizers.py. `run_tokenizer WHAT` reads texts, each after its byte
+ * count. For each it writes the number of ids and the ids, then the byte count and the bytes of the
+ * decoded text. Numbers are u32 in native byte order.
  *
- * `run_tokenizer WHAT facts TOKEN...` prints a line of JSON: what begins and ends a text, what goes
- * before and after it, the ids of those tokens. */
+ * `run_tokenizer WHAT facts TOKEN...` prints a line of JSON: the ids that begin and end a text,
+ * those added before and after it, the ids of those tokens. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

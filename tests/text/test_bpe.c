@@ -1,5 +1,5 @@
-/* Token by token against reference_bpe.py: `test_bpe` with the small vocabulary of the tree,
- * `test_bpe gpt2` with GPT-2's own where its files are. */
+/* Compares tokens with reference_bpe.py one by one: `test_bpe` with the repository's small
+ * vocabulary, `test_bpe gpt2` with GPT-2's own, if its files are present. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 static char vocabulary_path[PATH_MAX];
 static char data_path[PATH_MAX / 2];
 
-/* All texts, as the reference wants them, beside themselves. */
+/* The test's copy of all texts that the reference gets. */
 #define CASE_MAX 400
 static struct test_case {
     char *bytes;
@@ -47,7 +47,7 @@ static void add_cases(void)
 {
     for (size_t i = 0; i < NASTY_COUNT; i++)
         add_case(nasty_texts[i].bytes, nasty_texts[i].byte_count);
-    /* All together: what comes before must not matter to what comes after, nor the reverse. */
+    /* All texts together: earlier text must not affect later tokens, nor the reverse. */
     char text[8192];
     size_t end = 0;
     for (size_t i = 0; i < NASTY_COUNT; i++) {
@@ -55,7 +55,7 @@ static void add_cases(void)
         end += nasty_texts[i].byte_count;
     }
     add_case(text, end);
-    /* Longer than what the cache of words holds, and than any token. */
+    /* Longer than a cached word, and than any token. */
     add_run("a", 700, "b");
     add_run("ha", 400, " banana");
     add_run(" ", 600, "x");
@@ -70,7 +70,7 @@ static void add_cases(void)
             text[i] = (char)coh_rng_u64(seed, 7, i);
         add_case(text, 1000);
     }
-    /* Prose, where it is at hand; each text a second time, when its words are in the cache. */
+    /* Prose, if available; each text a second time, when its words are cached. */
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/text/tinyshakespeare.txt", data_path);
     if (data_path[0] && access(path, R_OK) == 0) {
@@ -135,7 +135,7 @@ static void every_id_is_that_of_the_reference(void **state)
     coh_tokenizer_close(tokenizer);
 }
 
-/* Ids that GPT-2's own release gives, so that the reference does not stand alone. */
+/* Ids from GPT-2's own release, independent of the reference. */
 static void hello_world_has_the_ids_of_gpt2(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What tokenizers and sentencepiece do with each text, recorded by fixtures/tokenizers/make.py:
- * `test_cases NAME` compares one folder's. */
+/* The results of tokenizers and sentencepiece for each text, recorded by
+ * fixtures/tokenizers/make.py: `test_cases NAME` compares those of one folder. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,7 +111,7 @@ static void compare_ids(const char *ids_text, const char *decoded_hex, int line)
     free(ids);
 }
 
-/* What goes around "x" and its own ids are together what the library gives. */
+/* The ids around "x" plus its own ids must equal the library's. */
 static void compare_around(const char *ids_text)
 {
     int32_t *expected, *ids;
@@ -161,9 +161,9 @@ static void ids_and_texts_are_those_of_the_library(void **state)
     fclose(file);
 }
 
-/* ---- what no library does ---- */
+/* ---- properties without a library ---- */
 
-/* Texts with added tokens, marks and invalid bytes; a pure function of the seed. */
+/* Makes texts with added tokens, marks and invalid bytes; a pure function of the seed. */
 static size_t marked_random(uint64_t seed, char *bytes, size_t byte_count)
 {
     static const char *const parts[] = {
@@ -264,7 +264,7 @@ static void a_second_tokenizer_for_another_thread_gives_the_same(void **state)
         coh_tokenizer_close(forks[i]);
 }
 
-/* Those whose own rules leave a text as it is, but for its first character. */
+/* Returns 1 for tokenizers whose rules leave a text unchanged, except its first character. */
 static int keeps_bytes(void)
 {
     static const char *const all[] = { "gpt2",          "opt",      "llama3",
@@ -300,7 +300,7 @@ static void any_bytes_come_back(void **state)
     }
 }
 
-/* Has every byte an id of its own, and do texts keep it apart? */
+/* Returns 1 if every byte has an id and invalid bytes split a text. */
 static int cuts_at_bytes(void)
 {
     static const char *const all[] = { "gpt2", "opt", "llama3", "smollm" };
@@ -311,7 +311,7 @@ static int cuts_at_bytes(void)
     return 0;
 }
 
-/* One id, the one of the byte alone, between the ids of what stands before and behind. */
+/* It gets the id of the byte, between the ids of the text before and the text after it. */
 static void a_byte_that_is_no_character_is_one_id_between_two_texts(void **state)
 {
     (void)state;
@@ -358,7 +358,7 @@ static void a_word_of_a_million_bytes_is_encoded(void **state)
             memcpy(text + at, units[i], unit);
         assert_int_equal(
             coh_tokenizer_encode(tokenizer, text, byte_count / unit * unit, &ids, &count), COH_OK);
-        assert_true(count > 0 && count <= 3 * byte_count); /* a mark may come before all */
+        assert_true(count > 0 && count <= 3 * byte_count); /* a mark may precede all */
         coh_text_free(ids);
     }
     free(text);

@@ -1,4 +1,5 @@
-/* Conversations against transformers' apply_chat_template, recorded by fixtures/chat/make.py. */
+/* Conversations compared with transformers' apply_chat_template, recorded by
+ * fixtures/chat/make.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,7 +88,7 @@ static void open_for(const char *form, const char *name, opened *o)
     if (coh_tokenizer_open(path, &o->tokenizer) != COH_OK)
         fail_msg("%s", coh_last_error());
     snprintf(path, sizeof(path), "%s/%s", CHATS, form);
-    /* whose template is ours, so none that is known */
+    /* its template is the project's own, so its form is not recognised */
     const int is_plain = strcmp(form, "plain") == 0;
     if (coh_chat_open(o->tokenizer, path, is_plain ? COH_CHAT_FORM_PLAIN : COH_CHAT_FORM_AUTO,
                       &o->chat) != COH_OK)
@@ -223,7 +224,7 @@ static void write_text(const char *name, const char *text)
     folder_write(name, text, strlen(text));
 }
 
-/* A chat of the fixture's tokenizer, or the status it fails with and two parts of its sentence. */
+/* Opens a chat for the fixture's tokenizer, or checks the status and two parts of the message. */
 static void assert_opened(const char *tokenizer_name, const char *folder, coh_chat_form form,
                           coh_status expected, const char *says, const char *and_says)
 {
@@ -257,12 +258,12 @@ static void the_form_follows_from_special_tokens_and_the_template(void **state)
     assert_form("llama2", NULL, "Llama 2"); /* tokenizer.model */
     assert_form("gpt2", NULL, "plain");
     assert_form("opt", NULL, "plain");
-    /* a template beside the tokenizer: as a file of its own, or within its configuration */
+    /* a template given with the tokenizer: in its own file, or in the configuration */
     write_text("tokenizer_config.json",
                "{\"chat_template\": \"<|start_header_id|><|end_header_id|>Cutting Knowledge Date: "
                "December 2023{{ content | trim }}<|eot_id|>\"}");
     assert_form("llama3", folder_path, "Llama 3.1");
-    assert_form("llama3", folder_file("tokenizer.json"), "Llama 3 ("); /* no such path */
+    assert_form("llama3", folder_file("tokenizer.json"), "Llama 3 ("); /* the path does not exist */
     write_text("tokenizer.json", "{}");
     assert_form("llama3", folder_file("tokenizer.json"), "Llama 3.1");
     write_text("tokenizer_config.json",
@@ -270,7 +271,7 @@ static void the_form_follows_from_special_tokens_and_the_template(void **state)
                " {\"name\": \"default\", \"template\": "
                "\"<|im_start|>system\\nS.<|im_end|>{{ '<|im_start|>' + m.role + '\\n' }}\"}]}");
     assert_form("qwen2", folder_path, "ChatML (<|im_start|>), with");
-    write_text("chat_template.jinja", "{{ '[INST] <<SYS>>' }}"); /* goes first */
+    write_text("chat_template.jinja", "{{ '[INST] <<SYS>>' }}"); /* has precedence */
     assert_form("qwen2", folder_path, "Llama 2");
 }
 
@@ -280,7 +281,7 @@ static void a_template_of_no_known_form_is_refused_unless_a_form_is_named(void *
     static const char *const tokenizers[] = { "gpt2", "qwen2", "llama3", "llama2-json" };
     static const char *const templates[] = {
         "{{ messages }}", "",
-        /* what stands for a known form, but for one thing that makes other ids */
+        /* templates like a known form, except one detail that gives other ids */
         "{{ '<|im_start|>' + m.role + '<|im_sep|>' + m.content + '<|im_end|>' }}",
         "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>' + m.content + '<|eot_id|>' }}",
         "{{ '[INST] ' + m.content + ' [/INST]' }}"
@@ -362,7 +363,8 @@ static void encode_hello(coh_tokenizer *tokenizer, const char *folder, coh_id_li
     coh_chat_close(chat);
 }
 
-/* ids and counts of one conversation, and again behind `first`, which does not count. */
+/* Compares ids and counts of a conversation with those after `first`, whose target does not
+ * count. */
 static void assert_begun(coh_tokenizer *tokenizer, const char *folder, int32_t first,
                          coh_id_list *ids, coh_byte_list *counts)
 {
@@ -518,7 +520,7 @@ static void white_space_is_stripped_as_python_does(void **state)
         { "\xe2\x80\x80\xe2\x80\x8ax\xe2\x80\xa8\xe2\x80\xa9", "x" }, /* U+2000, 200A, 2028, 2029 */
         { "\xe2\x80\xafx\xe2\x81\x9f\xe3\x80\x80", "x" },             /* U+202F, 205F, 3000 */
         { "\xe2\x80\x8bx\xef\xbb\xbf", "\xe2\x80\x8bx\xef\xbb\xbf" }, /* U+200B, U+FEFF stay */
-        { "\x80x\x80", "\x80x\x80" },                                 /* no character at all */
+        { "\x80x\x80", "\x80x\x80" },                                 /* not characters */
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         coh_slice found = coh_chat_strip((coh_slice){ all[i].text, strlen(all[i].text) });

@@ -1,5 +1,5 @@
-/* Documents of JSON lines into token files, and the windows of aligned ones. What a small file must
- * hold is built by hand here; tests/cli/test_data.py does it again in Python. */
+/* JSON lines to token files, and the windows of aligned files. The expected small files are built
+ * by hand here; tests/cli/test_data.py builds them again in Python. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static coh_token_file_facts facts_of(const coh_token_file *file)
     return facts;
 }
 
-/* The file's ids: bytes as they are, the end of a text as '$'. */
+/* Compares the file's ids: bytes as they are, '$' for the end of a text. */
 static void assert_text(const char *name, const char *expected)
 {
     coh_token_file *file = open_or_fail(name);
@@ -199,7 +199,7 @@ typedef struct bad_line {
     const char *line, *says;
 } bad_line;
 
-/* Each as line 3 of a file whose other lines are well. */
+/* Tests each bad line as line 3 of a file whose other lines are good. */
 static void assert_refused(coh_data_form form, const char *good, const bad_line *bad)
 {
     char text[1024], place[PATH_MAX + 8];
@@ -214,7 +214,7 @@ static void assert_refused(coh_data_form form, const char *good, const bad_line 
     if (strncmp(coh_last_error(), place, strlen(place)) != 0 ||
         !strstr(coh_last_error(), bad->says) || strchr(coh_last_error(), '\n'))
         fail_msg("%s: %s", bad->line, coh_last_error());
-    assert_int_equal(folder_count(), entry_count); /* nothing half-written */
+    assert_int_equal(folder_count(), entry_count); /* no partial file */
 }
 
 static void malformed_lines_are_refused_by_file_and_line(void **state)
@@ -289,7 +289,7 @@ static void what_holds_no_line_is_refused(void **state)
     }
 }
 
-/* ---- what counts ---- */
+/* ---- counted targets ---- */
 
 static void of_a_conversation_only_the_assistants_part_is_a_target(void **state)
 {
@@ -317,7 +317,7 @@ static void of_a_conversation_only_the_assistants_part_is_a_target(void **state)
 
 /* ---- aligned ---- */
 
-/* Windows of a document as the definition has it: those of the document alone. */
+/* Computes the windows of a document alone, by their definition. */
 static size_t windows_of(const char *document, size_t window, int32_t (*tokens)[8],
                          int32_t (*targets)[8])
 {
@@ -376,7 +376,7 @@ static void an_aligned_document_has_windows_of_its_own(void **state)
 static void windows_in_which_nothing_counts_are_left_out(void **state)
 {
     (void)state;
-    /* 19 ids before the answer: with windows of 4 the first four hold no target that counts. */
+    /* 19 ids before the answer: of windows of 4, the first four have no counted target. */
     write_text("in", GOOD_CHAT "\n");
     coh_token_build_options options = options_for("in", COH_DATA_CHAT);
     options.window = 4;
@@ -422,7 +422,7 @@ static void alignment_and_mask_are_part_of_the_identity(void **state)
 
 enum { SHARE_COUNT = 2000 };
 
-/* Which of the documents "xxxx" with a number are in which file; each is there at least once. */
+/* Finds which of the numbered documents "xxxx" are in which file; each occurs at least once. */
 static void find_parts(uint8_t *part_of)
 {
     memset(part_of, 0xff, SHARE_COUNT);
@@ -455,7 +455,8 @@ static void make_share(const char *in, coh_data_form form, int threads)
     options.thread_count = threads;
     options.held_out_path = folder_file("held");
     assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
-    /* binomial: 200 expected, standard deviation 13.4; six of them, and 100 of other numbers */
+    /* binomial: 200 expected, standard deviation 13.4; six of these, plus 100 documents of other
+     * numbers */
     assert_in_range(facts.held_out_document_count, 200 - 81, 2 * (200 + 81));
 }
 
@@ -464,7 +465,7 @@ static void a_share_is_put_aside_by_bytes_and_seed_alone(void **state)
     (void)state;
     static char text[2 * SHARE_COUNT * 32];
     static uint8_t held[2][SHARE_COUNT];
-    for (int other = 0; other < 2; other++) { /* with documents before, between, and twice */
+    for (int other = 0; other < 2; other++) { /* alone; then with others */
         size_t used = 0;
         for (int i = 0; i < SHARE_COUNT; i++) {
             if (other)
@@ -494,7 +495,7 @@ static void a_folder_s_share_is_the_same_for_any_threads_and_names(void **state)
     find_parts(held[0]);
     make_share("files", COH_DATA_TEXT, 4);
     find_parts(held[1]);
-    write_text("files/+first", "x000"); /* what stands before the others moves none of them */
+    write_text("files/+first", "x000"); /* a document put first moves none of the others */
     make_share("files", COH_DATA_TEXT, 4);
     find_parts(held[2]);
     assert_memory_equal(held[0], held[1], SHARE_COUNT);

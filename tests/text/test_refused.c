@@ -1,5 +1,5 @@
-/* Files that are no tokenizer, or one that is not supported: each is refused with a sentence.
- * fixtures/record_refused.py wrote them, and what the libraries say to each. */
+/* Invalid or unsupported tokenizer files: each is refused with a message.
+ * fixtures/record_refused.py wrote them, and records the libraries' verdicts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static const char *field(const json_t *one, const char *key)
     return value;
 }
 
-/* Behind the model; fields that come again replace what came before. */
+/* Appends bytes to the model; repeated fields replace earlier ones. */
 static char *with_tail(const char *text, size_t bytes, const char *hex, size_t *out_bytes)
 {
     size_t tail_bytes = strlen(hex) / 2;
@@ -51,7 +51,8 @@ static void write_case(const json_t *one, const char *file)
     free(text);
 }
 
-/* All are refused: what the library refuses, and of what it takes the file says why we do not. */
+/* All are refused: those that the library refuses, and those it accepts, for a reason given in the
+ * file. */
 static void every_recorded_file_is_refused_with_what_is_wrong(void **state)
 {
     (void)state;

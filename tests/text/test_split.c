@@ -12,7 +12,8 @@
 
 /* ---- UTF-8 ---- */
 
-/* By arithmetic: the value that the bits give, which must be in range and need that many bytes. */
+/* Decodes by arithmetic: the value of the bits must be in range and need exactly that many
+ * bytes. */
 static size_t character_by_value(const uint8_t *text, size_t byte_count)
 {
     if (byte_count > 0 && text[0] < 0x80)
@@ -104,7 +105,7 @@ static void assert_words(coh_split *split, const char *text, const char *const *
     assert_int_equal(cursor.at, byte_count);
 }
 
-/* Where the first piece behind `begin` ends. */
+/* Returns the end of the first piece after `begin`. */
 static size_t piece_end(coh_split *split, const uint8_t *text, size_t byte_count, size_t begin)
 {
     coh_split_cursor cursor = { .at = begin };
@@ -149,7 +150,8 @@ static size_t put_character(uint32_t value, uint8_t *text)
     return length;
 }
 
-/* Between letters, two of a kind are one word, but for white space: there the last stands alone. */
+/* Returns 1 if a character is split from its double. Between letters, two of a kind are one word,
+ * except white space, whose last character is separate. */
 static int parts_with_itself(coh_split *split, uint32_t value)
 {
     uint8_t text[10] = "a";
@@ -164,7 +166,7 @@ static int parts_with_itself(coh_split *split, uint32_t value)
 static void white_space_is_what_unicode_calls_so(void **state)
 {
     (void)state;
-    /* PropList.txt, White_Space: 25 characters, the same since Unicode 6.3. */
+    /* PropList.txt, White_Space: 25 characters, unchanged since Unicode 6.3. */
     static const uint32_t spaces[] = { 0x0009, 0x000a, 0x000b, 0x000c, 0x000d, 0x0020, 0x0085,
                                        0x00a0, 0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
                                        0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200a, 0x2028,
@@ -233,7 +235,7 @@ static void what_matches_is_cut_as_the_behaviour_says(void **state)
     }
 }
 
-/* Whatever follows an open text, the pieces found in it are pieces of the whole. */
+/* Pieces found in an open text are pieces of the whole text, whatever follows it. */
 static void an_open_text_gives_only_pieces_that_stand(void **state)
 {
     (void)state;
@@ -243,7 +245,7 @@ static void an_open_text_gives_only_pieces_that_stand(void **state)
     for (size_t p = 0; p < sizeof(patterns) / sizeof(patterns[0]); p++) {
         for (int behavior = COH_SPLIT_REMOVED; behavior <= COH_SPLIT_CONTIGUOUS; behavior++) {
             coh_split *split = split_of(patterns[p], (coh_split_behavior)behavior, 0);
-            for (unsigned word = 0; word < 15625; word += 7) { /* six letters of five */
+            for (unsigned word = 0; word < 15625; word += 7) { /* six letters from a set of five */
                 uint8_t text[6];
                 for (unsigned i = 0, rest = word; i < 6; i++, rest /= 5)
                     text[i] = (uint8_t)letters[rest % 5];

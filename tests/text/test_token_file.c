@@ -28,12 +28,12 @@ static void write_ids(const char *name, const int32_t *ids, size_t count, int64_
     assert_int_equal(coh_token_writer_create(folder_file(name), vocabulary, 77, &writer), COH_OK);
     assert_int_equal(coh_token_writer_add(writer, ids, count), COH_OK);
     assert_int_equal(coh_token_writer_finish(writer), COH_OK);
-    assert_int_equal(access(folder_file(name), F_OK), -1); /* not before it is whole */
+    assert_int_equal(access(folder_file(name), F_OK), -1); /* absent until it is complete */
     assert_int_equal(coh_token_writer_publish(writer), COH_OK);
     coh_token_writer_destroy(writer);
 }
 
-/* All ids of a file, to be freed. */
+/* Returns all ids of a file; the caller frees them. */
 static int32_t *read_ids(const char *name, size_t *out_count)
 {
     coh_token_file *file;
@@ -185,7 +185,7 @@ static void what_is_no_token_file_is_refused(void **state)
 static void a_flipped_id_fails_the_check(void **state)
 {
     (void)state;
-    enum { COUNT = 20000 }; /* more than one read of a pass */
+    enum { COUNT = 20000 }; /* more than one read of a scan */
     static int32_t ids[COUNT];
     for (size_t i = 0; i < COUNT; i++)
         ids[i] = (int32_t)coh_rng_below(3, 0, i, 60000);
@@ -260,7 +260,7 @@ static void unigram_entropy_is_that_of_the_counts(void **state)
     assert_true(entropy_of(ids, 1000, 10) == 0); /* one id only */
     for (int32_t i = 0; i < 32768; i++)
         ids[i] = i % 1024;
-    /* Bounds: log and sums of at most 1024 terms, each rounded. */
+    /* Bounds: a logarithm and sums of at most 1024 terms, each rounded. */
     assert_true(fabs(entropy_of(ids, 32768, 70000) - log(1024)) <= 1e-12);
     const int32_t mixed[] = { 0, 0, 0, 0, 1, 1, 2, 3 }; /* 1/2, 1/4, 1/8, 1/8: 1.75 bits */
     assert_true(fabs(entropy_of(mixed, 8, 4) - 1.75 * log(2)) <= 1e-15);
@@ -268,7 +268,7 @@ static void unigram_entropy_is_that_of_the_counts(void **state)
 
 /* ---- building ---- */
 
-/* `with_end`: the end of text after it, as in a folder. */
+/* `with_end`: appends the end-of-text id, as for a folder. */
 static size_t append_ids(coh_tokenizer *tokenizer, const char *text, size_t text_bytes,
                          int with_end, int32_t **ids, size_t count)
 {
@@ -288,7 +288,8 @@ static size_t append_ids(coh_tokenizer *tokenizer, const char *text, size_t text
 static void a_long_file_has_the_ids_of_its_whole_text(void **state)
 {
     (void)state;
-    /* More than three blocks of 1 MiB; in the second case one word fills more than two of them. */
+    /* More than three blocks of 1 MiB; in the second case a single word fills more than two
+     * blocks. */
     size_t text_bytes = 3500000;
     char *text = malloc(text_bytes);
     assert_non_null(text);
@@ -316,8 +317,8 @@ static const char *const tree_files[] = { "a.txt", "a/b.txt", "a/z/deep.txt", "a
                                           "b.txt", "c/one",   "d.txt",        "empty" };
 #define TREE_COUNT (sizeof(tree_files) / sizeof(tree_files[0]))
 
-/* tree_files in byte order of their paths: "." < "/" < "0". With files between them that are left
- * out. */
+/* tree_files in byte order of their paths: "." < "/" < "0". Files to be skipped lie between
+ * them. */
 static void write_tree(void)
 {
     static const char *const folders[] = { "tree",   "tree/a",    "tree/a/z",
@@ -360,7 +361,7 @@ static void a_folder_is_its_text_files_in_byte_order_with_ends(void **state)
     int32_t *ids;
     size_t count = expected_tree_ids(tokenizer, 0, 0, &ids);
     uint64_t token_count;
-    /* Twice: the token file of the first time lies in the folder and is no text. */
+    /* Twice: the token file of the first time is in the folder and is not a text. */
     for (int time = 0; time < 2; time++) {
         assert_int_equal(coh_token_file_build(tokenizer, folder_file("tree"),
                                               folder_file("tree/ids"), 0, NULL, &token_count),
@@ -409,9 +410,9 @@ static void what_cannot_be_built_is_refused_and_leaves_nothing(void **state)
         coh_status status;
     } all[] = {
         { folder_file("nothing"), ids, 0, NULL, COH_ERR_IO },
-        { one, deep, 0, NULL, COH_ERR_IO },       /* no such folder */
+        { one, deep, 0, NULL, COH_ERR_IO },       /* the folder does not exist */
         { one, ids, 2, held, COH_ERR_ARGUMENT },  /* one file is not split */
-        { tree, ids, 1, held, COH_ERR_ARGUMENT }, /* nothing left to train on */
+        { tree, ids, 1, held, COH_ERR_ARGUMENT }, /* no files left to train on */
         { tree, ids, -1, held, COH_ERR_ARGUMENT },
         { tree, ids, 2, NULL, COH_ERR_ARGUMENT },
         { tree, ids, 2, ids, COH_ERR_ARGUMENT },

@@ -1,4 +1,4 @@
-/* A folder tokenized by several threads gives the very bytes that one thread gives. */
+/* A folder tokenized by several threads gives the same bytes as with one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 #define FILE_COUNT 40
 
-/* Beyond the calls of folder_file that come after. */
+/* Returns a path that stays valid after later calls of folder_file. */
 static const char *keep_path(const char *name)
 {
     static char path[PATH_MAX];
@@ -29,7 +29,8 @@ static void make_folder(const char *name)
     assert_int_equal(mkdir(folder_file(name), 0777), 0);
 }
 
-/* Texts of nothing, of some kB, and one of more than a block; two that are not text. */
+/* Writes empty texts, some of a few kB, and one of more than a block; and two files that are not
+ * texts. */
 static void write_texts(void)
 {
     static char text[1200000]; /* more than a block */
@@ -58,7 +59,7 @@ static void write_conversations(int bad_file)
                                 "{\"role\": \"assistant\", \"content\": \"%d the tokens %d\"}], "
                                 "\"text\": \"line %d of %d\"}\n",
                                 i, i, (int)line, (int)line, i);
-        if (i >= bad_file) /* this one and all behind it, each with a number of its own */
+        if (i >= bad_file) /* this file and all later ones, with distinct numbers */
             bytes += (size_t)sprintf(text + bytes, "{\"other\": %d}\n", i);
         snprintf(name, sizeof(name), "chats/%02d.jsonl", i);
         folder_write(name, text, bytes);
@@ -118,7 +119,7 @@ static void texts_become_the_same_bytes_by_any_number_of_threads(void **state)
     write_texts();
     coh_token_build_options options = { .in_path = keep_path("texts") };
     for (size_t i = 0; i < sizeof(tokenizers) / sizeof(tokenizers[0]); i++) {
-        /* Of the two the thread sanitizer sees one, in short. */
+        /* In short runs the thread sanitizer sees one of the two. */
         for (int windows = 0; windows < 2; windows++) {
             if (test_seeks_races() && windows != (int)i % 2)
                 continue;
@@ -128,7 +129,7 @@ static void texts_become_the_same_bytes_by_any_number_of_threads(void **state)
     }
 }
 
-/* A store of files by their hash, with links to them from a folder of names, is such a folder. */
+/* A store of files by their hash, with links from a folder of names, is such a folder. */
 static void a_link_to_a_file_is_read_as_the_file(void **state)
 {
     (void)state;
@@ -208,7 +209,7 @@ static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **st
             assert_int_equal(folder_count(), 1 + FILE_COUNT);
         }
         remove(folder_file("out"));
-        n += n / (test_is_brief() ? 2 : 8); /* the later ones are alike */
+        n += n / (test_is_brief() ? 2 : 8); /* later allocations are alike */
     }
 }
 

@@ -1,4 +1,5 @@
-/* Token files of version 2, whose ids say whether they count, and .bin files of others. */
+/* Token files of version 2, whose ids have a bit for counting as a target, and .bin files of other
+ * programs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,7 +98,7 @@ static size_t write_raw(const char *name, const uint32_t *header, size_t header_
     return at;
 }
 
-/* KiB of address space that the process ever had. */
+/* Returns the largest address space that the process ever had, in KiB. */
 static uint64_t peak_kib(void)
 {
     char line[256];
@@ -112,7 +113,7 @@ static uint64_t peak_kib(void)
     return kib;
 }
 
-/* An id may be as large as an int32 less one, whatever that takes; above it nothing is an id. */
+/* An id may be up to INT32_MAX - 1, without more memory; INT32_MAX and above are not ids. */
 static void large_ids_cost_no_memory_and_too_large_ones_have_a_place(void **state)
 {
     (void)state;
@@ -212,7 +213,7 @@ static void malformed_bin_files_are_refused(void **state)
             fail_msg("case %zu: %s", i, coh_last_error());
         assert_null(file);
     }
-    /* a header of llm.c cut anywhere */
+    /* llm.c's header, truncated anywhere */
     const uint32_t header[] = { 20240520, 1, 10 };
     write_raw("x.bin", header, 3, ids, 10, 2);
     for (int cut = 12; cut < 1044; cut += 4) {
@@ -225,7 +226,7 @@ static void malformed_bin_files_are_refused(void **state)
     assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 10, 3, &file), COH_ERR_ARGUMENT);
 }
 
-/* numpy's default of 4 or 8 bytes an id, and a text called *.bin. */
+/* numpy's default of 4 or 8 bytes per id, and a text named *.bin. */
 static void what_looks_like_no_ids_of_2_bytes_is_refused(void **state)
 {
     (void)state;
@@ -243,12 +244,12 @@ static void what_looks_like_no_ids_of_2_bytes_is_refused(void **state)
     write_raw("x.bin", NULL, 0, ids, 64, 8);
     assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, 0, &file),
                      COH_ERR_CORRUPT);
-    memset(ids, 0, sizeof(ids)); /* one id over and over is ids */
+    memset(ids, 0, sizeof(ids)); /* a repeated id is valid */
     write_raw("x.bin", NULL, 0, ids, 64, 2);
     assert_int_equal(coh_token_file_open_raw(folder_file("x.bin"), 50257, 0, &file), COH_OK);
     coh_token_file_close(file);
 
-    for (size_t bytes = 32; bytes <= sizeof(text); bytes += 2) { /* characters of 2 bytes cut too */
+    for (size_t bytes = 32; bytes <= sizeof(text); bytes += 2) { /* splits characters, too */
         for (size_t i = 0; i < bytes; i++)
             text[i] = i % 3 == 0 ? ' ' : i % 3 == 1 ? '\xc3' : '\xa9';
         text[bytes - 1] = bytes % 3 == 2 ? 'x' : text[bytes - 1];

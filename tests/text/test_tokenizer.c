@@ -12,7 +12,7 @@
 #include "tests/text/nasty.h"
 #include "text/tokenizer.h"
 
-/* SMALL_VOCABULARY: the folder that fixtures/train.py fills. */
+/* SMALL_VOCABULARY: the folder made by fixtures/train.py. */
 
 static coh_tokenizer *open_or_fail(const char *what)
 {
@@ -32,7 +32,7 @@ static void assert_round_trip(coh_tokenizer *tokenizer, const char *text, size_t
     assert_int_equal(coh_tokenizer_encode(tokenizer, text, text_bytes, &ids, &id_count), COH_OK);
     for (size_t i = 0; i < id_count; i++)
         end_count += ids[i] == coh_tokenizer_end_of_text(tokenizer);
-    /* that of bytes has no spelling */
+    /* the byte tokenizer's end has no spelling */
     for (size_t i = 0; coh_tokenizer_token_id(tokenizer, end) >= 0 && i < text_bytes; i++)
         spelled += text_bytes - i >= strlen(end) && memcmp(text + i, end, strlen(end)) == 0;
     assert_int_equal(end_count, spelled);
@@ -93,7 +93,7 @@ static void any_bytes_come_back_and_hold_the_end_of_text_where_they_spell_it(voi
     }
 }
 
-/* Pairs found by walking the whole word for each merge would take 10^11 steps here. */
+/* Searching the whole word for each merge would take 10^11 steps here. */
 static void a_word_of_a_million_letters_is_encoded_and_comes_back(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void ids_do_not_depend_on_how_a_text_is_cut_into_blocks(void **state)
 
 /* ---- reading vocabularies ---- */
 
-/* The fixture's files in the test's folder, with the first `find` in `name` replaced. */
+/* Writes the fixture's files to the test's folder, with the first `find` in `name` replaced. */
 static void write_changed(const char *name, const char *find, const char *replacement)
 {
     const char *const names[] = { "vocab.json", "merges.txt" };
@@ -248,8 +248,8 @@ static void merges_that_make_the_end_of_text_are_refused(void **state)
     free(merges);
 }
 
-/* z q j x: first j x (line 1). q j (line 2) is gone then, and what stands there, q jx, is line 4:
- * z q (line 3) comes before it. */
+/* z q j x: j x merges first (line 1). Then q j (line 2) no longer exists; the pair in its place, q
+ * jx, is line 4, so z q (line 3) precedes it. */
 static void a_pair_that_is_gone_does_not_merge_what_took_its_place(void **state)
 {
     (void)state;
@@ -294,7 +294,7 @@ static void what_is_no_vocabulary_is_refused(void **state)
     folder_write("merges.txt", "a a\na\0 b\n", 9);
     assert_int_equal(coh_tokenizer_open(folder_path, &tokenizer), COH_ERR_CORRUPT);
     assert_non_null(strstr(coh_last_error(), "line 2"));
-    folder_write("merges.txt", "", 0); /* no merges: every byte an id */
+    folder_write("merges.txt", "", 0); /* no merges: each byte has its own id */
     assert_int_equal(coh_tokenizer_open(folder_path, &tokenizer), COH_OK);
     assert_round_trip(tokenizer, "the tokens", 10);
     coh_tokenizer_close(tokenizer);
@@ -329,8 +329,8 @@ static void identity_follows_the_ids_and_not_the_layout_of_the_files(void **stat
     assert_true(identity_of(folder_path) != original);
 }
 
-/* Token files and checkpoints carry it. Without special tokens that texts spell it is what the
- * program said when there was no reader but that of vocab.json and merges.txt. */
+/* Token files and checkpoints contain the identity. Without special tokens that texts can spell, it
+ * equals that of older versions, which read only vocab.json and merges.txt. */
 static void identities_stay_what_token_files_already_have(void **state)
 {
     (void)state;

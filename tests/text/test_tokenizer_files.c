@@ -1,4 +1,4 @@
-/* Which of a folder's files are read, what its configs say, and what a tokenizer's identity is. */
+/* Which files of a folder are read, the meaning of its configs, and a tokenizer's identity. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,10 +95,10 @@ static void the_config_says_what_begins_and_ends_a_text(void **state)
         assert_refused(folder_path, bad[i][1], i);
     }
     write_config("{\"eos_token\": null, \"bos_token\": null, "
-                 "\"model_max_length\": 1000000000000000019884624838656}"); /* as transformers */
+                 "\"model_max_length\": 1000000000000000019884624838656}"); /* transformers' */
     coh_tokenizer_close(open_or_fail(folder_path));
 
-    /* With a tokenizer.json its post-processor alone says what goes around. */
+    /* With a tokenizer.json, only its post-processor defines what surrounds a text. */
     copy("gpt2", "tokenizer.json");
     write_config("{\"eos_token\": \"a\", \"add_eos_token\": true}");
     tokenizer = open_or_fail(folder_path);
@@ -149,7 +149,7 @@ static void files_say_what_ends_a_text_in_the_order_of_transformers(void **state
     remove(folder_file("special_tokens_map.json"));
     write_text("config.json", "[]");
     assert_refused(folder_path, "config.json is not an object", 2);
-    copy("llama3", "tokenizer.json"); /* has a word of its own: config.json is not asked */
+    copy("llama3", "tokenizer.json"); /* defines an end itself: config.json is not used */
     assert_ends(417);
 }
 
@@ -177,7 +177,7 @@ static void llama_2_begins_texts_unless_its_config_says_no(void **state)
     assert_before(0);
     write_config("{\"add_bos_token\": false}");
     assert_before(-1);
-    copy("llama3", "tokenizer.json"); /* its post-processor says it, and what it is */
+    copy("llama3", "tokenizer.json"); /* its post-processor adds it and defines its id */
     assert_before(416);
     coh_tokenizer *tokenizer = open_or_fail(folder_path);
     assert_int_equal(coh_tokenizer_begin_of_text(tokenizer), 416);
@@ -186,7 +186,7 @@ static void llama_2_begins_texts_unless_its_config_says_no(void **state)
 
 /* ---- vocab.json and merges.txt of a class ---- */
 
-/* vocab.json and merges.txt with the vocabulary of a fixture's tokenizer.json. */
+/* Writes vocab.json and merges.txt with the vocabulary of a fixture's tokenizer.json. */
 static void take_apart(const char *fixture)
 {
     char path[PATH_MAX], line[512];
@@ -225,7 +225,7 @@ static void assert_same_ids(const coh_tokenizer *left, const char *left_text,
     coh_text_free(ids[1]);
 }
 
-/* The tokenizer.json of the same vocabulary is held to transformers elsewhere. */
+/* Another test compares the tokenizer.json of this vocabulary with transformers. */
 static void byte_pairs_are_those_of_the_class_that_a_file_names(void **state)
 {
     (void)state;
@@ -288,7 +288,7 @@ static void a_space_goes_before_where_the_config_asks_for_it(void **state)
     coh_tokenizer_close(plain);
 }
 
-/* transformers 4.46 makes [], [1] + [2] and so on of these flags, 5.23 [1] of all. */
+/* With these flags transformers 4.46 gives [], [1] + [2] and so on, 5.23 always [1]. */
 static void flags_against_llama_s_post_processor_are_refused(void **state)
 {
     (void)state;
@@ -313,7 +313,7 @@ static void flags_against_llama_s_post_processor_are_refused(void **state)
     }
 }
 
-/* "the<|im_end|> of" is "the", the token, " of"; the new ids are behind the vocabulary's. */
+/* "the<|im_end|> of" is "the", the token, " of"; new ids follow the vocabulary's. */
 static void assert_added(int32_t id, const char *name)
 {
     char text[200];
@@ -385,7 +385,7 @@ static void tokens_beyond_the_vocabulary_come_from_the_folders_other_files(void 
     }
 }
 
-/* The opt fixture's vocabulary with `more` names behind it. */
+/* Writes the opt fixture's vocabulary, followed by the names in `more`. */
 static void write_vocabulary(const json_t *more)
 {
     size_t index;
@@ -416,7 +416,7 @@ static void assert_recorded_ids(const json_t *expected, size_t number)
     coh_tokenizer_close(tokenizer);
 }
 
-/* SPECIAL: what transformers made of such folders. */
+/* SPECIAL: transformers' results for such folders. */
 static void a_text_spells_those_special_tokens_of_a_vocabulary_that_transformers_takes(void **state)
 {
     (void)state;
@@ -437,7 +437,7 @@ static void a_text_spells_those_special_tokens_of_a_vocabulary_that_transformers
     json_decref(cases);
 }
 
-/* Other ids of a text are another tokenizer, and how a token stands in a text decides ids. */
+/* Other ids for a text mean another tokenizer, and a token's spelling in a text determines ids. */
 static void special_tokens_are_part_of_the_identity(void **state)
 {
     (void)state;
@@ -513,7 +513,7 @@ static void identity_follows_what_decides_ids_and_not_the_layout(void **state)
     static const char *const same[][2] = {
         { "{\"version\"", "{\n  \"version\"" },
         { "\"version\":\"1.0\",\"truncation\":null", "\"truncation\":null,\"version\":\"1.0\"" },
-        { "\"fuse_unk\":false", "\"fuse_unk\":true" }, /* nothing is unknown */
+        { "\"fuse_unk\":false", "\"fuse_unk\":true" }, /* no token is unknown */
         { "[\"a\",\"a\"]", "\"a a\"" },
         { "\"truncation\":null", "\"truncation\":{\"max_length\":5}" },
         { "\"padding\":null", "\"padding\":{\"length\":5}" },

@@ -1,4 +1,4 @@
-/* Parts made by many threads come out in order (text/turns.h). */
+/* Parts made by many threads are output in order (text/turns.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,12 +20,12 @@
 #define THREADS_MOST 5
 #define MOST_BYTES   4096u
 
-/* Part i is coh_rng_below(seed, 1, i, ..) puts of a few bytes, all of them i's. */
+/* Part i consists of coh_rng_below(seed, 1, i, ..) puts of a few bytes, all equal to i. */
 typedef struct sequence {
     uint64_t seed;
-    size_t failing_make; /* it fails, and all behind it; SIZE_MAX: none */
+    size_t failing_make; /* this part and all later ones fail; SIZE_MAX: none */
     size_t failing_take; /* part that fails; SIZE_MAX: none */
-    coh_byte_list out;   /* by `take` alone */
+    coh_byte_list out;   /* written only by `take` */
     size_t end_count;
     int is_taking;
     _Atomic int is_busy[THREADS_MOST]; /* a thread makes one part at a time */
@@ -66,7 +66,7 @@ static coh_status make(void *context, int thread, size_t index, coh_turn *turn)
             ;
         COH_TRY(coh_turn_put(turn, bytes, count));
     }
-    if (index == s->failing_make) /* let those behind fail first, if there are threads for them */
+    if (index == s->failing_make) /* let later parts fail first, if there are threads for them */
         for (int i = 0; i < 2000; i++)
             sched_yield();
     if (index >= s->failing_make)
@@ -90,7 +90,7 @@ static coh_status take(void *context, size_t index, const void *bytes, size_t by
     return index == s->failing_take ? coh_fail(COH_ERR_IO, "taking %zu fails", index) : COH_OK;
 }
 
-/* What parts [0, count) are, one after the other. */
+/* Checks that the output is parts [0, count) in order. */
 static void assert_out(const sequence *s, size_t count)
 {
     size_t at = 0;
@@ -138,8 +138,8 @@ static void what_waits_is_bounded(void **state)
     (void)state;
     sequence s = { .seed = 7, .failing_make = SIZE_MAX, .failing_take = SIZE_MAX };
     assert_int_equal(run(&s, 3000, THREADS_MOST, MOST_BYTES), COH_OK);
-    /* One put of each thread is not counted as waiting yet, one of each may be beyond the bound,
-     * and what is being taken waits no more: at most all of it. */
+    /* At most this much waits: one put per thread is not counted as waiting yet, one per thread may
+     * exceed the bound, and what is being taken no longer waits. */
     assert_true(atomic_load(&s.most_waiting) <= 2 * MOST_BYTES + 3 * THREADS_MOST * 40);
     coh_free(s.out.bytes);
 }

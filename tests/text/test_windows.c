@@ -11,7 +11,7 @@
 #include "text/permute.h"
 #include "text/token_file.h"
 
-/* A token file of ids 0..count-1 in order: an id says where it stood. */
+/* A token file of ids 0..count-1 in order: an id is its own position. */
 static coh_token_file *open_counting_file(uint64_t count, int64_t vocabulary)
 {
     coh_token_writer *writer;
@@ -42,13 +42,13 @@ static void a_permutation_reaches_every_index_once_at_any_count(void **state)
             }
         }
     }
-    /* Large counts: what is found stays inside. */
+    /* Large counts: results stay in range. */
     for (uint64_t index = 0; index < 1000; index++)
         assert_true(coh_permute(1, 2, UINT64_C(0x100000001), index) < UINT64_C(0x100000001));
 }
 
-/* Each index lands in each quarter about a quarter of the time: of 4000 draws 1000, standard
- * deviation 27.4; six of them is 165. */
+/* Each index lies in each quarter about a quarter of the time: 1000 of 4000 draws, standard
+ * deviation 27.4; six of these are 165. */
 static void passes_and_seeds_spread_an_index_evenly(void **state)
 {
     (void)state;
@@ -115,7 +115,8 @@ static void passes_and_seeds_have_orders_of_their_own(void **state)
         same_seed += at[0] == at[2];
         unmoved += (uint64_t)at[0] == 4 * n;
     }
-    /* Of random orders one window in 1000 agrees on average; Poisson: 10 and more once in 10^7. */
+    /* In random orders one window in 1000 agrees on average; Poisson: 10 or more with probability
+     * 1e-7. */
     assert_in_range(same_pass, 0, 9);
     assert_in_range(same_seed, 0, 9);
     assert_in_range(unmoved, 0, 9);
@@ -159,7 +160,8 @@ static void a_file_without_a_window_says_so(void **state)
 static void stretches_in_order_score_every_id_behind_the_first_once(void **state)
 {
     (void)state;
-    /* ids, tokens of a stretch, distance of the next; the last stretch is cut, full or one id */
+    /* ids, tokens of a stretch, distance to the next; the last stretch is truncated, full or one
+     * id */
     static const struct shape {
         uint64_t count;
         int64_t tokens, stride;
