@@ -64,7 +64,7 @@ coh_status cli_artefact_refuse_adapters(const char *path)
     return cli_fail(COH_ERR_CORRUPT,
                     "%s holds adapters%.300s (%s), not a model: merge them into it with PEFT "
                     "(merge_and_unload) and give that folder; of a run, cohobate export RUN "
-                    "--merge-lora writes it",
+                    "-o FOLDER --merge-lora writes it",
                     path, base, name);
 }
 

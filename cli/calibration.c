@@ -72,7 +72,9 @@ coh_status cli_calibration_open(const cli_options *options, coh_profile **profil
     if (is_of_other_threads(options, *profile))
         return COH_OK;
     if (find_path(options, *profile, out_calibration) != COH_OK) {
-        cli_note("note: plans are not calibrated: %s (silence this with --calibration none)",
+        cli_note("note: plans are not calibrated: %s (--calibration FILE keeps one elsewhere, "
+                 "--calibration none "
+                 "silences this)",
                  coh_last_error());
         out_calibration->path[0] = '\0';
         return COH_OK;

@@ -59,7 +59,8 @@ static coh_status choose_tokenizer(export_run *run)
     if (cli_recipe_has_no_tokenizer(chosen))
         return COH_OK;
     if (strcmp(chosen, "bytes") == 0) {
-        cli_note("note: no tokenizer goes along: \"bytes\" is none that a folder can hold");
+        cli_note("note: no tokenizer goes along, since a folder cannot hold \"bytes\": use the "
+                 "folder with --tokenizer bytes");
         return COH_OK;
     }
     snprintf(run->tokenizer, sizeof(run->tokenizer), "%s", chosen);

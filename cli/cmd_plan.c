@@ -1,6 +1,9 @@
 /* cohobate plan: plans a run without running it, and prints the plan, or tables of variants. The
  * one idea: it opens the same job as train. Next: job.c, screen.c, variants.c. */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "cli/budget.h"
 #include "cli/commands.h"
@@ -40,21 +43,26 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     return job->options->operators ? print_operators(job->plan) : COH_OK;
 }
 
-/* The drive's free space is not part of a plan; prints a note if this machine has too little. */
-static void say_full_drive(const cli_job *job)
+/* The drive is not part of a plan; prints a note if this machine's has too little room or cannot be
+ * written. */
+static void say_unusable_drive(const cli_job *job)
 {
     const cli_options *options = job->options;
-    if (!cli_budget_is_what_if(options, job->profile) &&
-        cli_budget_preflight(options->disk_folder, job->summary.peak_bytes[2], NULL, 0, 0) ==
-            COH_ERR_FULL)
+    const uint64_t bytes = job->summary.peak_bytes[2];
+    if (cli_budget_is_what_if(options, job->profile) || bytes == 0 || !options->disk_folder[0])
+        return;
+    if (cli_budget_preflight(options->disk_folder, bytes, NULL, 0, 0) == COH_ERR_FULL)
         cli_note("note: train would be refused here and now: %s", coh_last_error());
+    else if (access(options->disk_folder, W_OK) != 0)
+        cli_note("note: train would be refused here and now: --disk %s cannot be written: %s",
+                 options->disk_folder, strerror(errno));
 }
 
 static coh_status plan_out(const cli_job *job)
 {
     const cli_options *options = job->options;
     uint64_t in_memory_bytes;
-    say_full_drive(job);
+    say_unusable_drive(job);
     if (options->output) {
         cli_line note;
         CLI_TRY(cli_replay_note(job, &note));

@@ -198,11 +198,12 @@ static coh_status load_parameters(cli_run *run)
         return coh_engine_init_from(run->engine, job->recipe.seed, weights_source, &job->weights);
     CLI_TRY(coh_engine_load(run->engine, job->weights.facts.path, &numeric_changed));
     if (numeric_changed)
-        cli_note(
-            "numeric plan %016" PRIx64 " -> %016" PRIx64
-            " (dtype, gradients, micro-batch, kinds or kernel path): other rounding, the run will"
-            " not continue bit for bit",
-            job->weights.facts.numeric_fingerprint, job->summary.numeric_fingerprint);
+        cli_note("numeric plan %016" PRIx64 " -> %016" PRIx64
+                 " (dtype, gradients, micro-batch or their number, kinds or kernel path): other "
+                 "rounding,"
+                 " the run will"
+                 " not continue bit for bit",
+                 job->weights.facts.numeric_fingerprint, job->summary.numeric_fingerprint);
     return COH_OK;
 }
 
@@ -256,7 +257,8 @@ static void describe_schedule(const cli_job *job, cli_line *line)
     if (job->recipe.steps > schedule->schedule_steps && job->resumed)
         cli_line_add(line,
                      "note:   the schedule ends at step %" PRIu64
-                     ": steps behind it run at the learning rate %g, the lowest\n",
+                     ": later steps run at the learning rate %g, the lowest (--schedule-steps N "
+                     "stretches it)\n",
                      schedule->schedule_steps, schedule->lowest);
 }
 

@@ -51,8 +51,11 @@ static coh_status tell(const coh_store_config *config, const char *what)
             config->bytes, config->folder);
     if (errno == ENOSPC || errno == EDQUOT)
         return full(config);
-    return coh_fail(COH_ERR_IO, "%s for the working store in %s failed: %s", what, config->folder,
-                    coh_store_error_text(errno));
+    return coh_fail(
+        COH_ERR_IO,
+        "%s for the working store in %s failed: %s: name a folder on a local drive that "
+        "can be written",
+        what, config->folder, coh_store_error_text(errno));
 }
 
 /* Opens a file without a name; returns -1 with errno on failure. */
