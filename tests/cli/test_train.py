@@ -26,7 +26,7 @@ class Train(TrainTest):
         within = self.resumed(self.path("run"), "--steps", 3)
         self.assertNotIn("the schedule ends", within.err)
         behind = self.resumed(self.path("run"), "--steps", 4, "--log", self.path("run.jsonl"))
-        self.assertRegex(behind.err, r"(?m)^note:   the schedule ends at step 3: .* learning rate 0.0001, the lowest$")
+        self.assertRegex(behind.err, r"(?m)^note:   the schedule ends at step 3: .* learning rate 0.0001, the lowest \(--schedule-steps N")
         with open(self.path("run.jsonl"), encoding="utf-8") as file:
             self.assertAlmostEqual(json.loads(file.read())["lr"], 1e-4)
 
