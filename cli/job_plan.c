@@ -220,8 +220,9 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
             return cli_fail(COH_ERR_FULL, "%s; or give --micro-batch %" PRId64 ": other rounding",
                             why, job->recipe.micro_batch);
     } else if (wanted > 1) {
-        snprintf(why, sizeof(why), "no micro-batch from %" PRId64 " down to 1 fits; with 1: %s",
-                 wanted, coh_last_error());
+        snprintf(why, sizeof(why),
+                 "no micro-batch from %" PRId64 " down to 1 fits; with %" PRId64 ": %s", wanted,
+                 job->recipe.micro_batch, coh_last_error());
     }
     if (status != COH_ERR_FULL)
         return status;

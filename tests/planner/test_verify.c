@@ -356,8 +356,7 @@ static void a_save_that_leaves_a_chunk_out_is_not_consistent(void **state)
     assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "it is visited 0 times");
 }
 
-/* Collectives are not implemented: until rule COMM has something to order, its lanes have no
- * lines. */
+/* A program is of one rank, so the lanes between ranks have no lines. */
 static void a_line_between_ranks_breaks_form(void **state)
 {
     (void)state;
