@@ -283,18 +283,17 @@ static void square_sums(gpu_rows *t)
 
 static void update(gpu_rows *t)
 {
+    static const float adamw[] = { 0.9f, 0.95f, 1e-8f };
     const coh_grain_run run = all_grains(t);
-    const coh_update u = { .dtype = t->dtype,
+    const coh_update u = { .optimizer = coh_optimizer_find("adamw"),
+                           .dtype = t->dtype,
                            .grains = { &run, 1 },
                            .work = t->of[1],
                            .grad = t->of[2],
                            .low = t->dtype == COH_DTYPE_BF16 ? (uint16_t *)(void *)t->of[3] : NULL,
-                           .m = (float *)(void *)t->of[4],
-                           .v = (float *)(void *)t->of[GPU_ROWS_SQUARES],
+                           .states = { t->of[4], t->of[GPU_ROWS_SQUARES] },
                            .cells = t->cells,
-                           .beta1 = 0.9f,
-                           .beta2 = 0.95f,
-                           .epsilon = 1e-8f };
+                           .hyperparameters = adamw };
     coh_kernel_update(t->turns->queue, &u);
 }
 

@@ -160,9 +160,9 @@ static coh_status fill_ids(const gpu_rows *t, int32_t *to, int64_t count, int64_
 
 static coh_status fill_small(const gpu_rows *t, int64_t rows)
 {
-    static const coh_cells cells = {
-        .update_rate = 1e-4f, .update_scale = 1.0f, .update_bias1 = 0.5f, .update_bias2 = 0.5f
-    };
+    static const coh_cells cells = { .update_rate = 1e-4f,
+                                     .update_scale = 1.0f,
+                                     .update_scalars = { 0.5f, 0.5f } };
     const int32_t last = (int32_t)(t->T - 1);
     COH_TRY(fill_ids(t, t->tokens, t->N, t->N));
     COH_TRY(fill_ids(t, t->common, t->N, (t->N + GPU_ROWS_COMMON - 1) / GPU_ROWS_COMMON));

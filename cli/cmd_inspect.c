@@ -25,7 +25,7 @@ static void checkpoint_json(const coh_checkpoint_facts *facts, uint64_t hash)
            ", \"bytes\": %" PRIu64 ", \"has_states\": %s, \"numeric_fingerprint\": \"%016" PRIx64
            "\", \"hash\": \"%016" PRIx64 "\", \"note\": %s}\n",
            line.text, facts->step, facts->applied_count, facts->parameter_count,
-           facts->tensor_count, facts->bytes, facts->has_states ? "true" : "false",
+           facts->tensor_count, facts->bytes, facts->is_trained ? "true" : "false",
            facts->numeric_fingerprint, hash, facts->note_json);
 }
 
@@ -50,7 +50,7 @@ static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
            " (as saved; --hash reads every byte)\n  note %s\n",
            facts->path, facts->step, facts->applied_count, facts->parameter_count,
            facts->tensor_count, coh_size_format(facts->bytes, bytes, sizeof(bytes)),
-           facts->has_states ? ", with optimizer states" : "", facts->numeric_fingerprint,
+           facts->is_trained ? ", with optimizer states" : "", facts->numeric_fingerprint,
            facts->hash, facts->note_json);
     print_groups(facts->note_json);
     for (int32_t i = 0; i < facts->tensor_count; i++) {

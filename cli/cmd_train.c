@@ -196,6 +196,8 @@ static coh_status load_parameters(cli_run *run)
         return coh_engine_init(run->engine, job->recipe.seed);
     if (!job->resumed)
         return coh_engine_init_from(run->engine, job->recipe.seed, weights_source, &job->weights);
+    if (run->options->reset_optimizer)
+        return coh_engine_load_weights(run->engine, job->weights.facts.path);
     CLI_TRY(coh_engine_load(run->engine, job->weights.facts.path, &numeric_changed));
     if (numeric_changed)
         cli_note("numeric plan %016" PRIx64 " -> %016" PRIx64
@@ -212,12 +214,14 @@ static coh_status open_engine(cli_run *run)
     const cli_recipe *recipe = &run->job.recipe;
     coh_engine_options engine_options;
     cli_budget_engine_options(run->options, &engine_options);
-    engine_options.beta1 = (float)recipe->beta1;
-    engine_options.beta2 = (float)recipe->beta2;
     engine_options.weight_decay = (float)recipe->weight_decay;
     coh_parameter_group groups[CLI_GROUPS_MOST];
     engine_options.groups = groups;
     engine_options.group_count = cli_parameter_groups(recipe, groups);
+    cli_hyperparameters numbers;
+    cli_hyperparameters_of(recipe, &numbers);
+    engine_options.hyperparameters = numbers.values;
+    engine_options.hyperparameter_count = numbers.count;
     CLI_TRY(coh_engine_create(run->job.plan, &engine_options, &run->engine));
     CLI_TRY(load_parameters(run));
     return coh_engine_facts_get(run->engine, &run->facts);
@@ -518,6 +522,9 @@ coh_status cli_train(const cli_options *options)
     if (options->new_data && !(options->resume && options->data))
         return cli_fail(COH_ERR_ARGUMENT, "--new-data is for --resume with --data: add both, or"
                                           " leave it out");
+    if (options->reset_optimizer && !options->resume)
+        return cli_fail(COH_ERR_ARGUMENT, "--reset-optimizer is for --resume: add it, or leave "
+                                          "--reset-optimizer out");
     CLI_TRY(cli_output_check(options));
     cli_run *run = calloc(1, sizeof(*run));
     if (!run)

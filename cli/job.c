@@ -238,6 +238,7 @@ static coh_status check_groups(const cli_job *job)
 {
     const cli_recipe *recipe = &job->recipe;
     coh_graph *graph;
+    CLI_TRY(cli_hyperparameters_check(recipe));
     if (recipe->lr_for.count + recipe->weight_decay_for.count == 0)
         return COH_OK;
     CLI_TRY(coh_model_train_graph(&job->model, recipe->micro_batch, recipe->sequence, &graph));

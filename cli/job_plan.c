@@ -60,6 +60,10 @@ static void set_plan_options(cli_job *job)
     job->plan_options.microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
     job->plan_options.sweep_order = order_of(job);
     job->plan_options.f32_gradients = (int32_t)recipe->f32_gradients;
+    snprintf(job->plan_options.optimizer, sizeof(job->plan_options.optimizer), "%s",
+             recipe->optimizer);
+    job->plan_options.optimizer_choices = recipe->optimizer_for.at;
+    job->plan_options.optimizer_choice_count = (int32_t)recipe->optimizer_for.count;
     job->plan_options.uncalibrated = job->uncalibrated;
     if (job->asks_what_fits)
         job->plan_options.search = COH_SEARCH_PROBE;

@@ -92,7 +92,7 @@ int main(int argument_count, char **arguments)
         return finish("", no_command(argument_count, arguments));
 
     cli_stop_survive_limits();
-    cli_options options;
+    static cli_options options; /* large, and the stack may be too small for it */
     int help = 0;
     coh_status status =
         cli_options_parse(command, argument_count - 1, arguments + 1, &options, &help);

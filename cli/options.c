@@ -47,8 +47,6 @@ static void set_defaults(cli_command command, cli_options *options)
                               .sequence = 256,
                               .steps = 100,
                               .lr = 6e-4,
-                              .beta1 = 0.9,
-                              .beta2 = 0.95,
                               .weight_decay = 0.1,
                               .clip = 1.0,
                               .seed = 1,
@@ -108,6 +106,33 @@ static coh_status add_for(const cli_flag_row *row, const char *text, cli_for_lis
     one->pattern[length] = '\0';
     CLI_TRY(parse_real(row, equals + 1, &one->value));
     list->count++;
+    return COH_OK;
+}
+
+static coh_status add_optimizer_for(const cli_flag_row *row, const char *text,
+                                    cli_optimizer_list *list)
+{
+    const char *equals = strrchr(text, '=');
+    const size_t length = equals ? (size_t)(equals - text) : 0;
+    const size_t name_length = equals ? strlen(equals + 1) : 0;
+    if (strcmp(text, "none") == 0) {
+        list->count = 0;
+        return COH_OK;
+    }
+    if (length == 0 || length >= COH_PATTERN_BYTES || name_length == 0 ||
+        name_length >= COH_OPTIMIZER_NAME_BYTES)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s takes a pattern of at most %d bytes, \"=\" and an optimizer's name, "
+                        "or none, not '%s': for example %s",
+                        row->name, COH_PATTERN_BYTES - 1, text, row->example);
+    if (list->count == CLI_FORS_MOST)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--%s is given more than %d times: join patterns with commas", row->name,
+                        CLI_FORS_MOST);
+    coh_optimizer_choice *one = &list->at[list->count++];
+    *one = (coh_optimizer_choice){ 0 };
+    memcpy(one->pattern, text, length);
+    memcpy(one->optimizer, equals + 1, name_length);
     return COH_OK;
 }
 
@@ -245,6 +270,8 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
         return parse_real(row, text, field);
     case CLI_VALUE_FOR:
         return add_for(row, text, field);
+    case CLI_VALUE_OPTIMIZER_FOR:
+        return add_optimizer_for(row, text, field);
     case CLI_VALUE_SHARE:
         return parse_share(row, text, field);
     case CLI_VALUE_ROOM:

@@ -78,6 +78,10 @@ typedef enum cli_flag {
     CLI_FLAG_LR,
     CLI_FLAG_LR_FOR,
     CLI_FLAG_MIN_LR,
+    CLI_FLAG_OPTIMIZER,
+    CLI_FLAG_OPTIMIZER_FOR,
+    CLI_FLAG_HYPERPARAMETER,
+    CLI_FLAG_RESET_OPTIMIZER,
     CLI_FLAG_BETA1,
     CLI_FLAG_BETA2,
     CLI_FLAG_WEIGHT_DECAY,
@@ -147,6 +151,12 @@ typedef struct cli_for_list {
     cli_for at[CLI_FORS_MOST];
 } cli_for_list;
 
+/* "PATTERN=NAME", in the order given. */
+typedef struct cli_optimizer_list {
+    int64_t count;
+    coh_optimizer_choice at[CLI_FORS_MOST];
+} cli_optimizer_list;
+
 /* A number of steps, or a share of them. */
 typedef struct cli_share {
     int64_t count;
@@ -181,7 +191,10 @@ typedef struct cli_options {
     int64_t sweep_order, save_every, keep, validation_every, seed, tokens, top_k, held_out;
     int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve;
     cli_share warmup;
-    cli_for_list lr_for, weight_decay_for;
+    cli_for_list lr_for, weight_decay_for, hyperparameters;
+    cli_optimizer_list optimizer_for;
+    const char *optimizer;
+    int64_t reset_optimizer;
     int64_t validation_windows, stride, keep_best, stop_after_worse;
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
@@ -225,8 +238,9 @@ typedef enum cli_value {
     CLI_VALUE_COUNT, /* a whole number, or "auto": stored as 0 */
     CLI_VALUE_PIN,   /* appended */
     CLI_VALUE_REAL,
-    CLI_VALUE_FOR,   /* PATTERN=X, appended; "none" empties the list */
-    CLI_VALUE_SHARE, /* a whole number, or a percentage */
+    CLI_VALUE_FOR,           /* PATTERN=X, appended; "none" empties the list */
+    CLI_VALUE_OPTIMIZER_FOR, /* PATTERN=NAME, as FOR */
+    CLI_VALUE_SHARE,         /* a whole number, or a percentage */
     CLI_VALUE_SIZE,
     CLI_VALUE_ROOM,   /* a size, or "none": stored as 0 */
     CLI_VALUE_RATE,   /* a size, "/s" allowed */

@@ -1,8 +1,11 @@
-/* Turns patterns with rates and decays into the engine's groups. The one idea: each pattern with
- * its value becomes one group; rates first, then decays. Next: engine/ applies them. */
+/* Turns patterns with rates and decays into the engine's groups, and the numbers of optimizers into
+ * its hyperparameters. The one idea: each pattern with its value becomes one group; rates first,
+ * then decays. Next: engine/ applies them. */
 #include "cli/parameter_groups.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 uint32_t cli_parameter_groups(const cli_recipe *recipe,
                               coh_parameter_group out_groups[CLI_GROUPS_MOST])
@@ -59,8 +62,80 @@ static void describe_list(const cli_for_list *list, const char *what, const coh_
     }
 }
 
+/* ---- optimizers ---- */
+
+static void add_number(cli_hyperparameters *out, const char *optimizer, const char *name,
+                       double value)
+{
+    out->values[out->count++] = (coh_hyperparameter_value){ optimizer, name, (float)value };
+}
+
+void cli_hyperparameters_of(const cli_recipe *recipe, cli_hyperparameters *out_numbers)
+{
+    out_numbers->count = 0;
+    if (recipe->beta1 >= 0)
+        add_number(out_numbers, NULL, "beta1", recipe->beta1);
+    if (recipe->beta2 >= 0)
+        add_number(out_numbers, NULL, "beta2", recipe->beta2);
+    for (int64_t i = 0; i < recipe->hyperparameters.count; i++) {
+        char *text = out_numbers->names[i];
+        snprintf(text, sizeof(out_numbers->names[i]), "%s", recipe->hyperparameters.at[i].pattern);
+        char *dot = strchr(text, '.');
+        if (dot != NULL)
+            *dot = '\0';
+        add_number(out_numbers, dot != NULL ? text : NULL, dot != NULL ? dot + 1 : text,
+                   recipe->hyperparameters.at[i].value);
+    }
+}
+
+/* Returns the hyperparameter of this name, or NULL. */
+static const coh_hyperparameter *find_number(const coh_optimizer *optimizer, const char *name)
+{
+    for (int32_t i = 0; optimizer != NULL && i < optimizer->hyperparameter_count; i++)
+        if (strcmp(optimizer->hyperparameters[i].name, name) == 0)
+            return &optimizer->hyperparameters[i];
+    return NULL;
+}
+
+static coh_status check_number(const cli_recipe *recipe, const coh_hyperparameter_value *value)
+{
+    int is_used = 0;
+    for (int64_t i = -1; i < recipe->optimizer_for.count; i++) {
+        const char *name = i >= 0                         ? recipe->optimizer_for.at[i].optimizer
+                           : recipe->optimizer[0] != '\0' ? recipe->optimizer
+                                                          : "adamw";
+        const coh_hyperparameter *row = find_number(coh_optimizer_find(name), value->name);
+        if (row == NULL || (value->optimizer != NULL && strcmp(value->optimizer, name) != 0))
+            continue;
+        if (!(value->value >= row->least && value->value <= row->most))
+            return cli_fail(COH_ERR_ARGUMENT, "%s of optimizer %s is %g: give %g to %g", row->name,
+                            name, (double)value->value, (double)row->least, (double)row->most);
+        is_used = 1;
+    }
+    return is_used ? COH_OK
+                   : cli_fail(COH_ERR_ARGUMENT,
+                              "no optimizer of this run has a number %s%s%s: leave it out",
+                              value->optimizer != NULL ? value->optimizer : "",
+                              value->optimizer != NULL ? "." : "", value->name);
+}
+
+coh_status cli_hyperparameters_check(const cli_recipe *recipe)
+{
+    cli_hyperparameters numbers;
+    cli_hyperparameters_of(recipe, &numbers);
+    for (uint32_t i = 0; i < numbers.count; i++)
+        CLI_TRY(check_number(recipe, &numbers.values[i]));
+    return COH_OK;
+}
+
 void cli_parameter_groups_describe(const cli_recipe *recipe, const coh_graph *graph, cli_line *line)
 {
+    if (recipe->optimizer[0] != '\0' || recipe->optimizer_for.count > 0)
+        cli_line_add(line, "optimizer: %s\n",
+                     recipe->optimizer[0] != '\0' ? recipe->optimizer : "adamw");
+    for (int64_t i = 0; i < recipe->optimizer_for.count; i++)
+        cli_line_add(line, "optimizer: %s for %s\n", recipe->optimizer_for.at[i].optimizer,
+                     recipe->optimizer_for.at[i].pattern);
     describe_list(&recipe->lr_for, "highest lr", graph, line);
     describe_list(&recipe->weight_decay_for, "weight decay", graph, line);
 }

@@ -1,5 +1,6 @@
 /* parameter_groups.h - turns the recipe's --lr-for and --weight-decay-for into the engine's groups
- * of parameters (cohobate/engine.h). */
+ * of parameters, and --beta1, --beta2, --hyperparameter into its hyperparameters
+ * (cohobate/engine.h). */
 #ifndef COH_CLI_PARAMETER_GROUPS_H
 #define COH_CLI_PARAMETER_GROUPS_H
 
@@ -15,7 +16,20 @@ uint32_t cli_parameter_groups(const cli_recipe *recipe,
  * Fails: COH_ERR_ARGUMENT with flag and pattern. */
 coh_status cli_parameter_groups_check(const cli_recipe *recipe, const coh_graph *graph);
 
-/* Adds a line per group; without numbers of parameters if `graph` is NULL. */
+/* The hyperparameters that differ from the optimizers' own, and their texts. */
+typedef struct cli_hyperparameters {
+    coh_hyperparameter_value values[2 + CLI_FORS_MOST];
+    uint32_t count;
+    char names[CLI_FORS_MOST][COH_PATTERN_BYTES];
+} cli_hyperparameters;
+
+/* Values point to texts in *out_numbers. */
+void cli_hyperparameters_of(const cli_recipe *recipe, cli_hyperparameters *out_numbers);
+
+/* Checks names and ranges against the optimizers of the recipe. Fails: COH_ERR_ARGUMENT. */
+coh_status cli_hyperparameters_check(const cli_recipe *recipe);
+
+/* Adds a line per group and optimizer; without numbers of parameters if `graph` is NULL. */
 void cli_parameter_groups_describe(const cli_recipe *recipe, const coh_graph *graph,
                                    cli_line *line);
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,22 +256,37 @@ static uint64_t asks_for_f32_gradients(const cli_options *options)
     return cli_given(options, CLI_FLAG_GRADIENTS) && options->gradients == COH_DTYPE_F32;
 }
 
+coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *options)
+{
+    if (!cli_given(options, CLI_FLAG_OPTIMIZER))
+        return COH_OK;
+    if (coh_optimizer_find(options->optimizer) == NULL)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--optimizer is one of adamw, adamw8, lion and sgd, not '%s'",
+                        options->optimizer);
+    snprintf(recipe->optimizer, sizeof(recipe->optimizer), "%s", options->optimizer);
+    return COH_OK;
+}
+
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
 {
     cli_recipe *recipe = out_recipe;
     *recipe = (cli_recipe){ .batch = options->batch,
                             .sequence = options->sequence,
-                            .beta1 = options->beta1,
-                            .beta2 = options->beta2,
+                            .beta1 = cli_given(options, CLI_FLAG_BETA1) ? options->beta1 : -1,
+                            .beta2 = cli_given(options, CLI_FLAG_BETA2) ? options->beta2 : -1,
                             .weight_decay = options->weight_decay,
                             .clip = options->clip,
                             .lr_for = options->lr_for,
                             .weight_decay_for = options->weight_decay_for,
+                            .optimizer_for = options->optimizer_for,
+                            .hyperparameters = options->hyperparameters,
                             .dropout = options->dropout,
                             .seed = (uint64_t)options->seed };
     recipe->micro_batch =
         options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(options->batch);
     CLI_TRY(cli_recipe_check_micro_batch(recipe));
+    CLI_TRY(cli_recipe_set_optimizer(recipe, options));
     recipe->by_layers =
         cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order == COH_SWEEP_LAYER;
     recipe->f32_gradients = asks_for_f32_gradients(options);
@@ -288,7 +304,15 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
 
 /* ---- reading the note: one row per key ---- */
 
-typedef enum note_type { NOTE_AMOUNT, NOTE_REAL, NOTE_HEX, NOTE_PATH, NOTE_FORS } note_type;
+typedef enum note_type {
+    NOTE_AMOUNT,
+    NOTE_REAL,
+    NOTE_HEX,
+    NOTE_PATH,
+    NOTE_NAME, /* of an optimizer, or "" */
+    NOTE_FORS,
+    NOTE_OPTIMIZERS
+} note_type;
 
 typedef struct note_row {
     const char *key;
@@ -316,8 +340,8 @@ static const note_row note_rows[] = {
     ROW("batch", NOTE_AMOUNT, batch, 1),
     ROW("micro_batch", NOTE_AMOUNT, micro_batch, 1),
     ROW("sequence", NOTE_AMOUNT, sequence, 1),
-    ROW("beta1", NOTE_REAL, beta1, 0),
-    ROW("beta2", NOTE_REAL, beta2, 0),
+    ROW("beta1", NOTE_REAL, beta1, -1),
+    ROW("beta2", NOTE_REAL, beta2, -1),
     ROW("weight_decay", NOTE_REAL, weight_decay, 0),
     ROW("clip", NOTE_REAL, clip, 0),
     ROW("seed", NOTE_AMOUNT, seed, 0),
@@ -329,6 +353,9 @@ static const note_row note_rows[] = {
     LATER("data_first_window", NOTE_AMOUNT, data_first_window),
     LATER("lr_for", NOTE_FORS, lr_for),
     LATER("weight_decay_for", NOTE_FORS, weight_decay_for),
+    LATER("optimizer", NOTE_NAME, optimizer),
+    LATER("optimizer_for", NOTE_OPTIMIZERS, optimizer_for),
+    LATER("hyperparameters", NOTE_FORS, hyperparameters),
     LATER("dropout", NOTE_REAL, dropout),
     LATER("kernels", NOTE_PATH, kernels),
     LATER("by_layers", NOTE_AMOUNT, by_layers),
@@ -361,10 +388,38 @@ static int read_fors(const json_t *value, cli_for_list *out_list)
         const char *pattern = json_string_value(json_array_get(pair, 0));
         const json_t *number = json_array_get(pair, 1);
         if (json_array_size(pair) != 2 || !pattern || strlen(pattern) >= sizeof(one->pattern) ||
-            !json_is_number(number) || !(json_number_value(number) >= 0))
+            !json_is_number(number) || !isfinite(json_number_value(number)))
             return 0;
         snprintf(one->pattern, sizeof(one->pattern), "%s", pattern);
         one->value = json_number_value(number);
+    }
+    return 1;
+}
+
+static int read_name(const json_t *value, char *out_text, size_t room)
+{
+    const char *text = json_string_value(value);
+    if (text == NULL || json_string_length(value) >= room || strlen(text) >= room)
+        return 0;
+    snprintf(out_text, room, "%s", text);
+    return 1;
+}
+
+/* Reads [["PATTERN", "NAME"], ...]. */
+static int read_optimizers(const json_t *value, cli_optimizer_list *out_list)
+{
+    size_t i;
+    json_t *pair;
+    *out_list = (cli_optimizer_list){ 0 };
+    if (!json_is_array(value) || json_array_size(value) > CLI_FORS_MOST)
+        return 0;
+    json_array_foreach(value, i, pair)
+    {
+        coh_optimizer_choice *one = &out_list->at[out_list->count++];
+        if (json_array_size(pair) != 2 ||
+            !read_name(json_array_get(pair, 0), one->pattern, sizeof(one->pattern)) ||
+            !read_name(json_array_get(pair, 1), one->optimizer, sizeof(one->optimizer)))
+            return 0;
     }
     return 1;
 }
@@ -394,8 +449,12 @@ static int read_value(const note_row *row, const json_t *value, void *field)
             return 0;
         memcpy(field, json_string_value(value), json_string_length(value) + 1);
         return 1;
+    case NOTE_NAME:
+        return read_name(value, field, COH_OPTIMIZER_NAME_BYTES);
     case NOTE_FORS:
         return read_fors(value, field);
+    case NOTE_OPTIMIZERS:
+        return read_optimizers(value, field);
     }
     return 0;
 }
@@ -451,6 +510,19 @@ static void add_fors(const cli_for_list *list, cli_line *line)
     }
 }
 
+static void add_optimizers(const cli_optimizer_list *list, cli_line *line)
+{
+    cli_line_add(line, "[");
+    for (int64_t i = 0; i < list->count; i++) {
+        cli_line_add(line, i ? ", [" : "[");
+        cli_line_add_json_string(line, list->at[i].pattern);
+        cli_line_add(line, ", ");
+        cli_line_add_json_string(line, list->at[i].optimizer);
+        cli_line_add(line, "]");
+    }
+    cli_line_add(line, "]");
+}
+
 static void add_row(const note_row *row, const cli_recipe *recipe, cli_line *line)
 {
     const void *field = (const char *)recipe + row->offset;
@@ -466,12 +538,16 @@ static void add_row(const note_row *row, const cli_recipe *recipe, cli_line *lin
         cli_line_add(line, "\"%016" PRIx64 "\"", *(const uint64_t *)field);
         break;
     case NOTE_PATH:
+    case NOTE_NAME:
         cli_line_add_json_string(line, field);
         break;
     case NOTE_FORS:
         cli_line_add(line, "[");
         add_fors(field, line);
         cli_line_add(line, "]");
+        break;
+    case NOTE_OPTIMIZERS:
+        add_optimizers(field, line);
         break;
     }
 }

@@ -20,8 +20,12 @@ typedef struct cli_recipe {
     uint64_t by_layers;     /* 1: sweeps by layers; see coh_sweep_order */
     uint64_t f32_gradients; /* 1: f32 gradients of bf16 weights; see coh_plan_options */
     uint64_t atomics;       /* 1: attention's backward may use atomics; see coh_model */
+    /* beta1, beta2: below 0: the optimizer's own */
     double beta1, beta2, weight_decay, clip, dropout;
-    cli_for_list lr_for, weight_decay_for; /* parameter_groups.h */
+    cli_for_list lr_for, weight_decay_for;    /* parameter_groups.h */
+    char optimizer[COH_OPTIMIZER_NAME_BYTES]; /* "": adamw */
+    cli_optimizer_list optimizer_for;
+    cli_for_list hyperparameters; /* NAME or OPTIMIZER.NAME, and value */
     uint64_t seed;
     char tokenizer[CLI_PATH_BYTES]; /* "bytes", a folder or a file; "none": the data are ids */
     uint64_t tokenizer_identity;    /* 0: trained with "none"; any tokenizer may be given later */
@@ -49,6 +53,9 @@ static inline uint64_t cli_recipe_window(const cli_recipe *recipe, uint64_t step
 /* Makes a recipe from flags and defaults, without the length of the run and its schedule. Fails:
  * COH_ERR_ARGUMENT for flags that contradict one another. */
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe);
+
+/* Sets --optimizer, if it is given. Fails: COH_ERR_ARGUMENT if nobody registered it. */
+coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *options);
 
 /* Sets the highest rate: that of --lr, else 6e-4, or if `is_pretrained` 2e-5 and with --lora 2e-4.
  * train prints the defaults of pretrained weights. Call it before cli_recipe_set_steps. */

@@ -107,12 +107,66 @@ static void set_fors(const char *name, const cli_for_list *given, cli_for_list *
     *field = *given;
 }
 
-static void set_optimizer(cli_recipe *recipe, const cli_options *options)
+
+static int same_optimizers(const cli_optimizer_list *a, const cli_optimizer_list *b)
 {
+    int same = a->count == b->count;
+    for (int64_t i = 0; same && i < a->count; i++)
+        same = strcmp(a->at[i].pattern, b->at[i].pattern) == 0 &&
+               strcmp(a->at[i].optimizer, b->at[i].optimizer) == 0;
+    return same;
+}
+
+static const char *optimizer_name(const char *name)
+{
+    return name[0] != '\0' ? name : "adamw";
+}
+
+/* Sets a number of the optimizers; below 0 it is the optimizer's own. */
+static void set_beta(const char *name, double value, const char *optimizer, double *field)
+{
+    const coh_optimizer *own = coh_optimizer_find(optimizer_name(optimizer));
+    for (int32_t i = 0; own != NULL && *field < 0 && i < own->hyperparameter_count; i++)
+        if (strcmp(own->hyperparameters[i].name, name) == 0)
+            *field = (double)own->hyperparameters[i].initial;
+    if ((float)*field == (float)value) /* floats in the table */
+        *field = value;
+    set_real(name, value, field);
+}
+
+/* Sets the optimizers. Other ones than the checkpoint's need new states. */
+static coh_status choose_optimizers(cli_recipe *recipe, const cli_options *options)
+{
+    const cli_optimizer_list before = recipe->optimizer_for;
+    char name[COH_OPTIMIZER_NAME_BYTES];
+    memcpy(name, recipe->optimizer, sizeof(name));
+    CLI_TRY(cli_recipe_set_optimizer(recipe, options));
+    if (cli_given(options, CLI_FLAG_OPTIMIZER_FOR))
+        recipe->optimizer_for = options->optimizer_for;
+    if (cli_given(options, CLI_FLAG_HYPERPARAMETER))
+        set_fors("hyperparameter", &options->hyperparameters, &recipe->hyperparameters);
+    const int is_same = strcmp(optimizer_name(name), optimizer_name(recipe->optimizer)) == 0 &&
+                        same_optimizers(&before, &recipe->optimizer_for);
+    if (!is_same && !options->reset_optimizer)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "the checkpoint holds the states of other optimizers (%s%s): add "
+                        "--reset-optimizer to start new ones, or leave --optimizer and "
+                        "--optimizer-for out",
+                        optimizer_name(name), before.count > 0 ? " and more" : "");
+    if (!is_same)
+        cli_note("optimizer %s -> %s", optimizer_name(name), optimizer_name(recipe->optimizer));
+    if (options->reset_optimizer)
+        cli_note("the optimizer's states start anew, at 0");
+    return COH_OK;
+}
+
+static coh_status set_optimizer(cli_recipe *recipe, const cli_options *options)
+{
+    CLI_TRY(choose_optimizers(recipe, options));
     if (cli_given(options, CLI_FLAG_BETA1))
-        set_real("beta1", options->beta1, &recipe->beta1);
+        set_beta("beta1", options->beta1, recipe->optimizer, &recipe->beta1);
     if (cli_given(options, CLI_FLAG_BETA2))
-        set_real("beta2", options->beta2, &recipe->beta2);
+        set_beta("beta2", options->beta2, recipe->optimizer, &recipe->beta2);
     if (cli_given(options, CLI_FLAG_WEIGHT_DECAY))
         set_real("weight-decay", options->weight_decay, &recipe->weight_decay);
     if (cli_given(options, CLI_FLAG_CLIP))
@@ -121,6 +175,7 @@ static void set_optimizer(cli_recipe *recipe, const cli_options *options)
         set_fors("lr-for", &options->lr_for, &recipe->lr_for);
     if (cli_given(options, CLI_FLAG_WEIGHT_DECAY_FOR))
         set_fors("weight-decay-for", &options->weight_decay_for, &recipe->weight_decay_for);
+    return COH_OK;
 }
 
 /* ---- batches ---- */
@@ -201,7 +256,7 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, u
         recipe->steps = (uint64_t)options->steps;
     CLI_TRY(set_rates(recipe, options));
     CLI_TRY(set_schedule(recipe, options));
-    set_optimizer(recipe, options);
+    CLI_TRY(set_optimizer(recipe, options));
     /* The folder may have moved; its identity is compared when it is opened. */
     if (cli_given(options, CLI_FLAG_TOKENIZER) && strcmp(options->tokenizer, "none") == 0 &&
         strcmp(recipe->tokenizer, "none") != 0)

@@ -56,11 +56,12 @@ static coh_status check_visit(const coh_step *step, const coh_program *program,
     if (either == NULL)
         return COH_OK;
     const coh_group_layout *group = &layout->groups[layout->objects[either->object].owner];
-    if (group->dtype != COH_DTYPE_BF16 || group->state < 0)
+    if (!coh_group_splits_master(group))
         return COH_OK;
     if (!has_one_chunk(work) || !has_one_chunk(state) || work->object != group->work ||
         state->object != group->state ||
-        state->object_offset != work->object_offset * coh_state_factor(group->dtype))
+        program->touches[state->touch_begin].chunk !=
+            coh_chunk_partner(layout, program->touches[work->touch_begin].chunk, group->state))
         return refuse(program, line, "a bf16 master is visited with both of its halves");
     return COH_OK;
 }
@@ -94,10 +95,11 @@ static coh_status check_line(const coh_step *step, const coh_program *program,
         return refuse(program, line, "the host lane updates, and makes no partials");
     if (opcode == COH_OP_UPDATE && coh_line_operand(program, line, COH_ROLE_CELLS) == NULL)
         return refuse(program, line, "it reads cells that are no operand of it");
+    const coh_operand *state = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
     if (opcode == COH_OP_UPDATE &&
         !(has_one_chunk(coh_line_operand(program, line, COH_ROLE_WORK)) &&
           has_one_chunk(coh_line_operand(program, line, COH_ROLE_GRAD)) &&
-          has_one_chunk(coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE))))
+          (state == NULL || has_one_chunk(state))))
         return refuse(program, line, "an update takes one chunk of work, gradient and states");
     if (opcode == COH_OP_NORM && coh_line_operand(program, line, COH_ROLE_GRAD) == NULL)
         return refuse(program, line, "no gradient");

@@ -18,8 +18,8 @@
 #include "base/alloc.h"
 #include "engine/checkpoint_manifest.h"
 
-/* Grains per read when everything is read: 1 MiB. */
-enum { CHECK_GRAINS = 16 };
+/* Read at once when everything is read: 1 MiB, or a grain if that is larger. */
+enum { CHECK_BYTES = 1 << 20 };
 
 #define TAKE_ANOTHER "take another checkpoint of the run, or a copy of this one"
 
@@ -28,25 +28,30 @@ struct coh_checkpoint {
     coh_manifest manifest;
     coh_logical_hash *hashes; /* as read from hashes.bin */
     int fd[COH_FILE_COUNT];
-    uint64_t *offset[COH_PART_COUNT];
+    uint64_t *offset[COH_LOGICAL_ROWS];
     uint64_t bytes; /* of all files */
-    float *grain;   /* scratch: CHECK_GRAINS grains */
+    char *scratch;  /* for CHECK_BYTES, and for any grain */
+    uint64_t scratch_bytes;
     char passed_over[COH_ERROR_TEXT_BYTES];
 };
 
 /* ---- files ---- */
 
-static coh_status file_open(coh_checkpoint *checkpoint, coh_checkpoint_file file,
-                            uint64_t *out_bytes)
+static coh_file_name file_name(const coh_checkpoint *checkpoint, int file)
 {
-    char name[PATH_MAX + 16];
+    return coh_checkpoint_file_name(&checkpoint->manifest.table, file);
+}
+
+static coh_status file_open(coh_checkpoint *checkpoint, int file, uint64_t *out_bytes)
+{
+    char name[PATH_MAX + sizeof(coh_file_name)];
     struct stat facts;
-    snprintf(name, sizeof(name), "%s/%s", checkpoint->path, coh_checkpoint_file_name(file));
+    snprintf(name, sizeof(name), "%s/%s", checkpoint->path, file_name(checkpoint, file).text);
     /* O_NONBLOCK: opening a pipe of this name must not block. */
     int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return coh_fail(COH_ERR_CORRUPT, "checkpoint %s is not whole: %s is missing",
-                        checkpoint->path, coh_checkpoint_file_name(file));
+                        checkpoint->path, file_name(checkpoint, file).text);
     if (fd < 0)
         return coh_file_fail(-errno, "open", name);
     checkpoint->fd[file] = fd;
@@ -60,8 +65,8 @@ static coh_status file_open(coh_checkpoint *checkpoint, coh_checkpoint_file file
 }
 
 /* Reads all of [offset, offset + bytes); a shorter read means a truncated file. */
-static coh_status file_read(const coh_checkpoint *checkpoint, coh_checkpoint_file file,
-                            uint64_t offset, uint64_t bytes, void *data)
+static coh_status file_read(const coh_checkpoint *checkpoint, int file, uint64_t offset,
+                            uint64_t bytes, void *data)
 {
     char *to = data;
     while (bytes > 0) {
@@ -69,12 +74,12 @@ static coh_status file_read(const coh_checkpoint *checkpoint, coh_checkpoint_fil
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved < 0)
-            return coh_fail_prefix(coh_file_fail(-errno, "read", coh_checkpoint_file_name(file)),
+            return coh_fail_prefix(coh_file_fail(-errno, "read", file_name(checkpoint, file).text),
                                    "checkpoint %s", checkpoint->path);
         if (moved == 0)
             return coh_fail(COH_ERR_CORRUPT,
                             "checkpoint %s: %s ends at byte %" PRIu64 ", it was cut while open",
-                            checkpoint->path, coh_checkpoint_file_name(file), offset);
+                            checkpoint->path, file_name(checkpoint, file).text, offset);
         to += moved;
         offset += (uint64_t)moved;
         bytes -= (uint64_t)moved;
@@ -106,16 +111,15 @@ done:
 static coh_status data_files_open(coh_checkpoint *checkpoint)
 {
     const coh_manifest *manifest = &checkpoint->manifest;
-    for (int file = 0; file < COH_FILE_MANIFEST; file++) {
+    for (int file = 0; file < COH_FILE_MANIFEST;
+         file = coh_checkpoint_next_file(&manifest->table, file)) {
         uint64_t bytes = 0;
-        if (file != COH_FILE_HASHES && file >= manifest->part_count)
-            continue;
-        COH_TRY(file_open(checkpoint, (coh_checkpoint_file)file, &bytes));
+        COH_TRY(file_open(checkpoint, file, &bytes));
         if (bytes != manifest->file_bytes[file])
             return coh_fail(COH_ERR_CORRUPT,
                             "checkpoint %s: %s has %" PRIu64 " bytes, must have %" PRIu64,
-                            checkpoint->path, coh_checkpoint_file_name((coh_checkpoint_file)file),
-                            bytes, manifest->file_bytes[file]);
+                            checkpoint->path, file_name(checkpoint, file).text, bytes,
+                            manifest->file_bytes[file]);
     }
     return COH_OK;
 }
@@ -128,8 +132,7 @@ static coh_status hashes_load(coh_checkpoint *checkpoint)
     uint64_t bytes = manifest->file_bytes[COH_FILE_HASHES], total;
     uint64_t *table = NULL;
     coh_status status = COH_OK;
-    COH_TRY(coh_logical_hash_create(manifest->tensors, manifest->tensor_count, NULL,
-                                    &checkpoint->hashes));
+    COH_TRY(coh_logical_hash_create(&manifest->table, NULL, &checkpoint->hashes));
     COH_TRY(COH_ALLOC(bytes / sizeof(*table), &table));
     COH_TRY_GOTO(status, file_read(checkpoint, COH_FILE_HASHES, 0, bytes, table), done);
     status = coh_logical_hash_take(checkpoint->hashes, table);
@@ -149,6 +152,28 @@ done:
     return status;
 }
 
+/* Computes the offsets of all tensors, and makes the scratch. Each of its grains is in a file of at
+ * least that size. */
+static coh_status places_make(coh_checkpoint *checkpoint)
+{
+    const coh_logical_table *table = &checkpoint->manifest.table;
+    uint64_t bytes;
+    checkpoint->scratch_bytes = CHECK_BYTES;
+    for (int row = 0; row <= table->stream_count; row++) {
+        const coh_state_stream *stream = coh_logical_stream(table, row);
+        COH_TRY(COH_ALLOC(table->tensor_count, &checkpoint->offset[row]));
+        COH_TRY(coh_checkpoint_offsets(table, row, checkpoint->offset[row], &bytes));
+        for (uint32_t i = 0; i < table->tensor_count; i++) {
+            uint64_t elements = table->tensors[i].elements;
+            bytes = coh_state_bytes(stream,
+                                    elements < COH_GRAIN_ELEMENTS ? elements : COH_GRAIN_ELEMENTS);
+            if (coh_logical_part(&table->tensors[i], row) >= 0 && bytes > checkpoint->scratch_bytes)
+                checkpoint->scratch_bytes = bytes;
+        }
+    }
+    return COH_ALLOC(checkpoint->scratch_bytes, &checkpoint->scratch);
+}
+
 /* ---- open ---- */
 
 /* Opens one folder. *out_is_damaged is 1 for damage that another copy would repair: not for a newer
@@ -166,16 +191,7 @@ static coh_status open_folder(const char *path, coh_checkpoint **out_checkpoint,
     COH_TRY_GOTO(status, manifest_load(checkpoint), done);
     COH_TRY_GOTO(status, data_files_open(checkpoint), done);
     COH_TRY_GOTO(status, hashes_load(checkpoint), done);
-    const coh_manifest *manifest = &checkpoint->manifest;
-    for (int part = 0; part < manifest->part_count; part++) {
-        uint64_t bytes;
-        COH_TRY_GOTO(status, COH_ALLOC(manifest->tensor_count, &checkpoint->offset[part]), done);
-        COH_TRY_GOTO(status,
-                     coh_checkpoint_offsets(manifest->tensors, manifest->tensor_count,
-                                            (coh_part)part, checkpoint->offset[part], &bytes),
-                     done);
-    }
-    COH_TRY_GOTO(status, COH_ALLOC(CHECK_GRAINS * COH_GRAIN_ELEMENTS, &checkpoint->grain), done);
+    COH_TRY_GOTO(status, places_make(checkpoint), done);
     *out_checkpoint = checkpoint;
     checkpoint = NULL;
 done:
@@ -295,7 +311,6 @@ coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint
 {
     COH_NEED(path);
     COH_NEED(out_checkpoint);
-    char name[PATH_MAX + 16];
     struct stat facts;
     int32_t is_damaged;
     *out_checkpoint = NULL;
@@ -304,15 +319,11 @@ coh_status coh_checkpoint_open(const char *path, coh_checkpoint **out_checkpoint
         return coh_file_fail(-errno, "open checkpoint", path);
     if (!S_ISDIR(facts.st_mode))
         return coh_fail(COH_ERR_CORRUPT, "%s is no checkpoint: a checkpoint is a folder", path);
-    for (int file = COH_FILE_COUNT - 1; file >= 0; file--) {
-        snprintf(name, sizeof(name), "%s/%s", path,
-                 coh_checkpoint_file_name((coh_checkpoint_file)file));
-        if (lstat(name, &facts) == 0)
-            return with_remedy(open_folder(path, out_checkpoint, &is_damaged));
-        if (errno != ENOENT)
-            return coh_file_fail(-errno, "look at", name);
-    }
-    return open_newest(path, out_checkpoint);
+    const int is_there = coh_checkpoint_is_at(path);
+    if (is_there < 0)
+        return coh_file_fail(is_there, "look into", path);
+    return is_there ? with_remedy(open_folder(path, out_checkpoint, &is_damaged))
+                    : open_newest(path, out_checkpoint);
 }
 
 coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damaged)
@@ -334,11 +345,11 @@ void coh_checkpoint_close(coh_checkpoint *checkpoint)
     for (int file = 0; file < COH_FILE_COUNT; file++)
         if (checkpoint->fd[file] >= 0)
             close(checkpoint->fd[file]);
-    for (int part = 0; part < COH_PART_COUNT; part++)
-        coh_free(checkpoint->offset[part]);
+    for (int row = 0; row < COH_LOGICAL_ROWS; row++)
+        coh_free(checkpoint->offset[row]);
     coh_logical_hash_destroy(checkpoint->hashes);
     coh_manifest_fini(&checkpoint->manifest);
-    coh_free(checkpoint->grain);
+    coh_free(checkpoint->scratch);
     coh_free(checkpoint);
 }
 
@@ -356,13 +367,15 @@ coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
         .applied_count = manifest->applied_count,
         .numeric_fingerprint = manifest->numeric_fingerprint,
         .hash = manifest->hash,
-        .tensor_count = (int32_t)manifest->tensor_count,
+        .tensor_count = (int32_t)manifest->table.tensor_count,
         .parameter_count = manifest->parameter_count,
         .bytes = checkpoint->bytes,
-        .has_states = manifest->part_count > 1,
+        .stream_count = manifest->table.stream_count,
         .note_json = manifest->note_json,
         .passed_over = checkpoint->passed_over,
     };
+    for (uint32_t i = 0; i < manifest->table.tensor_count; i++)
+        out_facts->is_trained |= manifest->table.tensors[i].optimizer != NULL;
     return COH_OK;
 }
 
@@ -371,81 +384,135 @@ coh_status coh_checkpoint_tensor_at(const coh_checkpoint *checkpoint, int32_t in
 {
     COH_NEED(checkpoint);
     COH_NEED(out_tensor);
-    if (index < 0 || (uint32_t)index >= checkpoint->manifest.tensor_count)
+    const coh_logical_table *table = &checkpoint->manifest.table;
+    if (index < 0 || (uint32_t)index >= table->tensor_count)
         return coh_fail(COH_ERR_ARGUMENT, "tensor %" PRId32 " of a checkpoint of %" PRIu32, index,
-                        checkpoint->manifest.tensor_count);
-    const coh_logical_tensor *tensor = &checkpoint->manifest.tensors[index];
-    *out_tensor = (coh_checkpoint_tensor){ .name = tensor->name, .shape = tensor->shape };
+                        table->tensor_count);
+    const coh_logical_tensor *tensor = &table->tensors[index];
+    *out_tensor = (coh_checkpoint_tensor){ .name = tensor->name,
+                                           .shape = tensor->shape,
+                                           .optimizer = tensor->optimizer,
+                                           .stream_count = tensor->stream_count };
+    for (int32_t s = 0; s < tensor->stream_count; s++)
+        out_tensor->streams[s] = coh_logical_row(tensor, 1 + s);
+    return COH_OK;
+}
+
+coh_status coh_checkpoint_stream_at(const coh_checkpoint *checkpoint, int32_t stream,
+                                    coh_state_stream *out_stream)
+{
+    COH_NEED(checkpoint);
+    COH_NEED(out_stream);
+    const coh_logical_table *table = &checkpoint->manifest.table;
+    if (stream < 0 || stream > table->stream_count)
+        return coh_fail(COH_ERR_ARGUMENT, "stream %" PRId32 " of a checkpoint of 0 to %" PRId32,
+                        stream, table->stream_count);
+    *out_stream = *coh_logical_stream(table, stream);
     return COH_OK;
 }
 
 /* ---- read ---- */
 
-/* Reads whole grains [begin, end) and compares each with its hash. */
-static coh_status grains_read(coh_checkpoint *checkpoint, uint32_t index, coh_part part,
-                              uint64_t begin, uint64_t end, float *data)
+/* Reads whole grains [begin, end) of a row and compares each with its hash. */
+static coh_status grains_read(coh_checkpoint *checkpoint, uint32_t index, int row, uint64_t begin,
+                              uint64_t end, char *data)
 {
-    const coh_logical_tensor *tensor = &checkpoint->manifest.tensors[index];
-    COH_TRY(file_read(checkpoint, (coh_checkpoint_file)part,
-                      checkpoint->offset[part][index] + begin * sizeof(*data),
-                      (end - begin) * sizeof(*data), data));
+    const coh_logical_tensor *tensor = &checkpoint->manifest.table.tensors[index];
+    const coh_state_stream *stream = coh_logical_stream(&checkpoint->manifest.table, row);
+    const int part = coh_logical_part(tensor, row);
+    COH_TRY(file_read(checkpoint, row,
+                      checkpoint->offset[row][index] + coh_state_bytes(stream, begin),
+                      coh_state_bytes(stream, end - begin), data));
     for (uint64_t at = begin; at < end; at += COH_GRAIN_ELEMENTS) {
         uint64_t count = end - at < COH_GRAIN_ELEMENTS ? end - at : COH_GRAIN_ELEMENTS;
         uint64_t grain = at / COH_GRAIN_ELEMENTS;
-        uint64_t found = coh_grain_hash(data + (at - begin), count);
+        uint64_t found = coh_grain_hash(data + coh_state_bytes(stream, at - begin),
+                                        coh_state_bytes(stream, count));
         uint64_t expected = coh_logical_hash_grain(checkpoint->hashes, part, index, grain);
         if (found != expected)
             return coh_fail(COH_ERR_CORRUPT,
                             "checkpoint %s: %s, tensor %s, grain %" PRIu64 " (elements %" PRIu64
                             " to %" PRIu64 ") is damaged: hash %016" PRIx64
                             ", saved was %016" PRIx64 ": " TAKE_ANOTHER,
-                            checkpoint->path, coh_checkpoint_file_name((coh_checkpoint_file)part),
-                            tensor->name, grain, at, at + count - 1, found, expected);
+                            checkpoint->path, file_name(checkpoint, row).text, tensor->name, grain,
+                            at, at + count - 1, found, expected);
     }
     return COH_OK;
 }
 
-coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int stream,
-                               uint64_t begin, uint64_t count, float *data)
+/* Checks that [begin, end) are whole blocks of a tensor's stream. */
+static coh_status range_check(const coh_checkpoint *checkpoint, int32_t index, int32_t row,
+                              uint64_t begin, uint64_t end)
 {
-    COH_NEED(checkpoint);
-    COH_NEED(data);
-    const coh_manifest *manifest = &checkpoint->manifest;
-    if (index < 0 || (uint32_t)index >= manifest->tensor_count || stream < 0 ||
-        stream >= COH_PART_COUNT)
-        return coh_fail(COH_ERR_ARGUMENT, "checkpoint: no tensor %" PRId32 ", stream %d", index,
-                        stream);
-    const coh_logical_tensor *tensor = &manifest->tensors[index];
-    uint64_t end = begin + count;
-    if (stream != COH_PART_WORK && !tensor->has_states)
-        return coh_fail(COH_ERR_ARGUMENT, "checkpoint %s holds no optimizer states of tensor %s",
-                        checkpoint->path, tensor->name);
+    const coh_logical_table *table = &checkpoint->manifest.table;
+    if (index < 0 || (uint32_t)index >= table->tensor_count || row < 0 || row > table->stream_count)
+        return coh_fail(COH_ERR_ARGUMENT, "checkpoint: no tensor %" PRId32 ", stream %" PRId32,
+                        index, row);
+    const coh_logical_tensor *tensor = &table->tensors[index];
+    const coh_state_stream *stream = coh_logical_stream(table, row);
+    if (coh_logical_part(tensor, row) < 0)
+        return coh_fail(COH_ERR_ARGUMENT, "checkpoint %s holds no %s of tensor %s",
+                        checkpoint->path, stream->name, tensor->name);
     if (end < begin || end > tensor->elements)
         return coh_fail(COH_ERR_ARGUMENT,
                         "tensor %s has %" PRIu64 " elements: [%" PRIu64 ", %" PRIu64
                         ") is not among them",
                         tensor->name, tensor->elements, begin, end);
+    if (begin % stream->elements_per_block != 0 ||
+        (end % stream->elements_per_block != 0 && end != tensor->elements))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s of tensor %s is stored in blocks of %" PRIu32 " elements: [%" PRIu64
+                        ", %" PRIu64 ") cuts one",
+                        stream->name, tensor->name, stream->elements_per_block, begin, end);
+    return COH_OK;
+}
+
+coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int32_t stream,
+                               uint64_t begin, uint64_t count, void *data)
+{
+    COH_NEED(checkpoint);
+    COH_NEED(data);
+    uint64_t end = begin + count;
+    char *to = data;
+    COH_TRY(range_check(checkpoint, index, stream, begin, end));
+    const coh_state_stream *form = coh_logical_stream(&checkpoint->manifest.table, stream);
+    const uint64_t elements = checkpoint->manifest.table.tensors[index].elements;
     while (begin < end) {
         uint64_t grain_begin = begin - begin % COH_GRAIN_ELEMENTS;
         uint64_t grain_end = grain_begin + COH_GRAIN_ELEMENTS;
-        uint64_t whole_end = end == tensor->elements ? end : end - end % COH_GRAIN_ELEMENTS;
-        if (grain_end > tensor->elements)
-            grain_end = tensor->elements;
+        uint64_t whole_end = end == elements ? end : end - end % COH_GRAIN_ELEMENTS;
+        if (grain_end > elements)
+            grain_end = elements;
         if (begin == grain_begin && whole_end > begin) {
-            COH_TRY(
-                grains_read(checkpoint, (uint32_t)index, (coh_part)stream, begin, whole_end, data));
+            COH_TRY(grains_read(checkpoint, (uint32_t)index, stream, begin, whole_end, to));
             grain_end = whole_end;
         } else { /* part of a grain: the hash needs the whole */
-            COH_TRY(grains_read(checkpoint, (uint32_t)index, (coh_part)stream, grain_begin,
-                                grain_end, checkpoint->grain));
+            COH_TRY(grains_read(checkpoint, (uint32_t)index, stream, grain_begin, grain_end,
+                                checkpoint->scratch));
             if (grain_end > end)
                 grain_end = end;
-            memcpy(data, checkpoint->grain + (begin - grain_begin),
-                   (grain_end - begin) * sizeof(*data));
+            memcpy(to, checkpoint->scratch + coh_state_bytes(form, begin - grain_begin),
+                   coh_state_bytes(form, grain_end - begin));
         }
-        data += grain_end - begin;
+        to += coh_state_bytes(form, grain_end - begin);
         begin = grain_end;
     }
+    return COH_OK;
+}
+
+/* Checks all grains of one row of a tensor. */
+static coh_status row_check(coh_checkpoint *checkpoint, uint32_t index, int row)
+{
+    const coh_logical_table *table = &checkpoint->manifest.table;
+    const uint64_t elements = table->tensors[index].elements;
+    const uint64_t grain_bytes =
+        coh_state_bytes(coh_logical_stream(table, row), COH_GRAIN_ELEMENTS);
+    uint64_t run = checkpoint->scratch_bytes / grain_bytes * COH_GRAIN_ELEMENTS;
+    if (run == 0) /* a tensor shorter than a grain */
+        run = COH_GRAIN_ELEMENTS;
+    for (uint64_t at = 0; at < elements; at += run)
+        COH_TRY(grains_read(checkpoint, index, row, at, elements - at < run ? elements : at + run,
+                            checkpoint->scratch));
     return COH_OK;
 }
 
@@ -453,14 +520,10 @@ coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash)
 {
     COH_NEED(checkpoint);
     const coh_manifest *manifest = &checkpoint->manifest;
-    const uint64_t run = (uint64_t)CHECK_GRAINS * COH_GRAIN_ELEMENTS;
-    for (uint32_t i = 0; i < manifest->tensor_count; i++) {
-        uint64_t elements = manifest->tensors[i].elements;
-        int part_count = manifest->tensors[i].has_states ? COH_PART_COUNT : 1;
-        for (int part = 0; part < part_count; part++)
-            for (uint64_t at = 0; at < elements; at += run)
-                COH_TRY(grains_read(checkpoint, i, (coh_part)part, at,
-                                    elements - at < run ? elements : at + run, checkpoint->grain));
+    for (uint32_t i = 0; i < manifest->table.tensor_count; i++) {
+        const coh_logical_tensor *tensor = &manifest->table.tensors[i];
+        for (int part = 0; part <= tensor->stream_count; part++)
+            COH_TRY(row_check(checkpoint, i, coh_logical_row(tensor, part)));
     }
     /* Every grain matches its hash in the table; open checked that the table folds to the total. */
     uint64_t total;

@@ -2,31 +2,39 @@
  * checkpoint_files.h. */
 #include "engine/checkpoint_files.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "cohobate/checkpoint.h"
 
-const char *coh_checkpoint_file_name(coh_checkpoint_file file)
+coh_file_name coh_checkpoint_file_name(const coh_logical_table *table, int file)
 {
-    switch (file) {
-    case COH_FILE_WORK:
-        return "work.bin";
-    case COH_FILE_M:
-        return "m.bin";
-    case COH_FILE_V:
-        return "v.bin";
-    case COH_FILE_HASHES:
-        return "hashes.bin";
-    case COH_FILE_MANIFEST:
-        return "manifest.json";
-    case COH_FILE_COUNT:
-        break;
+    coh_file_name name;
+    if (file == COH_FILE_MANIFEST)
+        snprintf(name.text, sizeof(name.text), "manifest.json");
+    else
+        snprintf(name.text, sizeof(name.text), "%.*s.bin", COH_OPTIMIZER_NAME_BYTES - 1,
+                 file == COH_FILE_HASHES ? "hashes" : coh_logical_stream(table, file)->name);
+    return name;
+}
+
+coh_status coh_checkpoint_names_check(const coh_logical_table *table)
+{
+    for (int32_t i = 0; i < table->stream_count; i++) {
+        const char *name = table->streams[i].name;
+        if (strcmp(name, "work") == 0 || strcmp(name, "hashes") == 0 ||
+            strcmp(name, "manifest") == 0)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "stream %s: another file of a checkpoint has the name", name);
     }
-    return "?";
+    return COH_OK;
 }
 
 uint64_t coh_manifest_hash(const char *text, size_t bytes)
@@ -34,42 +42,136 @@ uint64_t coh_manifest_hash(const char *text, size_t bytes)
     return XXH3_64bits(text, bytes);
 }
 
-coh_status coh_checkpoint_offsets(const coh_logical_tensor *tensors, uint32_t tensor_count,
-                                  coh_part part, uint64_t *offsets, uint64_t *out_bytes)
+coh_status coh_checkpoint_offsets(const coh_logical_table *table, int row, uint64_t *offsets,
+                                  uint64_t *out_bytes)
 {
+    const coh_state_stream *stream = coh_logical_stream(table, row);
     uint64_t total = 0;
-    for (uint32_t i = 0; i < tensor_count; i++) {
+    for (uint32_t i = 0; i < table->tensor_count; i++) {
+        const coh_logical_tensor *tensor = &table->tensors[i];
         if (offsets)
             offsets[i] = total;
-        if (part != COH_PART_WORK && !tensors[i].has_states)
-            continue;
-        uint64_t bytes;
-        COH_TRY(coh_bytes_mul(tensors[i].elements, sizeof(float), &bytes));
-        COH_TRY(coh_bytes_add(total, bytes, &total));
+        if (coh_logical_part(tensor, row) >= 0)
+            COH_TRY(coh_bytes_add(total, coh_state_bytes(stream, tensor->elements), &total));
     }
     if (total > INT64_MAX)
         return coh_fail(COH_ERR_FULL, "a checkpoint's %s would be larger than a file can be",
-                        coh_checkpoint_file_name((coh_checkpoint_file)part));
+                        coh_checkpoint_file_name(table, row).text);
     *out_bytes = total;
     return COH_OK;
 }
 
-int coh_checkpoint_unlink(coh_file_ops *ops, const char *path)
+/* ---- find and remove ---- */
+
+int coh_checkpoint_is_at(const char *path)
 {
+    static const char *const names[] = { "manifest.json", "hashes.bin", "work.bin" };
     char name[PATH_MAX];
-    int first_error = 0;
-    for (int file = COH_FILE_COUNT - 1; file >= 0; file--) {
-        int length = snprintf(name, sizeof(name), "%s/%s", path,
-                              coh_checkpoint_file_name((coh_checkpoint_file)file));
+    struct stat facts;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        int length = snprintf(name, sizeof(name), "%s/%s", path, names[i]);
         if (length < 0 || (size_t)length >= sizeof(name))
             return -ENAMETOOLONG;
-        int error = coh_file_unlink(ops, name);
-        if (error && error != -ENOENT && !first_error)
-            first_error = error;
+        if (lstat(name, &facts) == 0)
+            return 1;
+        if (errno != ENOENT)
+            return -errno;
+    }
+    return 0;
+}
+
+/* Is this the name of a stream's file? */
+static int is_stream_file(const char *name)
+{
+    char stream[COH_OPTIMIZER_NAME_BYTES];
+    const size_t length = strlen(name);
+    if (length < 5 || length - 4 >= sizeof(stream) || strcmp(name + length - 4, ".bin") != 0 ||
+        strcmp(name, "work.bin") == 0 || strcmp(name, "hashes.bin") == 0)
+        return 0;
+    memcpy(stream, name, length - 4);
+    stream[length - 4] = '\0';
+    return coh_logical_is_name(stream);
+}
+
+/* A removal under way. */
+typedef struct removal {
+    coh_file_ops *ops;
+    const char *path;
+    int unlinked; /* files */
+    int error;    /* the first one, or 0 */
+} removal;
+
+static void file_remove(removal *r, const char *file)
+{
+    char name[PATH_MAX];
+    int length = snprintf(name, sizeof(name), "%s/%s", r->path, file);
+    int error = length < 0 || (size_t)length >= sizeof(name) ? -ENAMETOOLONG
+                                                             : coh_file_unlink(r->ops, name);
+    r->unlinked += error == 0;
+    if (error == -EISDIR) /* a folder of this name is not ours: rmdir refuses */
+        error = 0;
+    if (error && error != -ENOENT && !r->error)
+        r->error = error;
+}
+
+/* Unlinks the streams' files that one reading of the folder finds. opendir would allocate. */
+static void streams_remove_once(removal *r, int fd)
+{
+    _Alignas(struct dirent64) char entries[4096];
+    ssize_t bytes;
+    while ((bytes = getdents64(fd, entries, sizeof(entries))) > 0)
+        for (ssize_t at = 0; at < bytes;) {
+            const struct dirent64 *entry = (const void *)(entries + at);
+            at += entry->d_reclen;
+            if (is_stream_file(entry->d_name))
+                file_remove(r, entry->d_name);
+        }
+    if (bytes < 0 && !r->error)
+        r->error = -errno;
+}
+
+/* Reads the folder again after a removal, since a file system may skip entries meanwhile. */
+static void streams_remove(removal *r)
+{
+    int fd = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        r->error = r->error ? r->error : -errno;
+        return;
+    }
+    do {
+        r->unlinked = 0;
+        streams_remove_once(r, fd);
+    } while (r->unlinked > 0 && lseek(fd, 0, SEEK_SET) == 0);
+    close(fd);
+}
+
+static int ends_in_partial(const char *path)
+{
+    static const char end[] = ".partial";
+    size_t length = strlen(path);
+    return length >= sizeof(end) && strcmp(path + length - (sizeof(end) - 1), end) == 0;
+}
+
+int coh_checkpoint_unlink(coh_file_ops *ops, const char *path)
+{
+    removal r = { .ops = ops, .path = path };
+    struct stat facts;
+    if (stat(path, &facts) != 0)
+        return errno == ENOENT ? 0 : -errno;
+    int is_ours = coh_checkpoint_is_at(path);
+    if (is_ours < 0)
+        return is_ours;
+    if (is_ours)
+        file_remove(&r, "manifest.json");
+    if (is_ours || ends_in_partial(path))
+        streams_remove(&r);
+    if (is_ours) {
+        file_remove(&r, "hashes.bin");
+        file_remove(&r, "work.bin");
     }
     int error = coh_file_rmdir(ops, path);
-    if (first_error)
-        return first_error;
+    if (r.error)
+        return r.error;
     return error == -ENOENT ? 0 : error == -EEXIST ? -ENOTEMPTY : error;
 }
 

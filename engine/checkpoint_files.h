@@ -1,9 +1,11 @@
 /* checkpoint_files.h - names, order and sizes of a checkpoint's files.
  *
- *   work.bin m.bin v.bin   tensors one after the other, without padding; m and v only of tensors
- *                          that have states; if none has, m.bin and v.bin do not exist
- *   hashes.bin             coh_logical_hash_table
- *   manifest.json          text; its last member is the XXH3-64 of all bytes before it
+ *   work.bin        f32 values, tensors one after the other, without padding
+ *   <stream>.bin    one for each state stream: the blocks of the tensors that have it, likewise
+ *   hashes.bin      coh_logical_hash_rows
+ *   manifest.json   text; its last member is the XXH3-64 of all bytes before it
+ *
+ * Files are numbered as the rows of the table (logical_table.h), then hashes and manifest.
  *
  * docs/checkpoint.md describes the format for people. */
 #ifndef COH_ENGINE_CHECKPOINT_FILES_H
@@ -13,18 +15,31 @@
 #include "engine/logical_hash.h"
 
 #define COH_CHECKPOINT_FORMAT  "cohobate checkpoint"
-#define COH_CHECKPOINT_VERSION 1
+#define COH_CHECKPOINT_VERSION 2
 
-typedef enum coh_checkpoint_file {
-    COH_FILE_WORK, /* = COH_PART_WORK, and so on */
-    COH_FILE_M,
-    COH_FILE_V,
-    COH_FILE_HASHES,
+enum {
+    COH_FILE_WORK = 0, /* 1 + s: stream s of the table */
+    COH_FILE_HASHES = COH_LOGICAL_ROWS,
     COH_FILE_MANIFEST,
     COH_FILE_COUNT
-} coh_checkpoint_file;
+};
 
-const char *coh_checkpoint_file_name(coh_checkpoint_file file);
+typedef struct coh_file_name {
+    char text[COH_OPTIMIZER_NAME_BYTES + sizeof(".json")];
+} coh_file_name;
+
+coh_file_name coh_checkpoint_file_name(const coh_logical_table *table, int file);
+
+/* Returns the number of the data file (hashes included) after `file`; COH_FILE_MANIFEST after the
+ * last one. The first is COH_FILE_WORK. */
+static inline int coh_checkpoint_next_file(const coh_logical_table *table, int file)
+{
+    return file == table->stream_count ? COH_FILE_HASHES : file + 1;
+}
+
+/* Checks that no stream has the name of another file: work, hashes or manifest. Fails:
+ * COH_ERR_ARGUMENT. */
+coh_status coh_checkpoint_names_check(const coh_logical_table *table);
 
 /* The manifest ends with exactly this text; %016 is the hash as 16 hex digits. */
 #define COH_MANIFEST_SEAL       ",\n  \"manifest_hash\": \"%016" PRIx64 "\"\n}\n"
@@ -36,14 +51,25 @@ uint64_t coh_manifest_hash(const char *text, size_t bytes);
 /* Longest manifest that a reader accepts (a guard against foreign files). */
 #define COH_MANIFEST_BYTES_MOST (256u << 20)
 
-/* Computes the byte offset of each tensor in the part's file, and the file's size. `offsets` may be
- * NULL. Fails: COH_ERR_FULL when sizes overflow. */
-coh_status coh_checkpoint_offsets(const coh_logical_tensor *tensors, uint32_t tensor_count,
-                                  coh_part part, uint64_t *offsets, uint64_t *out_bytes);
+/* Computes the byte offset of each tensor in the file of row `row`, and the file's size. `offsets`
+ * may be NULL. Fails: COH_ERR_FULL when sizes overflow. */
+coh_status coh_checkpoint_offsets(const coh_logical_table *table, int row, uint64_t *offsets,
+                                  uint64_t *out_bytes);
 
-/* Unlinks a checkpoint's files from folder `path`, the manifest first, then removes the folder. A
- * missing file is not an error. Returns 0 or -errno: -ENOTEMPTY when the folder holds anything
- * else. */
+/* Is there a file in folder `path` that every checkpoint has: work.bin, hashes.bin or
+ * manifest.json? Returns 1, 0, or -errno. */
+int coh_checkpoint_is_at(const char *path);
+
+/* Unlinks a checkpoint's files from folder `path`, then removes the folder. Allocates nothing.
+ *
+ * The streams of a partial checkpoint are not known, so its files are found by name: the files of
+ * coh_checkpoint_is_at, and <stream>.bin for every name that a stream may have. The manifest is
+ * unlinked first, so that a crash leaves no folder that looks whole. work.bin is unlinked last, so
+ * that the rest can still be recognised: <stream>.bin is left alone in a folder without any file of
+ * coh_checkpoint_is_at, unless its name ends in .partial, which only a save makes.
+ *
+ * A missing folder or file is not an error. Returns 0 or -errno: -ENOTEMPTY when the folder holds
+ * anything else, which stays. */
 int coh_checkpoint_unlink(coh_file_ops *ops, const char *path);
 
 /* Returns COH_ERR_IO and sets the error text "<what> <path>: <reason of -errno>". A full disk is

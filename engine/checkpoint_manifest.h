@@ -2,7 +2,10 @@
  *
  * The parser is strict: every member must be present once, and no other may be; numbers are in
  * range; sizes do not overflow and agree with the shapes. So it is safe to allocate from a parsed
- * manifest once the sizes on disk have been compared with file_bytes. */
+ * manifest once the sizes on disk have been compared with file_bytes.
+ *
+ * Version 1 had a member "states" per tensor instead of "optimizer" and "streams". True means
+ * AdamW with f32 streams m and v; all files are the same. */
 #ifndef COH_ENGINE_CHECKPOINT_MANIFEST_H
 #define COH_ENGINE_CHECKPOINT_MANIFEST_H
 
@@ -11,9 +14,7 @@
 typedef struct coh_manifest {
     uint64_t step, applied_count;
     uint64_t numeric_fingerprint, hash;
-    coh_logical_tensor *tensors; /* names are owned */
-    uint32_t tensor_count;
-    int part_count; /* 1 or COH_PART_COUNT */
+    coh_logical_table table; /* owned; passes its check, and each stream is of some tensor */
     uint64_t parameter_count;
     uint64_t file_bytes[COH_FILE_MANIFEST];
     char *note_json; /* the same object as saved; spacing may differ */

@@ -18,14 +18,14 @@
 
 struct coh_checkpoint_writer {
     coh_logical_hash *hash;
+    const coh_logical_table *table; /* the hash's */
     coh_file_ops ops;
-    uint64_t *offset[COH_PART_COUNT]; /* of each tensor in the part's file */
+    uint64_t *offset[COH_LOGICAL_ROWS]; /* of each tensor in the row's file */
     uint64_t file_bytes[COH_FILE_MANIFEST];
-    int part_count; /* 1: no tensor has states */
     int fd[COH_FILE_COUNT];
     int under_way;
     char path[PATH_MAX], parent[PATH_MAX], partial[PATH_MAX];
-    char name[PATH_MAX + 16]; /* scratch: one file's path */
+    char name[PATH_MAX + sizeof(coh_file_name)]; /* scratch: one file's path */
     char *note;
     char *manifest;
     size_t manifest_capacity, manifest_bytes;
@@ -64,18 +64,47 @@ static void text_add_string(coh_checkpoint_writer *writer, const char *string)
     text_add(writer, "\"");
 }
 
+/* Names of optimizers and streams need no escapes. */
+static void manifest_add_streams(coh_checkpoint_writer *writer)
+{
+    const coh_logical_table *table = writer->table;
+    text_add(writer, "  \"streams\": [");
+    for (int32_t i = 0; i < table->stream_count; i++) {
+        const coh_state_stream *stream = &table->streams[i];
+        text_add(writer,
+                 "%s\n    {\"name\": \"%s\", \"bytes_per_block\": %" PRIu32
+                 ", \"elements_per_block\": %" PRIu32 ", \"f32\": %s}",
+                 i ? "," : "", stream->name, stream->bytes_per_block, stream->elements_per_block,
+                 stream->is_f32 ? "true" : "false");
+    }
+    text_add(writer, table->stream_count ? "\n  ],\n" : "],\n");
+}
+
+static void manifest_add_trained(coh_checkpoint_writer *writer, const coh_logical_tensor *tensor)
+{
+    if (tensor->optimizer)
+        text_add(writer, "\"optimizer\": \"%s\", \"streams\": [", tensor->optimizer);
+    else
+        text_add(writer, "\"optimizer\": null, \"streams\": [");
+    for (int32_t s = 0; s < tensor->stream_count; s++)
+        text_add(writer, "%s\"%s\"", s ? ", " : "",
+                 writer->table->streams[tensor->streams[s]].name);
+    text_add(writer, "]");
+}
+
 static void manifest_add_tensors(coh_checkpoint_writer *writer)
 {
-    uint32_t tensor_count = coh_logical_hash_tensor_count(writer->hash);
     text_add(writer, "  \"tensors\": [");
-    for (uint32_t i = 0; i < tensor_count; i++) {
-        const coh_logical_tensor *tensor = coh_logical_hash_tensor(writer->hash, i);
+    for (uint32_t i = 0; i < writer->table->tensor_count; i++) {
+        const coh_logical_tensor *tensor = &writer->table->tensors[i];
         text_add(writer, "%s\n    {\"name\": ", i ? "," : "");
         text_add_string(writer, tensor->name);
         text_add(writer, ", \"shape\": [");
         for (int d = 0; d < tensor->shape.rank; d++)
             text_add(writer, "%s%" PRId64, d ? ", " : "", tensor->shape.dim[d]);
-        text_add(writer, "], \"states\": %s}", tensor->has_states ? "true" : "false");
+        text_add(writer, "], ");
+        manifest_add_trained(writer, tensor);
+        text_add(writer, "}");
     }
     text_add(writer, "\n  ]");
 }
@@ -93,11 +122,12 @@ static coh_status manifest_write(coh_checkpoint_writer *writer, const coh_checkp
              "  \"numeric_fingerprint\": \"%016" PRIx64 "\",\n  \"hash\": \"%016" PRIx64 "\",\n",
              seal->numeric_fingerprint, hash);
     text_add(writer, "  \"grain_elements\": %u,\n  \"files\": {", COH_GRAIN_ELEMENTS);
-    for (int file = 0; file < COH_FILE_MANIFEST; file++)
-        if (file == COH_FILE_HASHES || file < writer->part_count)
-            text_add(writer, "%s\"%s\": %" PRIu64, file ? ", " : "",
-                     coh_checkpoint_file_name((coh_checkpoint_file)file), writer->file_bytes[file]);
+    for (int file = 0; file < COH_FILE_MANIFEST;
+         file = coh_checkpoint_next_file(writer->table, file))
+        text_add(writer, "%s\"%s\": %" PRIu64, file ? ", " : "",
+                 coh_checkpoint_file_name(writer->table, file).text, writer->file_bytes[file]);
     text_add(writer, "},\n");
+    manifest_add_streams(writer);
     manifest_add_tensors(writer);
     text_add(writer, ",\n  \"note\": %s", writer->note);
     text_add(writer, COH_MANIFEST_SEAL,
@@ -113,8 +143,8 @@ static coh_status manifest_write(coh_checkpoint_writer *writer, const coh_checkp
 /* Checks that names survive the reader's library unchanged. */
 static coh_status names_check(coh_checkpoint_writer *writer)
 {
-    for (uint32_t i = 0; i < coh_logical_hash_tensor_count(writer->hash); i++) {
-        const char *name = coh_logical_hash_tensor(writer->hash, i)->name;
+    for (uint32_t i = 0; i < writer->table->tensor_count; i++) {
+        const char *name = writer->table->tensors[i].name;
         writer->manifest_bytes = 0;
         text_add(writer, "{\"name\": ");
         text_add_string(writer, name);
@@ -128,28 +158,29 @@ static coh_status names_check(coh_checkpoint_writer *writer)
 
 static coh_status writer_fill(coh_checkpoint_writer *writer)
 {
-    uint32_t tensor_count = coh_logical_hash_tensor_count(writer->hash);
-    writer->part_count = coh_logical_hash_has_states(writer->hash) ? COH_PART_COUNT : 1;
-    for (int part = 0; part < writer->part_count; part++) {
-        COH_TRY(COH_ALLOC(tensor_count, &writer->offset[part]));
-        COH_TRY(coh_checkpoint_offsets(coh_logical_hash_tensor(writer->hash, 0), tensor_count,
-                                       (coh_part)part, writer->offset[part],
-                                       &writer->file_bytes[part]));
+    const coh_logical_table *table = coh_logical_hash_table(writer->hash);
+    writer->table = table;
+    for (int row = 0; row <= table->stream_count; row++) {
+        COH_TRY(COH_ALLOC(table->tensor_count, &writer->offset[row]));
+        COH_TRY(coh_checkpoint_offsets(table, row, writer->offset[row], &writer->file_bytes[row]));
     }
-    coh_logical_hash_table(writer->hash, &writer->file_bytes[COH_FILE_HASHES]);
-    /* 160: a tensor's line without its name: five dimensions of 20 characters, words and commas. A
-     * character of a name may become six (\u001f). 1024: all other text. */
-    writer->manifest_capacity = 1024 + COH_CHECKPOINT_NOTE_BYTES;
-    for (uint32_t i = 0; i < tensor_count; i++)
+    coh_logical_hash_rows(writer->hash, &writer->file_bytes[COH_FILE_HASHES]);
+    /* 224: a tensor's line without names of tensor and streams: five dimensions of 20 characters,
+     * an optimizer of 15, words and commas. A character of a tensor's name may become six (\u001f).
+     * 20: a stream's name of 15 characters with quotes and comma. 160: a stream's line and file.
+     * 1024: all other text. */
+    writer->manifest_capacity =
+        1024 + COH_CHECKPOINT_NOTE_BYTES + 160 * (size_t)table->stream_count;
+    for (uint32_t i = 0; i < table->tensor_count; i++)
         writer->manifest_capacity +=
-            160 + 6 * strlen(coh_logical_hash_tensor(writer->hash, i)->name);
+            224 + 6 * strlen(table->tensors[i].name) + 20 * (size_t)table->tensors[i].stream_count;
     COH_TRY(COH_ALLOC(writer->manifest_capacity, &writer->manifest));
     COH_TRY(COH_ALLOC(COH_CHECKPOINT_NOTE_BYTES, &writer->note));
     return names_check(writer);
 }
 
-coh_status coh_checkpoint_writer_create(const coh_logical_tensor *tensors, uint32_t tensor_count,
-                                        coh_pool *pool, coh_checkpoint_writer **out_writer)
+coh_status coh_checkpoint_writer_create(const coh_logical_table *table, coh_pool *pool,
+                                        coh_checkpoint_writer **out_writer)
 {
     coh_status status = COH_OK;
     coh_checkpoint_writer *writer = NULL;
@@ -158,9 +189,10 @@ coh_status coh_checkpoint_writer_create(const coh_logical_tensor *tensors, uint3
     for (int file = 0; file < COH_FILE_COUNT; file++)
         writer->fd[file] = -1;
     coh_file_ops_init(&writer->ops);
-    if (tensor_count == 0)
+    if (table->tensor_count == 0)
         COH_TRY_GOTO(status, coh_fail(COH_ERR_ARGUMENT, "a checkpoint of no tensors"), done);
-    COH_TRY_GOTO(status, coh_logical_hash_create(tensors, tensor_count, pool, &writer->hash), done);
+    COH_TRY_GOTO(status, coh_logical_hash_create(table, pool, &writer->hash), done);
+    COH_TRY_GOTO(status, coh_checkpoint_names_check(table), done);
     COH_TRY_GOTO(status, writer_fill(writer), done);
     *out_writer = writer;
     writer = NULL;
@@ -175,8 +207,8 @@ void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer)
         return;
     coh_checkpoint_writer_abort(writer);
     coh_logical_hash_destroy(writer->hash);
-    for (int part = 0; part < COH_PART_COUNT; part++)
-        coh_free(writer->offset[part]);
+    for (int row = 0; row < COH_LOGICAL_ROWS; row++)
+        coh_free(writer->offset[row]);
     coh_free(writer->note);
     coh_free(writer->manifest);
     coh_free(writer);
@@ -192,10 +224,10 @@ uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer)
 
 /* ---- a save ---- */
 
-static const char *file_path(coh_checkpoint_writer *writer, coh_checkpoint_file file)
+static const char *file_path(coh_checkpoint_writer *writer, int file)
 {
     snprintf(writer->name, sizeof(writer->name), "%s/%s", writer->partial,
-             coh_checkpoint_file_name(file));
+             coh_checkpoint_file_name(writer->table, file).text);
     return writer->name;
 }
 
@@ -228,10 +260,9 @@ static coh_status files_create(coh_checkpoint_writer *writer)
     if ((error = coh_file_mkdir(&writer->ops, writer->partial)))
         return coh_file_fail(error, "make folder", writer->partial);
     writer->under_way = 1;
-    for (int file = 0; file < COH_FILE_MANIFEST; file++) {
-        if (file != COH_FILE_HASHES && file >= writer->part_count)
-            continue;
-        const char *name = file_path(writer, (coh_checkpoint_file)file);
+    for (int file = 0; file < COH_FILE_MANIFEST;
+         file = coh_checkpoint_next_file(writer->table, file)) {
+        const char *name = file_path(writer, file);
         int fd = coh_file_create(&writer->ops, name);
         if (fd < 0)
             return coh_file_fail(fd, "create", name);
@@ -264,31 +295,42 @@ coh_status coh_checkpoint_writer_begin(coh_checkpoint_writer *writer, const char
     return status;
 }
 
-coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, coh_part part, uint32_t tensor,
-                                     uint64_t element_begin, uint64_t count, const float *data)
+/* Says why the block that begins with element `element` of `data` is not saved. */
+static coh_status broken_fail(const coh_checkpoint_writer *writer, int row, uint32_t tensor,
+                              uint64_t element_begin, uint64_t element, const void *data)
+{
+    const coh_state_stream *stream = coh_logical_stream(writer->table, row);
+    const float *value =
+        (const void *)((const char *)data + coh_state_bytes(stream, element)); /* of the block */
+    while (*value - *value == 0)
+        value++;
+    return coh_fail(COH_ERR_NUMBER, "%s of tensor %s, element %" PRIu64 " is %s: not saved",
+                    row == 0 ? "value" : stream->name, writer->table->tensors[tensor].name,
+                    element_begin + element, *value != *value ? "NaN" : "infinite");
+}
+
+coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, int part, uint32_t tensor,
+                                     uint64_t element_begin, uint64_t count, const void *data)
 {
     if (!writer->under_way)
         return coh_fail(COH_ERR_INTERNAL, "checkpoint: put without begin");
     uint64_t broken;
     COH_TRY(coh_logical_hash_put(writer->hash, part, tensor, element_begin, count, data, &broken));
+    const int row = coh_logical_row(&writer->table->tensors[tensor], part);
     if (broken < count)
-        return coh_fail(COH_ERR_NUMBER, "%s of tensor %s, element %" PRIu64 " is %s: not saved",
-                        part == COH_PART_WORK ? "value"
-                        : part == COH_PART_M  ? "m"
-                                              : "v",
-                        coh_logical_hash_tensor(writer->hash, tensor)->name, element_begin + broken,
-                        data[broken] != data[broken] ? "NaN" : "infinite");
-    uint64_t bytes = count * sizeof(*data);
-    uint64_t offset = writer->offset[part][tensor] + element_begin * sizeof(*data);
-    int error = coh_file_write(&writer->ops, writer->fd[part], data, bytes, offset);
+        return broken_fail(writer, row, tensor, element_begin, broken, data);
+    const coh_state_stream *stream = coh_logical_stream(writer->table, row);
+    uint64_t bytes = coh_state_bytes(stream, count);
+    uint64_t offset = writer->offset[row][tensor] + coh_state_bytes(stream, element_begin);
+    int error = coh_file_write(&writer->ops, writer->fd[row], data, bytes, offset);
     if (error)
-        return coh_file_fail(error, "write", file_path(writer, (coh_checkpoint_file)part));
-    coh_file_write_back(writer->fd[part], bytes, offset);
+        return coh_file_fail(error, "write", file_path(writer, row));
+    coh_file_write_back(writer->fd[row], bytes, offset);
     return COH_OK;
 }
 
 /* Flushes and closes a file. */
-static coh_status file_seal(coh_checkpoint_writer *writer, coh_checkpoint_file file)
+static coh_status file_seal(coh_checkpoint_writer *writer, int file)
 {
     int error = coh_file_sync(&writer->ops, writer->fd[file]);
     if (error)
@@ -301,13 +343,13 @@ static coh_status file_seal(coh_checkpoint_writer *writer, coh_checkpoint_file f
 static coh_status data_seal(coh_checkpoint_writer *writer)
 {
     uint64_t bytes;
-    const uint64_t *table = coh_logical_hash_table(writer->hash, &bytes);
-    int error = coh_file_write(&writer->ops, writer->fd[COH_FILE_HASHES], table, bytes, 0);
+    const uint64_t *rows = coh_logical_hash_rows(writer->hash, &bytes);
+    int error = coh_file_write(&writer->ops, writer->fd[COH_FILE_HASHES], rows, bytes, 0);
     if (error)
         return coh_file_fail(error, "write", file_path(writer, COH_FILE_HASHES));
     for (int file = 0; file < COH_FILE_MANIFEST; file++)
         if (writer->fd[file] >= 0)
-            COH_TRY(file_seal(writer, (coh_checkpoint_file)file));
+            COH_TRY(file_seal(writer, file));
     return COH_OK;
 }
 

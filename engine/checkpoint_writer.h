@@ -27,10 +27,11 @@ typedef struct coh_checkpoint_writer coh_checkpoint_writer;
 
 #define COH_CHECKPOINT_NOTE_BYTES 65536u /* the longest note, with its terminating zero */
 
-/* `tensors` are in the order of layout->parameters and are copied. `pool` (NULL: none) hashes the
- * data of each put. Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT. */
-coh_status coh_checkpoint_writer_create(const coh_logical_tensor *tensors, uint32_t tensor_count,
-                                        coh_pool *pool, coh_checkpoint_writer **out_writer);
+/* Copies the table; streams that no tensor has get no file. `pool` (NULL: none) hashes the data of
+ * each put. Fails: COH_ERR_MEMORY; COH_ERR_ARGUMENT, also for streams named work, hashes or
+ * manifest; COH_ERR_FULL. */
+coh_status coh_checkpoint_writer_create(const coh_logical_table *table, coh_pool *pool,
+                                        coh_checkpoint_writer **out_writer);
 void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer); /* accepts NULL; aborts */
 
 /* Returns an upper bound of the bytes that one checkpoint takes on disk, for the preflight. */
@@ -45,12 +46,12 @@ uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer);
 coh_status coh_checkpoint_writer_begin(coh_checkpoint_writer *writer, const char *path,
                                        const char *note_json);
 
-/* Writes elements [element_begin, element_begin + count) of a tensor: whole grains (the tensor's
- * last may be short). All data must come from the state after one and the same step. Fails:
- * COH_ERR_NUMBER naming tensor and element when a value is not finite; COH_ERR_IO;
- * COH_ERR_INTERNAL. After a failure the caller calls abort. */
-coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, coh_part part, uint32_t tensor,
-                                     uint64_t element_begin, uint64_t count, const float *data);
+/* Writes elements [element_begin, element_begin + count) of one part of a tensor: whole grains (the
+ * tensor's last may be short), as coh_logical_hash_put describes. All data must come from the state
+ * after one and the same step. Fails: COH_ERR_NUMBER naming tensor and element when a value of f32
+ * is not finite; COH_ERR_IO; COH_ERR_INTERNAL. After a failure the caller calls abort. */
+coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, int part, uint32_t tensor,
+                                     uint64_t element_begin, uint64_t count, const void *data);
 
 typedef struct coh_checkpoint_seal {
     uint64_t step, applied_count; /* counters, each below 2^63 */

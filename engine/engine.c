@@ -21,9 +21,6 @@ void coh_engine_options_init(coh_engine_options *out_options)
     *out_options = (coh_engine_options){ .struct_bytes = sizeof(*out_options),
                                          .disk_bytes = UINT64_MAX,
                                          .thread_count = 1,
-                                         .beta1 = 0.9f,
-                                         .beta2 = 0.95f,
-                                         .epsilon = 1e-8f,
                                          .weight_decay = COH_WEIGHT_DECAY_DEFAULT };
 }
 
@@ -36,12 +33,8 @@ static coh_status check_options(const coh_plan *plan, const coh_engine_options *
 {
     COH_TRY(coh_check_integer("thread_count", options->thread_count, 1, COH_THREADS_MOST));
     COH_TRY(coh_check_integer("delay_most_us", options->delay_most_us, 0, DELAY_US_MOST));
-    if (!(options->beta1 >= 0 && options->beta1 < 1) ||
-        !(options->beta2 >= 0 && options->beta2 < 1) || !(options->epsilon > 0) ||
-        !(options->weight_decay >= 0) || isinf(options->epsilon) || isinf(options->weight_decay))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "AdamW wants 0 <= beta < 1, epsilon > 0, decay >= 0; given %g, %g, %g, %g",
-                        (double)options->beta1, (double)options->beta2, (double)options->epsilon,
+    if (!(options->weight_decay >= 0 && isfinite(options->weight_decay)))
+        return coh_fail(COH_ERR_ARGUMENT, "weight_decay is %g: give a number from 0 on",
                         (double)options->weight_decay);
     if (plan->layout.file_bytes > 0 && options->disk_folder == NULL)
         return coh_fail(COH_ERR_ARGUMENT,
@@ -178,6 +171,7 @@ coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *
         return status;
     }
     engine->options.groups = NULL; /* owned by the caller */
+    engine->options.hyperparameters = NULL;
     *out_engine = engine;
     return COH_OK;
 }

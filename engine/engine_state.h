@@ -23,6 +23,8 @@ struct coh_engine {
     int under_way_count;
 
     coh_logical_tensor *tensors; /* by layout parameter */
+    coh_state_stream streams[COH_LOGICAL_STREAMS];
+    coh_logical_table table; /* of both */
     coh_logical_hash *hash;
     coh_checkpoint_writer *writer; /* NULL: this plan does not save */
 };

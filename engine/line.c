@@ -109,7 +109,8 @@ static int moves_frozen(const coh_step *step, const coh_program *program,
 {
     const coh_layout *layout = step->layout;
     const coh_object *object = &layout->objects[program->operands[line->operand_begin].object];
-    return object->stream == COH_STREAM_WORK && layout->groups[object->owner].state < 0;
+    return object->stream == COH_STREAM_WORK &&
+           !coh_group_is_trained(&layout->groups[object->owner]);
 }
 
 /* Copies CLIP's results, which the host owns once the line is done. */

@@ -5,8 +5,10 @@
  *   f32    work chunk            -> the visitor reads and writes it in place
  *   bf16   work + its states     -> joined into a scratch of f32, a few grains at a time;
  *          (high)  (low)            values that a visitor wrote there are split again
+ *   states                       -> the blocks of each stream, in place
  *
- * So a visitor sees one dtype. Values that no visitor asks for are not joined. */
+ * So a visitor sees weights and gradients in one dtype. Values that no visitor asks for are not
+ * joined. */
 #include <string.h>
 
 #include "base/rng.h"
@@ -78,22 +80,26 @@ static void split_piece(void *argument, int64_t index)
                      count);
 }
 
+static int is_wanted(const coh_ticket *ticket, const coh_chunk_visit *visit)
+{
+    return ticket->visitor != NULL &&
+           (ticket->visitor_wants == NULL || ticket->visitor_wants(ticket->visitor_context, visit));
+}
+
 static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh_chunk_visit *visit)
 {
     int64_t piece_count = (int64_t)((r->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS);
     int writes = visit->opcode == COH_OP_INIT || visit->opcode == COH_OP_IMPORT;
     int begins = visit->opcode == COH_OP_INIT && visit->stream == COH_STREAM_WORK;
-    int is_wanted =
-        ticket->visitor != NULL &&
-        (ticket->visitor_wants == NULL || ticket->visitor_wants(ticket->visitor_context, visit));
-    if (!is_wanted && !begins)
+    const int wanted = is_wanted(ticket, visit);
+    if (!wanted && !begins)
         return COH_OK;
     if (begins)
         coh_pool_run(step->pool, piece_count, init_piece, r);
     else if (r->high != NULL)
         coh_pool_run(step->pool, piece_count, join_piece, r);
-    visit->values = r->values;
-    if (is_wanted)
+    visit->data = r->values;
+    if (wanted)
         COH_TRY(ticket->visitor(ticket->visitor_context, visit));
     if (writes && r->high != NULL)
         coh_pool_run(step->pool, piece_count, split_piece, r);
@@ -102,24 +108,44 @@ static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh
 
 /* ---- chunks ---- */
 
-/* One chunk of parameters: the streams of it that the line provides. */
+/* One chunk of parameters: the objects of it that the line provides. */
 typedef struct place {
-    int32_t group;
-    coh_dtype dtype;
-    int f32_gradients;
+    const coh_group_layout *group;
     uint64_t object_offset, bytes; /* in WORK */
     void *work, *grad;             /* NULL: not provided */
-    coh_states states;             /* likewise */
+    char *state;                   /* likewise */
 } place;
 
-/* Shows one part of one segment: at once if it is stored in f32, else through the scratch. */
-static coh_status show_segment(coh_step *step, const coh_ticket *ticket, const place *at,
-                               const coh_segment *segment, coh_chunk_visit *visit, void *data)
+/* Returns the address of row `index` of the chunk, or NULL if its object is not provided. */
+static char *row_data(const place *at, int32_t index)
 {
-    int is_split = at->dtype == COH_DTYPE_BF16 && visit->part == COH_PART_WORK &&
-                   !(visit->stream == COH_STREAM_GRAD && at->f32_gradients);
+    const coh_group_stream *row = &at->group->streams[index];
+    char *object = row->object == COH_STREAM_WORK   ? at->work
+                   : row->object == COH_STREAM_GRAD ? at->grad
+                                                    : at->state;
+    return object == NULL ? NULL
+                          : object + coh_part_offset(at->group, row->object, index, at->bytes);
+}
+
+/* Returns the low halves of the chunk's master, or NULL. */
+static uint16_t *low_of(const place *at)
+{
+    for (int32_t i = 0; i < at->group->stream_count; i++)
+        if (at->group->streams[i].object == COH_STREAM_STATE && at->group->streams[i].part < 0)
+            return (uint16_t *)(void *)row_data(at, i);
+    return NULL;
+}
+
+/* Shows the values of one segment of a stream in f32 or bf16: at once if they are f32, else through
+ * the scratch. */
+static coh_status show_values(coh_step *step, const coh_ticket *ticket, const place *at,
+                              const coh_segment *segment, coh_chunk_visit *visit, void *data)
+{
+    const coh_dtype dtype =
+        visit->stream == COH_STREAM_GRAD ? coh_group_grad_dtype(at->group) : at->group->dtype;
+    const int is_split = dtype == COH_DTYPE_BF16;
+    uint16_t *low = visit->stream == COH_STREAM_WORK && is_split ? low_of(at) : NULL;
     uint64_t most = is_split ? (uint64_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS : segment->count;
-    visit->parameter = segment->parameter;
     for (uint64_t done = 0; done < segment->count; done += most) {
         uint64_t element = segment->chunk_element + done, left = segment->count - done;
         run r = { .parameter = &step->layout->parameters[segment->parameter],
@@ -129,8 +155,7 @@ static coh_status show_segment(coh_step *step, const coh_ticket *ticket, const p
         if (is_split) {
             r.values = step->visit_values;
             r.high = (uint16_t *)data + element;
-            if (visit->stream == COH_STREAM_WORK && at->states.low != NULL)
-                r.low = at->states.low + element;
+            r.low = low != NULL ? low + element : NULL;
         } else {
             r.values = (float *)data + element;
         }
@@ -141,27 +166,48 @@ static coh_status show_segment(coh_step *step, const coh_ticket *ticket, const p
     return COH_OK;
 }
 
-static coh_status show_part(coh_step *step, const coh_ticket *ticket, const place *at,
-                            coh_opcode opcode, coh_stream stream, coh_part part, void *data)
+/* Shows the blocks of one segment of a state stream. */
+static coh_status show_blocks(const coh_ticket *ticket, const coh_group_stream *row,
+                              const coh_segment *segment, coh_chunk_visit *visit, char *data)
 {
+    visit->element_begin = segment->element_begin;
+    visit->count = segment->count;
+    if (!is_wanted(ticket, visit))
+        return COH_OK;
+    visit->data = data + segment->chunk_element / row->elements_per_block * row->bytes_per_block;
+    return ticket->visitor(ticket->visitor_context, visit);
+}
+
+static coh_status show_row(coh_step *step, const coh_ticket *ticket, const place *at,
+                           coh_opcode opcode, int32_t index)
+{
+    const coh_group_stream *row = &at->group->streams[index];
+    char *data = row_data(at, index);
     coh_segments walk;
     coh_segment segment;
-    coh_chunk_visit visit = { .opcode = opcode, .stream = stream, .part = part };
-    if (data == NULL)
+    coh_chunk_visit visit = { .opcode = opcode,
+                              .stream = (coh_stream)row->object,
+                              .part = row->part };
+    const int is_low = row->object == COH_STREAM_STATE && row->part < 0; /* shown with its work */
+    if (data == NULL || is_low)
         return COH_OK;
-    coh_segments_begin(&walk, step->layout, at->group, at->object_offset, at->bytes);
-    while (coh_segments_next(&walk, &segment))
-        COH_TRY(show_segment(step, ticket, at, &segment, &visit, data));
+    coh_segments_begin(&walk, step->layout, (int32_t)(at->group - step->layout->groups),
+                       at->object_offset, at->bytes);
+    while (coh_segments_next(&walk, &segment)) {
+        visit.parameter = segment.parameter;
+        COH_TRY(row->object == COH_STREAM_STATE
+                    ? show_blocks(ticket, row, &segment, &visit, data)
+                    : show_values(step, ticket, at, &segment, &visit, data));
+    }
     return COH_OK;
 }
 
 static coh_status show_place(coh_step *step, const coh_ticket *ticket, const place *at,
                              coh_opcode opcode)
 {
-    COH_TRY(show_part(step, ticket, at, opcode, COH_STREAM_WORK, COH_PART_WORK, at->work));
-    COH_TRY(show_part(step, ticket, at, opcode, COH_STREAM_GRAD, COH_PART_WORK, at->grad));
-    COH_TRY(show_part(step, ticket, at, opcode, COH_STREAM_STATE, COH_PART_M, at->states.m));
-    return show_part(step, ticket, at, opcode, COH_STREAM_STATE, COH_PART_V, at->states.v);
+    for (int32_t i = 0; i < at->group->stream_count; i++)
+        COH_TRY(show_row(step, ticket, at, opcode, i));
+    return COH_OK;
 }
 
 /* Chunk `index` of an operand, at its address on the device. */
@@ -188,32 +234,18 @@ static piece operand_piece(const coh_step *step, const coh_program *program,
 /* Describes a piece of WORK, GRAD or STATE, whose bytes the host finds at `data`. */
 static place piece_place(const coh_step *step, const piece *p, void *data)
 {
-    const coh_object *object = p->object;
-    const coh_group_layout *group = &step->layout->groups[object->owner];
-    place at = { .group = object->owner,
-                 .dtype = group->dtype,
-                 .f32_gradients = group->f32_gradients,
-                 .object_offset = p->chunk->object_offset,
-                 .bytes = p->chunk->bytes };
-    if (object->stream == COH_STREAM_STATE) {
-        at.object_offset /= coh_state_factor(at.dtype);
-        at.bytes /= coh_state_factor(at.dtype);
-        at.states = coh_states_at(data, at.dtype, at.bytes);
-    } else if (object->stream == COH_STREAM_GRAD) {
-        at.object_offset /= coh_group_grad_factor(group);
-        at.bytes /= coh_group_grad_factor(group);
+    const coh_layout *layout = step->layout;
+    const coh_group_layout *group = &layout->groups[p->object->owner];
+    const coh_chunk *work = &layout->chunks[coh_chunk_partner(
+        layout, (uint32_t)(p->chunk - layout->chunks), group->work)];
+    place at = { .group = group, .object_offset = work->object_offset, .bytes = work->bytes };
+    if (p->object->stream == COH_STREAM_STATE)
+        at.state = data;
+    else if (p->object->stream == COH_STREAM_GRAD)
         at.grad = data;
-    } else {
+    else
         at.work = data;
-    }
     return at;
-}
-
-/* Is the group's master split over two streams (bf16)? bind.c made sure that both chunks come in
- * one line. */
-static int is_pair(const coh_group_layout *group)
-{
-    return group->dtype == COH_DTYPE_BF16 && group->state >= 0;
 }
 
 static int is_writer(const coh_instruction *line)
@@ -237,7 +269,7 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket, const co
         if (i == 0)
             at = one;
         else
-            at.states = one.states;
+            at.state = one.state;
     }
     COH_TRY(show_place(step, ticket, &at, (coh_opcode)line->opcode));
     for (int i = 0; i < count && is_writer(line); i++)
@@ -252,7 +284,7 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
     const coh_program *program = ticket->bound->program;
     const coh_object *object = &step->layout->objects[operand->object];
     const coh_operand *states = NULL;
-    if (is_pair(&step->layout->groups[object->owner])) {
+    if (coh_group_splits_master(&step->layout->groups[object->owner])) { /* see bind.c */
         if (object->stream == COH_STREAM_STATE)
             return COH_OK; /* shown with its work */
         if (object->stream == COH_STREAM_WORK)

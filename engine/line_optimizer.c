@@ -32,8 +32,7 @@ void coh_line_feed(coh_step *step, coh_ticket *ticket)
                             .inputs = inputs,
                             .input_count = (int32_t)layout->input_count,
                             .latches = !step->plan->options.deferred_update,
-                            .beta1 = step->options.beta1,
-                            .beta2 = step->options.beta2 };
+                            .scalars = step->scalars };
     coh_kernel_feed(step->kernel_queue, &feed);
 }
 
@@ -68,9 +67,8 @@ void coh_line_clip(coh_step *step, coh_ticket *ticket)
                             .loss_stride = LOSS_STRIDE,
                             .microbatch_count = layout->microbatch_count,
                             .defers = step->plan->options.deferred_update,
-                            .beta1 = step->options.beta1,
-                            .beta2 = step->options.beta2,
-                            .record = &ticket->shared->clip };
+                            .record = &ticket->shared->clip,
+                            .scalars = step->scalars };
     coh_kernel_clip(step->kernel_queue, &clip);
 }
 
@@ -80,16 +78,21 @@ coh_update coh_chunk_update(const coh_chunk_place *place, coh_chunk_grains grain
                             const void *grad, void *state)
 {
     const coh_group_layout *group = &place->layout->groups[place->group];
-    const coh_dtype dtype = group->dtype;
-    const coh_states states = coh_states_at(state, dtype, place->bytes);
-    return (coh_update){ .dtype = dtype,
-                         .f32_grads = group->f32_gradients,
-                         .grains = grains,
-                         .work = work,
-                         .grad = grad,
-                         .low = states.low,
-                         .m = states.m,
-                         .v = states.v };
+    coh_update update = { .optimizer = place->layout->optimizers[group->optimizer],
+                          .dtype = group->dtype,
+                          .f32_grads = group->f32_gradients,
+                          .grains = grains,
+                          .work = work,
+                          .grad = grad };
+    for (int32_t i = 0; state != NULL && i < group->stream_count; i++) {
+        const coh_group_stream *row = &group->streams[i];
+        char *part = (char *)state + coh_part_offset(group, COH_STREAM_STATE, i, place->bytes);
+        if (row->object == COH_STREAM_STATE && row->part > 0)
+            update.states[row->part - 1] = part;
+        else if (row->object == COH_STREAM_STATE)
+            update.low = (uint16_t *)(void *)part;
+    }
+    return update;
 }
 
 void coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line)
@@ -103,15 +106,16 @@ void coh_line_update(coh_step *step, const coh_program *program, const coh_instr
                                     .group = step->layout->objects[work->object].owner,
                                     .object_offset = step->layout->chunks[index].object_offset,
                                     .bytes = step->layout->chunks[index].bytes };
-    coh_update update =
-        coh_chunk_update(&place, step->grains.chunks[index], coh_operand_data(step, work),
-                         coh_operand_data(step, grad), coh_operand_data(step, state));
+    coh_update update = coh_chunk_update(&place, step->grains.chunks[index],
+                                         coh_operand_data(step, work), coh_operand_data(step, grad),
+                                         state != NULL ? coh_operand_data(step, state) : NULL);
     if (coh_line_operand(program, line, COH_ROLE_PARTIALS) != NULL)
         update.partials = coh_step_pinned(step, step->layout->partials);
     update.cells = coh_operand_data(step, cells);
-    update.beta1 = step->options.beta1;
-    update.beta2 = step->options.beta2;
-    update.epsilon = step->options.epsilon; /* rate and decay come with the grains' groups */
+    const coh_optimizer_numbers *numbers =
+        &step->numbers[step->layout->groups[place.group].optimizer];
+    update.hyperparameters = numbers->values; /* rate and decay come with the grains' groups */
+    update.scalar_begin = numbers->scalar_begin;
     coh_kernel_update(line->lane == COH_LANE_HOST ? (void *)step->host_pool : step->kernel_queue,
                       &update);
 }

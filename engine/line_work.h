@@ -32,7 +32,7 @@ typedef struct coh_chunk_place {
 } coh_chunk_place;
 
 /* Returns the update of one chunk whose trained parameters are `grains`, at these addresses. The
- * caller fills in cells, partials and the constants of AdamW. */
+ * caller fills in cells, partials and the optimizer's numbers. */
 coh_update coh_chunk_update(const coh_chunk_place *place, coh_chunk_grains grains, void *work,
                             const void *grad, void *state);
 

@@ -20,15 +20,11 @@
 /* Grain hashes are folded, and tensors written, in the byte order of memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian, so is memory");
 
-static const char *const part_name[COH_PART_COUNT] = { "work", "m", "v" };
-
 struct coh_logical_hash {
-    coh_logical_tensor *tensors;
-    uint64_t *grain_begin; /* of each tensor in a row; [tensor_count]: grains in a row */
-    uint32_t tensor_count;
-    int has_states;
-    uint64_t *grains; /* row of work, then m and v if there are states */
-    uint8_t *arrived; /* of each grain */
+    coh_logical_table table; /* our copy */
+    uint64_t *grain_begin;   /* of each tensor in a row; [tensor_count]: grains in a row */
+    uint64_t *grains;        /* row after row */
+    uint8_t *arrived;        /* of each grain */
     coh_pool *pool;
 };
 
@@ -37,62 +33,31 @@ static uint64_t grains_of(uint64_t elements)
     return elements / COH_GRAIN_ELEMENTS + (elements % COH_GRAIN_ELEMENTS != 0);
 }
 
-static coh_status tensor_check(const coh_logical_tensor *tensor)
+static uint64_t entry_count(const coh_logical_hash *hash)
 {
-    if (!tensor->name || tensor->shape.dtype != COH_DTYPE_F32 || tensor->shape.rank < 1 ||
-        tensor->shape.rank > COH_RANK_MAX)
-        return coh_fail(COH_ERR_ARGUMENT, "tensor %s: not a named f32 tensor of 1 to %d dimensions",
-                        tensor->name ? tensor->name : "(none)", COH_RANK_MAX);
-    uint64_t elements = 1;
-    for (int i = 0; i < tensor->shape.rank; i++) {
-        if (tensor->shape.dim[i] < 1)
-            return coh_fail(COH_ERR_ARGUMENT, "tensor %s: dimension %d is %" PRId64, tensor->name,
-                            i, tensor->shape.dim[i]);
-        COH_TRY(coh_bytes_mul(elements, (uint64_t)tensor->shape.dim[i], &elements));
-    }
-    uint64_t bytes;
-    COH_TRY(coh_bytes_mul(elements, sizeof(float), &bytes));
-    if (bytes > INT64_MAX)
-        return coh_fail(COH_ERR_FULL, "tensor %s: larger than a file can be", tensor->name);
-    if (elements != tensor->elements)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "tensor %s: %" PRIu64 " elements are said, its shape has %" PRIu64,
-                        tensor->name, tensor->elements, elements);
-    return COH_OK;
+    return hash->grain_begin[hash->table.tensor_count] * (1 + (uint64_t)hash->table.stream_count);
 }
 
-static coh_status tensors_copy(coh_logical_hash *hash, const coh_logical_tensor *tensors)
-{
-    for (uint32_t i = 0; i < hash->tensor_count; i++) {
-        COH_TRY(tensor_check(&tensors[i]));
-        hash->tensors[i] = tensors[i];
-        hash->tensors[i].name = NULL;
-        char *name = NULL;
-        COH_TRY(coh_alloc_text(tensors[i].name, &name));
-        hash->tensors[i].name = name;
-        hash->has_states |= tensors[i].has_states != 0;
-        COH_TRY(coh_bytes_add(hash->grain_begin[i], grains_of(tensors[i].elements),
-                              &hash->grain_begin[i + 1]));
-    }
-    return COH_OK;
-}
-
-coh_status coh_logical_hash_create(const coh_logical_tensor *tensors, uint32_t tensor_count,
-                                   coh_pool *pool, coh_logical_hash **out_hash)
+coh_status coh_logical_hash_create(const coh_logical_table *table, coh_pool *pool,
+                                   coh_logical_hash **out_hash)
 {
     coh_status status = COH_OK;
     coh_logical_hash *hash = NULL;
+    uint64_t entries;
     *out_hash = NULL;
     COH_TRY_GOTO(status, COH_ALLOC(1, &hash), done);
-    COH_TRY_GOTO(status, COH_ALLOC(tensor_count, &hash->tensors), done);
-    COH_TRY_GOTO(status, COH_ALLOC((size_t)tensor_count + 1, &hash->grain_begin), done);
-    hash->tensor_count = tensor_count;
+    COH_TRY_GOTO(status, coh_logical_table_copy(table, &hash->table), done);
+    COH_TRY_GOTO(status, COH_ALLOC((size_t)table->tensor_count + 1, &hash->grain_begin), done);
     hash->pool = pool;
     (void)XXH3_64bits("", 0); /* selects its code, before the pool's threads do */
-    COH_TRY_GOTO(status, tensors_copy(hash, tensors), done);
-    uint64_t entries;
+    for (uint32_t i = 0; i < table->tensor_count; i++)
+        COH_TRY_GOTO(status,
+                     coh_bytes_add(hash->grain_begin[i], grains_of(table->tensors[i].elements),
+                                   &hash->grain_begin[i + 1]),
+                     done);
     COH_TRY_GOTO(status,
-                 coh_bytes_mul(hash->grain_begin[tensor_count], hash->has_states ? 3 : 1, &entries),
+                 coh_bytes_mul(hash->grain_begin[table->tensor_count],
+                               1 + (uint64_t)hash->table.stream_count, &entries),
                  done);
     COH_TRY_GOTO(status, COH_ALLOC(entries, &hash->grains), done);
     COH_TRY_GOTO(status, COH_ALLOC(entries, &hash->arrived), done);
@@ -107,18 +72,11 @@ void coh_logical_hash_destroy(coh_logical_hash *hash)
 {
     if (!hash)
         return;
-    for (uint32_t i = 0; hash->tensors && i < hash->tensor_count; i++)
-        coh_free((char *)(uintptr_t)hash->tensors[i].name); /* our own copy */
-    coh_free(hash->tensors);
+    coh_logical_table_free(&hash->table);
     coh_free(hash->grain_begin);
     coh_free(hash->grains);
     coh_free(hash->arrived);
     coh_free(hash);
-}
-
-static uint64_t entry_count(const coh_logical_hash *hash)
-{
-    return hash->grain_begin[hash->tensor_count] * (hash->has_states ? 3 : 1);
 }
 
 void coh_logical_hash_begin(coh_logical_hash *hash)
@@ -127,32 +85,41 @@ void coh_logical_hash_begin(coh_logical_hash *hash)
     memset(hash->arrived, 0, entry_count(hash));
 }
 
-uint64_t coh_grain_hash(const float *data, uint64_t count)
+uint64_t coh_grain_hash(const void *data, uint64_t bytes)
 {
-    return XXH3_64bits(data, count * sizeof(*data));
+    return XXH3_64bits(data, bytes);
 }
 
-static uint64_t entry_of(const coh_logical_hash *hash, coh_part part, uint32_t tensor)
+/* Returns the place of a tensor's first grain in a row. */
+static uint64_t entry_of(const coh_logical_hash *hash, int row, uint32_t tensor)
 {
-    return (uint64_t)part * hash->grain_begin[hash->tensor_count] + hash->grain_begin[tensor];
+    return (uint64_t)row * hash->grain_begin[hash->table.tensor_count] + hash->grain_begin[tensor];
 }
 
 /* The grains of a put; each grain is one piece for the pool. */
 typedef struct put_job {
-    const float *data;
+    const char *data;
     uint64_t count;
+    const coh_state_stream *stream;
     uint64_t *grains;           /* receives their hashes */
     int looks;                  /* 1: look for broken values */
     _Atomic uint64_t first_bad; /* lowest grain with a broken value; pieces lower it */
 } put_job;
 
+static int is_finite(const void *data, uint64_t bytes)
+{
+    return coh_kernel_all_finite(COH_DTYPE_F32, data, (int64_t)(bytes / sizeof(float)));
+}
+
 static void put_piece(void *argument, int64_t index)
 {
     put_job *job = argument;
     uint64_t begin = (uint64_t)index * COH_GRAIN_ELEMENTS, left = job->count - begin;
-    uint64_t count = left < COH_GRAIN_ELEMENTS ? left : COH_GRAIN_ELEMENTS;
-    job->grains[index] = coh_grain_hash(job->data + begin, count);
-    if (!job->looks || coh_kernel_all_finite(COH_DTYPE_F32, job->data + begin, (int64_t)count))
+    uint64_t bytes =
+        coh_state_bytes(job->stream, left < COH_GRAIN_ELEMENTS ? left : COH_GRAIN_ELEMENTS);
+    const char *data = job->data + coh_state_bytes(job->stream, begin);
+    job->grains[index] = coh_grain_hash(data, bytes);
+    if (!job->looks || is_finite(data, bytes))
         return;
     uint64_t lowest = atomic_load(&job->first_bad);
     while ((uint64_t)index < lowest &&
@@ -160,52 +127,60 @@ static void put_piece(void *argument, int64_t index)
         continue;
 }
 
-/* Returns the index of the first NaN or infinite value from grain `grain` on; the count if there is
- * none. */
+/* Returns the first element of the first block with a NaN or infinite value, from grain `grain` on;
+ * the count if there is none. */
 static uint64_t first_broken(const put_job *job, uint64_t grain)
 {
+    const coh_state_stream *stream = job->stream;
     uint64_t i = grain * COH_GRAIN_ELEMENTS;
-    while (i < job->count && coh_kernel_all_finite(COH_DTYPE_F32, &job->data[i], 1))
-        i++;
+    while (i < job->count &&
+           is_finite(job->data + coh_state_bytes(stream, i), stream->bytes_per_block))
+        i += stream->elements_per_block;
     return i < job->count ? i : job->count; /* the last grain may be short */
 }
 
 /* Marks the grains of a put as arrived. */
-static coh_status expect_grains(coh_logical_hash *hash, coh_part part, uint32_t tensor,
-                                uint64_t element_begin, uint64_t count, uint64_t *out_entry)
+static coh_status expect_grains(coh_logical_hash *hash, int part, uint32_t tensor,
+                                uint64_t element_begin, uint64_t count, int *out_row)
 {
-    if (tensor >= hash->tensor_count || (unsigned)part >= COH_PART_COUNT)
-        return coh_fail(COH_ERR_INTERNAL, "hash: no tensor %" PRIu32 " part %d", tensor, (int)part);
-    const coh_logical_tensor *facts = &hash->tensors[tensor];
+    if (tensor >= hash->table.tensor_count ||
+        (*out_row = coh_logical_row(&hash->table.tensors[tensor], part)) < 0)
+        return coh_fail(COH_ERR_INTERNAL, "hash: no tensor %" PRIu32 " part %d", tensor, part);
+    const coh_logical_tensor *facts = &hash->table.tensors[tensor];
+    const char *what = coh_logical_stream(&hash->table, *out_row)->name;
     uint64_t end = element_begin + count;
-    if ((part != COH_PART_WORK && !facts->has_states) || count == 0 || end < count ||
-        end > facts->elements || element_begin % COH_GRAIN_ELEMENTS != 0 ||
+    if (count == 0 || end < count || end > facts->elements ||
+        element_begin % COH_GRAIN_ELEMENTS != 0 ||
         (end % COH_GRAIN_ELEMENTS != 0 && end != facts->elements))
         return coh_fail(COH_ERR_INTERNAL,
-                        "hash: %s of %s has no whole grains [%" PRIu64 ", %" PRIu64 ")",
-                        part_name[part], facts->name, element_begin, end);
-    *out_entry = entry_of(hash, part, tensor) + element_begin / COH_GRAIN_ELEMENTS;
+                        "hash: %s of %s has no whole grains [%" PRIu64 ", %" PRIu64 ")", what,
+                        facts->name, element_begin, end);
+    uint64_t first = element_begin / COH_GRAIN_ELEMENTS;
+    uint8_t *arrived = &hash->arrived[entry_of(hash, *out_row, tensor) + first];
     for (uint64_t grain = 0; grain < grains_of(count); grain++) {
-        if (hash->arrived[*out_entry + grain])
-            return coh_fail(COH_ERR_INTERNAL, "hash: %s of %s, grain %" PRIu64 " came twice",
-                            part_name[part], facts->name,
-                            element_begin / COH_GRAIN_ELEMENTS + grain);
-        hash->arrived[*out_entry + grain] = 1;
+        if (arrived[grain])
+            return coh_fail(COH_ERR_INTERNAL, "hash: %s of %s, grain %" PRIu64 " came twice", what,
+                            facts->name, first + grain);
+        arrived[grain] = 1;
     }
     return COH_OK;
 }
 
-coh_status coh_logical_hash_put(coh_logical_hash *hash, coh_part part, uint32_t tensor,
-                                uint64_t element_begin, uint64_t count, const float *data,
+coh_status coh_logical_hash_put(coh_logical_hash *hash, int part, uint32_t tensor,
+                                uint64_t element_begin, uint64_t count, const void *data,
                                 uint64_t *out_broken)
 {
-    uint64_t entry;
-    COH_TRY(expect_grains(hash, part, tensor, element_begin, count, &entry));
-    put_job job = { .data = data,
-                    .count = count,
-                    .grains = hash->grains + entry,
-                    .looks = out_broken != NULL,
-                    .first_bad = grains_of(count) };
+    int row;
+    COH_TRY(expect_grains(hash, part, tensor, element_begin, count, &row));
+    const coh_state_stream *stream = coh_logical_stream(&hash->table, row);
+    put_job job = {
+        .data = data,
+        .count = count,
+        .stream = stream,
+        .grains = &hash->grains[entry_of(hash, row, tensor) + element_begin / COH_GRAIN_ELEMENTS],
+        .looks = out_broken != NULL && stream->is_f32,
+        .first_bad = grains_of(count)
+    };
     coh_pool_run(hash->pool, (int64_t)grains_of(count), put_piece, &job);
     if (out_broken != NULL)
         *out_broken = first_broken(&job, atomic_load(&job.first_bad));
@@ -214,7 +189,7 @@ coh_status coh_logical_hash_put(coh_logical_hash *hash, coh_part part, uint32_t 
 
 static uint64_t fold_facts(const coh_logical_tensor *tensor, uint64_t total)
 {
-    int64_t shape[COH_RANK_MAX + 2] = { tensor->has_states != 0, tensor->shape.rank };
+    int64_t shape[COH_RANK_MAX + 2] = { tensor->optimizer != NULL, tensor->shape.rank };
     for (int i = 0; i < tensor->shape.rank; i++)
         shape[i + 2] = tensor->shape.dim[i];
     total = XXH3_64bits_withSeed(tensor->name, strlen(tensor->name), total);
@@ -225,17 +200,19 @@ coh_status coh_logical_hash_finish(const coh_logical_hash *hash, uint64_t applie
                                    uint64_t *out_total)
 {
     uint64_t total = 0;
-    for (uint32_t i = 0; i < hash->tensor_count; i++) {
-        const coh_logical_tensor *tensor = &hash->tensors[i];
+    for (uint32_t i = 0; i < hash->table.tensor_count; i++) {
+        const coh_logical_tensor *tensor = &hash->table.tensors[i];
         uint64_t grain_count = grains_of(tensor->elements);
         total = fold_facts(tensor, total);
-        for (int part = 0; part < (tensor->has_states ? COH_PART_COUNT : 1); part++) {
-            uint64_t entry = entry_of(hash, (coh_part)part, i);
+        for (int part = 0; part <= tensor->stream_count; part++) {
+            int row = coh_logical_row(tensor, part);
+            uint64_t entry = entry_of(hash, row, i);
             const uint8_t *gap = memchr(hash->arrived + entry, 0, grain_count);
             if (gap)
-                return coh_fail(
-                    COH_ERR_INTERNAL, "hash: %s of %s, grain %td of %" PRIu64 " never came",
-                    part_name[part], tensor->name, gap - (hash->arrived + entry), grain_count);
+                return coh_fail(COH_ERR_INTERNAL,
+                                "hash: %s of %s, grain %td of %" PRIu64 " never came",
+                                coh_logical_stream(&hash->table, row)->name, tensor->name,
+                                gap - (hash->arrived + entry), grain_count);
             total = XXH3_64bits_withSeed(hash->grains + entry, grain_count * sizeof(*hash->grains),
                                          total);
         }
@@ -244,52 +221,47 @@ coh_status coh_logical_hash_finish(const coh_logical_hash *hash, uint64_t applie
     return COH_OK;
 }
 
-uint32_t coh_logical_hash_tensor_count(const coh_logical_hash *hash)
+const coh_logical_table *coh_logical_hash_table(const coh_logical_hash *hash)
 {
-    return hash->tensor_count;
+    return &hash->table;
 }
 
-const coh_logical_tensor *coh_logical_hash_tensor(const coh_logical_hash *hash, uint32_t tensor)
-{
-    assert(tensor < hash->tensor_count);
-    return &hash->tensors[tensor];
-}
-
-int coh_logical_hash_has_states(const coh_logical_hash *hash)
-{
-    return hash->has_states;
-}
-
-const uint64_t *coh_logical_hash_table(const coh_logical_hash *hash, uint64_t *out_bytes)
+const uint64_t *coh_logical_hash_rows(const coh_logical_hash *hash, uint64_t *out_bytes)
 {
     *out_bytes = entry_count(hash) * sizeof(*hash->grains);
     return hash->grains;
 }
 
-coh_status coh_logical_hash_take(coh_logical_hash *hash, const uint64_t *table)
+/* Checks that a row has no entries for a tensor that lacks its stream. */
+static coh_status gap_check(const coh_logical_hash *hash, int row, uint32_t tensor)
 {
-    coh_logical_hash_begin(hash);
-    memcpy(hash->grains, table, entry_count(hash) * sizeof(*hash->grains));
-    memset(hash->arrived, 1, entry_count(hash));
-    for (uint32_t i = 0; hash->has_states && i < hash->tensor_count; i++) {
-        if (hash->tensors[i].has_states)
-            continue;
-        for (int part = COH_PART_M; part <= COH_PART_V; part++) {
-            uint64_t entry = entry_of(hash, (coh_part)part, i);
-            for (uint64_t g = 0; g < grains_of(hash->tensors[i].elements); g++)
-                if (hash->grains[entry + g] != 0)
-                    return coh_fail(COH_ERR_CORRUPT,
-                                    "grain %" PRIu64 " of %s, %s, has a hash but no data", g,
-                                    part_name[part], hash->tensors[i].name);
-        }
-    }
+    const coh_logical_tensor *facts = &hash->table.tensors[tensor];
+    const uint64_t *grains = &hash->grains[entry_of(hash, row, tensor)];
+    if (coh_logical_part(facts, row) >= 0)
+        return COH_OK;
+    for (uint64_t g = 0; g < grains_of(facts->elements); g++)
+        if (grains[g] != 0)
+            return coh_fail(COH_ERR_CORRUPT, "grain %" PRIu64 " of %s, %s, has a hash but no data",
+                            g, coh_logical_stream(&hash->table, row)->name, facts->name);
     return COH_OK;
 }
 
-uint64_t coh_logical_hash_grain(const coh_logical_hash *hash, coh_part part, uint32_t tensor,
+coh_status coh_logical_hash_take(coh_logical_hash *hash, const uint64_t *rows)
+{
+    coh_logical_hash_begin(hash);
+    memcpy(hash->grains, rows, entry_count(hash) * sizeof(*hash->grains));
+    memset(hash->arrived, 1, entry_count(hash));
+    for (int row = 1; row <= hash->table.stream_count; row++)
+        for (uint32_t i = 0; i < hash->table.tensor_count; i++)
+            COH_TRY(gap_check(hash, row, i));
+    return COH_OK;
+}
+
+uint64_t coh_logical_hash_grain(const coh_logical_hash *hash, int part, uint32_t tensor,
                                 uint64_t grain)
 {
-    assert(tensor < hash->tensor_count);
-    assert(part == COH_PART_WORK || hash->tensors[tensor].has_states);
-    return hash->grains[entry_of(hash, part, tensor) + grain];
+    assert(tensor < hash->table.tensor_count);
+    int row = coh_logical_row(&hash->table.tensors[tensor], part);
+    assert(row >= 0);
+    return hash->grains[entry_of(hash, row, tensor) + grain];
 }

@@ -53,11 +53,9 @@ coh_status coh_bed_open(const coh_engine_device *what, coh_pool *pool,
                       .log_context = options->context,
                       .is_host = what->kernels == NULL,
                       .queue = pool,
-                      .constants = { .update_rate = 1e-4f,
-                                     .update_scale = 1,
-                                     .update_bias1 = 0.5f,
-                                     .update_bias2 = 0.5f,
-                                     .loss_factor = 1 } };
+                      .constants = { .update_rate = 1e-4f, .update_scale = 1, .loss_factor = 1 } };
+    for (int i = 0; i < COH_CELL_SCALARS; i++)
+        bed->constants.update_scalars[i] = 0.5f;
     bed->cells = &bed->constants;
     if (pthread_mutex_init(&bed->door, NULL) != 0)
         return coh_fail(COH_ERR_MEMORY, "the system gives no mutex to measure with");

@@ -7,6 +7,7 @@
 
 #include "cohobate/machine.h"
 #include "engine/measure.h"
+#include "engine/optimizer_numbers.h"
 #include "planner/price.h"
 
 /* An update of the largest chunk: work, gradient, two moments, and the partials of large models. */
@@ -69,10 +70,10 @@ static void run_update(const bench *b, char *base)
     const void *grad = data_of(b, COH_ROLE_GRAD, base, &ignored);
     void *state = data_of(b, COH_ROLE_OPTIMIZER_STATE, base, &ignored);
     coh_update update = coh_chunk_update(&place, grains_of(&place, runs), work, grad, state);
+    coh_optimizer_numbers numbers;
+    coh_optimizer_numbers_default(update.optimizer, &numbers);
     update.cells = b->cold->bed->cells;
-    update.beta1 = 0.9f;
-    update.beta2 = 0.95f;
-    update.epsilon = 1e-8f;
+    update.hyperparameters = numbers.values;
     coh_kernel_update(b->queue, &update);
 }
 

@@ -9,14 +9,6 @@
 #include "base/name_pattern.h"
 #include "planner/graph.h"
 
-/* Does a pattern match the parameter's name, or the name of its operator? */
-static int matches(const coh_graph *graph, const char *pattern,
-                   const coh_graph_parameter *parameter)
-{
-    return coh_pattern_matches(pattern, parameter->name) ||
-           coh_pattern_matches(pattern, graph->ops[parameter->op].name);
-}
-
 /* ---- checks ---- */
 
 static coh_status refuse_pattern(const coh_graph *graph, const char *pattern, int is_frozen)
@@ -37,7 +29,7 @@ static coh_status check_globs(const coh_graph *graph, const char *pattern)
     while (coh_pattern_next(&pattern, glob)) {
         int is_used = 0;
         for (size_t i = 0; i < graph->parameter_count && !is_used; i++)
-            is_used = matches(graph, glob, &graph->parameters[i]);
+            is_used = coh_graph_parameter_matches(graph, glob, &graph->parameters[i]);
         if (!is_used)
             return refuse_pattern(graph, glob, 0);
     }
@@ -57,7 +49,7 @@ coh_status coh_parameter_group_count(const coh_graph *graph, const char *pattern
                         strlen(pattern), COH_PATTERN_BYTES - 1);
     for (size_t i = 0; i < graph->parameter_count; i++) {
         const coh_graph_parameter *parameter = &graph->parameters[i];
-        if (!matches(graph, pattern, parameter))
+        if (!coh_graph_parameter_matches(graph, pattern, parameter))
             continue;
         count += !parameter->frozen;
         frozen_count += parameter->frozen != 0;
@@ -117,7 +109,8 @@ coh_status coh_parameter_rules_make(const coh_graph *graph, const coh_layout *la
         rules[i] = coh_parameter_rule_of(parameter, options->weight_decay);
         for (uint32_t g = 0; g < options->group_count; g++) {
             const coh_parameter_group *group = &options->groups[g];
-            if (!matches(graph, group->pattern, &graph->parameters[parameter->parameter]))
+            if (!coh_graph_parameter_matches(graph, group->pattern,
+                                             &graph->parameters[parameter->parameter]))
                 continue;
             if ((group->sets & COH_GROUP_SETS_RATE) != 0)
                 rules[i].rate_factor = group->rate_factor;

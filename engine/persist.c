@@ -15,45 +15,74 @@
 
 /* ---- tables ---- */
 
-/* Lists the tensors of a checkpoint, in the order of layout->parameters; free with coh_free. */
-static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_tensors)
+/* Adds a stream to the list, unless it is there, and returns its index; -1: the list is full. */
+static int32_t list_stream(const coh_state_stream *stream, coh_state_stream *streams,
+                           int32_t *count)
+{
+    for (int32_t i = 0; i < *count; i++)
+        if (strcmp(streams[i].name, stream->name) == 0)
+            return i;
+    if (*count == COH_LOGICAL_STREAMS)
+        return -1;
+    streams[*count] = *stream;
+    return (*count)++;
+}
+
+/* Lists the tensors of a checkpoint, in the order of layout->parameters, and the streams of their
+ * optimizers; free *out_tensors with coh_free. */
+static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_tensors,
+                               coh_state_stream streams[COH_LOGICAL_STREAMS],
+                               coh_logical_table *out_table)
 {
     const coh_layout *layout = &plan->layout;
+    int32_t stream_count = 0;
     COH_TRY(COH_ALLOC(layout->parameter_count, out_tensors));
     for (uint32_t i = 0; i < layout->parameter_count; i++) {
         const coh_parameter_layout *parameter = &layout->parameters[i];
         const coh_graph_parameter *facts = &plan->graph->parameters[parameter->parameter];
+        const int32_t index = layout->groups[parameter->group].optimizer;
+        const coh_optimizer *optimizer = index >= 0 ? layout->optimizers[index] : NULL;
         coh_logical_tensor *tensor = &(*out_tensors)[i];
-        *tensor = (coh_logical_tensor){ .name = facts->name,
-                                        .shape = facts->facts.shape,
-                                        .elements = parameter->elements,
-                                        .has_states = layout->groups[parameter->group].state >= 0 };
+        *tensor =
+            (coh_logical_tensor){ .name = facts->name,
+                                  .shape = facts->facts.shape,
+                                  .elements = parameter->elements,
+                                  .optimizer = optimizer != NULL ? optimizer->name : NULL,
+                                  .stream_count = optimizer != NULL ? optimizer->stream_count : 0 };
         tensor->shape.dtype = COH_DTYPE_F32; /* visitors see f32 */
+        for (int32_t k = 0; k < tensor->stream_count; k++) {
+            tensor->streams[k] = list_stream(&optimizer->streams[k], streams, &stream_count);
+            if (tensor->streams[k] < 0)
+                return coh_fail(COH_ERR_ARGUMENT,
+                                "the optimizers of this plan have more than %d state streams",
+                                COH_LOGICAL_STREAMS);
+        }
     }
+    *out_table =
+        (coh_logical_table){ *out_tensors, layout->parameter_count, streams, stream_count };
     return COH_OK;
 }
 
 coh_status coh_engine_create_tables(coh_engine *engine)
 {
-    const coh_layout *layout = &engine->plan->layout;
-    COH_TRY(list_tensors(engine->plan, &engine->tensors));
-    COH_TRY(coh_logical_hash_create(engine->tensors, layout->parameter_count, engine->pool,
-                                    &engine->hash));
+    COH_TRY(list_tensors(engine->plan, &engine->tensors, engine->streams, &engine->table));
+    COH_TRY(coh_logical_hash_create(&engine->table, engine->pool, &engine->hash));
     if (engine->plan->programs[COH_PROGRAM_SAVE].line_count == 0)
         return COH_OK;
-    return coh_checkpoint_writer_create(engine->tensors, layout->parameter_count, engine->pool,
-                                        &engine->writer);
+    return coh_checkpoint_writer_create(&engine->table, engine->pool, &engine->writer);
 }
 
 coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes)
 {
-    coh_logical_tensor *tensors;
-    coh_checkpoint_writer *writer;
+    coh_logical_tensor *tensors = NULL;
+    coh_state_stream streams[COH_LOGICAL_STREAMS];
+    coh_logical_table table;
+    coh_checkpoint_writer *writer = NULL;
     if (!plan || !out_bytes)
         return coh_fail(COH_ERR_ARGUMENT, "the bytes of a checkpoint need a plan and a place");
-    COH_TRY(list_tensors(plan, &tensors));
-    coh_status status =
-        coh_checkpoint_writer_create(tensors, plan->layout.parameter_count, NULL, &writer);
+    coh_status status = list_tensors(plan, &tensors, streams, &table);
+    if (status == COH_OK)
+        status = coh_checkpoint_writer_create(&table, NULL, &writer);
     if (status == COH_OK)
         *out_bytes = coh_checkpoint_writer_bytes(writer);
     coh_checkpoint_writer_destroy(writer);
@@ -70,6 +99,12 @@ void coh_engine_destroy_tables(coh_engine *engine)
 
 /* ---- visiting ---- */
 
+/* A tensor's number in the checkpoint that is loaded, and the numbers of its state streams. */
+typedef struct load_tensor {
+    int32_t index;
+    int32_t streams[COH_OPTIMIZER_STREAMS]; /* in the order of the plan's optimizer */
+} load_tensor;
+
 typedef struct visit_context {
     coh_engine *engine;
     coh_status status; /* first failure; its text comes from another thread and is kept */
@@ -83,12 +118,14 @@ typedef struct visit_context {
     void *source_context;
     /* for load */
     coh_checkpoint *checkpoint;
-    const int32_t *checkpoint_index; /* by layout parameter */
+    const load_tensor *load; /* by layout parameter */
     int reads_states;
-    /* for fetch */
+    /* for fetch: one part of one stream of one parameter */
     uint32_t parameter;
-    coh_fetch what;
-    float *data;
+    coh_stream stream;
+    int part;
+    uint32_t bytes_per_block, elements_per_block;
+    char *data;
 } visit_context;
 
 static int visit_wants(void *argument, const coh_chunk_visit *visit)
@@ -142,7 +179,7 @@ static coh_status source_run(visit_context *context, const coh_chunk_visit *visi
     coh_parameter parameter = { layout->parameters[visit->parameter].parameter };
     return context->source(context->source_context, parameter,
                            context->engine->tensors[visit->parameter].name, visit->element_begin,
-                           visit->count, visit->values);
+                           visit->count, visit->data);
 }
 
 /* `source` may be NULL: the kinds' own first values. */
@@ -181,7 +218,7 @@ coh_status coh_engine_init(coh_engine *engine, uint64_t seed)
 static coh_status hash_run(visit_context *context, const coh_chunk_visit *visit)
 {
     return coh_logical_hash_put(context->engine->hash, visit->part, visit->parameter,
-                                visit->element_begin, visit->count, visit->values, NULL);
+                                visit->element_begin, visit->count, visit->data, NULL);
 }
 
 coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
@@ -204,7 +241,7 @@ coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
 static coh_status save_run(visit_context *context, const coh_chunk_visit *visit)
 {
     return coh_checkpoint_writer_put(context->engine->writer, visit->part, visit->parameter,
-                                     visit->element_begin, visit->count, visit->values);
+                                     visit->element_begin, visit->count, visit->data);
 }
 
 coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
@@ -247,9 +284,44 @@ static int same_dims(const coh_shape *a, const coh_shape *b)
     return 1;
 }
 
-static coh_status find_tensor(const coh_checkpoint *checkpoint, int32_t tensor_count,
-                              const coh_logical_tensor *wanted, int32_t *out_index)
+/* Finds the streams of a trained tensor in the checkpoint, by name. */
+static coh_status find_streams(const coh_checkpoint *checkpoint, const coh_engine *engine,
+                               const coh_logical_tensor *wanted, const coh_checkpoint_tensor *found,
+                               load_tensor *out)
 {
+    if (found->optimizer == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "the checkpoint holds no optimizer states of tensor '%s'",
+                        wanted->name);
+    if (strcmp(found->optimizer, wanted->optimizer) != 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the checkpoint's states of tensor '%s' are those of optimizer %s, and "
+                        "this plan trains it with %s: load the weights alone, or plan with %s",
+                        wanted->name, found->optimizer, wanted->optimizer, found->optimizer);
+    for (int32_t k = 0; k < wanted->stream_count; k++) {
+        const coh_state_stream *stream = &engine->streams[wanted->streams[k]];
+        out->streams[k] = -1;
+        for (int32_t i = 0; i < found->stream_count; i++) {
+            coh_state_stream other;
+            COH_TRY(coh_checkpoint_stream_at(checkpoint, found->streams[i], &other));
+            if (strcmp(other.name, stream->name) == 0 &&
+                other.bytes_per_block == stream->bytes_per_block &&
+                other.elements_per_block == stream->elements_per_block)
+                out->streams[k] = found->streams[i];
+        }
+        if (out->streams[k] < 0)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "the checkpoint has no stream %s of this form for tensor '%s': load "
+                            "the weights alone",
+                            stream->name, wanted->name);
+    }
+    return COH_OK;
+}
+
+static coh_status find_tensor(const coh_checkpoint *checkpoint, int32_t tensor_count,
+                              const coh_engine *engine, uint32_t parameter, int reads_states,
+                              load_tensor *out)
+{
+    const coh_logical_tensor *wanted = &engine->tensors[parameter];
     for (int32_t i = 0; i < tensor_count; i++) {
         coh_checkpoint_tensor found;
         COH_TRY(coh_checkpoint_tensor_at(checkpoint, i, &found));
@@ -260,8 +332,10 @@ static coh_status find_tensor(const coh_checkpoint *checkpoint, int32_t tensor_c
                             "the checkpoint's tensor '%s' has another shape than the model's: it "
                             "was made for another model",
                             wanted->name);
-        *out_index = i;
-        return COH_OK;
+        out->index = i;
+        return reads_states && wanted->optimizer != NULL
+                   ? find_streams(checkpoint, engine, wanted, &found, out)
+                   : COH_OK;
     }
     return coh_fail(COH_ERR_CORRUPT,
                     "the checkpoint has no tensor '%s': it was made for another model",
@@ -276,88 +350,125 @@ static int load_wants(const visit_context *context, const coh_chunk_visit *visit
 
 static coh_status load_run(visit_context *context, const coh_chunk_visit *visit)
 {
-    return coh_checkpoint_read(context->checkpoint, context->checkpoint_index[visit->parameter],
-                               (int)visit->part, visit->element_begin, visit->count, visit->values);
+    const load_tensor *from = &context->load[visit->parameter];
+    return coh_checkpoint_read(context->checkpoint, from->index,
+                               visit->part > 0 ? from->streams[visit->part - 1] : 0,
+                               visit->element_begin, visit->count, visit->data);
 }
 
-static coh_status import(coh_engine *engine, visit_context *visit,
-                         const coh_checkpoint_facts *facts)
+static coh_status import(coh_engine *engine, visit_context *visit, uint64_t applied_count)
 {
     engine->is_ready = 0;
     COH_TRY(coh_step_clear_pinned(engine->step));
     COH_TRY(run_visit(engine, COH_PROGRAM_IMPORT, visit, NULL));
     coh_cells cells;
     COH_TRY(coh_step_get_cells(engine->step, &cells));
-    cells.applied_count = facts->applied_count;
+    cells.applied_count = applied_count;
     COH_TRY(coh_step_put_cells(engine->step, &cells));
     engine->is_ready = 1;
     return COH_OK;
+}
+
+/* Loads an open checkpoint, with its states if `with_states` and both have some. */
+static coh_status load_from(coh_engine *engine, coh_checkpoint *checkpoint, const char *path,
+                            int with_states, load_tensor *tensors, int *numeric_changed)
+{
+    const coh_layout *layout = &engine->plan->layout;
+    const int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
+    coh_checkpoint_facts facts;
+    COH_TRY(coh_checkpoint_facts_get(checkpoint, &facts));
+    const int reads_states = trains && with_states && facts.is_trained;
+    if (trains && (uint32_t)facts.tensor_count != layout->parameter_count)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "checkpoint %s has %d tensors, the model has %u: it was made for another "
+                        "model",
+                        path, facts.tensor_count, layout->parameter_count);
+    for (uint32_t i = 0; i < layout->parameter_count; i++)
+        COH_TRY(find_tensor(checkpoint, facts.tensor_count, engine, i, reads_states, &tensors[i]));
+    visit_context visit = { .run = load_run,
+                            .wants = load_wants,
+                            .checkpoint = checkpoint,
+                            .load = tensors,
+                            .reads_states = reads_states };
+    COH_TRY(import(engine, &visit, with_states ? facts.applied_count : 0));
+    if (numeric_changed != NULL)
+        *numeric_changed = facts.numeric_fingerprint != engine->plan->numeric_fingerprint;
+    return COH_OK;
+}
+
+static coh_status load(coh_engine *engine, const char *path, int with_states, int *numeric_changed)
+{
+    coh_checkpoint *checkpoint = NULL;
+    load_tensor *tensors = NULL;
+    coh_status status = COH_OK;
+    COH_TRY(coh_engine_check_idle(engine, "a load"));
+    COH_TRY(coh_step_quiet(engine->step));
+    COH_TRY(COH_ALLOC(engine->plan->layout.parameter_count, &tensors));
+    status = coh_checkpoint_open(path, &checkpoint);
+    if (status == COH_OK)
+        status = load_from(engine, checkpoint, path, with_states, tensors, numeric_changed);
+    coh_free(tensors);
+    coh_checkpoint_close(checkpoint);
+    return status;
 }
 
 coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_changed)
 {
     COH_NEED(engine);
     COH_NEED(path);
-    const coh_layout *layout = &engine->plan->layout;
-    coh_checkpoint *checkpoint = NULL;
-    int32_t *index = NULL;
-    coh_checkpoint_facts facts;
-    coh_status status = COH_OK;
-    COH_TRY(coh_engine_check_idle(engine, "a load"));
-    COH_TRY(coh_step_quiet(engine->step));
-    COH_TRY_GOTO(status, coh_checkpoint_open(path, &checkpoint), done);
-    COH_TRY_GOTO(status, coh_checkpoint_facts_get(checkpoint, &facts), done);
-    COH_TRY_GOTO(status, COH_ALLOC(layout->parameter_count, &index), done);
-    int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
-    if (trains && (uint32_t)facts.tensor_count != layout->parameter_count) {
-        status = coh_fail(COH_ERR_CORRUPT,
-                          "checkpoint %s has %d tensors, the model has %u: it was made for another "
-                          "model",
-                          path, facts.tensor_count, layout->parameter_count);
-        goto done;
-    }
-    for (uint32_t i = 0; i < layout->parameter_count; i++)
-        COH_TRY_GOTO(status,
-                     find_tensor(checkpoint, facts.tensor_count, &engine->tensors[i], &index[i]),
-                     done);
-    visit_context visit = { .run = load_run,
-                            .wants = load_wants,
-                            .checkpoint = checkpoint,
-                            .checkpoint_index = index,
-                            .reads_states = trains && facts.has_states };
-    COH_TRY_GOTO(status, import(engine, &visit, &facts), done);
-    if (numeric_changed != NULL)
-        *numeric_changed = facts.numeric_fingerprint != engine->plan->numeric_fingerprint;
-done:
-    coh_free(index);
-    coh_checkpoint_close(checkpoint);
-    return status;
+    return load(engine, path, 1, numeric_changed);
+}
+
+coh_status coh_engine_load_weights(coh_engine *engine, const char *path)
+{
+    COH_NEED(engine);
+    COH_NEED(path);
+    return load(engine, path, 0, NULL);
 }
 
 /* ---- fetch ---- */
 
 static int fetch_wants(const visit_context *context, const coh_chunk_visit *visit)
 {
-    if (visit->parameter != context->parameter)
-        return 0;
-    switch (context->what) {
-    case COH_FETCH_VALUE:
-        return visit->stream == COH_STREAM_WORK;
-    case COH_FETCH_GRADIENT:
-        return visit->stream == COH_STREAM_GRAD;
-    case COH_FETCH_M:
-        return visit->stream == COH_STREAM_STATE && visit->part == COH_PART_M;
-    case COH_FETCH_V:
-        return visit->stream == COH_STREAM_STATE && visit->part == COH_PART_V;
-    }
-    return 0;
+    return visit->parameter == context->parameter && visit->stream == context->stream &&
+           (visit->stream != COH_STREAM_STATE || visit->part == context->part);
 }
 
 static coh_status fetch_run(visit_context *context, const coh_chunk_visit *visit)
 {
-    memcpy(context->data + visit->element_begin, visit->values,
-           visit->count * sizeof(*visit->values));
+    const uint64_t blocks =
+        (visit->count + context->elements_per_block - 1) / context->elements_per_block;
+    memcpy(context->data +
+               visit->element_begin / context->elements_per_block * context->bytes_per_block,
+           visit->data, blocks * context->bytes_per_block);
     return COH_OK;
+}
+
+/* Finds the layout parameter of a graph parameter. */
+static coh_status fetch_begin(coh_engine *engine, coh_parameter parameter, void *data,
+                              visit_context *out_visit)
+{
+    const coh_layout *layout = &engine->plan->layout;
+    COH_TRY(coh_engine_check_ready(engine, "fetch"));
+    *out_visit = (visit_context){ .run = fetch_run,
+                                  .wants = fetch_wants,
+                                  .bytes_per_block = sizeof(float),
+                                  .elements_per_block = 1,
+                                  .data = data };
+    while (out_visit->parameter < layout->parameter_count &&
+           layout->parameters[out_visit->parameter].parameter != parameter.index)
+        out_visit->parameter++;
+    if (out_visit->parameter < layout->parameter_count)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT, "the model has no parameter %d", parameter.index);
+}
+
+static coh_status check_is_trained(const coh_engine *engine, uint32_t parameter)
+{
+    if (engine->tensors[parameter].optimizer != NULL)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT, "parameter '%s' is not trained in this plan",
+                    engine->tensors[parameter].name);
 }
 
 coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
@@ -365,20 +476,40 @@ coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fet
 {
     COH_NEED(engine);
     COH_NEED(data);
-    const coh_layout *layout = &engine->plan->layout;
-    COH_TRY(coh_engine_check_ready(engine, "fetch"));
-    visit_context visit = { .run = fetch_run, .wants = fetch_wants, .what = what, .data = data };
-    while (visit.parameter < layout->parameter_count &&
-           layout->parameters[visit.parameter].parameter != parameter.index)
-        visit.parameter++;
-    if (visit.parameter == layout->parameter_count)
-        return coh_fail(COH_ERR_ARGUMENT, "the model has no parameter %d", parameter.index);
-    if (what != COH_FETCH_VALUE && !engine->tensors[visit.parameter].has_states)
-        return coh_fail(COH_ERR_ARGUMENT, "parameter '%s' is not trained in this plan",
-                        engine->tensors[visit.parameter].name);
+    visit_context visit;
+    COH_TRY(coh_check_integer("what", (int32_t)what, COH_FETCH_VALUE, COH_FETCH_GRADIENT));
+    COH_TRY(fetch_begin(engine, parameter, data, &visit));
+    visit.stream = what == COH_FETCH_GRADIENT ? COH_STREAM_GRAD : COH_STREAM_WORK;
+    if (what == COH_FETCH_GRADIENT)
+        COH_TRY(check_is_trained(engine, visit.parameter));
     if (what == COH_FETCH_GRADIENT && !engine->plan->options.deferred_update)
         return coh_fail(COH_ERR_ARGUMENT, "with updates in backward no gradient outlives its step");
     if (what != COH_FETCH_GRADIENT)
         COH_TRY(coh_engine_drain(engine));
     return run_visit(engine, COH_PROGRAM_HASH, &visit, NULL);
+}
+
+coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter parameter, const char *stream,
+                                  void *data)
+{
+    COH_NEED(engine);
+    COH_NEED(stream);
+    COH_NEED(data);
+    visit_context visit;
+    COH_TRY(fetch_begin(engine, parameter, data, &visit));
+    COH_TRY(check_is_trained(engine, visit.parameter));
+    const coh_logical_tensor *tensor = &engine->tensors[visit.parameter];
+    for (int32_t i = 0; i < tensor->stream_count; i++) {
+        const coh_state_stream *found = &engine->streams[tensor->streams[i]];
+        if (strcmp(found->name, stream) != 0)
+            continue;
+        visit.stream = COH_STREAM_STATE;
+        visit.part = 1 + i;
+        visit.bytes_per_block = found->bytes_per_block;
+        visit.elements_per_block = found->elements_per_block;
+        COH_TRY(coh_engine_drain(engine));
+        return run_visit(engine, COH_PROGRAM_HASH, &visit, NULL);
+    }
+    return coh_fail(COH_ERR_ARGUMENT, "optimizer %s of parameter '%s' has no state stream %s",
+                    tensor->optimizer, tensor->name, stream);
 }

@@ -3,7 +3,7 @@
  *   WORK, GRAD chunk [a, a+n):   | tensor 3, end | pad | tensor 4, grains 0..5     |
  *   (GRAD in f32 with bf16 WORK: the same elements in twice the bytes)
  *   its STATE chunk, f32:        | m of the same elements  | v of the same elements |
- *                    bf16:       | low | m of them (f32)   | v of them (f32)        |
+ *   (with AdamW)     bf16:       | low | m of them (f32)   | v of them (f32)        |
  *
  * The one idea: all work that the engine itself does per chunk (INIT, NORM, UPDATE, HASH, SAVE,
  * IMPORT) is a walk over segments: runs of elements of one tensor. Padding between tensors belongs
@@ -25,9 +25,6 @@
 
 #include "base/bytes.h"
 #include "planner/program.h"
-
-/* The streams of a checkpoint and of the logical hash. */
-typedef enum coh_part { COH_PART_WORK, COH_PART_M, COH_PART_V, COH_PART_COUNT } coh_part;
 
 typedef struct coh_segment {
     uint32_t parameter;     /* index in layout->parameters: the tensor's number */
@@ -63,25 +60,6 @@ static inline uint64_t coh_segment_grains(const coh_segment *segment, uint64_t *
 static inline void *coh_element_at(void *data, coh_dtype dtype, uint64_t element)
 {
     return (char *)data + element * coh_dtype_bytes(dtype);
-}
-
-/* The parts of a STATE chunk. */
-typedef struct coh_states {
-    uint16_t *low; /* of the master, whose high bits are the work; NULL: work is the master */
-    float *m, *v;
-} coh_states;
-
-/* `state` may be NULL; then all parts are NULL. `work_bytes` is the size of the WORK chunk. */
-static inline coh_states coh_states_at(void *state, coh_dtype dtype, uint64_t work_bytes)
-{
-    char *at = state;
-    if (at == NULL)
-        return (coh_states){ 0 };
-    uint64_t low_bytes = dtype == COH_DTYPE_BF16 ? work_bytes : 0;
-    uint64_t moment_bytes = (coh_state_factor(dtype) * work_bytes - low_bytes) / 2;
-    return (coh_states){ .low = low_bytes > 0 ? (uint16_t *)(void *)at : NULL,
-                         .m = (float *)(void *)(at + low_bytes),
-                         .v = (float *)(void *)(at + low_bytes + moment_bytes) };
 }
 
 #endif

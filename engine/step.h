@@ -39,19 +39,20 @@
 typedef struct coh_step coh_step;
 
 /* A part of a chunk that an INIT, IMPORT, HASH or SAVE line shows to the visitor: a run of whole
- * grains (the tensor's last may be short) of one part of one tensor. Values are f32, whatever the
- * dtype in the plan; the value of a bf16 parameter is its exact master. INIT and IMPORT keep the
- * values that the visitor writes. Called on the compute lane; the visitor may use the pool. */
+ * grains (the tensor's last may be short) of one stream of one tensor. Weights and gradients are
+ * f32, whatever the dtype in the plan; the value of a bf16 parameter is its exact master. States
+ * are the blocks of their stream. INIT and IMPORT keep what the visitor writes. Called on the
+ * compute lane; the visitor may use the pool. */
 typedef struct coh_chunk_visit {
     coh_opcode opcode;
     coh_stream stream;             /* WORK: the value; GRAD; STATE */
-    coh_part part;                 /* of GRAD: COH_PART_WORK */
+    int part;                      /* 0: values. 1 + i: state stream i of the tensor */
     uint32_t parameter;            /* in the layout */
     uint64_t element_begin, count; /* in the tensor */
-    float *values;
+    void *data;
 } coh_chunk_visit;
 typedef coh_status (*coh_chunk_visitor)(void *context, const coh_chunk_visit *visit);
-/* Returns whether the visitor wants this part. Called before `values` are assembled. */
+/* Returns whether the visitor wants this part. Called before `data` is assembled. */
 typedef int (*coh_chunk_filter)(void *context, const coh_chunk_visit *visit);
 
 static inline float coh_loss_factor(const coh_step_input *step_input)

@@ -109,6 +109,8 @@ static coh_status bind_programs(coh_step *step)
     const coh_status status = coh_grain_table_init(step->layout, rules, &step->grains);
     coh_free(rules);
     COH_TRY(status);
+    COH_TRY(
+        coh_optimizer_numbers_make(step->layout, &step->options, step->numbers, &step->scalars));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (step->plan->programs[kind].line_count > 0)
             COH_TRY(coh_bound_init(step, &step->plan->programs[kind], &step->bounds[kind]));

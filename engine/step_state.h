@@ -16,6 +16,7 @@
 #include "engine/line_runs.h"
 #include "engine/line_times.h"
 #include "engine/line_work.h"
+#include "engine/optimizer_numbers.h"
 #include "engine/step.h"
 
 /* ---- a program, bound to the arenas (bind.c) ---- */
@@ -159,6 +160,8 @@ struct coh_step {
     coh_pool *host_pool; /* of the host lane's kernels with a GPU; NULL: only its own thread */
     coh_ledger *ledger;
     coh_grain_table grains;
+    coh_optimizer_numbers numbers[COH_PLAN_OPTIMIZERS]; /* by optimizer of the layout */
+    coh_update_scalars scalars;                         /* of all of them */
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
     coh_call call; /* compute lane: filled in for each line that runs a kind */
     /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: no group is bf16 */

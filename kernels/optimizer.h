@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "cohobate/model.h"
+#include "cohobate/optimizer.h"
 #include "memory/cells.h"
 
 /* ---- grains of a chunk ---- */
@@ -33,7 +34,7 @@ typedef struct coh_grain_run {
     int64_t count;         /* elements, >= 1 */
     int64_t partial_begin; /* partial of its first grain */
     float rate_factor;     /* factor of the cells' update_rate, from the tensor's group */
-    float decay;           /* AdamW's, of the tensor's group; 0: none */
+    float decay;           /* weight decay of the tensor's group; 0: none */
 } coh_grain_run;
 
 #define COH_GRAIN_RUNS_MOST COH_PORT_MAX /* a chunk holds parameters of one operator */
@@ -45,6 +46,12 @@ typedef struct coh_chunk_grains {
 } coh_chunk_grains;
 
 /* ---- FEED ---- */
+
+/* The hyperparameters h whose 1 - h^t the cells hold, t being the number of applied updates. */
+typedef struct coh_update_scalars {
+    int32_t count;
+    float base[COH_CELL_SCALARS];
+} coh_update_scalars;
 
 typedef struct coh_feed_values {
     coh_random_cell random;
@@ -64,8 +71,8 @@ typedef struct coh_feed {
     const coh_feed_values *values;
     const coh_feed_input *inputs;
     int32_t input_count;
-    int32_t latches;    /* 1: updates of this step run before its CLIP: latch for them */
-    float beta1, beta2; /* of AdamW */
+    int32_t latches; /* 1: updates of this step run before its CLIP: latch for them */
+    coh_update_scalars scalars;
 } coh_feed;
 void coh_kernel_feed(void *queue, const coh_feed *feed);
 
@@ -106,8 +113,8 @@ typedef struct coh_clip {
     const float *losses; /* one per micro-batch, loss_stride elements apart; NULL: they are 0 */
     int64_t loss_stride, microbatch_count;
     int32_t defers;          /* 1: updates run after the next FEED: latch for them */
-    float beta1, beta2;      /* of AdamW */
     coh_clip_record *record; /* in host memory that the device can address */
+    coh_update_scalars scalars;
 } coh_clip;
 void coh_kernel_clip(void *queue, const coh_clip *clip);
 
@@ -122,20 +129,22 @@ static inline double coh_losses_mean(const float *losses, int64_t stride, int64_
 
 /* ---- UPDATE, SETTLE ---- */
 
-/* AdamW (kernels.h) of each element of the chunk's grains, with update_rate, update_scale and bias
- * corrections of the cells, and rate factor and decay of the grain's run. f32: `work` is the master
+/* The update of `optimizer` for each element of the chunk's grains, with update_rate, update_scale
+ * and scalars of the cells, and rate factor and decay of the grain's run. f32: `work` is the master
  * and low NULL; bf16: `work` is its upper half. */
 typedef struct coh_update {
+    const coh_optimizer *optimizer;
     coh_dtype dtype; /* of work and, without f32_grads, grad */
     int32_t f32_grads;
     coh_chunk_grains grains;
     void *work;
     const void *grad;
     uint16_t *low;
-    float *m, *v;
-    double *partials; /* also computes square_sums' partials; NULL: not wanted */
+    void *states[COH_OPTIMIZER_STREAMS]; /* of the chunk, in the optimizer's order */
+    double *partials;                    /* also computes square_sums' partials; NULL: not wanted */
     const coh_cells *cells;
-    float beta1, beta2, epsilon;
+    const float *hyperparameters; /* host memory, in the optimizer's order */
+    int32_t scalar_begin;         /* its first one in the cells' update_scalars */
 } coh_update;
 void coh_kernel_update(void *queue, const coh_update *update);
 

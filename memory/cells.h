@@ -14,6 +14,9 @@
 
 #include "cohobate/model.h"
 
+/* Scalars of all optimizers of one plan. */
+#define COH_CELL_SCALARS 32
+
 typedef struct coh_cells {
     coh_random_cell random; /* FEED: seed and number of the step */
     float learning_rate;    /* FEED */
@@ -21,10 +24,12 @@ typedef struct coh_cells {
     int32_t pending;        /* CLIP: 1 if finite; SETTLE: 0. Predicate of every deferred UPDATE */
     int32_t finite;         /* CLIP: 1 if loss and norm are finite */
     uint64_t applied_count; /* CLIP increments it if finite. Part of checkpoints */
-    /* CLIP: learning rate and clip factor of the step whose gradients are pending; bias corrections
-     * 1 - beta^applied_count. With updates in backward, FEED sets them. */
+    /* CLIP: learning rate, clip factor, seed and number of the step whose gradients are pending;
+     * the scalars of all optimizers of the plan, one optimizer after the other: 1 - h^applied_count
+     * (cohobate/optimizer.h). With updates in backward, FEED sets them. */
     float update_rate, update_scale;
-    float update_bias1, update_bias2;
+    coh_random_cell update_random;
+    float update_scalars[COH_CELL_SCALARS];
     float loss_factor; /* FEED: factor of the losses and their gradients */
 } coh_cells;
 

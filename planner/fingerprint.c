@@ -6,6 +6,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "planner/optimizers.h"
+
 static uint64_t fold_bytes(uint64_t hash, const void *data, size_t bytes)
 {
     return XXH3_64bits_withSeed(data, bytes, hash);
@@ -51,6 +53,23 @@ static uint64_t fold_op(uint64_t hash, const coh_graph *graph, const coh_graph_o
     return hash;
 }
 
+/* Folds the optimizers that are not the default, so that fingerprints of older checkpoints hold. */
+static uint64_t fold_optimizers(uint64_t hash, const coh_graph *graph,
+                                const coh_plan_options *options)
+{
+    for (size_t i = 0; i < graph->parameter_count; i++) {
+        const coh_optimizer *optimizer =
+            graph->parameters[i].frozen ? NULL : coh_optimizer_of(graph, options, i);
+        if (optimizer == NULL ||
+            (strcmp(optimizer->name, "adamw") == 0 && optimizer->revision == 1))
+            continue;
+        hash = fold_number(hash, (int64_t)i);
+        hash = fold_text(hash, optimizer->name);
+        hash = fold_number(hash, optimizer->revision);
+    }
+    return hash;
+}
+
 /* Raise the number in the text if sums outside any kind (the norm's) are added in another order. */
 uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options *options)
 {
@@ -65,6 +84,8 @@ uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options 
         hash = fold_text(hash, "gradients f32");
     for (size_t i = 0; i < graph->op_count; i++)
         hash = fold_op(hash, graph, &graph->ops[i]);
+    if (options->mode == COH_PLAN_TRAIN)
+        hash = fold_optimizers(hash, graph, options);
     return fold_number(hash, graph->loss);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/check.h"
+#include "base/name_pattern.h"
 #include "planner/graph_check.h"
 
 coh_status coh_graph_create(coh_graph **out_graph)
@@ -367,6 +368,13 @@ coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor)
         return coh_fail(COH_ERR_ARGUMENT, "an output of the graph is an operator's tensor");
     graph->tensors[tensor.index].is_output = 1;
     return COH_OK;
+}
+
+int coh_graph_parameter_matches(const coh_graph *graph, const char *pattern,
+                                const coh_graph_parameter *parameter)
+{
+    return coh_pattern_matches(pattern, parameter->name) ||
+           coh_pattern_matches(pattern, graph->ops[parameter->op].name);
 }
 
 int coh_graph_trains_bf16(const coh_graph *graph)

@@ -61,6 +61,11 @@ coh_port_mask coh_graph_backward_reads(const coh_graph *graph, const coh_graph_o
 int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op);
 int32_t coh_graph_block_count(const coh_graph *graph);
 
+/* Returns 1 if one of the globs in `pattern` (base/name_pattern.h) matches the parameter's name, or
+ * the name of its operator. */
+int coh_graph_parameter_matches(const coh_graph *graph, const char *pattern,
+                                const coh_graph_parameter *parameter);
+
 /* Returns 1 if some bf16 parameter is not frozen. */
 int coh_graph_trains_bf16(const coh_graph *graph);
 

@@ -12,6 +12,7 @@
 #include "memory/cells.h"
 #include "memory/library_workspace.h"
 #include "planner/effort.h"
+#include "planner/optimizers.h"
 #include "planner/profile.h"
 
 /* Bytes of a grain of f32 work: chunk sizes are multiples of it. */
@@ -34,6 +35,7 @@ typedef struct builder {
     uint64_t bytes;      /* of all objects */
     int32_t *use_count;  /* by graph parameter */
     uint8_t *is_trained; /* by graph parameter: not frozen, and some use of it runs backward */
+    int32_t *optimizer;  /* by graph parameter: in the layout's list; -1: not trained */
 } builder;
 
 /* ---- objects and chunks ---- */
@@ -180,16 +182,15 @@ static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_
     return pending > 0 ? add_chunk(b, pending) : COH_OK;
 }
 
-/* Adds the GRAD or STATE object of a group: each chunk has `factor` times the bytes of its work
- * chunk. */
+/* Adds the GRAD or STATE object of a group, with a chunk for each chunk of its work. */
 static coh_status add_partner_object(builder *b, coh_stream stream, int32_t group_index,
-                                     int32_t work, uint64_t factor, int survives,
-                                     int32_t *out_object)
+                                     int32_t work, int survives, int32_t *out_object)
 {
+    const coh_object copy = b->layout->objects[work];
     COH_TRY(add_object(b, stream, group_index, survives, out_object));
-    coh_object copy = b->layout->objects[work];
     for (uint32_t i = 0; i < copy.chunk_count; i++)
-        COH_TRY(add_chunk(b, factor * b->layout->chunks[copy.chunk_begin + i].bytes));
+        COH_TRY(add_chunk(b, coh_group_chunk_bytes(&b->layout->groups[group_index], (uint8_t)stream,
+                                                   b->layout->chunks[copy.chunk_begin + i].bytes)));
     return COH_OK;
 }
 
@@ -230,17 +231,24 @@ static coh_status add_to_group(builder *b, int32_t index)
     return COH_OK;
 }
 
-static coh_status open_group(builder *b, coh_dtype dtype)
+/* Opens a group whose first parameter will be `parameter`. */
+static coh_status open_group(builder *b, int32_t parameter)
 {
     coh_layout *layout = b->layout;
+    const coh_dtype dtype = b->graph->parameters[parameter].facts.shape.dtype;
     COH_TRY(COH_GROW(&layout->groups, &b->group_capacity, layout->group_count + 1));
-    layout->groups[layout->group_count++] =
+    coh_group_layout *group = &layout->groups[layout->group_count++];
+    *group =
         (coh_group_layout){ .work = -1,
                             .grad = -1,
                             .state = -1,
                             .parameter_begin = layout->parameter_count,
                             .dtype = dtype,
-                            .f32_gradients = b->options->f32_gradients && dtype == COH_DTYPE_BF16 };
+                            .f32_gradients = b->options->f32_gradients && dtype == COH_DTYPE_BF16,
+                            .optimizer = b->is_trained[parameter] ? b->optimizer[parameter] : -1 };
+    coh_group_streams_make(group,
+                           group->optimizer < 0 ? NULL : layout->optimizers[group->optimizer],
+                           b->options->deferred_update);
     return COH_OK;
 }
 
@@ -249,20 +257,15 @@ static coh_status close_group(builder *b)
 {
     coh_layout *layout = b->layout;
     int32_t index = (int32_t)layout->group_count - 1;
-    int trained = !layout->parameters[layout->groups[index].parameter_begin].frozen;
-    int32_t work = -1, grad = -1, state = -1;
-    COH_TRY(add_work_object(b, index, &work));
-    if (trained) {
-        const coh_group_layout group = layout->groups[index];
-        COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, work, coh_group_grad_factor(&group),
-                                   b->options->deferred_update, &grad));
-        COH_TRY(add_partner_object(b, COH_STREAM_STATE, index, work, coh_state_factor(group.dtype),
-                                   1, &state));
-    }
-    layout->groups[index].work = work;
-    layout->groups[index].grad = grad;
-    layout->groups[index].state = state;
-    return COH_OK;
+    coh_group_layout *group = &layout->groups[index];
+    COH_TRY(add_work_object(b, index, &group->work));
+    if (!coh_group_is_trained(group))
+        return COH_OK;
+    COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, group->work, b->options->deferred_update,
+                               &group->grad));
+    if (coh_part_offset(group, COH_STREAM_STATE, group->stream_count, COH_PAGE_BYTES) == 0)
+        return COH_OK; /* an optimizer without states */
+    return add_partner_object(b, COH_STREAM_STATE, index, group->work, 1, &group->state);
 }
 
 /* Returns 1 if the parameter's kind can be sliced. */
@@ -277,39 +280,45 @@ static int stands_alone(const builder *b, int32_t parameter)
            (b->map->row_unit[parameter] > 0 && !is_sliced(b, parameter));
 }
 
+/* Classes of parameters of an operator. */
+enum { PLAIN_TRAINED, PLAIN_FROZEN, ALONE };
+
 /* Makes a group of one parameter, if it is sliced and of class `which`. */
 static coh_status group_slices(builder *b, int32_t index, int which)
 {
     if (!is_sliced(b, index) || b->map->row_unit[index] == 0 || b->use_count[index] > 1 ||
-        which != (b->is_trained[index] ? 0 : 1))
+        which != (b->is_trained[index] ? PLAIN_TRAINED : PLAIN_FROZEN))
         return COH_OK;
-    COH_TRY(open_group(b, b->graph->parameters[index].facts.shape.dtype));
+    COH_TRY(open_group(b, index));
     COH_TRY(add_to_group(b, index));
     return close_group(b);
 }
 
-/* Makes the groups of one operator: its plain parameters together, trained and others separately,
- * each shared or row-split one alone. `which`: 0 plain trained, 1 plain not trained, 2 alone.
+/* Makes the groups of one operator of one class: its plain parameters together, those that an
+ * optimizer trains (its index; -1: any) and others separately, each shared or row-split one alone.
  * Sliced parameters come before the plain ones of their class, so that parameters have the same
  * order with and without slices: norms are summed, and checkpoints written, in this order. */
-static coh_status group_parameters(builder *b, int32_t op_index, int which)
+static coh_status group_parameters(builder *b, int32_t op_index, int which, int32_t optimizer)
 {
     const coh_graph_op_entry *op = &b->graph->ops[op_index];
     int is_open = 0;
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
         int32_t index = op->parameter[port];
         if (index < 0 || b->graph->parameters[index].op != op_index ||
-            b->graph->parameters[index].port != port)
+            b->graph->parameters[index].port != port ||
+            (optimizer >= 0 && b->optimizer[index] != optimizer))
             continue;
         COH_TRY(group_slices(b, index, which));
-        int class = stands_alone(b, index) ? 2 : b->is_trained[index] ? 0 : 1;
-        if (class != which || (class != 2 && b->map->row_unit[index] > 0))
+        int class = stands_alone(b, index) ? ALONE
+                    : b->is_trained[index] ? PLAIN_TRAINED
+                                           : PLAIN_FROZEN;
+        if (class != which || (class != ALONE && b->map->row_unit[index] > 0))
             continue;
         if (!is_open)
-            COH_TRY(open_group(b, b->graph->parameters[index].facts.shape.dtype));
+            COH_TRY(open_group(b, index));
         is_open = 1;
         COH_TRY(add_to_group(b, index));
-        if (which == 2) {
+        if (which == ALONE) {
             COH_TRY(close_group(b));
             is_open = 0;
         }
@@ -331,9 +340,13 @@ static coh_status add_groups(builder *b)
     for (size_t i = 0; i < b->graph->parameter_count; i++)
         if (b->map->slices > 1 || !is_sliced(b, (int32_t)i))
             b->map->row_unit[i] = row_unit(&b->graph->parameters[i].facts);
-    for (size_t i = 0; i < b->graph->op_count; i++)
-        for (int which = 0; which < 3; which++)
-            COH_TRY(group_parameters(b, (int32_t)i, which));
+    COH_TRY(coh_optimizers_of(b->graph, b->options, b->is_trained, b->layout, b->optimizer));
+    for (int32_t i = 0; i < (int32_t)b->graph->op_count; i++) {
+        for (int32_t optimizer = 0; optimizer < b->layout->optimizer_count; optimizer++)
+            COH_TRY(group_parameters(b, i, PLAIN_TRAINED, optimizer));
+        COH_TRY(group_parameters(b, i, PLAIN_FROZEN, -1));
+        COH_TRY(group_parameters(b, i, ALONE, -1));
+    }
     return COH_OK;
 }
 
@@ -556,6 +569,7 @@ static coh_status allocate_map(builder *b)
     COH_TRY(COH_ALLOC(graph->parameter_count, &map->row_unit));
     COH_TRY(COH_ALLOC(graph->input_count, &b->layout->input_objects));
     COH_TRY(COH_ALLOC(graph->parameter_count, &b->is_trained));
+    COH_TRY(COH_ALLOC(graph->parameter_count, &b->optimizer));
     return COH_ALLOC(graph->parameter_count, &b->use_count);
 }
 
@@ -594,6 +608,7 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
     coh_status status = build_all(&b);
     coh_free(b.use_count);
     coh_free(b.is_trained);
+    coh_free(b.optimizer);
     if (status != COH_OK) {
         coh_layout_fini(out_layout);
         coh_object_map_fini(out_map);

@@ -29,8 +29,9 @@ coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
         w->sheet->lines[w->sheet->line_count - 1].predicate_cell = COH_CELL_PENDING;
     COH_TRY(coh_lower_need(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
     COH_TRY(coh_lower_need(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
-    COH_TRY(coh_lower_need(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
-                           COH_ROLE_OPTIMIZER_STATE));
+    if (facts->state >= 0)
+        COH_TRY(coh_lower_need(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
+                               COH_ROLE_OPTIMIZER_STATE));
     if (!w->options->deferred_update && !w->group_on_host[group]) /* see finish_chunk */
         COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
     return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
@@ -260,7 +261,7 @@ static coh_status visit_halves(coh_lower_writer *w, coh_opcode opcode,
 static coh_status visit_group(coh_lower_writer *w, coh_opcode opcode, const coh_group_layout *group,
                               int access)
 {
-    if (group->dtype == COH_DTYPE_BF16 && group->state >= 0)
+    if (coh_group_splits_master(group))
         return visit_halves(w, opcode, group, access);
     COH_TRY(visit_object(w, opcode, group->work, access, COH_ROLE_WORK));
     return visit_object(w, opcode, group->state, access, COH_ROLE_OPTIMIZER_STATE);

@@ -12,6 +12,7 @@
 #include "planner/fingerprint.h"
 #include "planner/limits.h"
 #include "planner/live.h"
+#include "planner/optimizers.h"
 #include "planner/pins.h"
 #include "planner/plan_make.h"
 #include "planner/schedule.h"
@@ -56,6 +57,11 @@ static coh_status check_options(const coh_plan_options *options)
     COH_TRY(coh_check_integer("bf16_is_fast", options->bf16_is_fast, 0, 1));
     COH_TRY(coh_check_integer("pin_count", options->pin_count, 0, COH_PINS_MOST));
     COH_TRY(coh_check_integer("earlier_count", options->earlier_count, 0, EARLIER_MOST));
+    COH_TRY(coh_check_integer("optimizer_choice_count", options->optimizer_choice_count, 0,
+                              COH_OPTIMIZER_CHOICES_MOST));
+    if (options->optimizer_choice_count > 0 && options->optimizer_choices == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "%d choices of optimizers at NULL: give their array",
+                        options->optimizer_choice_count);
     if ((options->pin_count > 0 && options->pins == NULL) ||
         (options->earlier_count > 0 && options->earlier == NULL))
         return coh_fail(COH_ERR_ARGUMENT, "%d pins at %s, %d earlier plans at %s",
@@ -166,12 +172,23 @@ static coh_status copy_pins(coh_plan *plan)
     return COH_OK;
 }
 
+static coh_status copy_optimizers(coh_plan *plan)
+{
+    const int32_t count = plan->options.optimizer_choice_count;
+    COH_TRY(COH_ALLOC(count + 1, &plan->optimizer_choices));
+    for (int32_t i = 0; i < count; i++)
+        plan->optimizer_choices[i] = plan->options.optimizer_choices[i];
+    plan->options.optimizer_choices = plan->optimizer_choices;
+    return COH_OK;
+}
+
 coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options,
                          coh_plan **out_plan)
 {
     *out_plan = NULL;
     COH_TRY(check_options(options));
     COH_TRY(coh_pins_check(graph, options));
+    COH_TRY(coh_optimizers_check(graph, options));
     coh_plan *plan = NULL;
     COH_TRY(COH_ALLOC(1, &plan));
     plan->graph = graph;
@@ -194,6 +211,8 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     coh_status status = check_links(plan);
     if (status == COH_OK)
         status = copy_pins(plan);
+    if (status == COH_OK)
+        status = copy_optimizers(plan);
     if (status == COH_OK)
         status = coh_pricer_init(&plan->pricer, &plan->profile, graph);
     if (status != COH_OK) {
@@ -313,6 +332,7 @@ void coh_plan_destroy(coh_plan *plan)
     plan_clear(plan);
     coh_pricer_fini(&plan->pricer);
     coh_free(plan->pins);
+    coh_free(plan->optimizer_choices);
     coh_free(plan->operator_notes);
     coh_free(plan->object_notes);
     coh_free(plan);

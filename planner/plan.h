@@ -57,7 +57,8 @@ typedef struct coh_object_note {
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;
-    coh_pin *pins;                     /* what options.pins points to */
+    coh_pin *pins;                           /* what options.pins points to */
+    coh_optimizer_choice *optimizer_choices; /* likewise */
     coh_operator_note *operator_notes; /* by operator and by object of the layout; NULL until */
     coh_object_note *object_notes;     /* coh_plan_finish */
     coh_profile profile;

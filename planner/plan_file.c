@@ -45,6 +45,23 @@ static coh_status write_pins(coh_text *text, const coh_plan *plan)
     return coh_text_add(text, "],\n");
 }
 
+/* Writes the optimizers that differ from the default: ["PATTERN=NAME", ..., "NAME"]. */
+static coh_status write_optimizers(coh_text *text, const coh_plan_options *o)
+{
+    if (o->mode != COH_PLAN_TRAIN || (o->optimizer[0] == '\0' && o->optimizer_choice_count == 0))
+        return COH_OK;
+    COH_TRY(coh_text_add(text, "  \"optimizers\": ["));
+    for (int32_t i = 0; i < o->optimizer_choice_count; i++) {
+        char choice[COH_PATTERN_BYTES + COH_OPTIMIZER_NAME_BYTES];
+        snprintf(choice, sizeof(choice), "%s=%s", o->optimizer_choices[i].pattern,
+                 o->optimizer_choices[i].optimizer);
+        COH_TRY(coh_text_add_quoted(text, choice));
+        COH_TRY(coh_text_add(text, ", "));
+    }
+    COH_TRY(coh_text_add_quoted(text, o->optimizer[0] != '\0' ? o->optimizer : "adamw"));
+    return coh_text_add(text, "],\n");
+}
+
 static coh_status write_decisions(coh_text *text, const coh_plan *plan)
 {
     const coh_decisions *d = &plan->decisions;
@@ -75,6 +92,7 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
         d->tie_break, d->patient, d->boundary, d->horizon, d->host_updates, d->resident));
     COH_TRY(coh_block_set_write(&d->recompute, text));
     COH_TRY(coh_text_add(text, "\"},\n"));
+    COH_TRY(write_optimizers(text, o));
     return write_pins(text, plan);
 }
 
@@ -218,6 +236,44 @@ static coh_status parse_pins(const json_t *pins, coh_plan_text *out)
     }
     out->options.pins = out->pins;
     out->options.pin_count = (int32_t)json_array_size(pins);
+    return COH_OK;
+}
+
+/* Reads one text of at most `room` - 1 bytes. */
+static int take_text(const char *from, size_t bytes, char *out, size_t room)
+{
+    if (bytes == 0 || bytes >= room)
+        return 0;
+    memcpy(out, from, bytes);
+    out[bytes] = '\0';
+    return 1;
+}
+
+static coh_status parse_optimizers(const json_t *list, coh_plan_text *out)
+{
+    const size_t count = json_array_size(list);
+    if (list == NULL)
+        return COH_OK;
+    if (!json_is_array(list) || count == 0 || count > COH_OPTIMIZER_CHOICES_MOST + 1)
+        return coh_fail(COH_ERR_CORRUPT, "\"optimizers\" is not a list of 1 to %d",
+                        COH_OPTIMIZER_CHOICES_MOST + 1);
+    COH_TRY(COH_ALLOC(count, &out->optimizer_choices));
+    for (size_t i = 0; i < count; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        const char *equals = text != NULL ? strrchr(text, '=') : NULL;
+        const int is_last = i + 1 == count;
+        coh_optimizer_choice *choice = &out->optimizer_choices[i];
+        char *name = is_last ? out->options.optimizer : choice->optimizer;
+        if (text == NULL || is_last != (equals == NULL) ||
+            (!is_last && !take_text(text, (size_t)(equals - text), choice->pattern,
+                                    sizeof(choice->pattern))) ||
+            !take_text(is_last ? text : equals + 1, strlen(is_last ? text : equals + 1), name,
+                       COH_OPTIMIZER_NAME_BYTES))
+            return coh_fail(COH_ERR_CORRUPT, "optimizer %zu is not %s", i,
+                            is_last ? "NAME" : "PATTERN=NAME");
+    }
+    out->options.optimizer_choices = out->optimizer_choices;
+    out->options.optimizer_choice_count = (int32_t)count - 1;
     return COH_OK;
 }
 
@@ -367,6 +423,7 @@ static coh_status parse(const json_t *root, coh_plan_text *out)
                                          "profile",
                                          "predictions",
                                          "operators",
+                                         "optimizers",
                                          "slots",
                                          "pins",
                                          "depths",
@@ -383,6 +440,7 @@ static coh_status parse(const json_t *root, coh_plan_text *out)
     COH_TRY(coh_json_get_quoted(root, "program_hash", 16, &out->program_hash));
     COH_TRY(parse_options(json_object_get(root, "options"), out));
     COH_TRY(parse_decisions(json_object_get(root, "decisions"), &out->decisions));
+    COH_TRY(parse_optimizers(json_object_get(root, "optimizers"), out));
     COH_TRY(parse_pins(json_object_get(root, "pins"), out));
     COH_TRY(parse_profile(json_object_get(root, "profile"), out));
     COH_TRY(parse_predictions(json_object_get(root, "predictions"), out));
@@ -394,8 +452,10 @@ static coh_status parse(const json_t *root, coh_plan_text *out)
 void coh_plan_text_fini(coh_plan_text *file)
 {
     coh_free(file->pins);
+    coh_free(file->optimizer_choices);
     json_decref(file->operators);
     file->pins = NULL;
+    file->optimizer_choices = NULL;
     file->operators = NULL;
 }
 
@@ -497,6 +557,10 @@ coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
                                  .is_gpu = file.device_kind != 0,
                                  .microbatch_count = file.options.microbatch_count };
     take_decisions(&file, out_file);
+    memcpy(out_file->optimizer, file.options.optimizer, sizeof(out_file->optimizer));
+    out_file->optimizer_choice_count = file.options.optimizer_choice_count;
+    for (int32_t i = 0; i < file.options.optimizer_choice_count; i++)
+        out_file->optimizer_choices[i] = file.optimizer_choices[i];
     snprintf(out_file->note, sizeof(out_file->note), "%s", file.note);
     snprintf(out_file->profile_name, sizeof(out_file->profile_name), "%s", file.profile_name);
     coh_plan_text_fini(&file);

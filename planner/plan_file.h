@@ -27,6 +27,7 @@ typedef struct coh_plan_text {
     int builder;
     int names_kernels; /* 1: options.kernel_path is that of the file; older files have none */
     coh_pin *pins;     /* what options.pins points to */
+    coh_optimizer_choice *optimizer_choices; /* likewise */
     json_t *operators; /* a list of objects of five strings */
 } coh_plan_text;
 

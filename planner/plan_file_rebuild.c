@@ -5,9 +5,31 @@
 
 #include "planner/fingerprint.h"
 #include "planner/limits.h"
+#include "planner/optimizers.h"
 #include "planner/plan_file.h"
 #include "planner/plan_make.h"
 #include "planner/profile_file.h"
+
+/* Compares the optimizers of all trained parameters. */
+static coh_status check_optimizers_agree(const char *path, const coh_plan_options *made,
+                                         const coh_graph *graph, const coh_plan_options *options)
+{
+    for (size_t i = 0; i < graph->parameter_count; i++) {
+        const coh_optimizer *of_file = coh_optimizer_of(graph, made, i);
+        const coh_optimizer *given = coh_optimizer_of(graph, options, i);
+        if (!graph->parameters[i].frozen && of_file == NULL)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "%s names an optimizer that is not registered: register it first",
+                            path);
+        if (!graph->parameters[i].frozen && of_file != given)
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "%s trains parameter %s with %s, and %s is given: give the optimizers "
+                            "of the file",
+                            path, graph->parameters[i].name, of_file->name,
+                            given != NULL ? given->name : "none that is registered");
+    }
+    return COH_OK;
+}
 
 /* Checks that the file is for this graph with these options. */
 static coh_status check_options_agree(const char *path, const coh_plan_text *file,
@@ -32,6 +54,8 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
     if (options->f32_gradients != made->f32_gradients)
         return coh_fail(COH_ERR_ARGUMENT, "%s is for gradients in %s: give --gradients %s", path,
                         made->f32_gradients ? "f32" : "bf16", made->f32_gradients ? "f32" : "bf16");
+    if (made->mode == COH_PLAN_TRAIN)
+        COH_TRY(check_optimizers_agree(path, made, graph, options));
     if (coh_graph_has_atomics(graph) != file->atomics)
         return coh_fail(COH_ERR_ARGUMENT, "%s is for attention %s atomics: give --atomics %s", path,
                         file->atomics ? "by" : "without", file->atomics ? "on" : "off");

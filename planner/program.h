@@ -21,7 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bytes.h"
 #include "cohobate/model.h"
+#include "cohobate/optimizer.h"
 #include "memory/tier.h"
 
 /* ---- the layout: all objects, shared by all programs of one plan ---- */
@@ -29,7 +31,7 @@
 typedef enum coh_stream {
     COH_STREAM_WORK, /* parameters as compute reads them; f32: also the master */
     COH_STREAM_GRAD,
-    COH_STREAM_STATE, /* data that only the optimizer reads, moved together: see coh_state_factor */
+    COH_STREAM_STATE, /* data that only the optimizer reads, moved together: coh_group_stream */
     COH_STREAM_ACTIVATION,
     COH_STREAM_ACTIVATION_GRAD,
     COH_STREAM_SAVED,   /* from an operator's forward to its backward */
@@ -61,13 +63,13 @@ typedef struct coh_object {
     uint64_t pinned_offset;
 } coh_object;
 
-/* The unit of transfer. object_offset and bytes are multiples of a page. The chunk of a STATE
- * object that belongs to a WORK chunk [a, a+n) is [f a, f a + f n), f = coh_state_factor(dtype):
+/* The unit of transfer. object_offset and bytes are multiples of a page. Chunk k of a group's GRAD
+ * and STATE objects belongs to chunk k of its WORK. With AdamW and n bytes of work:
  *
  *     f32    work |  n: the master  |      state | m  n | v  n |
  *     bf16   work |  n: its high 16 |      state | low  n | m      2n | v      2n |
  *
- * High and low 16 bits together are the f32 master, exactly; m and v are f32 in both. */
+ * High and low 16 bits together are the f32 master, exactly. */
 typedef struct coh_chunk {
     int32_t object;
     uint64_t object_offset, bytes;
@@ -88,17 +90,75 @@ typedef struct coh_parameter_layout {
     float init_std;
 } coh_parameter_layout;
 
+/* A stream of a group's parameters, as a row: `bytes_per_block` bytes for every
+ * `elements_per_block` elements. The rows of one object lie in its chunks one after the other, each
+ * from a multiple of COH_PART_ALIGN bytes on. */
+#define COH_PART_ALIGN ((uint64_t)64)
+typedef struct coh_group_stream {
+    char name[COH_OPTIMIZER_NAME_BYTES]; /* "work", "grad", "low", and the optimizer's */
+    uint32_t bytes_per_block, elements_per_block;
+    uint8_t object;   /* coh_stream of the object that holds it: WORK, GRAD or STATE */
+    uint8_t survives; /* see coh_object */
+    uint8_t readers;  /* COH_READER_* */
+    int8_t part;      /* in hashes and checkpoints: 0 work, 1 + i: state stream i. -1: none */
+} coh_group_stream;
+
+enum { COH_READER_OPERATORS = 1, COH_READER_OPTIMIZER = 2 };
+enum { COH_GROUP_STREAMS = 3 + COH_OPTIMIZER_STREAMS };
+
 typedef struct coh_group_layout {
-    int32_t work, grad, state; /* objects; grad and state -1 if frozen or not training */
+    /* Objects. grad is -1 if the group is frozen or nothing is trained; state is -1 then, and also
+     * if no row is stored in it. */
+    int32_t work, grad, state;
     uint32_t parameter_begin, parameter_count; /* in parameters[] */
     coh_dtype dtype;                           /* of WORK: F32 or BF16 */
     int32_t f32_gradients;                     /* 1: GRAD is f32, else it has the dtype of WORK */
+    int32_t optimizer;                         /* in the layout's optimizers; -1: not trained */
+    coh_group_stream streams[COH_GROUP_STREAMS];
+    int32_t stream_count;
 } coh_group_layout;
 
-/* The bytes of a STATE chunk per byte of its WORK chunk. */
-static inline uint64_t coh_state_factor(coh_dtype dtype)
+/* Returns 1 if the group has gradients and updates. */
+static inline int coh_group_is_trained(const coh_group_layout *group)
 {
-    return dtype == COH_DTYPE_BF16 ? 5 : 2;
+    return group->optimizer >= 0;
+}
+
+/* Returns 1 if the f32 master is stored in two streams: its upper half in WORK, `low` in STATE. */
+static inline int coh_group_splits_master(const coh_group_layout *group)
+{
+    return coh_group_is_trained(group) && group->dtype == COH_DTYPE_BF16;
+}
+
+/* Returns the bytes of a stream of a chunk whose WORK has `work_bytes`. */
+static inline uint64_t coh_part_bytes(const coh_group_layout *group, const coh_group_stream *stream,
+                                      uint64_t work_bytes)
+{
+    const uint64_t elements = work_bytes / coh_dtype_bytes(group->dtype);
+    const uint64_t blocks =
+        (elements + stream->elements_per_block - 1) / stream->elements_per_block;
+    return (blocks * stream->bytes_per_block + COH_PART_ALIGN - 1) / COH_PART_ALIGN *
+           COH_PART_ALIGN;
+}
+
+/* Returns the offset of row `index` in its chunk; with `index` = stream_count the bytes that all
+ * rows of `object` take. */
+static inline uint64_t coh_part_offset(const coh_group_layout *group, uint8_t object, int32_t index,
+                                       uint64_t work_bytes)
+{
+    uint64_t offset = 0;
+    for (int32_t i = 0; i < index; i++)
+        if (group->streams[i].object == object)
+            offset += coh_part_bytes(group, &group->streams[i], work_bytes);
+    return offset;
+}
+
+/* Returns the bytes of the chunk of `object` (WORK, GRAD or STATE) that belongs to a chunk of
+ * `work_bytes`: a multiple of a page. */
+static inline uint64_t coh_group_chunk_bytes(const coh_group_layout *group, uint8_t object,
+                                             uint64_t work_bytes)
+{
+    return coh_bytes_round_page(coh_part_offset(group, object, group->stream_count, work_bytes));
 }
 
 /* The dtype of a group's GRAD, and its bytes per byte of WORK: chunk for chunk, element for
@@ -126,6 +186,9 @@ typedef struct coh_resident {
     uint64_t offset;
 } coh_resident;
 
+/* Optimizers of one plan. */
+enum { COH_PLAN_OPTIMIZERS = 8 };
+
 typedef struct coh_layout {
     coh_object *objects;
     uint32_t object_count;
@@ -135,6 +198,8 @@ typedef struct coh_layout {
     uint32_t parameter_count; /* in tensor order */
     coh_group_layout *groups;
     uint32_t group_count;
+    const coh_optimizer *optimizers[COH_PLAN_OPTIMIZERS]; /* of the trained groups */
+    int32_t optimizer_count;
     coh_resident *residents;
     uint32_t resident_count;         /* sorted by tier, then chunk */
     int32_t cells, partials, losses; /* objects; -1: none */
@@ -154,7 +219,15 @@ typedef struct coh_layout {
 static inline int coh_chunk_is_read_only(const coh_layout *layout, uint32_t chunk)
 {
     const coh_object *object = &layout->objects[layout->chunks[chunk].object];
-    return object->stream == COH_STREAM_WORK && layout->groups[object->owner].state < 0;
+    return object->stream == COH_STREAM_WORK &&
+           !coh_group_is_trained(&layout->groups[object->owner]);
+}
+
+/* Returns the chunk of `object`, one of the same group, that belongs to `chunk`. */
+static inline uint32_t coh_chunk_partner(const coh_layout *layout, uint32_t chunk, int32_t object)
+{
+    const coh_object *own = &layout->objects[layout->chunks[chunk].object];
+    return layout->objects[object].chunk_begin + (chunk - own->chunk_begin);
 }
 
 /* ---- cells ---- */

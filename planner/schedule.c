@@ -13,6 +13,7 @@
 #include "planner/assemble.h"
 #include "planner/limits.h"
 #include "planner/lower.h"
+#include "planner/optimizers.h"
 #include "planner/pins.h"
 #include "planner/residency.h"
 #include "planner/waits.h"
@@ -435,11 +436,9 @@ static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, u
         if (object->pinned || object->stream > COH_STREAM_STATE)
             continue;
         const coh_group_layout *group = &b->layout->groups[object->owner];
-        coh_dtype dtype = group->dtype;
-        uint64_t chunk = b->decisions->chunk_bytes / sizeof(float) * coh_dtype_bytes(dtype);
-        chunk *= object->stream == COH_STREAM_STATE  ? coh_state_factor(dtype)
-                 : object->stream == COH_STREAM_GRAD ? coh_group_grad_factor(group)
-                                                     : 1;
+        const uint64_t chunk = coh_group_chunk_bytes(
+            group, object->stream,
+            b->decisions->chunk_bytes / sizeof(float) * coh_dtype_bytes(group->dtype));
         if (object->stream != COH_STREAM_WORK)
             bytes += window < chunk ? window : chunk;
         else if (b->pins.on_device == NULL ||
@@ -519,12 +518,7 @@ coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *op
     uint64_t held_bytes = 0, chunk_bytes = decisions->chunk_bytes;
     COH_TRY(bound_of(graph, options, decisions, COH_WHOLE_OBJECTS, 1, out_bytes, &held_bytes));
     uint64_t most_visited = 0; /* work, gradient and states of one chunk, in either dtype */
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        uint64_t work_bytes = bf16 ? chunk_bytes / 2 : chunk_bytes;
-        uint64_t parts = 2 + coh_state_factor(bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
-        parts += bf16 && options->f32_gradients ? 1 : 0;
-        most_visited = parts * work_bytes > most_visited ? parts * work_bytes : most_visited;
-    }
+    COH_TRY(coh_optimizers_most_bytes(graph, options, chunk_bytes, &most_visited));
     if (held_bytes + most_visited <= *out_bytes)
         return COH_OK;
     return bound_of(graph, options, decisions, chunk_bytes, 0, out_bytes, &held_bytes);

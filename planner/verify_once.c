@@ -125,6 +125,15 @@ static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t line, ui
     return COH_OK;
 }
 
+/* Returns 1 if an update of a chunk of work takes its chunk of states, or none if its group keeps
+ * no states. */
+static int takes_states(const coh_verifier *v, uint32_t work, uint32_t state, uint32_t count)
+{
+    if (v->layout->groups[coh_chunk_object(v, work)->owner].state < 0)
+        return count == 0;
+    return count == 1 && work_chunk(v, state) == work;
+}
+
 /* Checks that an UPDATE has one chunk of work, its gradient and its states, and reads the cells;
  * with a predicate it runs a step later and makes no partials. */
 static coh_status check_update(coh_verifier *v, uint32_t line)
@@ -143,8 +152,8 @@ static coh_status check_update(coh_verifier *v, uint32_t line)
                                       "an update has access %d to its %s", operand->access,
                                       coh_stream_name((coh_stream)stream)));
     }
-    if (count[0] != 1 || count[1] != 1 || count[2] != 1 || cells != 1 || !is_trained(v, found[0]) ||
-        work_chunk(v, found[1]) != found[0] || work_chunk(v, found[2]) != found[0])
+    if (count[0] != 1 || count[1] != 1 || cells != 1 || !is_trained(v, found[0]) ||
+        work_chunk(v, found[1]) != found[0] || !takes_states(v, found[0], found[2], count[2]))
         return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, found[0],
                                  "an update takes one chunk of work, its gradient, its states and "
                                  "the cells; this one does not");
@@ -286,7 +295,7 @@ static coh_status check_visit(coh_verifier *v, uint32_t line, coh_rule rule)
     const coh_object *object = coh_chunk_object(v, chunk);
     const coh_group_layout *group =
         object->stream <= COH_STREAM_STATE ? &v->layout->groups[object->owner] : NULL;
-    int is_split = group != NULL && group->dtype == COH_DTYPE_BF16 && group->state >= 0 &&
+    int is_split = group != NULL && group->dtype == COH_DTYPE_BF16 && group->optimizer >= 0 &&
                    object->stream != COH_STREAM_GRAD;
     int good = count == (is_split ? 2u : 1u) && operands[0].touch_count == 1;
     if (good && is_split)

@@ -1,6 +1,8 @@
 /* Checks that all indices and ranges lie inside their tables, and that groups and their partner
  * objects match. All later checks rely on it. The list of files is in verify_state.h. */
 #include "base/bytes.h"
+#include <string.h>
+
 #include "planner/verify_state.h"
 
 /* These checks are part of rule FORM but cannot be switched off: the other checks follow the
@@ -24,20 +26,47 @@ static int object_exists(const coh_layout *layout, int32_t object)
     return object >= 0 && (uint32_t)object < layout->object_count;
 }
 
-/* Returns 1 for -1, or for an object whose stream is `stream` and whose chunks mirror those of
- * `work`, with `factor` times the bytes. */
-static int is_partner(const coh_layout *layout, int32_t index, coh_stream stream, int32_t work,
-                      uint64_t factor)
+static uint64_t rounded_up(uint64_t bytes, uint64_t unit)
 {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Bytes of a GRAD or STATE chunk of `elements`, from the optimizer's table. */
+static uint64_t partner_bytes(const coh_layout *layout, const coh_group_layout *group,
+                              coh_stream stream, uint64_t elements)
+{
+    const coh_optimizer *optimizer = layout->optimizers[group->optimizer];
+    const int is_half = group->dtype == COH_DTYPE_BF16;
+    if (stream == COH_STREAM_GRAD)
+        return rounded_up(elements * (is_half && !group->f32_gradients ? 2 : 4), COH_PAGE_BYTES);
+    uint64_t bytes = is_half ? elements * 2 : 0; /* the low 16 bits of the master */
+    for (int32_t i = 0; i < optimizer->stream_count; i++) {
+        const coh_state_stream *state = &optimizer->streams[i];
+        bytes = rounded_up(bytes, COH_PART_ALIGN);
+        bytes += rounded_up(elements, state->elements_per_block) / state->elements_per_block *
+                 state->bytes_per_block;
+    }
+    return rounded_up(bytes, COH_PAGE_BYTES);
+}
+
+/* Returns 1 for an object whose stream is `stream` and whose chunks belong to those of the group's
+ * work; or for -1 if the group has nothing to store there. */
+static int is_partner(const coh_layout *layout, const coh_group_layout *group, int32_t index,
+                      coh_stream stream)
+{
+    const coh_object *work = &layout->objects[group->work];
+    if (group->optimizer < 0)
+        return index == -1;
     if (index == -1)
-        return 1;
+        return partner_bytes(layout, group, stream, 1) == 0;
     if (!object_exists(layout, index) || layout->objects[index].stream != stream ||
-        layout->objects[index].chunk_count != layout->objects[work].chunk_count)
+        layout->objects[index].chunk_count != work->chunk_count)
         return 0;
-    for (uint32_t i = 0; i < layout->objects[work].chunk_count; i++) {
-        const coh_chunk *a = &layout->chunks[layout->objects[work].chunk_begin + i];
+    for (uint32_t i = 0; i < work->chunk_count; i++) {
+        const coh_chunk *a = &layout->chunks[work->chunk_begin + i];
         const coh_chunk *b = &layout->chunks[layout->objects[index].chunk_begin + i];
-        if (b->object_offset != factor * a->object_offset || b->bytes != factor * a->bytes)
+        const uint64_t elements = a->bytes / (group->dtype == COH_DTYPE_BF16 ? 2 : 4);
+        if (b->bytes != partner_bytes(layout, group, stream, elements))
             return 0;
     }
     return 1;
@@ -87,24 +116,54 @@ static int parameters_fit(const coh_layout *layout, uint32_t group_index, uint64
     return end <= layout->objects[group->work].bytes;
 }
 
+static int is_row(const coh_group_stream *row, const char *name, coh_stream object,
+                  uint32_t bytes_per_block, uint32_t elements_per_block, int part)
+{
+    return strcmp(row->name, name) == 0 && row->object == object && row->part == part &&
+           row->bytes_per_block == bytes_per_block && row->elements_per_block == elements_per_block;
+}
+
+/* Returns 1 if the rows of a group, from which the engine takes addresses, are those of its dtype
+ * and optimizer. */
+static int rows_match(const coh_layout *layout, const coh_group_layout *group)
+{
+    const int is_half = group->dtype == COH_DTYPE_BF16;
+    const coh_optimizer *optimizer =
+        group->optimizer >= 0 ? layout->optimizers[group->optimizer] : NULL;
+    const int32_t states = 2 + is_half; /* work, grad, low */
+    if (group->stream_count != (optimizer != NULL ? states + optimizer->stream_count : 1) ||
+        !is_row(&group->streams[0], "work", COH_STREAM_WORK, is_half ? 2 : 4, 1, 0))
+        return 0;
+    if (optimizer == NULL)
+        return 1;
+    int good = is_row(&group->streams[1], "grad", COH_STREAM_GRAD,
+                      is_half && !group->f32_gradients ? 2 : 4, 1, -1);
+    good &= !is_half || is_row(&group->streams[2], "low", COH_STREAM_STATE, 2, 1, -1);
+    for (int32_t i = 0; i < optimizer->stream_count; i++)
+        good &= is_row(&group->streams[states + i], optimizer->streams[i].name, COH_STREAM_STATE,
+                       optimizer->streams[i].bytes_per_block,
+                       optimizer->streams[i].elements_per_block, 1 + i);
+    return good;
+}
+
 static coh_status check_layout(coh_verifier *v)
 {
     const coh_layout *layout = v->layout;
     COH_TRY(check_objects(v));
     for (uint32_t i = 0; i < layout->group_count; i++) {
         const coh_group_layout *group = &layout->groups[i];
-        /* f32: m and v. bf16: the low 16 bits of the master, m and v in f32. */
         int is_half = group->dtype == COH_DTYPE_BF16;
-        uint64_t factor = is_half ? 1 + 2 + 2 : 1 + 1;
-        uint64_t grad_factor = is_half && group->f32_gradients ? 2 : 1;
+        if (group->optimizer < -1 || group->optimizer >= layout->optimizer_count)
+            return bad(v, COH_NO_LINE, "a group whose optimizer is not in the list");
         if (!is_half && group->dtype != COH_DTYPE_F32)
             return bad(v, COH_NO_LINE, "a group that is neither f32 nor bf16");
+        if (!rows_match(layout, group))
+            return bad(v, COH_NO_LINE, "a group whose streams are not those of its optimizer");
         if (!object_exists(layout, group->work) ||
             layout->objects[group->work].stream != COH_STREAM_WORK ||
             layout->objects[group->work].owner != (int32_t)i ||
-            !is_partner(layout, group->grad, COH_STREAM_GRAD, group->work, grad_factor) ||
-            !is_partner(layout, group->state, COH_STREAM_STATE, group->work, factor) ||
-            (group->grad < 0) != (group->state < 0))
+            !is_partner(layout, group, group->grad, COH_STREAM_GRAD) ||
+            !is_partner(layout, group, group->state, COH_STREAM_STATE))
             return bad(v, COH_NO_LINE, "a group whose work, grad and state do not match");
         if (!parameters_fit(layout, i, is_half ? 2 : 4))
             return bad(v, COH_NO_LINE, "a group whose parameters do not fit its work");

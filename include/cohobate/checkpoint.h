@@ -2,17 +2,22 @@
  *
  * A checkpoint is a folder:
  *
- *     work.bin, m.bin, v.bin   one file per stream (weights, AdamW moments): the tensors in order,
- *                              plain little-endian f32
- *     hashes.bin               one XXH3 hash per grain and stream
- *     manifest.json            format version, tensor table, counters, numeric fingerprint and the
- *                              caller's note; written last, so a folder without it is not whole
+ *     work.bin        weights: the tensors in order, plain little-endian f32
+ *     <stream>.bin    optimizer states: one file per stream (AdamW: m.bin, v.bin), the blocks of
+ *                     the tensors that have it, as the optimizer stores them
+ *     hashes.bin      one XXH3 hash per grain and stream
+ *     manifest.json   format version, streams, tensor table, counters, numeric fingerprint and the
+ *                     caller's note; written last, so a folder without it is not whole
+ *
+ * Streams have numbers: stream 0 is work, stream i >= 1 is the checkpoint's state stream i - 1.
+ * Each tensor lists the numbers of its state streams, in the order of its optimizer's table.
  *
  * It does not depend on plans, chunks, tiers or ranks. engine.h writes and loads checkpoints. */
 #ifndef COHOBATE_CHECKPOINT_H
 #define COHOBATE_CHECKPOINT_H
 
 #include "cohobate/model.h"
+#include "cohobate/optimizer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,7 +47,8 @@ typedef struct coh_checkpoint_facts {
     int32_t tensor_count;
     uint64_t parameter_count;
     uint64_t bytes;
-    int32_t has_states;
+    int32_t is_trained;    /* 1: some tensor has an optimizer, and with it its states */
+    int32_t stream_count;  /* state streams; 0: none, as with weights only */
     const char *note_json; /* the caller's note */
     /* Why the newest checkpoint of the run folder was skipped. "": this one is the newest, or
      * `path` named it directly. */
@@ -55,24 +61,39 @@ COH_API coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
 typedef struct coh_checkpoint_tensor {
     const char *name;
     coh_shape shape;
+    const char *optimizer; /* that trains it; NULL: not trained */
+    int32_t stream_count;
+    int32_t streams[COH_OPTIMIZER_STREAMS]; /* numbers of its state streams, each >= 1 */
 } coh_checkpoint_tensor;
-/* Reads the table entry of tensor `index`, in tensor order; the name lives until the checkpoint is
+/* Reads the table entry of tensor `index`, in tensor order; its texts live until the checkpoint is
  * closed.
  * Fails: COH_ERR_ARGUMENT if there is no such tensor. */
 COH_API coh_status coh_checkpoint_tensor_at(const coh_checkpoint *checkpoint, int32_t index,
                                             coh_checkpoint_tensor *out_tensor);
+
+/* Reads the name and form of stream `stream`: 0 is { "work", 4, 1, 1 }, and 1 to stream_count are
+ * state streams. The name lives until the checkpoint is closed.
+ * Fails: COH_ERR_ARGUMENT if there is no such stream. */
+COH_API coh_status coh_checkpoint_stream_at(const coh_checkpoint *checkpoint, int32_t stream,
+                                            coh_state_stream *out_stream);
 
 /* Reads every byte, compares every grain's hash and recomputes the total hash. `out_hash` may be
  * NULL.
  * Fails: COH_ERR_CORRUPT naming file, tensor and grain. */
 COH_API coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash);
 
-/* Reads elements [begin, begin + count) of tensor `index` into `data`. stream: 0 work, 1 m, 2 v. */
-COH_API coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int stream,
-                                       uint64_t begin, uint64_t count, float *data);
+/* Reads elements [begin, begin + count) of stream `stream` of tensor `index` into `data`, which has
+ * coh_state_bytes(stream, count) bytes. `begin` is the start of a block; the end is the end of a
+ * block or of the tensor. Compares the grains' hashes.
+ * Fails: COH_ERR_ARGUMENT if the tensor has no such stream or elements, or if a block is cut;
+ * COH_ERR_CORRUPT naming file, tensor and grain; COH_ERR_IO. */
+COH_API coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index, int32_t stream,
+                                       uint64_t begin, uint64_t count, void *data);
 
 /* Deletes checkpoint folder `path`, the manifest first, so that a crash halfway never leaves a
- * folder that looks whole. Touches only files of a checkpoint. Allocates nothing, so training can
+ * folder that looks whole. Touches only files with the names of a checkpoint's files:
+ * manifest.json, work.bin, hashes.bin, and next to one of these <stream>.bin with a stream's name
+ * (a-z, 0-9 and _, at most 15). Allocates nothing, so training can
  * use it to keep the newest N.
  * Fails: COH_ERR_IO, also if the folder holds other files (those stay). */
 COH_API coh_status coh_checkpoint_remove(const char *path);

@@ -33,6 +33,7 @@
 #include "cohobate/measure.h"
 #include "cohobate/model.h"
 #include "cohobate/models.h"
+#include "cohobate/optimizer.h"
 #include "cohobate/plan.h"
 #include "cohobate/profile.h"
 #include "cohobate/run.h"

@@ -26,10 +26,10 @@ typedef struct coh_engine coh_engine;
  * "*.bias", "h.0.*"). If several groups match a parameter and set the same number, the last group
  * wins. */
 typedef struct coh_parameter_group {
-    const char *pattern; /* shorter than COH_PATTERN_BYTES (models.h) */
+    const char *pattern; /* shorter than COH_PATTERN_BYTES */
     uint32_t sets;       /* COH_GROUP_SETS_RATE, COH_GROUP_SETS_DECAY, or both */
     float rate_factor;   /* multiplies the step's learning_rate; >= 0 */
-    /* AdamW weight decay of every matching parameter, biases and norms included; >= 0 */
+    /* weight decay of every matching parameter, biases and norms included; >= 0 */
     float weight_decay;
 } coh_parameter_group;
 
@@ -44,15 +44,22 @@ COH_API coh_status coh_parameter_group_count(const coh_graph *graph, const char 
                                              uint32_t *out_parameter_count,
                                              uint64_t *out_element_count);
 
-/* Options of an engine. coh_engine_create checks every number (COH_ERR_ARGUMENT): 0 <= beta < 1,
- * epsilon > 0, weight_decay >= 0, all finite; 1 to 1024 threads; delays of at most 1 s. */
+/* A hyperparameter that differs from its optimizer's default (optimizer.h). */
+typedef struct coh_hyperparameter_value {
+    const char *optimizer; /* NULL: every optimizer of the plan that has the hyperparameter */
+    const char *name;      /* "beta2" */
+    float value;
+} coh_hyperparameter_value;
+
+/* Options of an engine. coh_engine_create checks every number (COH_ERR_ARGUMENT): hyperparameters
+ * within their optimizers' ranges; weight_decay >= 0 and finite; 1 to 1024 threads; delays of at
+ * most 1 s. */
 typedef struct coh_engine_options {
     uint32_t struct_bytes;   /* sizeof(coh_engine_options); coh_engine_options_init sets it */
     const char *disk_folder; /* holds the working store; needed if the plan has a disk tier */
     uint64_t disk_bytes;     /* upper limit of the store; UINT64_MAX: no limit */
     int32_t thread_count;    /* compute threads, >= 1 */
-    /* AdamW (Loshchilov and Hutter 2019, decoupled decay) */
-    float beta1, beta2, epsilon, weight_decay;
+    float weight_decay;      /* of parameters whose kind has weight decay */
     /* Test modes. poison: fill every released extent with NaN. delay_seed != 0: wait a random time
      * of up to delay_most_us before each instruction. */
     int32_t poison;
@@ -70,9 +77,13 @@ typedef struct coh_engine_options {
      * weight_decay if their kind has weight decay. NULL, 0: no groups. */
     const coh_parameter_group *groups;
     uint32_t group_count;
+    /* Read by coh_engine_create only. If several values set the same number, the last one wins. A
+     * value that no optimizer of the plan has is refused. */
+    const coh_hyperparameter_value *hyperparameters;
+    uint32_t hyperparameter_count;
 } coh_engine_options;
 
-/* Sets the defaults: beta 0.9 and 0.95, epsilon 1e-8, decay 0.1, one thread. */
+/* Sets the defaults: weight decay 0.1, one thread, the optimizers' own hyperparameters. */
 COH_API void coh_engine_options_init(coh_engine_options *out_options);
 
 /* Allocates the arenas, opens the store and starts the threads. The plan and its graph must outlive
@@ -209,17 +220,28 @@ COH_API coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_byt
  * dimensions, but not by dtype: a checkpoint is f32, and a trained bf16 parameter holds all its
  * bits. With COH_PLAN_INFER states are not read. Checks every grain's hash. *numeric_changed (may
  * be NULL) is 1 if the checkpoint was made under another numeric plan.
- * Fails: COH_ERR_CORRUPT naming file and place, COH_ERR_IO. */
+ * Fails: COH_ERR_CORRUPT naming file and place, COH_ERR_IO; COH_ERR_ARGUMENT if another optimizer
+ * made the states of a parameter. */
 COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_changed);
 
-typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT, COH_FETCH_M, COH_FETCH_V } coh_fetch;
+/* As coh_engine_load, but reads no states: they are zero, and the count of updates starts at 0. For
+ * a checkpoint of another optimizer. */
+COH_API coh_status coh_engine_load_weights(coh_engine *engine, const char *path);
 
-/* Reads one parameter's values or moments after the last step, or its gradient as the last body
- * left it (deferred updates only; before clipping); for tests and export. `data` takes
- * coh_shape_elements floats, whatever the parameter's dtype: the values of a trained bf16 parameter
- * are its exact f32 master copy. Values and moments drain first; a gradient does not. */
+typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT } coh_fetch;
+
+/* Reads one parameter's values after the last step, or its gradient as the last body left it
+ * (deferred updates only; before clipping); for tests and export. `data` takes coh_shape_elements
+ * floats, whatever the parameter's dtype: the values of a trained bf16 parameter are its exact f32
+ * master copy. Values drain first; a gradient does not. */
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                                     float *data);
+
+/* Reads the state stream `stream` ("m") of one parameter, after draining. `data` takes
+ * coh_state_bytes of the parameter's elements.
+ * Fails: COH_ERR_ARGUMENT if the parameter is not trained or has no such stream. */
+COH_API coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter parameter,
+                                          const char *stream, void *data);
 
 /* Facts about the resources that the engine got, for the paragraph printed at start-up. */
 typedef struct coh_engine_facts {

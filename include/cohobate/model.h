@@ -32,6 +32,9 @@ typedef enum coh_dtype { COH_DTYPE_F32, COH_DTYPE_BF16, COH_DTYPE_F16, COH_DTYPE
 /* limit of inputs, of outputs, of parameters and of states of one operator */
 #define COH_PORT_MAX 8
 
+/* Longest pattern of parameter or operator names, with its end: shell globs separated by commas. */
+#define COH_PATTERN_BYTES 256
+
 /* Dtype and dimensions. rank 0 means "not present" for an optional port; a scalar has rank 1, dim
  * 1. */
 typedef struct coh_shape {

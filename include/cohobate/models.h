@@ -78,8 +78,6 @@ typedef struct coh_llama_config {
 typedef enum coh_family { COH_FAMILY_GPT2, COH_FAMILY_OPT, COH_FAMILY_LLAMA } coh_family;
 #define COH_FAMILY_COUNT 3
 
-#define COH_PATTERN_BYTES 256
-
 /* Which parameters are trained, and with which adapters. All zero: all parameters, no adapters.
  *
  * Patterns are shell globs separated by commas. A glob matches an operator if it matches its whole

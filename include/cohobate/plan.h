@@ -15,6 +15,7 @@
 #define COHOBATE_PLAN_H
 
 #include "cohobate/model.h"
+#include "cohobate/optimizer.h"
 #include "cohobate/profile.h"
 
 #ifdef __cplusplus
@@ -94,6 +95,15 @@ COH_API void coh_pins_free(coh_pin *pins);
  * chunk and of its states are next to the arenas. */
 #define COH_CHUNK_BYTES_MOST ((uint64_t)256 << 20)
 
+/* The optimizer of the parameters that `pattern` matches, by the name of the parameter or of its
+ * operator, as in coh_parameter_group. */
+typedef struct coh_optimizer_choice {
+    char pattern[COH_PATTERN_BYTES];
+    char optimizer[COH_OPTIMIZER_NAME_BYTES];
+} coh_optimizer_choice;
+
+enum { COH_OPTIMIZER_CHOICES_MOST = 64 };
+
 typedef struct coh_plan_options {
     uint32_t struct_bytes; /* sizeof(coh_plan_options); coh_plan_options_init sets it */
     coh_plan_mode mode;
@@ -133,6 +143,12 @@ typedef struct coh_plan_options {
      * bf16. Part of the numeric plan if a bf16 parameter is trained, else without effect. */
     int32_t f32_gradients;
     coh_search search;
+    /* The optimizers (optimizer.h), by name; part of the numeric plan. `optimizer` trains the
+     * parameters that no choice matches; "": adamw. The choices are copied; a choice that matches
+     * no trained parameter, and two that give one parameter different optimizers, are refused. */
+    char optimizer[COH_OPTIMIZER_NAME_BYTES];
+    const coh_optimizer_choice *optimizer_choices;
+    int32_t optimizer_choice_count;
 } coh_plan_options;
 
 /* Sets the defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred updates,
@@ -357,6 +373,10 @@ typedef struct coh_plan_file {
     int32_t atomics;       /* 1: a kind may add by atomics on a GPU, so bits vary from run to run */
     /* Number of operators per place or treatment: "12 device, 30 disk". */
     char parameters[96], states[96], activations[96];
+    /* as in coh_plan_options */
+    char optimizer[COH_OPTIMIZER_NAME_BYTES];
+    int32_t optimizer_choice_count;
+    coh_optimizer_choice optimizer_choices[COH_OPTIMIZER_CHOICES_MOST];
 } coh_plan_file;
 /* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);

@@ -1,5 +1,5 @@
 /* FEED, NORM, CLIP, UPDATE and SETTLE on the host: grains run on the pool, partials are folded in
- * index order. Next: kernels/optimizer.h for the jobs, isa/adamw.c for the update. */
+ * index order. Next: kernels/optimizer.h for the jobs, kernels/optimizers.c for the updates. */
 #include "kernels/optimizer.h"
 
 #include <math.h>
@@ -9,14 +9,15 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/table.h"
 
-/* Latches the values of an update, with bias corrections of Adam's moments after `count` updates: 1
- * - beta^count. */
-static void latch_update(coh_cells *cells, float beta1, float beta2, uint64_t count, float scale)
+/* Latches the values of an update, which is number `count` from 1 on. */
+static void latch_update(coh_cells *cells, const coh_update_scalars *scalars, uint64_t count,
+                         float scale)
 {
     cells->update_rate = cells->learning_rate;
     cells->update_scale = scale;
-    cells->update_bias1 = (float)(1.0 - pow((double)beta1, (double)count));
-    cells->update_bias2 = (float)(1.0 - pow((double)beta2, (double)count));
+    cells->update_random = cells->random;
+    for (int32_t i = 0; i < scalars->count; i++)
+        cells->update_scalars[i] = (float)(1.0 - pow((double)scalars->base[i], (double)count));
 }
 
 void coh_cpu_feed(void *queue, const coh_feed *feed)
@@ -28,7 +29,7 @@ void coh_cpu_feed(void *queue, const coh_feed *feed)
     cells->clip = feed->values->clip;
     cells->loss_factor = feed->values->loss_factor;
     if (feed->latches)
-        latch_update(cells, feed->beta1, feed->beta2, cells->applied_count + 1, 1.0f);
+        latch_update(cells, &feed->scalars, cells->applied_count + 1, 1.0f);
     for (int32_t i = 0; i < feed->input_count; i++)
         memcpy(feed->inputs[i].to, feed->inputs[i].from, feed->inputs[i].bytes);
 }
@@ -103,7 +104,7 @@ void coh_cpu_clip(void *queue, const coh_clip *clip)
         cells->applied_count++;
     if (clip->defers) {
         cells->pending = cells->finite;
-        latch_update(cells, clip->beta1, clip->beta2, cells->applied_count, scale);
+        latch_update(cells, &clip->scalars, cells->applied_count, scale);
     }
     *clip->record = (coh_clip_record){ .step = cells->random.step,
                                        .applied_count = cells->applied_count,
@@ -114,16 +115,36 @@ void coh_cpu_clip(void *queue, const coh_clip *clip)
 
 /* ---- UPDATE ---- */
 
-static coh_adamw adamw_of(const coh_update *update, const grain *one)
+/* Elements that are converted to f32 at a time: whole blocks of every stream, and little enough to
+ * stay in the first cache. */
+enum { CONVERTED_ELEMENTS = 1024 };
+
+/* Runs an update that takes only f32 on a bf16 parameter, through copies of its elements. */
+static void update_converted(const coh_optimizer *optimizer, coh_update_call call)
 {
-    return (coh_adamw){ .rate = update->cells->update_rate * one->rate_factor,
-                        .scale = update->cells->update_scale,
-                        .beta1 = update->beta1,
-                        .beta2 = update->beta2,
-                        .bias1 = update->cells->update_bias1,
-                        .bias2 = update->cells->update_bias2,
-                        .epsilon = update->epsilon,
-                        .decay = one->decay };
+    float master[CONVERTED_ELEMENTS], grad[CONVERTED_ELEMENTS];
+    uint16_t *const high = call.work, *const low = call.low;
+    const char *const from = call.grad;
+    const int64_t end = call.count;
+    const coh_dtype grad_dtype = call.grad_dtype;
+    call.work = master;
+    call.low = NULL;
+    call.work_dtype = call.grad_dtype = COH_DTYPE_F32;
+    for (int64_t at = 0; at < end; at += CONVERTED_ELEMENTS) {
+        call.count = end - at < CONVERTED_ELEMENTS ? end - at : CONVERTED_ELEMENTS;
+        coh_kernel_join(master, high + at, low + at, call.count);
+        call.grad = coh_element_const(grad_dtype, from, at);
+        if (grad_dtype == COH_DTYPE_BF16) {
+            coh_kernel_join(grad, call.grad, NULL, call.count);
+            call.grad = grad;
+        }
+        optimizer->update(&call);
+        coh_kernel_split(high + at, low + at, master, call.count);
+        call.first += CONVERTED_ELEMENTS;
+        for (int32_t i = 0; i < optimizer->stream_count; i++)
+            call.states[i] = (char *)call.states[i] +
+                             coh_state_bytes(&optimizer->streams[i], CONVERTED_ELEMENTS);
+    }
 }
 
 /* Sums the squares of one grain and updates it right after, so that it is read from memory only
@@ -131,20 +152,33 @@ static coh_adamw adamw_of(const coh_update *update, const grain *one)
 static void update_grain(void *argument, int64_t index)
 {
     const coh_update *update = argument;
+    const coh_optimizer *optimizer = update->optimizer;
     const grain one = grain_at(&update->grains, index);
-    const coh_adamw adamw = adamw_of(update, &one);
-    void *work = coh_element(update->dtype, update->work, one.element);
     const coh_dtype grad_dtype = coh_grad_dtype(update->dtype, update->f32_grads);
-    const void *grad = coh_element_const(grad_dtype, update->grad, one.element);
-    float *m = update->m + one.element, *v = update->v + one.element;
+    coh_update_call call = {
+        .count = one.count,
+        .first = (uint64_t)one.partial * COH_GRAIN_ELEMENTS,
+        .rate = update->cells->update_rate * one.rate_factor,
+        .scale = update->cells->update_scale,
+        .decay = one.decay,
+        .hyperparameters = update->hyperparameters,
+        .scalars = &update->cells->update_scalars[update->scalar_begin],
+        .random = &update->cells->update_random,
+        .work_dtype = update->dtype,
+        .grad_dtype = grad_dtype,
+        .work = coh_element(update->dtype, update->work, one.element),
+        .low = update->low != NULL ? update->low + one.element : NULL,
+        .grad = coh_element_const(grad_dtype, update->grad, one.element),
+    };
+    for (int32_t i = 0; i < optimizer->stream_count; i++)
+        call.states[i] = (char *)update->states[i] +
+                         coh_state_bytes(&optimizer->streams[i], (uint64_t)one.element);
     if (update->partials != NULL)
-        update->partials[one.partial] = coh_kernel_square_sum(grad_dtype, grad, one.count);
-    if (update->dtype == COH_DTYPE_BF16 && update->f32_grads)
-        coh_kernel_adamw_wide(&adamw, work, update->low + one.element, grad, m, v, one.count);
-    else if (update->dtype == COH_DTYPE_BF16)
-        coh_kernel_adamw_split(&adamw, work, update->low + one.element, grad, m, v, one.count);
+        update->partials[one.partial] = coh_kernel_square_sum(grad_dtype, call.grad, one.count);
+    if (update->dtype == COH_DTYPE_BF16 && !optimizer->takes_bf16)
+        update_converted(optimizer, call);
     else
-        coh_kernel_adamw(&adamw, work, grad, m, v, one.count);
+        optimizer->update(&call);
 }
 
 void coh_cpu_update(void *queue, const coh_update *update)

@@ -31,9 +31,8 @@ void coh_cuda_feed(void *queue, const coh_feed *feed)
 {
     const coh_cuda_feed_arguments arguments = { .cells = feed->cells,
                                                 .values = feed->values,
-                                                .beta1 = feed->beta1,
-                                                .beta2 = feed->beta2,
-                                                .latches = feed->latches };
+                                                .latches = feed->latches,
+                                                .scalars = feed->scalars };
     coh_cuda_launch(queue, COH_CUDA_CELLS_FEED, &one_warp, &arguments);
     for (int32_t i = 0; i < feed->input_count; i++)
         coh_cuda_copy(queue, feed->inputs[i].to, feed->inputs[i].from,
@@ -61,28 +60,59 @@ void coh_cuda_clip(void *queue, const coh_clip *clip)
     coh_cuda_launch(queue, COH_CUDA_CELLS_CLIP, &grid, clip);
 }
 
+/* The kernels of the optimizers, by coh_optimizer.cuda_kernel: for f32 and, next, for bf16. */
+static const struct {
+    const char *name;
+    coh_cuda_kernel f32;
+} update_kernels[] = { { "adamw", COH_CUDA_ADAMW_F32 } };
+
+/* Returns the kernel of an optimizer for a dtype, or fails the queue and returns -1. */
+static int find_update(void *queue, const coh_optimizer *optimizer, coh_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof(update_kernels) / sizeof(update_kernels[0]); i++)
+        if (optimizer->cuda_kernel != NULL &&
+            strcmp(optimizer->cuda_kernel, update_kernels[i].name) == 0)
+            return (int)coh_cuda_of(update_kernels[i].f32, dtype);
+    coh_cuda_queue_fail(
+        queue, coh_fail(COH_ERR_INTERNAL, "optimizer %s has no kernel for a GPU", optimizer->name));
+    return -1;
+}
+
+/* Returns 1 if the states lie at multiples of 16 bytes. */
+static int states_are_packed(const coh_update *update)
+{
+    int packed = 1;
+    for (int32_t i = 0; i < update->optimizer->stream_count; i++)
+        packed &= COH_CUDA_PACKED(update->states[i]);
+    return packed;
+}
+
 /* Sums of squares have a separate launch: the gradient is only 2 of a parameter's 26 bytes. */
 void coh_cuda_update(void *queue, const coh_update *update)
 {
+    const coh_optimizer *optimizer = update->optimizer;
     coh_cuda_update_arguments arguments = {
         .work = update->work,
         .grad = update->grad,
         .low = update->low,
-        .m = update->m,
-        .v = update->v,
         .cells = update->cells,
         .predicate = coh_cuda_take_predicate(queue),
-        .beta1 = update->beta1,
-        .beta2 = update->beta2,
-        .epsilon = update->epsilon,
+        .scalar_begin = update->scalar_begin,
         .f32_grads = update->f32_grads,
-        .packed = COH_CUDA_PACKED(update->work, update->grad, update->low, update->m, update->v),
+        .packed =
+            COH_CUDA_PACKED(update->work, update->grad, update->low) && states_are_packed(update),
     };
+    memcpy(arguments.states, update->states, sizeof(arguments.states));
+    for (int32_t i = 0; i < optimizer->hyperparameter_count; i++)
+        arguments.hyperparameters[i] = update->hyperparameters[i];
     const int64_t grains = take_grains(&arguments.grains, &update->grains);
     const coh_cuda_grid grid = {
         .x = (uint32_t)(grains * COH_CUDA_UPDATE_PARTS), .y = 1, .z = 1, .threads = 256
     };
     if (grains == 0)
+        return;
+    const int kernel = find_update(queue, optimizer, update->dtype);
+    if (kernel < 0)
         return;
     if (update->partials != NULL && arguments.predicate != NULL)
         coh_cuda_queue_fail(
@@ -93,7 +123,7 @@ void coh_cuda_update(void *queue, const coh_update *update)
                                        .grains = update->grains,
                                        .grad = update->grad,
                                        .partials = update->partials });
-    coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_UPDATE_F32, update->dtype), &grid, &arguments);
+    coh_cuda_launch(queue, (coh_cuda_kernel)kernel, &grid, &arguments);
 }
 
 void coh_cuda_settle(void *queue, coh_cells *cells)

@@ -5,8 +5,8 @@
  * nearest, and sums of squares are in the host's order. Only pow may differ, in the last place of a
  * double that is then rounded to a float.
  *
- * Memory-bound: an update of a bf16 parameter moves 26 bytes (work, low, m, v both ways, grad; with
- * an f32 gradient 28), of an f32 one 28. A thread loads four elements at a time, so that
+ * Memory-bound: an AdamW update of a bf16 parameter moves 26 bytes (work, low, m, v both ways,
+ * grad; with an f32 gradient 28), of an f32 one 28. A thread loads four elements at a time, so that
  * neighbouring threads load adjacent bytes for 2-byte and 4-byte elements alike. */
 #include "kernels/cuda/optimizer_arguments.h"
 #include "kernels/cuda/pack.cuh"
@@ -59,100 +59,118 @@ COH_KERNELS(square_sums, coh_cuda_square_sums_arguments, COH_CUDA_SQUARE_THREADS
 
 /* ---- UPDATE ---- */
 
-typedef struct factors {
+/* An optimizer is a struct: its factors, from the arguments and the cells; `states`, the number of
+ * its f32 state streams; and the update of one element, whose states are s[0], s[1], ... */
+struct coh_adamw_step {
+    static constexpr int states = 2;
     float rate, scale, beta1, beta2, rest1, rest2, bias1, bias2, epsilon, decay;
-} factors;
 
-COH_DEVICE factors factors_of(const coh_cuda_update_arguments &a, const grain &one)
-{
-    return { a.cells->update_rate * one.rate_factor,
-             a.cells->update_scale,
-             a.beta1,
-             a.beta2,
-             1.0f - a.beta1,
-             1.0f - a.beta2,
-             a.cells->update_bias1,
-             a.cells->update_bias2,
-             a.epsilon,
-             one.decay };
-}
+    __device__ coh_adamw_step(const coh_cuda_update_arguments &a, const grain &one)
+        : rate(a.cells->update_rate * one.rate_factor), scale(a.cells->update_scale),
+          beta1(a.hyperparameters[0]), beta2(a.hyperparameters[1]), rest1(1.0f - beta1),
+          rest2(1.0f - beta2), bias1(a.cells->update_scalars[a.scalar_begin]),
+          bias2(a.cells->update_scalars[a.scalar_begin + 1]), epsilon(a.hyperparameters[2]),
+          decay(one.decay)
+    {
+    }
 
-/* Updates one element, as kernels/cpu/isa/adamw.c does. */
-COH_DEVICE void adamw(const factors &s, float &work, float grad, float &m, float &v)
-{
-    const float g = s.scale * grad;
-    m = s.beta1 * m + s.rest1 * g;
-    v = s.beta2 * v + s.rest2 * (g * g);
-    const float root = sqrtf(v / s.bias2);
-    const float direction = m / s.bias1 / (root + s.epsilon);
-    work = work - s.rate * (direction + s.decay * work);
-}
+    /* As kernels/cpu/isa/adamw.c. */
+    __device__ void operator()(float &work, float grad, float *s) const
+    {
+        const float g = scale * grad;
+        s[0] = beta1 * s[0] + rest1 * g;
+        s[1] = beta2 * s[1] + rest2 * (g * g);
+        const float root = sqrtf(s[1] / bias2);
+        const float direction = s[0] / bias1 / (root + epsilon);
+        work = work - rate * (direction + decay * work);
+    }
+};
 
 /* Updates W elements from `at` on. A bf16 parameter's master is its two halves (kernels.h). */
-template <typename T, int W>
-COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const factors &s, int64_t at)
+template <typename T, int W, typename S>
+COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const S &step, int64_t at)
 {
     const coh_floats<W> grad = a.f32_grads ? coh_take<float, W>((const float *)a.grad + at)
                                            : coh_take<T, W>((const T *)a.grad + at);
-    coh_floats<W> m = coh_take<float, W>(a.m + at), v = coh_take<float, W>(a.v + at), work;
+    coh_floats<W> states[S::states], work;
+#pragma unroll
+    for (int k = 0; k < S::states; k++)
+        states[k] = coh_take<float, W>((const float *)a.states[k] + at);
     const coh_raw<T, W> high = coh_fetch<T, W>((const T *)a.work + at);
-    if constexpr (sizeof(T) == 4) {
+    coh_raw<T, W> low = {}, new_high = {}, new_low = {};
+    if constexpr (sizeof(T) == 4)
         work = coh_open<T, W>(high);
+    else
+        low = coh_fetch<T, W>(a.low + at);
 #pragma unroll
-        for (int i = 0; i < W; i++)
-            adamw(s, work.x[i], grad.x[i], m.x[i], v.x[i]);
-        coh_put<T, W>((T *)a.work + at, work);
-    } else {
-        const coh_raw<T, W> low = coh_fetch<T, W>(a.low + at);
-        coh_raw<T, W> new_high = {}, new_low = {};
-#pragma unroll
-        for (int i = 0; i < W; i++) {
-            const int shift = 16 * (i % 2);
+    for (int i = 0; i < W; i++) {
+        const int shift = 16 * (i % 2);
+        if constexpr (sizeof(T) == 2) {
             const uint32_t rest = low.word[i / 2] >> shift & 0xffffu;
             const uint32_t upper = high.word[i / 2] >> shift << 16;
             work.x[i] = __uint_as_float(upper + (rest - ((rest & 0x8000u) << 1)));
-            adamw(s, work.x[i], grad.x[i], m.x[i], v.x[i]);
+        }
+        float s[S::states];
+#pragma unroll
+        for (int k = 0; k < S::states; k++)
+            s[k] = states[k].x[i];
+        step(work.x[i], grad.x[i], s);
+#pragma unroll
+        for (int k = 0; k < S::states; k++)
+            states[k].x[i] = s[k];
+        if constexpr (sizeof(T) == 2) {
             uint32_t bits = __float_as_uint(work.x[i]);
             if ((bits & 0x7fffffffu) > 0x7f800000u) /* a GPU's NaN, rounded up, is -0 */
                 bits = 0x7fc00000u;
             new_high.word[i / 2] |= (bits + 0x8000u) >> 16 << shift;
             new_low.word[i / 2] |= (bits & 0xffffu) << shift;
         }
+    }
+    if constexpr (sizeof(T) == 4) {
+        coh_put<T, W>((T *)a.work + at, work);
+    } else {
         coh_put_raw<T, W>((T *)a.work + at, new_high);
         coh_put_raw<T, W>(a.low + at, new_low);
     }
-    coh_put<float, W>(a.m + at, m);
-    coh_put<float, W>(a.v + at, v);
+#pragma unroll
+    for (int k = 0; k < S::states; k++)
+        coh_put<float, W>((float *)a.states[k] + at, states[k]);
 }
 
 /* A grain is the work of COH_CUDA_UPDATE_PARTS blocks. */
-template <typename T> COH_DEVICE void update(const coh_cuda_update_arguments &a)
+template <typename T, typename S> COH_DEVICE void update(const coh_cuda_update_arguments &a)
 {
     constexpr int W = 4, part = COH_CUDA_GRAIN / COH_CUDA_UPDATE_PARTS;
     if (a.predicate != nullptr && *a.predicate == 0)
         return;
     const grain one = grain_at(a.grains, blockIdx.x / COH_CUDA_UPDATE_PARTS);
-    const factors s = factors_of(a, one);
+    const S step(a, one);
     const int begin = blockIdx.x % COH_CUDA_UPDATE_PARTS * part, end = min(begin + part, one.count);
     int whole = begin;
     if (a.packed && one.element % W == 0 && end > begin)
         whole = begin + (end - begin) / W * W;
     for (int i = begin + (int)threadIdx.x * W; i < whole; i += blockDim.x * W)
-        update_part<T, W>(a, s, one.element + i);
+        update_part<T, W, S>(a, step, one.element + i);
     for (int i = whole + (int)threadIdx.x; i < end; i += blockDim.x)
-        update_part<T, 1>(a, s, one.element + i);
+        update_part<T, 1, S>(a, step, one.element + i);
 }
-COH_KERNELS(update, coh_cuda_update_arguments, 256, 4)
+
+template <typename T> COH_DEVICE void adamw(const coh_cuda_update_arguments &a)
+{
+    update<T, coh_adamw_step>(a);
+}
+COH_KERNELS(adamw, coh_cuda_update_arguments, 256, 4)
 
 /* ---- FEED, CLIP, SETTLE: one thread; in CLIP its block folds the partials first ---- */
 
-COH_DEVICE void latch_update(coh_cells *cells, float beta1, float beta2, uint64_t count,
+COH_DEVICE void latch_update(coh_cells *cells, const coh_update_scalars &scalars, uint64_t count,
                              float scale)
 {
     cells->update_rate = cells->learning_rate;
     cells->update_scale = scale;
-    cells->update_bias1 = (float)(1.0 - pow((double)beta1, (double)count));
-    cells->update_bias2 = (float)(1.0 - pow((double)beta2, (double)count));
+    cells->update_random = cells->random;
+    for (int i = 0; i < scalars.count; i++)
+        cells->update_scalars[i] = (float)(1.0 - pow((double)scalars.base[i], (double)count));
 }
 
 COH_KERNEL_OF(coh_cells_feed, 32, 1, const __grid_constant__ coh_cuda_feed_arguments a)
@@ -165,7 +183,7 @@ COH_KERNEL_OF(coh_cells_feed, 32, 1, const __grid_constant__ coh_cuda_feed_argum
     cells->clip = a.values->clip;
     cells->loss_factor = a.values->loss_factor;
     if (a.latches)
-        latch_update(cells, a.beta1, a.beta2, cells->applied_count + 1, 1.0f);
+        latch_update(cells, a.scalars, cells->applied_count + 1, 1.0f);
 }
 
 /* Folds all partials with one sum per thread (COH_CLIP_SUMS); the result is in thread 0. */
@@ -204,7 +222,7 @@ COH_KERNEL_OF(coh_cells_clip, COH_CLIP_SUMS, 1, const __grid_constant__ coh_clip
         cells->applied_count++;
     if (a.defers) {
         cells->pending = cells->finite;
-        latch_update(cells, a.beta1, a.beta2, cells->applied_count, scale);
+        latch_update(cells, a.scalars, cells->applied_count, scale);
     }
     a.record->step = cells->random.step;
     a.record->applied_count = cells->applied_count;

@@ -31,18 +31,19 @@ typedef struct coh_cuda_update_arguments {
     void *work;
     const void *grad;
     uint16_t *low;
-    float *m, *v;
+    void *states[COH_OPTIMIZER_STREAMS];
     const coh_cells *cells;
     const int32_t *predicate; /* if not NULL and 0 there, the kernel does nothing */
-    float beta1, beta2, epsilon;
+    float hyperparameters[COH_OPTIMIZER_NUMBERS];
+    int32_t scalar_begin;
     int32_t packed, f32_grads;
 } coh_cuda_update_arguments;
 
 typedef struct coh_cuda_feed_arguments {
     coh_cells *cells;
     const coh_feed_values *values;
-    float beta1, beta2;
     int32_t latches;
+    coh_update_scalars scalars;
 } coh_cuda_feed_arguments;
 
 typedef struct coh_cuda_settle_arguments {

@@ -315,6 +315,24 @@ coh_call valid_coh_call(void)
     return (coh_call){ .random_cell = &cell };
 }
 
+static void update_nothing(const coh_update_call *call)
+{
+    (void)call;
+}
+
+coh_optimizer valid_coh_optimizer(void)
+{
+    return (coh_optimizer){ .struct_bytes = sizeof(coh_optimizer),
+                            .name = "nothing",
+                            .revision = 1,
+                            .stream_count = 1,
+                            .streams = { { "velocity", 4, 1, 1 } },
+                            .hyperparameter_count = 1,
+                            .hyperparameters = { { "momentum", 0.9f, 0, 1 } },
+                            .scalar_count = 1,
+                            .update = update_nothing };
+}
+
 coh_pin valid_coh_pin(void)
 {
     return (coh_pin){ .target = "blocks.0", .place = COH_PIN_KEEP };
@@ -344,6 +362,10 @@ const char *valid_text(const char *function, const char *name)
 {
     if (is(name, "format"))
         return "a sentence";
+    if (is(function, "coh_optimizer"))
+        return "adamw";
+    if (is(function, "coh_engine_fetch_state"))
+        return "m";
     if (is(name, "json"))
         return "{\"family\": \"gpt2\"}";
     if (is(function, "coh_tokenizer_open"))
@@ -386,6 +408,10 @@ void *valid_object(const char *function, const char *name)
     (void)name;
     if (is(function, "coh_folder_numbers"))
         return valid_coh_folder();
+    if (is(function, "coh_engine_fetch_state"))
+        return scratch(BUFFERS - 1);
+    if (is(function, "coh_checkpoint_read"))
+        return scratch(0);
     return is(function, "coh_merge_numbers") ? valid_coh_merge() : NULL;
 }
 

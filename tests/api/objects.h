@@ -38,6 +38,7 @@ coh_op_kind valid_coh_op_kind(void);
 coh_op_args valid_coh_op_args(void);
 coh_shape valid_coh_shape(void);
 coh_call valid_coh_call(void);
+coh_optimizer valid_coh_optimizer(void);
 coh_pin valid_coh_pin(void);
 coh_space_item valid_coh_space_item(void);
 coh_space_hold valid_coh_space_hold(void);
@@ -45,7 +46,7 @@ coh_run_lock valid_coh_run_lock(void);
 
 /* Returns text for parameter `name` of `function`. */
 const char *valid_text(const char *function, const char *name);
-/* Returns an untyped object: a coh_folder or coh_merge where one is expected. */
+/* Returns an untyped object where one is expected: a coh_folder, a coh_merge, room for states. */
 void *valid_object(const char *function, const char *name);
 /* Returns room for an output: 1 MiB of zeros, one of 8 by number. */
 void *scratch(int number);

@@ -22,6 +22,8 @@ MAY_BE_NULL = {
 MEASURES = {"coh_profile_measure.known"}
 # Returns a status that the caller chooses.
 RETURNS_ITS_ARGUMENT = {"coh_kind_fail"}
+# Keeps its struct for the rest of the process: each case gives the same one.
+KEEPS = {"coh_optimizer_register.optimizer"}
 # The size of the caller's own array: no library can detect a larger one. Only 0 and -1 are tested.
 EXTENTS = {
     "coh_space_check.item_count", "coh_chat_turn.text_bytes", "coh_token_file_stretch.tokens",
@@ -114,6 +116,9 @@ class Writer:
             "char", "float", "double", "int", "int32_t", "uint32_t"))
         if is_output or (kind in public_api.INTEGERS):
             return [f"{const}{kind} {stars}{name} = scratch({i});"]
+        if f"{function.name}.{name}" in KEEPS:
+            return [f"static {kind} {name}_value;", f"{const}{kind} *{name} = &{name}_value;",
+                    f"{name}_value = valid_{kind}();"]
         if kind in self.api.structs:
             return [f"{kind} {name}_value = valid_{kind}();", f"{const}{kind} *{name} = &{name}_value;"]
         maker = f"valid_{kind}"
@@ -215,7 +220,7 @@ def write_calls(api):
         lines += body
         if cases:
             table.append((kind, f"call_kind_{kind.removeprefix('coh_kind_')}", cases))
-    unused = (MAY_BE_NULL | EXTENTS | MEASURES) - writer.used
+    unused = (MAY_BE_NULL | EXTENTS | MEASURES | KEEPS) - writer.used
     if unused:
         raise SystemExit(f"exceptions that name nothing: {', '.join(sorted(unused))}")
     for name, _, cases in table:

@@ -263,6 +263,7 @@ static void twin_square_sums(void *queue, const coh_square_sums *sums)
 typedef struct update_call {
     coh_update update;
     coh_grain_run runs[COH_GRAIN_RUNS_MOST];
+    float hyperparameters[COH_OPTIMIZER_NUMBERS];
     const int32_t *predicate;
 } update_call;
 
@@ -270,6 +271,7 @@ static void run_update(const void *arguments)
 {
     update_call call = *(const update_call *)arguments;
     call.update.grains.runs = call.runs;
+    call.update.hyperparameters = call.hyperparameters;
     if (call.predicate == NULL || *call.predicate != 0)
         coh_cpu_update(NULL, &call.update);
 }
@@ -278,6 +280,8 @@ static void twin_update(void *queue, const coh_update *update)
 {
     update_call call = { .update = *update, .predicate = coh_cuda_take_predicate(queue) };
     copy_runs(&update->grains, call.runs);
+    for (int32_t i = 0; i < update->optimizer->hyperparameter_count; i++)
+        call.hyperparameters[i] = update->hyperparameters[i];
     enqueue(queue, run_update, &call, sizeof(call));
 }
 

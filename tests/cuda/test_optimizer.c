@@ -14,6 +14,9 @@
 #include "kernels/optimizer.h"
 #include "tests/cuda/twins.h"
 
+/* beta1, beta2 and epsilon of most cases. */
+static const float numbers[] = { 0.9f, 0.95f, 1e-8f };
+
 enum { GRAIN = COH_GRAIN_ELEMENTS, ELEMENTS = GRAIN + 4096, PARTIALS = 20, MICROBATCHES = 3 };
 
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
@@ -75,35 +78,34 @@ static void *squares(int64_t count)
 static void updates_have_the_hosts_bits(void **state)
 {
     (void)state;
-    static const coh_cells cells = {
-        .update_rate = 1e-3f, .update_scale = 0.7f, .update_bias1 = 0.271f, .update_bias2 = 0.0297f
-    };
+    static const coh_cells cells = { .update_rate = 1e-3f,
+                                     .update_scale = 0.7f,
+                                     .update_scalars = { 9, 9, 0.271f, 0.0297f } };
     for (int d = 0; d < 3; d++) /* the last: bf16 with an f32 gradient */
         for (int has_partials = 0; has_partials < 2; has_partials++) {
             const coh_dtype dtype = dtypes[d > 0], grad_dtype = dtypes[d % 2];
             double *partials = coh_twins_zeros(PARTIALS * sizeof(double));
-            coh_update call = { .dtype = dtype,
-                                .f32_grads = d == 2,
-                                .grains = grains,
-                                .work = coh_twins_random(dtype, ELEMENTS, 0, 1),
-                                .grad = coh_twins_random(grad_dtype, ELEMENTS, 0, 2),
-                                .low = dtype == COH_DTYPE_BF16
-                                           ? coh_twins_random(dtype, ELEMENTS, 0, 3)
-                                           : NULL,
-                                .m = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 4),
-                                .v = squares(ELEMENTS),
-                                .partials = has_partials ? partials : NULL,
-                                .cells = coh_twins_copy(&cells, sizeof(cells)),
-                                .beta1 = 0.9f,
-                                .beta2 = 0.95f,
-                                .epsilon = 1e-8f };
+            coh_update call = {
+                .optimizer = coh_optimizer_find("adamw"),
+                .dtype = dtype,
+                .f32_grads = d == 2,
+                .grains = grains,
+                .work = coh_twins_random(dtype, ELEMENTS, 0, 1),
+                .grad = coh_twins_random(grad_dtype, ELEMENTS, 0, 2),
+                .low = dtype == COH_DTYPE_BF16 ? coh_twins_random(dtype, ELEMENTS, 0, 3) : NULL,
+                .states = { coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 4), squares(ELEMENTS) },
+                .partials = has_partials ? partials : NULL,
+                .cells = coh_twins_copy(&cells, sizeof(cells)),
+                .hyperparameters = numbers,
+                .scalar_begin = 2
+            };
             coh_twins_check(
                 &(coh_twins_case){ .name = "update",
                                    .run = run_update,
                                    .call = &call,
                                    .outputs = { { dtype, ELEMENTS, call.work },
-                                                { COH_DTYPE_F32, ELEMENTS, call.m },
-                                                { COH_DTYPE_F32, ELEMENTS, call.v },
+                                                { COH_DTYPE_F32, ELEMENTS, call.states[0] },
+                                                { COH_DTYPE_F32, ELEMENTS, call.states[1] },
                                                 { COH_DTYPE_F32, 2 * PARTIALS, partials },
                                                 { dtype, ELEMENTS, call.low } } });
             coh_twins_release();
@@ -114,20 +116,22 @@ static void updates_have_the_hosts_bits(void **state)
 static void halves_of_a_master_come_back(void **state)
 {
     (void)state;
-    static const coh_cells cells = { .update_bias1 = 1, .update_bias2 = 1 };
+    static const coh_cells cells = { .update_scalars = { 1, 1 } };
+    static const float epsilon_of_1[] = { 0, 0, 1 };
     const size_t bytes = ELEMENTS * sizeof(uint16_t);
     uint16_t *low = coh_twins_zeros(bytes);
     for (int i = 0; i < ELEMENTS; i++)
         low[i] = (uint16_t)(i % 2 == 0 ? 0x8000 + i : 0x7fff - i);
-    const coh_update call = { .dtype = COH_DTYPE_BF16,
+    const coh_update call = { .optimizer = coh_optimizer_find("adamw"),
+                              .dtype = COH_DTYPE_BF16,
                               .grains = grains,
                               .work = coh_twins_random(COH_DTYPE_BF16, ELEMENTS, 0, 1),
                               .grad = coh_twins_random(COH_DTYPE_BF16, ELEMENTS, 0, 2),
                               .low = low,
-                              .m = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 4),
-                              .v = squares(ELEMENTS),
+                              .states = { coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 4),
+                                          squares(ELEMENTS) },
                               .cells = coh_twins_copy(&cells, sizeof(cells)),
-                              .epsilon = 1 };
+                              .hyperparameters = epsilon_of_1 };
     const void *work_before = coh_twins_copy(call.work, bytes);
     const void *low_before = coh_twins_copy(low, bytes);
     coh_twins_enqueue(run_update, &call, 0, NULL);
@@ -141,18 +145,20 @@ static void a_masked_update_writes_nothing(void **state)
 {
     (void)state;
     static const int32_t is_masked;
-    static const coh_cells cells = {
-        .update_rate = 1, .update_scale = 1, .update_bias1 = 1, .update_bias2 = 1
-    };
-    const coh_update call = { .dtype = COH_DTYPE_F32,
+    static const coh_cells cells = { .update_rate = 1,
+                                     .update_scale = 1,
+                                     .update_scalars = { 1, 1 } };
+    const coh_update call = { .optimizer = coh_optimizer_find("adamw"),
+                              .dtype = COH_DTYPE_F32,
                               .grains = grains,
                               .work = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 1),
                               .grad = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 2),
-                              .m = coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 3),
-                              .v = squares(ELEMENTS),
-                              .cells = coh_twins_copy(&cells, sizeof(cells)) };
+                              .states = { coh_twins_random(COH_DTYPE_F32, ELEMENTS, 0, 3),
+                                          squares(ELEMENTS) },
+                              .cells = coh_twins_copy(&cells, sizeof(cells)),
+                              .hyperparameters = numbers };
     const size_t bytes = ELEMENTS * sizeof(float);
-    void *const tensors[] = { call.work, call.m, call.v };
+    void *const tensors[] = { call.work, call.states[0], call.states[1] };
     void *before[3];
     for (int i = 0; i < 3; i++)
         before[i] = memcpy(coh_twins_zeros(bytes), tensors[i], bytes);
@@ -191,6 +197,7 @@ static void check_step(int how, int defers)
     double *partials = coh_twins_zeros(COUNT * sizeof(double));
     int32_t *tokens = coh_twins_random(COH_DTYPE_F32, TOKENS, 0, 1);
     int32_t *inputs = coh_twins_poisoned(COH_DTYPE_F32, TOKENS, 1);
+    const coh_update_scalars scalars = { .count = 3, .base = { 0.9f, 0.999f, 0.25f } };
     const coh_feed_input input = { inputs, tokens, TOKENS * sizeof(int32_t) };
     const coh_feed_values values = { .random = { .seed = 5, .step = 12 },
                                      .learning_rate = 3e-4f,
@@ -206,8 +213,7 @@ static void check_step(int how, int defers)
                   .inputs = &input,
                   .input_count = 1,
                   .latches = !defers,
-                  .beta1 = 0.9f,
-                  .beta2 = 0.999f },
+                  .scalars = scalars },
         .clip = { .cells = cells,
                   .partials = how == 3 ? NULL : partials,
                   .partial_count = COUNT,
@@ -216,9 +222,8 @@ static void check_step(int how, int defers)
                   .loss_stride = 16,
                   .microbatch_count = MICROBATCHES,
                   .defers = defers,
-                  .beta1 = 0.9f,
-                  .beta2 = 0.999f,
-                  .record = record },
+                  .record = record,
+                  .scalars = scalars },
     };
     coh_twins_case one = { .name = "step",
                            .run = run_step,

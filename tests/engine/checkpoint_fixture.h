@@ -6,12 +6,14 @@
 #define COH_TESTS_ENGINE_CHECKPOINT_FIXTURE_H
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/rng.h"
 #include "cohobate/checkpoint.h"
@@ -20,18 +22,25 @@
 #define FIXTURE_TENSORS  6
 #define FIXTURE_ELEMENTS (4 * COH_GRAIN_ELEMENTS)
 
+static const coh_state_stream fixture_streams[] = { { "m", 4, 1, 1 }, { "v", 4, 1, 1 } };
+enum { FIXTURE_M = 1, FIXTURE_V }; /* parts of a trained tensor */
+
+/* clang-format off */
 static const coh_logical_tensor fixture_tensors[FIXTURE_TENSORS] = {
-    { "scale", { COH_DTYPE_F32, 1, { 1 } }, 1, 1 },
-    { "norm \"odd\"\t\xc3\xa9.bias", { COH_DTYPE_F32, 1, { 1009 } }, 1009, 1 },
-    { "square.weight", { COH_DTYPE_F32, 2, { 128, 128 } }, 16384, 1 },
-    { "one_more.weight", { COH_DTYPE_F32, 3, { 5, 29, 113 } }, 16385, 1 },
-    { "frozen.weight", { COH_DTYPE_F32, 2, { 200, 101 } }, 20200, 0 },
-    { "long.weight", { COH_DTYPE_F32, 2, { 257, 255 } }, 65535, 1 },
+    { "scale", { COH_DTYPE_F32, 1, { 1 } }, 1, "adamw", 2, { 0, 1 } },
+    { "norm \"odd\"\t\xc3\xa9.bias", { COH_DTYPE_F32, 1, { 1009 } }, 1009, "adamw", 2, { 0, 1 } },
+    { "square.weight", { COH_DTYPE_F32, 2, { 128, 128 } }, 16384, "adamw", 2, { 0, 1 } },
+    { "one_more.weight", { COH_DTYPE_F32, 3, { 5, 29, 113 } }, 16385, "adamw", 2, { 0, 1 } },
+    { "frozen.weight", { COH_DTYPE_F32, 2, { 200, 101 } }, 20200, NULL, 0, { 0 } },
+    { "long.weight", { COH_DTYPE_F32, 2, { 257, 255 } }, 65535, "adamw", 2, { 0, 1 } },
 };
+/* clang-format on */
+static const coh_logical_table fixture_table = { fixture_tensors, FIXTURE_TENSORS, fixture_streams,
+                                                 2 };
 
 static inline int fixture_parts(uint32_t tensor)
 {
-    return fixture_tensors[tensor].has_states ? COH_PART_COUNT : 1;
+    return 1 + fixture_tensors[tensor].stream_count;
 }
 
 /* Returns the expected value of an element. */
@@ -57,7 +66,7 @@ static inline coh_status fixture_put_all(coh_checkpoint_writer *writer, uint64_t
         for (int part = 0; part < fixture_parts(t); part++) {
             fixture_fill(seed, part, t, 0, fixture_tensors[t].elements, fixture_buffer);
             coh_status status = coh_checkpoint_writer_put(
-                writer, (coh_part)part, t, 0, fixture_tensors[t].elements, fixture_buffer);
+                writer, part, t, 0, fixture_tensors[t].elements, fixture_buffer);
             if (status != COH_OK)
                 return status;
         }
@@ -70,8 +79,7 @@ static inline coh_status fixture_save(const char *path, uint64_t seed, const cha
 {
     coh_checkpoint_seal seal = { .step = seed, .applied_count = seed, .numeric_fingerprint = 77 };
     coh_checkpoint_writer *writer = NULL;
-    coh_status status =
-        coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer);
+    coh_status status = coh_checkpoint_writer_create(&fixture_table, NULL, &writer);
     if (status == COH_OK)
         status = coh_checkpoint_writer_begin(writer, path, note);
     if (status == COH_OK)
@@ -80,6 +88,22 @@ static inline coh_status fixture_save(const char *path, uint64_t seed, const cha
         status = coh_checkpoint_writer_finish(writer, &seal, out_hash);
     coh_checkpoint_writer_destroy(writer);
     return status;
+}
+
+/* Writes a manifest with a correct seal, so that only its content can be wrong. */
+static inline void fixture_seal_manifest(const char *checkpoint, const char *body, size_t bytes)
+{
+    char name[2 * PATH_MAX];
+    snprintf(name, sizeof(name), "%.4000s/manifest.json", checkpoint);
+    FILE *file = fopen(name, "w");
+    if (!file) {
+        perror(name);
+        exit(1);
+    }
+    fwrite(body, 1, bytes, file);
+    fprintf(file, ",\n  \"manifest_hash\": \"%016" PRIx64 "\"\n}\n",
+            (uint64_t)XXH3_64bits(body, bytes));
+    fclose(file);
 }
 
 /* Makes an empty folder and writes its path; `path` has PATH_MAX bytes. */

@@ -171,6 +171,12 @@ static inline void fetch_into(run *r, int parameter, coh_fetch what, float *data
         fail_msg("no values: %s", coh_last_error());
 }
 
+static inline void fetch_state_into(run *r, int parameter, const char *stream, void *data)
+{
+    if (coh_engine_fetch_state(r->engine, (coh_parameter){ parameter }, stream, data) != COH_OK)
+        fail_msg("no %s: %s", stream, coh_last_error());
+}
+
 static inline int create_group_graph(coh_dtype dtype)
 {
     model_dtype = dtype;

@@ -331,19 +331,38 @@ TEST_ORACLE static void oracle_gradients(small_oracle *o, const float *input)
     o->norm = sqrt(sum);
 }
 
+/* The numbers of AdamW in one run. */
+typedef struct oracle_numbers {
+    double beta1, beta2, epsilon;
+} oracle_numbers;
+
+/* Returns a number of AdamW: its default, unless the options set it. */
+static double number_of(const coh_engine_options *options, const char *name)
+{
+    const coh_optimizer *adamw = coh_optimizer_find("adamw");
+    double value = NAN;
+    for (int32_t i = 0; i < adamw->hyperparameter_count; i++)
+        if (strcmp(adamw->hyperparameters[i].name, name) == 0)
+            value = (double)adamw->hyperparameters[i].initial;
+    for (uint32_t i = 0; i < options->hyperparameter_count; i++)
+        if (strcmp(options->hyperparameters[i].name, name) == 0)
+            value = (double)options->hyperparameters[i].value;
+    return value;
+}
+
 /* Loshchilov and Hutter 2019, algorithm 2. */
-TEST_ORACLE static void oracle_adamw(const small_oracle *o, const coh_engine_options *options,
+TEST_ORACLE static void oracle_adamw(const small_oracle *o, const oracle_numbers *numbers,
                                      double rate, double decay, double g, float *w, float *m,
                                      float *v)
 {
-    double beta1 = (double)options->beta1, beta2 = (double)options->beta2;
+    double beta1 = numbers->beta1, beta2 = numbers->beta2;
     double count = (double)o->applied;
     double new_m = beta1 * (double)*m + (1 - beta1) * g;
     double new_v = beta2 * (double)*v + (1 - beta2) * g * g;
     double unbiased_m = new_m / (1 - pow(beta1, count)),
            unbiased_v = new_v / (1 - pow(beta2, count));
-    *w = (float)((double)*w - rate * (unbiased_m / (sqrt(unbiased_v) + (double)options->epsilon) +
-                                      decay * (double)*w));
+    *w = (float)((double)*w -
+                 rate * (unbiased_m / (sqrt(unbiased_v) + numbers->epsilon) + decay * (double)*w));
     *m = (float)new_m;
     *v = (float)new_v;
 }
@@ -351,14 +370,16 @@ TEST_ORACLE static void oracle_adamw(const small_oracle *o, const coh_engine_opt
 TEST_ORACLE void small_oracle_step(small_oracle *o, const coh_engine_options *options,
                                    const float *input, double rate, double clip)
 {
+    const oracle_numbers numbers = { number_of(options, "beta1"), number_of(options, "beta2"),
+                                     number_of(options, "epsilon") };
     oracle_gradients(o, input);
     double scale = clip > 0 && o->norm > clip ? clip / o->norm : 1;
     o->applied++;
     for (int l = 0; l < SMALL_LAYERS; l++)
         for (int e = 0; e < SMALL_ELEMENTS; e++) {
-            oracle_adamw(o, options, rate * o->rate_factor[l][0], o->decay[l][0],
+            oracle_adamw(o, &numbers, rate * o->rate_factor[l][0], o->decay[l][0],
                          o->gw[l][e] * scale, &o->w[l][e], &o->wm[l][e], &o->wv[l][e]);
-            oracle_adamw(o, options, rate * o->rate_factor[l][1], o->decay[l][1],
+            oracle_adamw(o, &numbers, rate * o->rate_factor[l][1], o->decay[l][1],
                          o->gb[l][e] * scale, &o->b[l][e], &o->bm[l][e], &o->bv[l][e]);
         }
 }

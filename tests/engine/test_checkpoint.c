@@ -34,7 +34,7 @@ static uint64_t hash_by_hand(uint64_t seed, uint64_t applied_count)
     uint64_t total = 0, grains[8];
     for (uint32_t t = 0; t < FIXTURE_TENSORS; t++) {
         const coh_logical_tensor *tensor = &fixture_tensors[t];
-        int64_t shape[7] = { tensor->has_states, tensor->shape.rank };
+        int64_t shape[7] = { tensor->optimizer != NULL, tensor->shape.rank };
         for (int d = 0; d < tensor->shape.rank; d++)
             shape[2 + d] = tensor->shape.dim[d];
         total = XXH3_64bits_withSeed(tensor->name, strlen(tensor->name), total);
@@ -84,7 +84,7 @@ static void what_was_saved_is_what_is_read(void **state)
     assert_int_equal(facts.numeric_fingerprint, 77);
     assert_true(facts.hash == hash);
     assert_int_equal(facts.parameter_count, 1 + 1009 + 16384 + 16385 + 20200 + 65535);
-    assert_int_equal(facts.has_states, 1);
+    assert_int_equal(facts.stream_count, 2);
     assert_string_equal(facts.note_json,
                         "{\"model\":\"nano\",\"rate\":0.10000000000000001,\"list\":[1,{\"deep\":"
                         "null}]}");
@@ -164,17 +164,16 @@ static void order_and_cuts_of_puts_do_not_show(void **state)
     coh_checkpoint *checkpoint;
     coh_checkpoint_writer *writer;
     uint64_t expected = hash_by_hand(9, 5), hash;
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
-                     COH_OK);
+    assert_int_equal(coh_checkpoint_writer_create(&fixture_table, NULL, &writer), COH_OK);
     for (uint64_t seed = 0; seed < 10; seed++) {
         size_t count = random_pieces(seed, pieces);
         assert_int_equal(coh_checkpoint_writer_begin(writer, path, NULL), COH_OK);
         for (size_t i = 0; i < count; i++) {
             fixture_fill(9, pieces[i].part, pieces[i].tensor, pieces[i].begin, pieces[i].count,
                          fixture_buffer);
-            assert_int_equal(coh_checkpoint_writer_put(writer, (coh_part)pieces[i].part,
-                                                       pieces[i].tensor, pieces[i].begin,
-                                                       pieces[i].count, fixture_buffer),
+            assert_int_equal(coh_checkpoint_writer_put(writer, pieces[i].part, pieces[i].tensor,
+                                                       pieces[i].begin, pieces[i].count,
+                                                       fixture_buffer),
                              COH_OK);
         }
         coh_checkpoint_seal seal = { .step = seed, .applied_count = 5 };
@@ -201,17 +200,17 @@ static void one_different_bit_gives_another_hash(void **state)
     for (int round = 0; round < 2; round++) {
         if (round == 1)
             tensors[2].shape = (coh_shape){ COH_DTYPE_F32, 2, { 64, 256 } };
-        assert_int_equal(coh_logical_hash_create(tensors, FIXTURE_TENSORS, NULL, &hash), COH_OK);
+        const coh_logical_table table = { tensors, FIXTURE_TENSORS, fixture_streams, 2 };
+        assert_int_equal(coh_logical_hash_create(&table, NULL, &hash), COH_OK);
         for (int flip = 0; flip < 2; flip++) {
             coh_logical_hash_begin(hash);
             for (uint32_t t = 0; t < FIXTURE_TENSORS; t++)
                 for (int part = 0; part < fixture_parts(t); part++) {
                     fixture_fill(1, part, t, 0, tensors[t].elements, fixture_buffer);
-                    if (flip && t == 5 && part == COH_PART_V)
+                    if (flip && t == 5 && part == FIXTURE_V)
                         fixture_buffer[65534] = -fixture_buffer[65534];
-                    assert_int_equal(coh_logical_hash_put(hash, (coh_part)part, t, 0,
-                                                          tensors[t].elements, fixture_buffer,
-                                                          NULL),
+                    assert_int_equal(coh_logical_hash_put(hash, part, t, 0, tensors[t].elements,
+                                                          fixture_buffer, NULL),
                                      COH_OK);
                 }
             assert_int_equal(coh_logical_hash_finish(hash, 1, flip ? &changed : &plain), COH_OK);
@@ -230,12 +229,11 @@ static void a_grain_missing_or_twice_is_our_bug_and_says_so(void **state)
     coh_checkpoint_writer *writer;
     coh_checkpoint_seal seal = { 0 };
     memset(fixture_buffer, 0, sizeof(fixture_buffer));
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
-                     COH_OK);
+    assert_int_equal(coh_checkpoint_writer_create(&fixture_table, NULL, &writer), COH_OK);
     assert_int_equal(coh_checkpoint_writer_begin(writer, path, NULL), COH_OK);
-    assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_M, 5, 16384, 16384, fixture_buffer),
+    assert_int_equal(coh_checkpoint_writer_put(writer, FIXTURE_M, 5, 16384, 16384, fixture_buffer),
                      COH_OK);
-    assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_M, 5, 16384, 16384, fixture_buffer),
+    assert_int_equal(coh_checkpoint_writer_put(writer, FIXTURE_M, 5, 16384, 16384, fixture_buffer),
                      COH_ERR_INTERNAL);
     /* not a grain's start; not a grain's end; states of a frozen tensor; past the end; no such
      * tensor */
@@ -243,7 +241,7 @@ static void a_grain_missing_or_twice_is_our_bug_and_says_so(void **state)
                      COH_ERR_INTERNAL);
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_WORK, 5, 0, 100, fixture_buffer),
                      COH_ERR_INTERNAL);
-    assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_V, 4, 0, 16384, fixture_buffer),
+    assert_int_equal(coh_checkpoint_writer_put(writer, FIXTURE_V, 4, 0, 16384, fixture_buffer),
                      COH_ERR_INTERNAL);
     assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_WORK, 0, 0, 2, fixture_buffer),
                      COH_ERR_INTERNAL);
@@ -262,13 +260,12 @@ static void a_broken_number_is_never_saved(void **state)
     (void)state;
     const float broken[] = { NAN, -NAN, INFINITY, -INFINITY };
     coh_checkpoint_writer *writer;
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
-                     COH_OK);
+    assert_int_equal(coh_checkpoint_writer_create(&fixture_table, NULL, &writer), COH_OK);
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(coh_checkpoint_writer_begin(writer, path, NULL), COH_OK);
         memset(fixture_buffer, 0x7f, sizeof(fixture_buffer)); /* large but finite */
         fixture_buffer[16384] = broken[i];
-        assert_int_equal(coh_checkpoint_writer_put(writer, COH_PART_V, 3, 0, 16385, fixture_buffer),
+        assert_int_equal(coh_checkpoint_writer_put(writer, FIXTURE_V, 3, 0, 16385, fixture_buffer),
                          COH_ERR_NUMBER);
         assert_non_null(strstr(coh_last_error(), "v of tensor one_more.weight, element 16384"));
         coh_checkpoint_writer_abort(writer);
@@ -291,8 +288,7 @@ static void the_first_broken_number_is_found_by_any_number_of_threads(void **sta
         coh_logical_hash *hash;
         if (threads > 0)
             assert_int_equal(coh_pool_create(threads, &pool), COH_OK);
-        assert_int_equal(coh_logical_hash_create(fixture_tensors, FIXTURE_TENSORS, pool, &hash),
-                         COH_OK);
+        assert_int_equal(coh_logical_hash_create(&fixture_table, pool, &hash), COH_OK);
         for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
             uint64_t broken = UINT64_MAX;
             fixture_fill(1, COH_PART_WORK, 5, 0, 65535, fixture_buffer);
@@ -318,8 +314,7 @@ static void an_existing_path_is_refused(void **state)
     assert_int_equal(fixture_save(path, 1, NULL, NULL), COH_ERR_ARGUMENT);
     assert_int_equal(rmdir(path), 0);
     /* the target appears while the save is running: an empty folder, which rename would replace */
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
-                     COH_OK);
+    assert_int_equal(coh_checkpoint_writer_create(&fixture_table, NULL, &writer), COH_OK);
     assert_int_equal(coh_checkpoint_writer_begin(writer, path, NULL), COH_OK);
     assert_int_equal(fixture_put_all(writer, 1), COH_OK);
     assert_int_equal(mkdir(path, 0777), 0);
@@ -430,7 +425,7 @@ static void what_is_newer_or_cannot_be_read_is_not_passed_over(void **state)
     snprintf(name, sizeof(name), "%s/manifest.json", newest);
     FILE *file = fopen(name, "w");
     assert_non_null(file);
-    fputs("{\"format\": \"cohobate checkpoint\", \"version\": 2}", file);
+    fputs("{\"format\": \"cohobate checkpoint\", \"version\": 3}", file);
     fclose(file);
     assert_not_passed_over(newest, COH_ERR_CORRUPT, "use a newer release");
 }
@@ -444,7 +439,8 @@ static void tensors_without_states_need_no_state_files(void **state)
     coh_checkpoint_writer *writer;
     coh_checkpoint_seal seal = { .step = 1 };
     coh_logical_tensor tensor = fixture_tensors[4];
-    assert_int_equal(coh_checkpoint_writer_create(&tensor, 1, NULL, &writer), COH_OK);
+    const coh_logical_table table = { &tensor, 1, fixture_streams, 2 };
+    assert_int_equal(coh_checkpoint_writer_create(&table, NULL, &writer), COH_OK);
     assert_int_equal(coh_checkpoint_writer_begin(writer, path, "{}"), COH_OK);
     fixture_fill(1, 0, 4, 0, tensor.elements, fixture_buffer);
     assert_int_equal(
@@ -456,7 +452,7 @@ static void tensors_without_states_need_no_state_files(void **state)
     assert_false(fixture_exists(name));
     assert_int_equal(coh_checkpoint_open(path, &checkpoint), COH_OK);
     assert_int_equal(coh_checkpoint_facts_get(checkpoint, &facts), COH_OK);
-    assert_int_equal(facts.has_states, 0);
+    assert_int_equal(facts.stream_count, 0);
     assert_int_equal(coh_checkpoint_check(checkpoint, NULL), COH_OK);
     coh_checkpoint_close(checkpoint);
 }

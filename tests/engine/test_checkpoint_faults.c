@@ -120,7 +120,7 @@ static void dying_at_any_operation_leaves_the_old_or_the_new_checkpoint(void **s
     }
     printf("%d operations died at: %d left the old checkpoint, %d the new one\n", n - 1, old_count,
            new_count);
-    assert_true(n > 40 && new_count >= 1 && old_count > 40);
+    assert_true(n > 40 && new_count >= 1 && old_count > 30);
 }
 
 /* Operations of a save are identified by number only. A signal may interrupt each one that waits
@@ -139,9 +139,8 @@ static void a_signal_in_a_reservation_write_or_flush_is_no_failure(void **state)
         assert_int_equal(fixture_exists(new_path), status == COH_OK);
         if (status == COH_OK)
             assert_int_equal(coh_checkpoint_remove(new_path), COH_OK);
-        /* 1-6: removal of an earlier save's remains; then the folder, four times create and
-         * reserve. */
-        if (n == 9 || n == 11 || n == 13 || n == 15)
+        /* 1: the folder; then four times create and reserve. */
+        if (n == 3 || n == 5 || n == 7 || n == 9)
             assert_int_equal(status, COH_OK);
         done_count += status == COH_OK;
     }
@@ -156,8 +155,7 @@ static void fail_each_operation(const char *how, coh_status expected)
         coh_checkpoint_seal seal = { .step = 2, .applied_count = 2 };
         snprintf(text, sizeof(text), "%d%s", n, how);
         setenv("COH_TEST_FAIL_AT", text, 1);
-        assert_int_equal(
-            coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer), COH_OK);
+        assert_int_equal(coh_checkpoint_writer_create(&fixture_table, NULL, &writer), COH_OK);
         unsetenv("COH_TEST_FAIL_AT");
         coh_status status = coh_checkpoint_writer_begin(writer, new_path, NULL);
         if (status == COH_OK && (status = fixture_put_all(writer, 2)) != COH_OK)
@@ -217,8 +215,7 @@ static void a_reservation_that_fails_says_how_much_is_needed(void **state)
     for (int n = 1; n < 20; n++) {
         snprintf(text, sizeof(text), "%d:28", n);
         setenv("COH_TEST_FAIL_AT", text, 1);
-        assert_int_equal(
-            coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer), COH_OK);
+        assert_int_equal(coh_checkpoint_writer_create(&fixture_table, NULL, &writer), COH_OK);
         unsetenv("COH_TEST_FAIL_AT");
         snprintf(text, sizeof(text), "%" PRIu64 " bytes", coh_checkpoint_writer_bytes(writer));
         if (coh_checkpoint_writer_begin(writer, new_path, NULL) == COH_ERR_IO)
@@ -233,8 +230,7 @@ static void a_save_allocates_nothing(void **state)
     (void)state;
     coh_checkpoint_writer *writer;
     coh_checkpoint_seal seal = { .step = 2, .applied_count = 2 };
-    assert_int_equal(coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer),
-                     COH_OK);
+    assert_int_equal(coh_checkpoint_writer_create(&fixture_table, NULL, &writer), COH_OK);
     for (int i = 0; i < 2; i++) {
         uint64_t ours = coh_alloc_count(), all = malloc_calls;
         coh_status status = coh_checkpoint_writer_begin(writer, new_path, "{\"x\": 1.5}");
@@ -262,8 +258,7 @@ static void a_failed_allocation_leaves_nothing(void **state)
         coh_checkpoint_writer *writer = NULL;
         coh_checkpoint *checkpoint = NULL;
         coh_alloc_fail_nth(n);
-        coh_status status =
-            coh_checkpoint_writer_create(fixture_tensors, FIXTURE_TENSORS, NULL, &writer);
+        coh_status status = coh_checkpoint_writer_create(&fixture_table, NULL, &writer);
         if (status == COH_OK)
             status = coh_checkpoint_open(folder, &checkpoint);
         int was_hit = coh_alloc_fault_was_hit();

@@ -43,10 +43,15 @@ static void oracle_begin(run *r)
     }
 }
 
-static void steps_equal_plain_loops(int deferred, float clip)
+static void steps_equal_plain_loops(int deferred, float clip,
+                                    const coh_hyperparameter_value *numbers, uint32_t number_count)
 {
     run r;
-    run_begin(&r, &placements[2], deferred);
+    run_prepare(&r, &placements[2], deferred);
+    r.options.hyperparameters = numbers;
+    r.options.hyperparameter_count = number_count;
+    run_create(&r);
+    assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
     oracle_begin(&r);
     assert_true(oracle.b[SMALL_LAYERS - 1][7] == 1.0f);
     for (uint64_t step = 0; step < 3; step++) {
@@ -63,9 +68,9 @@ static void steps_equal_plain_loops(int deferred, float clip)
     for (int l = 0; l < SMALL_LAYERS; l++) {
         fetch_into(&r, 2 * l, COH_FETCH_VALUE, values);
         check_close(values, oracle.w[l], 2e-3);
-        fetch_into(&r, 2 * l + 1, COH_FETCH_M, values);
+        fetch_state_into(&r, 2 * l + 1, "m", values);
         check_close(values, oracle.bm[l], 1e-4);
-        fetch_into(&r, 2 * l, COH_FETCH_V, values);
+        fetch_state_into(&r, 2 * l, "v", values);
         check_close(values, oracle.wv[l], 1e-4);
     }
     run_end(&r);
@@ -74,13 +79,59 @@ static void steps_equal_plain_loops(int deferred, float clip)
 static void clipped_deferred_steps_equal_plain_loops(void **state)
 {
     (void)state;
-    steps_equal_plain_loops(1, 0.002f);
+    steps_equal_plain_loops(1, 0.002f, NULL, 0);
 }
 
 static void updates_in_backward_equal_plain_loops(void **state)
 {
     (void)state;
-    steps_equal_plain_loops(0, 0);
+    steps_equal_plain_loops(0, 0, NULL, 0);
+}
+
+/* The epsilon is large enough to change every step; of two values of one number the last counts. */
+static void hyperparameters_that_differ_from_the_defaults_reach_every_update(void **state)
+{
+    (void)state;
+    static const coh_hyperparameter_value numbers[] = {
+        { NULL, "beta1", 0.5f },
+        { "adamw", "beta1", 0.75f },
+        { NULL, "beta2", 0.875f },
+        { "adamw", "epsilon", 0.01f },
+    };
+    steps_equal_plain_loops(1, 0.002f, numbers, 4);
+    steps_equal_plain_loops(0, 0, numbers, 4);
+}
+
+static void a_state_that_no_parameter_has_is_not_fetched(void **state)
+{
+    (void)state;
+    run r;
+    const coh_parameter first = { 0 };
+    run_begin(&r, &placements[0], 1);
+    static const char *const unknown[] = { "u", "", "work", "low", "grad", "mm" };
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+        assert_int_equal(coh_engine_fetch_state(r.engine, first, unknown[i], values),
+                         COH_ERR_ARGUMENT);
+        assert_true(coh_last_error()[0] != '\0');
+    }
+    assert_int_equal(coh_engine_fetch_state(r.engine, first, NULL, values), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_engine_fetch_state(r.engine, first, "m", NULL), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_engine_fetch_state(r.engine, (coh_parameter){ -1 }, "m", values),
+                     COH_ERR_ARGUMENT);
+    assert_int_equal(
+        coh_engine_fetch_state(r.engine, (coh_parameter){ 2 * SMALL_LAYERS }, "m", values),
+        COH_ERR_ARGUMENT);
+    fetch_state_into(&r, 0, "m", values);
+    run_end(&r);
+    coh_graph *own = graph;
+    assert_int_equal(small_model_create_frozen(model_dtype, 1, &graph), COH_OK);
+    run_begin(&r, &placements[0], 1);
+    assert_int_equal(coh_engine_fetch_state(r.engine, (coh_parameter){ 2 }, "m", values),
+                     COH_ERR_ARGUMENT);
+    fetch_state_into(&r, 0, "m", values);
+    run_end(&r);
+    coh_graph_destroy(graph);
+    graph = own;
 }
 
 static void a_gradient_is_fetched_as_the_body_left_it(void **state)
@@ -405,6 +456,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clipped_deferred_steps_equal_plain_loops),
         cmocka_unit_test(updates_in_backward_equal_plain_loops),
+        cmocka_unit_test(hyperparameters_that_differ_from_the_defaults_reach_every_update),
+        cmocka_unit_test(a_state_that_no_parameter_has_is_not_fetched),
         cmocka_unit_test(a_gradient_is_fetched_as_the_body_left_it),
         cmocka_unit_test(each_group_has_its_own_rate_and_decay),
         cmocka_unit_test(groups_keep_the_bits_of_every_placement),

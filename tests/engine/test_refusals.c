@@ -307,6 +307,62 @@ static void a_rate_that_is_no_positive_number_is_refused_and_changes_no_weight(v
     tiny_end(&t);
 }
 
+static void a_number_of_an_optimizer_that_is_wrong_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        coh_hyperparameter_value value;
+        const char *part; /* of the sentence */
+    } wrong[] = {
+        { { NULL, "beta1", -0.1f }, "beta1 of optimizer adamw is -0.1" },
+        { { NULL, "beta1", 1.0f }, "beta1 of optimizer adamw is 1" },
+        { { "adamw", "beta1", NAN }, "beta1 of optimizer adamw" },
+        { { "adamw", "beta2", 1.0f }, "beta2 of optimizer adamw is 1" },
+        { { NULL, "beta2", INFINITY }, "beta2 of optimizer adamw" },
+        { { NULL, "epsilon", 0.0f }, "epsilon of optimizer adamw is 0" },
+        { { "adamw", "epsilon", -1e-8f }, "epsilon of optimizer adamw" },
+        { { NULL, "epsilon", INFINITY }, "epsilon of optimizer adamw" },
+        { { NULL, "epsilon", NAN }, "epsilon of optimizer adamw" },
+        { { NULL, "beta3", 0.5f }, "beta3" },
+        { { "adamw", "momentum", 0.5f }, "adamw" },
+        { { "nobody", "beta1", 0.5f }, "nobody" },
+        { { "", "beta1", 0.5f }, "beta1" },
+        { { NULL, NULL, 0.5f }, "NULL" },
+    };
+    tiny t;
+    coh_engine *engine = NULL;
+    coh_engine_options options;
+    tiny_begin(&t);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        const coh_hyperparameter_value two[] = { { "adamw", "beta2", 0.5f }, wrong[i].value };
+        coh_engine_options_init(&options);
+        options.hyperparameters = two;
+        options.hyperparameter_count = 2;
+        has_sentence(coh_engine_create(t.plan, &options, &engine), COH_ERR_ARGUMENT, wrong[i].part);
+        assert_null(engine);
+    }
+    coh_engine_options_init(&options);
+    options.hyperparameter_count = 1;
+    has_sentence(coh_engine_create(t.plan, &options, &engine), COH_ERR_ARGUMENT, "NULL");
+    const float decays[] = { -0.1f, NAN, INFINITY };
+    for (int i = 0; i < 3; i++) {
+        coh_engine_options_init(&options);
+        options.weight_decay = decays[i];
+        has_sentence(coh_engine_create(t.plan, &options, &engine), COH_ERR_ARGUMENT,
+                     "weight_decay");
+    }
+    /* both ends of a range are in it */
+    const coh_hyperparameter_value ends[] = { { NULL, "beta1", 0 },
+                                              { NULL, "beta2", nextafterf(1, 0) },
+                                              { NULL, "epsilon", nextafterf(0, 1) } };
+    coh_engine_options_init(&options);
+    options.hyperparameters = ends;
+    options.hyperparameter_count = 3;
+    has_sentence(coh_engine_create(t.plan, &options, &engine), COH_OK, "");
+    coh_engine_destroy(engine);
+    tiny_end(&t);
+}
+
 static void an_id_outside_its_table_is_refused_and_the_engine_goes_on(void **state)
 {
     (void)state;
@@ -483,6 +539,7 @@ int main(void)
         cmocka_unit_test(a_forward_only_operator_before_all_that_is_trained_is_planned),
         cmocka_unit_test(attributes_shorter_than_the_kind_reads_are_refused),
         cmocka_unit_test(a_rate_that_is_no_positive_number_is_refused_and_changes_no_weight),
+        cmocka_unit_test(a_number_of_an_optimizer_that_is_wrong_is_refused_by_name),
         cmocka_unit_test(an_id_outside_its_table_is_refused_and_the_engine_goes_on),
         cmocka_unit_test(the_narrowest_range_of_an_input_names_its_operator),
         cmocka_unit_test(a_group_names_an_operator_by_a_name_of_any_length),

@@ -16,29 +16,56 @@ PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models/fixtures")
 
 
-def manifest(tensors, note, **other):
-    """The text before the seal; tensors are (name, shape, states)."""
+ADAMW = {"m": (4, 1, True), "v": (4, 1, True)}
+BLOCKS = {"code": (1, 1, False), "scale": (4, 128, True)}
+
+
+def manifest(tensors, note, forms=None, version=2, **other):
+    """The text before the seal; tensors are (name, shape, optimizer and its streams, or None)."""
     sizes = [math.prod(shape) for _, shape, _ in tensors]
-    stateful = sum(size for size, tensor in zip(sizes, tensors) if tensor[2])
+    used = {name: form for name, form in (forms or ADAMW).items()
+            if any(trained and name in trained[1:] for *_, trained in tensors)}
     files = {"work.bin": 4 * sum(sizes)}
-    if stateful:
-        files.update({"m.bin": 4 * stateful, "v.bin": 4 * stateful})
-    files["hashes.bin"] = sum(-(-size // GRAIN) for size in sizes) * (3 if stateful else 1) * 8
-    whole = {"format": "cohobate checkpoint", "version": 1, "step": 7, "applied_count": 7,
+    for name, (block_bytes, elements, _) in used.items():
+        files[name + ".bin"] = sum(-(-size // elements) * block_bytes for size, (*_, trained) in zip(sizes, tensors)
+                                   if trained and name in trained[1:])
+    files["hashes.bin"] = sum(-(-size // GRAIN) for size in sizes) * (1 + len(used)) * 8
+    if version == 1:
+        entries = [{"name": name, "shape": shape, "states": bool(trained)} for name, shape, trained in tensors]
+    else:
+        entries = [{"name": name, "shape": shape, "optimizer": trained[0] if trained else None,
+                    "streams": list(trained[1:]) if trained else []} for name, shape, trained in tensors]
+        other = {"streams": [{"name": name, "bytes_per_block": form[0], "elements_per_block": form[1], "f32": form[2]}
+                             for name, form in used.items()], **other}
+    whole = {"format": "cohobate checkpoint", "version": version, "step": 7, "applied_count": 7,
              "numeric_fingerprint": "0123456789abcdef", "hash": "fedcba9876543210", "grain_elements": GRAIN,
-             "files": files, "tensors": [dict(zip(("name", "shape", "states"), tensor)) for tensor in tensors],
-             "note": note, **other}
+             "files": files, "tensors": entries, "note": note, **other}
     return json.dumps(whole).removesuffix("}").encode()
 
 
-MANIFESTS = {
-    "one": manifest([("a", [5], False)], {}),
-    "states": manifest([("wte", [37, 12], True), ("wpe", [19, 12], True)], {"model": {"layers": 2}}),
-    "mixed": manifest([("frozen", [3, 5, 7, 2, 1], False), ("b", [GRAIN + 1], True)], {"data": {"seed": -1, "x": 0.5}}),
-    "large": manifest([("large", [1 << 30, 1 << 28], False)], {"a": [1e300, True, None, "\u00e9"]}),
-    "newer": manifest([("a", [5], False)], {}, version=2),
-    "twice": manifest([("a", [5], False), ("a", [5], False)], {}),
-}
+def by(optimizer="adamw", *streams):
+    return (optimizer, *(streams or ADAMW))
+
+
+MANIFESTS = {}
+for form, suffix in ((2, ""), (1, "-1")):
+    MANIFESTS.update({
+        "one" + suffix: manifest([("a", [5], None)], {}, version=form),
+        "states" + suffix: manifest([("wte", [37, 12], by()), ("wpe", [19, 12], by())],
+                                    {"model": {"layers": 2}}, version=form),
+        "mixed" + suffix: manifest([("frozen", [3, 5, 7, 2, 1], None), ("b", [GRAIN + 1], by())],
+                                   {"data": {"seed": -1, "x": 0.5}}, version=form),
+        "large" + suffix: manifest([("large", [1 << 30, 1 << 28], None)], {"a": [1e300, True, None, "\u00e9"]},
+                                   version=form),
+        "twice" + suffix: manifest([("a", [5], None), ("a", [5], None)], {}, version=form),
+    })
+MANIFESTS.update({
+    "newer": manifest([("a", [5], None)], {}, version=3),
+    "blocks": manifest([("a", [13, 77], by("adamw8", "code", "scale")), ("b", [GRAIN + 1], by()), ("c", [3], None),
+                        ("d", [7], ("sgd",))], {}, {**ADAMW, **BLOCKS}),
+    "unused": manifest([("a", [5], None)], {}, streams=[{"name": "m", "bytes_per_block": 4, "elements_per_block": 1,
+                                                         "f32": True}]),
+})
 
 
 def sealed(whole):

@@ -38,26 +38,55 @@ static wide elements_of(const coh_logical_tensor *tensor, wide *grains)
     return elements;
 }
 
+/* Returns the bytes of a tensor's part: whole blocks. */
+static wide bytes_of(const coh_state_stream *stream, wide elements)
+{
+    const wide per_block = stream->elements_per_block;
+    check(per_block >= 1 && per_block <= 1024 && (per_block & (per_block - 1)) == 0);
+    check(stream->bytes_per_block >= 1 && stream->bytes_per_block <= 4096);
+    return (elements + per_block - 1) / per_block * stream->bytes_per_block;
+}
+
+static void streams_check(const coh_logical_table *table)
+{
+    check(table->stream_count >= 0 && table->stream_count <= COH_LOGICAL_STREAMS);
+    for (int32_t s = 0; s < table->stream_count; s++) {
+        const char *name = table->streams[s].name;
+        check(coh_logical_is_name(name) && strcmp(name, "work") != 0 &&
+              strcmp(name, "hashes") != 0 && strcmp(name, "manifest") != 0);
+        for (int32_t k = 0; k < s; k++)
+            check(strcmp(name, table->streams[k].name) != 0);
+    }
+}
+
 static void sizes_check(const coh_manifest *manifest)
 {
-    wide all = 0, with_states = 0, grains = 0;
-    for (uint32_t i = 0; i < manifest->tensor_count; i++) {
-        const coh_logical_tensor *tensor = &manifest->tensors[i];
+    const coh_logical_table *table = &manifest->table;
+    wide all = 0, grains = 0, file_bytes[COH_LOGICAL_ROWS] = { 0 };
+    streams_check(table);
+    for (uint32_t i = 0; i < table->tensor_count; i++) {
+        const coh_logical_tensor *tensor = &table->tensors[i];
         const wide elements = elements_of(tensor, &grains);
         all += elements;
-        with_states += tensor->has_states ? elements : 0;
+        file_bytes[COH_FILE_WORK] += elements * sizeof(float);
+        check(tensor->optimizer ? coh_logical_is_name(tensor->optimizer)
+                                : tensor->stream_count == 0);
+        check(tensor->stream_count >= 0 && tensor->stream_count <= COH_OPTIMIZER_STREAMS);
+        for (int32_t s = 0; s < tensor->stream_count; s++) {
+            const int32_t stream = tensor->streams[s];
+            check(stream >= 0 && stream < table->stream_count);
+            for (int32_t k = 0; k < s; k++)
+                check(tensor->streams[k] != stream);
+            file_bytes[1 + stream] += bytes_of(&table->streams[stream], elements);
+        }
         for (uint32_t k = 0; k < i; k++)
-            check(strcmp(tensor->name, manifest->tensors[k].name) != 0);
+            check(strcmp(tensor->name, table->tensors[k].name) != 0);
     }
-    const int has_states = with_states > 0;
-    check(manifest->part_count == (has_states ? COH_PART_COUNT : 1));
     check(manifest->parameter_count == all);
-    check(manifest->file_bytes[COH_FILE_WORK] == all * sizeof(float));
-    if (has_states)
-        check(manifest->file_bytes[COH_FILE_M] == with_states * sizeof(float) &&
-              manifest->file_bytes[COH_FILE_V] == with_states * sizeof(float));
+    for (int row = 0; row <= table->stream_count; row++)
+        check(file_bytes[row] > 0 && manifest->file_bytes[row] == file_bytes[row]);
     check(manifest->file_bytes[COH_FILE_HASHES] ==
-          grains * (wide)manifest->part_count * sizeof(uint64_t));
+          grains * (1 + (wide)table->stream_count) * sizeof(uint64_t));
 }
 
 static void note_check(const char *text)

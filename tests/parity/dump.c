@@ -136,14 +136,21 @@ static void write_published(const dump *d)
     close_out(file);
 }
 
-static void write_stream(const dump *d, const char *name, coh_fetch what, int64_t count)
+/* Writes the values of all parameters, or the gradients or a state of those that are trained. */
+static void write_stream(const dump *d, const char *name, int64_t count)
 {
+    const int is_value = strcmp(name, "value") == 0, is_gradient = strcmp(name, "gradient") == 0;
     FILE *file = open_out(d, name, count);
     for (size_t i = 0; i < d->graph->parameter_count; i++) {
         const size_t element_count = (size_t)elements(d, i);
-        if (d->graph->parameters[i].frozen && what != COH_FETCH_VALUE)
+        if (d->graph->parameters[i].frozen && !is_value)
             continue;
-        check(coh_engine_fetch(d->engine, (coh_parameter){ (int32_t)i }, what, d->values), name);
+        const coh_parameter which = { (int32_t)i };
+        check(is_value || is_gradient
+                  ? coh_engine_fetch(d->engine, which,
+                                     is_value ? COH_FETCH_VALUE : COH_FETCH_GRADIENT, d->values)
+                  : coh_engine_fetch_state(d->engine, which, name, d->values),
+              name);
         if (fwrite(d->values, sizeof(float), element_count, file) != element_count)
             stop(name, "was not written");
     }
@@ -162,9 +169,10 @@ static void write_states(const dump *d, int64_t count)
 {
     if (!is_listed(text_or(d, "states", ""), count))
         return;
-    write_stream(d, "value", COH_FETCH_VALUE, count);
-    write_stream(d, "m", COH_FETCH_M, count);
-    write_stream(d, "v", COH_FETCH_V, count);
+    write_stream(d, "value", count);
+    const coh_optimizer *optimizer = coh_optimizer_find(text_or(d, "optimizer", "adamw"));
+    for (int32_t i = 0; i < optimizer->stream_count; i++)
+        write_stream(d, optimizer->streams[i].name, count);
 }
 
 static void write_plan(const dump *d, const coh_plan_options *options)
@@ -244,6 +252,7 @@ static void make_engine(dump *d)
     options.thread_count = (int32_t)whole(d, "threads");
     options.microbatch_count = (int32_t)whole(d, "microbatches");
     options.deferred_update = (int32_t)whole(d, "deferred");
+    snprintf(options.optimizer, sizeof(options.optimizer), "%s", text_or(d, "optimizer", ""));
     if (whole(d, "percent") > 0) {
         uint64_t in_memory_bytes;
         check(coh_plan_in_memory_bytes(d->graph, &options, &in_memory_bytes), "bytes in memory");
@@ -256,6 +265,10 @@ static void make_engine(dump *d)
     engine_options.thread_count = options.thread_count;
     engine_options.disk_folder = text_or(d, "disk", ".");
     engine_options.disk_bytes = UINT64_MAX;
+    const coh_hyperparameter_value nesterov = { .name = "nesterov",
+                                                .value = (float)number(d, "nesterov") };
+    engine_options.hyperparameters = &nesterov;
+    engine_options.hyperparameter_count = strcmp(options.optimizer, "sgd") == 0;
     check(coh_engine_create(d->plan, &engine_options, &d->engine), "engine");
 }
 
@@ -389,7 +402,7 @@ static void run_step(dump *d, int64_t step, const cli_schedule *schedule)
     fprintf(d->steps, "%.9g %.17g %.17g\n", (double)input.learning_rate, result.loss,
             result.grad_norm);
     if (step < whole(d, "gradients"))
-        write_stream(d, "gradient", COH_FETCH_GRADIENT, step);
+        write_stream(d, "gradient", step);
     write_states(d, step + 1);
 }
 

@@ -163,7 +163,7 @@ int mutate_table(mutant *m, const mutation *what)
         return change_port_dtype(m, what->index);
     case MUTATE_GROUP_DTYPE:
         m->layout.groups[what->index].dtype = other_dtype(m->layout.groups[what->index].dtype);
-        return m->layout.groups[what->index].state >= 0;
+        return m->layout.groups[what->index].optimizer >= 0;
     case MUTATE_RESIDENT:
         return change_resident(m, what);
     case MUTATE_PEAK:

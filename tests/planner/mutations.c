@@ -13,17 +13,38 @@
 
 /* ---- harm ---- */
 
-/* Checks that a group's states have room for the data of each work element: m, v, and the low half
- * of a split master. */
+/* The bytes of a chunk of states of this many elements: the low half of a split master, and a block
+ * of each stream per so many elements, each at a multiple of 64; in whole pages. */
+static uint64_t state_bytes(const coh_optimizer *optimizer, int is_cut, uint64_t elements)
+{
+    uint64_t bytes = is_cut ? 2 * elements : 0;
+    for (int32_t i = 0; i < optimizer->stream_count; i++) {
+        for (; bytes % 64 != 0; bytes++)
+            continue;
+        for (uint64_t at = 0; at < elements; at += optimizer->streams[i].elements_per_block)
+            bytes += optimizer->streams[i].bytes_per_block;
+    }
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+/* Checks that the states of trained groups have room for what the optimizer keeps of each work
+ * element. */
 static int states_fit(const coh_layout *layout)
 {
     for (uint32_t i = 0; i < layout->group_count; i++) {
         const coh_group_layout *group = &layout->groups[i];
-        int is_cut = group->dtype == COH_DTYPE_BF16;
-        uint64_t elements = layout->objects[group->work].bytes / (is_cut ? 2 : 4);
-        if (group->state >= 0 &&
-            layout->objects[group->state].bytes != elements * (is_cut ? 2 + 4 + 4 : 4 + 4))
-            return 0;
+        const coh_object *work = &layout->objects[group->work];
+        const int is_cut = group->dtype == COH_DTYPE_BF16;
+        for (uint32_t c = 0; c < work->chunk_count && group->optimizer >= 0; c++) {
+            const uint64_t bytes = layout->chunks[work->chunk_begin + c].bytes;
+            const uint64_t wanted =
+                state_bytes(layout->optimizers[group->optimizer], is_cut, bytes / (is_cut ? 2 : 4));
+            if (wanted !=
+                (group->state < 0
+                     ? 0
+                     : layout->chunks[layout->objects[group->state].chunk_begin + c].bytes))
+                return 0;
+        }
     }
     return 1;
 }

@@ -45,7 +45,7 @@ typedef enum mutation_kind {
     MUTATE_LANE,
     MUTATE_DEPTH,
     MUTATE_DTYPE,       /* of a port */
-    MUTATE_GROUP_DTYPE, /* of a group with states */
+    MUTATE_GROUP_DTYPE, /* of a trained group */
     MUTATE_LOSE,        /* a line loses its cache; the rest is made consistent */
     MUTATE_SPLIT,       /* moves the second operand of a visit to a new line; the rest is made
                          * consistent */

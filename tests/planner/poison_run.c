@@ -172,7 +172,7 @@ static int homes_of(const machine *m, uint32_t chunk, spot homes[COH_TIER_COUNT]
 {
     const coh_object *object = object_of(m, chunk);
     const int is_frozen =
-        object->stream == COH_STREAM_WORK && m->layout->groups[object->owner].state < 0;
+        object->stream == COH_STREAM_WORK && m->layout->groups[object->owner].optimizer < 0;
     int count = 0;
     if (object->pinned)
         homes[count++] = (spot){ COH_TIER_DEVICE, object->pinned_offset };

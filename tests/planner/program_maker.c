@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "planner/optimizers.h"
 #include "tests/planner/happens_before.h"
 #include "tests/planner/maker_script.h"
 
@@ -134,8 +135,13 @@ static void make_groups(const maker_recipe *recipe, coh_layout *layout)
     layout->parameter_count = 5;
     COH_ALLOC(3, &layout->groups);
     COH_ALLOC(5, &layout->parameters);
-    for (int32_t i = 0; i < 3; i++)
-        layout->groups[i] = (coh_group_layout){ W0 + i, G0 + i, M0 + i, 0, 0, halves(recipe, i) };
+    layout->optimizers[layout->optimizer_count++] = coh_optimizer_find("adamw");
+    for (int32_t i = 0; i < 3; i++) {
+        layout->groups[i] = (coh_group_layout){
+            .work = W0 + i, .grad = G0 + i, .state = M0 + i, .dtype = halves(recipe, i)
+        };
+        coh_group_streams_make(&layout->groups[i], layout->optimizers[0], recipe->deferred);
+    }
     for (int32_t i = 0; i < 5; i++) {
         uint64_t elements = halves(recipe, parameters[i].group) ? 2048 : 1024; /* of a page */
         coh_group_layout *group = &layout->groups[parameters[i].group];

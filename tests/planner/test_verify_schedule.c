@@ -14,6 +14,7 @@
 #include "tests/length.h"
 #include "tests/planner/mutations.h"
 #include "tests/planner/toy_graph.h"
+#include "tests/planner/toy_optimizers.h"
 
 typedef struct setting {
     const char *name;
@@ -26,6 +27,8 @@ typedef struct setting {
     int slices;  /* coh_decisions.slices; 0: searched */
     int f32;     /* coh_plan_options.f32_gradients */
     const char *pins[3];
+    const char *optimizer; /* NULL: the default */
+    coh_optimizer_choice choice;
 } setting;
 
 static const setting settings[] = {
@@ -209,6 +212,31 @@ static const setting settings[] = {
       COH_RECOMPUTE_NONE,
       60,
       .slices = 2 },
+    { "disk, deferred, tied, no states but of biases",
+      { .layers = 2, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
+      2,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      70,
+      .optimizer = "toy_none",
+      .choice = { "*.bias", "adamw" } },
+    { "host, direct, bf16, no states but of one layer",
+      { .layers = 2,
+        .width = 80,
+        .vocabulary = 500,
+        .rows = 30,
+        .freezes = 1,
+        .dtype = COH_DTYPE_BF16 },
+      1,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      70,
+      .optimizer = "toy_none",
+      .choice = { "mix1", "toy_blocks" } },
 };
 
 /* Replaces the plan by one with other places of updates, or slices. */
@@ -241,6 +269,10 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
     uint64_t memory = 0;
     coh_pin pins[3];
     coh_plan *plan = NULL;
+    if (what->optimizer != NULL)
+        snprintf(options.optimizer, sizeof(options.optimizer), "%s", what->optimizer);
+    options.optimizer_choices = &what->choice;
+    options.optimizer_choice_count = what->choice.pattern[0] != '\0';
     snprintf(options.kernel_path, sizeof(options.kernel_path), "toy");
     assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
     options.device_memory_bytes = memory / 100 * (uint64_t)what->percent;
@@ -290,6 +322,7 @@ static void mutations_of_scheduled_programs_are_judged_as_brute_force_does(void 
 {
     (void)state;
     coh_mutation_report all = { 0 };
+    assert_int_equal(toy_optimizers_register(), COH_OK);
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         coh_mutation_report report = mutate_plan(&settings[i]);
         add_report(&all, &report);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# test_own_layer.sh BUILD EXAMPLE: installs into a temporary folder, builds the example there with its own Makefile and
-# runs it: a user's layer, streamed, ends with the hash of the run in memory.
+# test_example.sh BUILD EXAMPLE: installs into a temporary folder, builds the example there with its own Makefile and
+# runs it: a user's layer or optimizer, streamed, ends with the hash of the run in memory.
 set -eu
-build=$1 example=$2
+build=$1 example=$2 name=$(basename "$2")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -10,9 +10,9 @@ DESTDIR=$folder/root "$MESON_COMMAND" install -C "$build" --no-rebuild --quiet
 pc=$(find "$folder/root" -name cohobate.pc)
 [ -n "$pc" ] || { echo "no cohobate.pc was installed" >&2; exit 1; }
 prefix=$(sed -n 's/^prefix=//p' "$pc")
-cp "$example/own_layer.c" "$example/Makefile" "$folder"
+cp "$example/$name.c" "$example/Makefile" "$folder"
 # The copy names its present folder, as a real install would.
 sed "s|^prefix=.*|prefix=$folder/root$prefix|" "$pc" >"$folder/cohobate.pc"
 
 CFLAGS=-Werror PKG_CONFIG_PATH=$folder make -s -C "$folder"
-LD_LIBRARY_PATH=$folder/root$prefix/$COH_LIBRARY_FOLDER "$folder/own_layer" "$folder"
+LD_LIBRARY_PATH=$folder/root$prefix/$COH_LIBRARY_FOLDER "$folder/$name" "$folder"

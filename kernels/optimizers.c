@@ -1,0 +1,192 @@
+/* The library's optimizers, each a table and a host update, and the list of all optimizers of the
+ * process. To add one: its update in cpu/isa/ if it needs registers, a table here, and its CUDA
+ * kernel in cuda/optimizer.cu. Next: cohobate/optimizer.h. */
+#include "cohobate/optimizer.h"
+
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+/* The largest float below 1. */
+#define BELOW_1 (1.0f - FLT_EPSILON / 2)
+
+/* ---- adamw ---- */
+
+enum { ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPSILON };
+
+static void update_adamw(const coh_update_call *call)
+{
+    const coh_adamw step = { .rate = call->rate,
+                             .scale = call->scale,
+                             .beta1 = call->hyperparameters[ADAMW_BETA1],
+                             .beta2 = call->hyperparameters[ADAMW_BETA2],
+                             .bias1 = call->scalars[0],
+                             .bias2 = call->scalars[1],
+                             .epsilon = call->hyperparameters[ADAMW_EPSILON],
+                             .decay = call->decay };
+    float *m = call->states[0], *v = call->states[1];
+    if (call->work_dtype == COH_DTYPE_F32)
+        coh_kernel_adamw(&step, call->work, call->grad, m, v, call->count);
+    else if (call->grad_dtype == COH_DTYPE_F32)
+        coh_kernel_adamw_wide(&step, call->work, call->low, call->grad, m, v, call->count);
+    else
+        coh_kernel_adamw_split(&step, call->work, call->low, call->grad, m, v, call->count);
+}
+
+static const coh_optimizer adamw = {
+    .struct_bytes = sizeof(adamw),
+    .name = "adamw",
+    .revision = 1,
+    .stream_count = 2,
+    .streams = { { "m", 4, 1, 1 }, { "v", 4, 1, 1 } },
+    .hyperparameter_count = 3,
+    .hyperparameters = { [ADAMW_BETA1] = { "beta1", 0.9f, 0, BELOW_1 },
+                         [ADAMW_BETA2] = { "beta2", 0.95f, 0, BELOW_1 },
+                         [ADAMW_EPSILON] = { "epsilon", 1e-8f, FLT_TRUE_MIN, FLT_MAX } },
+    .scalar_count = 2,
+    .scalars = { ADAMW_BETA1, ADAMW_BETA2 },
+    .update = update_adamw,
+    .takes_bf16 = 1,
+    .cuda_kernel = "adamw",
+};
+
+/* ---- the list ---- */
+
+enum { LIST_MOST = 64 };
+static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static const coh_optimizer *list[LIST_MOST] = { &adamw };
+static int32_t list_count = 1;
+
+static coh_status check_name(const char *what, const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    const size_t length = name != NULL ? strnlen(name, COH_OPTIMIZER_NAME_BYTES) : 0;
+    if (length > 0 && length < COH_OPTIMIZER_NAME_BYTES && strspn(name, allowed) == length)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s: a name has 1 to %d characters, each a-z, 0-9 or _: rename it", what,
+                    COH_OPTIMIZER_NAME_BYTES - 1);
+}
+
+static coh_status refuse(const coh_optimizer *optimizer, const char *what)
+{
+    return coh_fail(COH_ERR_ARGUMENT, "optimizer %s: %s", optimizer->name, what);
+}
+
+static coh_status check_streams(const coh_optimizer *optimizer)
+{
+    if (optimizer->stream_count < 0 || optimizer->stream_count > COH_OPTIMIZER_STREAMS)
+        return refuse(optimizer, "it has fewer than 0 or more than 8 streams");
+    for (int32_t i = 0; i < optimizer->stream_count; i++) {
+        const coh_state_stream *stream = &optimizer->streams[i];
+        const uint32_t elements = stream->elements_per_block;
+        COH_TRY(check_name("a stream of an optimizer", stream->name));
+        for (int32_t other = 0; other < i; other++)
+            if (strcmp(stream->name, optimizer->streams[other].name) == 0)
+                return refuse(optimizer, "two of its streams have one name");
+        if (strcmp(stream->name, "work") == 0 || strcmp(stream->name, "grad") == 0 ||
+            strcmp(stream->name, "low") == 0 || strcmp(stream->name, "hashes") == 0)
+            return refuse(optimizer, "a stream has the name of another file or stream: not work, "
+                                     "grad, low or hashes");
+        if (elements < 1 || elements > 1024 || (elements & (elements - 1)) != 0)
+            return refuse(optimizer, "a block's elements are a power of two from 1 to 1024");
+        if (stream->bytes_per_block < 1 || stream->bytes_per_block > 4096)
+            return refuse(optimizer, "a block has 1 to 4096 bytes");
+        if (stream->is_f32 != 0 && stream->bytes_per_block % sizeof(float) != 0)
+            return refuse(optimizer, "a block of f32 numbers has a multiple of 4 bytes");
+    }
+    return COH_OK;
+}
+
+static coh_status check_numbers(const coh_optimizer *optimizer)
+{
+    if (optimizer->hyperparameter_count < 0 ||
+        optimizer->hyperparameter_count > COH_OPTIMIZER_NUMBERS)
+        return refuse(optimizer, "it has fewer than 0 or more than 8 hyperparameters");
+    for (int32_t i = 0; i < optimizer->hyperparameter_count; i++) {
+        const coh_hyperparameter *number = &optimizer->hyperparameters[i];
+        COH_TRY(check_name("a hyperparameter of an optimizer", number->name));
+        if (!(isfinite(number->least) && isfinite(number->most) &&
+              number->least <= number->initial && number->initial <= number->most))
+            return refuse(optimizer, "a hyperparameter's default is outside its range");
+        for (int32_t other = 0; other < i; other++)
+            if (strcmp(number->name, optimizer->hyperparameters[other].name) == 0)
+                return refuse(optimizer, "two of its hyperparameters have one name");
+    }
+    if (optimizer->scalar_count < 0 || optimizer->scalar_count > COH_OPTIMIZER_SCALARS)
+        return refuse(optimizer, "it has fewer than 0 or more than 4 scalars");
+    for (int32_t i = 0; i < optimizer->scalar_count; i++)
+        if (optimizer->scalars[i] < 0 || optimizer->scalars[i] >= optimizer->hyperparameter_count)
+            return refuse(optimizer, "a scalar names no hyperparameter");
+    return COH_OK;
+}
+
+/* Under the mutex. */
+static const coh_optimizer *find(const char *name)
+{
+    for (int32_t i = 0; i < list_count; i++)
+        if (strcmp(list[i]->name, name) == 0)
+            return list[i];
+    return NULL;
+}
+
+static coh_status add(const coh_optimizer *optimizer)
+{
+    const coh_optimizer *other = find(optimizer->name);
+    if (other == optimizer)
+        return COH_OK;
+    if (other != NULL)
+        return refuse(optimizer, "another optimizer has this name: rename one");
+    if (list_count == LIST_MOST)
+        return refuse(optimizer, "64 optimizers are registered already");
+    list[list_count++] = optimizer;
+    return COH_OK;
+}
+
+coh_status coh_optimizer_register(const coh_optimizer *optimizer)
+{
+    COH_NEED(optimizer);
+    if (optimizer->struct_bytes != sizeof(*optimizer))
+        return coh_fail(COH_ERR_ARGUMENT, "an optimizer of %u bytes, this library has %zu",
+                        optimizer->struct_bytes, sizeof(*optimizer));
+    COH_TRY(check_name("an optimizer", optimizer->name));
+    COH_TRY(check_streams(optimizer));
+    COH_TRY(check_numbers(optimizer));
+    if (optimizer->update == NULL)
+        return refuse(optimizer, "it has no update");
+    if (optimizer->cuda_kernel != NULL)
+        return refuse(optimizer, "cuda_kernel is for the library's own: leave it NULL");
+    pthread_mutex_lock(&list_mutex);
+    const coh_status status = add(optimizer);
+    pthread_mutex_unlock(&list_mutex);
+    return status;
+}
+
+const coh_optimizer *coh_optimizer_find(const char *name)
+{
+    if (name == NULL)
+        return NULL;
+    pthread_mutex_lock(&list_mutex);
+    const coh_optimizer *found = find(name);
+    pthread_mutex_unlock(&list_mutex);
+    return found;
+}
+
+int32_t coh_optimizer_count(void)
+{
+    pthread_mutex_lock(&list_mutex);
+    const int32_t count = list_count;
+    pthread_mutex_unlock(&list_mutex);
+    return count;
+}
+
+const coh_optimizer *coh_optimizer_at(int32_t index)
+{
+    pthread_mutex_lock(&list_mutex);
+    const coh_optimizer *found = index >= 0 && index < list_count ? list[index] : NULL;
+    pthread_mutex_unlock(&list_mutex);
+    return found;
+}
