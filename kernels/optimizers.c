@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "kernels/kernels.h"
 
 /* The largest float below 1. */

@@ -74,7 +74,7 @@ struct coh_adamw_step {
     {
     }
 
-    /* As kernels/cpu/isa/adamw.c. */
+    /* As kernels/cpu/isa/optimizers.c. */
     __device__ void operator()(float &work, float grad, float *s) const
     {
         const float g = scale * grad;

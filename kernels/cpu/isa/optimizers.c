@@ -1,0 +1,82 @@
+/* The steps of the optimizers whose states are f32, for one range of elements. Compiled once per
+ * instruction set; all give the same bits. Next: update.h for the walk, kernels/optimizers.c for
+ * the tables. */
+#include "kernels/cpu/isa/isa.h"
+
+#include "kernels/cpu/isa/update.h"
+
+/* ---- adamw (kernels/kernels.h, coh_adamw) ---- */
+
+/* Values shared by all elements. */
+typedef struct adamw_factors {
+    lanes rate, scale, beta1, beta2, rest1, rest2, bias1, bias2, epsilon, decay;
+} adamw_factors;
+
+LANES_INLINE adamw_factors adamw_factors_of(const coh_adamw *step)
+{
+    return (adamw_factors){ .rate = lanes_all(step->rate),
+                            .scale = lanes_all(step->scale),
+                            .beta1 = lanes_all(step->beta1),
+                            .beta2 = lanes_all(step->beta2),
+                            .rest1 = lanes_all(1.0f - step->beta1),
+                            .rest2 = lanes_all(1.0f - step->beta2),
+                            .bias1 = lanes_all(step->bias1),
+                            .bias2 = lanes_all(step->bias2),
+                            .epsilon = lanes_all(step->epsilon),
+                            .decay = lanes_all(step->decay) };
+}
+
+LANES_INLINE void adamw_step(const void *factors, update_part *p)
+{
+    const adamw_factors *s = factors;
+    const lanes g = lanes_multiply(s->scale, p->grad);
+    p->first = lanes_add(lanes_multiply(s->beta1, p->first), lanes_multiply(s->rest1, g));
+    p->second = lanes_add(lanes_multiply(s->beta2, p->second),
+                          lanes_multiply(s->rest2, lanes_multiply(g, g)));
+    const lanes root = lanes_root(lanes_divide(p->second, s->bias2));
+    const lanes direction =
+        lanes_divide(lanes_divide(p->first, s->bias1), lanes_add(root, s->epsilon));
+    p->work = lanes_subtract(
+        p->work, lanes_multiply(s->rate, lanes_add(direction, lanes_multiply(s->decay, p->work))));
+}
+
+void ROW(adamw)(const coh_adamw *step, float *work, const float *grad, float *m, float *v,
+                int64_t count)
+{
+    const adamw_factors factors = adamw_factors_of(step);
+    update_walk(&(coh_update_call){ .count = count,
+                                    .work_dtype = COH_DTYPE_F32,
+                                    .grad_dtype = COH_DTYPE_F32,
+                                    .work = work,
+                                    .grad = grad,
+                                    .states = { m, v } },
+                2, &factors, adamw_step);
+}
+
+void ROW(adamw_split)(const coh_adamw *step, uint16_t *work, uint16_t *low, const uint16_t *grad,
+                      float *m, float *v, int64_t count)
+{
+    const adamw_factors factors = adamw_factors_of(step);
+    update_walk(&(coh_update_call){ .count = count,
+                                    .work_dtype = COH_DTYPE_BF16,
+                                    .grad_dtype = COH_DTYPE_BF16,
+                                    .work = work,
+                                    .low = low,
+                                    .grad = grad,
+                                    .states = { m, v } },
+                2, &factors, adamw_step);
+}
+
+void ROW(adamw_wide)(const coh_adamw *step, uint16_t *work, uint16_t *low, const float *grad,
+                     float *m, float *v, int64_t count)
+{
+    const adamw_factors factors = adamw_factors_of(step);
+    update_walk(&(coh_update_call){ .count = count,
+                                    .work_dtype = COH_DTYPE_BF16,
+                                    .grad_dtype = COH_DTYPE_F32,
+                                    .work = work,
+                                    .low = low,
+                                    .grad = grad,
+                                    .states = { m, v } },
+                2, &factors, adamw_step);
+}
