@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/kernels.h"
 
 /* The largest float below 1. */
@@ -54,12 +55,32 @@ static const coh_optimizer adamw = {
     .cuda_kernel = "adamw",
 };
 
+/* ---- lion ---- */
+
+static void update_lion(const coh_update_call *call)
+{
+    coh_rows_get()->lion(call);
+}
+
+static const coh_optimizer lion = {
+    .struct_bytes = sizeof(lion),
+    .name = "lion",
+    .revision = 1,
+    .stream_count = 1,
+    .streams = { { "m", 4, 1, 1 } },
+    .hyperparameter_count = 2,
+    .hyperparameters = { { "beta1", 0.9f, 0, BELOW_1 }, { "beta2", 0.99f, 0, BELOW_1 } },
+    .update = update_lion,
+    .takes_bf16 = 1,
+    .cuda_kernel = "lion",
+};
+
 /* ---- the list ---- */
 
 enum { LIST_MOST = 64 };
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
-static const coh_optimizer *list[LIST_MOST] = { &adamw };
-static int32_t list_count = 1;
+static const coh_optimizer *list[LIST_MOST] = { &adamw, &lion };
+static int32_t list_count = 2;
 
 static coh_status check_name(const char *what, const char *name)
 {

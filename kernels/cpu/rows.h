@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "cohobate/optimizer.h"
 #include "kernels/kernels.h"
 
 /* ---- over f32, the same function in every table of an instruction set ---- */
@@ -22,6 +23,9 @@ typedef void coh_row_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t
                                  const uint16_t *grad, float *m, float *v, int64_t count);
 typedef void coh_row_adamw_wide(const coh_adamw *step, uint16_t *work, uint16_t *low,
                                 const float *grad, float *m, float *v, int64_t count);
+/* The update of an optimizer (kernels/optimizers.c). */
+typedef void coh_row_update(const coh_update_call *call);
+typedef coh_row_update coh_row_lion;
 typedef void coh_row_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count);
 typedef void coh_row_split(uint16_t *high, uint16_t *low, const float *master, int64_t count);
 typedef void coh_row_scale(float *x, float factor, int64_t count);
@@ -154,6 +158,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(adamw_wide)                                                                                  \
     X(dequantise)                                                                                  \
     X(join)                                                                                        \
+    X(lion)                                                                                        \
     X(normal)                                                                                      \
     X(quantise)                                                                                    \
     X(random)                                                                                      \

@@ -86,6 +86,28 @@ struct coh_adamw_step {
     }
 };
 
+struct coh_lion_step {
+    static constexpr int states = 1;
+    float rate, scale, beta1, beta2, rest1, rest2, decay;
+
+    __device__ coh_lion_step(const coh_cuda_update_arguments &a, const grain &one)
+        : rate(a.cells->update_rate * one.rate_factor), scale(a.cells->update_scale),
+          beta1(a.hyperparameters[0]), beta2(a.hyperparameters[1]), rest1(1.0f - beta1),
+          rest2(1.0f - beta2), decay(one.decay)
+    {
+    }
+
+    /* As kernels/cpu/isa/optimizers.c. */
+    __device__ void operator()(float &work, float grad, float *s) const
+    {
+        const float g = scale * grad;
+        const float c = beta1 * s[0] + rest1 * g;
+        const float sign = c > 0.0f ? 1.0f : c < 0.0f ? -1.0f : c; /* NaN stays */
+        s[0] = beta2 * s[0] + rest2 * g;
+        work = work - rate * (sign + decay * work);
+    }
+};
+
 /* Updates W elements from `at` on. A bf16 parameter's master is its two halves (kernels.h). */
 template <typename T, int W, typename S>
 COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const S &step, int64_t at)
@@ -160,6 +182,12 @@ template <typename T> COH_DEVICE void adamw(const coh_cuda_update_arguments &a)
     update<T, coh_adamw_step>(a);
 }
 COH_KERNELS(adamw, coh_cuda_update_arguments, 256, 4)
+
+template <typename T> COH_DEVICE void lion(const coh_cuda_update_arguments &a)
+{
+    update<T, coh_lion_step>(a);
+}
+COH_KERNELS(lion, coh_cuda_update_arguments, 256, 4)
 
 /* ---- FEED, CLIP, SETTLE: one thread; in CLIP its block folds the partials first ---- */
 

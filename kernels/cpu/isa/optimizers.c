@@ -80,3 +80,45 @@ void ROW(adamw_wide)(const coh_adamw *step, uint16_t *work, uint16_t *low, const
                                     .states = { m, v } },
                 2, &factors, adamw_step);
 }
+
+/* ---- lion: Chen, Liang, Huang, Real, Wang et al. 2023 ("Symbolic discovery of optimization
+ * algorithms"), program 1 ---- */
+
+typedef struct lion_factors {
+    lanes rate, scale, beta1, beta2, rest1, rest2, decay;
+} lion_factors;
+
+/* 1, -1, or x itself if it is zero or NaN. */
+LANES_INLINE lanes sign_of(lanes x)
+{
+    const vector one = vector_all(1.0f);
+    for (int k = 0; k < COH_VECTORS; k++) {
+        const vector a = x.part[k];
+        x.part[k] = vector_select((vector_bits)(a > 0.0f), one,
+                                  vector_select((vector_bits)(a < 0.0f), -one, a));
+    }
+    return x;
+}
+
+LANES_INLINE void lion_step(const void *factors, update_part *p)
+{
+    const lion_factors *s = factors;
+    const lanes g = lanes_multiply(s->scale, p->grad);
+    const lanes c = lanes_add(lanes_multiply(s->beta1, p->first), lanes_multiply(s->rest1, g));
+    p->first = lanes_add(lanes_multiply(s->beta2, p->first), lanes_multiply(s->rest2, g));
+    p->work = lanes_subtract(
+        p->work, lanes_multiply(s->rate, lanes_add(sign_of(c), lanes_multiply(s->decay, p->work))));
+}
+
+void ROW(lion)(const coh_update_call *call)
+{
+    const float beta1 = call->hyperparameters[0], beta2 = call->hyperparameters[1];
+    const lion_factors factors = { .rate = lanes_all(call->rate),
+                                   .scale = lanes_all(call->scale),
+                                   .beta1 = lanes_all(beta1),
+                                   .beta2 = lanes_all(beta2),
+                                   .rest1 = lanes_all(1.0f - beta1),
+                                   .rest2 = lanes_all(1.0f - beta2),
+                                   .decay = lanes_all(call->decay) };
+    update_walk(call, 1, &factors, lion_step);
+}
