@@ -33,13 +33,15 @@ LANES_INLINE lanes lanes_all(float value)
 LANES_INLINE lanes lanes_load(const float *from)
 {
     lanes out;
-    memcpy(&out, from, sizeof(out));
+    for (int k = 0; k < COH_VECTORS; k++)
+        memcpy(&out.part[k], from + k * COH_VECTOR_FLOATS, sizeof(out.part[k]));
     return out;
 }
 
 LANES_INLINE void lanes_store(float *to, lanes a)
 {
-    memcpy(to, &a, sizeof(a));
+    for (int k = 0; k < COH_VECTORS; k++)
+        memcpy(to + k * COH_VECTOR_FLOATS, &a.part[k], sizeof(a.part[k]));
 }
 
 /* Sets the lanes from `count` on to `fill`. */
