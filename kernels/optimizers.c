@@ -75,12 +75,33 @@ static const coh_optimizer lion = {
     .cuda_kernel = "lion",
 };
 
+/* ---- sgd ---- */
+
+static void update_sgd(const coh_update_call *call)
+{
+    coh_rows_get()->sgd(call);
+}
+
+static const coh_optimizer sgd = {
+    .struct_bytes = sizeof(sgd),
+    .name = "sgd",
+    .revision = 1,
+    .stream_count = 1,
+    .streams = { { "momentum", 4, 1, 1 } },
+    .hyperparameter_count = 2,
+    /* nesterov: on from 0.5 on */
+    .hyperparameters = { { "momentum", 0.9f, 0, BELOW_1 }, { "nesterov", 0, 0, 1 } },
+    .update = update_sgd,
+    .takes_bf16 = 1,
+    .cuda_kernel = "sgd",
+};
+
 /* ---- the list ---- */
 
 enum { LIST_MOST = 64 };
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
-static const coh_optimizer *list[LIST_MOST] = { &adamw, &lion };
-static int32_t list_count = 2;
+static const coh_optimizer *list[LIST_MOST] = { &adamw, &lion, &sgd };
+static int32_t list_count = 3;
 
 static coh_status check_name(const char *what, const char *name)
 {

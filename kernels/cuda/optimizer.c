@@ -64,7 +64,11 @@ void coh_cuda_clip(void *queue, const coh_clip *clip)
 static const struct {
     const char *name;
     coh_cuda_kernel f32;
-} update_kernels[] = { { "adamw", COH_CUDA_ADAMW_F32 }, { "lion", COH_CUDA_LION_F32 } };
+} update_kernels[] = {
+    { "adamw", COH_CUDA_ADAMW_F32 },
+    { "lion", COH_CUDA_LION_F32 },
+    { "sgd", COH_CUDA_SGD_F32 },
+};
 
 /* Returns the kernel of an optimizer for a dtype, or fails the queue and returns -1. */
 static int find_update(void *queue, const coh_optimizer *optimizer, coh_dtype dtype)

@@ -108,6 +108,26 @@ struct coh_lion_step {
     }
 };
 
+struct coh_sgd_step {
+    static constexpr int states = 1;
+    float rate, scale, momentum, decay;
+    bool nesterov;
+
+    __device__ coh_sgd_step(const coh_cuda_update_arguments &a, const grain &one)
+        : rate(a.cells->update_rate * one.rate_factor), scale(a.cells->update_scale),
+          momentum(a.hyperparameters[0]), decay(one.decay), nesterov(a.hyperparameters[1] >= 0.5f)
+    {
+    }
+
+    /* As kernels/cpu/isa/optimizers.c. */
+    __device__ void operator()(float &work, float grad, float *s) const
+    {
+        const float g = scale * grad + decay * work;
+        s[0] = momentum * s[0] + g;
+        work = work - rate * (nesterov ? g + momentum * s[0] : s[0]);
+    }
+};
+
 /* Updates W elements from `at` on. A bf16 parameter's master is its two halves (kernels.h). */
 template <typename T, int W, typename S>
 COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const S &step, int64_t at)
@@ -188,6 +208,12 @@ template <typename T> COH_DEVICE void lion(const coh_cuda_update_arguments &a)
     update<T, coh_lion_step>(a);
 }
 COH_KERNELS(lion, coh_cuda_update_arguments, 256, 4)
+
+template <typename T> COH_DEVICE void sgd(const coh_cuda_update_arguments &a)
+{
+    update<T, coh_sgd_step>(a);
+}
+COH_KERNELS(sgd, coh_cuda_update_arguments, 256, 4)
 
 /* ---- FEED, CLIP, SETTLE: one thread; in CLIP its block folds the partials first ---- */
 

@@ -212,6 +212,7 @@ static const struct group {
     { "rows", coh_twins_rows, ALL },
     { "classifier", coh_twins_classifier, ALL },
     { "optimizer", coh_twins_optimizer, ALL },
+    { "optimizers", coh_twins_optimizers, ALL },
     { "quantise", coh_twins_quantise, ALL },
     { "kinds", coh_twins_kinds, NONE },
     { "kinds-libraries", coh_twins_kinds, BOTH },

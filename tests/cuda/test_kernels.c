@@ -69,6 +69,7 @@ int main(int argc, char **argv)
         { "rows", coh_twins_rows },
         { "classifier", coh_twins_classifier },
         { "optimizer", coh_twins_optimizer },
+        { "optimizers", coh_twins_optimizers },
         { "quantise", coh_twins_quantise },
         { "kinds", coh_twins_kinds },
         { "indices", indices },

@@ -71,6 +71,7 @@ int coh_twins_elementwise(void);
 int coh_twins_rows(void);
 int coh_twins_classifier(void);
 int coh_twins_optimizer(void);
+int coh_twins_optimizers(void);
 int coh_twins_quantise(void);
 int coh_twins_kinds(void);
 

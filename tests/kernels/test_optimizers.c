@@ -22,12 +22,14 @@ enum { MOST = 1027, STEPS = 50 };
 /* How a parameter is stored: f32; bf16 with a bf16 gradient; bf16 with an f32 gradient. */
 enum { PLAIN, SPLIT, WIDE, FORMS };
 
-static const coh_random_cell random_cell = { .seed = 5, .step = 12 };
+/* 1 - beta1^t and 1 - beta2^t of a step in the middle of a run. */
+static const float some_scalars[] = { 0.271f, 0.142625f };
 
 /* A parameter in one of the forms. `master` and `slope` are its master and gradient in f32. */
 typedef struct parameter {
     int form;
-    float master[MOST], slope[MOST], states[2][MOST];
+    coh_random_cell random;
+    float master[MOST], slope[MOST], states[4][MOST];
     uint16_t high[MOST], low[MOST], half_slope[MOST];
 } parameter;
 
@@ -40,6 +42,7 @@ static void begin(parameter *p, int form)
 {
     memset(p, 0, sizeof(*p));
     p->form = form;
+    p->random.seed = 5;
     for (int64_t i = 0; i < MOST; i++)
         p->master[i] = normal(1, i);
     coh_kernel_split(p->high, p->low, p->master, MOST);
@@ -48,6 +51,7 @@ static void begin(parameter *p, int form)
 /* Draws the gradient of a step. */
 static void draw(parameter *p, int step)
 {
+    p->random.step = (uint64_t)step;
     for (int64_t i = 0; i < MOST; i++)
         p->slope[i] = normal(2 + (uint64_t)step, i);
     if (p->form == SPLIT) {
@@ -56,7 +60,7 @@ static void draw(parameter *p, int step)
     }
 }
 
-static coh_update_call call_of(parameter *p, const float *hyperparameters, const float *scalars)
+static coh_update_call call_of(parameter *p, const float *hyperparameters)
 {
     return (coh_update_call){
         .count = MOST,
@@ -64,14 +68,14 @@ static coh_update_call call_of(parameter *p, const float *hyperparameters, const
         .scale = 0.7f,
         .decay = 0.1f,
         .hyperparameters = hyperparameters,
-        .scalars = scalars,
-        .random = &random_cell,
+        .scalars = some_scalars,
+        .random = &p->random,
         .work_dtype = p->form == PLAIN ? COH_DTYPE_F32 : COH_DTYPE_BF16,
         .grad_dtype = p->form == SPLIT ? COH_DTYPE_BF16 : COH_DTYPE_F32,
         .work = p->form == PLAIN ? (void *)p->master : p->high,
         .low = p->form == PLAIN ? NULL : p->low,
         .grad = p->form == SPLIT ? (const void *)p->half_slope : p->slope,
-        .states = { p->states[0], p->states[1] },
+        .states = { p->states[0], p->states[1], p->states[2], p->states[3] },
     };
 }
 
@@ -101,7 +105,7 @@ static void check_formula(const char *name, const float *hyperparameters, int fo
     for (int step = 0; step < STEPS; step++) {
         draw(&p, step);
         before = p;
-        const coh_update_call call = call_of(&p, hyperparameters, NULL);
+        const coh_update_call call = call_of(&p, hyperparameters);
         optimizer_of(name)->update(&call);
         join(&p);
         for (int64_t i = 0; i < MOST; i++)
@@ -149,7 +153,7 @@ static void lion_has_no_sign_of_zero_and_keeps_nan(void **state)
     static parameter p;
     for (int form = 0; form < FORMS; form++) {
         begin(&p, form);
-        coh_update_call call = call_of(&p, lion_numbers, NULL);
+        coh_update_call call = call_of(&p, lion_numbers);
         call.decay = 0;
         p.slope[5] = NAN;
         p.half_slope[5] = 0x7fc0;
@@ -169,11 +173,36 @@ static void lion_has_no_sign_of_zero_and_keeps_nan(void **state)
     }
 }
 
+/* ---- sgd ---- */
+
+static void check_sgd(const coh_update_call *call, double work, double grad, double state,
+                      double new_work, double new_state)
+{
+    const double momentum = (double)call->hyperparameters[0], rate = (double)call->rate;
+    const double slope = (double)call->scale * grad, decay = (double)call->decay * work;
+    const double size = fabs(slope) + fabs(decay), buffer = momentum * state + slope + decay;
+    const double buffer_size = fabs(momentum * state) + size;
+    const int nesterov = call->hyperparameters[1] >= 0.5f;
+    const double direction = nesterov ? slope + decay + momentum * buffer : buffer;
+    const double direction_size = nesterov ? size + momentum * buffer_size : buffer_size;
+    const double value = work - rate * direction;
+    assert_true(fabs(new_state - buffer) <= EPS * 5.0 * buffer_size);
+    assert_true(fabs(new_work - value) <= EPS * (fabs(value) + rate * 20.0 * direction_size));
+}
+
+static void sgd_is_the_formula(void **state)
+{
+    (void)state;
+    for (int form = 0; form < FORMS; form++)
+        for (int nesterov = 0; nesterov < 2; nesterov++)
+            check_formula("sgd", (const float[]){ 0.9f, (float)nesterov }, form, check_sgd);
+}
+
 /* ---- all ---- */
 
 static coh_row_update *row_of(const coh_rows *rows, const char *name)
 {
-    return strcmp(name, "lion") == 0 ? rows->lion : NULL;
+    return strcmp(name, "lion") == 0 ? rows->lion : rows->sgd;
 }
 
 static const struct {
@@ -181,13 +210,14 @@ static const struct {
     float hyperparameters[COH_OPTIMIZER_NUMBERS];
 } all[] = {
     { "lion", { 0.9f, 0.99f } },
+    { "sgd", { 0.9f, 0 } },
+    { "sgd", { 0.9f, 1 } },
 };
 
 /* Three steps of `count` elements; the last has a NaN, an infinity and a subnormal number. */
-static void run_steps(parameter *p, const char *name, const float *hyperparameters,
-                      coh_row_update *row, int64_t count)
+static void run_steps(parameter *p, const float *hyperparameters, coh_row_update *row,
+                      int64_t count)
 {
-    (void)name;
     for (int step = 0; step < 3; step++) {
         draw(p, step);
         if (step == 2) {
@@ -195,7 +225,7 @@ static void run_steps(parameter *p, const char *name, const float *hyperparamete
             memcpy(p->slope + 3, special, sizeof(special));
             coh_kernel_split(p->half_slope, NULL, p->slope, MOST);
         }
-        coh_update_call call = call_of(p, hyperparameters, NULL);
+        coh_update_call call = call_of(p, hyperparameters);
         call.count = count;
         row(&call);
     }
@@ -218,10 +248,9 @@ static void every_instruction_set_gives_the_same_bits(void **state)
                         continue;
                     begin(&plain, form);
                     begin(&other, form);
-                    run_steps(&plain, all[o].name, all[o].hyperparameters,
-                              row_of(first, all[o].name), counts[n]);
-                    run_steps(&other, all[o].name, all[o].hyperparameters,
-                              row_of(rows, all[o].name), counts[n]);
+                    run_steps(&plain, all[o].hyperparameters, row_of(first, all[o].name),
+                              counts[n]);
+                    run_steps(&other, all[o].hyperparameters, row_of(rows, all[o].name), counts[n]);
                     assert_memory_equal(&plain, &other, sizeof(plain));
                 }
 }
@@ -238,8 +267,9 @@ static void a_split_update_is_the_update_of_the_joined_master(void **state)
             for (int step = 0; step < STEPS; step++) {
                 draw(&split, step);
                 memcpy(whole.slope, split.slope, sizeof(whole.slope));
-                const coh_update_call one = call_of(&whole, all[o].hyperparameters, NULL);
-                const coh_update_call two = call_of(&split, all[o].hyperparameters, NULL);
+                whole.random = split.random;
+                const coh_update_call one = call_of(&whole, all[o].hyperparameters);
+                const coh_update_call two = call_of(&split, all[o].hyperparameters);
                 optimizer_of(all[o].name)->update(&one);
                 optimizer_of(all[o].name)->update(&two);
             }
@@ -254,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lion_is_the_formula),
         cmocka_unit_test(lion_has_no_sign_of_zero_and_keeps_nan),
+        cmocka_unit_test(sgd_is_the_formula),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(a_split_update_is_the_update_of_the_joined_master),
     };

@@ -122,3 +122,45 @@ void ROW(lion)(const coh_update_call *call)
                                    .decay = lanes_all(call->decay) };
     update_walk(call, 1, &factors, lion_step);
 }
+
+/* ---- sgd: as torch.optim.SGD of PyTorch with dampening 0, where the decay is part of the gradient.
+ * Nesterov's form is after Sutskever, Martens, Dahl and Hinton 2013 ---- */
+
+typedef struct sgd_factors {
+    lanes rate, scale, momentum, decay;
+} sgd_factors;
+
+/* Adds the gradient to the momentum, and returns the gradient with the decay. */
+LANES_INLINE lanes sgd_gather(const sgd_factors *s, update_part *p)
+{
+    const lanes g = lanes_add(lanes_multiply(s->scale, p->grad), lanes_multiply(s->decay, p->work));
+    p->first = lanes_add(lanes_multiply(s->momentum, p->first), g);
+    return g;
+}
+
+LANES_INLINE void sgd_step(const void *factors, update_part *p)
+{
+    const sgd_factors *s = factors;
+    sgd_gather(s, p);
+    p->work = lanes_subtract(p->work, lanes_multiply(s->rate, p->first));
+}
+
+LANES_INLINE void nesterov_step(const void *factors, update_part *p)
+{
+    const sgd_factors *s = factors;
+    const lanes g = sgd_gather(s, p);
+    const lanes direction = lanes_add(g, lanes_multiply(s->momentum, p->first));
+    p->work = lanes_subtract(p->work, lanes_multiply(s->rate, direction));
+}
+
+void ROW(sgd)(const coh_update_call *call)
+{
+    const sgd_factors factors = { .rate = lanes_all(call->rate),
+                                  .scale = lanes_all(call->scale),
+                                  .momentum = lanes_all(call->hyperparameters[0]),
+                                  .decay = lanes_all(call->decay) };
+    if (call->hyperparameters[1] >= 0.5f)
+        update_walk(call, 1, &factors, nesterov_step);
+    else
+        update_walk(call, 1, &factors, sgd_step);
+}
