@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/kernels.h"
+#include "kernels/quantise.h"
 
 /* The largest float below 1. */
 #define BELOW_1 (1.0f - FLT_EPSILON / 2)
@@ -53,6 +54,33 @@ static const coh_optimizer adamw = {
     .update = update_adamw,
     .takes_bf16 = 1,
     .cuda_kernel = "adamw",
+};
+
+/* ---- adamw8 ---- */
+
+static void update_adamw8(const coh_update_call *call)
+{
+    coh_rows_get()->adamw8(call);
+}
+
+static const coh_optimizer adamw8 = {
+    .struct_bytes = sizeof(adamw8),
+    .name = "adamw8",
+    .revision = 1,
+    .stream_count = 4,
+    .streams = { { "m_code", 1, 1, 0 },
+                 { "m_scale", 4, COH_QUANTISE_BLOCK, 1 },
+                 { "v_code", 1, 1, 0 },
+                 { "v_scale", 4, COH_QUANTISE_BLOCK, 1 } },
+    .hyperparameter_count = 3,
+    .hyperparameters = { [ADAMW_BETA1] = { "beta1", 0.9f, 0, BELOW_1 },
+                         [ADAMW_BETA2] = { "beta2", 0.95f, 0, BELOW_1 },
+                         [ADAMW_EPSILON] = { "epsilon", 1e-8f, FLT_TRUE_MIN, FLT_MAX } },
+    .scalar_count = 2,
+    .scalars = { ADAMW_BETA1, ADAMW_BETA2 },
+    .update = update_adamw8,
+    .takes_bf16 = 1,
+    .cuda_kernel = "adamw8",
 };
 
 /* ---- lion ---- */
@@ -100,8 +128,8 @@ static const coh_optimizer sgd = {
 
 enum { LIST_MOST = 64 };
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
-static const coh_optimizer *list[LIST_MOST] = { &adamw, &lion, &sgd };
-static int32_t list_count = 3;
+static const coh_optimizer *list[LIST_MOST] = { &adamw, &adamw8, &lion, &sgd };
+static int32_t list_count = 4;
 
 static coh_status check_name(const char *what, const char *name)
 {

@@ -1,6 +1,5 @@
 /* quantise.h - f32 in fewer bits and back: building blocks of optimizer states that take less
- * memory. No format of states uses them yet: today a state is f32, and a bf16 parameter's master is
- * split in two (kernels.h).
+ * memory. Of the library's optimizers adamw8 uses the codes for moments, at the end.
  *
  *    stochastic_round   f32 -> bf16                         2 bytes an element
  *    quantise           f32 -> signed bytes, block scales   1 byte, and 4 for each block
@@ -83,5 +82,41 @@ typedef struct coh_dequantise {
     float *y;
 } coh_dequantise;
 void coh_kernel_dequantise(void *queue, const coh_dequantise *dequantise);
+
+/* ---- moments in one byte: the states of adamw8 ----
+ *
+ * The codes of COH_QUANTISE_BLOCK moments share a scale, which is a power of two:
+ *
+ *     v    4 bits E of exponent, 4 bits M of mantissa
+ *          (1 + M / 16) 2^(E - 15) scale if E > 0,  M / 16 2^-14 scale if E = 0
+ *     m    sign and level, -127 to 127
+ *          level / 64 scale unit,  unit = 2^k with 4^k <= v < 4^(k + 1)  (2^-64 if v = 0)
+ *
+ * where m's unit is that of the v which is stored: its root, to within a factor of 2. Each scale is
+ * the least power of two, from 2^-87 on, for which all moments of the block have a code.
+ *
+ * adamw divides m by the root of v, so the error that counts is that of m / sqrt(v). m's is at most
+ * 1/31 of the largest |m| / sqrt(v) in the block, however much v differs from element to element. v
+ * has a relative error of at most 1/16 down to 2^-14 of a scale, and a v above 0 never has code 0,
+ * so that the quotient cannot explode. With evenly spaced codes for both (as above), a small v
+ * would be lost next to a large one, and m would be rounded to steps of many times sqrt(v). An
+ * element whose sqrt(v) is below 2^-9 of its block's largest moves less than with adamw.
+ *
+ * Rounding is stochastic: it adds a random part to the bits that are dropped. The mean of a stored
+ * moment is the moment, so moving averages have no bias even where a step changes them by less than
+ * a code, as v with beta2 = 0.999 (to nearest, v could not follow). v is stored and not its root,
+ * because the mean that must be kept is that of v. Both moments of an element use the half of its
+ * number (kernels/random.h) in the stream of tensor 0 and use 0. A v that has a code keeps it.
+ *
+ * A block with a NaN, an infinity or a number of 2^127 has a NaN as its scale and opens as NaN. A
+ * block of zeros has scale 0. */
+#define COH_MOMENT_V_TOP       15u /* the largest E */
+#define COH_MOMENT_V_NORMAL    16  /* the least code with E > 0 */
+#define COH_MOMENT_V_DROPPED   19  /* of a float's 23 bits of mantissa */
+#define COH_MOMENT_M_DROPPED   17
+#define COH_MOMENT_M_LEVELS    64.0f
+#define COH_MOMENT_LEAST_SCALE (40u << 23)  /* bits of 2^-87 */
+#define COH_MOMENT_TOO_LARGE   (254u << 23) /* bits of 2^127, whose inverse is not a normal float */
+#define COH_MOMENT_NAN         0x7fc00000u
 
 #endif

@@ -25,7 +25,7 @@ typedef void coh_row_adamw_wide(const coh_adamw *step, uint16_t *work, uint16_t 
                                 const float *grad, float *m, float *v, int64_t count);
 /* The update of an optimizer (kernels/optimizers.c). */
 typedef void coh_row_update(const coh_update_call *call);
-typedef coh_row_update coh_row_lion, coh_row_sgd;
+typedef coh_row_update coh_row_adamw8, coh_row_lion, coh_row_sgd;
 typedef void coh_row_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count);
 typedef void coh_row_split(uint16_t *high, uint16_t *low, const float *master, int64_t count);
 typedef void coh_row_scale(float *x, float factor, int64_t count);
@@ -154,6 +154,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
 
 #define COH_FLOAT_ROW_LIST(X)                                                                      \
     X(adamw)                                                                                       \
+    X(adamw8)                                                                                      \
     X(adamw_split)                                                                                 \
     X(adamw_wide)                                                                                  \
     X(dequantise)                                                                                  \

@@ -66,6 +66,7 @@ static const struct {
     coh_cuda_kernel f32;
 } update_kernels[] = {
     { "adamw", COH_CUDA_ADAMW_F32 },
+    { "adamw8", COH_CUDA_ADAMW8_F32 },
     { "lion", COH_CUDA_LION_F32 },
     { "sgd", COH_CUDA_SGD_F32 },
 };

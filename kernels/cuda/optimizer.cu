@@ -10,6 +10,8 @@
  * neighbouring threads load adjacent bytes for 2-byte and 4-byte elements alike. */
 #include "kernels/cuda/optimizer_arguments.h"
 #include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/philox.cuh"
+#include "kernels/quantise.h"
 
 typedef struct grain {
     int64_t element, partial;
@@ -128,7 +130,31 @@ struct coh_sgd_step {
     }
 };
 
-/* Updates W elements from `at` on. A bf16 parameter's master is its two halves (kernels.h). */
+/* Joins and splits element i of packed halves of a bf16 parameter's master (kernels.h). */
+template <int W>
+COH_DEVICE float join_master(const coh_raw<coh_half, W> &high, const coh_raw<coh_half, W> &low,
+                             int i)
+{
+    const int shift = 16 * (i % 2);
+    const uint32_t rest = low.word[i / 2] >> shift & 0xffffu;
+    const uint32_t upper = high.word[i / 2] >> shift << 16;
+    return __uint_as_float(upper + (rest - ((rest & 0x8000u) << 1)));
+}
+
+/* Both must be zero there. */
+template <int W>
+COH_DEVICE void split_master(coh_raw<coh_half, W> &high, coh_raw<coh_half, W> &low, int i,
+                             float master)
+{
+    const int shift = 16 * (i % 2);
+    uint32_t bits = __float_as_uint(master);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) /* a GPU's NaN, rounded up, is -0 */
+        bits = 0x7fc00000u;
+    high.word[i / 2] |= (bits + 0x8000u) >> 16 << shift;
+    low.word[i / 2] |= (bits & 0xffffu) << shift;
+}
+
+/* Updates W elements from `at` on. */
 template <typename T, int W, typename S>
 COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const S &step, int64_t at)
 {
@@ -146,12 +172,8 @@ COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const S &step, i
         low = coh_fetch<T, W>(a.low + at);
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        const int shift = 16 * (i % 2);
-        if constexpr (sizeof(T) == 2) {
-            const uint32_t rest = low.word[i / 2] >> shift & 0xffffu;
-            const uint32_t upper = high.word[i / 2] >> shift << 16;
-            work.x[i] = __uint_as_float(upper + (rest - ((rest & 0x8000u) << 1)));
-        }
+        if constexpr (sizeof(T) == 2)
+            work.x[i] = join_master<W>(high, low, i);
         float s[S::states];
 #pragma unroll
         for (int k = 0; k < S::states; k++)
@@ -160,13 +182,8 @@ COH_DEVICE void update_part(const coh_cuda_update_arguments &a, const S &step, i
 #pragma unroll
         for (int k = 0; k < S::states; k++)
             states[k].x[i] = s[k];
-        if constexpr (sizeof(T) == 2) {
-            uint32_t bits = __float_as_uint(work.x[i]);
-            if ((bits & 0x7fffffffu) > 0x7f800000u) /* a GPU's NaN, rounded up, is -0 */
-                bits = 0x7fc00000u;
-            new_high.word[i / 2] |= (bits + 0x8000u) >> 16 << shift;
-            new_low.word[i / 2] |= (bits & 0xffffu) << shift;
-        }
+        if constexpr (sizeof(T) == 2)
+            split_master<W>(new_high, new_low, i, work.x[i]);
     }
     if constexpr (sizeof(T) == 4) {
         coh_put<T, W>((T *)a.work + at, work);
@@ -214,6 +231,243 @@ template <typename T> COH_DEVICE void sgd(const coh_cuda_update_arguments &a)
     update<T, coh_sgd_step>(a);
 }
 COH_KERNELS(sgd, coh_cuda_update_arguments, 256, 4)
+
+/* ---- adamw8: moments in one byte (kernels/quantise.h) ----
+ *
+ * A warp takes a block of 128 elements, four per lane. It takes two blocks at a time, because the
+ * halves of a block come from sixteen Philox blocks, of which each lane makes one. Its words reach
+ * the lanes that need them through shared memory (as in quantise.cu). 16 bytes an element move. */
+
+#define WARPS  (256 / COH_WARP)
+#define BLOCK  COH_QUANTISE_BLOCK
+#define GROUPS 16 /* Philox blocks of a group of halves */
+
+/* As kernels/cpu/isa/adamw8.c, from here on. */
+COH_DEVICE uint32_t scale_for(uint32_t most, int dropped)
+{
+    const uint32_t bits = (most + ((1u << dropped) - 1)) & 0xff800000u;
+    if (most == 0 || bits < COH_MOMENT_LEAST_SCALE)
+        return most == 0 ? 0 : COH_MOMENT_LEAST_SCALE;
+    return bits < COH_MOMENT_TOO_LARGE ? bits : COH_MOMENT_NAN;
+}
+
+COH_DEVICE uint32_t v_lowest(uint32_t scale_bits)
+{
+    const uint32_t least = COH_MOMENT_LEAST_SCALE;
+    return (scale_bits > least ? scale_bits : least) - ((COH_MOMENT_V_TOP - 1) << 23);
+}
+
+COH_DEVICE float open_v(uint32_t code, uint32_t lowest)
+{
+    const uint32_t grown = (code << COH_MOMENT_V_DROPPED) + lowest; /* E is one too large */
+    return code >= COH_MOMENT_V_NORMAL ? __uint_as_float(grown - (1u << 23))
+                                       : __uint_as_float(grown) - __uint_as_float(lowest);
+}
+
+COH_DEVICE uint32_t close_v(float v, uint32_t half, uint32_t lowest)
+{
+    const uint32_t bits = __float_as_uint(v);
+    uint32_t place = bits - lowest + (1u << 23);
+    if (bits < lowest)
+        place = __float_as_uint(v + __uint_as_float(lowest)) - lowest;
+    const uint32_t code = (place + (half << 3 | 4u)) >> COH_MOMENT_V_DROPPED;
+    return code == 0 && bits != 0 ? 1 : code;
+}
+
+COH_DEVICE uint32_t m_unit(float v)
+{
+    return ((__float_as_uint(v) >> 23) + 127u) >> 1 << 23;
+}
+
+COH_DEVICE float open_m(uint32_t code, float level, float v)
+{
+    const float m = (float)(code & 0x7fu) * level * __uint_as_float(m_unit(v));
+    return __uint_as_float(__float_as_uint(m) | (code & 0x80u) << 24);
+}
+
+COH_DEVICE uint32_t close_m(float m, uint32_t half, float levels)
+{
+    const uint32_t bits = __float_as_uint(m);
+    const float place = __uint_as_float(bits & 0x7fffffffu) * levels;
+    return (uint32_t)(int)(place + (float)(2 * half + 1) * 0x1p-17f) | (bits >> 24 & 0x80u);
+}
+
+/* Returns the bits of the largest of all lanes' numbers, four each, without signs. */
+COH_DEVICE uint32_t largest_bits(const float *x)
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        most = max(most, __float_as_uint(x[i]) & 0x7fffffffu);
+#pragma unroll
+    for (int apart = COH_WARP / 2; apart > 0; apart /= 2)
+        most = max(most, __shfl_xor_sync(COH_ALL_LANES, most, apart));
+    return most;
+}
+
+/* Loads and stores a lane's four codes, of which `rest` exist. */
+COH_DEVICE uint32_t take_codes(const uint8_t *from, int rest, bool whole)
+{
+    if (whole)
+        return *(const uint32_t *)from;
+    uint32_t codes = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (i < rest)
+            codes |= (uint32_t)from[i] << 8 * i;
+    return codes;
+}
+
+COH_DEVICE void put_codes(uint8_t *to, uint32_t codes, int rest, bool whole)
+{
+    if (whole) {
+        *(uint32_t *)to = codes;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (i < rest)
+            to[i] = (uint8_t)(codes >> 8 * i);
+}
+
+/* Stores a lane's four elements, of which `rest` exist. */
+template <typename T>
+COH_DEVICE void put_part(T *to, const coh_raw<T, 4> &from, int rest, bool whole)
+{
+    if (whole) {
+        coh_put_raw<T, 4>(to, from);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (i < rest) {
+            if constexpr (sizeof(T) == 4)
+                to[i] = __uint_as_float(from.word[i]);
+            else
+                to[i] = (T)(from.word[i / 2] >> 16 * (i % 2));
+        }
+}
+
+typedef struct coh_block_codes {
+    uint32_t m, v;             /* four codes each */
+    uint32_t m_scale, v_scale; /* bits */
+} coh_block_codes;
+
+/* Makes the codes of a block's moments: four per lane, zeros after the last. */
+COH_DEVICE coh_block_codes close_block(float *m, const float *v, const uint32_t *halves)
+{
+    coh_block_codes to = {};
+    to.v_scale = scale_for(largest_bits(v), COH_MOMENT_V_DROPPED);
+    const uint32_t lowest = v_lowest(to.v_scale);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t code = to.v_scale == COH_MOMENT_NAN ? 0 : close_v(v[i], halves[i], lowest);
+        m[i] *= __uint_as_float((254u << 23) - m_unit(open_v(code, lowest)));
+        to.v |= code << 8 * i;
+    }
+    const uint32_t most = largest_bits(m);
+    to.m_scale = scale_for(most, COH_MOMENT_M_DROPPED);
+    const float levels = COH_MOMENT_M_LEVELS * __uint_as_float((254u << 23) - to.m_scale);
+    if (most != 0 && to.m_scale != COH_MOMENT_NAN)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            to.m |= close_m(m[i], halves[i], levels) << 8 * i;
+    return to;
+}
+
+/* Updates a block, of which `left` elements from `at` on exist. Each lane's halves are half
+ * lane / 16 of its words. */
+template <typename T>
+COH_DEVICE void update_block(const coh_cuda_update_arguments &a, const coh_adamw_step &step,
+                             int64_t at, int64_t left, bool packed, const uint32_t *words)
+{
+    const int lane = threadIdx.x % COH_WARP;
+    const int64_t behind = left - 4 * lane;
+    const int rest = behind < 0 ? 0 : behind > 4 ? 4 : (int)behind;
+    const bool whole = packed && rest == 4;
+    const int64_t block = at / BLOCK;
+    float *m_scale = (float *)a.states[1] + block, *v_scale = (float *)a.states[3] + block;
+    const uint32_t m_bits = __float_as_uint(*m_scale), v_bits = __float_as_uint(*v_scale);
+    at += 4 * lane;
+    const uint32_t m_codes = take_codes((const uint8_t *)a.states[0] + at, rest, whole);
+    const uint32_t v_codes = take_codes((const uint8_t *)a.states[2] + at, rest, whole);
+    const coh_floats<4> grad =
+        a.f32_grads || sizeof(T) == 4
+            ? coh_open<float, 4>(coh_fetch_part<float, 4>((const float *)a.grad + at, rest, whole))
+            : coh_open<T, 4>(coh_fetch_part<T, 4>((const T *)a.grad + at, rest, whole));
+    const coh_raw<T, 4> high = coh_fetch_part<T, 4>((const T *)a.work + at, rest, whole);
+    coh_raw<coh_half, 4> low = {};
+    coh_raw<T, 4> new_high = {};
+    coh_raw<coh_half, 4> new_low = {};
+    if constexpr (sizeof(T) == 2)
+        low = coh_fetch_part<coh_half, 4>(a.low + at, rest, whole);
+    const uint32_t lowest = v_lowest(v_bits);
+    const uint32_t nan = (v_bits & 0x7fffffffu) > 0x7f800000u ? COH_MOMENT_NAN : 0;
+    const float level = __uint_as_float(m_bits) * (1.0f / COH_MOMENT_M_LEVELS);
+    float m[4], v[4];
+    uint32_t halves[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        halves[i] = words[lane % 16 * 4 + i] >> (lane / 16 * 16) & 0xffffu;
+        const float old_v = open_v(v_codes >> 8 * i & 0xffu, lowest);
+        float s[2] = { open_m(m_codes >> 8 * i & 0xffu, level, old_v),
+                       __uint_as_float(__float_as_uint(old_v) | nan) };
+        float work;
+        if constexpr (sizeof(T) == 2)
+            work = join_master<4>(high, low, i);
+        else
+            work = __uint_as_float(high.word[i]);
+        step(work, grad.x[i], s);
+        if constexpr (sizeof(T) == 2)
+            split_master<4>(new_high, new_low, i, work);
+        else
+            new_high.word[i] = __float_as_uint(work);
+        m[i] = s[0];
+        v[i] = s[1];
+    }
+    put_part<T>((T *)a.work + at, new_high, rest, whole);
+    if constexpr (sizeof(T) == 2)
+        put_part<coh_half>(a.low + at, new_low, rest, whole);
+    const coh_block_codes codes = close_block(m, v, halves);
+    put_codes((uint8_t *)a.states[0] + at, codes.m, rest, whole);
+    put_codes((uint8_t *)a.states[2] + at, codes.v, rest, whole);
+    if (lane == 0) {
+        *m_scale = __uint_as_float(codes.m_scale);
+        *v_scale = __uint_as_float(codes.v_scale);
+    }
+}
+
+/* A grain is the work of COH_CUDA_UPDATE_PARTS blocks of threads, as in update(). */
+template <typename T> COH_DEVICE void adamw8(const coh_cuda_update_arguments &a)
+{
+    __shared__ uint32_t words[WARPS][2 * COH_RANDOM_GROUP];
+    constexpr int part = COH_CUDA_GRAIN / COH_CUDA_UPDATE_PARTS;
+    if (a.predicate != nullptr && *a.predicate == 0)
+        return;
+    const grain one = grain_at(a.grains, blockIdx.x / COH_CUDA_UPDATE_PARTS);
+    const coh_adamw_step step(a, one);
+    const coh_random stream = coh_random_stream(&a.cells->update_random, 0, (uint32_t)-1);
+    const int begin = blockIdx.x % COH_CUDA_UPDATE_PARTS * part, end = min(begin + part, one.count);
+    const int lane = threadIdx.x % COH_WARP, warp = threadIdx.x / COH_WARP;
+    const bool packed = a.packed && one.element % 4 == 0;
+    for (int i = begin + 2 * BLOCK * warp; i < end; i += 2 * BLOCK * WARPS) {
+        const uint64_t group = ((uint64_t)one.partial * COH_CUDA_GRAIN + i) / BLOCK + lane / GROUPS;
+        const uint64_t counter = GROUPS * group + lane % GROUPS;
+        uint32_t made[4] = { (uint32_t)counter, (uint32_t)(counter >> 32), stream.high[0],
+                             stream.high[1] };
+        coh_philox_block(made, stream.key[0], stream.key[1]);
+        __syncwarp(); /* the previous words have been read */
+#pragma unroll
+        for (int w = 0; w < 4; w++)
+            words[warp][lane / GROUPS * COH_RANDOM_GROUP + GROUPS * w + lane % GROUPS] = made[w];
+        __syncwarp();
+        update_block<T>(a, step, one.element + i, end - i, packed, words[warp]);
+        if (i + BLOCK < end)
+            update_block<T>(a, step, one.element + i + BLOCK, end - i - BLOCK, packed,
+                            words[warp] + COH_RANDOM_GROUP);
+    }
+}
+COH_KERNELS(adamw8, coh_cuda_update_arguments, 256, 4)
 
 /* ---- FEED, CLIP, SETTLE: one thread; in CLIP its block folds the partials first ---- */
 

@@ -1,4 +1,4 @@
-/* Updates of lion and sgd on CUDA compared with the host's: the same bits of every
+/* Updates of adamw8, lion and sgd on CUDA compared with the host's: the same bits of every
  * parameter and state over three steps, for grains that are whole, short, or misaligned.
  * test_optimizer.c has adamw's. */
 #include <setjmp.h>
@@ -154,11 +154,19 @@ static void sgd_has_the_hosts_bits(void **state)
     check_forms("sgd", nesterov, 0);
 }
 
+static void adamw8_has_the_hosts_bits(void **state)
+{
+    static const float numbers[COH_OPTIMIZER_NUMBERS] = { 0.9f, 0.95f, 1e-8f };
+    (void)state;
+    check_forms("adamw8", numbers, 1);
+}
+
 int coh_twins_optimizers(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lion_has_the_hosts_bits),
         cmocka_unit_test(sgd_has_the_hosts_bits),
+        cmocka_unit_test(adamw8_has_the_hosts_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

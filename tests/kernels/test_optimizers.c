@@ -10,10 +10,12 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/pool.h"
 #include "base/rng.h"
-#include "cohobate/optimizer.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/kernels.h"
+#include "kernels/optimizer.h"
+#include "kernels/quantise.h"
 #include "tests/reference/float_bits.h"
 
 #define EPS 0x1p-24
@@ -202,13 +204,16 @@ static void sgd_is_the_formula(void **state)
 
 static coh_row_update *row_of(const coh_rows *rows, const char *name)
 {
-    return strcmp(name, "lion") == 0 ? rows->lion : rows->sgd;
+    return strcmp(name, "adamw8") == 0 ? rows->adamw8
+           : strcmp(name, "lion") == 0 ? rows->lion
+                                       : rows->sgd;
 }
 
 static const struct {
     const char *name;
     float hyperparameters[COH_OPTIMIZER_NUMBERS];
 } all[] = {
+    { "adamw8", { 0.9f, 0.95f, 1e-8f } },
     { "lion", { 0.9f, 0.99f } },
     { "sgd", { 0.9f, 0 } },
     { "sgd", { 0.9f, 1 } },
@@ -279,6 +284,331 @@ static void a_split_update_is_the_update_of_the_joined_master(void **state)
         }
 }
 
+/* ---- adamw8 ---- */
+
+enum { BLOCK = COH_QUANTISE_BLOCK, M = 0, V = 1 };
+
+static const float adamw8_numbers[] = { 0.9f, 0.95f, 1e-8f };
+
+static const uint8_t *codes_of(const parameter *p, int moment)
+{
+    return (const uint8_t *)p->states[2 * moment];
+}
+
+static float scale_of(const parameter *p, int moment, int64_t i)
+{
+    return p->states[2 * moment + 1][i / BLOCK];
+}
+
+/* The number of a code of v, by the definition in kernels/quantise.h. */
+static double opened_v(const parameter *p, int64_t i)
+{
+    const int code = codes_of(p, V)[i], exponent = code / 16;
+    const double fraction = (double)(code % 16) / 16;
+    const double value = exponent > 0 ? ldexp(1 + fraction, exponent - 15) : ldexp(fraction, -14);
+    return value * (double)scale_of(p, V, i);
+}
+
+/* The number of m's level 64. */
+static double m_place(const parameter *p, int64_t i)
+{
+    const double v = opened_v(p, i);
+    const int k = v > 0 ? (int)floor((double)ilogb(v) / 2) : -64;
+    return ldexp((double)scale_of(p, M, i), k);
+}
+
+static double opened(const parameter *p, int moment, int64_t i)
+{
+    const int code = codes_of(p, M)[i];
+    const double size = (double)(code & 0x7f) / 64 * m_place(p, i);
+    return moment == V ? opened_v(p, i) : code >= 0x80 ? -size : size;
+}
+
+/* The distance of the codes next to x. */
+static double step_at(const parameter *p, int moment, int64_t i, double x)
+{
+    const double least = ldexp((double)scale_of(p, V, i), -14);
+    return moment == M ? m_place(p, i) / 64 : ldexp(1, ilogb(fmax(x, least)) - 4);
+}
+
+/* The number of an adamw8 parameter's first element: a multiple of a block. */
+enum { FIRST = 37 * BLOCK };
+
+static void update(parameter *p, int step, const float *hyperparameters)
+{
+    p->random.step = (uint64_t)step;
+    coh_update_call call = call_of(p, hyperparameters);
+    call.first = FIRST;
+    optimizer_of("adamw8")->update(&call);
+    join(p);
+}
+
+/* The half of an element's number in the stream of tensor 0 and use 0 (kernels/random.h). */
+static uint32_t half_of(const parameter *p, int64_t i)
+{
+    const uint64_t n = FIRST + (uint64_t)i, word = n / 128 * 64 + n % 64;
+    const uint64_t group = word / 64, w = word % 64 / 16, counter = 16 * group + word % 16;
+    const coh_random random = coh_random_of(&p->random, 0, -1);
+    const uint32_t from[4] = { (uint32_t)counter, (uint32_t)(counter >> 32), random.high[0],
+                               random.high[1] };
+    uint32_t block[4];
+    coh_philox(block, from, random.key);
+    return n % 128 < 64 ? block[w] & 0xffffu : block[w] >> 16;
+}
+
+/* The code of |x|: its place among the codes, plus the fraction (half + 1/2) / 2^16, rounded down.
+ * For v with E > 0 only. */
+static int code_for(const parameter *p, int moment, int64_t i, double x)
+{
+    const float fraction = ((float)half_of(p, i) + 0.5f) / 65536;
+    if (moment == M)
+        return (int)((float)(fabs(x) / m_place(p, i) * 64) + fraction);
+    const double size = x / (double)scale_of(p, V, i);
+    const int exponent = ilogb(size);
+    const double place = 16 * (exponent + 15) + 16 * (ldexp(size, -exponent) - 1);
+    return (int)floor(place + (double)fraction);
+}
+
+static coh_adamw adamw_of(const coh_update_call *call)
+{
+    return (coh_adamw){ .rate = call->rate,
+                        .scale = call->scale,
+                        .beta1 = call->hyperparameters[0],
+                        .beta2 = call->hyperparameters[1],
+                        .bias1 = call->scalars[0],
+                        .bias2 = call->scalars[1],
+                        .epsilon = call->hyperparameters[2],
+                        .decay = call->decay };
+}
+
+/* A step gives the work adamw's bits for the moments that were opened. Each new code is one of the
+ * two around the new moment: which one, the half of the element's number decides. */
+static void adamw8_is_adamw_between_codes(void **state)
+{
+    static parameter p;
+    static float work[MOST], m[MOST], v[MOST];
+    (void)state;
+    for (int form = 0; form < FORMS; form++) {
+        begin(&p, form);
+        for (int step = 0; step < STEPS; step++) {
+            draw(&p, step);
+            for (int64_t i = 0; i < MOST; i++) {
+                p.slope[i] = form == PLAIN ? ldexpf(p.slope[i], (int)(i % 41) - 35) : p.slope[i];
+                work[i] = p.master[i];
+                m[i] = (float)opened(&p, M, i);
+                v[i] = (float)opened(&p, V, i);
+            }
+            const coh_update_call call = call_of(&p, adamw8_numbers);
+            const coh_adamw adamw = adamw_of(&call);
+            coh_kernel_adamw(&adamw, work, p.slope, m, v, MOST);
+            update(&p, step, adamw8_numbers);
+            assert_memory_equal(work, p.master, sizeof(work));
+            for (int64_t i = 0; i < MOST; i++) {
+                const double m_error = fabs(opened(&p, M, i) - (double)m[i]);
+                const double v_error = fabs(opened(&p, V, i) - (double)v[i]);
+                assert_true(m_error <= step_at(&p, M, i, (double)m[i]));
+                assert_true(v_error <= step_at(&p, V, i, (double)v[i]));
+                assert_true(v[i] == 0 || codes_of(&p, V)[i] > 0);
+                assert_int_equal(codes_of(&p, M)[i] & 0x7f, code_for(&p, M, i, (double)m[i]));
+                if ((double)v[i] >= ldexp((double)scale_of(&p, V, i), -14))
+                    assert_int_equal(codes_of(&p, V)[i], code_for(&p, V, i, (double)v[i]));
+                assert_true(v[i] <= 1.9375f * scale_of(&p, V, i)); /* the largest code */
+            }
+        }
+    }
+}
+
+/* Over fifty steps, the work differs from adamw's by less than a twentieth of its way, in the root
+ * of the mean square: v is stored with a relative error of at most 1/16 and mean zero. */
+static void adamw8_stays_near_adamw(void **state)
+{
+    static parameter p;
+    static float work[MOST], m[MOST], v[MOST];
+    double error = 0, way = 0;
+    (void)state;
+    begin(&p, PLAIN);
+    memcpy(work, p.master, sizeof(work));
+    memset(m, 0, sizeof(m));
+    memset(v, 0, sizeof(v));
+    for (int step = 0; step < STEPS; step++) {
+        const float scalars[] = { 1 - powf(0.9f, (float)(step + 1)),
+                                  1 - powf(0.95f, (float)(step + 1)) };
+        draw(&p, step);
+        for (int64_t i = 0; i < MOST; i++) /* sizes from 2^-6 to 2 side by side */
+            p.slope[i] = ldexpf(p.slope[i] + 0.5f, (int)(i % 8) - 6);
+        coh_update_call call = call_of(&p, adamw8_numbers);
+        call.scalars = scalars;
+        const coh_adamw adamw = adamw_of(&call);
+        coh_kernel_adamw(&adamw, work, p.slope, m, v, MOST);
+        optimizer_of("adamw8")->update(&call);
+    }
+    for (int64_t i = 0; i < MOST; i++) {
+        error += pow((double)work[i] - (double)p.master[i], 2);
+        way += pow((double)work[i] - (double)normal(1, i), 2);
+    }
+    print_message("adamw8 after %d steps: %.3f of the way\n", STEPS, sqrt(error / way));
+    assert_true(sqrt(error / way) < 0.05);
+}
+
+/* Without gradients the moments shrink by their betas, even if a step changes them by much less
+ * than a code: the mean difference from the exact moving average is 0 within five standard
+ * errors. */
+static void moving_averages_have_no_bias(void **state)
+{
+    static const float numbers[] = { 0.99f, 0.999f, 1e-8f };
+    static parameter p;
+    enum { DECAYS = 300 };
+    static double first[2][MOST];
+    (void)state;
+    begin(&p, PLAIN);
+    draw(&p, 0);
+    for (int64_t i = 0; i < MOST; i++) /* v stays above the lower end of its range */
+        p.slope[i] = copysignf(0.5f + fabsf(p.slope[i]), p.slope[i]);
+    update(&p, 0, numbers);
+    for (int64_t i = 0; i < MOST; i++) {
+        first[M][i] = opened(&p, M, i);
+        first[V][i] = opened(&p, V, i);
+    }
+    memset(p.slope, 0, sizeof(p.slope));
+    for (int step = 1; step <= DECAYS; step++)
+        update(&p, step, numbers);
+    for (int k = 0; k < 2; k++) {
+        double size = 0, mean = 0, square = 0;
+        for (int64_t i = 0; i < MOST; i++) {
+            const double exact = fabs(first[k][i]) * pow((double)numbers[k], DECAYS);
+            const double error = copysign(opened(&p, k, i), opened(&p, k, i) * first[k][i]) - exact;
+            size += exact / MOST;
+            mean += error / MOST;
+            square += error * error / MOST;
+        }
+        const double standard_error = sqrt((square - mean * mean) / MOST);
+        print_message("%c: mean error %.4f, standard error %.4f of the mean\n", "mv"[k],
+                      mean / size, standard_error / size);
+        assert_true(fabs(mean) <= 5 * standard_error);
+        assert_true(standard_error < 0.02 * size);
+    }
+}
+
+/* Blocks: sizes from 1e-8 to 1e4 side by side; one gradient in a thousand; no gradient at all. The
+ * change of a step stays within a few rates, as adamw's: |m| / sqrt(v) is below 2.7 there, by
+ * Cauchy and Schwarz. */
+static void stress_stays_finite_and_small(void **state)
+{
+    static parameter p, before;
+    (void)state;
+    begin(&p, PLAIN);
+    double largest = 0;
+    for (int step = 0; step < 1000; step++) {
+        const float scalars[] = { 1 - powf(0.9f, (float)(step + 1)),
+                                  1 - powf(0.95f, (float)(step + 1)) };
+        draw(&p, step);
+        for (int64_t i = 0; i < MOST; i++) {
+            const int kind = (int)(i / BLOCK % 3);
+            if (kind == 0)
+                p.slope[i] *= i % 7 == 0 ? 1e4f : 1e-8f;
+            if (kind == 1 && coh_rng_below(43, (uint64_t)step, (uint64_t)i, 1000) > 0)
+                p.slope[i] = 0;
+            if (kind == 2)
+                p.slope[i] = 0;
+        }
+        before = p;
+        coh_update_call call = call_of(&p, adamw8_numbers);
+        call.scalars = scalars;
+        call.decay = 0;
+        optimizer_of("adamw8")->update(&call);
+        for (int64_t i = 0; i < MOST; i++) {
+            const double change = fabs((double)p.master[i] - (double)before.master[i]);
+            largest = fmax(largest, change / (double)call.rate);
+            assert_true(isfinite(p.master[i]) && isfinite(scale_of(&p, M, i)) &&
+                        isfinite(scale_of(&p, V, i)));
+            if (i / BLOCK % 3 == 2) {
+                assert_true(change == 0);
+                assert_int_equal(codes_of(&p, M)[i] | codes_of(&p, V)[i], 0);
+                assert_true(scale_of(&p, M, i) == 0 && scale_of(&p, V, i) == 0);
+            }
+        }
+    }
+    print_message("largest change: %.2f rates\n", largest);
+    assert_true(largest < 4);
+}
+
+static void a_gradient_that_is_not_finite_shows(void **state)
+{
+    static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38f, 1e20f };
+    static parameter p;
+    (void)state;
+    for (int k = 0; k < 5; k++) {
+        begin(&p, PLAIN);
+        draw(&p, 0);
+        update(&p, 0, adamw8_numbers);
+        p.slope[5] = bad[k];
+        update(&p, 1, adamw8_numbers);
+        assert_true(isnan(scale_of(&p, V, 5)));
+        assert_false(isnan(scale_of(&p, V, BLOCK)));
+        if (k < 3)
+            assert_true(isnan(p.master[5]) && isnan(scale_of(&p, M, 5)));
+        draw(&p, 2);
+        update(&p, 2, adamw8_numbers);
+        for (int64_t i = 0; i < MOST; i++)
+            assert_int_equal(isnan(p.master[i]), i < BLOCK);
+    }
+}
+
+/* ---- adamw8's bits depend on no order ---- */
+
+enum { GRAIN = COH_GRAIN_ELEMENTS, TENSOR = 3 * GRAIN + 77 };
+
+typedef struct tensor {
+    float work[TENSOR], grad[TENSOR];
+    uint8_t m[TENSOR], v[TENSOR];
+    float m_scale[TENSOR / BLOCK + 1], v_scale[TENSOR / BLOCK + 1];
+} tensor;
+
+/* Updates grains [begin, end) as one chunk. */
+static void update_grains(coh_pool *pool, tensor *t, const coh_cells *cells, int64_t begin,
+                          int64_t end)
+{
+    const int64_t first = begin * GRAIN, last = end * GRAIN < TENSOR ? end * GRAIN : TENSOR;
+    const coh_grain_run run = {
+        .count = last - first, .partial_begin = 4 + begin, .rate_factor = 1, .decay = 0.1f
+    };
+    coh_kernel_update(pool, &(coh_update){ .optimizer = optimizer_of("adamw8"),
+                                           .dtype = COH_DTYPE_F32,
+                                           .grains = { &run, 1 },
+                                           .work = t->work + first,
+                                           .grad = t->grad + first,
+                                           .states = { t->m + first, t->m_scale + first / BLOCK,
+                                                       t->v + first, t->v_scale + first / BLOCK },
+                                           .cells = cells,
+                                           .hyperparameters = adamw8_numbers });
+}
+
+static void chunks_and_threads_change_no_bit(void **state)
+{
+    static tensor whole, other;
+    (void)state;
+    for (int threads = 1; threads <= 3; threads += 2)
+        for (int cut = 1; cut <= 4; cut++) {
+            coh_pool *pool;
+            assert_int_equal(coh_pool_create(threads, &pool), COH_OK);
+            memset(&whole, 0, sizeof(whole));
+            memset(&other, 0, sizeof(other));
+            for (int step = 0; step < 3; step++) {
+                const coh_cells cells = { .update_rate = 1e-3f,
+                                          .update_scale = 1,
+                                          .update_random = { 5, (uint64_t)step },
+                                          .update_scalars = { 0.3f, 0.2f } };
+                for (int64_t i = 0; i < TENSOR; i++)
+                    whole.grad[i] = other.grad[i] = normal(90 + (uint64_t)step, i);
+                update_grains(NULL, &whole, &cells, 0, 4);
+                for (int64_t grain = 3 / cut * cut; grain >= 0; grain -= cut)
+                    update_grains(pool, &other, &cells, grain, grain + cut < 4 ? grain + cut : 4);
+            }
+            coh_pool_destroy(pool);
+            assert_memory_equal(&whole, &other, sizeof(whole));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +617,12 @@ int main(void)
         cmocka_unit_test(sgd_is_the_formula),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(a_split_update_is_the_update_of_the_joined_master),
+        cmocka_unit_test(adamw8_is_adamw_between_codes),
+        cmocka_unit_test(adamw8_stays_near_adamw),
+        cmocka_unit_test(moving_averages_have_no_bias),
+        cmocka_unit_test(stress_stays_finite_and_small),
+        cmocka_unit_test(a_gradient_that_is_not_finite_shows),
+        cmocka_unit_test(chunks_and_threads_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

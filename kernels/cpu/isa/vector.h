@@ -24,7 +24,9 @@
 
 typedef float vector __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
 typedef uint32_t vector_bits __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
+typedef int32_t vector_ints __attribute__((vector_size(COH_VECTOR_FLOATS * 4)));
 typedef uint16_t vector_halves __attribute__((vector_size(COH_VECTOR_FLOATS * 2)));
+typedef uint8_t vector_bytes __attribute__((vector_size(COH_VECTOR_FLOATS)));
 
 #define LANES_INLINE static inline __attribute__((always_inline, unused))
 
@@ -42,6 +44,7 @@ LANES_INLINE vector vector_select(vector_bits mask, vector a, vector b)
 /* larger: a > b ? a : b, smaller: a < b ? a : b, so b if either is NaN.
  * zero_below: x < bound ? 0 : value.
  * widen, narrow: 16 bits to and from the lower half of 32; the upper half is discarded.
+ * widen_bytes, narrow_bytes: 8 bits to and from the lowest of 32; the others are discarded.
  * quiet: `bits` unchanged, or, if x is NaN, the bits of x with the quiet bit set. */
 #if defined(__AVX512F__)
 
@@ -69,6 +72,16 @@ LANES_INLINE vector_bits vector_widen(vector_halves half)
 LANES_INLINE vector_halves vector_narrow(vector_bits bits)
 {
     return (vector_halves)_mm512_cvtepi32_epi16((__m512i)bits);
+}
+
+LANES_INLINE vector_bits vector_widen_bytes(vector_bytes bytes)
+{
+    return (vector_bits)_mm512_cvtepu8_epi32((__m128i)bytes);
+}
+
+LANES_INLINE vector_bytes vector_narrow_bytes(vector_bits bits)
+{
+    return (vector_bytes)_mm512_cvtepi32_epi8((__m512i)bits);
 }
 
 LANES_INLINE vector_bits vector_quiet(vector x, vector_bits bits)
@@ -105,6 +118,20 @@ LANES_INLINE vector_halves vector_narrow(vector_bits bits)
     return (vector_halves)_mm256_castsi256_si128(packed);
 }
 
+LANES_INLINE vector_bits vector_widen_bytes(vector_bytes bytes)
+{
+    return (vector_bits)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)&bytes));
+}
+
+LANES_INLINE vector_bytes vector_narrow_bytes(vector_bits bits)
+{
+    const __m128i half = (__m128i)vector_narrow(bits & 0xffu);
+    const __m128i packed = _mm_packus_epi16(half, half);
+    vector_bytes bytes;
+    memcpy(&bytes, &packed, sizeof(bytes));
+    return bytes;
+}
+
 #else
 
 LANES_INLINE vector vector_larger(vector a, vector b)
@@ -134,6 +161,39 @@ LANES_INLINE vector_halves vector_narrow(vector_bits bits)
 {
     return __builtin_convertvector(bits, vector_halves);
 }
+
+#if defined(__SSE2__)
+
+LANES_INLINE vector_bits vector_widen_bytes(vector_bytes bytes)
+{
+    const __m128i zero = _mm_setzero_si128();
+    int word;
+    memcpy(&word, &bytes, sizeof(word));
+    return (vector_bits)_mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(word), zero), zero);
+}
+
+LANES_INLINE vector_bytes vector_narrow_bytes(vector_bits bits)
+{
+    const __m128i low = (__m128i)(bits & 0xffu), half = _mm_packs_epi32(low, low);
+    const int word = _mm_cvtsi128_si32(_mm_packus_epi16(half, half));
+    vector_bytes bytes;
+    memcpy(&bytes, &word, sizeof(bytes));
+    return bytes;
+}
+
+#else
+
+LANES_INLINE vector_bits vector_widen_bytes(vector_bytes bytes)
+{
+    return __builtin_convertvector(bytes, vector_bits);
+}
+
+LANES_INLINE vector_bytes vector_narrow_bytes(vector_bits bits)
+{
+    return __builtin_convertvector(bits, vector_bytes);
+}
+
+#endif
 
 #endif
 
