@@ -4,7 +4,8 @@
  *     f32     reads work, grad (4 each) and states, writes work and states
  *     split   reads work, low, grad (2 each) and states, writes work, low and states
  *
- * States have 8 bytes an element with adamw, 4 with lion and sgd. So adamw moves 28 and 26 bytes.
+ * States have 8 bytes an element with adamw, 4 with lion and sgd, 2 with adamw8 (and 1/16 for its
+ * scales, which is not counted). So adamw moves 28 and 26 bytes.
  *
  *     adamw 2      threads
  *
@@ -26,7 +27,7 @@ typedef struct states {
     const coh_optimizer *optimizer;
     int is_split;
     float *work, *grad;
-    char *streams[2]; /* states, each 4 bytes an element */
+    char *streams[4]; /* states, each 4 bytes an element */
     uint16_t *high, *low, *high_grad;
     char *from, *to;
     size_t grain_bytes; /* of the copy: bytes read, and written, for one grain */
@@ -88,7 +89,7 @@ static void measure(states *s, const char *name, int is_split, size_t element_by
     s->optimizer = coh_optimizer_find(name);
     s->is_split = is_split;
     s->grain_bytes = GRAIN * element_bytes / 2;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 4; i++)
         memset(s->streams[i], 0, ELEMENTS * sizeof(float));
     measure_pairs(update, copy, s, &result);
     snprintf(shape, sizeof(shape), "%s, %d Mi, %d thread%s", is_split ? "split" : "f32",
@@ -112,7 +113,7 @@ int main(int argc, char **argv)
     static states s; /* lives as long as the process */
     s = (states){ .work = zeroed(4),
                   .grad = zeroed(4),
-                  .streams = { zeroed(4), zeroed(4) },
+                  .streams = { zeroed(4), zeroed(4), zeroed(4), zeroed(4) },
                   .high = zeroed(2),
                   .low = zeroed(2),
                   .high_grad = zeroed(2),
@@ -128,6 +129,8 @@ int main(int argc, char **argv)
             return 1;
         measure(&s, "adamw", 0, 28, threads);
         measure(&s, "adamw", 1, 26, threads);
+        measure(&s, "adamw8", 0, 16, threads);
+        measure(&s, "adamw8", 1, 14, threads);
         measure(&s, "lion", 0, 20, threads);
         measure(&s, "lion", 1, 18, threads);
         measure(&s, "sgd", 0, 20, threads);
