@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -355,7 +354,7 @@ static const note_row note_rows[] = {
     LATER("weight_decay_for", NOTE_FORS, weight_decay_for),
     LATER("optimizer", NOTE_NAME, optimizer),
     LATER("optimizer_for", NOTE_OPTIMIZERS, optimizer_for),
-    LATER("hyperparameters", NOTE_FORS, hyperparameters),
+    { "hyperparameters", NOTE_FORS, offsetof(cli_recipe, hyperparameters), -1e30, 1 },
     LATER("dropout", NOTE_REAL, dropout),
     LATER("kernels", NOTE_PATH, kernels),
     LATER("by_layers", NOTE_AMOUNT, by_layers),
@@ -375,7 +374,7 @@ static const note_row note_rows[] = {
 enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
 
 /* Reads [["PATTERN", X], ...]. */
-static int read_fors(const json_t *value, cli_for_list *out_list)
+static int read_fors(const json_t *value, double least, cli_for_list *out_list)
 {
     size_t i;
     json_t *pair;
@@ -388,7 +387,7 @@ static int read_fors(const json_t *value, cli_for_list *out_list)
         const char *pattern = json_string_value(json_array_get(pair, 0));
         const json_t *number = json_array_get(pair, 1);
         if (json_array_size(pair) != 2 || !pattern || strlen(pattern) >= sizeof(one->pattern) ||
-            !json_is_number(number) || !isfinite(json_number_value(number)))
+            !json_is_number(number) || !(json_number_value(number) >= least))
             return 0;
         snprintf(one->pattern, sizeof(one->pattern), "%s", pattern);
         one->value = json_number_value(number);
@@ -452,7 +451,7 @@ static int read_value(const note_row *row, const json_t *value, void *field)
     case NOTE_NAME:
         return read_name(value, field, COH_OPTIMIZER_NAME_BYTES);
     case NOTE_FORS:
-        return read_fors(value, field);
+        return read_fors(value, row->least, field);
     case NOTE_OPTIMIZERS:
         return read_optimizers(value, field);
     }

@@ -107,7 +107,6 @@ static void set_fors(const char *name, const cli_for_list *given, cli_for_list *
     *field = *given;
 }
 
-
 static int same_optimizers(const cli_optimizer_list *a, const cli_optimizer_list *b)
 {
     int same = a->count == b->count;
@@ -153,8 +152,14 @@ static coh_status choose_optimizers(cli_recipe *recipe, const cli_options *optio
                         "--reset-optimizer to start new ones, or leave --optimizer and "
                         "--optimizer-for out",
                         optimizer_name(name), before.count > 0 ? " and more" : "");
-    if (!is_same)
-        cli_note("optimizer %s -> %s", optimizer_name(name), optimizer_name(recipe->optimizer));
+    if (!is_same) {
+        cli_note("optimizer %s%s -> %s%s", optimizer_name(name),
+                 before.count > 0 ? " and others" : "", optimizer_name(recipe->optimizer),
+                 recipe->optimizer_for.count > 0 ? " and others" : "");
+        recipe->beta1 = recipe->beta2 = -1; /* the numbers of other optimizers */
+        if (!cli_given(options, CLI_FLAG_HYPERPARAMETER))
+            recipe->hyperparameters.count = 0;
+    }
     if (options->reset_optimizer)
         cli_note("the optimizer's states start anew, at 0");
     return COH_OK;

@@ -14,14 +14,26 @@
 
 #include "cohobate/checkpoint.h"
 
+/* The end of the names of streams' files, which no other program's data has: a folder's files are
+ * removed by name. m and v have the names of version 1. */
+#define STATE_END ".state"
+
+static int has_fixed_file(const char *stream)
+{
+    return strcmp(stream, "m") == 0 || strcmp(stream, "v") == 0;
+}
+
 coh_file_name coh_checkpoint_file_name(const coh_logical_table *table, int file)
 {
     coh_file_name name;
-    if (file == COH_FILE_MANIFEST)
+    if (file == COH_FILE_MANIFEST) {
         snprintf(name.text, sizeof(name.text), "manifest.json");
-    else
-        snprintf(name.text, sizeof(name.text), "%.*s.bin", COH_OPTIMIZER_NAME_BYTES - 1,
-                 file == COH_FILE_HASHES ? "hashes" : coh_logical_stream(table, file)->name);
+        return name;
+    }
+    const char *stream = file == COH_FILE_HASHES ? "hashes" : coh_logical_stream(table, file)->name;
+    const int is_fixed = file == COH_FILE_HASHES || file == COH_PART_WORK || has_fixed_file(stream);
+    snprintf(name.text, sizeof(name.text), "%.*s%s", COH_OPTIMIZER_NAME_BYTES - 1, stream,
+             is_fixed ? ".bin" : STATE_END);
     return name;
 }
 
@@ -84,12 +96,14 @@ int coh_checkpoint_is_at(const char *path)
 static int is_stream_file(const char *name)
 {
     char stream[COH_OPTIMIZER_NAME_BYTES];
-    const size_t length = strlen(name);
-    if (length < 5 || length - 4 >= sizeof(stream) || strcmp(name + length - 4, ".bin") != 0 ||
-        strcmp(name, "work.bin") == 0 || strcmp(name, "hashes.bin") == 0)
+    const size_t length = strlen(name), end = sizeof(STATE_END) - 1;
+    if (strcmp(name, "m.bin") == 0 || strcmp(name, "v.bin") == 0)
+        return 1;
+    if (length <= end || length - end >= sizeof(stream) ||
+        strcmp(name + length - end, STATE_END) != 0)
         return 0;
-    memcpy(stream, name, length - 4);
-    stream[length - 4] = '\0';
+    memcpy(stream, name, length - end);
+    stream[length - end] = '\0';
     return coh_logical_is_name(stream);
 }
 

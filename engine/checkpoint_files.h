@@ -63,9 +63,9 @@ int coh_checkpoint_is_at(const char *path);
 /* Unlinks a checkpoint's files from folder `path`, then removes the folder. Allocates nothing.
  *
  * The streams of a partial checkpoint are not known, so its files are found by name: the files of
- * coh_checkpoint_is_at, and <stream>.bin for every name that a stream may have. The manifest is
- * unlinked first, so that a crash leaves no folder that looks whole. work.bin is unlinked last, so
- * that the rest can still be recognised: <stream>.bin is left alone in a folder without any file of
+ * coh_checkpoint_is_at, m.bin, v.bin, and <stream>.state for every name of a stream. The manifest
+ * is unlinked first, so that a crash leaves no folder that looks whole. work.bin is unlinked last,
+ * so that the rest can still be recognised: streams are left alone in a folder without any file of
  * coh_checkpoint_is_at, unless its name ends in .partial, which only a save makes.
  *
  * A missing folder or file is not an error. Returns 0 or -errno: -ENOTEMPTY when the folder holds

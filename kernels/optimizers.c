@@ -159,9 +159,10 @@ static coh_status check_streams(const coh_optimizer *optimizer)
             if (strcmp(stream->name, optimizer->streams[other].name) == 0)
                 return refuse(optimizer, "two of its streams have one name");
         if (strcmp(stream->name, "work") == 0 || strcmp(stream->name, "grad") == 0 ||
-            strcmp(stream->name, "low") == 0 || strcmp(stream->name, "hashes") == 0)
+            strcmp(stream->name, "low") == 0 || strcmp(stream->name, "hashes") == 0 ||
+            strcmp(stream->name, "manifest") == 0)
             return refuse(optimizer, "a stream has the name of another file or stream: not work, "
-                                     "grad, low or hashes");
+                                     "grad, low, hashes or manifest");
         if (elements < 1 || elements > 1024 || (elements & (elements - 1)) != 0)
             return refuse(optimizer, "a block's elements are a power of two from 1 to 1024");
         if (stream->bytes_per_block < 1 || stream->bytes_per_block > 4096)

@@ -53,6 +53,27 @@ static coh_status check_text(const char *text, size_t bytes, const char *what)
                     bytes - 1);
 }
 
+static coh_status refuse_pattern(const coh_optimizer_choice *choice, const char *pattern)
+{
+    return coh_fail(COH_ERR_ARGUMENT, "optimizer %s: the pattern '%s' matches no trained parameter",
+                    choice->optimizer, pattern);
+}
+
+/* A glob that matches nothing is an error, even if other globs of its list match. */
+static coh_status check_globs(const coh_graph *graph, const coh_optimizer_choice *choice)
+{
+    const char *list = choice->pattern;
+    char glob[COH_PATTERN_BYTES];
+    while (coh_pattern_next(&list, glob)) {
+        int is_used = 0;
+        for (size_t p = 0; p < graph->parameter_count && !is_used; p++)
+            is_used = coh_graph_parameter_matches(graph, glob, &graph->parameters[p]);
+        if (!is_used)
+            return refuse_pattern(choice, glob);
+    }
+    return COH_OK;
+}
+
 static coh_status check_choice(const coh_graph *graph, const coh_plan_options *options,
                                int32_t index)
 {
@@ -76,10 +97,7 @@ static coh_status check_choice(const coh_graph *graph, const coh_plan_options *o
                                 options->optimizer_choices[other].pattern, choice->optimizer,
                                 choice->pattern);
     }
-    if (is_used)
-        return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT, "optimizer %s: the pattern '%s' matches no trained parameter",
-                    choice->optimizer, choice->pattern);
+    return is_used ? check_globs(graph, choice) : refuse_pattern(choice, choice->pattern);
 }
 
 /* Checks that streams of one name have one form, since they share a file of a checkpoint. */

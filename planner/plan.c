@@ -41,7 +41,7 @@ static coh_status check_struct(const coh_plan_options *options)
     return coh_check_number("link_bytes_per_s", options->link_bytes_per_s, 0, DBL_MAX);
 }
 
-static coh_status check_options(const coh_plan_options *options)
+coh_status coh_plan_check_options(const coh_plan_options *options)
 {
     COH_TRY(check_struct(options));
     if (options->thread_count < 1 || options->thread_count > 1024)
@@ -186,7 +186,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
                          coh_plan **out_plan)
 {
     *out_plan = NULL;
-    COH_TRY(check_options(options));
+    COH_TRY(coh_plan_check_options(options));
     COH_TRY(coh_pins_check(graph, options));
     COH_TRY(coh_optimizers_check(graph, options));
     coh_plan *plan = NULL;
@@ -310,7 +310,7 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
     COH_NEED(options);
     COH_NEED(out_plan);
     *out_plan = NULL;
-    COH_TRY(check_options(options));
+    COH_TRY(coh_plan_check_options(options));
     uint64_t unused;
     if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
         return create_in_order(graph, options, out_plan, &unused);
@@ -383,7 +383,7 @@ coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *opt
     coh_plan_options each = *options;
     uint64_t by_layers_ns = 0;
     *out_ns = 0;
-    COH_TRY(check_options(options));
+    COH_TRY(coh_plan_check_options(options));
     if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
         return least_in_order(graph, options, out_ns);
     each.uncalibrated = 1; /* as coh_plan_create */

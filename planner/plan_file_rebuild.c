@@ -214,8 +214,10 @@ static coh_status finish(const char *path, const coh_plan_text *file, coh_plan *
 coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *options,
                             const char *path, const coh_plan_text *file, coh_plan **out_plan)
 {
-    coh_plan_options merged = *options;
     *out_plan = NULL;
+    COH_TRY(coh_plan_check_options(options));
+    COH_TRY(coh_optimizers_check(graph, options));
+    coh_plan_options merged = *options;
     merged.f32_gradients = options->f32_gradients && coh_graph_trains_bf16(graph);
     COH_TRY(check_options_agree(path, file, graph, &merged));
     merged.emulate_host_bytes = file->options.emulate_host_bytes;

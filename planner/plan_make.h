@@ -17,4 +17,7 @@ coh_status coh_plan_note_operators(coh_plan *plan);
  * program. */
 coh_status coh_plan_finish(coh_plan *plan);
 
+/* Checks every number and array of the options. Fails: COH_ERR_ARGUMENT. */
+coh_status coh_plan_check_options(const coh_plan_options *options);
+
 #endif

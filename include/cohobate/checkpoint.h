@@ -3,7 +3,7 @@
  * A checkpoint is a folder:
  *
  *     work.bin        weights: the tensors in order, plain little-endian f32
- *     <stream>.bin    optimizer states: one file per stream (AdamW: m.bin, v.bin), the blocks of
+ *     <stream>.state  optimizer states: one file per stream (m and v: m.bin, v.bin), the blocks of
  *                     the tensors that have it, as the optimizer stores them
  *     hashes.bin      one XXH3 hash per grain and stream
  *     manifest.json   format version, streams, tensor table, counters, numeric fingerprint and the
@@ -92,7 +92,7 @@ COH_API coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index
 
 /* Deletes checkpoint folder `path`, the manifest first, so that a crash halfway never leaves a
  * folder that looks whole. Touches only files with the names of a checkpoint's files:
- * manifest.json, work.bin, hashes.bin, and next to one of these <stream>.bin with a stream's name
+ * manifest.json, work.bin, hashes.bin, m.bin, v.bin, and next to one of these <stream>.state
  * (a-z, 0-9 and _, at most 15). Allocates nothing, so training can
  * use it to keep the newest N.
  * Fails: COH_ERR_IO, also if the folder holds other files (those stay). */

@@ -40,8 +40,9 @@ enum {
  * 128, 1 }; one-byte codes are { "m_code", 1, 1, 0 }. The last block of a parameter may be short;
  * it has as many bytes as the others. */
 typedef struct coh_state_stream {
-    /* a-z, 0-9 and _: names the file NAME.bin of a checkpoint. Optimizers of one plan that use the
-     * same name must give the stream the same form, and share the file. */
+    /* a-z, 0-9 and _: names the file NAME.state of a checkpoint (m.bin and v.bin for m and v).
+     * Optimizers of one plan that use the same name must give the stream the same form, and share
+     * the file. */
     const char *name;
     uint32_t bytes_per_block;    /* 1 to 4096 */
     uint32_t elements_per_block; /* a power of two from 1 to 1024 */
@@ -85,8 +86,10 @@ typedef struct coh_update_call {
 typedef struct coh_optimizer {
     uint32_t struct_bytes; /* sizeof(coh_optimizer) */
     const char *name;      /* a-z, 0-9 and _; in plans, checkpoints and messages */
-    int32_t revision;      /* raise it when the bits of an update change; part of fingerprints */
-    int32_t stream_count;  /* may be 0 */
+    /* Raise it when the bits of an update change; part of fingerprints. If the meaning of a stream
+     * changes, rename the stream as well: checkpoints know names and forms only. */
+    int32_t revision;
+    int32_t stream_count; /* may be 0 */
     coh_state_stream streams[COH_OPTIMIZER_STREAMS];
     int32_t hyperparameter_count;
     coh_hyperparameter hyperparameters[COH_OPTIMIZER_NUMBERS];

@@ -29,8 +29,8 @@ static const coh_logical_tensor tensors[TENSORS] = {
 };
 /* clang-format on */
 static const coh_logical_table mixed = { tensors, TENSORS, streams, STREAMS };
-static const char *const files[] = { "work.bin",  "m.bin",      "v.bin",        "code.bin",
-                                     "scale.bin", "hashes.bin", "manifest.json" };
+static const char *const files[] = { "work.bin",    "m.bin",      "v.bin",        "code.state",
+                                     "scale.state", "hashes.bin", "manifest.json" };
 enum { FILES = sizeof(files) / sizeof(files[0]) };
 
 static char folder[PATH_MAX];
@@ -208,8 +208,8 @@ static void files_have_the_bytes_of_the_blocks(void **state)
     assert_int_equal(file_bytes("work.bin"), 4 * (22681 + 17030 + 35 + 300));
     assert_int_equal(file_bytes("m.bin"), 4 * 22681);
     assert_int_equal(file_bytes("v.bin"), 4 * 22681);
-    assert_int_equal(file_bytes("code.bin"), 17030);
-    assert_int_equal(file_bytes("scale.bin"), 4 * 134);
+    assert_int_equal(file_bytes("code.state"), 17030);
+    assert_int_equal(file_bytes("scale.state"), 4 * 134);
     assert_int_equal(file_bytes("hashes.bin"), 8 * (1 + STREAMS) * (2 + 2 + 1 + 1));
 }
 
@@ -492,7 +492,7 @@ static const char *const edits[][3] = {
     { "[\"m\", \"v\"]", "\"m\"", "not a list" },
     { "[\"m\", \"v\"]", "[1, 2, 3, 4, 5, 6, 7, 8, 9]", "at most 8" },
     { "[\"m\", \"v\"]", "[\"m\", \"v\", \"code\"]", "the tensors need" },
-    { "\"scale.bin\"", "\"scales.bin\"", "lacks \"scale.bin\"" },
+    { "\"scale.state\"", "\"scales.state\"", "lacks \"scale.state\"" },
     { "\"version\": 2", "\"version\": 1", "members" },
 };
 
@@ -527,14 +527,14 @@ static void a_removal_takes_every_stream_and_nothing_else(void **state)
 {
     (void)state;
     static const char *const foreign[] = {
-        "notes.txt", "Code.bin", "code.bin.txt", ".bin", "sixteen_letters_.bin", "code.BIN"
+        "notes.txt", "Code.state", "code.state.txt", ".state", "sixteen_letters_.state", "train.bin"
     };
     assert_int_equal(coh_checkpoint_remove(path), COH_OK);
     assert_false(fixture_exists(path));
     assert_int_equal(coh_checkpoint_remove(path), COH_OK);
     for (size_t i = 0; i <= sizeof(foreign) / sizeof(foreign[0]); i++) {
         const int is_folder = i == sizeof(foreign) / sizeof(foreign[0]);
-        const char *name = is_folder ? "sub.bin" : foreign[i];
+        const char *name = is_folder ? "sub.state" : foreign[i];
         assert_int_equal(save(path, NULL), COH_OK);
         if (is_folder)
             assert_int_equal(mkdir(file_name(name), 0777), 0);
@@ -562,7 +562,7 @@ static void a_removal_leaves_another_programs_folder_alone(void **state)
     /* in the folder of a save that did not finish, the same name is a stream's */
     snprintf(path, sizeof(path), "%s/step-9.partial", folder);
     assert_int_equal(mkdir(path, 0777), 0);
-    touch("scale.bin");
+    touch("scale.state");
     snprintf(path, sizeof(path), "%s/step-9", folder);
     assert_int_equal(save(path, NULL), COH_OK);
     assert_int_equal(whole(NULL), COH_OK);

@@ -27,7 +27,7 @@ def manifest(tensors, note, forms=None, version=2, **other):
             if any(trained and name in trained[1:] for *_, trained in tensors)}
     files = {"work.bin": 4 * sum(sizes)}
     for name, (block_bytes, elements, _) in used.items():
-        files[name + ".bin"] = sum(-(-size // elements) * block_bytes for size, (*_, trained) in zip(sizes, tensors)
+        files[name + (".bin" if name in ("m", "v") else ".state")] = sum(-(-size // elements) * block_bytes for size, (*_, trained) in zip(sizes, tensors)
                                    if trained and name in trained[1:])
     files["hashes.bin"] = sum(-(-size // GRAIN) for size in sizes) * (1 + len(used)) * 8
     if version == 1:

@@ -1,5 +1,5 @@
-/* adamw.h - AdamW's step of sixteen elements (kernels/kernels.h, coh_adamw): for f32 moments and for
- * those of adamw8, which are f32 during the step.
+/* adamw.h - AdamW's step of sixteen elements (kernels/kernels.h, coh_adamw): for f32 moments and
+ * for those of adamw8, which are f32 during the step.
  *
  * Included only by the files that are compiled once per instruction set. */
 #ifndef COH_KERNELS_CPU_ISA_ADAMW_H

@@ -90,8 +90,8 @@ void ROW(lion)(const coh_update_call *call)
     update_walk(call, 1, &factors, lion_step);
 }
 
-/* ---- sgd: as torch.optim.SGD of PyTorch with dampening 0, where the decay is part of the gradient.
- * Nesterov's form is after Sutskever, Martens, Dahl and Hinton 2013 ---- */
+/* ---- sgd: as torch.optim.SGD of PyTorch with dampening 0, where the decay is part of the
+ * gradient. Nesterov's form is after Sutskever, Martens, Dahl and Hinton 2013 ---- */
 
 typedef struct sgd_factors {
     lanes rate, scale, momentum, decay;
