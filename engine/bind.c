@@ -6,15 +6,6 @@
 #include "base/alloc.h"
 #include "engine/step_state.h"
 
-const coh_operand *coh_line_operand(const coh_program *program, const coh_instruction *line,
-                                    coh_role role)
-{
-    for (uint32_t i = 0; i < line->operand_count; i++)
-        if (program->operands[line->operand_begin + i].role == role)
-            return &program->operands[line->operand_begin + i];
-    return NULL;
-}
-
 /* ---- form: properties that the executor relies on ---- */
 
 static coh_status refuse(const coh_program *program, const coh_instruction *line, const char *what)
@@ -25,86 +16,75 @@ static coh_status refuse(const coh_program *program, const coh_instruction *line
                     what);
 }
 
-static int has_one_chunk(const coh_operand *operand)
+static coh_status check_disk_line(const coh_bound *bound, const coh_instruction *line)
 {
-    return operand != NULL && operand->touch_count == 1;
-}
-
-static coh_status check_disk_line(const coh_program *program, const coh_instruction *line)
-{
-    const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
-    const coh_operand *to = coh_line_operand(program, line, COH_ROLE_TO);
-    int is_read = line->opcode == COH_OP_READ;
-    if (line->lane != (is_read ? COH_LANE_READ : COH_LANE_WRITE))
-        return refuse(program, line, "the lane does not go that way");
-    if (!has_one_chunk(from) || !has_one_chunk(to))
-        return refuse(program, line, "a disk line moves one chunk");
+    const coh_operand *from = coh_bound_operand(bound, line, COH_SLOT_FROM);
+    const coh_operand *to = coh_bound_operand(bound, line, COH_SLOT_TO);
+    const int is_read = line->opcode == COH_OP_READ;
     if ((from->tier == COH_TIER_DISK) != is_read || (to->tier == COH_TIER_DISK) == is_read)
-        return refuse(program, line, "one end must be the file, the other an arena");
+        return refuse(bound->program, line, "one end must be the file, the other an arena");
     return COH_OK;
 }
 
 /* A visited line of a bf16 master must name both of its halves: one chunk each, of the same
  * place. */
-static coh_status check_visit(const coh_step *step, const coh_program *program,
+static coh_status check_visit(const coh_step *step, const coh_bound *bound,
                               const coh_instruction *line)
 {
     const coh_layout *layout = step->layout;
-    const coh_operand *work = coh_line_operand(program, line, COH_ROLE_WORK);
-    const coh_operand *state = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
+    const coh_touch *touches = bound->program->touches;
+    const coh_operand *work = coh_bound_operand(bound, line, COH_SLOT_VISIT_WORK);
+    const coh_operand *state = coh_bound_operand(bound, line, COH_SLOT_VISIT_STATES);
     const coh_operand *either = work != NULL ? work : state;
     if (either == NULL)
         return COH_OK;
     const coh_group_layout *group = &layout->groups[layout->objects[either->object].owner];
     if (!coh_group_splits_master(group))
         return COH_OK;
-    if (!has_one_chunk(work) || !has_one_chunk(state) || work->object != group->work ||
-        state->object != group->state ||
-        program->touches[state->touch_begin].chunk !=
-            coh_chunk_partner(layout, program->touches[work->touch_begin].chunk, group->state))
-        return refuse(program, line, "a bf16 master is visited with both of its halves");
+    if (work == NULL || state == NULL || work->touch_count != 1 || state->touch_count != 1 ||
+        work->object != group->work || state->object != group->state ||
+        touches[state->touch_begin].chunk !=
+            coh_chunk_partner(layout, touches[work->touch_begin].chunk, group->state))
+        return refuse(bound->program, line, "a bf16 master is visited with both of its halves");
     return COH_OK;
 }
 
-static coh_status check_line(const coh_step *step, const coh_program *program,
+/* Finds the operands of a line's row, and checks those that the row requires. */
+static coh_status bind_slots(coh_bound *bound, const coh_instruction *line)
+{
+    const coh_program *program = bound->program;
+    const coh_opcode_row *row = coh_opcode_row_of(line);
+    coh_operand_slots *slots = &bound->slots[line - program->lines];
+    for (int slot = 0; slot < COH_OPERAND_RULES; slot++) {
+        const coh_operand_rule *rule = &row->operands[slot];
+        for (uint32_t i = line->operand_count; i-- > 0 && rule->accesses != 0;)
+            if (program->operands[line->operand_begin + i].role == rule->role && i < UINT16_MAX)
+                slots->at[slot] = (uint16_t)(i + 1);
+        const coh_operand *operand = coh_bound_operand(bound, line, slot);
+        if ((operand == NULL && (rule->flags & COH_OPERAND_REQUIRED)) ||
+            (operand != NULL && (rule->flags & COH_OPERAND_ONE_CHUNK) &&
+             operand->touch_count != 1) ||
+            (operand != NULL && (rule->flags & COH_OPERAND_NOT_ON_HOST) &&
+             line->lane == COH_LANE_HOST))
+            return refuse(program, line, "it lacks an operand of its row, or has one too many");
+    }
+    return COH_OK;
+}
+
+static coh_status check_line(const coh_step *step, const coh_bound *bound,
                              const coh_instruction *line)
 {
-    coh_opcode opcode = (coh_opcode)line->opcode;
-    if (opcode == COH_OP_READ || opcode == COH_OP_WRITE)
-        return check_disk_line(program, line);
-    if (line->lane == COH_LANE_COMM0 || line->lane == COH_LANE_COMM1 ||
-        line->lane >= COH_LANE_COUNT)
-        return refuse(program, line, "this build has no such lane");
-    if (opcode == COH_OP_LOAD || opcode == COH_OP_STORE) {
-        if (coh_line_operand(program, line, COH_ROLE_FROM) == NULL ||
-            coh_line_operand(program, line, COH_ROLE_TO) == NULL)
-            return refuse(program, line, "a mover has two ends");
-        return COH_OK;
-    }
-    if (opcode == COH_OP_ADD &&
-        (line->call < 0 || coh_line_operand(program, line, COH_ROLE_TO) == NULL))
-        return refuse(program, line, "an addition has two ends");
-    if (line->call >= 0 && line->lane != COH_LANE_COMPUTE)
-        return refuse(program, line, "kinds run on the compute lane");
-    int needs_cells = opcode == COH_OP_FEED || opcode == COH_OP_CLIP || opcode == COH_OP_UPDATE ||
-                      opcode == COH_OP_SETTLE || line->predicate_cell != COH_CELL_NONE;
-    if (needs_cells && step->layout->cells < 0)
+    const coh_program *program = bound->program;
+    const coh_opcode_row *row = coh_opcode_row_of(line);
+    if (line->lane >= COH_LANE_COUNT || !((row->lanes >> line->lane) & 1))
+        return refuse(program, line, "the opcode has no such lane");
+    if (line->call >= 0 && row->form != COH_FORM_CALL)
+        return refuse(program, line, "calls belong to FORWARD, RECOMPUTE, BACKWARD and ADD");
+    if ((row->reads_cells || line->predicate_cell != COH_CELL_NONE) && step->layout->cells < 0)
         return refuse(program, line, "the layout has no cells");
-    if (line->lane == COH_LANE_HOST &&
-        (opcode != COH_OP_UPDATE || coh_line_operand(program, line, COH_ROLE_PARTIALS) != NULL))
-        return refuse(program, line, "the host lane updates, and makes no partials");
-    if (opcode == COH_OP_UPDATE && coh_line_operand(program, line, COH_ROLE_CELLS) == NULL)
-        return refuse(program, line, "it reads cells that are no operand of it");
-    const coh_operand *state = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
-    if (opcode == COH_OP_UPDATE &&
-        !(has_one_chunk(coh_line_operand(program, line, COH_ROLE_WORK)) &&
-          has_one_chunk(coh_line_operand(program, line, COH_ROLE_GRAD)) &&
-          (state == NULL || has_one_chunk(state))))
-        return refuse(program, line, "an update takes one chunk of work, gradient and states");
-    if (opcode == COH_OP_NORM && coh_line_operand(program, line, COH_ROLE_GRAD) == NULL)
-        return refuse(program, line, "no gradient");
-    int is_visit = opcode >= COH_OP_INIT && opcode <= COH_OP_SAVE;
-    return is_visit ? check_visit(step, program, line) : COH_OK;
+    if (line->lane == COH_LANE_READ || line->lane == COH_LANE_WRITE)
+        return check_disk_line(bound, line);
+    return row->form == COH_FORM_VISIT ? check_visit(step, bound, line) : COH_OK;
 }
 
 /* ---- lanes and uses ---- */
@@ -112,12 +92,16 @@ static coh_status check_line(const coh_step *step, const coh_program *program,
 static coh_status bind_lanes(const coh_step *step, coh_bound *bound)
 {
     const coh_program *program = bound->program;
+    COH_TRY(COH_ALLOC(program->line_count, &bound->slots));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         COH_TRY(COH_ALLOC(program->lane_length[lane], &bound->lane_lines[lane]));
     uint32_t seen[COH_LANE_COUNT] = { 0 };
     for (uint32_t i = 0; i < program->line_count; i++) {
         const coh_instruction *line = &program->lines[i];
-        COH_TRY(check_line(step, program, line));
+        if (line->opcode >= COH_OP_COUNT)
+            return refuse(program, line, "there is no such opcode");
+        COH_TRY(bind_slots(bound, line));
+        COH_TRY(check_line(step, bound, line));
         if (line->ordinal != ++seen[line->lane] || line->ordinal > program->lane_length[line->lane])
             return refuse(program, line, "ordinals do not count the lane's lines");
         bound->lane_lines[line->lane][line->ordinal - 1] = i;
@@ -246,7 +230,7 @@ static coh_status count_versions(const coh_layout *layout, coh_bound *bound)
     COH_TRY(COH_ALLOC(layout->chunk_count, &bound->versions_per_run));
     for (uint32_t l = 0; l < program->line_count; l++) {
         const coh_instruction *line = &program->lines[l];
-        int moves = line->opcode >= COH_OP_LOAD && line->opcode <= COH_OP_WRITE;
+        const int moves = coh_opcode_moves(line->opcode);
         for (uint32_t o = 0; o < line->operand_count; o++) {
             const coh_operand *operand = &program->operands[line->operand_begin + o];
             int32_t made = !moves && (operand->access & COH_ACCESS_WRITE) ? 1 : 0;
@@ -322,8 +306,7 @@ static coh_status bind_calls(const coh_step *step, coh_bound *bound)
     COH_TRY(COH_ALLOC(program->binding_count, &bound->ports));
     for (uint32_t l = 0; l < program->line_count; l++) {
         const coh_instruction *line = &program->lines[l];
-        int runs_kind = line->opcode == COH_OP_FORWARD || line->opcode == COH_OP_RECOMPUTE ||
-                        line->opcode == COH_OP_BACKWARD || line->opcode == COH_OP_ADD;
+        const int runs_kind = coh_opcode_calls(line->opcode);
         if (runs_kind != (line->call >= 0))
             return refuse(program, line, "calls belong to FORWARD, RECOMPUTE, BACKWARD and ADD");
         if (runs_kind)
@@ -350,6 +333,7 @@ void coh_bound_fini(coh_bound *bound)
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         coh_free(bound->lane_lines[lane]);
     coh_free(bound->ports);
+    coh_free(bound->slots);
     coh_free(bound->uses);
     coh_free(bound->use_begin);
     coh_free(bound->extents[0]);

@@ -24,17 +24,17 @@ static coh_disk_request *request_at(coh_lane_thread *lane, uint64_t number)
 
 static const coh_instruction *request_line(const coh_lane_thread *lane,
                                            const coh_disk_request *request,
-                                           const coh_program **out_program)
+                                           const coh_bound **out_bound)
 {
-    *out_program = coh_step_ticket(lane->step, request->ticket)->bound->program;
-    return &(*out_program)->lines[request->line];
+    *out_bound = coh_step_ticket(lane->step, request->ticket)->bound;
+    return &(*out_bound)->program->lines[request->line];
 }
 
 /* Returns the operand in an arena, not the one in the file. */
-static const coh_operand *arena_operand(const coh_program *program, const coh_instruction *line)
+static const coh_operand *arena_operand(const coh_bound *bound, const coh_instruction *line)
 {
-    const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
-    const coh_operand *to = coh_line_operand(program, line, COH_ROLE_TO);
+    const coh_operand *from = coh_bound_operand(bound, line, COH_SLOT_FROM);
+    const coh_operand *to = coh_bound_operand(bound, line, COH_SLOT_TO);
     return from->tier == COH_TIER_DISK ? to : from;
 }
 
@@ -48,9 +48,9 @@ static uint64_t in_flight(coh_lane_thread *lane)
 static coh_status name_request(const coh_lane_thread *lane, const coh_disk_request *request,
                                coh_status status)
 {
-    const coh_program *program;
-    const coh_instruction *line = request_line(lane, request, &program);
-    return coh_step_name_chunk(lane->step, program, line,
+    const coh_bound *bound;
+    const coh_instruction *line = request_line(lane, request, &bound);
+    return coh_step_name_chunk(lane->step, bound->program, line,
                                status == COH_ERR_CORRUPT ? COH_ERR_IO : status);
 }
 
@@ -107,9 +107,9 @@ static coh_status submit(coh_lane_thread *lane, const coh_ticket *ticket,
 {
     coh_step *step = lane->step;
     const coh_program *program = ticket->bound->program;
-    const coh_operand *memory = arena_operand(program, line);
-    const coh_operand *file =
-        coh_line_operand(program, line, lane->lane == COH_LANE_READ ? COH_ROLE_FROM : COH_ROLE_TO);
+    const coh_operand *memory = arena_operand(ticket->bound, line);
+    const coh_operand *file = coh_bound_operand(
+        ticket->bound, line, lane->lane == COH_LANE_READ ? COH_SLOT_FROM : COH_SLOT_TO);
     const coh_touch *touch = &program->touches[memory->touch_begin];
     uint64_t generation = step->generations[touch->chunk] + (uint64_t)touch->version +
                           ticket->repetition * ticket->bound->versions_per_run[touch->chunk];
@@ -142,7 +142,7 @@ static coh_status run_line(coh_lane_thread *lane, const coh_ticket *ticket, uint
     const coh_instruction *line = &ticket->bound->program->lines[index];
     if (lane->lane != COH_LANE_HOST)
         return start_request(lane, ticket, index);
-    const int32_t *predicate = coh_line_predicate(step, ticket->bound->program, line);
+    const int32_t *predicate = coh_line_predicate(step, ticket->bound, line);
     coh_line_begin(step, ticket->number, index);
     if (predicate == NULL || *predicate != 0)
         coh_line_execute(step, ticket->number, index);

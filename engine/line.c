@@ -18,7 +18,7 @@
 static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
                               const coh_instruction *line)
 {
-    const int32_t *predicate = coh_line_predicate(step, ticket->bound->program, line);
+    const int32_t *predicate = coh_line_predicate(step, ticket->bound, line);
     const int is_seen = step->host_addressable || line->lane == COH_LANE_HOST;
     if (ticket->repetition == 0 || ticket->bound != &step->bounds[COH_PROGRAM_BODY] ||
         ticket->scan || (predicate != NULL && is_seen && *predicate == 0))
@@ -152,12 +152,15 @@ void coh_line_end(void *context, uint64_t number, uint32_t index)
                                   memory_order_relaxed);
 }
 
-const int32_t *coh_line_predicate(const coh_step *step, const coh_program *program,
+const int32_t *coh_line_predicate(const coh_step *step, const coh_bound *bound,
                                   const coh_instruction *line)
 {
+    const coh_opcode_row *row = coh_opcode_row_of(line);
     if (line->predicate_cell != COH_CELL_PENDING)
         return NULL;
-    const coh_operand *copy = coh_line_operand(program, line, COH_ROLE_CELLS);
+    const coh_operand_rule *rule = coh_opcode_operand(row, COH_ROLE_CELLS);
+    const coh_operand *copy =
+        rule != NULL ? coh_bound_operand(bound, line, (int)(rule - row->operands)) : NULL;
     const coh_object *cells = &step->layout->objects[step->layout->cells];
     const char *data = copy != NULL
                            ? coh_operand_data(step, copy)
@@ -224,7 +227,7 @@ static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instru
     call->input_grad_adds = line_call->input_grad_adds;
     call->parameter_grad_adds = line_call->parameter_grad_adds;
     call->operator_index = line_call->operator_index;
-    if (coh_line_operand(bound->program, line, COH_ROLE_CELLS) != NULL)
+    if (coh_bound_operand(bound, line, COH_SLOT_CALL_CELLS) != NULL)
         call->random_cell = &coh_step_cells(step)->random;
     call->loss_scale =
         1.0f / (float)step->layout->microbatch_count * coh_loss_factor(&ticket->input);
@@ -319,8 +322,7 @@ static int ends_ticket_alone(const coh_step *step, const coh_ticket *ticket)
 
 /* Runs a kind unless one has failed in this ticket: no kind may be given the garbage that a failed
  * one left. All other lines run, so that chunks and counts are as after any other step. */
-static coh_status run_kind_of_ticket(coh_step *step, coh_ticket *ticket,
-                                     const coh_instruction *line)
+static coh_status coh_run_kind(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
 {
     if (ticket->kind_failure != COH_OK)
         return COH_OK;
@@ -356,7 +358,7 @@ void coh_add_views(void *queue, const coh_view *to, const coh_view *from, int ad
 
 /* `input_grad_adds` of the call says whether to add or to overwrite. The access of TO cannot:
  * parameters of one group share chunks, and only the first of them overwrites. */
-static void run_add(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+static void add_gradient(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
     const coh_line_call *call = &bound->program->calls[line->call];
     coh_view to = { 0 }, from = { 0 };
@@ -370,51 +372,75 @@ static void run_add(coh_step *step, const coh_bound *bound, const coh_instructio
     coh_add_views(step->kernel_queue, &to, &from, call->input_grad_adds != 0);
 }
 
+static coh_status coh_run_add(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+{
+    add_gradient(step, ticket->bound, line);
+    return COH_OK;
+}
+
 /* ---- all opcodes ---- */
+
+static coh_status coh_run_feed(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+{
+    (void)line;
+    coh_line_feed(step, ticket);
+    return COH_OK;
+}
+
+static coh_status coh_run_norm(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+{
+    coh_line_norm(step, ticket->bound, line);
+    return COH_OK;
+}
+
+static coh_status coh_run_clip(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+{
+    (void)line;
+    coh_line_clip(step, ticket);
+    if (ticket->kind_failure != COH_OK)
+        mask_updates(step, ticket);
+    return COH_OK;
+}
+
+static coh_status coh_run_update(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+{
+    coh_line_update(step, ticket->bound, line);
+    return COH_OK;
+}
+
+static coh_status coh_run_visit(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+{
+    wait_for_device(step);
+    return coh_line_chunks(step, ticket, line);
+}
+
+static coh_status coh_run_settle(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+{
+    (void)ticket;
+    (void)line;
+    coh_kernel_settle(step->kernel_queue, coh_step_cells(step));
+    return COH_OK;
+}
+
+/* Movers: their lanes copy (step.c, lane_disk.c). */
+static coh_status coh_run_none(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+{
+    (void)step;
+    (void)ticket;
+    return coh_fail(COH_ERR_INTERNAL, "line %s on lane %s: no lane does that",
+                    coh_opcode_name((coh_opcode)line->opcode), coh_lane_name((coh_lane)line->lane));
+}
+
+#define COH_OPCODE(name, run, ...) [COH_OP_##name] = run,
+static coh_status (*const run_opcode[COH_OP_COUNT])(coh_step *step, coh_ticket *ticket,
+                                                    const coh_instruction *line) = {
+#include "planner/opcodes.def"
+};
+#undef COH_OPCODE
 
 coh_status coh_line_do(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
 {
-    const coh_bound *bound = ticket->bound;
-    switch ((coh_opcode)line->opcode) {
-    case COH_OP_FEED:
-        coh_line_feed(step, ticket);
-        return COH_OK;
-    case COH_OP_FORWARD:
-    case COH_OP_RECOMPUTE:
-    case COH_OP_BACKWARD:
-        return run_kind_of_ticket(step, ticket, line);
-    case COH_OP_ADD:
-        run_add(step, bound, line);
-        return COH_OK;
-    case COH_OP_NORM:
-        coh_line_norm(step, bound->program, line);
-        return COH_OK;
-    case COH_OP_CLIP:
-        coh_line_clip(step, ticket);
-        if (ticket->kind_failure != COH_OK)
-            mask_updates(step, ticket);
-        return COH_OK;
-    case COH_OP_UPDATE:
-        coh_line_update(step, bound->program, line);
-        return COH_OK;
-    case COH_OP_INIT:
-    case COH_OP_IMPORT:
-    case COH_OP_HASH:
-    case COH_OP_SAVE:
-        wait_for_device(step);
-        return coh_line_chunks(step, ticket, line);
-    case COH_OP_SETTLE:
-        coh_kernel_settle(step->kernel_queue, coh_step_cells(step));
-        return COH_OK;
-    case COH_OP_LOAD:
-    case COH_OP_STORE:
-    case COH_OP_READ:
-    case COH_OP_WRITE:
-    case COH_OP_COUNT:
-        break;
-    }
-    return coh_fail(COH_ERR_INTERNAL, "line %s on lane %s: no lane does that",
-                    coh_opcode_name((coh_opcode)line->opcode), coh_lane_name((coh_lane)line->lane));
+    return run_opcode[line->opcode](step, ticket, line);
 }
 
 /* ---- rehearsal ---- */
@@ -435,7 +461,7 @@ static coh_status rehearse_program(coh_step *step, coh_bound *bound)
     ticket->bound = bound;
     for (uint32_t i = 0; i < program->line_count; i++) {
         const coh_opcode opcode = (coh_opcode)program->lines[i].opcode;
-        if (opcode != COH_OP_FORWARD && opcode != COH_OP_RECOMPUTE && opcode != COH_OP_BACKWARD)
+        if (run_opcode[opcode] != coh_run_kind)
             continue;
         coh_status status =
             step->device_ops->rehearse(step->queues[COH_LANE_COMPUTE], rehearse, step, 0, i);

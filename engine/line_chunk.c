@@ -187,7 +187,7 @@ static coh_status show_row(coh_step *step, const coh_ticket *ticket, const place
     coh_segment segment;
     coh_chunk_visit visit = { .opcode = opcode,
                               .stream = (coh_stream)row->object,
-                              .part = row->part };
+                              .part = row->object == COH_STREAM_GRAD ? 0 : row->part };
     const int is_low = row->object == COH_STREAM_STATE && row->part < 0; /* shown with its work */
     if (data == NULL || is_low)
         return COH_OK;
@@ -288,7 +288,7 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
         if (object->stream == COH_STREAM_STATE)
             return COH_OK; /* shown with its work */
         if (object->stream == COH_STREAM_WORK)
-            states = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
+            states = coh_bound_operand(ticket->bound, line, COH_SLOT_VISIT_STATES);
     }
     for (uint32_t i = 0; i < operand->touch_count; i++) {
         piece pieces[2];

@@ -36,9 +36,10 @@ void coh_line_feed(coh_step *step, coh_ticket *ticket)
     coh_kernel_feed(step->kernel_queue, &feed);
 }
 
-void coh_line_norm(coh_step *step, const coh_program *program, const coh_instruction *line)
+void coh_line_norm(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
-    const coh_operand *operand = coh_line_operand(program, line, COH_ROLE_GRAD);
+    const coh_program *program = bound->program;
+    const coh_operand *operand = coh_bound_operand(bound, line, COH_SLOT_NORM_GRAD);
     const char *grad = coh_operand_data(step, operand);
     for (uint32_t i = 0; i < operand->touch_count; i++) {
         const uint32_t index = program->touches[operand->touch_begin + i].chunk;
@@ -95,13 +96,13 @@ coh_update coh_chunk_update(const coh_chunk_place *place, coh_chunk_grains grain
     return update;
 }
 
-void coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line)
+void coh_line_update(coh_step *step, const coh_bound *bound, const coh_instruction *line)
 {
-    const coh_operand *work = coh_line_operand(program, line, COH_ROLE_WORK);
-    const coh_operand *grad = coh_line_operand(program, line, COH_ROLE_GRAD);
-    const coh_operand *state = coh_line_operand(program, line, COH_ROLE_OPTIMIZER_STATE);
-    const coh_operand *cells = coh_line_operand(program, line, COH_ROLE_CELLS);
-    const uint32_t index = program->touches[work->touch_begin].chunk;
+    const coh_operand *work = coh_bound_operand(bound, line, COH_SLOT_UPDATE_WORK);
+    const coh_operand *grad = coh_bound_operand(bound, line, COH_SLOT_UPDATE_GRAD);
+    const coh_operand *state = coh_bound_operand(bound, line, COH_SLOT_UPDATE_STATES);
+    const coh_operand *cells = coh_bound_operand(bound, line, COH_SLOT_UPDATE_CELLS);
+    const uint32_t index = bound->program->touches[work->touch_begin].chunk;
     const coh_chunk_place place = { .layout = step->layout,
                                     .group = step->layout->objects[work->object].owner,
                                     .object_offset = step->layout->chunks[index].object_offset,
@@ -109,7 +110,7 @@ void coh_line_update(coh_step *step, const coh_program *program, const coh_instr
     coh_update update = coh_chunk_update(&place, step->grains.chunks[index],
                                          coh_operand_data(step, work), coh_operand_data(step, grad),
                                          state != NULL ? coh_operand_data(step, state) : NULL);
-    if (coh_line_operand(program, line, COH_ROLE_PARTIALS) != NULL)
+    if (coh_bound_operand(bound, line, COH_SLOT_UPDATE_PARTIALS) != NULL)
         update.partials = coh_step_pinned(step, step->layout->partials);
     update.cells = coh_operand_data(step, cells);
     const coh_optimizer_numbers *numbers =

@@ -39,7 +39,7 @@ static coh_status record_run(coh_step *step, const coh_bound *bound, uint32_t ru
     COH_TRY(step->device_ops->record_begin(queue));
     for (uint32_t i = 0; i < bound->runs[run].count; i++)
         step->device_ops->launch(queue, record_line, &r, 0, lines[i],
-                                 coh_line_predicate(step, program, &program->lines[lines[i]]));
+                                 coh_line_predicate(step, bound, &program->lines[lines[i]]));
     const coh_status status = step->device_ops->record_end(queue, &recording);
     if (r.status != COH_OK) {
         coh_error_restore(r.text);

@@ -4,35 +4,7 @@
 #include "engine/line_runs.h"
 
 #include "base/alloc.h"
-
-/* Does the line do the same in every step? FEED and CLIP use host memory of the step's ticket;
- * lines that visit chunks work on the host. */
-static int repeats(coh_opcode opcode)
-{
-    switch (opcode) {
-    case COH_OP_FORWARD:
-    case COH_OP_RECOMPUTE:
-    case COH_OP_BACKWARD:
-    case COH_OP_ADD:
-    case COH_OP_NORM:
-    case COH_OP_UPDATE:
-    case COH_OP_SETTLE:
-        return 1;
-    case COH_OP_FEED:
-    case COH_OP_CLIP:
-    case COH_OP_LOAD:
-    case COH_OP_STORE:
-    case COH_OP_READ:
-    case COH_OP_WRITE:
-    case COH_OP_INIT:
-    case COH_OP_IMPORT:
-    case COH_OP_HASH:
-    case COH_OP_SAVE:
-    case COH_OP_COUNT:
-        return 0;
-    }
-    return 0;
-}
+#include "planner/opcodes.h"
 
 /* Does the line wait for another lane? Lines of one lane are in order anyway. */
 static int waits_for_another(const coh_program *program, const coh_instruction *line)
@@ -73,7 +45,7 @@ coh_status coh_line_runs_find(const coh_program *program, coh_line_run **out_run
         const coh_instruction *line = &program->lines[i];
         if (line->lane != COH_LANE_COMPUTE)
             continue;
-        const int is_one = repeats((coh_opcode)line->opcode);
+        const int is_one = coh_opcode_row_of(line)->repeats;
         if (is_one && (!is_open || waits_for_another(program, line)))
             runs[count++] = (coh_line_run){ .first = line->ordinal };
         if (is_one)

@@ -51,7 +51,7 @@ coh_status coh_step_failure(coh_step *step)
 coh_status coh_step_name_chunk(const coh_step *step, const coh_program *program,
                                const coh_instruction *line, coh_status status)
 {
-    const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
+    const coh_operand *from = &program->operands[line->operand_begin];
     const coh_object *object = &step->layout->objects[from->object];
     return coh_fail_prefix(status, "%s of chunk %u of stream %s, owner %d",
                            coh_opcode_name((coh_opcode)line->opcode),
@@ -88,14 +88,14 @@ static void issue_line(coh_step *step, coh_ticket *ticket, uint32_t index)
 
     issue_waits(step, ticket, line);
     ops->notify(queue, coh_line_begin, step, ticket->number, index);
-    if (line->opcode == COH_OP_LOAD || line->opcode == COH_OP_STORE) {
-        const coh_operand *from = coh_line_operand(program, line, COH_ROLE_FROM);
-        const coh_operand *to = coh_line_operand(program, line, COH_ROLE_TO);
+    if (coh_opcode_moves(line->opcode)) { /* LOAD, STORE: disk lanes have threads */
+        const coh_operand *from = coh_bound_operand(ticket->bound, line, COH_SLOT_FROM);
+        const coh_operand *to = coh_bound_operand(ticket->bound, line, COH_SLOT_TO);
         ops->copy(queue, coh_operand_data(step, to), coh_operand_data(step, from),
                   (size_t)from->bytes);
     } else {
         ops->launch(queue, coh_line_execute, step, ticket->number, index,
-                    coh_line_predicate(step, program, line));
+                    coh_line_predicate(step, ticket->bound, line));
     }
     ops->notify(queue, coh_line_end, step, ticket->number, index);
     ops->signal(queue, coh_step_retired(step, line->lane),

@@ -214,7 +214,7 @@ static void name_line(const coh_step *step, const coh_program *program, uint32_t
 {
     const coh_instruction *line = &program->lines[index];
     const char *opcode = coh_opcode_name((coh_opcode)line->opcode);
-    if (line->opcode == COH_OP_LOAD || line->opcode == COH_OP_STORE) {
+    if (coh_opcode_moves(line->opcode)) {
         (void)coh_step_name_chunk(step, program, line, status);
         coh_fail_prefix(status, "line %u of program '%s'", index,
                         coh_program_kind_name((coh_program_kind)program->kind));

@@ -18,6 +18,7 @@
 #include "engine/line_work.h"
 #include "engine/optimizer_numbers.h"
 #include "engine/step.h"
+#include "planner/opcodes.h"
 
 /* ---- a program, bound to the arenas (bind.c) ---- */
 
@@ -35,10 +36,17 @@ typedef struct coh_extent_state {
     _Atomic uint32_t entered;   /* the first user sets it, the last one clears it */
 } coh_extent_state;
 
+/* The operands of a line by their places in the row of its opcode (planner/opcodes.h): 1 + index
+ * in the line; 0: the line has none. */
+typedef struct coh_operand_slots {
+    uint16_t at[COH_OPERAND_RULES];
+} coh_operand_slots;
+
 typedef struct coh_bound {
     const coh_program *program;
     uint32_t *lane_lines[COH_LANE_COUNT]; /* line of ordinal n at [n - 1] */
     coh_bound_port *ports;                /* by binding */
+    coh_operand_slots *slots;             /* by line */
     uint32_t *uses, *use_begin;           /* distinct extents of line i: [use_begin[i], [i + 1]) */
     coh_extent_state *extents[2];
     uint32_t *goes_on_as; /* by extent: 1 + its continuation in the next run, left there; 0: none */
@@ -257,9 +265,13 @@ static inline void *coh_operand_data(const coh_step *step, const coh_operand *op
     return (char *)step->arenas[operand->tier] + operand->offset;
 }
 
-/* Returns the line's first operand of `role`, or NULL. */
-const coh_operand *coh_line_operand(const coh_program *program, const coh_instruction *line,
-                                    coh_role role);
+/* Returns the operand of a line at place `slot` of its row (COH_SLOT_*), or NULL. */
+static inline const coh_operand *coh_bound_operand(const coh_bound *bound,
+                                                   const coh_instruction *line, int slot)
+{
+    const uint16_t at = bound->slots[line - bound->program->lines].at[slot];
+    return at > 0 ? &bound->program->operands[line->operand_begin + at - 1] : NULL;
+}
 
 /* ---- step_view.c: the host's view of the device ---- */
 
@@ -308,7 +320,7 @@ void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket);
 
 /* Returns the value of the line's predicate, in the cells that the line names as an operand, or
  * else in the device's cells; NULL: the line always runs. */
-const int32_t *coh_line_predicate(const coh_step *step, const coh_program *program,
+const int32_t *coh_line_predicate(const coh_step *step, const coh_bound *bound,
                                   const coh_instruction *line);
 
 /* ---- line_replay.c ---- */
@@ -326,9 +338,9 @@ void coh_line_end_run(void *step, uint64_t number, uint32_t index);
 /* ---- line_optimizer.c, line_chunk.c: opcodes of the engine itself ---- */
 
 void coh_line_feed(coh_step *step, coh_ticket *ticket);
-void coh_line_norm(coh_step *step, const coh_program *program, const coh_instruction *line);
+void coh_line_norm(coh_step *step, const coh_bound *bound, const coh_instruction *line);
 void coh_line_clip(coh_step *step, coh_ticket *ticket);
-void coh_line_update(coh_step *step, const coh_program *program, const coh_instruction *line);
+void coh_line_update(coh_step *step, const coh_bound *bound, const coh_instruction *line);
 coh_status coh_line_chunks(coh_step *step, coh_ticket *ticket, const coh_instruction *line);
 
 /* ---- lane_disk.c ---- */

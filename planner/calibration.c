@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "cohobate/calibration.h"
 #include "planner/json_read.h"
+#include "planner/opcodes.h"
 #include "planner/profile_file.h"
 
 /* Runs with equal weight in the mean; from then on each new run has weight 1 over this number. */
@@ -17,30 +18,8 @@ enum { RUNS_IN_MEAN = 8 };
 
 coh_opcode coh_calibration_of(coh_opcode opcode)
 {
-    switch (opcode) {
-    case COH_OP_FORWARD:
-    case COH_OP_RECOMPUTE:
-        return COH_OP_FORWARD;
-    case COH_OP_BACKWARD:
-    case COH_OP_ADD:
-    case COH_OP_NORM:
-    case COH_OP_UPDATE:
-    case COH_OP_LOAD:
-    case COH_OP_STORE:
-    case COH_OP_READ:
-    case COH_OP_WRITE:
-        return opcode;
-    case COH_OP_FEED:
-    case COH_OP_CLIP:
-    case COH_OP_INIT:
-    case COH_OP_IMPORT:
-    case COH_OP_HASH:
-    case COH_OP_SAVE:
-    case COH_OP_SETTLE:
-    case COH_OP_COUNT:
-        break;
-    }
-    return COH_OP_COUNT;
+    const uint8_t as = (unsigned)opcode < COH_OP_COUNT ? coh_opcode_rows[opcode].calibrated_as : 0;
+    return as > 0 ? (coh_opcode)(as - 1) : COH_OP_COUNT;
 }
 
 void coh_calibration_join(coh_calibration *calibration, double factor)

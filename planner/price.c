@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "planner/fingerprint.h"
+#include "planner/opcodes.h"
 
 /* ---- the curves of a profile ---- */
 
@@ -164,26 +165,7 @@ void coh_pricer_fini(coh_pricer *pricer)
 
 const char *coh_price_name(coh_opcode opcode)
 {
-    static const char *const names[COH_OP_COUNT] = {
-        [COH_OP_FEED] = "feed",
-        [COH_OP_FORWARD] = "forward",
-        [COH_OP_RECOMPUTE] = "recompute",
-        [COH_OP_BACKWARD] = "backward",
-        [COH_OP_ADD] = "add",
-        [COH_OP_NORM] = "norm",
-        [COH_OP_CLIP] = "clip",
-        [COH_OP_UPDATE] = "update",
-        [COH_OP_LOAD] = "load",
-        [COH_OP_STORE] = "store",
-        [COH_OP_READ] = "read",
-        [COH_OP_WRITE] = "write",
-        [COH_OP_INIT] = "init",
-        [COH_OP_IMPORT] = "import",
-        [COH_OP_HASH] = "hash",
-        [COH_OP_SAVE] = "save",
-        [COH_OP_SETTLE] = "settle",
-    };
-    return names[opcode];
+    return coh_opcode_rows[opcode].word;
 }
 
 /* ---- one price ---- */
@@ -299,11 +281,12 @@ static rate drive_rate(const coh_profile *profile, coh_lane lane)
 /* The rate at which the line's bytes are processed. */
 static rate memory_rate(const coh_profile *profile, const coh_instruction *line)
 {
-    if (line->opcode == COH_OP_SAVE)
+    const coh_price_rule rule = coh_opcode_row_of(line)->price;
+    if (rule == COH_PRICE_DRIVE_WRITE)
         return drive_rate(profile, COH_LANE_WRITE);
-    if (line->opcode == COH_OP_IMPORT)
+    if (rule == COH_PRICE_DRIVE_READ)
         return drive_rate(profile, COH_LANE_READ);
-    if (line->lane == COH_LANE_HOST && line->opcode == COH_OP_UPDATE &&
+    if (line->lane == COH_LANE_HOST && rule == COH_PRICE_HOST_UPDATE &&
         profile->host_update_bytes_per_s.p50 > 0)
         return (rate){ profile->host_update_bytes_per_s, SOURCE_HOST_UPDATE };
     if (line->lane == COH_LANE_HOST && profile->host_memory_bytes_per_s.p50 > 0)

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "planner/opcodes.h"
 
 void coh_program_fini(coh_program *program)
 {
@@ -62,6 +63,8 @@ static uint64_t hash_line(uint64_t hash, const coh_program *program, const coh_i
     hash = fold(hash, ((uint64_t)line->opcode << 32) | ((uint64_t)line->lane << 16) |
                           (uint8_t)line->predicate_cell);
     hash = fold(hash, ((uint64_t)line->ordinal << 32) | line->position);
+    if (line->group != 0 || line->sequence != 0) /* of several ranks */
+        hash = fold(hash, ((uint64_t)line->group << 32) | line->sequence);
     for (uint32_t i = 0; i < line->operand_count; i++) {
         const coh_operand *operand = &program->operands[line->operand_begin + i];
         hash = fold(hash, ((uint64_t)(uint32_t)operand->object << 32) |
@@ -106,11 +109,7 @@ uint64_t coh_program_hash(const coh_layout *layout, const coh_program *program)
 
 const char *coh_opcode_name(coh_opcode opcode)
 {
-    static const char *const names[COH_OP_COUNT] = {
-        "FEED",  "FORWARD", "RECOMPUTE", "BACKWARD", "ADD",    "NORM", "CLIP", "UPDATE", "LOAD",
-        "STORE", "READ",    "WRITE",     "INIT",     "IMPORT", "HASH", "SAVE", "SETTLE",
-    };
-    return (unsigned)opcode < COH_OP_COUNT ? names[opcode] : "unknown";
+    return (unsigned)opcode < COH_OP_COUNT ? coh_opcode_rows[opcode].name : "unknown";
 }
 
 const char *coh_program_kind_name(coh_program_kind kind)

@@ -237,31 +237,13 @@ enum { COH_CELL_NONE = -1, COH_CELL_PENDING = 0 };
 
 /* ---- lines ---- */
 
+/* The instruction set: opcodes.def has a row for each opcode and says what it does. */
+#define COH_OPCODE(name, ...) COH_OP_##name,
 typedef enum coh_opcode {
-    COH_OP_FEED, /* host ring -> cells and inputs of this step; the body's first line */
-    COH_OP_FORWARD,
-    COH_OP_RECOMPUTE, /* forward again, same inputs, versions and seed */
-    COH_OP_BACKWARD,
-    COH_OP_ADD,  /* scratch gradient -> gradient, for kinds that cannot add */
-    COH_OP_NORM, /* final gradient chunk -> one partial per grain; with deferred updates */
-    COH_OP_CLIP, /* partials, losses -> latched cells; loss and norm to the host ring */
-    /* Work, grad, states of one chunk -> the next version. If updates are not deferred it follows
-     * the last contribution and computes the chunk's norm partials in the same pass (operand
-     * PARTIALS); there is then no NORM. */
-    COH_OP_UPDATE,
-    COH_OP_LOAD,  /* host -> device */
-    COH_OP_STORE, /* device -> host */
-    COH_OP_READ,  /* disk -> device or host */
-    COH_OP_WRITE, /* device or host -> disk */
-    /* Each of the next four visits one chunk. Of a bf16 group with states it visits a chunk of work
-     * AND its states, as two operands (WORK, OPTIMIZER_STATE): each holds half of the master. */
-    COH_OP_INIT,   /* a chunk of work (its init), grad or state (zeros) */
-    COH_OP_IMPORT, /* a chunk of work or state from a checkpoint; others zeros */
-    COH_OP_HASH,   /* a chunk of work or state -> its grain hashes */
-    COH_OP_SAVE,   /* a chunk of work or state -> the checkpoint, with its grain hashes */
-    COH_OP_SETTLE, /* ends a drain: clears `pending` */
+#include "planner/opcodes.def"
     COH_OP_COUNT
 } coh_opcode;
+#undef COH_OPCODE
 
 enum { COH_ACCESS_READ = 1, COH_ACCESS_WRITE = 2, COH_ACCESS_BOTH = 3 };
 
@@ -376,6 +358,9 @@ typedef struct coh_instruction {
     int32_t call;   /* or -1 */
     uint64_t bytes; /* movers: over the link. Compute: memory traffic, for the simulator */
     double flops;
+    /* The group of ranks that execute the instruction together, and its number among the group's
+     * instructions. A program of one rank has group 0 and number 0 everywhere. */
+    uint32_t group, sequence;
 } coh_instruction;
 
 typedef enum coh_program_kind {

@@ -9,54 +9,11 @@
 
 /* ---- FORM: each line separately ---- */
 
-/* Only updates may also be on the host lane. */
-static int lane_of_opcode(uint8_t opcode)
-{
-    switch ((coh_opcode)opcode) {
-    case COH_OP_LOAD:
-        return COH_LANE_H2D;
-    case COH_OP_STORE:
-        return COH_LANE_D2H;
-    case COH_OP_READ:
-        return COH_LANE_READ;
-    case COH_OP_WRITE:
-        return COH_LANE_WRITE;
-    case COH_OP_FEED:
-    case COH_OP_FORWARD:
-    case COH_OP_RECOMPUTE:
-    case COH_OP_BACKWARD:
-    case COH_OP_ADD:
-    case COH_OP_NORM:
-    case COH_OP_CLIP:
-    case COH_OP_UPDATE:
-    case COH_OP_INIT:
-    case COH_OP_IMPORT:
-    case COH_OP_HASH:
-    case COH_OP_SAVE:
-    case COH_OP_SETTLE:
-    case COH_OP_COUNT:
-        break;
-    }
-    return COH_LANE_COMPUTE;
-}
-
-static int needs_call(uint8_t opcode)
-{
-    return opcode == COH_OP_FORWARD || opcode == COH_OP_RECOMPUTE || opcode == COH_OP_BACKWARD ||
-           opcode == COH_OP_ADD;
-}
-
-enum {
-    MAY_READ = 1 << COH_ACCESS_READ,
-    MAY_WRITE = 1 << COH_ACCESS_WRITE,
-    MAY_BOTH = 1 << COH_ACCESS_BOTH
-};
-
 /* The access of an operand that accumulates the row ranges of one call: the first range overwrites,
  * the others add. */
 static int by_rows(int64_t row_begin)
 {
-    return row_begin > 0 ? MAY_BOTH : MAY_WRITE;
+    return row_begin > 0 ? COH_MAY_BOTH : COH_MAY_WRITE;
 }
 
 /* Returns the accesses that an operand of a call may have. */
@@ -73,24 +30,28 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     case COH_ROLE_OUTPUT_GRAD:
     case COH_ROLE_CELLS:
     case COH_ROLE_FROM:
-        return MAY_READ;
+        return COH_MAY_READ;
     case COH_ROLE_OUTPUT: /* the losses of all micro-batches share a chunk */
-        return is_backward ? MAY_READ : stream == COH_STREAM_LOSS ? MAY_BOTH : by_rows(row_begin);
+        return is_backward                 ? COH_MAY_READ
+               : stream == COH_STREAM_LOSS ? COH_MAY_BOTH
+                                           : by_rows(row_begin);
     case COH_ROLE_SAVED:
         /* sums over row ranges in backward continue from call to call */
-        return !is_backward ? by_rows(row_begin) : is_by_rows && !is_slice ? MAY_BOTH : MAY_READ;
+        return !is_backward              ? by_rows(row_begin)
+               : is_by_rows && !is_slice ? COH_MAY_BOTH
+                                         : COH_MAY_READ;
     case COH_ROLE_CACHE: /* backward may overwrite the values with its gradient */
-        return is_backward ? MAY_BOTH : opcode == COH_OP_FORWARD ? by_rows(row_begin) : 0;
+        return is_backward ? COH_MAY_BOTH : opcode == COH_OP_FORWARD ? by_rows(row_begin) : 0;
     case COH_ROLE_STATE:
-        return is_backward ? MAY_READ : MAY_BOTH;
+        return is_backward ? COH_MAY_READ : COH_MAY_BOTH;
     case COH_ROLE_WORKSPACE: /* a slice's backward keeps it between ranges */
-        return is_backward && is_slice ? by_rows(row_begin) : MAY_WRITE;
+        return is_backward && is_slice ? by_rows(row_begin) : COH_MAY_WRITE;
     case COH_ROLE_INPUT_GRAD:
-        return row_begin > 0 ? MAY_BOTH : MAY_WRITE | MAY_BOTH;
+        return row_begin > 0 ? COH_MAY_BOTH : COH_MAY_WRITE | COH_MAY_BOTH;
     case COH_ROLE_PARAMETER_GRAD:
-        return stream == COH_STREAM_GRAD ? MAY_WRITE | MAY_BOTH : by_rows(row_begin);
+        return stream == COH_STREAM_GRAD ? COH_MAY_WRITE | COH_MAY_BOTH : by_rows(row_begin);
     case COH_ROLE_TO:
-        return MAY_WRITE | MAY_BOTH;
+        return COH_MAY_WRITE | COH_MAY_BOTH;
     case COH_ROLE_PARTIALS:
     case COH_ROLE_LOSS:
     case COH_ROLE_WORK:
@@ -101,42 +62,13 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     return 0;
 }
 
-/* Returns the accesses that an operand of a line without a call may have. */
-static int access_of_line(uint8_t opcode, const coh_operand *operand)
+/* Returns the accesses that an operand of a line without a call may have: those of its row. */
+static int access_of_line(const coh_instruction *line, const coh_operand *operand)
 {
-    uint8_t role = operand->role;
-    switch ((coh_opcode)opcode) {
-    case COH_OP_FEED:
-        return role == COH_ROLE_CELLS ? MAY_BOTH : MAY_WRITE;
-    case COH_OP_NORM: /* a chunk has several of the partials */
-        return role == COH_ROLE_PARTIALS ? MAY_BOTH : MAY_READ;
-    case COH_OP_CLIP:
-    case COH_OP_SETTLE:
-        return role == COH_ROLE_CELLS ? MAY_BOTH : MAY_READ;
-    case COH_OP_UPDATE:
-        return role == COH_ROLE_WORK || role == COH_ROLE_OPTIMIZER_STATE ||
-                       role == COH_ROLE_PARTIALS
-                   ? MAY_BOTH
-                   : MAY_READ;
-    case COH_OP_LOAD:
-    case COH_OP_STORE:
-    case COH_OP_READ:
-    case COH_OP_WRITE:
-        return role == COH_ROLE_TO ? MAY_WRITE : MAY_READ;
-    case COH_OP_INIT:
-    case COH_OP_IMPORT:
-        return MAY_WRITE;
-    case COH_OP_HASH:
-    case COH_OP_SAVE:
-        return MAY_READ;
-    case COH_OP_FORWARD:
-    case COH_OP_RECOMPUTE:
-    case COH_OP_BACKWARD:
-    case COH_OP_ADD:
-    case COH_OP_COUNT:
-        break;
-    }
-    return 0;
+    const coh_operand_rule *rule = coh_opcode_operand(coh_opcode_row_of(line), operand->role);
+    if (rule == NULL || ((rule->flags & COH_OPERAND_NOT_ON_HOST) && line->lane == COH_LANE_HOST))
+        return 0;
+    return rule->accesses;
 }
 
 /* The role of an operand of a stream in a line without a call; -1: not allowed. */
@@ -175,8 +107,8 @@ static int role_fits(uint8_t opcode, uint8_t role, coh_stream stream)
 {
     if (coh_opcode_moves(opcode))
         return 1; /* checked by check_mover */
-    return needs_call(opcode) ? (stream == COH_STREAM_CACHE) == (role == COH_ROLE_CACHE)
-                              : role == role_of_stream(stream);
+    return coh_opcode_calls(opcode) ? (stream == COH_STREAM_CACHE) == (role == COH_ROLE_CACHE)
+                                    : role == role_of_stream(stream);
 }
 
 /* Checks that the touches are whole, contiguous chunks, according to operand, chunk table and
@@ -236,8 +168,8 @@ static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_
                                   coh_tier_name((coh_tier)operand->tier)));
     const coh_line_call *call = line->call >= 0 ? &v->program->calls[line->call] : NULL;
     coh_stream stream = (coh_stream)v->layout->objects[operand->object].stream;
-    int may = needs_call(line->opcode) ? access_of_port(line->opcode, operand, stream, call)
-                                       : access_of_line(line->opcode, operand);
+    int may = coh_opcode_calls(line->opcode) ? access_of_port(line->opcode, operand, stream, call)
+                                             : access_of_line(line, operand);
     int is_own = stream == COH_STREAM_SAVED || stream == COH_STREAM_CACHE ||
                  /* belongs to one operator */
                  stream == COH_STREAM_SCRATCH || stream == COH_STREAM_KEPT;
@@ -263,14 +195,7 @@ static coh_status check_mover(coh_verifier *v, uint32_t line_index)
 {
     const coh_instruction *line = &v->program->lines[line_index];
     const coh_operand *from = coh_line_operands(v, line_index), *to = from + 1;
-    static const struct {
-        uint8_t opcode, from_tiers, to_tiers; /* bits */
-    } moves[] = {
-        { COH_OP_LOAD, 1u << COH_TIER_HOST, 1u << COH_TIER_DEVICE },
-        { COH_OP_STORE, 1u << COH_TIER_DEVICE, 1u << COH_TIER_HOST },
-        { COH_OP_READ, 1u << COH_TIER_DISK, 1u << COH_TIER_DEVICE | 1u << COH_TIER_HOST },
-        { COH_OP_WRITE, 1u << COH_TIER_DEVICE | 1u << COH_TIER_HOST, 1u << COH_TIER_DISK },
-    };
+    const coh_opcode_row *row = coh_opcode_row_of(line);
     if (line->operand_count != 2 || from->role != COH_ROLE_FROM || to->role != COH_ROLE_TO ||
         to->access != COH_ACCESS_WRITE || from->touch_count != to->touch_count)
         return coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
@@ -283,12 +208,10 @@ static coh_status check_mover(coh_verifier *v, uint32_t line_index)
                                       " of chunk %" PRIu32,
                                       a->version, b->version, b->chunk));
     }
-    for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++)
-        if (moves[i].opcode == line->opcode &&
-            (!((moves[i].from_tiers >> from->tier) & 1) || !((moves[i].to_tiers >> to->tier) & 1)))
-            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
-                                      "it moves from %s to %s", coh_tier_name((coh_tier)from->tier),
-                                      coh_tier_name((coh_tier)to->tier)));
+    if (!((row->from_tiers >> from->tier) & 1) || !((row->to_tiers >> to->tier) & 1))
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+                                  "it moves from %s to %s", coh_tier_name((coh_tier)from->tier),
+                                  coh_tier_name((coh_tier)to->tier)));
     if (line->bytes != from->bytes)
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
                                   "it says %" PRIu64 " bytes and moves %" PRIu64, line->bytes,
@@ -407,11 +330,33 @@ static coh_status check_predicate(coh_verifier *v, uint32_t line_index)
     return COH_OK;
 }
 
+/* Checks that the line has the operands that its row requires. */
+static coh_status check_required(coh_verifier *v, uint32_t index)
+{
+    const coh_instruction *line = &v->program->lines[index];
+    const coh_opcode_row *row = coh_opcode_row_of(line);
+    for (int r = 0; r < COH_OPERAND_RULES; r++) {
+        const coh_operand_rule *rule = &row->operands[r];
+        uint32_t count = 0, chunks = 0;
+        for (uint32_t i = 0; rule->accesses != 0 && i < line->operand_count; i++) {
+            const coh_operand *operand = &coh_line_operands(v, index)[i];
+            count += operand->role == rule->role;
+            chunks += operand->role == rule->role ? operand->touch_count : 0;
+        }
+        if ((count == 0 && (rule->flags & COH_OPERAND_REQUIRED)) ||
+            (chunks > 1 && (rule->flags & COH_OPERAND_ONE_CHUNK)))
+            return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,
+                                     "it has %" PRIu32 " operands of role %d with %" PRIu32
+                                     " chunks",
+                                     count, rule->role, chunks);
+    }
+    return COH_OK;
+}
+
 static coh_status check_line(coh_verifier *v, uint32_t index)
 {
     const coh_instruction *line = &v->program->lines[index];
-    if (line->lane != lane_of_opcode(line->opcode) &&
-        !(line->lane == COH_LANE_HOST && line->opcode == COH_OP_UPDATE))
+    if (!((coh_opcode_row_of(line)->lanes >> line->lane) & 1))
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX, "it is on the lane %s",
                                   coh_lane_name((coh_lane)line->lane)));
     if ((index > 0 && line->position < line[-1].position) ||
@@ -424,7 +369,8 @@ static coh_status check_line(coh_verifier *v, uint32_t index)
     if (coh_opcode_moves(line->opcode))
         return check_mover(v, index);
     COH_TRY(check_predicate(v, index));
-    if (needs_call(line->opcode) != (line->call >= 0))
+    COH_TRY(check_required(v, index));
+    if (coh_opcode_calls(line->opcode) != (line->call >= 0))
         return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX, "its call is %" PRId32,
                                  line->call);
     if (line->call < 0)

@@ -38,27 +38,12 @@ static int is_trained(const coh_verifier *v, uint32_t chunk)
 
 static int may_contain(coh_program_kind kind, uint8_t opcode)
 {
-    static const uint32_t allowed[COH_PROGRAM_KIND_COUNT] = {
-        [COH_PROGRAM_INIT] = 1u << COH_OP_INIT,
-        [COH_PROGRAM_BODY] = 1u << COH_OP_FEED | 1u << COH_OP_FORWARD | 1u << COH_OP_RECOMPUTE |
-                             1u << COH_OP_BACKWARD | 1u << COH_OP_ADD | 1u << COH_OP_NORM |
-                             1u << COH_OP_CLIP | 1u << COH_OP_UPDATE,
-        [COH_PROGRAM_DRAIN] = 1u << COH_OP_UPDATE | 1u << COH_OP_SETTLE,
-        [COH_PROGRAM_EVALUATE] = 1u << COH_OP_FEED | 1u << COH_OP_FORWARD,
-        [COH_PROGRAM_SAVE] = 1u << COH_OP_SAVE,
-        [COH_PROGRAM_HASH] = 1u << COH_OP_HASH,
-        [COH_PROGRAM_IMPORT] = 1u << COH_OP_IMPORT | 1u << COH_OP_INIT,
-    };
-    return coh_opcode_moves(opcode) || ((allowed[kind] >> opcode) & 1);
+    return (coh_opcode_rows[opcode].programs >> kind) & 1;
 }
 
 static int may_write(const coh_object *object, uint8_t opcode)
 {
-    if (opcode == COH_OP_INIT || opcode == COH_OP_IMPORT)
-        return 1;
-    if (object->stream == COH_STREAM_GRAD)
-        return opcode == COH_OP_BACKWARD || opcode == COH_OP_ADD;
-    return opcode == COH_OP_UPDATE;
+    return (coh_opcode_rows[opcode].writes >> object->stream) & 1;
 }
 
 /* ---- one pass over the lines ---- */
@@ -71,7 +56,7 @@ static int makes_partials(const coh_verifier *v, uint32_t line)
     for (uint32_t o = 0; o < facts->operand_count; o++)
         writes |= coh_line_operands(v, line)[o].object == v->layout->partials &&
                   (coh_line_operands(v, line)[o].access & COH_ACCESS_WRITE);
-    return writes && (facts->opcode == COH_OP_NORM || facts->opcode == COH_OP_UPDATE);
+    return writes && coh_opcode_rows[facts->opcode].sums_norm;
 }
 
 /* Records that a line writes or reads a gradient chunk. */

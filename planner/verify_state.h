@@ -19,6 +19,7 @@
 #define COH_PLANNER_VERIFY_STATE_H
 
 #include "base/check.h"
+#include "planner/opcodes.h"
 #include "planner/verify.h"
 
 #define COH_NO_LINE UINT32_MAX
@@ -96,12 +97,6 @@ static inline const coh_touch *coh_operand_touches(const coh_verifier *v,
 static inline const coh_object *coh_chunk_object(const coh_verifier *v, uint32_t chunk)
 {
     return &v->layout->objects[v->layout->chunks[chunk].object];
-}
-
-static inline int coh_opcode_moves(uint8_t opcode)
-{
-    return opcode == COH_OP_LOAD || opcode == COH_OP_STORE || opcode == COH_OP_READ ||
-           opcode == COH_OP_WRITE;
 }
 
 static inline const uint32_t *coh_line_clock(const coh_verifier *v, uint32_t run, uint32_t line)
