@@ -197,26 +197,35 @@ static coh_status check_gradients(const cli_job *job)
                                       " leave it out, or add --dtype bf16");
 }
 
-/* Are heads as wide as cuDNN's attention requires (kernels/cuda/attention_scratch.h)? */
-static int has_heads_of_cudnn(const coh_model *model)
+/* Asks whether a GPU adds by atomics in attention with the heads of this run. Fails: with the limit
+ * as text. */
+static coh_status ask_for_atomics(const cli_job *job)
 {
-    const coh_model_size size = coh_model_size_get(model);
-    const int64_t width = size.heads > 0 ? size.channels / size.heads : 0;
-    return width > 0 && width % 8 == 0 && width <= 256;
+    const coh_model_size size = coh_model_size_get(&job->model);
+    const coh_attention_attributes attributes = { .heads = size.heads };
+    const coh_shape qkv = { .dtype = size.dtype,
+                            .rank = 3,
+                            .dim = { 1, job->recipe.sequence, 3 * size.channels } };
+    if (size.heads <= 0 || size.channels < size.heads)
+        return cli_fail(COH_ERR_SHAPE, "a model without heads");
+    return coh_kind_attention_atomic.devices[COH_DEVICE_CUDA].accepts(&attributes, &qkv);
 }
 
 /* Refuses --atomics if no kind of the run can use atomics; a resumed run continues without them. */
 static coh_status settle_atomics(cli_job *job)
 {
     const char *of = NULL;
+    char limit[256];
     if (!job->on_gpu)
         of = "a GPU";
     else if (coh_model_size_get(&job->model).dtype != COH_DTYPE_BF16)
         of = "weights in bf16";
     else if (job->recipe.dropout > 0)
         of = "attention without dropout";
-    else if (!has_heads_of_cudnn(&job->model))
-        of = "heads of a multiple of 8 channels, 256 at most";
+    else if (ask_for_atomics(job) != COH_OK) {
+        snprintf(limit, sizeof(limit), "attention on cuDNN (%s)", coh_last_error());
+        of = limit;
+    }
     const int is_given = cli_given(job->options, CLI_FLAG_ATOMICS);
     uint64_t are_on = is_given ? (uint64_t)job->options->atomics : job->recipe.atomics;
     if (are_on && of != NULL && is_given)

@@ -86,7 +86,8 @@ static void tell_store(const coh_engine *engine)
 
 static coh_status check_device(const coh_plan *plan, const coh_engine_device *device)
 {
-    const int wants_gpu = plan->profile.device_kind != 0, is_gpu = device->kernels != NULL;
+    const int wants_gpu = plan->profile.device_kind != COH_DEVICE_HOST,
+              is_gpu = device->kernels != NULL;
     if (wants_gpu == is_gpu)
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,

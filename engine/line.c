@@ -287,14 +287,12 @@ static coh_status scan_line(coh_step *step, const coh_bound *bound, const coh_in
     return COH_OK;
 }
 
-typedef coh_status (*kind_function)(const coh_call *call);
-
-static kind_function kernels_of(const coh_step *step, const coh_op_kind *kind,
-                                const coh_instruction *line)
+static coh_kind_function kernels_of(const coh_step *step, const coh_op_kind *kind,
+                                    const coh_instruction *line)
 {
-    if (line->opcode == COH_OP_BACKWARD)
-        return step->host_addressable ? kind->backward : kind->backward_cuda;
-    return step->host_addressable ? kind->forward : kind->forward_cuda;
+    return coh_kind_function_of(kind, coh_step_device_kind(step),
+                                line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD
+                                                                : COH_PHASE_FORWARD);
 }
 
 static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_instruction *line)

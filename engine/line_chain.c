@@ -59,16 +59,17 @@ coh_status coh_line_chain_create(coh_status (*forward)(const coh_call *call), ui
                                  int32_t thread_count, const coh_line_chain_place *place,
                                  coh_line_chain *out_chain)
 {
-    *out_chain = (coh_line_chain){ .kind = { .struct_bytes = sizeof(coh_op_kind),
-                                             .abi_version = COH_KIND_ABI,
-                                             .name = "measure.link",
-                                             .revision = 1,
-                                             .input_count = 1,
-                                             .output_count = 1,
-                                             .parameter_count = 1,
-                                             .infer = infer,
-                                             .forward = forward,
-                                             .forward_cuda = forward } };
+    *out_chain =
+        (coh_line_chain){ .kind = { .struct_bytes = sizeof(coh_op_kind),
+                                    .abi_version = COH_KIND_ABI,
+                                    .name = "measure.link",
+                                    .revision = 1,
+                                    .input_count = 1,
+                                    .output_count = 1,
+                                    .parameter_count = 1,
+                                    .infer = infer,
+                                    .devices = { [COH_DEVICE_HOST] = { .forward = forward },
+                                                 [COH_DEVICE_CUDA] = { .forward = forward } } } };
     coh_status status = create(out_chain, line_count, thread_count, place);
     if (status != COH_OK)
         coh_line_chain_fini(out_chain);

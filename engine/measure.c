@@ -367,11 +367,11 @@ static coh_status check(const coh_measure_options *options, const coh_engine_dev
                         "it was not measured on this machine by this build but on %.100s: name "
                         "another file",
                         known->machine[0] != '\0' ? known->machine : "no machine at all");
-    if ((known->device_kind != 0) != (device->kernels != NULL))
+    if ((known->device_kind != COH_DEVICE_HOST) != (device->kernels != NULL))
         return coh_fail(COH_ERR_ARGUMENT,
                         "it was measured of %s, not of %s: name another file, or that device",
-                        known->device_kind != 0 ? "a GPU" : "the host device",
-                        known->device_kind != 0 ? "the host device" : "a GPU");
+                        known->device_kind != COH_DEVICE_HOST ? "a GPU" : "the host device",
+                        known->device_kind != COH_DEVICE_HOST ? "the host device" : "a GPU");
     if (known->origin_count > 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "figures of it were given, not measured (\"%s\" %s): name the file "

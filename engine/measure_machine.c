@@ -107,7 +107,8 @@ uint64_t coh_machine_fingerprint(void)
 
 uint64_t coh_machine_fingerprint_of(const coh_profile *profile)
 {
-    const char *end = profile->device_kind != 0 ? strstr(profile->machine, BEHIND_GPU) : NULL;
+    const char *end =
+        profile->device_kind != COH_DEVICE_HOST ? strstr(profile->machine, BEHIND_GPU) : NULL;
     return end == NULL ? coh_machine_fingerprint()
                        : fingerprint(profile->machine, (size_t)(end - profile->machine));
 }
@@ -172,7 +173,7 @@ static void describe_device(const coh_measure *m)
         return;
     }
     describe(host, sizeof(host));
-    profile->device_kind = 1;
+    profile->device_kind = COH_DEVICE_CUDA;
     snprintf(profile->machine, sizeof(profile->machine), "%.*s%s%.76s", GPU_NAME_BYTES,
              m->bed->facts.name, BEHIND_GPU, host);
     profile->memory_bytes[COH_TIER_DEVICE] = m->bed->facts.memory_bytes;

@@ -328,14 +328,10 @@ static void make_call(bench *b, int phase, uint64_t window)
     }
 }
 
-typedef coh_status (*kind_function)(const coh_call *call);
-
-static kind_function kernels_of(const bench *b, int phase)
+static coh_kind_function kernels_of(const bench *b, coh_phase phase)
 {
     const coh_op_kind *kind = &b->list->sheets[b->p->sheet].graph->ops[b->p->op].kind;
-    if (phase == COH_PHASE_FORWARD)
-        return b->bed->is_host ? kind->forward : kind->forward_cuda;
-    return b->bed->is_host ? kind->backward : kind->backward_cuda;
+    return coh_kind_function_of(kind, b->bed->is_host ? COH_DEVICE_HOST : COH_DEVICE_CUDA, phase);
 }
 
 /* A coh_bed_work: runs the call of this window; builds it unless it is the current one. */

@@ -74,7 +74,7 @@ coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
         out_facts->store_read_bytes_per_s = store.read_bytes_per_s;
         out_facts->store_write_bytes_per_s = store.write_bytes_per_s;
     }
-    const int is_gpu = engine->plan->profile.device_kind != 0;
+    const int is_gpu = engine->plan->profile.device_kind != COH_DEVICE_HOST;
     snprintf(out_facts->kernel_path, sizeof(out_facts->kernel_path), "%s",
              is_gpu ? engine->plan->options.kernel_path : coh_kernel_path());
     return COH_OK;

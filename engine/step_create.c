@@ -251,10 +251,12 @@ static void device_failed(void *context, coh_status status, uint64_t number, uin
 static coh_status check_kinds(const coh_step *step)
 {
     const coh_graph *graph = step->plan->graph;
+    const coh_device_kind device = coh_step_device_kind(step);
     const int trains = step->plan->options.mode == COH_PLAN_TRAIN;
-    for (size_t i = 0; !step->host_addressable && graph != NULL && i < graph->op_count; i++) {
+    for (size_t i = 0; device != COH_DEVICE_HOST && graph != NULL && i < graph->op_count; i++) {
         const coh_op_kind *kind = &graph->ops[i].kind;
-        if (kind->forward_cuda == NULL || (trains && kind->backward_cuda == NULL))
+        if (kind->devices[device].forward == NULL ||
+            (trains && kind->devices[device].backward == NULL))
             return coh_fail(COH_ERR_ARGUMENT,
                             "operator '%s' is of kind '%s', which has no kernels for a GPU: run it "
                             "on the host device",

@@ -205,6 +205,13 @@ struct coh_step {
     int has_finding;
 };
 
+/* Returns the kind of device whose functions of operator kinds (coh_op_kind.devices) the compute
+ * lane runs. */
+static inline coh_device_kind coh_step_device_kind(const coh_step *step)
+{
+    return step->host_addressable ? COH_DEVICE_HOST : COH_DEVICE_CUDA;
+}
+
 static inline coh_ticket *coh_step_ticket(coh_step *step, uint64_t number)
 {
     return &step->tickets[number % COH_TICKET_SLOTS];

@@ -70,10 +70,8 @@ const coh_op_kind coh_kind_gelu = {
     .revision = 2,
     .backward_reads = { .inputs = 1u },
     .infer = infer_gelu,
-    .forward = forward_gelu,
-    .backward = backward_gelu,
-    .forward_cuda = forward_gelu,
-    .backward_cuda = backward_gelu,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_gelu, .backward = backward_gelu },
+                 [COH_DEVICE_CUDA] = { .forward = forward_gelu, .backward = backward_gelu } },
     ACTIVATION_KIND,
 };
 
@@ -102,9 +100,7 @@ const coh_op_kind coh_kind_relu = {
     .revision = 1,
     .backward_reads = { .outputs = 1u },
     .infer = infer_relu,
-    .forward = forward_relu,
-    .backward = backward_relu,
-    .forward_cuda = forward_relu,
-    .backward_cuda = backward_relu,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_relu, .backward = backward_relu },
+                 [COH_DEVICE_CUDA] = { .forward = forward_relu, .backward = backward_relu } },
     ACTIVATION_KIND,
 };

@@ -5,8 +5,8 @@
 
 #include <inttypes.h>
 
-#include "kernels/cuda/attention_scratch.h"
 #include "kernels/kernels.h"
+#include "kernels/kind_devices.h"
 #include "kernels/shape_check.h"
 
 /* qkv [B,T,3C] with C a multiple of heads. */
@@ -46,16 +46,6 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->flops[COH_PHASE_FORWARD] = 2.0 * half;
     facts->flops[COH_PHASE_BACKWARD] = 5.0 * half;
     return COH_OK;
-}
-
-static size_t workspace_cuda(const void *attributes, const coh_shape *inputs, coh_phase phase)
-{
-    const coh_attention_attributes *a = attributes;
-    const int64_t *dim = inputs[0].dim, C = dim[2] / 3;
-    if (phase == COH_PHASE_FORWARD)
-        return 0;
-    return coh_cuda_attention_scratch_bytes(inputs[0].dtype, dim[0], dim[1], a->heads, a->heads,
-                                            C / a->heads);
 }
 
 /* q, k and v lie next to each other in a row. */
@@ -123,25 +113,14 @@ const coh_op_kind coh_kind_attention = {
     .can_skip_grad = { .inputs = 1u },
     .split_axes = 1u,
     .infer = infer,
-    .forward = forward,
-    .backward = backward,
-    .workspace_cuda = workspace_cuda,
-    .forward_cuda = forward,
-    .backward_cuda = backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
+                 [COH_DEVICE_CUDA] = { .forward = forward,
+                                       .backward = backward,
+                                       .workspace = coh_cuda_workspace_attention } },
     .attribute_bytes = sizeof(coh_attention_attributes),
 };
 
 /* ---- with atomics on a GPU ---- */
-
-static size_t workspace_atomic(const void *attributes, const coh_shape *inputs, coh_phase phase)
-{
-    const coh_attention_attributes *a = attributes;
-    const int64_t *dim = inputs[0].dim, C = dim[2] / 3;
-    if (phase == COH_PHASE_FORWARD)
-        return 0;
-    return coh_cuda_attention_atomic_bytes(inputs[0].dtype, dim[0], dim[1], a->heads, a->heads,
-                                           C / a->heads);
-}
 
 static coh_status backward_atomic(const coh_call *call)
 {
@@ -163,11 +142,11 @@ const coh_op_kind coh_kind_attention_atomic = {
     .can_skip_grad = { .inputs = 1u },
     .split_axes = 1u,
     .infer = infer,
-    .forward = forward,
-    .backward = backward_atomic,
-    .workspace_cuda = workspace_atomic,
-    .forward_cuda = forward,
-    .backward_cuda = backward_atomic,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward_atomic },
+                 [COH_DEVICE_CUDA] = { .forward = forward,
+                                       .backward = backward_atomic,
+                                       .workspace = coh_cuda_workspace_attention_atomic,
+                                       .accepts = coh_cuda_accepts_attention_atomic } },
     .atomics = 1,
     .attribute_bytes = sizeof(coh_attention_attributes),
 };
@@ -220,11 +199,10 @@ const coh_op_kind coh_kind_attention_dropout = {
     .split_axes = 1u,
     .draws = 1,
     .infer = infer_dropout,
-    .forward = forward_dropout,
-    .backward = backward_dropout,
-    .workspace_cuda = workspace_cuda,
-    .forward_cuda = forward_dropout,
-    .backward_cuda = backward_dropout,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_dropout, .backward = backward_dropout },
+                 [COH_DEVICE_CUDA] = { .forward = forward_dropout,
+                                       .backward = backward_dropout,
+                                       .workspace = coh_cuda_workspace_attention } },
     .attribute_bytes = sizeof(coh_attention_dropout_attributes),
 };
 
@@ -251,15 +229,6 @@ static coh_status infer_decode(const void *attributes, const coh_shape *inputs, 
     }
     facts->flops[COH_PHASE_FORWARD] = 4.0 * (double)B * (double)a->positions * (double)C;
     return COH_OK;
-}
-
-static size_t workspace_decode(const void *attributes, const coh_shape *inputs, coh_phase phase)
-{
-    const coh_attention_decode_attributes *a = attributes;
-    const int64_t D = inputs[0].dim[2] / 3 / a->heads;
-    if (phase != COH_PHASE_FORWARD)
-        return 0;
-    return coh_cuda_decode_bytes(inputs[0].dim[0] * a->heads, D, a->positions);
 }
 
 static coh_status forward_decode(const coh_call *call)
@@ -302,8 +271,8 @@ const coh_op_kind coh_kind_attention_decode = {
     .output_count = 1,
     .state_count = 2,
     .infer = infer_decode,
-    .forward = forward_decode,
-    .workspace_cuda = workspace_decode,
-    .forward_cuda = forward_decode,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_decode },
+                 [COH_DEVICE_CUDA] = { .forward = forward_decode,
+                                       .workspace = coh_cuda_workspace_attention_decode } },
     .attribute_bytes = sizeof(coh_attention_decode_attributes),
 };

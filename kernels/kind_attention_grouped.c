@@ -4,8 +4,8 @@
 
 #include <inttypes.h>
 
-#include "kernels/cuda/attention_scratch.h"
 #include "kernels/kernels.h"
+#include "kernels/kind_devices.h"
 #include "kernels/shape_check.h"
 
 /* q [B,T,H*D], k and v [B,T,G*D]. */
@@ -64,16 +64,6 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->flops[COH_PHASE_FORWARD] = 2.0 * half;
     facts->flops[COH_PHASE_BACKWARD] = 5.0 * half;
     return COH_OK;
-}
-
-static size_t workspace_cuda(const void *attributes, const coh_shape *inputs, coh_phase phase)
-{
-    const coh_attention_grouped_attributes *a = attributes;
-    const int64_t *dim = inputs[0].dim, C = dim[2];
-    if (phase == COH_PHASE_FORWARD)
-        return 0;
-    return coh_cuda_attention_scratch_bytes(inputs[0].dtype, dim[0], dim[1], a->heads, a->kv_heads,
-                                            C / a->heads);
 }
 
 static coh_attention attention_of(const coh_call *call)
@@ -141,25 +131,14 @@ const coh_op_kind coh_kind_attention_grouped = {
     .in_place_count = { 1, 1 },
     .split_axes = 1u,
     .infer = infer,
-    .forward = forward,
-    .backward = backward,
-    .workspace_cuda = workspace_cuda,
-    .forward_cuda = forward,
-    .backward_cuda = backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
+                 [COH_DEVICE_CUDA] = { .forward = forward,
+                                       .backward = backward,
+                                       .workspace = coh_cuda_workspace_attention_grouped } },
     .attribute_bytes = sizeof(coh_attention_grouped_attributes),
 };
 
 /* ---- with atomics on a GPU ---- */
-
-static size_t workspace_atomic(const void *attributes, const coh_shape *inputs, coh_phase phase)
-{
-    const coh_attention_grouped_attributes *a = attributes;
-    const int64_t *dim = inputs[0].dim, C = dim[2];
-    if (phase == COH_PHASE_FORWARD)
-        return 0;
-    return coh_cuda_attention_atomic_bytes(inputs[0].dtype, dim[0], dim[1], a->heads, a->kv_heads,
-                                           C / a->heads);
-}
 
 static coh_status backward_atomic(const coh_call *call)
 {
@@ -184,11 +163,11 @@ const coh_op_kind coh_kind_attention_grouped_atomic = {
     .in_place_count = { 1, 0 },
     .split_axes = 1u,
     .infer = infer,
-    .forward = forward,
-    .backward = backward_atomic,
-    .workspace_cuda = workspace_atomic,
-    .forward_cuda = forward,
-    .backward_cuda = backward_atomic,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward_atomic },
+                 [COH_DEVICE_CUDA] = { .forward = forward,
+                                       .backward = backward_atomic,
+                                       .workspace = coh_cuda_workspace_attention_grouped_atomic,
+                                       .accepts = coh_cuda_accepts_attention_grouped_atomic } },
     .atomics = 1,
     .attribute_bytes = sizeof(coh_attention_grouped_attributes),
 };
@@ -244,11 +223,10 @@ const coh_op_kind coh_kind_attention_grouped_dropout = {
     .split_axes = 1u,
     .draws = 1,
     .infer = infer_dropout,
-    .forward = forward_dropout,
-    .backward = backward_dropout,
-    .workspace_cuda = workspace_cuda,
-    .forward_cuda = forward_dropout,
-    .backward_cuda = backward_dropout,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_dropout, .backward = backward_dropout },
+                 [COH_DEVICE_CUDA] = { .forward = forward_dropout,
+                                       .backward = backward_dropout,
+                                       .workspace = coh_cuda_workspace_attention_grouped } },
     .attribute_bytes = sizeof(coh_attention_grouped_dropout_attributes),
 };
 
@@ -276,15 +254,6 @@ static coh_status infer_decode(const void *attributes, const coh_shape *inputs, 
     facts->flops[COH_PHASE_FORWARD] =
         4.0 * (double)B * (double)a->positions * (double)inputs[0].dim[2];
     return COH_OK;
-}
-
-static size_t workspace_decode(const void *attributes, const coh_shape *inputs, coh_phase phase)
-{
-    const coh_attention_grouped_decode_attributes *a = attributes;
-    const int64_t D = inputs[0].dim[2] / a->heads;
-    if (phase != COH_PHASE_FORWARD)
-        return 0;
-    return coh_cuda_decode_bytes(inputs[0].dim[0] * a->heads, D, a->positions);
 }
 
 static coh_status forward_decode(const coh_call *call)
@@ -326,8 +295,8 @@ const coh_op_kind coh_kind_attention_grouped_decode = {
     .output_count = 1,
     .state_count = 2,
     .infer = infer_decode,
-    .forward = forward_decode,
-    .workspace_cuda = workspace_decode,
-    .forward_cuda = forward_decode,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_decode },
+                 [COH_DEVICE_CUDA] = { .forward = forward_decode,
+                                       .workspace = coh_cuda_workspace_attention_grouped_decode } },
     .attribute_bytes = sizeof(coh_attention_grouped_decode_attributes),
 };

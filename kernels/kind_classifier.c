@@ -2,8 +2,8 @@
  * The table may come in ranges of rows, over several calls. Next: kernels.h (coh_classifier). */
 #include "cohobate/kinds.h"
 
-#include "kernels/cuda/scratch.h"
 #include "kernels/kernels.h"
+#include "kernels/kind_devices.h"
 #include "kernels/shape_check.h"
 
 static coh_status infer_table(const coh_classifier_attributes *a, const coh_shape *x,
@@ -72,18 +72,6 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->bytes[COH_PHASE_FORWARD] = element_bytes * (blocks * NC + VC + 2.0 * NV);
     facts->bytes[COH_PHASE_BACKWARD] = element_bytes * (4.0 * blocks * NC + 3.0 * VC + 5.0 * NV);
     return COH_OK;
-}
-
-/* CUDA's kernel takes logits and dweight's sums from one slot (kernels/cuda/scratch.h). */
-static size_t workspace_cuda(const void *attributes, const coh_shape *inputs, coh_phase phase)
-{
-    const coh_classifier_attributes *a = attributes;
-    const coh_shape *x = &inputs[0];
-    const int64_t N = x->dim[0] * x->dim[1];
-    const size_t logits = coh_cuda_classifier_logit_bytes(x->dtype, N, a->vocabulary);
-    if (phase == COH_PHASE_FORWARD)
-        return logits;
-    return logits + coh_cuda_classifier_sum_bytes(x->dtype, N, x->dim[2], a->vocabulary);
 }
 
 static coh_classifier classifier_of(const coh_call *call)
@@ -164,11 +152,10 @@ const coh_op_kind coh_kind_classifier = {
     .row_split_parameters = 1u,
     .is_loss = 1,
     .infer = infer,
-    .forward = forward,
-    .backward = backward,
-    .workspace_cuda = workspace_cuda,
-    .forward_cuda = forward,
-    .backward_cuda = backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
+                 [COH_DEVICE_CUDA] = { .forward = forward,
+                                       .backward = backward,
+                                       .workspace = coh_cuda_workspace_classifier } },
     .attribute_bytes = sizeof(coh_classifier_attributes),
 };
 
@@ -226,7 +213,7 @@ const coh_op_kind coh_kind_logits = {
     .parameter_count = 1,
     .row_split_parameters = 1u,
     .infer = infer_logits,
-    .forward = forward_logits,
-    .forward_cuda = forward_logits,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_logits },
+                 [COH_DEVICE_CUDA] = { .forward = forward_logits } },
     .attribute_bytes = sizeof(coh_classifier_attributes),
 };

@@ -83,10 +83,8 @@ const coh_op_kind coh_kind_dropout = {
     .split_axes = 1u,
     .draws = 1,
     .infer = infer,
-    .forward = forward,
-    .backward = backward,
-    .forward_cuda = forward,
-    .backward_cuda = backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
+                 [COH_DEVICE_CUDA] = { .forward = forward, .backward = backward } },
     .attribute_bytes = sizeof(coh_dropout_attributes),
 };
 
@@ -105,9 +103,7 @@ const coh_op_kind coh_kind_dropout_residual = {
     .split_axes = 1u,
     .draws = 1,
     .infer = infer_residual,
-    .forward = forward,
-    .backward = backward,
-    .forward_cuda = forward,
-    .backward_cuda = backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
+                 [COH_DEVICE_CUDA] = { .forward = forward, .backward = backward } },
     .attribute_bytes = sizeof(coh_dropout_attributes),
 };

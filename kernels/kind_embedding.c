@@ -4,8 +4,8 @@
 
 #include <inttypes.h>
 
-#include "kernels/cuda/scratch.h"
 #include "kernels/kernels.h"
+#include "kernels/kind_devices.h"
 #include "kernels/shape_check.h"
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
@@ -41,14 +41,6 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->bytes[COH_PHASE_FORWARD] = element_bytes * 2.0 * NC; /* only the rows of the tokens */
     facts->bytes[COH_PHASE_BACKWARD] = element_bytes * (VC + 3.0 * NC);
     return COH_OK;
-}
-
-static size_t workspace_cuda(const void *attributes, const coh_shape *inputs, coh_phase phase)
-{
-    (void)attributes;
-    if (phase == COH_PHASE_FORWARD)
-        return 0;
-    return (size_t)coh_cuda_embedding_order(coh_shape_elements(&inputs[0])) * sizeof(int32_t);
 }
 
 static coh_embedding embedding_of(const coh_call *call)
@@ -111,11 +103,10 @@ const coh_op_kind coh_kind_embedding = {
     .row_split_parameters = 1u,
     .can_widen_grad = 1u,
     .infer = infer,
-    .forward = forward,
-    .backward = backward,
-    .workspace_cuda = workspace_cuda,
-    .forward_cuda = forward,
-    .backward_cuda = backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
+                 [COH_DEVICE_CUDA] = { .forward = forward,
+                                       .backward = backward,
+                                       .workspace = coh_cuda_workspace_embedding } },
     .attribute_bytes = sizeof(coh_embedding_attributes),
 };
 
@@ -155,10 +146,9 @@ const coh_op_kind coh_kind_embedding_padded = {
     .row_split_parameters = 1u,
     .can_widen_grad = 1u,
     .infer = infer_padded,
-    .forward = forward,
-    .backward = backward_padded,
-    .workspace_cuda = workspace_cuda,
-    .forward_cuda = forward,
-    .backward_cuda = backward_padded,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward_padded },
+                 [COH_DEVICE_CUDA] = { .forward = forward,
+                                       .backward = backward_padded,
+                                       .workspace = coh_cuda_workspace_embedding } },
     .attribute_bytes = sizeof(coh_embedding_padded_attributes),
 };

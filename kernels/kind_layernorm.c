@@ -2,8 +2,8 @@
  * (coh_norm); kind_rmsnorm.c is the variant without mean and bias. */
 #include "cohobate/kinds.h"
 
-#include "kernels/cuda/scratch.h"
 #include "kernels/kernels.h"
+#include "kernels/kind_devices.h"
 #include "kernels/shape_check.h"
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
@@ -33,12 +33,6 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     facts->flops[COH_PHASE_FORWARD] = 8.0 * (double)N * (double)C;
     facts->flops[COH_PHASE_BACKWARD] = 16.0 * (double)N * (double)C;
     return COH_OK;
-}
-
-static size_t workspace_cuda(const void *attributes, const coh_shape *inputs, coh_phase phase)
-{
-    (void)attributes;
-    return coh_cuda_norm_workspace(&inputs[0], phase);
 }
 
 static coh_norm norm_of(const coh_call *call, const coh_shape *shape)
@@ -97,11 +91,10 @@ const coh_op_kind coh_kind_layernorm = {
     .backward_in_place = { { 0, 0 } },
     .in_place_count = { 1, 1 },
     .infer = infer,
-    .forward = forward,
-    .backward = backward,
-    .workspace_cuda = workspace_cuda,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
+                 [COH_DEVICE_CUDA] = { .forward = forward,
+                                       .backward = backward,
+                                       .workspace = coh_cuda_workspace_norm } },
     .can_widen_grad = 3u,
-    .forward_cuda = forward,
-    .backward_cuda = backward,
     .attribute_bytes = sizeof(coh_layernorm_attributes),
 };

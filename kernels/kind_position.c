@@ -107,10 +107,8 @@ const coh_op_kind coh_kind_position = {
     .backward_in_place = { { 0, 0 } },
     .in_place_count = { 1, 1 },
     .infer = infer,
-    .forward = forward,
-    .backward = backward,
-    .forward_cuda = forward,
-    .backward_cuda = backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
+                 [COH_DEVICE_CUDA] = { .forward = forward, .backward = backward } },
     .attribute_bytes = sizeof(coh_position_attributes),
 };
 
@@ -146,7 +144,7 @@ const coh_op_kind coh_kind_position_at = {
     .forward_in_place = { { 0, 0 } },
     .in_place_count = { 1, 0 },
     .infer = infer_at,
-    .forward = forward_at,
-    .forward_cuda = forward_at,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_at },
+                 [COH_DEVICE_CUDA] = { .forward = forward_at } },
     .attribute_bytes = sizeof(coh_position_attributes),
 };

@@ -68,8 +68,6 @@ const coh_op_kind coh_kind_swiglu = {
     .in_place_count = { 1, 1 },
     .split_axes = 1u,
     .infer = infer,
-    .forward = forward,
-    .backward = backward,
-    .forward_cuda = forward,
-    .backward_cuda = backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
+                 [COH_DEVICE_CUDA] = { .forward = forward, .backward = backward } },
 };

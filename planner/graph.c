@@ -178,6 +178,18 @@ static int32_t output_needs_grad(const coh_graph *graph, const coh_graph_op_entr
     return 0;
 }
 
+/* Computes the scratch for every kind of device, because a graph may be planned for any of them. */
+static void size_workspaces(coh_graph_op_entry *op, const coh_shape *inputs)
+{
+    for (int device = 0; device < COH_DEVICE_KINDS; device++) {
+        const coh_kind_device *on = &op->kind.devices[device];
+        for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
+            op->workspace_bytes[device][phase] =
+                on->workspace != NULL ? on->workspace(op->attributes, inputs, (coh_phase)phase)
+                                      : op->facts.workspace_bytes[phase];
+    }
+}
+
 static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op_args *args)
 {
     COH_TRY(coh_alloc_text(args->name, &op->name));
@@ -201,11 +213,8 @@ static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op
         inputs[i] = graph->tensors[tensor].shape;
     }
     coh_status status = op->kind.infer(op->attributes, inputs, &op->facts);
-    for (int phase = 0; status == COH_OK && phase < COH_PHASE_COUNT; phase++)
-        op->cuda_workspace_bytes[phase] =
-            op->kind.workspace_cuda != NULL
-                ? op->kind.workspace_cuda(op->attributes, inputs, (coh_phase)phase)
-                : op->facts.workspace_bytes[phase];
+    if (status == COH_OK)
+        size_workspaces(op, inputs);
     if (status == COH_OK)
         status = coh_check_facts(op);
     if (status != COH_OK)
@@ -213,16 +222,20 @@ static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op
     return COH_OK;
 }
 
-/* Copies the kind; fields that its author did not know are zero. */
+/* The members of the first library with this ABI. Later members follow them. */
+#define KIND_BYTES_LEAST (offsetof(coh_op_kind, attribute_bytes) + sizeof(uint32_t))
+
+/* Copies the kind; fields that its author did not know are zero. The ABI is checked first, because
+ * it determines where the members are. */
 static coh_status copy_kind(const coh_op_kind *kind, const char *name, coh_op_kind *out_kind)
 {
-    if (kind->struct_bytes < offsetof(coh_op_kind, forward_cuda) ||
-        kind->struct_bytes > sizeof(*kind))
+    if (kind->struct_bytes >= offsetof(coh_op_kind, name))
+        COH_TRY(coh_check_kind_abi(kind->abi_version, name));
+    if (kind->struct_bytes < KIND_BYTES_LEAST || kind->struct_bytes > sizeof(*kind))
         return coh_fail(COH_ERR_ARGUMENT,
                         "operator %s: its kind has a struct_bytes of %u, and this library knows "
                         "%zu to %zu: set it to sizeof(coh_op_kind)",
-                        name, kind->struct_bytes, offsetof(coh_op_kind, forward_cuda),
-                        sizeof(*kind));
+                        name, kind->struct_bytes, KIND_BYTES_LEAST, sizeof(*kind));
     *out_kind = (coh_op_kind){ 0 };
     memcpy(out_kind, kind, kind->struct_bytes);
     return coh_check_kind(out_kind, name);

@@ -28,17 +28,27 @@ typedef struct coh_graph_op {
     int32_t input[COH_PORT_MAX], output[COH_PORT_MAX]; /* tensors */
     int32_t parameter[COH_PORT_MAX];                   /* graph parameters; -1: absent */
     coh_op_facts facts;
-    uint64_t cuda_workspace_bytes[COH_PHASE_COUNT]; /* replaces the value in facts on a GPU */
+    uint64_t workspace_bytes[COH_DEVICE_KINDS][COH_PHASE_COUNT]; /* of one call */
     int32_t block;
     /* blocks that ended before this operator's block, or before the operator */
     int32_t blocks_before;
 } coh_graph_op_entry;
 
-/* Scratch bytes of one call on the device kind of a profile (device_kind). */
-static inline uint64_t coh_graph_workspace_bytes(const coh_graph_op_entry *op, coh_phase phase,
-                                                 int on_gpu)
+/* Returns the scratch bytes of one call on a kind of device. */
+static inline uint64_t coh_graph_workspace_bytes(const coh_graph_op_entry *op,
+                                                 coh_device_kind device, coh_phase phase)
 {
-    return on_gpu ? op->cuda_workspace_bytes[phase] : (uint64_t)op->facts.workspace_bytes[phase];
+    return op->workspace_bytes[device][phase];
+}
+
+typedef coh_status (*coh_kind_function)(const coh_call *call);
+
+/* Returns the function that computes a phase on a kind of device, or NULL if there is none. */
+static inline coh_kind_function coh_kind_function_of(const coh_op_kind *kind,
+                                                     coh_device_kind device, coh_phase phase)
+{
+    const coh_kind_device *on = &kind->devices[device];
+    return phase == COH_PHASE_FORWARD ? on->forward : on->backward;
 }
 
 struct coh_graph {

@@ -106,15 +106,25 @@ static int pairs_are_within(const coh_op_kind *kind)
     return 1;
 }
 
+coh_status coh_check_kind_abi(uint32_t abi_version, const char *name)
+{
+    if (abi_version == COH_KIND_ABI)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "operator %s: its kind was compiled for ABI version %u of kinds, and this "
+                    "library has version %u: %s",
+                    name, abi_version, COH_KIND_ABI,
+                    abi_version > COH_KIND_ABI
+                        ? "use a newer library"
+                        : "compile it again; its functions belong in coh_op_kind.devices");
+}
+
 coh_status coh_check_kind(const coh_op_kind *kind, const char *name)
 {
-    if (kind->abi_version != COH_KIND_ABI)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "operator %s: its kind has ABI version %u, this library knows %u", name,
-                        kind->abi_version, COH_KIND_ABI);
     COH_TRY(coh_check_name("kind", kind->name));
-    if (kind->infer == NULL || kind->forward == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "operator %s: kind %s lacks infer or forward", name,
+    if (kind->infer == NULL || kind->devices[COH_DEVICE_HOST].forward == NULL)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "operator %s: kind %s lacks infer, or forward of the host device", name,
                         kind->name);
     COH_TRY(check_counts(kind, name));
     if (!masks_are_within(kind) || !pairs_are_within(kind))
@@ -167,8 +177,9 @@ static coh_status check_amounts(const coh_graph_op_entry *op)
     if (facts->saved_bytes > most || facts->cache_bytes > most)
         return coh_fail(COH_ERR_SHAPE, "saved, cache or workspace bytes above 2^48");
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
-        if (facts->workspace_bytes[phase] > most || op->cuda_workspace_bytes[phase] > most)
-            return coh_fail(COH_ERR_SHAPE, "saved, cache or workspace bytes above 2^48");
+        for (int device = 0; device < COH_DEVICE_KINDS; device++)
+            if (op->workspace_bytes[device][phase] > most)
+                return coh_fail(COH_ERR_SHAPE, "saved, cache or workspace bytes above 2^48");
         if (!is_amount(facts->flops[phase]) || !is_amount(facts->bytes[phase]))
             return coh_fail(COH_ERR_SHAPE,
                             "%g flops and %g bytes of traffic: finite numbers from "

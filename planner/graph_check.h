@@ -13,7 +13,11 @@ coh_status coh_check_name(const char *what, const char *name);
 /* Checks a shape: 1..COH_RANK_MAX dimensions of at least 1, at most 2^48 bytes. */
 coh_status coh_check_shape(const coh_shape *shape, const char *what);
 
-/* Checks ABI, functions and port numbers of the kind of operator `name`. */
+/* Checks the ABI that the kind of operator `name` was compiled for. No other member may be read
+ * before. */
+coh_status coh_check_kind_abi(uint32_t abi_version, const char *name);
+
+/* Checks functions and port numbers of the kind of operator `name`. */
 coh_status coh_check_kind(const coh_op_kind *kind, const char *name);
 
 /* Checks what infer reported about op->kind. */

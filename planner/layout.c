@@ -352,15 +352,16 @@ static coh_status add_groups(builder *b)
 
 /* ---- activations, scratch, pinned ---- */
 
-static int is_for_gpu(const builder *b)
+static coh_device_kind device_of(const builder *b)
 {
-    return b->options->profile != NULL && b->options->profile->device_kind != 0;
+    return b->options->profile != NULL ? b->options->profile->device_kind : COH_DEVICE_HOST;
 }
 
 /* A plan for a GPU may use kinds without kernels there: the engine rejects those. */
 static coh_status check_has_backward(const builder *b, const coh_graph_op_entry *op)
 {
-    if (op->kind.backward != NULL || (is_for_gpu(b) && op->kind.backward_cuda != NULL))
+    if (op->kind.devices[COH_DEVICE_HOST].backward != NULL ||
+        op->kind.devices[device_of(b)].backward != NULL)
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,
                     "operator %s is of kind %s, which has no backward, and it lies between a "
@@ -489,7 +490,7 @@ static coh_status add_scratch_gradients(builder *b, int32_t op_index)
 
 static coh_status add_operator_objects(builder *b)
 {
-    const int on_gpu = is_for_gpu(b);
+    const coh_device_kind device = device_of(b);
     for (size_t i = 0; i < b->graph->op_count; i++) {
         const coh_graph_op_entry *op = &b->graph->ops[i];
         for (size_t port = coh_port_index((int32_t)i, 0); port < coh_port_index((int32_t)i + 1, 0);
@@ -498,7 +499,7 @@ static coh_status add_operator_objects(builder *b)
         for (size_t copy = 0; copy < b->map->copies; copy++)
             COH_TRY(add_kept_forward(b, (int32_t)i, copy));
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
-                          coh_graph_workspace_bytes(op, COH_PHASE_FORWARD, on_gpu), 0,
+                          coh_graph_workspace_bytes(op, device, COH_PHASE_FORWARD), 0,
                           &b->map->workspace[COH_PHASE_FORWARD][i]));
         b->map->workspace[COH_PHASE_BACKWARD][i] = -1;
         for (int32_t port = 0; port < op->kind.state_count; port++)
@@ -508,7 +509,7 @@ static coh_status add_operator_objects(builder *b)
         if (!b->map->runs_backward[i])
             continue;
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
-                          coh_graph_workspace_bytes(op, COH_PHASE_BACKWARD, on_gpu), 0,
+                          coh_graph_workspace_bytes(op, device, COH_PHASE_BACKWARD), 0,
                           &b->map->workspace[COH_PHASE_BACKWARD][i]));
         COH_TRY(add_scratch_gradients(b, (int32_t)i));
     }
@@ -538,7 +539,7 @@ static coh_status add_pinned_objects(builder *b)
     }
     layout->input_count = (uint32_t)b->graph->input_count;
     layout->libraries = -1;
-    return is_for_gpu(b)
+    return device_of(b) == COH_DEVICE_CUDA
                ? add_pinned(b, COH_STREAM_SCRATCH, -1, COH_CUDA_LIBRARY_BYTES, &layout->libraries)
                : COH_OK;
 }

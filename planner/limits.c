@@ -10,7 +10,7 @@
 
 static int is_gpu(const coh_profile *profile)
 {
-    return profile->device_kind != 0;
+    return profile->device_kind != COH_DEVICE_HOST;
 }
 
 const char *coh_tier_flag(coh_tier tier, int is_gpu)

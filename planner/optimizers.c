@@ -89,13 +89,12 @@ static coh_status check_choice(const coh_graph *graph, const coh_plan_options *o
         for (int32_t other = 0; other < index; other++)
             if (matches(graph, &options->optimizer_choices[other], p) &&
                 strcmp(options->optimizer_choices[other].optimizer, choice->optimizer) != 0)
-                return coh_fail(COH_ERR_ARGUMENT,
-                                "two optimizers are given for parameter %s: %s by '%s' and %s by "
-                                "'%s'; let one pattern match it",
-                                graph->parameters[p].name,
-                                options->optimizer_choices[other].optimizer,
-                                options->optimizer_choices[other].pattern, choice->optimizer,
-                                choice->pattern);
+                return coh_fail(
+                    COH_ERR_ARGUMENT,
+                    "two optimizers are given for parameter %s: %s by '%s' and %s by "
+                    "'%s'; let one pattern match it",
+                    graph->parameters[p].name, options->optimizer_choices[other].optimizer,
+                    options->optimizer_choices[other].pattern, choice->optimizer, choice->pattern);
     }
     return is_used ? check_globs(graph, choice) : refuse_pattern(choice, choice->pattern);
 }
@@ -106,9 +105,9 @@ static coh_status check_forms(const coh_optimizer *a, const coh_optimizer *b)
     for (int32_t i = 0; i < a->stream_count; i++)
         for (int32_t k = 0; k < b->stream_count; k++) {
             const coh_state_stream *x = &a->streams[i], *y = &b->streams[k];
-            if (strcmp(x->name, y->name) == 0 && (x->bytes_per_block != y->bytes_per_block ||
-                                                  x->elements_per_block != y->elements_per_block ||
-                                                  !x->is_f32 != !y->is_f32))
+            if (strcmp(x->name, y->name) == 0 &&
+                (x->bytes_per_block != y->bytes_per_block ||
+                 x->elements_per_block != y->elements_per_block || !x->is_f32 != !y->is_f32))
                 return coh_fail(COH_ERR_ARGUMENT,
                                 "optimizers %s and %s have a stream %s of different forms: use "
                                 "one of them in a plan",
@@ -119,7 +118,7 @@ static coh_status check_forms(const coh_optimizer *a, const coh_optimizer *b)
 
 static coh_status check_device(const coh_plan_options *options, const coh_optimizer *optimizer)
 {
-    if (options->profile == NULL || options->profile->device_kind == 0 ||
+    if (options->profile == NULL || options->profile->device_kind == COH_DEVICE_HOST ||
         optimizer->cuda_kernel != NULL)
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,

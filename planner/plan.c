@@ -154,7 +154,7 @@ static coh_status check_links(const coh_plan *plan)
                         "the profile %s knows no link to a host tier: cohobate profile -o FILE "
                         "adds it, or give its entry pcie=",
                         profile->name);
-    if (plan->options.emulate_host_bytes > 0 && profile->device_kind != 0 &&
+    if (plan->options.emulate_host_bytes > 0 && profile->device_kind != COH_DEVICE_HOST &&
         !(profile->host_memory_bytes_per_s.p50 > 0 || profile->host_update_bytes_per_s.p50 > 0))
         return coh_fail(COH_ERR_ARGUMENT,
                         "the profile %s knows no rate of the memory next to its GPU, at which the "

@@ -265,8 +265,8 @@ static coh_status parse_optimizers(const json_t *list, coh_plan_text *out)
         coh_optimizer_choice *choice = &out->optimizer_choices[i];
         char *name = is_last ? out->options.optimizer : choice->optimizer;
         if (text == NULL || is_last != (equals == NULL) ||
-            (!is_last && !take_text(text, (size_t)(equals - text), choice->pattern,
-                                    sizeof(choice->pattern))) ||
+            (!is_last &&
+             !take_text(text, (size_t)(equals - text), choice->pattern, sizeof(choice->pattern))) ||
             !take_text(is_last ? text : equals + 1, strlen(is_last ? text : equals + 1), name,
                        COH_OPTIMIZER_NAME_BYTES))
             return coh_fail(COH_ERR_CORRUPT, "optimizer %zu is not %s", i,
@@ -413,24 +413,11 @@ static coh_status parse_extras(const json_t *root, coh_plan_text *out)
 
 static coh_status parse(const json_t *root, coh_plan_text *out)
 {
-    static const char *const known[] = { "format",
-                                         "version",
-                                         "builder",
-                                         "numeric_fingerprint",
-                                         "program_hash",
-                                         "options",
-                                         "decisions",
-                                         "profile",
-                                         "predictions",
-                                         "operators",
-                                         "optimizers",
-                                         "slots",
-                                         "pins",
-                                         "depths",
-                                         "note",
-                                         "kernel_path",
-                                         "file_hash",
-                                         NULL };
+    static const char *const known[] = {
+        "format",    "version", "builder",     "numeric_fingerprint", "program_hash", "options",
+        "decisions", "profile", "predictions", "operators",           "optimizers",   "slots",
+        "pins",      "depths",  "note",        "kernel_path",         "file_hash",    NULL
+    };
     int64_t builder = 0;
     COH_TRY(coh_json_check_format(root, "plan", FORMAT_NAME, FORMAT_VERSION));
     COH_TRY(coh_json_only_known(root, "the file", known));
@@ -554,7 +541,7 @@ coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
                                  .step_ns = file.step_ns,
                                  .emulate_host_bytes = file.options.emulate_host_bytes,
                                  .disk_bytes = file.options.disk_bytes,
-                                 .is_gpu = file.device_kind != 0,
+                                 .is_gpu = file.device_kind != COH_DEVICE_HOST,
                                  .microbatch_count = file.options.microbatch_count };
     take_decisions(&file, out_file);
     memcpy(out_file->optimizer, file.options.optimizer, sizeof(out_file->optimizer));

@@ -22,13 +22,13 @@ typedef struct coh_plan_text {
     uint32_t depths[COH_LANE_COUNT]; /* lines in flight on each link; 0: not given */
     char note[COH_PLAN_NOTE_BYTES];
     char profile_name[64];
-    int32_t device_kind;
-    int32_t atomics; /* 1: some kind may add by atomics on a GPU */
+    int32_t device_kind; /* coh_device_kind */
+    int32_t atomics;     /* 1: some kind may add by atomics on a GPU */
     int builder;
     int names_kernels; /* 1: options.kernel_path is that of the file; older files have none */
     coh_pin *pins;     /* what options.pins points to */
     coh_optimizer_choice *optimizer_choices; /* likewise */
-    json_t *operators; /* a list of objects of five strings */
+    json_t *operators;                       /* a list of objects of five strings */
 } coh_plan_text;
 
 /* Parses the text; `text` ends with a NUL beyond `bytes`. On success call coh_plan_text_fini later.

@@ -46,7 +46,7 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
                         "%s is for %s with %d micro-batches a step and clipping %s: give the same",
                         path, made->mode == COH_PLAN_TRAIN ? "training" : "inference",
                         made->microbatch_count, made->deferred_update ? "on" : "off");
-    if (file->device_kind != (options->profile ? options->profile->device_kind : 0))
+    if (file->device_kind != (options->profile ? options->profile->device_kind : COH_DEVICE_HOST))
         return coh_fail(COH_ERR_ARGUMENT, "%s is for a %s, as the profile %s has it: %s", path,
                         file->device_kind ? "GPU" : "host device", file->profile_name,
                         file->device_kind ? "give that --profile, or to run it --device cuda:0"
@@ -180,7 +180,7 @@ static coh_status check_far_room(const char *path, const coh_plan_options *optio
                                  const coh_plan *plan)
 {
     const uint64_t room[COH_TIER_COUNT] = { 0, options->emulate_host_bytes, options->disk_bytes };
-    const int is_gpu = plan->profile.device_kind != 0;
+    const int is_gpu = plan->profile.device_kind != COH_DEVICE_HOST;
     for (int tier = COH_TIER_HOST; tier <= COH_TIER_DISK; tier++) {
         const uint64_t need = plan->layout.arena_bytes[tier];
         if (room[tier] > 0 && need > room[tier])

@@ -303,8 +303,8 @@ static coh_price roofline(const coh_profile *profile, const coh_instruction *lin
     coh_price memory = at_rate((double)line->bytes, &through.figure);
     price.source = SOURCE_ROOF + roof;
     memory.source = through.source;
-    if (line->lane == COH_LANE_HOST && profile->device_kind == 0 && profile->threads > 1 &&
-        through.source == SOURCE_MEMORY)
+    if (line->lane == COH_LANE_HOST && profile->device_kind == COH_DEVICE_HOST &&
+        profile->threads > 1 && through.source == SOURCE_MEMORY)
         /* the rate is of all threads; the host lane is one thread */
         memory = scaled(memory, profile->threads);
     return with_line(memory.p50 > price.p50 ? memory : price, &profile->line_ns);

@@ -88,7 +88,7 @@ static void share_with_host(coh_profile *profile, coh_lane lane, double part)
 void coh_profile_share_cores(coh_profile *profile)
 {
     double threads = profile->threads < 1 ? 1 : profile->threads;
-    if (profile->device_kind != 0)
+    if (profile->device_kind != COH_DEVICE_HOST)
         return;
     share_with_host(profile, COH_LANE_COMPUTE, threads / (threads + 1));
     share_with_host(profile, COH_LANE_H2D, threads / (1 + COPY_CORES));

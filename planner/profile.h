@@ -89,7 +89,7 @@ struct coh_profile {
     char machine[128];    /* CPU or GPU, driver: readable form of the fingerprint */
     uint64_t fingerprint; /* machine, cores, driver, kernel path, build; 0: no particular machine */
     char date[32];
-    int32_t device_kind;                    /* 0: host device, 1: CUDA */
+    int32_t device_kind;                    /* coh_device_kind */
     int32_t threads;                        /* that the figures apply to */
     coh_figure flops_per_s[COH_ROOF_COUNT]; /* products, all threads */
     coh_figure memory_bytes_per_s;          /* of the device: streaming passes, all threads */

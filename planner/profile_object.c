@@ -165,7 +165,7 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .source = coh_profile_source_names[p->source],
         .machine = p->machine,
         .date = p->date,
-        .is_gpu = p->device_kind != 0,
+        .is_gpu = p->device_kind != COH_DEVICE_HOST,
         .is_what_if = coh_profile_is_what_if(p),
         .threads = p->threads,
         .fingerprint = p->fingerprint,

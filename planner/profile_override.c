@@ -219,7 +219,7 @@ static coh_status change_bytes(const coh_profile *profile, const entry *e, const
  * measured. A multiplied size is a multiple of the memory that was available. */
 static void lift_limit(coh_profile *profile, uint64_t *bytes)
 {
-    const coh_tier tier = profile->device_kind != 0 ? COH_TIER_HOST : COH_TIER_DEVICE;
+    const coh_tier tier = profile->device_kind != COH_DEVICE_HOST ? COH_TIER_HOST : COH_TIER_DEVICE;
     if (bytes != &profile->memory_bytes[tier])
         return;
     if (*bytes > profile->cgroup_bytes)

@@ -13,7 +13,9 @@ const char *const coh_profile_source_names[] = { [COH_PROFILE_BUILT_IN] = "built
                                                  [COH_PROFILE_DATASHEET] = "datasheet",
                                                  [COH_PROFILE_MEASURED] = "measured",
                                                  NULL };
-const char *const coh_profile_device_names[] = { "host", "gpu", NULL };
+const char *const coh_profile_device_names[] = {
+    [COH_DEVICE_HOST] = "host", [COH_DEVICE_CUDA] = "gpu", NULL
+};
 const char *const coh_profile_dtype_names[] = { [COH_DTYPE_F32] = "f32",
                                                 [COH_DTYPE_BF16] = "bf16",
                                                 [COH_DTYPE_F16] = "f16",

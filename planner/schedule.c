@@ -224,7 +224,8 @@ static coh_status place_host(builder *b)
     coh_level level = { .layout = b->layout,
                         .tier = COH_TIER_HOST,
                         .capacity = b->options->emulate_host_bytes,
-                        .flag = coh_tier_flag(COH_TIER_HOST, b->profile->device_kind != 0),
+                        .flag = coh_tier_flag(COH_TIER_HOST,
+                                              b->profile->device_kind != COH_DEVICE_HOST),
                         .has_far = has_disk(b),
                         .held_nearer = b->held_nearer,
                         .home_offset = b->host_home,
@@ -436,9 +437,9 @@ static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, u
         if (object->pinned || object->stream > COH_STREAM_STATE)
             continue;
         const coh_group_layout *group = &b->layout->groups[object->owner];
-        const uint64_t chunk = coh_group_chunk_bytes(
-            group, object->stream,
-            b->decisions->chunk_bytes / sizeof(float) * coh_dtype_bytes(group->dtype));
+        const uint64_t chunk = coh_group_chunk_bytes(group, object->stream,
+                                                     b->decisions->chunk_bytes / sizeof(float) *
+                                                         coh_dtype_bytes(group->dtype));
         if (object->stream != COH_STREAM_WORK)
             bytes += window < chunk ? window : chunk;
         else if (b->pins.on_device == NULL ||

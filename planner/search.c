@@ -128,8 +128,8 @@ static coh_status check_far_room(const coh_plan *plan)
                     "%s: parameters and optimizer states take %" PRIu64 " bytes, %s allows %" PRIu64
                     ": %" PRIu64 " bytes short; raise it to at least %" PRIu64 "MiB",
                     with_disk ? "disk" : "host memory", bytes,
-                    coh_tier_flag(tier, plan->profile.device_kind != 0), room, bytes - room,
-                    (bytes >> 20) + 1);
+                    coh_tier_flag(tier, plan->profile.device_kind != COH_DEVICE_HOST), room,
+                    bytes - room, (bytes >> 20) + 1);
 }
 
 /* Tries the starts, best first, a few at a time; a start that cannot beat the best is not built. */
@@ -315,7 +315,7 @@ static coh_status refuse_far(const coh_plan *plan)
     return coh_fail(COH_ERR_FULL,
                     "no plan was found within these limits, though none was proven impossible: "
                     "raise --device-memory, --disk or %s%s",
-                    coh_tier_flag(COH_TIER_HOST, plan->profile.device_kind != 0),
+                    coh_tier_flag(COH_TIER_HOST, plan->profile.device_kind != COH_DEVICE_HOST),
                     plan->options.pin_count > 0 ? ", or leave out a pin" : "");
 }
 
@@ -429,7 +429,7 @@ static coh_status check_live_room(const coh_plan *plan, const coh_effort *shorte
                     coh_size_format(room, given, sizeof(given)), room, live - room,
                     coh_size_format(live, needed, sizeof(needed)),
                     blocks > 0 ? " with all blocks recomputed" : "",
-                    coh_tier_flag(outermost, plan->profile.device_kind != 0),
+                    coh_tier_flag(outermost, plan->profile.device_kind != COH_DEVICE_HOST),
                     o->recompute == COH_RECOMPUTE_NONE ? ", or give --recompute auto" : "");
 }
 
@@ -514,7 +514,7 @@ static int may_gain_far(const coh_plan *plan, const coh_candidate *in_memory)
         return 0;
     return !in_memory->valid || coh_block_set_count(&in_memory->decisions.recompute) > 0 ||
            (o->mode == COH_PLAN_TRAIN && o->emulate_host_bytes > 0 &&
-            plan->profile.device_kind != 0);
+            plan->profile.device_kind != COH_DEVICE_HOST);
 }
 
 coh_status coh_plan_search(coh_plan *plan)

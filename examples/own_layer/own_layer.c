@@ -88,8 +88,8 @@ static const coh_op_kind gate_kind = {
     .backward_reads = { .inputs = 1, .parameters = 3 }, /* x; gate and shift; as bits */
     /* can_add_grad and can_skip_grad stay 0: the planner adds for us, and provides scratch. */
     .infer = gate_infer,
-    .forward = gate_call_forward,
-    .backward = gate_call_backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = gate_call_forward,
+                                       .backward = gate_call_backward } },
 };
 
 /* ---- 3. a model: embedding, four blocks of linear and gate, classifier ---- */

@@ -176,7 +176,8 @@ extern COH_API const coh_op_kind coh_kind_attention_grouped;
 /* The two attention kinds above, but on a GPU their backward is one pass over all rows where cuDNN
  * supports it. That pass adds up dq by atomics, in varying order, so its bits vary from run to run
  * (coh_op_kind.atomics). Scratch: 8 bytes per element of q, 12 if heads share keys. On the host the
- * bits are those of the plain kinds. */
+ * bits are those of the plain kinds. devices[COH_DEVICE_CUDA].accepts tells whether cuDNN may
+ * support a shape. */
 extern COH_API const coh_op_kind coh_kind_attention_atomic, coh_kind_attention_grouped_atomic;
 
 /* The two plain attention kinds with dropout of the weights after the softmax, in training: y = (m

@@ -161,7 +161,39 @@ typedef struct coh_in_place {
     int8_t from, to; /* forward: input -> output. backward: output_grad -> input_grad */
 } coh_in_place;
 
-#define COH_KIND_ABI 2u /* increased when coh_op_facts or coh_call change, except at their end */
+/* ---- what a kind does on each kind of device ---- */
+
+typedef enum coh_device_kind { COH_DEVICE_HOST, COH_DEVICE_CUDA, COH_DEVICE_KINDS } coh_device_kind;
+
+/* What an operator kind does on one kind of device. workspace and accepts are called with shapes
+ * that infer accepts.
+ *
+ * COH_DEVICE_HOST: forward and backward compute before they return. They allocate nothing, wait for
+ * nothing, and give equal bits for equal bytes, whatever the number of threads (but see atomics).
+ *
+ * COH_DEVICE_CUDA: they enqueue the same on call->queue and return. The call's pointers are device
+ * memory and must not be read or written here. The enqueued work may be recorded and replayed in
+ * every step without another call. So it may depend only on the call, must not use loss_scale, and
+ * must not wait for the queue. */
+typedef struct coh_kind_device {
+    /* NULL: the kind does not run there. Every kind runs on the host. */
+    coh_status (*forward)(const coh_call *call);
+    /* A training plan refuses an operator between a trained parameter and the loss if its kind has
+     * no backward. */
+    coh_status (*backward)(const coh_call *call);
+    /* Returns the scratch bytes of a call, in place of infer's workspace_bytes. Pure like infer.
+     * NULL: as infer says. */
+    size_t (*workspace)(const void *attributes, const coh_shape *inputs, coh_phase phase);
+    /* Tells a program that chooses between kinds whether the device does for such an operator what
+     * the kind is for. If not, the kind still runs, as a simpler kind would. Pure like infer.
+     * NULL: it always does.
+     * Fails: COH_ERR_SHAPE with a text that names the limit (coh_kind_fail). */
+    coh_status (*accepts)(const void *attributes, const coh_shape *inputs);
+} coh_kind_device;
+
+/* Increased when coh_op_facts or coh_call change, except at their end, and when coh_kind_device or
+ * COH_DEVICE_KINDS change. */
+#define COH_KIND_ABI 3u
 
 /* An operator kind. Fields may be added at the end: `struct_bytes` is the size that the author
  * compiled with, and later fields count as zero. */
@@ -203,18 +235,9 @@ typedef struct coh_op_kind {
     /* Computes the facts. Pure: equal arguments give equal facts; called while planning.
      * Fails: COH_ERR_SHAPE with a text (coh_kind_fail). */
     coh_status (*infer)(const void *attributes, const coh_shape *inputs, coh_op_facts *out_facts);
-    /* Compute on the host. They allocate nothing, wait for nothing, and give equal bits for equal
-     * bytes, whatever the number of threads (but see atomics). A training plan refuses an operator
-     * between a trained parameter and the loss if its backward is NULL. */
-    coh_status (*forward)(const coh_call *call);
-    coh_status (*backward)(const coh_call *call);
-    /* The same on a GPU: they enqueue on call->queue and return. The call's pointers are device
-     * memory and must not be read or written here. The enqueued work may be recorded and replayed
-     * in every step without another call. So it may depend only on the call, must not use
-     * loss_scale, and must not wait for the queue. NULL: the operator runs on the host device
-     * only. */
-    coh_status (*forward_cuda)(const coh_call *call);
-    coh_status (*backward_cuda)(const coh_call *call);
+    /* By coh_device_kind. A kind of your own may fill in the host's only:
+     * .devices = { [COH_DEVICE_HOST] = { .forward = ..., .backward = ... } } */
+    coh_kind_device devices[COH_DEVICE_KINDS];
 
     /* The part of backward_reads that is needed only for gradients of parameters (a linear layer's
      * input). If all parameters are frozen, it is neither kept nor passed. `.parameters` is
@@ -226,15 +249,12 @@ typedef struct coh_op_kind {
      * (slices) are used only if the whole does not fit. Between the ranges of one backward the
      * workspace is kept, and only the range with row_begin 0 gets gradients of other parameters. */
     int32_t column_slices;
-    /* Scratch of forward_cuda and backward_cuda, in place of infer's workspace_bytes; pure like
-     * infer. NULL: as infer says. */
-    size_t (*workspace_cuda)(const void *attributes, const coh_shape *inputs, coh_phase phase);
     /* Bit i: backward can write, or add to, the gradient of a bf16 parameter i in f32, too; the
      * dtype of parameter_grad[i]'s shape tells which. For other parameters, a plan with
      * f32_gradients passes a whole scratch tensor in the parameter's dtype and adds it
      * afterwards. */
     uint32_t can_widen_grad;
-    /* 1: backward_cuda may add by atomics, in varying order, so its bits vary from run to run.
+    /* 1: backward on a GPU may add by atomics, in varying order, so its bits vary from run to run.
      * Plans of graphs with such a kind record it (coh_plan_file). */
     int32_t atomics;
     /* Size of the struct that `attributes` points to. coh_graph_op refuses a smaller one, so that

@@ -75,11 +75,16 @@ static inline coh_cudnn_cut coh_cudnn_cut_of(int64_t B, int64_t T, int64_t H, in
     return (coh_cudnn_cut){ coh_cudnn_units(B, G * group, H * T), G };
 }
 
+/* Widths of heads that cuDNN takes: multiples of the first, up to the second. */
+#define COH_CUDNN_HEAD_WIDTH_UNIT 8
+#define COH_CUDNN_HEAD_WIDTH_MOST 256
+
 /* Returns whether cuDNN may take heads of this shape. Its notes say that it has no backward of one
  * token. It may still refuse: before sm_90 there is no backward of heads above 128. */
 static inline int coh_cudnn_takes_heads(coh_dtype dtype, int64_t T, int64_t D)
 {
-    return dtype == COH_DTYPE_BF16 && T > 1 && D % 8 == 0 && D <= 256;
+    return dtype == COH_DTYPE_BF16 && T > 1 && D % COH_CUDNN_HEAD_WIDTH_UNIT == 0 &&
+           D <= COH_CUDNN_HEAD_WIDTH_MOST;
 }
 
 /* Rounds up a part of scratch: parts begin on 256-byte boundaries. */

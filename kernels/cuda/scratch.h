@@ -1,6 +1,6 @@
-/* scratch.h - sizes of the kernels' scratch on CUDA where they differ from the host's: a kind's
- * workspace_cuda uses them. They are functions of shapes alone and compile with or without CUDA,
- * because a plan for a GPU may be made on a machine without one. */
+/* scratch.h - sizes of the kernels' scratch on CUDA where they differ from the host's. They are
+ * functions of shapes alone and compile with or without CUDA, because a plan for a GPU may be made
+ * on a machine without one. kind_workspaces.c makes the workspaces of operator kinds of them. */
 #ifndef COH_KERNELS_CUDA_SCRATCH_H
 #define COH_KERNELS_CUDA_SCRATCH_H
 
@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
-#include "kernels/shape_check.h"
 
 /* ---- norms ---- */
 
@@ -28,14 +27,6 @@ static inline int64_t coh_cuda_norm_partials(int64_t N, int64_t C)
 {
     const int64_t blocks = (N + COH_CUDA_NORM_ROWS - 1) / COH_CUDA_NORM_ROWS;
     return (blocks < COH_CUDA_NORM_BLOCKS ? blocks : COH_CUDA_NORM_BLOCKS) * 2 * C;
-}
-
-/* Returns the bytes that a norm of x, whose rows are its last axis, needs in a phase. */
-static inline size_t coh_cuda_norm_workspace(const coh_shape *x, coh_phase phase)
-{
-    if (phase == COH_PHASE_FORWARD)
-        return 0;
-    return (size_t)coh_cuda_norm_partials(coh_shape_rows(x), x->dim[x->rank - 1]) * sizeof(float);
 }
 
 /* ---- embedding ---- */

@@ -225,8 +225,7 @@ static const coh_op_kind noise_kind = {
     .can_add_grad = { .inputs = 1u },
     .draws = 1,
     .infer = noise_infer,
-    .forward = noise_forward,
-    .backward = noise_backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = noise_forward, .backward = noise_backward } },
 };
 
 static void add_op(coh_graph *graph, const coh_op_kind *kind, const char *name, int32_t block,

@@ -66,7 +66,8 @@ static void open_case(checked *c, const attention_bench *bench, const attention_
         bench->share(one->blocks[i], one->block_bytes[i]);
     for (int i = 0; i < INPUTS; i++)
         inputs[i] = one->call.input[i].shape;
-    const size_t scratch = one->kind->workspace_cuda(one->attributes, inputs, COH_PHASE_BACKWARD);
+    const size_t scratch =
+        one->kind->devices[COH_DEVICE_CUDA].workspace(one->attributes, inputs, COH_PHASE_BACKWARD);
     one->facts.workspace_bytes[COH_PHASE_BACKWARD] = scratch;
     one->call.workspace = take(c, scratch + GUARD_BYTES);
     c->guard = memset((char *)one->call.workspace + scratch, GUARD, GUARD_BYTES);
@@ -190,12 +191,12 @@ static void check_in_place(checked *c)
     other.queue = c->bench->queues[1];
     memcpy(place, call->output_grad[0].data, bytes);
     other.output_grad[0].data = other.input_grad[0].data = place;
-    assert_int_equal(c->one.kind->backward(&other), COH_OK);
+    assert_int_equal(c->one.kind->devices[COH_DEVICE_CUDA].backward(&other), COH_OK);
     finish(c->bench, 1);
     must_agree(c, "dq in dy's place", &c->expected.input_grad[0], &other.input_grad[0], NULL);
     memcpy(place, call->input[0].data, bytes);
     other.input[0].data = other.output[0].data = place;
-    assert_int_equal(c->one.kind->forward(&other), COH_OK);
+    assert_int_equal(c->one.kind->devices[COH_DEVICE_CUDA].forward(&other), COH_OK);
     finish(c->bench, 1);
     must_agree(c, "y in q's place", &c->expected.output, &other.output[0], NULL);
     give_back(c, place);
@@ -214,7 +215,7 @@ void attention_check_place(const attention_bench *bench, const attention_shape *
             if (input != left)
                 call.input_grad[input].data = NULL;
         memset(call.input_grad[left].data, 0xff, bytes_of(&call.input_grad[left]));
-        assert_int_equal(c.one.kind->backward(&call), COH_OK);
+        assert_int_equal(c.one.kind->devices[COH_DEVICE_CUDA].backward(&call), COH_OK);
         finish(bench, 1);
         must_agree(&c, "a gradient alone", &c.expected.input_grad[left], &call.input_grad[left],
                    NULL);
@@ -286,7 +287,7 @@ static int32_t fill_cache(const checked *c, void *keys, void *values)
     coh_call host = *call;
     host.queue = NULL;
     if (first > 0)
-        assert_int_equal(c->one.kind->forward(&host), COH_OK);
+        assert_int_equal(c->one.kind->devices[COH_DEVICE_HOST].forward(&host), COH_OK);
     for (int64_t b = 0; b < s->B; b++) {
         const int64_t at = b * s->T * s->G * s->D;
         memcpy(element_at(c, keys, at), element_at(c, call->input[1].data, at),

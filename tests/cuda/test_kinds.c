@@ -1,6 +1,6 @@
 /* Kinds with CUDA's kernels compared with naive loops in double (tests/reference): every shape of
  * tests/kernels/shapes.h, both element types, outputs and scratch full of NaN before, scratch of
- * exactly workspace_cuda's size, each run twice for the same bits. attention_checks.h covers
+ * exactly the size for CUDA, each run twice for the same bits. attention_checks.h covers
  * attention. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,9 +45,9 @@ static size_t workspace_bytes(const coh_case *one, coh_phase phase)
     coh_shape inputs[INPUTS];
     for (int i = 0; i < INPUTS; i++)
         inputs[i] = one->call.input[i].shape;
-    return one->kind->workspace_cuda != NULL
-               ? one->kind->workspace_cuda(one->attributes, inputs, phase)
-               : one->facts.workspace_bytes[phase];
+    const coh_kind_device *on = &one->kind->devices[COH_DEVICE_CUDA];
+    return on->workspace != NULL ? on->workspace(one->attributes, inputs, phase)
+                                 : one->facts.workspace_bytes[phase];
 }
 
 /* `widens`: gradients of bf16 parameters are f32. */

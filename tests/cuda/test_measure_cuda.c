@@ -209,7 +209,7 @@ static void a_gpu_has_a_profile_that_plans_for_it(void **state)
     options.context = &h;
     coh_profile *profile = measure(&options, NULL);
     assert_true(h.wrong == 0 && h.total == h.count && h.sizes >= 2 && h.pinning == 1);
-    assert_int_equal(profile->device_kind, 1);
+    assert_int_equal(profile->device_kind, COH_DEVICE_CUDA);
     assert_int_equal(profile->source, COH_PROFILE_MEASURED);
     assert_int_equal(profile->threads, THREADS);
     assert_non_null(strstr(profile->machine, "stub; "));
@@ -234,7 +234,7 @@ static void what_was_measured_is_written_read_and_added_to(void **state)
     if (coh_profile_read("measured-gpu.json", &again) != COH_OK)
         fail_msg("%s", coh_last_error());
     (void)unlink("measured-gpu.json");
-    assert_true(again->device_kind == 1 && coh_profile_is_of_here(again));
+    assert_true(again->device_kind == COH_DEVICE_CUDA && coh_profile_is_of_here(again));
     options.graph_count = 2;
     options.f32_gradients = options.accumulates = 1;
     coh_profile *both = measure(&options, again);

@@ -45,7 +45,7 @@ static const coh_op_kind stir_kind = {
     .output_count = 1,
     .state_count = 1,
     .infer = stir_infer,
-    .forward = stir_forward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = stir_forward } },
 };
 
 void stream_oracle_step(stream_oracle *oracle, const float *input)

@@ -148,8 +148,7 @@ static const coh_op_kind layer_kind = {
     .can_skip_grad = { .inputs = 1 },
     .draws = 1,
     .infer = layer_infer,
-    .forward = layer_forward,
-    .backward = layer_backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = layer_forward, .backward = layer_backward } },
 };
 
 static coh_status loss_infer(const void *attributes, const coh_shape *inputs,
@@ -207,8 +206,7 @@ static const coh_op_kind loss_kind = {
     .backward_reads = { .inputs = 1 },
     .is_loss = 1,
     .infer = loss_infer,
-    .forward = loss_forward,
-    .backward = loss_backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = loss_forward, .backward = loss_backward } },
 };
 
 static coh_status create(const coh_op_kind *kind, coh_dtype dtype, int frozen_layer,

@@ -100,8 +100,7 @@ static const coh_op_kind strict_kind = {
     .is_loss = 1,
     .draws = 1,
     .infer = strict_infer,
-    .forward = strict_forward,
-    .backward = strict_backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = strict_forward, .backward = strict_backward } },
 };
 
 static coh_graph *strict_graph(void)

@@ -72,8 +72,7 @@ static const coh_op_kind scaling = {
     .parameter_count = 1,
     .backward_reads = { .inputs = 1, .parameters = 1 },
     .infer = scaling_infer,
-    .forward = scaling_forward,
-    .backward = scaling_backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = scaling_forward, .backward = scaling_backward } },
 };
 
 static coh_status sum_infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
@@ -109,8 +108,7 @@ static const coh_op_kind sum = {
     .output_count = 1,
     .is_loss = 1,
     .infer = sum_infer,
-    .forward = sum_forward,
-    .backward = sum_backward,
+    .devices = { [COH_DEVICE_HOST] = { .forward = sum_forward, .backward = sum_backward } },
 };
 
 static coh_graph *begin_graph(coh_tensor *out_input)
@@ -183,7 +181,7 @@ static void a_trained_operator_without_backward_is_refused_by_the_plan(void **st
         coh_graph *graph = begin_graph(&tensor);
         coh_plan *plan = NULL;
         coh_op_kind forward_only = place == 1 ? sum : scaling;
-        forward_only.backward = NULL;
+        forward_only.devices[COH_DEVICE_HOST].backward = NULL;
         forward_only.name = "test.forward_only";
         assert_int_equal(add(graph, &scaling, "first", NULL, &tensor), COH_OK);
         if (place == 0)
@@ -209,7 +207,7 @@ static void a_forward_only_operator_before_all_that_is_trained_is_planned(void *
     coh_graph *graph = begin_graph(&tensor);
     coh_plan *plan = NULL;
     coh_op_kind forward_only = scaling;
-    forward_only.backward = NULL;
+    forward_only.devices[COH_DEVICE_HOST].backward = NULL;
     const char *const names[] = { "w", NULL };
     const coh_op_args frozen = { .name = "frozen",
                                  .attributes = names,
@@ -233,6 +231,42 @@ static void attributes_shorter_than_the_kind_reads_are_refused(void **state)
     coh_graph *graph = begin_graph(&tensor);
     has_sentence(add(graph, &coh_kind_scale, "scale", NULL, &tensor), COH_ERR_ARGUMENT,
                  "cohobate.scale");
+    coh_graph_destroy(graph);
+}
+
+static void a_kind_of_another_abi_is_refused_before_its_members_are_read(void **state)
+{
+    (void)state;
+    coh_tensor tensor;
+    coh_graph *graph = begin_graph(&tensor);
+    coh_op_kind other;
+    memset(&other, 0xff, sizeof(other)); /* pointers that nobody may follow */
+    other.struct_bytes = sizeof(other) - 3 * sizeof(void *);
+    other.abi_version = COH_KIND_ABI - 1;
+    has_sentence(add(graph, &other, "old", NULL, &tensor), COH_ERR_ARGUMENT, "compile it again");
+    other.struct_bytes = 2 * sizeof(uint32_t);
+    has_sentence(add(graph, &other, "old", NULL, &tensor), COH_ERR_ARGUMENT, "compile it again");
+    other.struct_bytes = sizeof(other) + 8;
+    other.abi_version = COH_KIND_ABI + 1;
+    has_sentence(add(graph, &other, "new", NULL, &tensor), COH_ERR_ARGUMENT, "newer library");
+    other.abi_version = COH_KIND_ABI;
+    has_sentence(add(graph, &other, "long", NULL, &tensor), COH_ERR_ARGUMENT, "struct_bytes");
+    other.struct_bytes = sizeof(uint32_t);
+    has_sentence(add(graph, &other, "short", NULL, &tensor), COH_ERR_ARGUMENT, "struct_bytes");
+    assert_int_equal(coh_graph_operator_count(graph), 0);
+    coh_graph_destroy(graph);
+}
+
+static void a_kind_without_forward_on_the_host_is_refused(void **state)
+{
+    (void)state;
+    coh_tensor tensor;
+    coh_graph *graph = begin_graph(&tensor);
+    coh_op_kind elsewhere = scaling;
+    elsewhere.devices[COH_DEVICE_CUDA] = elsewhere.devices[COH_DEVICE_HOST];
+    elsewhere.devices[COH_DEVICE_HOST] = (coh_kind_device){ 0 };
+    has_sentence(add(graph, &elsewhere, "elsewhere", NULL, &tensor), COH_ERR_ARGUMENT,
+                 "forward of the host device");
     coh_graph_destroy(graph);
 }
 
@@ -415,7 +449,7 @@ static void the_narrowest_range_of_an_input_names_its_operator(void **state)
                                  .input_count = 1,
                                  .output_count = 1,
                                  .infer = ranged_infer,
-                                 .forward = sum_forward };
+                                 .devices = { [COH_DEVICE_HOST] = { .forward = sum_forward } } };
     const coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { 4 } };
     const struct {
         const char *name;
@@ -538,6 +572,8 @@ int main(void)
         cmocka_unit_test(a_trained_operator_without_backward_is_refused_by_the_plan),
         cmocka_unit_test(a_forward_only_operator_before_all_that_is_trained_is_planned),
         cmocka_unit_test(attributes_shorter_than_the_kind_reads_are_refused),
+        cmocka_unit_test(a_kind_of_another_abi_is_refused_before_its_members_are_read),
+        cmocka_unit_test(a_kind_without_forward_on_the_host_is_refused),
         cmocka_unit_test(a_rate_that_is_no_positive_number_is_refused_and_changes_no_weight),
         cmocka_unit_test(a_number_of_an_optimizer_that_is_wrong_is_refused_by_name),
         cmocka_unit_test(an_id_outside_its_table_is_refused_and_the_engine_goes_on),

@@ -30,7 +30,7 @@ static void rebuild(coh_plan_text *file)
     if (options.microbatch_count > 4)
         return;
     file->builder = COH_PLAN_BUILDER_VERSION;
-    file->device_kind = 0;
+    file->device_kind = COH_DEVICE_HOST;
     const coh_status status = coh_plan_rebuild(small_graph(), &options, "plan", file, &plan);
     check(status == COH_OK || ((status == COH_ERR_CORRUPT || status == COH_ERR_FULL ||
                                 status == COH_ERR_ARGUMENT || status == COH_ERR_MEMORY) &&

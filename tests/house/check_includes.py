@@ -6,7 +6,8 @@
 
 The arrows: base -> memory -> (kernels | offload | planner, never one another) -> engine; models and text include the
 public headers and base; cli and examples only the public headers. In addition, includes are written from the root, CUDA
-and NCCL headers are included only where allowed, and no header includes itself, directly or not."""
+and NCCL headers are included only where allowed, operator kinds include no header of a device, and no header includes
+itself, directly or not."""
 
 import os
 import re
@@ -39,6 +40,8 @@ CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|nccl|curand)")
 CUDA_PLACES = re.compile(r"^memory/(device_cuda|cuda)_?\w*\.[ch]$|^engine/comm_nccl\.c$"
                          r"|^(kernels|tests)/cuda/")
 
+KIND = re.compile(r"^kernels/kind_\w+\.[ch]$")
+
 
 def wrong(path, quote, target):
     """The reason why `path` may not include `target`, or None."""
@@ -48,6 +51,8 @@ def wrong(path, quote, target):
     if CUDA_HEADER.match(target) and not CUDA_PLACES.search(path):
         return ("CUDA headers stand in memory/cuda_*, memory/device_cuda*, engine/comm_nccl.c, "
                 "kernels/cuda/ and tests/cuda/ only")
+    if KIND.search(path) and target.startswith("kernels/cuda/"):
+        return "what a kind does differently on a device is declared in kernels/kind_devices.h"
     if quote == "<" and first not in OURS:
         return None
     if first not in ALLOWED[folder]:
@@ -110,6 +115,8 @@ PLANTED = [
     ("memory/up.h", '  #  include "planner/plan.h"\n', "memory/up.h:1: includes planner/plan.h"),
     ("kernels/beside.c", '#include "offload/store.h"\n', "kernels/beside.c:1:"),
     ("offload/beside.c", '#include "planner/program.h"\n', "offload/beside.c:1:"),
+    ("kernels/kind_deep.c", '#include "kernels/cuda/scratch.h"\n', "kernels/kind_deep.c:1:"),
+    ("kernels/cuda/kind_good.c", '#include "kernels/cuda/scratch.h"\n', ""),
     ("planner/beside.c", '#include "kernels/kernels.h"\n', "planner/beside.c:1:"),
     ("planner/angle.c", "#include <kernels/kernels.h>\n", "planner/angle.c:1:"),
     ("models/deep.c", '#include "engine/step.h"\n', "models/deep.c:1:"),

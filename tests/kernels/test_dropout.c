@@ -229,7 +229,7 @@ static void a_piece_has_the_bits_of_the_whole(void **state)
             for (int port = 0; port < kinds[i]->input_count; port++)
                 view_piece(&call.input[port], b, b + 1);
             view_piece(&call.output[0], b, b + 1);
-            assert_int_equal(kinds[i]->forward(&call), COH_OK);
+            assert_int_equal(kinds[i]->devices[COH_DEVICE_HOST].forward(&call), COH_OK);
         }
         assert_memory_equal(expected, y->data, bytes);
         free(expected);

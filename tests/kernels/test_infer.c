@@ -256,6 +256,57 @@ static void blocks_of_rows_are_whole_pages(void **state)
     }
 }
 
+/* Sequences of two tokens and four heads of 8 to 256 channels, by eights, are what cuDNN takes. */
+static const refusal limits_of_atomics[] = {
+    { &coh_kind_attention_atomic,
+      ATTRIBUTES(coh_attention_attributes, 4),
+      { BF16(1, 2, 3 * 4 * 8) },
+      NULL },
+    { &coh_kind_attention_atomic,
+      ATTRIBUTES(coh_attention_attributes, 4),
+      { BF16(1, 2, 3 * 4 * 256) },
+      NULL },
+    { &coh_kind_attention_atomic,
+      ATTRIBUTES(coh_attention_attributes, 4),
+      { BF16(1, 2, 3 * 4 * 264) },
+      "heads of 264 channels" },
+    { &coh_kind_attention_atomic,
+      ATTRIBUTES(coh_attention_attributes, 4),
+      { BF16(1, 2, 3 * 4 * 12) },
+      "a multiple of 8, at most 256" },
+    { &coh_kind_attention_atomic,
+      ATTRIBUTES(coh_attention_attributes, 4),
+      { BF16(1, 1, 3 * 4 * 8) },
+      "1 token" },
+    { &coh_kind_attention_atomic,
+      ATTRIBUTES(coh_attention_attributes, 4),
+      { F32(1, 2, 3 * 4 * 8) },
+      "not bf16" },
+    { &coh_kind_attention_grouped_atomic,
+      ATTRIBUTES(coh_attention_grouped_attributes, 4, 2),
+      { BF16(1, 2, 4 * 8), BF16(1, 2, 2 * 8), BF16(1, 2, 2 * 8) },
+      NULL },
+    { &coh_kind_attention_grouped_atomic,
+      ATTRIBUTES(coh_attention_grouped_attributes, 4, 2),
+      { BF16(1, 2, 4 * 12), BF16(1, 2, 2 * 12), BF16(1, 2, 2 * 12) },
+      "heads of 12 channels" },
+};
+
+static void attention_by_atomics_names_the_limit_of_cudnn_and_runs_all_the_same(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(limits_of_atomics) / sizeof(limits_of_atomics[0]); i++) {
+        const refusal *one = &limits_of_atomics[i];
+        const coh_kind_device *gpu = &one->kind->devices[COH_DEVICE_CUDA];
+        coh_op_facts facts = { 0 };
+        assert_int_equal(one->kind->infer(one->attributes, one->inputs, &facts), COH_OK);
+        assert_int_equal(gpu->accepts(one->attributes, one->inputs),
+                         one->says == NULL ? COH_OK : COH_ERR_SHAPE);
+        if (one->says != NULL)
+            assert_non_null(strstr(coh_last_error(), one->says));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +314,7 @@ int main(void)
         cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
         cmocka_unit_test(without_any_target_there_is_no_loss_and_no_gradient),
         cmocka_unit_test(blocks_of_rows_are_whole_pages),
+        cmocka_unit_test(attention_by_atomics_names_the_limit_of_cudnn_and_runs_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

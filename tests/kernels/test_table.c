@@ -94,8 +94,8 @@ static int run_there(coh_case *one, results *out_results)
     locked = one;
     call_count = 0;
     *out_results = (results){ 0 };
-    assert_int_equal(run_locked(one->kind->forward_cuda, &one->call), COH_OK);
-    assert_int_equal(run_locked(one->kind->backward_cuda, &one->call), COH_OK);
+    assert_int_equal(run_locked(one->kind->devices[COH_DEVICE_CUDA].forward, &one->call), COH_OK);
+    assert_int_equal(run_locked(one->kind->devices[COH_DEVICE_CUDA].backward, &one->call), COH_OK);
     coh_case_results(one, keep_result, out_results);
     return call_count;
 }
@@ -153,7 +153,8 @@ static void a_decoders_kinds_do_so_as_well(void **state)
         }
         locked = &there;
         assert_int_equal(coh_case_forward(&here, NULL), COH_OK);
-        assert_int_equal(run_locked(there.kind->forward_cuda, &there.call), COH_OK);
+        assert_int_equal(run_locked(there.kind->devices[COH_DEVICE_CUDA].forward, &there.call),
+                         COH_OK);
         const size_t bytes = (size_t)coh_shape_elements(&here.call.output[0].shape) * sizeof(float);
         assert_memory_equal(there.call.output[0].data, here.call.output[0].data, bytes);
         coh_case_destroy(&there);

@@ -135,7 +135,7 @@ static void the_host_lane_of_a_host_device_is_one_thread(void **state)
     coh_profile_share_cores(&profile);
     assert_true(close_to(profile.contention[COH_LANE_COMPUTE][COH_LANE_HOST], 0.7));
     profile = unit_profile();
-    profile.device_kind = 1;
+    profile.device_kind = COH_DEVICE_CUDA;
     profile.threads = 4;
     coh_profile_share_cores(&profile);
     assert_true(close_to(price(&profile, &line).p50, 1000));

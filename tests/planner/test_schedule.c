@@ -304,7 +304,7 @@ static void parameters_of_one_operator_have_one_dtype(void **state)
                                .output_count = 1,
                                .parameter_count = 2,
                                .infer = infer_mixed,
-                               .forward = run_nothing };
+                               .devices = { [COH_DEVICE_HOST] = { .forward = run_nothing } } };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         coh_graph *graph = NULL;
         coh_tensor x, y;
@@ -533,7 +533,7 @@ static void a_gpu_whose_host_has_no_rate_gets_no_host_tier(void **state)
     coh_profile profile;
     coh_plan *plan = NULL;
     coh_profile_builtin(2, 1, 0, &profile);
-    profile.device_kind = 1;
+    profile.device_kind = COH_DEVICE_CUDA;
     options.profile = &profile;
     coh_plan_destroy(make_plan(graph, &options)); /* in memory the rate is not needed */
     options.emulate_host_bytes = (uint64_t)1 << 30;

@@ -130,16 +130,17 @@ static coh_status run_nothing(const coh_call *call)
     return COH_OK;
 }
 
-static const coh_op_kind line_kind = { .struct_bytes = sizeof(coh_op_kind),
-                                       .abi_version = COH_KIND_ABI,
-                                       .name = "tiny.line",
-                                       .revision = 1,
-                                       .forward = run_nothing,
-                                       .backward = run_nothing,
-                                       .input_count = 1,
-                                       .output_count = 1,
-                                       .parameter_count = 1,
-                                       .infer = infer_line };
+static const coh_op_kind line_kind = {
+    .struct_bytes = sizeof(coh_op_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "tiny.line",
+    .revision = 1,
+    .devices = { [COH_DEVICE_HOST] = { .forward = run_nothing, .backward = run_nothing } },
+    .input_count = 1,
+    .output_count = 1,
+    .parameter_count = 1,
+    .infer = infer_line,
+};
 
 static coh_status add_operator(const oracle_instance *instance, int line, coh_graph *graph,
                                coh_parameter *items, coh_tensor *x)

@@ -94,7 +94,8 @@ static coh_status infer_loss(const void *attributes, const coh_shape *inputs, co
 
 #define KIND_HEAD(kind_name)                                                                       \
     .struct_bytes = sizeof(coh_op_kind), .abi_version = COH_KIND_ABI, .name = kind_name,           \
-    .revision = 1, .forward = run_nothing, .backward = run_nothing
+    .revision = 1,                                                                                 \
+    .devices = { [COH_DEVICE_HOST] = { .forward = run_nothing, .backward = run_nothing } }
 
 static const coh_op_kind embed_kind = { KIND_HEAD("toy.embed"),
                                         .input_count = 1,

@@ -247,13 +247,13 @@ static coh_call prepare(coh_case *one, coh_phase phase, void *queue)
 coh_status coh_case_forward(coh_case *one, void *queue)
 {
     coh_call call = prepare(one, COH_PHASE_FORWARD, queue);
-    return one->kind->forward(&call);
+    return one->kind->devices[COH_DEVICE_HOST].forward(&call);
 }
 
 coh_status coh_case_backward(coh_case *one, void *queue)
 {
     coh_call call = prepare(one, COH_PHASE_BACKWARD, queue);
-    return one->kind->backward(&call);
+    return one->kind->devices[COH_DEVICE_HOST].backward(&call);
 }
 
 /* Narrows a view to rows [begin, end), as if they were the whole tensor. */
@@ -269,6 +269,7 @@ static void narrow(coh_view *view, int64_t begin, int64_t end)
 
 static coh_status run_ranges(coh_case *one, coh_phase phase, void *queue, int64_t blocks_per_call)
 {
+    const coh_kind_device *host = &one->kind->devices[COH_DEVICE_HOST];
     const coh_call whole = prepare(one, phase, queue);
     const int split = __builtin_ctz(one->kind->row_split_parameters);
     const coh_parameter_facts *facts = &one->facts.parameter[split];
@@ -287,7 +288,7 @@ static coh_status run_ranges(coh_case *one, coh_phase phase, void *queue, int64_
         if (one->facts.workspace_bytes[phase] > 0 && !keeps)
             coh_poison(call.workspace, one->facts.workspace_bytes[phase]);
         coh_status status =
-            phase == COH_PHASE_FORWARD ? one->kind->forward(&call) : one->kind->backward(&call);
+            phase == COH_PHASE_FORWARD ? host->forward(&call) : host->backward(&call);
         if (status != COH_OK)
             return status;
     }
@@ -312,13 +313,14 @@ void coh_case_results(coh_case *one,
     static const char *const inputs[COH_PORT_MAX] = { "dinput 0", "dinput 1", "dinput 2" };
     static const char *const parameters[COH_PORT_MAX] = { "dparameter 0", "dparameter 1",
                                                           "dparameter 2" };
+    const int has_backward = one->kind->devices[COH_DEVICE_HOST].backward != NULL;
     coh_call *call = &one->call;
     visit(context, "output", call->output[0].data, bytes_of(&call->output[0].shape));
-    for (int i = 0; i < one->kind->input_count && one->kind->backward != NULL; i++)
+    for (int i = 0; i < one->kind->input_count && has_backward; i++)
         if (call->input_grad[i].data != NULL)
             visit(context, inputs[i], call->input_grad[i].data,
                   bytes_of(&call->input_grad[i].shape));
-    for (int i = 0; i < one->kind->parameter_count && one->kind->backward != NULL; i++)
+    for (int i = 0; i < one->kind->parameter_count && has_backward; i++)
         if (call->parameter_grad[i].data != NULL)
             visit(context, parameters[i], call->parameter_grad[i].data,
                   bytes_of(&call->parameter_grad[i].shape));
