@@ -235,8 +235,8 @@ coh_status coh_optimizers_most_bytes(const coh_graph *graph, const coh_plan_opti
         coh_group_streams_make(&group, trains ? coh_optimizer_of(graph, options, i) : NULL, 1);
         const uint64_t work_bytes = chunk_bytes / sizeof(float) * coh_dtype_bytes(dtype);
         uint64_t bytes = 0;
-        for (uint8_t object = COH_STREAM_WORK; object <= COH_STREAM_STATE; object++)
-            bytes += coh_group_chunk_bytes(&group, object, work_bytes);
+        for (int object = COH_STREAM_WORK; object <= COH_STREAM_STATE; object++)
+            bytes += coh_group_chunk_bytes(&group, (uint8_t)object, work_bytes);
         if (bytes > *out_bytes)
             *out_bytes = bytes;
     }
