@@ -3,6 +3,7 @@
  * inspect_profile.c. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/artefact.h"
 #include "cli/commands.h"
@@ -15,18 +16,45 @@
 
 /* ---- a checkpoint ---- */
 
-static void checkpoint_json(const coh_checkpoint_facts *facts, uint64_t hash)
+/* Adds the names of the checkpoint's optimizers, in the order in which tensors name them:
+ * `before` NAME `after`, with ", " between two. */
+static coh_status add_optimizers(const coh_checkpoint *checkpoint,
+                                 const coh_checkpoint_facts *facts, const char *before,
+                                 const char *after, cli_line *line)
 {
-    cli_line line;
+    const char *names[COH_OPTIMIZER_CHOICES_MOST + 1]; /* no plan has more */
+    int count = 0;
+    for (int32_t i = 0; i < facts->tensor_count; i++) {
+        coh_checkpoint_tensor tensor;
+        CLI_TRY(coh_checkpoint_tensor_at(checkpoint, i, &tensor));
+        int is_known = tensor.optimizer == NULL || count > COH_OPTIMIZER_CHOICES_MOST;
+        for (int k = 0; k < count && !is_known; k++)
+            is_known = strcmp(names[k], tensor.optimizer) == 0;
+        if (is_known)
+            continue;
+        cli_line_add(line, "%s%s%s%s", count > 0 ? ", " : "", before, tensor.optimizer, after);
+        names[count++] = tensor.optimizer;
+    }
+    return COH_OK;
+}
+
+static coh_status checkpoint_json(const coh_checkpoint *checkpoint,
+                                  const coh_checkpoint_facts *facts, uint64_t hash)
+{
+    cli_line line, optimizers;
     cli_line_clear(&line);
+    cli_line_clear(&optimizers);
     cli_line_add_json_string(&line, facts->path);
+    CLI_TRY(add_optimizers(checkpoint, facts, "\"", "\"", &optimizers));
     printf("{\"type\": \"checkpoint\", \"path\": %s, \"step\": %" PRIu64
            ", \"applied_count\": %" PRIu64 ", \"parameters\": %" PRIu64 ", \"tensors\": %d"
-           ", \"bytes\": %" PRIu64 ", \"has_states\": %s, \"numeric_fingerprint\": \"%016" PRIx64
-           "\", \"hash\": \"%016" PRIx64 "\", \"note\": %s}\n",
+           ", \"bytes\": %" PRIu64 ", \"has_states\": %s, \"optimizers\": [%s]"
+           ", \"numeric_fingerprint\": \"%016" PRIx64 "\", \"hash\": \"%016" PRIx64
+           "\", \"note\": %s}\n",
            line.text, facts->step, facts->applied_count, facts->parameter_count,
-           facts->tensor_count, facts->bytes, facts->is_trained ? "true" : "false",
-           facts->numeric_fingerprint, hash, facts->note_json);
+           facts->tensor_count, facts->bytes, facts->stream_count > 0 ? "true" : "false",
+           optimizers.text, facts->numeric_fingerprint, hash, facts->note_json);
+    return COH_OK;
 }
 
 /* Prints the groups of parameters if the note is one of train's. */
@@ -45,12 +73,16 @@ static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
                                   const coh_checkpoint_facts *facts)
 {
     char bytes[32];
+    cli_line optimizers;
+    cli_line_clear(&optimizers);
+    CLI_TRY(add_optimizers(checkpoint, facts, "", "", &optimizers));
     printf("checkpoint %s\n  step %" PRIu64 ", %" PRIu64 " updates applied, %" PRIu64
-           " parameters in %d tensors, %s%s\n  numeric plan %016" PRIx64 "\n  hash %016" PRIx64
+           " parameters in %d tensors, %s%s%s%s\n  numeric plan %016" PRIx64 "\n  hash %016" PRIx64
            " (as saved; --hash reads every byte)\n  note %s\n",
            facts->path, facts->step, facts->applied_count, facts->parameter_count,
            facts->tensor_count, coh_size_format(facts->bytes, bytes, sizeof(bytes)),
-           facts->is_trained ? ", with optimizer states" : "", facts->numeric_fingerprint,
+           facts->stream_count > 0 ? ", with optimizer states" : "",
+           facts->is_trained ? ", trained by " : "", optimizers.text, facts->numeric_fingerprint,
            facts->hash, facts->note_json);
     print_groups(facts->note_json);
     for (int32_t i = 0; i < facts->tensor_count; i++) {
@@ -71,11 +103,10 @@ static coh_status inspect_open_checkpoint(const cli_options *options, coh_checkp
     if (options->hash)
         CLI_TRY(coh_checkpoint_check(checkpoint, &hash));
     if (options->json)
-        checkpoint_json(facts, hash);
-    else if (options->hash)
-        printf("%016" PRIx64 "\n", hash);
-    else
+        return checkpoint_json(checkpoint, facts, hash);
+    if (!options->hash)
         return checkpoint_text(checkpoint, facts);
+    printf("%016" PRIx64 "\n", hash);
     return COH_OK;
 }
 

@@ -75,6 +75,8 @@ class Optimizers(TrainTest):
         self.assertEqual(tensors["wte.weight"], "lion")
         self.assertEqual(tensors["h.0.attn.c_attn.weight"], "adamw8")
         self.assertEqual(tensors["h.0.attn.c_attn.bias"], "adamw")
+        self.assertEqual(self.succeeds("inspect", newest, "--json").json["optimizers"], ["lion", "adamw8", "adamw"])
+        self.assertIn("trained by lion, adamw8, adamw\n", self.succeeds("inspect", newest).out)
 
     def test_a_plan_file_keeps_the_optimizers(self):
         plan = self.path("plan.json")
