@@ -18,7 +18,7 @@
 
 enum {
     COH_PART_WORK = 0,
-    COH_LOGICAL_STREAMS = 32, /* of one table */
+    COH_LOGICAL_STREAMS = 64, /* of one table: all that the optimizers of a plan can have */
     COH_LOGICAL_ROWS = 1 + COH_LOGICAL_STREAMS
 };
 

@@ -15,15 +15,16 @@
 
 /* ---- tables ---- */
 
-/* Adds a stream to the list, unless it is there, and returns its index; -1: the list is full. */
+_Static_assert(COH_LOGICAL_STREAMS >= COH_PLAN_OPTIMIZERS * COH_OPTIMIZER_STREAMS,
+               "a plan's optimizers may have more streams than a table");
+
+/* Adds a stream to the list, unless it is there, and returns its index. */
 static int32_t list_stream(const coh_state_stream *stream, coh_state_stream *streams,
                            int32_t *count)
 {
     for (int32_t i = 0; i < *count; i++)
         if (strcmp(streams[i].name, stream->name) == 0)
             return i;
-    if (*count == COH_LOGICAL_STREAMS)
-        return -1;
     streams[*count] = *stream;
     return (*count)++;
 }
@@ -50,13 +51,8 @@ static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_te
                                   .optimizer = optimizer != NULL ? optimizer->name : NULL,
                                   .stream_count = optimizer != NULL ? optimizer->stream_count : 0 };
         tensor->shape.dtype = COH_DTYPE_F32; /* visitors see f32 */
-        for (int32_t k = 0; k < tensor->stream_count; k++) {
+        for (int32_t k = 0; k < tensor->stream_count; k++)
             tensor->streams[k] = list_stream(&optimizer->streams[k], streams, &stream_count);
-            if (tensor->streams[k] < 0)
-                return coh_fail(COH_ERR_ARGUMENT,
-                                "the optimizers of this plan have more than %d state streams",
-                                COH_LOGICAL_STREAMS);
-        }
     }
     *out_table =
         (coh_logical_table){ *out_tensors, layout->parameter_count, streams, stream_count };
