@@ -79,6 +79,7 @@ static const coh_optimizer adamw8 = {
     .scalar_count = 2,
     .scalars = { ADAMW_BETA1, ADAMW_BETA2 },
     .update = update_adamw8,
+    .flops = 256, /* two divisions, a root and two roundings to codes; benchmarks/adamw.c */
     .takes_bf16 = 1,
     .cuda_kernel = "adamw8",
 };
@@ -127,6 +128,7 @@ static const coh_optimizer sgd = {
 /* ---- the list ---- */
 
 enum { LIST_MOST = 64 };
+#define FLOPS_MOST 1e6 /* of one element */
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 static const coh_optimizer *list[LIST_MOST] = { &adamw, &adamw8, &lion, &sgd };
 static int32_t list_count = 4;
@@ -229,6 +231,8 @@ coh_status coh_optimizer_register(const coh_optimizer *optimizer)
     COH_TRY(check_numbers(optimizer));
     if (optimizer->update == NULL)
         return refuse(optimizer, "it has no update");
+    if (!(optimizer->flops >= 0 && optimizer->flops <= FLOPS_MOST))
+        return refuse(optimizer, "flops is not from 0 to 1e6");
     if (optimizer->cuda_kernel != NULL)
         return refuse(optimizer, "cuda_kernel is for the library's own: leave it NULL");
     pthread_mutex_lock(&list_mutex);

@@ -18,6 +18,14 @@ void coh_sheet_fini(coh_sheet *sheet)
 
 /* ---- lines around a gradient ---- */
 
+/* Returns the arithmetic of the update of one chunk. */
+static double update_flops(const coh_layout *layout, const coh_group_layout *group, uint32_t chunk)
+{
+    const uint64_t bytes = layout->chunks[layout->objects[group->work].chunk_begin + chunk].bytes;
+    return layout->optimizers[group->optimizer]->flops *
+           (double)(bytes / coh_dtype_bytes(group->dtype));
+}
+
 coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
     const coh_group_layout *facts = &w->layout->groups[group];
@@ -34,6 +42,7 @@ coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
                                COH_ROLE_OPTIMIZER_STATE));
     if (!w->options->deferred_update && !w->group_on_host[group]) /* see finish_chunk */
         COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
+    w->sheet->lines[w->sheet->line_count - 1].flops = update_flops(w->layout, facts, chunk);
     return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
 }
 

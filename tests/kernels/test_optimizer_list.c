@@ -150,6 +150,9 @@ static void an_optimizer_without_an_update_or_of_the_library_is_refused(void **s
 {
     (void)state;
     REFUSE("no update", update, NULL);
+    REFUSE("flops", flops, -1);
+    REFUSE("flops", flops, NAN);
+    REFUSE("flops", flops, INFINITY);
     REFUSE("leave it NULL", cuda_kernel, "adamw");
     REFUSE("another optimizer has this name", name, "adamw");
 }

@@ -371,6 +371,39 @@ static void fewer_states_need_fewer_bytes(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Returns the elements of all f32 parameters with the padding between them, as lines cover them. */
+static uint64_t work_elements(const coh_layout *layout)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < layout->group_count; i++)
+        bytes += layout->objects[layout->groups[i].work].bytes;
+    return bytes / sizeof(float);
+}
+
+/* toy_slow differs from toy_one in its arithmetic alone, which takes longer than its bytes: the
+ * steps differ by the time of this arithmetic, less that of the bytes, which it hides. */
+static void an_update_is_priced_by_its_arithmetic_if_that_takes_longer(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = { "toy_one", "toy_slow" };
+    coh_graph *graph = make_graph(COH_DTYPE_F32, 0);
+    double step_ns[2], arithmetic_ns = 0;
+    for (int i = 0; i < 2; i++) {
+        const coh_plan_options options = options_of(optimizers[i], NULL, 0);
+        coh_plan *plan = NULL;
+        coh_plan_summary summary;
+        assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
+        assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
+        step_ns[i] = (double)summary.step_ns;
+        arithmetic_ns = (double)work_elements(&plan->layout) * 1e5 /
+                        plan->profile.flops_per_s[COH_ROOF_F32].p50 * 1e9;
+        coh_plan_destroy(plan);
+    }
+    assert_true(arithmetic_ns > 10 * step_ns[0]);
+    assert_true(step_ns[1] > arithmetic_ns && step_ns[1] < arithmetic_ns + step_ns[0]);
+    coh_graph_destroy(graph);
+}
+
 static void a_plan_keeps_its_own_copy_of_the_choices(void **state)
 {
     (void)state;
@@ -456,6 +489,7 @@ int main(void)
         cmocka_unit_test(groups_are_split_by_optimizer_and_sized_by_its_streams),
         cmocka_unit_test(an_optimizer_without_streams_keeps_no_states),
         cmocka_unit_test(fewer_states_need_fewer_bytes),
+        cmocka_unit_test(an_update_is_priced_by_its_arithmetic_if_that_takes_longer),
         cmocka_unit_test(a_plan_keeps_its_own_copy_of_the_choices),
         cmocka_unit_test(the_fingerprint_of_adamw_is_that_of_older_checkpoints),
         cmocka_unit_test(the_fingerprint_follows_the_optimizer_of_each_parameter),
