@@ -1,8 +1,8 @@
 /* Checks that all indices and ranges lie inside their tables, and that groups and their partner
  * objects match. All later checks rely on it. The list of files is in verify_state.h. */
-#include "base/bytes.h"
 #include <string.h>
 
+#include "base/bytes.h"
 #include "planner/verify_state.h"
 
 /* These checks are part of rule FORM but cannot be switched off: the other checks follow the
