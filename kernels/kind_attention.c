@@ -1,6 +1,7 @@
-/* The operator kinds of causal attention over one tensor qkv: plain, with atomics, with dropout,
- * and one step of a decoder. Next: kernels.h (coh_attention); kind_attention_grouped.c takes q, k
- * and v separately. */
+/* The operator kinds of causal attention: plain, with atomics, with dropout, and one step of a
+ * decoder. The idea: each exists in two layouts of its inputs, one tensor qkv and separate q, k and
+ * v, whose heads of queries may share heads of keys (grouped-query attention). A layout checks the
+ * shapes and finds the pointers; all else is the same. Next: kernels.h (coh_attention). */
 #include "cohobate/kinds.h"
 
 #include <inttypes.h>
@@ -9,8 +10,23 @@
 #include "kernels/kind_devices.h"
 #include "kernels/shape_check.h"
 
+typedef struct sizes {
+    int64_t B, T, H, G, D;
+} sizes;
+
+static coh_status check_width(int64_t D)
+{
+    return D <= COH_HEAD_WIDTH_MOST
+               ? COH_OK
+               : coh_kind_fail(COH_ERR_SHAPE,
+                               "heads of %" PRId64 " channels: at most %d are possible", D,
+                               COH_HEAD_WIDTH_MOST);
+}
+
+/* ---- one tensor qkv: q, k and v lie next to each other in a row ---- */
+
 /* qkv [B,T,3C] with C a multiple of heads. */
-static coh_status check_qkv(const coh_shape *qkv, int64_t heads)
+static coh_status packed_sizes(const coh_shape *qkv, int64_t heads, sizes *out)
 {
     coh_status status = coh_check_float("qkv", qkv, 3);
     if (status == COH_OK)
@@ -22,257 +38,394 @@ static coh_status check_qkv(const coh_shape *qkv, int64_t heads)
                              "qkv has %" PRId64 " channels: 3 times a multiple of %" PRId64
                              " heads are needed",
                              qkv->dim[2], heads);
-    if (qkv->dim[2] / (3 * heads) > COH_HEAD_WIDTH_MOST)
-        return coh_kind_fail(COH_ERR_SHAPE,
-                             "heads of %" PRId64 " channels: at most %d are possible",
-                             qkv->dim[2] / (3 * heads), COH_HEAD_WIDTH_MOST);
-    return COH_OK;
+    *out = (sizes){ qkv->dim[0], qkv->dim[1], heads, heads, qkv->dim[2] / (3 * heads) };
+    return check_width(out->D);
 }
 
-static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+static coh_attention packed(const coh_call *call)
 {
-    const coh_attention_attributes *a = attributes;
-    coh_status status = check_qkv(&inputs[0], a->heads);
+    const coh_attention_attributes *a = call->attributes;
+    const int64_t *dim = call->input[0].shape.dim, C = dim[2] / 3;
+    const coh_dtype dtype = call->input[0].shape.dtype;
+    const size_t part_bytes = (size_t)C * coh_dtype_bytes(dtype);
+    const char *qkv = call->input[0].data;
+    char *dqkv = call->input_grad[0].data;
+    const int adds = (call->input_grad_adds & 1u) != 0;
+    return (coh_attention){ .B = dim[0],
+                            .T = dim[1],
+                            .H = a->heads,
+                            .G = a->heads,
+                            .D = C / a->heads,
+                            .dtype = dtype,
+                            .q_stride = 3 * C,
+                            .kv_stride = 3 * C,
+                            .q = qkv,
+                            .k = qkv + part_bytes,
+                            .v = qkv + 2 * part_bytes,
+                            .dq = dqkv,
+                            .dk = dqkv != NULL ? dqkv + part_bytes : NULL,
+                            .dv = dqkv != NULL ? dqkv + 2 * part_bytes : NULL,
+                            .dq_adds = adds,
+                            .dk_adds = adds,
+                            .dv_adds = adds };
+}
+
+/* ---- separate q, k and v ---- */
+
+/* q [B,T,H*D], k and v [B,T,G*D]. */
+static coh_status grouped_sizes(const coh_shape *inputs, int64_t heads, int64_t kv_heads,
+                                sizes *out)
+{
+    static const char *const ports[] = { "q", "k", "v" };
+    coh_status status = coh_check_float("q", &inputs[0], 3);
+    for (int port = 1; port < 3 && status == COH_OK; port++) {
+        status = coh_check_tensor(ports[port], &inputs[port], inputs[0].dtype, 3);
+        if (status == COH_OK)
+            status = coh_check_leading(ports[port], &inputs[port], "q", &inputs[0], 1);
+    }
+    if (status == COH_OK)
+        status = coh_check_count("heads", heads);
+    if (status == COH_OK)
+        status = coh_check_count("kv_heads", kv_heads);
     if (status != COH_OK)
         return status;
-    const int64_t B = inputs[0].dim[0], T = inputs[0].dim[1], C = inputs[0].dim[2] / 3;
-    facts->output[0] = coh_shape_make(inputs[0].dtype, 3, B, T, C);
-    facts->saved_bytes = (size_t)(B * a->heads * T) * sizeof(float);
+    if (heads % kv_heads != 0)
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "%" PRId64 " heads cannot share %" PRId64
+                             " heads of keys and values evenly: a divisor is needed",
+                             heads, kv_heads);
+    if (inputs[0].dim[2] % heads != 0)
+        return coh_kind_fail(
+            COH_ERR_SHAPE, "q has %" PRId64 " channels: a multiple of %" PRId64 " heads is needed",
+            inputs[0].dim[2], heads);
+    *out = (sizes){ inputs[0].dim[0], inputs[0].dim[1], heads, kv_heads, inputs[0].dim[2] / heads };
+    status = check_width(out->D);
+    for (int port = 1; port < 3 && status == COH_OK; port++)
+        if (inputs[port].dim[2] != kv_heads * out->D)
+            status = coh_kind_fail(COH_ERR_SHAPE,
+                                   "%s has %" PRId64 " channels: %" PRId64 " heads of %" PRId64
+                                   " are needed",
+                                   ports[port], inputs[port].dim[2], kv_heads, out->D);
+    return status;
+}
+
+static coh_attention grouped(const coh_call *call)
+{
+    const coh_attention_grouped_attributes *a = call->attributes;
+    const coh_shape *q = &call->input[0].shape;
+    const int64_t D = q->dim[2] / a->heads;
+    return (coh_attention){ .B = q->dim[0],
+                            .T = q->dim[1],
+                            .H = a->heads,
+                            .G = a->kv_heads,
+                            .D = D,
+                            .dtype = q->dtype,
+                            .q_stride = a->heads * D,
+                            .kv_stride = a->kv_heads * D,
+                            .q = call->input[0].data,
+                            .k = call->input[1].data,
+                            .v = call->input[2].data,
+                            .dq = call->input_grad[0].data,
+                            .dk = call->input_grad[1].data,
+                            .dv = call->input_grad[2].data,
+                            .dq_adds = (call->input_grad_adds & 1u) != 0,
+                            .dk_adds = (call->input_grad_adds & 2u) != 0,
+                            .dv_adds = (call->input_grad_adds & 4u) != 0 };
+}
+
+/* ---- facts ---- */
+
+static coh_status infer_facts(const sizes *s, const coh_shape *input, coh_op_facts *facts)
+{
+    facts->output[0] = coh_shape_make(input->dtype, 3, s->B, s->T, s->H * s->D);
+    facts->saved_bytes = (size_t)(s->B * s->H * s->T) * sizeof(float);
     facts->workspace_bytes[COH_PHASE_BACKWARD] =
-        (size_t)coh_kernel_attention_scratch(B, T, a->heads, a->heads, C / a->heads) *
-        sizeof(float);
+        (size_t)coh_kernel_attention_scratch(s->B, s->T, s->H, s->G, s->D) * sizeof(float);
     /* two products forward, five backward, over half of T x T */
-    const double half = (double)B * (double)T * (double)T * (double)C;
+    const double half = (double)s->B * (double)s->T * (double)s->T * (double)(s->H * s->D);
     facts->flops[COH_PHASE_FORWARD] = 2.0 * half;
     facts->flops[COH_PHASE_BACKWARD] = 5.0 * half;
     return COH_OK;
 }
 
-/* q, k and v lie next to each other in a row. */
-static coh_attention attention_of(const coh_call *call)
+static coh_status packed_infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
-    const coh_attention_attributes *a = call->attributes;
-    const int64_t *dim = call->input[0].shape.dim, C = dim[2] / 3;
-    const coh_dtype dtype = call->input[0].shape.dtype;
-    const char *qkv = call->input[0].data;
-    const size_t part_bytes = (size_t)C * coh_dtype_bytes(dtype);
-    return (coh_attention){
-        .B = dim[0],
-        .T = dim[1],
-        .H = a->heads,
-        .G = a->heads,
-        .D = C / a->heads,
-        .dtype = dtype,
-        .q_stride = 3 * C,
-        .kv_stride = 3 * C,
-        .q = qkv,
-        .k = qkv + part_bytes,
-        .v = qkv + 2 * part_bytes,
-        .y = call->output[0].data,
-        .lse = call->saved,
-    };
+    const coh_attention_attributes *a = attributes;
+    sizes s;
+    const coh_status status = packed_sizes(&inputs[0], a->heads, &s);
+    return status == COH_OK ? infer_facts(&s, &inputs[0], facts) : status;
 }
 
-static coh_status forward(const coh_call *call)
-{
-    coh_attention attention = attention_of(call);
-    coh_kernel_attention(call->queue, &attention);
-    return COH_OK;
-}
-
-static void run_backward(const coh_call *call, coh_attention attention)
-{
-    const int adds = (call->input_grad_adds & 1u) != 0;
-    char *dqkv = call->input_grad[0].data;
-    if (dqkv == NULL)
-        return;
-    attention.dy = call->output_grad[0].data;
-    attention.dq = dqkv;
-    attention.dk = dqkv + ((const char *)attention.k - (const char *)attention.q);
-    attention.dv = dqkv + ((const char *)attention.v - (const char *)attention.q);
-    attention.dq_adds = attention.dk_adds = attention.dv_adds = adds;
-    attention.scratch = call->workspace;
-    coh_kernel_attention_backward(call->queue, &attention);
-}
-
-static coh_status backward(const coh_call *call)
-{
-    run_backward(call, attention_of(call));
-    return COH_OK;
-}
-
-const coh_op_kind coh_kind_attention = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.attention",
-    .revision = 2,
-    .input_count = 1,
-    .output_count = 1,
-    .backward_reads = { .inputs = 1u, .outputs = 1u },
-    .can_add_grad = { .inputs = 1u },
-    .can_skip_grad = { .inputs = 1u },
-    .split_axes = 1u,
-    .infer = infer,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
-                 [COH_DEVICE_CUDA] = { .forward = forward,
-                                       .backward = backward,
-                                       .workspace = coh_cuda_workspace_attention } },
-    .attribute_bytes = sizeof(coh_attention_attributes),
-};
-
-/* ---- with atomics on a GPU ---- */
-
-static coh_status backward_atomic(const coh_call *call)
-{
-    coh_attention attention = attention_of(call);
-    attention.atomics = 1;
-    run_backward(call, attention);
-    return COH_OK;
-}
-
-const coh_op_kind coh_kind_attention_atomic = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.attention_atomic",
-    .revision = 1,
-    .input_count = 1,
-    .output_count = 1,
-    .backward_reads = { .inputs = 1u, .outputs = 1u },
-    .can_add_grad = { .inputs = 1u },
-    .can_skip_grad = { .inputs = 1u },
-    .split_axes = 1u,
-    .infer = infer,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward_atomic },
-                 [COH_DEVICE_CUDA] = { .forward = forward,
-                                       .backward = backward_atomic,
-                                       .workspace = coh_cuda_workspace_attention_atomic,
-                                       .accepts = coh_cuda_accepts_attention_atomic } },
-    .atomics = 1,
-    .attribute_bytes = sizeof(coh_attention_attributes),
-};
-
-/* ---- with dropout: its attributes begin with those of the plain one ---- */
-
-static coh_status infer_dropout(const void *attributes, const coh_shape *inputs,
+static coh_status grouped_infer(const void *attributes, const coh_shape *inputs,
                                 coh_op_facts *facts)
 {
-    const coh_attention_dropout_attributes *a = attributes;
-    coh_status status = infer(&a->attention, inputs, facts);
-    if (status == COH_OK)
-        status = coh_check_attention_dropout(inputs[0].dim[0] * a->attention.heads,
-                                             inputs[0].dim[1], a->probability, facts);
-    return status;
+    const coh_attention_grouped_attributes *a = attributes;
+    sizes s;
+    const coh_status status = grouped_sizes(inputs, a->heads, a->kv_heads, &s);
+    return status == COH_OK ? infer_facts(&s, &inputs[0], facts) : status;
 }
 
-static coh_attention dropout_of(const coh_call *call)
+/* Attributes with dropout begin with those of the plain kind. */
+static coh_status packed_infer_dropout(const void *attributes, const coh_shape *inputs,
+                                       coh_op_facts *facts)
 {
-    const coh_attention_dropout_attributes *a = call->attributes;
-    coh_attention attention = attention_of(call);
-    attention.drop = coh_drop_of(call, a->probability);
+    const coh_attention_dropout_attributes *a = attributes;
+    const coh_status status = packed_infer(&a->attention, inputs, facts);
+    return status == COH_OK ? coh_check_attention_dropout(inputs[0].dim[0] * a->attention.heads,
+                                                          inputs[0].dim[1], a->probability, facts)
+                            : status;
+}
+
+static coh_status grouped_infer_dropout(const void *attributes, const coh_shape *inputs,
+                                        coh_op_facts *facts)
+{
+    const coh_attention_grouped_dropout_attributes *a = attributes;
+    const coh_status status = grouped_infer(&a->attention, inputs, facts);
+    return status == COH_OK ? coh_check_attention_dropout(inputs[0].dim[0] * a->attention.heads,
+                                                          inputs[0].dim[1], a->probability, facts)
+                            : status;
+}
+
+/* ---- forward and backward, in both layouts ---- */
+
+static coh_attention with_dropout(const coh_call *call, coh_attention attention, double probability)
+{
+    attention.drop = coh_drop_of(call, probability);
     attention.first_head = call->input[0].origin[0] * attention.H;
     return attention;
 }
 
-static coh_status forward_dropout(const coh_call *call)
+static coh_attention packed_dropout(const coh_call *call)
 {
-    const coh_attention attention = dropout_of(call);
+    const coh_attention_dropout_attributes *a = call->attributes;
+    return with_dropout(call, packed(call), a->probability);
+}
+
+static coh_attention grouped_dropout(const coh_call *call)
+{
+    const coh_attention_grouped_dropout_attributes *a = call->attributes;
+    return with_dropout(call, grouped(call), a->probability);
+}
+
+static coh_attention packed_atomic(const coh_call *call)
+{
+    coh_attention attention = packed(call);
+    attention.atomics = 1;
+    return attention;
+}
+
+static coh_attention grouped_atomic(const coh_call *call)
+{
+    coh_attention attention = grouped(call);
+    attention.atomics = 1;
+    return attention;
+}
+
+static coh_status run_forward(const coh_call *call, coh_attention attention)
+{
+    attention.y = call->output[0].data;
+    attention.lse = call->saved;
     coh_kernel_attention(call->queue, &attention);
     return COH_OK;
 }
 
-static coh_status backward_dropout(const coh_call *call)
+static coh_status run_backward(const coh_call *call, coh_attention attention)
 {
-    run_backward(call, dropout_of(call));
+    attention.y = call->output[0].data;
+    attention.lse = call->saved;
+    attention.dy = call->output_grad[0].data;
+    attention.scratch = call->workspace;
+    if (attention.dq != NULL || attention.dk != NULL || attention.dv != NULL)
+        coh_kernel_attention_backward(call->queue, &attention);
     return COH_OK;
 }
 
+/* Defines the two functions of a kind whose arguments `form` finds. */
+#define RUNS(form)                                                                                 \
+    static coh_status forward_##form(const coh_call *call)                                         \
+    {                                                                                              \
+        return run_forward(call, form(call));                                                      \
+    }                                                                                              \
+    static coh_status backward_##form(const coh_call *call)                                        \
+    {                                                                                              \
+        return run_backward(call, form(call));                                                     \
+    }
+
+RUNS(packed)
+RUNS(packed_atomic)
+RUNS(packed_dropout)
+RUNS(grouped)
+RUNS(grouped_atomic)
+RUNS(grouped_dropout)
+
+/* ---- kinds ---- */
+
+#define KIND(kind_name, kind_revision, attributes)                                                 \
+    .struct_bytes = sizeof(coh_op_kind), .abi_version = COH_KIND_ABI, .name = kind_name,           \
+    .revision = kind_revision, .output_count = 1, .attribute_bytes = sizeof(attributes)
+
+/* All that is read by backward can get a gradient. */
+#define INPUTS(count, mask)                                                                        \
+    .input_count = count, .backward_reads = { .inputs = mask, .outputs = 1u },                     \
+    .can_add_grad = { .inputs = mask }, .can_skip_grad = { .inputs = mask }, .split_axes = 1u
+
+#define DEVICES(form, ...)                                                                         \
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_##form, .backward = backward_##form },   \
+                 [COH_DEVICE_CUDA] = {                                                             \
+                     .forward = forward_##form, .backward = backward_##form, __VA_ARGS__ } }
+
+/* A block of y is written after its own block of q was read, and dq after all of dy was. */
+#define IN_PLACE                                                                                   \
+    .forward_in_place = { { 0, 0 } }, .backward_in_place = { { 0, 0 } }, .in_place_count = { 1, 1 }
+
+const coh_op_kind coh_kind_attention = {
+    KIND("cohobate.attention", 2, coh_attention_attributes),
+    INPUTS(1, 1u),
+    .infer = packed_infer,
+    DEVICES(packed, .workspace = coh_cuda_workspace_attention),
+};
+
+const coh_op_kind coh_kind_attention_atomic = {
+    KIND("cohobate.attention_atomic", 1, coh_attention_attributes),
+    INPUTS(1, 1u),
+    .infer = packed_infer,
+    DEVICES(packed_atomic, .workspace = coh_cuda_workspace_attention_atomic,
+            .accepts = coh_cuda_accepts_attention_atomic),
+    .atomics = 1,
+};
+
 const coh_op_kind coh_kind_attention_dropout = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.attention_dropout",
-    .revision = 1,
-    .input_count = 1,
-    .output_count = 1,
-    .backward_reads = { .inputs = 1u, .outputs = 1u },
-    .can_add_grad = { .inputs = 1u },
-    .can_skip_grad = { .inputs = 1u },
-    .split_axes = 1u,
+    KIND("cohobate.attention_dropout", 1, coh_attention_dropout_attributes),
+    INPUTS(1, 1u),
+    .infer = packed_infer_dropout,
+    DEVICES(packed_dropout, .workspace = coh_cuda_workspace_attention),
     .draws = 1,
-    .infer = infer_dropout,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_dropout, .backward = backward_dropout },
-                 [COH_DEVICE_CUDA] = { .forward = forward_dropout,
-                                       .backward = backward_dropout,
-                                       .workspace = coh_cuda_workspace_attention } },
-    .attribute_bytes = sizeof(coh_attention_dropout_attributes),
+};
+
+const coh_op_kind coh_kind_attention_grouped = {
+    KIND("cohobate.attention_grouped", 1, coh_attention_grouped_attributes),
+    INPUTS(3, 7u),
+    IN_PLACE,
+    .infer = grouped_infer,
+    DEVICES(grouped, .workspace = coh_cuda_workspace_attention_grouped),
+};
+
+/* dq never takes dy's place: cuDNN would then need a copy of dy. */
+const coh_op_kind coh_kind_attention_grouped_atomic = {
+    KIND("cohobate.attention_grouped_atomic", 1, coh_attention_grouped_attributes),
+    INPUTS(3, 7u),
+    .forward_in_place = { { 0, 0 } },
+    .in_place_count = { 1, 0 },
+    .infer = grouped_infer,
+    DEVICES(grouped_atomic, .workspace = coh_cuda_workspace_attention_grouped_atomic,
+            .accepts = coh_cuda_accepts_attention_grouped_atomic),
+    .atomics = 1,
+};
+
+const coh_op_kind coh_kind_attention_grouped_dropout = {
+    KIND("cohobate.attention_grouped_dropout", 1, coh_attention_grouped_dropout_attributes),
+    INPUTS(3, 7u),
+    IN_PLACE,
+    .infer = grouped_infer_dropout,
+    DEVICES(grouped_dropout, .workspace = coh_cuda_workspace_attention_grouped),
+    .draws = 1,
 };
 
 /* ---- one step of a decoder ---- */
 
-static coh_status infer_decode(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+/* `position`: the input that holds the position, after those of attention. */
+static coh_status infer_step(const sizes *s, const coh_shape *inputs, int position,
+                             int64_t positions, coh_op_facts *facts)
+{
+    coh_status status = coh_check_count("positions", positions);
+    if (status == COH_OK)
+        status = coh_check_step(&inputs[0], &inputs[position]);
+    facts->index_range[position] = (coh_index_range){ .end = positions };
+    facts->output[0] = coh_shape_make(inputs[0].dtype, 3, s->B, (int64_t)1, s->H * s->D);
+    for (int state = 0; state < 2 && status == COH_OK; state++) {
+        facts->state[state] = coh_shape_make(inputs[0].dtype, 3, s->B, positions, s->G * s->D);
+        status = coh_check_float(state == 0 ? "keys" : "values", &facts->state[state], 3);
+    }
+    facts->flops[COH_PHASE_FORWARD] =
+        4.0 * (double)s->B * (double)positions * (double)(s->H * s->D);
+    return status;
+}
+
+static coh_status packed_infer_decode(const void *attributes, const coh_shape *inputs,
+                                      coh_op_facts *facts)
 {
     const coh_attention_decode_attributes *a = attributes;
-    coh_status status = check_qkv(&inputs[0], a->heads);
-    if (status == COH_OK)
-        status = coh_check_count("positions", a->positions);
-    if (status == COH_OK)
-        status = coh_check_step(&inputs[0], &inputs[1]);
+    sizes s;
+    const coh_status status = packed_sizes(&inputs[0], a->heads, &s);
+    return status == COH_OK ? infer_step(&s, inputs, 1, a->positions, facts) : status;
+}
+
+static coh_status grouped_infer_decode(const void *attributes, const coh_shape *inputs,
+                                       coh_op_facts *facts)
+{
+    const coh_attention_grouped_decode_attributes *a = attributes;
+    sizes s;
+    const coh_status status = grouped_sizes(inputs, a->heads, a->kv_heads, &s);
+    return status == COH_OK ? infer_step(&s, inputs, 3, a->positions, facts) : status;
+}
+
+static coh_status decode(const coh_call *call, const coh_attention *attention, int position,
+                         int64_t positions)
+{
+    const coh_status status = coh_check_position(call, position, positions);
     if (status != COH_OK)
         return status;
-    const int64_t B = inputs[0].dim[0], C = inputs[0].dim[2] / 3;
-    facts->index_range[1] = (coh_index_range){ .end = a->positions };
-    facts->output[0] = coh_shape_make(inputs[0].dtype, 3, B, 1, C);
-    for (int state = 0; state < 2; state++) {
-        facts->state[state] = coh_shape_make(inputs[0].dtype, 3, B, a->positions, C);
-        status = coh_check_float(state == 0 ? "keys" : "values", &facts->state[state], 3);
-        if (status != COH_OK)
-            return status;
-    }
-    facts->flops[COH_PHASE_FORWARD] = 4.0 * (double)B * (double)a->positions * (double)C;
+    const coh_attention_decode step = { .B = attention->B,
+                                        .H = attention->H,
+                                        .G = attention->G,
+                                        .D = attention->D,
+                                        .positions = positions,
+                                        .position = call->input[position].data,
+                                        .dtype = attention->dtype,
+                                        .q_stride = attention->q_stride,
+                                        .kv_stride = attention->kv_stride,
+                                        .q = attention->q,
+                                        .k = attention->k,
+                                        .v = attention->v,
+                                        .keys = call->state[0].data,
+                                        .values = call->state[1].data,
+                                        .y = call->output[0].data,
+                                        .scratch = call->workspace };
+    coh_kernel_attention_decode(call->queue, &step);
     return COH_OK;
 }
 
-static coh_status forward_decode(const coh_call *call)
+/* Attributes of a step begin with those of attention. */
+static coh_status forward_packed_decode(const coh_call *call)
 {
     const coh_attention_decode_attributes *a = call->attributes;
-    coh_status status = coh_check_position(call, 1, a->positions);
-    if (status != COH_OK)
-        return status;
-    const int64_t C = call->input[0].shape.dim[2] / 3;
-    const char *qkv = call->input[0].data;
-    const size_t part_bytes = (size_t)C * coh_dtype_bytes(call->input[0].shape.dtype);
-    coh_attention_decode decode = {
-        .B = call->input[0].shape.dim[0],
-        .H = a->heads,
-        .G = a->heads,
-        .D = C / a->heads,
-        .positions = a->positions,
-        .position = call->input[1].data,
-        .dtype = call->input[0].shape.dtype,
-        .q_stride = 3 * C,
-        .kv_stride = 3 * C,
-        .q = qkv,
-        .k = qkv + part_bytes,
-        .v = qkv + 2 * part_bytes,
-        .keys = call->state[0].data,
-        .values = call->state[1].data,
-        .y = call->output[0].data,
-        .scratch = call->workspace,
-    };
-    coh_kernel_attention_decode(call->queue, &decode);
-    return COH_OK;
+    const coh_attention attention = packed(call);
+    return decode(call, &attention, 1, a->positions);
+}
+
+static coh_status forward_grouped_decode(const coh_call *call)
+{
+    const coh_attention_grouped_decode_attributes *a = call->attributes;
+    const coh_attention attention = grouped(call);
+    return decode(call, &attention, 3, a->positions);
 }
 
 const coh_op_kind coh_kind_attention_decode = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.attention_decode",
-    .revision = 1,
+    KIND("cohobate.attention_decode", 1, coh_attention_decode_attributes),
     .input_count = 2,
-    .output_count = 1,
     .state_count = 2,
-    .infer = infer_decode,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_decode },
-                 [COH_DEVICE_CUDA] = { .forward = forward_decode,
+    .infer = packed_infer_decode,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_packed_decode },
+                 [COH_DEVICE_CUDA] = { .forward = forward_packed_decode,
                                        .workspace = coh_cuda_workspace_attention_decode } },
-    .attribute_bytes = sizeof(coh_attention_decode_attributes),
+};
+
+const coh_op_kind coh_kind_attention_grouped_decode = {
+    KIND("cohobate.attention_grouped_decode", 1, coh_attention_grouped_decode_attributes),
+    .input_count = 4,
+    .state_count = 2,
+    .infer = grouped_infer_decode,
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_grouped_decode },
+                 [COH_DEVICE_CUDA] = { .forward = forward_grouped_decode,
+                                       .workspace = coh_cuda_workspace_attention_grouped_decode } },
 };
