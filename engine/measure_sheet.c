@@ -10,16 +10,20 @@ coh_status coh_measure_sheet_init(const coh_measure *m, const coh_graph *graph,
 {
     coh_plan_options options;
     const coh_block_set none = { 0 }; /* no block is recomputed */
+    const coh_decisions decisions = { .chunk_bytes = chunk_bytes,
+                                      .cache = with_cache,
+                                      .row_passes = 1,
+                                      .patterns = coh_pattern_choose(1) };
     *out_sheet = (coh_measure_sheet){ .graph = graph, .microbatch_count = microbatch_count };
     coh_plan_options_init(&options);
     options.profile = m->profile;
     options.f32_gradients = m->options->f32_gradients;
     options.microbatch_count = microbatch_count;
     options.mode = graph->loss >= 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
-    coh_status status = coh_layout_build(graph, &options, chunk_bytes, with_cache, 1,
-                                         &out_sheet->layout, &out_sheet->map);
+    coh_status status =
+        coh_layout_build(graph, &options, &decisions, &out_sheet->layout, &out_sheet->map);
     if (status == COH_OK)
-        status = coh_lower(graph, &options, &out_sheet->layout, &out_sheet->map, &none, 1, 0,
+        status = coh_lower(graph, &options, &out_sheet->layout, &out_sheet->map, &none, 0,
                            COH_PROGRAM_BODY, &out_sheet->sheet);
     if (status != COH_OK)
         coh_measure_sheet_fini(out_sheet);

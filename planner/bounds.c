@@ -296,11 +296,9 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
     int has_host = !decisions->in_memory && base->options->emulate_host_bytes > 0;
     int host_updates = has_host ? decisions->host_updates : 0;
     COH_TRY(coh_pins_blocks(graph, base->options, &recompute));
-    COH_TRY(coh_layout_build(graph, base->options, decisions->chunk_bytes, decisions->cache,
-                             decisions->slices, &base->layout, &map));
-    coh_status status =
-        coh_lower(graph, base->options, &base->layout, &map, &recompute, decisions->row_passes,
-                  host_updates, COH_PROGRAM_BODY, &base->sheet);
+    COH_TRY(coh_layout_build(graph, base->options, decisions, &base->layout, &map));
+    coh_status status = coh_lower(graph, base->options, &base->layout, &map, &recompute,
+                                  host_updates, COH_PROGRAM_BODY, &base->sheet);
     coh_object_map_fini(&map);
     COH_TRY(status);
     COH_TRY(COH_ALLOC(base->sheet.line_count + 1, &base->need_begin));

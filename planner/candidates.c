@@ -177,9 +177,10 @@ static int same_decisions(const coh_decisions *a, const coh_decisions *b)
 {
     return a->device_bytes == b->device_bytes && a->chunk_bytes == b->chunk_bytes &&
            a->in_memory == b->in_memory && a->cache == b->cache && a->row_passes == b->row_passes &&
-           a->slices == b->slices && a->tie_break == b->tie_break && a->patient == b->patient &&
-           a->boundary == b->boundary && a->horizon == b->horizon &&
-           a->host_updates == b->host_updates && a->resident == b->resident &&
+           a->slices == b->slices && coh_pattern_choice_equal(&a->patterns, &b->patterns) &&
+           a->tie_break == b->tie_break && a->patient == b->patient && a->boundary == b->boundary &&
+           a->horizon == b->horizon && a->host_updates == b->host_updates &&
+           a->resident == b->resident &&
            memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 

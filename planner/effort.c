@@ -90,7 +90,7 @@ static int is_recomputed(const scene *s, int32_t op)
 
 static void add_operator(const scene *s, int32_t op, coh_effort *out)
 {
-    const coh_pattern_scene pattern = { s->graph, &s->layout, &s->map, s->decisions->row_passes };
+    const coh_pattern_scene pattern = { s->graph, &s->layout, &s->map };
     const uint64_t parts = (uint64_t)coh_pattern_of(&pattern, op)->shard(&pattern, op).parts;
     const uint64_t microbatches = (uint64_t)s->options->microbatch_count;
     const uint64_t forwards = 1 + (uint64_t)is_recomputed(s, op);
@@ -136,6 +136,7 @@ coh_status coh_effort_of(const coh_graph *graph, const coh_plan_options *options
                          const coh_decisions *decisions, coh_effort *out_effort)
 {
     coh_plan_options few = *options;
+    coh_decisions whole = *decisions;
     scene s = { .graph = graph,
                 .options = options,
                 .decisions = decisions,
@@ -144,8 +145,8 @@ coh_status coh_effort_of(const coh_graph *graph, const coh_plan_options *options
     if (few.microbatch_count > 2)
         few.microbatch_count = 2;
     COH_TRY(coh_pins_blocks(graph, options, &s.recompute));
-    COH_TRY(coh_layout_build(graph, &few, COH_WHOLE_OBJECTS, decisions->cache, decisions->slices,
-                             &s.layout, &s.map));
+    whole.chunk_bytes = COH_WHOLE_OBJECTS;
+    COH_TRY(coh_layout_build(graph, &few, &whole, &s.layout, &s.map));
     for (size_t i = 0; i < graph->op_count; i++)
         add_operator(&s, (int32_t)i, out_effort);
     add_objects(&s, out_effort);

@@ -62,7 +62,9 @@ static uint64_t usual_chunk_bytes(const coh_plan *plan)
 
 coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes)
 {
-    coh_decisions decisions = { .chunk_bytes = usual_chunk_bytes(plan), .row_passes = 1 };
+    coh_decisions decisions = { .chunk_bytes = usual_chunk_bytes(plan),
+                                .row_passes = 1,
+                                .patterns = coh_pattern_choose(1) };
     *out_bytes = decisions.chunk_bytes;
     if (plan->options.chunk_bytes > 0)
         return COH_OK;
@@ -98,6 +100,7 @@ static coh_status check_ranges(coh_plan *plan, const coh_decisions *smallest)
     coh_decisions finest = *smallest;
     uint64_t bytes = 0;
     finest.row_passes = finest.slices = RANGES_MOST;
+    finest.patterns = coh_pattern_choose(RANGES_MOST);
     COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &finest, &bytes));
     plan->smallest_is_proven = bytes >= plan->smallest_device_bytes;
     return COH_OK;
@@ -119,7 +122,8 @@ coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *o
                              .recompute = coh_block_set_first(choices[i % count]),
                              .host_updates = i < count ? 0 : coh_graph_block_count(plan->graph) + 1,
                              .row_passes = COH_ROW_PASSES_MOST,
-                             .slices = COH_SLICES_MOST };
+                             .slices = COH_SLICES_MOST,
+                             .patterns = coh_pattern_choose(COH_SLICES_MOST) };
     COH_TRY(coh_at_once(pool, n.count, find_need, &n));
     for (int i = 0; i < n.count; i++)
         if (n.bytes[i] < plan->smallest_device_bytes) {
@@ -215,6 +219,7 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
                                           .cache = i >= count,
                                           .recompute = coh_block_set_first(choices[i % count]),
                                           .slices = slices,
+                                          .patterns = coh_pattern_choose(slices),
                                           .patient = 1,
                                           .boundary = COH_BOUNDARY_SETTLED,
                                           .horizon = COH_HORIZON_USUAL };

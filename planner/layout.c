@@ -274,6 +274,16 @@ static int is_sliced(const builder *b, int32_t parameter)
     return b->graph->ops[b->graph->parameters[parameter].op].kind.column_slices;
 }
 
+/* Returns the pattern of a parameter's class. */
+static coh_pattern_id pattern_of(const builder *b, int32_t parameter)
+{
+    const coh_group_class group_class = row_unit(&b->graph->parameters[parameter].facts) == 0
+                                            ? COH_CLASS_PLAIN
+                                        : is_sliced(b, parameter) ? COH_CLASS_PRODUCT
+                                                                  : COH_CLASS_TABLE;
+    return (coh_pattern_id)b->map->patterns.of[group_class];
+}
+
 static int stands_alone(const builder *b, int32_t parameter)
 {
     return b->use_count[parameter] > 1 ||
@@ -338,7 +348,7 @@ static coh_status add_groups(builder *b)
                 b->is_trained[index] = 1;
         }
     for (size_t i = 0; i < b->graph->parameter_count; i++)
-        if (b->map->slices > 1 || !is_sliced(b, (int32_t)i))
+        if (pattern_of(b, (int32_t)i) == COH_PATTERN_SLICE)
             b->map->row_unit[i] = row_unit(&b->graph->parameters[i].facts);
     COH_TRY(coh_optimizers_of(b->graph, b->options, b->is_trained, b->layout, b->optimizer));
     for (int32_t i = 0; i < (int32_t)b->graph->op_count; i++) {
@@ -591,19 +601,21 @@ uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes)
 }
 
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
-                            uint64_t chunk_bytes, int with_cache, int slices,
-                            coh_layout *out_layout, coh_object_map *out_map)
+                            const coh_decisions *decisions, coh_layout *out_layout,
+                            coh_object_map *out_map)
 {
     *out_layout = (coh_layout){ 0 };
-    *out_map = (coh_object_map){ .slices = slices };
+    *out_map = (coh_object_map){ .patterns = decisions->patterns,
+                                 .slices = decisions->slices,
+                                 .row_passes = decisions->row_passes };
     if (options->mode == COH_PLAN_TRAIN && graph->loss < 0)
         return coh_fail(COH_ERR_ARGUMENT, "a graph to train needs a loss: call coh_graph_loss");
     if (graph->op_count == 0)
         return coh_fail(COH_ERR_ARGUMENT, "the graph has no operator");
     builder b = { .graph = graph,
                   .options = options,
-                  .chunk_bytes = coh_layout_chunk_bytes(chunk_bytes),
-                  .with_cache = with_cache,
+                  .chunk_bytes = coh_layout_chunk_bytes(decisions->chunk_bytes),
+                  .with_cache = decisions->cache,
                   .layout = out_layout,
                   .map = out_map };
     coh_status status = build_all(&b);

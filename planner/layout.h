@@ -32,7 +32,8 @@ typedef struct coh_object_map {
     int32_t *runs_backward;       /* by operator */
     /* by graph parameter: row ranges are multiples of it; 0: not split */
     int64_t *row_unit;
-    int slices; /* see coh_decisions */
+    coh_pattern_choice patterns; /* these three: see coh_decisions */
+    int slices, row_passes;
     /* 1: lines are written only for the first two row ranges and the last. The ranges between them
      * need the same memory as the second. Used for memory bounds. */
     int few_ranges;
@@ -46,14 +47,13 @@ typedef struct coh_object_map {
 uint64_t coh_layout_chunk_bytes(uint64_t chunk_bytes);
 
 /* Builds the layout: objects, chunks, parameters, groups and pinned offsets; residents, file
- * and arena sizes are set later. `chunk_bytes`: of f32 work; a chunk of bf16 work has as many
- * elements and half the bytes. `with_cache`: optional caches from forward to backward exist.
- * `slices`: the most row ranges for kinds with column_slices; up to 1, their parameters stay in
- * their group. Fails: COH_ERR_MEMORY, COH_ERR_FULL (sizes), COH_ERR_ARGUMENT (training a graph
- * without a loss). */
+ * and arena sizes are set later. Of the decisions it takes the chunk size, caches and patterns.
+ * chunk_bytes is that of f32 work; a chunk of bf16 work has as many elements and half the bytes. A
+ * parameter with the pattern `slice` is a group by itself. Fails: COH_ERR_MEMORY, COH_ERR_FULL
+ * (sizes), COH_ERR_ARGUMENT (training a graph without a loss). */
 coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *options,
-                            uint64_t chunk_bytes, int with_cache, int slices,
-                            coh_layout *out_layout, coh_object_map *out_map);
+                            const coh_decisions *decisions, coh_layout *out_layout,
+                            coh_object_map *out_map);
 void coh_object_map_fini(coh_object_map *map); /* accepts a zeroed struct */
 
 /* Index in activation and gradient. */

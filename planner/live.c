@@ -74,11 +74,14 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
     coh_object_map map;
     coh_sheet sheet = { 0 };
     coh_block_set blocks = *recompute;
+    const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
+                                  .row_passes = 1,
+                                  .patterns = coh_pattern_choose(1) };
     COH_TRY(coh_pins_blocks(graph, options, &blocks));
-    COH_TRY(coh_layout_build(graph, options, COH_WHOLE_OBJECTS, 0, 1, &layout, &map));
+    COH_TRY(coh_layout_build(graph, options, &whole, &layout, &map));
     live_set live = { .layout = &layout };
     coh_status status =
-        coh_lower(graph, options, &layout, &map, &blocks, 1, 0, COH_PROGRAM_BODY, &sheet);
+        coh_lower(graph, options, &layout, &map, &blocks, 0, COH_PROGRAM_BODY, &sheet);
     if (status == COH_OK)
         status = COH_ALLOC(layout.object_count, &live.has);
     if (status == COH_OK)

@@ -350,8 +350,8 @@ static coh_status lower_kind(coh_lower_writer *w)
 
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map,
-                     const coh_block_set *recompute, int row_passes, int host_updates,
-                     coh_program_kind kind, coh_sheet *out_sheet)
+                     const coh_block_set *recompute, int host_updates, coh_program_kind kind,
+                     coh_sheet *out_sheet)
 {
     *out_sheet = (coh_sheet){ .kind = kind };
     coh_lower_writer w = { .graph = graph,
@@ -359,7 +359,6 @@ coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                            .layout = layout,
                            .map = map,
                            .recompute = recompute,
-                           .row_passes = row_passes < 1 ? 1 : row_passes,
                            .sheet = out_sheet };
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_touched), done);

@@ -45,13 +45,12 @@ typedef struct coh_sheet {
 } coh_sheet;
 
 /* Writes the sheet of one kind of program; a kind that the mode does not have gives an empty sheet.
- * `recompute`: the blocks recomputed in backward, by coh_graph_blocks_before. `row_passes`: the
- * most ranges of a row-split parameter (1: whole). `host_updates`: see coh_decisions; 0 without a
- * host tier. Fails: COH_ERR_MEMORY. */
+ * `recompute`: the blocks recomputed in backward, by coh_graph_blocks_before. `host_updates`: see
+ * coh_decisions; 0 without a host tier. Fails: COH_ERR_MEMORY. */
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map,
-                     const coh_block_set *recompute, int row_passes, int host_updates,
-                     coh_program_kind kind, coh_sheet *out_sheet);
+                     const coh_block_set *recompute, int host_updates, coh_program_kind kind,
+                     coh_sheet *out_sheet);
 void coh_sheet_fini(coh_sheet *sheet); /* accepts a zeroed struct */
 
 #endif

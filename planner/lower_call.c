@@ -593,6 +593,6 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
 coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                           int final)
 {
-    const coh_pattern_scene scene = { w->graph, w->layout, w->map, w->row_passes };
+    const coh_pattern_scene scene = { w->graph, w->layout, w->map };
     return coh_pattern_of(&scene, op)->expand(w, opcode, op, microbatch, final);
 }

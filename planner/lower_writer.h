@@ -11,7 +11,6 @@ typedef struct coh_lower_writer {
     const coh_layout *layout;
     const coh_object_map *map;
     const coh_block_set *recompute; /* blocks */
-    int row_passes;
     coh_sheet *sheet;
     uint8_t *chunk_touched; /* by chunk: its gradient was written in this step */
     /* by graph parameter: its gradient was written; for groups of several */

@@ -7,11 +7,13 @@
 
 /* ---- the parameters of an operator ---- */
 
-/* Bytes of a number of rows of a split parameter's WORK; of whole groups otherwise. */
-static uint64_t part_bytes(const coh_pattern_scene *scene, int32_t op, const coh_shard *shard,
-                           int64_t rows)
+/* Bytes of WORK that a line needs: of a parameter that the shard splits its rows in one part, of
+ * others their whole group. */
+static uint64_t part_bytes(const coh_pattern_scene *scene, int32_t op, const coh_shard *shard)
 {
     const coh_graph_op_entry *entry = &scene->graph->ops[op];
+    const int64_t rows =
+        shard->rows_per_part < shard->row_count ? shard->rows_per_part : shard->row_count;
     uint64_t bytes = 0;
     for (int32_t port = 0; port < entry->kind.parameter_count; port++) {
         if (entry->parameter[port] < 0)
@@ -57,43 +59,49 @@ static coh_status expand_whole(coh_lower_writer *w, coh_opcode opcode, int32_t o
 static uint64_t memory_whole(const coh_pattern_scene *scene, int32_t op)
 {
     const coh_shard shard = shard_whole(scene, op);
-    return part_bytes(scene, op, &shard, 0);
+    return part_bytes(scene, op, &shard);
 }
-
-static const coh_pattern replicate = { .name = "replicate",
-                                       .shard = shard_whole,
-                                       .expand = expand_whole,
-                                       .volume = no_volume,
-                                       .memory = memory_whole };
 
 /* ---- slice ---- */
 
-/* Splits rows into whole units, in at most as many ranges as the decisions allow. Ranges are
+/* Returns the partition of the parameter at a port; row_count 0 if it cannot be split. Ranges are
  * whole blocks of the kind that reads them, even for a parameter that another kind introduced. */
+static coh_shard shard_port(const coh_pattern_scene *scene, int32_t op, int32_t port)
+{
+    const coh_graph_op_entry *entry = &scene->graph->ops[op];
+    const int32_t parameter = entry->parameter[port];
+    const coh_shard whole = shard_whole(scene, op);
+    if (parameter < 0 || !((entry->kind.row_split_parameters >> port) & 1) ||
+        scene->map->parameter_scratch[coh_port_index(op, port)] >= 0)
+        return whole;
+    const int64_t unit = scene->map->row_unit[parameter];
+    const int64_t block = entry->facts.parameter[port].row_block;
+    const int64_t rows = scene->graph->parameters[parameter].facts.shape.dim[0];
+    if (unit == 0 || block == 0 || (unit < rows && unit % block != 0))
+        return whole;
+    const int64_t most = entry->kind.column_slices ? scene->map->slices : scene->map->row_passes;
+    const int64_t units = (rows + unit - 1) / unit;
+    const int64_t passes = most < 1 ? 1 : most < units ? most : units;
+    const int64_t step = (units + passes - 1) / passes * unit;
+    return (coh_shard){ .parts = (int32_t)((rows + step - 1) / step),
+                        .rows_per_part = step,
+                        .row_count = rows,
+                        .port = port };
+}
+
+/* Splits the rows of one parameter into whole units, in at most as many ranges as the decisions
+ * allow. A table has row ranges even if there is only one: its lines give the rows that they
+ * cover. */
 static coh_shard shard_rows(const coh_pattern_scene *scene, int32_t op)
 {
     const coh_graph_op_entry *entry = &scene->graph->ops[op];
-    const coh_shard whole = shard_whole(scene, op);
     for (int32_t port = 0; port < entry->kind.parameter_count; port++) {
-        const int32_t parameter = entry->parameter[port];
-        if (parameter < 0 || !((entry->kind.row_split_parameters >> port) & 1) ||
-            scene->map->parameter_scratch[coh_port_index(op, port)] >= 0)
+        const coh_shard shard = shard_port(scene, op, port);
+        if (shard.row_count == 0)
             continue;
-        const int64_t unit = scene->map->row_unit[parameter];
-        const int64_t block = entry->facts.parameter[port].row_block;
-        const int64_t rows = scene->graph->parameters[parameter].facts.shape.dim[0];
-        if (unit == 0 || block == 0 || (unit < rows && unit % block != 0))
-            continue;
-        const int64_t most = entry->kind.column_slices ? scene->map->slices : scene->row_passes;
-        const int64_t units = (rows + unit - 1) / unit;
-        const int64_t passes = most < 1 ? 1 : most < units ? most : units;
-        const int64_t step = (units + passes - 1) / passes * unit;
-        return (coh_shard){ .parts = (int32_t)((rows + step - 1) / step),
-                            .rows_per_part = step,
-                            .row_count = rows,
-                            .port = port };
+        return shard.parts > 1 || !entry->kind.column_slices ? shard : shard_whole(scene, op);
     }
-    return whole;
+    return shard_whole(scene, op);
 }
 
 /* Returns where the range after `rows` begins if only the first two ranges and the last one are
@@ -107,7 +115,7 @@ static int64_t last_of_few(const coh_row_range *rows, int64_t rows_per_part)
 static coh_status expand_rows(coh_lower_writer *w, coh_opcode opcode, int32_t op,
                               int32_t microbatch, int final)
 {
-    const coh_pattern_scene scene = { w->graph, w->layout, w->map, w->row_passes };
+    const coh_pattern_scene scene = { w->graph, w->layout, w->map };
     const coh_shard shard = shard_rows(&scene, op);
     coh_row_range rows = { .count = shard.row_count };
     do {
@@ -124,22 +132,35 @@ static coh_status expand_rows(coh_lower_writer *w, coh_opcode opcode, int32_t op
 static uint64_t memory_rows(const coh_pattern_scene *scene, int32_t op)
 {
     const coh_shard shard = shard_rows(scene, op);
-    const int64_t rows =
-        shard.rows_per_part < shard.row_count ? shard.rows_per_part : shard.row_count;
-    return part_bytes(scene, op, &shard, rows);
+    return part_bytes(scene, op, &shard);
 }
 
+/* ---- the tables ---- */
+
+static const coh_pattern replicate = { .name = "replicate",
+                                       .classes = (1u << COH_CLASS_COUNT) - 1,
+                                       .shard = shard_whole,
+                                       .expand = expand_whole,
+                                       .memory = memory_whole,
+                                       .volume = no_volume };
+
 static const coh_pattern slice = { .name = "slice",
+                                   .classes = 1u << COH_CLASS_TABLE | 1u << COH_CLASS_PRODUCT,
                                    .shard = shard_rows,
                                    .expand = expand_rows,
-                                   .volume = no_volume,
-                                   .memory = memory_rows };
+                                   .memory = memory_rows,
+                                   .volume = no_volume };
 
-/* A split table has row ranges even if there is only one: its lines give the rows that they
- * cover. */
+const coh_pattern *const coh_pattern_rows[COH_PATTERN_COUNT] = {
+    [COH_PATTERN_REPLICATE] = &replicate,
+    [COH_PATTERN_SLICE] = &slice,
+};
+
 const coh_pattern *coh_pattern_of(const coh_pattern_scene *scene, int32_t op)
 {
-    const coh_shard shard = shard_rows(scene, op);
-    const int is_table = shard.row_count > 0 && !scene->graph->ops[op].kind.column_slices;
-    return shard.parts > 1 || is_table ? &slice : &replicate;
+    const coh_op_kind *kind = &scene->graph->ops[op].kind;
+    const coh_group_class group_class = kind->column_slices               ? COH_CLASS_PRODUCT
+                                        : kind->row_split_parameters != 0 ? COH_CLASS_TABLE
+                                                                          : COH_CLASS_PLAIN;
+    return coh_pattern_rows[scene->map->patterns.of[group_class]];
 }

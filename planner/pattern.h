@@ -19,7 +19,6 @@ typedef struct coh_pattern_scene {
     const coh_graph *graph;
     const coh_layout *layout;
     const coh_object_map *map;
-    int row_passes; /* see coh_decisions */
 } coh_pattern_scene;
 
 /* Levels of links between ranks: in a pair, in a node, between nodes. */
@@ -35,6 +34,7 @@ typedef struct coh_shard {
 
 typedef struct coh_pattern {
     const char *name;
+    uint8_t classes; /* bits of coh_group_class that may have it */
     /* Returns the partition of the operator's parameters. */
     coh_shard (*shard)(const coh_pattern_scene *scene, int32_t op);
     /* Writes the lines of a call (coh_lower_call). */
@@ -46,7 +46,10 @@ typedef struct coh_pattern {
     uint64_t (*memory)(const coh_pattern_scene *scene, int32_t op);
 } coh_pattern;
 
-/* Returns the pattern that the decisions give an operator. */
+/* By coh_pattern_id. */
+extern const coh_pattern *const coh_pattern_rows[COH_PATTERN_COUNT];
+
+/* Returns the pattern that the decisions give an operator: that of its class. */
 const coh_pattern *coh_pattern_of(const coh_pattern_scene *scene, int32_t op);
 
 #endif

@@ -6,6 +6,7 @@
 #include "planner/block_set.h"
 #include "planner/forecast.h"
 #include "planner/graph.h"
+#include "planner/pattern_choice.h"
 #include "planner/price.h"
 #include "planner/profile.h"
 #include "planner/program.h"
@@ -21,10 +22,11 @@ typedef struct coh_decisions {
     int32_t row_passes; /* most ranges that a row-split parameter is taken in */
     /* likewise for kinds with column_slices, which are taken whole if they fit */
     int32_t slices;
-    int32_t tie_break; /* enum coh_tie_break, planner/residency.h */
-    int32_t patient;   /* 1: the horizon applies to written windows, too */
-    int32_t boundary;  /* enum coh_boundary, planner/residency.h */
-    int32_t horizon;   /* steps for which memory should have been unused before a fetch into it */
+    coh_pattern_choice patterns; /* of the parameter groups and the operators that use them */
+    int32_t tie_break;           /* enum coh_tie_break, planner/residency.h */
+    int32_t patient;             /* 1: the horizon applies to written windows, too */
+    int32_t boundary;            /* enum coh_boundary, planner/residency.h */
+    int32_t horizon; /* steps for which memory should have been unused before a fetch into it */
     /* With a host tier: the parameters of the last `host_updates` blocks, and of what follows them,
      * are updated on the host lane, the others on the device. More than there are blocks: all. */
     int32_t host_updates;

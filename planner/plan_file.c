@@ -87,9 +87,11 @@ static coh_status write_decisions(coh_text *text, const coh_plan *plan)
         "  \"decisions\": {\"device_bytes\": \"%" PRIu64 "\", \"chunk_bytes\": %" PRIu64
         ", \"in_memory\": %d, \"cache\": %d, \"row_passes\": %d, \"slices\": %d, "
         "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d, "
-        "\"host_updates\": %d, \"resident\": %d, \"recompute\": \"",
+        "\"host_updates\": %d, \"resident\": %d, \"patterns\": \"",
         d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->row_passes, d->slices,
         d->tie_break, d->patient, d->boundary, d->horizon, d->host_updates, d->resident));
+    COH_TRY(coh_pattern_choice_write(&d->patterns, text));
+    COH_TRY(coh_text_add(text, "\", \"recompute\": \""));
     COH_TRY(coh_block_set_write(&d->recompute, text));
     COH_TRY(coh_text_add(text, "\"},\n"));
     COH_TRY(write_optimizers(text, o));
@@ -202,7 +204,8 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     static const char *const known[] = { "device_bytes", "chunk_bytes", "in_memory", "cache",
                                          "recompute",    "row_passes",  "slices",    "tie_break",
                                          "patient",      "boundary",    "horizon",   "host_updates",
-                                         "resident",     NULL };
+                                         "resident",     "patterns",    NULL };
+    char patterns[128];
     /* the longest text is every other block with commas: shorter than this */
     char blocks[4 * COH_BLOCK_SET_MOST];
     int64_t chunk_bytes = 0;
@@ -220,6 +223,11 @@ static coh_status parse_decisions(const json_t *object, coh_decisions *d)
     COH_TRY(coh_json_get_int(object, "horizon", 1 << 20, &d->horizon));
     COH_TRY(coh_json_get_int(object, "host_updates", INT32_MAX, &d->host_updates));
     COH_TRY(coh_json_get_int(object, "resident", INT32_MAX, &d->resident));
+    d->patterns = coh_pattern_choose(d->slices); /* files of earlier versions do not say */
+    if (json_object_get(object, "patterns") != NULL) {
+        COH_TRY(coh_json_get_text(object, "patterns", patterns, sizeof(patterns)));
+        COH_TRY(coh_pattern_choice_read(patterns, &d->patterns));
+    }
     COH_TRY(coh_json_get_text(object, "recompute", blocks, sizeof(blocks)));
     return coh_block_set_read(blocks, &d->recompute);
 }

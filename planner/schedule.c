@@ -82,8 +82,7 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
     if (b->written_microbatches > 0)
         options.microbatch_count = b->written_microbatches;
     COH_TRY(coh_lower(b->graph, &options, b->layout, &b->map, &b->recompute,
-                      b->decisions->row_passes, has_host(b) ? b->decisions->host_updates : 0, kind,
-                      &d->sheet));
+                      has_host(b) ? b->decisions->host_updates : 0, kind, &d->sheet));
     d->is_wanted = d->sheet.line_count > 0;
     COH_TRY(COH_ALLOC(d->sheet.line_count + 1, &d->need_begin));
     for (size_t i = 0; i < d->sheet.line_count; i++)
@@ -374,8 +373,7 @@ static coh_status take_pins(builder *b)
 
 static coh_status build(builder *b, int all, coh_program *programs)
 {
-    COH_TRY(coh_layout_build(b->graph, b->options, b->decisions->chunk_bytes, b->decisions->cache,
-                             b->decisions->slices, b->layout, &b->map));
+    COH_TRY(coh_layout_build(b->graph, b->options, b->decisions, b->layout, &b->map));
     COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (all || kind == COH_PROGRAM_BODY)
@@ -482,9 +480,10 @@ static coh_status bound_program(builder *b, const draft *d, int skips, uint64_t 
 static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint64_t *out_bytes,
                               uint64_t *out_held_bytes)
 {
+    coh_decisions decisions = *b->decisions;
+    decisions.chunk_bytes = chunk_bytes;
     *out_bytes = *out_held_bytes = 0;
-    COH_TRY(coh_layout_build(b->graph, b->options, chunk_bytes, b->decisions->cache,
-                             b->decisions->slices, b->layout, &b->map));
+    COH_TRY(coh_layout_build(b->graph, b->options, &decisions, b->layout, &b->map));
     b->map.few_ranges = 1;
     COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {

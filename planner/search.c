@@ -43,9 +43,12 @@ static coh_status count_survivors(coh_plan *plan)
     coh_layout layout;
     coh_object_map map;
     coh_plan_options one = plan->options;
+    const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
+                                  .row_passes = 1,
+                                  .patterns = coh_pattern_choose(1) };
     one.microbatch_count = 1; /* survivors do not depend on their number */
     plan->survivor_bytes = 0;
-    COH_TRY(coh_layout_build(plan->graph, &one, COH_WHOLE_OBJECTS, 0, 1, &layout, &map));
+    COH_TRY(coh_layout_build(plan->graph, &one, &whole, &layout, &map));
     for (uint32_t i = 0; i < layout.object_count; i++)
         if (layout.objects[i].survives && !layout.objects[i].pinned)
             plan->survivor_bytes += layout.objects[i].bytes;
@@ -62,7 +65,11 @@ static coh_status count_survivors(coh_plan *plan)
 static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
 {
     *out = (coh_decisions){
-        .device_bytes = UINT64_MAX, .chunk_bytes = 8 * MIB, .in_memory = 1, .row_passes = 1
+        .device_bytes = UINT64_MAX,
+        .chunk_bytes = 8 * MIB,
+        .in_memory = 1,
+        .row_passes = 1,
+        .patterns = coh_pattern_choose(1),
     };
     while (out->chunk_bytes < COH_CHUNK_BYTES_MOST &&
            out->chunk_bytes * 4096 < plan->survivor_bytes)
@@ -301,6 +308,7 @@ static coh_status refuse_far(const coh_plan *plan)
                                 .chunk_bytes = chunk_bytes,
                                 .row_passes = COH_ROW_PASSES_MOST,
                                 .slices = COH_SLICES_MOST,
+                                .patterns = coh_pattern_choose(COH_SLICES_MOST),
                                 .horizon = COH_HORIZON_USUAL };
     if (plan->least_far_bytes > 0)
         decisions = plan->decisions;
@@ -466,7 +474,8 @@ static coh_status refuse(const coh_plan *plan, const coh_candidate *in_memory)
                                                      ? plan->options.chunk_bytes
                                                      : COH_GRAIN_ELEMENTS * sizeof(float),
                                   .row_passes = COH_ROW_PASSES_MOST,
-                                  .slices = COH_SLICES_MOST };
+                                  .slices = COH_SLICES_MOST,
+                                  .patterns = coh_pattern_choose(COH_SLICES_MOST) };
     if (has_far(&plan->options))
         COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
     coh_size_format(plan->options.device_memory_bytes, budget, sizeof(budget));

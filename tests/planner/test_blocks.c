@@ -88,7 +88,11 @@ static void any_block_is_recomputed_by_itself(void **state)
         snprintf(path, sizeof(path), "blocks-%d.json", (int)getpid());
         assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
         plan->decisions = (coh_decisions){
-            .device_bytes = UINT64_MAX, .chunk_bytes = 65536, .in_memory = 1, .row_passes = 1
+            .device_bytes = UINT64_MAX,
+            .chunk_bytes = 65536,
+            .in_memory = 1,
+            .row_passes = 1,
+            .patterns = coh_pattern_choose(1),
         };
         coh_block_set_add(&plan->decisions.recompute, block);
         if (coh_plan_finish(plan) != COH_OK)

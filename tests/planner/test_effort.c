@@ -232,7 +232,9 @@ static void a_chunk_below_a_grain_counts_as_a_grain(void **state)
     const uint64_t sizes[] = { 0, 1, 4 * KIB, 64 * KIB + 1, 64 * KIB };
     coh_effort effort[5];
     for (int i = 0; i < 5; i++) {
-        const coh_decisions decisions = { .chunk_bytes = sizes[i], .row_passes = 1 };
+        const coh_decisions decisions = { .chunk_bytes = sizes[i],
+                                          .row_passes = 1,
+                                          .patterns = coh_pattern_choose(1) };
         assert_int_equal(coh_effort_of(graph, &options, &decisions, &effort[i]), COH_OK);
     }
     for (int i = 0; i < 4; i++) {

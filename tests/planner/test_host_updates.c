@@ -63,6 +63,7 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph, int host
     plan->decisions = (coh_decisions){ .device_bytes = options.device_memory_bytes & ~4095ull,
                                        .chunk_bytes = 65536,
                                        .row_passes = 4,
+                                       .patterns = coh_pattern_choose(1),
                                        .patient = 1,
                                        .boundary = what->boundary,
                                        .horizon = 16,

@@ -44,6 +44,14 @@ static coh_plan *make_plan(const coh_graph *graph, uint64_t device_bytes)
     return plan;
 }
 
+static coh_decisions decisions_of(int row_passes, int slices)
+{
+    return (coh_decisions){ .chunk_bytes = 65536,
+                            .row_passes = row_passes,
+                            .slices = slices,
+                            .patterns = coh_pattern_choose(slices) };
+}
+
 static uint64_t window_bytes(const coh_layout *layout, const coh_need *need)
 {
     const coh_chunk *first = &layout->chunks[layout->objects[need->object].chunk_begin];
@@ -82,14 +90,14 @@ static void closed_forms_are_what_the_lines_need(void **state)
     const coh_block_set none = { 0 };
     int sliced = 0, whole = 0;
     for (int slices = 1; slices <= 16; slices *= 2) {
+        const coh_decisions decisions = decisions_of(slices, slices);
         coh_layout layout;
         coh_object_map map;
         coh_sheet sheet;
-        assert_int_equal(coh_layout_build(graph, &disk, 65536, 0, slices, &layout, &map), COH_OK);
-        assert_int_equal(
-            coh_lower(graph, &disk, &layout, &map, &none, slices, 0, COH_PROGRAM_BODY, &sheet),
-            COH_OK);
-        const coh_pattern_scene scene = { graph, &layout, &map, slices };
+        assert_int_equal(coh_layout_build(graph, &disk, &decisions, &layout, &map), COH_OK);
+        assert_int_equal(coh_lower(graph, &disk, &layout, &map, &none, 0, COH_PROGRAM_BODY, &sheet),
+                         COH_OK);
+        const coh_pattern_scene scene = { graph, &layout, &map };
         for (int32_t op = 0; op < (int32_t)graph->op_count; op++) {
             const coh_pattern *pattern = coh_pattern_of(&scene, op);
             const coh_shard shard = pattern->shard(&scene, op);
@@ -121,9 +129,11 @@ static void slices_change_no_order_of_parameters(void **state)
         toy_options options = toy;
         options.freezes = freezes;
         assert_int_equal(toy_graph_make(&options, &graph), COH_OK);
-        for (int i = 0; i < 2; i++)
-            assert_int_equal(
-                coh_layout_build(graph, &disk, 65536, 0, i ? 8 : 1, &layouts[i], &maps[i]), COH_OK);
+        for (int i = 0; i < 2; i++) {
+            const coh_decisions decisions = decisions_of(1, i ? 8 : 1);
+            assert_int_equal(coh_layout_build(graph, &disk, &decisions, &layouts[i], &maps[i]),
+                             COH_OK);
+        }
         assert_true(layouts[1].group_count > layouts[0].group_count);
         assert_int_equal(layouts[1].parameter_count, layouts[0].parameter_count);
         for (uint32_t i = 0; i < layouts[0].parameter_count; i++) {
@@ -140,9 +150,65 @@ static void slices_change_no_order_of_parameters(void **state)
     }
 }
 
+/* The text in plan.json has one form, and gives no class a pattern that it cannot have. */
+static void a_choice_is_read_as_it_is_written(void **state)
+{
+    (void)state;
+    static const char *const bad[] = { "",
+                                       "plain=replicate",
+                                       "plain=replicate,table=slice",
+                                       "plain=replicate,table=slice,product=slice,",
+                                       "plain=replicate,table=slice,product=slices",
+                                       "table=slice,plain=replicate,product=slice",
+                                       "plain=replicate, table=slice, product=slice",
+                                       "plain=slice,table=slice,product=slice",
+                                       "plain=replicate,table=moon,product=slice" };
+    coh_pattern_choice read;
+    for (int slices = 0; slices <= 2; slices++) {
+        const coh_pattern_choice choice = coh_pattern_choose(slices);
+        coh_text text = { 0 };
+        assert_int_equal(coh_pattern_choice_write(&choice, &text), COH_OK);
+        assert_string_equal(text.data, slices > 1
+                                           ? "plain=replicate,table=slice,product=slice"
+                                           : "plain=replicate,table=slice,product=replicate");
+        assert_int_equal(coh_pattern_choice_read(text.data, &read), COH_OK);
+        assert_true(coh_pattern_choice_equal(&read, &choice));
+        coh_text_fini(&text);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(coh_pattern_choice_read(bad[i], &read), COH_ERR_CORRUPT);
+}
+
+/* Lowering takes the pattern from the decisions, whatever the shapes allow. */
+static void the_choice_decides_and_not_the_shapes(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph();
+    const coh_block_set none = { 0 };
+    for (int sliced = 0; sliced < 2; sliced++) {
+        coh_decisions decisions = decisions_of(16, 16);
+        coh_layout layout;
+        coh_object_map map;
+        coh_sheet sheet;
+        if (!sliced)
+            decisions.patterns = (coh_pattern_choice){ { 0 } };
+        assert_int_equal(coh_layout_build(graph, &disk, &decisions, &layout, &map), COH_OK);
+        assert_int_equal(coh_lower(graph, &disk, &layout, &map, &none, 0, COH_PROGRAM_BODY, &sheet),
+                         COH_OK);
+        int in_ranges = 0;
+        for (size_t i = 0; i < sheet.call_count; i++)
+            in_ranges += sheet.calls[i].row_count > 0;
+        assert_true(sliced ? in_ranges > 0 : in_ranges == 0);
+        coh_sheet_fini(&sheet);
+        coh_object_map_fini(&map);
+        coh_layout_fini(&layout);
+    }
+    coh_graph_destroy(graph);
+}
+
 static uint64_t bound_in(const coh_graph *graph, int slices)
 {
-    const coh_decisions decisions = { .chunk_bytes = 65536, .row_passes = 1024, .slices = slices };
+    const coh_decisions decisions = decisions_of(1024, slices);
     uint64_t bytes = 0;
     assert_int_equal(coh_schedule_bound(graph, &disk, &decisions, &bytes), COH_OK);
     return bytes;
@@ -194,9 +260,7 @@ static uint64_t need_beside_pinned(const coh_graph *graph, int32_t microbatches,
     uint64_t bytes = 0;
     options.microbatch_count = microbatches;
     options.deferred_update = deferred;
-    assert_int_equal(coh_layout_build(graph, &options, decisions->chunk_bytes, decisions->cache,
-                                      decisions->slices, &layout, &map),
-                     COH_OK);
+    assert_int_equal(coh_layout_build(graph, &options, decisions, &layout, &map), COH_OK);
     assert_int_equal(coh_schedule_bound(graph, &options, decisions, &bytes), COH_OK);
     assert_true(bytes > layout.pinned_bytes);
     bytes -= layout.pinned_bytes;
@@ -220,7 +284,8 @@ static void more_micro_batches_need_no_more_at_once(void **state)
                                           .cache = what.caches,
                                           .recompute = coh_block_set_first(i >> 4 & 1),
                                           .row_passes = 4,
-                                          .slices = 2 * (i >> 6) };
+                                          .slices = 2 * (i >> 6),
+                                          .patterns = coh_pattern_choose(2 * (i >> 6)) };
         assert_int_equal(toy_graph_make(&what, &graph), COH_OK);
         const uint64_t of_three = need_beside_pinned(graph, 3, i >> 5 & 1, &decisions);
         for (int32_t microbatches = 4; microbatches < 12; microbatches++)
@@ -234,6 +299,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(closed_forms_are_what_the_lines_need),
+        cmocka_unit_test(a_choice_is_read_as_it_is_written),
+        cmocka_unit_test(the_choice_decides_and_not_the_shapes),
         cmocka_unit_test(slices_change_no_order_of_parameters),
         cmocka_unit_test(slices_are_taken_where_the_whole_does_not_fit),
         cmocka_unit_test(more_micro_batches_need_no_more_at_once),

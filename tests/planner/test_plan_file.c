@@ -135,6 +135,8 @@ static void decisions_that_do_not_hold_are_the_files_fault(void **state)
         { "in_memory", "1" },
         { "row_passes", "1" },
         { "chunk_bytes", "1" },
+        { "patterns", "\"plain=replicate,table=replicate,product=replicate\"" },
+        { "patterns", "\"plain=slice,table=slice,product=slice\"" },
     };
     const written_plan *w = *state;
     for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++) {
@@ -173,6 +175,21 @@ static void without_its_kernels_it_is_of_the_present_ones(void **state)
     snprintf(old.options.kernel_path, sizeof(old.options.kernel_path), "another");
     assert_int_equal(read_with(&old, "format", "\"cohobate plan\""), COH_ERR_CORRUPT);
     assert_non_null(strstr(coh_last_error(), "numeric_fingerprint"));
+    coh_free(text);
+}
+
+/* Older files do not name their patterns. */
+static void without_its_patterns_it_has_the_usual_ones(void **state)
+{
+    written_plan old = **(written_plan **)state;
+    char *text = NULL;
+    assert_int_equal(COH_ALLOC(strlen(old.text) + 1, &text), COH_OK);
+    const char *at = strstr(old.text, ", \"patterns\""), *next = strstr(at, ", \"recompute\"");
+    memcpy(text, old.text, (size_t)(at - old.text));
+    memcpy(text + (at - old.text), next, strlen(next) + 1);
+    old.text = text;
+    if (read_with(&old, "format", "\"cohobate plan\"") != COH_OK)
+        fail_msg("%s", coh_last_error());
     coh_free(text);
 }
 
@@ -220,6 +237,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(other_kernels_read_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_its_kernels_it_is_of_the_present_ones, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(without_its_patterns_it_has_the_usual_ones, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(atomics_are_said_and_held_to, set_up, tear_down),
     };

@@ -247,6 +247,7 @@ static void put_decisions(const setting *what, coh_plan **plan)
     other->decisions = (*plan)->decisions;
     other->decisions.host_updates = what->updates;
     other->decisions.slices = what->slices;
+    other->decisions.patterns = coh_pattern_choose(what->slices);
     if (coh_plan_finish(other) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
     const uint32_t host_lines = other->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST];

@@ -220,7 +220,8 @@ coh_status tiny_options(const oracle_instance *instance, const coh_graph *graph,
     out_options->chunk_bytes = 4 * UNIT_BYTES;
     out_options->emulate_host_bytes = (uint64_t)1 << 30;
     out_options->profile = profile;
-    coh_status status = coh_layout_build(graph, out_options, 4 * UNIT_BYTES, 0, 1, &layout, &map);
+    const coh_decisions decisions = { .chunk_bytes = 4 * UNIT_BYTES };
+    coh_status status = coh_layout_build(graph, out_options, &decisions, &layout, &map);
     if (status != COH_OK)
         return status;
     /* what a line reads and writes in addition to its items: two tensors of one page */
