@@ -231,7 +231,24 @@ static coh_status add_to_group(builder *b, int32_t index)
     return COH_OK;
 }
 
-/* Opens a group whose first parameter will be `parameter`. */
+/* Returns 1 if the parameter's kind can be sliced. */
+static int is_sliced(const builder *b, int32_t parameter)
+{
+    return b->graph->ops[b->graph->parameters[parameter].op].kind.column_slices;
+}
+
+/* Returns the pattern of a parameter's class. */
+static coh_pattern_id pattern_of(const builder *b, int32_t parameter)
+{
+    const coh_group_class group_class = row_unit(&b->graph->parameters[parameter].facts) == 0
+                                            ? COH_CLASS_PLAIN
+                                        : is_sliced(b, parameter) ? COH_CLASS_PRODUCT
+                                                                  : COH_CLASS_TABLE;
+    return (coh_pattern_id)b->map->patterns.of[group_class];
+}
+
+/* Opens a group whose first parameter will be `parameter`. All its parameters have one pattern: one
+ * that is sliced is a group by itself. */
 static coh_status open_group(builder *b, int32_t parameter)
 {
     coh_layout *layout = b->layout;
@@ -245,7 +262,8 @@ static coh_status open_group(builder *b, int32_t parameter)
                             .parameter_begin = layout->parameter_count,
                             .dtype = dtype,
                             .f32_gradients = b->options->f32_gradients && dtype == COH_DTYPE_BF16,
-                            .optimizer = b->is_trained[parameter] ? b->optimizer[parameter] : -1 };
+                            .optimizer = b->is_trained[parameter] ? b->optimizer[parameter] : -1,
+                            .pattern = (uint8_t)pattern_of(b, parameter) };
     coh_group_streams_make(group,
                            group->optimizer < 0 ? NULL : layout->optimizers[group->optimizer],
                            b->options->deferred_update);
@@ -266,22 +284,6 @@ static coh_status close_group(builder *b)
     if (coh_part_offset(group, COH_STREAM_STATE, group->stream_count, COH_PAGE_BYTES) == 0)
         return COH_OK; /* an optimizer without states */
     return add_partner_object(b, COH_STREAM_STATE, index, group->work, 1, &group->state);
-}
-
-/* Returns 1 if the parameter's kind can be sliced. */
-static int is_sliced(const builder *b, int32_t parameter)
-{
-    return b->graph->ops[b->graph->parameters[parameter].op].kind.column_slices;
-}
-
-/* Returns the pattern of a parameter's class. */
-static coh_pattern_id pattern_of(const builder *b, int32_t parameter)
-{
-    const coh_group_class group_class = row_unit(&b->graph->parameters[parameter].facts) == 0
-                                            ? COH_CLASS_PLAIN
-                                        : is_sliced(b, parameter) ? COH_CLASS_PRODUCT
-                                                                  : COH_CLASS_TABLE;
-    return (coh_pattern_id)b->map->patterns.of[group_class];
 }
 
 static int stands_alone(const builder *b, int32_t parameter)

@@ -1,11 +1,11 @@
-/* Writes the compute lines of every kind of program: sweeps over operators and micro-batches,
- * recomputed blocks, updates, and visits of all chunks. The idea: a sheet names objects and chunks
- * only, so no line depends on memory sizes. Lines of one operator call are written in lower_call.c;
- * the interface is lower.h. */
+/* Decides the order of the compute lines of every kind of program: sweeps over operators and
+ * micro-batches, recomputed blocks, drains and visits. The idea: a sheet names objects and chunks
+ * only, so no line depends on memory sizes. Lines of one operator call are written in lower_call.c,
+ * those that belong to a parameter group by its pattern (pattern.h); the interface is lower.h. */
 #include "planner/lower.h"
 
 #include "base/alloc.h"
-#include "planner/lower_writer.h"
+#include "planner/pattern.h"
 
 void coh_sheet_fini(coh_sheet *sheet)
 {
@@ -16,42 +16,22 @@ void coh_sheet_fini(coh_sheet *sheet)
     *sheet = (coh_sheet){ 0 };
 }
 
-/* ---- lines around a gradient ---- */
+/* ---- whole objects ---- */
 
-/* Returns the arithmetic of the update of one chunk. */
-static double update_flops(const coh_layout *layout, const coh_group_layout *group, uint32_t chunk)
+coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t object, coh_role role,
+                           int32_t states)
 {
-    const uint64_t bytes = layout->chunks[layout->objects[group->work].chunk_begin + chunk].bytes;
-    return layout->optimizers[group->optimizer]->flops *
-           (double)(bytes / coh_dtype_bytes(group->dtype));
-}
-
-coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
-{
-    const coh_group_layout *facts = &w->layout->groups[group];
-    w->chunk_updated[w->layout->objects[facts->work].chunk_begin + chunk] = 1;
-    COH_TRY(coh_lower_line(w, COH_OP_UPDATE));
-    if (w->group_on_host[group])
-        w->sheet->lines[w->sheet->line_count - 1].lane = COH_LANE_HOST;
-    if (w->options->deferred_update)
-        w->sheet->lines[w->sheet->line_count - 1].predicate_cell = COH_CELL_PENDING;
-    COH_TRY(coh_lower_need(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
-    COH_TRY(coh_lower_need(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
-    if (facts->state >= 0)
-        COH_TRY(coh_lower_need(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
-                               COH_ROLE_OPTIMIZER_STATE));
-    if (!w->options->deferred_update && !w->group_on_host[group]) /* see finish_chunk */
-        COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
-    w->sheet->lines[w->sheet->line_count - 1].flops = update_flops(w->layout, facts, chunk);
-    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
-}
-
-coh_status coh_lower_norm(coh_lower_writer *w, int32_t group, uint32_t chunk)
-{
-    COH_TRY(coh_lower_line(w, COH_OP_NORM));
-    COH_TRY(coh_lower_need(w, w->layout->groups[group].grad, chunk, chunk + 1, COH_ACCESS_READ,
-                           COH_ROLE_GRAD));
-    return coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS);
+    const int writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
+    const int access = writes ? COH_ACCESS_WRITE : COH_ACCESS_READ;
+    if (object < 0)
+        return COH_OK;
+    for (uint32_t chunk = 0; chunk < w->layout->objects[object].chunk_count; chunk++) {
+        COH_TRY(coh_lower_line(w, opcode));
+        COH_TRY(coh_lower_need(w, object, chunk, chunk + 1, access, role));
+        if (states >= 0)
+            COH_TRY(coh_lower_need(w, states, chunk, chunk + 1, access, COH_ROLE_OPTIMIZER_STATE));
+    }
+    return COH_OK;
 }
 
 static coh_status feed(coh_lower_writer *w)
@@ -226,72 +206,23 @@ static coh_status lower_drain(coh_lower_writer *w)
             if (op->parameter[port] < 0)
                 continue;
             int32_t group = w->map->group_of_parameter[op->parameter[port]];
-            if (w->layout->groups[group].grad < 0)
-                continue;
-            const coh_object *work = &w->layout->objects[w->layout->groups[group].work];
-            for (uint32_t chunk = 0; chunk < work->chunk_count; chunk++)
-                if (!w->chunk_updated[work->chunk_begin + chunk])
-                    COH_TRY(coh_lower_update(w, group, chunk));
+            COH_TRY(coh_pattern_of_group(w->layout, group)->drain(w, group));
         }
     }
     COH_TRY(coh_lower_line(w, COH_OP_SETTLE));
     return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
 }
 
-/* Writes one line per chunk of an object, each with its own window. */
-static coh_status visit_object(coh_lower_writer *w, coh_opcode opcode, int32_t object, int access,
-                               coh_role role)
-{
-    if (object < 0)
-        return COH_OK;
-    uint32_t count = w->layout->objects[object].chunk_count;
-    for (uint32_t chunk = 0; chunk < count; chunk++) {
-        COH_TRY(coh_lower_line(w, opcode));
-        COH_TRY(coh_lower_need(w, object, chunk, chunk + 1, access, role));
-    }
-    return COH_OK;
-}
-
-/* Visits both halves of a bf16 group's master, one in its work and one in its states: each line
- * takes both, so it sees whole f32 numbers. */
-static coh_status visit_halves(coh_lower_writer *w, coh_opcode opcode,
-                               const coh_group_layout *group, int access)
-{
-    uint32_t count = w->layout->objects[group->work].chunk_count;
-    for (uint32_t chunk = 0; chunk < count; chunk++) {
-        COH_TRY(coh_lower_line(w, opcode));
-        COH_TRY(coh_lower_need(w, group->work, chunk, chunk + 1, access, COH_ROLE_WORK));
-        COH_TRY(
-            coh_lower_need(w, group->state, chunk, chunk + 1, access, COH_ROLE_OPTIMIZER_STATE));
-    }
-    return COH_OK;
-}
-
-static coh_status visit_group(coh_lower_writer *w, coh_opcode opcode, const coh_group_layout *group,
-                              int access)
-{
-    if (coh_group_splits_master(group))
-        return visit_halves(w, opcode, group, access);
-    COH_TRY(visit_object(w, opcode, group->work, access, COH_ROLE_WORK));
-    return visit_object(w, opcode, group->state, access, COH_ROLE_OPTIMIZER_STATE);
-}
-
-/* Writes INIT, IMPORT, HASH or SAVE: visits every surviving chunk, group by group. Visits gradients
- * too if they survive, except for SAVE: the updates waiting in them were drained before. */
+/* Writes INIT, IMPORT, HASH or SAVE: visits every surviving chunk, group by group. */
 static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
 {
-    int writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
-    int access = writes ? COH_ACCESS_WRITE : COH_ACCESS_READ;
-    for (uint32_t i = 0; i < w->layout->group_count; i++) {
-        const coh_group_layout *group = &w->layout->groups[i];
-        COH_TRY(visit_group(w, opcode, group, access));
-        if (opcode != COH_OP_SAVE && w->options->deferred_update)
-            COH_TRY(visit_object(w, opcode, group->grad, access, COH_ROLE_GRAD));
-    }
+    const int writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
+    for (int32_t group = 0; group < (int32_t)w->layout->group_count; group++)
+        COH_TRY(coh_pattern_of_group(w->layout, group)->visit(w, opcode, group));
     for (size_t i = 0; writes && i < w->graph->op_count; i++)
         for (int32_t port = 0; port < w->graph->ops[i].kind.state_count; port++)
-            COH_TRY(visit_object(w, opcode, w->map->kept[coh_port_index((int32_t)i, port)], access,
-                                 COH_ROLE_STATE));
+            COH_TRY(coh_lower_visit(w, opcode, w->map->kept[coh_port_index((int32_t)i, port)],
+                                    COH_ROLE_STATE, -1));
     return COH_OK;
 }
 

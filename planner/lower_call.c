@@ -1,7 +1,7 @@
-/* Writes the lines of one call of an operator: forward or backward with its operands, the ADDs of
- * gradients a kind cannot add, and the NORM and UPDATE of finished chunks. The idea: a running
- * record of written gradient chunks decides whether a contribution overwrites or adds. The callers
- * are lower.c and the patterns (pattern.c). */
+/* Writes the lines of one call of an operator: forward or backward with its operands, and the ADDs
+ * of gradients that a kind cannot add. The idea: a line lists its operands, and the pattern of each
+ * parameter group decides where its gradient goes and which lines precede and follow the call. The
+ * callers are lower.c and the patterns (pattern.c). */
 #include "planner/lower_writer.h"
 #include "planner/pattern.h"
 
@@ -331,26 +331,9 @@ static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, int32_t m
     return COH_OK;
 }
 
-/* Marks the chunks of a gradient as written in this step; returns 1 if they were already. */
-static int touch_gradient(coh_lower_writer *w, int32_t object, uint32_t begin, uint32_t end)
+static const coh_pattern *pattern_of_parameter(const coh_lower_writer *w, int32_t parameter)
 {
-    uint32_t first = w->layout->objects[object].chunk_begin;
-    int touched = w->chunk_touched[first + begin];
-    for (uint32_t i = begin; i < end; i++)
-        w->chunk_touched[first + i] = 1;
-    return touched;
-}
-
-/* Returns 1 if this contribution to a parameter's gradient adds to earlier ones of the step.
- * `touched`: its chunks were written before. Parameters of one group share chunks, so there each
- * parameter is recorded separately. */
-static int contribution_adds(coh_lower_writer *w, int32_t parameter, int touched)
-{
-    if (w->layout->groups[w->map->group_of_parameter[parameter]].parameter_count == 1)
-        return touched;
-    int adds = w->parameter_written[parameter];
-    w->parameter_written[parameter] = 1;
-    return adds;
+    return coh_pattern_of_group(w->layout, w->map->group_of_parameter[parameter]);
 }
 
 static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, coh_row_range rows)
@@ -369,18 +352,15 @@ static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, coh_r
                                    &w->graph->parameters[parameter].facts.shape));
             continue;
         }
-        int32_t object = w->layout->groups[w->map->group_of_parameter[parameter]].grad;
-        if (object < 0)
+        uint32_t begin = 0, end = 0;
+        parameter_chunks(w, parameter, rows, &begin, &end);
+        const coh_contribution to =
+            pattern_of_parameter(w, parameter)->contribute(w, parameter, begin, end);
+        if (to.object < 0)
             continue;
-        int touched = 0;
-        if (find_need(w->sheet, object) < 0) {
-            uint32_t begin = 0, end = 0;
-            parameter_chunks(w, parameter, rows, &begin, &end);
-            touched = touch_gradient(w, object, begin, end);
-        }
-        COH_TRY(parameter_port(w, parameter, rows, touched ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
-                               object, COH_ROLE_PARAMETER_GRAD, port));
-        if (contribution_adds(w, parameter, touched))
+        COH_TRY(parameter_port(w, parameter, rows, to.access, to.object, COH_ROLE_PARAMETER_GRAD,
+                               port));
+        if (to.adds)
             w->sheet->calls[w->sheet->call_count - 1].parameter_grad_adds |= 1u << port;
     }
     return COH_OK;
@@ -471,14 +451,15 @@ static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbat
         int32_t parameter = op->parameter[port];
         if (scratch < 0 || parameter < 0 || w->graph->parameters[parameter].frozen)
             continue;
-        int32_t object = w->layout->groups[w->map->group_of_parameter[parameter]].grad;
+        uint32_t begin = 0, end = 0;
         coh_shape shape;
         uint64_t offset;
         gradient_place(w, parameter, &shape, &offset);
-        int touched = touch_gradient(w, object, 0, w->layout->objects[object].chunk_count);
+        parameter_chunks(w, parameter, (coh_row_range){ 0 }, &begin, &end);
+        const coh_contribution to =
+            pattern_of_parameter(w, parameter)->contribute(w, parameter, begin, end);
         COH_TRY(add_line(w, microbatch, scratch, &w->graph->parameters[parameter].facts.shape,
-                         object, offset, touched ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
-                         contribution_adds(w, parameter, touched), &shape));
+                         to.object, offset, to.access, to.adds, &shape));
     }
     return COH_OK;
 }
@@ -495,18 +476,7 @@ static int ends_group(const coh_lower_writer *w, int32_t index, int32_t group)
     return 1;
 }
 
-/* Writes the norm of a chunk and, unless updates are deferred, its update, which computes the
- * norm's partials in the same pass. The host lane cannot access the partials: the device computes
- * them for chunks updated there. */
-static coh_status finish_chunk(coh_lower_writer *w, int32_t group, uint32_t chunk)
-{
-    int is_deferred = w->options->deferred_update;
-    if (is_deferred || w->group_on_host[group])
-        COH_TRY(coh_lower_norm(w, group, chunk));
-    return is_deferred ? COH_OK : coh_lower_update(w, group, chunk);
-}
-
-/* Writes the norm and the update of each chunk after the last contribution of a step. */
+/* Writes what follows the last contribution of a step, for the groups that it finishes. */
 static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
@@ -525,37 +495,22 @@ static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_r
         int is_split = w->map->row_unit[op->parameter[port]] > 0 && rows.count > 0;
         if (!is_split && rows.end < rows.count)
             continue; /* finished by the operator's last range */
-        for (uint32_t chunk = begin; chunk < end; chunk++)
-            COH_TRY(finish_chunk(w, group, chunk));
+        COH_TRY(coh_pattern_of_group(w->layout, group)->finish(w, group, begin, end));
     }
     return COH_OK;
 }
 
-/* With deferred updates: writes the updates of the chunks that this forward is the first of the
- * step to read. */
-static coh_status updates_before(coh_lower_writer *w, int32_t index, coh_row_range rows)
+/* Writes what must precede the first forward of a step that reads these rows. */
+static coh_status prepare_groups(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        uint32_t begin = 0, end = 0;
         if (op->parameter[port] < 0)
             continue;
-        int32_t group = w->map->group_of_parameter[op->parameter[port]];
-        if (w->layout->groups[group].grad < 0)
-            continue;
-        uint32_t begin = 0, end = 0;
-        uint32_t first = w->layout->objects[w->layout->groups[group].work].chunk_begin;
         parameter_chunks(w, op->parameter[port], rows, &begin, &end);
-        for (uint32_t chunk = begin; chunk < end; chunk++) {
-            if (w->chunk_updated[first + chunk])
-                continue;
-            COH_TRY(coh_lower_update(w, group, chunk));
-            coh_sheet_line *line = &w->sheet->lines[w->sheet->line_count - 1];
-            coh_need *work = &w->sheet->needs[line->need_begin];
-            if (work->is_far)
-                continue;
-            work->window_begin = begin; /* the following forward reads them as one */
-            work->window_end = end;
-        }
+        COH_TRY(pattern_of_parameter(w, op->parameter[port])
+                    ->prepare(w, w->map->group_of_parameter[op->parameter[port]], begin, end));
     }
     return COH_OK;
 }
@@ -577,9 +532,8 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
                            int final, coh_row_range rows)
 {
     coh_phase phase = opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-    if (opcode == COH_OP_FORWARD && microbatch == 0 && w->options->deferred_update &&
-        w->sheet->kind == COH_PROGRAM_BODY)
-        COH_TRY(updates_before(w, op, rows));
+    if (opcode == COH_OP_FORWARD && microbatch == 0 && w->sheet->kind == COH_PROGRAM_BODY)
+        COH_TRY(prepare_groups(w, op, rows));
     COH_TRY(phase == COH_PHASE_BACKWARD ? backward_line(w, op, microbatch, rows)
                                         : forward_line(w, opcode, op, microbatch, rows));
     price_call(w, op, phase, rows);

@@ -44,9 +44,9 @@ coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, in
 coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                            int final, coh_row_range rows);
 
-/* Writes the UPDATE line of one chunk of a group, on the lane of that group. */
-coh_status coh_lower_update(coh_lower_writer *w, int32_t group, uint32_t chunk);
-/* Writes the NORM line of one chunk. */
-coh_status coh_lower_norm(coh_lower_writer *w, int32_t group, uint32_t chunk);
+/* Writes INIT, IMPORT, HASH or SAVE: one line per chunk of an object (-1: none), each with its own
+ * window. With `states`, an object of the same group, the line takes its chunk, too. */
+coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t object, coh_role role,
+                           int32_t states);
 
 #endif

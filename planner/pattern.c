@@ -1,9 +1,10 @@
 /* The patterns `replicate` and `slice`: how an operator's parameters are partitioned and how a call
- * becomes lines. The idea: a table of functions per pattern, with costs in closed form. The
- * interface is pattern.h; lines are written by lower_call.c. */
+ * becomes lines. The idea: a table of functions per pattern; both share the life of a group
+ * (pattern_life.c). The interface is pattern.h; lines of calls are written by lower_call.c. */
 #include "planner/pattern.h"
 
 #include "base/bytes.h"
+#include "planner/pattern_life.h"
 
 /* ---- the parameters of an operator ---- */
 
@@ -137,19 +138,25 @@ static uint64_t memory_rows(const coh_pattern_scene *scene, int32_t op)
 
 /* ---- the tables ---- */
 
+/* The life of a group whose work, gradient and states are whole on every rank. */
+#define WHOLE_GROUP                                                                                \
+    .prepare = coh_life_prepare, .contribute = coh_life_contribute, .finish = coh_life_finish,     \
+    .update = coh_life_update, .drain = coh_life_drain, .visit = coh_life_visit,                   \
+    .volume = no_volume
+
 static const coh_pattern replicate = { .name = "replicate",
                                        .classes = (1u << COH_CLASS_COUNT) - 1,
                                        .shard = shard_whole,
                                        .expand = expand_whole,
                                        .memory = memory_whole,
-                                       .volume = no_volume };
+                                       WHOLE_GROUP };
 
 static const coh_pattern slice = { .name = "slice",
                                    .classes = 1u << COH_CLASS_TABLE | 1u << COH_CLASS_PRODUCT,
                                    .shard = shard_rows,
                                    .expand = expand_rows,
                                    .memory = memory_rows,
-                                   .volume = no_volume };
+                                   WHOLE_GROUP };
 
 const coh_pattern *const coh_pattern_rows[COH_PATTERN_COUNT] = {
     [COH_PATTERN_REPLICATE] = &replicate,

@@ -1,14 +1,21 @@
-/* pattern.h - how one operator becomes instructions.
+/* pattern.h - the life of a parameter group: where its parts lie, how operators use them, and every
+ * instruction that belongs to the group.
  *
- * A pattern lays out the parameters of an operator, expands a call of it into lines, and gives the
- * cost in closed form. The lines it emits must add up to that cost exactly (a test compares them).
- * The executor knows no pattern by name.
- *
- *     replicate   the whole operator on the one device, in one line
+ *     replicate   the whole operator on every rank, in one line
  *     slice       the row-split parameter in row ranges, one line each: a table that is gathered
  *                 from or passed over, or a product in pieces of its output columns
  *
- * Patterns that span several ranks (patterns.md of the design) implement the same table. */
+ *     INIT, IMPORT                visit
+ *     UPDATE before a forward     prepare      if updates are deferred
+ *     FORWARD ... BACKWARD        expand       contribute: overwrite or add
+ *     NORM, UPDATE                finish       after the last contribution of a step
+ *     deferred UPDATEs            drain
+ *     HASH, SAVE                  visit
+ *
+ * A pattern is a table of functions. Lowering (lower.c) decides the order of sweeps and asks the
+ * pattern for the lines. The pattern of a group is a decision (pattern_choice.h). The costs are
+ * given in closed form. The executor knows no pattern by name. Patterns that span several ranks
+ * implement the same table. */
 #ifndef COH_PLANNER_PATTERN_H
 #define COH_PLANNER_PATTERN_H
 
@@ -32,17 +39,44 @@ typedef struct coh_shard {
     int32_t port;          /* of the split parameter; -1: none */
 } coh_shard;
 
+/* Where a contribution to the gradient of a parameter goes. */
+typedef struct coh_contribution {
+    int32_t object; /* -1: nowhere, the parameter is frozen */
+    int access;     /* to the chunks: WRITE if it is the first of the step, else BOTH */
+    int adds;       /* 1: to what earlier contributions to this parameter left */
+} coh_contribution;
+
 typedef struct coh_pattern {
     const char *name;
     uint8_t classes; /* bits of coh_group_class that may have it */
+
     /* Returns the partition of the operator's parameters. */
     coh_shard (*shard)(const coh_pattern_scene *scene, int32_t op);
+
     /* Writes the lines of a call (coh_lower_call). */
     coh_status (*expand)(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                          int final);
-    /* Bytes that a rank receives over the links of one level for the operator, per micro-batch. */
+    /* Writes what must precede the first FORWARD of a step that reads chunks [begin, end) of the
+     * group. */
+    coh_status (*prepare)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
+    /* Takes note of a contribution to the gradient of a graph parameter, in chunks [begin, end) of
+     * its group, and returns where it goes. */
+    coh_contribution (*contribute)(coh_lower_writer *w, int32_t parameter, uint32_t begin,
+                                   uint32_t end);
+    /* Writes what follows the last contribution of a step to chunks [begin, end). */
+    coh_status (*finish)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
+    /* Writes the UPDATE of one chunk, on the lane of its group. */
+    coh_status (*update)(coh_lower_writer *w, int32_t group, uint32_t chunk);
+    /* Writes the deferred updates that are not written yet. */
+    coh_status (*drain)(coh_lower_writer *w, int32_t group);
+    /* Writes the INIT, IMPORT, HASH or SAVE lines of the group. */
+    coh_status (*visit)(coh_lower_writer *w, coh_opcode opcode, int32_t group);
+
+    /* Returns the bytes that a rank receives over the links of one level for the operator, per
+     * micro-batch. */
     uint64_t (*volume)(const coh_pattern_scene *scene, int32_t op, int level);
-    /* The most bytes of WORK that one line of the operator needs at once, padding included. */
+    /* Returns the most bytes of WORK that one line of the operator needs at once, padding
+     * included. */
     uint64_t (*memory)(const coh_pattern_scene *scene, int32_t op);
 } coh_pattern;
 
@@ -51,5 +85,10 @@ extern const coh_pattern *const coh_pattern_rows[COH_PATTERN_COUNT];
 
 /* Returns the pattern that the decisions give an operator: that of its class. */
 const coh_pattern *coh_pattern_of(const coh_pattern_scene *scene, int32_t op);
+/* Returns the pattern of a group of the layout. */
+static inline const coh_pattern *coh_pattern_of_group(const coh_layout *layout, int32_t group)
+{
+    return coh_pattern_rows[layout->groups[group].pattern];
+}
 
 #endif

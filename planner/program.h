@@ -114,6 +114,7 @@ typedef struct coh_group_layout {
     coh_dtype dtype;                           /* of WORK: F32 or BF16 */
     int32_t f32_gradients;                     /* 1: GRAD is f32, else it has the dtype of WORK */
     int32_t optimizer;                         /* in the layout's optimizers; -1: not trained */
+    uint8_t pattern;                           /* coh_pattern_id */
     coh_group_stream streams[COH_GROUP_STREAMS];
     int32_t stream_count;
 } coh_group_layout;

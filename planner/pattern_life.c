@@ -1,0 +1,129 @@
+/* Writes the instructions of a group that every rank holds whole, from INIT to SAVE. The idea: one
+ * record per chunk (written in this step, updated in this step) says what is still to do, so that
+ * each duty is done once in whatever order the sweeps come. The members are explained in pattern.h;
+ * the tables that name them are in pattern.c. */
+#include "planner/pattern_life.h"
+
+/* ---- the gradient ---- */
+
+/* Parameters of one group share chunks, so there each parameter is recorded separately. */
+coh_contribution coh_life_contribute(coh_lower_writer *w, int32_t parameter, uint32_t begin,
+                                     uint32_t end)
+{
+    const coh_group_layout *group = &w->layout->groups[w->map->group_of_parameter[parameter]];
+    if (group->grad < 0)
+        return (coh_contribution){ .object = -1 };
+    uint8_t *touched = &w->chunk_touched[w->layout->objects[group->grad].chunk_begin];
+    coh_contribution out = { .object = group->grad,
+                             .access = touched[begin] ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
+                             .adds = touched[begin] };
+    for (uint32_t i = begin; i < end; i++)
+        touched[i] = 1;
+    if (group->parameter_count > 1)
+        out.adds = w->parameter_written[parameter];
+    w->parameter_written[parameter] = 1;
+    return out;
+}
+
+static coh_status norm(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    COH_TRY(coh_lower_line(w, COH_OP_NORM));
+    COH_TRY(coh_lower_need(w, w->layout->groups[group].grad, chunk, chunk + 1, COH_ACCESS_READ,
+                           COH_ROLE_GRAD));
+    return coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS);
+}
+
+/* Writes the norm of each chunk and, unless updates are deferred, its update, which computes the
+ * norm's partials in the same pass. The host lane cannot access the partials: the device computes
+ * them for chunks updated there. */
+coh_status coh_life_finish(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
+{
+    const int is_deferred = w->options->deferred_update;
+    for (uint32_t chunk = begin; chunk < end; chunk++) {
+        if (is_deferred || w->group_on_host[group])
+            COH_TRY(norm(w, group, chunk));
+        if (!is_deferred)
+            COH_TRY(coh_pattern_of_group(w->layout, group)->update(w, group, chunk));
+    }
+    return COH_OK;
+}
+
+/* ---- updates ---- */
+
+static uint8_t *updated(coh_lower_writer *w, int32_t group)
+{
+    return &w->chunk_updated[w->layout->objects[w->layout->groups[group].work].chunk_begin];
+}
+
+/* Returns the arithmetic of the update of one chunk. */
+static double update_flops(const coh_layout *layout, const coh_group_layout *group, uint32_t chunk)
+{
+    const uint64_t bytes = layout->chunks[layout->objects[group->work].chunk_begin + chunk].bytes;
+    return layout->optimizers[group->optimizer]->flops *
+           (double)(bytes / coh_dtype_bytes(group->dtype));
+}
+
+coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    const coh_group_layout *facts = &w->layout->groups[group];
+    updated(w, group)[chunk] = 1;
+    COH_TRY(coh_lower_line(w, COH_OP_UPDATE));
+    if (w->group_on_host[group])
+        w->sheet->lines[w->sheet->line_count - 1].lane = COH_LANE_HOST;
+    if (w->options->deferred_update)
+        w->sheet->lines[w->sheet->line_count - 1].predicate_cell = COH_CELL_PENDING;
+    COH_TRY(coh_lower_need(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
+    COH_TRY(coh_lower_need(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
+    if (facts->state >= 0)
+        COH_TRY(coh_lower_need(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
+                               COH_ROLE_OPTIMIZER_STATE));
+    w->sheet->lines[w->sheet->line_count - 1].flops = update_flops(w->layout, facts, chunk);
+    if (!w->options->deferred_update && !w->group_on_host[group]) /* see coh_life_finish */
+        COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
+    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
+}
+
+/* With deferred updates: writes those of the chunks that this forward is the first of the step to
+ * read. */
+coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
+{
+    if (!w->options->deferred_update || w->layout->groups[group].grad < 0)
+        return COH_OK;
+    for (uint32_t chunk = begin; chunk < end; chunk++) {
+        if (updated(w, group)[chunk])
+            continue;
+        COH_TRY(coh_pattern_of_group(w->layout, group)->update(w, group, chunk));
+        coh_need *work = &w->sheet->needs[w->sheet->lines[w->sheet->line_count - 1].need_begin];
+        if (work->is_far)
+            continue;
+        work->window_begin = begin; /* the following forward reads them as one */
+        work->window_end = end;
+    }
+    return COH_OK;
+}
+
+coh_status coh_life_drain(coh_lower_writer *w, int32_t group)
+{
+    const coh_group_layout *facts = &w->layout->groups[group];
+    for (uint32_t chunk = 0; chunk < w->layout->objects[facts->work].chunk_count; chunk++)
+        if (facts->grad >= 0 && !updated(w, group)[chunk])
+            COH_TRY(coh_pattern_of_group(w->layout, group)->update(w, group, chunk));
+    return COH_OK;
+}
+
+/* ---- visits ---- */
+
+/* The master of a trained bf16 group lies in two halves, one in its work and one in its states:
+ * each line takes both, so it sees whole f32 numbers. Gradients are visited if they survive, except
+ * by SAVE: the updates waiting in them were drained before. */
+coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
+{
+    const coh_group_layout *facts = &w->layout->groups[group];
+    const int is_split = coh_group_splits_master(facts);
+    COH_TRY(coh_lower_visit(w, opcode, facts->work, COH_ROLE_WORK, is_split ? facts->state : -1));
+    if (!is_split)
+        COH_TRY(coh_lower_visit(w, opcode, facts->state, COH_ROLE_OPTIMIZER_STATE, -1));
+    if (opcode == COH_OP_SAVE || !w->options->deferred_update)
+        return COH_OK;
+    return coh_lower_visit(w, opcode, facts->grad, COH_ROLE_GRAD, -1);
+}

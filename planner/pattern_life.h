@@ -1,0 +1,16 @@
+/* pattern_life.h - the members of coh_pattern (pattern.h) for a group whose work, gradient and
+ * states are whole on every rank: `replicate` and `slice`. */
+#ifndef COH_PLANNER_PATTERN_LIFE_H
+#define COH_PLANNER_PATTERN_LIFE_H
+
+#include "planner/pattern.h"
+
+coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
+coh_contribution coh_life_contribute(coh_lower_writer *w, int32_t parameter, uint32_t begin,
+                                     uint32_t end);
+coh_status coh_life_finish(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
+coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk);
+coh_status coh_life_drain(coh_lower_writer *w, int32_t group);
+coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group);
+
+#endif
