@@ -13,6 +13,7 @@
 #include "memory/library_workspace.h"
 #include "planner/effort.h"
 #include "planner/optimizers.h"
+#include "planner/pattern.h"
 #include "planner/profile.h"
 
 /* Bytes of a grain of f32 work: chunk sizes are multiples of it. */
@@ -80,6 +81,7 @@ static coh_status add_chunk(builder *b, uint64_t bytes)
     coh_object *object = &layout->objects[layout->object_count - 1];
     layout->chunks[layout->chunk_count++] =
         (coh_chunk){ .object = (int32_t)layout->object_count - 1,
+                     .owner_rank = layout->rank,
                      .object_offset = object->bytes,
                      .bytes = coh_bytes_round_page(bytes) };
     object->bytes += coh_bytes_round_page(bytes);
@@ -270,8 +272,8 @@ static coh_status open_group(builder *b, int32_t parameter)
     return COH_OK;
 }
 
-/* Closes the newest group and makes its objects. */
-static coh_status close_group(builder *b)
+/* Makes the objects of the newest group. */
+static coh_status add_group_objects(builder *b)
 {
     coh_layout *layout = b->layout;
     int32_t index = (int32_t)layout->group_count - 1;
@@ -284,6 +286,22 @@ static coh_status close_group(builder *b)
     if (coh_part_offset(group, COH_STREAM_STATE, group->stream_count, COH_PAGE_BYTES) == 0)
         return COH_OK; /* an optimizer without states */
     return add_partner_object(b, COH_STREAM_STATE, index, group->work, 1, &group->state);
+}
+
+/* Closes the newest group: makes its objects, with the owners that its pattern gives. */
+static coh_status close_group(builder *b)
+{
+    const coh_layout *layout = b->layout;
+    COH_TRY(add_group_objects(b));
+    const int32_t index = (int32_t)layout->group_count - 1;
+    const coh_group_layout *group = &layout->groups[index];
+    const int32_t objects[] = { group->work, group->grad, group->state };
+    for (int i = 0; i < 3; i++)
+        for (uint32_t k = 0; objects[i] >= 0 && k < layout->objects[objects[i]].chunk_count; k++)
+            layout->chunks[layout->objects[objects[i]].chunk_begin + k].owner_rank =
+                coh_pattern_of_group(layout, index)
+                    ->owner(layout, k, layout->objects[objects[i]].chunk_count);
+    return COH_OK;
 }
 
 static int stands_alone(const builder *b, int32_t parameter)
@@ -606,7 +624,7 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
                             const coh_decisions *decisions, coh_layout *out_layout,
                             coh_object_map *out_map)
 {
-    *out_layout = (coh_layout){ 0 };
+    *out_layout = (coh_layout){ .ranks = { 1, 1, 1 } };
     *out_map = (coh_object_map){ .patterns = decisions->patterns,
                                  .slices = decisions->slices,
                                  .row_passes = decisions->row_passes };

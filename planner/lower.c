@@ -25,7 +25,10 @@ coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t objec
     const int access = writes ? COH_ACCESS_WRITE : COH_ACCESS_READ;
     if (object < 0)
         return COH_OK;
+    const coh_chunk *chunks = &w->layout->chunks[w->layout->objects[object].chunk_begin];
     for (uint32_t chunk = 0; chunk < w->layout->objects[object].chunk_count; chunk++) {
+        if (!writes && chunks[chunk].owner_rank != w->layout->rank)
+            continue;
         COH_TRY(coh_lower_line(w, opcode));
         COH_TRY(coh_lower_need(w, object, chunk, chunk + 1, access, role));
         if (states >= 0)

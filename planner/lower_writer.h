@@ -45,7 +45,8 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
                            int final, coh_row_range rows);
 
 /* Writes INIT, IMPORT, HASH or SAVE: one line per chunk of an object (-1: none), each with its own
- * window. With `states`, an object of the same group, the line takes its chunk, too. */
+ * window. HASH and SAVE visit only the chunks that this rank owns. With `states`, an object of the
+ * same group, the line takes its chunk, too. */
 coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t object, coh_role role,
                            int32_t states);
 

@@ -140,9 +140,9 @@ static uint64_t memory_rows(const coh_pattern_scene *scene, int32_t op)
 
 /* The life of a group whose work, gradient and states are whole on every rank. */
 #define WHOLE_GROUP                                                                                \
-    .prepare = coh_life_prepare, .contribute = coh_life_contribute, .finish = coh_life_finish,     \
-    .update = coh_life_update, .drain = coh_life_drain, .visit = coh_life_visit,                   \
-    .volume = no_volume
+    .owner = coh_life_owner, .prepare = coh_life_prepare, .contribute = coh_life_contribute,       \
+    .finish = coh_life_finish, .update = coh_life_update, .drain = coh_life_drain,                 \
+    .visit = coh_life_visit, .volume = no_volume
 
 static const coh_pattern replicate = { .name = "replicate",
                                        .classes = (1u << COH_CLASS_COUNT) - 1,

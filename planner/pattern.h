@@ -10,7 +10,7 @@
  *     FORWARD ... BACKWARD        expand       contribute: overwrite or add
  *     NORM, UPDATE                finish       after the last contribution of a step
  *     deferred UPDATEs            drain
- *     HASH, SAVE                  visit
+ *     HASH, SAVE                  visit        the chunks that this rank owns
  *
  * A pattern is a table of functions. Lowering (lower.c) decides the order of sweeps and asks the
  * pattern for the lines. The pattern of a group is a decision (pattern_choice.h). The costs are
@@ -27,9 +27,6 @@ typedef struct coh_pattern_scene {
     const coh_layout *layout;
     const coh_object_map *map;
 } coh_pattern_scene;
-
-/* Levels of links between ranks: in a pair, in a node, between nodes. */
-enum { COH_PATTERN_LEVELS = 3 };
 
 /* How an operator's parameters are partitioned. */
 typedef struct coh_shard {
@@ -52,6 +49,9 @@ typedef struct coh_pattern {
 
     /* Returns the partition of the operator's parameters. */
     coh_shard (*shard)(const coh_pattern_scene *scene, int32_t op);
+    /* Returns the rank that owns chunk `chunk` of the `count` chunks of a group's work, and the
+     * chunks of gradient and states that belong to it. */
+    int32_t (*owner)(const coh_layout *layout, uint32_t chunk, uint32_t count);
 
     /* Writes the lines of a call (coh_lower_call). */
     coh_status (*expand)(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,

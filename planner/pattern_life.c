@@ -4,6 +4,14 @@
  * the tables that name them are in pattern.c. */
 #include "planner/pattern_life.h"
 
+/* ---- parts ---- */
+
+/* Gives each rank an equal run of whole chunks. */
+int32_t coh_life_owner(const coh_layout *layout, uint32_t chunk, uint32_t count)
+{
+    return (int32_t)(chunk * coh_layout_rank_count(layout) / count);
+}
+
 /* ---- the gradient ---- */
 
 /* Parameters of one group share chunks, so there each parameter is recorded separately. */

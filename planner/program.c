@@ -50,6 +50,8 @@ static uint64_t hash_layout(const coh_layout *layout)
         hash = fold(hash, layout->chunks[i].object_offset);
         hash = fold(hash, layout->chunks[i].bytes);
         hash = fold(hash, layout->chunks[i].file_offset);
+        if (layout->chunks[i].owner_rank != 0)
+            hash = fold(hash, (uint64_t)layout->chunks[i].owner_rank);
     }
     for (uint32_t i = 0; i < layout->resident_count; i++) {
         hash = fold(hash, ((uint64_t)layout->residents[i].chunk << 8) | layout->residents[i].tier);

@@ -26,6 +26,11 @@
 #include "cohobate/optimizer.h"
 #include "memory/tier.h"
 
+/* ---- ranks ---- */
+
+/* Levels of links between ranks: in a pair, in a node, between nodes. */
+enum { COH_LINK_LEVELS = 3 };
+
 /* ---- the layout: all objects, shared by all programs of one plan ---- */
 
 typedef enum coh_stream {
@@ -69,9 +74,13 @@ typedef struct coh_object {
  *     f32    work |  n: the master  |      state | m  n | v  n |
  *     bf16   work |  n: its high 16 |      state | low  n | m      2n | v      2n |
  *
- * High and low 16 bits together are the f32 master, exactly. */
+ * High and low 16 bits together are the f32 master, exactly.
+ *
+ * Each chunk has one owner, the rank that hashes and saves it. The owners of an object's chunks
+ * ascend: each rank owns one range of the object. */
 typedef struct coh_chunk {
     int32_t object;
+    int32_t owner_rank; /* 0 in a plan of one rank */
     uint64_t object_offset, bytes;
     uint64_t file_offset; /* in the working store */
 } coh_chunk;
@@ -209,11 +218,23 @@ typedef struct coh_layout {
     uint32_t input_count;      /* by graph input */
     uint32_t microbatch_count; /* per optimizer step */
     uint32_t partial_count;
+    /* The ranks that train together: ranks[0] are joined by links of level 0, ranks[1] such groups
+     * by links of level 1, and so on. One rank: all are 1. The layout is that of `rank`. */
+    int32_t ranks[COH_LINK_LEVELS], rank;
     uint64_t pinned_bytes;                /* [0, pinned_bytes) of the device arena */
     uint64_t file_bytes;                  /* working store; 0: no disk tier */
     uint64_t arena_bytes[COH_TIER_COUNT]; /* device, host: the peak over all programs */
     coh_access_matrix access;
 } coh_layout;
+
+/* Returns the number of ranks that train together. */
+static inline uint64_t coh_layout_rank_count(const coh_layout *layout)
+{
+    uint64_t count = 1;
+    for (int level = 0; level < COH_LINK_LEVELS; level++)
+        count *= (uint64_t)layout->ranks[level];
+    return count;
+}
 
 /* Returns 1 for parameters that are not trained: only INIT and IMPORT write them, all other
  * programs read. */

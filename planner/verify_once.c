@@ -317,8 +317,8 @@ static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, co
     return COH_OK;
 }
 
-/* Checks that each surviving chunk of `streams` is visited once; of gradients in a HASH all or
- * none. */
+/* Checks that each surviving chunk of `streams` is visited once, by SAVE and HASH only if this rank
+ * owns it; of gradients in a HASH all or none. */
 static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule,
                                int streams)
 {
@@ -332,9 +332,13 @@ static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, co
         v->chunk_stamps[c] = 0;
         if (!object->survives || object->pinned || !((streams >> object->stream) & 1))
             continue;
-        if (count != 1)
+        const int32_t owner = v->layout->chunks[c].owner_rank;
+        const uint32_t expected = access == COH_ACCESS_WRITE || owner == v->layout->rank;
+        if (count != expected)
             COH_TRY(coh_verify_breach(v, rule, COH_NO_LINE, c,
-                                      "it is visited %" PRIu32 " times, not once", count));
+                                      "it is visited %" PRIu32 " times, not %" PRIu32
+                                      ": this is rank %" PRId32 ", its owner rank %" PRId32,
+                                      count, expected, v->layout->rank, owner));
     }
     return COH_OK;
 }

@@ -8,6 +8,9 @@
 /* These checks are part of rule FORM but cannot be switched off: the other checks follow the
  * indices without testing them. */
 
+/* Of one level of links. */
+enum { RANKS_MOST = 1 << 20 };
+
 static int fits(uint64_t begin, uint64_t count, uint64_t limit)
 {
     return begin <= limit && count <= limit - begin;
@@ -66,7 +69,8 @@ static int is_partner(const coh_layout *layout, const coh_group_layout *group, i
         const coh_chunk *a = &layout->chunks[work->chunk_begin + i];
         const coh_chunk *b = &layout->chunks[layout->objects[index].chunk_begin + i];
         const uint64_t elements = a->bytes / (group->dtype == COH_DTYPE_BF16 ? 2 : 4);
-        if (b->bytes != partner_bytes(layout, group, stream, elements))
+        if (b->bytes != partner_bytes(layout, group, stream, elements) ||
+            b->owner_rank != a->owner_rank)
             return 0;
     }
     return 1;
@@ -85,6 +89,9 @@ static coh_status check_objects(coh_verifier *v)
         uint64_t offset = 0;
         for (uint32_t c = 0; c < object->chunk_count; c++) {
             const coh_chunk *chunk = &layout->chunks[object->chunk_begin + c];
+            if (chunk->owner_rank < (c > 0 ? chunk[-1].owner_rank : 0) ||
+                (uint64_t)chunk->owner_rank >= coh_layout_rank_count(layout))
+                return bad(v, COH_NO_LINE, "a chunk whose owner is no rank, or out of order");
             if (chunk->object != (int32_t)i || chunk->object_offset != offset || chunk->bytes == 0)
                 return bad(v, COH_NO_LINE, "a chunk that does not follow its neighbour");
             offset += chunk->bytes;
@@ -149,6 +156,11 @@ static int rows_match(const coh_layout *layout, const coh_group_layout *group)
 static coh_status check_layout(coh_verifier *v)
 {
     const coh_layout *layout = v->layout;
+    for (int level = 0; level < COH_LINK_LEVELS; level++)
+        if (layout->ranks[level] < 1 || layout->ranks[level] > RANKS_MOST)
+            return bad(v, COH_NO_LINE, "a number of ranks that is not 1 to 2^20");
+    if (layout->rank < 0 || (uint64_t)layout->rank >= coh_layout_rank_count(layout))
+        return bad(v, COH_NO_LINE, "a layout of a rank that does not exist");
     COH_TRY(check_objects(v));
     for (uint32_t i = 0; i < layout->group_count; i++) {
         const coh_group_layout *group = &layout->groups[i];

@@ -107,7 +107,10 @@ static void make_objects(const maker_recipe *recipe, coh_layout *layout)
         for (int c = 0; c < 2 && shapes[i].pages[c] > 0; c++) {
             uint64_t bytes = chunk_bytes(recipe, i, c);
             layout->chunks[layout->chunk_count++] =
-                (coh_chunk){ i, object->bytes, bytes, layout->file_bytes };
+                (coh_chunk){ .object = i,
+                             .object_offset = object->bytes,
+                             .bytes = bytes,
+                             .file_offset = layout->file_bytes };
             object->bytes += bytes;
             object->chunk_count++;
             if (!pinned)
@@ -185,6 +188,8 @@ static void make_layout(const maker_recipe *recipe, coh_layout *layout)
     COH_ALLOC(1, &layout->input_objects);
     layout->input_objects[0] = TOKENS;
     layout->microbatch_count = (uint32_t)recipe->microbatches;
+    for (int level = 0; level < COH_LINK_LEVELS; level++)
+        layout->ranks[level] = 1;
     layout->arena_bytes[COH_TIER_DEVICE] = recipe->device_pages * MAKER_PAGE;
     layout->arena_bytes[COH_TIER_HOST] = recipe->host_pages * MAKER_PAGE;
     uint8_t device = 1u << COH_TIER_DEVICE, host = 1u << COH_TIER_HOST, disk = 1u << COH_TIER_DISK;

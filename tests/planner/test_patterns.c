@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "planner/layout.h"
 #include "planner/pattern.h"
 #include "planner/plan_make.h"
@@ -105,7 +106,7 @@ static void closed_forms_are_what_the_lines_need(void **state)
             const uint64_t bytes = needed_bytes(&layout, &sheet, op, &lines);
             assert_true(pattern->memory(&scene, op) == bytes);
             assert_int_equal(shard.parts, lines);
-            for (int level = 0; level < COH_PATTERN_LEVELS; level++)
+            for (int level = 0; level < COH_LINK_LEVELS; level++)
                 assert_true(pattern->volume(&scene, op, level) == 0);
             sliced += shard.parts > 1 && strcmp(pattern->name, "slice") == 0;
             whole += shard.parts == 1 && strcmp(pattern->name, "replicate") == 0;
@@ -115,6 +116,73 @@ static void closed_forms_are_what_the_lines_need(void **state)
         coh_layout_fini(&layout);
     }
     assert_true(sliced >= 8 && whole >= 8);
+    coh_graph_destroy(graph);
+}
+
+/* ---- several ranks ---- */
+
+/* Made-up groups of ranks: pairs, nodes of them, and nodes. */
+static const int32_t meshes[][COH_LINK_LEVELS] = { { 1, 1, 1 }, { 2, 1, 1 }, { 1, 4, 1 },
+                                                   { 1, 1, 8 }, { 2, 4, 1 }, { 2, 2, 4 } };
+enum { MESH_COUNT = sizeof(meshes) / sizeof(meshes[0]) };
+
+/* Returns a layout as a rank of a mesh would have it. */
+static void make_layout_of(const coh_graph *graph, const int32_t *mesh, coh_layout *layout,
+                           coh_object_map *map)
+{
+    const coh_decisions decisions = decisions_of(4, 4);
+    assert_int_equal(coh_layout_build(graph, &disk, &decisions, layout, map), COH_OK);
+    memcpy(layout->ranks, mesh, sizeof(layout->ranks));
+    for (uint32_t i = 0; i < layout->object_count; i++) {
+        const coh_object *object = &layout->objects[i];
+        for (uint32_t k = 0; object->stream <= COH_STREAM_STATE && k < object->chunk_count; k++)
+            layout->chunks[object->chunk_begin + k].owner_rank =
+                coh_pattern_of_group(layout, object->owner)->owner(layout, k, object->chunk_count);
+    }
+}
+
+/* Counts by chunk the lines of a program of one rank. */
+static void count_visits(const coh_graph *graph, const coh_layout *layout,
+                         const coh_object_map *map, coh_program_kind kind, int *visits)
+{
+    const coh_block_set none = { 0 };
+    coh_sheet sheet;
+    assert_int_equal(coh_lower(graph, &disk, layout, map, &none, 0, kind, &sheet), COH_OK);
+    for (size_t i = 0; i < sheet.need_count; i++)
+        for (uint32_t k = sheet.needs[i].touch_begin; k < sheet.needs[i].touch_end; k++)
+            visits[layout->objects[sheet.needs[i].object].chunk_begin + k]++;
+    coh_sheet_fini(&sheet);
+}
+
+/* The ranks' SAVE programs together visit each surviving chunk of work and states once, whatever
+ * the number of ranks; each rank's INIT visits all of its own. */
+static void ranks_save_each_chunk_once(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph();
+    for (int i = 0; i < MESH_COUNT; i++) {
+        coh_layout layout;
+        coh_object_map map;
+        int *saves = NULL, *inits = NULL;
+        make_layout_of(graph, meshes[i], &layout, &map);
+        const int32_t ranks = meshes[i][0] * meshes[i][1] * meshes[i][2];
+        assert_int_equal(COH_ALLOC(layout.chunk_count, &saves), COH_OK);
+        assert_int_equal(COH_ALLOC(layout.chunk_count, &inits), COH_OK);
+        for (layout.rank = 0; layout.rank < ranks; layout.rank++) {
+            count_visits(graph, &layout, &map, COH_PROGRAM_SAVE, saves);
+            count_visits(graph, &layout, &map, COH_PROGRAM_INIT, inits);
+        }
+        for (uint32_t c = 0; c < layout.chunk_count; c++) {
+            const uint8_t stream = layout.objects[layout.chunks[c].object].stream;
+            assert_int_equal(saves[c], stream == COH_STREAM_WORK || stream == COH_STREAM_STATE);
+            if (stream <= COH_STREAM_STATE)
+                assert_int_equal(inits[c], ranks);
+        }
+        coh_free(saves);
+        coh_free(inits);
+        coh_object_map_fini(&map);
+        coh_layout_fini(&layout);
+    }
     coh_graph_destroy(graph);
 }
 
@@ -299,6 +367,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(closed_forms_are_what_the_lines_need),
+        cmocka_unit_test(ranks_save_each_chunk_once),
         cmocka_unit_test(a_choice_is_read_as_it_is_written),
         cmocka_unit_test(the_choice_decides_and_not_the_shapes),
         cmocka_unit_test(slices_change_no_order_of_parameters),

@@ -356,6 +356,55 @@ static void a_save_that_leaves_a_chunk_out_is_not_consistent(void **state)
     assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "it is visited 0 times");
 }
 
+/* Gives the last chunk of each object of group 0 to `owner`, among two ranks. */
+static mutant with_owner(coh_program_kind kind, int32_t owner)
+{
+    mutant m = make(HOST_DEFERRED, kind);
+    const coh_group_layout *group = &m.layout.groups[0];
+    const int32_t objects[] = { group->work, group->grad, group->state };
+    m.layout.ranks[0] = 2;
+    for (int i = 0; i < 3; i++) {
+        const coh_object *object = &m.layout.objects[objects[i]];
+        m.layout.chunks[object->chunk_begin + object->chunk_count - 1].owner_rank = owner;
+    }
+    return m;
+}
+
+static void a_save_of_what_another_rank_owns_is_not_consistent(void **state)
+{
+    (void)state;
+    mutant m = with_owner(COH_PROGRAM_SAVE, 1);
+    assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "visited 1 times, not 0");
+    m = with_owner(COH_PROGRAM_HASH, 1);
+    assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "visited 1 times, not 0");
+    m = with_owner(COH_PROGRAM_INIT, 1); /* every rank makes its own initial values */
+    assert_int_equal(coh_verify(&m.layout, &m.program, &m.options, NULL), COH_OK);
+    free_mutant(&m);
+}
+
+/* The owners of an object's chunks are ranks, ascend, and are those of the partners' chunks. */
+static void owners_that_are_no_ranges_break_form(void **state)
+{
+    (void)state;
+    mutant m = with_owner(COH_PROGRAM_SAVE, 2);
+    assert_refused(&m, COH_RULE_FORM, "owner");
+    m = with_owner(COH_PROGRAM_SAVE, -1);
+    assert_refused(&m, COH_RULE_FORM, "owner");
+    m = make(HOST_DEFERRED, COH_PROGRAM_SAVE);
+    m.layout.ranks[0] = 2;
+    m.layout.chunks[m.layout.objects[m.layout.groups[0].work].chunk_begin].owner_rank = 1;
+    assert_refused(&m, COH_RULE_FORM, "owner");
+    m = with_owner(COH_PROGRAM_SAVE, 1);
+    m.layout.chunks[m.layout.objects[m.layout.groups[0].grad].chunk_begin + 1].owner_rank = 0;
+    assert_refused(&m, COH_RULE_FORM, "do not match");
+    m = with_owner(COH_PROGRAM_SAVE, 0);
+    m.layout.rank = 2;
+    assert_refused(&m, COH_RULE_FORM, "rank");
+    m = with_owner(COH_PROGRAM_SAVE, 0);
+    m.layout.ranks[2] = 0;
+    assert_refused(&m, COH_RULE_FORM, "ranks");
+}
+
 /* A program is of one rank, so the lanes between ranks have no lines. */
 static void a_line_between_ranks_breaks_form(void **state)
 {
@@ -447,6 +496,8 @@ int main(void)
         cmocka_unit_test(an_end_that_is_not_the_boundary_breaks_closure),
         cmocka_unit_test(more_writing_than_the_limit_breaks_wear),
         cmocka_unit_test(a_save_that_leaves_a_chunk_out_is_not_consistent),
+        cmocka_unit_test(a_save_of_what_another_rank_owns_is_not_consistent),
+        cmocka_unit_test(owners_that_are_no_ranges_break_form),
         cmocka_unit_test(a_line_between_ranks_breaks_form),
         cmocka_unit_test(tables_of_random_bytes_are_refused_and_followed_nowhere),
         cmocka_unit_test(every_failing_allocation_is_reported),
