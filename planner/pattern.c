@@ -34,14 +34,6 @@ static uint64_t part_bytes(const coh_pattern_scene *scene, int32_t op, const coh
     return bytes;
 }
 
-static uint64_t no_volume(const coh_pattern_scene *scene, int32_t op, int level)
-{
-    (void)scene;
-    (void)op;
-    (void)level;
-    return 0; /* one rank receives nothing */
-}
-
 /* ---- replicate ---- */
 
 static coh_shard shard_whole(const coh_pattern_scene *scene, int32_t op)
@@ -142,7 +134,7 @@ static uint64_t memory_rows(const coh_pattern_scene *scene, int32_t op)
 #define WHOLE_GROUP                                                                                \
     .owner = coh_life_owner, .prepare = coh_life_prepare, .contribute = coh_life_contribute,       \
     .finish = coh_life_finish, .update = coh_life_update, .drain = coh_life_drain,                 \
-    .visit = coh_life_visit, .volume = no_volume
+    .visit = coh_life_visit, .volume = coh_life_volume
 
 static const coh_pattern replicate = { .name = "replicate",
                                        .classes = (1u << COH_CLASS_COUNT) - 1,

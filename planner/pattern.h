@@ -14,8 +14,11 @@
  *
  * A pattern is a table of functions. Lowering (lower.c) decides the order of sweeps and asks the
  * pattern for the lines. The pattern of a group is a decision (pattern_choice.h). The costs are
- * given in closed form. The executor knows no pattern by name. Patterns that span several ranks
- * implement the same table. */
+ * given in closed form, and every program is compared with them (coh_pattern_check). The executor
+ * knows no pattern by name.
+ *
+ * The formulas hold for any number of ranks (coh_layout.ranks); plans have one. Patterns that
+ * communicate implement the same table. */
 #ifndef COH_PLANNER_PATTERN_H
 #define COH_PLANNER_PATTERN_H
 
@@ -72,9 +75,9 @@ typedef struct coh_pattern {
     /* Writes the INIT, IMPORT, HASH or SAVE lines of the group. */
     coh_status (*visit)(coh_lower_writer *w, coh_opcode opcode, int32_t group);
 
-    /* Returns the bytes that a rank receives over the links of one level for the operator, per
-     * micro-batch. */
-    uint64_t (*volume)(const coh_pattern_scene *scene, int32_t op, int level);
+    /* Returns the bytes that a rank receives for the group over the links of one level, in a
+     * program of one kind. */
+    uint64_t (*volume)(const coh_layout *layout, int32_t group, coh_program_kind kind, int level);
     /* Returns the most bytes of WORK that one line of the operator needs at once, padding
      * included. */
     uint64_t (*memory)(const coh_pattern_scene *scene, int32_t op);
@@ -90,5 +93,10 @@ static inline const coh_pattern *coh_pattern_of_group(const coh_layout *layout, 
 {
     return coh_pattern_rows[layout->groups[group].pattern];
 }
+
+/* Compares a program with the closed forms of its patterns: the lines of each call and the most
+ * WORK of one of them, and the bytes received over each level of links. Fails: COH_ERR_INTERNAL
+ * with the operator or the lane, COH_ERR_MEMORY. */
+coh_status coh_pattern_check(const coh_pattern_scene *scene, const coh_program *program);
 
 #endif

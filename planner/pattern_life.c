@@ -135,3 +135,19 @@ coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
         return COH_OK;
     return coh_lower_visit(w, opcode, facts->grad, COH_ROLE_GRAD, -1);
 }
+
+/* ---- bytes over the links ---- */
+
+/* A step sums the gradient over all ranks: from the innermost level out, each rank receives the
+ * parts of a gradient that it folds there, and from the outermost in the sums that others folded.
+ * After a level of p ranks, a rank still has 1/p to fold. */
+uint64_t coh_life_volume(const coh_layout *layout, int32_t group, coh_program_kind kind, int level)
+{
+    const int32_t gradient = layout->groups[group].grad;
+    uint64_t ranks = (uint64_t)layout->ranks[level], parts = ranks;
+    for (int inner = 0; inner < level; inner++)
+        parts *= (uint64_t)layout->ranks[inner];
+    if (kind != COH_PROGRAM_BODY || gradient < 0)
+        return 0;
+    return 2 * (layout->objects[gradient].bytes / parts) * (ranks - 1);
+}

@@ -31,6 +31,12 @@
 /* Levels of links between ranks: in a pair, in a node, between nodes. */
 enum { COH_LINK_LEVELS = 3 };
 
+/* Returns the lane whose instructions use the links of a level. */
+static inline coh_lane coh_link_lane(int level)
+{
+    return level < COH_LINK_LEVELS - 1 ? COH_LANE_COMM0 : COH_LANE_COMM1;
+}
+
 /* ---- the layout: all objects, shared by all programs of one plan ---- */
 
 typedef enum coh_stream {

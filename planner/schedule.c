@@ -14,6 +14,7 @@
 #include "planner/limits.h"
 #include "planner/lower.h"
 #include "planner/optimizers.h"
+#include "planner/pattern.h"
 #include "planner/pins.h"
 #include "planner/residency.h"
 #include "planner/waits.h"
@@ -305,7 +306,9 @@ static coh_status finish(builder *b, coh_program *programs)
         if (!d->is_wanted)
             continue;
         const coh_assembly assembly = assembly_of(b, d);
+        const coh_pattern_scene scene = { b->graph, layout, &b->map };
         COH_TRY(coh_assemble(&assembly, program));
+        COH_TRY(coh_pattern_check(&scene, program));
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)
             program->lane_depth[lane] =
                 b->profile->link[lane].depth ? b->profile->link[lane].depth : 1;

@@ -106,8 +106,6 @@ static void closed_forms_are_what_the_lines_need(void **state)
             const uint64_t bytes = needed_bytes(&layout, &sheet, op, &lines);
             assert_true(pattern->memory(&scene, op) == bytes);
             assert_int_equal(shard.parts, lines);
-            for (int level = 0; level < COH_LINK_LEVELS; level++)
-                assert_true(pattern->volume(&scene, op, level) == 0);
             sliced += shard.parts > 1 && strcmp(pattern->name, "slice") == 0;
             whole += shard.parts == 1 && strcmp(pattern->name, "replicate") == 0;
         }
@@ -155,7 +153,7 @@ static void count_visits(const coh_graph *graph, const coh_layout *layout,
 }
 
 /* The ranks' SAVE programs together visit each surviving chunk of work and states once, whatever
- * the number of ranks; each rank's INIT visits all of its own. */
+ * the number of ranks; INIT visits every chunk on each rank. */
 static void ranks_save_each_chunk_once(void **state)
 {
     (void)state;
@@ -183,6 +181,111 @@ static void ranks_save_each_chunk_once(void **state)
         coh_object_map_fini(&map);
         coh_layout_fini(&layout);
     }
+    coh_graph_destroy(graph);
+}
+
+/* Sums a gradient of one page per rank the long way: at each level, a rank folds the pages whose
+ * number has its own digit there; then the ranks send the sums back, from the outermost level in.
+ * Returns the bytes that rank 0 receives over one level. */
+static uint64_t received_bytes(const int32_t *mesh, int level)
+{
+    const int32_t ranks = mesh[0] * mesh[1] * mesh[2];
+    uint64_t pages = 0;
+    for (int32_t page = 0; page < ranks; page++) {
+        const int32_t digit[] = { page % mesh[0], page / mesh[0] % mesh[1],
+                                  page / mesh[0] / mesh[1] };
+        int is_mine = 1; /* after the levels within this one */
+        for (int inner = 0; inner < level; inner++)
+            is_mine &= digit[inner] == 0;
+        if (is_mine && digit[level] == 0)
+            pages += (uint64_t)mesh[level] - 1; /* the other ranks' contributions */
+        else if (is_mine)
+            pages++; /* the sum that another rank made */
+    }
+    return pages * COH_PAGE_BYTES;
+}
+
+static void volumes_are_those_of_a_sum_over_all_ranks(void **state)
+{
+    (void)state;
+    coh_object object = { .bytes = 0, .stream = COH_STREAM_GRAD };
+    coh_group_layout group = { .grad = 0, .pattern = COH_PATTERN_REPLICATE };
+    coh_layout layout = { .objects = &object, .groups = &group };
+    for (int i = 0; i < MESH_COUNT; i++) {
+        const uint64_t ranks =
+            (uint64_t)meshes[i][0] * (uint64_t)meshes[i][1] * (uint64_t)meshes[i][2];
+        uint64_t all = 0;
+        memcpy(layout.ranks, meshes[i], sizeof(layout.ranks));
+        object.bytes = ranks * COH_PAGE_BYTES;
+        for (int level = 0; level < COH_LINK_LEVELS; level++) {
+            const uint64_t bytes =
+                coh_pattern_rows[group.pattern]->volume(&layout, 0, COH_PROGRAM_BODY, level);
+            assert_true(bytes == received_bytes(meshes[i], level));
+            all += bytes;
+        }
+        /* over all levels as much as a ring */
+        assert_true(all == 2 * object.bytes / ranks * (ranks - 1));
+        for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+            assert_true(kind == COH_PROGRAM_BODY ||
+                        coh_pattern_rows[group.pattern]->volume(&layout, 0, (coh_program_kind)kind,
+                                                                0) == 0);
+    }
+}
+
+/* ---- programs against the closed forms ---- */
+
+/* Returns the first FORWARD with parameters. */
+static coh_instruction *find_forward(coh_program *program)
+{
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        coh_instruction *line = &program->lines[i];
+        for (uint32_t o = 0; line->opcode == COH_OP_FORWARD && o < line->operand_count; o++)
+            if (program->operands[line->operand_begin + o].role == COH_ROLE_PARAMETER)
+                return line;
+    }
+    fail();
+    return NULL;
+}
+
+/* Every schedule is compared with its patterns (coh_schedule_build); here is what that finds. */
+static void a_program_that_its_patterns_do_not_describe_is_refused(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph();
+    coh_plan *plan = make_plan(graph, UINT64_MAX);
+    coh_layout layout;
+    coh_object_map map;
+    assert_int_equal(coh_layout_build(graph, &plan->options, &plan->decisions, &layout, &map),
+                     COH_OK);
+    const coh_pattern_scene scene = { graph, &layout, &map };
+    coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    coh_instruction *line = find_forward(body);
+    assert_int_equal(coh_pattern_check(&scene, body), COH_OK);
+
+    line->opcode = COH_OP_RECOMPUTE;
+    assert_int_equal(coh_pattern_check(&scene, body), COH_ERR_INTERNAL);
+    assert_non_null(strstr(coh_last_error(), "is 0 lines"));
+    line->opcode = COH_OP_FORWARD;
+
+    for (uint32_t o = 0; o < line->operand_count; o++)
+        if (body->operands[line->operand_begin + o].role == COH_ROLE_PARAMETER) {
+            body->operands[line->operand_begin + o].bytes += COH_PAGE_BYTES;
+            assert_int_equal(coh_pattern_check(&scene, body), COH_ERR_INTERNAL);
+            assert_non_null(strstr(coh_last_error(), "bytes of parameters"));
+            body->operands[line->operand_begin + o].bytes -= COH_PAGE_BYTES;
+        }
+
+    line->lane = COH_LANE_COMM1;
+    assert_int_equal(coh_pattern_check(&scene, body), COH_ERR_INTERNAL);
+    assert_non_null(strstr(coh_last_error(), "comm1"));
+    line->lane = COH_LANE_COMPUTE;
+
+    layout.ranks[0] = 2; /* the gradients would have to be summed */
+    assert_int_equal(coh_pattern_check(&scene, body), COH_ERR_INTERNAL);
+    assert_non_null(strstr(coh_last_error(), "receives 0 bytes on the lane comm0"));
+    coh_object_map_fini(&map);
+    coh_layout_fini(&layout);
+    coh_plan_destroy(plan);
     coh_graph_destroy(graph);
 }
 
@@ -368,6 +471,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(closed_forms_are_what_the_lines_need),
         cmocka_unit_test(ranks_save_each_chunk_once),
+        cmocka_unit_test(volumes_are_those_of_a_sum_over_all_ranks),
+        cmocka_unit_test(a_program_that_its_patterns_do_not_describe_is_refused),
         cmocka_unit_test(a_choice_is_read_as_it_is_written),
         cmocka_unit_test(the_choice_decides_and_not_the_shapes),
         cmocka_unit_test(slices_change_no_order_of_parameters),

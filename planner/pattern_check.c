@@ -1,0 +1,95 @@
+/* Compares finished programs with the closed forms of their patterns. The idea: count on the lines
+ * as they will run, not on what lowering meant to write, so that prices and bounds computed from
+ * the closed forms hold for the program. Next: pattern.h for the forms. */
+#include <inttypes.h>
+
+#include "base/alloc.h"
+#include "planner/pattern.h"
+
+/* Of the FORWARD lines of one operator. */
+typedef struct call_count {
+    uint64_t most_bytes; /* of WORK in one line */
+    int32_t lines;       /* of the first micro-batch */
+} call_count;
+
+static uint64_t parameter_bytes(const coh_program *program, const coh_instruction *line)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < line->operand_count; i++)
+        if (program->operands[line->operand_begin + i].role == COH_ROLE_PARAMETER)
+            bytes += program->operands[line->operand_begin + i].bytes;
+    return bytes;
+}
+
+static void count_line(const coh_program *program, const coh_instruction *line, call_count *counts)
+{
+    if (line->opcode != COH_OP_FORWARD)
+        return;
+    const coh_line_call *call = &program->calls[line->call];
+    call_count *count = &counts[call->operator_index];
+    const uint64_t bytes = parameter_bytes(program, line);
+    count->most_bytes = bytes > count->most_bytes ? bytes : count->most_bytes;
+    count->lines += call->microbatch == 0;
+}
+
+static coh_status compare_calls(const coh_pattern_scene *scene, const coh_program *program,
+                                const call_count *counts)
+{
+    for (int32_t op = 0; op < (int32_t)scene->graph->op_count; op++) {
+        const coh_pattern *pattern = coh_pattern_of(scene, op);
+        const int32_t parts = pattern->shard(scene, op).parts;
+        const uint64_t memory = pattern->memory(scene, op);
+        if (counts[op].lines != parts || counts[op].most_bytes != memory)
+            return coh_fail(COH_ERR_INTERNAL,
+                            "the forward of operator %s is %" PRId32 " lines with at most %" PRIu64
+                            " bytes of parameters in a %s program; its pattern %s gives %" PRId32
+                            " with %" PRIu64,
+                            scene->graph->ops[op].name, counts[op].lines, counts[op].most_bytes,
+                            coh_program_kind_name(program->kind), pattern->name, parts, memory);
+    }
+    return COH_OK;
+}
+
+/* Sums over all groups the bytes received over the levels of links that a lane serves. */
+static uint64_t expected_bytes(const coh_layout *layout, coh_program_kind kind, coh_lane lane)
+{
+    uint64_t bytes = 0;
+    for (uint32_t group = 0; group < layout->group_count; group++)
+        for (int level = 0; level < COH_LINK_LEVELS; level++)
+            if (coh_link_lane(level) == lane)
+                bytes += coh_pattern_of_group(layout, (int32_t)group)
+                             ->volume(layout, (int32_t)group, kind, level);
+    return bytes;
+}
+
+static coh_status compare_links(const coh_pattern_scene *scene, const coh_program *program,
+                                const uint64_t *lane_bytes)
+{
+    static const coh_lane lanes[] = { COH_LANE_COMM0, COH_LANE_COMM1 };
+    for (int i = 0; i < 2; i++) {
+        const uint64_t expected = expected_bytes(scene->layout, program->kind, lanes[i]);
+        if (lane_bytes[lanes[i]] != expected)
+            return coh_fail(COH_ERR_INTERNAL,
+                            "the %s program receives %" PRIu64 " bytes on the lane %s; its "
+                            "patterns give %" PRIu64,
+                            coh_program_kind_name(program->kind), lane_bytes[lanes[i]],
+                            coh_lane_name(lanes[i]), expected);
+    }
+    return COH_OK;
+}
+
+coh_status coh_pattern_check(const coh_pattern_scene *scene, const coh_program *program)
+{
+    uint64_t lane_bytes[COH_LANE_COUNT] = { 0 };
+    call_count *counts = NULL;
+    COH_TRY(COH_ALLOC(scene->graph->op_count, &counts));
+    for (uint32_t i = 0; i < program->line_count; i++) {
+        count_line(program, &program->lines[i], counts);
+        lane_bytes[program->lines[i].lane] += program->lines[i].bytes;
+    }
+    const int has_calls =
+        program->kind == COH_PROGRAM_BODY || program->kind == COH_PROGRAM_EVALUATE;
+    const coh_status status = has_calls ? compare_calls(scene, program, counts) : COH_OK;
+    coh_free(counts);
+    return status == COH_OK ? compare_links(scene, program, lane_bytes) : status;
+}
