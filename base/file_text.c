@@ -15,20 +15,33 @@
 #include "base/alloc.h"
 #include "base/file_ops.h"
 
+coh_status coh_text_add_list(coh_text *text, const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    const size_t needed = (size_t)vsnprintf(NULL, 0, format, arguments);
+    coh_status status = COH_OK;
+    if (text->is_fixed && text->bytes + needed + 1 > text->capacity) {
+        text->bytes += needed;
+        status =
+            coh_fail(COH_ERR_FULL, "a text outgrew the %zu bytes set aside for it", text->capacity);
+    } else if (!text->is_fixed) {
+        status = COH_GROW(&text->data, &text->capacity, text->bytes + needed + 1);
+    }
+    if (status == COH_OK) {
+        vsnprintf(text->data + text->bytes, needed + 1, format, again);
+        text->bytes += needed;
+    }
+    va_end(again);
+    return status;
+}
+
 coh_status coh_text_add(coh_text *text, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    va_list again;
-    va_copy(again, arguments);
-    int needed = vsnprintf(NULL, 0, format, arguments);
+    coh_status status = coh_text_add_list(text, format, arguments);
     va_end(arguments);
-    coh_status status = COH_GROW(&text->data, &text->capacity, text->bytes + (size_t)needed + 1);
-    if (status == COH_OK) {
-        vsnprintf(text->data + text->bytes, (size_t)needed + 1, format, again);
-        text->bytes += (size_t)needed;
-    }
-    va_end(again);
     return status;
 }
 

@@ -3,20 +3,26 @@
 #ifndef COH_BASE_FILE_TEXT_H
 #define COH_BASE_FILE_TEXT_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/check.h"
 
-/* A growing text; zero it before use. `data` is NUL-terminated once something was added. */
+/* A growing text; zero it before use. `data` is NUL-terminated once something was added.
+ * `is_fixed`: the caller's `data` of `capacity` bytes, so that nothing is allocated; `bytes` also
+ * counts what did not fit. */
 typedef struct coh_text {
     char *data;
     size_t bytes, capacity;
+    int is_fixed;
 } coh_text;
 
-/* Appends, printf-like. Fails: COH_ERR_MEMORY. */
+/* Appends, printf-like. Fails: COH_ERR_MEMORY; COH_ERR_FULL if a fixed text is too long. */
 coh_status coh_text_add(coh_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+coh_status coh_text_add_list(coh_text *text, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
 
 /* Appends `string` as a JSON string: quoted and escaped, with a letter where JSON has one (\n), as
  * most JSON writers do. Fails: COH_ERR_MEMORY. */
@@ -29,7 +35,7 @@ void coh_number_print(char text[COH_NUMBER_BYTES], double value);
 /* Appends such a number. Fails: COH_ERR_MEMORY. */
 coh_status coh_text_add_number(coh_text *text, double value);
 
-void coh_text_fini(coh_text *text); /* accepts a zeroed struct */
+void coh_text_fini(coh_text *text); /* accepts a zeroed struct; not for a fixed text */
 
 /* Writes file `path` atomically: to a temporary name in the same folder, flushed and renamed, and
  * the folder flushed. Replaces an existing file.

@@ -3,13 +3,11 @@
  * and limits: calibration.h; the public interface: cohobate/calibration.h. */
 #include "planner/calibration.h"
 
-#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "cohobate/calibration.h"
-#include "planner/json_read.h"
 #include "planner/opcodes.h"
 #include "planner/profile_file.h"
 
@@ -37,73 +35,88 @@ void coh_calibration_join(coh_calibration *calibration, double factor)
 
 /* ---- text ---- */
 
-coh_status coh_calibrations_add_text(const coh_calibrations *calibrations, coh_text *text)
-{
-    const char *comma = "";
-    COH_TRY(coh_text_add(text,
-                         "{\n  \"format\": \"" COH_CALIBRATION_FORMAT "\",\n  \"version\": %d,\n"
-                         "  \"profile\": \"%016" PRIx64 "\",\n  \"runs\": %" PRIu32
-                         ",\n  \"opcodes\": {",
-                         COH_CALIBRATION_VERSION, calibrations->profile_hash, calibrations->runs));
-    for (int op = 0; op < COH_OP_COUNT; op++) {
-        const coh_calibration *one = &calibrations->opcodes[op];
-        if (one->runs == 0)
-            continue;
-        COH_TRY(coh_text_add(text, "%s\n    \"%s\": {\"factor\": ", comma,
-                             coh_opcode_name((coh_opcode)op)));
-        COH_TRY(coh_text_add_number(text, one->factor));
-        COH_TRY(coh_text_add(text, ", \"runs\": %" PRIu32 "}", one->runs));
-        comma = ",";
-    }
-    COH_TRY(coh_text_add(text, "\n  },\n"));
-    return coh_json_add_seal(text);
-}
+/* Calibrations have closer bounds, which check_factors applies. */
+static const coh_json_field factor_fields[] = {
+    { "factor", COH_JSON_REAL, COH_JSON_AT(coh_calibration, factor), .least = 1e-3, .most = 1e3 },
+    { "runs", COH_JSON_WHOLE, COH_JSON_AT(coh_calibration, runs), .least = 1, .most = INT32_MAX },
+    { 0 },
+};
 
-static coh_status get_opcodes(const json_t *opcodes, coh_calibrations *out)
+coh_status coh_calibration_read(const coh_json_field *field, const coh_json_place *at, void *object)
 {
-    static const char *const known[] = { "factor", "runs", NULL };
-    const char *names[COH_OP_COUNT + 1] = { NULL };
-    int count = 0;
-    for (int op = 0; op < COH_OP_COUNT; op++)
-        if (coh_calibration_of((coh_opcode)op) == (coh_opcode)op)
-            names[count++] = coh_opcode_name((coh_opcode)op);
-    COH_TRY(coh_json_only_known(opcodes, "\"opcodes\"", names));
-    for (int op = 0; op < COH_OP_COUNT; op++) {
-        const json_t *value = json_object_get(opcodes, coh_opcode_name((coh_opcode)op));
-        int64_t runs = 0;
-        if (value == NULL)
-            continue;
-        COH_TRY(coh_json_only_known(value, "a factor of \"opcodes\"", known));
-        COH_TRY(coh_json_get_real(value, "factor", COH_CALIBRATION_LEAST, COH_CALIBRATION_MOST,
-                                  &out->opcodes[op].factor));
-        COH_TRY(coh_json_get_integer(value, "runs", 1, INT32_MAX, &runs));
-        out->opcodes[op].runs = (uint32_t)runs;
+    coh_calibration *factors = (coh_calibration *)(void *)((char *)object + field->offset);
+    const char *key;
+    json_t *value;
+    if (!json_is_object(at->value))
+        return coh_json_expected(at, "an object");
+    json_object_foreach(at->value, key, value)
+    {
+        const coh_json_place factor = coh_json_member(at, key);
+        int op = 0;
+        while (op < COH_OP_COUNT && strcmp(coh_opcode_name((coh_opcode)op), key) != 0)
+            op++;
+        if (op == COH_OP_COUNT)
+            return coh_json_fail(&factor, "it is no opcode");
+        COH_TRY(coh_json_read(factor_fields, &factor, &factors[op]));
     }
     return COH_OK;
 }
 
-static coh_status parse(const json_t *root, const char *text, size_t bytes, coh_calibrations *out)
+void coh_calibration_write(const coh_json_field *field, coh_json_writer *writer, const void *object)
 {
-    static const char *const known[] = { "format",  "version",   "profile", "runs",
-                                         "opcodes", "file_hash", NULL };
-    int64_t runs = 0;
-    COH_TRY(coh_json_check_format(root, "calibration", COH_CALIBRATION_FORMAT,
-                                  COH_CALIBRATION_VERSION));
-    COH_TRY(coh_json_only_known(root, "the calibration", known));
-    COH_TRY(coh_json_get_quoted(root, "profile", 16, &out->profile_hash));
-    COH_TRY(coh_json_get_integer(root, "runs", 1, INT32_MAX, &runs));
-    out->runs = (uint32_t)runs;
-    COH_TRY(get_opcodes(json_object_get(root, "opcodes"), out));
-    return coh_json_check_seal(root, text, bytes, "remove it");
+    const coh_calibration *factors = (const void *)((const char *)object + field->offset);
+    coh_json_begin(writer, field->name, '{', COH_JSON_LINES);
+    for (int op = 0; op < COH_OP_COUNT; op++) {
+        if (factors[op].runs == 0)
+            continue;
+        coh_json_begin(writer, coh_opcode_name((coh_opcode)op), '{', COH_JSON_INLINE);
+        coh_json_write(factor_fields, writer, &factors[op]);
+        coh_json_end(writer);
+    }
+    coh_json_end(writer);
+}
+
+static const coh_json_field fields[] = {
+    { "profile", COH_JSON_HEX, COH_JSON_AT(coh_calibrations, profile_hash) },
+    { "runs", COH_JSON_WHOLE, COH_JSON_AT(coh_calibrations, runs), .least = 1, .most = INT32_MAX },
+    { "opcodes", COH_JSON_OWN, COH_JSON_AT(coh_calibrations, opcodes), .read = coh_calibration_read,
+      .write = coh_calibration_write },
+    { 0 },
+};
+
+static const coh_json_file calibrations_file = { .what = "calibration",
+                                                 .format = COH_CALIBRATION_FORMAT,
+                                                 .version = COH_CALIBRATION_VERSION,
+                                                 .fields = fields,
+                                                 .remedy = "remove it" };
+
+coh_status coh_calibrations_add_text(const coh_calibrations *calibrations, coh_text *text)
+{
+    return coh_json_file_add(&calibrations_file, calibrations, text);
+}
+
+static coh_status check_factors(const coh_calibrations *calibrations)
+{
+    for (int op = 0; op < COH_OP_COUNT; op++) {
+        const coh_calibration *one = &calibrations->opcodes[op];
+        const char *name = coh_opcode_name((coh_opcode)op);
+        if (one->runs > 0 && coh_calibration_of((coh_opcode)op) != (coh_opcode)op)
+            return coh_fail(COH_ERR_CORRUPT, "entry opcodes.%s: it is never calibrated", name);
+        if (one->runs > 0 &&
+            (one->factor < COH_CALIBRATION_LEAST || one->factor > COH_CALIBRATION_MOST))
+            return coh_fail(COH_ERR_CORRUPT,
+                            "entry opcodes.%s.factor: expected a number from %g to %g", name,
+                            COH_CALIBRATION_LEAST, COH_CALIBRATION_MOST);
+    }
+    return COH_OK;
 }
 
 coh_status coh_calibrations_parse(const char *text, size_t bytes, coh_calibrations *out)
 {
-    json_t *root = NULL;
     *out = (coh_calibrations){ 0 };
-    COH_TRY(coh_json_parse_sealed(text, bytes, &root));
-    coh_status status = parse(root, text, bytes, out);
-    json_decref(root);
+    coh_status status = coh_json_file_parse(&calibrations_file, text, bytes, out);
+    if (status == COH_OK)
+        status = check_factors(out);
     if (status != COH_OK)
         *out = (coh_calibrations){ 0 };
     return status;
@@ -130,12 +143,7 @@ coh_status coh_calibrations_read(const char *path, coh_calibrations *out)
 
 coh_status coh_calibrations_write(const coh_calibrations *calibrations, const char *path)
 {
-    coh_text text = { 0 };
-    coh_status status = coh_calibrations_add_text(calibrations, &text);
-    if (status == COH_OK)
-        status = coh_file_write_whole(path, text.data, text.bytes);
-    coh_text_fini(&text);
-    return status;
+    return coh_json_file_write(&calibrations_file, calibrations, path);
 }
 
 /* ---- a profile ---- */

@@ -3,7 +3,7 @@
 #ifndef COH_PLANNER_CALIBRATION_H
 #define COH_PLANNER_CALIBRATION_H
 
-#include "base/file_text.h"
+#include "base/json.h"
 #include "planner/profile.h"
 
 #define COH_CALIBRATION_FORMAT  "cohobate calibration"
@@ -29,6 +29,13 @@ coh_status coh_calibrations_parse(const char *text, size_t bytes, coh_calibratio
  * COH_ERR_IO, COH_ERR_MEMORY; *out then has zero runs. */
 coh_status coh_calibrations_read(const char *path, coh_calibrations *out);
 coh_status coh_calibrations_write(const coh_calibrations *calibrations, const char *path);
+
+/* Read and write an array of factors by opcode, {"FWD": {"factor": 1.1, "runs": 3}, ...}: fields of
+ * calibrations and of profiles. */
+coh_status coh_calibration_read(const coh_json_field *field, const coh_json_place *at,
+                                void *object);
+void coh_calibration_write(const coh_json_field *field, coh_json_writer *writer,
+                           const void *object);
 
 /* Adds the factor of one more run: the mean over all runs, from the eighth run on an exponential
  * moving average. */

@@ -1,6 +1,6 @@
 /* Reads the planner's own JSON files strictly: typed and range-checked members, and the seal that
  * hashes all bytes before it. The idea: every reader fails with a message that names the member.
- * Interface: json_read.h; used by plan_file.c and profile_read.c. */
+ * Interface: json_read.h; used by plan_file.c and pins_file.c. */
 #include "planner/json_read.h"
 
 #include <errno.h>

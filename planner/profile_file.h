@@ -30,9 +30,7 @@ coh_status coh_profile_parse(const char *text, size_t bytes, coh_profile *out_pr
 int coh_operator_times_order(const coh_operator_times *a, const coh_operator_times *b);
 
 /* Names in files; NULL ends each list. */
-extern const char *const coh_profile_source_names[], *const coh_profile_device_names[],
-                                                         *const coh_profile_dtype_names[],
-                                                             *const coh_profile_phase_names[];
+extern const char *const coh_profile_source_names[], *const coh_profile_device_names[];
 
 /* Replaces entries: "pcie=2x,device-memory=80GB". Fails: COH_ERR_ARGUMENT naming the entry. */
 coh_status coh_profile_override(coh_profile *profile, const char *entries);

@@ -1,5 +1,5 @@
 /* The public interface of profiles (cohobate/profile.h): opens them by name or path, writes them,
- * and reports their figures. Parsing is in profile_read.c, the text in profile_write.c. */
+ * and reports their figures. Their text is in profile_file.c. */
 #include "cohobate/profile.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/json_read.h"
+#include "base/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,7 +28,7 @@ static inline void read_both(const uint8_t *data, size_t size,
     if (size)
         memcpy(text.data, data, size);
     read(text.data, size);
-    check(coh_json_add_seal(&text) == COH_OK);
+    check(coh_json_seal(&text) == COH_OK);
     read(text.data, text.bytes);
     coh_text_fini(&text);
 }
