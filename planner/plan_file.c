@@ -1,6 +1,6 @@
 /* Reads and writes plan.json: the decisions that a plan can be rebuilt from, and its predictions.
- * Written in one canonical form and read strictly; the rebuilt program must have the hash given in
- * the file (plan_file_rebuild.c). */
+ * The idea: one table of fields serves both directions. The rebuilt program must have the hash
+ * given in the file (plan_file_rebuild.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,154 +8,376 @@
 
 #include "base/alloc.h"
 #include "base/file_text.h"
-#include "planner/json_read.h"
+#include "base/json.h"
 #include "planner/plan_file.h"
 #include "planner/plan_make.h"
 #include "planner/profile_file.h"
 #include "planner/residency.h"
 
-#define FORMAT_NAME     "cohobate plan"
-#define FORMAT_VERSION  5
 #define FILE_BYTES_MOST ((uint64_t)1 << 30)
+#define NUMBER_MOST     ((double)INT64_MAX)
 
-/* ---- writing ---- */
+/* ---- fields with a form of their own ---- */
 
-/* Writes the profile that priced the plan: another profile has other depths, which give another
- * program. */
-static coh_status write_profile(coh_text *text, const coh_profile *profile)
+static coh_status read_recompute(const coh_json_field *field, const coh_json_place *at,
+                                 void *object)
 {
-    uint64_t hash;
-    COH_TRY(coh_profile_hash(profile, &hash));
-    COH_TRY(coh_text_add(text, "  \"profile\": {\"name\": "));
-    COH_TRY(coh_text_add_quoted(text, profile->name));
-    return coh_text_add(text, ", \"device\": \"%s\", \"hash\": \"%016" PRIx64 "\"},\n",
-                        coh_profile_device_names[profile->device_kind], hash);
+    coh_decisions *decisions = object;
+    const char *blocks;
+    (void)field;
+    /* the longest text is every other block with commas: shorter than this */
+    COH_TRY(coh_json_string(at, 4 * COH_BLOCK_SET_MOST, &blocks));
+    return coh_block_set_read(blocks, &decisions->recompute);
 }
 
-static coh_status write_pins(coh_text *text, const coh_plan *plan)
+static void write_recompute(const coh_json_field *field, coh_json_writer *writer,
+                            const void *object)
 {
-    COH_TRY(coh_text_add(text, "  \"pins\": ["));
-    for (int32_t i = 0; i < plan->options.pin_count; i++) {
-        char pin[COH_PIN_TARGET_BYTES + 16];
-        snprintf(pin, sizeof(pin), "%s=%s", plan->pins[i].target,
-                 coh_pin_place_name(plan->pins[i].place));
-        COH_TRY(coh_text_add(text, "%s", i > 0 ? ", " : ""));
-        COH_TRY(coh_text_add_quoted(text, pin));
+    coh_text blocks = { 0 };
+    if (writer->status == COH_OK)
+        writer->status = coh_text_add(&blocks, "%s", "");
+    if (writer->status == COH_OK)
+        writer->status = coh_block_set_write(&((const coh_decisions *)object)->recompute, &blocks);
+    if (writer->status == COH_OK)
+        coh_json_put_text(writer, field->name, blocks.data);
+    coh_text_fini(&blocks);
+}
+
+static coh_status read_patterns(const coh_json_field *field, const coh_json_place *at, void *object)
+{
+    coh_decisions *decisions = object;
+    const char *patterns;
+    (void)field;
+    COH_TRY(coh_json_string(at, 128, &patterns));
+    return coh_pattern_choice_read(patterns, &decisions->patterns);
+}
+
+static void write_patterns(const coh_json_field *field, coh_json_writer *writer, const void *object)
+{
+    coh_text patterns = { 0 };
+    if (writer->status == COH_OK)
+        writer->status =
+            coh_pattern_choice_write(&((const coh_decisions *)object)->patterns, &patterns);
+    if (writer->status == COH_OK)
+        coh_json_put_text(writer, field->name, patterns.data);
+    coh_text_fini(&patterns);
+}
+
+/* Pins are ["TARGET=PLACE", ...]. */
+static coh_status read_pins(const coh_json_field *field, const coh_json_place *at, void *object)
+{
+    coh_plan_text *out = object;
+    size_t count;
+    (void)field;
+    COH_TRY(coh_json_list(at, 0, COH_PINS_MOST, &count));
+    COH_TRY(COH_ALLOC(count + 1, &out->pins));
+    for (size_t i = 0; i < count; i++) {
+        const coh_json_place pin = coh_json_item(at, i);
+        if (!json_is_string(pin.value) ||
+            coh_pin_parse(json_string_value(pin.value), &out->pins[i]) != COH_OK)
+            return coh_json_expected(&pin, "TARGET=PLACE");
     }
-    return coh_text_add(text, "],\n");
+    out->options.pins = out->pins;
+    out->options.pin_count = (int32_t)count;
+    return COH_OK;
 }
 
-/* Writes the optimizers that differ from the default: ["PATTERN=NAME", ..., "NAME"]. */
-static coh_status write_optimizers(coh_text *text, const coh_plan_options *o)
+static void write_pins(const coh_json_field *field, coh_json_writer *writer, const void *object)
 {
-    if (o->mode != COH_PLAN_TRAIN || (o->optimizer[0] == '\0' && o->optimizer_choice_count == 0))
-        return COH_OK;
-    COH_TRY(coh_text_add(text, "  \"optimizers\": ["));
+    const coh_plan_text *file = object;
+    coh_json_begin(writer, field->name, '[', COH_JSON_INLINE);
+    for (int32_t i = 0; i < file->options.pin_count; i++) {
+        char pin[COH_PIN_TARGET_BYTES + 16];
+        snprintf(pin, sizeof(pin), "%s=%s", file->options.pins[i].target,
+                 coh_pin_place_name(file->options.pins[i].place));
+        coh_json_put_text(writer, NULL, pin);
+    }
+    coh_json_end(writer);
+}
+
+/* Copies a text of 1 to `room` - 1 bytes. */
+static int take_text(const char *from, size_t bytes, char *out, size_t room)
+{
+    if (bytes == 0 || bytes >= room)
+        return 0;
+    memcpy(out, from, bytes);
+    out[bytes] = '\0';
+    return 1;
+}
+
+static int take_choice(const char *text, coh_optimizer_choice *choice)
+{
+    const char *equals = text != NULL ? strrchr(text, '=') : NULL;
+    return equals != NULL &&
+           take_text(text, (size_t)(equals - text), choice->pattern, sizeof(choice->pattern)) &&
+           take_text(equals + 1, strlen(equals + 1), choice->optimizer, sizeof(choice->optimizer));
+}
+
+/* Optimizers that differ from the default are ["PATTERN=NAME", ..., "NAME"]. */
+static coh_status read_optimizers(const coh_json_field *field, const coh_json_place *at,
+                                  void *object)
+{
+    coh_plan_text *out = object;
+    coh_plan_options *options = &out->options;
+    size_t count;
+    (void)field;
+    COH_TRY(coh_json_list(at, 1, COH_OPTIMIZER_CHOICES_MOST + 1, &count));
+    COH_TRY(COH_ALLOC(count, &out->optimizer_choices));
+    for (size_t i = 0; i + 1 < count; i++) {
+        const coh_json_place choice = coh_json_item(at, i);
+        if (!take_choice(json_string_value(choice.value), &out->optimizer_choices[i]))
+            return coh_json_expected(&choice, "PATTERN=NAME");
+    }
+    const coh_json_place last = coh_json_item(at, count - 1);
+    const char *name = json_string_value(last.value);
+    if (name == NULL || strchr(name, '=') != NULL ||
+        !take_text(name, strlen(name), options->optimizer, sizeof(options->optimizer)))
+        return coh_json_expected(&last, "the name of an optimizer");
+    options->optimizer_choices = out->optimizer_choices;
+    options->optimizer_choice_count = (int32_t)count - 1;
+    return COH_OK;
+}
+
+static int has_optimizers(const void *object)
+{
+    const coh_plan_options *o = &((const coh_plan_text *)object)->options;
+    return o->mode == COH_PLAN_TRAIN && (o->optimizer[0] != '\0' || o->optimizer_choice_count > 0);
+}
+
+static void write_optimizers(const coh_json_field *field, coh_json_writer *writer,
+                             const void *object)
+{
+    const coh_plan_options *o = &((const coh_plan_text *)object)->options;
+    coh_json_begin(writer, field->name, '[', COH_JSON_INLINE);
     for (int32_t i = 0; i < o->optimizer_choice_count; i++) {
         char choice[COH_PATTERN_BYTES + COH_OPTIMIZER_NAME_BYTES];
         snprintf(choice, sizeof(choice), "%s=%s", o->optimizer_choices[i].pattern,
                  o->optimizer_choices[i].optimizer);
-        COH_TRY(coh_text_add_quoted(text, choice));
-        COH_TRY(coh_text_add(text, ", "));
+        coh_json_put_text(writer, NULL, choice);
     }
-    COH_TRY(coh_text_add_quoted(text, o->optimizer[0] != '\0' ? o->optimizer : "adamw"));
-    return coh_text_add(text, "],\n");
-}
-
-static coh_status write_decisions(coh_text *text, const coh_plan *plan)
-{
-    const coh_decisions *d = &plan->decisions;
-    const coh_plan_options *o = &plan->options;
-    COH_TRY(coh_text_add(text,
-                         "{\n  \"format\": \"%s\",\n  \"version\": %d,\n  \"builder\": %d,\n"
-                         "  \"numeric_fingerprint\": \"%016" PRIx64 "\",\n"
-                         "  \"program_hash\": \"%016" PRIx64 "\",\n",
-                         FORMAT_NAME, FORMAT_VERSION, COH_PLAN_BUILDER_VERSION,
-                         plan->numeric_fingerprint, plan->program_hash));
-    COH_TRY(coh_text_add(text,
-                         "  \"options\": {\"mode\": \"%s\", \"microbatch_count\": %d, "
-                         "\"sweep_order\": \"%s\", "
-                         "\"deferred_update\": %d, %s%s\"emulate_host_bytes\": \"%" PRIu64
-                         "\", \"disk_bytes\": \"%" PRIu64 "\", \"link_bytes_per_s\": %.17g},\n",
-                         o->mode == COH_PLAN_TRAIN ? "train" : "infer", o->microbatch_count,
-                         coh_sweep_order_name(o->sweep_order), o->deferred_update,
-                         o->f32_gradients ? "\"f32_gradients\": 1, " : "",
-                         coh_graph_has_atomics(plan->graph) ? "\"atomics\": 1, " : "",
-                         o->emulate_host_bytes, o->disk_bytes, o->link_bytes_per_s));
-    COH_TRY(coh_text_add(
-        text,
-        "  \"decisions\": {\"device_bytes\": \"%" PRIu64 "\", \"chunk_bytes\": %" PRIu64
-        ", \"in_memory\": %d, \"cache\": %d, \"row_passes\": %d, \"slices\": %d, "
-        "\"tie_break\": %d, \"patient\": %d, \"boundary\": %d, \"horizon\": %d, "
-        "\"host_updates\": %d, \"resident\": %d, \"patterns\": \"",
-        d->device_bytes, d->chunk_bytes, d->in_memory, d->cache, d->row_passes, d->slices,
-        d->tie_break, d->patient, d->boundary, d->horizon, d->host_updates, d->resident));
-    COH_TRY(coh_pattern_choice_write(&d->patterns, text));
-    COH_TRY(coh_text_add(text, "\", \"recompute\": \""));
-    COH_TRY(coh_block_set_write(&d->recompute, text));
-    COH_TRY(coh_text_add(text, "\"},\n"));
-    COH_TRY(write_optimizers(text, o));
-    return write_pins(text, plan);
-}
-
-static coh_status write_predictions(coh_text *text, const coh_plan *plan)
-{
-    coh_plan_summary s;
-    COH_TRY(coh_plan_summarize(plan, &s));
-    COH_TRY(coh_text_add(text,
-                         "  \"predictions\": {\"peak_device_bytes\": %" PRIu64
-                         ", \"peak_host_bytes\": %" PRIu64 ", \"disk_bytes\": %" PRIu64
-                         ", \"step_ns\": %" PRIu64 ", \"bound_ns\": %" PRIu64
-                         ", \"smallest_device_bytes\": %" PRIu64 ", \"lines\": %u},\n",
-                         s.peak_bytes[0], s.peak_bytes[1], s.peak_bytes[2], s.step_ns, s.bound_ns,
-                         s.smallest_device_bytes, s.line_count));
-    COH_TRY(coh_text_add(text, "  \"operators\": [\n"));
-    for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
-        coh_plan_operator o;
-        COH_TRY(coh_plan_operator_at(plan, i, &o));
-        COH_TRY(coh_text_add(text, "    {\"name\": "));
-        COH_TRY(coh_text_add_quoted(text, o.name));
-        COH_TRY(coh_text_add(text,
-                             ", \"activations\": \"%s\", \"parameters\": \"%s\", \"states\": "
-                             "\"%s\", \"pattern\": \"%s\"}%s\n",
-                             o.activations, o.parameters, o.states, o.pattern,
-                             i + 1 < coh_plan_operator_count(plan) ? "," : ""));
-    }
-    return coh_text_add(text, "  ],\n");
+    coh_json_put_text(writer, NULL, o->optimizer[0] != '\0' ? o->optimizer : "adamw");
+    coh_json_end(writer);
 }
 
 /* Lines in flight on the links: other depths give another program, so a plan keeps its own,
- * whatever profile prices it later. Written with them: the kernel path of its numeric
- * fingerprint. */
+ * whatever profile prices it later. */
 static const coh_lane link_lanes[] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH_LANE_WRITE };
 enum { LINK_COUNT = sizeof(link_lanes) / sizeof(link_lanes[0]) };
 
-static coh_status write_links(coh_text *text, const coh_plan *plan, const char *note)
+static coh_status read_depths(const coh_json_field *field, const coh_json_place *at, void *object)
 {
-    COH_TRY(coh_text_add(text, "  \"depths\": ["));
-    for (int i = 0; i < LINK_COUNT; i++)
-        COH_TRY(coh_text_add(text, "%s%u", i ? ", " : "", plan->profile.link[link_lanes[i]].depth));
-    COH_TRY(coh_text_add(text, "],\n  \"kernel_path\": "));
-    COH_TRY(coh_text_add_quoted(text, plan->options.kernel_path));
-    COH_TRY(coh_text_add(text, ",\n"));
-    if (note[0] == '\0')
-        return COH_OK;
-    COH_TRY(coh_text_add(text, "  \"note\": "));
-    COH_TRY(coh_text_add_quoted(text, note));
-    return coh_text_add(text, ",\n");
+    coh_plan_text *out = object;
+    size_t count;
+    int64_t depth = 0;
+    (void)field;
+    COH_TRY(coh_json_list(at, LINK_COUNT, LINK_COUNT, &count));
+    for (size_t i = 0; i < LINK_COUNT; i++) {
+        const coh_json_place item = coh_json_item(at, i);
+        COH_TRY(coh_json_whole(&item, 0, 64, &depth));
+        out->depths[link_lanes[i]] = (uint32_t)depth;
+    }
+    return COH_OK;
 }
 
-/* Writes the boundary map: chunk, tier and offset of each chunk resident between programs. */
-static coh_status write_slots(coh_text *text, const coh_plan *plan)
+static void write_depths(const coh_json_field *field, coh_json_writer *writer, const void *object)
 {
-    COH_TRY(coh_text_add(text, "  \"slots\": ["));
-    for (uint32_t i = 0; i < plan->layout.resident_count; i++) {
-        const coh_resident *r = &plan->layout.residents[i];
-        COH_TRY(coh_text_add(text, "%s\n    [%u, %u, %" PRIu64 "]", i > 0 ? "," : "", r->chunk,
-                             r->tier, r->offset));
+    const coh_plan_text *file = object;
+    coh_json_begin(writer, field->name, '[', COH_JSON_INLINE);
+    for (int i = 0; i < LINK_COUNT; i++)
+        coh_json_put(writer, NULL, "%" PRIu32, file->depths[link_lanes[i]]);
+    coh_json_end(writer);
+}
+
+static coh_status read_kernels(const coh_json_field *field, const coh_json_place *at, void *object)
+{
+    coh_plan_text *out = object;
+    const size_t room = sizeof(out->options.kernel_path);
+    const char *path;
+    (void)field;
+    COH_TRY(coh_json_string(at, room - 1, &path));
+    snprintf(out->options.kernel_path, room, "%s", path);
+    out->names_kernels = 1;
+    return COH_OK;
+}
+
+static void write_kernels(const coh_json_field *field, coh_json_writer *writer, const void *object)
+{
+    coh_json_put_text(writer, field->name, ((const coh_plan_text *)object)->options.kernel_path);
+}
+
+uint64_t coh_plan_fold_slot(uint64_t hash, uint64_t chunk, uint64_t tier, uint64_t offset)
+{
+    const uint64_t slot[] = { chunk, tier, offset };
+    return XXH3_64bits_withSeed(slot, sizeof(slot), hash);
+}
+
+/* Slots are the boundary map: [chunk, tier, offset] of each chunk resident between programs. */
+static coh_status read_slots(const coh_json_field *field, const coh_json_place *at, void *object)
+{
+    coh_plan_text *out = object;
+    const double most[] = { NUMBER_MOST, 1, NUMBER_MOST };
+    size_t count, parts;
+    (void)field;
+    COH_TRY(coh_json_list(at, 0, NUMBER_MOST, &count));
+    for (size_t i = 0; i < count; i++) {
+        const coh_json_place slot = coh_json_item(at, i);
+        int64_t number[3] = { 0 };
+        COH_TRY(coh_json_list(&slot, 3, 3, &parts));
+        for (size_t k = 0; k < 3; k++) {
+            const coh_json_place part = coh_json_item(&slot, k);
+            COH_TRY(coh_json_whole(&part, 0, most[k], &number[k]));
+        }
+        out->slots_hash = coh_plan_fold_slot(out->slots_hash, (uint64_t)number[0],
+                                             (uint64_t)number[1], (uint64_t)number[2]);
     }
-    COH_TRY(coh_text_add(text, "\n  ],\n"));
-    return coh_json_add_seal(text);
+    return COH_OK;
+}
+
+static void write_slots(const coh_json_field *field, coh_json_writer *writer, const void *object)
+{
+    const coh_layout *layout = &((const coh_plan_text *)object)->plan->layout;
+    coh_json_begin(writer, field->name, '[', COH_JSON_LINES);
+    for (uint32_t i = 0; i < layout->resident_count; i++) {
+        const coh_resident *r = &layout->residents[i];
+        coh_json_put(writer, NULL, "[%" PRIu32 ", %u, %" PRIu64 "]", r->chunk, r->tier, r->offset);
+    }
+    coh_json_end(writer);
+}
+
+/* ---- the table ---- */
+
+static const char *const modes[] = { [COH_PLAN_TRAIN] = "train", [COH_PLAN_INFER] = "infer", NULL };
+static const char *const orders[] = {
+    [COH_SWEEP_MICROBATCH] = "micro-batch", [COH_SWEEP_LAYER] = "layer", NULL
+};
+
+#define IN(member)             COH_JSON_AT(coh_plan_text, member)
+#define WHOLE(member, ...)     COH_JSON_WHOLE, IN(member), __VA_ARGS__
+#define DECIDED(member, most_) COH_JSON_WHOLE, COH_JSON_AT(coh_decisions, member), .most = (most_)
+#define TEXT_OF(member)        COH_JSON_STRING, COH_JSON_AT(coh_plan_words, member)
+
+static const coh_json_field option_fields[] = {
+    { "mode", COH_JSON_CHOICE, IN(options.mode), .names = modes },
+    { "microbatch_count", WHOLE(options.microbatch_count, .most = 65536) },
+    { "sweep_order", COH_JSON_CHOICE, IN(options.sweep_order), .names = orders },
+    { "deferred_update", WHOLE(options.deferred_update, .most = 1) },
+    /* otherwise they have the dtype of their parameters */
+    { "f32_gradients", WHOLE(options.f32_gradients, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
+    { "atomics", WHOLE(atomics, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
+    { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.emulate_host_bytes) },
+    { "disk_bytes", COH_JSON_DECIMAL, IN(options.disk_bytes) },
+    { "link_bytes_per_s", COH_JSON_REAL, IN(options.link_bytes_per_s), .most = 1e300 },
+    { 0 },
+};
+
+static const coh_json_field decision_fields[] = {
+    { "device_bytes", COH_JSON_DECIMAL, COH_JSON_AT(coh_decisions, device_bytes) },
+    { "chunk_bytes", DECIDED(chunk_bytes, (double)((int64_t)1 << 40)), .least = 1 },
+    { "in_memory", DECIDED(in_memory, 1) },
+    { "cache", DECIDED(cache, 1) },
+    { "row_passes", DECIDED(row_passes, 1 << 20) },
+    { "slices", DECIDED(slices, 1 << 20) },
+    { "tie_break", DECIDED(tie_break, COH_TIE_COUNT - 1) },
+    { "patient", DECIDED(patient, 1) },
+    { "boundary", DECIDED(boundary, COH_BOUNDARY_COUNT - 1) },
+    { "horizon", DECIDED(horizon, 1 << 20) },
+    { "host_updates", DECIDED(host_updates, INT32_MAX) },
+    { "resident", DECIDED(resident, INT32_MAX) },
+    { "patterns", COH_JSON_OWN, .rule = COH_JSON_MAY_LACK, .read = read_patterns,
+      .write = write_patterns },
+    { "recompute", COH_JSON_OWN, .read = read_recompute, .write = write_recompute },
+    { 0 },
+};
+
+static const coh_json_field profile_fields[] = {
+    { "name", COH_JSON_TEXT, IN(profile_name) },
+    { "device", COH_JSON_CHOICE, IN(device_kind), .names = coh_profile_device_names },
+    { "hash", COH_JSON_HEX, IN(profile_hash) },
+    { 0 },
+};
+
+static const coh_json_field prediction_fields[] = {
+    { "peak_device_bytes", WHOLE(peak_bytes[COH_TIER_DEVICE], .least = 1, .most = NUMBER_MOST) },
+    { "peak_host_bytes", WHOLE(peak_bytes[COH_TIER_HOST], .most = NUMBER_MOST) },
+    { "disk_bytes", WHOLE(peak_bytes[COH_TIER_DISK], .most = NUMBER_MOST) },
+    { "step_ns", WHOLE(step_ns, .most = NUMBER_MOST) },
+    { "bound_ns", WHOLE(bound_ns, .most = NUMBER_MOST) },
+    { "smallest_device_bytes", WHOLE(smallest_device_bytes, .most = NUMBER_MOST) },
+    { "lines", WHOLE(line_count, .least = 1, .most = UINT32_MAX) },
+    { 0 },
+};
+
+static const coh_json_field operator_fields[] = {
+    { "name", TEXT_OF(name) },
+    { "activations", TEXT_OF(activations) },
+    { "parameters", TEXT_OF(parameters) },
+    { "states", TEXT_OF(states) },
+    { "pattern", TEXT_OF(pattern) },
+    { 0 },
+};
+
+static const coh_json_field plan_fields[] = {
+    { "builder", WHOLE(builder, .least = 1, .most = INT32_MAX) },
+    { "numeric_fingerprint", COH_JSON_HEX, IN(numeric_fingerprint) },
+    { "program_hash", COH_JSON_HEX, IN(program_hash) },
+    { "options", COH_JSON_OBJECT, .fields = option_fields },
+    { "decisions", COH_JSON_OBJECT, IN(decisions), .fields = decision_fields },
+    { "optimizers", COH_JSON_OWN, .is_written = has_optimizers, .read = read_optimizers,
+      .write = write_optimizers },
+    { "pins", COH_JSON_OWN, .read = read_pins, .write = write_pins },
+    { "profile", COH_JSON_OBJECT, .fields = profile_fields },
+    { "depths", COH_JSON_OWN, .rule = COH_JSON_MAY_LACK, .read = read_depths,
+      .write = write_depths },
+    { "kernel_path", COH_JSON_OWN, .rule = COH_JSON_MAY_LACK, .read = read_kernels,
+      .write = write_kernels },
+    { "note", COH_JSON_TEXT, IN(note), .rule = COH_JSON_UNLESS_ZERO },
+    { "predictions", COH_JSON_OBJECT, .fields = prediction_fields },
+    { "operators", COH_JSON_ARRAY, COH_JSON_AT_ARRAY(coh_plan_text, operators, operator_count),
+      .layout = COH_JSON_LINES, .most = INT32_MAX, .fields = operator_fields },
+    { "slots", COH_JSON_OWN, .read = read_slots, .write = write_slots },
+    { 0 },
+};
+
+static const coh_json_file plan_file = { .what = "plan",
+                                         .format = "cohobate plan",
+                                         .version = 5,
+                                         .fields = plan_fields,
+                                         .remedy = "plan again" };
+
+/* ---- writing ---- */
+
+/* Fills in a file from a plan, whose texts it borrows; free only the list of operators. */
+static coh_status describe(const coh_plan *plan, const char *note, coh_plan_text *out)
+{
+    coh_plan_summary s;
+    COH_TRY(coh_plan_summarize(plan, &s));
+    *out = (coh_plan_text){ .options = plan->options,
+                            .decisions = plan->decisions,
+                            .numeric_fingerprint = plan->numeric_fingerprint,
+                            .program_hash = plan->program_hash,
+                            .step_ns = s.step_ns,
+                            .bound_ns = s.bound_ns,
+                            .smallest_device_bytes = s.smallest_device_bytes,
+                            .line_count = s.line_count,
+                            .device_kind = plan->profile.device_kind,
+                            .atomics = coh_graph_has_atomics(plan->graph),
+                            .builder = COH_PLAN_BUILDER_VERSION,
+                            .operator_count = (uint32_t)coh_plan_operator_count(plan),
+                            .plan = plan };
+    memcpy(out->peak_bytes, s.peak_bytes, sizeof(out->peak_bytes));
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        out->depths[lane] = plan->profile.link[lane].depth;
+    snprintf(out->note, sizeof(out->note), "%s", note);
+    snprintf(out->profile_name, sizeof(out->profile_name), "%s", plan->profile.name);
+    COH_TRY(coh_profile_hash(&plan->profile, &out->profile_hash));
+    COH_TRY(COH_ALLOC(out->operator_count, &out->operators));
+    for (uint32_t i = 0; i < out->operator_count; i++) {
+        coh_plan_operator o = { 0 };
+        (void)coh_plan_operator_at(plan, (int32_t)i, &o); /* there is one */
+        out->operators[i] =
+            (coh_plan_words){ o.name, o.activations, o.parameters, o.states, o.pattern };
+    }
+    return COH_OK;
 }
 
 coh_status coh_plan_write(const coh_plan *plan, const char *path)
@@ -183,300 +405,61 @@ coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, const ch
     COH_NEED(plan);
     COH_NEED(note);
     COH_NEED(path);
+    coh_plan_text file = { 0 };
     COH_TRY(check_note(note));
-    coh_text text = { 0 };
-    coh_status status = COH_OK;
-    COH_TRY_GOTO(status, write_decisions(&text, plan), done);
-    COH_TRY_GOTO(status, write_profile(&text, &plan->profile), done);
-    COH_TRY_GOTO(status, write_links(&text, plan, note), done);
-    COH_TRY_GOTO(status, write_predictions(&text, plan), done);
-    COH_TRY_GOTO(status, write_slots(&text, plan), done);
-    status = coh_file_write_whole(path, text.data, text.bytes);
-done:
-    coh_text_fini(&text);
+    coh_status status = describe(plan, note, &file);
+    if (status == COH_OK)
+        status = coh_json_file_write(&plan_file, &file, path);
+    coh_free(file.operators);
     return status;
 }
 
 /* ---- reading ---- */
 
-static coh_status parse_decisions(const json_t *object, coh_decisions *d)
-{
-    static const char *const known[] = { "device_bytes", "chunk_bytes", "in_memory", "cache",
-                                         "recompute",    "row_passes",  "slices",    "tie_break",
-                                         "patient",      "boundary",    "horizon",   "host_updates",
-                                         "resident",     "patterns",    NULL };
-    char patterns[128];
-    /* the longest text is every other block with commas: shorter than this */
-    char blocks[4 * COH_BLOCK_SET_MOST];
-    int64_t chunk_bytes = 0;
-    COH_TRY(coh_json_only_known(object, "\"decisions\"", known));
-    COH_TRY(coh_json_get_quoted(object, "device_bytes", 10, &d->device_bytes));
-    COH_TRY(coh_json_get_integer(object, "chunk_bytes", 1, (int64_t)1 << 40, &chunk_bytes));
-    d->chunk_bytes = (uint64_t)chunk_bytes;
-    COH_TRY(coh_json_get_int(object, "in_memory", 1, &d->in_memory));
-    COH_TRY(coh_json_get_int(object, "cache", 1, &d->cache));
-    COH_TRY(coh_json_get_int(object, "row_passes", 1 << 20, &d->row_passes));
-    COH_TRY(coh_json_get_int(object, "slices", 1 << 20, &d->slices));
-    COH_TRY(coh_json_get_int(object, "tie_break", COH_TIE_COUNT - 1, &d->tie_break));
-    COH_TRY(coh_json_get_int(object, "patient", 1, &d->patient));
-    COH_TRY(coh_json_get_int(object, "boundary", COH_BOUNDARY_COUNT - 1, &d->boundary));
-    COH_TRY(coh_json_get_int(object, "horizon", 1 << 20, &d->horizon));
-    COH_TRY(coh_json_get_int(object, "host_updates", INT32_MAX, &d->host_updates));
-    COH_TRY(coh_json_get_int(object, "resident", INT32_MAX, &d->resident));
-    d->patterns = coh_pattern_choose(d->slices); /* files of earlier versions do not say */
-    if (json_object_get(object, "patterns") != NULL) {
-        COH_TRY(coh_json_get_text(object, "patterns", patterns, sizeof(patterns)));
-        COH_TRY(coh_pattern_choice_read(patterns, &d->patterns));
-    }
-    COH_TRY(coh_json_get_text(object, "recompute", blocks, sizeof(blocks)));
-    return coh_block_set_read(blocks, &d->recompute);
-}
-
-static coh_status parse_pins(const json_t *pins, coh_plan_text *out)
-{
-    if (!json_is_array(pins) || json_array_size(pins) > COH_PINS_MOST)
-        return coh_fail(COH_ERR_CORRUPT, "\"pins\" is not a list of at most %d", COH_PINS_MOST);
-    COH_TRY(COH_ALLOC(json_array_size(pins) + 1, &out->pins));
-    for (size_t i = 0; i < json_array_size(pins); i++) {
-        const json_t *pin = json_array_get(pins, i);
-        if (!json_is_string(pin) || coh_pin_parse(json_string_value(pin), &out->pins[i]) != COH_OK)
-            return coh_fail(COH_ERR_CORRUPT, "pin %zu is not TARGET=PLACE", i);
-    }
-    out->options.pins = out->pins;
-    out->options.pin_count = (int32_t)json_array_size(pins);
-    return COH_OK;
-}
-
-/* Reads one text of at most `room` - 1 bytes. */
-static int take_text(const char *from, size_t bytes, char *out, size_t room)
-{
-    if (bytes == 0 || bytes >= room)
-        return 0;
-    memcpy(out, from, bytes);
-    out[bytes] = '\0';
-    return 1;
-}
-
-static coh_status parse_optimizers(const json_t *list, coh_plan_text *out)
-{
-    const size_t count = json_array_size(list);
-    if (list == NULL)
-        return COH_OK;
-    if (!json_is_array(list) || count == 0 || count > COH_OPTIMIZER_CHOICES_MOST + 1)
-        return coh_fail(COH_ERR_CORRUPT, "\"optimizers\" is not a list of 1 to %d",
-                        COH_OPTIMIZER_CHOICES_MOST + 1);
-    COH_TRY(COH_ALLOC(count, &out->optimizer_choices));
-    for (size_t i = 0; i < count; i++) {
-        const char *text = json_string_value(json_array_get(list, i));
-        const char *equals = text != NULL ? strrchr(text, '=') : NULL;
-        const int is_last = i + 1 == count;
-        coh_optimizer_choice *choice = &out->optimizer_choices[i];
-        char *name = is_last ? out->options.optimizer : choice->optimizer;
-        if (text == NULL || is_last != (equals == NULL) ||
-            (!is_last &&
-             !take_text(text, (size_t)(equals - text), choice->pattern, sizeof(choice->pattern))) ||
-            !take_text(is_last ? text : equals + 1, strlen(is_last ? text : equals + 1), name,
-                       COH_OPTIMIZER_NAME_BYTES))
-            return coh_fail(COH_ERR_CORRUPT, "optimizer %zu is not %s", i,
-                            is_last ? "NAME" : "PATTERN=NAME");
-    }
-    out->options.optimizer_choices = out->optimizer_choices;
-    out->options.optimizer_choice_count = (int32_t)count - 1;
-    return COH_OK;
-}
-
-static coh_status parse_profile(const json_t *object, coh_plan_text *out)
-{
-    static const char *const known[] = { "name", "device", "hash", NULL };
-    COH_TRY(coh_json_only_known(object, "\"profile\"", known));
-    COH_TRY(coh_json_get_text(object, "name", out->profile_name, sizeof(out->profile_name)));
-    COH_TRY(coh_json_get_choice(object, "device", coh_profile_device_names, &out->device_kind));
-    return coh_json_get_quoted(object, "hash", 16, &out->profile_hash);
-}
-
-static coh_status parse_options(const json_t *object, coh_plan_text *out)
-{
-    coh_plan_options *o = &out->options;
-    static const char *const modes[] = { "train", "infer", NULL };
-    static const char *const orders[] = { "micro-batch", "layer", NULL };
-    static const char *const known[] = { "mode",
-                                         "microbatch_count",
-                                         "sweep_order",
-                                         "disk_bytes",
-                                         "link_bytes_per_s",
-                                         "emulate_host_bytes",
-                                         "deferred_update",
-                                         "f32_gradients",
-                                         "atomics",
-                                         NULL };
-    int32_t mode = 0, order = 0;
-    COH_TRY(coh_json_only_known(object, "\"options\"", known));
-    COH_TRY(coh_json_get_choice(object, "mode", modes, &mode));
-    o->mode = mode == 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
-    COH_TRY(coh_json_get_choice(object, "sweep_order", orders, &order));
-    o->sweep_order = order == 0 ? COH_SWEEP_MICROBATCH : COH_SWEEP_LAYER;
-    COH_TRY(coh_json_get_int(object, "microbatch_count", 65536, &o->microbatch_count));
-    COH_TRY(coh_json_get_int(object, "deferred_update", 1, &o->deferred_update));
-    /* otherwise they have the dtype of their parameters */
-    if (json_object_get(object, "f32_gradients") != NULL)
-        COH_TRY(coh_json_get_int(object, "f32_gradients", 1, &o->f32_gradients));
-    if (json_object_get(object, "atomics") != NULL)
-        COH_TRY(coh_json_get_int(object, "atomics", 1, &out->atomics));
-    COH_TRY(coh_json_get_quoted(object, "emulate_host_bytes", 10, &o->emulate_host_bytes));
-    COH_TRY(coh_json_get_quoted(object, "disk_bytes", 10, &o->disk_bytes));
-    return coh_json_get_real(object, "link_bytes_per_s", 0, 1e300, &o->link_bytes_per_s);
-}
-
-static coh_status parse_predictions(const json_t *object, coh_plan_text *out)
-{
-    static const char *const known[] = {
-        "peak_device_bytes", "peak_host_bytes",       "disk_bytes", "step_ns",
-        "bound_ns",          "smallest_device_bytes", "lines",      NULL
-    };
-    int64_t device = 0, host = 0, disk = 0, step_ns = 0, bound_ns = 0, smallest = 0, lines = 0;
-    COH_TRY(coh_json_only_known(object, "\"predictions\"", known));
-    COH_TRY(coh_json_get_integer(object, "peak_device_bytes", 1, INT64_MAX, &device));
-    COH_TRY(coh_json_get_integer(object, "peak_host_bytes", 0, INT64_MAX, &host));
-    COH_TRY(coh_json_get_integer(object, "disk_bytes", 0, INT64_MAX, &disk));
-    COH_TRY(coh_json_get_integer(object, "step_ns", 0, INT64_MAX, &step_ns));
-    COH_TRY(coh_json_get_integer(object, "bound_ns", 0, INT64_MAX, &bound_ns));
-    COH_TRY(coh_json_get_integer(object, "smallest_device_bytes", 0, INT64_MAX, &smallest));
-    COH_TRY(coh_json_get_integer(object, "lines", 1, UINT32_MAX, &lines));
-    out->peak_bytes[COH_TIER_DEVICE] = (uint64_t)device;
-    out->peak_bytes[COH_TIER_HOST] = (uint64_t)host;
-    out->peak_bytes[COH_TIER_DISK] = (uint64_t)disk;
-    out->step_ns = (uint64_t)step_ns;
-    out->line_count = (uint32_t)lines;
-    return COH_OK;
-}
-
-uint64_t coh_plan_fold_slot(uint64_t hash, uint64_t chunk, uint64_t tier, uint64_t offset)
-{
-    const uint64_t slot[] = { chunk, tier, offset };
-    return XXH3_64bits_withSeed(slot, sizeof(slot), hash);
-}
-
-static coh_status parse_slots(const json_t *slots, uint64_t *out_hash)
-{
-    size_t index = 0;
-    json_t *slot = NULL;
-    *out_hash = 0;
-    if (!json_is_array(slots))
-        return coh_fail(COH_ERR_CORRUPT, "\"slots\" is missing");
-    json_array_foreach(slots, index, slot)
-    {
-        json_int_t number[3] = { -1, -1, -1 };
-        for (size_t i = 0; i < 3 && json_array_size(slot) == 3; i++)
-            if (json_is_integer(json_array_get(slot, i)))
-                number[i] = json_integer_value(json_array_get(slot, i));
-        if (number[0] < 0 || number[1] < 0 || number[1] > 1 || number[2] < 0)
-            return coh_fail(COH_ERR_CORRUPT, "slot %zu is not [chunk, tier, offset]", index);
-        *out_hash = coh_plan_fold_slot(*out_hash, (uint64_t)number[0], (uint64_t)number[1],
-                                       (uint64_t)number[2]);
-    }
-    return COH_OK;
-}
-
-static coh_status parse_operators(json_t *operators, coh_plan_text *out)
-{
-    static const char *const known[] = { "name",   "activations", "parameters",
-                                         "states", "pattern",     NULL };
-    size_t index = 0;
-    json_t *op = NULL;
-    if (!json_is_array(operators))
-        return coh_fail(COH_ERR_CORRUPT, "\"operators\" is missing");
-    json_array_foreach(operators, index, op)
-    {
-        COH_TRY(coh_json_only_known(op, "an operator", known));
-        for (size_t i = 0; known[i] != NULL; i++)
-            if (!json_is_string(json_object_get(op, known[i])))
-                return coh_fail(COH_ERR_CORRUPT, "operator %zu has no \"%s\"", index, known[i]);
-    }
-    out->operators = json_incref(operators);
-    return COH_OK;
-}
-
-/* Reads the members that files of other programs may omit. */
-static coh_status parse_extras(const json_t *root, coh_plan_text *out)
-{
-    const json_t *depths = json_object_get(root, "depths");
-    if (json_object_get(root, "note"))
-        COH_TRY(coh_json_get_text(root, "note", out->note, sizeof(out->note)));
-    out->names_kernels = json_object_get(root, "kernel_path") != NULL;
-    if (out->names_kernels)
-        COH_TRY(coh_json_get_text(root, "kernel_path", out->options.kernel_path,
-                                  sizeof(out->options.kernel_path)));
-    if (depths == NULL)
-        return COH_OK;
-    for (size_t i = 0; i < LINK_COUNT; i++) {
-        const json_t *depth = json_array_get(depths, i);
-        if (json_array_size(depths) != LINK_COUNT || !json_is_integer(depth) ||
-            json_integer_value(depth) < 0 || json_integer_value(depth) > 64)
-            return coh_fail(COH_ERR_CORRUPT, "\"depths\" is not a list of %d numbers from 0 to 64",
-                            LINK_COUNT);
-        out->depths[link_lanes[i]] = (uint32_t)json_integer_value(depth);
-    }
-    return COH_OK;
-}
-
-static coh_status parse(const json_t *root, coh_plan_text *out)
-{
-    static const char *const known[] = {
-        "format",    "version", "builder",     "numeric_fingerprint", "program_hash", "options",
-        "decisions", "profile", "predictions", "operators",           "optimizers",   "slots",
-        "pins",      "depths",  "note",        "kernel_path",         "file_hash",    NULL
-    };
-    int64_t builder = 0;
-    COH_TRY(coh_json_check_format(root, "plan", FORMAT_NAME, FORMAT_VERSION));
-    COH_TRY(coh_json_only_known(root, "the file", known));
-    COH_TRY(coh_json_get_integer(root, "builder", 1, INT32_MAX, &builder));
-    out->builder = (int)builder;
-    COH_TRY(coh_json_get_quoted(root, "numeric_fingerprint", 16, &out->numeric_fingerprint));
-    COH_TRY(coh_json_get_quoted(root, "program_hash", 16, &out->program_hash));
-    COH_TRY(parse_options(json_object_get(root, "options"), out));
-    COH_TRY(parse_decisions(json_object_get(root, "decisions"), &out->decisions));
-    COH_TRY(parse_optimizers(json_object_get(root, "optimizers"), out));
-    COH_TRY(parse_pins(json_object_get(root, "pins"), out));
-    COH_TRY(parse_profile(json_object_get(root, "profile"), out));
-    COH_TRY(parse_predictions(json_object_get(root, "predictions"), out));
-    COH_TRY(parse_extras(root, out));
-    COH_TRY(parse_operators(json_object_get(root, "operators"), out));
-    return parse_slots(json_object_get(root, "slots"), &out->slots_hash);
-}
-
 void coh_plan_text_fini(coh_plan_text *file)
 {
     coh_free(file->pins);
     coh_free(file->optimizer_choices);
-    json_decref(file->operators);
+    for (uint32_t i = 0; file->operators != NULL && i < file->operator_count; i++) {
+        const coh_plan_words *words = &file->operators[i];
+        const char *const texts[] = { words->name, words->activations, words->parameters,
+                                      words->states, words->pattern };
+        for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++)
+            coh_free((void *)(uintptr_t)texts[k]);
+    }
+    coh_free(file->operators);
     file->pins = NULL;
     file->optimizer_choices = NULL;
     file->operators = NULL;
 }
 
-coh_status coh_plan_text_parse(const char *text, size_t bytes, coh_plan_text *out)
+/* The patterns of a file that gives none: no choice is equal to it. */
+static const coh_plan_text before_reading = {
+    .decisions.patterns.of = { [COH_CLASS_PLAIN] = COH_PATTERN_COUNT }
+};
+
+/* Ends the reading of a file: earlier versions give no patterns, but the slices that imply them. */
+static coh_status end_reading(coh_status status, coh_plan_text *out)
 {
-    json_t *root = NULL;
-    *out = (coh_plan_text){ 0 };
-    COH_TRY(coh_json_parse_sealed(text, bytes, &root));
-    coh_status status = parse(root, out);
-    if (status == COH_OK)
-        status = coh_json_check_seal(root, text, bytes, "plan again");
-    json_decref(root);
+    coh_decisions *d = &out->decisions;
     if (status != COH_OK)
         coh_plan_text_fini(out);
+    else if (d->patterns.of[COH_CLASS_PLAIN] == COH_PATTERN_COUNT)
+        d->patterns = coh_pattern_choose(d->slices);
     return status;
+}
+
+coh_status coh_plan_text_parse(const char *text, size_t bytes, coh_plan_text *out)
+{
+    *out = before_reading;
+    return end_reading(coh_json_file_parse(&plan_file, text, bytes, out), out);
 }
 
 /* On success call coh_plan_text_fini later. */
 static coh_status load(const char *path, coh_plan_text *out)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    COH_TRY(coh_file_read_whole(path, FILE_BYTES_MOST, &text, &bytes));
-    coh_status status = coh_plan_text_parse(text, bytes, out);
-    coh_free(text);
-    return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
+    *out = before_reading;
+    return end_reading(coh_json_file_read(&plan_file, path, FILE_BYTES_MOST, out), out);
 }
 
 coh_status coh_plan_check_file(const char *path)
@@ -488,17 +471,16 @@ coh_status coh_plan_check_file(const char *path)
     return COH_OK;
 }
 
-/* Counts the operators per word: "12 device, 30 disk", in the order of first occurrence. */
-static void count_words(const json_t *operators, const char *member, char out_text[96])
+/* Counts the operators per word of the member at `offset`: "12 device, 30 disk", in the order of
+ * first occurrence. */
+static void count_words(const coh_plan_text *file, size_t offset, char out_text[96])
 {
     enum { WORDS = 8 };
     const char *words[WORDS];
     int counts[WORDS], word_count = 0;
-    size_t index = 0, used = 0;
-    json_t *op = NULL;
-    json_array_foreach(operators, index, op)
-    {
-        const char *word = json_string_value(json_object_get(op, member));
+    size_t used = 0;
+    for (uint32_t o = 0; o < file->operator_count; o++) {
+        const char *word = *(const char *const *)((const char *)&file->operators[o] + offset);
         int i = 0;
         while (i < word_count && strcmp(words[i], word) != 0)
             i++;
@@ -530,10 +512,10 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->recomputes = coh_block_set_count(&file->decisions.recompute);
     out->host_updates = file->decisions.host_updates;
     out->pin_count = file->options.pin_count;
-    out->operator_count = (int32_t)json_array_size(file->operators);
-    count_words(file->operators, "parameters", out->parameters);
-    count_words(file->operators, "states", out->states);
-    count_words(file->operators, "activations", out->activations);
+    out->operator_count = (int32_t)file->operator_count;
+    count_words(file, offsetof(coh_plan_words, parameters), out->parameters);
+    count_words(file, offsetof(coh_plan_words, states), out->states);
+    count_words(file, offsetof(coh_plan_words, activations), out->activations);
 }
 
 coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)

@@ -3,20 +3,23 @@
 #ifndef COH_PLANNER_PLAN_FILE_H
 #define COH_PLANNER_PLAN_FILE_H
 
-#include <jansson.h>
-
 #include "planner/plan.h"
 
 /* Raise it with every change of the planner that may write another program for the same
  * decisions. */
 #define COH_PLAN_BUILDER_VERSION 6
 
+/* One operator of the file; the texts are owned if the file was read. */
+typedef struct coh_plan_words {
+    const char *name, *activations, *parameters, *states, *pattern;
+} coh_plan_words;
+
 typedef struct coh_plan_text {
     coh_plan_options options;
     coh_decisions decisions;
     uint64_t numeric_fingerprint, program_hash;
-    uint64_t peak_bytes[COH_TIER_COUNT]; /* predicted, like the next two */
-    uint64_t step_ns;
+    uint64_t peak_bytes[COH_TIER_COUNT]; /* predicted, like the next three */
+    uint64_t step_ns, bound_ns, smallest_device_bytes;
     uint32_t line_count;
     uint64_t slots_hash, profile_hash;
     uint32_t depths[COH_LANE_COUNT]; /* lines in flight on each link; 0: not given */
@@ -24,11 +27,13 @@ typedef struct coh_plan_text {
     char profile_name[64];
     int32_t device_kind; /* coh_device_kind */
     int32_t atomics;     /* 1: some kind may add by atomics on a GPU */
-    int builder;
-    int names_kernels; /* 1: options.kernel_path is that of the file; older files have none */
-    coh_pin *pins;     /* what options.pins points to */
+    int32_t builder;
+    int32_t names_kernels; /* 1: options.kernel_path is that of the file; older files have none */
+    coh_pin *pins;         /* what options.pins points to */
     coh_optimizer_choice *optimizer_choices; /* likewise */
-    json_t *operators;                       /* a list of objects of five strings */
+    coh_plan_words *operators;
+    uint32_t operator_count;
+    const coh_plan *plan; /* that is written; NULL after reading */
 } coh_plan_text;
 
 /* Parses the text; `text` ends with a NUL beyond `bytes`. On success call coh_plan_text_fini later.

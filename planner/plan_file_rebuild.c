@@ -148,28 +148,26 @@ static coh_status check_predictions(const char *path, const coh_plan_text *file,
 
 static coh_status check_operators(const char *path, const coh_plan_text *file, const coh_plan *plan)
 {
-    const size_t count = json_array_size(file->operators);
+    const size_t count = file->operator_count;
     if (count != (size_t)coh_plan_operator_count(plan))
         return coh_fail(COH_ERR_CORRUPT,
                         "%s: it lists %zu operators, its program has %d: it was edited; plan again",
                         path, count, coh_plan_operator_count(plan));
     for (size_t i = 0; i < count; i++) {
-        const json_t *said = json_array_get(file->operators, i);
+        const coh_plan_words *said = &file->operators[i];
         coh_plan_operator o;
         COH_TRY(coh_plan_operator_at(plan, (int32_t)i, &o));
-        const char *const facts[][2] = { { "name", o.name },
-                                         { "activations", o.activations },
-                                         { "parameters", o.parameters },
-                                         { "states", o.states },
-                                         { "pattern", o.pattern } };
-        for (size_t k = 0; k < sizeof(facts) / sizeof(facts[0]); k++) {
-            const char *text = json_string_value(json_object_get(said, facts[k][0]));
-            if (strcmp(text, facts[k][1]) != 0)
+        const char *const facts[][3] = { { "name", said->name, o.name },
+                                         { "activations", said->activations, o.activations },
+                                         { "parameters", said->parameters, o.parameters },
+                                         { "states", said->states, o.states },
+                                         { "pattern", said->pattern, o.pattern } };
+        for (size_t k = 0; k < sizeof(facts) / sizeof(facts[0]); k++)
+            if (strcmp(facts[k][1], facts[k][2]) != 0)
                 return coh_fail(COH_ERR_CORRUPT,
                                 "%s: %s of operator %zu is \"%.80s\", in its program \"%s\": it "
                                 "was edited; plan again",
-                                path, facts[k][0], i, text, facts[k][1]);
-        }
+                                path, facts[k][0], i, facts[k][1], facts[k][2]);
     }
     return COH_OK;
 }

@@ -249,7 +249,7 @@ class Train(TrainTest):
         self.fails(3, "plan", *model, "--disk", self.folder, "--device-memory", "20MiB", "--pin", "blocks.0-5=device",
                    says="pin 'blocks.0-5=device': with it a step needs")
         for text, says in [('{"format": "cohobate pins", "version": 2, "pins": []}', "version 2"),
-                           ('{"format": "cohobate pins", "version": 1, "pins": [{"target": "a"}]}', "entry 0"),
+                           ('{"format": "cohobate pins", "version": 1, "pins": [{"target": "a"}]}', "entry pins[0]"),
                            ('{"format": "cohobate pins", "version": 1, "pins": [{"target": "a", "parameters": "cpu"}]}',
                             '"cpu"'), ("[", "line 1")]:
             with open(self.path("pins.json"), "w", encoding="utf-8") as file:

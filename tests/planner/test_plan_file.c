@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file_text.h"
-#include "planner/json_read.h"
+#include "base/json.h"
 #include "planner/plan.h"
 #include "tests/planner/toy_graph.h"
 
@@ -80,7 +80,7 @@ static coh_status read_with(const written_plan *w, const char *key, const char *
     const char *end = *at == '"' ? strchr(at + 1, '"') + 1 : at + strcspn(at, ",}\n");
     assert_int_equal(coh_text_add(&text, "%.*s%s%s", (int)(at - w->text), w->text, value, end),
                      COH_OK);
-    assert_int_equal(coh_json_add_seal(&text), COH_OK);
+    assert_int_equal(coh_json_seal(&text), COH_OK);
     assert_int_equal(coh_file_write_whole(w->path, text.data, text.bytes), COH_OK);
     coh_text_fini(&text);
     const coh_status status = coh_plan_read(w->graph, &w->options, w->path, &plan);
