@@ -66,11 +66,12 @@ static void describe(const json_t *value, char *text, size_t room)
         snprintf(text, room, "%.40s", dumped);
     else
         snprintf(text, room, "%s",
-                 json_is_object(value)    ? "an object"
-                 : json_is_array(value)   ? "a list"
-                 : json_is_boolean(value) ? "true or false"
-                 : json_is_null(value)    ? "null"
-                                          : "a number");
+                 json_is_object(value)  ? "an object"
+                 : json_is_array(value) ? "a list"
+                 : json_is_true(value)  ? "true"
+                 : json_is_false(value) ? "false"
+                 : json_is_null(value)  ? "null"
+                                        : "a number");
     free(dumped);
 }
 
@@ -429,7 +430,10 @@ static void write_array(const coh_json_field *field, coh_json_writer *w, const v
 {
     const char *items = *(void *const *)((const char *)object + field->offset);
     const uint32_t count = *(const uint32_t *)((const char *)object + field->count_offset);
-    coh_json_begin(w, field->name, '[', field->layout);
+    coh_json_begin(w, field->name, '[',
+                   field->layout != COH_JSON_LINES_IF_ANY ? field->layout
+                   : count > 0                            ? COH_JSON_LINES
+                                                          : COH_JSON_INLINE);
     for (uint32_t i = 0; i < count; i++) {
         coh_json_begin(w, NULL, '{', COH_JSON_INLINE);
         coh_json_write(field->fields, w, items + i * field->item_bytes);

@@ -1,4 +1,5 @@
-/* checkpoint_manifest.h - parses manifest.json into plain data, or says why it cannot.
+/* checkpoint_manifest.h - manifest.json as plain data: writes it, and parses it or says why it
+ * cannot.
  *
  * The parser is strict: every member must be present once, and no other may be; numbers are in
  * range; sizes do not overflow and agree with the shapes. So it is safe to allocate from a parsed
@@ -9,17 +10,22 @@
 #ifndef COH_ENGINE_CHECKPOINT_MANIFEST_H
 #define COH_ENGINE_CHECKPOINT_MANIFEST_H
 
+#include "base/file_text.h"
 #include "engine/checkpoint_files.h"
 
 typedef struct coh_manifest {
-    uint64_t step, applied_count;
+    uint64_t step, applied_count, grain_elements;
     uint64_t numeric_fingerprint, hash;
     coh_logical_table table; /* owned; passes its check, and each stream is of some tensor */
     uint64_t parameter_count;
     uint64_t file_bytes[COH_FILE_MANIFEST];
-    char *note_json; /* the same object as saved; spacing may differ */
-    int is_newer;    /* a newer version: none of its members was read */
+    const char *note_json; /* owned; the same object as saved; spacing may differ */
+    int is_newer;          /* a newer version: none of its members was read */
 } coh_manifest;
+
+/* Writes a manifest, which may borrow what it points to, as the whole text of the file. Allocates
+ * nothing if `text` is fixed. Fails: COH_ERR_FULL. */
+coh_status coh_manifest_add_text(const coh_manifest *manifest, coh_text *text);
 
 /* Fails: COH_ERR_CORRUPT, also for a newer version (the error text names it, and is_newer is set);
  * COH_ERR_MEMORY. After a failure coh_manifest_fini is not needed. */

@@ -7,13 +7,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "engine/checkpoint_files.h"
+#include "engine/checkpoint_manifest.h"
 #include "engine/checkpoint_note.h"
 
 struct coh_checkpoint_writer {
@@ -27,115 +28,24 @@ struct coh_checkpoint_writer {
     char path[PATH_MAX], parent[PATH_MAX], partial[PATH_MAX];
     char name[PATH_MAX + sizeof(coh_file_name)]; /* scratch: one file's path */
     char *note;
-    char *manifest;
-    size_t manifest_capacity, manifest_bytes;
-    int manifest_overflow;
+    coh_text manifest; /* fixed */
 };
-
-/* ---- text ---- */
-
-static void text_add(coh_checkpoint_writer *writer, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void text_add(coh_checkpoint_writer *writer, const char *format, ...)
-{
-    size_t left = writer->manifest_capacity - writer->manifest_bytes;
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(writer->manifest + writer->manifest_bytes, left, format, arguments);
-    va_end(arguments);
-    if (length < 0 || (size_t)length >= left)
-        writer->manifest_overflow = 1;
-    else
-        writer->manifest_bytes += (size_t)length;
-}
-
-static void text_add_string(coh_checkpoint_writer *writer, const char *string)
-{
-    text_add(writer, "\"");
-    for (const char *at = string; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            text_add(writer, "\\%c", *at);
-        else if ((unsigned char)*at < 0x20)
-            text_add(writer, "\\u%04x", (unsigned)*at);
-        else
-            text_add(writer, "%c", *at);
-    }
-    text_add(writer, "\"");
-}
-
-/* Names of optimizers and streams need no escapes. */
-static void manifest_add_streams(coh_checkpoint_writer *writer)
-{
-    const coh_logical_table *table = writer->table;
-    text_add(writer, "  \"streams\": [");
-    for (int32_t i = 0; i < table->stream_count; i++) {
-        const coh_state_stream *stream = &table->streams[i];
-        text_add(writer,
-                 "%s\n    {\"name\": \"%s\", \"bytes_per_block\": %" PRIu32
-                 ", \"elements_per_block\": %" PRIu32 ", \"f32\": %s}",
-                 i ? "," : "", stream->name, stream->bytes_per_block, stream->elements_per_block,
-                 stream->is_f32 ? "true" : "false");
-    }
-    text_add(writer, table->stream_count ? "\n  ],\n" : "],\n");
-}
-
-static void manifest_add_trained(coh_checkpoint_writer *writer, const coh_logical_tensor *tensor)
-{
-    if (tensor->optimizer)
-        text_add(writer, "\"optimizer\": \"%s\", \"streams\": [", tensor->optimizer);
-    else
-        text_add(writer, "\"optimizer\": null, \"streams\": [");
-    for (int32_t s = 0; s < tensor->stream_count; s++)
-        text_add(writer, "%s\"%s\"", s ? ", " : "",
-                 writer->table->streams[tensor->streams[s]].name);
-    text_add(writer, "]");
-}
-
-static void manifest_add_tensors(coh_checkpoint_writer *writer)
-{
-    text_add(writer, "  \"tensors\": [");
-    for (uint32_t i = 0; i < writer->table->tensor_count; i++) {
-        const coh_logical_tensor *tensor = &writer->table->tensors[i];
-        text_add(writer, "%s\n    {\"name\": ", i ? "," : "");
-        text_add_string(writer, tensor->name);
-        text_add(writer, ", \"shape\": [");
-        for (int d = 0; d < tensor->shape.rank; d++)
-            text_add(writer, "%s%" PRId64, d ? ", " : "", tensor->shape.dim[d]);
-        text_add(writer, "], ");
-        manifest_add_trained(writer, tensor);
-        text_add(writer, "}");
-    }
-    text_add(writer, "\n  ]");
-}
 
 static coh_status manifest_write(coh_checkpoint_writer *writer, const coh_checkpoint_seal *seal,
                                  uint64_t hash)
 {
-    writer->manifest_bytes = 0;
-    writer->manifest_overflow = 0;
-    text_add(writer, "{\n  \"format\": \"" COH_CHECKPOINT_FORMAT "\",\n  \"version\": %d,\n",
-             COH_CHECKPOINT_VERSION);
-    text_add(writer, "  \"step\": %" PRIu64 ",\n  \"applied_count\": %" PRIu64 ",\n", seal->step,
-             seal->applied_count);
-    text_add(writer,
-             "  \"numeric_fingerprint\": \"%016" PRIx64 "\",\n  \"hash\": \"%016" PRIx64 "\",\n",
-             seal->numeric_fingerprint, hash);
-    text_add(writer, "  \"grain_elements\": %u,\n  \"files\": {", COH_GRAIN_ELEMENTS);
-    for (int file = 0; file < COH_FILE_MANIFEST;
-         file = coh_checkpoint_next_file(writer->table, file))
-        text_add(writer, "%s\"%s\": %" PRIu64, file ? ", " : "",
-                 coh_checkpoint_file_name(writer->table, file).text, writer->file_bytes[file]);
-    text_add(writer, "},\n");
-    manifest_add_streams(writer);
-    manifest_add_tensors(writer);
-    text_add(writer, ",\n  \"note\": %s", writer->note);
-    text_add(writer, COH_MANIFEST_SEAL,
-             coh_manifest_hash(writer->manifest, writer->manifest_bytes));
-    if (writer->manifest_overflow)
-        return coh_fail(COH_ERR_INTERNAL, "the manifest outgrew the %zu bytes set aside for it",
-                        writer->manifest_capacity);
-    return COH_OK;
+    coh_manifest manifest = { .step = seal->step,
+                              .applied_count = seal->applied_count,
+                              .grain_elements = COH_GRAIN_ELEMENTS,
+                              .numeric_fingerprint = seal->numeric_fingerprint,
+                              .hash = hash,
+                              .table = *writer->table,
+                              .note_json = writer->note };
+    memcpy(manifest.file_bytes, writer->file_bytes, sizeof(manifest.file_bytes));
+    writer->manifest.bytes = 0;
+    return coh_manifest_add_text(&manifest, &writer->manifest) == COH_OK
+               ? COH_OK
+               : coh_fail_prefix(COH_ERR_INTERNAL, "manifest.json");
 }
 
 /* ---- create and destroy ---- */
@@ -145,11 +55,12 @@ static coh_status names_check(coh_checkpoint_writer *writer)
 {
     for (uint32_t i = 0; i < writer->table->tensor_count; i++) {
         const char *name = writer->table->tensors[i].name;
-        writer->manifest_bytes = 0;
-        text_add(writer, "{\"name\": ");
-        text_add_string(writer, name);
-        text_add(writer, "}");
-        if (coh_checkpoint_note_check(writer->manifest) != COH_OK)
+        coh_json_writer json = { .text = &writer->manifest };
+        writer->manifest.bytes = 0;
+        coh_json_begin(&json, NULL, '{', COH_JSON_INLINE);
+        coh_json_put_text(&json, "name", name);
+        coh_json_end(&json);
+        if (coh_checkpoint_note_check(writer->manifest.data) != COH_OK)
             return coh_fail(COH_ERR_ARGUMENT,
                             "tensor %" PRIu32 ": its name is not UTF-8: rename it", i);
     }
@@ -169,12 +80,13 @@ static coh_status writer_fill(coh_checkpoint_writer *writer)
      * an optimizer of 15, words and commas. A character of a tensor's name may become six (\u001f).
      * 20: a stream's name of 15 characters with quotes and comma. 160: a stream's line and file.
      * 1024: all other text. */
-    writer->manifest_capacity =
+    writer->manifest.capacity =
         1024 + COH_CHECKPOINT_NOTE_BYTES + 160 * (size_t)table->stream_count;
     for (uint32_t i = 0; i < table->tensor_count; i++)
-        writer->manifest_capacity +=
+        writer->manifest.capacity +=
             224 + 6 * strlen(table->tensors[i].name) + 20 * (size_t)table->tensors[i].stream_count;
-    COH_TRY(COH_ALLOC(writer->manifest_capacity, &writer->manifest));
+    writer->manifest.is_fixed = 1;
+    COH_TRY(COH_ALLOC(writer->manifest.capacity, &writer->manifest.data));
     COH_TRY(COH_ALLOC(COH_CHECKPOINT_NOTE_BYTES, &writer->note));
     return names_check(writer);
 }
@@ -210,13 +122,13 @@ void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer)
     for (int row = 0; row < COH_LOGICAL_ROWS; row++)
         coh_free(writer->offset[row]);
     coh_free(writer->note);
-    coh_free(writer->manifest);
+    coh_free(writer->manifest.data);
     coh_free(writer);
 }
 
 uint64_t coh_checkpoint_writer_bytes(const coh_checkpoint_writer *writer)
 {
-    uint64_t total = coh_bytes_round_page(writer->manifest_capacity) + COH_PAGE_BYTES; /* folder */
+    uint64_t total = coh_bytes_round_page(writer->manifest.capacity) + COH_PAGE_BYTES; /* folder */
     for (int file = 0; file < COH_FILE_MANIFEST; file++)
         total += coh_bytes_round_page(writer->file_bytes[file]);
     return total;
@@ -360,7 +272,7 @@ static coh_status manifest_seal(coh_checkpoint_writer *writer)
     if (fd < 0)
         return coh_file_fail(fd, "create", name);
     writer->fd[COH_FILE_MANIFEST] = fd;
-    int error = coh_file_write(&writer->ops, fd, writer->manifest, writer->manifest_bytes, 0);
+    int error = coh_file_write(&writer->ops, fd, writer->manifest.data, writer->manifest.bytes, 0);
     if (error)
         return coh_file_fail(error, "write", name);
     return file_seal(writer, COH_FILE_MANIFEST);

@@ -427,31 +427,36 @@ static void a_hash_without_data_is_damage(void **state)
 /* text in the manifest, its replacement, a word of the message */
 #define TWENTY "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,"
 static const char *const edits[][3] = {
-    { "\"streams\": [\n", "\"streams\": [], \"other\": [\n", "members" },
-    { "\"streams\": [\n", "\"stream\": [\n", "lacks \"streams\"" },
+    { "\"streams\": [\n", "\"streams\": [], \"other\": [\n", "entry other: it is not known" },
+    { "\"streams\": [\n", "\"stream\": [\n", "entry stream: it is not known" },
     { "\"streams\": [\n", "\"streams\": {}, \"streams\": [\n", "duplicate" },
-    { "\"streams\": [\n", "\"streams\": [7,\n", "stream 0 is not an object" },
-    { "\"name\": \"m\",", "", "stream 0 lacks \"name\"" },
-    { "\"name\": \"m\",", "\"name\": 7,", "stream 0: name or f32 is of a wrong type" },
-    { "\"name\": \"m\",", "\"name\": \"m\", \"more\": 1,", "members" },
+    { "\"streams\": [\n", "\"streams\": [7,\n", "entry streams[0]: expected an object, found 7" },
+    { "\"name\": \"m\",", "", "entry streams[0].name: expected a text, found nothing" },
+    { "\"name\": \"m\",", "\"name\": 7,", "entry streams[0].name: expected a text, found 7" },
+    { "\"name\": \"m\",", "\"name\": \"m\", \"more\": 1,",
+      "entry streams[0].more: it is not known" },
     { "\"name\": \"m\",", "\"name\": \"m\", \"name\": \"m\",", "duplicate" },
-    { "\"name\": \"m\",", "\"name\": \"v\",", "not listed" },
-    { "\"name\": \"m\",", "\"name\": \"M\",", "not listed" },
+    { "\"name\": \"m\",", "\"name\": \"v\",",
+      "entry tensors[0].streams[0]: expected the name of a listed stream, found \"m\"" },
+    { "\"name\": \"m\",", "\"name\": \"M\",", "a listed stream" },
     { "\"m\", \"bytes_per_block\": 4", "\"m\", \"bytes_per_block\": 8", "the tensors need" },
     { "\"m\", \"bytes_per_block\": 4", "\"m\", \"bytes_per_block\": 0", "blocks of 0 bytes" },
-    { "\"m\", \"bytes_per_block\": 4", "\"m\", \"bytes_per_block\": -4", "count" },
-    { "\"m\", \"bytes_per_block\": 4", "\"m\", \"bytes_per_block\": 4.0", "count" },
+    { "\"m\", \"bytes_per_block\": 4", "\"m\", \"bytes_per_block\": -4",
+      "bytes_per_block: expected a whole number 0..4294967295, found -4" },
+    { "\"m\", \"bytes_per_block\": 4", "\"m\", \"bytes_per_block\": 4.0",
+      "bytes_per_block: expected a whole number" },
     { "\"m\", \"bytes_per_block\": 4", "\"m\", \"bytes_per_block\": 4097", "not of 1 to 4096" },
     { "\"m\", \"bytes_per_block\": 4", "\"m\", \"bytes_per_block\": 4294967300",
-      "not of 1 to 4096" },
+      "bytes_per_block: expected a whole number" },
     { "\"m\", \"bytes_per_block\": 4", "\"m\", \"bytes_per_block\": 3", "not f32" },
     { "\"elements_per_block\": 128", "\"elements_per_block\": 127", "power of two" },
     { "\"elements_per_block\": 128", "\"elements_per_block\": 0", "power of two" },
     { "\"elements_per_block\": 128", "\"elements_per_block\": 2048", "power of two" },
-    { "\"elements_per_block\": 128", "\"elements_per_block\": 4294967297", "power of two" },
+    { "\"elements_per_block\": 128", "\"elements_per_block\": 4294967297",
+      "elements_per_block: expected a whole number" },
     { "\"elements_per_block\": 128", "\"elements_per_block\": 64", "the tensors need" },
     { "\"elements_per_block\": 128, \"f32\": true", "\"elements_per_block\": 128, \"f32\": 1",
-      "wrong type" },
+      "f32: expected true or false, found 1" },
     { "\"f32\": true}\n  ]",
       "\"f32\": true},\n {\"name\": \"x\", \"bytes_per_block\": 1, \"elements_per_block\": 1, "
       "\"f32\": false}\n  ]",
@@ -472,26 +477,29 @@ static const char *const edits[][3] = {
       "\"f32\": true},\n {\"name\": \"hashes\", \"bytes_per_block\": 4, "
       "\"elements_per_block\": 1, \"f32\": true}\n  ]",
       "another file" },
-    { "\"f32\": true}\n  ]", "\"f32\": true}," TWENTY TWENTY TWENTY "61\n  ]", "at most 64" },
+    { "\"f32\": true}\n  ]", "\"f32\": true}," TWENTY TWENTY TWENTY "61\n  ]",
+      "expected a list of 0 to 64 entries" },
     { "\"optimizer\": \"adamw\"", "\"optimizer\": \"AdamW\"", "the name of its optimizer" },
     { "\"optimizer\": \"adamw\"", "\"optimizer\": \"\"", "the name of its optimizer" },
     { "\"optimizer\": \"adamw\"", "\"optimizer\": \"sixteen_letters_\"",
       "the name of its optimizer" },
-    { "\"optimizer\": \"adamw\"", "\"optimizer\": true", "optimizer is of a wrong type" },
+    { "\"optimizer\": \"adamw\"", "\"optimizer\": true",
+      "optimizer: expected a text or null, found true" },
     { "\"optimizer\": \"adamw\"", "\"optimizer\": null", "with no optimizer" },
-    { "\"optimizer\": \"adamw\"", "\"states\": true", "lacks \"optimizer\"" },
-    { "\"optimizer\": \"adamw\"", "\"optimizer\": \"adamw\", \"states\": true", "members" },
+    { "\"optimizer\": \"adamw\"", "\"states\": true", ".states: it is not known" },
+    { "\"optimizer\": \"adamw\"", "\"optimizer\": \"adamw\", \"states\": true",
+      ".states: it is not known" },
     { "\"optimizer\": null", "\"optimizer\": \"sgd\"", "hashes.bin" },
     { "[\"m\", \"v\"]", "[\"m\", \"m\"]", "has stream m twice" },
     { "[\"m\", \"v\"]", "[\"m\"]", "no tensor has stream v" },
     { "[\"m\", \"v\"]", "[\"v\", \"m\"]", "hashes.bin" },
-    { "[\"m\", \"v\"]", "[\"m\", 7]", "not listed" },
-    { "[\"m\", \"v\"]", "[\"m\", \"work\"]", "not listed" },
-    { "[\"m\", \"v\"]", "\"m\"", "not a list" },
-    { "[\"m\", \"v\"]", "[1, 2, 3, 4, 5, 6, 7, 8, 9]", "at most 8" },
+    { "[\"m\", \"v\"]", "[\"m\", 7]", "streams[1]: expected the name of a listed stream, found 7" },
+    { "[\"m\", \"v\"]", "[\"m\", \"work\"]", "a listed stream" },
+    { "[\"m\", \"v\"]", "\"m\"", "expected a list of 0 to 8 entries, found \"m\"" },
+    { "[\"m\", \"v\"]", "[1, 2, 3, 4, 5, 6, 7, 8, 9]", "expected a list of 0 to 8 entries" },
     { "[\"m\", \"v\"]", "[\"m\", \"v\", \"code\"]", "the tensors need" },
-    { "\"scale.state\"", "\"scales.state\"", "lacks \"scale.state\"" },
-    { "\"version\": 2", "\"version\": 1", "members" },
+    { "\"scale.state\"", "\"scales.state\"", "entry files.scale.state: expected a whole number" },
+    { "\"version\": 2", "\"version\": 1", "entry streams: it is not known" },
 };
 
 static void a_sealed_manifest_with_wrong_streams_is_refused(void **state)
@@ -667,10 +675,10 @@ static void version_1_reads_as_adamw(void **state)
     coh_checkpoint_close(checkpoint);
     put_manifest_1(hash, "\"states\": 1");
     assert_int_equal(whole(NULL), COH_ERR_CORRUPT);
-    assert_non_null(strstr(coh_last_error(), "states is of a wrong type"));
+    assert_non_null(strstr(coh_last_error(), "states: expected true or false"));
     put_manifest_1(hash, "\"optimizer\": \"adamw\", \"streams\": [\"m\", \"v\"]");
     assert_int_equal(whole(NULL), COH_ERR_CORRUPT);
-    assert_non_null(strstr(coh_last_error(), "lacks \"states\""));
+    assert_non_null(strstr(coh_last_error(), ".optimizer: it is not known"));
     assert_int_equal(coh_checkpoint_remove(path), COH_OK);
 }
 
