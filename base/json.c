@@ -473,7 +473,10 @@ static void write_field(const coh_json_field *field, coh_json_writer *w, const v
         write_hex(field, w, member);
         break;
     case COH_JSON_REAL:
-        coh_json_put_real(w, field->name, *(const double *)member);
+        if (field->decimals > 0)
+            coh_json_put(w, field->name, "%.*f", field->decimals, *(const double *)member);
+        else
+            coh_json_put_real(w, field->name, *(const double *)member);
         break;
     case COH_JSON_FLAG:
         coh_json_put(w, field->name, "%s", *(const int32_t *)member ? "true" : "false");

@@ -124,6 +124,7 @@ typedef struct coh_json_field {
     coh_json_layout layout; /* of an object or an array */
     int since, until;       /* versions of the format that have it; 0: all */
     int is_null;            /* a text may be null */
+    int decimals;           /* of a number; 0: the fewest digits that restore it */
     double least, most;     /* of a number, or of the entries of an array */
     const char *const *names;
     const struct coh_json_field *fields;

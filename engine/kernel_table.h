@@ -3,10 +3,7 @@
 #ifndef COH_ENGINE_KERNEL_TABLE_H
 #define COH_ENGINE_KERNEL_TABLE_H
 
-#include <jansson.h>
-
 #include "base/check.h"
-#include "base/file_text.h"
 #include "cohobate/kernels.h"
 #include "kernels/algorithm.h"
 #include "kernels/product.h"
@@ -57,17 +54,8 @@ typedef struct coh_kernel_list {
 coh_status coh_kernel_table_write(const coh_kernel_list *list, const char *path);
 
 /* Reads a file into `list`; release it with coh_kernel_list_fini. Fails: COH_ERR_IO,
- * COH_ERR_CORRUPT naming line and member, COH_ERR_MEMORY; the list is empty then. */
+ * COH_ERR_CORRUPT naming the entry, COH_ERR_MEMORY; the list is empty then. */
 coh_status coh_kernel_table_read(const char *path, coh_kernel_list *list);
 void coh_kernel_list_fini(coh_kernel_list *list); /* a list that was read, or a zeroed one */
-
-/* Write and read the member "devices" of a table (kernel_table_device.c). Reading adds to
- * list->algorithms. */
-coh_status coh_kernel_devices_write(coh_text *text, const coh_kernel_list *list);
-coh_status coh_kernel_devices_read(json_t *devices, coh_kernel_list *list);
-
-/* Converts between a dtype and its name "f32" or "bf16". Fails: COH_ERR_CORRUPT. */
-const char *coh_kernel_dtype_name(coh_dtype dtype);
-coh_status coh_kernel_dtype_of(const char *name, coh_dtype *out_dtype);
 
 #endif

@@ -42,7 +42,8 @@ typedef struct coh_product_choice {
 
 #define COH_PRODUCT_CHOICES_MAX 512
 
-/* Returns "default", "panels", "openblas", "onednn". */
+/* "default", "panels", "openblas", "onednn", NULL. */
+extern const char *const coh_product_names[COH_PRODUCT_COUNT + 1];
 const char *coh_product_name(coh_product product);
 
 /* Returns 1 if this build and this processor can compute such products by `product`. */

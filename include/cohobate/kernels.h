@@ -57,7 +57,7 @@ COH_API coh_status coh_kernels_tune(const coh_graph *graph, int32_t thread_count
 /* Makes this process multiply by the table at `path`. Call it before the first plan, while no
  * engine runs. `out_machine` (of `machine_bytes`; may be NULL) receives the processor the table was
  * measured on if it is another one, else "".
- * Fails: COH_ERR_IO, COH_ERR_CORRUPT naming line and member, COH_ERR_ARGUMENT if a product is not
+ * Fails: COH_ERR_IO, COH_ERR_CORRUPT naming the entry, COH_ERR_ARGUMENT if a product is not
  * available here; the products stay as they were. */
 COH_API coh_status coh_kernels_use(const char *path, char *out_machine, size_t machine_bytes);
 

@@ -33,10 +33,12 @@ static struct {
     int32_t choice_count;
 } products;
 
+const char *const coh_product_names[COH_PRODUCT_COUNT + 1] = { "default", "panels", "openblas",
+                                                               "onednn", NULL };
+
 const char *coh_product_name(coh_product product)
 {
-    static const char *const names[] = { "default", "panels", "openblas", "onednn" };
-    return product < COH_PRODUCT_COUNT ? names[product] : "unknown";
+    return product < COH_PRODUCT_COUNT ? coh_product_names[product] : "unknown";
 }
 
 #if defined(__x86_64__)
