@@ -362,17 +362,17 @@ int coh_model_is_adapter_name(const char *parameter)
 
 /* ---- JSON ---- */
 
-void coh_adapters_to_text(const coh_adapters *adapters, coh_config_text *text)
+void coh_adapters_to_text(const coh_adapters *adapters, coh_text *text)
 {
     if (!adapters->freeze[0] && adapters->rank == 0)
         return;
-    coh_config_text_add(text, ", \"adapters\": {\"freeze\": ");
-    coh_config_text_add_string(text, adapters->freeze);
-    coh_config_text_add(text, ", \"rank\": %" PRId32 ", \"alpha\": ", adapters->rank);
+    (void)coh_text_add(text, ", \"adapters\": {\"freeze\": ");
+    (void)coh_text_add_quoted(text, adapters->freeze);
+    (void)coh_text_add(text, ", \"rank\": %" PRId32 ", \"alpha\": ", adapters->rank);
     coh_config_text_add_float(text, adapters->alpha);
-    coh_config_text_add(text, ", \"targets\": ");
-    coh_config_text_add_string(text, adapters->targets);
-    coh_config_text_add(text, "}");
+    (void)coh_text_add(text, ", \"targets\": ");
+    (void)coh_text_add_quoted(text, adapters->targets);
+    (void)coh_text_add(text, "}");
 }
 
 coh_status coh_adapters_from_json(json_t *value, coh_adapters *out_adapters)

@@ -50,7 +50,7 @@ coh_status coh_adapters_check(const coh_model *model);
 
 /* Appends `, "adapters": {...}`, a member of a model's JSON; nothing if no adapters or frozen
  * operators are set. */
-void coh_adapters_to_text(const coh_adapters *adapters, coh_config_text *text);
+void coh_adapters_to_text(const coh_adapters *adapters, coh_text *text);
 /* Reads them back; `value` NULL: none are set. Does not check patterns against a model. Fails:
  * COH_ERR_CORRUPT. */
 coh_status coh_adapters_from_json(json_t *value, coh_adapters *out_adapters);

@@ -94,10 +94,10 @@ static coh_status add_targets(coh_text *text, const adapters_writer *writer)
 static coh_status add_config(coh_text *text, const adapters_writer *writer)
 {
     char alpha[48];
-    coh_config_text number = { .data = alpha, .room = sizeof(alpha) };
+    coh_text number = { .data = alpha, .capacity = sizeof(alpha), .is_fixed = 1 };
     const coh_adapters *adapters = &writer->model->adapters;
     if (adapters->alpha == floorf(adapters->alpha) && adapters->alpha < 1e6f)
-        coh_config_text_add(&number, "%d", (int)adapters->alpha);
+        (void)coh_text_add(&number, "%d", (int)adapters->alpha);
     else
         coh_config_text_add_float(&number, adapters->alpha);
     COH_TRY(coh_text_add(text, "{\n  \"base_model_name_or_path\": "));

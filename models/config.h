@@ -17,6 +17,6 @@ coh_status coh_config_read(json_t *root, coh_model *out_model);
 
 /* Writes one object on one line, extras included. coh_config_read gives the same model back.
  * Allocates nothing. */
-void coh_config_write(const coh_model *model, coh_dtype stored, coh_config_text *text);
+void coh_config_write(const coh_model *model, coh_dtype stored, coh_text *text);
 
 #endif

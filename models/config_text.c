@@ -2,40 +2,12 @@
  * same value, with a point in every locale. Next: config_write.c and stored.c, the callers. */
 #include "models/config_text.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-
-void coh_config_text_add(coh_config_text *text, const char *format, ...)
-{
-    va_list arguments;
-    const int full = text->bytes >= text->room;
-    va_start(arguments, format);
-    const int written = vsnprintf(full ? NULL : text->data + text->bytes,
-                                  full ? 0 : text->room - text->bytes, format, arguments);
-    va_end(arguments);
-    if (written > 0)
-        text->bytes += (size_t)written;
-}
-
-void coh_config_text_add_string(coh_config_text *text, const char *string)
-{
-    coh_config_text_add(text, "\"");
-    for (const char *c = string; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\')
-            coh_config_text_add(text, "\\%c", *c);
-        else if ((unsigned char)*c < 0x20)
-            coh_config_text_add(text, "\\u%04x", (unsigned)(unsigned char)*c);
-        else
-            coh_config_text_add(text, "%c", *c);
-    }
-    coh_config_text_add(text, "\"");
-}
 
 /* ---- numbers ---- */
 
@@ -67,18 +39,18 @@ static void print_double(char number[COH_NUMBER_BYTES], double value)
         coh_number_print(number, value);
 }
 
-void coh_config_text_add_float(coh_config_text *text, float value)
+void coh_config_text_add_float(coh_text *text, float value)
 {
     char number[COH_NUMBER_BYTES];
     print_float(number, value);
-    coh_config_text_add(text, "%s", number);
+    (void)coh_text_add(text, "%s", number);
 }
 
-void coh_config_text_add_double(coh_config_text *text, double value)
+void coh_config_text_add_double(coh_text *text, double value)
 {
     char number[COH_NUMBER_BYTES];
     print_double(number, value);
-    coh_config_text_add(text, "%s", number);
+    (void)coh_text_add(text, "%s", number);
 }
 
 /* ---- values ---- */

@@ -14,43 +14,43 @@ static const char *const dtype_names[] = {
 };
 
 /* Adds the first of the blank-separated words. */
-static void add_first_word(coh_config_text *text, const char *words)
+static void add_first_word(coh_text *text, const char *words)
 {
-    coh_config_text_add(text, "\"%.*s\"", (int)strcspn(words, " "), words);
+    (void)coh_text_add(text, "\"%.*s\"", (int)strcspn(words, " "), words);
 }
 
-static void add_field(const coh_config_field *field, const void *config, coh_config_text *text)
+static void add_field(const coh_config_field *field, const void *config, coh_text *text)
 {
     const void *at = (const char *)config + field->offset;
-    coh_config_text_add(text, ", \"%s\": ", field->name);
+    (void)coh_text_add(text, ", \"%s\": ", field->name);
     switch (field->kind) {
     case COH_FIELD_COUNT:
     case COH_FIELD_COUNT_MAYBE:
         if (*(const int64_t *)at == 0)
-            coh_config_text_add(text, "null");
+            (void)coh_text_add(text, "null");
         else
-            coh_config_text_add(text, "%" PRId64, *(const int64_t *)at);
+            (void)coh_text_add(text, "%" PRId64, *(const int64_t *)at);
         return;
     case COH_FIELD_POSITIVE:
         coh_config_text_add_float(text, *(const float *)at);
         return;
     case COH_FIELD_FLAG:
-        coh_config_text_add(text, *(const int32_t *)at ? "true" : "false");
+        (void)coh_text_add(text, *(const int32_t *)at ? "true" : "false");
         return;
     case COH_FIELD_NOT:
-        coh_config_text_add(text, *(const int32_t *)at ? "false" : "true");
+        (void)coh_text_add(text, *(const int32_t *)at ? "false" : "true");
         return;
     case COH_FIELD_ID:
         if (*(const int64_t *)at < 0)
-            coh_config_text_add(text, "null");
+            (void)coh_text_add(text, "null");
         else
-            coh_config_text_add(text, "%" PRId64, *(const int64_t *)at);
+            (void)coh_text_add(text, "%" PRId64, *(const int64_t *)at);
         return;
     case COH_FIELD_WORD:
         add_first_word(text, field->words);
         return;
     case COH_FIELD_ONLY:
-        coh_config_text_add(text, "%s", field->words);
+        (void)coh_text_add(text, "%s", field->words);
         return;
     case COH_FIELD_NONE:
     case COH_FIELD_OWN:
@@ -69,23 +69,23 @@ static int is_written(const coh_config_field *field, uint32_t type_bit)
     return field->kind < COH_FIELD_NONE;
 }
 
-void coh_config_write(const coh_model *model, coh_dtype stored, coh_config_text *text)
+void coh_config_write(const coh_model *model, coh_dtype stored, coh_text *text)
 {
     const coh_family_table *family = coh_family_of(model);
     const void *config = coh_family_config(model);
     const int type = family->type_of ? family->type_of(config) : 0;
-    coh_config_text_add(text, "{\"model_type\": \"%s\", \"architectures\": [",
-                        family->types[type].name);
+    (void)coh_text_add(text, "{\"model_type\": \"%s\", \"architectures\": [",
+                       family->types[type].name);
     add_first_word(text, family->types[type].architectures);
-    coh_config_text_add(text, "], \"torch_dtype\": \"%s\"", dtype_names[stored]);
+    (void)coh_text_add(text, "], \"torch_dtype\": \"%s\"", dtype_names[stored]);
     for (const coh_config_field *field = family->fields; field->name; field++)
         if (is_written(field, UINT32_C(1) << type))
             add_field(field, config, text);
     if (family->write_own)
         family->write_own(config, text);
     if (model->extras[0])
-        coh_config_text_add(text, ", %s", model->extras);
-    coh_config_text_add(text, "}");
+        (void)coh_text_add(text, ", %s", model->extras);
+    (void)coh_text_add(text, "}");
 }
 
 static coh_status indent(const char *line, char **out_text)
@@ -112,7 +112,7 @@ static coh_status indent(const char *line, char **out_text)
 coh_status coh_model_to_config(const coh_model *model, coh_dtype stored, char **out_text)
 {
     char line[COH_MODEL_JSON_BYTES];
-    coh_config_text text = { .data = line, .room = sizeof(line) };
+    coh_text text = { .data = line, .capacity = sizeof(line), .is_fixed = 1 };
     if (!model || !out_text)
         return coh_fail(COH_ERR_ARGUMENT, "a config.json needs a model and a place for its text");
     *out_text = NULL;
@@ -126,9 +126,9 @@ coh_status coh_model_to_config(const coh_model *model, coh_dtype stored, char **
         return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",
                         (int)stored);
     coh_config_write(model, stored, &text);
-    if (text.bytes >= text.room)
+    if (text.bytes >= text.capacity)
         return coh_fail(COH_ERR_ARGUMENT, "a model's config.json of %zu bytes exceeds %zu",
-                        text.bytes, text.room - 1);
+                        text.bytes, text.capacity - 1);
     return indent(line, out_text);
 }
 

@@ -145,7 +145,7 @@ typedef struct coh_family_table {
      * against one another, naming them. Called after all other fields. NULL: nothing to do. */
     coh_status (*read_own)(coh_config_reader *reader, void *config);
     /* Adds the members of kind OWN to `text`, each as `, "name": value`; may be NULL. */
-    void (*write_own)(const void *config, coh_config_text *text);
+    void (*write_own)(const void *config, coh_text *text);
 
     const char *adapter_targets; /* default targets, as in PEFT */
     const coh_tensor_lines *lines;

@@ -305,45 +305,45 @@ static coh_status read_own(coh_config_reader *reader, void *config)
 
 /* ---- writing ---- */
 
-static void write_rope(const coh_llama_rope *rope, coh_config_text *text)
+static void write_rope(const coh_llama_rope *rope, coh_text *text)
 {
-    coh_config_text_add(text, ", \"rope_theta\": ");
+    (void)coh_text_add(text, ", \"rope_theta\": ");
     coh_config_text_add_double(text, rope->theta);
-    coh_config_text_add(text, ", \"rope_scaling\": ");
+    (void)coh_text_add(text, ", \"rope_scaling\": ");
     if (rope->scaling == COH_ROPE_UNSCALED) {
-        coh_config_text_add(text, "null");
+        (void)coh_text_add(text, "null");
         return;
     }
     /* Versions before "rope_type" read "type"; all later versions read it, too. */
-    coh_config_text_add(text, "{\"%s\", \"factor\": ",
-                        rope->scaling == COH_ROPE_LINEAR ? "type\": \"linear"
-                                                         : "rope_type\": \"llama3");
+    (void)coh_text_add(text, "{\"%s\", \"factor\": ",
+                       rope->scaling == COH_ROPE_LINEAR ? "type\": \"linear"
+                                                        : "rope_type\": \"llama3");
     coh_config_text_add_float(text, rope->factor);
     if (rope->scaling == COH_ROPE_LLAMA3) {
-        coh_config_text_add(text, ", \"low_freq_factor\": ");
+        (void)coh_text_add(text, ", \"low_freq_factor\": ");
         coh_config_text_add_float(text, rope->low_frequency);
-        coh_config_text_add(text, ", \"high_freq_factor\": ");
+        (void)coh_text_add(text, ", \"high_freq_factor\": ");
         coh_config_text_add_float(text, rope->high_frequency);
-        coh_config_text_add(text, ", \"original_max_position_embeddings\": %" PRId64,
-                            rope->original_positions);
+        (void)coh_text_add(text, ", \"original_max_position_embeddings\": %" PRId64,
+                           rope->original_positions);
     }
-    coh_config_text_add(text, "}");
+    (void)coh_text_add(text, "}");
 }
 
-static void write_own(const void *config, coh_config_text *text)
+static void write_own(const void *config, coh_text *text)
 {
     const coh_llama_config *c = config;
     write_rope(&c->rope, text);
     if (c->type == COH_LLAMA_PLAIN) {
-        coh_config_text_add(text, ", \"attention_bias\": %s", c->qkv_biases ? "true" : "false");
+        (void)coh_text_add(text, ", \"attention_bias\": %s", c->qkv_biases ? "true" : "false");
         return;
     }
     if (c->type == COH_LLAMA_QWEN2)
-        coh_config_text_add(text, ", \"use_sliding_window\": %s", c->window ? "true" : "false");
+        (void)coh_text_add(text, ", \"use_sliding_window\": %s", c->window ? "true" : "false");
     if (c->window)
-        coh_config_text_add(text, ", \"sliding_window\": %" PRId64, c->window);
+        (void)coh_text_add(text, ", \"sliding_window\": %" PRId64, c->window);
     else
-        coh_config_text_add(text, ", \"sliding_window\": null");
+        (void)coh_text_add(text, ", \"sliding_window\": null");
 }
 
 /* ---- tensors ---- */

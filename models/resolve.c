@@ -66,15 +66,15 @@ coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_byt
         return coh_fail(COH_ERR_ARGUMENT,
                         "a model of family %s has no such type, or is stored in no known dtype",
                         family->name);
-    coh_config_text out = { .data = text, .room = text_bytes };
-    coh_config_text_add(&out, "{\"family\": \"%s\", \"name\": ", family->name);
-    coh_config_text_add_string(&out, model->name);
-    coh_config_text_add(
+    coh_text out = { .data = text, .capacity = text_bytes, .is_fixed = 1 };
+    (void)coh_text_add(&out, "{\"family\": \"%s\", \"name\": ", family->name);
+    (void)coh_text_add_quoted(&out, model->name);
+    (void)coh_text_add(
         &out, ", \"dtype\": \"%s\", \"config\": ", dtype_names[coh_model_size_get(model).dtype]);
     coh_config_write(model, model->stored, &out);
     coh_adapters_to_text(&model->adapters, &out);
     coh_stored_to_text(model, &out);
-    coh_config_text_add(&out, "}");
+    (void)coh_text_add(&out, "}");
     if (out.bytes >= text_bytes)
         return coh_fail(COH_ERR_ARGUMENT, "a model's JSON of %zu bytes does not fit in %zu",
                         out.bytes, text_bytes);

@@ -34,13 +34,13 @@ coh_dtype coh_model_tensor_stored(const coh_model *model, int64_t index, coh_dty
 
 /* ---- in a note ---- */
 
-void coh_stored_to_text(const coh_model *model, coh_config_text *text)
+void coh_stored_to_text(const coh_model *model, coh_text *text)
 {
     if (!model->dtypes[0] && !model->metadata[0])
         return;
-    coh_config_text_add(text, ", \"stored\": {\"dtypes\": ");
-    coh_config_text_add_string(text, model->dtypes);
-    coh_config_text_add(text, ", \"metadata\": {%s}}", model->metadata);
+    (void)coh_text_add(text, ", \"stored\": {\"dtypes\": ");
+    (void)coh_text_add_quoted(text, model->dtypes);
+    (void)coh_text_add(text, ", \"metadata\": {%s}}", model->metadata);
 }
 
 static coh_status dtypes_from(const char *dtypes, coh_model *model)
@@ -61,20 +61,20 @@ static coh_status dtypes_from(const char *dtypes, coh_model *model)
 }
 
 /* Adds one pair as a JSON member. */
-static void metadata_add(coh_config_text *text, const char *key, const char *value)
+static void metadata_add(coh_text *text, const char *key, const char *value)
 {
     if (text->bytes > 0)
-        coh_config_text_add(text, ", ");
-    coh_config_text_add_string(text, key);
-    coh_config_text_add(text, ": ");
-    coh_config_text_add_string(text, value);
+        (void)coh_text_add(text, ", ");
+    (void)coh_text_add_quoted(text, key);
+    (void)coh_text_add(text, ": ");
+    (void)coh_text_add_quoted(text, value);
 }
 
 static coh_status metadata_from(json_t *object, coh_model *model)
 {
     const char *key;
     json_t *value;
-    coh_config_text text = { .data = model->metadata, .room = sizeof(model->metadata) };
+    coh_text text = { .data = model->metadata, .capacity = sizeof(model->metadata), .is_fixed = 1 };
     json_object_foreach(object, key, value)
     {
         if (!json_is_string(value))
@@ -82,11 +82,11 @@ static coh_status metadata_from(json_t *object, coh_model *model)
                             "a model's \"stored\" has metadata \"%.100s\" that is no text", key);
         metadata_add(&text, key, json_string_value(value));
     }
-    if (text.bytes >= text.room)
+    if (text.bytes >= text.capacity)
         return coh_fail(COH_ERR_CORRUPT,
                         "a model's \"stored\" has metadata of %zu bytes, at most "
                         "%zu are kept",
-                        text.bytes, text.room - 1);
+                        text.bytes, text.capacity - 1);
     return COH_OK;
 }
 
@@ -124,7 +124,7 @@ void coh_stored_metadata_take(const coh_safetensors *files, coh_model *model, in
     size_t count, other_count, kept = 0;
     const coh_safetensors_pair *pairs = coh_safetensors_metadata(files, 0, &count);
     const uint32_t file_count = coh_safetensors_file_count(files);
-    coh_config_text text = { .data = model->metadata, .room = sizeof(model->metadata) };
+    coh_text text = { .data = model->metadata, .capacity = sizeof(model->metadata), .is_fixed = 1 };
     model->metadata[0] = '\0';
     *out_left_out = 0;
     for (size_t i = 0; i < count; i++) {
@@ -135,7 +135,7 @@ void coh_stored_metadata_take(const coh_safetensors *files, coh_model *model, in
         if (file < file_count)
             continue;
         metadata_add(&text, pairs[i].key, pairs[i].value);
-        if (text.bytes >= text.room) { /* too long: later pairs may fit */
+        if (text.bytes >= text.capacity) { /* too long: later pairs may fit */
             text.bytes = before;
             model->metadata[before] = '\0';
         } else

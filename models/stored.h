@@ -19,7 +19,7 @@
 char coh_stored_letter(coh_dtype dtype);
 
 /* Appends `, "stored": {...}`, or nothing if there is nothing to remember. */
-void coh_stored_to_text(const coh_model *model, coh_config_text *text);
+void coh_stored_to_text(const coh_model *model, coh_text *text);
 /* Reads it back into a model whose configuration is known; `value` NULL: nothing was remembered.
  * Fails: COH_ERR_CORRUPT naming what is wrong. */
 coh_status coh_stored_from_json(json_t *value, coh_model *model);
