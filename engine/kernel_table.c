@@ -26,20 +26,14 @@ const char *coh_kernel_product_name(int32_t product)
                                 : COH_PRODUCT_COUNT);
 }
 
-static const char *const layout_names[] = {
-    [COH_MATMUL_NT] = "nt", [COH_MATMUL_NN] = "nn", [COH_MATMUL_TN] = "tn"
+const char *const coh_kernel_layout_names[] = {
+    [COH_MATMUL_NT] = "nt", [COH_MATMUL_NN] = "nn", [COH_MATMUL_TN] = "tn", NULL
 };
-enum { LAYOUT_COUNT = sizeof(layout_names) / sizeof(layout_names[0]) };
-
-const char *coh_kernel_layout_name(coh_matmul_layout layout)
-{
-    return layout_names[layout];
-}
 
 coh_status coh_kernel_layout_of(const char *name, coh_matmul_layout *out_layout)
 {
-    for (int i = 0; i < LAYOUT_COUNT; i++)
-        if (strcmp(name, layout_names[i]) == 0) {
+    for (int i = 0; coh_kernel_layout_names[i] != NULL; i++)
+        if (strcmp(name, coh_kernel_layout_names[i]) == 0) {
             *out_layout = (coh_matmul_layout)i;
             return COH_OK;
         }
@@ -51,7 +45,7 @@ coh_status coh_kernel_layout_of(const char *name, coh_matmul_layout *out_layout)
 static coh_status add_shape(coh_kernel_shapes *list, coh_dtype dtype, coh_matmul_layout layout,
                             int64_t rows, int64_t columns, int64_t depth)
 {
-    const char *name = layout_names[layout];
+    const char *name = coh_kernel_layout_names[layout];
     for (size_t i = 0; i < list->count; i++) {
         coh_kernel_timing *known = &list->shapes[i];
         if (known->dtype == dtype && known->layout == name && known->rows == rows &&

@@ -22,8 +22,9 @@ typedef struct coh_kernel_shapes {
 coh_status coh_kernel_shapes_of(const coh_graph *graph, coh_kernel_shapes *shapes);
 void coh_kernel_shapes_fini(coh_kernel_shapes *shapes); /* accepts a zeroed struct */
 
-/* Converts between a layout and its name "nt", "nn" or "tn". Fails: COH_ERR_CORRUPT. */
-const char *coh_kernel_layout_name(coh_matmul_layout layout);
+/* "nt", "nn", "tn", NULL. */
+extern const char *const coh_kernel_layout_names[];
+/* Finds a layout by its name. Fails: COH_ERR_CORRUPT. */
 coh_status coh_kernel_layout_of(const char *name, coh_matmul_layout *out_layout);
 
 /* Converts between the public numbers of products, which start at 0, and those of product.h. */

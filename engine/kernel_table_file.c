@@ -37,10 +37,6 @@ void coh_kernel_machine(char name[COH_KERNEL_MACHINE_BYTES])
 static const char *const dtype_names[] = {
     [COH_DTYPE_F32] = "f32", [COH_DTYPE_BF16] = "bf16", NULL
 };
-static const char *const layout_names[] = {
-    [COH_MATMUL_NT] = "nt", [COH_MATMUL_NN] = "nn", [COH_MATMUL_TN] = "tn", NULL
-};
-
 typedef struct product_row {
     int32_t dtype, layout, product; /* product: the public number */
     int64_t rows, columns, depth;
@@ -129,7 +125,7 @@ _Static_assert(COH_KERNEL_PRODUCTS == 3, "each product has a time");
 
 static const coh_json_field row_fields[] = {
     { "dtype", COH_JSON_CHOICE, ROW(dtype), .names = dtype_names },
-    { "layout", COH_JSON_CHOICE, ROW(layout), .names = layout_names },
+    { "layout", COH_JSON_CHOICE, ROW(layout), .names = coh_kernel_layout_names },
     { "rows", COUNT(ROW(rows)) },
     { "columns", COUNT(ROW(columns)) },
     { "depth", COUNT(ROW(depth)) },
@@ -141,7 +137,7 @@ static const coh_json_field row_fields[] = {
 static const coh_json_field algorithm_fields[] = {
     { "dtype", COH_JSON_CHOICE, FORM(dtype), .names = dtype_names },
     { "c_dtype", COH_JSON_CHOICE, FORM(c_dtype), .names = dtype_names },
-    { "layout", COH_JSON_CHOICE, FORM(layout), .names = layout_names },
+    { "layout", COH_JSON_CHOICE, FORM(layout), .names = coh_kernel_layout_names },
     { "rows", COUNT(FORM(rows)) },
     { "columns", COUNT(FORM(columns)) },
     { "depth", COUNT(FORM(depth)) },
@@ -194,8 +190,7 @@ static const coh_json_file kernels_file = {
 static void fill_row(const coh_kernel_timing *shape, product_row *row)
 {
     coh_matmul_layout layout = COH_MATMUL_NT;
-    while (strcmp(layout_names[layout], shape->layout) != 0)
-        layout++;
+    (void)coh_kernel_layout_of(shape->layout, &layout); /* it has one of the names */
     *row = (product_row){ .dtype = (int32_t)shape->dtype,
                           .layout = (int32_t)layout,
                           .product = shape->chosen,
