@@ -1,10 +1,10 @@
-/* alloc.h - the library's small allocations. All of them go through here, so that a test can count
- * them and make the n-th one fail. Large memory comes from arenas (memory/arena.h). */
+/* alloc.h - the library's small allocations. All of them go through here and through a table of
+ * functions, so that a test can count them and make the n-th one fail
+ * (tests/faults/alloc_faults.h). Large memory comes from arenas (memory/arena.h). */
 #ifndef COH_BASE_ALLOC_H
 #define COH_BASE_ALLOC_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/check.h"
 
@@ -22,12 +22,14 @@ coh_status coh_alloc_text(const char *text, char **out_copy);
 
 void coh_free(void *memory); /* accepts NULL */
 
-/* For tests: makes the n-th allocation from now (1 is the next) fail; 0 switches this off. */
-void coh_alloc_fail_nth(uint64_t n);
-/* Return the number of allocations by this process so far, and whether the planned failure
- * happened. */
-uint64_t coh_alloc_count(void);
-int coh_alloc_fault_was_hit(void);
+/* As calloc and realloc. */
+typedef struct coh_alloc_calls {
+    void *(*zeroed)(size_t count, size_t element_bytes);
+    void *(*resized)(void *memory, size_t bytes);
+} coh_alloc_calls;
+
+/* Replaces the C library's calls; the table must stay valid. Call it before any thread. */
+void coh_alloc_calls_use(const coh_alloc_calls *calls);
 
 /* Typed versions of coh_alloc and coh_alloc_grow: COH_ALLOC(count, &pointer). */
 #define COH_ALLOC(count, out_pointer)                                                              \

@@ -1,19 +1,10 @@
-/* file_ops.h - the file operations of a save, one by one, so that a test can break each of them.
+/* file_ops.h - the file operations of a save.
  *
  * The one idea: a save must survive a crash between any two operations. So every operation that
- * changes the disk passes through this table and gets a number, from 1. coh_file_ops_init reads
- * these environment variables once:
- *
- *     COH_TEST_EXIT_AT=<n>          _exit(86) instead of operation n; for a write, after half of it
- *     COH_TEST_FAIL_AT=<n>[:errno]  operation n fails with that number (default 5, EIO), once
- *     COH_TEST_FAIL_AT=<n>:short    if operation n is a write, it moves only half of its bytes
- *     COH_TEST_SIGNAL_AT=<n>[:number]    the process gets that signal (default 15, SIGTERM) before
- *                                   operation n, once
- *     COH_TEST_POWER_CUT_AT=<n>[:seed]   the power fails instead of operation n: unflushed data is
- *                                   dropped or torn (base/power_cut.h), then _exit(86); here n
- *                                   counts all operations of the process
- *
- * Operations that only undo (unlink, rmdir, close after a failure) are counted, too.
+ * changes the disk is one call through a table of functions. The table is the system's; a test puts
+ * another one in, in which operations fail, are cut short, or end the process
+ * (tests/faults/file_faults.h). Operations that only undo (unlink, rmdir, close after a failure) go
+ * through the table, too.
  *
  * Every call returns 0 (or a descriptor) or -errno, and allocates nothing. Names have at most
  * PATH_MAX bytes. Threads: one at a time per struct. */
@@ -22,40 +13,53 @@
 
 #include <stdint.h>
 
-#include "base/power_cut.h"
+/* One attempt at each operation: returns 0, a descriptor or a number of bytes; or -errno. `state`
+ * is what `begin` returned. */
+typedef struct coh_file_calls {
+    /* Called once per coh_file_ops; NULL: state is NULL. */
+    void *(*begin)(void);
+    int (*mkdir)(void *state, const char *path);
+    int (*create)(void *state, const char *path);
+    int (*reserve)(void *state, int fd, uint64_t bytes);
+    int64_t (*write)(void *state, int fd, const void *data, uint64_t bytes, uint64_t offset);
+    int (*sync)(void *state, int fd);
+    int (*sync_folder)(void *state, const char *path);
+    int (*close)(void *state, int fd);
+    int (*rename)(void *state, const char *from, const char *to);
+    int (*unlink_at)(void *state, int folder_fd, const char *name, const char *path);
+    int (*rmdir_at)(void *state, int folder_fd, const char *name, const char *path);
+} coh_file_calls;
 
-#define COH_FILE_OPS_EXIT_CODE 86
+extern const coh_file_calls coh_system_file_calls;
+
+/* Makes every coh_file_ops_init from now on take this table; it must stay valid. Call it before any
+ * thread that saves. */
+void coh_file_calls_use(const coh_file_calls *calls);
 
 typedef struct coh_file_ops {
-    uint64_t count;     /* operations so far */
-    uint64_t exit_at;   /* 0: never */
-    uint64_t fail_at;   /* 0: never */
-    int fail_errno;     /* 0: a short write */
-    uint64_t signal_at; /* 0: never */
-    int signal_number;
-    coh_power_cut *power_cut; /* NULL: no power cut is planned */
+    const coh_file_calls *calls;
+    void *state;
 } coh_file_ops;
 
-/* Zeroes *ops and reads the environment. Malformed variables are ignored. */
 void coh_file_ops_init(coh_file_ops *ops);
 
 int coh_file_mkdir(coh_file_ops *ops, const char *path);
 /* Creates a file for writing; refuses an existing one. */
 int coh_file_create(coh_file_ops *ops, const char *path);
 /* Reserves space for [0, bytes), so that later writes cannot meet a full disk. 0 bytes: does
- * nothing. */
+ * nothing. Repeated if a signal interrupts it, as is sync. */
 int coh_file_reserve(coh_file_ops *ops, int fd, uint64_t bytes);
 /* Writes all bytes, in as many pieces as the system needs; each piece is one operation. */
 int coh_file_write(coh_file_ops *ops, int fd, const void *data, uint64_t bytes, uint64_t offset);
 /* Asks the system to start writing back these bytes, so that sync finds little left and they do not
- * fill the page cache. A hint: cannot fail, is not counted. */
+ * fill the page cache. A hint: cannot fail, is no operation of the table. */
 void coh_file_write_back(int fd, uint64_t bytes, uint64_t offset);
 int coh_file_sync(coh_file_ops *ops, int fd);
 /* Flushes a folder's entries. Succeeds if the file system does not support it (EINVAL). */
 int coh_file_sync_folder(coh_file_ops *ops, const char *path);
 /* Flushes the parent folder of `path`, which makes a name durable. */
 int coh_file_sync_parent(coh_file_ops *ops, const char *path);
-/* Writes the parent folder of `path`, of PATH_MAX bytes; "." if it has none. Not counted. */
+/* Writes the parent folder of `path`, of PATH_MAX bytes; "." if it has none. */
 void coh_file_parent(const char *path, char *out_folder);
 /* Closes; the descriptor is closed even on failure. Accepts -1. */
 int coh_file_close(coh_file_ops *ops, int fd);

@@ -126,7 +126,7 @@ coh_status coh_file_write_whole(const char *path, const char *data, size_t bytes
         return status;
     }
     /* A folder that cannot be flushed is not an error, because the file can be made again. */
-    coh_file_ops ops = { 0 };
+    coh_file_ops ops = { .calls = &coh_system_file_calls };
     (void)coh_file_sync_parent(&ops, path);
     return COH_OK;
 }

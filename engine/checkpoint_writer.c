@@ -1,6 +1,6 @@
 /* Writes a checkpoint into <path>.partial and publishes it by a rename. Everything is allocated and
  * sized at create, so that a save during training allocates nothing. Next: checkpoint_writer.h,
- * then base/file_ops.h for the counted file operations. */
+ * then base/file_ops.h for the file operations. */
 #include "engine/checkpoint_writer.h"
 
 #include <assert.h>

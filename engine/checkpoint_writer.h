@@ -14,8 +14,8 @@
  * After create nothing is allocated, and no stdio or directory stream is used: begin, put, finish
  * and abort may run in a training step's process, which must not allocate.
  *
- * Tests: each file operation is counted (base/file_ops.h). COH_TEST_EXIT_AT and COH_TEST_FAIL_AT in
- * the environment, read at create, exit at the n-th operation or make it fail.
+ * Each file operation is a call through a table (base/file_ops.h), taken at create, so that a test
+ * can make it fail.
  *
  * Threads: one at a time. */
 #ifndef COH_ENGINE_CHECKPOINT_WRITER_H

@@ -99,11 +99,12 @@ static coh_status check_device(const coh_plan *plan, const coh_engine_device *de
 
 static coh_status create_all(coh_engine *engine, const coh_engine_device *device)
 {
-    const coh_store_ops *store_ops;
+    const coh_store_ops *store_ops = device->store_ops;
     COH_TRY(check_options(engine->plan, &engine->options));
     COH_TRY(coh_parameter_groups_check(engine->plan->graph, &engine->options));
     COH_TRY(check_device(engine->plan, device));
-    COH_TRY(find_store(engine->options.store, &store_ops));
+    if (store_ops == NULL)
+        COH_TRY(find_store(engine->options.store, &store_ops));
     COH_TRY(verify_all(engine->plan));
     COH_TRY(coh_ledger_create(&engine->ledger));
     COH_TRY(coh_pool_create(engine->options.thread_count, &engine->pool));

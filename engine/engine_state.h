@@ -29,12 +29,13 @@ struct coh_engine {
     coh_checkpoint_writer *writer; /* NULL: this plan does not save */
 };
 
-/* The device that an engine runs on. */
+/* What an engine runs on. */
 typedef struct coh_engine_device {
     const coh_device_ops *ops;
     int index;                            /* among devices of one kind */
     const coh_device_kernels *kernels;    /* NULL: the host's kernels */
     const struct coh_cuda_driver *driver; /* NULL: the machine's driver */
+    const coh_store_ops *store_ops;       /* NULL: the one that the options name */
 } coh_engine_device;
 
 /* coh_engine_create on that device. Fails: also COH_ERR_ARGUMENT if the plan is for another kind of

@@ -4,7 +4,7 @@
  *     parent) -> end
  *
  * Until publish, everything is under a temporary name next to `path`; end removes it if it is not
- * published. An existing path is refused. Every file operation can be made to fail
+ * published. An existing path is refused. A test can make every file operation fail
  * (base/file_ops.h).
  *
  * The temporary folder is locked (flock) while it is written. begin removes unlocked temporary

@@ -122,7 +122,8 @@ coh_status coh_safetensors_read_numbers(const coh_safetensors *model,
  *
  * Until publish, everything is in a temporary file next to `path`; destroy removes it unless
  * publish succeeded. An existing file is never overwritten. Memory: 256 KiB, and the header while
- * it is built. Every file operation can be made to fail (base/file_ops.h). */
+ * it is built. A test can make every file operation fail
+ * (base/file_ops.h). */
 typedef struct coh_safetensors_writer coh_safetensors_writer;
 
 /* Writes the header: the metadata (NULL: no "__metadata__"), then the tensors in this order, which

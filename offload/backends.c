@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 
-#include "offload/fault.h"
 #include "offload/store_base.h"
 
 coh_status coh_store_open_first(const coh_store_config *config,
@@ -40,8 +39,5 @@ coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *w
     static const coh_store_ops *const ladder[] = { &coh_store_uring, &coh_store_posix };
     if (wanted != NULL)
         return coh_store_open_first(config, &wanted, 1, out_ops, out_store);
-    /* io_uring cannot inject faults: a fault plan needs the posix store. */
-    if (coh_fault_planned())
-        return coh_store_open_first(config, ladder + 1, 1, out_ops, out_store);
     return coh_store_open_first(config, ladder, 2, out_ops, out_store);
 }

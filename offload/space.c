@@ -195,7 +195,7 @@ void coh_space_hold_release(coh_space_hold *hold)
 coh_status coh_name_flush(const char *path)
 {
     COH_NEED(path);
-    coh_file_ops ops = { 0 };
+    coh_file_ops ops = { .calls = &coh_system_file_calls };
     const int error = coh_file_sync_parent(&ops, path);
     if (error == 0 || error == -EACCES)
         return COH_OK;

@@ -101,34 +101,8 @@ extern const coh_store_ops coh_store_posix, coh_store_mem;
 /* Opens the best backend that this machine allows: io_uring with O_DIRECT and registered
  * buffers, then without registration, then posix threads. If O_DIRECT is denied, uses the page
  * cache. facts.reason says why. *out_ops receives the backend's table. `wanted`: NULL, or the only
- * table to use (tests, fault injection). */
+ * table to use. */
 coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *wanted,
                           const coh_store_ops **out_ops, coh_store **out_store);
-
-/* A power cut is not modelled here: the store is an unnamed file that vanishes with the process, so
- * it cannot be found broken later. base/power_cut.h models what a power cut drops and tears where
- * durability is promised, in the file operations of a save. `flip_at` covers a lost or torn write
- * while the process lives: the chunk's checksum does not match. */
-
-/* Faults for tests: seeded, by operation number, so that a loop over n finds every path. The mem
- * and posix stores inject them, so faults can be injected under a whole run; while a plan is
- * installed, coh_store_open uses no store that cannot. Operations count reads and writes together,
- * from 0. */
-typedef struct coh_fault_plan {
-    uint64_t seed;
-    int64_t fail_at;  /* -1: never. The operation fails with `fail_errno` (EIO, ENOSPC) */
-    int64_t short_at; /* -1: never. Its first transfer is cut short and must be continued */
-    int64_t flip_at;  /* -1: never. One transferred bit is flipped */
-    int64_t late_at;  /* -1: never. It completes after all others in flight */
-    int fail_errno;
-    uint32_t delay_most_us; /* each operation is delayed by a random time up to this */
-    int reorder;            /* 1: complete in random order within the depth */
-} coh_fault_plan;
-
-/* Install a plan for all stores that this process opens from now on (NULL: none); return the number
- * of operations of the store opened last, and whether the fault was injected. */
-void coh_store_fault_plan(const coh_fault_plan *plan);
-uint64_t coh_store_fault_operations(void);
-int coh_store_fault_was_hit(void);
 
 #endif

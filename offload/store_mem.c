@@ -1,5 +1,5 @@
-/* The mem store: the file is memory of this process. For tests: the threads, checks and faults of
- * the posix store, without a disk. Read store_threads.h next. */
+/* The mem store: the file is memory of this process. For tests: the threads and checks of the posix
+ * store, without a disk. Read store_threads.h next. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,14 +1,11 @@
 /* Threads that make a store's transfers: each takes the oldest request's next piece under the
- * port's lock, moves it without the lock, and returns the result. Planned faults are injected here.
- * Read store_threads.h first. */
+ * port's lock, moves it without the lock, and returns the result. Read store_threads.h first. */
 #include "offload/store_threads.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -19,35 +16,17 @@ typedef struct piece {
     unsigned char *memory;
     uint64_t file_offset;
     size_t bytes;
-    coh_fault fault; /* of the request's first piece; the others have none */
 } piece;
 
 /* ---- transferring one piece, without the lock ---- */
-
-static void delay(uint32_t microseconds)
-{
-    struct timespec span = { .tv_sec = microseconds / 1000000,
-                             .tv_nsec = (long)(microseconds % 1000000) * 1000 };
-    while (nanosleep(&span, &span) != 0 && errno == EINTR) {
-    }
-}
 
 /* Moves the whole piece: continues a short transfer, repeats an interrupted one. Returns an errno,
  * 0 if the file ended, or COH_STORE_NO_ERROR. */
 static int move(coh_threads_port *port, const piece *work)
 {
     size_t done = 0;
-    int cut_short = work->fault.cut_short;
     while (done < work->bytes) {
         size_t bytes = work->bytes - done;
-        if (cut_short) {
-            cut_short = 0;
-            coh_fault_hit();
-            bytes = bytes / 2 / COH_PAGE_BYTES * COH_PAGE_BYTES;
-            if (bytes == 0)
-                /* one block cannot be halved: act as if interrupted before its first byte */
-                continue;
-        }
         ssize_t moved = port->store->transfer(port->store, port->port, work->memory + done, bytes,
                                               work->file_offset + done);
         if (moved < 0 && errno != EINTR && errno != EAGAIN)
@@ -59,40 +38,6 @@ static int move(coh_threads_port *port, const piece *work)
             done += (size_t)moved - ((size_t)moved < bytes ? (size_t)moved % COH_PAGE_BYTES : 0);
     }
     return COH_STORE_NO_ERROR;
-}
-
-/* Flips a bit. Of a read: in the memory that it filled. Of a write: in the file; the caller's
- * memory stays unchanged. */
-static int flip(coh_threads_port *port, const piece *work)
-{
-    size_t bit = (size_t)(work->fault.flip_random % (work->bytes * 8));
-    unsigned char mask = (unsigned char)(1u << (bit % 8));
-    coh_fault_hit();
-    if (port->port == COH_STORE_READS) {
-        work->memory[bit / 8] ^= mask;
-        return COH_STORE_NO_ERROR;
-    }
-    size_t block = bit / 8 / COH_PAGE_BYTES * COH_PAGE_BYTES;
-    piece page = { .memory = port->bounce,
-                   .file_offset = work->file_offset + block,
-                   .bytes = COH_PAGE_BYTES };
-    memcpy(port->bounce, work->memory + block, COH_PAGE_BYTES);
-    port->bounce[bit / 8 - block] ^= mask;
-    return move(port, &page);
-}
-
-static int serve(coh_threads_port *port, const piece *work)
-{
-    if (work->fault.delay_us > 0)
-        delay(work->fault.delay_us);
-    if (work->fault.fail_errno != 0) {
-        coh_fault_hit();
-        return work->fault.fail_errno;
-    }
-    int error = move(port, work);
-    if (error == COH_STORE_NO_ERROR && work->fault.flips)
-        error = flip(port, work);
-    return error;
 }
 
 /* ---- handing pieces out, under the lock ---- */
@@ -118,8 +63,6 @@ static piece take(coh_threads_slot *slot)
                    .memory = (unsigned char *)slot->request.memory + slot->next_bytes,
                    .file_offset = slot->request.file_offset + slot->next_bytes,
                    .bytes = left < COH_STORE_PIECE_BYTES ? left : COH_STORE_PIECE_BYTES };
-    if (slot->next_bytes == 0)
-        work.fault = slot->fault;
     slot->next_bytes += work.bytes;
     slot->piece_count++;
     return work;
@@ -149,7 +92,7 @@ static void *run_thread(void *argument)
         if (slot != NULL) {
             piece work = take(slot);
             pthread_mutex_unlock(&port->lock);
-            int error = serve(port, &work);
+            int error = move(port, &work);
             pthread_mutex_lock(&port->lock);
             give_back(port, slot, error);
         } else if (port->stop)
@@ -176,7 +119,6 @@ coh_status coh_threads_submit(coh_store *store, coh_store_port which,
         i++;
     if (i < store->config.port_depth) {
         port->slots[i] = (coh_threads_slot){ .request = *request,
-                                             .fault = coh_fault_take(&threads->plan),
                                              .checksum = checksum,
                                              .sequence = port->sequence++,
                                              .error = COH_STORE_NO_ERROR,
@@ -191,8 +133,7 @@ coh_status coh_threads_submit(coh_store *store, coh_store_port which,
     return COH_OK;
 }
 
-/* Returns the done request to complete next: in order of completion, or in the plan's random order.
- * A late request comes only when it is the last one in flight. */
+/* Returns the done request to complete next: in order of completion. */
 static coh_threads_slot *choose_done(coh_threads_port *port)
 {
     coh_threads_slot *chosen = NULL;
@@ -200,15 +141,7 @@ static coh_threads_slot *choose_done(coh_threads_port *port)
         return NULL;
     for (uint32_t i = 0; i < port->store->base.config.port_depth; i++) {
         coh_threads_slot *slot = &port->slots[i];
-        if (slot->state != COH_SLOT_DONE)
-            continue;
-        if (slot->fault.late) {
-            coh_fault_hit();
-            if (port->active_count + port->done_count > 1)
-                continue;
-        }
-        if (chosen == NULL || (port->store->plan.reorder ? slot->fault.order < chosen->fault.order
-                                                         : slot->finished < chosen->finished))
+        if (slot->state == COH_SLOT_DONE && (chosen == NULL || slot->finished < chosen->finished))
             chosen = slot;
     }
     return chosen;
@@ -264,10 +197,6 @@ static coh_status start_port(coh_threads_store *store, coh_store_port which, uin
 {
     coh_threads_port *port = &store->ports[which];
     COH_TRY(COH_ALLOC(store->base.config.port_depth, &port->slots));
-    COH_TRY(coh_alloc(2, COH_PAGE_BYTES, &port->bounce_memory));
-    port->bounce =
-        (unsigned char *)port->bounce_memory +
-        (COH_PAGE_BYTES - (uintptr_t)port->bounce_memory % COH_PAGE_BYTES) % COH_PAGE_BYTES;
     port->port = which;
     pthread_mutex_init(&port->lock, NULL);
     pthread_cond_init(&port->work, NULL);
@@ -302,7 +231,6 @@ static void stop_port(coh_threads_port *port)
         pthread_cond_destroy(&port->work);
         pthread_mutex_destroy(&port->lock);
     }
-    coh_free(port->bounce_memory);
     coh_free(port->slots);
     *port = (coh_threads_port){ 0 };
 }
@@ -313,7 +241,6 @@ coh_status coh_threads_start(coh_threads_store *store, uint32_t thread_count,
     coh_status status = COH_OK;
     assert(thread_count >= 1 && thread_count <= COH_THREADS_MOST);
     store->transfer = transfer;
-    coh_fault_begin(&store->plan);
     COH_TRY_GOTO(status, start_port(store, COH_STORE_READS, thread_count), failed);
     COH_TRY_GOTO(status, start_port(store, COH_STORE_WRITES, thread_count), failed);
     return COH_OK;

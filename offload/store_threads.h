@@ -9,8 +9,7 @@
  * slot (one per request in flight) goes free -> active -> done -> free. The lane makes it active
  * and free; the thread that finishes its last piece makes it done. The lane's thread computes the
  * hash, at submit for writes and at reap for reads.
- *
- * Faults (offload/fault.h) are injected here, so both stores honour the same plan. */
+ */
 #ifndef COH_OFFLOAD_STORE_THREADS_H
 #define COH_OFFLOAD_STORE_THREADS_H
 
@@ -18,7 +17,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "offload/fault.h"
 #include "offload/store_base.h"
 
 typedef struct coh_threads_store coh_threads_store;
@@ -34,7 +32,6 @@ typedef enum coh_slot_state { COH_SLOT_FREE, COH_SLOT_ACTIVE, COH_SLOT_DONE } co
 
 typedef struct coh_threads_slot {
     coh_store_request request;
-    coh_fault fault;
     uint64_t checksum;    /* of a write */
     uint64_t sequence;    /* of submission */
     uint64_t finished;    /* order of completion */
@@ -57,8 +54,6 @@ typedef struct coh_threads_port {
     int stop;
     pthread_t threads[COH_THREADS_MOST];
     uint32_t thread_count;
-    unsigned char *bounce; /* a page for flips: COH_PAGE_BYTES, aligned, inside bounce_memory */
-    void *bounce_memory;
     /* of the first failed completion of a reap; used by the lane only */
     char text[COH_ERROR_TEXT_BYTES];
 } coh_threads_port;
@@ -66,7 +61,6 @@ typedef struct coh_threads_port {
 struct coh_threads_store {
     coh_store base;
     coh_threads_transfer transfer;
-    coh_fault_plan plan;
     coh_threads_port ports[COH_STORE_PORT_COUNT];
 };
 

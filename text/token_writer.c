@@ -149,7 +149,7 @@ coh_status coh_token_writer_publish(coh_token_writer *writer)
         return coh_fail(COH_ERR_IO, "renaming %s to %s failed: %s", writer->temporary, writer->path,
                         strerror(errno));
     writer->is_published = 1;
-    coh_file_ops ops = { 0 };
+    coh_file_ops ops = { .calls = &coh_system_file_calls };
     const int error = coh_file_sync_parent(&ops, writer->path);
     if (error)
         return coh_fail(COH_ERR_IO, "flushing the folder of %s failed: %s", writer->path,

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "tests/faults/alloc_faults.h"
 
 typedef struct part {
     int64_t whole;
@@ -247,11 +248,11 @@ static void a_fixed_text_is_never_left(void **state)
     assert_int_equal(coh_json_file_add(&things, &t, &whole), COH_OK);
     for (size_t capacity = 1; capacity <= whole.bytes + 1; capacity++) {
         coh_text text = { .data = room, .capacity = capacity, .is_fixed = 1 };
-        const uint64_t before = coh_alloc_count();
+        const uint64_t before = alloc_count();
         memset(room, '#', sizeof(room));
         const coh_status status = coh_json_file_add(&things, &t, &text);
         assert_int_equal(status, capacity > whole.bytes ? COH_OK : COH_ERR_FULL);
-        assert_true(room[capacity] == '#' && coh_alloc_count() == before);
+        assert_true(room[capacity] == '#' && alloc_count() == before);
     }
     assert_string_equal(room, whole.data);
     coh_text_fini(&whole);

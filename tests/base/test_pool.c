@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/pool.h"
 #include "base/thread.h"
 #include "cohobate/model.h"
+#include "tests/faults/alloc_faults.h"
 
 #define PIECES_MOST 1000
 
@@ -396,10 +396,10 @@ static void create_survives_the_failure_of_each_of_its_allocations(void **state)
     int failures = 0;
     for (uint64_t n = 1;; n++) {
         coh_pool *pool;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_pool_create(3, &pool);
-        int hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!hit) {
             assert_int_equal(status, COH_OK);
             coh_pool_destroy(pool);
@@ -417,10 +417,10 @@ static void running_allocates_nothing(void **state)
     (void)state;
     coh_pool *pool;
     assert_int_equal(coh_pool_create(3, &pool), COH_OK);
-    uint64_t before = coh_alloc_count();
+    uint64_t before = alloc_count();
     for (int i = 0; i < 100; i++)
         check_counts(pool, 50);
-    assert_int_equal(coh_alloc_count(), before);
+    assert_int_equal(alloc_count(), before);
     coh_pool_destroy(pool);
 }
 

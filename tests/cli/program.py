@@ -17,6 +17,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from length import SHORT, in_full  # pylint: disable=unused-import,wrong-import-position
 
 COHOBATE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "cohobate"
+# The same with faults in its file operations (tests/faults/file_faults.h).
+FAULTY = os.environ.get("COH_FAULTY", "cohobate-faulty")
 # Short runs take the first placement found, where the best one is not what is tested.
 QUICK = ["--search", "quick"] if SHORT else []
 # A GPT-2 of 11 M parameters on 32 tokens a step: a step takes a fraction of a second.
@@ -41,8 +43,8 @@ def environment(**more):
     return {"COH_CALIBRATION": "none", **names, **more}
 
 
-def start(*arguments, **keywords):
-    return subprocess.Popen([COHOBATE, *map(str, arguments)],
+def start(*arguments, program=COHOBATE, **keywords):
+    return subprocess.Popen([program, *map(str, arguments)],
                             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(), **keywords})
 
 

@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import model_folder
-from program import ProgramTest, start
+from program import FAULTY, ProgramTest, start
 
 KINDS = list(model_folder.KINDS)
 SHORT = ["--sequence", 16, "--batch", 2, "--threads", 2]
@@ -508,7 +508,7 @@ class Folder(ProgramTest):
                    says="not the one the checkpoint was trained with")
         for at in ("1", "3:28", "9", "12:28"):
             with self.subTest(at=at):
-                self.fails(5, "export", self.path("run"), *out, env=dict(os.environ, COH_TEST_FAIL_AT=at))
+                self.fails(5, "export", self.path("run"), *out, program=FAULTY, env=dict(os.environ, COH_TEST_FAIL_AT=at))
         self.assertEqual(self.entries(), before)
 
     def test_a_stopped_export_leaves_nothing_and_a_killed_one_goes_with_the_next(self):
@@ -519,10 +519,10 @@ class Folder(ProgramTest):
             for number in (signal.SIGINT, signal.SIGTERM):
                 with self.subTest(command=command, number=number):
                     told = os.environ | {"COH_TEST_SIGNAL_AT": f"2:{int(number)}"}
-                    self.fails(1, *command, "-o", self.path("out"), env=told, says="stopped on request: ")
+                    self.fails(1, *command, "-o", self.path("out"), program=FAULTY, env=told, says="stopped on request: ")
                     self.assertEqual(self.entries(), before)
         for at in (1, 2, 9):
-            killed = start("export", folder, "-o", self.path("out"), env=os.environ | {"COH_TEST_SIGNAL_AT": f"{at}:9"})
+            killed = start("export", folder, "-o", self.path("out"), program=FAULTY, env=os.environ | {"COH_TEST_SIGNAL_AT": f"{at}:9"})
             killed.communicate()
             self.assertEqual(killed.returncode, -9)
             self.assertEqual(len(self.entries()), len(before) + (at > 1))

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import model_folder
-from program import TINY, TrainTest, environment, run, start
+from program import FAULTY, TINY, TrainTest, environment, run, start
 
 
 class TrainFolder(TrainTest):
@@ -203,7 +203,7 @@ class TrainFolder(TrainTest):
         for fault in ("9:28", "16:5"):  # a full disk when space is reserved, an I/O error in a write
             run_folder = self.path("run-" + fault)
             done = self.train("--steps", 3, "--save-every", 1, "--save", run_folder,
-                              env=environment(COH_TEST_FAIL_AT=fault))
+                              program=FAULTY, env=environment(COH_TEST_FAIL_AT=fault))
             warnings = [line for line in done.err.split("\n") if line.startswith("warning: nothing was saved")]
             self.assertEqual(len(warnings), 1, done.err)
             self.assertIn("after step 1", warnings[0])
@@ -339,13 +339,13 @@ class TrainFolder(TrainTest):
     def test_the_last_save_that_fails_ends_the_run_with_its_reason(self):
         for fault, says in (("16:5", "Input/output error"), ("9:28", "No space left on device")):
             done = self.fails(5, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
-                              env=environment(COH_TEST_FAIL_AT=fault), says=says)
+                              program=FAULTY, env=environment(COH_TEST_FAIL_AT=fault), says=says)
             self.assertNotIn("warning: nothing was saved", done.err)
             self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock", "plan.json"])
 
     def test_the_save_of_a_stop_that_fails_ends_the_run_with_its_reason(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"),
-                        env=environment(COH_TEST_FAIL_AT="16:5"))
+                        program=FAULTY, env=environment(COH_TEST_FAIL_AT="16:5"))
         for line in process.stderr:
             if line.startswith(b"step 1/"):
                 break

@@ -19,6 +19,7 @@
 #include "tests/cuda/fake_cudnn.h"
 #include "tests/cuda/kernel_session.h"
 #include "tests/cuda/stub_driver.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
 
 static const coh_device_ops *const ops = &coh_device_cuda;
@@ -126,7 +127,7 @@ static void a_rehearsal_makes_ready_and_leaves_nothing_under_way(void **state)
         assert_int_equal(fake_lt.products, 1);
         assert_int_equal(fake_dnn.executed, 2);
     }
-    const uint64_t allocated = coh_alloc_count();
+    const uint64_t allocated = alloc_count();
     const int made = fake_lt.live_objects, asked = fake_lt.heuristics;
     const uint64_t attributes = coh_stub_call_count(COH_STUB_cuFuncSetAttribute);
     assert_true(asked > 0 && attributes > 0);
@@ -138,7 +139,7 @@ static void a_rehearsal_makes_ready_and_leaves_nothing_under_way(void **state)
     assert_int_equal(fake_lt.live_objects, made);
     assert_int_equal(fake_lt.heuristics, asked);
     assert_int_equal(coh_stub_call_count(COH_STUB_cuFuncSetAttribute), attributes);
-    assert_int_equal(coh_alloc_count(), allocated);
+    assert_int_equal(alloc_count(), allocated);
     session_close(&s);
 }
 
@@ -304,10 +305,10 @@ static void whatever_allocation_fails_nothing_is_left(void **state)
     uint64_t n = 1;
     for (int hit = 1; hit; n++) {
         session_begin(COH_OK, COH_OK);
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         const coh_status status = session_live_once();
-        hit = session_failed_well(status, coh_alloc_fault_was_hit(), "an allocation", n);
-        coh_alloc_fail_nth(0);
+        hit = session_failed_well(status, alloc_fault_was_hit(), "an allocation", n);
+        alloc_fail_nth(0);
     }
     assert_true(n > 5);
 }

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "kernels/cuda/products.h"
 #include "tests/cuda/fake_cublaslt.h"
+#include "tests/faults/alloc_faults.h"
 
 enum { WORKSPACE_BYTES = 4096, LENGTH_MOST = 70, STRIDE_EXTRA = 9 };
 
@@ -238,7 +239,7 @@ static void a_form_is_planned_once_and_found_without_allocating(void **state)
     }
     assert_int_equal(fake_lt.heuristics, 200);
     assert_int_equal(fake_lt.products, 0);
-    const uint64_t allocations = coh_alloc_count();
+    const uint64_t allocations = alloc_count();
     const int objects = fake_lt.live_objects;
     for (int i = 0; i < 20; i++) {
         coh_matmul m = small(o, COH_MATMUL_NT);
@@ -251,7 +252,7 @@ static void a_form_is_planned_once_and_found_without_allocating(void **state)
     }
     assert_int_equal(fake_lt.heuristics, 200);
     assert_int_equal(fake_lt.products, 20);
-    assert_true(coh_alloc_count() == allocations);
+    assert_true(alloc_count() == allocations);
     assert_int_equal(fake_lt.live_objects, objects);
     assert_ptr_equal(fake_lt.stream, o);
     assert_ptr_equal(fake_lt.workspace, workspace);
@@ -561,10 +562,10 @@ static void every_failing_allocation_leaves_nothing(void **state)
     (void)state;
     operands *o = aligned_alloc(256, sizeof(*o));
     for (uint64_t n = 1;; n++) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         const coh_status status = run_one(o, 0);
-        const int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        const int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         assert_int_equal(fake_lt.live_objects, 0);
         assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
         if (!was_hit)

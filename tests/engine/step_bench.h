@@ -22,6 +22,7 @@ enum { STEPS = 5 };
 typedef struct bench {
     made_stream *made;
     coh_engine_options options;
+    const coh_store_ops *store_ops;
     coh_ledger *ledger;
     coh_step *step;
 } bench;
@@ -31,7 +32,7 @@ static float input[STREAM_ELEMENTS];
 
 static inline void bench_prepare(bench *b, made_far far)
 {
-    *b = (bench){ .made = &made };
+    *b = (bench){ .made = &made, .store_ops = &coh_store_mem };
     made_stream_init(&made, far);
     coh_engine_options_init(&b->options);
     b->options.disk_folder = ".";
@@ -43,7 +44,7 @@ static inline coh_status bench_start(bench *b)
     const coh_step_config config = { .plan = &b->made->plan,
                                      .options = &b->options,
                                      .device_ops = &coh_device_host,
-                                     .store_ops = &coh_store_mem,
+                                     .store_ops = b->store_ops,
                                      .ledger = b->ledger };
     return coh_step_create(&config, &b->step);
 }

@@ -10,9 +10,9 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-#include "base/alloc.h"
-#include "base/file_ops.h"
 #include "tests/engine/checkpoint_fixture.h"
+#include "tests/faults/alloc_faults.h"
+#include "tests/faults/file_faults.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_MALLOC 0
@@ -108,7 +108,7 @@ static void dying_at_any_operation_leaves_the_old_or_the_new_checkpoint(void **s
             assert_true(is_there);
             break;
         }
-        assert_int_equal(code, COH_FILE_OPS_EXIT_CODE);
+        assert_int_equal(code, FILE_FAULTS_EXIT_CODE);
         old_count += !is_there;
         new_count += is_there;
         if (n % 5)
@@ -232,7 +232,7 @@ static void a_save_allocates_nothing(void **state)
     coh_checkpoint_seal seal = { .step = 2, .applied_count = 2 };
     assert_int_equal(coh_checkpoint_writer_create(&fixture_table, NULL, &writer), COH_OK);
     for (int i = 0; i < 2; i++) {
-        uint64_t ours = coh_alloc_count(), all = malloc_calls;
+        uint64_t ours = alloc_count(), all = malloc_calls;
         coh_status status = coh_checkpoint_writer_begin(writer, new_path, "{\"x\": 1.5}");
         if (status == COH_OK)
             status = fixture_put_all(writer, 2);
@@ -240,7 +240,7 @@ static void a_save_allocates_nothing(void **state)
             status = coh_checkpoint_writer_finish(writer, &seal, NULL);
         if (status == COH_OK)
             status = coh_checkpoint_remove(new_path);
-        ours = coh_alloc_count() - ours;
+        ours = alloc_count() - ours;
         all = malloc_calls - all;
         assert_int_equal(status, COH_OK);
         assert_int_equal(ours, 0);
@@ -257,12 +257,12 @@ static void a_failed_allocation_leaves_nothing(void **state)
     for (uint64_t n = 1;; n++) {
         coh_checkpoint_writer *writer = NULL;
         coh_checkpoint *checkpoint = NULL;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_checkpoint_writer_create(&fixture_table, NULL, &writer);
         if (status == COH_OK)
             status = coh_checkpoint_open(folder, &checkpoint);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         coh_checkpoint_writer_destroy(writer);
         coh_checkpoint_close(checkpoint);
         if (!was_hit) {

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <xxhash.h>
 
-#include "base/file_ops.h"
 #include "tests/engine/checkpoint_fixture.h"
+#include "tests/faults/file_faults.h"
 
 enum { TENSORS = 4, STREAMS = 4, ADAMW = 0, BLOCKS = 1, SCALE = 1, CODE = 2 };
 #define BLOCKS_ELEMENTS 17030 /* a grain, and blocks of which the last is short */
@@ -599,7 +599,7 @@ static void a_removal_that_dies_leaves_nothing_whole_and_can_be_repeated(void **
         const int code = remove_and_die_at(n);
         if (code == 0)
             break;
-        assert_int_equal(code, COH_FILE_OPS_EXIT_CODE);
+        assert_int_equal(code, FILE_FAULTS_EXIT_CODE);
         assert_int_equal(whole(NULL) == COH_OK, n == 1);
         assert_int_equal(coh_checkpoint_remove(path), COH_OK);
         assert_false(fixture_exists(path));

@@ -1,6 +1,7 @@
 /* The life of an engine apart from its steps: checkpoints, first values, non-finite numbers,
  * figures, faults. */
 #include "tests/engine/engine_bench.h"
+#include "tests/faults/store_faults.h"
 #include "tests/length.h"
 
 #include <errno.h>
@@ -9,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/rng.h"
-#include "engine/step.h"
+#include "engine/engine_state.h"
+#include "tests/faults/alloc_faults.h"
 
 /* ---- checkpoints ---- */
 
@@ -383,14 +384,14 @@ static void nothing_is_allocated_from_the_second_step_on(void **state)
     run_begin(&r, &placements[5], 1);
     coh_step_result result;
     run_step(&r, 0, 0.002f, &result);
-    uint64_t before = coh_alloc_count();
+    uint64_t before = alloc_count();
     for (uint64_t step = 1; step < 4; step++) {
         run_step(&r, step, 0.002f, &result);
         run_hash(&r);
         const coh_step_input in = step_input(step, 0);
         assert_int_equal(coh_engine_evaluate(r.engine, &in, NULL), COH_OK);
     }
-    assert_int_equal(coh_alloc_count(), before);
+    assert_int_equal(alloc_count(), before);
     run_end(&r);
 }
 
@@ -400,13 +401,14 @@ static void store_faults_end_the_run_with_a_sentence(void **state)
     (void)state;
     int hit_count = 0;
     run r;
+    const coh_engine_device device = { .ops = &coh_device_host, .store_ops = &store_faulty_posix };
     run_prepare(&r, &placements[2], 1);
     for (int64_t n = 0;; n += test_is_short() ? 4 * 23 : 23) {
-        const coh_fault_plan faults = {
+        const store_fault_plan faults = {
             .seed = 1, .fail_at = n, .short_at = -1, .flip_at = -1, .late_at = -1, .fail_errno = EIO
         };
-        coh_store_fault_plan(&faults);
-        coh_status status = coh_engine_create(r.plan, &r.options, &r.engine);
+        store_fault_plan_set(&faults);
+        coh_status status = coh_engine_create_on(r.plan, &r.options, &device, &r.engine);
         if (status == COH_OK)
             status = coh_engine_init(r.engine, 42);
         coh_step_result result;
@@ -417,8 +419,8 @@ static void store_faults_end_the_run_with_a_sentence(void **state)
         uint64_t hash;
         if (status == COH_OK)
             status = coh_engine_hash(r.engine, &hash);
-        int was_hit = coh_store_fault_was_hit();
-        coh_store_fault_plan(NULL);
+        int was_hit = store_fault_was_hit();
+        store_fault_plan_set(NULL);
         hit_count += was_hit;
         assert_int_equal(status, was_hit ? COH_ERR_IO : COH_OK);
         if (was_hit && r.engine != NULL) {
@@ -455,10 +457,10 @@ static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
     run r;
     run_prepare(&r, &placements[5], 1);
     for (uint64_t n = 1;; n += test_is_short() ? 7 : 1) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = train_once(&r);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
         assert_true(was_hit || r.engine != NULL);
         coh_engine_destroy(r.engine);

@@ -10,11 +10,11 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "base/alloc.h"
 #include "base/file_text.h"
 #include "cohobate/engine.h"
 #include "cohobate/models.h"
 #include "engine/kernel_table.h"
+#include "tests/faults/alloc_faults.h"
 
 static char folder[64], path[128];
 
@@ -239,10 +239,10 @@ static void every_failing_allocation_leaves_no_table(void **state)
     (void)state;
     coh_graph *graph = made_graph(1, 1);
     for (uint64_t n = 1;; n++) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_kernels_tune(graph, 1, path, NULL, NULL);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);
             break;

@@ -14,6 +14,7 @@
 #include "base/file_text.h"
 #include "base/rng.h"
 #include "engine/kernel_table.h"
+#include "tests/faults/alloc_faults.h"
 
 static char folder[64], path[128];
 
@@ -230,10 +231,10 @@ static void every_failing_allocation_keeps_the_table_in_use(void **state)
     assert_int_equal(use_changed("130100", 0, "130100"), COH_OK);
     const uint64_t before = coh_algorithms_hash(&device);
     for (uint64_t n = 1;; n++) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         const coh_status status = coh_kernels_use(path, NULL, 0);
-        const int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        const int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         assert_true(coh_algorithms_hash(&device) == before);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);

@@ -11,12 +11,12 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "cohobate/cohobate.h"
 #include "engine/measure.h"
 #include "planner/fingerprint.h"
 #include "planner/plan.h"
 #include "planner/profile_file.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
 
 enum { ELEMENTS = 20000, ROWS = 7, TOKENS = 12 };
@@ -589,10 +589,10 @@ static void a_failed_allocation_leaves_nothing_behind(void **state)
         coh_profile *profile;
         if (test_is_short() && n > 2000)
             break;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_profile_measure(&options, known, &profile);
-        const int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        const int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (was_hit) {
             assert_int_not_equal(status, COH_OK);
             assert_null(profile);

@@ -1,10 +1,11 @@
 /* The executor on hand-made programs: tests/engine/made_stream.h. */
 #include "tests/engine/step_bench.h"
+#include "tests/faults/store_faults.h"
 
 #include <errno.h>
 
-#include "base/alloc.h"
 #include "planner/verify.h"
+#include "tests/faults/alloc_faults.h"
 
 /* ---- claims ---- */
 
@@ -155,20 +156,21 @@ static void every_failing_store_operation_ends_the_run_with_a_sentence(void **st
 {
     (void)state;
     for (int64_t n = 0;; n++) {
-        const coh_fault_plan faults = { .seed = 1,
-                                        .fail_at = n,
-                                        .short_at = -1,
-                                        .flip_at = -1,
-                                        .late_at = -1,
-                                        .fail_errno = n % 2 ? EIO : ENOSPC };
+        const store_fault_plan faults = { .seed = 1,
+                                          .fail_at = n,
+                                          .short_at = -1,
+                                          .flip_at = -1,
+                                          .late_at = -1,
+                                          .fail_errno = n % 2 ? EIO : ENOSPC };
         bench b;
         bench_prepare(&b, MADE_FAR_DISK);
-        coh_store_fault_plan(&faults);
+        b.store_ops = &store_faulty_mem;
+        store_fault_plan_set(&faults);
         coh_status status = bench_start(&b);
         if (status == COH_OK)
             status = run_all(&b, output);
-        int was_hit = coh_store_fault_was_hit();
-        coh_store_fault_plan(NULL);
+        int was_hit = store_fault_was_hit();
+        store_fault_plan_set(NULL);
         if (was_hit && b.step != NULL)
             check_failed(&b, status);
         if (!was_hit)
@@ -183,15 +185,16 @@ static void a_flipped_bit_is_found_and_not_computed_with(void **state)
 {
     (void)state;
     for (int64_t n = 0; n < 18; n++) {
-        const coh_fault_plan faults = {
+        const store_fault_plan faults = {
             .seed = 3, .fail_at = -1, .short_at = -1, .flip_at = n, .late_at = -1
         };
         bench b;
         bench_prepare(&b, MADE_FAR_DISK);
-        coh_store_fault_plan(&faults);
+        b.store_ops = &store_faulty_mem;
+        store_fault_plan_set(&faults);
         assert_int_equal(bench_start(&b), COH_OK);
         coh_status status = run_all(&b, output);
-        coh_store_fault_plan(NULL);
+        store_fault_plan_set(NULL);
         assert_int_equal(status, COH_ERR_IO); /* the device failed: no user data is to blame */
         check_failed(&b, status);
         bench_finish(&b);
@@ -262,10 +265,10 @@ static void every_failing_allocation_of_create_leaves_nothing(void **state)
     for (uint64_t n = 1;; n++) {
         bench b;
         bench_prepare(&b, MADE_FAR_DISK);
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = bench_start(&b);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
         assert_true(was_hit == (b.step == NULL));
         bench_finish(&b);
@@ -309,10 +312,10 @@ static void steps_allocate_nothing(void **state)
     assert_int_equal(bench_start(&b), COH_OK);
     assert_int_equal(run_init(&b), COH_OK);
     assert_int_equal(run_body(&b, 0), COH_OK);
-    uint64_t before = coh_alloc_count();
+    uint64_t before = alloc_count();
     for (uint64_t step = 1; step < STEPS; step++)
         assert_int_equal(run_body(&b, step), COH_OK);
-    assert_int_equal(coh_alloc_count(), before);
+    assert_int_equal(alloc_count(), before);
     bench_finish(&b);
 }
 

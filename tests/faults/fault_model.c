@@ -124,6 +124,13 @@ void fault_set_clip(float norm)
     clip_norm = norm;
 }
 
+static const coh_store_ops *store_ops;
+
+void fault_set_store(const coh_store_ops *store)
+{
+    store_ops = store;
+}
+
 coh_step_input fault_step_input(uint64_t step)
 {
     static int32_t tokens[MICROBATCHES * SEQUENCES * TOKENS], targets[sizeof(tokens) / 4];
@@ -157,7 +164,8 @@ coh_status fault_run(const coh_plan *plan, const coh_engine_options *options,
                      coh_engine **out_engine, uint64_t *out_hash)
 {
     *out_hash = 0;
-    coh_status status = coh_engine_create(plan, options, out_engine);
+    const coh_engine_device device = { .ops = &coh_device_host, .store_ops = store_ops };
+    coh_status status = coh_engine_create_on(plan, options, &device, out_engine);
     if (status == COH_OK)
         status = coh_engine_init(*out_engine, FAULT_SEED);
     return status == COH_OK ? fault_train(*out_engine, 0, FAULT_STEPS, out_hash) : status;

@@ -5,6 +5,7 @@
 #define COH_TESTS_FAULTS_FAULT_MODEL_H
 
 #include "cohobate/engine.h"
+#include "offload/store.h"
 
 typedef enum fault_model_size {
     FAULT_TWO_OPERATORS, /* embedding and classifier */
@@ -31,6 +32,9 @@ void fault_engine_options(const char *store, coh_engine_options *out_options);
 
 /* Sets the norm that steps clip to; 0: off, with updates in backward. Default 1. */
 void fault_set_clip(float norm);
+
+/* Sets the store of fault_run. Default NULL: the one that the options name. */
+void fault_set_store(const coh_store_ops *store);
 
 /* Returns the inputs of step `step`. The bytes are valid until the next call. */
 coh_step_input fault_step_input(uint64_t step);

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/rng.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/faults/fault_model.h"
 #include "tests/length.h"
 
@@ -143,10 +143,10 @@ static int fail_one(uint64_t n, uint64_t *hit_count, call *out_where)
     call where;
     snprintf(name, sizeof(name), "allocation %" PRIu64, n);
     fault_watchdog(LIFE_SECONDS, name);
-    coh_alloc_fail_nth(n);
+    alloc_fail_nth(n);
     coh_status status = live(&where);
-    int was_hit = coh_alloc_fault_was_hit();
-    coh_alloc_fail_nth(0);
+    int was_hit = alloc_fault_was_hit();
+    alloc_fail_nth(0);
     if (!was_hit) {
         assert_int_equal(status, COH_OK);
         return 0;
@@ -203,9 +203,9 @@ static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
     (void)state;
     uint64_t hit_count[CALL_COUNT] = { 0 };
     call where;
-    uint64_t before = coh_alloc_count();
+    uint64_t before = alloc_count();
     assert_int_equal(live(&where), COH_OK);
-    uint64_t allocation_count = coh_alloc_count() - before;
+    uint64_t allocation_count = alloc_count() - before;
     assert_true(allocation_count > 100);
     if (draw_count == 0)
         fail_each(hit_count);

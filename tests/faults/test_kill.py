@@ -19,13 +19,13 @@ KILLS, SEED = (int(word) for word in sys.argv[2:4])
 DTYPE = sys.argv[4]
 del sys.argv[2:5]
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
-from program import SHORT, TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
+from program import FAULTY, SHORT, TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
 
 if SHORT:
     KILLS = min(KILLS, 2)  # usually one in memory and one streamed
 
 STEPS = 6
-DEAD = 86  # exit code of the test modes (base/file_ops.h)
+DEAD = 86  # exit code of the test modes (file_faults.h)
 # A second process that dies must not block the first one forever.
 HANG_S = 200
 
@@ -109,7 +109,7 @@ class Killed(ProgramTest):
 
     def dies(self, folder, variable, value):
         """Runs until it dies. False if the run has fewer operations than that."""
-        process = start(*self.go_on(folder), env=environment(**{variable: value}))
+        process = start(*self.go_on(folder), program=FAULTY, env=environment(**{variable: value}))
         _, err = process.communicate(timeout=HANG_S)
         self.assertIn(process.returncode, (0, DEAD), err)
         return process.returncode == DEAD
@@ -135,7 +135,7 @@ class Killed(ProgramTest):
         for code, how in ((5, ""), (5, ":28")):  # EIO; ENOSPC
             at = self.random.randint(1, 100)
             self.fails(code, "train", *TINY, "--data", self.text, "--steps", 2, "--save", folder,
-                       env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
+                       program=FAULTY, env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
             self.assertEqual([name for name in os.listdir(folder) if name.startswith("step")], [])
 
     def test_a_disk_that_fails_in_a_save_on_the_way_costs_that_checkpoint_only(self):
@@ -144,7 +144,7 @@ class Killed(ProgramTest):
             folder = self.path("run" + how)
             os.mkdir(folder)
             at = self.random.randint(1, 100)
-            done = self.succeeds(*self.go_on(folder), env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
+            done = self.succeeds(*self.go_on(folder), program=FAULTY, env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
             self.assertEqual(self.says_hash(done), expected)
             self.assertEqual("nothing was saved after step 1:" in done.err, how != ":short")
             self.finish(folder, expected)

@@ -18,6 +18,7 @@
 
 #include "base/file_ops.h"
 #include "tests/faults/fault_model.h"
+#include "tests/faults/file_faults.h"
 
 enum { SEEDS = 40, BYTES = 5 * 4096 + 100 };
 
@@ -62,7 +63,7 @@ static void play(deed what, int at, int seed)
     unsetenv("COH_TEST_POWER_CUT_AT");
     assert_int_equal(waitpid(child, &result, 0), child);
     assert_true(WIFEXITED(result));
-    assert_int_equal(WEXITSTATUS(result), COH_FILE_OPS_EXIT_CODE);
+    assert_int_equal(WEXITSTATUS(result), FILE_FAULTS_EXIT_CODE);
 }
 
 static int exists(const char *path)

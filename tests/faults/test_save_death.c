@@ -21,9 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file_ops.h"
 #include "cohobate/checkpoint.h"
 #include "tests/faults/fault_model.h"
+#include "tests/faults/file_faults.h"
 
 enum { LAST_STEP = 4, RUN_SECONDS = 60 };
 
@@ -202,7 +202,7 @@ static void die_everywhere(const char *variable, const char *suffix, int resume_
             resume(where);
         if (code == 0)
             break;
-        if (code != COH_FILE_OPS_EXIT_CODE)
+        if (code != FILE_FAULTS_EXIT_CODE)
             fail_msg("%s: exit code %d", where, code);
     }
     printf("figure: %s=<n>%s: %d operations; step 1, 2, 3 left: %d, %d, %d times\n", variable,

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "offload/store.h"
 #include "tests/faults/fault_model.h"
+#include "tests/faults/store_faults.h"
 #include "tests/length.h"
 
 enum { RUN_SECONDS = 60 }; /* for a run that takes milliseconds */
@@ -32,7 +32,7 @@ static int64_t stride;      /* 1: every operation; in short runs the thread sani
 static uint64_t host_bytes; /* 0: the disk is the only far tier */
 static int64_t operation_count;
 
-static const coh_fault_plan no_faults = {
+static const store_fault_plan no_faults = {
     .seed = 1, .fail_at = -1, .short_at = -1, .flip_at = -1, .late_at = -1
 };
 
@@ -104,7 +104,7 @@ static coh_status live(const coh_engine_options *options, coh_engine **out_engin
 }
 
 /* Runs one life under `faults`. A failed engine returns the same failure until it is destroyed. */
-static outcome run_with(const coh_fault_plan *faults, const char *what, int64_t n)
+static outcome run_with(const store_fault_plan *faults, const char *what, int64_t n)
 {
     char name[96];
     coh_engine_options options;
@@ -112,12 +112,12 @@ static outcome run_with(const coh_fault_plan *faults, const char *what, int64_t 
     outcome out;
     snprintf(name, sizeof(name), "%s store, %s at operation %" PRId64, store, what, n);
     fault_watchdog(RUN_SECONDS, name);
-    fault_engine_options(store, &options);
-    coh_store_fault_plan(faults);
+    fault_engine_options(NULL, &options);
+    store_fault_plan_set(faults);
     out.hash = 0;
     out.status = live(&options, &engine, &out.hash);
-    out.was_hit = coh_store_fault_was_hit();
-    out.operation_count = coh_store_fault_operations();
+    out.was_hit = store_fault_was_hit();
+    out.operation_count = store_fault_operations();
     if (out.status != COH_OK) {
         uint64_t hash;
         char sentence[1024];
@@ -128,7 +128,7 @@ static outcome run_with(const coh_fault_plan *faults, const char *what, int64_t 
         assert_string_equal(coh_last_error(), sentence);
     }
     fault_destroy(engine);
-    coh_store_fault_plan(NULL);
+    store_fault_plan_set(NULL);
     return out;
 }
 
@@ -145,7 +145,7 @@ static void an_undisturbed_streamed_run_has_the_hash_of_the_run_in_memory(void *
 static void every_failing_operation_ends_the_run(int error, const char *what)
 {
     for (int64_t n = 0; n < operation_count; n += stride) {
-        coh_fault_plan faults = no_faults;
+        store_fault_plan faults = no_faults;
         faults.fail_at = n;
         faults.fail_errno = error;
         outcome out = run_with(&faults, what, n);
@@ -172,7 +172,7 @@ static void every_short_operation_changes_no_bit(void **state)
 {
     (void)state;
     for (int64_t n = 0; n < operation_count; n += stride) {
-        coh_fault_plan faults = no_faults;
+        store_fault_plan faults = no_faults;
         faults.short_at = n;
         outcome out = run_with(&faults, "short", n);
         assert_true(out.was_hit);
@@ -185,7 +185,7 @@ static void every_late_operation_changes_no_bit(void **state)
 {
     (void)state;
     for (int64_t n = 0; n < operation_count; n += stride) {
-        coh_fault_plan faults = no_faults;
+        store_fault_plan faults = no_faults;
         faults.late_at = n;
         faults.delay_most_us = 50; /* so that others overtake it */
         faults.seed = (uint64_t)n;
@@ -203,7 +203,7 @@ static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
     (void)state;
     int64_t found_count = 0, unread_count = 0;
     for (int64_t n = 0; n < operation_count; n += stride) {
-        coh_fault_plan faults = no_faults;
+        store_fault_plan faults = no_faults;
         faults.flip_at = n;
         faults.seed = (uint64_t)n;
         outcome out = run_with(&faults, "flip", n);
@@ -232,6 +232,7 @@ int main(int argument_count, char **arguments)
     stride = argument_count > 2 ? strtol(arguments[2], NULL, 10) : test_seeks_races() ? 5 : 1;
     host_bytes = argument_count > 3 ? strtoull(arguments[3], NULL, 10) << 10 : 0;
     fault_set_clip(host_bytes == 0 ? 1.0f : 0);
+    fault_set_store(strcmp(store, "mem") == 0 ? &store_faulty_mem : &store_faulty_posix);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_undisturbed_streamed_run_has_the_hash_of_the_run_in_memory),
         cmocka_unit_test(every_operation_that_fails_with_eio_ends_the_run),

@@ -13,12 +13,12 @@
 #include <cmocka.h>
 #include <hwloc.h>
 
-#include "base/alloc.h"
 #include "base/bytes.h"
 #include "memory/arena.h"
 #include "memory/available.h"
 #include "memory/node.h"
 #include "memory/topology.h"
+#include "tests/faults/alloc_faults.h"
 
 /* Odd sizes: one page, just below and above a huge page, more than one piece of the first touch. */
 static const uint64_t sizes[] = { 4096, (2 << 20) - 4096, (2 << 20) + 4096, (40 << 20) + 12288 };
@@ -119,10 +119,10 @@ static void every_failing_allocation_leaves_nothing_behind(void **state)
     assert_int_equal(coh_ledger_create(&ledger), COH_OK);
     for (uint64_t n = 1;; n++) {
         coh_arena *arena = NULL;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_arena_create(1 << 20, "arena", COH_TIER_DEVICE, ledger, 2, &arena);
-        int hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!hit) {
             assert_int_equal(status, COH_OK);
             coh_arena_destroy(arena);

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "base/rng.h"
 #include "memory/ledger.h"
+#include "tests/faults/alloc_faults.h"
 
 static void equal_keys_share_an_entry_and_keep_its_peak(void **state)
 {
@@ -117,7 +117,7 @@ static void lanes_counting_at_once_lose_no_byte(void **state)
     lane lanes[LANES];
     uint64_t allocations;
     assert_int_equal(coh_ledger_create(&ledger), COH_OK);
-    allocations = coh_alloc_count();
+    allocations = alloc_count();
     for (uint64_t i = 0; i < LANES; i++) {
         lanes[i] = (lane){ ledger, i };
         assert_int_equal(pthread_create(&threads[i], NULL, run_lane, &lanes[i]), 0);
@@ -129,7 +129,7 @@ static void lanes_counting_at_once_lose_no_byte(void **state)
     /* 20000 draws of 1..64: the largest is almost certainly drawn (1 - (63/64)^20000). */
     assert_int_equal(sums.end_peak_bytes, 1000 * (LANES - 1) + SLOT);
     assert_true(sums.live_peak_bytes >= SLOT && sums.live_peak_bytes <= LANES * SLOT);
-    assert_int_equal(coh_alloc_count(), allocations);
+    assert_int_equal(alloc_count(), allocations);
     coh_ledger_destroy(ledger);
 }
 
@@ -183,9 +183,9 @@ static void a_failed_allocation_leaves_no_ledger(void **state)
 {
     (void)state;
     coh_ledger *ledger = (coh_ledger *)(uintptr_t)1;
-    coh_alloc_fail_nth(1);
+    alloc_fail_nth(1);
     assert_int_equal(coh_ledger_create(&ledger), COH_ERR_MEMORY);
-    coh_alloc_fail_nth(0);
+    alloc_fail_nth(0);
     assert_null(ledger);
 }
 

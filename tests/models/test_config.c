@@ -5,8 +5,8 @@
 #include <locale.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "planner/graph.h"
+#include "tests/faults/alloc_faults.h"
 
 static coh_model taken(const char *text)
 {
@@ -526,14 +526,14 @@ static void every_failing_allocation_is_said(void **state)
     coh_model model = { 0 };
     for (int write = 0; write < 2; write++) {
         for (uint64_t n = 1;; n++) {
-            coh_alloc_fail_nth(n);
+            alloc_fail_nth(n);
             const coh_status status =
                 write ? coh_model_to_config(&model, COH_DTYPE_F32, &text)
                       : coh_model_from_config("{\"model_type\": \"opt\", \"bos_token_id\": 3, "
                                               "\"task_specific_params\": {\"a\": [1, {}]}}",
                                               &model);
-            const int was_hit = coh_alloc_fault_was_hit();
-            coh_alloc_fail_nth(0);
+            const int was_hit = alloc_fault_was_hit();
+            alloc_fail_nth(0);
             if (!was_hit) {
                 assert_int_equal(status, COH_OK);
                 assert_true(n > 2);

@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-#include "base/alloc.h"
 #include "cohobate/kinds.h"
 #include "planner/graph.h"
+#include "tests/faults/alloc_faults.h"
 
 enum { SEQUENCES = 2, TOKENS = 5, POSITIONS = 19 };
 
@@ -543,12 +543,12 @@ static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **st
         for (uint64_t n = 1;; n++) {
             coh_graph *graph = NULL;
             coh_tensor logits;
-            coh_alloc_fail_nth(n);
+            alloc_fail_nth(n);
             const coh_status status = i & 1
                                           ? coh_model_decode_graph(&model, TOKENS, &graph, &logits)
                                           : coh_model_train_graph(&model, 1, TOKENS, &graph);
-            const int was_hit = coh_alloc_fault_was_hit();
-            coh_alloc_fail_nth(0);
+            const int was_hit = alloc_fault_was_hit();
+            alloc_fail_nth(0);
             if (!was_hit) {
                 assert_int_equal(status, COH_OK);
                 assert_true(n > 20);

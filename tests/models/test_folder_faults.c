@@ -8,6 +8,8 @@
 
 #include "base/file_ops.h"
 #include "cohobate/adapters.h"
+#include "tests/faults/alloc_faults.h"
+#include "tests/faults/file_faults.h"
 
 /* A small GPT-2 in shards, with files that are copied along and one that is not. */
 static json_t *root, *tensors;
@@ -407,10 +409,10 @@ static void whatever_allocation_fails_nothing_is_left(void **state)
     (void)state;
     const int before = folder_count();
     for (uint64_t n = 1;; n++) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         const coh_status status = write_out(COH_DTYPE_BF16);
-        const int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        const int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);
             assert_true(n > 5);
@@ -421,10 +423,10 @@ static void whatever_allocation_fails_nothing_is_left(void **state)
     }
     for (uint64_t n = 1;; n++) {
         coh_folder *again;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         const coh_status status = coh_folder_open(&model, &again);
-        const int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        const int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);
             coh_folder_close(again);
@@ -465,11 +467,11 @@ static void whenever_the_power_goes_the_folder_is_whole_or_not_there(void **stat
 {
     (void)state;
     for (int seed = 0; seed < 2; seed++) {
-        int code = COH_FILE_OPS_EXIT_CODE, n = 1;
-        for (; code == COH_FILE_OPS_EXIT_CODE; n++) {
+        int code = FILE_FAULTS_EXIT_CODE, n = 1;
+        for (; code == FILE_FAULTS_EXIT_CODE; n++) {
             int promised;
             code = write_in_the_dark(n, seed, &promised);
-            assert_true(code == 0 || code == COH_FILE_OPS_EXIT_CODE);
+            assert_true(code == 0 || code == FILE_FAULTS_EXIT_CODE);
             if (access(folder_file("out"), F_OK) == 0) {
                 assert_out_is_whole();
                 assert_int_equal(remove_out(), 0);

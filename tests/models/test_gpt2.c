@@ -9,9 +9,9 @@
 
 #include <math.h>
 
-#include "base/alloc.h"
 #include "cohobate/models.h"
 #include "planner/graph.h"
+#include "tests/faults/alloc_faults.h"
 
 static coh_gpt2_config preset(const char *name, int64_t vocabulary)
 {
@@ -263,11 +263,11 @@ static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **st
         for (uint64_t n = 1;; n++) {
             coh_graph *graph = NULL;
             coh_tensor logits;
-            coh_alloc_fail_nth(n);
+            alloc_fail_nth(n);
             coh_status status = decode ? coh_gpt2_decode_graph(&config, 8, &graph, &logits)
                                        : coh_gpt2_train_graph(&config, 1, 8, &graph);
-            int was_hit = coh_alloc_fault_was_hit();
-            coh_alloc_fail_nth(0);
+            int was_hit = alloc_fault_was_hit();
+            alloc_fail_nth(0);
             if (!was_hit) {
                 assert_int_equal(status, COH_OK);
                 assert_true(n > 20);

@@ -13,10 +13,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 
-#include "base/alloc.h"
 #include "base/half.h"
 #include "base/rng.h"
 #include "models/safetensors.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
 
 /* ---- files ---- */
@@ -409,10 +409,10 @@ static void opening_survives_every_failed_allocation(void **state)
     int descriptors = count_descriptors();
     for (uint64_t n = 1;; n++) {
         coh_safetensors *model;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_safetensors_open(path, &model);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);
             coh_safetensors_close(model);

@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <sys/wait.h>
 
-#include "base/alloc.h"
-#include "base/file_ops.h"
+#include "tests/faults/alloc_faults.h"
+#include "tests/faults/file_faults.h"
 #include "tests/models/safetensors_writing.h"
 
 /* Makes operation `n` of writing a folder of shards (or one file) fail in way `how`. Returns 0 if
@@ -90,7 +90,7 @@ static void death_leaves_a_whole_model_or_none(void **state)
         assert_int_equal(mkdir(folder_path, 0700), 0);
         if (WEXITSTATUS(result) == 0)
             break;
-        assert_int_equal(WEXITSTATUS(result), COH_FILE_OPS_EXIT_CODE);
+        assert_int_equal(WEXITSTATUS(result), FILE_FAULTS_EXIT_CODE);
     }
     assert_true(whole >= 2 && none >= 20);
 }
@@ -125,7 +125,7 @@ static void a_power_cut_leaves_a_whole_model_or_none(void **state)
             assert_int_equal(waitpid(child, &result, 0), child);
             assert_true(WIFEXITED(result));
             is_over = WEXITSTATUS(result) == 0;
-            assert_true(is_over || WEXITSTATUS(result) == COH_FILE_OPS_EXIT_CODE);
+            assert_true(is_over || WEXITSTATUS(result) == FILE_FAULTS_EXIT_CODE);
             if (is_over || access(folder_file("model.safetensors.index.json"), F_OK) == 0)
                 assert_is_fixture(folder_path, SHARDS);
             assert_int_equal(folder_remove(NULL), 0);
@@ -137,10 +137,10 @@ static void writing_survives_every_failed_allocation(void **state)
 {
     (void)state;
     for (uint64_t n = 1;; n++) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = write_folder(folder_path, SHARD_BYTES);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);
             assert_true(n > 10);

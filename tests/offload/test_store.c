@@ -1,6 +1,7 @@
 /* One table of properties, each checked for the three stores. */
 #include <dirent.h>
 
+#include "tests/faults/alloc_faults.h"
 #include "tests/offload/store_fixture.h"
 
 static const coh_store_ops *store_of(void **state)
@@ -250,11 +251,11 @@ static void nothing_is_allocated_after_open(void **state)
     uint32_t order[CHUNKS];
     rig_layout(&made);
     rig_open(&made, store_of(state));
-    uint64_t before = coh_alloc_count();
+    uint64_t before = alloc_count();
     rig_all(&made, COH_STORE_WRITES, 1, statuses, order);
     rig_all(&made, COH_STORE_READS, 1, statuses, order);
     (void)rig_read(&made, 1, 2);
-    assert_int_equal(coh_alloc_count(), before);
+    assert_int_equal(alloc_count(), before);
     rig_close(&made);
 }
 
@@ -284,10 +285,10 @@ static void every_failing_allocation_of_open_leaves_nothing_behind(void **state)
         rig made = { 0 };
         rig_layout(&made);
         coh_store_config config = rig_config(&made);
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_store_open(&config, store_of(state), &made.ops, &made.store);
-        int hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (hit) {
             assert_int_equal(status, COH_ERR_MEMORY);
             assert_null(made.store);

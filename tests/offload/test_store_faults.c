@@ -1,12 +1,13 @@
-/* Every operation fails once: the fault plan with the two stores that support it. */
+/* Every operation of the posix and the mem store fails once, is short, late or flips a bit. */
 #include <errno.h>
 
+#include "tests/faults/store_faults.h"
 #include "tests/length.h"
 #include "tests/offload/store_fixture.h"
 
 #define OPERATIONS (2 * (int64_t)CHUNKS) /* CHUNKS writes, then CHUNKS reads */
 
-static const coh_fault_plan no_faults = {
+static const store_fault_plan no_faults = {
     .fail_at = -1, .short_at = -1, .flip_at = -1, .late_at = -1
 };
 
@@ -25,17 +26,17 @@ typedef struct outcome {
 } outcome;
 
 /* Writes all chunks, then reads them all. For reads with COH_OK, the rig compares the data. */
-static void play(const coh_store_ops *ops, const coh_fault_plan *plan, outcome *out)
+static void play(const coh_store_ops *ops, const store_fault_plan *plan, outcome *out)
 {
     rig made = { 0 };
     rig_layout(&made);
-    coh_store_fault_plan(plan);
+    store_fault_plan_set(plan);
     rig_open(&made, ops);
     rig_all(&made, COH_STORE_WRITES, 1, out->writes, out->write_order);
     rig_all(&made, COH_STORE_READS, 1, out->reads, out->read_order);
-    out->hit = coh_store_fault_was_hit();
-    out->operations = coh_store_fault_operations();
-    coh_store_fault_plan(NULL);
+    out->hit = store_fault_was_hit();
+    out->operations = store_fault_operations();
+    store_fault_plan_set(NULL);
     rig_close(&made);
 }
 
@@ -44,7 +45,7 @@ static void every_failing_operation_fails_its_own_request_only(void **state)
     static const int errors[] = { EIO, ENOSPC };
     for (size_t e = test_seeks_races() ? 1 : 0; e < 2; e++)
         for (int64_t n = 0;; n++) {
-            coh_fault_plan plan = no_faults;
+            store_fault_plan plan = no_faults;
             outcome out;
             plan.fail_at = n;
             plan.fail_errno = errors[e];
@@ -69,11 +70,11 @@ static void every_failing_operation_fails_its_own_request_only(void **state)
 static void the_sentence_of_a_failed_transfer_names_chunk_place_and_reason(void **state)
 {
     rig made = { 0 };
-    coh_fault_plan plan = no_faults;
+    store_fault_plan plan = no_faults;
     plan.fail_at = 0;
     plan.fail_errno = ENOSPC;
     rig_layout(&made);
-    coh_store_fault_plan(&plan);
+    store_fault_plan_set(&plan);
     rig_open(&made, *state);
     assert_int_equal(rig_write(&made, 3, 1), COH_ERR_IO);
     char place[64];
@@ -81,7 +82,7 @@ static void the_sentence_of_a_failed_transfer_names_chunk_place_and_reason(void 
     assert_non_null(strstr(coh_last_error(), "writing chunk 3"));
     assert_non_null(strstr(coh_last_error(), place));
     assert_non_null(strstr(coh_last_error(), "No space left on device"));
-    coh_store_fault_plan(NULL);
+    store_fault_plan_set(NULL);
     rig_close(&made);
 }
 
@@ -89,24 +90,24 @@ static void the_sentence_of_a_failed_transfer_names_chunk_place_and_reason(void 
 static void after_a_failed_write_the_older_bytes_are_not_believed_either(void **state)
 {
     rig made = { 0 };
-    coh_fault_plan plan = no_faults;
+    store_fault_plan plan = no_faults;
     plan.fail_at = 1;
     rig_layout(&made);
-    coh_store_fault_plan(&plan);
+    store_fault_plan_set(&plan);
     rig_open(&made, *state);
     assert_int_equal(rig_write(&made, 4, 1), COH_OK);
     assert_int_equal(rig_write(&made, 4, 2), COH_ERR_IO);
     assert_int_equal(rig_read(&made, 4, 1), COH_ERR_CORRUPT);
     assert_int_equal(rig_write(&made, 4, 3), COH_OK);
     assert_int_equal(rig_read(&made, 4, 3), COH_OK);
-    coh_store_fault_plan(NULL);
+    store_fault_plan_set(NULL);
     rig_close(&made);
 }
 
 static void a_short_transfer_at_any_operation_is_continued(void **state)
 {
     for (int64_t n = 0; n < OPERATIONS; n += stride()) {
-        coh_fault_plan plan = no_faults;
+        store_fault_plan plan = no_faults;
         outcome out;
         plan.short_at = n;
         play(*state, &plan, &out);
@@ -123,7 +124,7 @@ static void a_flipped_bit_in_any_chunk_is_found(void **state)
 {
     for (uint64_t seed = 1; seed <= 2; seed++)
         for (int64_t n = 0; n < OPERATIONS; n += stride()) {
-            coh_fault_plan plan = no_faults;
+            store_fault_plan plan = no_faults;
             outcome out;
             plan.seed = seed;
             plan.flip_at = n;
@@ -139,7 +140,7 @@ static void a_flipped_bit_in_any_chunk_is_found(void **state)
 static void a_late_operation_comes_after_all_others_in_flight(void **state)
 {
     for (int64_t n = 0; n < OPERATIONS; n += stride()) {
-        coh_fault_plan plan = no_faults;
+        store_fault_plan plan = no_faults;
         outcome out;
         plan.late_at = n;
         play(*state, &plan, &out);
@@ -159,7 +160,7 @@ static void any_delay_and_any_order_give_the_same_bytes(void **state)
 {
     int out_of_order = 0;
     for (uint64_t seed = 1; seed <= (test_seeks_races() ? 5 : 20); seed++) {
-        coh_fault_plan plan = no_faults;
+        store_fault_plan plan = no_faults;
         outcome out;
         plan.seed = seed;
         plan.delay_most_us = 300;
@@ -194,23 +195,6 @@ static void the_first_of_two_failures_writes_the_sentence(void **state)
     rig_close(&made);
 }
 
-/* With a plan installed, a store that supports it is opened. */
-static void a_planned_fault_reaches_a_store_opened_by_the_ladder(void **state)
-{
-    (void)state;
-    rig made = { 0 };
-    coh_fault_plan plan = no_faults;
-    plan.fail_at = 0;
-    rig_layout(&made);
-    coh_store_fault_plan(&plan);
-    rig_open(&made, NULL);
-    assert_ptr_equal(made.ops, &coh_store_posix);
-    assert_int_equal(rig_write(&made, 0, 1), COH_ERR_IO);
-    assert_true(coh_store_fault_was_hit());
-    coh_store_fault_plan(NULL);
-    rig_close(&made);
-}
-
 #define CASE(claim)                                                                                \
     {                                                                                              \
 #claim, claim, NULL, NULL, NULL                                                            \
@@ -225,7 +209,6 @@ static const struct CMUnitTest cases[] = {
     CASE(a_late_operation_comes_after_all_others_in_flight),
     CASE(any_delay_and_any_order_give_the_same_bytes),
     CASE(the_first_of_two_failures_writes_the_sentence),
-    CASE(a_planned_fault_reaches_a_store_opened_by_the_ladder),
 };
 #define CASE_COUNT (sizeof(cases) / sizeof(cases[0]))
 
@@ -233,7 +216,7 @@ int main(int argument_count, char **arguments)
 {
     struct CMUnitTest tests[CASE_COUNT];
     int posix = argument_count == 2 && strcmp(arguments[1], "posix") == 0;
-    const coh_store_ops *chosen = posix ? &coh_store_posix : &coh_store_mem;
+    const coh_store_ops *chosen = posix ? &store_faulty_posix : &store_faulty_mem;
     for (size_t i = 0; i < CASE_COUNT; i++) {
         tests[i] = cases[i];
         tests[i].initial_state = (void *)(uintptr_t)chosen;

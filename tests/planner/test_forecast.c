@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "planner/plan.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
 #include "tests/planner/small_program.h"
 #include "tests/planner/toy_graph.h"
@@ -325,13 +326,13 @@ static void failing_allocations_are_reported(void **state)
     for (uint64_t n = 1;; n += 1 + (test_is_brief() ? n / 4 : 0)) {
         uint64_t bytes[3 * PARTS];
         coh_forecast forecast;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_plan_memory_curve(plan, PARTS, bytes);
         if (status == COH_OK)
             status = coh_forecast_make(&plan->layout, &plan->programs[COH_PROGRAM_BODY],
                                        &plan->pricer, &forecast);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
         if (!was_hit)
             break;

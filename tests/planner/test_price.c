@@ -9,10 +9,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/rng.h"
 #include "planner/fingerprint.h"
 #include "planner/price.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/planner/toy_graph.h"
 
 static const coh_layout no_layout;
@@ -439,10 +439,10 @@ static void failing_allocations_are_reported(void **state)
     profile.operator_count = 1;
     for (uint64_t n = 1;; n++) {
         coh_pricer pricer;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_pricer_init(&pricer, &profile, NULL);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
         coh_pricer_fini(&pricer);
         if (!was_hit)

@@ -15,6 +15,7 @@
 #include "base/file_text.h"
 #include "base/rng.h"
 #include "planner/plan.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
 #include "tests/planner/toy_graph.h"
 
@@ -472,10 +473,10 @@ static void a_failing_allocation_is_a_clean_refusal(void **state)
     uint64_t sites = 0;
     for (uint64_t n = 1;; n += 1 + n / (test_is_brief() ? 2 : 8)) {
         coh_plan *plan = NULL;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_plan_create(graph, &options, &plan);
-        int hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         coh_plan_destroy(plan);
         if (!hit) {
             assert_int_equal(status, COH_OK);

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/rng.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/planner/small_program.h"
 
 static void a_chain_over_lanes_lasts_the_sum_and_is_exposed(void **state)
@@ -419,11 +419,11 @@ static void failing_allocations_are_reported(void **state)
     share_drive(&profile);
     for (int mode = COH_CONTENTION_NONE; mode <= COH_CONTENTION_ALL; mode++)
         for (uint64_t n = 1;; n++) {
-            coh_alloc_fail_nth(n);
+            alloc_fail_nth(n);
             coh_status status = coh_simulate(&layout, &m.program, &profile, service_ns,
                                              (coh_contention)mode, &s, times);
-            int was_hit = coh_alloc_fault_was_hit();
-            coh_alloc_fail_nth(0);
+            int was_hit = alloc_fault_was_hit();
+            alloc_fail_nth(0);
             assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
             if (!was_hit)
                 break;

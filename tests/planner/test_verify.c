@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "planner/verify.h"
 #include "planner/verify_state.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
 #include "tests/planner/happens_before.h"
 #include "tests/planner/mutate.h"
@@ -457,10 +458,10 @@ static void every_failing_allocation_is_reported(void **state)
     (void)state;
     mutant m = make(HOST_DIRECT, COH_PROGRAM_BODY);
     for (uint64_t n = 1;; n++) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_verify(&m.layout, &m.program, &m.options, NULL);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);
             assert_true(n > 20);

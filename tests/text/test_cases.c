@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "cohobate/text.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
 #include "tests/text/blocks.h"
 #include "tests/text/folder.h"
@@ -395,10 +396,10 @@ static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **st
     snprintf(path, sizeof(path), "%s/%s", TOKENIZERS, name);
     int failed_count = 0;
     for (uint64_t n = 1;; n++) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = open_encode_decode(path);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);
             break;

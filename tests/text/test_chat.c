@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "base/alloc.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
 #include "text/chat.h"
 
@@ -543,12 +544,12 @@ static void every_failing_allocation_is_said(void **state)
         coh_chat *chat = NULL;
         coh_id_list ids = { 0 };
         coh_byte_list counts = { 0 };
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_chat_open(tokenizer, folder, COH_CHAT_FORM_AUTO, &chat);
         if (status == COH_OK)
             status = coh_chat_encode(chat, messages, 2, &ids, &counts);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         coh_free(ids.ids);
         coh_free(counts.bytes);
         coh_chat_close(chat);

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "cohobate/text.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
 #include "text/documents.h"
 #include "text/lines.h"
@@ -545,10 +545,10 @@ static void a_failed_build_leaves_nothing_behind(void **state)
     options.held_out_path = folder_file("held");
     int entry_count = folder_count();
     for (uint64_t n = 1;; n++) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_token_file_make(bytes, &options, NULL);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);
             assert_true(n > 12);

@@ -8,8 +8,8 @@
 #include <fcntl.h>
 #include <math.h>
 
-#include "base/alloc.h"
 #include "cohobate/text.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
 #include "tests/text/nasty.h"
 #include "text/token_file.h"
@@ -444,11 +444,11 @@ static void a_failed_build_leaves_the_old_file_as_it_was(void **state)
     coh_tokenizer *tokenizer = open_or_fail(SMALL_VOCABULARY);
     int entry_count = folder_count(), failed_count = 0;
     for (uint64_t n = 1;; n++) {
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status =
             coh_token_file_build(tokenizer, folder_file("tree"), folder_file("ids"), 0, NULL, NULL);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         assert_int_equal(folder_count(), entry_count);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);
@@ -472,15 +472,15 @@ static void every_failing_allocation_of_reading_is_said(void **state)
     for (uint64_t n = 1;; n++) {
         coh_token_file *file = NULL;
         double nats;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_token_file_open(path, &file);
         if (status == COH_OK)
             status = coh_token_file_check(file);
         if (status == COH_OK)
             status = coh_token_file_unigram_entropy(file, &nats);
         coh_token_file_close(file);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
         if (!was_hit) {
             assert_int_equal(n, 4); /* the object, its path, the counts */

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "cohobate/text.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
 #include "tests/text/folder.h"
 #include "tests/text/nasty.h"
@@ -195,10 +195,10 @@ static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **st
         options.struct_bytes = sizeof(options);
         options.out_path = keep_out;
         options.thread_count = 3;
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = coh_token_file_make(tokenizer, &options, NULL);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         coh_tokenizer_close(tokenizer);
         if (!was_hit) {
             assert_int_equal(status, COH_OK);

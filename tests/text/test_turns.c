@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "tests/faults/alloc_faults.h"
 #include "text/lists.h"
 #include "text/turns.h"
 
@@ -169,10 +170,10 @@ static void every_failing_allocation_ends_it(void **state)
     (void)state;
     for (uint64_t n = 1;; n++) {
         sequence s = { .seed = 3, .failing_make = SIZE_MAX, .failing_take = SIZE_MAX };
-        coh_alloc_fail_nth(n);
+        alloc_fail_nth(n);
         coh_status status = run(&s, 50, 3, 100);
-        int was_hit = coh_alloc_fault_was_hit();
-        coh_alloc_fail_nth(0);
+        int was_hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
         assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
         if (!was_hit)
             assert_out(&s, 50);

@@ -5,8 +5,8 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "cohobate/text.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/text/folder.h"
 #include "text/permute.h"
 #include "text/token_file.h"
@@ -133,12 +133,12 @@ static void a_window_is_found_by_its_number_alone_and_allocates_nothing(void **s
     coh_token_file_close(file);
 
     assert_int_equal(coh_token_file_open(folder_file("ids"), &file), COH_OK);
-    uint64_t before = coh_alloc_count();
+    uint64_t before = alloc_count();
     for (uint64_t n = 64; n-- > 0;) {
         assert_int_equal(coh_token_file_window(file, 9, 200 + n, 16, tokens, targets), COH_OK);
         assert_memory_equal(tokens, straight[n], sizeof(tokens));
     }
-    assert_true(coh_alloc_count() == before);
+    assert_true(alloc_count() == before);
     coh_token_file_close(file);
 }
 

@@ -1,7 +1,7 @@
 /* The journal of unflushed changes, and the power cut: each change that no fsync promised is drawn
  * to be kept or undone, bytes first, then entries from the newest to the oldest. Read power_cut.h
- * first; file_ops.c calls it around every operation. */
-#include "base/power_cut.h"
+ * first; file_faults.c calls it around every operation. */
+#include "tests/faults/power_cut.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -11,10 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/bytes.h"
-#include "base/file_ops.h"
 #include "base/rng.h"
+#include "tests/faults/file_faults.h"
 
 /* A save has five files and about twenty unflushed entries; removing an old one has seven. */
 enum { ENTRIES_MOST = 256, FILES_MOST = 64 };
@@ -39,31 +38,29 @@ typedef struct file {
     uint64_t dirty_begin, dirty_end;
 } file;
 
-struct coh_power_cut {
+struct power_cut {
     uint64_t at, seed, count, draw_count;
     uint32_t entry_count;
     entry entries[ENTRIES_MOST];
     file files[FILES_MOST];
 };
 
-coh_power_cut *coh_power_cut_begin(uint64_t at, uint64_t seed)
+power_cut *power_cut_begin(uint64_t at, uint64_t seed)
 {
-    static coh_power_cut *journal;
+    static power_cut journal;
     if (at == 0)
         return NULL;
-    if (journal == NULL && COH_ALLOC(1, &journal) == COH_OK)
+    if (journal.at == 0)
         for (int i = 0; i < FILES_MOST; i++)
-            journal->files[i].fd = -1;
-    if (journal != NULL) {
-        journal->at = at;
-        journal->seed = seed;
-    }
-    return journal;
+            journal.files[i].fd = -1;
+    journal.at = at;
+    journal.seed = seed;
+    return &journal;
 }
 
 /* ---- the cut ---- */
 
-static uint64_t draw(coh_power_cut *cut, uint64_t limit)
+static uint64_t draw(power_cut *cut, uint64_t limit)
 {
     return coh_rng_below(cut->seed, 0, cut->draw_count++, limit);
 }
@@ -81,7 +78,7 @@ static void zero(const file *lost, uint64_t begin, uint64_t end)
 }
 
 /* Loses everything, the end, or pages here and there. */
-static void forget_bytes(coh_power_cut *cut, const file *lost)
+static void forget_bytes(power_cut *cut, const file *lost)
 {
     struct stat facts;
     if (fstat(lost->fd, &facts) != 0)
@@ -94,7 +91,7 @@ static void forget_bytes(coh_power_cut *cut, const file *lost)
         left += draw(cut, length - left + 1);
     if (how < 2) {
         if (length > left && ftruncate(lost->fd, (off_t)left) != 0)
-            _exit(COH_FILE_OPS_EXIT_CODE + 1);
+            _exit(FILE_FAULTS_EXIT_CODE + 1);
         return;
     }
     for (uint64_t at = lost->dirty_begin; at < lost->dirty_end;) {
@@ -115,7 +112,7 @@ static int is_below(const char *path, const char *folder)
 
 /* Finds the present name of `path`, its name when entry `index` was made, after the later renames
  * that stay. Returns 1 if a rename moved it directly, and not a folder above it. */
-static int name_now(const coh_power_cut *cut, uint32_t index, const char *path, char *out_name)
+static int name_now(const power_cut *cut, uint32_t index, const char *path, char *out_name)
 {
     char rest[PATH_MAX];
     int is_moved = 0;
@@ -130,7 +127,7 @@ static int name_now(const coh_power_cut *cut, uint32_t index, const char *path, 
         is_moved |= is_it;
         snprintf(rest, sizeof(rest), "%s", out_name + strlen(later->path));
         if (snprintf(out_name, PATH_MAX, "%s%s", later->to, rest) >= PATH_MAX)
-            _exit(COH_FILE_OPS_EXIT_CODE + 1);
+            _exit(FILE_FAULTS_EXIT_CODE + 1);
     }
     return is_moved;
 }
@@ -144,7 +141,7 @@ static int remove_one(const char *path, const struct stat *facts, int type, stru
 }
 
 /* Returns 1 if the folder of an unlinked file was removed later and stays removed. */
-static int folder_is_gone(const coh_power_cut *cut, uint32_t index)
+static int folder_is_gone(const power_cut *cut, uint32_t index)
 {
     for (uint32_t i = index + 1; i < cut->entry_count; i++)
         if (cut->entries[i].kind == ENTRY_REMOVED && cut->entries[i].stays &&
@@ -162,11 +159,11 @@ static void bring_back(const entry *lost, const char *name)
         return; /* a later file has the same name */
     for (ssize_t got; (got = pread(lost->kept, block, sizeof(block), at)) > 0; at += got)
         if (pwrite(fd, block, (size_t)got, at) != got)
-            _exit(COH_FILE_OPS_EXIT_CODE + 1);
+            _exit(FILE_FAULTS_EXIT_CODE + 1);
     close(fd);
 }
 
-static void undo(coh_power_cut *cut, uint32_t index)
+static void undo(power_cut *cut, uint32_t index)
 {
     char name[PATH_MAX];
     entry *lost = &cut->entries[index];
@@ -192,7 +189,7 @@ static void undo(coh_power_cut *cut, uint32_t index)
 
 /* Forgets bytes before entries, so that a file that comes back comes back without them; then undoes
  * entries, the newest first. */
-static void forget(coh_power_cut *cut)
+static void forget(power_cut *cut)
 {
     for (int i = 0; i < FILES_MOST; i++)
         if (cut->files[i].fd >= 0)
@@ -204,20 +201,20 @@ static void forget(coh_power_cut *cut)
             undo(cut, i);
 }
 
-void coh_power_cut_enter(coh_power_cut *cut)
+void power_cut_enter(power_cut *cut)
 {
     if (cut == NULL || ++cut->count != cut->at)
         return;
     forget(cut);
-    _exit(COH_FILE_OPS_EXIT_CODE);
+    _exit(FILE_FAULTS_EXIT_CODE);
 }
 
 /* ---- recording what was done ---- */
 
-static entry *add(coh_power_cut *cut, entry_kind kind, const char *path, const char *to)
+static entry *add(power_cut *cut, entry_kind kind, const char *path, const char *to)
 {
     if (cut->entry_count == ENTRIES_MOST)
-        _exit(COH_FILE_OPS_EXIT_CODE + 1); /* else a test would wrongly pass */
+        _exit(FILE_FAULTS_EXIT_CODE + 1); /* else a test would wrongly pass */
     entry *added = &cut->entries[cut->entry_count++];
     added->kind = kind;
     added->is_durable = 0;
@@ -227,24 +224,24 @@ static entry *add(coh_power_cut *cut, entry_kind kind, const char *path, const c
     return added;
 }
 
-void coh_power_cut_made(coh_power_cut *cut, const char *path)
+void power_cut_made(power_cut *cut, const char *path)
 {
     if (cut != NULL)
         add(cut, ENTRY_MADE, path, "");
 }
 
-void coh_power_cut_renamed(coh_power_cut *cut, const char *from, const char *to)
+void power_cut_renamed(power_cut *cut, const char *from, const char *to)
 {
     if (cut != NULL)
         add(cut, ENTRY_RENAMED, from, to);
 }
 
-int coh_power_cut_unlink_begin(coh_power_cut *cut, const char *path)
+int power_cut_unlink_begin(power_cut *cut, const char *path)
 {
     return cut == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-void coh_power_cut_unlink_end(coh_power_cut *cut, const char *path, int kept, int succeeded)
+void power_cut_unlink_end(power_cut *cut, const char *path, int kept, int succeeded)
 {
     if (cut != NULL && succeeded)
         add(cut, ENTRY_UNLINKED, path, "")->kept = kept;
@@ -252,13 +249,13 @@ void coh_power_cut_unlink_end(coh_power_cut *cut, const char *path, int kept, in
         close(kept);
 }
 
-void coh_power_cut_removed_folder(coh_power_cut *cut, const char *path)
+void power_cut_removed_folder(power_cut *cut, const char *path)
 {
     if (cut != NULL)
         add(cut, ENTRY_REMOVED, path, "");
 }
 
-static file *find_file(coh_power_cut *cut, int fd, struct stat *out_facts)
+static file *find_file(power_cut *cut, int fd, struct stat *out_facts)
 {
     if (fstat(fd, out_facts) != 0)
         return NULL;
@@ -269,14 +266,14 @@ static file *find_file(coh_power_cut *cut, int fd, struct stat *out_facts)
     return NULL;
 }
 
-static file *add_file(coh_power_cut *cut, int fd, const struct stat *facts)
+static file *add_file(power_cut *cut, int fd, const struct stat *facts)
 {
     int i = 0;
     while (i < FILES_MOST && cut->files[i].fd >= 0)
         i++;
     int ours = i < FILES_MOST ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (ours < 0)
-        _exit(COH_FILE_OPS_EXIT_CODE + 1);
+        _exit(FILE_FAULTS_EXIT_CODE + 1);
     cut->files[i] = (file){ .fd = ours,
                             .device = facts->st_dev,
                             .number = facts->st_ino,
@@ -285,7 +282,7 @@ static file *add_file(coh_power_cut *cut, int fd, const struct stat *facts)
     return &cut->files[i];
 }
 
-void coh_power_cut_write(coh_power_cut *cut, int fd, uint64_t begin, uint64_t end)
+void power_cut_write(power_cut *cut, int fd, uint64_t begin, uint64_t end)
 {
     struct stat facts;
     if (cut == NULL)
@@ -303,7 +300,7 @@ void coh_power_cut_write(coh_power_cut *cut, int fd, uint64_t begin, uint64_t en
 
 /* ---- recording what was flushed ---- */
 
-void coh_power_cut_synced(coh_power_cut *cut, int fd)
+void power_cut_synced(power_cut *cut, int fd)
 {
     struct stat facts;
     file *flushed = cut == NULL ? NULL : find_file(cut, fd, &facts);
@@ -323,7 +320,7 @@ static int is_entry_of(const char *path, const char *folder)
 }
 
 /* Once the removal of a folder is durable, so is the loss of its contents. */
-static void settle_below(coh_power_cut *cut, uint32_t index)
+static void settle_below(power_cut *cut, uint32_t index)
 {
     for (uint32_t i = 0; i < index; i++)
         if (is_below(cut->entries[i].path, cut->entries[index].path))
@@ -331,7 +328,7 @@ static void settle_below(coh_power_cut *cut, uint32_t index)
 }
 
 /* Restarts a journal in which everything is durable. */
-static void empty(coh_power_cut *cut)
+static void empty(power_cut *cut)
 {
     for (uint32_t i = 0; i < cut->entry_count; i++)
         if (!cut->entries[i].is_durable)
@@ -342,7 +339,7 @@ static void empty(coh_power_cut *cut)
     cut->entry_count = 0;
 }
 
-void coh_power_cut_synced_folder(coh_power_cut *cut, const char *path)
+void power_cut_synced_folder(power_cut *cut, const char *path)
 {
     if (cut == NULL)
         return;

@@ -15,39 +15,38 @@
  * kernel keeps everything then. Not modelled: overwritten bytes of a flushed file (a save writes
  * each byte once), and sectors that go bad.
  *
- * One journal per process, as for one disk; made once, and only if the mode is on. Folders are
- * identified by the text of their path, so a save must always use the same text.
+ * One journal per process, as for one disk. Folders are identified by the text of their path, so a
+ * save must always use the same text.
  * Threads: one at a time. */
-#ifndef COH_BASE_POWER_CUT_H
-#define COH_BASE_POWER_CUT_H
+#ifndef COH_TESTS_FAULTS_POWER_CUT_H
+#define COH_TESTS_FAULTS_POWER_CUT_H
 
 #include <stdint.h>
 
-typedef struct coh_power_cut coh_power_cut;
+typedef struct power_cut power_cut;
 
 /* Plans a power cut instead of operation `at` (from 1). Seed 0 forgets everything that may be
- * forgotten; other seeds choose at random. Returns the process's journal, made by the first call;
- * NULL if `at` is 0 or memory is short. */
-coh_power_cut *coh_power_cut_begin(uint64_t at, uint64_t seed);
+ * forgotten; other seeds choose at random. Returns the process's journal; NULL if `at` is 0. */
+power_cut *power_cut_begin(uint64_t at, uint64_t seed);
 
 /* Every call below accepts NULL and then does nothing. Calls that follow an operation are made only
  * if it succeeded. */
 
 /* Counts one operation. If it is the planned one, forgets and ends the process (_exit,
- * COH_FILE_OPS_EXIT_CODE). */
-void coh_power_cut_enter(coh_power_cut *cut);
+ * FILE_FAULTS_EXIT_CODE). */
+void power_cut_enter(power_cut *cut);
 
-void coh_power_cut_made(coh_power_cut *cut, const char *path); /* after mkdir, create */
-void coh_power_cut_renamed(coh_power_cut *cut, const char *from, const char *to);
+void power_cut_made(power_cut *cut, const char *path); /* after mkdir, create */
+void power_cut_renamed(power_cut *cut, const char *from, const char *to);
 /* Call begin before an unlink: returns a descriptor that keeps the bytes, or -1. Pass it to end
  * after the unlink. */
-int coh_power_cut_unlink_begin(coh_power_cut *cut, const char *path);
-void coh_power_cut_unlink_end(coh_power_cut *cut, const char *path, int kept, int succeeded);
-void coh_power_cut_removed_folder(coh_power_cut *cut, const char *path);
+int power_cut_unlink_begin(power_cut *cut, const char *path);
+void power_cut_unlink_end(power_cut *cut, const char *path, int kept, int succeeded);
+void power_cut_removed_folder(power_cut *cut, const char *path);
 /* Call it before bytes [begin, end) of a file change; an empty range for a change of its length. */
-void coh_power_cut_write(coh_power_cut *cut, int fd, uint64_t begin, uint64_t end);
+void power_cut_write(power_cut *cut, int fd, uint64_t begin, uint64_t end);
 
-void coh_power_cut_synced(coh_power_cut *cut, int fd);
-void coh_power_cut_synced_folder(coh_power_cut *cut, const char *path);
+void power_cut_synced(power_cut *cut, int fd);
+void power_cut_synced_folder(power_cut *cut, const char *path);
 
 #endif
