@@ -240,10 +240,11 @@ static int print_facts(const run *r)
            ", \"peak_bytes\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64
            "], \"predicted_s\": %.6f, \"p10_s\": %.6f, \"p90_s\": %.6f, \"bound_s\": %.6f"
            ", \"numeric_fingerprint\": \"%016" PRIx64 "\"",
-           r->summary.parameter_count, r->in_memory_bytes, r->summary.peak_bytes[0],
-           r->summary.peak_bytes[1], r->summary.peak_bytes[2], (double)r->summary.step_ns * 1e-9,
-           (double)r->summary.step_p10_ns * 1e-9, (double)r->summary.step_p90_ns * 1e-9,
-           (double)r->summary.bound_ns * 1e-9, r->summary.numeric_fingerprint);
+           r->summary.parameter_count, r->in_memory_bytes, r->summary.peak_bytes[COH_TIER_DEVICE],
+           r->summary.peak_bytes[COH_TIER_HOST], r->summary.peak_bytes[COH_TIER_DISK],
+           (double)r->summary.step_ns * 1e-9, (double)r->summary.step_p10_ns * 1e-9,
+           (double)r->summary.step_p90_ns * 1e-9, (double)r->summary.bound_ns * 1e-9,
+           r->summary.numeric_fingerprint);
     printf(", \"profile\": \"%016" PRIx64 "\", \"recomputes\": %d, \"caches\": %d"
            ", \"lines\": %u, \"calibrated_runs\": %u",
            r->profile_facts.hash, (int)r->summary.recomputes, (int)r->summary.caches,
@@ -300,13 +301,13 @@ static int run_steps(void *argument, int count)
     for (int i = 0; i < count; i++)
         printf("%s%.6f", i ? ", " : "", seconds[i]);
     printf("], \"loss\": %.9g, \"exposed_s\": [", result.loss);
-    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         printf("%s%.6f", lane ? ", " : "", (double)result.exposed_ns[lane] * 1e-9);
     printf("], \"link_bytes\": [");
-    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         printf("%s%" PRIu64, lane ? ", " : "", result.link_bytes[lane]);
     printf("], \"peak_bytes\": [");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         printf("%s%" PRIu64, tier ? ", " : "", result.peak_bytes[tier]);
     printf("], \"classes\": ");
     if (print_classes(r) != 0)

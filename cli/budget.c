@@ -335,7 +335,7 @@ coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
 {
     char needed[32], there[32];
     coh_profile_summary facts;
-    const uint64_t need = summary->peak_bytes[2];
+    const uint64_t need = summary->peak_bytes[COH_TIER_DISK];
     CLI_TRY(coh_profile_summarize(profile, &facts));
     if (need <= facts.disk_bytes || (!facts.is_gpu && facts.disk_bytes == 0))
         return COH_OK;
@@ -370,7 +370,7 @@ coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
     coh_status status = coh_plan_summarize(*out_plan, &summary);
     if (status == COH_OK && is_gpu && !options->disk_folder[0])
         status = cli_budget_check_disk(plan_options->profile, options->plan_file, &summary);
-    else if (status == COH_OK && summary.peak_bytes[2] > 0 && !options->disk_folder[0])
+    else if (status == COH_OK && summary.peak_bytes[COH_TIER_DISK] > 0 && !options->disk_folder[0])
         status = cli_fail(COH_ERR_ARGUMENT, "the plan %s uses a disk: add --disk DIR",
                           options->plan_file);
     if (status == COH_OK)

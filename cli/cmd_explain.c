@@ -150,7 +150,7 @@ static coh_status try_all(const cli_replay *replay, explanation *e)
             CLI_TRY(try_pin(replay, e->op.name, COH_PIN_HOST, e));
         if (has_disk)
             CLI_TRY(try_pin(replay, e->op.name, COH_PIN_DISK, e));
-        if (replay->job.summary.peak_bytes[1] > 0 && strcmp(e->op.states, "-") != 0)
+        if (replay->job.summary.peak_bytes[COH_TIER_HOST] > 0 && strcmp(e->op.states, "-") != 0)
             CLI_TRY(try_updates(replay, e));
     }
     if (e->block < 0)
@@ -225,7 +225,7 @@ static void say_why(const cli_replay *replay, explanation *e)
 static uint64_t sum_lanes(const uint64_t *values)
 {
     uint64_t sum = 0;
-    for (int lane = 1; lane < COH_PLAN_LANES; lane++)
+    for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
         sum += values[lane];
     return sum;
 }
@@ -246,8 +246,9 @@ static void print_trial(const char *name, uint64_t step_ns, double change, uint6
 static void print_alternative(const cli_replay *replay, const alternative *a)
 {
     if (a->trial.fits)
-        print_trial(a->name, a->trial.step_ns, change_of(replay, a), a->trial.busy_ns[0],
-                    a->trial.link_bytes, a->trial.exposed_ns, a->trial.peak_bytes[0]);
+        print_trial(a->name, a->trial.step_ns, change_of(replay, a),
+                    a->trial.busy_ns[COH_LANE_COMPUTE], a->trial.link_bytes, a->trial.exposed_ns,
+                    a->trial.peak_bytes[COH_TIER_DEVICE]);
     else
         printf("%-32.32s %s: %s\n", a->name,
                a->contradicts ? "contradicts the plan's pins" : "does not fit", a->trial.why);
@@ -289,8 +290,8 @@ static void print_text(const cli_replay *replay, const explanation *e)
            coh_size_format(e->op.activation_bytes + e->op.saved_bytes, activations, 32),
            e->op.activations, "with one decision otherwise", "a step", "change", "compute", "waits",
            "moved", "device");
-    print_trial("as planned", s->step_ns, 0, s->busy_ns[0], s->link_bytes, s->exposed_ns,
-                s->peak_bytes[0]);
+    print_trial("as planned", s->step_ns, 0, s->busy_ns[COH_LANE_COMPUTE], s->link_bytes,
+                s->exposed_ns, s->peak_bytes[COH_TIER_DEVICE]);
     for (int i = 0; i < e->count; i++)
         if (!e->alternatives[i].is_so)
             print_alternative(replay, &e->alternatives[i]);
@@ -323,10 +324,10 @@ static void add_trial_json(const cli_replay *replay, const alternative *a, cli_l
     cli_line_add(line,
                  ", \"compute_seconds\": %.9f, \"waits_seconds\": %.9f, \"moved_bytes\": %" PRIu64
                  ", \"peak_bytes\": {",
-                 (double)a->trial.busy_ns[0] * 1e-9, (double)sum_lanes(a->trial.exposed_ns) * 1e-9,
-                 sum_lanes(a->trial.link_bytes));
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
-        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", cli_tier_names[tier],
+                 (double)a->trial.busy_ns[COH_LANE_COMPUTE] * 1e-9,
+                 (double)sum_lanes(a->trial.exposed_ns) * 1e-9, sum_lanes(a->trial.link_bytes));
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", coh_tier_name(tier),
                      a->trial.peak_bytes[tier]);
     cli_line_add(line, "}}");
 }

@@ -48,7 +48,7 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
 static void say_unusable_drive(const cli_job *job)
 {
     const cli_options *options = job->options;
-    const uint64_t bytes = job->summary.peak_bytes[2];
+    const uint64_t bytes = job->summary.peak_bytes[COH_TIER_DISK];
     if (cli_budget_is_what_if(options, job->profile) || bytes == 0 || !options->disk_folder[0])
         return;
     if (cli_budget_preflight(options->disk_folder, bytes, NULL, 0, 0) == COH_ERR_FULL)

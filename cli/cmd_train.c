@@ -173,7 +173,7 @@ static coh_status find_room(cli_run *run)
     uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
     uint64_t checkpoint_bytes;
     CLI_TRY(coh_engine_save_bytes(job->plan, &checkpoint_bytes));
-    CLI_TRY(cli_budget_preflight(run->options->disk_folder, job->summary.peak_bytes[2],
+    CLI_TRY(cli_budget_preflight(run->options->disk_folder, job->summary.peak_bytes[COH_TIER_DISK],
                                  keeps ? run->folder.path : NULL, count, checkpoint_bytes));
     return keeps ? cli_run_folder_hold(&run->folder, count, checkpoint_bytes) : COH_OK;
 }
@@ -250,7 +250,7 @@ static void describe_disk(const coh_engine_facts *facts, cli_line *line)
 
 static const char *tier_name(const cli_job *job, int tier)
 {
-    return tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier];
+    return tier == COH_TIER_HOST && !job->on_gpu ? "emulated host" : coh_tier_name(tier);
 }
 
 /* Adds the number of steps after the end of the schedule, with constant rate: a resumed run may
@@ -275,10 +275,10 @@ static void describe_start(const cli_run *run)
     cli_screen_short(&run->job, &line);
     if (facts->store_direct >= 0)
         describe_disk(facts, &line);
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (facts->arena_node_count[tier] > 0)
             cli_line_add(&line, "%s %s %s, %s, on %d NUMA node%s%s, touched in %s",
-                         tier == 0 ? "arenas:" : ",", tier_name(&run->job, tier),
+                         tier == COH_TIER_DEVICE ? "arenas:" : ",", tier_name(&run->job, tier),
                          coh_size_format(facts->arena_bytes[tier], rate, sizeof(rate)),
                          facts->arena_huge_pages[tier] ? "huge pages asked for" : "small pages",
                          facts->arena_node_count[tier],

@@ -83,11 +83,12 @@ static void describe(const cli_inference *inference)
                      inference->weights.facts.step);
     cli_line_add(&line, ", in %s: peak",
                  cli_dtype_name(coh_model_size_get(&inference->model).dtype));
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (inference->summary.peak_bytes[tier])
             cli_line_add(
                 &line, "%s %s%s %s", tier ? "," : "",
-                tier == 1 && inference->profile == NULL ? "EMULATED " : "", cli_tier_names[tier],
+                tier == COH_TIER_HOST && inference->profile == NULL ? "EMULATED " : "",
+                coh_tier_name(tier),
                 coh_size_format(inference->summary.peak_bytes[tier], bytes, sizeof(bytes)));
     cli_note("%s (predicted)", line.text);
 }
@@ -108,8 +109,8 @@ coh_status cli_inference_start(cli_inference *inference)
     coh_engine_options engine_options;
     const cli_options *options = inference->options;
     describe(inference);
-    CLI_TRY(
-        cli_budget_preflight(options->disk_folder, inference->summary.peak_bytes[2], NULL, 0, 0));
+    CLI_TRY(cli_budget_preflight(options->disk_folder, inference->summary.peak_bytes[COH_TIER_DISK],
+                                 NULL, 0, 0));
     cli_budget_engine_options(options, &engine_options);
     CLI_TRY(coh_engine_create(inference->plan, &engine_options, &inference->engine));
     if (inference->weights.folder)

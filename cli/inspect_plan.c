@@ -66,10 +66,10 @@ static void print_room(const inspection *of)
         printf("\n");
     }
     printf("  takes    ");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (peaks[tier] > 0)
             printf("%s%s %s", tier ? ", " : "",
-                   tier == 1 && !file->is_gpu ? "emulated host" : cli_tier_names[tier],
+                   tier == COH_TIER_HOST && !file->is_gpu ? "emulated host" : coh_tier_name(tier),
                    coh_size_format(peaks[tier], bytes, sizeof(bytes)));
     printf(" at most, to the byte\n");
 }

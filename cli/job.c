@@ -302,8 +302,8 @@ static uint64_t largest_chunk(const cli_job *job)
  * The message names a budget for which a plan fits. */
 static coh_status check_memory(const cli_job *job)
 {
-    const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[0];
-    const uint64_t host = job->summary.peak_bytes[1], most = coh_machine_most_bytes();
+    const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[COH_TIER_DEVICE];
+    const uint64_t host = job->summary.peak_bytes[COH_TIER_HOST], most = coh_machine_most_bytes();
     const uint64_t stages = job->on_gpu ? cli_budget_stage_bytes(largest_chunk(job)) : 0;
     char taken[32], there[32], staged[32];
     if (device + stages <= most && host <= most - device - stages)

@@ -253,9 +253,10 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
         return cli_fail(COH_ERR_FULL, "also with --disk DIR, which is needed: %s", why);
     }
     CLI_TRY(status);
-    return cli_fail(
-        COH_ERR_FULL, "%s; the smallest change: --disk DIR:%s, where micro-batch %" PRId64 " fits",
-        why, cli_size_whole(job->summary.peak_bytes[2], bytes), job->recipe.micro_batch);
+    return cli_fail(COH_ERR_FULL,
+                    "%s; the smallest change: --disk DIR:%s, where micro-batch %" PRId64 " fits",
+                    why, cli_size_whole(job->summary.peak_bytes[COH_TIER_DISK], bytes),
+                    job->recipe.micro_batch);
 }
 
 /* A plan made for a smaller micro-batch than the default, since nothing larger fitted its budget,

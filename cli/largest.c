@@ -70,8 +70,8 @@ static void print_budget(const cli_options *options, const cli_variant *found)
 static void add_budget_json(const cli_variant *found, cli_line *line)
 {
     cli_line_add(line, ", \"budgets\": {");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
-        cli_line_add(line, "%s\"%s\": ", tier ? ", " : "", cli_tier_names[tier]);
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
+        cli_line_add(line, "%s\"%s\": ", tier ? ", " : "", coh_tier_name(tier));
         if (found->budget_bytes[tier] == UINT64_MAX)
             cli_line_add(line, "null");
         else

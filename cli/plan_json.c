@@ -29,9 +29,9 @@ static void list_shares(const coh_plan_summary *summary, share *shares)
 static void print_lanes(const char *key, const uint64_t *values, double scale)
 {
     printf(", \"%s\": {", key);
-    for (int lane = 0, first = 1; lane < COH_PLAN_LANES; lane++)
+    for (int lane = 0, first = 1; lane < COH_LANE_COUNT; lane++)
         if (values[lane]) {
-            printf("%s\"%s\": %.17g", first ? "" : ", ", cli_lane_names[lane],
+            printf("%s\"%s\": %.17g", first ? "" : ", ", coh_lane_name(lane),
                    (double)values[lane] * scale);
             first = 0;
         }
@@ -82,8 +82,8 @@ static coh_status print_profile_json(const cli_job *job)
 static void print_curves(const uint64_t *bytes, size_t count)
 {
     printf(", \"memory_curve\": {");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
-        printf("%s\"%s\": [", tier ? ", " : "", cli_tier_names[tier]);
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
+        printf("%s\"%s\": [", tier ? ", " : "", coh_tier_name(tier));
         for (size_t i = 0; i < count; i++)
             printf("%s%" PRIu64, i ? ", " : "", bytes[(size_t)tier * count + i]);
         printf("]");
@@ -93,7 +93,7 @@ static void print_curves(const uint64_t *bytes, size_t count)
 
 static coh_status print_memory_curve(const coh_plan *plan, int32_t count)
 {
-    uint64_t *bytes = calloc(COH_PLAN_TIERS * (size_t)count, sizeof(*bytes));
+    uint64_t *bytes = calloc(COH_TIER_COUNT * (size_t)count, sizeof(*bytes));
     if (!bytes)
         return cli_fail(COH_ERR_MEMORY, "no memory for a curve of %d points", count);
     coh_status status = coh_plan_memory_curve(plan, count, bytes);
@@ -155,11 +155,11 @@ static coh_status print_memory(const coh_plan *plan)
 {
     static const char *const purposes[COH_PLAN_PURPOSES] = { "parameters", "gradients", "states",
                                                              "activations", "workspaces" };
-    uint64_t bytes[COH_PLAN_TIERS][COH_PLAN_PURPOSES];
+    uint64_t bytes[COH_TIER_COUNT][COH_PLAN_PURPOSES];
     CLI_TRY(coh_plan_memory(plan, bytes));
     printf(", \"memory_bytes\": {");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
-        printf("%s\"%s\": {", tier ? ", " : "", cli_tier_names[tier]);
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
+        printf("%s\"%s\": {", tier ? ", " : "", coh_tier_name(tier));
         for (int purpose = 0; purpose < COH_PLAN_PURPOSES; purpose++)
             printf("%s\"%s\": %" PRIu64, purpose ? ", " : "", purposes[purpose],
                    bytes[tier][purpose]);
@@ -220,8 +220,8 @@ static void print_what(const cli_job *job, uint64_t in_memory_bytes)
            job->recipe.sequence, cli_job_emulated_bytes(job) ? "true" : "false",
            job->plan_options.device_memory_bytes);
     printf(", \"peak_bytes\": {");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
-        printf("%s\"%s\": %" PRIu64, tier ? ", " : "", cli_tier_names[tier],
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        printf("%s\"%s\": %" PRIu64, tier ? ", " : "", coh_tier_name(tier),
                summary->peak_bytes[tier]);
     printf("}, \"in_memory_bytes\": %" PRIu64 ", \"smallest_device_bytes\": %" PRIu64
            ", \"smallest_is_proven\": %s",
@@ -275,11 +275,11 @@ static void print_made(const cli_job *job)
  * attempts before and after. */
 static const char *find_tier(const char *why)
 {
-    static const char *const names[COH_PLAN_TIERS] = { "device memory: ", "host memory: ",
+    static const char *const names[COH_TIER_COUNT] = { "device memory: ", "host memory: ",
                                                        "disk: " };
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (strstr(why, names[tier]))
-            return cli_tier_names[tier];
+            return coh_tier_name(tier);
     return NULL;
 }
 

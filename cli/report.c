@@ -59,10 +59,11 @@ static void add_lanes_json(cli_line *line, const char *key, const double *second
                            const uint64_t *bytes)
 {
     cli_line_add(line, ", \"%s\": {", key);
-    for (int lane = seconds ? 0 : 1, first = 1; lane < COH_PLAN_LANES; lane++) {
+    for (int lane = seconds ? COH_LANE_COMPUTE : COH_LANE_H2D, first = 1; lane < COH_LANE_COUNT;
+         lane++) {
         if (seconds ? seconds[lane] == 0 : bytes[lane] == 0)
             continue;
-        cli_line_add(line, "%s\"%s\": ", first ? "" : ", ", cli_lane_names[lane]);
+        cli_line_add(line, "%s\"%s\": ", first ? "" : ", ", coh_lane_name(lane));
         if (seconds)
             cli_line_add(line, "%.6f", seconds[lane]);
         else
@@ -75,8 +76,8 @@ static void add_lanes_json(cli_line *line, const char *key, const double *second
 static void add_peaks_json(cli_line *line, const char *key, const uint64_t *peak_bytes)
 {
     cli_line_add(line, ", \"%s\": {", key);
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
-        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", cli_tier_names[tier],
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", coh_tier_name(tier),
                      peak_bytes[tier]);
     cli_line_add(line, "}");
 }
@@ -100,9 +101,9 @@ static void append_log(cli_report *report, const cli_line *line)
 
 static void write_log(cli_report *report, const coh_step_result *result, double learning_rate)
 {
-    double exposed_s[COH_PLAN_LANES];
+    double exposed_s[COH_LANE_COUNT];
     cli_line line;
-    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         exposed_s[lane] = (double)result->exposed_ns[lane] * 1e-9;
     cli_line_clear(&line);
     cli_line_add(&line, "{\"step\": %" PRIu64 ", \"loss\": ", result->step + 1);
@@ -157,9 +158,9 @@ static void show_step(cli_report *report, const coh_step_result *result)
     else
         cli_line_add(&line, "  %.0f tokens/s  ETA %s",
                      step_s > 0 ? (double)report->tokens_per_step / step_s : 0.0, eta);
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (result->peak_bytes[tier])
-            cli_line_add(&line, "  %s %s", cli_tier_names[tier],
+            cli_line_add(&line, "  %s %s", coh_tier_name(tier),
                          coh_size_format(result->peak_bytes[tier], bytes, sizeof(bytes)));
     cli_line_add(&line, report->terminal ? "\033[K" : "\n");
     (void)cli_write(STDERR_FILENO, line.text, line.used);
@@ -175,7 +176,7 @@ void cli_report_step(cli_report *report, const coh_step_result *result, double l
     report->step_s += now - report->last_moment;
     report->last_moment = now;
     report->last_loss = result->loss;
-    for (int lane = 0; lane < COH_PLAN_LANES; lane++) {
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         report->exposed_s[lane] += (double)result->exposed_ns[lane] * 1e-9;
         report->link_bytes[lane] += result->link_bytes[lane];
         report->frozen_bytes[lane] += result->frozen_bytes[lane];
@@ -232,7 +233,7 @@ uint64_t cli_report_process_peak(void)
 /* Memory of the process at its peak, without the arenas. */
 static uint64_t overhead_bytes(const coh_engine_facts *facts, uint64_t process_peak)
 {
-    uint64_t arenas = facts->arena_bytes[0] + facts->arena_bytes[1];
+    uint64_t arenas = facts->arena_bytes[COH_TIER_DEVICE] + facts->arena_bytes[COH_TIER_HOST];
     return process_peak > arenas ? process_peak - arenas : 0;
 }
 
@@ -241,12 +242,12 @@ static void add_frozen(const cli_report *report, cli_line *line)
 {
     char bytes[32];
     int moved = 0;
-    for (int lane = 1; lane < COH_PLAN_LANES; lane++)
+    for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
         moved |= report->frozen_bytes[lane] > 0;
-    for (int lane = 1; moved && lane < COH_PLAN_LANES; lane++)
+    for (int lane = COH_LANE_H2D; moved && lane < COH_LANE_COUNT; lane++)
         if (report->link_bytes[lane])
             cli_line_add(line, "%s %s %s", moved++ == 1 ? "; of these frozen parameters:" : ",",
-                         cli_lane_names[lane],
+                         coh_lane_name(lane),
                          coh_size_format(report->frozen_bytes[lane], bytes, sizeof(bytes)));
 }
 
@@ -269,7 +270,7 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
     char a[32], b[32], c[32];
     double steps = report->step_count ? (double)report->step_count : 1;
     double still = 0;
-    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         still += report->exposed_s[lane];
     cli_line_add(line, "time:   %s in %" PRIu64 " step%s, %s each (predicted %s)",
                  cli_duration(report->step_s, a), report->step_count,
@@ -277,33 +278,35 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
                  cli_duration((double)summary->step_ns * 1e-9, c));
     if (still > 0)
         cli_line_add(line, "; compute waited %s of it", cli_duration(still, a));
-    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (report->exposed_s[lane] > 0)
-            cli_line_add(line, ", for %s %s", cli_lane_names[lane],
+            cli_line_add(line, ", for %s %s", coh_lane_name(lane),
                          cli_duration(report->exposed_s[lane], a));
     cli_line_add(line, "\nbytes: ");
     int moved = 0;
-    for (int lane = 1; lane < COH_PLAN_LANES; lane++)
+    for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
         if (report->link_bytes[lane]) {
-            cli_line_add(line, "%s %s %s (%s a step)", moved++ ? "," : "", cli_lane_names[lane],
+            cli_line_add(line, "%s %s %s (%s a step)", moved++ ? "," : "", coh_lane_name(lane),
                          coh_size_format(report->link_bytes[lane], a, sizeof(a)),
                          coh_size_format((uint64_t)((double)report->link_bytes[lane] / steps), b,
                                          sizeof(b)));
         }
     add_frozen(report, line);
     cli_line_add(line, moved ? "\npeak:  " : " nothing moved\npeak:  ");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (summary->peak_bytes[tier])
             cli_line_add(line, "%s %s predicted %" PRIu64 " measured %" PRIu64 " bytes%s",
-                         tier ? "," : "", cli_tier_names[tier], summary->peak_bytes[tier],
+                         tier ? "," : "", coh_tier_name(tier), summary->peak_bytes[tier],
                          report->peak_bytes[tier],
                          summary->peak_bytes[tier] == report->peak_bytes[tier] ? " (equal)"
                                                                                : " (DIFFERENT)");
     uint64_t process = cli_report_process_peak();
-    cli_line_add(line, "\nprocess: %s at its peak (VmHWM) = arenas %s + overhead %s\n",
-                 coh_size_format(process, a, sizeof(a)),
-                 coh_size_format(facts->arena_bytes[0] + facts->arena_bytes[1], b, sizeof(b)),
-                 coh_size_format(overhead_bytes(facts, process), c, sizeof(c)));
+    cli_line_add(
+        line, "\nprocess: %s at its peak (VmHWM) = arenas %s + overhead %s\n",
+        coh_size_format(process, a, sizeof(a)),
+        coh_size_format(facts->arena_bytes[COH_TIER_DEVICE] + facts->arena_bytes[COH_TIER_HOST], b,
+                        sizeof(b)),
+        coh_size_format(overhead_bytes(facts, process), c, sizeof(c)));
     cli_report_gpu(facts, line);
 }
 

@@ -22,8 +22,8 @@ typedef struct cli_report {
     double predicted_step_s;
     /* totals of this process */
     uint64_t step_count, skipped_count;
-    double exposed_s[COH_PLAN_LANES], step_s;
-    uint64_t link_bytes[COH_PLAN_LANES], frozen_bytes[COH_PLAN_LANES], peak_bytes[COH_PLAN_TIERS];
+    double exposed_s[COH_LANE_COUNT], step_s;
+    uint64_t link_bytes[COH_LANE_COUNT], frozen_bytes[COH_LANE_COUNT], peak_bytes[COH_TIER_COUNT];
     double last_loss, last_validation; /* NaN: none */
     /* the step and the windows of last_validation */
     uint64_t validation_step, validation_windows, validation_windows_total;

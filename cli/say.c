@@ -11,10 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *const cli_lane_names[COH_PLAN_LANES] = { "compute", "h2d",  "d2h",   "read",
-                                                     "write",   "host", "comm0", "comm1" };
-const char *const cli_tier_names[COH_PLAN_TIERS] = { "device", "host", "disk" };
-
 void cli_line_clear(cli_line *line)
 {
     line->used = 0;

@@ -74,8 +74,4 @@ const char *cli_rate(double number, char *text);
 
 double cli_seconds_now(void); /* monotonic */
 
-/* The names of plan lanes and tiers, in order (plan.h). */
-extern const char *const cli_lane_names[COH_PLAN_LANES];
-extern const char *const cli_tier_names[COH_PLAN_TIERS];
-
 #endif

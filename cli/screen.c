@@ -137,10 +137,11 @@ static void add_fit(const cli_job *job, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
     char text[32];
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (summary->peak_bytes[tier])
             cli_line_add(line, "%s%s %s", tier ? ", " : "",
-                         tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier],
+                         tier == COH_TIER_HOST && !job->on_gpu ? "emulated host"
+                                                               : coh_tier_name(tier),
                          coh_size_format(summary->peak_bytes[tier], text, sizeof(text)));
     cli_line_add(line, " at most, to the byte\n");
 }
@@ -238,16 +239,16 @@ static void add_program(const cli_job *job, cli_line *line)
 
 static coh_status add_memory(const cli_job *job, cli_line *line)
 {
-    uint64_t bytes[COH_PLAN_TIERS][COH_PLAN_PURPOSES];
+    uint64_t bytes[COH_TIER_COUNT][COH_PLAN_PURPOSES];
     CLI_TRY(coh_plan_memory(job->plan, bytes));
     cli_line_add(line, "\n%-13s %12s %12s %12s %12s %12s %12s\n", "memory", "parameters",
                  "gradients", "states", "activations", "workspaces", "peak");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
         char text[32];
         if (!job->summary.peak_bytes[tier])
             continue;
         cli_line_add(line, "%-13s",
-                     tier == 1 && !job->on_gpu ? "emulated host" : cli_tier_names[tier]);
+                     tier == COH_TIER_HOST && !job->on_gpu ? "emulated host" : coh_tier_name(tier));
         for (int purpose = 0; purpose < COH_PLAN_PURPOSES; purpose++)
             cli_line_add(line, " %12s",
                          bytes[tier][purpose]
@@ -275,14 +276,14 @@ static void add_links(const cli_job *job, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
     int any = 0;
-    for (int lane = 1; lane < COH_PLAN_LANES; lane++) {
+    for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++) {
         char moved[32], possible[32], busy[32], exposed[32];
         if (!summary->link_bytes[lane])
             continue;
         if (!any++)
             cli_line_add(line, "\n%-13s %12s %12s %12s %25s\n", "links", "a step", "least", "busy",
                          "compute waits for it");
-        cli_line_add(line, "%-13s %12s %12s %12s %25s\n", cli_lane_names[lane],
+        cli_line_add(line, "%-13s %12s %12s %12s %25s\n", coh_lane_name(lane),
                      coh_size_format(summary->link_bytes[lane], moved, sizeof(moved)),
                      coh_size_format(summary->least_link_bytes[lane], possible, sizeof(possible)),
                      cli_duration((double)summary->busy_ns[lane] * 1e-9, busy),

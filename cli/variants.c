@@ -118,13 +118,13 @@ static void take_budget(const cli_job *job, cli_variant *out)
 {
     coh_profile_summary facts;
     const coh_plan_options *o = &job->plan_options;
-    out->budget_bytes[0] = o->device_memory_bytes;
-    out->budget_bytes[1] = o->emulate_host_bytes;
-    out->budget_bytes[2] = o->disk_bytes;
+    out->budget_bytes[COH_TIER_DEVICE] = o->device_memory_bytes;
+    out->budget_bytes[COH_TIER_HOST] = o->emulate_host_bytes;
+    out->budget_bytes[COH_TIER_DISK] = o->disk_bytes;
     if (o->disk_bytes == 0 && job->on_gpu && !cli_budget_on_gpu(job->options) &&
         coh_profile_summarize(coh_plan_profile(job->plan), &facts) == COH_OK &&
         facts.read_bytes_per_s > 0 && facts.write_bytes_per_s > 0)
-        out->budget_bytes[2] = facts.disk_bytes;
+        out->budget_bytes[COH_TIER_DISK] = facts.disk_bytes;
 }
 
 static void take_plan(const cli_job *job, cli_variant *out)
@@ -201,8 +201,8 @@ void cli_variant_add_json(const cli_variant *v, cli_line *line)
                  v->is_what_if ? "true" : "false", v->operator_count);
     cli_line_add_json_string(line, v->profile);
     cli_line_add(line, ", \"peak_bytes\": {");
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
-        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", cli_tier_names[tier],
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", coh_tier_name(tier),
                      v->summary.peak_bytes[tier]);
     cli_line_add(line, "}");
 }
@@ -213,7 +213,7 @@ enum { ROWS_MOST = 1 + CLI_WHAT_IFS + CLI_SWEEP_POINTS };
 
 static void print_row(const cli_variant *v, const cli_variant *base)
 {
-    char rate[32], change[32] = "-", step[32], peak[COH_PLAN_TIERS][32];
+    char rate[32], change[32] = "-", step[32], peak[COH_TIER_COUNT][32];
     const char *label = v->label[0] ? v->label : "as it is";
     if (!v->fits) {
         printf("%-27.27s %9s\n", label, "-");
@@ -224,7 +224,7 @@ static void print_row(const cli_variant *v, const cli_variant *base)
                  100 * (v->speed.tokens_per_s / base->speed.tokens_per_s - 1));
     snprintf(rate, sizeof(rate), v->speed.tokens_per_s < 1000 ? "%.4g" : "%.0f",
              v->speed.tokens_per_s);
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (v->summary.peak_bytes[tier])
             coh_size_format(v->summary.peak_bytes[tier], peak[tier], sizeof(peak[tier]));
         else

@@ -17,7 +17,7 @@ typedef struct cli_variant {
     int64_t micro_batch;
     cli_speed speed;
     coh_plan_summary summary;
-    uint64_t budget_bytes[COH_PLAN_TIERS]; /* memory planned for; UINT64_MAX: unlimited */
+    uint64_t budget_bytes[COH_TIER_COUNT]; /* memory planned for; UINT64_MAX: unlimited */
     char limit[48];
     char prices[256];        /* "prices: ...": whose times these are, no newline */
     char profile[128];       /* their profile's name */

@@ -57,7 +57,7 @@ coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
     COH_NEED(out_facts);
     *out_facts = (coh_engine_facts){ .store_backend = "none", .store_direct = -1 };
     uint64_t arenas = 0;
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++) {
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
         out_facts->arena_bytes[tier] = engine->plan->layout.arena_bytes[tier];
         if (tier != COH_TIER_DISK)
             arenas += out_facts->arena_bytes[tier];

@@ -1,5 +1,5 @@
-/* Names of tiers and lanes, as printed everywhere. tier.h explains what they are. */
-#include "memory/tier.h"
+/* Names of tiers and lanes, as printed everywhere. cohobate/tier.h describes them. */
+#include "cohobate/tier.h"
 
 const char *coh_tier_name(coh_tier tier)
 {

@@ -32,14 +32,14 @@ static coh_plan_purpose purpose_of(coh_stream stream)
 }
 
 coh_status coh_plan_memory(const coh_plan *plan,
-                           uint64_t out_bytes[COH_PLAN_TIERS][COH_PLAN_PURPOSES])
+                           uint64_t out_bytes[COH_TIER_COUNT][COH_PLAN_PURPOSES])
 {
     COH_NEED(plan);
     COH_NEED(out_bytes);
     uint64_t streams[COH_TIER_COUNT][COH_STREAM_COUNT];
     COH_TRY(coh_forecast_fullest(&plan->layout, &plan->programs[COH_PROGRAM_BODY], &plan->pricer,
                                  streams));
-    memset(out_bytes, 0, COH_PLAN_TIERS * sizeof(out_bytes[0]));
+    memset(out_bytes, 0, COH_TIER_COUNT * sizeof(out_bytes[0]));
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         for (int stream = 0; stream < COH_STREAM_COUNT; stream++)
             out_bytes[tier][purpose_of((coh_stream)stream)] += streams[tier][stream];

@@ -190,8 +190,8 @@ static coh_status train(coh_engine *engine, outcome *out_outcome)
         if (step == 0)
             out_outcome->first_loss = result.loss;
         out_outcome->last_loss = result.loss;
-        out_outcome->peak_bytes = result.peak_bytes[0];
-        for (int lane = 1; lane < COH_PLAN_LANES; lane++) /* lane 0 computes, others move */
+        out_outcome->peak_bytes = result.peak_bytes[COH_TIER_DEVICE];
+        for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
             out_outcome->moved_bytes += result.link_bytes[lane];
     }
     return coh_engine_hash(engine, &out_outcome->hash);

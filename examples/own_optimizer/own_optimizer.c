@@ -139,7 +139,7 @@ static coh_status steps(coh_engine *engine, int begin, int end, outcome *out)
         TRY(coh_engine_step(engine, &input, &result));
         out->first_loss = step == 0 ? result.loss : out->first_loss;
         out->last_loss = result.loss;
-        out->peak_bytes = result.peak_bytes[0];
+        out->peak_bytes = result.peak_bytes[COH_TIER_DEVICE];
     }
     return COH_OK;
 }

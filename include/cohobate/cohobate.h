@@ -15,6 +15,7 @@
  *   kernels.h, machine.h                  tables of matrix products; what this machine has
  *   checkpoint.h, run.h                   reading checkpoints; disk space and the run's lock
  *   status.h                              error codes and error texts
+ *   tier.h                                tiers and lanes: indices of arrays in plans and results
  *
  * Errors: every call that can fail returns a coh_status (status.h).
  * Ownership: X_create, X_open and X_read make an object; X_destroy, X_close or X_free frees it and
@@ -39,6 +40,7 @@
 #include "cohobate/run.h"
 #include "cohobate/status.h"
 #include "cohobate/text.h"
+#include "cohobate/tier.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -136,11 +136,11 @@ typedef struct coh_step_result {
     int32_t finite;
     uint64_t applied_count;
     uint64_t step_ns;
-    uint64_t exposed_ns[COH_PLAN_LANES]; /* time that the compute lane waited for this lane */
-    uint64_t link_bytes[COH_PLAN_LANES];
-    uint64_t peak_bytes[COH_PLAN_TIERS]; /* highest so far in this run */
+    uint64_t exposed_ns[COH_LANE_COUNT]; /* time that the compute lane waited for this lane */
+    uint64_t link_bytes[COH_LANE_COUNT];
+    uint64_t peak_bytes[COH_TIER_COUNT]; /* highest so far in this run */
     /* part of link_bytes: frozen parameters, which are read and never written */
-    uint64_t frozen_bytes[COH_PLAN_LANES];
+    uint64_t frozen_bytes[COH_LANE_COUNT];
 } coh_step_result;
 
 /* Starts one body and returns. Two bodies may run at once: the second one's transfers overlap the
@@ -245,18 +245,18 @@ COH_API coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter para
 
 /* Facts about the resources that the engine got, for the paragraph printed at start-up. */
 typedef struct coh_engine_facts {
-    uint64_t arena_bytes[COH_PLAN_TIERS];
+    uint64_t arena_bytes[COH_TIER_COUNT];
     uint64_t overhead_bytes;   /* of the process outside the arenas, measured now (VmRSS) */
     const char *store_backend; /* "io_uring fixed", ..., "none" */
     int32_t store_direct;      /* 1: O_DIRECT, 0: page cache, -1: no store */
     uint64_t store_read_bytes_per_s, store_write_bytes_per_s;
     char kernel_path[128];
     /* Arenas of the device and host tiers; 0 if there is no such arena. */
-    int32_t arena_huge_pages[COH_PLAN_TIERS]; /* 1: the kernel accepted the huge page advice */
-    int32_t arena_node_count[COH_PLAN_TIERS]; /* NUMA nodes that the arena is spread over */
+    int32_t arena_huge_pages[COH_TIER_COUNT]; /* 1: the kernel accepted the huge page advice */
+    int32_t arena_node_count[COH_TIER_COUNT]; /* NUMA nodes that the arena is spread over */
     /* 1: of several nodes, it is on the one nearest the GPU */
-    int32_t arena_is_near[COH_PLAN_TIERS];
-    uint64_t arena_touch_ns[COH_PLAN_TIERS]; /* time of the first touch of every page */
+    int32_t arena_is_near[COH_TIER_COUNT];
+    uint64_t arena_touch_ns[COH_TIER_COUNT]; /* time of the first touch of every page */
     /* GPU memory outside the arena, measured now. Context: CUDA's context, and what other programs
      * held when the engine was made. Library: kernels and libraries, and what other programs took
      * since. 0: no GPU. */

@@ -17,6 +17,7 @@
 #include "cohobate/model.h"
 #include "cohobate/optimizer.h"
 #include "cohobate/profile.h"
+#include "cohobate/tier.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -174,9 +175,6 @@ COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_option
 /* Call it after destroying every engine made from the plan. Accepts NULL. */
 COH_API void coh_plan_destroy(coh_plan *plan);
 
-/* tiers: device host disk; lanes: compute h2d d2h read write ... */
-enum { COH_PLAN_TIERS = 3, COH_PLAN_LANES = 8 };
-
 /* Lower bounds of a steady-state step, by cause. They hold for every schedule of the plan's
  * decisions within its limits, wherever tensors are placed. The largest bound names the
  * bottleneck. */
@@ -205,7 +203,7 @@ COH_API const char *coh_plan_bound_name(coh_plan_bound bound);
 
 /* Facts known before the run. */
 typedef struct coh_plan_summary {
-    uint64_t peak_bytes[COH_PLAN_TIERS]; /* exact size of the arenas; disk: the working store */
+    uint64_t peak_bytes[COH_TIER_COUNT]; /* exact size of the arenas; disk: the working store */
     /* No smaller device budget has a plan with the other options unchanged, chunk size,
      * recomputation and pins included; 0 for a plan that was read, because nothing was searched. */
     uint64_t smallest_device_bytes;
@@ -218,10 +216,10 @@ typedef struct coh_plan_summary {
     /* the largest bound, and the next largest with another cause */
     coh_plan_bound binding, runner_up;
     uint64_t drain_ns, save_ns, evaluate_ns;
-    uint64_t busy_ns[COH_PLAN_LANES], exposed_ns[COH_PLAN_LANES];
-    uint64_t link_bytes[COH_PLAN_LANES]; /* per body */
+    uint64_t busy_ns[COH_LANE_COUNT], exposed_ns[COH_LANE_COUNT];
+    uint64_t link_bytes[COH_LANE_COUNT]; /* per body */
     /* the fewest bytes that any schedule of these decisions moves within these limits */
-    uint64_t least_link_bytes[COH_PLAN_LANES];
+    uint64_t least_link_bytes[COH_LANE_COUNT];
     /* Bytes per body over the outermost link (READ and WRITE; LOAD and STORE without a disk), by
      * stream: weights, gradients, states, all others. */
     uint64_t work_link_bytes, grad_link_bytes, state_link_bytes, other_link_bytes;
@@ -254,7 +252,7 @@ COH_API const coh_profile *coh_plan_profile(const coh_plan *plan);
 COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary);
 
 /* Computes the bytes occupied over a steady-state step, by predicted times: splits the period into
- * `count` equal parts and reports each part's maximum. out_bytes has COH_PLAN_TIERS * count places,
+ * `count` equal parts and reports each part's maximum. out_bytes has COH_TIER_COUNT * count places,
  * tier after tier.
  * Fails: COH_ERR_ARGUMENT, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_memory_curve(const coh_plan *plan, int32_t count, uint64_t *out_bytes);
@@ -277,7 +275,7 @@ enum { COH_PLAN_PURPOSES = 5 };
  * or needed by another program.
  * Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_memory(const coh_plan *plan,
-                                   uint64_t out_bytes[COH_PLAN_TIERS][COH_PLAN_PURPOSES]);
+                                   uint64_t out_bytes[COH_TIER_COUNT][COH_PLAN_PURPOSES]);
 
 /* Placement of one operator's tensors in this plan. */
 typedef struct coh_plan_operator {
@@ -304,8 +302,8 @@ typedef struct coh_plan_trial {
     int32_t fits;
     int32_t replaces_pin; /* 1: the plan has a pin for the same target, which the trial replaces */
     uint64_t step_ns;
-    uint64_t peak_bytes[COH_PLAN_TIERS], link_bytes[COH_PLAN_LANES], busy_ns[COH_PLAN_LANES],
-        exposed_ns[COH_PLAN_LANES];
+    uint64_t peak_bytes[COH_TIER_COUNT], link_bytes[COH_LANE_COUNT], busy_ns[COH_LANE_COUNT],
+        exposed_ns[COH_LANE_COUNT];
     uint64_t program_hash; /* equal to the plan's if the pin changes nothing */
     char why[512];         /* the reason if it does not fit */
 } coh_plan_trial;

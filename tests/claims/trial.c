@@ -209,7 +209,7 @@ void trial_steps(trial *t, uint64_t first, uint64_t count, trial_outcome *out)
         assert_int_equal(out->last.applied_count, step + 1);
         out->loss[step] = out->last.loss;
         out->grad_norm[step] = out->last.grad_norm;
-        for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
             out->moved_bytes[lane] += out->last.link_bytes[lane];
     }
     out->summary = t->summary;
@@ -271,7 +271,7 @@ void trial_check_moved(const trial_placement *placement, const trial_outcome *fo
 {
     enum { H2D = 1, D2H = 2, READ = 3, WRITE = 4 };
     const uint64_t *moved = found->moved_bytes;
-    for (int lane = 1; lane < COH_PLAN_LANES; lane++) {
+    for (int lane = 1; lane < COH_LANE_COUNT; lane++) {
         uint64_t body = found->summary.link_bytes[lane], all = body * found->step_count;
         if (moved[lane] + body < all || moved[lane] > all + body)
             fail_msg("%s: lane %d moved %" PRIu64 " bytes in %d steps, the plan said %" PRIu64
@@ -287,7 +287,7 @@ void trial_check_moved(const trial_placement *placement, const trial_outcome *fo
 
 void trial_check_peak(const char *name, const trial_outcome *found)
 {
-    for (int tier = 0; tier < COH_PLAN_TIERS; tier++)
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (found->last.peak_bytes[tier] != found->summary.peak_bytes[tier])
             fail_msg("%s: tier %d held %" PRIu64 " bytes, the plan said %" PRIu64, name, tier,
                      found->last.peak_bytes[tier], found->summary.peak_bytes[tier]);

@@ -71,7 +71,7 @@ typedef struct trial_outcome {
     uint64_t hash;
     coh_plan_summary summary;
     coh_step_result last;
-    uint64_t moved_bytes[COH_PLAN_LANES]; /* over all steps, up to the last one's loss */
+    uint64_t moved_bytes[COH_LANE_COUNT]; /* over all steps, up to the last one's loss */
 } trial_outcome;
 
 /* "f32" or "bf16"; anything else ends the program. */

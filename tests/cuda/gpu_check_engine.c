@@ -78,7 +78,7 @@ static void train(coh_engine *engine, outcome *out)
         if (coh_engine_step(engine, &input, &result) != COH_OK)
             fail_msg("step %d: %s", (int)step, coh_last_error());
         out->losses[step] = result.loss;
-        for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
             out->link_bytes += result.link_bytes[lane];
     }
 }

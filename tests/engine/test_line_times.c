@@ -55,7 +55,7 @@ static void check_run(run *r)
     assert_int_equal(coh_engine_line_classes(r->engine, classes, &count), COH_OK);
     assert_int_equal(coh_plan_summarize(r->plan, &summary), COH_OK);
     assert_int_equal(all_lines(classes, count), summary.line_count);
-    for (int lane = 0; lane < COH_PLAN_LANES; lane++)
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         check_lane(r, (coh_lane)lane, classes, count, wall_s);
 }
 

@@ -1,9 +1,9 @@
 /* store_faults.h - the posix and the mem store with faults: seeded, by operation number, so that a
  * loop over n finds every path of the code that uses the store.
  *
- * Each is a table (offload/store.h) that opens the real store, puts its own transfer
- * function under that store's threads (a failure, a short transfer, a flipped bit, a delay), and
- * hands completions out in its own order. One such store is open at a time. */
+ * Each is a table (offload/store.h) that opens the real store, puts another transfer function under
+ * that store's threads (a failure, a short transfer, a flipped bit, a delay), and hands completions
+ * out in an order that the plan chooses. One such store is open at a time. */
 #ifndef COH_TESTS_FAULTS_STORE_FAULTS_H
 #define COH_TESTS_FAULTS_STORE_FAULTS_H
 
