@@ -99,15 +99,28 @@ coh_status coh_json_expected(const coh_json_place *at, const char *format, ...)
 
 /* ---- reading values ---- */
 
-coh_status coh_json_load(const char *text, size_t bytes, json_t **out_root)
+static coh_status load(const char *text, size_t bytes, int takes_large, json_t **out_root)
 {
     json_error_t error;
     *out_root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (*out_root == NULL && takes_large && json_error_code(&error) == json_error_numeric_overflow)
+        *out_root =
+            json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
     if (*out_root != NULL)
         return COH_OK;
     if (json_error_code(&error) == json_error_out_of_memory)
         return coh_fail(COH_ERR_MEMORY, "out of memory while reading it");
     return coh_fail(COH_ERR_CORRUPT, "line %d is not JSON: %s", error.line, error.text);
+}
+
+coh_status coh_json_load(const char *text, size_t bytes, json_t **out_root)
+{
+    return load(text, bytes, 0, out_root);
+}
+
+coh_status coh_json_load_any(const char *text, size_t bytes, json_t **out_root)
+{
+    return load(text, bytes, 1, out_root);
 }
 
 coh_status coh_json_whole(const coh_json_place *at, double least, double most, int64_t *out_value)
@@ -138,6 +151,14 @@ coh_status coh_json_string(const coh_json_place *at, size_t bytes_most, const ch
     for (const char *c = *out_text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             return coh_json_fail(at, "it holds a control character");
+    return COH_OK;
+}
+
+coh_status coh_json_flag(const coh_json_place *at, int32_t *out_flag)
+{
+    if (!json_is_boolean(at->value))
+        return coh_json_expected(at, "true or false");
+    *out_flag = json_is_true(at->value);
     return COH_OK;
 }
 
@@ -272,10 +293,7 @@ static coh_status read_field(const coh_json_field *field, const coh_json_place *
     case COH_JSON_REAL:
         return coh_json_real(at, field->least, field->most, member);
     case COH_JSON_FLAG:
-        if (!json_is_boolean(at->value))
-            return coh_json_expected(at, "true or false");
-        *(int32_t *)member = json_is_true(at->value);
-        return COH_OK;
+        return coh_json_flag(at, member);
     case COH_JSON_TEXT:
         return read_text(field, at, member);
     case COH_JSON_STRING:
@@ -311,7 +329,8 @@ static coh_status check_known(const coh_json_field *fields, const coh_json_place
             field++;
         if (field->name == NULL) {
             const coh_json_place unknown = coh_json_member(at, key);
-            return coh_json_fail(&unknown, "it is not known here: remove it");
+            return coh_json_fail(&unknown,
+                                 "it is not known here, so what it changes is not supported");
         }
     }
     return COH_OK;
@@ -399,7 +418,7 @@ void coh_json_put(coh_json_writer *w, const char *key, const char *format, ...)
 /* ---- writing fields ---- */
 
 /* Loads a member; those with a limit below 0 are signed. */
-static int64_t load(const coh_json_field *field, const void *member)
+static int64_t load_whole(const coh_json_field *field, const void *member)
 {
     const int is_signed = field->least < 0;
     switch (field->bytes) {
@@ -422,7 +441,7 @@ static int is_zero(const coh_json_field *field, const void *member)
     case COH_JSON_REAL:
         return *(const double *)member == 0;
     default:
-        return load(field, member) == 0;
+        return load_whole(field, member) == 0;
     }
 }
 
@@ -458,7 +477,7 @@ static void write_field(const coh_json_field *field, coh_json_writer *w, const v
     const void *member = (const char *)object + field->offset;
     switch (field->kind) {
     case COH_JSON_WHOLE:
-        coh_json_put(w, field->name, "%" PRId64, load(field, member));
+        coh_json_put(w, field->name, "%" PRId64, load_whole(field, member));
         break;
     case COH_JSON_LIMIT:
         if (*(const uint64_t *)member > INT64_MAX)
@@ -488,7 +507,7 @@ static void write_field(const coh_json_field *field, coh_json_writer *w, const v
         coh_json_put_text(w, field->name, *(char *const *)member);
         break;
     case COH_JSON_CHOICE:
-        coh_json_put_text(w, field->name, field->names[load(field, member)]);
+        coh_json_put_text(w, field->name, field->names[load_whole(field, member)]);
         break;
     case COH_JSON_OBJECT:
         coh_json_begin(w, field->name, '{', field->layout);

@@ -49,12 +49,15 @@ coh_status coh_json_expected(const coh_json_place *at, const char *format, ...)
  * the limit of jansson. Release the root with json_decref.
  * Fails: COH_ERR_CORRUPT with the line, COH_ERR_MEMORY. */
 coh_status coh_json_load(const char *text, size_t bytes, json_t **out_root);
+/* Likewise; if the text has an integer beyond 64 bits, all numbers become reals. */
+coh_status coh_json_load_any(const char *text, size_t bytes, json_t **out_root);
 
 /* Read one value. Fail: COH_ERR_CORRUPT. */
 coh_status coh_json_whole(const coh_json_place *at, double least, double most, int64_t *out_value);
 coh_status coh_json_real(const coh_json_place *at, double least, double most, double *out_value);
 /* Reads a text without control characters, of at most `bytes_most` bytes. */
 coh_status coh_json_string(const coh_json_place *at, size_t bytes_most, const char **out_text);
+coh_status coh_json_flag(const coh_json_place *at, int32_t *out_flag);
 /* Reads exactly 16 * count lower-case hexadecimal digits in quotes. */
 coh_status coh_json_hex(const coh_json_place *at, size_t count, uint64_t *out_words);
 /* Checks the type, and the number of entries. */

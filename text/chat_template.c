@@ -60,7 +60,7 @@ coh_slice coh_chat_strip(coh_slice text)
 static coh_status template_of_config(const char *path, const json_t *root, char **out_template)
 {
     if (!json_is_object(root))
-        return coh_fail(COH_ERR_CORRUPT, "%s is not an object", path);
+        return coh_fail(COH_ERR_CORRUPT, "%s: expected an object", path);
     const json_t *value = json_object_get(root, "chat_template");
     if (json_is_array(value)) { /* several templates, by name */
         size_t index;

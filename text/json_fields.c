@@ -1,8 +1,8 @@
-/* Reads fields of JSON objects, refusing unknown ones. The one idea: each function checks one type
- * and builds the message with the place. Next: tokenizer_json.c, the main caller. */
+/* Reads fields of JSON objects, refusing unknown ones. The one idea: base/json reads a value and says
+ * what is wrong with it, and the place of its object is put before. Next: tokenizer_json.c, the main
+ * caller. */
 #include "text/json_fields.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -18,91 +18,86 @@ coh_json_where coh_json_at(const char *format, ...)
 
 coh_status coh_json_parse(const char *path, const char *text, size_t text_bytes, json_t **out_root)
 {
-    json_error_t error;
-    *out_root = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &error);
-    /* transformers writes a model_max_length of 10^30 into tokenizer_config.json. */
-    if (!*out_root && json_error_code(&error) == json_error_numeric_overflow)
-        *out_root =
-            json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
-    if (*out_root)
-        return COH_OK;
-    if (json_error_code(&error) == json_error_out_of_memory)
-        return coh_fail(COH_ERR_MEMORY, "out of memory while reading %s", path);
-    return coh_fail(COH_ERR_CORRUPT, "%s line %d is not JSON: %s", path, error.line, error.text);
+    coh_status status = coh_json_load_any(text, text_bytes, out_root);
+    return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
+}
+
+static coh_json_place object_of(const json_t *object)
+{
+    return (coh_json_place){ .value = (json_t *)(uintptr_t)object };
+}
+
+static coh_status placed(coh_status status, const char *where)
+{
+    return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", where);
 }
 
 coh_status coh_json_check_fields(const char *where, const json_t *object, const char *const *known)
 {
-    if (!json_is_object(object))
-        return coh_fail(COH_ERR_CORRUPT, "%s is not an object", where);
+    const coh_json_place at = object_of(object);
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)object, key, value)
+    if (!json_is_object(object))
+        return placed(coh_json_expected(&at, "an object"), where);
+    json_object_foreach(at.value, key, value)
     {
-        const char *const *at = known;
-        while (*at && strcmp(*at, key) != 0)
-            at++;
-        if (!*at)
-            return coh_fail(COH_ERR_CORRUPT,
-                            "%s: the field \"%.100s\" is not known, so what it changes is not "
-                            "supported",
-                            where, key);
+        const coh_json_place field = coh_json_member(&at, key);
+        const char *const *name = known;
+        while (*name && strcmp(*name, key) != 0)
+            name++;
+        if (!*name)
+            return placed(coh_json_fail(&field, "it is not known here, so what it changes is not "
+                                                "supported"),
+                          where);
     }
     return COH_OK;
 }
 
-coh_status coh_json_flag(const char *where, const json_t *object, const char *key, int is_absent,
-                         int *out_flag)
+coh_status coh_field_flag(const char *where, const json_t *object, const char *key, int is_absent,
+                          int *out_flag)
 {
-    const json_t *value = json_object_get(object, key);
+    const coh_json_place at = object_of(object), field = coh_json_member(&at, key);
     *out_flag = is_absent;
-    if ((!value || json_is_null(value)) && is_absent >= 0)
+    if ((!field.value || json_is_null(field.value)) && is_absent >= 0)
         return COH_OK;
-    if (!json_is_boolean(value))
-        return coh_fail(COH_ERR_CORRUPT, "%s: \"%s\" is neither true nor false", where, key);
-    *out_flag = json_is_true(value);
-    return COH_OK;
+    return placed(coh_json_flag(&field, out_flag), where);
 }
 
 coh_status coh_json_text(const char *where, const json_t *object, const char *key,
                          coh_slice *out_text)
 {
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_string(value))
-        return coh_fail(COH_ERR_CORRUPT, "%s: \"%s\" is not a string", where, key);
-    *out_text = (coh_slice){ json_string_value(value), json_string_length(value) };
+    const coh_json_place at = object_of(object), field = coh_json_member(&at, key);
+    if (!json_is_string(field.value))
+        return placed(coh_json_expected(&field, "a text"), where);
+    *out_text = (coh_slice){ json_string_value(field.value), json_string_length(field.value) };
     return COH_OK;
 }
 
 coh_status coh_json_count(const char *where, const json_t *object, const char *key, int64_t most,
                           int64_t *out_count)
 {
-    const json_t *value = json_object_get(object, key);
-    *out_count = json_is_integer(value) ? json_integer_value(value) : -1;
-    if (*out_count < 0 || *out_count > most)
-        return coh_fail(COH_ERR_CORRUPT, "%s: \"%s\" is not an integer in 0..%" PRId64, where, key,
-                        most);
-    return COH_OK;
+    const coh_json_place at = object_of(object), field = coh_json_member(&at, key);
+    *out_count = -1;
+    return placed(coh_json_whole(&field, 0, (double)most, out_count), where);
 }
 
 coh_status coh_json_array(const char *where, const json_t *object, const char *key,
                           json_t **out_array)
 {
-    *out_array = json_object_get(object, key);
-    if (!json_is_array(*out_array))
-        return coh_fail(COH_ERR_CORRUPT, "%s: \"%s\" is not a list", where, key);
-    return COH_OK;
+    const coh_json_place at = object_of(object), field = coh_json_member(&at, key);
+    *out_array = field.value;
+    return json_is_array(field.value) ? COH_OK : placed(coh_json_expected(&field, "a list"), where);
 }
 
 coh_status coh_json_type(const char *where, const json_t *object, const char **out_type)
 {
+    const coh_json_place at = object_of(object), type = coh_json_member(&at, "type");
     *out_type = "";
     if (!json_is_object(object))
-        return coh_fail(COH_ERR_CORRUPT, "%s is not an object", where);
-    const json_t *type = json_object_get(object, "type");
-    if (type && !json_is_string(type))
-        return coh_fail(COH_ERR_CORRUPT, "%s: \"type\" is not a string", where);
-    if (type)
-        *out_type = json_string_value(type);
+        return placed(coh_json_expected(&at, "an object"), where);
+    if (type.value && !json_is_string(type.value))
+        return placed(coh_json_expected(&type, "a text"), where);
+    if (type.value)
+        *out_type = json_string_value(type.value);
     return COH_OK;
 }

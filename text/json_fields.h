@@ -1,10 +1,12 @@
-/* json_fields.h - reads JSON objects strictly: an unknown field is refused by name, since it may
- * change ids. `where` names the file and object, and begins every message. */
+/* json_fields.h - reads JSON objects of other programs strictly: an unknown field is refused by name,
+ * since it may change ids. `where` names the file and object, and begins every message.
+ *
+ * The values are read by base/json. Its tables of fields do not fit: the type of a part decides
+ * which fields it has, and the order of the parts what they do. */
 #ifndef COH_TEXT_JSON_FIELDS_H
 #define COH_TEXT_JSON_FIELDS_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "text/lists.h"
 
 /* "<path>: pre_tokenizer.pretokenizers[2]", truncated if too long. */
@@ -22,8 +24,8 @@ coh_status coh_json_parse(const char *path, const char *text, size_t text_bytes,
  * COH_ERR_CORRUPT. */
 coh_status coh_json_check_fields(const char *where, const json_t *object, const char *const *known);
 /* `is_absent` is the value if the field is missing or null; -1: the field is required. */
-coh_status coh_json_flag(const char *where, const json_t *object, const char *key, int is_absent,
-                         int *out_flag);
+coh_status coh_field_flag(const char *where, const json_t *object, const char *key, int is_absent,
+                          int *out_flag);
 coh_status coh_json_text(const char *where, const json_t *object, const char *key,
                          coh_slice *out_text);
 /* Reads an integer from 0 to `most`. */

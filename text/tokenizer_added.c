@@ -66,9 +66,9 @@ static coh_status read_map(new_tokens *list, const json_t *map)
 /* Reads a token's options: {"content": "<|im_end|>", "lstrip": false, ...} */
 static coh_status read_kind(const char *where, const json_t *token, coh_added_kind *kind)
 {
-    COH_TRY(coh_json_flag(where, token, "single_word", 0, &kind->is_single_word));
-    COH_TRY(coh_json_flag(where, token, "lstrip", 0, &kind->is_left_stripped));
-    return coh_json_flag(where, token, "rstrip", 0, &kind->is_right_stripped);
+    COH_TRY(coh_field_flag(where, token, "single_word", 0, &kind->is_single_word));
+    COH_TRY(coh_field_flag(where, token, "lstrip", 0, &kind->is_left_stripped));
+    return coh_field_flag(where, token, "rstrip", 0, &kind->is_right_stripped);
 }
 
 /* {"420": {"content": "<|im_end|>", ...}, ...} */

@@ -23,7 +23,7 @@ static coh_status read_object(const char *folder, const char *name, char path[PA
     coh_status status = coh_json_parse(path, text, text_bytes, out_root);
     coh_free(text);
     if (status == COH_OK && !json_is_object(*out_root)) {
-        status = coh_fail(COH_ERR_CORRUPT, "%s is not an object", path);
+        status = coh_fail(COH_ERR_CORRUPT, "%s: expected an object", path);
         json_decref(*out_root);
         *out_root = NULL;
     }
@@ -47,7 +47,7 @@ static coh_status find_class(const char *path, const json_t *root, const json_t 
         name = class_named(model);
     if (!name)
         name = type && strncmp(type, "qwen", 4) == 0 ? "Qwen2Tokenizer" : "GPT2Tokenizer";
-    COH_TRY(coh_json_flag(path, root, "add_prefix_space", 0, &out_class->has_prefix));
+    COH_TRY(coh_field_flag(path, root, "add_prefix_space", 0, &out_class->has_prefix));
     size_t count = strlen(name);
     if (count > 4 && strcmp(name + count - 4, "Fast") == 0)
         count -= 4;
@@ -122,7 +122,7 @@ static coh_status read_around(const char *path, const json_t *root, const char *
     if (!json_object_get(root, key))
         return COH_OK;
     int is_added;
-    COH_TRY(coh_json_flag(path, root, key, 0, &is_added));
+    COH_TRY(coh_field_flag(path, root, key, 0, &is_added));
     list->count = 0;
     if (!is_added)
         return COH_OK;
@@ -141,7 +141,7 @@ static coh_status check_around(const char *path, const json_t *root, const char 
     int is_added = list->count > 0;
     if (!name || (strcmp(name, "LlamaTokenizer") != 0 && strcmp(name, "LlamaTokenizerFast") != 0))
         return COH_OK;
-    COH_TRY(coh_json_flag(path, root, key, is_added, &is_added));
+    COH_TRY(coh_field_flag(path, root, key, is_added, &is_added));
     if (is_added == (list->count > 0))
         return COH_OK;
     return coh_fail(COH_ERR_CORRUPT,

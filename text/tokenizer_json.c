@@ -125,11 +125,11 @@ static coh_status read_added_token(token_list *list, const char *where, const js
     COH_TRY(coh_json_check_fields(where, token, known));
     COH_TRY(coh_json_count(where, token, "id", list->count - 1, &id));
     COH_TRY(coh_json_text(where, token, "content", &name));
-    COH_TRY(coh_json_flag(where, token, "single_word", -1, &kind.is_single_word));
-    COH_TRY(coh_json_flag(where, token, "lstrip", -1, &kind.is_left_stripped));
-    COH_TRY(coh_json_flag(where, token, "rstrip", -1, &kind.is_right_stripped));
-    COH_TRY(coh_json_flag(where, token, "normalized", -1, &is_normalized));
-    COH_TRY(coh_json_flag(where, token, "special", -1, &is_special));
+    COH_TRY(coh_field_flag(where, token, "single_word", -1, &kind.is_single_word));
+    COH_TRY(coh_field_flag(where, token, "lstrip", -1, &kind.is_left_stripped));
+    COH_TRY(coh_field_flag(where, token, "rstrip", -1, &kind.is_right_stripped));
+    COH_TRY(coh_field_flag(where, token, "normalized", -1, &is_normalized));
+    COH_TRY(coh_field_flag(where, token, "special", -1, &is_special));
     if (name.count == 0)
         return coh_fail(COH_ERR_CORRUPT, "%s: \"content\" is empty", where);
     COH_TRY(check_added_id(list, where, vocabulary, name, id, next_id));

@@ -80,7 +80,7 @@ static coh_status read_metaspace(const char *where, const json_t *part, chain *c
     COH_TRY(coh_json_text(where, part, "replacement", &mark));
     if (json_object_get(part, "prepend_scheme"))
         COH_TRY(coh_json_text(where, part, "prepend_scheme", &scheme));
-    COH_TRY(coh_json_flag(where, part, "add_prefix_space", 1, &has_prefix));
+    COH_TRY(coh_field_flag(where, part, "add_prefix_space", 1, &has_prefix));
     if (coh_utf8_character((const uint8_t *)mark.bytes, mark.count) != mark.count || !mark.count)
         return coh_fail(COH_ERR_CORRUPT, "%s: \"replacement\" is not one character", where);
     if (c->is_byte_level || c->is_metaspace || c->replace_count || c->has_bytes || c->is_fused)

@@ -53,8 +53,8 @@ static coh_status read_options(const char *where, const json_t *part, int *out_h
                         where);
     COH_TRY(check_empty(where, part, "continuing_subword_prefix"));
     COH_TRY(check_empty(where, part, "end_of_word_suffix"));
-    COH_TRY(coh_json_flag(where, part, "byte_fallback", 0, out_has_bytes));
-    return coh_json_flag(where, part, "ignore_merges", 0, out_takes_whole_words);
+    COH_TRY(coh_field_flag(where, part, "byte_fallback", 0, out_has_bytes));
+    return coh_field_flag(where, part, "ignore_merges", 0, out_takes_whole_words);
 }
 
 /* ---- initial symbols ---- */

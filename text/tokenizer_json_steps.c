@@ -128,7 +128,7 @@ static coh_status read_split(const char *where, const json_t *part, coh_pipeline
     coh_slice text = { 0 };
     COH_TRY(coh_json_check_fields(where, part, known));
     COH_TRY(read_behavior(where, part, &behavior));
-    COH_TRY(coh_json_flag(where, part, "invert", -1, &is_inverted));
+    COH_TRY(coh_field_flag(where, part, "invert", -1, &is_inverted));
     COH_TRY(coh_json_check_fields(inner.text, pattern, known_pattern));
     if (json_object_size(pattern) != 1)
         return coh_fail(COH_ERR_CORRUPT, "%s is not one of \"String\" and \"Regex\"", inner.text);
@@ -155,8 +155,8 @@ static coh_status read_byte_level(const char *where, const json_t *part, coh_pip
                                          NULL };
     int has_prefix = 0, has_pattern = 0;
     COH_TRY(coh_json_check_fields(where, part, known));
-    COH_TRY(coh_json_flag(where, part, "add_prefix_space", -1, &has_prefix));
-    COH_TRY(coh_json_flag(where, part, "use_regex", 1, &has_pattern));
+    COH_TRY(coh_field_flag(where, part, "add_prefix_space", -1, &has_prefix));
+    COH_TRY(coh_field_flag(where, part, "use_regex", 1, &has_pattern));
     pipeline->is_byte_level = 1;
     if (has_prefix) {
         coh_pipeline_step *step;
@@ -188,7 +188,7 @@ static coh_status read_scheme(const char *where, const json_t *part, coh_mark_sc
                         "%s: \"prepend_scheme\" is \"%.60s\", which is neither always nor first "
                         "nor never",
                         where, name.bytes);
-    COH_TRY(coh_json_flag(where, part, "add_prefix_space", index != COH_MARK_NEVER, &has_prefix));
+    COH_TRY(coh_field_flag(where, part, "add_prefix_space", index != COH_MARK_NEVER, &has_prefix));
     if (!has_prefix && index != COH_MARK_NEVER)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s: \"add_prefix_space\" is false and \"prepend_scheme\" is not never",
@@ -209,7 +209,7 @@ static coh_status read_metaspace(const char *where, const json_t *part, coh_pipe
     COH_TRY(coh_json_text(where, part, "replacement", &mark));
     COH_TRY(check_character(where, "replacement", mark));
     COH_TRY(read_scheme(where, part, &scheme));
-    COH_TRY(coh_json_flag(where, part, "split", 1, &is_split));
+    COH_TRY(coh_field_flag(where, part, "split", 1, &is_split));
     coh_pipeline_step *step;
     COH_TRY(coh_pipeline_add_step(pipeline, where, &step));
     step->scheme = scheme;
@@ -230,7 +230,7 @@ static coh_status read_digits(const char *where, const json_t *part, coh_pipelin
     static const char *const known[] = { "type", "individual_digits", NULL };
     int is_individual = 0;
     COH_TRY(coh_json_check_fields(where, part, known));
-    COH_TRY(coh_json_flag(where, part, "individual_digits", -1, &is_individual));
+    COH_TRY(coh_field_flag(where, part, "individual_digits", -1, &is_individual));
     return add_pcre2(pipeline, where, coh_pattern_numeric, strlen(coh_pattern_numeric),
                      is_individual ? COH_SPLIT_ISOLATED : COH_SPLIT_CONTIGUOUS);
 }

@@ -199,9 +199,9 @@ static void broken_vocabularies_are_refused_with_what_is_wrong(void **state)
     static const struct broken {
         const char *name, *find, *replacement, *sentence;
     } all[] = {
-        { "vocab.json", "\"a\": ", "\"a\" ", "vocab.json line" },      /* not JSON */
-        { "vocab.json", "\"b\": 65", "\"a\": 65", "vocab.json line" }, /* a name twice */
-        { "vocab.json", "\"a\": 64", "\"a\": 65", "have one id, 65" }, /* an id twice */
+        { "vocab.json", "\"a\": ", "\"a\" ", "vocab.json: line" },      /* not JSON */
+        { "vocab.json", "\"b\": 65", "\"a\": 65", "vocab.json: line" }, /* a name twice */
+        { "vocab.json", "\"a\": 64", "\"a\": 65", "have one id, 65" },  /* an id twice */
         { "vocab.json", "\"a\": 64", "\"a\": -1", "not an integer in" },
         { "vocab.json", "\"a\": 64", "\"a\": 657", "not an integer in" }, /* a hole */
         { "vocab.json", "\"a\": 64", "\"a\": 64.0", "not an integer in" },

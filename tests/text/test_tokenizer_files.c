@@ -83,12 +83,12 @@ static void the_config_says_what_begins_and_ends_a_text(void **state)
     coh_tokenizer_close(tokenizer);
 
     static const char *const bad[][2] = {
-        { "{", "tokenizer_config.json line 1" },
-        { "[]", "is not an object" },
+        { "{", "tokenizer_config.json: line 1" },
+        { "[]", "expected an object" },
         { "{\"eos_token\": \"nowhere\"}", "\"nowhere\", which is no token" },
         { "{\"eos_token\": 3}", "\"eos_token\" is not a token" },
         { "{\"add_eos_token\": true}", "no \"eos_token\" is named" },
-        { "{\"add_eos_token\": 1, \"eos_token\": \"a\"}", "neither true nor false" },
+        { "{\"add_eos_token\": 1, \"eos_token\": \"a\"}", "expected true or false" },
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         write_config(bad[i][0]);
@@ -143,12 +143,12 @@ static void files_say_what_ends_a_text_in_the_order_of_transformers(void **state
     write_text("special_tokens_map.json", "{");
     assert_ends(1); /* not read */
     write_config("{}");
-    assert_refused(folder_path, "special_tokens_map.json line 1", 0);
+    assert_refused(folder_path, "special_tokens_map.json: line 1", 0);
     write_text("special_tokens_map.json", "{\"bos_token\": 1}");
     assert_refused(folder_path, "special_tokens_map.json: \"bos_token\" is not a token", 1);
     remove(folder_file("special_tokens_map.json"));
     write_text("config.json", "[]");
-    assert_refused(folder_path, "config.json is not an object", 2);
+    assert_refused(folder_path, "config.json: expected an object", 2);
     copy("llama3", "tokenizer.json"); /* defines an end itself: config.json is not used */
     assert_ends(417);
 }
@@ -265,7 +265,7 @@ static void byte_pairs_are_those_of_the_class_that_a_file_names(void **state)
     write_config("{\"tokenizer_class\": \"Qwen2Tokenizer\", \"add_prefix_space\": true}");
     assert_refused(folder_path, "\"add_prefix_space\" is true", 1);
     write_config("{\"add_prefix_space\": 1}");
-    assert_refused(folder_path, "neither true nor false", 2);
+    assert_refused(folder_path, "expected true or false", 2);
 }
 
 static void a_space_goes_before_where_the_config_asks_for_it(void **state)
@@ -364,8 +364,8 @@ static void tokens_beyond_the_vocabulary_come_from_the_folders_other_files(void 
         { "{\"<|x|>\": -1}", "no integer" },
         { "{\"<|x|>\": \"420\"}", "no integer" },
         { "{\"\": 420}", "no characters" },
-        { "[]", "is not an object" },
-        { "{", "added_tokens.json line 1" },
+        { "[]", "expected an object" },
+        { "{", "added_tokens.json: line 1" },
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         write_text("added_tokens.json", bad[i][0]);
@@ -375,9 +375,10 @@ static void tokens_beyond_the_vocabulary_come_from_the_folders_other_files(void 
         { "{\"added_tokens_decoder\": []}", "is not an object" },
         { "{\"added_tokens_decoder\": {\"x\": {\"content\": \"a b\"}}}", "no integer" },
         { "{\"added_tokens_decoder\": {\"42x\": {\"content\": \"a b\"}}}", "no integer" },
-        { "{\"added_tokens_decoder\": {\"420\": {}}}", "\"content\" is not a string" },
+        { "{\"added_tokens_decoder\": {\"420\": {}}}",
+          "entry content: expected a text, found nothing" },
         { "{\"added_tokens_decoder\": {\"420\": {\"content\": \"a b\", \"lstrip\": 1}}}",
-          "neither true nor false" },
+          "expected true or false" },
     };
     for (size_t i = 0; i < sizeof(bad_decoders) / sizeof(bad_decoders[0]); i++) {
         write_config(bad_decoders[i][0]);
