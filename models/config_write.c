@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "models/family.h"
 
 static const char *const dtype_names[] = {
@@ -90,15 +91,13 @@ void coh_config_write(const coh_model *model, coh_dtype stored, coh_text *text)
 
 static coh_status indent(const char *line, char **out_text)
 {
-    json_error_t error;
-    json_t *root = json_loads(line, JSON_REJECT_DUPLICATES, &error);
-    if (!root && json_error_code(&error) == json_error_out_of_memory)
-        return coh_fail(COH_ERR_MEMORY, "out of memory while writing a config.json");
-    if (!root)
-        return coh_fail(COH_ERR_ARGUMENT, "a model's extras are not members of JSON: %s",
-                        error.text);
+    json_t *root;
     coh_text text = { 0 };
-    coh_status status = coh_config_text_dump(&text, root, 0);
+    coh_status status = coh_json_load(line, strlen(line), &root);
+    if (status != COH_OK)
+        return coh_fail_prefix(status == COH_ERR_CORRUPT ? COH_ERR_ARGUMENT : status,
+                               "a model's extras are not members of JSON");
+    status = coh_config_text_dump(&text, root, 0);
     if (status == COH_OK)
         status = coh_text_add(&text, "\n");
     json_decref(root);
@@ -139,16 +138,13 @@ void coh_model_text_free(char *text)
 
 coh_status coh_model_from_config(const char *json, coh_model *out_model)
 {
-    json_error_t error;
+    json_t *root;
     if (!json || !out_model)
         return coh_fail(COH_ERR_ARGUMENT, "reading a config.json needs its text and a model");
-    json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &error);
-    if (!root && json_error_code(&error) == json_error_out_of_memory)
-        return coh_fail(COH_ERR_MEMORY, "out of memory while reading a config.json");
-    if (!root)
-        return coh_fail(COH_ERR_CORRUPT, "config.json: malformed, line %d column %d: %s",
-                        error.line, error.column, error.text);
-    coh_status status = coh_config_read(root, out_model);
+    coh_status status = coh_json_load(json, strlen(json), &root);
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "config.json");
+    status = coh_config_read(root, out_model);
     json_decref(root);
     return status;
 }

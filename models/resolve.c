@@ -14,11 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/file_text.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "cohobate/checkpoint.h"
 #include "models/adapters.h"
@@ -162,14 +161,8 @@ static coh_status model_from_value(json_t *value, coh_model *out_model)
 
 static coh_status parse_object(const char *json, json_t **out_root)
 {
-    json_error_t error;
-    *out_root = json_loads(json, JSON_REJECT_DUPLICATES, &error);
-    if (!*out_root && json_error_code(&error) == json_error_out_of_memory)
-        return coh_fail(COH_ERR_MEMORY, "out of memory while reading a model's JSON");
-    if (!*out_root)
-        return coh_fail(COH_ERR_CORRUPT, "a model's JSON is malformed, line %d: %s", error.line,
-                        error.text);
-    return COH_OK;
+    coh_status status = coh_json_load(json, strlen(json), out_root);
+    return status == COH_OK ? COH_OK : coh_fail_prefix(status, "a model's JSON");
 }
 
 coh_status coh_model_from_json(const char *json, coh_model *out_model)

@@ -9,10 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "base/alloc.h"
 #include "base/file_text.h"
+#include "base/json.h"
 #include "models/safetensors_header.h"
 
 /* Enough for 400,000 tensors at 160 bytes each; the largest models have about 100,000. */
@@ -97,12 +96,9 @@ static coh_status files_collect(coh_safetensors_index *index)
 
 static coh_status index_read(coh_safetensors_index *index, const char *text, size_t bytes)
 {
-    json_error_t error;
-    index->root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!index->root && json_error_code(&error) == json_error_out_of_memory)
-        return coh_fail(COH_ERR_MEMORY, "out of memory while reading %.300s", index->path);
-    if (!index->root)
-        return refuse(index, "is malformed, line %d: %s", error.line, error.text);
+    coh_status status = coh_json_load(text, bytes, &index->root);
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "%.300s", index->path);
     index->weight_map = json_object_get(index->root, "weight_map");
     if (!json_is_object(index->weight_map))
         return refuse(index, "has no object \"weight_map\", which would say where tensors are");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/json.h"
 
 /* ---- dtypes ---- */
 
@@ -154,15 +155,12 @@ coh_status coh_stored_metadata_init(const coh_model *model, coh_stored_metadata 
     char text[sizeof(model->metadata) + 3];
     const char *key;
     json_t *value;
-    json_error_t error;
     *out_metadata = (coh_stored_metadata){ 0 };
     snprintf(text, sizeof(text), "{%s}", model->metadata);
-    out_metadata->root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-    if (!out_metadata->root && json_error_code(&error) == json_error_out_of_memory)
-        return coh_fail(COH_ERR_MEMORY, "out of memory while writing a folder's metadata");
-    if (!out_metadata->root)
-        return coh_fail(COH_ERR_ARGUMENT, "a model's metadata are not members of JSON: %s",
-                        error.text);
+    coh_status status = coh_json_load(text, strlen(text), &out_metadata->root);
+    if (status != COH_OK)
+        return coh_fail_prefix(status == COH_ERR_CORRUPT ? COH_ERR_ARGUMENT : status,
+                               "a model's metadata are not members of JSON");
     COH_TRY(COH_ALLOC(json_object_size(out_metadata->root) + 1, &out_metadata->pairs));
     json_object_foreach(out_metadata->root, key, value)
     {
