@@ -211,6 +211,11 @@ static void store(void *member, size_t bytes, int64_t value)
     }
 }
 
+static coh_status fail_unknown(const coh_json_place *at)
+{
+    return coh_json_fail(at, "it is not known here, so what it changes is not supported");
+}
+
 static coh_status read_choice(const coh_json_field *field, const coh_json_place *at, void *member)
 {
     char known[300] = "";
@@ -270,6 +275,26 @@ static coh_status read_array(const coh_json_field *field, const coh_json_place *
     return COH_OK;
 }
 
+static coh_status read_map(const coh_json_field *field, const coh_json_place *at, char *items)
+{
+    const int count = (int)(field->bytes / field->item_bytes);
+    const char *key;
+    json_t *value;
+    if (!json_is_object(at->value))
+        return coh_json_expected(at, "an object");
+    json_object_foreach(at->value, key, value)
+    {
+        const coh_json_place item = coh_json_member(at, key);
+        int i = 0;
+        while (i < count && (field->name_of(i) == NULL || strcmp(field->name_of(i), key) != 0))
+            i++;
+        if (i == count)
+            return fail_unknown(&item);
+        COH_TRY(read_object(field, &item, items + (size_t)i * field->item_bytes));
+    }
+    return COH_OK;
+}
+
 static coh_status read_field(const coh_json_field *field, const coh_json_place *at, void *object)
 {
     void *member = (char *)object + field->offset;
@@ -304,6 +329,8 @@ static coh_status read_field(const coh_json_field *field, const coh_json_place *
         return read_object(field, at, member);
     case COH_JSON_ARRAY:
         return read_array(field, at, object);
+    case COH_JSON_MAP:
+        return read_map(field, at, member);
     case COH_JSON_OWN:
         return field->read(field, at, object);
     }
@@ -329,8 +356,7 @@ static coh_status check_known(const coh_json_field *fields, const coh_json_place
             field++;
         if (field->name == NULL) {
             const coh_json_place unknown = coh_json_member(at, key);
-            return coh_json_fail(&unknown,
-                                 "it is not known here, so what it changes is not supported");
+            return fail_unknown(&unknown);
         }
     }
     return COH_OK;
@@ -439,7 +465,7 @@ static int is_zero(const coh_json_field *field, const void *member)
     case COH_JSON_TEXT:
         return *(const char *)member == '\0';
     case COH_JSON_REAL:
-        return *(const double *)member == 0;
+        return *(const double *)member == field->otherwise;
     default:
         return load_whole(field, member) == 0;
     }
@@ -456,6 +482,20 @@ static void write_array(const coh_json_field *field, coh_json_writer *w, const v
     for (uint32_t i = 0; i < count; i++) {
         coh_json_begin(w, NULL, '{', COH_JSON_INLINE);
         coh_json_write(field->fields, w, items + i * field->item_bytes);
+        coh_json_end(w);
+    }
+    coh_json_end(w);
+}
+
+static void write_map(const coh_json_field *field, coh_json_writer *w, const char *items)
+{
+    const int count = (int)(field->bytes / field->item_bytes);
+    coh_json_begin(w, field->name, '{', COH_JSON_LINES);
+    for (int i = 0; i < count; i++, items += field->item_bytes) {
+        if (field->name_of(i) == NULL || !field->is_set(items))
+            continue;
+        coh_json_begin(w, field->name_of(i), '{', COH_JSON_INLINE);
+        coh_json_write(field->fields, w, items);
         coh_json_end(w);
     }
     coh_json_end(w);
@@ -516,6 +556,9 @@ static void write_field(const coh_json_field *field, coh_json_writer *w, const v
         break;
     case COH_JSON_ARRAY:
         write_array(field, w, object);
+        break;
+    case COH_JSON_MAP:
+        write_map(field, w, member);
         break;
     case COH_JSON_OWN:
         field->write(field, w, object);

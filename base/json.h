@@ -110,13 +110,14 @@ typedef enum coh_json_kind {
     COH_JSON_CHOICE,  /* an integer: the index of a text in `names`, which ends with NULL */
     COH_JSON_OBJECT,  /* a struct of `fields` */
     COH_JSON_ARRAY,   /* a pointer to structs of `fields`, made by coh_alloc, and their count */
+    COH_JSON_MAP,     /* an array of structs of `fields`: an object with those that are set */
     COH_JSON_OWN      /* `read` and `write` do it; they get the struct that the table is of */
 } coh_json_kind;
 
 typedef enum coh_json_rule {
     COH_JSON_NEEDED,
     COH_JSON_MAY_LACK,   /* it keeps its value if the file lacks it */
-    COH_JSON_UNLESS_ZERO /* it may lack, and is not written if it is 0 or "" */
+    COH_JSON_UNLESS_ZERO /* it may lack, and is not written if it is 0, "" or `otherwise` */
 } coh_json_rule;
 
 typedef struct coh_json_field {
@@ -129,12 +130,16 @@ typedef struct coh_json_field {
     int is_null;            /* a text may be null */
     int decimals;           /* of a number; 0: the fewest digits that restore it */
     double least, most;     /* of a number, or of the entries of an array */
+    double otherwise;       /* a real number that is not written */
     const char *const *names;
     const struct coh_json_field *fields;
     size_t item_bytes, count_offset; /* of an array: its structs, and its 4-byte count */
+    /* Of a map: the name of struct `index`, NULL: none; and whether the struct is written. */
+    const char *(*name_of)(int index);
+    int (*is_set)(const void *item);
     /* Is the member written? NULL: by its rule. */
     int (*is_written)(const void *object);
-    /* Checks an object or an entry of an array after it was read; NULL: nothing. */
+    /* Checks an object or an entry of an array or a map after it was read; NULL: nothing. */
     coh_status (*check)(const coh_json_place *at, void *object);
     coh_status (*read)(const struct coh_json_field *field, const coh_json_place *at, void *object);
     void (*write)(const struct coh_json_field *field, coh_json_writer *writer, const void *object);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
+#include "base/json.h"
 #include "cohobate/calibration.h"
 #include "planner/opcodes.h"
 #include "planner/profile_file.h"
@@ -35,52 +35,31 @@ void coh_calibration_join(coh_calibration *calibration, double factor)
 
 /* ---- text ---- */
 
-/* Calibrations have closer bounds, which check_factors applies. */
+int coh_calibration_is_set(const void *calibration)
+{
+    return ((const coh_calibration *)calibration)->runs > 0;
+}
+
+/* The name of an opcode that is calibrated for itself. */
+static const char *name_of(int op)
+{
+    return coh_calibration_of((coh_opcode)op) == (coh_opcode)op ? coh_opcode_name((coh_opcode)op)
+                                                                : NULL;
+}
+
 static const coh_json_field factor_fields[] = {
-    { "factor", COH_JSON_REAL, COH_JSON_AT(coh_calibration, factor), .least = 1e-3, .most = 1e3 },
+    { "factor", COH_JSON_REAL, COH_JSON_AT(coh_calibration, factor), .least = COH_CALIBRATION_LEAST,
+      .most = COH_CALIBRATION_MOST },
     { "runs", COH_JSON_WHOLE, COH_JSON_AT(coh_calibration, runs), .least = 1, .most = INT32_MAX },
     { 0 },
 };
 
-coh_status coh_calibration_read(const coh_json_field *field, const coh_json_place *at, void *object)
-{
-    coh_calibration *factors = (coh_calibration *)(void *)((char *)object + field->offset);
-    const char *key;
-    json_t *value;
-    if (!json_is_object(at->value))
-        return coh_json_expected(at, "an object");
-    json_object_foreach(at->value, key, value)
-    {
-        const coh_json_place factor = coh_json_member(at, key);
-        int op = 0;
-        while (op < COH_OP_COUNT && strcmp(coh_opcode_name((coh_opcode)op), key) != 0)
-            op++;
-        if (op == COH_OP_COUNT)
-            return coh_json_fail(&factor, "it is no opcode");
-        COH_TRY(coh_json_read(factor_fields, &factor, &factors[op]));
-    }
-    return COH_OK;
-}
-
-void coh_calibration_write(const coh_json_field *field, coh_json_writer *writer, const void *object)
-{
-    const coh_calibration *factors = (const void *)((const char *)object + field->offset);
-    coh_json_begin(writer, field->name, '{', COH_JSON_LINES);
-    for (int op = 0; op < COH_OP_COUNT; op++) {
-        if (factors[op].runs == 0)
-            continue;
-        coh_json_begin(writer, coh_opcode_name((coh_opcode)op), '{', COH_JSON_INLINE);
-        coh_json_write(factor_fields, writer, &factors[op]);
-        coh_json_end(writer);
-    }
-    coh_json_end(writer);
-}
-
 static const coh_json_field fields[] = {
     { "profile", COH_JSON_HEX, COH_JSON_AT(coh_calibrations, profile_hash) },
     { "runs", COH_JSON_WHOLE, COH_JSON_AT(coh_calibrations, runs), .least = 1, .most = INT32_MAX },
-    { "opcodes", COH_JSON_OWN, COH_JSON_AT(coh_calibrations, opcodes), .read = coh_calibration_read,
-      .write = coh_calibration_write },
+    { "opcodes", COH_JSON_MAP, COH_JSON_AT(coh_calibrations, opcodes),
+      .item_bytes = sizeof(coh_calibration), .fields = factor_fields, .name_of = name_of,
+      .is_set = coh_calibration_is_set },
     { 0 },
 };
 
@@ -95,28 +74,10 @@ coh_status coh_calibrations_add_text(const coh_calibrations *calibrations, coh_t
     return coh_json_file_add(&calibrations_file, calibrations, text);
 }
 
-static coh_status check_factors(const coh_calibrations *calibrations)
-{
-    for (int op = 0; op < COH_OP_COUNT; op++) {
-        const coh_calibration *one = &calibrations->opcodes[op];
-        const char *name = coh_opcode_name((coh_opcode)op);
-        if (one->runs > 0 && coh_calibration_of((coh_opcode)op) != (coh_opcode)op)
-            return coh_fail(COH_ERR_CORRUPT, "entry opcodes.%s: it is never calibrated", name);
-        if (one->runs > 0 &&
-            (one->factor < COH_CALIBRATION_LEAST || one->factor > COH_CALIBRATION_MOST))
-            return coh_fail(COH_ERR_CORRUPT,
-                            "entry opcodes.%s.factor: expected a number from %g to %g", name,
-                            COH_CALIBRATION_LEAST, COH_CALIBRATION_MOST);
-    }
-    return COH_OK;
-}
-
 coh_status coh_calibrations_parse(const char *text, size_t bytes, coh_calibrations *out)
 {
     *out = (coh_calibrations){ 0 };
     coh_status status = coh_json_file_parse(&calibrations_file, text, bytes, out);
-    if (status == COH_OK)
-        status = check_factors(out);
     if (status != COH_OK)
         *out = (coh_calibrations){ 0 };
     return status;
@@ -126,18 +87,12 @@ coh_status coh_calibrations_parse(const char *text, size_t bytes, coh_calibratio
 
 coh_status coh_calibrations_read(const char *path, coh_calibrations *out)
 {
-    char *text = NULL;
-    size_t bytes = 0;
     *out = (coh_calibrations){ 0 };
     if (access(path, F_OK) != 0)
         return COH_OK;
-    coh_status status = coh_file_read_whole(path, COH_CALIBRATION_BYTES, &text, &bytes);
-    if (status == COH_OK) {
-        status = coh_calibrations_parse(text, bytes, out);
-        if (status != COH_OK)
-            status = coh_fail_prefix(status, "%s", path);
-    }
-    coh_free(text);
+    coh_status status = coh_json_file_read(&calibrations_file, path, COH_CALIBRATION_BYTES, out);
+    if (status != COH_OK)
+        *out = (coh_calibrations){ 0 };
     return status;
 }
 

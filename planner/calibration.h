@@ -3,7 +3,7 @@
 #ifndef COH_PLANNER_CALIBRATION_H
 #define COH_PLANNER_CALIBRATION_H
 
-#include "base/json.h"
+#include "base/file_text.h"
 #include "planner/profile.h"
 
 #define COH_CALIBRATION_FORMAT  "cohobate calibration"
@@ -30,12 +30,8 @@ coh_status coh_calibrations_parse(const char *text, size_t bytes, coh_calibratio
 coh_status coh_calibrations_read(const char *path, coh_calibrations *out);
 coh_status coh_calibrations_write(const coh_calibrations *calibrations, const char *path);
 
-/* Read and write an array of factors by opcode, {"FWD": {"factor": 1.1, "runs": 3}, ...}: fields of
- * calibrations and of profiles. */
-coh_status coh_calibration_read(const coh_json_field *field, const coh_json_place *at,
-                                void *object);
-void coh_calibration_write(const coh_json_field *field, coh_json_writer *writer,
-                           const void *object);
+/* Is the coh_calibration of any run? */
+int coh_calibration_is_set(const void *calibration);
 
 /* Adds the factor of one more run: the mean over all runs, from the eighth run on an exponential
  * moving average. */

@@ -106,12 +106,19 @@ static void write_figure(const coh_json_field *field, coh_json_writer *writer, c
 
 /* ---- lanes ---- */
 
-static int lane_of(const char *name)
+static const char *lane_name(int lane)
 {
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        if (strcmp(coh_lane_name((coh_lane)lane), name) == 0)
-            return lane;
-    return -1;
+    return coh_lane_name((coh_lane)lane);
+}
+
+static const char *link_name(int lane)
+{
+    return lane == COH_LANE_COMPUTE || lane == COH_LANE_HOST ? NULL : lane_name(lane);
+}
+
+static int is_link(const void *link)
+{
+    return ((const coh_link_profile *)link)->bytes_per_s.p50 > 0;
 }
 
 static int is_sustained(const void *link)
@@ -139,100 +146,50 @@ static const coh_json_field link_fields[] = {
     { 0 },
 };
 
-static coh_status read_links(const coh_json_field *field, const coh_json_place *at, void *object)
+/* The two parts of what a transfer steals belong together. */
+static coh_status check_link(const coh_json_place *at, void *link)
 {
-    coh_profile *p = object;
-    const char *key;
-    json_t *value;
-    (void)field;
-    if (!json_is_object(at->value))
-        return coh_json_expected(at, "an object");
-    json_object_foreach(at->value, key, value)
-    {
-        const coh_json_place link = coh_json_member(at, key);
-        const coh_json_place fixed = coh_json_member(&link, "steal_ns");
-        const coh_json_place by_byte = coh_json_member(&link, "steal_ns_per_byte");
-        const int lane = lane_of(key);
-        if (lane <= COH_LANE_COMPUTE || lane == COH_LANE_HOST)
-            return coh_json_fail(&link, "it is no link");
-        COH_TRY(coh_json_read(link_fields, &link, &p->link[lane]));
-        if ((fixed.value == NULL) != (by_byte.value == NULL))
-            return coh_json_expected(fixed.value == NULL ? &fixed : &by_byte,
-                                     "a number next to the other one");
-    }
-    return COH_OK;
+    const coh_json_place fixed = coh_json_member(at, "steal_ns");
+    const coh_json_place by_byte = coh_json_member(at, "steal_ns_per_byte");
+    (void)link;
+    if ((fixed.value == NULL) == (by_byte.value == NULL))
+        return COH_OK;
+    return coh_json_expected(fixed.value == NULL ? &fixed : &by_byte,
+                             "a number next to the other one");
 }
 
-static void write_links(const coh_json_field *field, coh_json_writer *writer, const void *object)
+/* Lanes slow one another by factors; 1 is omitted. */
+#define BESIDE(lane)                                                                               \
+    COH_JSON_REAL, .offset = (lane) * sizeof(double), .least = COH_PROFILE_PART_LEAST, .most = 1,  \
+                   .otherwise = 1, .rule = COH_JSON_UNLESS_ZERO
+
+static const coh_json_field beside_fields[] = {
+    { "compute", BESIDE(COH_LANE_COMPUTE) },
+    { "h2d", BESIDE(COH_LANE_H2D) },
+    { "d2h", BESIDE(COH_LANE_D2H) },
+    { "read", BESIDE(COH_LANE_READ) },
+    { "write", BESIDE(COH_LANE_WRITE) },
+    { "host", BESIDE(COH_LANE_HOST) },
+    { "comm0", BESIDE(COH_LANE_COMM0) },
+    { "comm1", BESIDE(COH_LANE_COMM1) },
+    { 0 },
+};
+_Static_assert(sizeof(beside_fields) / sizeof(beside_fields[0]) == COH_LANE_COUNT + 1, "all lanes");
+
+static int is_slowed(const void *row)
 {
-    const coh_profile *p = object;
-    coh_json_begin(writer, field->name, '{', COH_JSON_LINES);
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        if (p->link[lane].bytes_per_s.p50 <= 0)
-            continue;
-        coh_json_begin(writer, coh_lane_name((coh_lane)lane), '{', COH_JSON_INLINE);
-        coh_json_write(link_fields, writer, &p->link[lane]);
-        coh_json_end(writer);
-    }
-    coh_json_end(writer);
+    const double *factors = row;
+    int lane = 0;
+    while (lane < COH_LANE_COUNT && factors[lane] == 1)
+        lane++;
+    return lane < COH_LANE_COUNT;
 }
 
-static coh_status read_beside(int lane, const coh_json_place *row, coh_profile *p)
+static coh_status check_others(const coh_json_place *at, void *row)
 {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(row->value))
-        return coh_json_expected(row, "an object");
-    json_object_foreach(row->value, key, value)
-    {
-        const coh_json_place factor = coh_json_member(row, key);
-        const int beside = lane_of(key);
-        if (beside < 0 || beside == lane)
-            return coh_json_fail(&factor, "it is no other lane");
-        COH_TRY(coh_json_real(&factor, COH_PROFILE_PART_LEAST, 1, &p->contention[lane][beside]));
-    }
-    return COH_OK;
-}
-
-static coh_status read_contention(const coh_json_field *field, const coh_json_place *at,
-                                  void *object)
-{
-    const char *key;
-    json_t *value;
-    (void)field;
-    if (!json_is_object(at->value))
-        return coh_json_expected(at, "an object");
-    json_object_foreach(at->value, key, value)
-    {
-        const coh_json_place row = coh_json_member(at, key);
-        const int lane = lane_of(key);
-        if (lane < 0)
-            return coh_json_fail(&row, "it is no lane");
-        COH_TRY(read_beside(lane, &row, object));
-    }
-    return COH_OK;
-}
-
-/* Writes the pairs of lanes that slow one another and omits all others. */
-static void write_contention(const coh_json_field *field, coh_json_writer *writer,
-                             const void *object)
-{
-    const coh_profile *p = object;
-    coh_json_begin(writer, field->name, '{', COH_JSON_LINES);
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        int is_open = 0;
-        for (int beside = 0; beside < COH_LANE_COUNT; beside++) {
-            if (beside == lane || p->contention[lane][beside] == 1)
-                continue;
-            if (!is_open)
-                coh_json_begin(writer, coh_lane_name((coh_lane)lane), '{', COH_JSON_INLINE);
-            is_open = 1;
-            coh_json_put_real(writer, coh_lane_name((coh_lane)beside), p->contention[lane][beside]);
-        }
-        if (is_open)
-            coh_json_end(writer);
-    }
-    coh_json_end(writer);
+    const coh_json_place own = coh_json_member(at, at->key);
+    (void)row;
+    return own.value == NULL ? COH_OK : coh_json_fail(&own, "it is no other lane");
 }
 
 /* ---- operators ---- */
@@ -370,6 +327,17 @@ static coh_status check_origins(const coh_profile *p)
 
 /* ---- the file ---- */
 
+static const coh_json_field factor_fields[] = {
+    { "factor", COH_JSON_REAL, COH_JSON_AT(coh_calibration, factor), .least = 1e-3, .most = 1e3 },
+    { "runs", COH_JSON_WHOLE, COH_JSON_AT(coh_calibration, runs), .least = 1, .most = INT32_MAX },
+    { 0 },
+};
+
+static const char *opcode_name(int op)
+{
+    return coh_opcode_name((coh_opcode)op);
+}
+
 #define BYTES_AT(tier)                                                                             \
     COH_JSON_WHOLE, .offset = (tier) * sizeof(uint64_t), .bytes = sizeof(uint64_t),                \
                     .most = BYTES_MOST
@@ -402,8 +370,10 @@ static const coh_json_field profile_fields[] = {
     { "line_ns", FIGURE(coh_profile, line_ns, 0, NS_MOST) },
     { "host_memory_bytes_per_s", RATE(coh_profile, host_memory_bytes_per_s), .is_null = 1 },
     { "host_update_bytes_per_s", RATE(coh_profile, host_update_bytes_per_s), .is_null = 1 },
-    { "links", COH_JSON_OWN, .read = read_links, .write = write_links },
-    { "contention", COH_JSON_OWN, .read = read_contention, .write = write_contention },
+    { "links", COH_JSON_MAP, IN(link), .item_bytes = sizeof(coh_link_profile),
+      .fields = link_fields, .name_of = link_name, .is_set = is_link, .check = check_link },
+    { "contention", COH_JSON_MAP, IN(contention), .item_bytes = COH_LANE_COUNT * sizeof(double),
+      .fields = beside_fields, .name_of = lane_name, .is_set = is_slowed, .check = check_others },
     { "memory_bytes", COH_JSON_OBJECT, IN(memory_bytes), .fields = memory_fields },
     { "memlock_bytes", COH_JSON_LIMIT, IN(memlock_bytes) },
     { "cgroup_bytes", COH_JSON_LIMIT, IN(cgroup_bytes) },
@@ -412,8 +382,8 @@ static const coh_json_field profile_fields[] = {
     { "operators", COH_JSON_ARRAY, COH_JSON_AT_ARRAY(coh_profile, operators, operator_count),
       .layout = COH_JSON_LINES, .most = COH_PROFILE_OPERATORS_MOST, .fields = operator_fields,
       .check = check_operator },
-    { "calibration", COH_JSON_OWN, IN(calibration), .read = coh_calibration_read,
-      .write = coh_calibration_write },
+    { "calibration", COH_JSON_MAP, IN(calibration), .item_bytes = sizeof(coh_calibration),
+      .fields = factor_fields, .name_of = opcode_name, .is_set = coh_calibration_is_set },
     { "origins", COH_JSON_ARRAY, COH_JSON_AT_ARRAY(coh_profile, origins, origin_count),
       .layout = COH_JSON_LINES, .most = COH_PROFILE_ORIGINS_MOST, .fields = origin_fields,
       .check = check_form },
