@@ -164,7 +164,8 @@ static int plan_run(run *r)
     options.chunk_bytes = s->chunk_bytes;
     options.pins = s->pins;
     options.pin_count = s->pin_count;
-    options.emulate_host_bytes = s->emulate_bytes;
+    options.emulate_host = 1;
+    options.host_memory_bytes = s->emulate_bytes;
     options.link_bytes_per_s = (double)s->link_bytes_per_s;
     if (coh_plan_create(r->graph, &options, &r->plan) != COH_OK ||
         coh_plan_summarize(r->plan, &r->summary) != COH_OK)

@@ -26,7 +26,8 @@ static void set_options(const coh_profile *profile, coh_plan_options *out)
     out->profile = profile;
     out->thread_count = 2;
     out->device_memory_bytes = profile->memory_bytes[COH_TIER_DEVICE];
-    out->emulate_host_bytes = profile->memory_bytes[COH_TIER_HOST];
+    out->emulate_host = 1;
+    out->host_memory_bytes = profile->memory_bytes[COH_TIER_HOST];
 }
 
 /* Verifies all programs; returns the least time of several runs. */

@@ -283,8 +283,8 @@ static void fit_room(const cli_options *options, coh_plan_options *plan_options)
     if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) &&
         device.memory_bytes < plan_options->device_memory_bytes)
         plan_options->device_memory_bytes = device.memory_bytes;
-    if (!cli_given(options, CLI_FLAG_HOST_MEMORY) && host_bytes < plan_options->emulate_host_bytes)
-        plan_options->emulate_host_bytes = host_bytes;
+    if (!cli_given(options, CLI_FLAG_HOST_MEMORY) && host_bytes < plan_options->host_memory_bytes)
+        plan_options->host_memory_bytes = host_bytes;
     snprintf(plan_options->kernel_path, sizeof(plan_options->kernel_path), "%s",
              device.kernel_path);
 }
@@ -296,9 +296,9 @@ static void use_room(const cli_options *options, const coh_profile_summary *fact
     if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) && facts->device_bytes > 0)
         plan_options->device_memory_bytes = facts->device_bytes;
     if (facts->is_gpu)
-        plan_options->emulate_host_bytes = cli_given(options, CLI_FLAG_HOST_MEMORY)
-                                               ? options->host_memory_bytes
-                                               : facts->host_bytes;
+        plan_options->host_memory_bytes = cli_given(options, CLI_FLAG_HOST_MEMORY)
+                                              ? options->host_memory_bytes
+                                              : facts->host_bytes;
     if (cli_budget_on_gpu(options))
         fit_room(options, plan_options);
 }
@@ -315,7 +315,8 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
     out_options->device_memory_bytes = cli_given(options, CLI_FLAG_DEVICE_MEMORY)
                                            ? options->device_memory_bytes
                                            : coh_machine_free_bytes();
-    out_options->emulate_host_bytes = options->emulate_host_bytes;
+    out_options->host_memory_bytes = options->emulate_host_bytes;
+    out_options->emulate_host = options->emulate_host_bytes > 0;
     out_options->disk_bytes = options->disk_folder[0] ? options->disk_bytes : 0;
     out_options->link_bytes_per_s = (double)options->link_bytes_per_s;
     out_options->thread_count = cli_budget_thread_count(options);
@@ -354,7 +355,8 @@ static coh_status read_plan(const cli_options *options, const coh_graph *graph,
     coh_plan_file file;
     CLI_TRY(coh_plan_file_read(options->plan_file, &file));
     CLI_TRY(coh_plan_read(graph, plan_options, options->plan_file, out_plan));
-    plan_options->emulate_host_bytes = file.emulate_host_bytes;
+    plan_options->host_memory_bytes = file.host_memory_bytes;
+    plan_options->emulate_host = !file.is_gpu;
     plan_options->disk_bytes = file.disk_bytes;
     return COH_OK;
 }

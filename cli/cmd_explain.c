@@ -141,8 +141,7 @@ static coh_status try_updates(const cli_replay *replay, explanation *e)
 
 static coh_status try_all(const cli_replay *replay, explanation *e)
 {
-    const int has_host = replay->file.emulate_host_bytes > 0,
-              has_disk = replay->file.disk_bytes > 0;
+    const int has_host = replay->file.host_memory_bytes > 0, has_disk = replay->file.disk_bytes > 0;
     char block[32];
     if (e->op.parameter_bytes > 0 && (has_host || has_disk)) {
         CLI_TRY(try_pin(replay, e->op.name, COH_PIN_DEVICE, e));

@@ -55,9 +55,9 @@ static void print_room(const inspection *of)
     if (of->has_note) {
         printf("  budget   device %s",
                coh_size_format(of->note.device_bytes, bytes, sizeof(bytes)));
-        if (file->emulate_host_bytes > 0)
+        if (file->host_memory_bytes > 0)
             printf(", %s %s", file->is_gpu ? "host" : "emulated host",
-                   coh_size_format(file->emulate_host_bytes, bytes, sizeof(bytes)));
+                   coh_size_format(file->host_memory_bytes, bytes, sizeof(bytes)));
         if (file->disk_bytes > 0)
             printf(", a disk");
         if (of->note.disk_write_limit > 0)

@@ -365,7 +365,7 @@ void cli_job_close(cli_job *job)
 
 uint64_t cli_job_emulated_bytes(const cli_job *job)
 {
-    return job->on_gpu ? 0 : job->plan_options.emulate_host_bytes;
+    return job->on_gpu ? 0 : job->plan_options.host_memory_bytes;
 }
 
 double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count)

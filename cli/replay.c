@@ -134,7 +134,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
         plan_options->device_memory_bytes =
             facts.device_bytes > 0 ? facts.device_bytes : said->device_bytes;
     if (!is_other_profile && !cli_given(options, CLI_FLAG_HOST_MEMORY))
-        plan_options->emulate_host_bytes = 0; /* the file has it */
+        plan_options->host_memory_bytes = 0; /* the file has it */
     plan_options->thread_count = (int32_t)said->threads;
     if (cli_given(options, CLI_FLAG_THREADS))
         plan_options->thread_count = (int32_t)options->threads;
@@ -162,7 +162,8 @@ static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
     if (is_other_profile)
         CLI_TRY(cli_budget_check_disk(job->profile, replay->options.operand, &job->summary));
-    job->plan_options.emulate_host_bytes = replay->file.emulate_host_bytes;
+    job->plan_options.host_memory_bytes = replay->file.host_memory_bytes;
+    job->plan_options.emulate_host = !replay->file.is_gpu;
     job->plan_options.disk_bytes = replay->file.disk_bytes;
     job->plan_options.sweep_order = job->summary.sweep_order;
     return COH_OK;

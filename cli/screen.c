@@ -116,7 +116,7 @@ static void add_budget(const cli_job *job, cli_line *line)
     add_made_for(job, line);
     if (job->on_gpu)
         cli_line_add(line, ", host %s",
-                     coh_size_format(job->plan_options.emulate_host_bytes, text, sizeof(text)));
+                     coh_size_format(job->plan_options.host_memory_bytes, text, sizeof(text)));
     if (job->on_gpu && !options->disk_folder[0] && job->plan_options.disk_bytes)
         cli_line_add(line, ", disk %s",
                      coh_size_format(job->plan_options.disk_bytes, text, sizeof(text)));

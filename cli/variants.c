@@ -119,7 +119,7 @@ static void take_budget(const cli_job *job, cli_variant *out)
     coh_profile_summary facts;
     const coh_plan_options *o = &job->plan_options;
     out->budget_bytes[COH_TIER_DEVICE] = o->device_memory_bytes;
-    out->budget_bytes[COH_TIER_HOST] = o->emulate_host_bytes;
+    out->budget_bytes[COH_TIER_HOST] = o->host_memory_bytes;
     out->budget_bytes[COH_TIER_DISK] = o->disk_bytes;
     if (o->disk_bytes == 0 && job->on_gpu && !cli_budget_on_gpu(job->options) &&
         coh_profile_summarize(coh_plan_profile(job->plan), &facts) == COH_OK &&
@@ -304,7 +304,7 @@ static coh_status fix_budget(cli_options *options)
     options->given[CLI_FLAG_DEVICE_MEMORY] = 1;
     if (!on_gpu)
         return COH_OK;
-    options->host_memory_bytes = plan_options.emulate_host_bytes;
+    options->host_memory_bytes = plan_options.host_memory_bytes;
     options->given[CLI_FLAG_HOST_MEMORY] = 1;
     return COH_OK;
 }

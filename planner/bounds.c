@@ -293,7 +293,7 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
 {
     coh_object_map map = { 0 };
     coh_block_set recompute = decisions->recompute;
-    int has_host = !decisions->in_memory && base->options->emulate_host_bytes > 0;
+    int has_host = !decisions->in_memory && base->options->host_memory_bytes > 0;
     int host_updates = has_host ? decisions->host_updates : 0;
     COH_TRY(coh_pins_blocks(graph, base->options, &recompute));
     COH_TRY(coh_layout_build(graph, base->options, decisions, &base->layout, &map));
@@ -435,7 +435,7 @@ static coh_status bound_links(const coh_bound_base *base, uint64_t device_bytes,
 {
     uint64_t pinned = base->layout.pinned_bytes;
     uint64_t room = device_bytes > pinned ? device_bytes - pinned : 0;
-    if (base->options->emulate_host_bytes > 0) {
+    if (base->options->host_memory_bytes > 0) {
         COH_TRY(bound_way(base, COH_LANE_H2D, COH_TRAFFIC_FETCH, room, COH_PLAN_BOUND_H2D, out));
         COH_TRY(bound_way(base, COH_LANE_D2H, COH_TRAFFIC_STORE, room, COH_PLAN_BOUND_D2H, out));
     }

@@ -25,7 +25,7 @@ static uint64_t room_of(const coh_plan *plan, const coh_decisions *decisions)
 {
     const coh_plan_options *o = &plan->options;
     uint64_t room = o->device_memory_bytes;
-    if (!decisions->in_memory && __builtin_add_overflow(room, o->emulate_host_bytes, &room))
+    if (!decisions->in_memory && __builtin_add_overflow(room, o->host_memory_bytes, &room))
         return UINT64_MAX;
     if (!decisions->in_memory && __builtin_add_overflow(room, o->disk_bytes, &room))
         return UINT64_MAX;

@@ -113,7 +113,7 @@ coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *o
     needs n = { .plan = plan };
     plan->smallest_device_bytes = UINT64_MAX;
     /* An update on the host lane takes no device memory. */
-    int lanes = plan->options.emulate_host_bytes > 0 ? 2 : 1;
+    int lanes = plan->options.host_memory_bytes > 0 ? 2 : 1;
     for (int i = 0; i < count * lanes; i++)
         n.decisions[n.count++] =
             (coh_decisions){ .chunk_bytes = plan->options.chunk_bytes
@@ -150,7 +150,7 @@ static coh_status bound_initial(const coh_plan *plan, coh_initial_candidate *s)
     COH_TRY(
         coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &s->decisions, &base));
     coh_status status =
-        coh_bounds_at(base, s->decisions.device_bytes, plan->options.emulate_host_bytes, &bounds);
+        coh_bounds_at(base, s->decisions.device_bytes, plan->options.host_memory_bytes, &bounds);
     s->bound_ns = bounds.most_ns;
     coh_bound_base_destroy(base);
     return status;
@@ -254,7 +254,7 @@ coh_status coh_initial_least_bound(const coh_plan *plan, coh_pool *pool,
     const int32_t host_updates[] = { (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1 };
     bound_list list = { .plan = plan };
     *out_bound_ns = count > 0 ? starts[0].bound_ns : 0;
-    if (count == 0 || plan->options.emulate_host_bytes == 0)
+    if (count == 0 || plan->options.host_memory_bytes == 0)
         return COH_OK;
     for (int i = 0; i < 3; i++) {
         list.starts[i] = starts[0];

@@ -50,7 +50,7 @@ static coh_status check_cgroup(const coh_profile *profile, const char *what, uin
 
 coh_status coh_limits_check_budgets(const coh_profile *profile, const coh_plan_options *options)
 {
-    const uint64_t device = options->device_memory_bytes, host = options->emulate_host_bytes;
+    const uint64_t device = options->device_memory_bytes, host = options->host_memory_bytes;
     return check_cgroup(profile, "the budget is", device == UINT64_MAX ? 0 : device,
                         host == UINT64_MAX ? 0 : host);
 }

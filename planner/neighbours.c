@@ -104,7 +104,7 @@ static void vary_updates(const coh_candidates *candidates, neighbours *n)
     const int32_t counts[] = { 0,         blocks + 1, (blocks + 3) / 4, (blocks + 1) / 2,
                                now - few, now + few,  now - 1,          now + 1 };
     coh_decisions *d;
-    if (plan->options.mode != COH_PLAN_TRAIN || plan->options.emulate_host_bytes == 0)
+    if (plan->options.mode != COH_PLAN_TRAIN || plan->options.host_memory_bytes == 0)
         return;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i] >= 0 && counts[i] <= blocks + 1 && (d = add_neighbour(n, candidates)) != NULL)

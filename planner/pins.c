@@ -116,7 +116,7 @@ static coh_status contradict(const coh_pin *a, const coh_pin *b, const coh_graph
 /* Checks that the tiers and mode that a pin requires exist. */
 static coh_status check_tiers(const coh_plan_options *options, const coh_pin *pin)
 {
-    int has_host = options->emulate_host_bytes > 0, has_disk = options->disk_bytes > 0;
+    int has_host = options->host_memory_bytes > 0, has_disk = options->disk_bytes > 0;
     if ((unsigned)pin->place >= COH_PIN_PLACE_COUNT || pin->target[0] == '\0' ||
         memchr(pin->target, 0, sizeof(pin->target)) == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "a pin is not of coh_pin_parse");

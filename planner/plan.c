@@ -4,6 +4,7 @@
 #include "planner/plan.h"
 
 #include <float.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +55,7 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
     COH_TRY(coh_check_integer("deferred_update", options->deferred_update, 0, 1));
     COH_TRY(coh_check_integer("f32_gradients", options->f32_gradients, 0, 1));
     COH_TRY(coh_check_integer("uncalibrated", options->uncalibrated, 0, 1));
+    COH_TRY(coh_check_integer("emulate_host", options->emulate_host, 0, 1));
     COH_TRY(coh_check_integer("bf16_is_fast", options->bf16_is_fast, 0, 1));
     COH_TRY(coh_check_integer("pin_count", options->pin_count, 0, COH_PINS_MOST));
     COH_TRY(coh_check_integer("earlier_count", options->earlier_count, 0, EARLIER_MOST));
@@ -98,7 +100,7 @@ static coh_status find_bounds(coh_plan *plan)
     COH_TRY(
         coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &plan->decisions, &base));
     coh_status status = coh_bounds_at(base, plan->options.device_memory_bytes,
-                                      plan->options.emulate_host_bytes, &plan->bounds);
+                                      plan->options.host_memory_bytes, &plan->bounds);
     coh_bound_base_destroy(base);
     return status;
 }
@@ -111,7 +113,7 @@ coh_status coh_plan_finish(coh_plan *plan)
                                &plan->layout, plan->programs));
     COH_TRY(coh_limits_check_arenas(&plan->profile, plan->layout.arena_bytes));
     coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
-                                                    plan->options.emulate_host_bytes,
+                                                    plan->options.host_memory_bytes,
                                                     plan->options.disk_bytes } };
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         const coh_program *program = &plan->programs[kind];
@@ -148,13 +150,19 @@ static coh_status check_links(const coh_plan *plan)
                         "the profile %s knows no drive: cohobate profile --disk DIR -o FILE adds "
                         "it, or give its entries disk-read=, disk-write=",
                         profile->name);
-    if (plan->options.emulate_host_bytes > 0 &&
+    if (plan->options.host_memory_bytes > 0 && profile->device_kind == COH_DEVICE_HOST &&
+        !plan->options.emulate_host)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "host_memory_bytes is %" PRIu64
+                        ": the host device has a host tier only as an emulation; set emulate_host",
+                        plan->options.host_memory_bytes);
+    if (plan->options.host_memory_bytes > 0 &&
         !(coh_profile_is_link(profile, COH_LANE_H2D) && coh_profile_is_link(profile, COH_LANE_D2H)))
         return coh_fail(COH_ERR_ARGUMENT,
                         "the profile %s knows no link to a host tier: cohobate profile -o FILE "
                         "adds it, or give its entry pcie=",
                         profile->name);
-    if (plan->options.emulate_host_bytes > 0 && profile->device_kind != COH_DEVICE_HOST &&
+    if (plan->options.host_memory_bytes > 0 && profile->device_kind != COH_DEVICE_HOST &&
         !(profile->host_memory_bytes_per_s.p50 > 0 || profile->host_update_bytes_per_s.p50 > 0))
         return coh_fail(COH_ERR_ARGUMENT,
                         "the profile %s knows no rate of the memory next to its GPU, at which the "
@@ -404,7 +412,7 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     COH_NEED(out_bytes);
     coh_plan_options without = *options;
     without.device_memory_bytes = UINT64_MAX;
-    without.emulate_host_bytes = without.disk_bytes = without.wear_bytes = 0;
+    without.host_memory_bytes = without.disk_bytes = without.wear_bytes = 0;
     without.pin_count = 0;
     coh_plan *plan = NULL;
     COH_TRY(coh_plan_open(graph, &without, &plan));

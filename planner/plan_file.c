@@ -264,7 +264,7 @@ static const coh_json_field option_fields[] = {
     /* otherwise they have the dtype of their parameters */
     { "f32_gradients", WHOLE(options.f32_gradients, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
     { "atomics", WHOLE(atomics, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
-    { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.emulate_host_bytes) },
+    { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.host_memory_bytes) },
     { "disk_bytes", COH_JSON_DECIMAL, IN(options.disk_bytes) },
     { "link_bytes_per_s", COH_JSON_REAL, IN(options.link_bytes_per_s), .most = 1e300 },
     { 0 },
@@ -529,7 +529,7 @@ coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
                                  .program_hash = file.program_hash,
                                  .peak_device_bytes = file.peak_bytes[COH_TIER_DEVICE],
                                  .step_ns = file.step_ns,
-                                 .emulate_host_bytes = file.options.emulate_host_bytes,
+                                 .host_memory_bytes = file.options.host_memory_bytes,
                                  .disk_bytes = file.options.disk_bytes,
                                  .is_gpu = file.device_kind != COH_DEVICE_HOST,
                                  .microbatch_count = file.options.microbatch_count };

@@ -177,7 +177,7 @@ static coh_status check_operators(const char *path, const coh_plan_text *file, c
 static coh_status check_far_room(const char *path, const coh_plan_options *options,
                                  const coh_plan *plan)
 {
-    const uint64_t room[COH_TIER_COUNT] = { 0, options->emulate_host_bytes, options->disk_bytes };
+    const uint64_t room[COH_TIER_COUNT] = { 0, options->host_memory_bytes, options->disk_bytes };
     const int is_gpu = plan->profile.device_kind != COH_DEVICE_HOST;
     for (int tier = COH_TIER_HOST; tier <= COH_TIER_DISK; tier++) {
         const uint64_t need = plan->layout.arena_bytes[tier];
@@ -218,7 +218,8 @@ coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *opti
     coh_plan_options merged = *options;
     merged.f32_gradients = options->f32_gradients && coh_graph_trains_bf16(graph);
     COH_TRY(check_options_agree(path, file, graph, &merged));
-    merged.emulate_host_bytes = file->options.emulate_host_bytes;
+    merged.host_memory_bytes = file->options.host_memory_bytes;
+    merged.emulate_host = file->device_kind == COH_DEVICE_HOST;
     merged.disk_bytes = file->options.disk_bytes;
     merged.link_bytes_per_s = file->options.link_bytes_per_s;
     merged.sweep_order = file->options.sweep_order;

@@ -63,7 +63,7 @@ static coh_status build(const coh_plan *plan, const coh_plan_options *options,
                         const coh_decisions *decisions, coh_plan_trial *out)
 {
     const coh_verify_options limits = { .budget_bytes = { options->device_memory_bytes,
-                                                          options->emulate_host_bytes,
+                                                          options->host_memory_bytes,
                                                           options->disk_bytes } };
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
@@ -157,7 +157,7 @@ coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_h
     if (index < 0 || index >= coh_plan_operator_count(plan))
         return coh_fail(COH_ERR_ARGUMENT, "operator %d is not one of %d", index,
                         coh_plan_operator_count(plan));
-    if (plan->options.emulate_host_bytes == 0 || decisions.in_memory)
+    if (plan->options.host_memory_bytes == 0 || decisions.in_memory)
         return coh_fail(COH_ERR_ARGUMENT, "without a host tier all updates are the device's");
     decisions.host_updates = count_updates(plan, first_user(plan->graph, (size_t)index), on_host);
     return forgive(build(plan, &plan->options, &decisions, out_trial), out_trial);

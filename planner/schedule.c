@@ -53,7 +53,7 @@ typedef struct builder {
 
 static int has_host(const builder *b)
 {
-    return !b->decisions->in_memory && b->options->emulate_host_bytes > 0;
+    return !b->decisions->in_memory && b->options->host_memory_bytes > 0;
 }
 
 static int has_disk(const builder *b)
@@ -199,7 +199,7 @@ static coh_status assign_host_homes(builder *b, uint64_t *out_bytes)
 
 static coh_status refuse_host(builder *b, const char *flag, uint64_t bytes)
 {
-    const uint64_t room = b->options->emulate_host_bytes;
+    const uint64_t room = b->options->host_memory_bytes;
     b->short_of = COH_TIER_HOST;
     b->short_needs = bytes;
     return coh_fail(COH_ERR_FULL,
@@ -223,7 +223,7 @@ static coh_status place_host(builder *b)
     }
     coh_level level = { .layout = b->layout,
                         .tier = COH_TIER_HOST,
-                        .capacity = b->options->emulate_host_bytes,
+                        .capacity = b->options->host_memory_bytes,
                         .flag = coh_tier_flag(COH_TIER_HOST,
                                               b->profile->device_kind != COH_DEVICE_HOST),
                         .has_far = has_disk(b),
@@ -236,7 +236,7 @@ static coh_status place_host(builder *b)
     if (!has_disk(b)) {
         uint64_t bytes = 0;
         COH_TRY(assign_host_homes(b, &bytes));
-        if (bytes > b->options->emulate_host_bytes)
+        if (bytes > b->options->host_memory_bytes)
             return refuse_host(b, level.flag, bytes);
         level.home_offset = b->host_home;
         level.rules = NULL;

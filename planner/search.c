@@ -35,7 +35,7 @@ enum { INITIAL_AT_ONCE = 4 };
 
 static int has_far(const coh_plan_options *options)
 {
-    return options->emulate_host_bytes > 0 || options->disk_bytes > 0;
+    return options->host_memory_bytes > 0 || options->disk_bytes > 0;
 }
 
 static coh_status count_survivors(coh_plan *plan)
@@ -119,7 +119,7 @@ static coh_status try_in_memory(const coh_plan *plan, coh_candidate *best,
 static uint64_t far_room(const coh_plan *plan)
 {
     const coh_plan_options *o = &plan->options;
-    return o->disk_bytes > 0 ? o->disk_bytes : o->emulate_host_bytes;
+    return o->disk_bytes > 0 ? o->disk_bytes : o->host_memory_bytes;
 }
 
 /* Survivors are stored in the outermost tier under any decisions: too small a tier is reported
@@ -424,7 +424,7 @@ static coh_status check_live_room(const coh_plan *plan, const coh_effort *shorte
     uint64_t live = 0, room = o->device_memory_bytes;
     if (!has_far(o) || coh_effort_sum(shortest) <= COH_SHORT_EFFORT)
         return COH_OK;
-    if (__builtin_add_overflow(room, o->emulate_host_bytes, &room) ||
+    if (__builtin_add_overflow(room, o->host_memory_bytes, &room) ||
         __builtin_add_overflow(room, o->disk_bytes, &room))
         return COH_OK;
     COH_TRY(coh_live_bytes(plan->graph, o, &recompute, o->recompute == COH_RECOMPUTE_AUTO, &live));
@@ -522,7 +522,7 @@ static int may_gain_far(const coh_plan *plan, const coh_candidate *in_memory)
     if (in_memory->valid && plan->survivor_bytes > far_room(plan))
         return 0;
     return !in_memory->valid || coh_block_set_count(&in_memory->decisions.recompute) > 0 ||
-           (o->mode == COH_PLAN_TRAIN && o->emulate_host_bytes > 0 &&
+           (o->mode == COH_PLAN_TRAIN && o->host_memory_bytes > 0 &&
             plan->profile.device_kind != COH_DEVICE_HOST);
 }
 

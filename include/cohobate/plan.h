@@ -109,9 +109,12 @@ typedef struct coh_plan_options {
     uint32_t struct_bytes; /* sizeof(coh_plan_options); coh_plan_options_init sets it */
     coh_plan_mode mode;
     uint64_t device_memory_bytes; /* RAM or GPU memory budget; UINT64_MAX: no limit (in memory) */
-    uint64_t emulate_host_bytes;  /* > 0: limit of an emulated far tier */
+    uint64_t host_memory_bytes;   /* limit of the host tier; 0: none */
+    /* 1: lets the host device have a host tier: memory that compute may not touch, for tests and to
+     * try what a GPU would do. Without effect on a GPU, whose host tier is pinned main memory. */
+    int32_t emulate_host;
     uint64_t disk_bytes; /* limit of the far tier on disk; 0: no such tier; UINT64_MAX: no limit */
-    double link_bytes_per_s; /* rate limit of the emulated far tier; 0: memory speed */
+    double link_bytes_per_s; /* rate limit of an emulated host tier; 0: memory speed */
     uint64_t wear_bytes;     /* limit of disk bytes written per step; 0: no limit */
     int32_t thread_count;    /* >= 1 */
     uint64_t chunk_bytes;    /* largest chunk; 0: the planner chooses */
@@ -358,7 +361,7 @@ COH_API coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, 
 typedef struct coh_plan_file {
     char note[COH_PLAN_NOTE_BYTES]; /* "": none */
     char profile_name[64];          /* profile that priced it */
-    uint64_t profile_hash, program_hash, peak_device_bytes, step_ns, emulate_host_bytes, disk_bytes;
+    uint64_t profile_hash, program_hash, peak_device_bytes, step_ns, host_memory_bytes, disk_bytes;
     int32_t is_gpu, microbatch_count;
     uint64_t peak_host_bytes, peak_disk_bytes, chunk_bytes, numeric_fingerprint;
     uint32_t line_count;         /* of the body */

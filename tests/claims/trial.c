@@ -100,7 +100,7 @@ static void make_plan(trial *t, const coh_plan_options *options)
         fail_msg("%s: no plan for %llu bytes of device, %llu of host, disk %d, chunks of %llu, "
                  "recompute %d: %s",
                  t->placement->name, (unsigned long long)options->device_memory_bytes,
-                 (unsigned long long)options->emulate_host_bytes, t->placement->disk,
+                 (unsigned long long)options->host_memory_bytes, t->placement->disk,
                  (unsigned long long)options->chunk_bytes, (int)options->recompute,
                  coh_last_error());
     assert_int_equal(coh_plan_summarize(t->plan, &t->summary), COH_OK);
@@ -113,7 +113,8 @@ void trial_plan(trial *t, const trial_subject *subject, const trial_numbers *num
     *t = (trial){ .subject = subject, .numbers = numbers, .placement = placement };
     coh_plan_options options = options_of(numbers, placement);
     uint64_t whole = in_memory_bytes(t, &options);
-    options.emulate_host_bytes = whole / 100 * (uint64_t)placement->host_percent;
+    options.emulate_host = 1;
+    options.host_memory_bytes = whole / 100 * (uint64_t)placement->host_percent;
     if (placement->device_bytes > 0)
         options.device_memory_bytes = placement->device_bytes;
     else if (placement->device_percent > 0)

@@ -43,8 +43,8 @@ def environment(**more):
     return {"COH_CALIBRATION": "none", **names, **more}
 
 
-def start(*arguments, program=COHOBATE, **keywords):
-    return subprocess.Popen([program, *map(str, arguments)],
+def start(*arguments, program=None, **keywords):
+    return subprocess.Popen([program or COHOBATE, *map(str, arguments)],
                             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(), **keywords})
 
 

@@ -173,7 +173,7 @@ static void check_plan(const coh_profile *profile, const coh_graph *graph, int g
     options.f32_gradients = gradients;
     options.microbatch_count = 1 + gradients;
     options.device_memory_bytes = profile->memory_bytes[COH_TIER_DEVICE];
-    options.emulate_host_bytes = (uint64_t)256 << 20;
+    options.host_memory_bytes = (uint64_t)256 << 20;
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("no plan: %s", coh_last_error());
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];

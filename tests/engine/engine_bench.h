@@ -96,7 +96,8 @@ static inline coh_status plan_for(const placement *p, int deferred, coh_plan **o
         return status;
     if (p->device_percent > 0)
         options.device_memory_bytes = whole * p->device_percent / 100;
-    options.emulate_host_bytes = p->host_bytes;
+    options.emulate_host = 1;
+    options.host_memory_bytes = p->host_bytes;
     options.disk_bytes = p->disk_bytes;
     return make_plan(&options, p, deferred, out_plan);
 }

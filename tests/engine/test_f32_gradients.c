@@ -263,7 +263,8 @@ static uint64_t train(uint64_t percent, int on_disk, float clip)
     if (percent < 100) {
         options.device_memory_bytes = whole * percent / 100;
         options.disk_bytes = on_disk ? UINT64_MAX : 0;
-        options.emulate_host_bytes = on_disk ? 0 : 2 * whole;
+        options.emulate_host = 1;
+        options.host_memory_bytes = on_disk ? 0 : 2 * whole;
     }
     must(coh_plan_create(graph, &options, &plan), "plan");
     coh_engine *engine = open_engine(plan);

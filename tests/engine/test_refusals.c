@@ -312,6 +312,25 @@ static void tiny_end(tiny *t)
     coh_graph_destroy(t->graph);
 }
 
+static void a_host_tier_without_a_gpu_needs_the_switch_of_the_emulation(void **state)
+{
+    (void)state;
+    tiny t;
+    coh_plan_options options;
+    coh_plan *plan = NULL;
+    tiny_begin(&t);
+    coh_plan_options_init(&options);
+    options.host_memory_bytes = (uint64_t)1 << 30;
+    has_sentence(coh_plan_create(t.graph, &options, &plan), COH_ERR_ARGUMENT, "emulate_host");
+    assert_null(plan);
+    options.emulate_host = 2;
+    has_sentence(coh_plan_create(t.graph, &options, &plan), COH_ERR_ARGUMENT, "emulate_host");
+    options.emulate_host = 1;
+    assert_int_equal(coh_plan_create(t.graph, &options, &plan), COH_OK);
+    coh_plan_destroy(plan);
+    tiny_end(&t);
+}
+
 static uint64_t hash_of(coh_engine *engine)
 {
     uint64_t hash;
@@ -579,6 +598,7 @@ int main(void)
         cmocka_unit_test(an_id_outside_its_table_is_refused_and_the_engine_goes_on),
         cmocka_unit_test(the_narrowest_range_of_an_input_names_its_operator),
         cmocka_unit_test(a_group_names_an_operator_by_a_name_of_any_length),
+        cmocka_unit_test(a_host_tier_without_a_gpu_needs_the_switch_of_the_emulation),
         cmocka_unit_test(a_kind_that_fails_ends_its_step_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,8 @@ static int set_up(void **state)
     fault_destroy(engine);
     coh_plan_destroy(in_memory);
     fault_plan_options(fault_smallest_bytes(graph), &options);
-    options.emulate_host_bytes = host_bytes;
+    options.emulate_host = 1;
+    options.host_memory_bytes = host_bytes;
     options.deferred_update = host_bytes == 0;
     assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
     return 0;

@@ -240,7 +240,7 @@ static void start_options(const dump *d, coh_plan_options *plan, coh_engine_opti
         return;
     plan->profile = d->profile;
     plan->device_memory_bytes = device.memory_bytes;
-    plan->emulate_host_bytes = coh_machine_most_bytes();
+    plan->host_memory_bytes = coh_machine_most_bytes();
     snprintf(plan->kernel_path, sizeof(plan->kernel_path), "%s", device.kernel_path);
 }
 

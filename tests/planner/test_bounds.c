@@ -189,11 +189,11 @@ static void check_configuration(uint64_t seed, const coh_graph *graph,
     assert_int_equal(coh_simulate_priced(&layout, body, &pricer, &fluid), COH_OK);
     assert_int_equal(coh_bound_base_create(graph, options, &pricer, decisions, &base), COH_OK);
     assert_int_equal(
-        coh_bounds_at(base, decisions->device_bytes, options->emulate_host_bytes, &bounds), COH_OK);
+        coh_bounds_at(base, decisions->device_bytes, options->host_memory_bytes, &bounds), COH_OK);
     compare(seed, &bounds, &alone, &fluid, t);
-    if (options->disk_bytes > 0 && options->emulate_host_bytes > 0 && !decisions->in_memory &&
+    if (options->disk_bytes > 0 && options->host_memory_bytes > 0 && !decisions->in_memory &&
         decisions->host_updates > coh_graph_block_count(graph))
-        check_states(seed, &layout, decisions, options->emulate_host_bytes, &bounds, t);
+        check_states(seed, &layout, decisions, options->host_memory_bytes, &bounds, t);
     t->sliced += has_slices(body);
     t->resident += decisions->resident > 0;
     coh_bound_base_destroy(base);
@@ -207,7 +207,8 @@ static void options_of(draws *d, const coh_profile *profile, uint64_t memory,
 {
     uint64_t tiers = 1 + draw(d, 3);
     options->disk_bytes = tiers & 1 ? UINT64_MAX : 0;
-    options->emulate_host_bytes = tiers == 2 ? 4 * memory : tiers == 3 ? memory / 3 + 600000 : 0;
+    options->emulate_host = 1;
+    options->host_memory_bytes = tiers == 2 ? 4 * memory : tiers == 3 ? memory / 3 + 600000 : 0;
     options->profile = profile;
 }
 
@@ -241,7 +242,8 @@ static void check_seed(uint64_t seed, int drives, tally *t)
     make_decisions(&d, toy.layers, memory, &decisions);
     if (drives) {
         options.disk_bytes = UINT64_MAX;
-        options.emulate_host_bytes = (memory / 20 * draw(&d, 8) + 600000) & ~(uint64_t)4095;
+        options.emulate_host = 1;
+        options.host_memory_bytes = (memory / 20 * draw(&d, 8) + 600000) & ~(uint64_t)4095;
         decisions.in_memory = 0;
         decisions.chunk_bytes = 65536;
         decisions.device_bytes = (memory / 20 * (2 + draw(&d, 8))) & ~(uint64_t)4095;

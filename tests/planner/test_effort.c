@@ -77,7 +77,8 @@ static void bytes_are_refused_before_length(void **state)
     coh_graph *graph = make_graph(12, (int64_t)1 << 30);
     coh_plan_options options = plan_options(65536);
     options.device_memory_bytes = 64 * TIB;
-    options.emulate_host_bytes = 4 * GIB;
+    options.emulate_host = 1;
+    options.host_memory_bytes = 4 * GIB;
     options.recompute = COH_RECOMPUTE_NONE;
     options.sweep_order = COH_SWEEP_LAYER;
     assert_refused(graph, &options, COH_ERR_FULL, "bytes short");
@@ -255,7 +256,8 @@ static void any_request_is_answered(void **state)
         coh_graph *graph = make_graph(layers, (int64_t)1 << DRAW(34));
         coh_plan_options options = plan_options((int32_t)1 << DRAW(17));
         options.device_memory_bytes = (uint64_t)1 << (20 + DRAW(24));
-        options.emulate_host_bytes = DRAW(2) ? (uint64_t)1 << (20 + DRAW(24)) : 0;
+        options.emulate_host = 1;
+        options.host_memory_bytes = DRAW(2) ? (uint64_t)1 << (20 + DRAW(24)) : 0;
         options.disk_bytes = DRAW(2) ? (uint64_t)1 << (20 + DRAW(24)) : 0;
         options.chunk_bytes = DRAW(3) ? 0 : 64 * KIB << DRAW(16);
         options.recompute = (coh_recompute)DRAW(3);

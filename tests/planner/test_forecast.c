@@ -33,7 +33,8 @@ static coh_plan *streamed_plan(const coh_graph *graph, int with_host)
     assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &in_memory), COH_OK);
     options.device_memory_bytes = in_memory / 2;
     options.disk_bytes = UINT64_MAX;
-    options.emulate_host_bytes = with_host ? in_memory / 4 : 0;
+    options.emulate_host = 1;
+    options.host_memory_bytes = with_host ? in_memory / 4 : 0;
     assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
     return plan;
 }

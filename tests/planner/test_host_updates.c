@@ -49,7 +49,8 @@ static coh_plan_options options_of(const setting *what, const coh_graph *graph)
                                  .kernel_path = "toy" };
     uint64_t memory = in_memory(graph, &options);
     options.device_memory_bytes = memory / 100 * (uint64_t)what->percent;
-    options.emulate_host_bytes = what->disk ? memory / 2 : 4 * memory;
+    options.emulate_host = 1;
+    options.host_memory_bytes = what->disk ? memory / 2 : 4 * memory;
     options.disk_bytes = what->disk ? UINT64_MAX : 0;
     return options;
 }

@@ -104,7 +104,8 @@ static void fill_grid(uint64_t seed, int meet, const coh_graph *graph, coh_plan_
     uint64_t memory = 0;
     assert_int_equal(coh_plan_in_memory_bytes(graph, options, &memory), COH_OK);
     options->disk_bytes = seed % 3 == 1 ? UINT64_MAX : 0;
-    options->emulate_host_bytes = seed % 3 == 1 ? 0 : 8 * memory;
+    options->emulate_host = 1;
+    options->host_memory_bytes = seed % 3 == 1 ? 0 : 8 * memory;
     for (int rate = 0; rate < RATES; rate += stride) {
         make_profile(seed, meet, (double)(1u << rate), &profiles[rate]);
         options->profile = &profiles[rate];

@@ -190,7 +190,8 @@ static coh_plan *make_plan(const coh_graph *graph, coh_plan_options options, int
     if (tier != IN_MEMORY)
         options.device_memory_bytes = whole / 100 * 70;
     options.disk_bytes = tier == WITH_DISK ? UINT64_MAX : 0;
-    options.emulate_host_bytes = tier == WITH_HOST ? 4 * whole : 0;
+    options.emulate_host = 1;
+    options.host_memory_bytes = tier == WITH_HOST ? 4 * whole : 0;
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("no plan with %s: %s", options.optimizer, coh_last_error());
     return plan;

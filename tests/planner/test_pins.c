@@ -157,7 +157,8 @@ static void weights_stand_where_they_are_sent(void **state)
     coh_graph *graph = make_graph();
     coh_plan_options options = options_with(texts);
     options.device_memory_bytes = 2 * in_memory(graph);
-    options.emulate_host_bytes = in_memory(graph) / 16; /* other blocks pass through it */
+    options.emulate_host = 1;
+    options.host_memory_bytes = in_memory(graph) / 16; /* other blocks pass through it */
     coh_plan *plan = make_plan(graph, &options);
     assert_int_equal(block_places(plan, 0) & 4, 4);
     assert_int_equal(block_places(plan, 1), 2);
@@ -263,7 +264,8 @@ static void what_names_nothing_or_contradicts_is_refused(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         coh_plan_options options = options_with(cases[i].pins);
-        options.emulate_host_bytes = cases[i].host ? UINT64_MAX / 4 : 0;
+        options.emulate_host = 1;
+        options.host_memory_bytes = cases[i].host ? UINT64_MAX / 4 : 0;
         options.disk_bytes = cases[i].disk ? UINT64_MAX : 0;
         check_refused(COH_ERR_ARGUMENT, cases[i].words, &options);
     }
@@ -320,7 +322,8 @@ static void a_host_tier_too_small_for_its_pins_is_refused(void **state)
     coh_graph *graph = make_graph();
     coh_plan_options options = options_with(texts);
     options.device_memory_bytes = in_memory(graph);
-    options.emulate_host_bytes = 32768;
+    options.emulate_host = 1;
+    options.host_memory_bytes = 32768;
     check_refused(COH_ERR_FULL, "what pins hold in the host tier", &options);
     coh_graph_destroy(graph);
 }

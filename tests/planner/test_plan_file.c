@@ -44,7 +44,8 @@ static int set_up(void **state)
         coh_plan_in_memory_bytes(w.graph, &w.options, &memory) != COH_OK)
         return -1;
     w.options.device_memory_bytes = memory / 2;
-    w.options.emulate_host_bytes = memory / 4;
+    w.options.emulate_host = 1;
+    w.options.host_memory_bytes = memory / 4;
     w.options.disk_bytes = (uint64_t)1 << 30;
     if (coh_plan_create(w.graph, &w.options, &plan) != COH_OK ||
         coh_plan_write(plan, w.path) != COH_OK ||

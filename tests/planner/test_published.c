@@ -102,7 +102,8 @@ static void the_search_is_never_slower_than_published_systems(void **state)
         coh_plan_options_init(&options);
         options.profile = profile;
         options.device_memory_bytes = c->device_bytes;
-        options.emulate_host_bytes = 1024 * GIB;
+        options.emulate_host = 1;
+        options.host_memory_bytes = 1024 * GIB;
         options.microbatch_count = c->microbatches;
         options.deferred_update = c->deferred;
         must(coh_plan_create(graph, &options, &plan));

@@ -85,9 +85,10 @@ static void random_settings_give_verified_plans_within_budget(void **state)
         uint64_t memory = in_memory(graph, &options);
         uint64_t tiers = 1 + DRAW(3);
         options.disk_bytes = tiers & 1 ? UINT64_MAX : 0;
-        options.emulate_host_bytes = tiers == 2 ? 4 * memory : tiers == 3 ? memory / 3 + 600000 : 0;
+        options.emulate_host = 1;
+        options.host_memory_bytes = tiers == 2 ? 4 * memory : tiers == 3 ? memory / 3 + 600000 : 0;
         options.device_memory_bytes = memory / 10 * (1 + DRAW(10));
-        if (options.emulate_host_bytes > 0 && options.chunk_bytes > (uint64_t)1 << 18)
+        if (options.host_memory_bytes > 0 && options.chunk_bytes > (uint64_t)1 << 18)
             options.chunk_bytes = (uint64_t)1 << 18;
         coh_plan *plan = NULL;
         coh_status status = coh_plan_create(graph, &options, &plan);
@@ -95,7 +96,7 @@ static void random_settings_give_verified_plans_within_budget(void **state)
             fail_msg("seed %llu: %s", (unsigned long long)seed, coh_last_error());
         if (status == COH_OK) {
             assert_true(plan->layout.arena_bytes[COH_TIER_DEVICE] <= options.device_memory_bytes);
-            assert_true(plan->layout.arena_bytes[COH_TIER_HOST] <= options.emulate_host_bytes);
+            assert_true(plan->layout.arena_bytes[COH_TIER_HOST] <= options.host_memory_bytes);
             assert_true(plan->layout.arena_bytes[COH_TIER_DEVICE] >=
                         (plan->decisions.in_memory ? 0 : plan->layout.pinned_bytes));
         } else if (!strstr(coh_last_error(), "raise")) {
@@ -122,9 +123,10 @@ static void the_smallest_budget_plans_and_one_page_less_is_refused(void **state)
             coh_graph *graph = make_graph(&toy);
             coh_plan_options options = plan_options(2, deferred);
             options.disk_bytes = tiers & 1 ? UINT64_MAX : 0;
-            options.emulate_host_bytes = tiers == 2   ? (uint64_t)1 << 30
-                                         : tiers == 3 ? (uint64_t)1 << 20
-                                                      : 0;
+            options.emulate_host = 1;
+            options.host_memory_bytes = tiers == 2   ? (uint64_t)1 << 30
+                                        : tiers == 3 ? (uint64_t)1 << 20
+                                                     : 0;
             options.device_memory_bytes = in_memory(graph, &options) / 2;
             coh_plan *plan = make_plan(graph, &options);
             options.device_memory_bytes = plan->smallest_device_bytes;
@@ -513,12 +515,14 @@ static void tiers_that_the_profile_knows_no_links_to_are_refused(void **state)
         profile.link[cases[i].lane] = (coh_link_profile){ 0 };
         coh_plan_destroy(make_plan(graph, &options)); /* in memory the rate is not needed */
         options.disk_bytes = is_disk ? UINT64_MAX : 0;
-        options.emulate_host_bytes = is_disk ? 0 : (uint64_t)1 << 30;
+        options.emulate_host = 1;
+        options.host_memory_bytes = is_disk ? 0 : (uint64_t)1 << 30;
         assert_int_equal(coh_plan_create(graph, &options, &plan), COH_ERR_ARGUMENT);
         assert_null(plan);
         assert_non_null(strstr(coh_last_error(), cases[i].says));
         options.disk_bytes = is_disk ? 0 : UINT64_MAX; /* nor with the other tier */
-        options.emulate_host_bytes = is_disk ? (uint64_t)1 << 30 : 0;
+        options.emulate_host = 1;
+        options.host_memory_bytes = is_disk ? (uint64_t)1 << 30 : 0;
         coh_plan_destroy(make_plan(graph, &options));
     }
     coh_graph_destroy(graph);
@@ -537,7 +541,8 @@ static void a_gpu_whose_host_has_no_rate_gets_no_host_tier(void **state)
     profile.device_kind = COH_DEVICE_CUDA;
     options.profile = &profile;
     coh_plan_destroy(make_plan(graph, &options)); /* in memory the rate is not needed */
-    options.emulate_host_bytes = (uint64_t)1 << 30;
+    options.emulate_host = 1;
+    options.host_memory_bytes = (uint64_t)1 << 30;
     assert_int_equal(coh_plan_create(graph, &options, &plan), COH_ERR_ARGUMENT);
     assert_null(plan);
     assert_non_null(strstr(coh_last_error(), "host-memory-rate="));

@@ -281,7 +281,8 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
         assert_int_equal(coh_pin_parse(what->pins[options.pin_count], &pins[options.pin_count]),
                          COH_OK);
     options.pins = pins;
-    options.emulate_host_bytes = what->host ? 4 * memory : 0;
+    options.emulate_host = 1;
+    options.host_memory_bytes = what->host ? 4 * memory : 0;
     options.disk_bytes = what->disk ? UINT64_MAX : 0;
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());

@@ -218,7 +218,8 @@ coh_status tiny_options(const oracle_instance *instance, const coh_graph *graph,
     coh_plan_options_init(out_options);
     out_options->mode = COH_PLAN_INFER;
     out_options->chunk_bytes = 4 * UNIT_BYTES;
-    out_options->emulate_host_bytes = (uint64_t)1 << 30;
+    out_options->emulate_host = 1;
+    out_options->host_memory_bytes = (uint64_t)1 << 30;
     out_options->profile = profile;
     const coh_decisions decisions = { .chunk_bytes = 4 * UNIT_BYTES };
     coh_status status = coh_layout_build(graph, out_options, &decisions, &layout, &map);
