@@ -42,7 +42,7 @@ static void open_subject(subject *s, const char *preset, int thread_count, coh_d
 {
     coh_gpt2_config config;
     coh_plan_options plan_options;
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     coh_engine_options options;
     must(coh_gpt2_preset(preset, 0, &config) == COH_OK, preset);
     config.dtype = dtype;
@@ -86,7 +86,7 @@ static void remove_save(const subject *s)
 static void save(void *argument)
 {
     subject *s = argument;
-    const coh_checkpoint_note note = { .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .json = "{}" };
     remove_save(s);
     must(coh_engine_save(s->engine, s->save, &note) == COH_OK, "save");
 }

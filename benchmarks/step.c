@@ -144,6 +144,8 @@ static int plan_run(run *r)
     coh_model_dtype_set(&model, strcmp(s->dtype, "bf16") == 0 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
     if (coh_model_train_graph(&model, s->micro_batch, s->sequence, &r->graph) != COH_OK)
         return fail("graph");
+    r->profile_facts.struct_bytes = sizeof(r->profile_facts);
+    r->summary.struct_bytes = sizeof(r->summary);
     if (s->profile != NULL && (coh_profile_read(s->profile, &r->profile) != COH_OK ||
                                coh_profile_summarize(r->profile, &r->profile_facts) != COH_OK))
         return fail("profile");
@@ -229,7 +231,7 @@ static uint64_t peak_resident_kib(void)
 
 static int print_facts(const run *r)
 {
-    coh_engine_facts facts;
+    coh_engine_facts facts = { .struct_bytes = sizeof(facts) };
     if (coh_engine_facts_get(r->engine, &facts) != COH_OK)
         return fail("facts");
     printf("{\"model\": \"%s\", \"dtype\": \"%s\", \"batch\": %" PRId64
@@ -280,11 +282,12 @@ static int run_steps(void *argument, int count)
 {
     run *r = argument;
     double seconds[MEASURE_RUNS_MOST];
-    coh_step_result result = { 0 };
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     uint64_t before = coh_clock_ns(), now;
     for (int i = 0, sent = 0; i < count; i++) {
         for (; sent < count && sent < i + 2; sent++) {
-            coh_step_input input = { .step = r->step++,
+            coh_step_input input = { .struct_bytes = sizeof(input),
+                                     .step = r->step++,
                                      .seed = 1,
                                      .learning_rate = 1e-4f,
                                      .clip = 1,

@@ -23,7 +23,7 @@ static coh_status refuse_host_memory(void)
 
 coh_status cli_budget_check(const cli_options *options)
 {
-    coh_device_summary device;
+    coh_device_summary device = { .struct_bytes = sizeof(device) };
     if (coh_device_summarize(options->device, &device) != COH_OK)
         return cli_fail(COH_ERR_ARGUMENT, "--device %s: %s", options->device, coh_last_error());
     if (cli_given(options, CLI_FLAG_HOST_MEMORY) && !options->profile && !device.is_gpu)
@@ -154,7 +154,7 @@ coh_status cli_budget_datasheet(const cli_options *options, const char **out_nam
         { "A100", "a100-40g", 0 },     { "RTX 5090", "rtx-5090", 0 }, { "RTX 4090", "rtx-4090", 0 },
         { "RTX 3090", "rtx-3090", 0 },
     };
-    coh_device_summary device;
+    coh_device_summary device = { .struct_bytes = sizeof(device) };
     CLI_TRY(coh_device_summarize(options->device, &device));
     for (size_t i = 0; i < sizeof(sheets) / sizeof(sheets[0]); i++)
         if (strstr(device.name, sheets[i].part) != NULL &&
@@ -174,7 +174,7 @@ coh_status cli_budget_datasheet(const cli_options *options, const char **out_nam
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile)
 {
     coh_profile *profile = NULL;
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     const char *name = options->profile;
     *out_profile = NULL;
     if (!name && (!cli_budget_on_gpu(options) || options->command == CLI_PROFILE))
@@ -238,13 +238,13 @@ coh_status cli_budget_open_pins(const cli_options *options, coh_pin **out_pins, 
 
 int cli_budget_is_gpu(const coh_profile *profile)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     return profile && coh_profile_summarize(profile, &facts) == COH_OK && facts.is_gpu;
 }
 
 int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     if (!profile || coh_profile_summarize(profile, &facts) != COH_OK)
         return 0;
     return facts.is_what_if || is_of_elsewhere(profile, &facts) ||
@@ -276,7 +276,7 @@ static uint64_t host_room(const cli_options *options)
  * computes. */
 static void fit_room(const cli_options *options, coh_plan_options *plan_options)
 {
-    coh_device_summary device;
+    coh_device_summary device = { .struct_bytes = sizeof(device) };
     const uint64_t host_bytes = host_room(options);
     if (coh_device_summarize(options->device, &device) != COH_OK)
         return; /* cli_budget_check has reported it */
@@ -306,7 +306,7 @@ static void use_room(const cli_options *options, const coh_profile_summary *fact
 void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
                              coh_plan_mode mode, coh_plan_options *out_options)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     /* in the order of the flag's choices */
     static const coh_recompute choices[] = { COH_RECOMPUTE_NONE, COH_RECOMPUTE_ALL,
                                              COH_RECOMPUTE_AUTO };
@@ -335,7 +335,7 @@ coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
                                  const coh_plan_summary *summary)
 {
     char needed[32], there[32];
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     const uint64_t need = summary->peak_bytes[COH_TIER_DISK];
     CLI_TRY(coh_profile_summarize(profile, &facts));
     if (need <= facts.disk_bytes || (!facts.is_gpu && facts.disk_bytes == 0))
@@ -352,7 +352,7 @@ coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
 static coh_status read_plan(const cli_options *options, const coh_graph *graph,
                             coh_plan_options *plan_options, coh_plan **out_plan)
 {
-    coh_plan_file file;
+    coh_plan_file file = { .struct_bytes = sizeof(file) };
     CLI_TRY(coh_plan_file_read(options->plan_file, &file));
     CLI_TRY(coh_plan_read(graph, plan_options, options->plan_file, out_plan));
     plan_options->host_memory_bytes = file.host_memory_bytes;
@@ -366,7 +366,7 @@ coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
 {
     if (!options->plan_file)
         return coh_plan_create(graph, plan_options, out_plan);
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     const int is_gpu = cli_budget_is_gpu(plan_options->profile);
     CLI_TRY(read_plan(options, graph, plan_options, out_plan));
     coh_status status = coh_plan_summarize(*out_plan, &summary);

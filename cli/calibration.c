@@ -38,7 +38,7 @@ static int has_none(const cli_options *options, const coh_profile *profile)
  * they are used and kept only with the profile's number of threads. */
 static int is_of_other_threads(const cli_options *options, const coh_profile *profile)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     const int32_t threads = (int32_t)cli_budget_thread_count(options);
     if (coh_profile_summarize(profile, &facts) != COH_OK || facts.is_gpu ||
         facts.threads == threads)

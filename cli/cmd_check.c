@@ -56,7 +56,7 @@ static coh_status find_newest(const char *path, char out_path[CLI_PATH_BYTES], u
                               char out_why[WHY_BYTES])
 {
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     CLI_TRY(coh_checkpoint_open(path, &checkpoint));
     const coh_status status = coh_checkpoint_facts_get(checkpoint, &facts);
     if (status == COH_OK) {
@@ -132,7 +132,7 @@ static coh_status check_folder(const cli_options *options)
 static coh_status check_tokens(const cli_options *options, int is_raw, uint64_t *out_hash)
 {
     coh_token_file *file;
-    coh_token_file_facts facts;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     CLI_TRY(is_raw ? coh_token_file_open_raw(options->operand, 0, cli_data_id_bytes(options), &file)
                    : coh_token_file_open(options->operand, &file));
     coh_status status = coh_token_file_check(file);
@@ -147,7 +147,7 @@ static coh_status check_tokens(const cli_options *options, int is_raw, uint64_t 
 static coh_status check_profile(const char *path, uint64_t *out_hash)
 {
     coh_profile *profile;
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     CLI_TRY(coh_profile_read(path, &profile));
     coh_status status = coh_profile_summarize(profile, &facts);
     if (status == COH_OK)
@@ -158,7 +158,7 @@ static coh_status check_profile(const char *path, uint64_t *out_hash)
 
 static coh_status check_plan(const char *path, uint64_t *out_hash)
 {
-    coh_plan_file file;
+    coh_plan_file file = { .struct_bytes = sizeof(file) };
     CLI_TRY(coh_plan_file_read(path, &file));
     *out_hash = file.program_hash;
     return COH_OK;

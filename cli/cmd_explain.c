@@ -39,6 +39,7 @@ static coh_status find_operator(const cli_replay *replay, explanation *e)
     const char *wanted = replay->options.second_operand;
     int32_t before = -1, last_block = -1;
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
+        e->op.struct_bytes = sizeof(e->op);
         CLI_TRY(coh_plan_operator_at(plan, i, &e->op));
         if (e->op.block >= 0 && e->op.block != last_block)
             before++;
@@ -89,7 +90,7 @@ static int is_block_so(const cli_replay *replay, const explanation *e, const cha
 {
     const coh_plan *plan = replay->job.plan;
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
-        coh_plan_operator op;
+        coh_plan_operator op = { .struct_bytes = sizeof(op) };
         if (coh_plan_operator_at(plan, i, &op) == COH_OK && op.block == e->op.block &&
             strcmp(op.activations, activations) != 0)
             return 0;
@@ -111,7 +112,7 @@ static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_
 {
     coh_pin pin = { .place = place };
     alternative *a = &e->alternatives[e->count];
-    *a = (alternative){ .is_so = is_so(replay, e, place) };
+    *a = (alternative){ .is_so = is_so(replay, e, place), .trial.struct_bytes = sizeof(a->trial) };
     snprintf(pin.target, sizeof(pin.target), "%.127s", target);
     snprintf(a->name, sizeof(a->name), "%.127s=%s", target, coh_pin_place_name(place));
     coh_status status = coh_plan_try(replay->job.plan, &pin, &a->trial);
@@ -130,7 +131,7 @@ static coh_status try_updates(const cli_replay *replay, explanation *e)
 {
     for (int on_host = 0; on_host < 2; on_host++) {
         alternative *a = &e->alternatives[e->count];
-        *a = (alternative){ 0 };
+        *a = (alternative){ .trial.struct_bytes = sizeof(a->trial) };
         snprintf(a->name, sizeof(a->name), "%s",
                  on_host ? "update on the host lane" : "update on the device");
         CLI_TRY(coh_plan_try_update(replay->job.plan, e->index, on_host, &a->trial));

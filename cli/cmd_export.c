@@ -118,6 +118,7 @@ static coh_status open_run(export_run *run)
     if (cli_given(options, CLI_FLAG_EXPORT_DTYPE))
         run->model.dtypes[0] = '\0'; /* all tensors in the requested dtype */
     run->write = (coh_folder_write_options){
+        .struct_bytes = sizeof(run->write),
         .dtype = cli_given(options, CLI_FLAG_EXPORT_DTYPE) ? (coh_dtype)options->export_dtype
                  : is_beside(run)                          ? COH_DTYPE_F32
                                                            : run->model.stored,
@@ -126,6 +127,7 @@ static coh_status open_run(export_run *run)
         .notices_from = is_beside(run) ? NULL : notices_from(run),
     };
     run->write_beside = (coh_adapters_write_options){
+        .struct_bytes = sizeof(run->write_beside),
         .dtype = run->write.dtype,
         .base = run->recipe.base[0] ? run->recipe.base : NULL,
         .files_from = run->write.files_from,

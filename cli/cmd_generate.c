@@ -51,7 +51,8 @@ static coh_status check_tokenizer(const cli_inference *inference)
 static coh_status decode_one(text_run *run, int32_t token, int32_t position,
                              const float **out_logits)
 {
-    const coh_step_input input = { .step = (uint64_t)position,
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .step = (uint64_t)position,
                                    .seed = 0,
                                    .inputs = { &token, &position } };
     const void *data;

@@ -123,7 +123,7 @@ static coh_status inspect_checkpoint(const cli_options *options)
 
 static coh_status inspect_open_tokens(const cli_options *options, coh_token_file *file)
 {
-    coh_token_file_facts facts;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     double entropy;
     char kind[96] = "";
     CLI_TRY(coh_token_file_facts_get(file, &facts));
@@ -165,7 +165,7 @@ static coh_status inspect_tokens(const cli_options *options)
  * vocabulary. */
 static coh_status inspect_open_ids(const cli_options *options, coh_token_file *file)
 {
-    coh_token_file_facts facts;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     double entropy;
     CLI_TRY(coh_token_file_facts_get(file, &facts));
     CLI_TRY(coh_token_file_unigram_entropy(file, &entropy));

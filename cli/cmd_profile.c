@@ -207,7 +207,7 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
 
 static coh_status tell(const cli_options *options, const coh_profile *profile, double seconds)
 {
-    coh_profile_summary summary;
+    coh_profile_summary summary = { .struct_bytes = sizeof(summary) };
     CLI_TRY(coh_profile_summarize(profile, &summary));
     if (options->json)
         print_json(&summary, seconds);

@@ -13,7 +13,7 @@ static coh_status print_file(const cli_options *options, const char *path, const
                              cli_line *json)
 {
     coh_token_file *file;
-    coh_token_file_facts facts;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     CLI_TRY(coh_token_file_open(path, &file));
     coh_status status = coh_token_file_facts_get(file, &facts);
     coh_token_file_close(file);
@@ -51,7 +51,7 @@ static coh_status build(const cli_options *options, coh_tokenizer *tokenizer)
 {
     cli_data_form form;
     coh_token_build_options build_options;
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     CLI_TRY(cli_data_form_from_options(options, &form));
     const cli_data_source source = { .tokenizer = tokenizer,
                                      .tokenizer_path = options->tokenizer,

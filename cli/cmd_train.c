@@ -224,6 +224,7 @@ static coh_status open_engine(cli_run *run)
     engine_options.hyperparameter_count = numbers.count;
     CLI_TRY(coh_engine_create(run->job.plan, &engine_options, &run->engine));
     CLI_TRY(load_parameters(run));
+    run->facts = (coh_engine_facts){ .struct_bytes = sizeof(run->facts) };
     return coh_engine_facts_get(run->engine, &run->facts);
 }
 

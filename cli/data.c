@@ -211,7 +211,7 @@ static coh_status build(const cli_data_source *source, const char *what, const c
                         cli_data *parts[2])
 {
     coh_token_build_options options;
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     cli_data_build_options(source, what, &options);
     options.out_path = paths[0];
     if (parts[1]) {
@@ -349,6 +349,7 @@ static coh_status open_parts(const cli_data_source *source, const char *flag, co
         CLI_TRY(build_unnamed(source, what, parts));
     }
     for (int i = 0; i < 2 && parts[i]; i++) {
+        parts[i]->facts.struct_bytes = sizeof(parts[i]->facts);
         CLI_TRY(coh_token_file_facts_get(parts[i]->file, &parts[i]->facts));
         CLI_TRY(check_facts(source, flag, what, &parts[i]->facts));
         if (parts[i]->facts.vocabulary > source->vocabulary)

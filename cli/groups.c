@@ -124,7 +124,7 @@ static coh_status list_groups(const coh_plan *plan, int loosely, cli_group *grou
     unit u = { 0 };
     *count = 0;
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
-        coh_plan_operator op;
+        coh_plan_operator op = { .struct_bytes = sizeof(op) };
         CLI_TRY(coh_plan_operator_at(plan, i, &op));
         if (u.operator_count && (op.block < 0 || op.block != u.first.block)) {
             put(&u, loosely, groups, count);

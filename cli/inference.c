@@ -101,6 +101,7 @@ coh_status cli_inference_plan(cli_inference *inference)
     cli_budget_plan_options(inference->options, inference->profile, COH_PLAN_INFER, &plan_options);
     plan_options.deferred_update = 0;
     CLI_TRY(cli_budget_plan(inference->options, inference->graph, &plan_options, &inference->plan));
+    inference->summary = (coh_plan_summary){ .struct_bytes = sizeof(inference->summary) };
     return coh_plan_summarize(inference->plan, &inference->summary);
 }
 

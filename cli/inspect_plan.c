@@ -155,6 +155,7 @@ static void print_json(const inspection *of)
 /* A plan written by another program has no note of ours, but is valid. */
 static coh_status look(const cli_options *options, inspection *of)
 {
+    of->file = (coh_plan_file){ .struct_bytes = sizeof(of->file) };
     CLI_TRY(coh_plan_file_read(options->operand, &of->file));
     if (options->hash && !options->json) {
         printf("%016" PRIx64 "\n", of->file.program_hash);

@@ -101,7 +101,7 @@ static coh_status print_text(const coh_profile *profile, const coh_profile_summa
 
 coh_status cli_inspect_profile(const cli_options *options, const coh_profile *profile)
 {
-    coh_profile_summary summary;
+    coh_profile_summary summary = { .struct_bytes = sizeof(summary) };
     CLI_TRY(coh_profile_summarize(profile, &summary));
     if (options->json)
         return print_json(profile, &summary);

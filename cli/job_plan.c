@@ -21,7 +21,7 @@ void cli_job_drop_plan(cli_job *job)
 /* Does the profile have figures of a disk? The built-in one has. */
 static int knows_drive(const cli_job *job, coh_profile_summary *facts)
 {
-    *facts = (coh_profile_summary){ 0 };
+    *facts = (coh_profile_summary){ .struct_bytes = sizeof(*facts) };
     if (!job->profile)
         return 1;
     return coh_profile_summarize(job->profile, facts) == COH_OK && facts->read_bytes_per_s > 0 &&
@@ -32,7 +32,7 @@ static int knows_drive(const cli_job *job, coh_profile_summary *facts)
  * that is not in use yet. */
 static int take_profile_disk(cli_job *job)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     const int is_alone = cli_given(job->options, CLI_FLAG_HOST_MEMORY) &&
                          job->options->host_memory_bytes == 0; /* only the GPU is meant */
     if (!job->on_gpu || is_alone || cli_budget_on_gpu(job->options) ||
@@ -88,6 +88,7 @@ static coh_status make_plan(cli_job *job, int any_disk)
     if (status == COH_ERR_FULL && take_profile_disk(job))
         status = cli_budget_plan(job->options, job->graph, &job->plan_options, &job->plan);
     CLI_TRY(status);
+    job->summary = (coh_plan_summary){ .struct_bytes = sizeof(job->summary) };
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
     job->plan_options.sweep_order = job->summary.sweep_order;
     cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
@@ -213,7 +214,7 @@ static coh_status plan_smaller(cli_job *job, int any_disk)
 static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
 {
     char why[1024], bytes[32];
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     const cli_options *options = job->options;
     coh_status status = COH_ERR_FULL;
     job->asks_what_fits = 1;
@@ -264,7 +265,7 @@ static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
 static coh_status use_planned_micro_batch(cli_job *job)
 {
     cli_recipe *recipe = &job->recipe;
-    coh_plan_file file;
+    coh_plan_file file = { .struct_bytes = sizeof(file) };
     CLI_TRY(coh_plan_file_read(job->options->plan_file, &file));
     const int64_t count = file.microbatch_count;
     if (count < 1 || recipe->batch % count != 0 || recipe->batch / count == recipe->micro_batch)

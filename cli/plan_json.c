@@ -42,7 +42,7 @@ static coh_status print_operators_json(const coh_plan *plan)
 {
     printf(", \"operators\": [");
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
-        coh_plan_operator op;
+        coh_plan_operator op = { .struct_bytes = sizeof(op) };
         cli_line line;
         CLI_TRY(coh_plan_operator_at(plan, i, &op));
         cli_line_clear(&line);
@@ -66,7 +66,7 @@ static coh_status print_operators_json(const coh_plan *plan)
 static coh_status print_profile_json(const cli_job *job)
 {
     const coh_profile *profile = coh_plan_profile(job->plan);
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     cli_line line;
     CLI_TRY(coh_profile_summarize(profile, &facts));
     cli_line_clear(&line);

@@ -56,7 +56,7 @@ static int is_preset(const cli_options *options)
 static void find_noted(const char *path, char *out_path)
 {
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     cli_recipe noted;
     struct stat kind;
     out_path[0] = '\0';

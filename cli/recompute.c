@@ -35,7 +35,7 @@ static coh_status try_bytes(const cli_job *job, uint64_t bytes, double *out_of_f
 {
     coh_plan_options options = job->plan_options;
     coh_plan *plan = NULL;
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     *out_of_forward = 1;
     options.device_memory_bytes = bytes;
     options.earlier_count = 0;

@@ -126,7 +126,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
                               int is_other_profile, coh_plan_options *plan_options)
 {
     const cli_options *options = &replay->options;
-    coh_profile_summary facts = { 0 };
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     if (is_other_profile)
         CLI_TRY(coh_profile_summarize(replay->job.profile, &facts));
     cli_budget_plan_options(options, replay->job.profile, COH_PLAN_TRAIN, plan_options);
@@ -159,6 +159,7 @@ static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_
     job->model.atomics = replay->file.atomics;
     CLI_TRY(coh_model_train_graph(&job->model, said->micro_batch, said->sequence, &job->graph));
     CLI_TRY(coh_plan_read(job->graph, &job->plan_options, replay->options.operand, &job->plan));
+    job->summary = (coh_plan_summary){ .struct_bytes = sizeof(job->summary) };
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
     if (is_other_profile)
         CLI_TRY(cli_budget_check_disk(job->profile, replay->options.operand, &job->summary));
@@ -181,7 +182,7 @@ static void name_profile(const cli_plan_note *said, cli_replay *replay)
 /* Prints a note if the profile is not the plan's. Entries are part of a profile: the hash tells. */
 static void say_other_profile(const cli_replay *replay)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     if (coh_profile_summarize(coh_plan_profile(replay->job.plan), &facts) == COH_OK &&
         facts.hash != replay->file.profile_hash)
         cli_note("note: the profile %s is not as it was when %s was made: other times", facts.name,
@@ -200,6 +201,7 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
                  cli_artefact_refuse_run(options->operand,
                                          options->command == CLI_EXPLAIN ? "explain" : "simulate"),
                  fail);
+    out_replay->file = (coh_plan_file){ .struct_bytes = sizeof(out_replay->file) };
     CLI_TRY_GOTO(status, coh_plan_file_read(options->operand, &out_replay->file), fail);
     CLI_TRY_GOTO(status, cli_replay_read_note(options, &out_replay->file, &said, &job->model),
                  fail);

@@ -93,7 +93,7 @@ static int has_tokens(const cli_run *run)
 {
     char moved[CLI_PATH_BYTES], held_out[CLI_PATH_BYTES];
     coh_token_file *file;
-    coh_token_file_facts facts = { 0 };
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     const char *kept = resumed_data(run, moved);
     if (!kept || coh_token_file_open(kept, &file) != COH_OK)
         return 0;

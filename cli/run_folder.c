@@ -249,7 +249,7 @@ static double loss_of(const cli_run_folder *folder, uint64_t step, uint64_t vali
 {
     char path[CLI_PATH_BYTES];
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     double loss = NAN;
     if (cli_run_folder_step_path(folder, step, path) != COH_OK ||
         coh_checkpoint_open(path, &checkpoint) != COH_OK)

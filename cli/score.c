@@ -63,7 +63,8 @@ coh_status cli_score_run(const cli_score *score, coh_engine *engine, uint64_t wi
     const int64_t places = score->micro_batch * score->sequence;
     const uint64_t micro_batch = (uint64_t)score->micro_batch, total = score->total;
     const uint64_t count = window_count < total ? window_count : total;
-    const coh_step_input input = { .inputs = { score->tokens, score->targets } };
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .inputs = { score->tokens, score->targets } };
     int64_t counted = 0;
     double sum = 0, loss;
     *out_result = (cli_score_result){ .loss = NAN };

@@ -52,7 +52,7 @@ cli_speed cli_speed_get(const cli_job *job)
     const coh_plan_summary *summary = &job->summary;
     const uint64_t left = job->recipe.steps - job->first_step;
     const double tokens = (double)job->recipe.batch * (double)job->recipe.sequence;
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     cli_speed s = { .step_s = (double)summary->step_ns * 1e-9,
                     .step_fast_s = (double)summary->step_p10_ns * 1e-9,
                     .step_slow_s = (double)summary->step_p90_ns * 1e-9,
@@ -157,7 +157,7 @@ static const char *describe_calibration(const cli_job *job, char text[48])
 
 void cli_screen_prices(const cli_job *job, cli_line *line)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     char calibrated[48];
     if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
         return;

@@ -12,7 +12,8 @@ static coh_step_input input_of(const cli_run *run, uint64_t step)
 {
     const cli_recipe *recipe = &run->job.recipe;
     int64_t places = recipe->batch * recipe->sequence, counted = run->counted[step % CLI_BATCHES];
-    coh_step_input input = { .step = step,
+    coh_step_input input = { .struct_bytes = sizeof(input),
+                             .step = step,
                              .seed = recipe->seed,
                              .learning_rate = (float)cli_schedule_rate(&recipe->schedule, step),
                              .clip = (float)recipe->clip,
@@ -50,7 +51,7 @@ static coh_status submit_next(cli_run *run)
 static coh_status skip_step(cli_run *run, const coh_step_result *result)
 {
     char sentence[512];
-    coh_step_result later;
+    coh_step_result later = { .struct_bytes = sizeof(later) };
     if (run->job.recipe.clip <= 0) {
         if (run->saved_step == UINT64_MAX)
             return cli_fail(COH_ERR_NUMBER,
@@ -157,7 +158,9 @@ static coh_status save(cli_run *run)
     run->note.used = run->note_bytes;
     if (run->validation.file)
         cli_validations_add_note(&run->validations, run->done_steps, &run->note);
-    const coh_checkpoint_note note = { .step = run->done_steps, .json = run->note.text };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note),
+                                       .step = run->done_steps,
+                                       .json = run->note.text };
     CLI_TRY(cli_run_folder_step_path(&run->folder, run->done_steps, path));
     cli_run_folder_make_room(&run->folder);
     coh_status status = coh_engine_save(run->engine, path, &note);
@@ -230,7 +233,7 @@ coh_status cli_train_loop(cli_run *run)
 {
     cli_report_start(&run->report);
     while (run->done_steps < run->job.recipe.steps && !run->stopped && !run->ended) {
-        coh_step_result result;
+        coh_step_result result = { .struct_bytes = sizeof(result) };
         while (may_submit(run) && !(cli_stop_asked() && run->submitted_steps > run->done_steps))
             CLI_TRY(submit_next(run));
         CLI_TRY(coh_engine_wait(run->engine, &result));

@@ -34,7 +34,7 @@ static void take_flag(const char *entries, const char *entry, uint64_t bytes, in
 static coh_status find_facts(const cli_options *options, coh_profile_summary *out_facts)
 {
     coh_profile *profile = NULL;
-    *out_facts = (coh_profile_summary){ 0 };
+    *out_facts = (coh_profile_summary){ .struct_bytes = sizeof(*out_facts) };
     if (!options->profile)
         return COH_OK;
     CLI_TRY(coh_profile_read(options->profile, &profile));
@@ -45,7 +45,7 @@ static coh_status find_facts(const cli_options *options, coh_profile_summary *ou
 
 static coh_status check_meaning(const cli_options *options, const char *entries)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     CLI_TRY(find_facts(options, &facts));
     if (facts.is_gpu)
         return COH_OK;
@@ -63,7 +63,7 @@ static coh_status check_meaning(const cli_options *options, const char *entries)
 /* Sets the memory flags to the sizes of the entries: a given size is not limited by any machine. */
 static coh_status take_sizes(const char *entries, cli_options *changed)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     CLI_TRY(find_facts(changed, &facts));
     if (names(entries, "device-memory")) {
         changed->device_memory_bytes = facts.device_bytes;
@@ -101,7 +101,7 @@ static coh_status change_options(const cli_options *options, const char *entries
 static void take_prices(const cli_job *job, cli_variant *out)
 {
     const coh_profile *profile = coh_plan_profile(job->plan);
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     cli_line prices;
     cli_line_clear(&prices);
     cli_screen_prices(job, &prices);
@@ -116,7 +116,7 @@ static void take_prices(const cli_job *job, cli_variant *out)
 /* Records the budget. A GPU's profile includes a drive, used if the host is too small. */
 static void take_budget(const cli_job *job, cli_variant *out)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     const coh_plan_options *o = &job->plan_options;
     out->budget_bytes[COH_TIER_DEVICE] = o->device_memory_bytes;
     out->budget_bytes[COH_TIER_HOST] = o->host_memory_bytes;
@@ -289,7 +289,7 @@ static void print_json(const cli_options *options, const cli_variant *rows, int 
  * all use the profile's. */
 static coh_status fix_budget(cli_options *options)
 {
-    coh_profile_summary facts;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     coh_plan_options plan_options;
     coh_profile *profile = NULL;
     const int on_gpu = cli_budget_on_gpu(options);

@@ -11,7 +11,7 @@
 
 coh_status cli_weights_open_checkpoint(const char *path, cli_weights *out_weights)
 {
-    *out_weights = (cli_weights){ 0 };
+    *out_weights = (cli_weights){ .facts.struct_bytes = sizeof(out_weights->facts) };
     CLI_TRY(coh_checkpoint_open(path, &out_weights->checkpoint));
     const coh_status status =
         coh_checkpoint_facts_get(out_weights->checkpoint, &out_weights->facts);
@@ -74,6 +74,7 @@ coh_status cli_weights_check_vocabulary(const coh_model *model, const coh_tokeni
 static coh_status open_folder(coh_model *model, cli_weights *weights)
 {
     CLI_TRY(coh_folder_open(model, &weights->folder));
+    weights->folder_facts = (coh_folder_facts){ .struct_bytes = sizeof(weights->folder_facts) };
     CLI_TRY(coh_folder_facts_get(weights->folder, &weights->folder_facts));
     return coh_folder_describe(weights->folder, model);
 }

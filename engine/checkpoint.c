@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "engine/checkpoint_manifest.h"
 
 /* Read at once when everything is read: 1 MiB, or a grain if that is larger. */
@@ -359,9 +360,9 @@ coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
                                     coh_checkpoint_facts *out_facts)
 {
     COH_NEED(checkpoint);
-    COH_NEED(out_facts);
+    COH_NEED_STRUCT(coh_checkpoint_facts, out_facts);
     const coh_manifest *manifest = &checkpoint->manifest;
-    *out_facts = (coh_checkpoint_facts){
+    coh_checkpoint_facts facts = {
         .path = checkpoint->path,
         .step = manifest->step,
         .applied_count = manifest->applied_count,
@@ -375,7 +376,8 @@ coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
         .passed_over = checkpoint->passed_over,
     };
     for (uint32_t i = 0; i < manifest->table.tensor_count; i++)
-        out_facts->is_trained |= manifest->table.tensors[i].optimizer != NULL;
+        facts.is_trained |= manifest->table.tensors[i].optimizer != NULL;
+    COH_STRUCT_FILL(facts, out_facts);
     return COH_OK;
 }
 

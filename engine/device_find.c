@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/struct_bytes.h"
 #include "coh_config.h"
 #include "cohobate/machine.h"
 #include "kernels/product.h"
@@ -121,17 +122,24 @@ static coh_status summarize_gpu(int index, coh_device_summary *out)
 }
 #endif
 
-coh_status coh_device_summarize(const char *device, coh_device_summary *out_summary)
+static coh_status summarize(const char *device, coh_device_summary *out)
 {
-    COH_NEED(out_summary);
     coh_engine_device found;
-    *out_summary = (coh_device_summary){ .name = "host" };
     COH_TRY(coh_device_find(device, &found));
 #ifdef COH_HAVE_CUDA
     if (found.kernels != NULL)
-        return summarize_gpu(found.index, out_summary);
+        return summarize_gpu(found.index, out);
 #endif
-    snprintf(out_summary->kernel_path, sizeof(out_summary->kernel_path), "%s", coh_kernel_path());
-    out_summary->memory_bytes = coh_machine_most_bytes();
+    snprintf(out->kernel_path, sizeof(out->kernel_path), "%s", coh_kernel_path());
+    out->memory_bytes = coh_machine_most_bytes();
+    return COH_OK;
+}
+
+coh_status coh_device_summarize(const char *device, coh_device_summary *out_summary)
+{
+    COH_NEED_STRUCT(coh_device_summary, out_summary);
+    coh_device_summary summary = { .name = "host" };
+    COH_TRY(summarize(device, &summary));
+    COH_STRUCT_FILL(summary, out_summary);
     return COH_OK;
 }

@@ -4,11 +4,11 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "engine/device_find.h"
 #include "engine/engine_state.h"
 #include "engine/parameter_groups.h"
@@ -123,36 +123,16 @@ static coh_status create_all(coh_engine *engine, const coh_engine_device *device
     return COH_OK;
 }
 
-/* Fields that the caller's version does not have get their defaults. */
-static coh_engine_options known_options(const coh_engine_options *options)
-{
-    coh_engine_options known;
-    coh_engine_options_init(&known);
-    memcpy(&known, options, options->struct_bytes);
-    known.struct_bytes = sizeof(known);
-    return known;
-}
-
-static coh_status check_struct(const coh_engine_options *options)
-{
-    const size_t least = offsetof(coh_engine_options, poison);
-    if (options->struct_bytes >= least && options->struct_bytes <= sizeof(*options))
-        return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "engine options of %u bytes, this library knows %zu to %zu: call "
-                    "coh_engine_options_init",
-                    options->struct_bytes, least, sizeof(*options));
-}
-
 coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                              coh_engine **out_engine)
 {
     COH_NEED(plan);
-    COH_NEED(options);
     COH_NEED(out_engine);
     *out_engine = NULL;
-    COH_TRY(check_struct(options));
-    const coh_engine_options known = known_options(options);
+    COH_NEED_STRUCT(coh_engine_options, options);
+    coh_engine_options known;
+    coh_engine_options_init(&known);
+    coh_struct_read(options, &known, sizeof(known));
     coh_engine_device device;
     COH_TRY(coh_device_find(known.device, &device));
     return coh_engine_create_on(plan, &known, &device, out_engine);
@@ -243,7 +223,10 @@ static coh_status check_training(const coh_engine *engine, const coh_step_input 
 coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)
 {
     COH_NEED(engine);
-    COH_NEED(input);
+    COH_NEED_STRUCT(coh_step_input, input);
+    coh_step_input known = { 0 };
+    coh_struct_read(input, &known, sizeof(known));
+    input = &known;
     COH_TRY(check_training(engine, input));
     if (engine->under_way_count == COH_BODIES_MOST)
         return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way already: wait for one",
@@ -259,10 +242,12 @@ coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)
 coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
 {
     COH_NEED(engine);
-    COH_NEED(out_result);
+    COH_NEED_STRUCT(coh_step_result, out_result);
     if (engine->under_way_count == 0)
         return coh_fail(COH_ERR_ARGUMENT, "no step is under way");
-    const coh_status status = coh_step_await(engine->step, engine->under_way[0], out_result);
+    coh_step_result result = { 0 };
+    const coh_status status = coh_step_await(engine->step, engine->under_way[0], &result);
+    COH_STRUCT_FILL(result, out_result);
     if (status != COH_OK)
         COH_TRY(coh_step_failure(engine->step)); /* else a kind failed: ended only this step */
     engine->under_way[0] = engine->under_way[1];
@@ -274,8 +259,8 @@ coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
                            coh_step_result *out_result)
 {
     COH_NEED(engine);
-    COH_NEED(input);
-    COH_NEED(out_result);
+    COH_NEED_STRUCT(coh_step_input, input);
+    COH_NEED_STRUCT(coh_step_result, out_result);
     COH_TRY(coh_engine_check_idle(engine, "a step"));
     COH_TRY(coh_engine_submit(engine, input));
     return coh_engine_wait(engine, out_result);
@@ -298,7 +283,10 @@ coh_status coh_engine_drain(coh_engine *engine)
 coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input, double *out_loss)
 {
     COH_NEED(engine);
-    COH_NEED(input);
+    COH_NEED_STRUCT(coh_step_input, input);
+    coh_step_input known = { 0 };
+    coh_struct_read(input, &known, sizeof(known));
+    input = &known;
     COH_TRY(coh_engine_check_ready(engine, "evaluate"));
     COH_TRY(coh_input_check(engine->plan->graph, engine->limits, input, 1));
     int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
@@ -395,8 +383,11 @@ coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint
                            char *out_sentence)
 {
     COH_NEED(engine);
-    COH_NEED(input);
     COH_NEED(out_sentence);
+    COH_NEED_STRUCT(coh_step_input, input);
+    coh_step_input known = { 0 };
+    coh_struct_read(input, &known, sizeof(known));
+    input = &known;
     out_sentence[0] = '\0';
     COH_TRY(check_training(engine, input));
     if (!engine->plan->options.deferred_update)

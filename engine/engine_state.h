@@ -29,7 +29,7 @@ struct coh_engine {
     coh_checkpoint_writer *writer; /* NULL: this plan does not save */
 };
 
-/* What an engine runs on. */
+/* The device of an engine, and its store. */
 typedef struct coh_engine_device {
     const coh_device_ops *ops;
     int index;                            /* among devices of one kind */

@@ -79,7 +79,7 @@ coh_status coh_line_chain_create(coh_status (*forward)(const coh_call *call), ui
 coh_status coh_line_chain_run(coh_line_chain *chain)
 {
     static const float values[ELEMENTS];
-    const coh_step_input input = { .inputs = { values } };
+    const coh_step_input input = { .struct_bytes = sizeof(input), .inputs = { values } };
     return coh_engine_evaluate(chain->engine, &input, NULL);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "base/thread.h"
 #include "cohobate/machine.h"
 #include "engine/device_find.h"
@@ -345,11 +346,6 @@ static coh_status copy_known(coh_measure *m, const coh_profile *known)
 
 static coh_status check_options(const coh_measure_options *options)
 {
-    if (options->struct_bytes != sizeof(*options))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "measure options of %u bytes, this library has %zu: call "
-                        "coh_measure_options_init",
-                        options->struct_bytes, sizeof(*options));
     if (options->graph_count > 0 && options->graphs == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "measure options: graphs is NULL, graph_count is %u",
                         options->graph_count);
@@ -461,11 +457,14 @@ coh_status coh_profile_measure_on(const coh_measure_options *options,
 coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
                                coh_profile **out_profile)
 {
-    COH_NEED(options);
     COH_NEED(out_profile);
     coh_engine_device device;
+    coh_measure_options known_options;
     *out_profile = NULL;
-    COH_TRY(check_options(options));
-    COH_TRY(coh_device_find(options->device, &device));
-    return coh_profile_measure_on(options, &device, known, out_profile);
+    COH_NEED_STRUCT(coh_measure_options, options);
+    coh_measure_options_init(&known_options);
+    coh_struct_read(options, &known_options, sizeof(known_options));
+    COH_TRY(check_options(&known_options));
+    COH_TRY(coh_device_find(known_options.device, &device));
+    return coh_profile_measure_on(&known_options, &device, known, out_profile);
 }

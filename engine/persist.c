@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "cohobate/checkpoint.h"
 #include "engine/engine_state.h"
 
@@ -190,7 +191,8 @@ static coh_status init_from(coh_engine *engine, uint64_t seed, coh_parameter_sou
                             .wants = wants_values,
                             .source = source,
                             .source_context = context };
-    COH_TRY(run_visit(engine, COH_PROGRAM_INIT, &visit, &(coh_step_input){ .seed = seed }));
+    COH_TRY(run_visit(engine, COH_PROGRAM_INIT, &visit,
+                      &(coh_step_input){ .struct_bytes = sizeof(coh_step_input), .seed = seed }));
     engine->is_ready = 1;
     return COH_OK;
 }
@@ -244,7 +246,10 @@ coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_check
 {
     COH_NEED(engine);
     COH_NEED(path);
-    COH_NEED(note);
+    COH_NEED_STRUCT(coh_checkpoint_note, note);
+    coh_checkpoint_note known = { 0 };
+    coh_struct_read(note, &known, sizeof(known));
+    note = &known;
     COH_TRY(coh_engine_check_ready(engine, "save"));
     if (engine->writer == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "this plan only reads its parameters: nothing to save");
@@ -371,7 +376,7 @@ static coh_status load_from(coh_engine *engine, coh_checkpoint *checkpoint, cons
 {
     const coh_layout *layout = &engine->plan->layout;
     const int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     COH_TRY(coh_checkpoint_facts_get(checkpoint, &facts));
     const int reads_states = trains && with_states && facts.is_trained;
     if (trains && (uint32_t)facts.tensor_count != layout->parameter_count)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/struct_bytes.h"
 #include "engine/engine_state.h"
 #include "engine/step_state.h"
 
@@ -54,29 +55,30 @@ static void read_overhead(const coh_step *step, coh_engine_facts *facts)
 coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
 {
     COH_NEED(engine);
-    COH_NEED(out_facts);
-    *out_facts = (coh_engine_facts){ .store_backend = "none", .store_direct = -1 };
+    COH_NEED_STRUCT(coh_engine_facts, out_facts);
+    coh_engine_facts facts = { .store_backend = "none", .store_direct = -1 };
     uint64_t arenas = 0;
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
-        out_facts->arena_bytes[tier] = engine->plan->layout.arena_bytes[tier];
+        facts.arena_bytes[tier] = engine->plan->layout.arena_bytes[tier];
         if (tier != COH_TIER_DISK)
-            arenas += out_facts->arena_bytes[tier];
+            arenas += facts.arena_bytes[tier];
     }
-    out_facts->arena_bytes[COH_TIER_DISK] = engine->plan->layout.file_bytes;
-    read_arenas(engine->step, out_facts);
-    read_overhead(engine->step, out_facts);
+    facts.arena_bytes[COH_TIER_DISK] = engine->plan->layout.file_bytes;
+    read_arenas(engine->step, &facts);
+    read_overhead(engine->step, &facts);
     uint64_t resident = resident_bytes();
-    out_facts->overhead_bytes = resident > arenas ? resident - arenas : 0;
+    facts.overhead_bytes = resident > arenas ? resident - arenas : 0;
     coh_store_facts store;
     if (coh_step_store_facts(engine->step, &store)) {
-        out_facts->store_backend = store.backend;
-        out_facts->store_direct = store.direct;
-        out_facts->store_read_bytes_per_s = store.read_bytes_per_s;
-        out_facts->store_write_bytes_per_s = store.write_bytes_per_s;
+        facts.store_backend = store.backend;
+        facts.store_direct = store.direct;
+        facts.store_read_bytes_per_s = store.read_bytes_per_s;
+        facts.store_write_bytes_per_s = store.write_bytes_per_s;
     }
     const int is_gpu = engine->plan->profile.device_kind != COH_DEVICE_HOST;
-    snprintf(out_facts->kernel_path, sizeof(out_facts->kernel_path), "%s",
+    snprintf(facts.kernel_path, sizeof(facts.kernel_path), "%s",
              is_gpu ? engine->plan->options.kernel_path : coh_kernel_path());
+    COH_STRUCT_FILL(facts, out_facts);
     return COH_OK;
 }
 

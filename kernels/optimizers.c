@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/struct_bytes.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/kernels.h"
 #include "kernels/quantise.h"
@@ -207,36 +208,42 @@ static const coh_optimizer *find(const char *name)
     return NULL;
 }
 
-static coh_status add(const coh_optimizer *optimizer)
+/* Adds an optimizer; of one that was compiled with an older header its copy with all members. Under
+ * the mutex. */
+static coh_status add(const coh_optimizer *given, const coh_optimizer *known)
 {
-    const coh_optimizer *other = find(optimizer->name);
-    if (other == optimizer)
-        return COH_OK;
-    if (other != NULL)
-        return refuse(optimizer, "another optimizer has this name: rename one");
+    static const coh_optimizer *originals[LIST_MOST];
+    static coh_optimizer copies[LIST_MOST];
+    for (int32_t i = 0; i < list_count; i++)
+        if (strcmp(list[i]->name, known->name) == 0)
+            return list[i] == given || originals[i] == given
+                       ? COH_OK
+                       : refuse(known, "another optimizer has this name: rename one");
     if (list_count == LIST_MOST)
-        return refuse(optimizer, "64 optimizers are registered already");
-    list[list_count++] = optimizer;
+        return refuse(known, "64 optimizers are registered already");
+    originals[list_count] = given;
+    copies[list_count] = *known;
+    list[list_count] = given->struct_bytes < sizeof(*given) ? &copies[list_count] : given;
+    list_count++;
     return COH_OK;
 }
 
 coh_status coh_optimizer_register(const coh_optimizer *optimizer)
 {
-    COH_NEED(optimizer);
-    if (optimizer->struct_bytes != sizeof(*optimizer))
-        return coh_fail(COH_ERR_ARGUMENT, "an optimizer of %u bytes, this library has %zu",
-                        optimizer->struct_bytes, sizeof(*optimizer));
-    COH_TRY(check_name("an optimizer", optimizer->name));
-    COH_TRY(check_streams(optimizer));
-    COH_TRY(check_numbers(optimizer));
-    if (optimizer->update == NULL)
-        return refuse(optimizer, "it has no update");
-    if (!(optimizer->flops >= 0 && optimizer->flops <= FLOPS_MOST))
-        return refuse(optimizer, "flops is not from 0 to 1e6");
-    if (optimizer->cuda_kernel != NULL)
-        return refuse(optimizer, "cuda_kernel is for the library's own: leave it NULL");
+    COH_NEED_STRUCT(coh_optimizer, optimizer);
+    coh_optimizer known = { 0 };
+    coh_struct_read(optimizer, &known, sizeof(known));
+    COH_TRY(check_name("an optimizer", known.name));
+    COH_TRY(check_streams(&known));
+    COH_TRY(check_numbers(&known));
+    if (known.update == NULL)
+        return refuse(&known, "it has no update");
+    if (!(known.flops >= 0 && known.flops <= FLOPS_MOST))
+        return refuse(&known, "flops is not from 0 to 1e6");
+    if (known.cuda_kernel != NULL)
+        return refuse(&known, "cuda_kernel is for the library's own: leave it NULL");
     pthread_mutex_lock(&list_mutex);
-    const coh_status status = add(optimizer);
+    const coh_status status = add(optimizer, &known);
     pthread_mutex_unlock(&list_mutex);
     return status;
 }

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/file_text.h"
+#include "base/struct_bytes.h"
 #include "cohobate/adapters.h"
 #include "models/adapters.h"
 #include "models/companions.h"
@@ -28,7 +29,7 @@
 
 typedef struct adapters_writer {
     const coh_model *model;
-    const coh_adapters_write_options *options;
+    coh_adapters_write_options options;
     coh_number_source source;
     void *context;
     coh_folder_place place;
@@ -101,8 +102,8 @@ static coh_status add_config(coh_text *text, const adapters_writer *writer)
     else
         coh_config_text_add_float(&number, adapters->alpha);
     COH_TRY(coh_text_add(text, "{\n  \"base_model_name_or_path\": "));
-    COH_TRY(writer->options->base ? coh_text_add_quoted(text, writer->options->base)
-                                  : coh_text_add(text, "null"));
+    COH_TRY(writer->options.base ? coh_text_add_quoted(text, writer->options.base)
+                                 : coh_text_add(text, "null"));
     COH_TRY(coh_text_add(text,
                          ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n"
                          "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n"
@@ -144,7 +145,7 @@ static coh_status list_make(adapters_writer *writer)
                  parts[is_up]);
         writer->tensors[i] =
             (coh_safetensors_tensor){ .name = writer->names[i],
-                                      .dtype = coh_safetensors_dtype_name(writer->options->dtype),
+                                      .dtype = coh_safetensors_dtype_name(writer->options.dtype),
                                       .rank = 2,
                                       .dim = { is_up ? adapter->outputs : rank,
                                                is_up ? rank : adapter->inputs } };
@@ -155,7 +156,7 @@ static coh_status list_make(adapters_writer *writer)
 
 static coh_status add_piece(adapters_writer *writer, const char *name, uint64_t count)
 {
-    const coh_dtype dtype = writer->options->dtype;
+    const coh_dtype dtype = writer->options.dtype;
     if (dtype == COH_DTYPE_F32)
         return coh_safetensors_writer_add(writer->file, writer->piece, count * sizeof(float));
     COH_TRY(coh_narrow(name, writer->piece, count, dtype, writer->narrow));
@@ -203,7 +204,7 @@ static coh_status write_all(adapters_writer *writer, const char *path)
     COH_TRY(coh_folder_place_begin(&writer->place, path));
     COH_TRY(config_write(writer, NULL));
     COH_TRY(
-        coh_companions_copy(&writer->place, writer->options->files_from, COH_COMPANIONS_TOKENIZER));
+        coh_companions_copy(&writer->place, writer->options.files_from, COH_COMPANIONS_TOKENIZER));
     COH_TRY(tensors_write(writer));
     return coh_folder_place_publish(&writer->place);
 }
@@ -213,13 +214,15 @@ static coh_status writer_make(const coh_model *model, const coh_adapters_write_o
 {
     if (coh_model_adapter_count(model) == 0)
         return coh_fail(COH_ERR_ARGUMENT, "%s has no adapters to write", model->name);
-    if (!coh_safetensors_dtype_name(options->dtype))
+    coh_adapters_write_options known = { 0 };
+    COH_TRY(coh_struct_check("coh_adapters_write_options", options, sizeof(known)));
+    coh_struct_read(options, &known, sizeof(known));
+    if (!coh_safetensors_dtype_name(known.dtype))
         return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",
-                        (int)options->dtype);
+                        (int)known.dtype);
     COH_TRY(COH_ALLOC(1, out_writer));
-    **out_writer = (adapters_writer){
-        .model = model, .options = options, .source = source, .context = context
-    };
+    **out_writer =
+        (adapters_writer){ .model = model, .options = known, .source = source, .context = context };
     return COH_OK;
 }
 
@@ -257,7 +260,7 @@ static coh_status count_all(adapters_writer *writer, uint64_t *out_bytes)
                                          out_bytes));
     COH_TRY(config_write(writer, &config_bytes));
     COH_TRY(
-        coh_companions_bytes(writer->options->files_from, COH_COMPANIONS_TOKENIZER, &files_bytes));
+        coh_companions_bytes(writer->options.files_from, COH_COMPANIONS_TOKENIZER, &files_bytes));
     return coh_bytes_add(*out_bytes, config_bytes + files_bytes + COH_PAGE_BYTES /* the folder */,
                          out_bytes);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "models/family.h"
 #include "models/stored.h"
 
@@ -231,9 +232,9 @@ void coh_folder_close(coh_folder *folder)
 
 coh_status coh_folder_facts_get(const coh_folder *folder, coh_folder_facts *out_facts)
 {
-    if (!folder || !out_facts)
-        return coh_fail(COH_ERR_ARGUMENT, "a folder's facts need an open folder and a place");
-    *out_facts = folder->facts;
+    COH_NEED(folder);
+    COH_NEED_STRUCT(coh_folder_facts, out_facts);
+    COH_STRUCT_FILL(folder->facts, out_facts);
     return COH_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/struct_bytes.h"
 #include "models/companions.h"
 #include "models/folder_place.h"
 #include "models/narrow.h"
@@ -22,7 +23,7 @@
 
 typedef struct folder_writer {
     const coh_model *model;
-    const coh_folder_write_options *options;
+    coh_folder_write_options options;
     coh_number_source source;
     void *context;
     coh_folder_place place;
@@ -99,7 +100,7 @@ static coh_status turned_piece(folder_writer *writer, const coh_model_tensor *te
 
 static coh_dtype dtype_of(const folder_writer *writer, int64_t index)
 {
-    return coh_model_tensor_stored(writer->model, index, writer->options->dtype);
+    return coh_model_tensor_stored(writer->model, index, writer->options.dtype);
 }
 
 static coh_status add_tensor(folder_writer *writer, const coh_safetensors_tensor *out)
@@ -143,7 +144,7 @@ static coh_status list_make(folder_writer *writer)
         };
     }
     coh_safetensors_sort(writer->tensors, writer->count);
-    (void)coh_safetensors_shard(writer->tensors, writer->count, writer->options->shard_bytes);
+    (void)coh_safetensors_shard(writer->tensors, writer->count, writer->options.shard_bytes);
     return COH_OK;
 }
 
@@ -163,7 +164,7 @@ static coh_status tensors_write(folder_writer *writer)
 static coh_status config_write(folder_writer *writer)
 {
     char *text;
-    COH_TRY(coh_model_to_config(writer->model, writer->options->dtype, &text));
+    COH_TRY(coh_model_to_config(writer->model, writer->options.dtype, &text));
     const coh_status status =
         coh_folder_place_file(&writer->place, "config.json", text, strlen(text));
     coh_model_text_free(text);
@@ -185,11 +186,11 @@ static coh_status write_all(folder_writer *writer, const char *path)
     COH_TRY(coh_folder_place_begin(&writer->place, path));
     COH_TRY(config_write(writer));
     COH_TRY(
-        coh_companions_copy(&writer->place, writer->options->files_from, COH_COMPANIONS_TOKENIZER));
-    COH_TRY(coh_companions_copy(&writer->place, generation_from(writer->options),
+        coh_companions_copy(&writer->place, writer->options.files_from, COH_COMPANIONS_TOKENIZER));
+    COH_TRY(coh_companions_copy(&writer->place, generation_from(&writer->options),
                                 COH_COMPANIONS_GENERATION));
     COH_TRY(
-        coh_companions_copy(&writer->place, writer->options->notices_from, COH_COMPANIONS_NOTICES));
+        coh_companions_copy(&writer->place, writer->options.notices_from, COH_COMPANIONS_NOTICES));
     COH_TRY(tensors_write(writer));
     return coh_folder_place_publish(&writer->place);
 }
@@ -197,12 +198,15 @@ static coh_status write_all(folder_writer *writer, const char *path)
 static coh_status writer_make(const coh_model *model, const coh_folder_write_options *options,
                               coh_number_source source, void *context, folder_writer **out_writer)
 {
-    if (!coh_safetensors_dtype_name(options->dtype))
+    coh_folder_write_options known = { 0 };
+    COH_TRY(coh_struct_check("coh_folder_write_options", options, sizeof(known)));
+    coh_struct_read(options, &known, sizeof(known));
+    if (!coh_safetensors_dtype_name(known.dtype))
         return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",
-                        (int)options->dtype);
+                        (int)known.dtype);
     COH_TRY(COH_ALLOC(1, out_writer));
     **out_writer =
-        (folder_writer){ .model = model, .options = options, .source = source, .context = context };
+        (folder_writer){ .model = model, .options = known, .source = source, .context = context };
     return COH_OK;
 }
 
@@ -238,15 +242,15 @@ static coh_status count_all(folder_writer *writer, uint64_t *out_bytes)
     COH_TRY(list_make(writer));
     COH_TRY(coh_safetensors_folder_bytes(writer->tensors, writer->count, writer->metadata.pairs,
                                          writer->metadata.count, out_bytes));
-    COH_TRY(coh_model_to_config(writer->model, writer->options->dtype, &config));
+    COH_TRY(coh_model_to_config(writer->model, writer->options.dtype, &config));
     const uint64_t config_bytes = coh_bytes_round_page(strlen(config));
     coh_model_text_free(config);
     COH_TRY(
-        coh_companions_bytes(writer->options->files_from, COH_COMPANIONS_TOKENIZER, &files_bytes));
-    COH_TRY(coh_companions_bytes(generation_from(writer->options), COH_COMPANIONS_GENERATION,
+        coh_companions_bytes(writer->options.files_from, COH_COMPANIONS_TOKENIZER, &files_bytes));
+    COH_TRY(coh_companions_bytes(generation_from(&writer->options), COH_COMPANIONS_GENERATION,
                                  &generation_bytes));
-    COH_TRY(coh_companions_bytes(writer->options->notices_from, COH_COMPANIONS_NOTICES,
-                                 &notices_bytes));
+    COH_TRY(
+        coh_companions_bytes(writer->options.notices_from, COH_COMPANIONS_NOTICES, &notices_bytes));
     return coh_bytes_add(*out_bytes,
                          config_bytes + files_bytes + generation_bytes + notices_bytes +
                              COH_PAGE_BYTES /* the folder */,

@@ -201,7 +201,7 @@ static coh_status path_set(const char *what, const char *path, char *place, size
 
 static coh_status model_from_open(const coh_checkpoint *checkpoint, coh_model *out_model)
 {
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     COH_TRY(coh_checkpoint_facts_get(checkpoint, &facts));
     coh_status status = model_from_note(facts.note_json, out_model);
     if (status != COH_OK)
@@ -260,7 +260,7 @@ static coh_status model_from_folder(const char *path, const char *config_path, c
 static coh_status check_one_model(const char *path)
 {
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     coh_status status = coh_checkpoint_open(path, &checkpoint);
     if (status != COH_OK)
         return status == COH_ERR_CORRUPT ? COH_OK : status;

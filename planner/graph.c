@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/check.h"
 #include "base/name_pattern.h"
+#include "base/struct_bytes.h"
 #include "planner/graph_check.h"
 
 coh_status coh_graph_create(coh_graph **out_graph)
@@ -231,13 +232,16 @@ static coh_status copy_kind(const coh_op_kind *kind, const char *name, coh_op_ki
 {
     if (kind->struct_bytes >= offsetof(coh_op_kind, name))
         COH_TRY(coh_check_kind_abi(kind->abi_version, name));
-    if (kind->struct_bytes < KIND_BYTES_LEAST || kind->struct_bytes > sizeof(*kind))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "operator %s: its kind has a struct_bytes of %u, and this library knows "
-                        "%zu to %zu: set it to sizeof(coh_op_kind)",
-                        name, kind->struct_bytes, KIND_BYTES_LEAST, sizeof(*kind));
+    coh_status status = coh_struct_check("coh_op_kind", kind, sizeof(*kind));
+    if (status == COH_OK && kind->struct_bytes < KIND_BYTES_LEAST)
+        status = coh_fail(COH_ERR_ARGUMENT,
+                          "its kind has a struct_bytes of %u, the least is %zu: set it to "
+                          "sizeof(coh_op_kind)",
+                          kind->struct_bytes, KIND_BYTES_LEAST);
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "operator %s", name);
     *out_kind = (coh_op_kind){ 0 };
-    memcpy(out_kind, kind, kind->struct_bytes);
+    coh_struct_read(kind, out_kind, sizeof(*out_kind));
     return coh_check_kind(out_kind, name);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "planner/bounds.h"
 #include "planner/fingerprint.h"
 #include "planner/limits.h"
@@ -32,19 +33,17 @@ static void plan_clear(coh_plan *plan)
 /* More earlier plans than anyone has: such a count was never set. */
 #define EARLIER_MOST 65536
 
-static coh_status check_struct(const coh_plan_options *options)
+coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_options *out_known)
 {
-    if (options->struct_bytes != sizeof(*options))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "plan options of %u bytes, this library has %zu: call "
-                        "coh_plan_options_init",
-                        options->struct_bytes, sizeof(*options));
-    return coh_check_number("link_bytes_per_s", options->link_bytes_per_s, 0, DBL_MAX);
+    COH_TRY(coh_struct_check("coh_plan_options", options, sizeof(*options)));
+    if (options->struct_bytes < sizeof(*options))
+        coh_plan_options_init(out_known);
+    coh_struct_read(options, out_known, sizeof(*out_known));
+    return coh_check_number("link_bytes_per_s", out_known->link_bytes_per_s, 0, DBL_MAX);
 }
 
 coh_status coh_plan_check_options(const coh_plan_options *options)
 {
-    COH_TRY(check_struct(options));
     if (options->thread_count < 1 || options->thread_count > 1024)
         return coh_fail(COH_ERR_ARGUMENT, "%d threads are not 1..1024", options->thread_count);
     COH_TRY(coh_check_integer("mode", (int32_t)options->mode, COH_PLAN_TRAIN, COH_PLAN_INFER));
@@ -90,8 +89,9 @@ coh_status coh_plan_check_budgets(const coh_plan_options *options)
 {
     if (options == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "budgets to check need plan options");
-    COH_TRY(check_struct(options));
-    return options->profile ? coh_limits_check_budgets(options->profile, options) : COH_OK;
+    coh_plan_options known;
+    COH_TRY(coh_plan_options_read(options, &known));
+    return known.profile ? coh_limits_check_budgets(known.profile, &known) : COH_OK;
 }
 
 static coh_status find_bounds(coh_plan *plan)
@@ -318,6 +318,9 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
     COH_NEED(options);
     COH_NEED(out_plan);
     *out_plan = NULL;
+    coh_plan_options known;
+    COH_TRY(coh_plan_options_read(options, &known));
+    options = &known;
     COH_TRY(coh_plan_check_options(options));
     uint64_t unused;
     if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
@@ -352,10 +355,12 @@ coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options
     COH_NEED(graph);
     COH_NEED(options);
     COH_NEED(out_bytes);
-    const int any_order = options->sweep_order == COH_SWEEP_AUTO && options->microbatch_count > 1;
-    coh_plan_options next_to_none = *options;
-    next_to_none.wear_bytes = 1;
     *out_bytes = 0;
+    coh_plan_options next_to_none;
+    COH_TRY(coh_plan_options_read(options, &next_to_none));
+    const int any_order =
+        next_to_none.sweep_order == COH_SWEEP_AUTO && next_to_none.microbatch_count > 1;
+    next_to_none.wear_bytes = 1;
     for (int i = 0; i < 1 + any_order; i++) {
         coh_plan *plan = NULL;
         if (any_order)
@@ -388,10 +393,13 @@ coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *opt
     COH_NEED(graph);
     COH_NEED(options);
     COH_NEED(out_ns);
-    coh_plan_options each = *options;
+    coh_plan_options known;
     uint64_t by_layers_ns = 0;
     *out_ns = 0;
+    COH_TRY(coh_plan_options_read(options, &known));
+    options = &known;
     COH_TRY(coh_plan_check_options(options));
+    coh_plan_options each = known;
     if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
         return least_in_order(graph, options, out_ns);
     each.uncalibrated = 1; /* as coh_plan_create */
@@ -410,7 +418,8 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     COH_NEED(graph);
     COH_NEED(options);
     COH_NEED(out_bytes);
-    coh_plan_options without = *options;
+    coh_plan_options without;
+    COH_TRY(coh_plan_options_read(options, &without));
     without.device_memory_bytes = UINT64_MAX;
     without.host_memory_bytes = without.disk_bytes = without.wear_bytes = 0;
     without.pin_count = 0;

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/file_text.h"
 #include "base/json.h"
+#include "base/struct_bytes.h"
 #include "planner/plan_file.h"
 #include "planner/plan_make.h"
 #include "planner/profile_file.h"
@@ -349,7 +350,7 @@ static const coh_json_file plan_file = { .what = "plan",
 /* Fills in a file from a plan, whose texts it borrows; free only the list of operators. */
 static coh_status describe(const coh_plan *plan, const char *note, coh_plan_text *out)
 {
-    coh_plan_summary s;
+    coh_plan_summary s = { .struct_bytes = sizeof(s) };
     COH_TRY(coh_plan_summarize(plan, &s));
     *out = (coh_plan_text){ .options = plan->options,
                             .decisions = plan->decisions,
@@ -372,7 +373,7 @@ static coh_status describe(const coh_plan *plan, const char *note, coh_plan_text
     COH_TRY(coh_profile_hash(&plan->profile, &out->profile_hash));
     COH_TRY(COH_ALLOC(out->operator_count, &out->operators));
     for (uint32_t i = 0; i < out->operator_count; i++) {
-        coh_plan_operator o = { 0 };
+        coh_plan_operator o = { .struct_bytes = sizeof(o) };
         (void)coh_plan_operator_at(plan, (int32_t)i, &o); /* there is one */
         out->operators[i] =
             (coh_plan_words){ o.name, o.activations, o.parameters, o.states, o.pattern };
@@ -518,28 +519,34 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     count_words(file, offsetof(coh_plan_words, activations), out->activations);
 }
 
+static void take_facts(const coh_plan_text *file, coh_plan_file *out)
+{
+    *out = (coh_plan_file){ .profile_hash = file->profile_hash,
+                            .program_hash = file->program_hash,
+                            .peak_device_bytes = file->peak_bytes[COH_TIER_DEVICE],
+                            .step_ns = file->step_ns,
+                            .host_memory_bytes = file->options.host_memory_bytes,
+                            .disk_bytes = file->options.disk_bytes,
+                            .is_gpu = file->device_kind != COH_DEVICE_HOST,
+                            .microbatch_count = file->options.microbatch_count };
+    take_decisions(file, out);
+    memcpy(out->optimizer, file->options.optimizer, sizeof(out->optimizer));
+    out->optimizer_choice_count = file->options.optimizer_choice_count;
+    for (int32_t i = 0; i < file->options.optimizer_choice_count; i++)
+        out->optimizer_choices[i] = file->optimizer_choices[i];
+    snprintf(out->note, sizeof(out->note), "%s", file->note);
+    snprintf(out->profile_name, sizeof(out->profile_name), "%s", file->profile_name);
+}
+
 coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
 {
     COH_NEED(path);
-    COH_NEED(out_file);
+    COH_NEED_STRUCT(coh_plan_file, out_file);
     coh_plan_text file;
-    *out_file = (coh_plan_file){ 0 };
+    coh_plan_file facts;
     COH_TRY(load(path, &file));
-    *out_file = (coh_plan_file){ .profile_hash = file.profile_hash,
-                                 .program_hash = file.program_hash,
-                                 .peak_device_bytes = file.peak_bytes[COH_TIER_DEVICE],
-                                 .step_ns = file.step_ns,
-                                 .host_memory_bytes = file.options.host_memory_bytes,
-                                 .disk_bytes = file.options.disk_bytes,
-                                 .is_gpu = file.device_kind != COH_DEVICE_HOST,
-                                 .microbatch_count = file.options.microbatch_count };
-    take_decisions(&file, out_file);
-    memcpy(out_file->optimizer, file.options.optimizer, sizeof(out_file->optimizer));
-    out_file->optimizer_choice_count = file.options.optimizer_choice_count;
-    for (int32_t i = 0; i < file.options.optimizer_choice_count; i++)
-        out_file->optimizer_choices[i] = file.optimizer_choices[i];
-    snprintf(out_file->note, sizeof(out_file->note), "%s", file.note);
-    snprintf(out_file->profile_name, sizeof(out_file->profile_name), "%s", file.profile_name);
+    take_facts(&file, &facts);
+    COH_STRUCT_FILL(facts, out_file);
     coh_plan_text_fini(&file);
     return COH_OK;
 }
@@ -552,9 +559,11 @@ coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options
     COH_NEED(path);
     COH_NEED(out_plan);
     coh_plan_text file;
+    coh_plan_options known;
     *out_plan = NULL;
+    COH_TRY(coh_plan_options_read(options, &known));
     COH_TRY(load(path, &file));
-    coh_status status = coh_plan_rebuild(graph, options, path, &file, out_plan);
+    coh_status status = coh_plan_rebuild(graph, &known, path, &file, out_plan);
     coh_plan_text_fini(&file);
     if (status != COH_OK) {
         coh_plan_destroy(*out_plan);

@@ -155,7 +155,7 @@ static coh_status check_operators(const char *path, const coh_plan_text *file, c
                         path, count, coh_plan_operator_count(plan));
     for (size_t i = 0; i < count; i++) {
         const coh_plan_words *said = &file->operators[i];
-        coh_plan_operator o;
+        coh_plan_operator o = { .struct_bytes = sizeof(o) };
         COH_TRY(coh_plan_operator_at(plan, (int32_t)i, &o));
         const char *const facts[][3] = { { "name", said->name, o.name },
                                          { "activations", said->activations, o.activations },

@@ -17,6 +17,8 @@ coh_status coh_plan_note_operators(coh_plan *plan);
  * program. */
 coh_status coh_plan_finish(coh_plan *plan);
 
+/* Takes a caller's options, of any size that struct_bytes allows. Fails: COH_ERR_ARGUMENT. */
+coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_options *out_known);
 /* Checks every number and array of the options. Fails: COH_ERR_ARGUMENT. */
 coh_status coh_plan_check_options(const coh_plan_options *options);
 

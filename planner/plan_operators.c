@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "planner/layout.h"
 #include "planner/plan.h"
 #include "planner/plan_make.h"
@@ -104,7 +105,7 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                 coh_plan_operator *out_operator)
 {
     COH_NEED(plan);
-    COH_NEED(out_operator);
+    COH_NEED_STRUCT(coh_plan_operator, out_operator);
     if (index < 0 || index >= coh_plan_operator_count(plan))
         return coh_fail(COH_ERR_ARGUMENT, "operator %d is not one of %d", index,
                         coh_plan_operator_count(plan));
@@ -136,6 +137,6 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                 o.updates = update_name(plan, plan->layout.groups[parameter->group].work);
             }
     }
-    *out_operator = o;
+    COH_STRUCT_FILL(o, out_operator);
     return COH_OK;
 }

@@ -1,4 +1,5 @@
 /* Summarises a plan: sums over its tables and nothing else. Public interface: cohobate/plan.h. */
+#include "base/struct_bytes.h"
 #include "planner/plan.h"
 
 static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
@@ -103,7 +104,7 @@ static uint64_t alone_ns(const coh_plan *plan, coh_opcode opcode)
 coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary)
 {
     COH_NEED(plan);
-    COH_NEED(out_summary);
+    COH_NEED_STRUCT(coh_plan_summary, out_summary);
     const coh_simulation *body = &plan->simulations[COH_PROGRAM_BODY];
     coh_plan_summary s = { .smallest_device_bytes = plan->smallest_device_bytes,
                            .smallest_is_proven = plan->smallest_is_proven,
@@ -144,7 +145,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
     count_host_updates(plan, &s);
     s.forward_ns = alone_ns(plan, COH_OP_FORWARD);
     s.recompute_ns = alone_ns(plan, COH_OP_RECOMPUTE);
-    *out_summary = s;
+    COH_STRUCT_FILL(s, out_summary);
     return COH_OK;
 }
 

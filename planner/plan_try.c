@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "planner/pins.h"
 #include "planner/plan.h"
 #include "planner/schedule.h"
@@ -87,12 +88,14 @@ static coh_status build(const coh_plan *plan, const coh_plan_options *options,
     return status;
 }
 
-/* A plan that does not fit is not an error. */
-static coh_status forgive(coh_status status, coh_plan_trial *out_trial)
+/* Fills the caller's trial. A plan that does not fit is not an error. */
+static coh_status end_trial(coh_status status, coh_plan_trial *trial, coh_plan_trial *out_trial)
 {
-    if (status != COH_ERR_FULL)
+    if (status != COH_OK && status != COH_ERR_FULL)
         return status;
-    snprintf(out_trial->why, sizeof(out_trial->why), "%s", coh_last_error());
+    if (status == COH_ERR_FULL)
+        snprintf(trial->why, sizeof(trial->why), "%s", coh_last_error());
+    COH_STRUCT_FILL(*trial, out_trial);
     return COH_OK;
 }
 
@@ -100,12 +103,12 @@ coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin, coh_plan_trial
 {
     COH_NEED(plan);
     COH_NEED(pin);
-    COH_NEED(out_trial);
+    COH_NEED_STRUCT(coh_plan_trial, out_trial);
     coh_plan_options options = plan->options;
     coh_decisions decisions = plan->decisions;
+    coh_plan_trial trial = { 0 };
     coh_pin *pins = NULL;
-    *out_trial = (coh_plan_trial){ 0 };
-    COH_TRY(join_pins(plan, pin, &pins, &options.pin_count, &out_trial->replaces_pin));
+    COH_TRY(join_pins(plan, pin, &pins, &options.pin_count, &trial.replaces_pin));
     options.pins = pins;
     coh_status status = coh_pins_check(plan->graph, &options);
     if (status == COH_OK)
@@ -115,9 +118,9 @@ coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin, coh_plan_trial
         decisions.device_bytes = options.device_memory_bytes;
     }
     if (status == COH_OK)
-        status = build(plan, &options, &decisions, out_trial);
+        status = build(plan, &options, &decisions, &trial);
     coh_free(pins);
-    return forgive(status, out_trial);
+    return end_trial(status, &trial, out_trial);
 }
 
 /* A shared parameter belongs to the first operator that uses it. */
@@ -151,14 +154,15 @@ coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_h
                                coh_plan_trial *out_trial)
 {
     COH_NEED(plan);
-    COH_NEED(out_trial);
+    COH_NEED_STRUCT(coh_plan_trial, out_trial);
     coh_decisions decisions = plan->decisions;
-    *out_trial = (coh_plan_trial){ 0 };
+    coh_plan_trial trial = { 0 };
     if (index < 0 || index >= coh_plan_operator_count(plan))
         return coh_fail(COH_ERR_ARGUMENT, "operator %d is not one of %d", index,
                         coh_plan_operator_count(plan));
     if (plan->options.host_memory_bytes == 0 || decisions.in_memory)
         return coh_fail(COH_ERR_ARGUMENT, "without a host tier all updates are the device's");
     decisions.host_updates = count_updates(plan, first_user(plan->graph, (size_t)index), on_host);
-    return forgive(build(plan, &plan->options, &decisions, out_trial), out_trial);
+    const coh_status status = build(plan, &plan->options, &decisions, &trial);
+    return end_trial(status, &trial, out_trial);
 }

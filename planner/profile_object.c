@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "cohobate/machine.h"
 #include "cohobate/plan.h"
 #include "planner/profile_file.h"
@@ -159,8 +160,8 @@ coh_status coh_profile_write(const coh_profile *profile, const char *path)
 coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_summary)
 {
     COH_NEED(p);
-    COH_NEED(out_summary);
-    *out_summary = (coh_profile_summary){
+    COH_NEED_STRUCT(coh_profile_summary, out_summary);
+    coh_profile_summary summary = {
         .name = p->name,
         .source = coh_profile_source_names[p->source],
         .machine = p->machine,
@@ -187,11 +188,11 @@ coh_status coh_profile_summarize(const coh_profile *p, coh_profile_summary *out_
         .origin_count = p->origin_count,
         .endurance_bytes = p->drive_endurance_bytes,
     };
-    if (p->uncalibrated_hash != 0) { /* the hash of the file, without calibration */
-        out_summary->hash = p->uncalibrated_hash;
-        return COH_OK;
-    }
-    return coh_profile_hash(p, &out_summary->hash);
+    summary.hash = p->uncalibrated_hash; /* the hash of the file, without calibration */
+    if (summary.hash == 0)
+        COH_TRY(coh_profile_hash(p, &summary.hash));
+    COH_STRUCT_FILL(summary, out_summary);
+    return COH_OK;
 }
 
 coh_status coh_profile_origin_at(const coh_profile *profile, uint32_t index,

@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "text/token_build.h"
 
 #define BLOCK_BYTES (1u << 20)
@@ -342,10 +343,10 @@ static coh_status build(coh_token_builder *b, int is_folder)
     return COH_OK;
 }
 
-static void tell(const coh_token_builder *b, coh_token_build_facts *facts)
+static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
 {
     const coh_documents *d = &b->documents;
-    *facts = (coh_token_build_facts){
+    coh_token_build_facts facts = {
         .token_count = coh_token_writer_count(d->writers[0]),
         .held_out_token_count = d->writers[1] ? coh_token_writer_count(d->writers[1]) : 0,
         .document_count = d->counts[0],
@@ -354,9 +355,10 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *facts)
         .replaced_count = b->replaced_count,
     };
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
-        facts->lines_as_text_count += (uint64_t)coh_file_list_is_lines(b->list.paths[i]);
+        facts.lines_as_text_count += (uint64_t)coh_file_list_is_lines(b->list.paths[i]);
     if (b->chat)
-        snprintf(facts->chat_form, sizeof(facts->chat_form), "%s", coh_chat_description(b->chat));
+        snprintf(facts.chat_form, sizeof(facts.chat_form), "%s", coh_chat_description(b->chat));
+    COH_STRUCT_FILL(facts, out_facts);
 }
 
 void coh_token_build_options_init(coh_token_build_options *out_options)
@@ -370,17 +372,17 @@ coh_status coh_token_file_make(coh_tokenizer *tokenizer, const coh_token_build_o
                                coh_token_build_facts *out_facts)
 {
     COH_NEED(tokenizer);
-    COH_NEED(options);
-    if (options->struct_bytes != sizeof(*options))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "token build options of %u bytes, this library has %zu: call "
-                        "coh_token_build_options_init",
-                        options->struct_bytes, sizeof(*options));
+    COH_NEED_STRUCT(coh_token_build_options, options);
+    if (out_facts != NULL)
+        COH_NEED_STRUCT(coh_token_build_facts, out_facts);
     int is_folder = 0;
-    COH_TRY(check_arguments(tokenizer, options, &is_folder));
-    coh_token_builder b = { .tokenizer = tokenizer, .options = options };
+    coh_token_build_options known;
+    coh_token_build_options_init(&known);
+    coh_struct_read(options, &known, sizeof(known));
+    COH_TRY(check_arguments(tokenizer, &known, &is_folder));
+    coh_token_builder b = { .tokenizer = tokenizer, .options = &known };
     coh_status status = build(&b, is_folder);
-    if (status == COH_OK && out_facts)
+    if (status == COH_OK && out_facts != NULL)
         tell(&b, out_facts);
     for (int i = 1; i >= 0; i--)
         coh_token_writer_destroy(b.documents.writers[i]);
@@ -400,7 +402,7 @@ coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in_path, c
     COH_NEED(in_path);
     COH_NEED(out_path);
     coh_token_build_options options;
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     coh_token_build_options_init(&options);
     options.in_path = in_path;
     options.out_path = out_path;

@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "base/alloc.h"
+#include "base/struct_bytes.h"
 #include "text/permute.h"
 
 static const char magic[8] = "COHTOKEN";
@@ -216,9 +217,9 @@ void coh_token_file_close(coh_token_file *file)
 
 coh_status coh_token_file_facts_get(const coh_token_file *file, coh_token_file_facts *out_facts)
 {
-    if (!file || !out_facts)
-        return coh_fail(COH_ERR_ARGUMENT, "facts need an open token file and a place for them");
-    *out_facts = (coh_token_file_facts){ .token_count = file->header.count,
+    COH_NEED(file);
+    COH_NEED_STRUCT(coh_token_file_facts, out_facts);
+    const coh_token_file_facts facts = { .token_count = file->header.count,
                                          .vocabulary = (int64_t)file->header.vocabulary,
                                          .tokenizer_identity = file->header.identity,
                                          .hash = file->header.hash,
@@ -227,6 +228,7 @@ coh_status coh_token_file_facts_get(const coh_token_file *file, coh_token_file_f
                                          .is_raw = file->is_raw,
                                          .is_llmc = file->is_raw && file->data_offset > 0,
                                          .id_bytes = (int32_t)file->header.id_bytes };
+    COH_STRUCT_FILL(facts, out_facts);
     return COH_OK;
 }
 

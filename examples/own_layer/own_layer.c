@@ -179,8 +179,9 @@ static coh_status train(coh_engine *engine, outcome *out_outcome)
     static int32_t tokens[BATCH_IDS], targets[BATCH_IDS];
     TRY(coh_engine_init(engine, 1));
     for (int step = 0; step < STEPS; step++) {
-        coh_step_result result;
-        const coh_step_input input = { .step = (uint64_t)step,
+        coh_step_result result = { .struct_bytes = sizeof(result) };
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .step = (uint64_t)step,
                                        .seed = 1,
                                        .learning_rate = 1e-2f,
                                        .clip = 1.0f,

@@ -126,8 +126,9 @@ static coh_status steps(coh_engine *engine, int begin, int end, outcome *out)
 {
     for (int step = begin; step < end; step++) {
         int32_t tokens[IDS], targets[IDS];
-        coh_step_result result;
-        const coh_step_input input = { .step = (uint64_t)step,
+        coh_step_result result = { .struct_bytes = sizeof(result) };
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .step = (uint64_t)step,
                                        .seed = 1,
                                        .learning_rate = 1e-3f,
                                        .clip = 1.0f,
@@ -159,7 +160,9 @@ static coh_status run(const coh_plan *plan, const char *folder, int begin, int e
         status = load ? coh_engine_load(engine, load, NULL) : coh_engine_init(engine, 1);
     if (status == COH_OK)
         status = steps(engine, begin, end, out);
-    const coh_checkpoint_note note = { .step = (uint64_t)end, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note),
+                                       .step = (uint64_t)end,
+                                       .json = "{}" };
     if (status == COH_OK && save)
         status = coh_engine_save(engine, save, &note);
     if (status == COH_OK)

@@ -15,8 +15,9 @@ extern "C" {
 #endif
 
 typedef struct coh_adapters_write_options {
-    coh_dtype dtype;  /* of the tensors: f32, f16 or bf16; narrowing rounds to nearest */
-    const char *base; /* path or name of the base model, noted for PEFT; NULL: none */
+    uint32_t struct_bytes; /* sizeof(coh_adapters_write_options); set by the caller */
+    coh_dtype dtype;       /* of the tensors: f32, f16 or bf16; narrowing rounds to nearest */
+    const char *base;      /* path or name of the base model, noted for PEFT; NULL: none */
     /* Folder or file to copy tokenizer files from, as far as they exist; NULL: copy none. */
     const char *files_from;
 } coh_adapters_write_options;

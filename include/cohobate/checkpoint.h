@@ -40,7 +40,8 @@ COH_API void coh_checkpoint_close(coh_checkpoint *checkpoint);
 COH_API coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damaged);
 
 typedef struct coh_checkpoint_facts {
-    const char *path; /* the folder that was opened */
+    uint32_t struct_bytes; /* sizeof(coh_checkpoint_facts); set by the caller */
+    const char *path;      /* the folder that was opened */
     uint64_t step, applied_count;
     uint64_t numeric_fingerprint;
     uint64_t hash; /* as saved; equals coh_engine_hash */

@@ -115,7 +115,8 @@ COH_API coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed,
 /* Inputs of one optimizer step. inputs[i] is graph input i of all micro-batches, one after the
  * other. Copied before the call returns. */
 typedef struct coh_step_input {
-    uint64_t step; /* counted from 0 */
+    uint32_t struct_bytes; /* sizeof(coh_step_input); set by the caller */
+    uint64_t step;         /* counted from 0 */
     uint64_t seed;
     float learning_rate; /* 0 or a positive finite number; clip and loss_factor likewise */
     /* limit of the global gradient norm; 0: off. Above 0 needs a plan with deferred_update */
@@ -129,6 +130,7 @@ typedef struct coh_step_input {
 } coh_step_input;
 
 typedef struct coh_step_result {
+    uint32_t struct_bytes; /* sizeof(coh_step_result); set by the caller */
     uint64_t step;
     double loss;      /* mean over micro-batches, times loss_factor */
     double grad_norm; /* before clipping */
@@ -198,7 +200,8 @@ COH_API coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash);
 
 /* Facts stored in a checkpoint next to the tensors. Loading checks the manifest's sizes. */
 typedef struct coh_checkpoint_note {
-    uint64_t step; /* optimizer steps done (batches consumed) */
+    uint32_t struct_bytes; /* sizeof(coh_checkpoint_note); set by the caller */
+    uint64_t step;         /* optimizer steps done (batches consumed) */
     /* the caller's own object: model, schedule, data identity and position; copied into the
      * manifest; "{}" if none */
     const char *json;
@@ -245,6 +248,7 @@ COH_API coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter para
 
 /* Facts about the resources that the engine got, for the paragraph printed at start-up. */
 typedef struct coh_engine_facts {
+    uint32_t struct_bytes; /* sizeof(coh_engine_facts); set by the caller */
     uint64_t arena_bytes[COH_TIER_COUNT];
     uint64_t overhead_bytes;   /* of the process outside the arenas, measured now (VmRSS) */
     const char *store_backend; /* "io_uring fixed", ..., "none" */

@@ -36,6 +36,7 @@ COH_API coh_status coh_folder_open(const coh_model *model, coh_folder **out_fold
 COH_API void coh_folder_close(coh_folder *folder);
 
 typedef struct coh_folder_facts {
+    uint32_t struct_bytes; /* sizeof(coh_folder_facts); set by the caller */
     /* dtype of the tensors; if they differ, the dtype that most numbers have. Takes precedence over
      * config.json, where many folders omit it. */
     coh_dtype stored;
@@ -87,6 +88,7 @@ typedef coh_status (*coh_number_source)(void *context, const char *name, uint64_
                                         uint64_t count, float *values);
 
 typedef struct coh_folder_write_options {
+    uint32_t struct_bytes; /* sizeof(coh_folder_write_options); set by the caller */
     /* of the tensors: f32, f16 or bf16; narrowing rounds to nearest. model->dtypes overrides it for
      * the tensors that it lists. */
     coh_dtype dtype;

@@ -43,7 +43,8 @@ COH_API uint64_t coh_machine_most_bytes(void);
 COH_API int coh_machine_is_limited(void);
 /* A device that an engine may run on. */
 typedef struct coh_device_summary {
-    char name[64]; /* "host", or the GPU's name: "NVIDIA H200" */
+    uint32_t struct_bytes; /* sizeof(coh_device_summary); set by the caller */
+    char name[64];         /* "host", or the GPU's name: "NVIDIA H200" */
     int32_t is_gpu;
     uint64_t memory_bytes; /* largest arena possible; for a GPU, if no other program uses it */
     /* The kernels in use, for coh_plan_options: equal paths give equal bits. */

@@ -100,15 +100,15 @@ typedef struct coh_optimizer {
     /* Computes one update. Called on any thread, for several ranges at once; must not call the
      * library. The sums of squares for the gradient's norm are the engine's. */
     void (*update)(const coh_update_call *call);
-    /* Price: arithmetic of one element that takes longer than its bytes, as the number of f32
-     * operations that a matrix product does in that time. 0: the bytes take longer. */
-    double flops;
     /* 0: `work` and `grad` are f32 in every call; the engine converts those of bf16 parameters. 1:
      * they have the plan's dtypes. */
     int32_t takes_bf16;
     /* Name of its kernel in the library's CUDA module; NULL: none, so a plan for a GPU refuses it.
      * A registered optimizer must leave it NULL. */
     const char *cuda_kernel;
+    /* Price: arithmetic of one element that takes longer than its bytes, as the number of f32
+     * operations that a matrix product does in that time. 0: the bytes take longer. */
+    double flops;
 } coh_optimizer;
 
 /* Adds an optimizer to the process's list. The struct and its texts must live as long as the

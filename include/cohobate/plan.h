@@ -206,6 +206,7 @@ COH_API const char *coh_plan_bound_name(coh_plan_bound bound);
 
 /* Facts known before the run. */
 typedef struct coh_plan_summary {
+    uint32_t struct_bytes;               /* sizeof(coh_plan_summary); set by the caller */
     uint64_t peak_bytes[COH_TIER_COUNT]; /* exact size of the arenas; disk: the working store */
     /* No smaller device budget has a plan with the other options unchanged, chunk size,
      * recomputation and pins included; 0 for a plan that was read, because nothing was searched. */
@@ -282,6 +283,7 @@ COH_API coh_status coh_plan_memory(const coh_plan *plan,
 
 /* Placement of one operator's tensors in this plan. */
 typedef struct coh_plan_operator {
+    uint32_t struct_bytes; /* sizeof(coh_plan_operator); set by the caller */
     const char *name, *kind;
     int32_t block;
     uint64_t parameter_bytes, activation_bytes, saved_bytes;
@@ -302,6 +304,7 @@ COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
 
 /* Result of changing one decision and keeping all others. */
 typedef struct coh_plan_trial {
+    uint32_t struct_bytes; /* sizeof(coh_plan_trial); set by the caller */
     int32_t fits;
     int32_t replaces_pin; /* 1: the plan has a pin for the same target, which the trial replaces */
     uint64_t step_ns;
@@ -359,6 +362,7 @@ COH_API coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, 
 
 /* Facts in a plan file, read without rebuilding the plan. */
 typedef struct coh_plan_file {
+    uint32_t struct_bytes;          /* sizeof(coh_plan_file); set by the caller */
     char note[COH_PLAN_NOTE_BYTES]; /* "": none */
     char profile_name[64];          /* profile that priced it */
     uint64_t profile_hash, program_hash, peak_device_bytes, step_ns, host_memory_bytes, disk_bytes;

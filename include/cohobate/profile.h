@@ -47,6 +47,7 @@ COH_API coh_status coh_profile_check_entry(const char *name);
 COH_API const char *coh_profile_shipped(size_t index);
 
 typedef struct coh_profile_summary {
+    uint32_t struct_bytes;                      /* sizeof(coh_profile_summary); set by the caller */
     const char *name, *source, *machine, *date; /* source: "built-in", "datasheet", "measured" */
     int32_t is_gpu;                             /* 0: a host device */
     int32_t is_what_if; /* 1: from a datasheet, or with overridden entries */

@@ -181,6 +181,7 @@ typedef struct coh_token_build_options {
 COH_API void coh_token_build_options_init(coh_token_build_options *out_options);
 
 typedef struct coh_token_build_facts {
+    uint32_t struct_bytes; /* sizeof(coh_token_build_facts); set by the caller */
     uint64_t token_count, held_out_token_count; /* ids in the files, padding included */
     uint64_t document_count, held_out_document_count;
     uint64_t empty_window_count;  /* aligned: windows omitted because no target in them counts */
@@ -240,6 +241,7 @@ COH_API coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary,
 COH_API void coh_token_file_close(coh_token_file *file);
 
 typedef struct coh_token_file_facts {
+    uint32_t struct_bytes; /* sizeof(coh_token_file_facts); set by the caller */
     uint64_t token_count;
     int64_t vocabulary;
     uint64_t tokenizer_identity; /* 0 for a raw file: unknown */

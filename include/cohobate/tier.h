@@ -29,9 +29,9 @@ typedef enum coh_lane {
     COH_LANE_COUNT
 } coh_lane;
 
-/* Return "device", "host", "disk"; "compute", "h2d", "d2h", "read", ...; "unknown" for any other
- * number. Never NULL. */
+/* Returns "device", "host" or "disk"; "unknown" for any other number. Never NULL. */
 COH_API const char *coh_tier_name(coh_tier tier);
+/* Returns "compute", "h2d", "d2h", "read", ...; "unknown" for any other number. Never NULL. */
 COH_API const char *coh_lane_name(coh_lane lane);
 
 #ifdef __cplusplus

@@ -135,7 +135,8 @@ coh_engine *valid_coh_engine(void)
 
 coh_step_input valid_coh_step_input(void)
 {
-    return (coh_step_input){ .learning_rate = 1e-3f,
+    return (coh_step_input){ .struct_bytes = sizeof(coh_step_input),
+                             .learning_rate = 1e-3f,
                              .clip = 1,
                              .inputs = { input_at[0], input_at[1] } };
 }
@@ -158,7 +159,7 @@ coh_profile *valid_datasheet(void)
 
 coh_checkpoint_note valid_coh_checkpoint_note(void)
 {
-    return (coh_checkpoint_note){ .json = "{}" };
+    return (coh_checkpoint_note){ .struct_bytes = sizeof(coh_checkpoint_note), .json = "{}" };
 }
 
 static const char *checkpoint_path(void)
@@ -237,12 +238,14 @@ coh_token_build_options valid_coh_token_build_options(void)
 
 coh_folder_write_options valid_coh_folder_write_options(void)
 {
-    return (coh_folder_write_options){ .dtype = COH_DTYPE_F32 };
+    return (coh_folder_write_options){ .struct_bytes = sizeof(coh_folder_write_options),
+                                       .dtype = COH_DTYPE_F32 };
 }
 
 coh_adapters_write_options valid_coh_adapters_write_options(void)
 {
-    return (coh_adapters_write_options){ .dtype = COH_DTYPE_F32 };
+    return (coh_adapters_write_options){ .struct_bytes = sizeof(coh_adapters_write_options),
+                                         .dtype = COH_DTYPE_F32 };
 }
 
 static const char *folder_path(void)

@@ -79,6 +79,10 @@ def is_number(api, variable):
         variable.type in public_api.INTEGERS or variable.type in public_api.FLOATS or variable.type in api.enums)
 
 
+def is_sized(api, kind):
+    return kind in api.structs and api.structs[kind].fields[0].name == "struct_bytes"
+
+
 class Writer:
     def __init__(self, api):
         self.api = api
@@ -112,6 +116,8 @@ class Writer:
         stars = "*" * parameter.stars
         if kind == "void" and not name.startswith("out_"):
             return [f"void {stars}{name} = valid_object(\"{function.name}\", \"{name}\");"]
+        if name.startswith("out_") and parameter.stars == 1 and is_sized(self.api, kind):
+            return [f"{kind} {name}_value = {{ .struct_bytes = sizeof({name}_value) }};", f"{kind} *{name} = &{name}_value;"]
         is_output = name.startswith("out_") or parameter.stars > 1 or (not parameter.is_const and kind in (
             "char", "float", "double", "int", "int32_t", "uint32_t"))
         if is_output or (kind in public_api.INTEGERS):
@@ -139,10 +145,20 @@ class Writer:
                 yield f"{name}->{path} NULL", f"{name}_value.{path} = NULL;", "any"
                 continue
             self.used.add(key)
+            if path == "struct_bytes":
+                continue  # sized_cases
             for value in values(variable, key):
                 strict = value == "NAN" and not (struct == "coh_model" and not function.name.endswith("_graph"))
                 yield (f"{name}->{path} {value}", f"{before}{name}_value.{path} = {value};",
                        "refused" if strict else "any")
+
+    def sized_cases(self, function, parameter):
+        """Sizes that no struct has. The larger and smaller ones are in test_struct_bytes.c."""
+        name = parameter.name
+        if parameter.stars != 1 or not is_sized(self.api, parameter.type) or function.name.endswith("_init"):
+            return
+        for size in ("0", f"sizeof({name}_value) - 1", "UINT32_MAX"):
+            yield f"{name}->struct_bytes {size}", f"{name}_value.struct_bytes = {size};", "argument"
 
     def cases(self, function):
         yield "valid arguments", "", "any"
@@ -162,6 +178,7 @@ class Writer:
                     yield f"{parameter.name} {value}", f"{parameter.name} = {value};", "any"
             if (parameter.stars == 1 and parameter.type in self.api.structs and parameter.is_const):
                 yield from self.struct_cases(function, parameter)
+            yield from self.sized_cases(function, parameter)
 
     def function(self, function):
         lines = [f"static void call_{function.name}(int case_number, int must)", "{", "    (void)must;"]

@@ -213,7 +213,7 @@ static void remove_checkpoint(const char *path)
 
 static void save(trial *t, const char *path, uint64_t step)
 {
-    const coh_checkpoint_note note = { .step = step, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = step, .json = "{}" };
     if (coh_engine_save(t->engine, path, &note) != COH_OK)
         fail_msg("%s: %s", t->placement->name, coh_last_error());
 }

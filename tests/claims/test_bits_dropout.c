@@ -141,7 +141,7 @@ static losses losses_of(const coh_model *model)
     trial_open(&t, &subject, &numbers[0], &in_memory, &plain);
     out.fingerprint = t.summary.numeric_fingerprint;
     for (int i = 0; i < 3; i++) {
-        coh_step_result result;
+        coh_step_result result = { .struct_bytes = sizeof(result) };
         coh_step_input input = trial_input(&t, 0);
         input.step = draws[i].step;
         input.seed = draws[i].seed;

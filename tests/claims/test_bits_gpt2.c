@@ -89,7 +89,9 @@ static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
     trial_run(&gpt2, &clipped, &in_memory, &plain, STEPS, &expected);
     trial_open(&t, &gpt2, &clipped, &quarter, &overlapped);
     trial_steps(&t, 0, STEPS / 2, &found);
-    const coh_checkpoint_note note = { .step = STEPS / 2, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note),
+                                       .step = STEPS / 2,
+                                       .json = "{}" };
     if (coh_engine_save(t.engine, path, &note) != COH_OK)
         fail_msg("%s", coh_last_error());
     trial_close(&t);

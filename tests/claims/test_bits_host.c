@@ -60,6 +60,7 @@ static void put_updates(trial *t, int32_t host_updates)
                  coh_last_error());
     coh_plan_destroy(t->plan);
     t->plan = plan;
+    t->summary = (coh_plan_summary){ .struct_bytes = sizeof(t->summary) };
     assert_int_equal(coh_plan_summarize(plan, &t->summary), COH_OK);
 }
 
@@ -143,7 +144,9 @@ static void remove_checkpoint(const char *path)
 static void run_and_save(trial *t, const char *path, trial_outcome *found)
 {
     const trial_manner manner = { .overlapped = 1, .poison = 1 };
-    const coh_checkpoint_note note = { .step = STEPS / 2, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note),
+                                       .step = STEPS / 2,
+                                       .json = "{}" };
     trial_engine(t, &manner);
     trial_init(t);
     for (uint64_t step = 0; step < STEPS; step++) {

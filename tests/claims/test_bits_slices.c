@@ -66,7 +66,7 @@ static coh_graph *make_graph(coh_dtype dtype)
 static void check_sliced(const coh_plan *plan, int is_sliced)
 {
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
-        coh_plan_operator op;
+        coh_plan_operator op = { .struct_bytes = sizeof(op) };
         assert_int_equal(coh_plan_operator_at(plan, i, &op), COH_OK);
         if (strcmp(op.name, "up") == 0 || strcmp(op.name, "down") == 0)
             assert_string_equal(op.pattern, is_sliced ? "slice x2" : "replicate");

@@ -71,7 +71,7 @@ static void ledger_and_plan_agree_to_the_byte_whatever_runs(void **state)
             (void)trial_hash(&t);
             trial_steps(&t, 2, 1, &out);
             trial_check_peak(placements[p]->name, &out);
-            coh_engine_facts facts;
+            coh_engine_facts facts = { .struct_bytes = sizeof(facts) };
             assert_int_equal(coh_engine_facts_get(t.engine, &facts), COH_OK);
             for (int tier = 0; tier < 2; tier++)
                 assert_int_equal(facts.arena_bytes[tier], t.summary.peak_bytes[tier]);
@@ -178,6 +178,7 @@ static void a_replayed_plan_runs_in_its_own_peak_and_not_in_a_page_less(void **s
     options.device_memory_bytes = peak;
     if (coh_plan_read(nano.graph, &options, path, &t.plan) != COH_OK)
         fail_msg("%s", coh_last_error());
+    t.summary = (coh_plan_summary){ .struct_bytes = sizeof(t.summary) };
     assert_int_equal(coh_plan_summarize(t.plan, &t.summary), COH_OK);
     assert_true(t.summary.program_hash == program);
     trial_engine(&t, &(trial_manner){ .overlapped = 1 });

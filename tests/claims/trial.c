@@ -103,6 +103,7 @@ static void make_plan(trial *t, const coh_plan_options *options)
                  (unsigned long long)options->host_memory_bytes, t->placement->disk,
                  (unsigned long long)options->chunk_bytes, (int)options->recompute,
                  coh_last_error());
+    t->summary = (coh_plan_summary){ .struct_bytes = sizeof(t->summary) };
     assert_int_equal(coh_plan_summarize(t->plan, &t->summary), COH_OK);
     t->device_bytes = options->device_memory_bytes;
 }
@@ -179,7 +180,8 @@ coh_step_input trial_input(const trial *t, uint64_t step)
         tokens[i] = (int32_t)coh_rng_below(DATA_SEED, step, 2 * i, vocabulary);
         targets[i] = (int32_t)coh_rng_below(DATA_SEED, step, 2 * i + 1, vocabulary);
     }
-    return (coh_step_input){ .step = step,
+    return (coh_step_input){ .struct_bytes = sizeof(coh_step_input),
+                             .step = step,
                              .seed = DATA_SEED,
                              .learning_rate = 1e-3f + 1e-4f * (float)step,
                              .clip = t->numbers->clip,
@@ -201,6 +203,7 @@ void trial_steps(trial *t, uint64_t first, uint64_t count, trial_outcome *out)
         uint64_t ahead = step + 1 + (uint64_t)(t->manner.overlapped != 0);
         while (submitted < ahead && submitted < first + count)
             submit(t, submitted++);
+        out->last.struct_bytes = sizeof(out->last);
         if (coh_engine_wait(t->engine, &out->last) != COH_OK)
             fail_msg("%s: step %d: %s", t->placement->name, (int)step, coh_last_error());
         assert_int_equal(out->last.step, step);

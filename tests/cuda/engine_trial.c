@@ -90,7 +90,8 @@ coh_step_input trial_input(const coh_plan *plan, uint64_t step, trial_ids *ids)
         ids->tokens[i] = (int32_t)coh_rng_below(7, step, 2 * i, VOCABULARY);
         ids->targets[i] = (int32_t)coh_rng_below(7, step, 2 * i + 1, VOCABULARY);
     }
-    return (coh_step_input){ .step = step,
+    return (coh_step_input){ .struct_bytes = sizeof(coh_step_input),
+                             .step = step,
                              .seed = 9,
                              .learning_rate = 1e-2f,
                              .clip = plan->options.deferred_update ? 0.5f : 0,
@@ -111,6 +112,7 @@ void trial_run_steps(coh_engine *engine, trial_outcome *out)
     out->live_before = live_bytes(engine, &out->live_peak);
     for (uint64_t step = 0; step < TRIAL_STEPS; step++) {
         const coh_step_input input = trial_input(engine->plan, step, &ids);
+        out->steps[step] = (coh_step_result){ .struct_bytes = sizeof(coh_step_result) };
         if (coh_engine_step(engine, &input, &out->steps[step]) != COH_OK)
             fail_msg("step %d: %s", (int)step, coh_last_error());
         if (step == TRIAL_STEPS - 1)

@@ -64,13 +64,14 @@ static coh_plan *make_plan(const coh_graph *graph, const coh_profile *profile, u
 static void train(coh_engine *engine, outcome *out)
 {
     int32_t tokens[IDS], targets[IDS];
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     for (uint64_t step = 0; step < STEPS; step++) {
         for (uint64_t i = 0; i < IDS; i++) {
             tokens[i] = (int32_t)coh_rng_below(7, step, 2 * i, VOCABULARY);
             targets[i] = (int32_t)coh_rng_below(7, step, 2 * i + 1, VOCABULARY);
         }
-        const coh_step_input input = { .step = step,
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .step = step,
                                        .seed = 9,
                                        .learning_rate = 1e-2f,
                                        .clip = 0.5f,

@@ -64,7 +64,7 @@ static uint64_t compare(coh_dtype dtype, const trial_placement *p, uint64_t seed
     assert_int_equal(found.steps[TRIAL_STEPS - 1].peak_bytes[0], gpu_plan->layout.arena_bytes[0]);
     assert_int_equal(found.live_after, found.live_before);
     assert_true(found.live_peak <= gpu_plan->layout.arena_bytes[0]);
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     coh_plan_summarize(gpu_plan, &summary);
     coh_plan_destroy(gpu_plan);
     coh_plan_destroy(host_plan);
@@ -121,10 +121,12 @@ enum { SENTENCE_BYTES = 256 };
 static void scan_on(const coh_plan *plan, const coh_engine_device *device, char *sentence)
 {
     static const int32_t ids[TRIAL_IDS];
-    coh_step_input input = { .learning_rate = FLT_MAX, .inputs = { ids, ids } };
+    coh_step_input input = { .struct_bytes = sizeof(input),
+                             .learning_rate = FLT_MAX,
+                             .inputs = { ids, ids } };
     coh_engine_options options;
     coh_engine *engine;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     coh_engine_options_init(&options);
     assert_int_equal(coh_engine_create_on(plan, &options, device, &engine), COH_OK);
     assert_int_equal(coh_engine_init(engine, 42), COH_OK);
@@ -240,10 +242,12 @@ static void a_graph_that_fails_does_not_blame_a_line(void **state)
     assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
     coh_plan *plan = trial_plan(graph, profile, &placements[0]);
     static const int32_t ids[TRIAL_IDS];
-    const coh_step_input input = { .learning_rate = 1e-2f, .inputs = { ids, ids } };
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .learning_rate = 1e-2f,
+                                   .inputs = { ids, ids } };
     coh_engine_options options;
     coh_engine *engine;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     char expected[64];
     coh_engine_options_init(&options);
     coh_stub_reset((size_t)TRIAL_GPU_BYTES);
@@ -299,10 +303,12 @@ static uint64_t calls_so_far(void)
 static uint64_t calls_of_a_step(const coh_plan *plan, int uses)
 {
     static const int32_t ids[TRIAL_IDS];
-    const coh_step_input input = { .learning_rate = 1e-2f, .inputs = { ids, ids } };
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .learning_rate = 1e-2f,
+                                   .inputs = { ids, ids } };
     coh_engine_options options;
     coh_engine *engine;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     uint64_t before = 0;
     coh_engine_options_init(&options);
     coh_stub_reset((size_t)TRIAL_GPU_BYTES);

@@ -67,7 +67,7 @@ static void drop_engine(trial *t)
 static coh_status train(coh_engine *engine, uint64_t step)
 {
     trial_ids ids;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     const coh_step_input input = trial_input(engine->plan, step, &ids);
     return coh_engine_step(engine, &input, &result);
 }
@@ -93,7 +93,7 @@ static void check_sentence(coh_stub_call call, int breaks)
 static coh_status train_enqueued(coh_engine *engine, uint64_t step, uint64_t seed)
 {
     trial_ids ids;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     const coh_step_input input = trial_input(engine->plan, step, &ids);
     coh_counter *counters = engine->step->counters;
     coh_stub_stop();
@@ -196,7 +196,7 @@ static int count_entries(const char *folder)
 /* Trains two steps and saves a checkpoint. */
 static void train_and_save(trial *t, saved *s)
 {
-    const coh_checkpoint_note note = { .step = 2, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 2, .json = "{}" };
     for (uint64_t step = 0; step < 2; step++)
         assert_int_equal(train(t->engine, step), COH_OK);
     assert_int_equal(coh_engine_save(t->engine, s->older, &note), COH_OK);
@@ -234,7 +234,7 @@ static void open_saved(trial *t, saved *s, uint64_t seed)
 static void a_gpu_that_breaks_leaves_the_checkpoint_before_it(void **state)
 {
     (void)state;
-    const coh_checkpoint_note note = { .step = 3, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 3, .json = "{}" };
     for (uint64_t n = 1; n < 40; n += test_is_brief() ? 34 : test_is_short() ? 17 : 1) {
         trial t;
         saved s;
@@ -252,7 +252,7 @@ static void a_gpu_that_breaks_leaves_the_checkpoint_before_it(void **state)
 /* Returns 1 if a save makes that call n times. */
 static int break_in_a_save(coh_stub_call call, uint64_t n)
 {
-    const coh_checkpoint_note note = { .step = 3, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 3, .json = "{}" };
     trial t;
     saved s;
     open_saved(&t, &s, n);

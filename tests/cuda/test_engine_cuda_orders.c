@@ -73,7 +73,7 @@ static coh_engine *make_engine(const coh_plan *plan, const coh_engine_device *de
 static void begin(coh_engine *engine)
 {
     trial_ids ids;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     const coh_step_input input = trial_input(engine->plan, 0, &ids);
     assert_int_equal(coh_engine_init(engine, 42), COH_OK);
     assert_int_equal(coh_engine_step(engine, &input, &result), COH_OK);
@@ -92,8 +92,10 @@ static coh_status submit_all(const trial *t, coh_engine *engine)
 
 static coh_status wait_for_all(const trial *t, coh_engine *engine, bodies *out)
 {
-    for (int i = 0; i < t->setting->body_count; i++)
+    for (int i = 0; i < t->setting->body_count; i++) {
+        out->results[i] = (coh_step_result){ .struct_bytes = sizeof(coh_step_result) };
         COH_TRY(coh_engine_wait(engine, &out->results[i]));
+    }
     return COH_OK;
 }
 

@@ -135,7 +135,8 @@ static inline void run_end(run *r)
 static inline coh_step_input step_input(uint64_t step, float clip)
 {
     small_model_input(model_dtype, step, input, stored_input);
-    return (coh_step_input){ .step = step,
+    return (coh_step_input){ .struct_bytes = sizeof(coh_step_input),
+                             .step = step,
                              .seed = step,
                              .learning_rate = 0.01f + 0.002f * (float)step,
                              .clip = clip,
@@ -160,7 +161,7 @@ static inline uint64_t run_hash(run *r)
 /* Returns the hash after `count` steps from seed 42. */
 static inline uint64_t train(run *r, uint64_t count, float clip)
 {
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     for (uint64_t step = 0; step < count; step++)
         run_step(r, step, clip, &result);
     return run_hash(r);

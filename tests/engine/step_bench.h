@@ -72,7 +72,9 @@ static inline coh_status run_init(bench *b)
 static inline coh_status submit_body(bench *b, uint64_t step, uint64_t *out_ticket)
 {
     fill_input(step);
-    const coh_step_input step_input = { .step = step, .inputs = { input } };
+    const coh_step_input step_input = { .struct_bytes = sizeof(step_input),
+                                        .step = step,
+                                        .inputs = { input } };
     const coh_step_feed feed = { .input = &step_input, .microbatch_count = 1 };
     return coh_step_submit(b->step, COH_PROGRAM_BODY, &feed, out_ticket);
 }

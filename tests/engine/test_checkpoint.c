@@ -70,7 +70,7 @@ static void what_was_saved_is_what_is_read(void **state)
     (void)state;
     uint64_t hash, checked;
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     coh_checkpoint_tensor tensor;
     const char *note = "{\"model\": \"nano\", \"rate\": 0.1, \"list\": [1, {\"deep\": null}]}";
     assert_int_equal(fixture_save(path, 3, note, &hash), COH_OK);
@@ -352,7 +352,7 @@ static void a_run_folder_opens_at_its_newest_whole_checkpoint(void **state)
     (void)state;
     char name[PATH_MAX + 64];
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     assert_int_equal(coh_checkpoint_open(folder, &checkpoint), COH_ERR_CORRUPT);
     assert_null(checkpoint);
     const char *steps[] = { "step-9", "step-10", "step-100.partial", "step-x", "step-", "other" };
@@ -435,7 +435,7 @@ static void tensors_without_states_need_no_state_files(void **state)
     (void)state;
     char name[PATH_MAX + 96];
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     coh_checkpoint_writer *writer;
     coh_checkpoint_seal seal = { .step = 1 };
     coh_logical_tensor tensor = fixture_tensors[4];

@@ -161,7 +161,7 @@ static void every_stream_reads_back_byte_for_byte(void **state)
 {
     (void)state;
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     coh_checkpoint_tensor tensor;
     coh_state_stream stream;
     uint64_t hash;
@@ -353,7 +353,7 @@ static void an_unused_stream_has_no_file(void **state)
     const coh_checkpoint_seal seal = { .step = 1 };
     coh_checkpoint_writer *writer;
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     coh_state_stream stream;
     assert_int_equal(coh_checkpoint_remove(path), COH_OK);
     assert_int_equal(coh_checkpoint_writer_create(&table, NULL, &writer), COH_OK);
@@ -637,7 +637,7 @@ static void version_1_reads_as_adamw(void **state)
 {
     (void)state;
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     coh_checkpoint_tensor tensor;
     coh_state_stream stream;
     uint64_t hash, checked;

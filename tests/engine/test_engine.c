@@ -55,7 +55,7 @@ static void steps_equal_plain_loops(int deferred, float clip,
     oracle_begin(&r);
     assert_true(oracle.b[SMALL_LAYERS - 1][7] == 1.0f);
     for (uint64_t step = 0; step < 3; step++) {
-        coh_step_result result;
+        coh_step_result result = { .struct_bytes = sizeof(result) };
         run_step(&r, step, clip, &result);
         small_oracle_step(&oracle, &r.options, input, 0.01 + 0.002 * (double)step, (double)clip);
         assert_true(fabs(result.loss - oracle.loss) <= 1e-6 * oracle.loss);
@@ -140,7 +140,7 @@ static void a_gradient_is_fetched_as_the_body_left_it(void **state)
     run r;
     run_begin(&r, &placements[2], 1);
     oracle_begin(&r);
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     run_step(&r, 0, 0, &result);
     small_oracle_step(&oracle, &r.options, input, 0.01, 0);
     fetch_into(&r, 2, COH_FETCH_GRADIENT, values);
@@ -184,7 +184,7 @@ static void each_group_has_its_own_rate_and_decay(void **state)
         memcpy(oracle.rate_factor, rates, sizeof(rates));
         memcpy(oracle.decay, decays, sizeof(decays));
         for (uint64_t step = 0; step < 3; step++) {
-            coh_step_result result;
+            coh_step_result result = { .struct_bytes = sizeof(result) };
             run_step(&r, step, clip, &result);
             small_oracle_step(&oracle, &r.options, input, 0.01 + 0.002 * (double)step,
                               (double)clip);
@@ -286,7 +286,8 @@ static void a_loss_factor_multiplies_the_loss_and_every_gradient(void **state)
     static float plain[SMALL_ELEMENTS];
     const float factors[] = { 0, 1, 4, 3.7f };
     for (size_t f = 0; f < sizeof(factors) / sizeof(factors[0]); f++) {
-        coh_step_result result, scaled;
+        coh_step_result result = { .struct_bytes = sizeof(result) },
+                        scaled = { .struct_bytes = sizeof(scaled) };
         double evaluated = 0, evaluated_scaled = 0;
         const double factor = factors[f] > 0 ? (double)factors[f] : 1;
         run r;
@@ -325,7 +326,7 @@ static void a_loss_factor_that_is_no_positive_number_is_refused(void **state)
     run r;
     run_begin(&r, &placements[0], 1);
     coh_step_input in = step_input(0, 0);
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     const float refused[] = { -1, NAN, INFINITY };
     for (int i = 0; i < 3; i++) {
         in.loss_factor = refused[i];
@@ -390,7 +391,7 @@ static void two_steps_under_way_give_the_same_bits(void **state)
     run_begin(&r, &placements[2], 1);
     uint64_t expected = train(&r, 5, 0.002f);
     assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     for (uint64_t step = 0; step < 5; step++) {
         const coh_step_input in = step_input(step, 0.002f);
         assert_int_equal(coh_engine_submit(r.engine, &in), COH_OK);
@@ -414,7 +415,7 @@ static void drains_and_evaluations_between_steps_change_no_bit(void **state)
     run_begin(&r, &placements[2], 1);
     uint64_t expected = train(&r, 4, 0.002f);
     assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     for (uint64_t step = 0; step < 4; step++) {
         run_step(&r, step, 0.002f, &result);
         double loss = 0;

@@ -56,7 +56,9 @@ static void resumed_under_another_placement_gives_the_same_bits(void **state)
     uint64_t expected = train(&r, 5, 0.002f);
     assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
     uint64_t half = train(&r, 2, 0.002f);
-    const coh_checkpoint_note note = { .step = 2, .json = "{\"who\":\"test\"}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note),
+                                       .step = 2,
+                                       .json = "{\"who\":\"test\"}" };
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_ERR_ARGUMENT); /* it exists */
     check_save_bytes(&r, path);
@@ -69,7 +71,7 @@ static void resumed_under_another_placement_gives_the_same_bits(void **state)
             fail_msg("%s: %s", placements[p].name, coh_last_error());
         assert_int_equal(changed, 0);
         assert_true(run_hash(&r) == half);
-        coh_step_result result;
+        coh_step_result result = { .struct_bytes = sizeof(result) };
         for (uint64_t step = 2; step < 5; step++)
             run_step(&r, step, 0.002f, &result);
         assert_int_equal(result.applied_count, 5);
@@ -137,7 +139,7 @@ static void a_checkpoint_holds_every_bit_for_the_other_dtype(void **state)
         COH_OK);
     run r;
     int changed = -1;
-    const coh_checkpoint_note note = { .step = 2, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 2, .json = "{}" };
     run_begin(&r, &placements[2], 1);
     uint64_t hash = train(&r, 2, 0.002f);
     keep_all(&r);
@@ -170,7 +172,7 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
     coh_graph *partly = NULL;
     assert_int_equal(small_model_create_frozen(model_dtype, FROZEN, &partly), COH_OK);
     run r;
-    const coh_checkpoint_note note = { .step = 2, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 2, .json = "{}" };
     run_begin(&r, &placements[2], 1);
     train(&r, 2, 0.002f);
     keep_all(&r);
@@ -231,7 +233,7 @@ static void an_engine_without_values_refuses_to_run(void **state)
     run_prepare(&r, &placements[0], 1);
     run_create(&r);
     const coh_step_input in = step_input(0, 0);
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     uint64_t hash;
     assert_int_equal(coh_engine_step(r.engine, &in, &result), COH_ERR_ARGUMENT);
     assert_int_equal(coh_engine_hash(r.engine, &hash), COH_ERR_ARGUMENT);
@@ -298,7 +300,7 @@ static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
     run_begin(&r, &placements[2], 1);
     uint64_t expected = train(&r, 4, 0.002f);
     assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     for (uint64_t step = 0; step < 2; step++)
         run_step(&r, step, 0.002f, &result);
     /* Submits the broken step, and one more on the same parameters before the host detects it. */
@@ -310,7 +312,7 @@ static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
     assert_int_equal(coh_engine_wait(r.engine, &result), COH_OK);
     assert_int_equal(result.finite, 0);
     assert_int_equal(result.applied_count, 2);
-    coh_step_result later;
+    coh_step_result later = { .struct_bytes = sizeof(later) };
     assert_int_equal(coh_engine_wait(r.engine, &later), COH_OK);
     char sentence[256];
     broken = step_input(2, 0.002f);
@@ -336,12 +338,12 @@ static void a_broken_number_is_never_saved(void **state)
     run_begin(&r, &placements[2], 0);
     coh_step_input broken = step_input(0, 0);
     broken.seed = SMALL_BROKEN_SEED;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     assert_int_equal(coh_engine_step(r.engine, &broken, &result), COH_OK);
     assert_int_equal(result.finite, 0);
     char sentence[256];
     assert_int_equal(coh_engine_scan(r.engine, &broken, 0, sentence), COH_ERR_ARGUMENT);
-    const coh_checkpoint_note note = { .step = 1, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 1, .json = "{}" };
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_ERR_NUMBER);
     assert_int_not_equal(access(path, F_OK), 0);
     /* A failed save does not end the engine. */
@@ -360,7 +362,7 @@ static void counted_peak_and_links_are_those_of_the_plan(void **state)
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
         run r;
         run_begin(&r, &placements[p], 1);
-        coh_step_result result;
+        coh_step_result result = { .struct_bytes = sizeof(result) };
         for (uint64_t step = 0; step < 3; step++)
             run_step(&r, step, 0, &result);
         run_hash(&r);
@@ -382,7 +384,7 @@ static void nothing_is_allocated_from_the_second_step_on(void **state)
     (void)state;
     run r;
     run_begin(&r, &placements[5], 1);
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     run_step(&r, 0, 0.002f, &result);
     uint64_t before = alloc_count();
     for (uint64_t step = 1; step < 4; step++) {
@@ -411,7 +413,7 @@ static void store_faults_end_the_run_with_a_sentence(void **state)
         coh_status status = coh_engine_create_on(r.plan, &r.options, &device, &r.engine);
         if (status == COH_OK)
             status = coh_engine_init(r.engine, 42);
-        coh_step_result result;
+        coh_step_result result = { .struct_bytes = sizeof(result) };
         for (uint64_t step = 0; status == COH_OK && step < 2; step++) {
             const coh_step_input in = step_input(step, 0);
             status = coh_engine_step(r.engine, &in, &result);
@@ -439,7 +441,7 @@ static void store_faults_end_the_run_with_a_sentence(void **state)
 
 static coh_status train_once(run *r)
 {
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     uint64_t hash;
     coh_status status = coh_engine_create(r->plan, &r->options, &r->engine);
     if (status == COH_OK)

@@ -85,8 +85,9 @@ static coh_engine *open_engine(const coh_plan *plan)
 static double run_step(coh_engine *engine, uint64_t step, int first_microbatch, float rate,
                        float clip)
 {
-    coh_step_result result;
-    const coh_step_input input = { .step = step,
+    coh_step_result result = { .struct_bytes = sizeof(result) };
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .step = step,
                                    .seed = 1,
                                    .learning_rate = rate,
                                    .clip = clip,
@@ -293,7 +294,7 @@ static coh_plan_summary summary_of(const coh_graph *of, int f32_gradients)
 {
     const coh_plan_options options = options_of(MICROBATCHES, f32_gradients);
     coh_plan *plan = NULL;
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     must(coh_plan_create(of, &options, &plan), "plan");
     must(coh_plan_summarize(plan, &summary), "summary");
     coh_plan_destroy(plan);
@@ -322,7 +323,7 @@ static void a_plan_file_keeps_it(void **state)
     static const char path[] = "f32-gradients-plan.json";
     coh_plan_options options = options_of(MICROBATCHES, 1);
     coh_plan *plan = NULL, *again = NULL;
-    coh_plan_file file;
+    coh_plan_file file = { .struct_bytes = sizeof(file) };
     must(coh_plan_create(graph, &options, &plan), "plan");
     must(coh_plan_write(plan, path), "write");
     must(coh_plan_file_read(path, &file), "read");

@@ -25,7 +25,7 @@ static uint32_t all_lines(const coh_line_class *classes, uint32_t count)
 static void check_lane(const run *r, coh_lane lane, const coh_line_class *classes, uint32_t count,
                        double wall_s)
 {
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     assert_int_equal(coh_plan_summarize(r->plan, &summary), COH_OK);
     const char *name = coh_lane_name(lane);
     const double busy_s = (double)summary.busy_ns[lane] * 1e-9;
@@ -41,8 +41,8 @@ static void check_lane(const run *r, coh_lane lane, const coh_line_class *classe
 static void check_run(run *r)
 {
     static coh_line_class classes[COH_LINE_CLASSES_MOST];
-    coh_plan_summary summary;
-    coh_step_result result;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     uint32_t count = 1;
     (void)train(r, 1, 0.002f);
     assert_int_equal(coh_engine_init(r->engine, 42), COH_OK);

@@ -540,7 +540,8 @@ static void what_is_measured_is_written_and_read_as_the_same_bytes(void **state)
     coh_graph *graph = model_graph(2, COH_DTYPE_BF16);
     const coh_measure_options options = options_for((const coh_graph *const *)&graph, 1);
     coh_profile *profile, *again;
-    coh_profile_summary summary, summary_again;
+    coh_profile_summary summary = { .struct_bytes = sizeof(summary) },
+                        summary_again = { .struct_bytes = sizeof(summary_again) };
     assert_int_equal(coh_profile_measure(&options, begin_with(), &profile), COH_OK);
     assert_int_equal(coh_profile_write(profile, "measured.json"), COH_OK);
     if (coh_profile_read("measured.json", &again) != COH_OK)
@@ -573,7 +574,7 @@ static void what_cannot_be_measured_is_refused_in_a_sentence(void **state)
     refuse(&options, NULL, COH_ERR_ARGUMENT, "options");
     options = options_for(NULL, 0);
     options.struct_bytes--;
-    refuse(&options, NULL, COH_ERR_ARGUMENT, "coh_measure_options_init");
+    refuse(&options, NULL, COH_ERR_ARGUMENT, "coh_measure_options");
 }
 
 /* Not every allocation, for there are thousands: each of the first, then at growing distances.

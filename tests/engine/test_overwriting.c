@@ -48,12 +48,13 @@ static uint64_t train_as(coh_dtype dtype, const coh_graph *graph, uint64_t perce
     must(coh_engine_create(plan, &options, &engine), "create");
     must(coh_engine_init(engine, 7), "init");
     for (uint64_t step = 0; step < 3; step++) {
-        coh_step_input step_input = { .step = step,
+        coh_step_input step_input = { .struct_bytes = sizeof(step_input),
+                                      .step = step,
                                       .seed = 1,
                                       .learning_rate = 0.01f,
                                       .clip = deferred ? 1.0f : 0.0f,
                                       .inputs = { stored_input } };
-        coh_step_result result;
+        coh_step_result result = { .struct_bytes = sizeof(result) };
         small_model_input(dtype, step, input, stored_input);
         must(coh_engine_step(engine, &step_input, &result), "step");
         assert_true(result.finite);

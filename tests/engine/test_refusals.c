@@ -239,6 +239,10 @@ static void a_kind_of_another_abi_is_refused_before_its_members_are_read(void **
     (void)state;
     coh_tensor tensor;
     coh_graph *graph = begin_graph(&tensor);
+    struct {
+        coh_op_kind kind;
+        uint64_t later; /* a member of a newer header */
+    } newer;
     coh_op_kind other;
     memset(&other, 0xff, sizeof(other)); /* pointers that nobody may follow */
     other.struct_bytes = sizeof(other) - 3 * sizeof(void *);
@@ -246,11 +250,12 @@ static void a_kind_of_another_abi_is_refused_before_its_members_are_read(void **
     has_sentence(add(graph, &other, "old", NULL, &tensor), COH_ERR_ARGUMENT, "compile it again");
     other.struct_bytes = 2 * sizeof(uint32_t);
     has_sentence(add(graph, &other, "old", NULL, &tensor), COH_ERR_ARGUMENT, "compile it again");
-    other.struct_bytes = sizeof(other) + 8;
-    other.abi_version = COH_KIND_ABI + 1;
-    has_sentence(add(graph, &other, "new", NULL, &tensor), COH_ERR_ARGUMENT, "newer library");
-    other.abi_version = COH_KIND_ABI;
-    has_sentence(add(graph, &other, "long", NULL, &tensor), COH_ERR_ARGUMENT, "struct_bytes");
+    memset(&newer, 0xff, sizeof(newer));
+    newer.kind.struct_bytes = sizeof(newer);
+    newer.kind.abi_version = COH_KIND_ABI + 1;
+    has_sentence(add(graph, &newer.kind, "new", NULL, &tensor), COH_ERR_ARGUMENT, "newer library");
+    newer.kind.abi_version = COH_KIND_ABI;
+    has_sentence(add(graph, &newer.kind, "long", NULL, &tensor), COH_ERR_ARGUMENT, "newer library");
     other.struct_bytes = sizeof(uint32_t);
     has_sentence(add(graph, &other, "short", NULL, &tensor), COH_ERR_ARGUMENT, "struct_bytes");
     assert_int_equal(coh_graph_operator_count(graph), 0);
@@ -292,7 +297,7 @@ static void tiny_begin(tiny *t)
                                         .layernorm_epsilon = 1e-5f } };
     coh_engine_options options;
     coh_engine_options_init(&options);
-    *t = (tiny){ .input = { .learning_rate = 1e-3f, .clip = 1 } };
+    *t = (tiny){ .input = { .struct_bytes = sizeof(t->input), .learning_rate = 1e-3f, .clip = 1 } };
     for (int i = 0; i < TOKENS; i++) {
         t->tokens[i] = i * 3 % VOCABULARY;
         t->targets[i] = i == 2 ? -1 : (i * 3 + 3) % VOCABULARY;
@@ -342,7 +347,7 @@ static void a_rate_that_is_no_positive_number_is_refused_and_changes_no_weight(v
 {
     (void)state;
     tiny t;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     const float refused[] = { NAN, INFINITY, -INFINITY, -1e-3f };
     tiny_begin(&t);
     const uint64_t before = hash_of(t.engine);
@@ -420,7 +425,7 @@ static void an_id_outside_its_table_is_refused_and_the_engine_goes_on(void **sta
 {
     (void)state;
     tiny t;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     double loss;
     char sentence[256];
     const struct {
@@ -524,7 +529,7 @@ static uint64_t three_steps(int fails, int streams)
     coh_graph *graph = begin_graph(&tensor);
     coh_plan *plan = NULL;
     coh_engine *engine = NULL;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     coh_plan_options plan_options;
     coh_engine_options options;
     uint64_t least;
@@ -551,9 +556,11 @@ static uint64_t three_steps(int fails, int streams)
     assert_int_equal(coh_engine_create(plan, &options, &engine), COH_OK);
     assert_int_equal(coh_engine_init(engine, 1), COH_OK);
     for (uint64_t step = 0; step < 3; step++) {
-        const coh_step_input input = {
-            .step = step, .learning_rate = 1e-2f, .clip = 1, .inputs = { x }
-        };
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .step = step,
+                                       .learning_rate = 1e-2f,
+                                       .clip = 1,
+                                       .inputs = { x } };
         if (fails && step == 1) {
             fails_forward = 1;
             has_sentence(coh_engine_step(engine, &input, &result), COH_ERR_CORRUPT,

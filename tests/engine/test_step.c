@@ -131,7 +131,7 @@ static void the_second_body_reads_before_the_first_has_ended(void **state)
     hook_calls = 0;
     made_stream_hook = wait_for_next_body;
     uint64_t first, second;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     assert_int_equal(submit_body(&b, 0, &first), COH_OK);
     assert_int_equal(submit_body(&b, 1, &second), COH_OK);
     assert_int_equal(coh_step_await(b.step, first, &result), COH_OK);
@@ -228,7 +228,7 @@ static void a_failing_operator_is_named_and_ends_its_step_alone(void **state)
             int failed = 0;
             for (uint64_t step = 0; step < STEPS; step++) {
                 uint64_t ticket;
-                coh_step_result result;
+                coh_step_result result = { .struct_bytes = sizeof(result) };
                 assert_int_equal(submit_body(&b, step, &ticket), COH_OK);
                 if (coh_step_await(b.step, ticket, &result) == COH_OK)
                     continue;
@@ -287,7 +287,7 @@ static void peak_and_link_bytes_are_those_of_the_program(void **state)
         bench_prepare(&b, (made_far)far);
         assert_int_equal(bench_start(&b), COH_OK);
         assert_int_equal(run_init(&b), COH_OK);
-        coh_step_result result;
+        coh_step_result result = { .struct_bytes = sizeof(result) };
         uint64_t ticket;
         for (uint64_t step = 0; step < 2; step++) {
             assert_int_equal(submit_body(&b, step, &ticket), COH_OK);

@@ -99,7 +99,7 @@ void fault_plan_options(uint64_t device_bytes, coh_plan_options *out_options)
 uint64_t fault_smallest_bytes(const coh_graph *graph)
 {
     coh_plan_options options;
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     coh_plan *plan;
     fault_plan_options(UINT64_MAX, &options);
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
@@ -138,7 +138,8 @@ coh_step_input fault_step_input(uint64_t step)
         tokens[i] = (int32_t)coh_rng_below(7, step, i, VOCABULARY);
         targets[i] = (int32_t)coh_rng_below(8, step, i, VOCABULARY);
     }
-    return (coh_step_input){ .step = step,
+    return (coh_step_input){ .struct_bytes = sizeof(coh_step_input),
+                             .step = step,
                              .seed = FAULT_SEED,
                              .learning_rate = 1e-3f,
                              .clip = clip_norm,
@@ -148,7 +149,7 @@ coh_step_input fault_step_input(uint64_t step)
 coh_status fault_train(coh_engine *engine, uint64_t from, uint64_t to, uint64_t *out_hash)
 {
     coh_status status = COH_OK;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     for (uint64_t step = from; step < to && status == COH_OK; step++) {
         const coh_step_input input = fault_step_input(step);
         status = coh_engine_submit(engine, &input);

@@ -18,7 +18,7 @@
  * a coh_file_ops has no end. */
 enum { FAULTS_MOST = 1 << 16 };
 
-/* What is planned for one coh_file_ops. */
+/* The faults planned for one coh_file_ops. */
 typedef struct faults {
     uint64_t count;     /* operations so far */
     uint64_t exit_at;   /* 0: never */

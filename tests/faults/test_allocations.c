@@ -60,10 +60,10 @@ typedef struct life {
 static coh_status live_call(life *self, call which)
 {
     const coh_step_input input = fault_step_input(0);
-    const coh_checkpoint_note note = { .step = 1, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 1, .json = "{}" };
     coh_plan_options plan_options;
     coh_engine_options options;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     fault_plan_options(device_bytes, &plan_options);
     fault_engine_options("posix", &options);
     switch (which) {

@@ -46,7 +46,7 @@ static void create_engine(coh_engine **out_engine)
 static coh_status save_step(coh_engine *engine, const char *where, uint64_t step)
 {
     char path[PATH_MAX + 32];
-    const coh_checkpoint_note note = { .step = step, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = step, .json = "{}" };
     snprintf(path, sizeof(path), "%s/step-%" PRIu64, where, step);
     return coh_engine_save(engine, path, &note);
 }
@@ -149,7 +149,7 @@ static int run_and_die(const char *variable, const char *value, uint64_t *out_pr
 static uint64_t check_newest(const char *where, char *out_path)
 {
     coh_checkpoint *checkpoint;
-    coh_checkpoint_facts facts;
+    coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     uint64_t hash = 0;
     if (coh_checkpoint_open(folder, &checkpoint) != COH_OK ||
         coh_checkpoint_check(checkpoint, &hash) != COH_OK)

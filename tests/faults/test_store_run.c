@@ -83,7 +83,9 @@ typedef struct outcome {
 static coh_status live(const coh_engine_options *options, coh_engine **out_engine,
                        uint64_t *out_hash)
 {
-    const coh_checkpoint_note note = { .step = FAULT_STEPS, .json = "{}" };
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note),
+                                       .step = FAULT_STEPS,
+                                       .json = "{}" };
     const coh_step_input input = fault_step_input(FAULT_STEPS);
     double loss;
     uint64_t hash = 0;

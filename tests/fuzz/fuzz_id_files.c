@@ -32,7 +32,7 @@ static const char *write_file(const uint8_t *bytes, size_t count, int *out_fd)
 static void read_windows(coh_token_file *file)
 {
     enum { MOST = 64 };
-    coh_token_file_facts facts;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     int32_t tokens[MOST], targets[MOST];
     check(coh_token_file_facts_get(file, &facts) == COH_OK);
     int64_t length = facts.window > 0 ? facts.window : 5;

@@ -73,7 +73,7 @@ static void entropy_check(coh_token_file *file, int64_t vocabulary)
 
 static void use(coh_token_file *file, size_t size, int is_sealed)
 {
-    coh_token_file_facts facts;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     int32_t *ids;
     check(coh_token_file_facts_get(file, &facts) == COH_OK);
     check(facts.vocabulary >= 1 && facts.vocabulary <= INT32_MAX && facts.token_count <= size);

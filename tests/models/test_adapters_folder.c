@@ -89,7 +89,9 @@ static void assert_targets(const json_t *config, const char *const expected[])
 static void write_to(const char *path, const coh_model *model, coh_dtype dtype, const char *base)
 {
     source from = { 0 };
-    const coh_adapters_write_options options = { .dtype = dtype, .base = base };
+    const coh_adapters_write_options options = { .struct_bytes = sizeof(options),
+                                                 .dtype = dtype,
+                                                 .base = base };
     if (coh_adapters_write(model, &options, path, numbers, &from) != COH_OK)
         fail_msg("%s", coh_last_error());
 }
@@ -199,7 +201,8 @@ static void what_cannot_be_written_leaves_nothing_behind(void **state)
     const coh_adapters adapters = { .rank = 3 }, none = { .freeze = "wte" };
     const coh_model model = made_model(GPT2, &adapters), plain = made_model(GPT2, &none);
     source whole = { 0 }, broken = { .fails_at = "h.1.attn.c_attn.lora_B.weight" };
-    const coh_adapters_write_options options = { .dtype = COH_DTYPE_F32 },
+    const coh_adapters_write_options options = { .struct_bytes = sizeof(options),
+                                                 .dtype = COH_DTYPE_F32 },
                                      odd = { .dtype = COH_DTYPE_I32 };
     const char *out = folder_file("out");
     assert_int_equal(coh_adapters_write(&plain, &options, out, numbers, &whole), COH_ERR_ARGUMENT);
@@ -225,8 +228,10 @@ static void a_number_that_is_not_finite_is_refused_with_its_place(void **state)
     const char *out = folder_file("out");
     for (int i = 0; i < 3; i++)
         for (coh_dtype dtype = COH_DTYPE_F32; dtype <= COH_DTYPE_F16; dtype++) {
-            const coh_adapters_write_options beside = { .dtype = dtype };
-            const coh_folder_write_options whole = { .dtype = dtype };
+            const coh_adapters_write_options beside = { .struct_bytes = sizeof(beside),
+                                                        .dtype = dtype };
+            const coh_folder_write_options whole = { .struct_bytes = sizeof(whole),
+                                                     .dtype = dtype };
             source up = { .odd_in = "h.1.attn.c_attn.lora_B.weight", .odd_at = 7, .odd = odd[i] };
             /* [outputs, inputs] = [36, 12] is published transposed */
             source linear = { .odd_in = "h.0.attn.c_attn.weight", .odd_at = 17, .odd = odd[i] };
@@ -252,7 +257,8 @@ static void a_merge_that_overflows_is_not_written(void **state)
     (void)state;
     const coh_adapters adapters = { .rank = 3 };
     const coh_model model = made_model(GPT2, &adapters);
-    const coh_folder_write_options options = { .dtype = COH_DTYPE_F32 };
+    const coh_folder_write_options options = { .struct_bytes = sizeof(options),
+                                               .dtype = COH_DTYPE_F32 };
     source from = { .odd_in = "h.0.attn.c_attn.lora_A.weight", .odd_at = 4, .odd = 3e38f };
     coh_merge *merge;
     assert_int_equal(coh_merge_open(&model, numbers, &from, &merge), COH_OK);
@@ -269,7 +275,8 @@ static void every_failing_operation_leaves_nothing_behind(void **state)
     (void)state;
     const coh_adapters adapters = { .rank = 3 };
     const coh_model model = made_model(GPT2, &adapters);
-    const coh_adapters_write_options options = { .dtype = COH_DTYPE_BF16 };
+    const coh_adapters_write_options options = { .struct_bytes = sizeof(options),
+                                                 .dtype = COH_DTYPE_BF16 };
     for (int n = 1;; n++) {
         char text[32];
         source from = { 0 };

@@ -73,8 +73,10 @@ static void run_end(run *r)
 
 static coh_step_result step(run *r, const int32_t *step_targets, float factor)
 {
-    coh_step_result result;
-    const coh_step_input input = { .inputs = { tokens, step_targets }, .loss_factor = factor };
+    coh_step_result result = { .struct_bytes = sizeof(result) };
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .inputs = { tokens, step_targets },
+                                   .loss_factor = factor };
     if (coh_engine_step(r->engine, &input, &result) != COH_OK)
         fail_msg("%s", coh_last_error());
     return result;

@@ -92,7 +92,7 @@ static void check_numbers(const json_t *one)
             made_resolve(made_folder(name, json_object_get(one, "config"),
                                      json_object_get(one, "tensors"), dtypes[d], d ? 1000 : 0));
         coh_folder *folder = open_folder(&model);
-        coh_folder_facts facts;
+        coh_folder_facts facts = { .struct_bytes = sizeof(facts) };
         assert_int_equal(coh_folder_facts_get(folder, &facts), COH_OK);
         assert_int_equal(facts.stored, dtypes[d]);
         assert_false(facts.mixed);
@@ -160,7 +160,9 @@ static void pass_through(const coh_model *model, coh_dtype dtype, uint64_t shard
                          const char *path)
 {
     coh_folder *folder = open_folder(model);
-    const coh_folder_write_options options = { .dtype = dtype, .shard_bytes = shard_bytes };
+    const coh_folder_write_options options = { .struct_bytes = sizeof(options),
+                                               .dtype = dtype,
+                                               .shard_bytes = shard_bytes };
     if (coh_folder_write(model, &options, path, numbers, folder) != COH_OK)
         fail_msg("%s", coh_last_error());
     coh_folder_close(folder);
@@ -182,7 +184,7 @@ static void check_through(const json_t *one)
             const coh_model again = made_resolve(path);
             assert_int_equal(again.stored, dtypes[d]);
             coh_folder *folder = open_folder(&again);
-            coh_folder_facts facts;
+            coh_folder_facts facts = { .struct_bytes = sizeof(facts) };
             assert_int_equal(coh_folder_facts_get(folder, &facts), COH_OK);
             assert_true((facts.file_count > 1) == sharded);
             coh_folder_close(folder);
@@ -267,7 +269,7 @@ static void names_without_the_prefix_constants_and_a_second_head_are_taken(void 
     const coh_model model =
         made_resolve(made_folder("in", json_object_get(one, "config"), list, COH_DTYPE_F32, 0));
     coh_folder *folder = open_folder(&model);
-    coh_folder_facts facts;
+    coh_folder_facts facts = { .struct_bytes = sizeof(facts) };
     coh_folder_tensor at;
     assert_int_equal(coh_folder_facts_get(folder, &facts), COH_OK);
     assert_int_equal(facts.passed_over_count, 3);

@@ -68,7 +68,8 @@ static coh_status numbers(void *context, const char *name, uint64_t begin, uint6
 
 static coh_status write_out(coh_dtype dtype)
 {
-    const coh_folder_write_options options = { .dtype = dtype,
+    const coh_folder_write_options options = { .struct_bytes = sizeof(options),
+                                               .dtype = dtype,
                                                .shard_bytes = SHARD_BYTES,
                                                .files_from = model.folder,
                                                .notices_from = model.folder };
@@ -150,7 +151,8 @@ static void one_tokenizer_file_of_any_name_is_called_as_its_kind_is(void **state
     static const char *const names[] = { "out/tokenizer.json", "out/tokenizer.model" };
     for (int i = 0; i < 2; i++) {
         folder_write("mine", texts[i], 2);
-        const coh_folder_write_options options = { .dtype = COH_DTYPE_F32,
+        const coh_folder_write_options options = { .struct_bytes = sizeof(options),
+                                                   .dtype = COH_DTYPE_F32,
                                                    .files_from = folder_file("mine") };
         assert_int_equal(coh_folder_write(&model, &options, folder_file("out"), numbers, folder),
                          COH_OK);
@@ -177,7 +179,8 @@ static void what_a_folder_takes_is_known_to_the_page(void **state)
     for (size_t i = 0; i < sizeof(shard_bytes) / sizeof(shard_bytes[0]); i++)
         for (int tokenizer = 0; tokenizer < 2; tokenizer++) {
             uint64_t bytes;
-            const coh_folder_write_options options = { .dtype = COH_DTYPE_F32,
+            const coh_folder_write_options options = { .struct_bytes = sizeof(options),
+                                                       .dtype = COH_DTYPE_F32,
                                                        .shard_bytes = shard_bytes[i],
                                                        .files_from =
                                                            tokenizer ? model.folder : NULL,
@@ -199,7 +202,8 @@ static void what_adapters_take_is_known_to_the_page(void **state)
     assert_int_equal(coh_model_adapters_set(&beside, &adapters), COH_OK);
     for (int tokenizer = 0; tokenizer < 2; tokenizer++) {
         uint64_t bytes;
-        const coh_adapters_write_options options = { .dtype = COH_DTYPE_BF16,
+        const coh_adapters_write_options options = { .struct_bytes = sizeof(options),
+                                                     .dtype = COH_DTYPE_BF16,
                                                      .base = "a model",
                                                      .files_from =
                                                          tokenizer ? model.folder : NULL };
@@ -230,7 +234,7 @@ static void a_number_that_f16_has_no_room_for_is_refused_with_its_place(void **s
 {
     (void)state;
     const int before = folder_count();
-    coh_folder_write_options options = { .dtype = COH_DTYPE_F16 };
+    coh_folder_write_options options = { .struct_bytes = sizeof(options), .dtype = COH_DTYPE_F16 };
     assert_int_equal(coh_folder_write(&model, &options, folder_file("out"), large, NULL),
                      COH_ERR_NUMBER);
     assert_non_null(strstr(coh_last_error(), "h.1.mlp.c_fc.weight holds 65520"));
@@ -251,7 +255,9 @@ static void a_source_that_fails_leaves_nothing(void **state)
 {
     (void)state;
     const int before = folder_count();
-    const coh_folder_write_options options = { .dtype = COH_DTYPE_F32, .shard_bytes = SHARD_BYTES };
+    const coh_folder_write_options options = { .struct_bytes = sizeof(options),
+                                               .dtype = COH_DTYPE_F32,
+                                               .shard_bytes = SHARD_BYTES };
     assert_int_equal(coh_folder_write(&model, &options, folder_file("out"), broken, folder),
                      COH_ERR_CORRUPT);
     assert_string_equal(coh_last_error(), "the source broke");
@@ -338,7 +344,9 @@ static coh_status swapped(void *context, const char *name, uint64_t begin, uint6
 static void a_link_in_the_place_of_the_temporary_folder_is_not_followed(void **state)
 {
     (void)state;
-    const coh_folder_write_options options = { .dtype = COH_DTYPE_F32, .shard_bytes = SHARD_BYTES };
+    const coh_folder_write_options options = { .struct_bytes = sizeof(options),
+                                               .dtype = COH_DTYPE_F32,
+                                               .shard_bytes = SHARD_BYTES };
     assert_int_equal(mkdir(folder_file("theirs"), 0777), 0);
     folder_write("theirs/kept", "kept", 4);
     assert_int_equal(coh_folder_write(&model, &options, folder_file("out"), swapped, NULL),
@@ -360,7 +368,8 @@ static void what_another_is_writing_stays(void **state)
 {
     (void)state;
     const int before = folder_count();
-    const coh_folder_write_options options = { .dtype = COH_DTYPE_F32 };
+    const coh_folder_write_options options = { .struct_bytes = sizeof(options),
+                                               .dtype = COH_DTYPE_F32 };
     /* The write finishes, and finds that the name is taken. */
     assert_int_equal(coh_folder_write(&model, &options, folder_file("out"), overtaken, folder),
                      COH_ERR_ARGUMENT);

@@ -188,7 +188,9 @@ static double step(const made *m, coh_step_result *out_result)
     int32_t tokens[SEQUENCES * TOKENS], targets[SEQUENCES * TOKENS];
     draw_ids("tokens", tokens);
     draw_ids("targets", targets);
-    const coh_step_input input = { .seed = 1, .inputs = { tokens, targets } };
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .seed = 1,
+                                   .inputs = { tokens, targets } };
     ok(coh_engine_step(m->engine, &input, out_result));
     return out_result->loss;
 }
@@ -196,7 +198,7 @@ static double step(const made *m, coh_step_result *out_result)
 static void check_training(const json_t *one, const coh_model *model)
 {
     coh_graph *graph;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     ok(coh_model_train_graph(model, SEQUENCES, TOKENS, &graph));
     made m = make_engine(model, graph, COH_PLAN_TRAIN);
     const double loss = step(&m, &result), expected = number(json_object_get(one, "loss"));
@@ -213,7 +215,7 @@ static void check_training(const json_t *one, const coh_model *model)
 static void check_hundred_steps(const json_t *one, const coh_model *model)
 {
     coh_graph *graph;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     char name[32];
     ok(coh_model_train_graph(model, SEQUENCES, TOKENS, &graph));
     made m = make_engine(model, graph, COH_PLAN_TRAIN);
@@ -223,9 +225,11 @@ static void check_hundred_steps(const json_t *one, const coh_model *model)
         draw_ids(name, tokens);
         snprintf(name, sizeof(name), "targets %d", (int)(i % BATCHES));
         draw_ids(name, targets);
-        const coh_step_input input = {
-            .step = i, .seed = 1, .learning_rate = 1e-3f, .inputs = { tokens, targets }
-        };
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .step = i,
+                                       .seed = 1,
+                                       .learning_rate = 1e-3f,
+                                       .inputs = { tokens, targets } };
         ok(coh_engine_step(m.engine, &input, &result));
     }
     const double expected = number(json_object_get(one, "trained"));
@@ -238,7 +242,7 @@ static void check_hundred_steps(const json_t *one, const coh_model *model)
 static void check_bf16(const json_t *one, const coh_model *model)
 {
     coh_graph *graph;
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     coh_model typed = *model;
     coh_model_dtype_set(&typed, COH_DTYPE_BF16);
     ok(coh_model_train_graph(&typed, SEQUENCES, TOKENS, &graph));
@@ -259,7 +263,9 @@ static void check_decoding(const json_t *one, const coh_model *model)
     made m = make_engine(model, graph, COH_PLAN_INFER);
     for (int32_t t = 0; t < TOKENS; t++) {
         const json_t *row = json_array_get(json_object_get(one, "logits"), (size_t)t);
-        const coh_step_input input = { .step = (uint64_t)t, .inputs = { &tokens[t], &t } };
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .step = (uint64_t)t,
+                                       .inputs = { &tokens[t], &t } };
         const void *data;
         size_t bytes;
         double loss;

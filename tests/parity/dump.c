@@ -177,7 +177,7 @@ static void write_states(const dump *d, int64_t count)
 
 static void write_plan(const dump *d, const coh_plan_options *options)
 {
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     uint64_t in_memory_bytes;
     check(coh_plan_summarize(d->plan, &summary), "summary");
     check(coh_plan_in_memory_bytes(d->graph, options, &in_memory_bytes), "bytes in memory");
@@ -231,7 +231,7 @@ static void make_graph(dump *d)
 /* Sets the device's defaults: for a GPU all of its memory, and main memory. */
 static void start_options(const dump *d, coh_plan_options *plan, coh_engine_options *engine)
 {
-    coh_device_summary device;
+    coh_device_summary device = { .struct_bytes = sizeof(device) };
     coh_plan_options_init(plan);
     coh_engine_options_init(engine);
     engine->device = text_or(d, "device", NULL);
@@ -296,7 +296,9 @@ static void decode(const dump *d, coh_engine *engine, coh_tensor logits, const i
                    FILE *file)
 {
     for (int32_t t = 0; t < whole(d, "tokens"); t++) {
-        const coh_step_input input = { .seed = 1, .inputs = { &tokens[t], &t } };
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .seed = 1,
+                                       .inputs = { &tokens[t], &t } };
         const void *row;
         size_t bytes;
         double loss;
@@ -353,8 +355,10 @@ static void write_folders(dump *d)
 {
     char path[4096];
     coh_merge *merge;
-    const coh_adapters_write_options adapters = { .dtype = COH_DTYPE_F32 };
-    const coh_folder_write_options merged = { .dtype = COH_DTYPE_F32 };
+    const coh_adapters_write_options adapters = { .struct_bytes = sizeof(adapters),
+                                                  .dtype = COH_DTYPE_F32 };
+    const coh_folder_write_options merged = { .struct_bytes = sizeof(merged),
+                                              .dtype = COH_DTYPE_F32 };
     snprintf(path, sizeof(path), "%s/adapters", text_or(d, "out", "."));
     check(coh_adapters_write(&d->model, &adapters, path, numbers_now, d), "adapters");
     snprintf(path, sizeof(path), "%s/merged", text_or(d, "out", "."));
@@ -391,13 +395,14 @@ static void run_step(dump *d, int64_t step, const cli_schedule *schedule)
     if (step > 0 || !whole(d, "logits"))
         read_batch(d);
     const coh_step_input input = {
+        .struct_bytes = sizeof(input),
         .step = (uint64_t)step,
         .seed = 1,
         .learning_rate = (float)cli_schedule_rate(schedule, (uint64_t)step),
         .clip = (float)number(d, "clip"),
         .inputs = { d->batch, d->batch + items_of(d) },
     };
-    coh_step_result result;
+    coh_step_result result = { .struct_bytes = sizeof(result) };
     check(coh_engine_step(d->engine, &input, &result), "step");
     fprintf(d->steps, "%.9g %.17g %.17g\n", (double)input.learning_rate, result.loss,
             result.grad_norm);

@@ -297,7 +297,7 @@ static int check_plan(uint64_t seed, int *out_tight)
     coh_graph *graph = NULL;
     coh_plan *plan = NULL;
     coh_plan_options options;
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     coh_profile profile;
     uint64_t least_ns = 1;
     make_toy(&d, &toy);

@@ -95,7 +95,7 @@ static void a_huge_batch_in_memory_gets_larger_chunks(void **state)
     coh_graph *graph = make_graph(4, (int64_t)1 << 30);
     const coh_plan_options options = plan_options(1);
     coh_plan *plan = NULL;
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);

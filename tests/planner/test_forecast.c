@@ -52,7 +52,7 @@ static void quotes_lie_around_the_prediction(void **state)
     (void)state;
     coh_graph *graph = toy();
     coh_plan *plan = streamed_plan(graph, 1);
-    coh_plan_summary s;
+    coh_plan_summary s = { .struct_bytes = sizeof(s) };
     assert_int_equal(coh_plan_summarize(plan, &s), COH_OK);
     assert_true(s.step_alone_ns < s.step_ns && s.step_ns < s.step_contended_ns);
     assert_true(s.bound_ns <= s.step_ns);

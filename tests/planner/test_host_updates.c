@@ -198,7 +198,8 @@ static void a_search_takes_the_host_lane_where_it_is_faster(void **state)
     const setting what = { .toy = 0, .microbatches = 1, .deferred = 1, .percent = 50 };
     coh_graph *graph = NULL;
     coh_plan *plan = NULL, *without = NULL;
-    coh_plan_summary found, other;
+    coh_plan_summary found = { .struct_bytes = sizeof(found) },
+                     other = { .struct_bytes = sizeof(other) };
     assert_int_equal(toy_graph_make(&toys[0], &graph), COH_OK);
     coh_plan_options options = options_of(&what, graph);
     options.link_bytes_per_s = 50e6;

@@ -392,7 +392,7 @@ static void an_update_is_priced_by_its_arithmetic_if_that_takes_longer(void **st
     for (int i = 0; i < 2; i++) {
         const coh_plan_options options = options_of(optimizers[i], NULL, 0);
         coh_plan *plan = NULL;
-        coh_plan_summary summary;
+        coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
         assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
         assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
         step_ns[i] = (double)summary.step_ns;

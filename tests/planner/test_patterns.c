@@ -389,7 +389,7 @@ static int count_sliced_mixes(const coh_plan *plan)
 {
     int count = 0;
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
-        coh_plan_operator op;
+        coh_plan_operator op = { .struct_bytes = sizeof(op) };
         assert_int_equal(coh_plan_operator_at(plan, i, &op), COH_OK);
         count += strncmp(op.name, "mix", 3) == 0 && strncmp(op.pattern, "slice x", 7) == 0;
     }

@@ -102,7 +102,7 @@ static int block_places(const coh_plan *plan, int32_t block)
 {
     int places = 0;
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
-        coh_plan_operator facts;
+        coh_plan_operator facts = { .struct_bytes = sizeof(facts) };
         assert_int_equal(coh_plan_operator_at(plan, i, &facts), COH_OK);
         if (facts.block != block || strcmp(facts.parameters, "-") == 0)
             continue;

@@ -200,7 +200,7 @@ static void atomics_are_said_and_held_to(void **state)
 {
     written_plan w = **(written_plan **)state;
     toy_options by_atomics = toy;
-    coh_plan_file facts;
+    coh_plan_file facts = { .struct_bytes = sizeof(facts) };
     coh_plan *plan = NULL;
     coh_graph *graph = NULL;
     size_t bytes = 0;

@@ -212,7 +212,7 @@ static void every_shipped_datasheet_is_in_the_one_form_and_a_what_if(void **stat
     for (const char *name; (name = coh_profile_shipped(count)) != NULL; count++) {
         coh_profile *p = NULL;
         coh_text text = { 0 };
-        coh_profile_summary s;
+        coh_profile_summary s = { .struct_bytes = sizeof(s) };
         if (coh_profile_read(name, &p) != COH_OK)
             fail_msg("%s", coh_last_error());
         assert_string_equal(p->name, name);
@@ -545,7 +545,7 @@ static void a_measured_profile_with_entries_is_a_what_if_without_operators(void 
 {
     (void)state;
     coh_profile p = some_profile(5), *q;
-    coh_profile_summary s;
+    coh_profile_summary s = { .struct_bytes = sizeof(s) };
     assert_int_equal(coh_profile_write(&p, "measured,1.json"), COH_OK);
     q = read_ok("measured,1.json");
     assert_int_equal(coh_profile_summarize(q, &s), COH_OK);

@@ -231,7 +231,7 @@ static void a_cache_is_kept_where_there_is_room(void **state)
     coh_plan_options options = plan_options(2, 1);
     options.recompute = COH_RECOMPUTE_NONE;
     coh_plan *with = make_plan(graph, &options);
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     assert_int_equal(coh_plan_summarize(with, &summary), COH_OK);
     assert_int_equal(summary.caches, 3); /* two layers and the loss */
     /* backward of a micro-batch is one line, so two micro-batches give 2 x 2 operands each */
@@ -267,7 +267,7 @@ static void a_recomputed_block_has_no_cache(void **state)
     coh_plan_options options = plan_options(1, 1);
     options.recompute = COH_RECOMPUTE_ALL;
     coh_plan *plan = make_plan(graph, &options);
-    coh_plan_summary summary;
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
     assert_int_equal(summary.caches, 1);
     coh_plan_destroy(plan);

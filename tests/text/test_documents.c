@@ -55,7 +55,7 @@ static coh_token_file *open_or_fail(const char *name)
 
 static coh_token_file_facts facts_of(const coh_token_file *file)
 {
-    coh_token_file_facts facts;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     assert_int_equal(coh_token_file_facts_get(file, &facts), COH_OK);
     return facts;
 }
@@ -84,7 +84,7 @@ static void each_line_is_a_document_and_its_end(void **state)
                      "{\"text\": \"\"}\n"
                      "{\"text\": \"last\"}"); /* without a line end */
     coh_token_build_options options = options_for("in", COH_DATA_JSONL);
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
     assert_text("out", "one$two\n$$last$");
     assert_int_equal(facts.document_count, 4);
@@ -107,7 +107,7 @@ static void what_python_s_json_takes_beyond_json_is_read(void **state)
                      "{\"text\": \"\\ud83d\\ud83d\\ude00\"}\n"
                      "{\"text\": \"NaN 1e400\"}\n");
     coh_token_build_options options = options_for("in", COH_DATA_JSONL);
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     if (coh_token_file_make(bytes, &options, &facts) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_text("out", "a\xef\xbf\xbd"
@@ -130,7 +130,7 @@ static void what_python_s_json_takes_beyond_json_is_read(void **state)
 static void files_of_lines_in_a_folder_are_told(void **state)
 {
     (void)state;
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     assert_int_equal(mkdir(folder_file("files"), 0700), 0);
     write_text("files/a.jsonl", "{\"text\": \"\\ud83d\"}\n");
     write_text("files/b.ndjson", "{\"text\": \"\\ud83d\"}\n");
@@ -173,7 +173,7 @@ static void lines_longer_than_a_block_are_read_whole(void **state)
     folder_write("in", text, count);
     free(text);
     coh_token_build_options options = options_for("in", COH_DATA_JSONL);
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
     assert_int_equal(facts.token_count, LONG + 3);
     assert_int_equal(facts.document_count, 2);
@@ -297,7 +297,7 @@ static void of_a_conversation_only_the_assistants_part_is_a_target(void **state)
     static const char text[] = "user: q\nassistant: a$user: q\nassistant: a";
     write_text("in", GOOD_CHAT "\n" GOOD_CHAT "\n");
     coh_token_build_options options = options_for("in", COH_DATA_CHAT);
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
     assert_true(strncmp(facts.chat_form, "plain", 5) == 0);
     coh_token_file *file = open_or_fail("out");
@@ -380,7 +380,7 @@ static void windows_in_which_nothing_counts_are_left_out(void **state)
     write_text("in", GOOD_CHAT "\n");
     coh_token_build_options options = options_for("in", COH_DATA_CHAT);
     options.window = 4;
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     assert_int_equal(coh_token_file_make(bytes, &options, &facts), COH_OK);
     assert_int_equal(facts.empty_window_count, 4);
     coh_token_file *file = open_or_fail("out");
@@ -449,7 +449,7 @@ static void find_parts(uint8_t *part_of)
 static void make_share(const char *in, coh_data_form form, int threads)
 {
     coh_token_build_options options = options_for(in, form);
-    coh_token_build_facts facts;
+    coh_token_build_facts facts = { .struct_bytes = sizeof(facts) };
     options.validation_split = 0.1;
     options.seed = 5;
     options.thread_count = threads;

@@ -37,7 +37,7 @@ static void write_ids(const char *name, const int32_t *ids, size_t count, int64_
 static int32_t *read_ids(const char *name, size_t *out_count)
 {
     coh_token_file *file;
-    coh_token_file_facts facts;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     if (coh_token_file_open(folder_file(name), &file) != COH_OK)
         fail_msg("%s: %s", name, coh_last_error());
     assert_int_equal(coh_token_file_facts_get(file, &facts), COH_OK);
@@ -78,7 +78,7 @@ static void ids_come_back_whole_and_by_ranges_at_both_widths(void **state)
         assert_int_equal(facts.st_size, 64 + COUNT * (v < 3 ? 2 : 4));
 
         coh_token_file *file;
-        coh_token_file_facts token_facts;
+        coh_token_file_facts token_facts = { .struct_bytes = sizeof(token_facts) };
         assert_int_equal(coh_token_file_open(folder_file("ids"), &file), COH_OK);
         assert_int_equal(coh_token_file_facts_get(file, &token_facts), COH_OK);
         assert_int_equal(token_facts.token_count, COUNT);

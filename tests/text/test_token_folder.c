@@ -99,7 +99,8 @@ static void assert_same_file(const char *name, int threads)
 
 static void assert_same_by_threads(coh_token_build_options options, const char *tokenizer_path)
 {
-    coh_token_build_facts one, many;
+    coh_token_build_facts one = { .struct_bytes = sizeof(one) },
+                          many = { .struct_bytes = sizeof(many) };
     options.held_out = 4;
     if (make_tokens(options, tokenizer_path, 1, &one) != COH_OK)
         fail_msg("%s", coh_last_error());
@@ -133,7 +134,8 @@ static void texts_become_the_same_bytes_by_any_number_of_threads(void **state)
 static void a_link_to_a_file_is_read_as_the_file(void **state)
 {
     (void)state;
-    coh_token_build_facts facts[2];
+    coh_token_build_facts facts[2] = { { .struct_bytes = sizeof(facts[0]) },
+                                       { .struct_bytes = sizeof(facts[0]) } };
     coh_token_build_options options = { .in_path = keep_path("texts") };
     char target[PATH_MAX], folder[PATH_MAX];
     make_folder("texts");

@@ -17,7 +17,7 @@
 
 static coh_token_file_facts facts_of(const coh_token_file *file)
 {
-    coh_token_file_facts facts;
+    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     assert_int_equal(coh_token_file_facts_get(file, &facts), COH_OK);
     return facts;
 }
