@@ -3,7 +3,6 @@
  * step. */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "cli/stop.h"
 #include "cli/train.h"
@@ -71,17 +70,14 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
     }
     coh_step_input input = input_of(run, result->step);
     CLI_TRY(coh_engine_scan(run->engine, &input, result->applied_count, sentence));
-    /* The engine counts steps from 0, people from 1: replaces its "step n: ". */
-    const char *where = strncmp(sentence, "step ", 5) == 0 ? strstr(sentence, ": ") : NULL;
-    where = where ? where + 2 : sentence;
     cli_report_break(&run->report);
-    cli_note("warning: step %" PRIu64 " is left out: %s", result->step + 1, where);
+    cli_note("warning: step %" PRIu64 " is left out: %s", result->step + 1, sentence);
     if (++run->skipped_in_row < CLI_SKIPPED_MOST)
         return COH_OK;
     return cli_fail(
         COH_ERR_NUMBER,
         "%d steps in a row gave numbers that are not finite (the last: %s): lower --lr%s",
-        CLI_SKIPPED_MOST, where,
+        CLI_SKIPPED_MOST, sentence,
         run->saved_step == UINT64_MAX ? "" : "; the last checkpoint is whole");
 }
 

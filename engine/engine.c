@@ -346,25 +346,21 @@ static void name_finding(const coh_graph *graph, const coh_scan_finding *finding
         snprintf(text, text_bytes, "tensor '%s'", graph->tensors[op->output[finding->port]].name);
 }
 
-static void write_sentence(const coh_engine *engine, const coh_step_result *result,
-                           char *out_sentence)
+static void write_sentence(const coh_engine *engine, int is_finite, char *out_sentence)
 {
     enum { SENTENCE_BYTES = 256 };
     const coh_graph *graph = engine->plan->graph;
     coh_scan_finding finding;
     if (!coh_step_scan_finding(engine->step, &finding)) {
         snprintf(out_sentence, SENTENCE_BYTES,
-                 result->finite ? "step %" PRIu64 ": run again, every value was finite"
-                                : "step %" PRIu64
-                                  ": every value is finite, but their norm or sum is not",
-                 result->step);
+                 is_finite ? "run again, every value was finite"
+                           : "every value is finite, but their norm or sum is not");
         return;
     }
     char what[160];
     name_finding(graph, &finding, what, sizeof(what));
     snprintf(out_sentence, SENTENCE_BYTES,
-             "step %" PRIu64 ": first not finite: %.140s, written by operator '%.60s' (%s)",
-             result->step, what,
+             "first not finite: %.140s, written by operator '%.60s' (%s)", what,
              finding.operator_index < 0 ? "-" : graph->ops[finding.operator_index].name,
              coh_opcode_name(finding.opcode));
 }
@@ -402,6 +398,6 @@ coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint
     coh_step_result result;
     COH_TRY(coh_engine_run_program(engine, COH_PROGRAM_BODY, &feed, &result));
     COH_TRY(take_back(engine, applied_count));
-    write_sentence(engine, &result, out_sentence);
+    write_sentence(engine, result.finite, out_sentence);
     return COH_OK;
 }
