@@ -1,7 +1,7 @@
 /* check.h - reports failures with a text: the implementation of cohobate/status.h.
  *
  *     if (bytes > limit)
- *         return coh_fail(COH_ERR_FULL, "plan needs %" PRIu64 " bytes ...: raise --device-memory");
+ *         return coh_fail(COH_ERR_FULL, "the plan needs %" PRIu64 " bytes ...", bytes);
  *     COH_TRY(inner());                        // returns at once
  *     COH_TRY_GOTO(status, inner(), done);     // where something must be released
  *

@@ -16,6 +16,7 @@
 #include "base/queue_head.h"
 #include "base/thread.h"
 #include "cohobate/model.h"
+#include "cohobate/terms.h"
 
 /* One job at a time, described by two numbers: pieces not taken, pieces not done.
  *
@@ -188,9 +189,9 @@ static coh_status start_workers(coh_pool *pool)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0)
-        return coh_fail(COH_ERR_MEMORY,
-                        "could start only %d of %d worker threads (error %d): lower --threads",
-                        pool->started, pool->thread_count - 1, error);
+        return coh_fail(
+            COH_ERR_MEMORY, "could start only %d of %d worker threads (error %d): lower %s",
+            pool->started, pool->thread_count - 1, error, coh_term_text(COH_TERM_THREADS));
     return COH_OK;
 }
 

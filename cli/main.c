@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/stop.h"
+#include "cli/terms.h"
 
 static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *options) = {
     [CLI_TRAIN] = cli_train,     [CLI_PLAN] = cli_plan,         [CLI_GENERATE] = cli_generate,
@@ -91,6 +92,7 @@ int main(int argument_count, char **arguments)
     if (command == CLI_COMMAND_COUNT)
         return finish("", no_command(argument_count, arguments));
 
+    cli_terms_set();
     cli_stop_survive_limits();
     static cli_options options; /* large, and the stack may be too small for it */
     int help = 0;

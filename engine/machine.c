@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/small_file.h"
 #include "cohobate/engine.h"
+#include "cohobate/terms.h"
 #include "engine/cpu_quota.h"
 #include "engine/machine_findings.h"
 #include "kernels/product.h"
@@ -102,10 +103,8 @@ static void examine_cores(coh_finding_list *list, const coh_topology *topology)
                       ", of which the control group grants %.2f", quota);
     COH_FINDING_SAY(finding->cost, "all threads are stopped for the rest of a period once the "
                                    "quota is used up");
-    COH_FINDING_SAY(finding->remedy,
-                    "raise the container's processor limit; --threads is %d by "
-                    "default",
-                    core_count_of(topology, quota));
+    COH_FINDING_SAY(finding->remedy, "raise the container's processor limit; %s is %d by default",
+                    coh_term_text(COH_TERM_THREADS), core_count_of(topology, quota));
 }
 
 static void examine_instruction_set(coh_finding_list *list)
@@ -138,13 +137,13 @@ static void examine_products(coh_finding_list *list)
         [COH_BF16_HARDWARE] = "in hardware",
         [COH_BF16_PRETENDED] = "widened to f32, as COH_ISA=bf16-pretended asks",
     };
-    COH_FINDING_SAY(
-        finding->found, "bf16 by %s, %s; f32 by %s; oneDNN %s; --dtype is %s unless given",
-        coh_product_name(coh_product_default(COH_DTYPE_BF16)), how[coh_kernels_bf16()],
-        coh_product_name(coh_product_default(COH_DTYPE_F32)),
-        coh_product_available(COH_PRODUCT_ONEDNN, COH_DTYPE_F32) ? "can be had"
-                                                                 : "is not in this build",
-        coh_machine_bf16_is_fast() ? "bf16" : "f32");
+    COH_FINDING_SAY(finding->found, "bf16 by %s, %s; f32 by %s; oneDNN %s; %s is %s unless given",
+                    coh_product_name(coh_product_default(COH_DTYPE_BF16)), how[coh_kernels_bf16()],
+                    coh_product_name(coh_product_default(COH_DTYPE_F32)),
+                    coh_product_available(COH_PRODUCT_ONEDNN, COH_DTYPE_F32)
+                        ? "can be had"
+                        : "is not in this build",
+                    coh_term_text(COH_TERM_DTYPE), coh_machine_bf16_is_fast() ? "bf16" : "f32");
 }
 
 /* Is this a core type of OpenBLAS that does not use AVX-512? */
@@ -255,7 +254,8 @@ static void examine_cgroup(coh_finding_list *list)
                     coh_size_format(limit, text, sizeof(text)));
     COH_FINDING_SAY(finding->cost, "beyond it the kernel kills the process; page cache of the "
                                    "files it reads counts, too");
-    COH_FINDING_SAY(finding->remedy, "keep --device-memory and 128 MiB of overhead below it");
+    COH_FINDING_SAY(finding->remedy, "keep %s and 128 MiB of overhead below it",
+                    coh_term_text(COH_TERM_DEVICE_MEMORY));
 }
 
 static void examine_huge_pages(coh_finding_list *list)
@@ -292,7 +292,7 @@ static void examine_numa(coh_finding_list *list, const coh_topology *topology)
                     "arenas are spread over the nodes (pinned memory is by its GPU where it fits); "
                     "part of every access crosses between them");
     COH_FINDING_SAY(finding->remedy,
-                    "a model that fits one node: numactl --cpunodebind=0 --membind=0 cohobate ...");
+                    "if the model fits one node, bind its processors and memory with numactl");
 }
 
 coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,

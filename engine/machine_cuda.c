@@ -12,6 +12,7 @@
 
 #ifdef COH_HAVE_CUDA
 #include "base/bytes.h"
+#include "cohobate/terms.h"
 #include "kernels/cuda/device_kernels.h"
 #include "memory/device_cuda.h"
 #include "memory/node.h"
@@ -52,7 +53,8 @@ static void examine_gpu(coh_finding_list *list, int index, const coh_cuda_gpu *g
     finding->level = COH_FINDING_WARN;
     COH_FINDING_SAY(finding->cost, "it cannot be used: kernels need compute capability %d.0",
                     CAPABILITY_LEAST);
-    COH_FINDING_SAY(finding->remedy, "use another device, or --device host");
+    COH_FINDING_SAY(finding->remedy, "use another device, or %s host",
+                    coh_term_text(COH_TERM_DEVICE));
 }
 
 /* Measures a device as a run creates it, with an arena only for the libraries' workspaces. */
@@ -111,7 +113,8 @@ static void examine_overhead(coh_finding_list *list, int index)
         return;
     finding->level = COH_FINDING_WARN;
     COH_FINDING_SAY(finding->cost, "an arena of that size fails: only %s are kept for them", kept);
-    COH_FINDING_SAY(finding->remedy, "keep --device-memory that much lower");
+    COH_FINDING_SAY(finding->remedy, "keep %s that much lower",
+                    coh_term_text(COH_TERM_DEVICE_MEMORY));
 }
 
 /* Returns the number of GPUs. */

@@ -14,6 +14,7 @@
 #include "base/small_file.h"
 #include "coh_config.h"
 #include "cohobate/run.h"
+#include "cohobate/terms.h"
 #include "engine/machine_findings.h"
 
 #ifdef COH_HAVE_URING
@@ -165,13 +166,15 @@ void coh_examine_direct(coh_finding_list *list, const char *folder)
         COH_FINDING_SAY(finding->found, "no file can be made in %.150s: %s", folder,
                         strerror(-plain));
         COH_FINDING_SAY(finding->cost, "it cannot be the disk tier");
-        COH_FINDING_SAY(finding->remedy, "choose another folder with --disk");
+        COH_FINDING_SAY(finding->remedy, "choose another folder with %s",
+                        coh_term_text(COH_TERM_DISK));
         return;
     }
     COH_FINDING_SAY(finding->found, "refused in %.150s: %s", folder, strerror(-code));
     COH_FINDING_SAY(finding->cost, "the disk tier goes through the page cache, which is memory "
                                    "outside the budget");
-    COH_FINDING_SAY(finding->remedy, "--disk on a local ext4, xfs or btrfs file system");
+    COH_FINDING_SAY(finding->remedy, "%s on a local ext4, xfs or btrfs file system",
+                    coh_term_text(COH_TERM_DISK));
 }
 
 const char *coh_file_system_name(long magic)
@@ -217,12 +220,13 @@ void coh_examine_disk(coh_finding_list *list, const char *folder)
         finding->level = COH_FINDING_WARN;
         COH_FINDING_SAY(finding->cost, "its files are in memory: nothing is gained by moving "
                                        "there");
-        COH_FINDING_SAY(finding->remedy, "--disk on a real disk");
+        COH_FINDING_SAY(finding->remedy, "%s on a real disk", coh_term_text(COH_TERM_DISK));
     } else if (strcmp(name, "nfs") == 0 || strcmp(name, "overlay") == 0) {
         finding->level = COH_FINDING_NOTE;
         COH_FINDING_SAY(finding->cost, "%s",
                         strcmp(name, "nfs") == 0 ? "every transfer crosses the network"
                                                  : "an overlay adds a layer to every transfer");
-        COH_FINDING_SAY(finding->remedy, "--disk on a local disk or a mounted volume");
+        COH_FINDING_SAY(finding->remedy, "%s on a local disk or a mounted volume",
+                        coh_term_text(COH_TERM_DISK));
     }
 }

@@ -15,6 +15,7 @@
 #include "base/struct_bytes.h"
 #include "base/thread.h"
 #include "cohobate/machine.h"
+#include "cohobate/terms.h"
 #include "engine/device_find.h"
 #include "kernels/kernels.h"
 
@@ -251,8 +252,8 @@ static coh_status refuse_room(const coh_measure *m, uint64_t least_bytes, uint64
     if (room < m->bed->facts.memory_bytes && least_bytes <= m->bed->facts.memory_bytes)
         return coh_fail(COH_ERR_FULL,
                         "measuring %s takes %s of its memory at least, and %s may be taken: raise "
-                        "--device-memory to %" PRIu64 "B",
-                        name, least, there, least_bytes);
+                        "%s to %" PRIu64 "B",
+                        name, least, there, coh_term_text(COH_TERM_DEVICE_MEMORY), least_bytes);
     return coh_fail(COH_ERR_MEMORY,
                     "measuring %s takes %s of its memory at least, and %s are free: end what else "
                     "runs on it",
@@ -267,10 +268,11 @@ static void say_small_passes(const coh_measure *m)
         coh_measure_say(
             m,
             "passes over memory are of %s, for want of room, not %s: of a GPU with large "
-            "caches its memory and products are told too fast or too slow; with more "
-            "--device-memory, measure into a new file",
+            "caches its memory and products are told too fast or too slow; with more %s, "
+            "measure into a new file",
             coh_size_format(m->effort.pass_bytes, taken, sizeof(taken)),
-            coh_size_format(GPU_PASS_BYTES, wanted, sizeof(wanted)));
+            coh_size_format(GPU_PASS_BYTES, wanted, sizeof(wanted)),
+            coh_term_text(COH_TERM_DEVICE_MEMORY));
 }
 
 /* On a GPU: takes the memory for all parts at once. Operators and chunks get the rest. */
@@ -394,7 +396,8 @@ typedef struct job {
 static coh_status take_known(coh_measure *m, const coh_profile *known)
 {
     if (known != NULL && !m->options->quick && strstr(known->name, COH_MEASURE_QUICK) != NULL)
-        coh_measure_say(m, "what was known was measured with --quick: all of it is measured again");
+        coh_measure_say(m, "what was known was measured with %s: all of it is measured again",
+                        coh_term_text(COH_TERM_QUICK));
     else if (known != NULL)
         COH_TRY(copy_known(m, known));
     coh_measure_machine(m);

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 
+#include "cohobate/terms.h"
 #include "kernels/kernels.h"
 #include "kernels/shape_check.h"
 
@@ -22,8 +23,8 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     if (T > a->positions)
         return coh_kind_fail(COH_ERR_SHAPE,
                              "a sequence of %" PRId64 " tokens needs as many positions, there are "
-                             "%" PRId64 ": lower --sequence",
-                             T, a->positions);
+                             "%" PRId64 ": lower %s",
+                             T, a->positions, coh_term_text(COH_TERM_SEQUENCE));
     facts->output[0] = inputs[0];
     facts->parameter[0] = (coh_parameter_facts){
         .name = "weight",

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cohobate/terms.h"
 
 #define LIBRARY "libcuda.so.1"
 
@@ -86,8 +87,8 @@ coh_status coh_cuda_driver_open(coh_cuda_driver **out_driver)
     if (opened->library == NULL) {
         status = coh_fail(COH_ERR_DEVICE,
                           "no CUDA driver is installed (%s): install NVIDIA's driver, or use "
-                          "--device host",
-                          dlerror());
+                          "%s host",
+                          dlerror(), coh_term_text(COH_TERM_DEVICE));
         goto failed;
     }
     COH_TRY_GOTO(status, check_environment(), failed);

@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "cohobate/terms.h"
 #include "memory/cuda_facts.h"
 #include "memory/device_cuda_state.h"
 #include "memory/node.h"
@@ -341,10 +342,11 @@ static coh_status allocate_arena(coh_device *device, uint64_t bytes)
         return coh_fail(COH_ERR_MEMORY,
                         "the device arena needs %" PRIu64 " bytes, GPU %d (%s) has %zu of %zu free "
                         "next to its context and other programs: at most %" PRIu64 " would fit "
-                        "(%u MiB are kept back for kernels and libraries): lower --device-memory, "
-                        "or end what else uses this GPU",
+                        "(%u MiB are kept back for kernels and libraries): lower %s, or end "
+                        "what else uses this GPU",
                         bytes, device->config.index, device->name, free_bytes, total_bytes, fits,
-                        (unsigned)(COH_CUDA_RESERVE_BYTES >> 20));
+                        (unsigned)(COH_CUDA_RESERVE_BYTES >> 20),
+                        coh_term_text(COH_TERM_DEVICE_MEMORY));
     return coh_cuda_check(driver, driver->cuMemAlloc(&device->arena, bytes),
                           "cuMemAlloc of %" PRIu64 " bytes for the device arena, where %zu of %zu "
                           "are free and at most %" PRIu64 " should fit",
@@ -412,8 +414,8 @@ static coh_status pin(coh_device *device)
                                                                  CU_MEMHOSTREGISTER_PORTABLE),
                                "cuMemHostRegister of the pinned host arena: %" PRIu64 " of %" PRIu64
                                " bytes are "
-                               "pinned, lower --host-memory",
-                               device->pinned_bytes, bytes));
+                               "pinned, lower %s",
+                               device->pinned_bytes, bytes, coh_term_text(COH_TERM_HOST_MEMORY)));
         device->pinned_bytes += piece;
     }
     device->pin_ns = coh_clock_ns() - begin_ns;

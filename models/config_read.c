@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cohobate/terms.h"
 #include "models/family.h"
 
 static const coh_family_table *const families[COH_FAMILY_COUNT] = {
@@ -452,9 +453,9 @@ static coh_status read_dtypes(const coh_config_reader *reader, coh_dtype *out_st
 static void write_notes(coh_config_reader *reader)
 {
     if (reader->dropouts.text[0])
-        coh_config_note(
-            reader, "config.json asks for dropout (%s): trained with 0 unless --dropout says more",
-            list_end(&reader->dropouts));
+        coh_config_note(reader,
+                        "config.json asks for dropout (%s): trained with 0 unless %s says more",
+                        list_end(&reader->dropouts), coh_term_text(COH_TERM_DROPOUT));
     if (reader->unknown.text[0])
         coh_config_note(reader,
                         "config.json has members that are not known here, and that nothing is "

@@ -19,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "cohobate/terms.h"
 #include "memory/available.h"
 #include "offload/store_base.h"
 
@@ -36,8 +37,8 @@ static coh_status full(const coh_store_config *config)
         free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
     return coh_fail(COH_ERR_FULL,
                     "the working store needs %" PRIu64 " bytes in %s, %" PRIu64
-                    " are free: free space there or name another folder with --disk",
-                    config->bytes, config->folder, free_bytes);
+                    " are free: free space there or name another folder with %s",
+                    config->bytes, config->folder, free_bytes, coh_term_text(COH_TERM_DISK));
 }
 
 static coh_status tell(const coh_store_config *config, const char *what)
@@ -47,8 +48,8 @@ static coh_status tell(const coh_store_config *config, const char *what)
             COH_ERR_FULL,
             "the working store needs a file of %" PRIu64
             " bytes in %s, which is more than a file may have: raise ulimit -f, or name "
-            "another folder with --disk",
-            config->bytes, config->folder);
+            "another folder with %s",
+            config->bytes, config->folder, coh_term_text(COH_TERM_DISK));
     if (errno == ENOSPC || errno == EDQUOT)
         return full(config);
     return coh_fail(
@@ -92,8 +93,9 @@ static coh_status check_room(const coh_store_config *config, int fd)
     if (is_in_memory(fd) && coh_memory_available_bytes(NULL) < config->bytes)
         return coh_fail(COH_ERR_FULL,
                         "the working store needs %" PRIu64 " bytes, %s is a file system in memory "
-                        "and %" PRIu64 " are available: name a folder on a disk with --disk",
-                        config->bytes, config->folder, coh_memory_available_bytes(NULL));
+                        "and %" PRIu64 " are available: name a folder on a disk with %s",
+                        config->bytes, config->folder, coh_memory_available_bytes(NULL),
+                        coh_term_text(COH_TERM_DISK));
     return COH_OK;
 }
 
@@ -143,7 +145,8 @@ coh_status coh_store_file_open(coh_store *base, int *out_fd)
     coh_status status = COH_OK;
     *out_fd = -1;
     if (config->folder == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "the working store has no folder: give --disk DIR");
+        return coh_fail(COH_ERR_ARGUMENT, "the working store has no folder: give %s",
+                        coh_term_text(COH_TERM_A_DISK));
     int fd = open_unnamed(config->folder, O_DIRECT);
     base->facts.direct = fd >= 0;
     if (fd < 0 && errno == EINVAL) {

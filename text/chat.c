@@ -3,6 +3,7 @@
  * assistant's ids are marked by comparison with the run without the answer. Next: chat_template.c
  * finds the form. */
 #include "text/chat.h"
+#include "cohobate/terms.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -496,12 +497,13 @@ static coh_status choose_form(coh_chat *chat, const char *path, const char *temp
         chat->form = find_form(chat->tokenizer, template_text);
     if (chat->form != COH_CHAT_FORM_AUTO)
         return open_form(chat, template_text);
-    return coh_fail(COH_ERR_CORRUPT,
-                    "%.300s: the chat template is none of the forms that are known here (ChatML, "
-                    "Llama 3, Llama 2), so the model would learn conversations that nobody gives "
-                    "it: choose one all the same with --chat-form chatml|llama3|llama2|plain, or "
-                    "write them out with apply_chat_template and give the texts with --field",
-                    path);
+    return coh_fail(
+        COH_ERR_CORRUPT,
+        "%.300s: the chat template is none of the forms that are known here (ChatML, "
+        "Llama 3, Llama 2), so the model would learn conversations that nobody gives "
+        "it: choose one all the same with %s chatml|llama3|llama2|plain, or write them out with "
+        "apply_chat_template and give the texts with %s",
+        path, coh_term_text(COH_TERM_CHAT_FORM), coh_term_text(COH_TERM_FIELD));
 }
 
 coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, coh_chat_form form,

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
+#include "cohobate/terms.h"
 #include "text/permute.h"
 
 static const char magic[8] = "COHTOKEN";
@@ -232,6 +234,21 @@ coh_status coh_token_file_facts_get(const coh_token_file *file, coh_token_file_f
     return COH_OK;
 }
 
+static coh_status refuse_id(const coh_token_file *file, uint32_t id, uint64_t position)
+{
+    char remedy[128] = "the file is damaged, make it again";
+    if (file->is_raw && file->header.vocabulary < INT32_MAX)
+        snprintf(remedy, sizeof(remedy), "give the model and tokenizer it was made for");
+    else if (file->is_raw)
+        snprintf(remedy, sizeof(remedy),
+                 "no id is that large, so these are no ids, or of another width (%s)",
+                 coh_term_text(COH_TERM_ID_BYTES));
+    return coh_fail(COH_ERR_CORRUPT,
+                    "id %" PRIu32 " at position %" PRIu64 " of %s is outside its vocabulary of"
+                    " %" PRIu64 ": %s",
+                    id, position, file->path, file->header.vocabulary, remedy);
+}
+
 /* ---- ids ---- */
 
 /* As coh_token_file_read, but ids that do not count as targets have the bit UNCOUNTED set. */
@@ -253,16 +270,7 @@ static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count
     for (size_t i = 0; i < count; i++) {
         uint32_t stored = (uint32_t)get(raw + i * id_bytes, (int)id_bytes), id = stored & ~mark;
         if (id >= file->header.vocabulary)
-            return coh_fail(COH_ERR_CORRUPT,
-                            "id %" PRIu32 " at position %" PRIu64
-                            " of %s is outside its vocabulary "
-                            "of %" PRIu64 ": %s",
-                            id, begin + i, file->path, file->header.vocabulary,
-                            !file->is_raw ? "the file is damaged, make it again"
-                            : file->header.vocabulary < INT32_MAX
-                                ? "give the model and tokenizer it was made for"
-                                : "no id is that large, so these are no ids, or of another width "
-                                  "(--id-bytes)");
+            return refuse_id(file, id, begin + i);
         ids[i] = (int32_t)id | (stored & mark ? UNCOUNTED : 0);
     }
     return COH_OK;

@@ -2,6 +2,7 @@
  * the lines, chat.c encodes conversations. */
 #include <xxhash.h>
 
+#include "cohobate/terms.h"
 #include "text/lines.h"
 #include "text/token_build.h"
 
@@ -40,13 +41,13 @@ static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const 
     if (!value)
         return coh_lines_fail(lines,
                               "the object has no field \"%.100s\": name the one that holds the "
-                              "text (--field NAME), or remove the line",
-                              field);
+                              "text (%s NAME), or remove the line",
+                              field, coh_term_text(COH_TERM_FIELD));
     if (!json_is_string(value))
         return coh_lines_fail(lines,
                               "the field \"%.100s\" is %s where a text is needed: write one, "
-                              "name another field (--field NAME), or remove the line",
-                              field, json_type_name(value));
+                              "name another field (%s NAME), or remove the line",
+                              field, json_type_name(value), coh_term_text(COH_TERM_FIELD));
     const coh_text_block whole = { (const uint8_t *)json_string_value(value),
                                    json_string_length(value), 1, 1 };
     size_t consumed;
@@ -207,7 +208,7 @@ coh_status coh_token_build_jsonl(coh_token_builder *builder, int is_folder)
     if (is_folder && builder->list.count == 0)
         return coh_fail(COH_ERR_CORRUPT,
                         "folder %s holds no file *.jsonl or *.ndjson: give one that does, or leave "
-                        "--field and --chat out",
-                        path);
+                        "%s and %s out",
+                        path, coh_term_text(COH_TERM_FIELD), coh_term_text(COH_TERM_CHAT));
     return coh_fail(COH_ERR_CORRUPT, "%s holds no line with an object: add some", path);
 }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "cohobate/terms.h"
 
 /* llm.c: 256 int32, the first three of which are used (its dev/data/data_common.py). */
 #define LLMC_HEADER_BYTES 1024u
@@ -102,17 +103,18 @@ static coh_status check_looks(coh_token_file *file, uint64_t file_bytes, int may
         return coh_fail(COH_ERR_CORRUPT,
                         "%s looks like text, and ids of %" PRIu32 " bytes are read from a *.bin "
                         "without a header: give text another name; ids that look so need "
-                        "--id-bytes %" PRIu32,
-                        file->path, file->header.id_bytes, file->header.id_bytes);
+                        "%s %" PRIu32,
+                        file->path, file->header.id_bytes, coh_term_text(COH_TERM_ID_BYTES),
+                        file->header.id_bytes);
     const int is_wider = file->header.id_bytes == 2 && looks_wider(bytes, count / 2);
     if (is_wider && may_widen)
         file->header.id_bytes = 4;
     else if (is_wider)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s looks like ids of 4 bytes, and those of a vocabulary of %" PRIu64
-                        " have 2 where no header says otherwise: give --id-bytes 4, or 2 if that "
-                        "is what they have",
-                        file->path, file->header.vocabulary);
+                        " have 2 where no header says otherwise: give %s 4, or 2 if that is what "
+                        "they have",
+                        file->path, file->header.vocabulary, coh_term_text(COH_TERM_ID_BYTES));
     return COH_OK;
 }
 
@@ -143,8 +145,9 @@ static coh_status read_headless(coh_token_file *file, int64_t vocabulary, int32_
     if (file_bytes % file->header.id_bytes != 0)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s has %" PRIu64 " bytes, which is no number of ids of %" PRIu32
-                        " bytes: it was cut off, or its ids have others (--id-bytes)",
-                        file->path, file_bytes, file->header.id_bytes);
+                        " bytes: it was cut off, or its ids have others (%s)",
+                        file->path, file_bytes, file->header.id_bytes,
+                        coh_term_text(COH_TERM_ID_BYTES));
     file->header.count = file_bytes / file->header.id_bytes;
     return COH_OK;
 }
@@ -164,9 +167,8 @@ static coh_status open_raw(coh_token_file *file, int64_t vocabulary, int32_t id_
                  : read_headless(file, vocabulary, id_bytes, file_bytes));
     if (form && id_bytes && id_bytes != (int32_t)form->id_bytes)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "%s has llm.c's header, which says ids of %" PRIu32
-                        " bytes: leave --id-bytes out",
-                        file->path, form->id_bytes);
+                        "%s has llm.c's header, which says ids of %" PRIu32 " bytes: leave %s out",
+                        file->path, form->id_bytes, coh_term_text(COH_TERM_ID_BYTES));
     if (vocabulary == 0)
         COH_TRY(find_vocabulary(file));
     return coh_token_file_hash(file, &file->header.hash);

@@ -14,7 +14,7 @@
  *   profile.h, measure.h, calibration.h   machine speeds from which the planner predicts times
  *   kernels.h, machine.h                  tables of matrix products; what this machine has
  *   checkpoint.h, run.h                   reading checkpoints; disk space and the run's lock
- *   status.h                              error codes and error texts
+ *   status.h, terms.h                     error codes and error texts; the words in them
  *   tier.h                                tiers and lanes: indices of arrays in plans and results
  *
  * Errors: every call that can fail returns a coh_status (status.h).
@@ -44,6 +44,7 @@
 #include "cohobate/profile.h"
 #include "cohobate/run.h"
 #include "cohobate/status.h"
+#include "cohobate/terms.h"
 #include "cohobate/text.h"
 #include "cohobate/tier.h"
 

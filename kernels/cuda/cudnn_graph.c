@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cohobate/terms.h"
 
 enum {
     DESCRIPTORS_MOST = 128,
@@ -424,13 +425,13 @@ static coh_status explain(const graph *g, const char **out_refusal)
     }
     return coh_fail(is_memory ? COH_ERR_MEMORY : COH_ERR_DEVICE,
                     "cuDNN cannot plan attention %s of %lld heads by %lld tokens: %s; "
-                    "%s",
+                    "%s%s does without it",
                     shape->atomics       ? "backward by atomics"
                     : shape->is_backward ? "backward"
                                          : "forward",
                     (long long)shape->H, (long long)shape->T, word,
-                    shape->atomics ? "--atomics off does without it"
-                                   : "COH_CUDA_LIBRARIES=none does without it");
+                    shape->atomics ? coh_term_text(COH_TERM_ATOMICS) : "COH_CUDA_LIBRARIES=none",
+                    shape->atomics ? " off" : "");
 }
 
 coh_status coh_cudnn_plan_create(const coh_cudnn_target *target, const coh_cudnn_shape *shape,

@@ -126,7 +126,7 @@ static void a_piece_that_cannot_be_pinned_leaves_none_pinned(void **state)
         snprintf(expected, sizeof(expected), "%" PRIu64 " of %" PRIu64 " bytes are pinned",
                  (n - 1) * COH_CUDA_PIN_BYTES, bytes);
         assert_non_null(strstr(coh_last_error(), expected));
-        assert_non_null(strstr(coh_last_error(), "lower --host-memory"));
+        assert_non_null(strstr(coh_last_error(), "lower host memory"));
         assert_null(base);
         assert_int_equal(coh_stub_call_count(COH_STUB_cuMemHostRegister), n);
         assert_int_equal(coh_stub_call_count(COH_STUB_cuMemHostUnregister), n - 1);

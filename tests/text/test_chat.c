@@ -291,7 +291,7 @@ static void a_template_of_no_known_form_is_refused_unless_a_form_is_named(void *
         write_text("chat_template.jinja", templates[t]);
         for (size_t i = 0; i < sizeof(tokenizers) / sizeof(tokenizers[0]); i++)
             assert_opened(tokenizers[i], folder_path, COH_CHAT_FORM_AUTO, COH_ERR_CORRUPT,
-                          folder_file("chat_template.jinja"), "--chat-form");
+                          folder_file("chat_template.jinja"), "with chat form chatml|llama3");
     }
     assert_opened("qwen2", folder_path, COH_CHAT_FORM_CHATML, COH_OK, "ChatML", "");
     assert_opened("llama3", folder_path, COH_CHAT_FORM_LLAMA3, COH_OK, "Llama 3 (", "");

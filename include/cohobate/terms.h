@@ -1,0 +1,64 @@
+/* terms.h - the words by which messages call the caller's options.
+ *
+ * The library's messages say "raise device memory". A program whose users know an option by another
+ * name, such as a flag, gives that name once:
+ *
+ *     static const char *const names[COH_TERM_COUNT] = { [COH_TERM_DEVICE_MEMORY] = "--ram" };
+ *     coh_terms_set(names, COH_TERM_COUNT);                          // "raise --ram"
+ */
+#ifndef COHOBATE_TERMS_H
+#define COHOBATE_TERMS_H
+
+#include <stdint.h>
+
+#include "cohobate/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Options, with the words that the library uses for them. */
+typedef enum coh_term {
+    COH_TERM_DEVICE_MEMORY, /* "device memory" */
+    COH_TERM_HOST_MEMORY,   /* "host memory": pinned, next to a GPU */
+    COH_TERM_EMULATED_HOST, /* "emulated host memory": next to the host device */
+    COH_TERM_DISK,          /* "disk" */
+    COH_TERM_A_DISK,        /* "a disk": with what a user has to add to the option */
+    COH_TERM_DISK_SIZE,     /* " of ": between COH_TERM_A_DISK and its size */
+    COH_TERM_WRITE_LIMIT,   /* "the limit of disk writes" */
+    COH_TERM_DEVICE,
+    COH_TERM_THREADS,
+    COH_TERM_CHUNK, /* "chunk size" */
+    COH_TERM_RECOMPUTE,
+    COH_TERM_SWEEP_ORDER,
+    COH_TERM_BATCH,
+    COH_TERM_MICRO_BATCH,
+    COH_TERM_SEQUENCE, /* "sequence length" */
+    COH_TERM_DTYPE,
+    COH_TERM_GRADIENTS,
+    COH_TERM_ATOMICS,
+    COH_TERM_DROPOUT,
+    COH_TERM_PROFILE,
+    COH_TERM_MEASURE,       /* "measuring the machine" */
+    COH_TERM_MEASURE_DRIVE, /* "measuring the drive" */
+    COH_TERM_QUICK,         /* "the quick measurement" */
+    COH_TERM_ID_BYTES,      /* "bytes of an id" */
+    COH_TERM_FIELD,
+    COH_TERM_CHAT,
+    COH_TERM_CHAT_FORM,
+    COH_TERM_COUNT
+} coh_term;
+
+/* Returns the words for an option: the program's, or the library's own. Never NULL. */
+COH_API const char *coh_term_text(coh_term term);
+
+/* Sets the words of this process. texts[i] is for coh_term i; NULL keeps the library's own, as does
+ * `texts` NULL for all. The texts must live as long as the process. Call it before any other
+ * function.
+ * Fails: COH_ERR_ARGUMENT: `count` is not 0 to COH_TERM_COUNT. */
+COH_API coh_status coh_terms_set(const char *const *texts, int32_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
