@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/check.h"
+#include "base/refusal.h"
 
 /* 4 KiB: the block of O_DIRECT on every drive tested, and the page. Slots, chunks in memory and
  * chunks in files begin and end at multiples of it. */
@@ -15,18 +15,18 @@
  * start. Chunks end at grain or tensor ends, so no partial result depends on chunking. */
 #define COH_GRAIN_ELEMENTS 16384u
 
-/* Checked arithmetic. Fails: COH_ERR_FULL, "size overflows". */
+/* Checked arithmetic. Fails: COH_ERR_FULL, a refusal with COH_REFUSAL_SIZE. */
 static inline coh_status coh_bytes_mul(uint64_t a, uint64_t b, uint64_t *out_product)
 {
     if (__builtin_mul_overflow(a, b, out_product))
-        return coh_fail(COH_ERR_FULL, "a size overflows 64 bits: the model or batch is too large");
+        return coh_refuse_size();
     return COH_OK;
 }
 
 static inline coh_status coh_bytes_add(uint64_t a, uint64_t b, uint64_t *out_sum)
 {
     if (__builtin_add_overflow(a, b, out_sum))
-        return coh_fail(COH_ERR_FULL, "a size overflows 64 bits: the model or batch is too large");
+        return coh_refuse_size();
     return COH_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/refusal.h"
 #include "base/utf8.h"
 #include "coh_config.h"
 #include "cohobate/cohobate.h"
@@ -40,6 +41,7 @@ static void set_error(const char *format, va_list arguments)
               arguments);
     make_printable(text);
     memcpy(error_text, text, strlen(text) + 1);
+    coh_refusal_clear();
 }
 
 /* In parentheses, because the name is also a macro. */
@@ -65,6 +67,8 @@ coh_status coh_fail_prefix(coh_status status, const char *format, ...)
         snprintf(error_text + used, sizeof(error_text) - used, ": %.*s",
                  (int)(sizeof(error_text) - used), rest);
     make_printable(error_text);
+    if (status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
+        coh_refusal_clear();
     return status;
 }
 
@@ -101,6 +105,7 @@ void coh_error_save(char *text)
 void coh_error_restore(const char *text)
 {
     memcpy(error_text, text, sizeof(error_text));
+    coh_refusal_clear();
 }
 
 int coh_status_exit_code(coh_status status)

@@ -334,18 +334,26 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
 coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
                                  const coh_plan_summary *summary)
 {
-    char needed[32], there[32];
     coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     const uint64_t need = summary->peak_bytes[COH_TIER_DISK];
     CLI_TRY(coh_profile_summarize(profile, &facts));
     if (need <= facts.disk_bytes || (!facts.is_gpu && facts.disk_bytes == 0))
         return COH_OK;
-    return cli_fail(COH_ERR_FULL,
-                    "disk: %s needs %s of it, the profile %s has %s: %" PRIu64
-                    " bytes short; raise its entry disk to %" PRIu64 "B, or plan for that profile",
-                    path, coh_size_format(need, needed, sizeof(needed)), facts.name,
-                    coh_size_format(facts.disk_bytes, there, sizeof(there)),
-                    need - facts.disk_bytes, need);
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal),
+                            .status = COH_ERR_FULL,
+                            .reason = COH_REFUSAL_PLAN_FILE,
+                            .tier = 2,
+                            .is_gpu = facts.is_gpu,
+                            .given_bytes = facts.disk_bytes,
+                            .needed_bytes = need,
+                            .short_bytes = need - facts.disk_bytes,
+                            .is_proven = 1,
+                            .change_count = 2,
+                            .changes = { { .kind = COH_CHANGE_RAISE, .tier = 2, .bytes = need },
+                                         { .kind = COH_CHANGE_PLAN_AGAIN } } };
+    snprintf(refusal.path, sizeof(refusal.path), "%s", path);
+    snprintf(refusal.profile, sizeof(refusal.profile), "%s", facts.name);
+    return coh_refuse(&refusal);
 }
 
 /* Reads the plan; its tiers come from the file, since the caller's would limit it. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/refusal.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
 
@@ -60,17 +61,23 @@ static coh_status find_operator(const cli_replay *replay, explanation *e)
  * fitting. */
 static void hold_to_write_limit(const cli_options *options, coh_plan_trial *trial)
 {
-    char written[32], allowed[32];
     if (!cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT) || !trial->fits || trial->step_ns == 0)
         return;
     const double day = (double)trial->link_bytes[WRITE_LANE] * 86400e9 / (double)trial->step_ns;
     if (day <= (double)options->disk_write_limit)
         return;
     trial->fits = 0;
-    snprintf(trial->why, sizeof(trial->why),
-             "it writes %s to the drive a day, --disk-write-limit allows %s",
-             coh_size_format((uint64_t)day, written, sizeof(written)),
-             coh_size_format(options->disk_write_limit, allowed, sizeof(allowed)));
+    trial->refusal = (coh_refusal){ .struct_bytes = sizeof(trial->refusal),
+                                    .status = COH_ERR_FULL,
+                                    .reason = COH_REFUSAL_WRITES,
+                                    .tier = 2,
+                                    .given_bytes = options->disk_write_limit,
+                                    .needed_bytes = (uint64_t)day,
+                                    .short_bytes = (uint64_t)day - options->disk_write_limit,
+                                    .is_proven = 1,
+                                    .change_count = 1,
+                                    .changes = { { .kind = COH_CHANGE_RAISE_WRITES } } };
+    (void)coh_refusal_sentence(&trial->refusal, trial->why, sizeof(trial->why));
 }
 
 /* Records the trial as the last alternative, or as equal to the plan. */
@@ -316,6 +323,11 @@ static void add_trial_json(const cli_replay *replay, const alternative *a, cli_l
         cli_line_add(line, ", \"%s\": %s, \"why\": ", a->contradicts ? "contradicts" : "fits",
                      a->contradicts ? "true" : "false");
         cli_line_add_json_string(line, a->trial.why);
+        if (a->trial.refusal.reason != COH_REFUSAL_NONE) {
+            cli_line_add(line, ", \"refusal\": {");
+            cli_refusal_add_json(&a->trial.refusal, line);
+            cli_line_add(line, "}");
+        }
         cli_line_add(line, "}");
         return;
     }
@@ -347,7 +359,8 @@ static void print_json(const cli_replay *replay, const explanation *e)
         e->op.updates, e->op.activations, (double)replay->job.summary.step_ns * 1e-9,
         replay->job.calibration.runs);
     for (int i = 0; i < e->count; i++) {
-        cli_line_add(&line, "%s", i ? ", " : "");
+        printf("%s%s", line.text, i ? ", " : "");
+        cli_line_clear(&line);
         add_trial_json(replay, &e->alternatives[i], &line);
     }
     cli_line_add(&line, "], \"as_planned\": [");

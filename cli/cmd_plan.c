@@ -8,6 +8,7 @@
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/refusal.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
 #include "cli/variants.h"
@@ -104,8 +105,8 @@ coh_status cli_plan(const cli_options *options)
     if (options->memory_curve > 0 && !options->json)
         return cli_fail(COH_ERR_ARGUMENT, "--memory-curve is written as JSON: add --json");
     coh_status status = cli_job_open(options, &job);
-    if (status == COH_ERR_FULL && options->json)
-        cli_refusal_json(options);
+    if (status != COH_OK && options->json)
+        cli_refusal_json(status, options->operand);
     CLI_TRY(status);
     status = plan_out(&job);
     cli_job_close(&job);

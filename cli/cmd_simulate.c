@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/refusal.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
 
@@ -39,8 +40,8 @@ coh_status cli_simulate(const cli_options *options)
     if (status == COH_OK) {
         status = print(replay);
         cli_replay_close(replay);
-    } else if (status == COH_ERR_FULL && options->json) {
-        cli_refusal_json(options);
+    } else if (options->json) {
+        cli_refusal_json(status, options->operand);
     }
     free(replay);
     return status;

@@ -299,32 +299,31 @@ static uint64_t largest_chunk(const cli_job *job)
 }
 
 /* Checks the plan against free memory, since the engine would fail when it allocates its arenas.
- * The message names a budget for which a plan fits. */
+ * The refusal names a budget for which a plan fits. */
 static coh_status check_memory(const cli_job *job)
 {
     const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[COH_TIER_DEVICE];
     const uint64_t host = job->summary.peak_bytes[COH_TIER_HOST], most = coh_machine_most_bytes();
     const uint64_t stages = job->on_gpu ? cli_budget_stage_bytes(largest_chunk(job)) : 0;
-    char taken[32], there[32], staged[32];
+    const uint64_t beside = job->on_gpu ? stages : host;
     if (device + stages <= most && host <= most - device - stages)
         return COH_OK;
-    if (job->on_gpu)
-        return cli_fail(COH_ERR_FULL,
-                        "host memory: the plan takes %s of this machine's memory, and its chunks "
-                        "%s on their way; %s may be taken now: %" PRIu64
-                        " bytes short; give --host-memory %" PRIu64 "B",
-                        coh_size_format(host, taken, sizeof(taken)),
-                        coh_size_format(stages, staged, sizeof(staged)),
-                        coh_size_format(most, there, sizeof(there)), host + stages - most,
-                        most > stages ? most - stages : 0);
-    return cli_fail(COH_ERR_FULL,
-                    "device memory: the plan takes %s of this machine's memory, and %s may be taken"
-                    " now (MemAvailable, the cgroup's limit and RLIMIT_AS): %" PRIu64
-                    " bytes short; give --device-memory %" PRIu64 "B%s",
-                    coh_size_format(device + host, taken, sizeof(taken)),
-                    coh_size_format(most, there, sizeof(there)), device + host - most,
-                    most > host ? most - host : most,
-                    most > host ? "" : " and less --emulate-host");
+    const coh_refusal refusal = {
+        .struct_bytes = sizeof(refusal),
+        .status = COH_ERR_FULL,
+        .reason = COH_REFUSAL_MACHINE,
+        .tier = job->on_gpu,
+        .is_gpu = job->on_gpu,
+        .given_bytes = most,
+        .needed_bytes = device + host + stages,
+        .short_bytes = device + host + stages - most,
+        .is_proven = 1,
+        .change_count = 1,
+        .changes = { { .kind = COH_CHANGE_LOWER,
+                       .tier = job->on_gpu,
+                       .bytes = most > beside ? most - beside : 0 } },
+    };
+    return coh_refuse(&refusal);
 }
 
 coh_status cli_job_open(const cli_options *options, cli_job *out_job)

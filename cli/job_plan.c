@@ -210,54 +210,87 @@ static coh_status plan_smaller(cli_job *job, int any_disk)
     return make_plan(job, any_disk);
 }
 
+/* Adds a change before the others. */
+static void put_first(coh_refusal *refusal, coh_change change)
+{
+    if (refusal->change_count < COH_REFUSAL_CHANGES)
+        refusal->change_count++;
+    for (int32_t i = refusal->change_count - 1; i > 0; i--)
+        refusal->changes[i] = refusal->changes[i - 1];
+    refusal->changes[0] = change;
+}
+
+static void add_change(coh_refusal *refusal, coh_change_kind kind, int64_t microbatch)
+{
+    if (refusal->change_count < COH_REFUSAL_CHANGES)
+        refusal->changes[refusal->change_count++] =
+            (coh_change){ .kind = kind, .microbatch = microbatch };
+}
+
+static void drop_change(coh_refusal *refusal, coh_change_kind kind)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < refusal->change_count; i++)
+        if (refusal->changes[i].kind != kind)
+            refusal->changes[count++] = refusal->changes[i];
+    refusal->change_count = count;
+}
+
+/* Finds out whether a disk helps, and names the smallest one that does. */
+static coh_status refuse_without_disk(cli_job *job, int64_t wanted, int may_lower,
+                                      coh_refusal *refusal)
+{
+    job->recipe.micro_batch = wanted;
+    coh_status status = make_plan(job, 1);
+    if (status == COH_ERR_FULL && may_lower)
+        status = plan_smaller(job, 1);
+    if (status == COH_ERR_FULL) {
+        if (coh_last_refusal(refusal)) {
+            refusal->is_with_disk = 1;
+            status = coh_refuse(refusal);
+        }
+        return status;
+    }
+    CLI_TRY(status);
+    drop_change(refusal, COH_CHANGE_ADD_DISK);
+    put_first(refusal, (coh_change){ .kind = COH_CHANGE_ADD_DISK,
+                                     .bytes = job->summary.peak_bytes[2],
+                                     .microbatch = job->recipe.micro_batch });
+    return coh_refuse(refusal);
+}
+
 /* No permitted micro-batch fits: finds the least costly change that would help, and names it. */
 static coh_status refuse(cli_job *job, int64_t wanted, int may_lower)
 {
-    char why[1024], bytes[32];
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     const cli_options *options = job->options;
-    coh_status status = COH_ERR_FULL;
+    if (!coh_last_refusal(&refusal))
+        return COH_ERR_FULL;
+    refusal.microbatch = job->recipe.micro_batch;
+    refusal.largest_microbatch = wanted;
     job->asks_what_fits = 1;
-    snprintf(why, sizeof(why), "%s", coh_last_error());
     if (!may_lower && wanted > 1) {
-        status = plan_smaller(job, 0);
-        if (status == COH_OK)
-            return cli_fail(COH_ERR_FULL, "%s; or give --micro-batch %" PRId64 ": other rounding",
-                            why, job->recipe.micro_batch);
-    } else if (wanted > 1) {
-        snprintf(why, sizeof(why),
-                 "no micro-batch from %" PRId64 " down to 1 fits; with %" PRId64 ": %s", wanted,
-                 job->recipe.micro_batch, coh_last_error());
+        const coh_status status = plan_smaller(job, 0);
+        if (status == COH_OK) {
+            drop_change(&refusal, COH_CHANGE_LOWER_MICROBATCH);
+            add_change(&refusal, COH_CHANGE_LOWER_MICROBATCH, job->recipe.micro_batch);
+            return coh_refuse(&refusal);
+        }
+        if (status != COH_ERR_FULL)
+            return status;
     }
-    if (status != COH_ERR_FULL)
-        return status;
-    if (job->on_gpu) {
-        CLI_TRY(coh_profile_summarize(job->profile, &facts));
-        return cli_fail(COH_ERR_FULL,
-                        "%s (of --profile %s, whose entries device-memory,"
-                        " host-memory and disk can be replaced)",
-                        why, options->profile ? options->profile : facts.name);
-    }
-    if (options->disk_folder[0] || options->emulate_host_bytes)
-        return cli_fail(COH_ERR_FULL, "%s", why);
-    if (!knows_drive(job, &facts))
-        return cli_fail(COH_ERR_FULL,
-                        "%s; a disk may help, and --profile %s knows no drive: cohobate profile"
-                        " --disk DIR -o FILE adds it",
-                        why, options->profile);
-    job->recipe.micro_batch = wanted;
-    status = make_plan(job, 1);
-    if (status == COH_ERR_FULL && may_lower)
-        status = plan_smaller(job, 1);
-    if (status == COH_ERR_FULL) { /* copied, since cli_fail overwrites the message */
-        snprintf(why, sizeof(why), "%s", coh_last_error());
-        return cli_fail(COH_ERR_FULL, "also with --disk DIR, which is needed: %s", why);
-    }
-    CLI_TRY(status);
-    return cli_fail(COH_ERR_FULL,
-                    "%s; the smallest change: --disk DIR:%s, where micro-batch %" PRId64 " fits",
-                    why, cli_size_whole(job->summary.peak_bytes[COH_TIER_DISK], bytes),
-                    job->recipe.micro_batch);
+    const int knows = knows_drive(job, &facts);
+    if (job->profile)
+        snprintf(refusal.profile, sizeof(refusal.profile), "%s",
+                 options->profile ? options->profile : facts.name);
+    if (job->on_gpu)
+        add_change(&refusal, COH_CHANGE_PROFILE, 0);
+    else if (!options->disk_folder[0] && !options->emulate_host_bytes && knows)
+        return refuse_without_disk(job, wanted, may_lower, &refusal);
+    else if (!options->disk_folder[0] && !options->emulate_host_bytes)
+        add_change(&refusal, COH_CHANGE_MEASURE_DRIVE, 0);
+    return coh_refuse(&refusal);
 }
 
 /* A plan made for a smaller micro-batch than the default, since nothing larger fitted its budget,

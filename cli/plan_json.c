@@ -1,9 +1,8 @@
-/* Prints a plan, or the reason why none fits, as one JSON object. Keys: docs/planning.md. Next:
- * screen.c prints the same as text. */
+/* Prints a plan as one JSON object. Keys: docs/planning.md. Next: screen.c prints the same as text;
+ * refusal.c prints why none fits. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/budget.h"
 #include "cli/dtype.h"
@@ -267,48 +266,6 @@ static void print_made(const cli_job *job)
     printf(", \"made\": {\"profile\": %s, \"profile_hash\": \"%016" PRIx64
            "\", \"step_seconds\": %.9f, \"budget_bytes\": %" PRIu64 "}",
            line.text, made->profile_hash, (double)made->step_ns * 1e-9, job->made_device_bytes);
-}
-
-/* ---- a refusal ---- */
-
-/* Messages about plans that do not fit are "TIER: ... N bytes short ...; REMEDY", with earlier
- * attempts before and after. */
-static const char *find_tier(const char *why)
-{
-    static const char *const names[COH_TIER_COUNT] = { "device memory: ", "host memory: ",
-                                                       "disk: " };
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        if (strstr(why, names[tier]))
-            return coh_tier_name(tier);
-    return NULL;
-}
-
-static uint64_t find_short_bytes(const char *at_short, const char *why)
-{
-    while (at_short > why && at_short[-1] >= '0' && at_short[-1] <= '9')
-        at_short--;
-    return strtoull(at_short, NULL, 10);
-}
-
-void cli_refusal_json(const cli_options *options)
-{
-    cli_line line;
-    const char *why = coh_last_error(), *at_short = strstr(why, " bytes short");
-    const char *tier = find_tier(why), *remedy = at_short ? strstr(at_short, "; ") : NULL;
-    cli_line_clear(&line);
-    cli_line_add(&line, "{\"model\": ");
-    cli_line_add_json_string(&line, options->operand ? options->operand : "");
-    cli_line_add(&line, ", \"fits\": false");
-    if (tier && at_short)
-        cli_line_add(&line, ", \"short\": \"%s\", \"short_bytes\": %" PRIu64, tier,
-                     find_short_bytes(at_short, why));
-    if (remedy) {
-        cli_line_add(&line, ", \"remedy\": ");
-        cli_line_add_json_string(&line, remedy + 2);
-    }
-    cli_line_add(&line, ", \"why\": ");
-    cli_line_add_json_string(&line, why);
-    printf("%s}\n", line.text);
 }
 
 coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)

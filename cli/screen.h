@@ -50,8 +50,5 @@ coh_status cli_groups(const coh_plan *plan, cli_group out_groups[CLI_GROUPS], in
 
 /* Prints the plan as one JSON object (keys: docs/planning.md) to standard output. */
 coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes);
-/* Prints a plan that does not fit as an object: the missing memory and the remedy, as in the error
- * message, which is kept. */
-void cli_refusal_json(const cli_options *options);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/budget.h"
+#include "cli/refusal.h"
 
 /* ---- one variant ---- */
 
@@ -158,6 +159,8 @@ static coh_status plan_beside(const cli_options *options, const char *entries,
     coh_status status = cli_job_open_beside(&out->options, earlier, earlier_count, &out->job);
     if (status == COH_ERR_FULL) {
         snprintf(out_variant->why, sizeof(out_variant->why), "%s", coh_last_error());
+        out_variant->refusal.struct_bytes = sizeof(out_variant->refusal);
+        (void)coh_last_refusal(&out_variant->refusal);
         out->job = (cli_job){ 0 };
         return COH_OK;
     }
@@ -186,6 +189,11 @@ void cli_variant_add_json(const cli_variant *v, cli_line *line)
     if (!v->fits) {
         cli_line_add(line, ", \"fits\": false, \"why\": ");
         cli_line_add_json_string(line, v->why);
+        if (v->refusal.reason != COH_REFUSAL_NONE) {
+            cli_line_add(line, ", \"refusal\": {");
+            cli_refusal_add_json(&v->refusal, line);
+            cli_line_add(line, "}");
+        }
         return;
     }
     cli_line_add(line,

@@ -2,7 +2,6 @@
  * step times steps per day. Next: job_plan.c, which plans within the limit. */
 #include "cli/writes.h"
 
-#include <math.h>
 #include <stdio.h>
 
 double cli_writes_per_day(const cli_job *job)
@@ -12,31 +11,25 @@ double cli_writes_per_day(const cli_job *job)
                : 0;
 }
 
-enum { LIMIT_BYTES = 32 };
-
-/* Formats "2731GB/day" as the flag accepts it, rounded up. */
-static const char *write_limit(double day, char text[LIMIT_BYTES])
-{
-    const int is_large = day >= 100e9;
-    snprintf(text, LIMIT_BYTES, "%.0f%s/day", ceil(day / (is_large ? 1e9 : 1e6)),
-             is_large ? "GB" : "MB");
-    return text;
-}
-
 coh_status cli_writes_refuse(const cli_options *options, double day, double least)
 {
-    char written[LIMIT_BYTES], allowed[LIMIT_BYTES], limit[LIMIT_BYTES], remedy[96] = "raise it";
-    if (least > 0)
-        snprintf(remedy, sizeof(remedy), "raise it to %s, the least that a plan was found for",
-                 write_limit(least, limit));
-    else if (!options->plan_file)
-        snprintf(remedy, sizeof(remedy), "raise it (to less than that, perhaps)");
-    return cli_fail(
-        COH_ERR_FULL, "%s writes %s to the drive, --disk-write-limit allows %s: %s, or %s",
-        options->plan_file ? "this plan" : "the fastest plan", write_limit(day, written),
-        write_limit((double)options->disk_write_limit, allowed), remedy,
-        options->plan_file ? "plan again with it"
-                           : "give more --device-memory or a larger --batch");
+    const uint64_t limit = options->disk_write_limit, written = (uint64_t)day;
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal),
+                            .status = COH_ERR_FULL,
+                            .reason = COH_REFUSAL_WRITES,
+                            .tier = 2,
+                            .given_bytes = limit,
+                            .needed_bytes = written,
+                            .short_bytes = written > limit ? written - limit : 0,
+                            .is_proven = options->plan_file != NULL,
+                            .change_count = options->plan_file ? 2 : 3,
+                            .changes = {
+                                { .kind = COH_CHANGE_RAISE_WRITES, .bytes = (uint64_t)least },
+                                { .kind = COH_CHANGE_RAISE },
+                                { .kind = COH_CHANGE_RAISE_BATCH } } };
+    if (options->plan_file)
+        refusal.changes[1].kind = COH_CHANGE_PLAN_AGAIN;
+    return coh_refuse(&refusal);
 }
 
 int cli_job_wears(const cli_job *job)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/refusal.h"
 #include "base/thread.h"
 #include "engine/step_state.h"
 
@@ -71,15 +72,20 @@ static uint32_t deepest(const coh_step *step, coh_lane lane)
     return depth;
 }
 
+static coh_status refuse_disk(uint64_t bytes, uint64_t limit)
+{
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_FAR_TIER, COH_TIER_DISK, limit, bytes);
+    coh_refusal_raise(&refusal, COH_TIER_DISK, bytes);
+    return coh_refuse(&refusal);
+}
+
 static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
 {
     const coh_layout *layout = step->layout;
     if (layout->file_bytes == 0)
         return COH_OK;
     if (layout->file_bytes > step->options.disk_bytes)
-        return coh_fail(
-            COH_ERR_FULL, "the working store takes %llu bytes, the limit is %llu: allow more disk",
-            (unsigned long long)layout->file_bytes, (unsigned long long)step->options.disk_bytes);
+        return refuse_disk(layout->file_bytes, step->options.disk_bytes);
     uint32_t reads = deepest(step, COH_LANE_READ), writes = deepest(step, COH_LANE_WRITE);
     const coh_store_config config = { .folder = step->options.disk_folder,
                                       .bytes = layout->file_bytes,
@@ -358,10 +364,15 @@ static int is_at_rest(coh_step *step)
 void coh_step_halt(coh_step *step)
 {
     char text[COH_ERROR_TEXT_BYTES];
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    const int32_t is_refused = coh_last_refusal(&refusal);
     coh_error_save(text);
     coh_fail(COH_ERR_STOPPED, "the engine was destroyed");
     coh_step_fail(step, COH_ERR_STOPPED);
-    coh_error_restore(text);
+    if (is_refused)
+        (void)coh_refuse(&refusal);
+    else
+        coh_error_restore(text);
     if (step->issuer_is_started)
         pthread_join(step->issuer, NULL);
     step->issuer_is_started = 0;

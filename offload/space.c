@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/file_ops.h"
+#include "base/refusal.h"
 #include "cohobate/machine.h"
 
 /* Finds the nearest existing parent folder, and its file system. */
@@ -68,8 +69,7 @@ coh_status coh_space_free_bytes(const char *folder, uint64_t *out_bytes)
 static coh_status refuse(const coh_space_item *items, const dev_t *systems, uint32_t item_count,
                          uint32_t first, uint64_t needed_bytes, uint64_t free_bytes)
 {
-    char list[COH_ERROR_TEXT_BYTES / 2] = "";
-    char text[32], needed[32], short_text[32];
+    char list[COH_REFUSAL_TEXT_BYTES] = "", text[32];
     size_t used = 0;
     for (uint32_t i = first; i < item_count; i++)
         if (systems[i] == systems[first] && used < sizeof(list)) {
@@ -78,13 +78,12 @@ static coh_status refuse(const coh_space_item *items, const dev_t *systems, uint
                          items[i].what, coh_size_format(items[i].bytes, text, sizeof(text)));
             used += length > 0 ? (size_t)length : 0;
         }
-    return coh_fail(
-        COH_ERR_FULL,
-        "the file system of %s has %s free, and %s is needed there (%s): free %s or name "
-        "a folder elsewhere",
-        items[first].folder, coh_size_format(free_bytes, text, sizeof(text)),
-        coh_size_format(needed_bytes, needed, sizeof(needed)), list,
-        coh_size_format(needed_bytes - free_bytes, short_text, sizeof(short_text)));
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_FREE_SPACE, -1, free_bytes, needed_bytes);
+    refusal.is_proven = 1;
+    snprintf(refusal.path, sizeof(refusal.path), "%s", items[first].folder);
+    snprintf(refusal.items, sizeof(refusal.items), "%s", list);
+    coh_refusal_add(&refusal, COH_CHANGE_FREE_SPACE, needed_bytes - free_bytes);
+    return coh_refuse(&refusal);
 }
 
 coh_status coh_space_check(const coh_space_item *items, uint32_t item_count)

@@ -58,7 +58,7 @@ typedef struct outer_writer {
 static coh_status add_need(outer_writer *w, coh_need need, int32_t version)
 {
     coh_outer_list *list = w->list;
-    COH_TRY(coh_effort_check_count((uint64_t)w->need_count + 1, "operands"));
+    COH_TRY(coh_effort_check_count((uint64_t)w->need_count + 1, COH_UNIT_OPERANDS));
     COH_TRY(COH_GROW(&list->needs, &w->need_capacity, w->need_count + 1));
     COH_TRY(COH_GROW(&list->versions, &w->version_capacity, w->need_count + 1));
     list->needs[w->need_count] = need;
@@ -157,7 +157,7 @@ static coh_status add_line(writer *w, coh_opcode opcode, coh_lane lane, uint32_t
                            int before_after)
 {
     coh_program *p = w->program;
-    COH_TRY(coh_effort_check_count((uint64_t)p->line_count + 1, "instructions"));
+    COH_TRY(coh_effort_check_count((uint64_t)p->line_count + 1, COH_UNIT_INSTRUCTIONS));
     COH_TRY(COH_GROW(&p->lines, &w->line_capacity, p->line_count + 1));
     p->lines[p->line_count++] = (coh_instruction){ .opcode = (uint8_t)opcode,
                                                    .lane = (uint8_t)lane,
@@ -173,7 +173,7 @@ static coh_status add_line(writer *w, coh_opcode opcode, coh_lane lane, uint32_t
 static coh_status add_operand(writer *w, coh_operand operand)
 {
     coh_program *p = w->program;
-    COH_TRY(coh_effort_check_count((uint64_t)p->operand_count + 1, "operands"));
+    COH_TRY(coh_effort_check_count((uint64_t)p->operand_count + 1, COH_UNIT_OPERANDS));
     COH_TRY(COH_GROW(&p->operands, &w->operand_capacity, p->operand_count + 1));
     operand.touch_begin = p->touch_count;
     p->operands[p->operand_count++] = operand;
@@ -185,7 +185,7 @@ static coh_status add_operand(writer *w, coh_operand operand)
 static coh_status add_touch(writer *w, uint32_t chunk, uint32_t extent, int32_t version)
 {
     coh_program *p = w->program;
-    COH_TRY(coh_effort_check_count((uint64_t)p->touch_count + 1, "uses of chunks"));
+    COH_TRY(coh_effort_check_count((uint64_t)p->touch_count + 1, COH_UNIT_CHUNK_USES));
     COH_TRY(COH_GROW(&p->touches, &w->touch_capacity, p->touch_count + 1));
     p->touches[p->touch_count++] =
         (coh_touch){ .chunk = chunk, .extent = extent, .version = version };
@@ -335,7 +335,7 @@ static coh_status copy_extents(writer *w)
 {
     const coh_residency *device = w->a->device, *host = w->a->host;
     size_t count = device->extent_count + (host != NULL ? host->extent_count : 0);
-    COH_TRY(coh_effort_check_count(count, "extents"));
+    COH_TRY(coh_effort_check_count(count, COH_UNIT_EXTENTS));
     COH_TRY(COH_ALLOC(count, &w->program->extents));
     if (device->extent_count > 0)
         memcpy(w->program->extents, device->extents, device->extent_count * sizeof(coh_extent));

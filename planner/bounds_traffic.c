@@ -60,7 +60,7 @@ static coh_status make_lists(const coh_layout *layout, const coh_sequence *seque
         total += lists->begin[chunk + 1];
     }
     lists->begin[layout->chunk_count] = (uint32_t)total;
-    COH_TRY(coh_effort_check_count(total, "uses of chunks"));
+    COH_TRY(coh_effort_check_count(total, COH_UNIT_CHUNK_USES));
     COH_TRY(COH_ALLOC((size_t)lists->begin[layout->chunk_count] + 1, &lists->uses));
     for (uint32_t step = 0; step < sequence->step_count; step++)
         for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {

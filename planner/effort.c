@@ -173,14 +173,16 @@ coh_status coh_effort_raise_chunk(const coh_graph *graph, const coh_plan_options
     return COH_OK;
 }
 
-coh_status coh_effort_check_count(uint64_t count, const char *what)
+coh_status coh_effort_check_count(uint64_t count, coh_refusal_unit unit)
 {
     if (count < INT32_MAX)
         return COH_OK;
-    return coh_fail(COH_ERR_FULL,
-                    "a step's program has more than 2^31 %s: raise --micro-batch or --chunk, or "
-                    "lower --batch",
-                    what);
+    coh_refusal refusal = coh_refusal_length(unit, count, INT32_MAX);
+    refusal.is_least = 1;
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_MICROBATCH, 0);
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_CHUNK, 0);
+    coh_refusal_add(&refusal, COH_CHANGE_LOWER_BATCH, 0);
+    return coh_refuse(&refusal);
 }
 
 int coh_effort_is_bearable(const coh_effort *effort)
@@ -194,28 +196,38 @@ uint64_t coh_effort_sum(const coh_effort *effort)
     return sum(effort->touches, product(LINE_TOUCHES, effort->lines));
 }
 
+/* `is_cut`: the given chunk size is the cause. */
+static void add_changes(const coh_effort *effort, int is_cut, coh_refusal *refusal)
+{
+    if (is_cut) {
+        coh_refusal_add(refusal, COH_CHANGE_RAISE_CHUNK, 0);
+        coh_refusal_add(refusal, COH_CHANGE_DROP_CHUNK, 0);
+        return;
+    }
+    if (effort->lines > COH_LINES_MOST) {
+        coh_refusal_add(refusal, COH_CHANGE_RAISE_MICROBATCH, 0);
+    } else { /* chunks are cut by the budget */
+        coh_refusal_raise(refusal, COH_TIER_DEVICE, 0);
+        coh_refusal_add(refusal, COH_CHANGE_RAISE_CHUNK, 0);
+    }
+    coh_refusal_add(refusal, COH_CHANGE_LOWER_BATCH, 0);
+}
+
 coh_status coh_effort_refuse(const coh_effort *effort, const coh_plan_options *options)
 {
     const int is_cut = options->chunk_bytes > 0 &&
                        (effort->chunks > COH_CHUNKS_MOST || effort->lines <= COH_LINES_MOST);
     if (coh_effort_is_bearable(effort))
         return COH_OK;
-    if (is_cut)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "a step is a program that touches %" PRIu64 " of %" PRIu64
-                        " chunks of at most %" PRIu64 " bytes, and %d of %d are the most that are "
-                        "planned: raise --chunk, or leave it out",
-                        effort->touches, effort->chunks, options->chunk_bytes, COH_TOUCHES_MOST,
-                        COH_CHUNKS_MOST);
-    if (effort->lines <= COH_LINES_MOST)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "a step of %d micro-batches uses chunks %" PRIu64 " times, and %d are the "
-                        "most that are planned: raise --device-memory, by which chunks are cut, or "
-                        "give a larger --chunk, or lower --batch",
-                        options->microbatch_count, effort->touches, COH_TOUCHES_MOST);
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "a step of %d micro-batches is a program of at least %" PRIu64
-                    " instructions, and %d are the most that are planned: raise --micro-batch, or "
-                    "lower --batch",
-                    options->microbatch_count, effort->lines, COH_LINES_MOST);
+    coh_refusal refusal = coh_refusal_length(COH_UNIT_INSTRUCTIONS, effort->lines, COH_LINES_MOST);
+    if (is_cut && effort->chunks > COH_CHUNKS_MOST)
+        refusal = coh_refusal_length(COH_UNIT_CHUNKS, effort->chunks, COH_CHUNKS_MOST);
+    else if (effort->lines <= COH_LINES_MOST)
+        refusal = coh_refusal_length(COH_UNIT_CHUNK_USES, effort->touches, COH_TOUCHES_MOST);
+    refusal.status = COH_ERR_ARGUMENT;
+    refusal.microbatch_count = options->microbatch_count;
+    refusal.chunk_bytes = refusal.unit != COH_UNIT_INSTRUCTIONS ? options->chunk_bytes : 0;
+    refusal.is_least = refusal.unit == COH_UNIT_INSTRUCTIONS;
+    add_changes(effort, is_cut, &refusal);
+    return coh_refuse(&refusal);
 }

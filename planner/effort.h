@@ -6,6 +6,7 @@
 #ifndef COH_PLANNER_EFFORT_H
 #define COH_PLANNER_EFFORT_H
 
+#include "base/refusal.h"
 #include "planner/plan.h"
 
 /* UINT64_MAX also represents every larger number. */
@@ -30,8 +31,8 @@ enum {
 };
 
 /* Plan tables are indexed by uint32_t, some by int32_t. Fails: COH_ERR_FULL if `count` exceeds
- * these; `what`: a plural noun for the message. */
-coh_status coh_effort_check_count(uint64_t count, const char *what);
+ * these. */
+coh_status coh_effort_check_count(uint64_t count, coh_refusal_unit unit);
 
 /* Fails: COH_ERR_MEMORY, and as coh_layout_build. */
 coh_status coh_effort_of(const coh_graph *graph, const coh_plan_options *options,
@@ -49,7 +50,7 @@ int coh_effort_is_bearable(const coh_effort *effort);
 uint64_t coh_effort_sum(const coh_effort *effort);
 
 /* Fails with COH_ERR_ARGUMENT if an effort exceeds the limits; the message has the number that is
- * too large and the flag that lowers it. */
+ * too large and what lowers it. */
 coh_status coh_effort_refuse(const coh_effort *effort, const coh_plan_options *options);
 
 #endif

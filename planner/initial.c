@@ -90,7 +90,7 @@ static coh_status find_need(void *argument, int index)
 {
     needs *n = argument;
     return coh_schedule_bound(n->plan->graph, &n->plan->options, &n->decisions[index],
-                              &n->bytes[index]);
+                              &n->bytes[index], NULL);
 }
 
 /* Checks whether finer ranges than the search uses would need less; if so, smallest_device_bytes is
@@ -101,7 +101,7 @@ static coh_status check_ranges(coh_plan *plan, const coh_decisions *smallest)
     uint64_t bytes = 0;
     finest.row_passes = finest.slices = RANGES_MOST;
     finest.patterns = coh_pattern_choose(RANGES_MOST);
-    COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &finest, &bytes));
+    COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &finest, &bytes, NULL));
     plan->smallest_is_proven = bytes >= plan->smallest_device_bytes;
     return COH_OK;
 }
@@ -192,7 +192,8 @@ static coh_status list_way(void *argument, int index)
         COH_TRY(coh_effort_of(w->plan->graph, &w->plan->options, &s->decisions, &effort));
         if (!coh_effort_is_bearable(&effort))
             break;
-        COH_TRY(coh_schedule_bound(w->plan->graph, &w->plan->options, &s->decisions, &least_bytes));
+        COH_TRY(coh_schedule_bound(w->plan->graph, &w->plan->options, &s->decisions, &least_bytes,
+                                   NULL));
         if (least_bytes > s->decisions.device_bytes)
             continue;
         COH_TRY(bound_initial(w->plan, s));

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/refusal.h"
 #include "memory/cells.h"
 #include "memory/library_workspace.h"
 #include "planner/effort.h"
@@ -45,7 +46,7 @@ static coh_status add_object(builder *b, coh_stream stream, int32_t owner, int s
                              int32_t *out_object)
 {
     coh_layout *layout = b->layout;
-    COH_TRY(coh_effort_check_count((uint64_t)layout->object_count + 1, "objects"));
+    COH_TRY(coh_effort_check_count((uint64_t)layout->object_count + 1, COH_UNIT_OBJECTS));
     COH_TRY(COH_GROW(&layout->objects, &b->object_capacity, layout->object_count + 1));
     layout->objects[layout->object_count] = (coh_object){ .stream = (uint8_t)stream,
                                                           .owner = owner,
@@ -55,19 +56,30 @@ static coh_status add_object(builder *b, coh_stream stream, int32_t owner, int s
     return COH_OK;
 }
 
+/* `change`: what helps; COH_CHANGE_KINDS: nothing. */
+static coh_status refuse_length(const builder *b, coh_refusal_unit unit, uint64_t count,
+                                uint64_t most, coh_change_kind change)
+{
+    coh_refusal refusal = coh_refusal_length(unit, count, most);
+    refusal.is_least = refusal.is_proven = 1;
+    refusal.microbatch_count = b->options->microbatch_count;
+    refusal.chunk_bytes = unit == COH_UNIT_CHUNKS ? b->chunk_bytes : 0;
+    if (change != COH_CHANGE_KINDS)
+        coh_refusal_add(&refusal, change, 0);
+    return coh_refuse(&refusal);
+}
+
 /* Fails if an object of this many bytes would make the sums or the list of chunks too large. */
 static coh_status check_sums(const builder *b, uint64_t bytes, uint64_t chunk_bytes)
 {
     uint64_t all = 0;
     COH_TRY(coh_bytes_add(b->bytes, bytes, &all));
     if (all > LAYOUT_BYTES_MOST)
-        return coh_fail(COH_ERR_FULL,
-                        "what a step touches takes more than 2^60 bytes: lower --micro-batch");
+        return refuse_length(b, COH_UNIT_BYTES, all, LAYOUT_BYTES_MOST,
+                             COH_CHANGE_LOWER_MICROBATCH);
     if (bytes / chunk_bytes >= CHUNKS_MOST - b->layout->chunk_count)
-        return coh_fail(COH_ERR_FULL,
-                        "%" PRIu64 " bytes in chunks of at most %" PRIu64
-                        " are more than %u chunks: raise --chunk",
-                        all, chunk_bytes, CHUNKS_MOST);
+        return refuse_length(b, COH_UNIT_CHUNKS, b->layout->chunk_count + bytes / chunk_bytes + 1,
+                             CHUNKS_MOST, COH_CHANGE_RAISE_CHUNK);
     return COH_OK;
 }
 
@@ -213,7 +225,8 @@ static coh_status add_to_group(builder *b, int32_t index)
     COH_TRY(check_sums(b, elements * coh_dtype_bytes(group->dtype), b->chunk_bytes));
     uint64_t grains = (elements + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
     if (layout->partial_count + grains > UINT32_MAX / 2)
-        return coh_fail(COH_ERR_FULL, "more than 2^31 grains of parameters in one plan");
+        return refuse_length(b, COH_UNIT_GRAINS, layout->partial_count + grains, UINT32_MAX / 2,
+                             COH_CHANGE_KINDS);
     layout->parameters[layout->parameter_count] =
         (coh_parameter_layout){ .parameter = index,
                                 .group = (int32_t)layout->group_count - 1,

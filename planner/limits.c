@@ -1,24 +1,16 @@
 /* Compares budgets and arenas with the cgroup and memlock limits of a profile. The idea: a plan the
- * system would refuse is rejected before it is built, with the bytes short and the flag to change.
+ * system would refuse is rejected before it is built, with the bytes short and what to change.
  * Interface: limits.h. */
 #include "planner/limits.h"
 
-#include <inttypes.h>
+#include <stdio.h>
 
-#include "base/check.h"
+#include "base/refusal.h"
 #include "planner/profile.h"
 
 static int is_gpu(const coh_profile *profile)
 {
     return profile->device_kind != COH_DEVICE_HOST;
-}
-
-const char *coh_tier_flag(coh_tier tier, int is_gpu)
-{
-    const char *const flags[COH_TIER_COUNT] = { "--device-memory",
-                                                is_gpu ? "--host-memory" : "--emulate-host",
-                                                "--disk" };
-    return flags[tier];
 }
 
 static uint64_t in_main_memory(const coh_profile *profile, uint64_t device, uint64_t host)
@@ -29,30 +21,35 @@ static uint64_t in_main_memory(const coh_profile *profile, uint64_t device, uint
     return __builtin_add_overflow(device, host, &both) ? UINT64_MAX : both;
 }
 
-/* `what`: subject and verb of the message. */
-static coh_status check_cgroup(const coh_profile *profile, const char *what, uint64_t device,
-                               uint64_t host)
+static coh_status check_cgroup(const coh_profile *profile, uint64_t device, uint64_t host)
 {
     const uint64_t bytes = in_main_memory(profile, device, host), limit = profile->cgroup_bytes;
-    const char *flags = is_gpu(profile) ? "--host-memory"
-                        : host > 0      ? "--device-memory and --emulate-host together"
-                                        : "--device-memory";
+    const coh_tier tier = is_gpu(profile) ? COH_TIER_HOST : COH_TIER_DEVICE;
     if (bytes <= limit)
         return COH_OK;
-    return coh_fail(COH_ERR_FULL,
-                    "%s memory: %s %" PRIu64 " bytes of main memory, and the cgroup of profile %s"
-                    " has a limit of %" PRIu64 ": %" PRIu64
-                    " bytes short; raise its memory.max and measure again, or lower %s to %" PRIu64
-                    "B",
-                    is_gpu(profile) ? "host" : "device", what, bytes, profile->name, limit,
-                    bytes - limit, flags, limit);
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_CGROUP, tier, limit, bytes);
+    refusal.is_gpu = is_gpu(profile);
+    refusal.is_proven = 1;
+    snprintf(refusal.profile, sizeof(refusal.profile), "%s", profile->name);
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_CGROUP, bytes);
+    coh_refusal_lower(&refusal, !is_gpu(profile) && host > 0 ? -1 : (int)tier, limit);
+    return coh_refuse(&refusal);
 }
 
 coh_status coh_limits_check_budgets(const coh_profile *profile, const coh_plan_options *options)
 {
     const uint64_t device = options->device_memory_bytes, host = options->host_memory_bytes;
-    return check_cgroup(profile, "the budget is", device == UINT64_MAX ? 0 : device,
-                        host == UINT64_MAX ? 0 : host);
+    return check_cgroup(profile, device == UINT64_MAX ? 0 : device, host == UINT64_MAX ? 0 : host);
+}
+
+static coh_status refuse_locked(const coh_profile *profile, uint64_t limit, uint64_t bytes)
+{
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_MEMLOCK, COH_TIER_HOST, limit, bytes);
+    refusal.is_gpu = refusal.is_proven = 1;
+    snprintf(refusal.profile, sizeof(refusal.profile), "%s", profile->name);
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_MEMLOCK, bytes);
+    coh_refusal_lower(&refusal, COH_TIER_HOST, limit);
+    return coh_refuse(&refusal);
 }
 
 coh_status coh_limits_check_arenas(const coh_profile *profile,
@@ -60,12 +57,6 @@ coh_status coh_limits_check_arenas(const coh_profile *profile,
 {
     const uint64_t host = arena_bytes[COH_TIER_HOST], limit = profile->memlock_bytes;
     if (is_gpu(profile) && host > limit)
-        return coh_fail(COH_ERR_FULL,
-                        "host memory: the plan pins %" PRIu64
-                        " bytes of it, and profile %s allows %" PRIu64
-                        " locked bytes (memlock): %" PRIu64
-                        " bytes short; ulimit -l unlimited (LimitMEMLOCK=infinity in a service's"
-                        " unit) and measure again, or lower --host-memory to %" PRIu64 "B",
-                        host, profile->name, limit, host - limit, limit);
-    return check_cgroup(profile, "the plan takes", arena_bytes[COH_TIER_DEVICE], host);
+        return refuse_locked(profile, limit, host);
+    return check_cgroup(profile, arena_bytes[COH_TIER_DEVICE], host);
 }

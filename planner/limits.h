@@ -12,9 +12,6 @@
 
 #include "planner/plan.h"
 
-/* The flag that raises a tier: with a GPU, the host tier is --host-memory, else --emulate-host. */
-const char *coh_tier_flag(coh_tier tier, int is_gpu);
-
 /* Checks that the system allows budgets like these. A tier without limit (UINT64_MAX) counts as 0.
  * Fails: COH_ERR_FULL with the tier, the bytes short and what to do. */
 coh_status coh_limits_check_budgets(const coh_profile *profile, const coh_plan_options *options);

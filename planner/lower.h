@@ -44,6 +44,13 @@ typedef struct coh_sheet {
     size_t binding_count, binding_capacity;
 } coh_sheet;
 
+/* Returns the operator of line `index`, -1: none. */
+static inline int32_t coh_sheet_operator(const coh_sheet *sheet, uint32_t index)
+{
+    const int32_t call = sheet->lines[index].call;
+    return call >= 0 ? sheet->calls[call].operator_index : -1;
+}
+
 /* Writes the sheet of one kind of program; a kind that the mode does not have gives an empty sheet.
  * `recompute`: the blocks recomputed in backward, by coh_graph_blocks_before. `host_updates`: see
  * coh_decisions; 0 without a host tier. Fails: COH_ERR_MEMORY. */

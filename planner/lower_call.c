@@ -12,7 +12,7 @@
 coh_status coh_lower_line(coh_lower_writer *w, coh_opcode opcode)
 {
     coh_sheet *sheet = w->sheet;
-    COH_TRY(coh_effort_check_count(sheet->line_count + 1, "instructions"));
+    COH_TRY(coh_effort_check_count(sheet->line_count + 1, COH_UNIT_INSTRUCTIONS));
     COH_TRY(COH_GROW(&sheet->lines, &sheet->line_capacity, sheet->line_count + 1));
     sheet->lines[sheet->line_count++] = (coh_sheet_line){ .opcode = opcode,
                                                           .lane = COH_LANE_COMPUTE,
@@ -28,7 +28,7 @@ coh_status coh_lower_need(coh_lower_writer *w, int32_t object, uint32_t begin, u
     coh_sheet *sheet = w->sheet;
     coh_sheet_line *line = &sheet->lines[sheet->line_count - 1];
     const coh_object *facts = &w->layout->objects[object];
-    COH_TRY(coh_effort_check_count(sheet->need_count + 1, "operands"));
+    COH_TRY(coh_effort_check_count(sheet->need_count + 1, COH_UNIT_OPERANDS));
     COH_TRY(COH_GROW(&sheet->needs, &sheet->need_capacity, sheet->need_count + 1));
     sheet->needs[sheet->need_count++] = (coh_need){ .object = object,
                                                     .touch_begin = begin,
@@ -54,7 +54,7 @@ coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t
                           const coh_shape *shape)
 {
     coh_sheet *sheet = w->sheet;
-    COH_TRY(coh_effort_check_count(sheet->binding_count + 1, "bindings"));
+    COH_TRY(coh_effort_check_count(sheet->binding_count + 1, COH_UNIT_BINDINGS));
     COH_TRY(COH_GROW(&sheet->bindings, &sheet->binding_capacity, sheet->binding_count + 1));
     sheet->bindings[sheet->binding_count++] =
         (coh_binding){ .role = (uint8_t)role,

@@ -69,7 +69,7 @@ coh_status coh_next_use_init(coh_next_use *uses, const coh_layout *layout,
         total += uses->cursor[i];
         uses->begin[i + 1] = (uint32_t)total;
     }
-    COH_TRY(coh_effort_check_count(total, "uses of chunks"));
+    COH_TRY(coh_effort_check_count(total, COH_UNIT_CHUNK_USES));
     COH_TRY(COH_ALLOC(uses->begin[chunks], &uses->accesses));
     for (uint32_t i = 0; i < chunks; i++)
         uses->cursor[i] = uses->begin[i];

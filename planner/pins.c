@@ -4,10 +4,13 @@
 #include "planner/pins.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/refusal.h"
+#include "cohobate/terms.h"
 #include "planner/schedule.h"
 
 #define BLOCKS "blocks."
@@ -104,6 +107,13 @@ static coh_status fail_pin(const coh_pin *pin, const char *why)
                     coh_pin_place_name(pin->place), why);
 }
 
+/* The pin needs a tier; `remedy` is the option that gives one. */
+static coh_status refuse_tier(const coh_pin *pin, const char *why, coh_term remedy)
+{
+    return coh_fail(COH_ERR_ARGUMENT, "pin '%s=%s': %s: give %s", pin->target,
+                    coh_pin_place_name(pin->place), why, coh_term_text(remedy));
+}
+
 static coh_status contradict(const coh_pin *a, const coh_pin *b, const coh_graph_op_entry *op)
 {
     return coh_fail(
@@ -123,11 +133,11 @@ static coh_status check_tiers(const coh_plan_options *options, const coh_pin *pi
     if (!is_of_parameters(pin->place) && options->mode != COH_PLAN_TRAIN)
         return fail_pin(pin, "activations are pinned in training only");
     if (pin->place == COH_PIN_HOST && !has_host)
-        return fail_pin(pin, "there is no host tier: give --emulate-host");
+        return refuse_tier(pin, "there is no host tier", COH_TERM_EMULATED_HOST);
     if (pin->place == COH_PIN_DISK && !has_disk)
-        return fail_pin(pin, "there is no disk: give --disk DIR");
+        return refuse_tier(pin, "there is no disk", COH_TERM_A_DISK);
     if (pin->place == COH_PIN_OFFLOAD && !has_host && !has_disk)
-        return fail_pin(pin, "there is no tier to move to: give --disk DIR");
+        return refuse_tier(pin, "there is no tier to move to", COH_TERM_A_DISK);
     return COH_OK;
 }
 
@@ -285,10 +295,23 @@ static coh_status bound_with(const coh_graph *graph, const coh_plan_options *opt
         uint64_t bytes = 0;
         decisions.recompute = coh_block_set_first(
             all && options->recompute != COH_RECOMPUTE_NONE ? coh_graph_block_count(graph) : 0);
-        COH_TRY(coh_schedule_bound(graph, &some, &decisions, &bytes));
+        COH_TRY(coh_schedule_bound(graph, &some, &decisions, &bytes, NULL));
         *out_bytes = bytes < *out_bytes ? bytes : *out_bytes;
     }
     return COH_OK;
+}
+
+/* `before`: the bytes that a step needs without the pin. */
+static coh_status refuse_pin(const coh_pin *pin, uint64_t budget, uint64_t with, uint64_t before)
+{
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_PIN, COH_TIER_DEVICE, budget, with);
+    refusal.is_least = refusal.is_proven = 1;
+    snprintf(refusal.pin, sizeof(refusal.pin), "%s=%s", pin->target,
+             coh_pin_place_name(pin->place));
+    coh_refusal_add(&refusal, COH_CHANGE_DROP_PIN, before);
+    coh_refusal_raise(&refusal, COH_TIER_DEVICE, with);
+    refusal.changes[1].is_least = 1;
+    return coh_refuse(&refusal);
 }
 
 coh_status coh_pins_blame(const coh_graph *graph, const coh_plan_options *options,
@@ -300,16 +323,8 @@ coh_status coh_pins_blame(const coh_graph *graph, const coh_plan_options *option
         COH_TRY(bound_with(graph, options, smallest, count, &with));
         if (with > budget && count == 0)
             return COH_OK;
-        if (with > budget) {
-            const coh_pin *pin = &options->pins[count - 1];
-            return coh_fail(COH_ERR_FULL,
-                            "pin '%s=%s': with it a step needs %llu bytes of device memory at "
-                            "once (%llu without it), %llu more than there are: leave it out, or "
-                            "raise --device-memory to %lluB",
-                            pin->target, coh_pin_place_name(pin->place), (unsigned long long)with,
-                            (unsigned long long)before, (unsigned long long)(with - budget),
-                            (unsigned long long)with);
-        }
+        if (with > budget)
+            return refuse_pin(&options->pins[count - 1], budget, with, before);
         before = with;
     }
     return COH_OK;

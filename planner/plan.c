@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/refusal.h"
 #include "base/struct_bytes.h"
+#include "cohobate/terms.h"
 #include "planner/bounds.h"
 #include "planner/fingerprint.h"
 #include "planner/limits.h"
@@ -76,8 +78,9 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
                                           "coh_plan_options_init");
     if (options->microbatch_count < 1 || options->microbatch_count > 65536)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "%d micro-batches are not 1..65536: raise --micro-batch, or lower --batch",
-                        options->microbatch_count);
+                        "%d micro-batches are not 1..65536: raise %s, or lower %s",
+                        options->microbatch_count, coh_term_text(COH_TERM_MICRO_BATCH),
+                        coh_term_text(COH_TERM_BATCH));
     if (options->sweep_order < COH_SWEEP_MICROBATCH || options->sweep_order > COH_SWEEP_AUTO)
         return coh_fail(COH_ERR_ARGUMENT, "sweep order %d is none", (int)options->sweep_order);
     if (options->mode == COH_PLAN_INFER && options->microbatch_count != 1)
@@ -147,9 +150,9 @@ static coh_status check_links(const coh_plan *plan)
     if (plan->options.disk_bytes > 0 && !(coh_profile_is_link(profile, COH_LANE_READ) &&
                                           coh_profile_is_link(profile, COH_LANE_WRITE)))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "the profile %s knows no drive: cohobate profile --disk DIR -o FILE adds "
-                        "it, or give its entries disk-read=, disk-write=",
-                        profile->name);
+                        "the profile %s knows no drive: %s adds it, or give its entries "
+                        "disk-read=, disk-write=",
+                        profile->name, coh_term_text(COH_TERM_MEASURE_DRIVE));
     if (plan->options.host_memory_bytes > 0 && profile->device_kind == COH_DEVICE_HOST &&
         !plan->options.emulate_host)
         return coh_fail(COH_ERR_ARGUMENT,
@@ -159,9 +162,9 @@ static coh_status check_links(const coh_plan *plan)
     if (plan->options.host_memory_bytes > 0 &&
         !(coh_profile_is_link(profile, COH_LANE_H2D) && coh_profile_is_link(profile, COH_LANE_D2H)))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "the profile %s knows no link to a host tier: cohobate profile -o FILE "
-                        "adds it, or give its entry pcie=",
-                        profile->name);
+                        "the profile %s knows no link to a host tier: %s adds it, or give its "
+                        "entry pcie=",
+                        profile->name, coh_term_text(COH_TERM_MEASURE));
     if (plan->options.host_memory_bytes > 0 && profile->device_kind != COH_DEVICE_HOST &&
         !(profile->host_memory_bytes_per_s.p50 > 0 || profile->host_update_bytes_per_s.p50 > 0))
         return coh_fail(COH_ERR_ARGUMENT,
@@ -284,19 +287,19 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
 {
     coh_plan_options each = *options;
     coh_plan *by_layers = NULL;
-    char refusal[COH_ERROR_TEXT_BYTES];
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     uint64_t by_layers_bytes, far_bytes;
     each.sweep_order = COH_SWEEP_LAYER;
     coh_status status = create_in_order(graph, &each, &by_layers, &by_layers_bytes);
     if (status != COH_OK && status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
         return status;
     if (by_layers_bytes > 0)
-        snprintf(refusal, sizeof(refusal), "%s", coh_last_error());
+        (void)coh_last_refusal(&refusal);
     each.sweep_order = COH_SWEEP_MICROBATCH;
     status = create_in_order(graph, &each, out_plan, &far_bytes);
     if (status == COH_ERR_FULL && by_layers_bytes > 0 &&
         (far_bytes == 0 || by_layers_bytes < far_bytes))
-        return coh_fail(COH_ERR_FULL, "%s", refusal);
+        return coh_refuse(&refusal);
     if (by_layers == NULL || (status != COH_OK && status != COH_ERR_FULL)) {
         coh_plan_destroy(by_layers);
         return status;

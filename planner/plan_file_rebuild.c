@@ -1,8 +1,11 @@
 /* Rebuilds the plan that a plan.json describes from its decisions, and compares it with every other
  * member of the file. Parsing is in plan_file.c; building in plan.c (plan_make.h). */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/refusal.h"
+#include "cohobate/terms.h"
 #include "planner/fingerprint.h"
 #include "planner/limits.h"
 #include "planner/optimizers.h"
@@ -31,6 +34,31 @@ static coh_status check_optimizers_agree(const char *path, const coh_plan_option
     return COH_OK;
 }
 
+static coh_status refuse_room(const char *path, coh_tier tier, int is_gpu, uint64_t room,
+                              uint64_t need)
+{
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_PLAN_FILE, tier, room, need);
+    refusal.is_gpu = is_gpu;
+    refusal.is_proven = 1;
+    snprintf(refusal.path, sizeof(refusal.path), "%s", path);
+    coh_refusal_raise(&refusal, tier, need);
+    coh_refusal_add(&refusal, COH_CHANGE_PLAN_AGAIN, 0);
+    return coh_refuse(&refusal);
+}
+
+static coh_status refuse_device_kind(const char *path, const coh_plan_text *file)
+{
+    if (file->device_kind == COH_DEVICE_HOST)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is for a host device, as the profile %s has it: leave %s out", path,
+                        file->profile_name, coh_term_text(COH_TERM_PROFILE));
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s is for a GPU, as the profile %s has it: give that %s, or to run it %s"
+                    " cuda:0",
+                    path, file->profile_name, coh_term_text(COH_TERM_PROFILE),
+                    coh_term_text(COH_TERM_DEVICE));
+}
+
 /* Checks that the file is for this graph with these options. */
 static coh_status check_options_agree(const char *path, const coh_plan_text *file,
                                       const coh_graph *graph, const coh_plan_options *options)
@@ -47,29 +75,26 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
                         path, made->mode == COH_PLAN_TRAIN ? "training" : "inference",
                         made->microbatch_count, made->deferred_update ? "on" : "off");
     if (file->device_kind != (options->profile ? options->profile->device_kind : COH_DEVICE_HOST))
-        return coh_fail(COH_ERR_ARGUMENT, "%s is for a %s, as the profile %s has it: %s", path,
-                        file->device_kind ? "GPU" : "host device", file->profile_name,
-                        file->device_kind ? "give that --profile, or to run it --device cuda:0"
-                                          : "leave --profile out");
+        return refuse_device_kind(path, file);
     if (options->f32_gradients != made->f32_gradients)
-        return coh_fail(COH_ERR_ARGUMENT, "%s is for gradients in %s: give --gradients %s", path,
-                        made->f32_gradients ? "f32" : "bf16", made->f32_gradients ? "f32" : "bf16");
+        return coh_fail(COH_ERR_ARGUMENT, "%s is for gradients in %s: give %s %s", path,
+                        made->f32_gradients ? "f32" : "bf16", coh_term_text(COH_TERM_GRADIENTS),
+                        made->f32_gradients ? "f32" : "bf16");
     if (made->mode == COH_PLAN_TRAIN)
         COH_TRY(check_optimizers_agree(path, made, graph, options));
     if (coh_graph_has_atomics(graph) != file->atomics)
-        return coh_fail(COH_ERR_ARGUMENT, "%s is for attention %s atomics: give --atomics %s", path,
-                        file->atomics ? "by" : "without", file->atomics ? "on" : "off");
+        return coh_fail(COH_ERR_ARGUMENT, "%s is for attention %s atomics: give %s %s", path,
+                        file->atomics ? "by" : "without", coh_term_text(COH_TERM_ATOMICS),
+                        file->atomics ? "on" : "off");
     if (options->sweep_order != COH_SWEEP_AUTO && options->sweep_order != made->sweep_order &&
         options->microbatch_count > 1)
-        return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give --sweep-order %s", path,
+        return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give %s %s", path,
                         coh_sweep_order_name(made->sweep_order),
+                        coh_term_text(COH_TERM_SWEEP_ORDER),
                         coh_sweep_order_name(made->sweep_order));
     if (options->device_memory_bytes < file->peak_bytes[COH_TIER_DEVICE])
-        return coh_fail(COH_ERR_FULL,
-                        "%s needs %" PRIu64 " bytes of device memory, the budget is %" PRIu64
-                        ": raise --device-memory to %" PRIu64 "B",
-                        path, file->peak_bytes[COH_TIER_DEVICE], options->device_memory_bytes,
-                        file->peak_bytes[COH_TIER_DEVICE]);
+        return refuse_room(path, COH_TIER_DEVICE, file->device_kind != COH_DEVICE_HOST,
+                           options->device_memory_bytes, file->peak_bytes[COH_TIER_DEVICE]);
     return COH_OK;
 }
 
@@ -94,8 +119,9 @@ static coh_status check_program_agrees(const char *path, const coh_plan_text *fi
         fingerprint == file->numeric_fingerprint)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%s was made with the profile %s (hash %016" PRIx64
-                        "), and %s gives another program: give that --profile, or plan again",
-                        path, file->profile_name, file->profile_hash, plan->profile.name);
+                        "), and %s gives another program: give that %s, or plan again",
+                        path, file->profile_name, file->profile_hash, plan->profile.name,
+                        coh_term_text(COH_TERM_PROFILE));
     if (plan->program_hash != file->program_hash)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s names program %016" PRIx64 ", this model and batch give %016" PRIx64
@@ -182,12 +208,7 @@ static coh_status check_far_room(const char *path, const coh_plan_options *optio
     for (int tier = COH_TIER_HOST; tier <= COH_TIER_DISK; tier++) {
         const uint64_t need = plan->layout.arena_bytes[tier];
         if (room[tier] > 0 && need > room[tier])
-            return coh_fail(COH_ERR_FULL,
-                            "%s memory: %s needs %" PRIu64 " bytes of it, there are %" PRIu64
-                            ": %" PRIu64 " bytes short; raise %s to %" PRIu64
-                            "B, or plan for what there is",
-                            coh_tier_name((coh_tier)tier), path, need, room[tier],
-                            need - room[tier], coh_tier_flag((coh_tier)tier, is_gpu), need);
+            return refuse_room(path, (coh_tier)tier, is_gpu, room[tier], need);
     }
     return COH_OK;
 }

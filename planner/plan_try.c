@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/refusal.h"
 #include "base/struct_bytes.h"
 #include "planner/pins.h"
 #include "planner/plan.h"
@@ -53,10 +54,11 @@ static coh_status check_room(const coh_plan_options *options, const coh_layout *
     const uint64_t taken = layout->arena_bytes[COH_TIER_DEVICE];
     if (taken <= options->device_memory_bytes)
         return COH_OK;
-    return coh_fail(COH_ERR_FULL,
-                    "it takes %" PRIu64 " bytes of device memory, the budget is %" PRIu64
-                    ": raise --device-memory",
-                    taken, options->device_memory_bytes);
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_PLACEMENT, COH_TIER_DEVICE,
+                                            options->device_memory_bytes, taken);
+    refusal.is_proven = 1;
+    coh_refusal_raise(&refusal, COH_TIER_DEVICE, taken);
+    return coh_refuse(&refusal);
 }
 
 /* Builds every program, as the plan does: evaluation and saving count towards memory. */
@@ -93,8 +95,11 @@ static coh_status end_trial(coh_status status, coh_plan_trial *trial, coh_plan_t
 {
     if (status != COH_OK && status != COH_ERR_FULL)
         return status;
-    if (status == COH_ERR_FULL)
+    if (status == COH_ERR_FULL) {
         snprintf(trial->why, sizeof(trial->why), "%s", coh_last_error());
+        trial->refusal.struct_bytes = sizeof(trial->refusal);
+        (void)coh_last_refusal(&trial->refusal);
+    }
     COH_STRUCT_FILL(*trial, out_trial);
     return COH_OK;
 }

@@ -4,11 +4,15 @@
  * residency_boundary.c; the rule is in residency.h. */
 #include "planner/residency.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/refusal.h"
 #include "planner/effort.h"
+#include "planner/graph.h"
+#include "planner/lower.h"
 #include "planner/residency_state.h"
 
 /* Merge free neighbours every this many steps: merging walks the whole map. */
@@ -21,7 +25,7 @@ enum { IDLE_STEPS = 8 };
 static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
 {
     coh_residency *out = r->out;
-    COH_TRY(coh_effort_check_count(out->extent_count + 1, "extents"));
+    COH_TRY(coh_effort_check_count(out->extent_count + 1, COH_UNIT_EXTENTS));
     COH_TRY(COH_GROW(&out->extents, &out->extent_capacity, out->extent_count + 1));
     uint64_t bytes = coh_runner_chunk(r, chunk)->bytes;
     out->extents[out->extent_count] = (coh_extent){
@@ -254,7 +258,7 @@ static coh_status acquire(coh_runner *r, uint32_t chunk, int reads, uint32_t *ou
 static coh_status add_touch(coh_runner *r, uint32_t chunk, uint32_t extent)
 {
     coh_residency *out = r->out;
-    COH_TRY(coh_effort_check_count(out->touch_count + 1, "uses of chunks"));
+    COH_TRY(coh_effort_check_count(out->touch_count + 1, COH_UNIT_CHUNK_USES));
     COH_TRY(COH_GROW(&out->touch_extents, &out->touch_extent_capacity, out->touch_count + 1));
     COH_TRY(COH_GROW(&out->touch_versions, &out->touch_version_capacity, out->touch_count + 1));
     out->touch_extents[out->touch_count] = extent;
@@ -363,6 +367,22 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
     return COH_OK;
 }
 
+static coh_status refuse_step(const coh_runner *r, uint32_t step)
+{
+    const coh_sheet *sheet = r->sequence->sheet;
+    const int32_t op = sheet != NULL ? coh_sheet_operator(sheet, step) : -1;
+    coh_refusal refusal = coh_refusal_make(COH_REFUSAL_WINDOW);
+    refusal.tier = r->level->tier;
+    refusal.is_gpu = r->level->is_gpu;
+    refusal.given_bytes = r->level->capacity;
+    if (op >= 0)
+        snprintf(refusal.operator_name, sizeof(refusal.operator_name), "%s",
+                 r->level->graph->ops[op].name);
+    coh_refusal_raise(&refusal, r->level->tier, 0);
+    coh_refusal_add(&refusal, COH_CHANGE_LOWER_CHUNK, 0);
+    return coh_refuse(&refusal);
+}
+
 coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
@@ -377,11 +397,7 @@ coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
         r->packs = 0;
     }
     if (!placed)
-        return coh_fail(COH_ERR_FULL,
-                        "what step %u needs at once does not fit the %s tier's %llu bytes: raise "
-                        "%s, or lower --chunk",
-                        local_step, coh_tier_name(r->level->tier),
-                        (unsigned long long)r->level->capacity, r->level->flag);
+        return refuse_step(r, local_step);
     COH_TRY(touch_step(r, local_step));
     return leave_step(r, local_step);
 }
@@ -453,6 +469,19 @@ static coh_status end_run(coh_runner *r)
     return COH_OK;
 }
 
+static coh_status refuse_room(const coh_level *level, coh_refusal_reason reason, uint64_t given,
+                              uint64_t needed)
+{
+    coh_refusal refusal = coh_refusal_bytes(reason, level->tier, given, needed);
+    refusal.is_gpu = level->is_gpu;
+    refusal.is_least = 1;
+    coh_refusal_raise(&refusal, level->tier, needed);
+    refusal.changes[0].is_least = 1;
+    if (reason == COH_REFUSAL_PINS)
+        coh_refusal_add(&refusal, COH_CHANGE_DROP_PIN, 0);
+    return coh_refuse(&refusal);
+}
+
 coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequence *sequence,
                            const coh_sequence *next, coh_residency *out)
 {
@@ -469,14 +498,9 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     COH_TRY(COH_ALLOC(chunks, &r->boundary_offset));
     uint64_t capacity = level->capacity == UINT64_MAX ? (uint64_t)1 << 60 : level->capacity;
     if (capacity < level->base_bytes)
-        return coh_fail(COH_ERR_FULL, "%llu bytes do not even hold the pinned %llu",
-                        (unsigned long long)capacity, (unsigned long long)level->base_bytes);
+        return refuse_room(level, COH_REFUSAL_FIXED, capacity, level->base_bytes);
     if (level->has_far && capacity < level->floor_bytes)
-        return coh_fail(COH_ERR_FULL,
-                        "what pins hold in the %s tier takes %llu bytes, there are %llu: raise "
-                        "%s, or pin less",
-                        coh_tier_name(level->tier), (unsigned long long)level->floor_bytes,
-                        (unsigned long long)capacity, level->flag);
+        return refuse_room(level, COH_REFUSAL_PINS, capacity, level->floor_bytes);
     uint64_t all_bytes = 0;
     for (uint32_t i = 0; i < level->layout->object_count; i++)
         all_bytes += level->layout->objects[i].bytes;

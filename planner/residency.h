@@ -34,6 +34,7 @@ typedef struct coh_sequence {
     uint32_t step_count;
     const uint32_t *need_begin; /* step_count + 1 */
     const coh_need *needs;
+    const struct coh_sheet *sheet; /* whose lines are the steps; NULL: they are no lines */
     /* NULL: a write makes the next version. Else by need: the version that is read, or that a pure
      * write leaves (the movers of the level above carry it). */
     const int32_t *need_version;
@@ -53,12 +54,13 @@ typedef struct coh_level {
     /* NULL, or by chunk: 1 if a nearer tier holds the value between programs, so that the copy here
      * is garbage at the begin and not required at the end */
     const uint8_t *held_nearer;
-    const uint8_t *rules; /* NULL, or by chunk: enum coh_chunk_rule */
-    const char *flag;     /* the flag that raises the capacity, for messages */
-    int tie_break;        /* enum coh_tie_break */
-    uint32_t horizon;     /* steps */
-    int patient;          /* 1: written windows, too, go to space unused for the horizon */
-    int boundary;         /* enum coh_boundary */
+    const uint8_t *rules;          /* NULL, or by chunk: enum coh_chunk_rule */
+    const struct coh_graph *graph; /* for messages */
+    int is_gpu;
+    int tie_break;    /* enum coh_tie_break */
+    uint32_t horizon; /* steps */
+    int patient;      /* 1: written windows, too, go to space unused for the horizon */
+    int boundary;     /* enum coh_boundary */
 } coh_level;
 
 #define COH_NO_HOME UINT64_MAX

@@ -4,14 +4,13 @@
  * schedule.h. */
 #include "planner/schedule.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/refusal.h"
 #include "planner/assemble.h"
-#include "planner/limits.h"
 #include "planner/lower.h"
 #include "planner/optimizers.h"
 #include "planner/pattern.h"
@@ -61,9 +60,15 @@ static int has_disk(const builder *b)
     return !b->decisions->in_memory && b->options->disk_bytes > 0;
 }
 
+static int is_gpu(const builder *b)
+{
+    return b->profile->device_kind != COH_DEVICE_HOST;
+}
+
 static coh_sequence sheet_sequence(const draft *d)
 {
     return (coh_sequence){ .step_count = (uint32_t)d->sheet.line_count,
+                           .sheet = &d->sheet,
                            .need_begin = d->need_begin,
                            .needs = d->sheet.needs };
 }
@@ -116,7 +121,7 @@ static coh_level device_level(const builder *b)
                         .base_bytes = b->layout->pinned_bytes,
                         .capacity =
                             b->decisions->in_memory ? UINT64_MAX : b->decisions->device_bytes,
-                        .flag = coh_tier_flag(COH_TIER_DEVICE, 0),
+                        .graph = b->graph,
                         .has_far = has_host(b) || has_disk(b),
                         .home_offset = b->device_home,
                         .floor_bytes = b->device_floor,
@@ -197,15 +202,18 @@ static coh_status assign_host_homes(builder *b, uint64_t *out_bytes)
     return COH_OK;
 }
 
-static coh_status refuse_host(builder *b, const char *flag, uint64_t bytes)
+/* Refuses a far tier of `room` bytes; a larger one would do. */
+static coh_status refuse_tier(builder *b, coh_tier tier, uint64_t room, uint64_t bytes)
 {
-    const uint64_t room = b->options->host_memory_bytes;
-    b->short_of = COH_TIER_HOST;
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_FAR_TIER, tier, room, bytes);
+    b->short_of = tier;
     b->short_needs = bytes;
-    return coh_fail(COH_ERR_FULL,
-                    "host memory: the host tier needs %" PRIu64 " bytes, %s gives %" PRIu64
-                    ": %" PRIu64 " bytes short; raise it to %" PRIu64 "B or add --disk DIR",
-                    bytes, flag, room, bytes - room, bytes);
+    refusal.is_gpu = is_gpu(b);
+    refusal.microbatch_count = b->options->microbatch_count;
+    coh_refusal_raise(&refusal, tier, bytes);
+    if (tier == COH_TIER_HOST)
+        coh_refusal_add(&refusal, COH_CHANGE_ADD_DISK, 0);
+    return coh_refuse(&refusal);
 }
 
 static coh_status place_host(builder *b)
@@ -224,8 +232,8 @@ static coh_status place_host(builder *b)
     coh_level level = { .layout = b->layout,
                         .tier = COH_TIER_HOST,
                         .capacity = b->options->host_memory_bytes,
-                        .flag = coh_tier_flag(COH_TIER_HOST,
-                                              b->profile->device_kind != COH_DEVICE_HOST),
+                        .graph = b->graph,
+                        .is_gpu = is_gpu(b),
                         .has_far = has_disk(b),
                         .held_nearer = b->held_nearer,
                         .home_offset = b->host_home,
@@ -237,7 +245,7 @@ static coh_status place_host(builder *b)
         uint64_t bytes = 0;
         COH_TRY(assign_host_homes(b, &bytes));
         if (bytes > b->options->host_memory_bytes)
-            return refuse_host(b, level.flag, bytes);
+            return refuse_tier(b, COH_TIER_HOST, b->options->host_memory_bytes, bytes);
         level.home_offset = b->host_home;
         level.rules = NULL;
     }
@@ -270,14 +278,9 @@ static coh_status assign_file_offsets(builder *b)
     }
     coh_free(moves);
     b->layout->file_bytes = offset;
-    if (offset <= b->options->disk_bytes)
-        return COH_OK;
-    b->short_of = COH_TIER_DISK;
-    b->short_needs = offset;
-    return coh_fail(COH_ERR_FULL,
-                    "disk: the working store needs %" PRIu64 " bytes, --disk allows %" PRIu64
-                    ": %" PRIu64 " bytes short; raise it to %" PRIu64 "B",
-                    offset, b->options->disk_bytes, offset - b->options->disk_bytes, offset);
+    return offset <= b->options->disk_bytes
+               ? COH_OK
+               : refuse_tier(b, COH_TIER_DISK, b->options->disk_bytes, offset);
 }
 
 static coh_access_matrix access_matrix(const builder *b)
@@ -450,10 +453,39 @@ static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, u
     return bytes;
 }
 
-/* Computes the most bytes that a line of one program needs at once (with `skips`, except lines that
- * visit chunks), and the most bytes that pins hold. */
-static coh_status bound_program(builder *b, const draft *d, int skips, uint64_t *bytes,
-                                uint64_t *held_bytes)
+/* The most bytes that a line needs at once, its operator, and the most bytes that pins hold. */
+typedef struct line_bound {
+    uint64_t bytes, held_bytes;
+    int32_t op; /* -1: none */
+} line_bound;
+
+/* Returns the operator of a line, or of the parameters that it visits; -1: none. */
+static int32_t operator_of(const builder *b, const coh_sheet *sheet, uint32_t index)
+{
+    const coh_sheet_line *line = &sheet->lines[index];
+    const int32_t op = coh_sheet_operator(sheet, index);
+    for (uint32_t i = 0; op < 0 && i < line->need_count; i++) {
+        const coh_object *object = &b->layout->objects[sheet->needs[line->need_begin + i].object];
+        if (object->pinned || object->stream > COH_STREAM_STATE)
+            continue;
+        const coh_group_layout *group = &b->layout->groups[object->owner];
+        const int32_t parameter = b->layout->parameters[group->parameter_begin].parameter;
+        return b->graph->parameters[parameter].op;
+    }
+    return op;
+}
+
+static void take_line(const builder *b, const draft *d, uint32_t index, uint64_t bytes,
+                      line_bound *bound)
+{
+    if (bytes <= bound->bytes)
+        return;
+    bound->bytes = bytes;
+    bound->op = operator_of(b, &d->sheet, index);
+}
+
+/* Raises *bound by the lines of one program (with `skips`, except lines that visit chunks). */
+static coh_status bound_program(builder *b, const draft *d, int skips, line_bound *bound)
 {
     const coh_level level = device_level(b);
     const coh_sequence sequence = sheet_sequence(d);
@@ -466,32 +498,29 @@ static coh_status bound_program(builder *b, const draft *d, int skips, uint64_t 
     for (uint32_t i = 0; i < sequence.step_count && status == COH_OK; i++) {
         uint64_t held = (level.home_offset ? level.floor_bytes : level.base_bytes);
         uint64_t more = kept ? kept[i] : 0;
-        *held_bytes = held + more > *held_bytes ? held + more : *held_bytes;
+        bound->held_bytes = held + more > bound->held_bytes ? held + more : bound->held_bytes;
         if (skips && visits_chunks(d->sheet.lines[i].opcode)) {
-            uint64_t update = more + update_bytes(b, d, i, held);
-            *bytes = update > *bytes ? update : *bytes;
+            take_line(b, d, i, more + update_bytes(b, d, i, held), bound);
             continue;
         }
-        more += coh_residency_step_bytes(&level, &sequence, i);
-        *bytes = more > *bytes ? more : *bytes;
+        take_line(b, d, i, more + coh_residency_step_bytes(&level, &sequence, i), bound);
     }
     coh_free(kept);
     return status;
 }
 
 /* As bound_program for all programs, in chunks of `chunk_bytes`. */
-static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint64_t *out_bytes,
-                              uint64_t *out_held_bytes)
+static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, line_bound *out)
 {
     coh_decisions decisions = *b->decisions;
     decisions.chunk_bytes = chunk_bytes;
-    *out_bytes = *out_held_bytes = 0;
+    *out = (line_bound){ .op = -1 };
     COH_TRY(coh_layout_build(b->graph, b->options, &decisions, b->layout, &b->map));
     b->map.few_ranges = 1;
     COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         COH_TRY(lower_draft(b, (coh_program_kind)kind));
-        COH_TRY(bound_program(b, &b->drafts[kind], skips, out_bytes, out_held_bytes));
+        COH_TRY(bound_program(b, &b->drafts[kind], skips, out));
     }
     return COH_OK;
 }
@@ -500,14 +529,14 @@ static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, uint6
  * lowered: all others need the same as the middle one. */
 static coh_status bound_of(const coh_graph *graph, const coh_plan_options *options,
                            const coh_decisions *decisions, uint64_t chunk_bytes, int skips,
-                           uint64_t *out_bytes, uint64_t *out_held_bytes)
+                           line_bound *out)
 {
     enum { KINDS = 3 };
     coh_layout layout = { 0 };
     builder b = { .graph = graph, .options = options, .decisions = decisions, .layout = &layout };
     if (options->microbatch_count > KINDS && options->sweep_order == COH_SWEEP_MICROBATCH)
         b.written_microbatches = KINDS;
-    coh_status status = bound_lines(&b, chunk_bytes, skips, out_bytes, out_held_bytes);
+    coh_status status = bound_lines(&b, chunk_bytes, skips, out);
     fini_builder(&b);
     coh_layout_fini(&layout);
     return status;
@@ -516,13 +545,17 @@ static coh_status bound_of(const coh_graph *graph, const coh_plan_options *optio
 /* The largest models have millions of small chunks: these are only lowered if the lines that visit
  * them could need the most. */
 coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
-                              const coh_decisions *decisions, uint64_t *out_bytes)
+                              const coh_decisions *decisions, uint64_t *out_bytes, int32_t *out_op)
 {
-    uint64_t held_bytes = 0, chunk_bytes = decisions->chunk_bytes;
-    COH_TRY(bound_of(graph, options, decisions, COH_WHOLE_OBJECTS, 1, out_bytes, &held_bytes));
+    const uint64_t chunk_bytes = decisions->chunk_bytes;
     uint64_t most_visited = 0; /* work, gradient and states of one chunk, in either dtype */
+    line_bound bound;
+    COH_TRY(bound_of(graph, options, decisions, COH_WHOLE_OBJECTS, 1, &bound));
     COH_TRY(coh_optimizers_most_bytes(graph, options, chunk_bytes, &most_visited));
-    if (held_bytes + most_visited <= *out_bytes)
-        return COH_OK;
-    return bound_of(graph, options, decisions, chunk_bytes, 0, out_bytes, &held_bytes);
+    if (bound.held_bytes + most_visited > bound.bytes)
+        COH_TRY(bound_of(graph, options, decisions, chunk_bytes, 0, &bound));
+    *out_bytes = bound.bytes;
+    if (out_op != NULL)
+        *out_op = bound.op;
+    return COH_OK;
 }

@@ -19,8 +19,9 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
                               const coh_profile *profile, const coh_decisions *decisions, int all,
                               coh_layout *out_layout, coh_program *out_programs);
 
-/* Computes the device bytes below which these decisions have no schedule; ignores budgets. */
+/* Computes the device bytes below which these decisions have no schedule, and the operator of the
+ * line that needs them (-1: none; `out_op` may be NULL). Ignores budgets. */
 coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
-                              const coh_decisions *decisions, uint64_t *out_bytes);
+                              const coh_decisions *decisions, uint64_t *out_bytes, int32_t *out_op);
 
 #endif

@@ -4,13 +4,12 @@
  * candidates.c and neighbours.c. */
 #include "planner/search.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
-#include "cohobate/machine.h"
+#include "base/refusal.h"
 #include "planner/candidates.h"
 #include "planner/effort.h"
 #include "planner/initial.h"
@@ -122,6 +121,19 @@ static uint64_t far_room(const coh_plan *plan)
     return o->disk_bytes > 0 ? o->disk_bytes : o->host_memory_bytes;
 }
 
+/* Adds what all refusals of a plan have. */
+static coh_status refuse_as(const coh_plan *plan, coh_refusal *refusal)
+{
+    refusal->is_gpu = plan->profile.device_kind != COH_DEVICE_HOST;
+    refusal->microbatch_count = plan->options.microbatch_count;
+    return coh_refuse(refusal);
+}
+
+static uint64_t room_of(const coh_plan_options *o, coh_tier tier)
+{
+    return tier == COH_TIER_DISK ? o->disk_bytes : o->host_memory_bytes;
+}
+
 /* Survivors are stored in the outermost tier under any decisions: too small a tier is reported
  * before anything is tried. */
 static coh_status check_far_room(const coh_plan *plan)
@@ -131,12 +143,11 @@ static coh_status check_far_room(const coh_plan *plan)
     if (bytes <= room)
         return COH_OK;
     const coh_tier tier = with_disk ? COH_TIER_DISK : COH_TIER_HOST;
-    return coh_fail(COH_ERR_FULL,
-                    "%s: parameters and optimizer states take %" PRIu64 " bytes, %s allows %" PRIu64
-                    ": %" PRIu64 " bytes short; raise it to at least %" PRIu64 "MiB",
-                    with_disk ? "disk" : "host memory", bytes,
-                    coh_tier_flag(tier, plan->profile.device_kind != COH_DEVICE_HOST), room,
-                    bytes - room, (bytes >> 20) + 1);
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_STATES, tier, room, bytes);
+    refusal.is_least = refusal.is_proven = 1;
+    coh_refusal_raise(&refusal, tier, bytes);
+    refusal.changes[0].is_least = 1;
+    return refuse_as(plan, &refusal);
 }
 
 /* Tries the starts, best first, a few at a time; a start that cannot beat the best is not built. */
@@ -320,33 +331,35 @@ static coh_status refuse_far(const coh_plan *plan)
             coh_program_fini(&programs[kind]);
         coh_layout_fini(&layout);
     }
-    return coh_fail(COH_ERR_FULL,
-                    "no plan was found within these limits, though none was proven impossible: "
-                    "raise --device-memory, --disk or %s%s",
-                    coh_tier_flag(COH_TIER_HOST, plan->profile.device_kind != COH_DEVICE_HOST),
-                    plan->options.pin_count > 0 ? ", or leave out a pin" : "");
+    coh_refusal refusal = coh_refusal_make(COH_REFUSAL_SEARCH);
+    coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
+    if (plan->options.host_memory_bytes > 0)
+        coh_refusal_raise(&refusal, COH_TIER_HOST, 0);
+    if (plan->options.disk_bytes > 0)
+        coh_refusal_raise(&refusal, COH_TIER_DISK, 0);
+    else
+        coh_refusal_add(&refusal, COH_CHANGE_ADD_DISK, 0);
+    if (plan->options.pin_count > 0)
+        coh_refusal_add(&refusal, COH_CHANGE_DROP_PIN, 0);
+    return refuse_as(plan, &refusal);
 }
 
-/* A decision made by hand, and its text in a refusal. */
+/* A decision made by hand, and the change that leaves it to the planner. */
 typedef struct by_hand {
     int is_made;
+    uint32_t bit;
+    coh_change_kind change;
     coh_plan_options without;
-    const char *with, *remedy;
 } by_hand;
 
-enum { WITH_BYTES = 96, REMEDY_BYTES = 160 };
-
-/* Writes " with this --chunk and these pins", and for decisions without which the bound is lower ",
- * or leave out --chunk". */
-static coh_status say_by_hand(const coh_plan *plan, char *with, char *remedies)
+/* Records the decisions made by hand, and as changes those without which the bound is lower. */
+static coh_status note_by_hand(const coh_plan *plan, coh_refusal *refusal)
 {
     const coh_plan_options *o = &plan->options;
-    by_hand all[] = { { o->chunk_bytes > 0, *o, "this --chunk", "leave out --chunk" },
-                      { o->recompute != COH_RECOMPUTE_AUTO && o->mode == COH_PLAN_TRAIN, *o,
-                        "this --recompute", "give --recompute auto" },
-                      { o->pin_count > 0, *o, "these pins", "leave out pins" } };
-    size_t with_used = 0, used = 0;
-    with[0] = remedies[0] = '\0';
+    by_hand all[] = { { o->chunk_bytes > 0, COH_BY_HAND_CHUNK, COH_CHANGE_DROP_CHUNK, *o },
+                      { o->recompute != COH_RECOMPUTE_AUTO && o->mode == COH_PLAN_TRAIN,
+                        COH_BY_HAND_RECOMPUTE, COH_CHANGE_DROP_RECOMPUTE, *o },
+                      { o->pin_count > 0, COH_BY_HAND_PINS, COH_CHANGE_DROP_PINS, *o } };
     all[0].without.chunk_bytes = 0;
     all[1].without.recompute = COH_RECOMPUTE_AUTO;
     all[2].without.pin_count = 0;
@@ -355,34 +368,43 @@ static coh_status say_by_hand(const coh_plan *plan, char *with, char *remedies)
         coh_decisions unused;
         if (!all[i].is_made)
             continue;
-        with_used += (size_t)snprintf(with + with_used, WITH_BYTES - with_used, "%s %s",
-                                      with_used ? " and" : " with", all[i].with);
+        refusal->by_hand |= all[i].bit;
         other.options = all[i].without;
         COH_TRY(coh_initial_smallest(&other, NULL, &unused));
         if (other.smallest_device_bytes < plan->smallest_device_bytes)
-            used += (size_t)snprintf(remedies + used, REMEDY_BYTES - used,
-                                     ", or %s (then at least %" PRIu64 "B)", all[i].remedy,
-                                     other.smallest_device_bytes);
+            coh_refusal_add(refusal, all[i].change, other.smallest_device_bytes);
     }
+    return COH_OK;
+}
+
+/* Names the operator that needs the most in the decisions of the least memory. */
+static coh_status note_operator(const coh_plan *plan, coh_refusal *refusal)
+{
+    coh_plan again = *plan;
+    coh_decisions smallest;
+    uint64_t bytes;
+    int32_t op;
+    COH_TRY(coh_initial_smallest(&again, NULL, &smallest));
+    COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &smallest, &bytes, &op));
+    if (op >= 0)
+        snprintf(refusal->operator_name, sizeof(refusal->operator_name), "%s",
+                 plan->graph->ops[op].name);
     return COH_OK;
 }
 
 /* Refuses a budget below the need of any schedule. */
 static coh_status refuse_device(const coh_plan *plan)
 {
-    char budget[32], smallest[32], with[WITH_BYTES], remedies[REMEDY_BYTES];
-    const uint64_t given = plan->options.device_memory_bytes, least = plan->smallest_device_bytes;
-    COH_TRY(say_by_hand(plan, with, remedies));
-    return coh_fail(
-        COH_ERR_FULL,
-        "device memory: %s (%" PRIu64 " bytes) are %" PRIu64
-        " bytes short: one step of this plan needs at least %s at once (%s:%s no schedule of these "
-        "operators and this micro-batch needs less); raise --device-memory to at least %" PRIu64
-        "B%s",
-        coh_size_format(given, budget, sizeof(budget)), given, least - given,
-        coh_size_format(least, smallest, sizeof(smallest)),
-        plan->smallest_is_proven ? "proven" : "of ranges of rows as short as the search takes them",
-        with, least, remedies);
+    const uint64_t least = plan->smallest_device_bytes;
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_STEP, COH_TIER_DEVICE,
+                                            plan->options.device_memory_bytes, least);
+    refusal.is_least = 1;
+    refusal.is_proven = plan->smallest_is_proven;
+    coh_refusal_raise(&refusal, COH_TIER_DEVICE, least);
+    refusal.changes[0].is_least = 1;
+    COH_TRY(note_by_hand(plan, &refusal));
+    COH_TRY(note_operator(plan, &refusal));
+    return refuse_as(plan, &refusal);
 }
 
 /* Estimates the shortest program that the options allow: in memory, or streamed if that is
@@ -406,8 +428,11 @@ static coh_status refuse_length(const coh_plan *plan)
     coh_effort effort;
     COH_TRY(shortest_effort(plan, &effort));
     COH_TRY(coh_effort_refuse(&effort, &plan->options));
-    return coh_fail(COH_ERR_FULL, "no plan that is short enough was found within these limits: "
-                                  "raise --micro-batch or --device-memory, or lower --batch");
+    coh_refusal refusal = coh_refusal_length(COH_UNIT_INSTRUCTIONS, 0, 0);
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_MICROBATCH, 0);
+    coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
+    coh_refusal_add(&refusal, COH_CHANGE_LOWER_BATCH, 0);
+    return refuse_as(plan, &refusal);
 }
 
 /* Checks the bytes that exist at once in a step, under any decisions, against all tiers together. A
@@ -420,7 +445,6 @@ static coh_status check_live_room(const coh_plan *plan, const coh_effort *shorte
                                : coh_graph_block_count(plan->graph);
     const coh_block_set recompute = coh_block_set_first(blocks);
     const coh_tier outermost = o->disk_bytes > 0 ? COH_TIER_DISK : COH_TIER_HOST;
-    char needed[32], given[32];
     uint64_t live = 0, room = o->device_memory_bytes;
     if (!has_far(o) || coh_effort_sum(shortest) <= COH_SHORT_EFFORT)
         return COH_OK;
@@ -430,15 +454,16 @@ static coh_status check_live_room(const coh_plan *plan, const coh_effort *shorte
     COH_TRY(coh_live_bytes(plan->graph, o, &recompute, o->recompute == COH_RECOMPUTE_AUTO, &live));
     if (live <= room)
         return COH_OK;
-    return coh_fail(COH_ERR_FULL,
-                    "all tiers together hold %s (%" PRIu64 " bytes), %" PRIu64
-                    " bytes short: a step keeps at least %s at once (parameters, states and "
-                    "activations%s); raise %s by that much or more, or lower --micro-batch%s",
-                    coh_size_format(room, given, sizeof(given)), room, live - room,
-                    coh_size_format(live, needed, sizeof(needed)),
-                    blocks > 0 ? " with all blocks recomputed" : "",
-                    coh_tier_flag(outermost, plan->profile.device_kind != COH_DEVICE_HOST),
-                    o->recompute == COH_RECOMPUTE_NONE ? ", or give --recompute auto" : "");
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_ALL_TIERS, -1, room, live);
+    refusal.is_least = refusal.is_proven = 1;
+    if (o->recompute == COH_RECOMPUTE_NONE)
+        refusal.by_hand |= COH_BY_HAND_RECOMPUTE;
+    coh_refusal_raise(&refusal, outermost, room_of(o, outermost) + (live - room));
+    refusal.changes[0].is_least = 1;
+    coh_refusal_add(&refusal, COH_CHANGE_LOWER_MICROBATCH, 0);
+    if (o->recompute == COH_RECOMPUTE_NONE)
+        coh_refusal_add(&refusal, COH_CHANGE_DROP_RECOMPUTE, 0);
+    return refuse_as(plan, &refusal);
 }
 
 /* Checks the device bytes of a single line, with few micro-batches, since all have the same
@@ -466,10 +491,20 @@ static coh_status check_size(const coh_plan *plan)
     return coh_effort_refuse(&shortest, &plan->options);
 }
 
+static coh_status refuse_in_memory(const coh_plan *plan, const coh_candidate *in_memory)
+{
+    coh_refusal refusal =
+        coh_refusal_bytes(COH_REFUSAL_IN_MEMORY, COH_TIER_DEVICE, plan->options.device_memory_bytes,
+                          in_memory->device_bytes);
+    refusal.is_least = in_memory->is_refused;
+    coh_refusal_raise(&refusal, COH_TIER_DEVICE, in_memory->device_bytes);
+    refusal.changes[0].is_least = in_memory->is_refused;
+    coh_refusal_add(&refusal, COH_CHANGE_ADD_DISK, 0);
+    return refuse_as(plan, &refusal);
+}
+
 static coh_status refuse(const coh_plan *plan, const coh_candidate *in_memory)
 {
-    char budget[32], memory[32];
-    const uint64_t in_memory_bytes = in_memory->device_bytes;
     const coh_decisions least = { .chunk_bytes = plan->options.chunk_bytes
                                                      ? plan->options.chunk_bytes
                                                      : COH_GRAIN_ELEMENTS * sizeof(float),
@@ -478,20 +513,10 @@ static coh_status refuse(const coh_plan *plan, const coh_candidate *in_memory)
                                   .patterns = coh_pattern_choose(COH_SLICES_MOST) };
     if (has_far(&plan->options))
         COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
-    coh_size_format(plan->options.device_memory_bytes, budget, sizeof(budget));
-    coh_size_format(in_memory_bytes, memory, sizeof(memory));
-    if (!has_far(&plan->options) && in_memory_bytes <= plan->options.device_memory_bytes)
+    if (!has_far(&plan->options) && in_memory->device_bytes <= plan->options.device_memory_bytes)
         return refuse_length(plan);
     if (!has_far(&plan->options))
-        return coh_fail(COH_ERR_FULL,
-                        "device memory: %s (%" PRIu64 " bytes) are %s%" PRIu64
-                        " bytes short: this step needs %s%s without a far tier; raise "
-                        "--device-memory to %s%" PRIu64 "B, or give --disk DIR",
-                        budget, plan->options.device_memory_bytes,
-                        in_memory->is_refused ? "at least " : "",
-                        in_memory_bytes - plan->options.device_memory_bytes,
-                        in_memory->is_refused ? "at least " : "", memory,
-                        in_memory->is_refused ? "more than " : "", in_memory_bytes);
+        return refuse_in_memory(plan, in_memory);
     if (plan->options.device_memory_bytes < plan->smallest_device_bytes)
         return refuse_device(plan);
     return refuse_far(plan);

@@ -208,7 +208,7 @@ static coh_status add_wait(deriver *d, coh_instruction *line, int lane, uint64_t
     uint64_t carry = d->body - (number - 1) / length;
     if (carry > 1)
         return coh_fail(COH_ERR_INTERNAL, "a line depends on a body two runs back");
-    COH_TRY(coh_effort_check_count((uint64_t)p->wait_count + 1, "waits"));
+    COH_TRY(coh_effort_check_count((uint64_t)p->wait_count + 1, COH_UNIT_WAITS));
     COH_TRY(COH_GROW(&p->waits, &d->wait_capacity, p->wait_count + 1));
     p->waits[p->wait_count++] = (coh_wait){ .ordinal = (uint32_t)((number - 1) % length + 1),
                                             .lane = (uint8_t)lane,

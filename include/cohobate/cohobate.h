@@ -14,7 +14,7 @@
  *   profile.h, measure.h, calibration.h   machine speeds from which the planner predicts times
  *   kernels.h, machine.h                  tables of matrix products; what this machine has
  *   checkpoint.h, run.h                   reading checkpoints; disk space and the run's lock
- *   status.h, terms.h                     error codes and error texts; the words in them
+ *   status.h, refusal.h, terms.h          errors; what does not fit, as data; words of messages
  *   tier.h                                tiers and lanes: indices of arrays in plans and results
  *
  * Errors: every call that can fail returns a coh_status (status.h).
@@ -42,6 +42,7 @@
 #include "cohobate/optimizer.h"
 #include "cohobate/plan.h"
 #include "cohobate/profile.h"
+#include "cohobate/refusal.h"
 #include "cohobate/run.h"
 #include "cohobate/status.h"
 #include "cohobate/terms.h"

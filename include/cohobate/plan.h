@@ -17,6 +17,7 @@
 #include "cohobate/model.h"
 #include "cohobate/optimizer.h"
 #include "cohobate/profile.h"
+#include "cohobate/refusal.h"
 #include "cohobate/tier.h"
 
 #ifdef __cplusplus
@@ -312,6 +313,7 @@ typedef struct coh_plan_trial {
         exposed_ns[COH_LANE_COUNT];
     uint64_t program_hash; /* equal to the plan's if the pin changes nothing */
     char why[512];         /* the reason if it does not fit */
+    coh_refusal refusal;   /* the same as data; reason COH_REFUSAL_NONE if it fits */
 } coh_plan_trial;
 
 /* Builds, verifies and simulates the step of this plan's decisions with `pin` added to its pins, or

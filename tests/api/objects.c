@@ -351,6 +351,17 @@ coh_space_hold valid_coh_space_hold(void)
     return (coh_space_hold){ .fd = -1 };
 }
 
+coh_refusal valid_coh_refusal(void)
+{
+    return (coh_refusal){ .struct_bytes = sizeof(coh_refusal),
+                          .status = COH_ERR_FULL,
+                          .reason = COH_REFUSAL_STEP,
+                          .given_bytes = 1,
+                          .needed_bytes = 3,
+                          .short_bytes = 2,
+                          .change_count = 1 };
+}
+
 coh_run_lock valid_coh_run_lock(void)
 {
     return (coh_run_lock){ .fd = -1 };

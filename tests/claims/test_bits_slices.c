@@ -86,7 +86,7 @@ static uint64_t whole_bound(const coh_graph *graph, const trial_numbers *numbers
     options.disk_bytes = UINT64_MAX;
     options.microbatch_count = numbers->microbatch_count;
     options.deferred_update = numbers->clip > 0;
-    assert_int_equal(coh_schedule_bound(graph, &options, &decisions, &bytes), COH_OK);
+    assert_int_equal(coh_schedule_bound(graph, &options, &decisions, &bytes, NULL), COH_OK);
     return bytes;
 }
 

@@ -45,11 +45,14 @@ static coh_plan_options tight_options(const trial_numbers *numbers, uint64_t dev
     return options;
 }
 
-/* Returns the number before "B" after "raise --device-memory to ", with or without "at least". */
-static uint64_t named_bytes(const char *sentence)
+/* Returns the device memory that the last refusal asks for. */
+static uint64_t named_bytes(void)
 {
-    const char *found = strstr(sentence, "raise --device-memory to ");
-    return found ? strtoull(found + strcspn(found, "0123456789"), NULL, 10) : 0;
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    assert_true(coh_last_refusal(&refusal));
+    assert_int_equal(refusal.tier, 0);
+    assert_int_equal(refusal.changes[0].kind, COH_CHANGE_RAISE);
+    return refusal.changes[0].bytes;
 }
 
 static void ledger_and_plan_agree_to_the_byte_whatever_runs(void **state)
@@ -92,7 +95,7 @@ static void a_page_below_the_smallest_budget_is_refused_with_what_fits(void **st
         coh_plan_options options = tight_options(numbers[n], least - PAGE, 1);
         assert_int_equal(coh_plan_create(nano.graph, &options, &plan), COH_ERR_FULL);
         assert_null(plan);
-        assert_int_equal(named_bytes(coh_last_error()), least);
+        assert_int_equal(named_bytes(), least);
         trial_close(&t);
     }
 }
@@ -174,7 +177,7 @@ static void a_replayed_plan_runs_in_its_own_peak_and_not_in_a_page_less(void **s
     coh_plan_options options = tight_options(&clipped, peak - PAGE, 1);
     assert_int_equal(coh_plan_read(nano.graph, &options, path, &t.plan), COH_ERR_FULL);
     assert_null(t.plan);
-    assert_int_equal(named_bytes(coh_last_error()), peak);
+    assert_int_equal(named_bytes(), peak);
     options.device_memory_bytes = peak;
     if (coh_plan_read(nano.graph, &options, path, &t.plan) != COH_OK)
         fail_msg("%s", coh_last_error());

@@ -247,12 +247,12 @@ class Plan(ProgramTest):
                  "60MiB", "--disk", self.folder, "--disk-write-limit"]
         fastest = self.succeeds("plan", *flags[:-1], "--json").json["disk_bytes_written_per_day"]
         said = self.fails(3, "plan", *flags, "1TB/day", says="the least that a plan was found for").err
-        least = int(re.search(r"raise it to (\d+)GB/day", said)[1])
+        least = int(re.search(r"raise --disk-write-limit to (\d+)GB/day", said)[1])
         self.assertIn(f"the fastest plan writes {math.ceil(fastest / 1e9)}GB/day", said)
         self.assertLess(least * 1e9, fastest)
         held_to = self.succeeds("plan", *flags, f"{least}GB/day", "--json").json
         self.assertLessEqual(held_to["disk_bytes_written_per_day"], least * 1e9)
-        self.fails(3, "plan", *flags, f"{least - 1}GB/day", says=f"raise it to {least}GB/day")
+        self.fails(3, "plan", *flags, f"{least - 1}GB/day", says=f"raise --disk-write-limit to {least}GB/day")
 
     def test_a_drive_lasts_as_long_as_its_endurance(self):
         flags = self.disk()

@@ -333,7 +333,7 @@ static void a_plan_file_keeps_it(void **state)
     coh_plan_destroy(again);
     options.f32_gradients = 0;
     assert_int_equal(coh_plan_read(graph, &options, path, &again), COH_ERR_ARGUMENT);
-    assert_non_null(strstr(coh_last_error(), "give --gradients f32"));
+    assert_non_null(strstr(coh_last_error(), "give gradients f32"));
     coh_plan_destroy(plan);
     remove(path);
 }

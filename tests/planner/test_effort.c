@@ -51,21 +51,21 @@ static void assert_refused(const coh_graph *graph, const coh_plan_options *optio
         fail_msg("no \"%s\" in: %s", words, coh_last_error());
 }
 
-static void a_program_that_is_too_long_is_refused_with_the_flag_that_shortens_it(void **state)
+static void a_program_that_is_too_long_is_refused_with_what_shortens_it(void **state)
 {
     (void)state;
     coh_graph *graph = make_graph(12, 64);
     coh_plan_options options = plan_options(65536);
-    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --micro-batch, or lower --batch");
+    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise micro-batch, or lower batch");
     options.sweep_order = COH_SWEEP_LAYER;
-    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --micro-batch, or lower --batch");
+    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise micro-batch, or lower batch");
     options = plan_options(65537);
-    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --micro-batch, or lower --batch");
+    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise micro-batch, or lower batch");
     coh_graph_destroy(graph);
     graph = make_graph(2, (int64_t)1 << 30); /* each activation has 1 TiB: 2^24 chunks */
     options = plan_options(1);
     options.chunk_bytes = 64 * KIB;
-    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise --chunk");
+    assert_refused(graph, &options, COH_ERR_ARGUMENT, "raise chunk size, or leave out chunk size");
     coh_graph_destroy(graph);
 }
 
@@ -278,7 +278,7 @@ static void any_request_is_answered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_that_is_too_long_is_refused_with_the_flag_that_shortens_it),
+        cmocka_unit_test(a_program_that_is_too_long_is_refused_with_what_shortens_it),
         cmocka_unit_test(bytes_are_refused_before_length),
         cmocka_unit_test(a_huge_batch_in_memory_gets_larger_chunks),
         cmocka_unit_test(no_schedule_takes_fewer_bytes_than_the_bound),

@@ -381,7 +381,7 @@ static uint64_t bound_in(const coh_graph *graph, int slices)
 {
     const coh_decisions decisions = decisions_of(1024, slices);
     uint64_t bytes = 0;
-    assert_int_equal(coh_schedule_bound(graph, &disk, &decisions, &bytes), COH_OK);
+    assert_int_equal(coh_schedule_bound(graph, &disk, &decisions, &bytes, NULL), COH_OK);
     return bytes;
 }
 
@@ -432,7 +432,7 @@ static uint64_t need_beside_pinned(const coh_graph *graph, int32_t microbatches,
     options.microbatch_count = microbatches;
     options.deferred_update = deferred;
     assert_int_equal(coh_layout_build(graph, &options, decisions, &layout, &map), COH_OK);
-    assert_int_equal(coh_schedule_bound(graph, &options, decisions, &bytes), COH_OK);
+    assert_int_equal(coh_schedule_bound(graph, &options, decisions, &bytes, NULL), COH_OK);
     assert_true(bytes > layout.pinned_bytes);
     bytes -= layout.pinned_bytes;
     coh_object_map_fini(&map);

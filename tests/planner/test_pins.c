@@ -251,8 +251,8 @@ static void what_names_nothing_or_contradicts_is_refused(void **state)
         { { "join0=device" }, "no operator with parameters", 0, 1 },
         { { "nothing*=keep" }, "no operator of the model", 0, 1 },
         { { "embed=recompute" }, "is in no block", 0, 1 },
-        { { "blocks.0=host" }, "no host tier: give --emulate-host", 0, 1 },
-        { { "blocks.0=disk" }, "no disk: give --disk", 1, 0 },
+        { { "blocks.0=host" }, "no host tier: give emulated host memory", 0, 1 },
+        { { "blocks.0=disk" }, "no disk: give a disk", 1, 0 },
         { { "blocks.0=offload" }, "no tier to move to", 0, 0 },
         { { "blocks.0-1=device", "mix1=disk" },
           "contradict one another: both name operator mix1",
@@ -309,7 +309,7 @@ static void a_pin_that_cannot_hold_is_named_with_what_it_needs(void **state)
     plan = make_plan(graph, &options);
     assert_int_equal(plan->smallest_device_bytes, needs);
     options.device_memory_bytes = needs - 4096;
-    check_refused(COH_ERR_FULL, "4096 more than there are", &options);
+    check_refused(COH_ERR_FULL, ": 4096 bytes short", &options);
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
 }
@@ -324,7 +324,7 @@ static void a_host_tier_too_small_for_its_pins_is_refused(void **state)
     options.device_memory_bytes = in_memory(graph);
     options.emulate_host = 1;
     options.host_memory_bytes = 32768;
-    check_refused(COH_ERR_FULL, "what pins hold in the host tier", &options);
+    check_refused(COH_ERR_FULL, "host memory: pins hold", &options);
     coh_graph_destroy(graph);
 }
 
