@@ -314,17 +314,9 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
     return COH_OK;
 }
 
-coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
-                           coh_plan **out_plan)
+static coh_status create(const coh_graph *graph, const coh_plan_options *options,
+                         coh_plan **out_plan)
 {
-    COH_NEED(graph);
-    COH_NEED(options);
-    COH_NEED(out_plan);
-    *out_plan = NULL;
-    coh_plan_options known;
-    COH_TRY(coh_plan_options_read(options, &known));
-    options = &known;
-    COH_TRY(coh_plan_check_options(options));
     uint64_t unused;
     if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
         return create_in_order(graph, options, out_plan, &unused);
@@ -337,6 +329,32 @@ coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *optio
     each.uncalibrated = 0;
     coh_plan_destroy(*out_plan);
     return create_in_order(graph, &each, out_plan, &unused);
+}
+
+coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
+                                     coh_plan **out_plan)
+{
+    *out_plan = NULL;
+    COH_TRY(coh_plan_check_options(options));
+    const coh_status status = create(graph, options, out_plan);
+    if (status != COH_ERR_FULL || options->disk_bytes > 0 || options->spare_disk_bytes == 0)
+        return status;
+    coh_plan_options with_disk = *options;
+    with_disk.disk_bytes = options->spare_disk_bytes;
+    return create(graph, &with_disk, out_plan);
+}
+
+coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
+                           coh_plan **out_plan)
+{
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED(out_plan);
+    *out_plan = NULL;
+    coh_plan_options known;
+    COH_TRY(coh_plan_options_read(options, &known));
+    COH_TRY(coh_plan_create_unbounded(graph, &known, out_plan));
+    return coh_plan_bound_writes(graph, &known, out_plan);
 }
 
 void coh_plan_destroy(coh_plan *plan)
@@ -425,6 +443,7 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     COH_TRY(coh_plan_options_read(options, &without));
     without.device_memory_bytes = UINT64_MAX;
     without.host_memory_bytes = without.disk_bytes = without.wear_bytes = 0;
+    without.spare_disk_bytes = without.disk_write_bytes_per_day = 0;
     without.pin_count = 0;
     coh_plan *plan = NULL;
     COH_TRY(coh_plan_open(graph, &without, &plan));

@@ -435,9 +435,8 @@ void coh_plan_text_fini(coh_plan_text *file)
 }
 
 /* The patterns of a file that gives none: no choice is equal to it. */
-static const coh_plan_text before_reading = {
-    .decisions.patterns.of = { [COH_CLASS_PLAIN] = COH_PATTERN_COUNT }
-};
+static const coh_plan_text before_reading = { .decisions.patterns.of = { [COH_CLASS_PLAIN] =
+                                                                             COH_PATTERN_COUNT } };
 
 /* Ends the reading of a file: earlier versions give no patterns, but the slices that imply them. */
 static coh_status end_reading(coh_status status, coh_plan_text *out)

@@ -213,6 +213,23 @@ static coh_status check_far_room(const char *path, const coh_plan_options *optio
     return COH_OK;
 }
 
+/* Checks the limit of writes per day. */
+static coh_status check_writes(const char *path, const coh_plan_options *options,
+                               const coh_plan *plan)
+{
+    const uint64_t limit = options->disk_write_bytes_per_day;
+    const double day = coh_plan_written_per_day(plan);
+    if (limit == 0 || day <= (double)limit)
+        return COH_OK;
+    coh_refusal refusal =
+        coh_refusal_bytes(COH_REFUSAL_WRITES, COH_TIER_DISK, limit, (uint64_t)day);
+    refusal.is_proven = 1;
+    snprintf(refusal.path, sizeof(refusal.path), "%s", path);
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_WRITES, 0);
+    coh_refusal_add(&refusal, COH_CHANGE_PLAN_AGAIN, 0);
+    return coh_refuse(&refusal);
+}
+
 /* Finishes the plan. A rejection by the verifier, or by a check of the builder, is the file's
  * fault: the planner writes no such decisions. */
 static coh_status finish(const char *path, const coh_plan_text *file, coh_plan *plan)
@@ -256,5 +273,6 @@ coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *opti
     COH_TRY(check_program_agrees(path, file, plan));
     COH_TRY(check_predictions(path, file, plan));
     COH_TRY(check_operators(path, file, plan));
-    return check_far_room(path, options, plan);
+    COH_TRY(check_far_room(path, options, plan));
+    return check_writes(path, options, plan);
 }

@@ -19,6 +19,19 @@ coh_status coh_plan_finish(coh_plan *plan);
 
 /* Takes a caller's options, of any size that struct_bytes allows. Fails: COH_ERR_ARGUMENT. */
 coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_options *out_known);
+
+/* As coh_plan_create, for checked options, but without disk_write_bytes_per_day. */
+coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
+                                     coh_plan **out_plan);
+
+/* Returns the disk bytes that a day of uninterrupted steps writes. */
+double coh_plan_written_per_day(const coh_plan *plan);
+
+/* Replaces a plan that writes more than options->disk_write_bytes_per_day by one that does not; on
+ * failure *plan is NULL. Fails: COH_ERR_FULL: none was found. */
+coh_status coh_plan_bound_writes(const coh_graph *graph, const coh_plan_options *options,
+                                 coh_plan **plan);
+
 /* Checks every number and array of the options. Fails: COH_ERR_ARGUMENT. */
 coh_status coh_plan_check_options(const coh_plan_options *options);
 

@@ -124,6 +124,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .numeric_fingerprint = plan->numeric_fingerprint,
                            .program_hash = plan->program_hash,
                            .sweep_order = plan->options.sweep_order,
+                           .disk_limit_bytes = plan->options.disk_bytes,
                            .chunk_bytes = plan->decisions.chunk_bytes };
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         s.peak_bytes[tier] = plan->layout.arena_bytes[tier];

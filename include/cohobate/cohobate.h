@@ -14,6 +14,7 @@
  *   profile.h, measure.h, calibration.h   machine speeds from which the planner predicts times
  *   kernels.h, machine.h                  tables of matrix products; what this machine has
  *   checkpoint.h, run.h                   reading checkpoints; disk space and the run's lock
+ *   plan_batch.h                          plans a batch and chooses its micro-batch
  *   status.h, refusal.h, terms.h          errors; what does not fit, as data; words of messages
  *   tier.h                                tiers and lanes: indices of arrays in plans and results
  *
@@ -41,6 +42,7 @@
 #include "cohobate/models.h"
 #include "cohobate/optimizer.h"
 #include "cohobate/plan.h"
+#include "cohobate/plan_batch.h"
 #include "cohobate/profile.h"
 #include "cohobate/refusal.h"
 #include "cohobate/run.h"

@@ -116,9 +116,15 @@ typedef struct coh_plan_options {
     int32_t emulate_host;
     uint64_t disk_bytes; /* limit of the far tier on disk; 0: no such tier; UINT64_MAX: no limit */
     double link_bytes_per_s; /* rate limit of an emulated host tier; 0: memory speed */
-    uint64_t wear_bytes;     /* limit of disk bytes written per step; 0: no limit */
-    int32_t thread_count;    /* >= 1 */
-    uint64_t chunk_bytes;    /* largest chunk; 0: the planner chooses */
+    /* A disk tier of this limit is used if no plan fits without one and disk_bytes is 0; 0: none */
+    uint64_t spare_disk_bytes;
+    uint64_t wear_bytes; /* limit of disk bytes written per step; 0: no limit */
+    /* Limit of disk bytes written per day of uninterrupted steps, since writing wears a drive out;
+     * 0: no limit. A plan that writes less is searched, and the refusal names the least limit that
+     * one was found for. */
+    uint64_t disk_write_bytes_per_day;
+    int32_t thread_count; /* >= 1 */
+    uint64_t chunk_bytes; /* largest chunk; 0: the planner chooses */
     coh_recompute recompute;
     int32_t microbatch_count; /* per optimizer step, >= 1 */
     coh_sweep_order sweep_order;
@@ -170,10 +176,10 @@ COH_API coh_status coh_plan_check_budgets(const coh_plan_options *options);
 /* Makes the plan for `graph`: searches the decisions, then writes, verifies and prices all
  * programs. The graph must outlive the plan. Deterministic: equal graph and options give an equal
  * plan.
- * Fails: COH_ERR_FULL if it does not fit: the text names the tier, the missing bytes and the
- * smallest change that fits, says whether that is proven or only the best found, and names a pin
- * that causes it. COH_ERR_ARGUMENT (also: the profile has no links to a given tier; a pin matches
- * nothing, contradicts another or needs a missing tier), COH_ERR_SHAPE, COH_ERR_MEMORY. */
+ * Fails: COH_ERR_FULL if it does not fit (refusal.h): tier, missing bytes, whether that is proven,
+ * and the changes that help. COH_ERR_ARGUMENT (also: the profile has no links to a given tier; a
+ * pin matches nothing, contradicts another or needs a missing tier), COH_ERR_SHAPE,
+ * COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
                                    coh_plan **out_plan);
 /* Call it after destroying every engine made from the plan. Accepts NULL. */
@@ -242,6 +248,7 @@ typedef struct coh_plan_summary {
     int32_t row_passes; /* passes over the rows of split parameters */
     int32_t verified_lines;
     double disk_bytes_written; /* per body */
+    uint64_t disk_limit_bytes; /* disk_bytes of the options, or spare_disk_bytes if it is used */
     /* step_ns if no lane slowed another, and if every lane always slowed every other */
     uint64_t step_alone_ns, step_contended_ns;
     /* The step's time under the spread of the profile's figures: 10 % of such machines are faster

@@ -28,7 +28,7 @@ typedef enum coh_refusal_reason {
     COH_REFUSAL_STATES,    /* "states": parameters and optimizer states exceed the outermost tier */
     COH_REFUSAL_FAR_TIER,  /* "far-tier": the plan needs more of a far tier */
     COH_REFUSAL_ALL_TIERS, /* "all-tiers": live bytes exceed all tiers together */
-    COH_REFUSAL_WINDOW,    /* "window": operands of one instruction do not fit beside the rest */
+    COH_REFUSAL_WINDOW,    /* "window": operands of one instruction do not fit next to the rest */
     COH_REFUSAL_FIXED,     /* "fixed": cells, inputs and outputs alone exceed the tier */
     COH_REFUSAL_PINS,      /* "pins": pinned weights alone exceed the tier */
     COH_REFUSAL_PIN,       /* "pin": one pin makes a step need too much */

@@ -351,6 +351,20 @@ coh_space_hold valid_coh_space_hold(void)
     return (coh_space_hold){ .fd = -1 };
 }
 
+static coh_status make_graph(void *context, int64_t microbatch, coh_graph **out_graph)
+{
+    const coh_model model = valid_coh_model();
+    (void)context;
+    return coh_model_train_graph(&model, microbatch, TOKENS, out_graph);
+}
+
+coh_batch valid_coh_batch(void)
+{
+    return (coh_batch){
+        .struct_bytes = sizeof(coh_batch), .make_graph = make_graph, .batch = 4, .microbatch = 2
+    };
+}
+
 coh_refusal valid_coh_refusal(void)
 {
     return (coh_refusal){ .struct_bytes = sizeof(coh_refusal),

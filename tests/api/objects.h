@@ -44,6 +44,7 @@ coh_space_item valid_coh_space_item(void);
 coh_space_hold valid_coh_space_hold(void);
 coh_run_lock valid_coh_run_lock(void);
 coh_refusal valid_coh_refusal(void);
+coh_batch valid_coh_batch(void);
 
 /* Returns text for parameter `name` of `function`. */
 const char *valid_text(const char *function, const char *name);

@@ -245,8 +245,7 @@ static void what_was_stored_comes_back_and_nothing_else_is_taken(void **state)
     memset(model.dtypes, 'f', (size_t)coh_model_tensor_count(&model));
     model.dtypes[1] = 'h';
     model.dtypes[2] = 'b';
-    snprintf(model.metadata, sizeof(model.metadata),
-             "\"format\": \"pt\", \"a \\\"b\": \"\\n\"");
+    snprintf(model.metadata, sizeof(model.metadata), "\"format\": \"pt\", \"a \\\"b\": \"\\n\"");
     assert_int_equal(coh_model_to_json(&model, json, sizeof(json)), COH_OK);
     if (coh_model_from_json(json, &back) != COH_OK)
         fail_msg("%s", coh_last_error());

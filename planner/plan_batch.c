@@ -1,0 +1,344 @@
+/* Plans a batch and chooses its micro-batch. The idea: a micro-batch changes rounding, so it is
+ * chosen by uncalibrated predictions, which do not depend on earlier runs, and only if the caller
+ * permits it. Interface: cohobate/plan_batch.h; one plan is made by plan.c. */
+#include "cohobate/plan_batch.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/refusal.h"
+#include "base/struct_bytes.h"
+#include "planner/plan_make.h"
+
+/* Change the micro-batch only if the step takes at most this part of the time. */
+#define SHORTER 0.97
+
+typedef struct search {
+    const coh_batch *batch;
+    coh_plan_options options; /* without a limit of writes per day */
+    coh_batch_plan made;      /* the newest; its plan is NULL if it was refused */
+} search;
+
+static int64_t batch_of(const search *s)
+{
+    return s->batch->batch;
+}
+
+static uint64_t step_ns(const search *s)
+{
+    return s->made.plan->simulations[COH_PROGRAM_BODY].period_ns;
+}
+
+static void drop(search *s)
+{
+    coh_batch_plan_destroy(&s->made);
+}
+
+static coh_status make_graph(const search *s, int64_t microbatch, coh_graph **out_graph)
+{
+    *out_graph = NULL;
+    const coh_status status = s->batch->make_graph(s->batch->context, microbatch, out_graph);
+    if (status == COH_OK && *out_graph == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "make_graph made no graph of micro-batch %lld",
+                        (long long)microbatch);
+    return status;
+}
+
+/* Plans with a micro-batch. `any_disk`: as if there were a disk without limit. */
+static coh_status make(search *s, int64_t microbatch, int any_disk)
+{
+    coh_plan_options options = s->options;
+    drop(s);
+    s->made.microbatch = microbatch;
+    COH_TRY(make_graph(s, microbatch, &s->made.graph));
+    options.microbatch_count = (int32_t)(batch_of(s) / microbatch);
+    if (any_disk)
+        options.disk_bytes = UINT64_MAX;
+    return coh_plan_create_unbounded(s->made.graph, &options, &s->made.plan);
+}
+
+/* Returns the next divisor of the batch above or below; 0 if there is none. */
+static int64_t next_divisor(int64_t batch, int64_t from, int direction)
+{
+    for (int64_t next = from + direction; next >= 1 && next <= batch; next += direction)
+        if (batch % next == 0)
+            return next;
+    return 0;
+}
+
+/* ---- faster ---- */
+
+/* Computes a lower bound of the step time with that micro-batch. More room is never slower, so the
+ * spare disk counts. */
+static coh_status least_step(const search *s, int64_t microbatch, uint64_t *out_ns)
+{
+    coh_plan_options options = s->options;
+    coh_graph *graph;
+    COH_TRY(make_graph(s, microbatch, &graph));
+    options.microbatch_count = (int32_t)(batch_of(s) / microbatch);
+    if (options.disk_bytes == 0)
+        options.disk_bytes = options.spare_disk_bytes;
+    const coh_status status = coh_plan_least_ns(graph, &options, out_ns);
+    coh_graph_destroy(graph);
+    return status;
+}
+
+/* Goes from *best in one direction as long as the predicted step gets shorter. */
+static coh_status go(search *s, int direction, int64_t *best, uint64_t *best_ns)
+{
+    int64_t next;
+    while ((next = next_divisor(batch_of(s), *best, direction)) > 0) {
+        uint64_t least_ns;
+        COH_TRY(least_step(s, next, &least_ns));
+        if (least_ns >= *best_ns)
+            break; /* too little gain for a plan */
+        const coh_status status = make(s, next, 0);
+        if (status == COH_ERR_FULL)
+            break;
+        COH_TRY(status);
+        if (step_ns(s) >= *best_ns)
+            break;
+        *best = next;
+        *best_ns = step_ns(s);
+    }
+    return COH_OK;
+}
+
+/* Tries larger micro-batches, or, if the first of them is no faster, smaller ones. Results do not
+ * change for a gain below the prediction error. */
+static coh_status plan_faster(search *s)
+{
+    const int64_t wanted = s->made.microbatch;
+    const uint64_t wanted_ns = step_ns(s);
+    int64_t best = wanted;
+    uint64_t best_ns = wanted_ns;
+    COH_TRY(go(s, 1, &best, &best_ns));
+    if (best == wanted)
+        COH_TRY(go(s, -1, &best, &best_ns));
+    if ((double)best_ns > SHORTER * (double)wanted_ns)
+        best = wanted;
+    return s->made.microbatch == best && s->made.plan != NULL ? COH_OK : make(s, best, 0);
+}
+
+/* ---- smaller ---- */
+
+/* Returns the divisor of the batch about half-way, in logarithms, between two others; 0 if there is
+ * none between them. */
+static int64_t middle_divisor(int64_t batch, int64_t low, int64_t high)
+{
+    const int64_t next = next_divisor(batch, high, -1);
+    if (next <= low)
+        return 0;
+    const double middle = sqrt((double)(low > 0 ? low : 1) * (double)high);
+    const int64_t divisor = next_divisor(batch, (int64_t)middle + 1, -1);
+    return divisor > low ? divisor : next;
+}
+
+/* Finds by halving the largest divisor of the batch below `high` for which there is a plan. A
+ * search without success takes seconds, so few are made. 0: there is none, and the refusal is that
+ * of the smallest. */
+static coh_status find_smaller(search *s, int64_t high, int any_disk, int64_t *out_microbatch)
+{
+    int64_t low = 0, middle;
+    coh_status status = COH_ERR_FULL;
+    *out_microbatch = 0;
+    while ((middle = middle_divisor(batch_of(s), low, high)) > 0) {
+        status = make(s, middle, any_disk);
+        if (status == COH_ERR_FULL)
+            high = middle;
+        else if (status == COH_OK)
+            low = *out_microbatch = middle;
+        else if (status == COH_ERR_ARGUMENT) /* a step has too many micro-batches */
+            low = middle;
+        else
+            return status;
+    }
+    return *out_microbatch > 0 ? COH_OK : status;
+}
+
+/* Plans with the largest divisor of the batch below `from` that fits. Fails: COH_ERR_FULL: none
+ * fits; the refusal is that of the smallest. */
+static coh_status plan_smaller(search *s, int64_t from, int any_disk)
+{
+    const coh_search usual = s->options.search;
+    int64_t fits;
+    s->options.search = COH_SEARCH_PROBE;
+    const coh_status status = find_smaller(s, from, any_disk, &fits);
+    s->options.search = usual;
+    COH_TRY(status);
+    return make(s, fits, any_disk);
+}
+
+/* ---- refusals ---- */
+
+/* Adds a change before or after the others, in place of those of its kind. */
+static void put(coh_refusal *refusal, coh_change change, int is_first)
+{
+    coh_change others[COH_REFUSAL_CHANGES];
+    int32_t count = 0;
+    for (int32_t i = 0; i < refusal->change_count; i++)
+        if (refusal->changes[i].kind != change.kind)
+            others[count++] = refusal->changes[i];
+    if (count == COH_REFUSAL_CHANGES)
+        count--;
+    refusal->changes[is_first ? 0 : count] = change;
+    for (int32_t i = 0; i < count; i++)
+        refusal->changes[i + is_first] = others[i];
+    refusal->change_count = count + 1;
+}
+
+static int knows_drive(const search *s)
+{
+    const coh_profile *profile = s->options.profile;
+    return profile == NULL || (coh_profile_is_link(profile, COH_LANE_READ) &&
+                               coh_profile_is_link(profile, COH_LANE_WRITE));
+}
+
+/* Finds out whether a disk helps, and names the smallest one that does. */
+static coh_status refuse_without_disk(search *s, coh_refusal *refusal)
+{
+    coh_status status = make(s, s->batch->microbatch, 1);
+    if (status == COH_ERR_FULL && s->batch->may_change)
+        status = plan_smaller(s, s->batch->microbatch, 1);
+    if (status == COH_ERR_FULL && coh_last_refusal(refusal)) {
+        refusal->is_with_disk = 1;
+        refusal->microbatch = s->made.microbatch;
+        refusal->largest_microbatch = s->batch->microbatch;
+        return coh_refuse(refusal);
+    }
+    COH_TRY(status);
+    put(refusal,
+        (coh_change){ .kind = COH_CHANGE_ADD_DISK,
+                      .microbatch = s->made.microbatch,
+                      .bytes = s->made.plan->layout.arena_bytes[COH_TIER_DISK] },
+        1);
+    return coh_refuse(refusal);
+}
+
+/* No permitted micro-batch fits: finds the least costly change that would help, and names it. */
+static coh_status refuse(search *s)
+{
+    const int64_t wanted = s->batch->microbatch;
+    const coh_profile *profile = s->options.profile;
+    const int is_gpu = profile != NULL && profile->device_kind != COH_DEVICE_HOST;
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    if (!coh_last_refusal(&refusal))
+        return COH_ERR_FULL;
+    refusal.microbatch = s->made.microbatch;
+    refusal.largest_microbatch = wanted;
+    s->options.search = COH_SEARCH_PROBE;
+    if (!s->batch->may_change) {
+        const coh_status status = plan_smaller(s, wanted, 0);
+        if (status == COH_OK)
+            put(&refusal,
+                (coh_change){ .kind = COH_CHANGE_LOWER_MICROBATCH,
+                              .microbatch = s->made.microbatch },
+                0);
+        if (status != COH_ERR_FULL)
+            return status == COH_OK ? coh_refuse(&refusal) : status;
+    }
+    if (profile != NULL)
+        snprintf(refusal.profile, sizeof(refusal.profile), "%s", profile->name);
+    if (is_gpu)
+        put(&refusal, (coh_change){ .kind = COH_CHANGE_PROFILE }, 0);
+    else if (s->options.disk_bytes == 0 && s->options.host_memory_bytes == 0 && knows_drive(s))
+        return refuse_without_disk(s, &refusal);
+    else if (s->options.disk_bytes == 0 && s->options.host_memory_bytes == 0)
+        put(&refusal, (coh_change){ .kind = COH_CHANGE_MEASURE_DRIVE }, 0);
+    return coh_refuse(&refusal);
+}
+
+/* ---- the batch ---- */
+
+static coh_status check_batch(const coh_batch *batch)
+{
+    COH_TRY(coh_check_integer("may_change", batch->may_change, 0, 1));
+    COH_TRY(coh_check_integer("batch", batch->batch, 1, INT32_MAX));
+    COH_TRY(coh_check_integer("microbatch", batch->microbatch, 1, batch->batch));
+    if (batch->make_graph == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "a batch without make_graph");
+    if (batch->batch % batch->microbatch != 0)
+        return coh_fail(COH_ERR_ARGUMENT, "micro-batch %lld does not divide the batch %lld",
+                        (long long)batch->microbatch, (long long)batch->batch);
+    return COH_OK;
+}
+
+static coh_status choose(search *s)
+{
+    const int64_t wanted = s->batch->microbatch;
+    coh_status status = make(s, wanted, 0);
+    const uint64_t wanted_ns = status == COH_OK ? step_ns(s) : 0;
+    if (status == COH_OK && s->batch->may_change)
+        status = plan_faster(s);
+    else if (status == COH_ERR_FULL && s->batch->may_change && wanted > 1)
+        status = plan_smaller(s, wanted, 0);
+    if (status == COH_ERR_FULL)
+        return refuse(s);
+    s->made.wanted_step_ns = wanted_ns;
+    return status;
+}
+
+static coh_status bound_writes(search *s, uint64_t bytes_per_day)
+{
+    coh_plan_options options = s->options;
+    options.microbatch_count = (int32_t)(batch_of(s) / s->made.microbatch);
+    options.disk_write_bytes_per_day = bytes_per_day;
+    return coh_plan_bound_writes(s->made.graph, &options, &s->made.plan);
+}
+
+/* Micro-batch and sweep order, which change results, are chosen without calibration; the final plan
+ * is then made with it. */
+static coh_status plan_batch(search *s, const coh_plan_options *options)
+{
+    const int is_calibrated = options->profile != NULL && options->profile->calibrated_runs > 0 &&
+                              !options->uncalibrated &&
+                              (s->batch->may_change || options->sweep_order == COH_SWEEP_AUTO);
+    s->options.disk_write_bytes_per_day = 0;
+    s->options.uncalibrated |= is_calibrated;
+    COH_TRY(choose(s));
+    COH_TRY(bound_writes(s, options->disk_write_bytes_per_day));
+    if (!is_calibrated)
+        return COH_OK;
+    const uint64_t wanted_ns = s->made.wanted_step_ns;
+    s->options.uncalibrated = 0;
+    s->options.sweep_order = s->made.plan->options.sweep_order;
+    COH_TRY(make(s, s->made.microbatch, 0));
+    s->made.wanted_step_ns = wanted_ns;
+    return bound_writes(s, options->disk_write_bytes_per_day);
+}
+
+coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options *options,
+                                 coh_batch_plan *out_plan)
+{
+    COH_NEED_STRUCT(coh_batch, batch);
+    COH_NEED(options);
+    COH_NEED(out_plan);
+    *out_plan = (coh_batch_plan){ 0 };
+    coh_batch known = { 0 };
+    coh_struct_read(batch, &known, sizeof(known));
+    search s = { .batch = &known };
+    COH_TRY(coh_plan_options_read(options, &s.options));
+    COH_TRY(check_batch(&known));
+    s.options.microbatch_count = 1;
+    COH_TRY(coh_plan_check_options(&s.options));
+    COH_TRY(coh_plan_check_budgets(&s.options)); /* no smaller micro-batch helps */
+    const coh_plan_options wanted = s.options;
+    const coh_status status = plan_batch(&s, &wanted);
+    if (status != COH_OK) {
+        drop(&s);
+        return status;
+    }
+    *out_plan = s.made;
+    return COH_OK;
+}
+
+void coh_batch_plan_destroy(coh_batch_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    coh_plan_destroy(plan->plan);
+    coh_graph_destroy(plan->graph);
+    plan->plan = NULL;
+    plan->graph = NULL;
+}

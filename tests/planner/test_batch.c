@@ -1,0 +1,235 @@
+/* A batch is planned with a micro-batch that the caller permits: the largest that fits, or a faster
+ * one; a refusal names what was found to help, and it helps. Limits of writes per day and the spare
+ * disk are options of every plan. The oracle: coh_plan_create of each micro-batch by itself. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cohobate/cohobate.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+enum { BATCH = 8, TOKENS = 64 };
+
+static coh_status make_graph(void *context, int64_t microbatch, coh_graph **out_graph)
+{
+    coh_model model;
+    int *count = context;
+    coh_status status = coh_model_preset("gpt2-nano", 0, &model);
+    if (count != NULL)
+        ++*count;
+    return status == COH_OK ? coh_model_train_graph(&model, microbatch, TOKENS, out_graph) : status;
+}
+
+static coh_plan_options options_of(uint64_t device_bytes)
+{
+    coh_plan_options options;
+    coh_plan_options_init(&options);
+    options.thread_count = 2;
+    options.search = COH_SEARCH_QUICK;
+    options.device_memory_bytes = device_bytes;
+    return options;
+}
+
+static coh_batch batch_of(int64_t microbatch, int32_t may_change)
+{
+    return (coh_batch){ .struct_bytes = sizeof(coh_batch),
+                        .may_change = may_change,
+                        .make_graph = make_graph,
+                        .batch = BATCH,
+                        .microbatch = microbatch };
+}
+
+/* Plans one micro-batch by itself. */
+static coh_status plan_one(int64_t microbatch, const coh_plan_options *options,
+                           coh_plan_summary *out_summary)
+{
+    coh_plan_options each = *options;
+    coh_graph *graph = NULL;
+    coh_plan *plan = NULL;
+    assert_int_equal(make_graph(NULL, microbatch, &graph), COH_OK);
+    each.microbatch_count = (int32_t)(BATCH / microbatch);
+    const coh_status status = coh_plan_create(graph, &each, &plan);
+    if (status == COH_OK)
+        assert_int_equal(coh_plan_summarize(plan, out_summary), COH_OK);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+    return status;
+}
+
+static uint64_t in_memory_bytes(int64_t microbatch)
+{
+    const coh_plan_options unlimited = options_of(UINT64_MAX);
+    coh_plan_options options = unlimited;
+    coh_graph *graph = NULL;
+    uint64_t bytes = 0;
+    options.recompute = COH_RECOMPUTE_NONE;
+    options.microbatch_count = (int32_t)(BATCH / microbatch);
+    assert_int_equal(make_graph(NULL, microbatch, &graph), COH_OK);
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &bytes), COH_OK);
+    coh_graph_destroy(graph);
+    return bytes;
+}
+
+static coh_refusal refused(const coh_batch *batch, const coh_plan_options *options)
+{
+    coh_batch_plan made;
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    assert_int_equal(coh_batch_plan_create(batch, options, &made), COH_ERR_FULL);
+    assert_null(made.plan);
+    assert_null(made.graph);
+    assert_true(coh_last_refusal(&refusal));
+    return refusal;
+}
+
+static void the_largest_micro_batch_that_fits_is_taken_where_one_may_be(void **state)
+{
+    (void)state;
+    coh_plan_options options = options_of(in_memory_bytes(2));
+    options.recompute = COH_RECOMPUTE_NONE;
+    const coh_batch fixed = batch_of(8, 0), free_ = batch_of(8, 1);
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    int64_t largest = 0;
+    for (int64_t m = 1; m < 8; m *= 2)
+        if (plan_one(m, &options, &summary) == COH_OK)
+            largest = m;
+    assert_true(largest >= 2);
+    const coh_refusal refusal = refused(&fixed, &options);
+    assert_int_equal(refusal.microbatch, 8);
+    const coh_change *last = &refusal.changes[refusal.change_count - 1];
+    assert_int_equal(last->kind, COH_CHANGE_LOWER_MICROBATCH);
+    assert_int_equal(last->microbatch, largest);
+    coh_batch_plan made;
+    if (coh_batch_plan_create(&free_, &options, &made) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(made.microbatch, largest);
+    assert_int_equal(made.wanted_step_ns, 0);
+    assert_int_equal(coh_plan_summarize(made.plan, &summary), COH_OK);
+    const uint64_t hash = summary.program_hash;
+    assert_int_equal(plan_one(largest, &options, &summary), COH_OK);
+    assert_int_equal(summary.program_hash, hash);
+    coh_batch_plan_destroy(&made);
+}
+
+static void a_faster_micro_batch_is_taken_only_where_one_may_be(void **state)
+{
+    (void)state;
+    const coh_plan_options options = options_of(UINT64_MAX);
+    coh_plan_summary best = { .struct_bytes = sizeof(best) }, one = best;
+    const coh_batch fixed = batch_of(1, 0), free_ = batch_of(1, 1);
+    coh_batch_plan made;
+    assert_int_equal(coh_batch_plan_create(&fixed, &options, &made), COH_OK);
+    assert_int_equal(made.microbatch, 1);
+    coh_batch_plan_destroy(&made);
+    assert_int_equal(coh_batch_plan_create(&free_, &options, &made), COH_OK);
+    assert_int_equal(coh_plan_summarize(made.plan, &best), COH_OK);
+    assert_int_equal(plan_one(1, &options, &one), COH_OK);
+    assert_int_equal(made.wanted_step_ns, one.step_ns);
+    if (made.microbatch != 1)
+        assert_true((double)best.step_ns <= 0.97 * (double)one.step_ns);
+    coh_batch_plan_destroy(&made);
+}
+
+static void the_disk_that_is_named_suffices(void **state)
+{
+    (void)state;
+    coh_plan_options options = options_of(24 * MIB);
+    const coh_batch batch = batch_of(8, 0);
+    coh_batch_plan made;
+    const coh_refusal refusal = refused(&batch, &options);
+    assert_int_equal(refusal.changes[0].kind, COH_CHANGE_ADD_DISK);
+    assert_int_equal(refusal.changes[0].microbatch, 8);
+    options.disk_bytes = refusal.changes[0].bytes;
+    if (coh_batch_plan_create(&batch, &options, &made) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    coh_batch_plan_destroy(&made);
+    /* with a memory that is too small for any disk the refusal says so */
+    options = options_of(MIB);
+    assert_true(refused(&batch, &options).is_with_disk);
+}
+
+static void a_spare_disk_is_used_only_where_nothing_fits_without_it(void **state)
+{
+    (void)state;
+    coh_plan_options options = options_of(UINT64_MAX);
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    options.spare_disk_bytes = 1024 * MIB;
+    assert_int_equal(plan_one(2, &options, &summary), COH_OK);
+    assert_int_equal(summary.disk_limit_bytes, 0);
+    options.device_memory_bytes = 24 * MIB;
+    assert_int_equal(plan_one(2, &options, &summary), COH_OK);
+    assert_int_equal(summary.disk_limit_bytes, 1024 * MIB);
+    assert_true(summary.peak_bytes[2] > 0);
+    options.spare_disk_bytes = 0;
+    assert_int_equal(plan_one(2, &options, &summary), COH_ERR_FULL);
+}
+
+static double per_day(const coh_plan_summary *summary)
+{
+    return summary->disk_bytes_written * 86400e9 / (double)summary->step_ns;
+}
+
+/* A limit below what the fastest plan writes is kept, or refused with a limit that can be kept. */
+static void the_drive_is_written_as_much_as_a_day_may(void **state)
+{
+    (void)state;
+    coh_plan_options options = options_of(24 * MIB);
+    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    options.disk_bytes = UINT64_MAX;
+    assert_int_equal(plan_one(2, &options, &summary), COH_OK);
+    const double day = per_day(&summary);
+    assert_true(day > 1e6);
+    options.disk_write_bytes_per_day = (uint64_t)day + 1;
+    assert_int_equal(plan_one(2, &options, &summary), COH_OK);
+    options.disk_write_bytes_per_day = 1000000;
+    assert_int_equal(plan_one(2, &options, &summary), COH_ERR_FULL);
+    assert_true(coh_last_refusal(&refusal));
+    assert_int_equal(refusal.reason, COH_REFUSAL_WRITES);
+    assert_int_equal(refusal.given_bytes, 1000000);
+    assert_int_equal(refusal.needed_bytes, (uint64_t)day);
+    assert_int_equal(refusal.changes[0].kind, COH_CHANGE_RAISE_WRITES);
+    options.disk_write_bytes_per_day = refusal.changes[0].bytes + refusal.changes[0].bytes / 100;
+    if (plan_one(2, &options, &summary) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_true(per_day(&summary) <= (double)options.disk_write_bytes_per_day);
+}
+
+static coh_status make_none(void *context, int64_t microbatch, coh_graph **out_graph)
+{
+    (void)context;
+    (void)microbatch;
+    (void)out_graph;
+    return COH_OK;
+}
+
+static void a_batch_that_is_none_is_refused(void **state)
+{
+    (void)state;
+    const coh_plan_options options = options_of(UINT64_MAX);
+    coh_batch batch = batch_of(3, 0);
+    coh_batch_plan made;
+    assert_int_equal(coh_batch_plan_create(&batch, &options, &made), COH_ERR_ARGUMENT);
+    batch = batch_of(8, 0);
+    batch.make_graph = make_none;
+    assert_int_equal(coh_batch_plan_create(&batch, &options, &made), COH_ERR_ARGUMENT);
+    assert_null(made.graph);
+    coh_batch_plan_destroy(&made);
+    coh_batch_plan_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_largest_micro_batch_that_fits_is_taken_where_one_may_be),
+        cmocka_unit_test(a_faster_micro_batch_is_taken_only_where_one_may_be),
+        cmocka_unit_test(the_disk_that_is_named_suffices),
+        cmocka_unit_test(a_spare_disk_is_used_only_where_nothing_fits_without_it),
+        cmocka_unit_test(the_drive_is_written_as_much_as_a_day_may),
+        cmocka_unit_test(a_batch_that_is_none_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
