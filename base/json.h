@@ -67,9 +67,9 @@ coh_status coh_json_list(const coh_json_place *at, double least, double most, si
 
 typedef enum coh_json_layout {
     COH_JSON_INLINE,       /* all on one line */
-    COH_JSON_LINES,        /* each entry, and the closing bracket, on a line of its own */
+    COH_JSON_LINES,        /* each entry, and the closing bracket, on a separate line */
     COH_JSON_LINES_IF_ANY, /* likewise, and [] if there is none: of an array field */
-    COH_JSON_ITEMS         /* each entry on a line of its own; the bracket follows the last one */
+    COH_JSON_ITEMS         /* each entry on a separate line; the bracket follows the last one */
 } coh_json_layout;
 
 enum { COH_JSON_LEVELS = 8 };

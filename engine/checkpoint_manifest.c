@@ -12,7 +12,7 @@
 
 #define COUNT_MOST ((double)INT64_MAX)
 
-/* ---- fields with a form of their own ---- */
+/* ---- fields with a special form ---- */
 
 static coh_status read_shape(const coh_json_field *field, const coh_json_place *at, void *object)
 {

@@ -18,7 +18,7 @@
 #define FILE_BYTES_MOST ((uint64_t)1 << 30)
 #define NUMBER_MOST     ((double)INT64_MAX)
 
-/* ---- fields with a form of their own ---- */
+/* ---- fields with a special form ---- */
 
 static coh_status read_recompute(const coh_json_field *field, const coh_json_place *at,
                                  void *object)

@@ -1,6 +1,6 @@
 /* A profile as text. The idea: one table of fields serves both directions, and every profile has
  * one canonical text, so that equal profiles give equal bytes and hashes. The tables come last; the
- * functions before them are those of fields with a form of their own. Limits: profile_file.h. */
+ * functions before them are those of fields with a special form. Limits: profile_file.h. */
 #include "planner/profile_file.h"
 
 #include <inttypes.h>
@@ -189,7 +189,7 @@ static coh_status check_others(const coh_json_place *at, void *row)
 {
     const coh_json_place own = coh_json_member(at, at->key);
     (void)row;
-    return own.value == NULL ? COH_OK : coh_json_fail(&own, "it is no other lane");
+    return own.value == NULL ? COH_OK : coh_json_fail(&own, "it is the same lane");
 }
 
 /* ---- operators ---- */

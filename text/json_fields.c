@@ -1,6 +1,6 @@
-/* Reads fields of JSON objects, refusing unknown ones. The one idea: base/json reads a value and says
- * what is wrong with it, and the place of its object is put before. Next: tokenizer_json.c, the main
- * caller. */
+/* Reads fields of JSON objects, refusing unknown ones. The one idea: base/json reads a value and
+ * says what is wrong with it, and the place of its object is put before. Next: tokenizer_json.c,
+ * the main caller. */
 #include "text/json_fields.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* json_fields.h - reads JSON objects of other programs strictly: an unknown field is refused by name,
- * since it may change ids. `where` names the file and object, and begins every message.
+/* json_fields.h - reads JSON objects of other programs strictly: an unknown field is refused by
+ * name, since it may change ids. `where` names the file and object, and begins every message.
  *
  * The values are read by base/json. Its tables of fields do not fit: the type of a part decides
  * which fields it has, and the order of the parts what they do. */

@@ -123,7 +123,7 @@ static coh_status append_run(coh_nfc *nfc, const uint8_t *text, size_t byte_coun
     size_t at = coh_utf8_character(text, byte_count);
     const uint32_t first = coh_utf8_value(text, at);
     nfc->part_count = 0;
-    /* A later version may compose a character of its own with the next one. */
+    /* A later version may compose its new characters with the next one. */
     if (is_marked(nfc->treated, first))
         COH_TRY(decompose(nfc, first));
     else

@@ -1,5 +1,5 @@
-/* nfc.h - normalizes text to NFC (UAX 15) of Unicode 9.0, like Hugging Face's tokenizers. Characters
- * of later versions are unchanged.
+/* nfc.h - normalizes text to NFC (UAX 15) of Unicode 9.0, like Hugging Face's tokenizers.
+ * Characters of later versions are unchanged.
  *
  * Text is a sequence of runs: a character that nothing before it can change, then characters that
  * may combine with it ("e" and an accent). A run of one character is unchanged, and nearly all runs

@@ -1,4 +1,4 @@
-/* The characters that NFC treats in Unicode 9.0. Written by scripts/nfc-tables; not to be edited. */
+/* The characters that NFC treats in Unicode 9.0. Written by scripts/nfc-tables; do not edit. */
 #include "text/nfc_tables.h"
 
 /* clang-format off */
