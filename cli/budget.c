@@ -289,6 +289,15 @@ static void fit_room(const cli_options *options, coh_plan_options *plan_options)
              device.kernel_path);
 }
 
+/* Does the what-if of a GPU include its machine's drive? Not if only the GPU is meant. */
+static int may_use_drive(const cli_options *options, const coh_profile_summary *facts)
+{
+    const int is_alone =
+        cli_given(options, CLI_FLAG_HOST_MEMORY) && options->host_memory_bytes == 0;
+    return facts->is_gpu && !is_alone && facts->read_bytes_per_s > 0 &&
+           facts->write_bytes_per_s > 0;
+}
+
 /* Uses the memory of the profile's machine unless flags set it. */
 static void use_room(const cli_options *options, const coh_profile_summary *facts,
                      coh_plan_options *plan_options)
@@ -301,6 +310,8 @@ static void use_room(const cli_options *options, const coh_profile_summary *fact
                                               : facts->host_bytes;
     if (cli_budget_on_gpu(options))
         fit_room(options, plan_options);
+    else if (may_use_drive(options, facts))
+        plan_options->spare_disk_bytes = facts->disk_bytes;
 }
 
 void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
@@ -323,6 +334,9 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
     out_options->chunk_bytes = options->chunk_bytes;
     out_options->recompute =
         cli_given(options, CLI_FLAG_RECOMPUTE) ? choices[options->recompute] : COH_RECOMPUTE_AUTO;
+    if (cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT))
+        out_options->disk_write_bytes_per_day =
+            options->disk_write_limit > 0 ? options->disk_write_limit : 1;
     out_options->search = options->search == 0 ? COH_SEARCH_USUAL : COH_SEARCH_QUICK;
     out_options->profile = profile;
     if (profile && coh_profile_summarize(profile, &facts) == COH_OK &&
@@ -356,33 +370,48 @@ coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
     return coh_refuse(&refusal);
 }
 
+void cli_budget_resolve(const cli_options *options, const coh_profile *profile,
+                        cli_budget *out_budget)
+{
+    const int is_given = cli_given(options, CLI_FLAG_SWEEP_ORDER);
+    *out_budget = (cli_budget){
+        .plan_file = options->plan_file,
+        .has_disk_folder = options->disk_folder[0] != '\0',
+        .is_run_here = options->command == CLI_TRAIN,
+        .may_change_micro_batch = cli_micro_batch_is_auto(options),
+        .may_choose_order =
+            is_given ? options->sweep_order == COH_SWEEP_AUTO : options->plan_file != NULL,
+        .takes_planned_micro_batch = options->plan_file && options->micro_batch == 0,
+    };
+    cli_budget_plan_options(options, profile, COH_PLAN_TRAIN, &out_budget->options);
+    cli_budget_engine_options(options, &out_budget->engine_options);
+}
+
 /* Reads the plan; its tiers come from the file, since the caller's would limit it. */
-static coh_status read_plan(const cli_options *options, const coh_graph *graph,
+static coh_status read_plan(const char *path, const coh_graph *graph,
                             coh_plan_options *plan_options, coh_plan **out_plan)
 {
     coh_plan_file file = { .struct_bytes = sizeof(file) };
-    CLI_TRY(coh_plan_file_read(options->plan_file, &file));
-    CLI_TRY(coh_plan_read(graph, plan_options, options->plan_file, out_plan));
+    CLI_TRY(coh_plan_file_read(path, &file));
+    CLI_TRY(coh_plan_read(graph, plan_options, path, out_plan));
     plan_options->host_memory_bytes = file.host_memory_bytes;
     plan_options->emulate_host = !file.is_gpu;
     plan_options->disk_bytes = file.disk_bytes;
     return COH_OK;
 }
 
-coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
-                           coh_plan_options *plan_options, coh_plan **out_plan)
+coh_status cli_budget_replay(const cli_budget *budget, const coh_graph *graph,
+                             coh_plan_options *plan_options, coh_plan **out_plan)
 {
-    if (!options->plan_file)
-        return coh_plan_create(graph, plan_options, out_plan);
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
+    const char *path = budget->plan_file;
     const int is_gpu = cli_budget_is_gpu(plan_options->profile);
-    CLI_TRY(read_plan(options, graph, plan_options, out_plan));
+    CLI_TRY(read_plan(path, graph, plan_options, out_plan));
     coh_status status = coh_plan_summarize(*out_plan, &summary);
-    if (status == COH_OK && is_gpu && !options->disk_folder[0])
-        status = cli_budget_check_disk(plan_options->profile, options->plan_file, &summary);
-    else if (status == COH_OK && summary.peak_bytes[COH_TIER_DISK] > 0 && !options->disk_folder[0])
-        status = cli_fail(COH_ERR_ARGUMENT, "the plan %s uses a disk: add --disk DIR",
-                          options->plan_file);
+    if (status == COH_OK && is_gpu && !budget->has_disk_folder)
+        status = cli_budget_check_disk(plan_options->profile, path, &summary);
+    else if (status == COH_OK && summary.peak_bytes[COH_TIER_DISK] > 0 && !budget->has_disk_folder)
+        status = cli_fail(COH_ERR_ARGUMENT, "the plan %s uses a disk: add --disk DIR", path);
     if (status == COH_OK)
         return COH_OK;
     coh_plan_destroy(*out_plan);

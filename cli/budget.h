@@ -46,16 +46,30 @@ int cli_budget_is_gpu(const coh_profile *profile);
 int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile);
 
 /* Sets budgets, chunk, threads, recomputation; the caller sets micro-batches and clipping. A GPU's
- * profile (NULL: none) provides capacities that no flag gives. The caller takes its disk last. */
+ * profile (NULL: none) provides capacities that no flag gives; its disk is the spare one. */
 void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
                              coh_plan_mode mode, coh_plan_options *out_options);
 
 /* The value of --threads, or the number of cores this process may use. */
 int32_t cli_budget_thread_count(const cli_options *options);
 
-/* Plans `graph`, or replays --plan; *plan_options then has the tiers of that file. */
-coh_status cli_budget_plan(const cli_options *options, const coh_graph *graph,
-                           coh_plan_options *plan_options, coh_plan **out_plan);
+/* The decisions of flags about a plan. Code that is given a budget reads no flag. */
+typedef struct cli_budget {
+    coh_plan_options options;          /* as cli_budget_plan_options; the caller adds pins */
+    coh_engine_options engine_options; /* as cli_budget_engine_options */
+    const char *plan_file;             /* replayed; NULL: a new plan */
+    int has_disk_folder;
+    int is_run_here; /* not only planned */
+    int may_change_micro_batch, may_choose_order;
+    int takes_planned_micro_batch; /* that of plan_file, since none is given */
+} cli_budget;
+
+void cli_budget_resolve(const cli_options *options, const coh_profile *profile,
+                        cli_budget *out_budget);
+
+/* Replays budget->plan_file; *plan_options then has the tiers of that file. */
+coh_status cli_budget_replay(const cli_budget *budget, const coh_graph *graph,
+                             coh_plan_options *plan_options, coh_plan **out_plan);
 
 /* Checks that the profile's drive has room for the plan of `path`. If the profile, of the host
  * device, has no drive, checks nothing. Fails: COH_ERR_FULL. */

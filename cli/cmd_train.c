@@ -212,8 +212,7 @@ static coh_status load_parameters(cli_run *run)
 static coh_status open_engine(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
-    coh_engine_options engine_options;
-    cli_budget_engine_options(run->options, &engine_options);
+    coh_engine_options engine_options = run->job.budget.engine_options;
     engine_options.weight_decay = (float)recipe->weight_decay;
     coh_parameter_group groups[CLI_GROUPS_MOST];
     engine_options.groups = groups;

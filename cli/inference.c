@@ -100,7 +100,8 @@ coh_status cli_inference_plan(cli_inference *inference)
     CLI_TRY(cli_budget_open_profile(inference->options, &inference->profile));
     cli_budget_plan_options(inference->options, inference->profile, COH_PLAN_INFER, &plan_options);
     plan_options.deferred_update = 0;
-    CLI_TRY(cli_budget_plan(inference->options, inference->graph, &plan_options, &inference->plan));
+    plan_options.disk_write_bytes_per_day = 0;
+    CLI_TRY(coh_plan_create(inference->graph, &plan_options, &inference->plan));
     inference->summary = (coh_plan_summary){ .struct_bytes = sizeof(inference->summary) };
     return coh_plan_summarize(inference->plan, &inference->summary);
 }

@@ -17,7 +17,6 @@
 #include "cli/input.h"
 #include "cli/job_plan.h"
 #include "cli/parameter_groups.h"
-#include "cli/writes.h"
 
 static int is_any_frozen(const coh_model *model)
 {
@@ -305,7 +304,7 @@ static coh_status check_memory(const cli_job *job)
     const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[COH_TIER_DEVICE];
     const uint64_t host = job->summary.peak_bytes[COH_TIER_HOST], most = coh_machine_most_bytes();
     const uint64_t stages = job->on_gpu ? cli_budget_stage_bytes(largest_chunk(job)) : 0;
-    const uint64_t beside = job->on_gpu ? stages : host;
+    const uint64_t other = job->on_gpu ? stages : host;
     if (device + stages <= most && host <= most - device - stages)
         return COH_OK;
     const coh_refusal refusal = {
@@ -321,9 +320,18 @@ static coh_status check_memory(const cli_job *job)
         .change_count = 1,
         .changes = { { .kind = COH_CHANGE_LOWER,
                        .tier = job->on_gpu,
-                       .bytes = most > beside ? most - beside : 0 } },
+                       .bytes = most > other ? most - other : 0 } },
     };
     return coh_refuse(&refusal);
+}
+
+/* The last reading of flags before the plan. */
+static void set_budget(cli_job *job)
+{
+    cli_budget_resolve(job->options, job->profile, &job->budget);
+    job->budget.takes_planned_micro_batch &= !job->resumed;
+    job->budget.options.pins = job->pins;
+    job->budget.options.pin_count = job->pin_count;
 }
 
 coh_status cli_job_open(const cli_options *options, cli_job *out_job)
@@ -339,9 +347,10 @@ coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const
     out_job->earlier_count = earlier_count;
     coh_status status = cli_budget_use_kernels(out_job->recipe.kernels, !options->kernels,
                                                coh_model_size_get(&out_job->model).dtype);
+    set_budget(out_job);
     if (status == COH_OK)
         status = cli_job_plan(out_job);
-    if (status == COH_OK && options->command == CLI_TRAIN)
+    if (status == COH_OK && out_job->budget.is_run_here)
         status = check_memory(out_job);
     out_job->earlier = out_job->plan_options.earlier = NULL;
     out_job->earlier_count = out_job->plan_options.earlier_count = 0;
@@ -352,7 +361,10 @@ coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const
 
 void cli_job_close(cli_job *job)
 {
-    cli_job_drop_plan(job);
+    coh_plan_destroy(job->plan);
+    coh_graph_destroy(job->graph);
+    job->plan = NULL;
+    job->graph = NULL;
     coh_profile_destroy(job->profile);
     job->profile = NULL;
     free(job->pins);

@@ -3,6 +3,7 @@
 #ifndef COH_CLI_JOB_H
 #define COH_CLI_JOB_H
 
+#include "cli/budget.h"
 #include "cli/calibration.h"
 #include "cli/options.h"
 #include "cli/recipe.h"
@@ -26,18 +27,20 @@ typedef struct cli_job {
     const coh_plan *const *earlier; /* only while the job is opened */
     int32_t earlier_count;
     int on_gpu; /* by the profile: --device, or a what-if that is not run here */
-    coh_plan_options plan_options;
-    int uncalibrated;    /* plans are only compared, not run */
-    int asks_what_fits;  /* searching a remedy for a refusal: plans need not be fast */
-    int is_order_chosen; /* the recipe's sweep order is final */
-    uint64_t wear_bytes; /* limit of disk writes of a step; 0: no limit */
+    cli_budget budget;
+    coh_plan_options plan_options; /* of recipe and budget; with the order and the disk that the
+                                    * plan chose */
     coh_plan *plan;
     coh_plan_summary summary;
     const coh_plan_file *made;  /* facts of the plan's file if it is replayed; or NULL */
     uint64_t made_device_bytes; /* the budget that the file was made for */
 } cli_job;
 
-/* Resolves everything and makes the plan. With --micro-batch auto a new run gets another
+/* Resolves everything and makes the plan, in one direction:
+ *
+ *     flags ──> profile, model, recipe ──> budget ──> plan options ──> plan
+ *
+ * Only the first two steps read flags. With --micro-batch auto a new run gets another
  * micro-batch if the default does not fit or is slower, with a note on standard error. Fails: with
  * a message; `out_job` is then closed. */
 coh_status cli_job_open(const cli_options *options, cli_job *out_job);

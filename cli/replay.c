@@ -133,6 +133,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY))
         plan_options->device_memory_bytes =
             facts.device_bytes > 0 ? facts.device_bytes : said->device_bytes;
+    plan_options->disk_write_bytes_per_day = 0; /* other times, the same plan */
     if (!is_other_profile && !cli_given(options, CLI_FLAG_HOST_MEMORY))
         plan_options->host_memory_bytes = 0; /* the file has it */
     plan_options->thread_count = (int32_t)said->threads;
@@ -167,6 +168,7 @@ static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_
     job->plan_options.emulate_host = !replay->file.is_gpu;
     job->plan_options.disk_bytes = replay->file.disk_bytes;
     job->plan_options.sweep_order = job->summary.sweep_order;
+    job->plan_options.disk_write_bytes_per_day = replay->options.disk_write_limit;
     return COH_OK;
 }
 

@@ -117,15 +117,10 @@ static void take_prices(const cli_job *job, cli_variant *out)
 /* Records the budget. A GPU's profile includes a drive, used if the host is too small. */
 static void take_budget(const cli_job *job, cli_variant *out)
 {
-    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
     const coh_plan_options *o = &job->plan_options;
     out->budget_bytes[COH_TIER_DEVICE] = o->device_memory_bytes;
     out->budget_bytes[COH_TIER_HOST] = o->host_memory_bytes;
-    out->budget_bytes[COH_TIER_DISK] = o->disk_bytes;
-    if (o->disk_bytes == 0 && job->on_gpu && !cli_budget_on_gpu(job->options) &&
-        coh_profile_summarize(coh_plan_profile(job->plan), &facts) == COH_OK &&
-        facts.read_bytes_per_s > 0 && facts.write_bytes_per_s > 0)
-        out->budget_bytes[COH_TIER_DISK] = facts.disk_bytes;
+    out->budget_bytes[COH_TIER_DISK] = o->disk_bytes > 0 ? o->disk_bytes : o->spare_disk_bytes;
 }
 
 static void take_plan(const cli_job *job, cli_variant *out)

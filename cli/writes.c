@@ -1,47 +1,29 @@
-/* Computes disk writes per day and refuses plans above --disk-write-limit. The one idea: bytes of a
- * step times steps per day. Next: job_plan.c, which plans within the limit. */
-#include "cli/writes.h"
+/* Refuses runs that would wear the drive out without permission. The one idea: bytes of a step
+ * times steps per day. Next: planner/plan_writes.c, which keeps plans within --disk-write-limit. */
+#include "cli/job.h"
 
 #include <stdio.h>
 
-double cli_writes_per_day(const cli_job *job)
+#define DAY_NS 86400e9
+
+/* Bytes per day of uninterrupted training. */
+static double written_per_day(const cli_job *job)
 {
     return job->summary.step_ns > 0
-               ? job->summary.disk_bytes_written * CLI_DAY_NS / (double)job->summary.step_ns
+               ? job->summary.disk_bytes_written * DAY_NS / (double)job->summary.step_ns
                : 0;
-}
-
-coh_status cli_writes_refuse(const cli_options *options, double day, double least)
-{
-    const uint64_t limit = options->disk_write_limit, written = (uint64_t)day;
-    coh_refusal refusal = { .struct_bytes = sizeof(refusal),
-                            .status = COH_ERR_FULL,
-                            .reason = COH_REFUSAL_WRITES,
-                            .tier = 2,
-                            .given_bytes = limit,
-                            .needed_bytes = written,
-                            .short_bytes = written > limit ? written - limit : 0,
-                            .is_proven = options->plan_file != NULL,
-                            .change_count = options->plan_file ? 2 : 3,
-                            .changes = {
-                                { .kind = COH_CHANGE_RAISE_WRITES, .bytes = (uint64_t)least },
-                                { .kind = COH_CHANGE_RAISE },
-                                { .kind = COH_CHANGE_RAISE_BATCH } } };
-    if (options->plan_file)
-        refusal.changes[1].kind = COH_CHANGE_PLAN_AGAIN;
-    return coh_refuse(&refusal);
 }
 
 int cli_job_wears(const cli_job *job)
 {
     const double run_s = cli_job_predicted_seconds(job, job->recipe.steps - job->first_step);
-    return !cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT) &&
-           cli_writes_per_day(job) * (run_s < 86400 ? run_s / 86400 : 1) > CLI_WRITES_ASKED_FOR;
+    return job->plan_options.disk_write_bytes_per_day == 0 &&
+           written_per_day(job) * (run_s < 86400 ? run_s / 86400 : 1) > CLI_WRITES_ASKED_FOR;
 }
 
 coh_status cli_job_check_writes(const cli_job *job)
 {
-    const double day = cli_writes_per_day(job);
+    const double day = written_per_day(job);
     char written[32];
     if (!cli_job_wears(job))
         return COH_OK;
