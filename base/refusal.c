@@ -3,9 +3,7 @@
  * to take it apart. refusal_text.c writes it. */
 #include "base/refusal.h"
 
-#include <string.h>
-
-#include "base/check.h"
+#include "base/struct_bytes.h"
 
 static _Thread_local coh_refusal last; /* struct_bytes 0: the last failure was no refusal */
 
@@ -16,11 +14,10 @@ void coh_refusal_clear(void)
 
 int32_t coh_last_refusal(coh_refusal *out_refusal)
 {
-    if (out_refusal == NULL || last.struct_bytes == 0)
-        return 0;
-    const uint32_t bytes = out_refusal->struct_bytes;
-    memcpy(out_refusal, &last, bytes < sizeof(last) ? bytes : sizeof(last));
-    out_refusal->struct_bytes = bytes;
+    if (out_refusal == NULL || last.struct_bytes == 0 ||
+        out_refusal->struct_bytes < offsetof(coh_refusal, tier))
+        return 0; /* nothing is said of a wrong size: that would replace the last failure */
+    coh_struct_write(&last, sizeof(last), out_refusal);
     return 1;
 }
 
@@ -34,11 +31,8 @@ static void end_text(char *text, size_t bytes)
 static coh_status take(const coh_refusal *refusal, coh_refusal *out)
 {
     *out = (coh_refusal){ 0 };
-    if (refusal->struct_bytes < offsetof(coh_refusal, tier) || refusal->struct_bytes > sizeof(*out))
-        return coh_fail(COH_ERR_ARGUMENT, "a refusal of %u bytes: set struct_bytes to its size",
-                        (unsigned)refusal->struct_bytes);
-    memcpy(out, refusal, refusal->struct_bytes);
-    out->struct_bytes = sizeof(*out);
+    COH_NEED_STRUCT(coh_refusal, refusal);
+    coh_struct_read(refusal, out, sizeof(*out));
     end_text(out->operator_name, sizeof(out->operator_name));
     end_text(out->pin, sizeof(out->pin));
     end_text(out->profile, sizeof(out->profile));
@@ -62,7 +56,6 @@ coh_status coh_refuse(const coh_refusal *refusal)
 {
     char sentence[COH_ERROR_TEXT_BYTES];
     coh_refusal taken;
-    COH_NEED(refusal);
     COH_TRY(take(refusal, &taken));
     (void)coh_fail(taken.status, "%s", coh_refusal_sentence(&taken, sentence, sizeof(sentence)));
     last = taken;

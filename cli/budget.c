@@ -356,15 +356,16 @@ coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
     coh_refusal refusal = { .struct_bytes = sizeof(refusal),
                             .status = COH_ERR_FULL,
                             .reason = COH_REFUSAL_PLAN_FILE,
-                            .tier = 2,
+                            .tier = COH_TIER_DISK,
                             .is_gpu = facts.is_gpu,
                             .given_bytes = facts.disk_bytes,
                             .needed_bytes = need,
                             .short_bytes = need - facts.disk_bytes,
                             .is_proven = 1,
                             .change_count = 2,
-                            .changes = { { .kind = COH_CHANGE_RAISE, .tier = 2, .bytes = need },
-                                         { .kind = COH_CHANGE_PLAN_AGAIN } } };
+                            .changes = {
+                                { .kind = COH_CHANGE_RAISE, .tier = COH_TIER_DISK, .bytes = need },
+                                { .kind = COH_CHANGE_PLAN_AGAIN } } };
     snprintf(refusal.path, sizeof(refusal.path), "%s", path);
     snprintf(refusal.profile, sizeof(refusal.profile), "%s", facts.name);
     return coh_refuse(&refusal);

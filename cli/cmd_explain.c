@@ -11,7 +11,7 @@
 #include "cli/replay.h"
 #include "cli/screen.h"
 
-enum { ALTERNATIVES = 10, WRITE_LANE = 4 };
+enum { ALTERNATIVES = 10 };
 
 typedef struct alternative {
     coh_plan_trial trial;
@@ -63,14 +63,14 @@ static void hold_to_write_limit(const cli_options *options, coh_plan_trial *tria
 {
     if (!cli_given(options, CLI_FLAG_DISK_WRITE_LIMIT) || !trial->fits || trial->step_ns == 0)
         return;
-    const double day = (double)trial->link_bytes[WRITE_LANE] * 86400e9 / (double)trial->step_ns;
+    const double day = (double)trial->link_bytes[COH_LANE_WRITE] * 86400e9 / (double)trial->step_ns;
     if (day <= (double)options->disk_write_limit)
         return;
     trial->fits = 0;
     trial->refusal = (coh_refusal){ .struct_bytes = sizeof(trial->refusal),
                                     .status = COH_ERR_FULL,
                                     .reason = COH_REFUSAL_WRITES,
-                                    .tier = 2,
+                                    .tier = COH_TIER_DISK,
                                     .given_bytes = options->disk_write_limit,
                                     .needed_bytes = (uint64_t)day,
                                     .short_bytes = (uint64_t)day - options->disk_write_limit,

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "cohobate/status.h"
+#include "cohobate/tier.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -87,7 +88,7 @@ typedef enum coh_change_kind {
 
 typedef struct coh_change {
     coh_change_kind kind;
-    int32_t tier;       /* of RAISE, LOWER: 0 device, 1 host, 2 disk; -1: 0 and 1 together */
+    int32_t tier;       /* of RAISE, LOWER: coh_tier; -1: device and host together */
     int32_t is_least;   /* 1: `bytes` is a lower bound: more may be necessary */
     int64_t microbatch; /* the micro-batch that then fits; 0: the requested one */
     uint64_t bytes;
@@ -102,7 +103,7 @@ typedef struct coh_refusal {
     uint32_t struct_bytes; /* sizeof(coh_refusal) */
     coh_status status;     /* of the call that failed */
     coh_refusal_reason reason;
-    int32_t tier;   /* the tier that is short: 0 device, 1 host, 2 disk; -1: none, or several */
+    int32_t tier;   /* coh_tier that is short; -1: none, or several */
     int32_t is_gpu; /* 1: planned for a GPU, whose host tier is pinned memory */
     uint64_t given_bytes, needed_bytes, short_bytes; /* 0: not about bytes */
     int32_t is_least;  /* 1: needed_bytes is a lower bound; a plan may need more */
