@@ -22,12 +22,13 @@ static int is_zero(const unsigned char *begin, const unsigned char *end)
     return begin == end;
 }
 
-coh_status coh_struct_check(const char *type, const void *given, size_t known_bytes)
+coh_status coh_struct_check(const char *type, const void *given, size_t known_bytes,
+                            size_t alignment)
 {
     const uint32_t bytes = bytes_of(given);
     const unsigned char *begin = given;
     /* Members are aligned, so that a size that is no multiple of their alignment is none. */
-    if (bytes < 2 * sizeof(uint32_t) || bytes % sizeof(uint32_t) != 0 || bytes > BYTES_MOST)
+    if (bytes < 2 * sizeof(uint32_t) || bytes % alignment != 0 || bytes > BYTES_MOST)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a %s has a struct_bytes of %u: set it to sizeof(%s), and the members "
                         "that are not used to 0",

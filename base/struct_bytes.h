@@ -13,8 +13,13 @@
 
 #include "base/check.h"
 
-/* Checks the size of `given`, a `type` of known_bytes here. Fails: COH_ERR_ARGUMENT. */
-coh_status coh_struct_check(const char *type, const void *given, size_t known_bytes);
+/* A member that is added begins at a multiple of its struct's alignment, since the padding behind
+ * the last one is not 0 in older callers. */
+
+/* Checks the size of `given`, a `type` of known_bytes here. A size is a multiple of the type's
+ * alignment. Fails: COH_ERR_ARGUMENT. */
+coh_status coh_struct_check(const char *type, const void *given, size_t known_bytes,
+                            size_t alignment);
 
 /* Copies the members that `given` has over the defaults in `known`; its struct_bytes becomes
  * known_bytes. */
@@ -27,7 +32,7 @@ void coh_struct_write(const void *known, size_t known_bytes, void *out);
 #define COH_NEED_STRUCT(type, pointer)                                                             \
     do {                                                                                           \
         COH_NEED(pointer);                                                                         \
-        COH_TRY(coh_struct_check(#type, (pointer), sizeof(type)));                                 \
+        COH_TRY(coh_struct_check(#type, (pointer), sizeof(type), _Alignof(type)));                 \
     } while (0)
 
 /* Fills a caller's struct with a value of the same type. */

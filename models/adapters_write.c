@@ -215,7 +215,8 @@ static coh_status writer_make(const coh_model *model, const coh_adapters_write_o
     if (coh_model_adapter_count(model) == 0)
         return coh_fail(COH_ERR_ARGUMENT, "%s has no adapters to write", model->name);
     coh_adapters_write_options known = { 0 };
-    COH_TRY(coh_struct_check("coh_adapters_write_options", options, sizeof(known)));
+    COH_TRY(coh_struct_check("coh_adapters_write_options", options, sizeof(known),
+                             _Alignof(coh_adapters_write_options)));
     coh_struct_read(options, &known, sizeof(known));
     if (!coh_safetensors_dtype_name(known.dtype))
         return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",

@@ -199,7 +199,8 @@ static coh_status writer_make(const coh_model *model, const coh_folder_write_opt
                               coh_number_source source, void *context, folder_writer **out_writer)
 {
     coh_folder_write_options known = { 0 };
-    COH_TRY(coh_struct_check("coh_folder_write_options", options, sizeof(known)));
+    COH_TRY(coh_struct_check("coh_folder_write_options", options, sizeof(known),
+                             _Alignof(coh_folder_write_options)));
     coh_struct_read(options, &known, sizeof(known));
     if (!coh_safetensors_dtype_name(known.dtype))
         return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",

@@ -232,7 +232,7 @@ static coh_status copy_kind(const coh_op_kind *kind, const char *name, coh_op_ki
 {
     if (kind->struct_bytes >= offsetof(coh_op_kind, name))
         COH_TRY(coh_check_kind_abi(kind->abi_version, name));
-    coh_status status = coh_struct_check("coh_op_kind", kind, sizeof(*kind));
+    coh_status status = coh_struct_check("coh_op_kind", kind, sizeof(*kind), _Alignof(coh_op_kind));
     if (status == COH_OK && kind->struct_bytes < KIND_BYTES_LEAST)
         status = coh_fail(COH_ERR_ARGUMENT,
                           "its kind has a struct_bytes of %u, the least is %zu: set it to "
