@@ -20,9 +20,7 @@ const char *coh_last_error(void)
     return error_text;
 }
 
-/* Replaces control characters and invalid UTF-8 by '?'. Names in a text may come from a foreign
- * file and must not send commands to a terminal; a character cut in half is invalid, too. */
-static void make_printable(char *text)
+void coh_text_make_printable(char *text)
 {
     const size_t length = strlen(text);
     for (size_t i = 0; i < length;) {
@@ -39,7 +37,7 @@ static void set_error(const char *format, va_list arguments)
     char text[COH_ERROR_TEXT_BYTES];
     vsnprintf(text, sizeof(text), format ? format : "a kind failed and gave no sentence",
               arguments);
-    make_printable(text);
+    coh_text_make_printable(text);
     memcpy(error_text, text, strlen(text) + 1);
     coh_refusal_clear();
 }
@@ -66,7 +64,7 @@ coh_status coh_fail_prefix(coh_status status, const char *format, ...)
     if (used < sizeof(error_text) - 1)
         snprintf(error_text + used, sizeof(error_text) - used, ": %.*s",
                  (int)(sizeof(error_text) - used), rest);
-    make_printable(error_text);
+    coh_text_make_printable(error_text);
     if (status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
         coh_refusal_clear();
     return status;

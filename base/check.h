@@ -37,6 +37,10 @@ coh_status coh_fail_prefix(coh_status status, const char *format, ...)
 void coh_error_save(char *text);
 void coh_error_restore(const char *text);
 
+/* Replaces control characters and invalid UTF-8 by '?'. Names in a text may come from a foreign
+ * file and must not send commands to a terminal; a character cut in half is invalid, too. */
+void coh_text_make_printable(char *text);
+
 /* Refuses a NULL pointer passed to a public function; the text names both. */
 #define COH_NEED(pointer)                                                                          \
     do {                                                                                           \

@@ -24,32 +24,50 @@ int32_t coh_last_refusal(coh_refusal *out_refusal)
 static void end_text(char *text, size_t bytes)
 {
     text[bytes - 1] = '\0';
+    coh_text_make_printable(text);
 }
 
-/* Copies a caller's struct, which may be of an older header; ends its texts and bounds its
- * numbers. */
-static coh_status take(const coh_refusal *refusal, coh_refusal *out)
+int coh_refusal_copy(const coh_refusal *refusal, coh_refusal *out)
 {
     *out = (coh_refusal){ 0 };
-    COH_NEED_STRUCT(coh_refusal, refusal);
+    if (refusal->struct_bytes < offsetof(coh_refusal, tier))
+        return 0;
     coh_struct_read(refusal, out, sizeof(*out));
     end_text(out->operator_name, sizeof(out->operator_name));
     end_text(out->pin, sizeof(out->pin));
     end_text(out->profile, sizeof(out->profile));
     end_text(out->path, sizeof(out->path));
     end_text(out->items, sizeof(out->items));
+    return 1;
+}
+
+static coh_status check_changes(const coh_refusal *refusal)
+{
+    COH_TRY(coh_check_integer("change_count", refusal->change_count, 0, COH_REFUSAL_CHANGES));
+    for (int32_t i = 0; i < refusal->change_count; i++) {
+        COH_TRY(coh_check_integer("the kind of a change", refusal->changes[i].kind, 0,
+                                  COH_CHANGE_KINDS - 1));
+        COH_TRY(coh_check_integer("the tier of a change", refusal->changes[i].tier, -1,
+                                  COH_TIER_COUNT - 1));
+    }
+    return COH_OK;
+}
+
+/* Copies a caller's struct, which may be of an older header, and checks it. */
+static coh_status take(const coh_refusal *refusal, coh_refusal *out)
+{
+    COH_NEED_STRUCT(coh_refusal, refusal);
+    (void)coh_refusal_copy(refusal, out); /* its size was checked */
     if (out->status != COH_ERR_ARGUMENT && out->status != COH_ERR_FULL)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a refusal with status %d: only COH_ERR_FULL and "
                         "COH_ERR_ARGUMENT refuse",
                         (int)out->status);
-    if ((unsigned)out->reason >= COH_REFUSAL_REASONS || out->reason == COH_REFUSAL_NONE)
-        return coh_fail(COH_ERR_ARGUMENT, "a refusal with reason %d: there is none",
-                        (int)out->reason);
-    if (out->change_count < 0 || out->change_count > COH_REFUSAL_CHANGES)
-        return coh_fail(COH_ERR_ARGUMENT, "a refusal with %d changes: 0 to %d are possible",
-                        (int)out->change_count, COH_REFUSAL_CHANGES);
-    return COH_OK;
+    COH_TRY(coh_check_integer("the reason of a refusal", out->reason, COH_REFUSAL_NONE + 1,
+                              COH_REFUSAL_REASONS - 1));
+    COH_TRY(coh_check_integer("the tier of a refusal", out->tier, -1, COH_TIER_COUNT - 1));
+    COH_TRY(coh_check_integer("the unit of a refusal", out->unit, 0, COH_UNITS - 1));
+    return check_changes(out);
 }
 
 coh_status coh_refuse(const coh_refusal *refusal)

@@ -26,6 +26,10 @@ void coh_refusal_lower(coh_refusal *refusal, int tier, uint64_t bytes);
 /* Refuses a number of bytes beyond 64 bits. */
 coh_status coh_refuse_size(void);
 
+/* Copies what a caller's struct has, in printable texts. Returns 0 if its size is that of no
+ * refusal. */
+int coh_refusal_copy(const coh_refusal *refusal, coh_refusal *out);
+
 /* Makes the last failure no refusal. */
 void coh_refusal_clear(void);
 

@@ -327,8 +327,10 @@ static void add_limit(writer *w, const coh_refusal *r, const coh_change *c)
         add(w, "use a disk: %s %s knows no drive, %s adds it", term(COH_TERM_PROFILE), r->profile,
             term(COH_TERM_MEASURE_DRIVE));
         return;
-    default: /* COH_CHANGE_FREE_SPACE */
+    case COH_CHANGE_FREE_SPACE:
         add(w, "free %s or name a folder elsewhere", size_of(c->bytes).at);
+        return;
+    default:
         return;
     }
 }
@@ -412,12 +414,13 @@ const char *coh_refusal_sentence(const coh_refusal *refusal, char *text, size_t 
         return "";
     writer w = { .text = text, .bytes = text_bytes };
     text[0] = '\0';
-    if (refusal == NULL || (unsigned)refusal->reason >= COH_REFUSAL_REASONS ||
-        say[refusal->reason] == NULL)
+    coh_refusal known;
+    if (refusal == NULL || !coh_refusal_copy(refusal, &known) ||
+        (unsigned)known.reason >= COH_REFUSAL_REASONS || say[known.reason] == NULL)
         return text;
-    say_tried(&w, refusal);
-    say[refusal->reason](&w, refusal);
-    add_changes(&w, refusal, "; ");
+    say_tried(&w, &known);
+    say[known.reason](&w, &known);
+    add_changes(&w, &known, "; ");
     return text;
 }
 
@@ -427,7 +430,8 @@ const char *coh_refusal_remedy(const coh_refusal *refusal, char *text, size_t te
         return "";
     writer w = { .text = text, .bytes = text_bytes };
     text[0] = '\0';
-    if (refusal != NULL)
-        add_changes(&w, refusal, "");
+    coh_refusal known;
+    if (refusal != NULL && coh_refusal_copy(refusal, &known))
+        add_changes(&w, &known, "");
     return text;
 }

@@ -100,6 +100,11 @@ static coh_status end_trial(coh_status status, coh_plan_trial *trial, coh_plan_t
         trial->refusal.struct_bytes = sizeof(trial->refusal);
         (void)coh_last_refusal(&trial->refusal);
     }
+    /* of an older caller's trial the refusal is cut, too */
+    const size_t before = offsetof(coh_plan_trial, refusal);
+    if (out_trial->struct_bytes < sizeof(*trial))
+        trial->refusal.struct_bytes =
+            out_trial->struct_bytes > before ? out_trial->struct_bytes - (uint32_t)before : 0;
     COH_STRUCT_FILL(*trial, out_trial);
     return COH_OK;
 }

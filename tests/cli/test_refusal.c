@@ -137,11 +137,11 @@ static uint64_t draw(uint64_t *state)
     return *state >> 33;
 }
 
-/* A word with quotes, controls, and what looks like a number of missing bytes. */
+/* A word with quotes, and what looks like a number of missing bytes. */
 static void draw_text(uint64_t *state, char *text, size_t bytes)
 {
     static const char *const words[] = {
-        "", "h.0.mlp", "a \"quoted\" name", "9 bytes short; raise", "disk: ", "\x01\\"
+        "", "h.0.mlp", "a \"quoted\" name", "9 bytes short; raise", "disk: ", "?\\"
     };
     snprintf(text, bytes, "%s", words[draw(state) % (sizeof(words) / sizeof(words[0]))]);
 }
@@ -251,9 +251,58 @@ static void another_failure_ends_a_refusal(void **state)
     assert_true(coh_last_refusal(&refusal));
     assert_int_equal(refusal.reason, COH_REFUSAL_STEP);
     assert_int_equal(refusal.given_bytes, 7);
-    refusal.struct_bytes = sizeof(refusal) + 8;
-    assert_int_equal(coh_refuse(&refusal), COH_ERR_ARGUMENT);
-    assert_false(coh_last_refusal(&refusal));
+    /* a newer, larger one if the members that are not known here are 0 */
+    struct {
+        coh_refusal same;
+        uint64_t later;
+    } newer = { .same = { .struct_bytes = sizeof(newer),
+                          .status = COH_ERR_FULL,
+                          .reason = COH_REFUSAL_STEP } };
+    assert_int_equal(coh_refuse(&newer.same), COH_ERR_FULL);
+    assert_true(coh_last_refusal(&newer.same));
+    newer.later = 1;
+    assert_int_equal(coh_refuse(&newer.same), COH_ERR_ARGUMENT);
+    assert_false(coh_last_refusal(&newer.same));
+}
+
+/* Names of foreign files may be no UTF-8, or be cut in a character: they must not spoil the JSON. */
+static void texts_are_printable_in_struct_and_json(void **state)
+{
+    (void)state;
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal),
+                            .status = COH_ERR_FULL,
+                            .reason = COH_REFUSAL_FREE_SPACE,
+                            .pin = "\x01[31m",
+                            .items = "\xff\xfe" };
+    for (size_t i = 0; i + 1 < sizeof(refusal.path); i++)
+        refusal.path[i] = i % 2 ? '\xa9' : '\xc3'; /* an odd number of bytes: half a character */
+    assert_int_equal(coh_refuse(&refusal), COH_ERR_FULL);
+    assert_true(coh_last_refusal(&refusal));
+    assert_string_equal(refusal.pin, "?[31m");
+    assert_string_equal(refusal.items, "??");
+    assert_string_equal(refusal.path + sizeof(refusal.path) - 4, "\xc3\xa9?");
+    json_t *root = parse(&refusal);
+    check_text(root, "path", refusal.path);
+    json_decref(root);
+}
+
+static void what_has_no_name_is_no_refusal(void **state)
+{
+    (void)state;
+    const coh_refusal good = { .struct_bytes = sizeof(good),
+                               .status = COH_ERR_FULL,
+                               .reason = COH_REFUSAL_STEP,
+                               .change_count = 1 };
+    coh_refusal bad[6] = { good, good, good, good, good, good };
+    bad[0].reason = COH_REFUSAL_REASONS;
+    bad[1].unit = COH_UNITS;
+    bad[2].tier = COH_TIER_COUNT;
+    bad[3].changes[0].kind = COH_CHANGE_KINDS;
+    bad[4].changes[0].tier = -2;
+    bad[5].change_count = COH_REFUSAL_CHANGES + 1;
+    assert_int_equal(coh_refuse(&good), COH_ERR_FULL);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(coh_refuse(&bad[i]), COH_ERR_ARGUMENT);
 }
 
 /* ---- provoked ---- */
@@ -434,6 +483,8 @@ int main(void)
         cmocka_unit_test(every_reason_has_its_fields_in_any_words),
         cmocka_unit_test(names_are_all_different),
         cmocka_unit_test(another_failure_ends_a_refusal),
+        cmocka_unit_test(texts_are_printable_in_struct_and_json),
+        cmocka_unit_test(what_has_no_name_is_no_refusal),
         cmocka_unit_test(what_the_planner_refuses_is_data),
         cmocka_unit_test(a_far_tier_is_short_by_what_is_said),
     };
