@@ -295,10 +295,13 @@ coh_status coh_kernel_table_read(const char *path, coh_kernel_list *list)
     table_file file = { 0 };
     *list = (coh_kernel_list){ 0 };
     coh_status status = coh_json_file_read(&kernels_file, path, BYTES_MOST, &file);
-    if (status == COH_OK)
+    if (status == COH_OK) {
         status = take_rows(&file, list);
-    if (status == COH_OK)
-        status = take_devices(&file, list);
+        if (status == COH_OK)
+            status = take_devices(&file, list);
+        if (status != COH_OK)
+            status = coh_fail_prefix(status, "%s", path);
+    }
     memcpy(list->machine, file.machine, sizeof(list->machine));
     for (uint32_t d = 0; file.devices != NULL && d < file.device_count; d++)
         coh_free(file.devices[d].algorithms);
