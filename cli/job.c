@@ -305,13 +305,14 @@ static coh_status check_memory(const cli_job *job)
     const uint64_t host = job->summary.peak_bytes[COH_TIER_HOST], most = coh_machine_most_bytes();
     const uint64_t stages = job->on_gpu ? cli_budget_stage_bytes(largest_chunk(job)) : 0;
     const uint64_t other = job->on_gpu ? stages : host;
+    const coh_tier budget_tier = job->on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE;
     if (device + stages <= most && host <= most - device - stages)
         return COH_OK;
     const coh_refusal refusal = {
         .struct_bytes = sizeof(refusal),
         .status = COH_ERR_FULL,
         .reason = COH_REFUSAL_MACHINE,
-        .tier = job->on_gpu,
+        .tier = (int32_t)budget_tier,
         .is_gpu = job->on_gpu,
         .given_bytes = most,
         .needed_bytes = device + host + stages,
@@ -319,8 +320,8 @@ static coh_status check_memory(const cli_job *job)
         .is_proven = 1,
         .change_count = 1,
         .changes = { { .kind = COH_CHANGE_LOWER,
-                       .tier = job->on_gpu,
-                       .bytes = most > other ? most - other : 0 } },
+                       .tier = most > other ? (int32_t)budget_tier : -1,
+                       .bytes = most > other ? most - other : most } },
     };
     return coh_refuse(&refusal);
 }
