@@ -83,7 +83,7 @@ static void say_micro_batch(int64_t wanted, int64_t chosen, uint64_t wanted_ns, 
 
 /* The micro-batch is part of the numeric plan, so neither a budget nor a price changes it, unless
  * --micro-batch auto permits that. */
-static coh_status plan_batch(cli_job *job, uint64_t *out_wanted_ns)
+static coh_status plan_batch(cli_job *job)
 {
     const coh_batch batch = { .struct_bytes = sizeof(batch),
                               .may_change = job->budget.may_change_micro_batch,
@@ -91,26 +91,24 @@ static coh_status plan_batch(cli_job *job, uint64_t *out_wanted_ns)
                               .context = job,
                               .batch = job->recipe.batch,
                               .microbatch = job->recipe.micro_batch };
-    coh_batch_plan made;
+    const int64_t wanted = job->recipe.micro_batch;
+    coh_batch_plan made = { .struct_bytes = sizeof(made) };
     set_plan_options(job);
     CLI_TRY(coh_batch_plan_create(&batch, &job->plan_options, &made));
     job->graph = made.graph;
     job->plan = made.plan;
     job->recipe.micro_batch = made.microbatch;
-    *out_wanted_ns = made.wanted_step_ns;
+    say_micro_batch(wanted, made.microbatch, made.wanted_step_ns, made.chosen_step_ns);
     return COH_OK;
 }
 
 coh_status cli_job_plan(cli_job *job)
 {
     const int is_replayed = job->budget.plan_file != NULL;
-    const int64_t wanted = job->recipe.micro_batch;
-    uint64_t wanted_ns = 0;
-    CLI_TRY(is_replayed ? replay(job) : plan_batch(job, &wanted_ns));
+    CLI_TRY(is_replayed ? replay(job) : plan_batch(job));
     job->summary = (coh_plan_summary){ .struct_bytes = sizeof(job->summary) };
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
     if (!is_replayed) {
-        say_micro_batch(wanted, job->recipe.micro_batch, wanted_ns, job->summary.step_ns);
         job->plan_options.microbatch_count = (int32_t)(job->recipe.batch / job->recipe.micro_batch);
         job->plan_options.disk_bytes = job->summary.disk_limit_bytes;
     }

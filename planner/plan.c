@@ -37,7 +37,8 @@ static void plan_clear(coh_plan *plan)
 
 coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_options *out_known)
 {
-    COH_TRY(coh_struct_check("coh_plan_options", options, sizeof(*options)));
+    COH_TRY(coh_struct_check("coh_plan_options", options, sizeof(*options),
+                             _Alignof(coh_plan_options)));
     if (options->struct_bytes < sizeof(*options))
         coh_plan_options_init(out_known);
     coh_struct_read(options, out_known, sizeof(*out_known));
@@ -293,8 +294,8 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
     coh_status status = create_in_order(graph, &each, &by_layers, &by_layers_bytes);
     if (status != COH_OK && status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
         return status;
-    if (by_layers_bytes > 0)
-        (void)coh_last_refusal(&refusal);
+    if (by_layers_bytes > 0 && (!coh_last_refusal(&refusal) || refusal.status != COH_ERR_FULL))
+        by_layers_bytes = 0;
     each.sweep_order = COH_SWEEP_MICROBATCH;
     status = create_in_order(graph, &each, out_plan, &far_bytes);
     if (status == COH_ERR_FULL && by_layers_bytes > 0 &&
@@ -337,7 +338,11 @@ coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_opti
     *out_plan = NULL;
     COH_TRY(coh_plan_check_options(options));
     const coh_status status = create(graph, options, out_plan);
-    if (status != COH_ERR_FULL || options->disk_bytes > 0 || options->spare_disk_bytes == 0)
+    const coh_profile *profile = options->profile;
+    const int has_drive = profile == NULL || (coh_profile_is_link(profile, COH_LANE_READ) &&
+                                              coh_profile_is_link(profile, COH_LANE_WRITE));
+    if (status != COH_ERR_FULL || options->disk_bytes > 0 || options->spare_disk_bytes == 0 ||
+        !has_drive)
         return status;
     coh_plan_options with_disk = *options;
     with_disk.disk_bytes = options->spare_disk_bytes;

@@ -90,12 +90,13 @@ static coh_status go(search *s, int direction, int64_t *best, uint64_t *best_ns)
     int64_t next;
     while ((next = next_divisor(batch_of(s), *best, direction)) > 0) {
         uint64_t least_ns;
-        COH_TRY(least_step(s, next, &least_ns));
-        if (least_ns >= *best_ns)
+        coh_status status = least_step(s, next, &least_ns);
+        if (status == COH_OK && least_ns >= *best_ns)
             break; /* too little gain for a plan */
-        const coh_status status = make(s, next, 0);
-        if (status == COH_ERR_FULL)
-            break;
+        if (status == COH_OK)
+            status = make(s, next, 0);
+        if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
+            break; /* it does not fit, or its program is too long */
         COH_TRY(status);
         if (step_ns(s) >= *best_ns)
             break;
@@ -158,7 +159,8 @@ static coh_status find_smaller(search *s, int64_t high, int any_disk, int64_t *o
 }
 
 /* Plans with the largest divisor of the batch below `from` that fits. Fails: COH_ERR_FULL: none
- * fits; the refusal is that of the smallest. */
+ * fits; the refusal is that of the smallest. COH_ERR_ARGUMENT: nor is the smallest one's program
+ * short enough. */
 static coh_status plan_smaller(search *s, int64_t from, int any_disk)
 {
     const coh_search usual = s->options.search;
@@ -201,6 +203,8 @@ static coh_status refuse_without_disk(search *s, coh_refusal *refusal)
     coh_status status = make(s, s->batch->microbatch, 1);
     if (status == COH_ERR_FULL && s->batch->may_change)
         status = plan_smaller(s, s->batch->microbatch, 1);
+    if (status == COH_ERR_ARGUMENT)
+        return coh_refuse(refusal);
     if (status == COH_ERR_FULL && coh_last_refusal(refusal)) {
         refusal->is_with_disk = 1;
         refusal->microbatch = s->made.microbatch;
@@ -234,18 +238,18 @@ static coh_status refuse(search *s)
             put(&refusal,
                 (coh_change){ .kind = COH_CHANGE_LOWER_MICROBATCH,
                               .microbatch = s->made.microbatch },
-                0);
-        if (status != COH_ERR_FULL)
+                1);
+        if (status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
             return status == COH_OK ? coh_refuse(&refusal) : status;
     }
-    if (profile != NULL)
-        snprintf(refusal.profile, sizeof(refusal.profile), "%s", profile->name);
-    if (is_gpu)
-        put(&refusal, (coh_change){ .kind = COH_CHANGE_PROFILE }, 0);
-    else if (s->options.disk_bytes == 0 && s->options.host_memory_bytes == 0 && knows_drive(s))
+    const int is_alone = s->options.disk_bytes == 0 && s->options.host_memory_bytes == 0;
+    if (!is_gpu && is_alone && knows_drive(s))
         return refuse_without_disk(s, &refusal);
-    else if (s->options.disk_bytes == 0 && s->options.host_memory_bytes == 0)
-        put(&refusal, (coh_change){ .kind = COH_CHANGE_MEASURE_DRIVE }, 0);
+    if (is_gpu || is_alone) {
+        snprintf(refusal.profile, sizeof(refusal.profile), "%s", profile->name);
+        put(&refusal,
+            (coh_change){ .kind = is_gpu ? COH_CHANGE_PROFILE : COH_CHANGE_MEASURE_DRIVE }, 0);
+    }
     return coh_refuse(&refusal);
 }
 
@@ -264,6 +268,19 @@ static coh_status check_batch(const coh_batch *batch)
     return COH_OK;
 }
 
+/* As plan_smaller, but if programs of smaller micro-batches are too long, the refusal is that of
+ * the wanted one. */
+static coh_status plan_smaller_or_refuse(search *s, int64_t wanted)
+{
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    const int is_refused = coh_last_refusal(&refusal);
+    const coh_status status = plan_smaller(s, wanted, 0);
+    if (status != COH_ERR_ARGUMENT || !is_refused)
+        return status;
+    s->made.microbatch = wanted;
+    return coh_refuse(&refusal);
+}
+
 static coh_status choose(search *s)
 {
     const int64_t wanted = s->batch->microbatch;
@@ -272,11 +289,14 @@ static coh_status choose(search *s)
     if (status == COH_OK && s->batch->may_change)
         status = plan_faster(s);
     else if (status == COH_ERR_FULL && s->batch->may_change && wanted > 1)
-        status = plan_smaller(s, wanted, 0);
+        status = plan_smaller_or_refuse(s, wanted);
     if (status == COH_ERR_FULL)
         return refuse(s);
+    if (status != COH_OK)
+        return status;
     s->made.wanted_step_ns = wanted_ns;
-    return status;
+    s->made.chosen_step_ns = step_ns(s);
+    return COH_OK;
 }
 
 static coh_status bound_writes(search *s, uint64_t bytes_per_day)
@@ -300,11 +320,12 @@ static coh_status plan_batch(search *s, const coh_plan_options *options)
     COH_TRY(bound_writes(s, options->disk_write_bytes_per_day));
     if (!is_calibrated)
         return COH_OK;
-    const uint64_t wanted_ns = s->made.wanted_step_ns;
+    const coh_batch_plan chosen = s->made;
     s->options.uncalibrated = 0;
     s->options.sweep_order = s->made.plan->options.sweep_order;
-    COH_TRY(make(s, s->made.microbatch, 0));
-    s->made.wanted_step_ns = wanted_ns;
+    COH_TRY(make(s, chosen.microbatch, 0));
+    s->made.wanted_step_ns = chosen.wanted_step_ns;
+    s->made.chosen_step_ns = chosen.chosen_step_ns;
     return bound_writes(s, options->disk_write_bytes_per_day);
 }
 
@@ -313,8 +334,9 @@ coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options 
 {
     COH_NEED_STRUCT(coh_batch, batch);
     COH_NEED(options);
-    COH_NEED(out_plan);
-    *out_plan = (coh_batch_plan){ 0 };
+    COH_NEED_STRUCT(coh_batch_plan, out_plan);
+    const coh_batch_plan none = { 0 };
+    COH_STRUCT_FILL(none, out_plan);
     coh_batch known = { 0 };
     coh_struct_read(batch, &known, sizeof(known));
     search s = { .batch = &known };
@@ -329,7 +351,7 @@ coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options 
         drop(&s);
         return status;
     }
-    *out_plan = s.made;
+    COH_STRUCT_FILL(s.made, out_plan);
     return COH_OK;
 }
 

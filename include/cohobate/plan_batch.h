@@ -30,10 +30,13 @@ typedef struct coh_batch {
 } coh_batch;
 
 typedef struct coh_batch_plan {
+    uint32_t struct_bytes; /* sizeof(coh_batch_plan); set by the caller */
     coh_graph *graph;
     coh_plan *plan;
-    int64_t microbatch;      /* the chosen one */
-    uint64_t wanted_step_ns; /* predicted step with the wanted one; 0: it does not fit */
+    int64_t microbatch; /* the chosen one */
+    /* Predicted steps with the wanted and the chosen micro-batch, on which the choice rests: without
+     * calibration and without a limit of writes per day. 0: the wanted one does not fit. */
+    uint64_t wanted_step_ns, chosen_step_ns;
 } coh_batch_plan;
 
 /* Makes the plan; options->microbatch_count is ignored. The caller destroys the result.

@@ -155,7 +155,7 @@ class Writer:
     def sized_cases(self, function, parameter):
         """Sizes that no struct has. The larger and smaller ones are in test_struct_bytes.c."""
         name = parameter.name
-        if parameter.stars != 1 or not is_sized(self.api, parameter.type) or function.name.endswith("_init"):
+        if parameter.stars != 1 or not is_sized(self.api, parameter.type) or function.name.endswith(("_init", "_destroy")):
             return
         for size in ("0", f"sizeof({name}_value) - 1", "UINT32_MAX"):
             yield f"{name}->struct_bytes {size}", f"{name}_value.struct_bytes = {size};", "argument"

@@ -178,7 +178,7 @@ class Plan(ProgramTest):
         fits = [n for n in divisors if run(*flags, "--micro-batch", n).code == 0]
         self.assertTrue(0 < len(fits) < len(divisors) - 1)
         for wanted in divisors[:-len(fits)]:
-            self.fails(3, *flags, "--micro-batch", wanted, says=f"or give --micro-batch {fits[0]}: other rounding")
+            self.fails(3, *flags, "--micro-batch", wanted, says=f"; give --micro-batch {fits[0]}: other rounding, or")
         taken = self.succeeds(*flags, "--micro-batch", "auto", "--json")
         self.assertEqual(taken.json["micro_batch"], fits[0])
 
