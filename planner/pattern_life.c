@@ -67,8 +67,8 @@ static uint8_t *updated(coh_lower_writer *w, int32_t group)
 static double update_flops(const coh_layout *layout, const coh_group_layout *group, uint32_t chunk)
 {
     const uint64_t bytes = layout->chunks[layout->objects[group->work].chunk_begin + chunk].bytes;
-    return layout->optimizers[group->optimizer]->flops *
-           (double)(bytes / coh_dtype_bytes(group->dtype));
+    const uint64_t elements = bytes / coh_dtype_bytes(group->dtype);
+    return layout->optimizers[group->optimizer]->flops * (double)elements;
 }
 
 coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)

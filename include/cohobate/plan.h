@@ -116,8 +116,8 @@ typedef struct coh_plan_options {
     int32_t emulate_host;
     uint64_t disk_bytes; /* limit of the far tier on disk; 0: no such tier; UINT64_MAX: no limit */
     double link_bytes_per_s; /* rate limit of an emulated host tier; 0: memory speed */
-    /* A disk tier of this limit is used if no plan fits without one, disk_bytes is 0 and the profile
-     * has a drive; 0: none */
+    /* A disk tier of this limit is used if no plan fits without one, disk_bytes is 0 and the
+     * profile has a drive; 0: none */
     uint64_t spare_disk_bytes;
     uint64_t wear_bytes; /* limit of disk bytes written per step; 0: no limit */
     /* Limit of disk bytes written per day of uninterrupted steps, since writing wears a drive out;

@@ -34,8 +34,8 @@ typedef struct coh_batch_plan {
     coh_graph *graph;
     coh_plan *plan;
     int64_t microbatch; /* the chosen one */
-    /* Predicted steps with the wanted and the chosen micro-batch, on which the choice rests: without
-     * calibration and without a limit of writes per day. 0: the wanted one does not fit. */
+    /* Predicted steps with the wanted and the chosen micro-batch, on which the choice rests:
+     * without calibration and without a limit of writes per day. 0: the wanted one does not fit. */
     uint64_t wanted_step_ns, chosen_step_ns;
 } coh_batch_plan;
 

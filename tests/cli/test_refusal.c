@@ -265,7 +265,7 @@ static void another_failure_ends_a_refusal(void **state)
     assert_false(coh_last_refusal(&newer.same));
 }
 
-/* Names of foreign files may be no UTF-8, or be cut in a character: they must not spoil the JSON. */
+/* Names of files may be no UTF-8, or be cut in a character: they must not spoil the JSON. */
 static void texts_are_printable_in_struct_and_json(void **state)
 {
     (void)state;
