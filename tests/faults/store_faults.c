@@ -52,8 +52,11 @@ typedef struct port {
 static const store_fault_plan no_faults = {
     .fail_at = -1, .short_at = -1, .flip_at = -1, .late_at = -1
 };
-/* Set before a store is opened, so no lock is needed. */
-static store_fault_plan plan = { .fail_at = -1, .short_at = -1, .flip_at = -1, .late_at = -1 };
+/* Set by a test, also under lanes that wait; read by lanes. */
+static pthread_mutex_t plan_lock = PTHREAD_MUTEX_INITIALIZER;
+static store_fault_plan shared_plan = {
+    .fail_at = -1, .short_at = -1, .flip_at = -1, .late_at = -1
+};
 /* Lane threads add, the test reads. */
 static _Atomic uint64_t operation_count;
 static _Atomic int fault_was_hit;
@@ -64,9 +67,19 @@ static port ports[COH_STORE_PORT_COUNT] = { { .lock = PTHREAD_MUTEX_INITIALIZER 
 
 void store_fault_plan_set(const store_fault_plan *wanted)
 {
-    plan = wanted != NULL ? *wanted : no_faults;
+    pthread_mutex_lock(&plan_lock);
+    shared_plan = wanted != NULL ? *wanted : no_faults;
+    pthread_mutex_unlock(&plan_lock);
     atomic_store(&operation_count, 0);
     atomic_store(&fault_was_hit, 0);
+}
+
+static store_fault_plan plan_now(void)
+{
+    pthread_mutex_lock(&plan_lock);
+    const store_fault_plan plan = shared_plan;
+    pthread_mutex_unlock(&plan_lock);
+    return plan;
 }
 
 uint64_t store_fault_operations(void)
@@ -81,6 +94,7 @@ int store_fault_was_hit(void)
 
 static fault take_fault(void)
 {
+    const store_fault_plan plan = plan_now();
     uint64_t number = atomic_fetch_add(&operation_count, 1);
     int64_t n = (int64_t)number;
     fault taken = { 0 };
@@ -226,6 +240,7 @@ static int collect(coh_store *store, coh_store_port which, uint32_t least)
  * A late request comes only when it is the last one in flight. */
 static slot *choose_done(port *of)
 {
+    const store_fault_plan plan = plan_now();
     slot *chosen = NULL, *late = NULL;
     int in_flight = 0;
     for (int i = 0; i < SLOTS; i++) {
