@@ -281,20 +281,51 @@ static void square_sums(gpu_rows *t)
     coh_kernel_square_sums(t->turns->queue, &s);
 }
 
-static void update(gpu_rows *t)
+static void update(gpu_rows *t, const char *optimizer, const float *hyperparameters,
+                   const coh_update *states)
 {
-    static const float adamw[] = { 0.9f, 0.95f, 1e-8f };
     const coh_grain_run run = all_grains(t);
-    const coh_update u = { .optimizer = coh_optimizer_find("adamw"),
-                           .dtype = t->dtype,
-                           .grains = { &run, 1 },
-                           .work = t->of[1],
-                           .grad = t->of[2],
-                           .low = t->dtype == COH_DTYPE_BF16 ? (uint16_t *)(void *)t->of[3] : NULL,
-                           .states = { t->of[4], t->of[GPU_ROWS_SQUARES] },
-                           .cells = t->cells,
-                           .hyperparameters = adamw };
+    coh_update u = *states;
+    u.optimizer = coh_optimizer_find(optimizer);
+    u.dtype = t->dtype;
+    u.grains = (coh_chunk_grains){ &run, 1 };
+    u.work = t->of[1];
+    u.grad = t->of[2];
+    u.low = t->dtype == COH_DTYPE_BF16 ? (uint16_t *)(void *)t->of[3] : NULL;
+    u.cells = t->cells;
+    u.hyperparameters = hyperparameters;
     coh_kernel_update(t->turns->queue, &u);
+}
+
+static void adamw(gpu_rows *t)
+{
+    static const float numbers[] = { 0.9f, 0.95f, 1e-8f };
+    const coh_update states = { .states = { t->of[4], t->of[GPU_ROWS_SQUARES] } };
+    update(t, "adamw", numbers, &states);
+}
+
+/* Codes have a byte for each element; the scales are behind them, in the room of f32 moments. */
+static void adamw8(gpu_rows *t)
+{
+    static const float numbers[] = { 0.9f, 0.95f, 1e-8f };
+    char *const m = (char *)t->of[4], *const v = (char *)t->of[GPU_ROWS_SQUARES];
+    const int64_t scales = 2 * elements(t);
+    const coh_update states = { .states = { m, m + scales, v, v + scales } };
+    update(t, "adamw8", numbers, &states);
+}
+
+static void lion(gpu_rows *t)
+{
+    static const float numbers[] = { 0.9f, 0.99f };
+    const coh_update states = { .states = { t->of[4] } };
+    update(t, "lion", numbers, &states);
+}
+
+static void sgd(gpu_rows *t)
+{
+    static const float numbers[] = { 0.9f, 0 };
+    const coh_update states = { .states = { t->of[4] } };
+    update(t, "sgd", numbers, &states);
 }
 
 static void stochastic_round(gpu_rows *t)
@@ -415,7 +446,10 @@ const gpu_pass gpu_passes[] = {
       .of_type = 2 },
     { "column sum", column_sum, "column_sum", .of_type = 1 },
     { "square sums", square_sums, "square_sums", .of_type = 1 },
-    { "update", update, "update", .of_type = 3, .floats = 4, .halves = 2 },
+    { "update", adamw, "adamw", .of_type = 3, .floats = 4, .halves = 2 },
+    { "update of adamw8", adamw8, "adamw8", .of_type = 3, .halves = 2, .bytes = 4 },
+    { "update of lion", lion, "lion", .of_type = 3, .floats = 2, .halves = 2 },
+    { "update of sgd", sgd, "sgd", .of_type = 3, .floats = 2, .halves = 2 },
     { "stochastic round", stochastic_round, "stochastic_round", .floats = 1, .halves = 1 },
     { "quantise", quantise, "quantise", .floats = 1, .bytes = 1 },
     { "dequantise", dequantise, "dequantise", .floats = 1, .bytes = 1 },
