@@ -148,8 +148,7 @@ const char *coh_sweep_order_name(coh_sweep_order order)
 static coh_status check_links(const coh_plan *plan)
 {
     const coh_profile *profile = &plan->profile;
-    if (plan->options.disk_bytes > 0 && !(coh_profile_is_link(profile, COH_LANE_READ) &&
-                                          coh_profile_is_link(profile, COH_LANE_WRITE)))
+    if (plan->options.disk_bytes > 0 && !coh_profile_has_drive(profile))
         return coh_fail(COH_ERR_ARGUMENT,
                         "the profile %s knows no drive: %s adds it, or give its entries "
                         "disk-read=, disk-write=",
@@ -339,10 +338,8 @@ coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_opti
     COH_TRY(coh_plan_check_options(options));
     const coh_status status = create(graph, options, out_plan);
     const coh_profile *profile = options->profile;
-    const int has_drive = profile == NULL || (coh_profile_is_link(profile, COH_LANE_READ) &&
-                                              coh_profile_is_link(profile, COH_LANE_WRITE));
     if (status != COH_ERR_FULL || options->disk_bytes > 0 || options->spare_disk_bytes == 0 ||
-        !has_drive)
+        (profile != NULL && !coh_profile_has_drive(profile)))
         return status;
     coh_plan_options with_disk = *options;
     with_disk.disk_bytes = options->spare_disk_bytes;

@@ -193,8 +193,7 @@ static void put(coh_refusal *refusal, coh_change change, int is_first)
 static int knows_drive(const search *s)
 {
     const coh_profile *profile = s->options.profile;
-    return profile == NULL || (coh_profile_is_link(profile, COH_LANE_READ) &&
-                               coh_profile_is_link(profile, COH_LANE_WRITE));
+    return profile == NULL || coh_profile_has_drive(profile); /* the built-in one has */
 }
 
 /* Finds out whether a disk helps, and names the smallest one that does. */

@@ -152,6 +152,13 @@ static inline int coh_profile_is_link(const coh_profile *profile, coh_lane lane)
     return lane != COH_LANE_COMPUTE && profile->link[lane].bytes_per_s.p50 > 0;
 }
 
+/* Returns 1 if the profile has rates of a drive, so that a plan may use one. */
+static inline int coh_profile_has_drive(const coh_profile *profile)
+{
+    return coh_profile_is_link(profile, COH_LANE_READ) &&
+           coh_profile_is_link(profile, COH_LANE_WRITE);
+}
+
 /* Lines in flight on an unmeasured link: copies 4, a drive 8. */
 static inline uint32_t coh_profile_usual_depth(coh_lane lane)
 {
