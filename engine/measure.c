@@ -139,7 +139,7 @@ static coh_status measure_pair(coh_measure *m, coh_lane a, coh_lane b)
  * speed. */
 static coh_status measure_two(coh_measure *m, coh_lane a, coh_lane b)
 {
-    return a == COH_LANE_COMPUTE && m->bed->is_host ? coh_measure_steal(m, b)
+    return a == COH_LANE_COMPUTE && m->bed->is_host ? coh_measure_interference(m, b)
                                                     : measure_pair(m, a, b);
 }
 

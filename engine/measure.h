@@ -242,17 +242,17 @@ coh_status coh_host_side_open(coh_measure *m, coh_host_side **out_side);
 void coh_host_side_close(coh_measure *m, coh_host_side *side); /* accepts NULL */
 coh_status coh_measure_host_side(coh_measure *m, coh_host_side *side);
 
-/* ---- measure_steal.c ---- */
+/* ---- measure_interference.c ---- */
 
-/* Sets the link's steal: the line through compute time lost to one transfer of each of two sizes.
- * Noise may make a loss negative, which then counts as 0, or the larger transfer's loss smaller
- * than the other's, which then counts as equal. */
-void coh_steal_fit(const double lost_ns[COH_SINGLES], const double bytes[COH_SINGLES],
-                   coh_link_profile *link);
+/* Sets the link's interference: the line through compute time lost to one transfer of each of
+ * two sizes. Noise may make a loss negative, which then counts as 0, or the larger transfer's
+ * loss smaller than the other's, which then counts as equal. */
+void coh_interference_fit(const double lost_ns[COH_SINGLES], const double bytes[COH_SINGLES],
+                          coh_link_profile *link);
 
 /* Measures the compute time lost to one transfer of `lane`, and how much slower that transfer is
  * during compute; writes both into the profile. The loads of both lanes must be open. */
-coh_status coh_measure_steal(coh_measure *m, coh_lane lane);
+coh_status coh_measure_interference(coh_measure *m, coh_lane lane);
 
 /* ---- measure_link.c, measure_disk.c: lanes that move bytes ---- */
 

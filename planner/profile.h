@@ -40,8 +40,9 @@ typedef struct coh_link_profile {
     coh_figure sustained_bytes_per_s;
     uint32_t depth; /* lines in flight, 1 to 64; 0 if there is no link */
     /* Compute time that a transfer costs, since cores copy, hash and submit: the work of the
-     * compute lane grows by steal_ns + bytes * steal_ns_per_byte. 0: nothing, or unknown. */
-    double steal_ns, steal_ns_per_byte;
+     * compute lane grows by interference_ns + bytes * interference_ns_per_byte. 0: nothing, or
+     * unknown. */
+    double interference_ns, interference_ns_per_byte;
 } coh_link_profile;
 
 /* Rates of matrix products by operand type. */
@@ -128,9 +129,9 @@ static inline double coh_profile_work(const coh_profile *profile, int is_bf16, d
 }
 
 /* The compute time in ns that a transfer of this many bytes costs. */
-static inline double coh_link_steal_ns(const coh_link_profile *link, uint64_t bytes)
+static inline double coh_link_interference_ns(const coh_link_profile *link, uint64_t bytes)
 {
-    return link->steal_ns + (double)bytes * link->steal_ns_per_byte;
+    return link->interference_ns + (double)bytes * link->interference_ns_per_byte;
 }
 
 /* Returns 1 if predictions are hypothetical: figures of a datasheet, or entries given by hand. */

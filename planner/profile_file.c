@@ -14,13 +14,13 @@
 
 /* Beyond any machine: times from such figures add up within 64 bits, except for programs that
  * nobody could run. */
-#define NS_MOST      1e13
-#define STEAL_MOST   1e6
-#define SECONDS_MOST 1e4
-#define WORK_MOST    1e30 /* flops or bytes of a sample */
-#define DEPTH_MOST   64   /* pieces that a ring of the store holds: no drive is served deeper */
-#define THREADS_MOST 65536
-#define BYTES_MOST   ((double)INT64_MAX)
+#define NS_MOST           1e13
+#define INTERFERENCE_MOST 1e6
+#define SECONDS_MOST      1e4
+#define WORK_MOST         1e30 /* flops or bytes of a sample */
+#define DEPTH_MOST        64 /* pieces that a ring of the store holds: no drive is served deeper */
+#define THREADS_MOST      65536
+#define BYTES_MOST        ((double)INT64_MAX)
 
 const char *const coh_profile_source_names[] = { [COH_PROFILE_BUILT_IN] = "built-in",
                                                  [COH_PROFILE_DATASHEET] = "datasheet",
@@ -126,10 +126,10 @@ static int is_sustained(const void *link)
     return ((const coh_link_profile *)link)->sustained_bytes_per_s.p50 > 0;
 }
 
-static int has_steal(const void *object)
+static int has_interference(const void *object)
 {
     const coh_link_profile *link = object;
-    return link->steal_ns > 0 || link->steal_ns_per_byte > 0;
+    return link->interference_ns > 0 || link->interference_ns_per_byte > 0;
 }
 
 static const coh_json_field link_fields[] = {
@@ -139,14 +139,14 @@ static const coh_json_field link_fields[] = {
       .is_written = is_sustained },
     { "depth", COH_JSON_WHOLE, COH_JSON_AT(coh_link_profile, depth), .least = 1,
       .most = DEPTH_MOST },
-    { "steal_ns", COH_JSON_REAL, COH_JSON_AT(coh_link_profile, steal_ns), .most = NS_MOST,
-      .is_written = has_steal },
-    { "steal_ns_per_byte", COH_JSON_REAL, COH_JSON_AT(coh_link_profile, steal_ns_per_byte),
-      .most = STEAL_MOST, .is_written = has_steal },
+    { "steal_ns", COH_JSON_REAL, COH_JSON_AT(coh_link_profile, interference_ns), .most = NS_MOST,
+      .is_written = has_interference },
+    { "steal_ns_per_byte", COH_JSON_REAL, COH_JSON_AT(coh_link_profile, interference_ns_per_byte),
+      .most = INTERFERENCE_MOST, .is_written = has_interference },
     { 0 },
 };
 
-/* The two parts of what a transfer steals belong together. */
+/* The two parts of a transfer's interference belong together. */
 static coh_status check_link(const coh_json_place *at, void *link)
 {
     const coh_json_place fixed = coh_json_member(at, "steal_ns");

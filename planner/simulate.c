@@ -317,8 +317,8 @@ static double stolen_ns(const coh_program *program, const coh_profile *profile)
     double sum = 0;
     for (uint32_t i = 0; i < program->line_count; i++)
         if (coh_profile_is_link(profile, (coh_lane)program->lines[i].lane))
-            sum +=
-                coh_link_steal_ns(&profile->link[program->lines[i].lane], program->lines[i].bytes);
+            sum += coh_link_interference_ns(&profile->link[program->lines[i].lane],
+                                            program->lines[i].bytes);
     return sum;
 }
 
@@ -327,8 +327,9 @@ static int lanes_meet(const coh_program *program, const coh_profile *profile)
 {
     int meet = 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        meet |= program->lane_length[lane] > 0 && (least_speed(program, profile, lane) < 1 ||
-                                                   coh_link_steal_ns(&profile->link[lane], 1) > 0);
+        meet |= program->lane_length[lane] > 0 &&
+                (least_speed(program, profile, lane) < 1 ||
+                 coh_link_interference_ns(&profile->link[lane], 1) > 0);
     return meet;
 }
 

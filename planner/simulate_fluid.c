@@ -100,8 +100,8 @@ static void start_service(fluid *f, int number)
     lane->began = f->now;
     f->busy |= 1u << number;
     if (lane->link != NULL && (f->busy & 1u << COH_LANE_COMPUTE))
-        f->lanes[COH_LANE_COMPUTE].remaining +=
-            coh_link_steal_ns(lane->link, f->program->lines[lane->lines[lane->served.at]].bytes);
+        f->lanes[COH_LANE_COMPUTE].remaining += coh_link_interference_ns(
+            lane->link, f->program->lines[lane->lines[lane->served.at]].bytes);
 }
 
 static void retire(fluid *f, int number)

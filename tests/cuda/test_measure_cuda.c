@@ -125,8 +125,8 @@ static void check_rates(const coh_profile *profile)
         check_figure(&profile->link[lane].bytes_per_s);
         check_figure(&profile->link[lane].latency_ns);
         assert_true(profile->link[lane].depth >= 1);
-        assert_true(profile->link[lane].steal_ns == 0 &&
-                    profile->link[lane].steal_ns_per_byte == 0);
+        assert_true(profile->link[lane].interference_ns == 0 &&
+                    profile->link[lane].interference_ns_per_byte == 0);
     }
     for (int i = 0; i < COH_LANE_COUNT; i++)
         for (int j = 0; j < COH_LANE_COUNT; j++)

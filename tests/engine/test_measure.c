@@ -289,14 +289,14 @@ static void backwards_that_add_or_widen_have_samples_of_their_own(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Checks form and range only: on a busy machine, or with a spare core, a transfer may steal nothing
- * measurable (steals_are_the_line_through_two_losses checks the values). */
-static void check_steals(const coh_profile *profile)
+/* Checks form and range only: on a busy machine, or with a spare core, a transfer may cost nothing
+ * measurable (interference_is_the_line_through_two_losses checks the values). */
+static void check_interference(const coh_profile *profile)
 {
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++) {
         const coh_link_profile *link = &profile->link[lane];
-        assert_true(link->steal_ns >= 0 && link->steal_ns_per_byte >= 0);
-        assert_true(isfinite(coh_link_steal_ns(link, 1 << 20)));
+        assert_true(link->interference_ns >= 0 && link->interference_ns_per_byte >= 0);
+        assert_true(isfinite(coh_link_interference_ns(link, 1 << 20)));
         assert_true(profile->contention[COH_LANE_COMPUTE][lane] == 1);
     }
     for (int i = 0; i < COH_LANE_COUNT; i++)
@@ -329,7 +329,7 @@ static void roofs_links_updates_and_limits_are_there(void **state)
         check_figure(&profile->link[lane].latency_ns);
         assert_true(profile->link[lane].depth >= 1);
     }
-    check_steals(profile);
+    check_interference(profile);
     assert_true(samples_of(profile, "update", COH_DTYPE_F32, COH_LANE_COMPUTE) > 0);
     assert_true(samples_of(profile, "update", COH_DTYPE_F32, COH_LANE_HOST) > 0);
     assert_true(samples_of(profile, "norm", COH_DTYPE_F32, COH_LANE_COMPUTE) > 0);
@@ -433,7 +433,7 @@ static void what_is_known_stays_and_only_what_is_missing_is_measured(void **stat
     coh_graph_destroy(graphs[1]);
 }
 
-static void steals_are_the_line_through_two_losses(void **state)
+static void interference_is_the_line_through_two_losses(void **state)
 {
     (void)state;
     static const struct {
@@ -446,10 +446,10 @@ static void steals_are_the_line_through_two_losses(void **state)
         { { -200, -100 }, 0, 0 },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        coh_link_profile link = { .steal_ns = -1, .steal_ns_per_byte = -1 };
-        coh_steal_fit(cases[i].lost_ns, (const double[COH_SINGLES]){ 4000, 36000 }, &link);
-        assert_true(fabs(link.steal_ns - cases[i].ns) < 1e-9);
-        assert_true(fabs(link.steal_ns_per_byte - cases[i].ns_per_byte) < 1e-12);
+        coh_link_profile link = { .interference_ns = -1, .interference_ns_per_byte = -1 };
+        coh_interference_fit(cases[i].lost_ns, (const double[COH_SINGLES]){ 4000, 36000 }, &link);
+        assert_true(fabs(link.interference_ns - cases[i].ns) < 1e-9);
+        assert_true(fabs(link.interference_ns_per_byte - cases[i].ns_per_byte) < 1e-12);
     }
 }
 
@@ -615,7 +615,7 @@ int main(void)
         cmocka_unit_test(backwards_that_add_or_widen_have_samples_of_their_own),
         cmocka_unit_test(roofs_links_updates_and_limits_are_there),
         cmocka_unit_test(calls_are_what_the_executor_makes_of_them),
-        cmocka_unit_test(steals_are_the_line_through_two_losses),
+        cmocka_unit_test(interference_is_the_line_through_two_losses),
         cmocka_unit_test(what_is_known_stays_and_only_what_is_missing_is_measured),
         cmocka_unit_test(what_is_measured_again_is_of_all_times),
         cmocka_unit_test(a_depth_that_no_link_has_does_not_stop_the_measurement),

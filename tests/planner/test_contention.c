@@ -284,16 +284,16 @@ static void three_at_once_multiply(void **state)
     assert_int_equal(times[1], 2500);
 }
 
-/* A computation that runs while a transfer begins is lengthened by what the transfer steals; a line
- * that waits loses nothing. */
-static void a_transfer_steals_from_what_computes_meanwhile(void **state)
+/* A computation that runs while a transfer begins is lengthened by the transfer's interference;
+ * a line that waits loses nothing. */
+static void a_transfer_lengthens_the_computation_beside_it(void **state)
 {
     (void)state;
     made m;
     uint64_t times[4];
     coh_profile profile = unit_profile();
-    profile.link[COH_LANE_READ].steal_ns = 100;
-    profile.link[COH_LANE_READ].steal_ns_per_byte = 0.2;
+    profile.link[COH_LANE_READ].interference_ns = 100;
+    profile.link[COH_LANE_READ].interference_ns_per_byte = 0.2;
     make(&m, COH_PROGRAM_EVALUATE);
     add(&m, COH_LANE_COMPUTE, 1000);
     add(&m, COH_LANE_READ, 500);
@@ -318,7 +318,7 @@ int main(void)
         cmocka_unit_test(the_joint_bound_of_two_lanes_is_sharp),
         cmocka_unit_test(lanes_better_one_after_the_other_are_bound_by_their_sum),
         cmocka_unit_test(three_at_once_multiply),
-        cmocka_unit_test(a_transfer_steals_from_what_computes_meanwhile),
+        cmocka_unit_test(a_transfer_lengthens_the_computation_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,8 +87,8 @@ static coh_profile some_profile(uint64_t seed)
                                            .bytes_per_s = some_figure(&rng, 1e3),
                                            .depth = (uint32_t)lane * 4 };
     p.link[COH_LANE_WRITE].sustained_bytes_per_s = some_figure(&rng, 1e3);
-    p.link[COH_LANE_WRITE].steal_ns = 1e5 * uniform(&rng);
-    p.link[COH_LANE_WRITE].steal_ns_per_byte = uniform(&rng);
+    p.link[COH_LANE_WRITE].interference_ns = 1e5 * uniform(&rng);
+    p.link[COH_LANE_WRITE].interference_ns_per_byte = uniform(&rng);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         for (int beside = 0; beside < COH_LANE_COUNT; beside++)
             if (lane != beside && uniform(&rng) < 0.3)
@@ -133,8 +133,9 @@ static void assert_links(const coh_profile *a, const coh_profile *b)
         assert_figure(&a->link[lane].bytes_per_s, &b->link[lane].bytes_per_s);
         assert_figure(&a->link[lane].sustained_bytes_per_s, &b->link[lane].sustained_bytes_per_s);
         assert_int_equal(a->link[lane].depth, b->link[lane].depth);
-        assert_true(a->link[lane].steal_ns == b->link[lane].steal_ns &&
-                    a->link[lane].steal_ns_per_byte == b->link[lane].steal_ns_per_byte);
+        assert_true(a->link[lane].interference_ns == b->link[lane].interference_ns &&
+                    a->link[lane].interference_ns_per_byte ==
+                        b->link[lane].interference_ns_per_byte);
         for (int beside = 0; beside < COH_LANE_COUNT; beside++)
             assert_true(a->contention[lane][beside] == b->contention[lane][beside]);
     }

@@ -1,4 +1,4 @@
-/* The compute time that transfers steal. Cores copy, hash and submit. If all cores compute, each
+/* The compute time that transfers cost. Cores copy, hash and submit. If all cores compute, each
  * transfer interrupts some product: for a fixed time per transfer, plus a time per byte. Two lanes
  * that never pause say little about it, because a step's transfers come one by one:
  *
@@ -66,16 +66,18 @@ static coh_status measure_size(const coh_measure *m, const coh_single *single, d
     return COH_OK;
 }
 
-void coh_steal_fit(const double lost_ns[COH_SINGLES], const double bytes[COH_SINGLES],
-                   coh_link_profile *link)
+void coh_interference_fit(const double lost_ns[COH_SINGLES], const double bytes[COH_SINGLES],
+                          coh_link_profile *link)
 {
     const double small = fmax(lost_ns[COH_SINGLE_SMALL], 0);
     const double large = fmax(lost_ns[COH_SINGLE_LARGE], small);
-    link->steal_ns_per_byte = (large - small) / (bytes[COH_SINGLE_LARGE] - bytes[COH_SINGLE_SMALL]);
-    link->steal_ns = fmax(small - link->steal_ns_per_byte * bytes[COH_SINGLE_SMALL], 0);
+    link->interference_ns_per_byte =
+        (large - small) / (bytes[COH_SINGLE_LARGE] - bytes[COH_SINGLE_SMALL]);
+    link->interference_ns =
+        fmax(small - link->interference_ns_per_byte * bytes[COH_SINGLE_SMALL], 0);
 }
 
-coh_status coh_measure_steal(coh_measure *m, coh_lane lane)
+coh_status coh_measure_interference(coh_measure *m, coh_lane lane)
 {
     const coh_single *singles = m->singles[lane];
     double lost_ns[COH_SINGLES], part[COH_SINGLES], bytes[COH_SINGLES];
@@ -83,8 +85,8 @@ coh_status coh_measure_steal(coh_measure *m, coh_lane lane)
         bytes[i] = (double)singles[i].bytes;
         COH_TRY(measure_size(m, &singles[i], &lost_ns[i], &part[i]));
     }
-    coh_steal_fit(lost_ns, bytes, &m->profile->link[lane]);
-    /* The steal describes the loss of compute; this describes that of the transfer. */
+    coh_interference_fit(lost_ns, bytes, &m->profile->link[lane]);
+    /* Interference describes the loss of compute; this describes that of the transfer. */
     m->profile->contention[COH_LANE_COMPUTE][lane] = 1;
     m->profile->contention[lane][COH_LANE_COMPUTE] =
         fmin(fmax(part[COH_SINGLE_LARGE], COH_PROFILE_PART_LEAST), 1);
