@@ -143,23 +143,23 @@ coh_load coh_roofs_pass(coh_roofs *roofs);
  * kernel. */
 coh_status coh_measure_roofs(coh_measure *m, coh_roofs *roofs);
 
-/* ---- measure_sheet.c: the lines of the graphs, and memory for them ---- */
+/* ---- measure_lowered.c: the lines of the graphs, and memory for them ---- */
 
 /* The lines of a body, and their layout; those of the last micro-batch are measured. */
-typedef struct coh_measure_sheet {
+typedef struct coh_measure_lowered {
     const coh_graph *graph;
     int32_t microbatch_count;
     coh_layout layout;
     coh_object_map map;
-    coh_sheet sheet;
-} coh_measure_sheet;
+    coh_lowered body;
+} coh_measure_lowered;
 
-/* Makes the sheet as a plan for the measured profile would have it: workspaces are those of its
+/* Lowers the body as a plan for the measured profile would have it: workspaces are those of its
  * kind of device, gradients those of the options. */
-coh_status coh_measure_sheet_init(const coh_measure *m, const coh_graph *graph,
-                                  uint64_t chunk_bytes, int with_cache, int32_t microbatch_count,
-                                  coh_measure_sheet *out_sheet);
-void coh_measure_sheet_fini(coh_measure_sheet *sheet); /* accepts a zeroed one */
+coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph,
+                                    uint64_t chunk_bytes, int with_cache, int32_t microbatch_count,
+                                    coh_measure_lowered *out_lowered);
+void coh_measure_lowered_fini(coh_measure_lowered *lowered); /* accepts a zeroed one */
 
 /* Offsets of the objects that one line or two touch; they are laid out one after the other. */
 enum { COH_WINDOW_OBJECTS_MOST = 64 };
@@ -173,12 +173,13 @@ typedef struct coh_window {
 
 /* Adds the objects that a line touches. Fails: COH_ERR_INTERNAL (more objects than a call has
  * ports, or another byte range of an object than an earlier line's). */
-coh_status coh_window_add(coh_window *window, const coh_measure_sheet *sheet,
-                          const coh_sheet_line *line);
+coh_status coh_window_add(coh_window *window, const coh_measure_lowered *lowered,
+                          const coh_lowered_instruction *line);
 /* Returns the offset in the window of a byte of an added object. */
 uint64_t coh_window_place(const coh_window *window, int32_t object, uint64_t object_offset);
-/* Returns the line's first need of `role`, or NULL. */
-const coh_need *coh_sheet_need(const coh_sheet *sheet, const coh_sheet_line *line, coh_role role);
+/* Returns the line's first operand of `role`, or NULL. */
+const coh_lowered_operand *coh_lowered_find(const coh_lowered *lowered,
+                                            const coh_lowered_instruction *line, coh_role role);
 
 /* ---- measure_cold.c ---- */
 

@@ -27,8 +27,8 @@ enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
 typedef struct bench {
     coh_measure *m;
     void *queue; /* passed to kernels; NULL: one thread */
-    const coh_measure_sheet *sheet;
-    const coh_sheet_line *line;
+    const coh_measure_lowered *lowered;
+    const coh_lowered_instruction *line;
     coh_window window;
     coh_cold *cold;
     uint32_t window_count;
@@ -37,21 +37,21 @@ typedef struct bench {
 /* Returns the address of a role's bytes; *out_place is the place of the chunk's work. */
 static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place *out_place)
 {
-    const coh_need *need = coh_sheet_need(&b->sheet->sheet, b->line, role);
-    const coh_layout *layout = &b->sheet->layout;
+    const coh_lowered_operand *operand = coh_lowered_find(&b->lowered->body, b->line, role);
+    const coh_layout *layout = &b->lowered->layout;
     *out_place = (coh_chunk_place){ .layout = layout };
-    if (need == NULL)
+    if (operand == NULL)
         return NULL;
     const coh_chunk *chunk =
-        &layout->chunks[layout->objects[need->object].chunk_begin + need->touch_begin];
-    const int32_t group = layout->objects[need->object].owner;
+        &layout->chunks[layout->objects[operand->object].chunk_begin + operand->touch_begin];
+    const int32_t group = layout->objects[operand->object].owner;
     const uint64_t factor =
         role == COH_ROLE_GRAD ? coh_group_grad_factor(&layout->groups[group]) : 1;
     *out_place = (coh_chunk_place){ .layout = layout,
                                     .group = group,
                                     .object_offset = chunk->object_offset / factor,
                                     .bytes = chunk->bytes / factor };
-    return base + coh_window_place(&b->window, need->object, chunk->object_offset);
+    return base + coh_window_place(&b->window, operand->object, chunk->object_offset);
 }
 
 /* Returns the runs of a chunk, for one call. */
@@ -92,13 +92,14 @@ static void run_norm(const bench *b, char *base)
 
 static void run_add(const bench *b, char *base)
 {
-    const coh_sheet *sheet = &b->sheet->sheet;
-    const coh_line_call *call = &sheet->calls[b->line->call];
+    const coh_lowered *lowered = &b->lowered->body;
+    const coh_line_call *call = &lowered->calls[b->line->call];
     coh_view to = { 0 }, from = { 0 };
     for (uint32_t i = 0; i < call->binding_count; i++) {
-        const coh_binding *binding = &sheet->bindings[call->binding_begin + i];
-        const coh_need *need = &sheet->needs[b->line->need_begin + binding->operand];
-        char *data = base + coh_window_place(&b->window, need->object, binding->object_offset);
+        const coh_binding *binding = &lowered->bindings[call->binding_begin + i];
+        const coh_lowered_operand *operand =
+            &lowered->operands[b->line->operand_begin + binding->operand];
+        char *data = base + coh_window_place(&b->window, operand->object, binding->object_offset);
         *(binding->role == COH_ROLE_TO ? &to : &from) = coh_bound_port_of(binding, data).view;
     }
     coh_add_views(b->queue, &to, &from, call->input_grad_adds != 0);
@@ -118,16 +119,16 @@ static coh_status run(void *context, uint64_t index)
     return COH_OK;
 }
 
-static coh_dtype dtype_of(const coh_measure_sheet *sheet, const coh_sheet_line *line)
+static coh_dtype dtype_of(const coh_measure_lowered *lowered, const coh_lowered_instruction *line)
 {
-    const coh_need *grad = coh_sheet_need(&sheet->sheet, line, COH_ROLE_GRAD);
+    const coh_lowered_operand *grad = coh_lowered_find(&lowered->body, line, COH_ROLE_GRAD);
     if (grad != NULL) {
         const coh_group_layout *group =
-            &sheet->layout.groups[sheet->layout.objects[grad->object].owner];
+            &lowered->layout.groups[lowered->layout.objects[grad->object].owner];
         return line->opcode == COH_OP_NORM ? coh_group_grad_dtype(group) : group->dtype;
     }
-    const coh_line_call *call = &sheet->sheet.calls[line->call];
-    return sheet->sheet.bindings[call->binding_begin].shape.dtype;
+    const coh_line_call *call = &lowered->body.calls[line->call];
+    return lowered->body.bindings[call->binding_begin].shape.dtype;
 }
 
 static coh_status measure(bench *b, const coh_operator_times *what)
@@ -153,13 +154,13 @@ static coh_status measure(bench *b, const coh_operator_times *what)
 }
 
 /* Returns the line of `opcode` and `dtype` that moves the most bytes, or NULL. */
-static const coh_sheet_line *largest(const coh_measure_sheet *sheet, coh_opcode opcode,
-                                     coh_dtype dtype)
+static const coh_lowered_instruction *largest(const coh_measure_lowered *lowered, coh_opcode opcode,
+                                              coh_dtype dtype)
 {
-    const coh_sheet_line *found = NULL;
-    for (size_t i = 0; i < sheet->sheet.line_count; i++) {
-        const coh_sheet_line *line = &sheet->sheet.lines[i];
-        if (line->opcode == opcode && dtype_of(sheet, line) == dtype &&
+    const coh_lowered_instruction *found = NULL;
+    for (size_t i = 0; i < lowered->body.line_count; i++) {
+        const coh_lowered_instruction *line = &lowered->body.lines[i];
+        if (line->opcode == opcode && dtype_of(lowered, line) == dtype &&
             (found == NULL || line->bytes > found->bytes))
             found = line;
     }
@@ -182,16 +183,16 @@ static void *host_queue(const coh_measure *m)
     return m->bed->is_host ? NULL : m->pool;
 }
 
-static coh_status measure_sheet(coh_measure *m, chunk_memory *memory,
-                                const coh_measure_sheet *sheet)
+static coh_status measure_lowered(coh_measure *m, chunk_memory *memory,
+                                  const coh_measure_lowered *lowered)
 {
     static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
     for (int i = 0; i < KIND_COUNT * 2; i++) {
         const chunk_kind *kind = &kinds[i / 2];
         bench b = { .m = m,
                     .queue = kind->lane == COH_LANE_HOST ? host_queue(m) : m->bed->queue,
-                    .sheet = sheet,
-                    .line = largest(sheet, kind->opcode, dtypes[i % 2]),
+                    .lowered = lowered,
+                    .line = largest(lowered, kind->opcode, dtypes[i % 2]),
                     .cold = cold_of(memory, kind->lane) };
         coh_operator_times what = { .dtype = dtypes[i % 2], .lane = (uint8_t)kind->lane };
         if (b.line == NULL)
@@ -199,7 +200,7 @@ static coh_status measure_sheet(coh_measure *m, chunk_memory *memory,
         snprintf(what.kind, sizeof(what.kind), "%s", coh_price_name(kind->opcode));
         if (coh_measure_knows(m, &what, b.line->flops, (double)b.line->bytes))
             continue;
-        COH_TRY(coh_window_add(&b.window, sheet, b.line));
+        COH_TRY(coh_window_add(&b.window, lowered, b.line));
         COH_TRY(measure(&b, &what));
     }
     return COH_OK;
@@ -209,10 +210,10 @@ static coh_status measure_size(coh_measure *m, chunk_memory *memory, uint64_t ch
 {
     coh_status status = COH_OK;
     for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++) {
-        coh_measure_sheet sheet;
-        COH_TRY(coh_measure_sheet_init(m, m->options->graphs[i], chunk_bytes, 1, 1, &sheet));
-        status = measure_sheet(m, memory, &sheet);
-        coh_measure_sheet_fini(&sheet);
+        coh_measure_lowered lowered;
+        COH_TRY(coh_measure_lowered_init(m, m->options->graphs[i], chunk_bytes, 1, 1, &lowered));
+        status = measure_lowered(m, memory, &lowered);
+        coh_measure_lowered_fini(&lowered);
     }
     return status;
 }

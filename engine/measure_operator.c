@@ -17,7 +17,7 @@
 #include "engine/measure.h"
 #include "planner/fingerprint.h"
 
-/* The largest chunk of a sheet; operators do not depend on it. */
+/* The largest chunk that is measured; operators do not depend on it. */
 #define CHUNK_BYTES ((uint64_t)4 << 20)
 /* Most windows of one operator on a GPU. */
 #define GPU_WINDOWS_MOST 512
@@ -27,18 +27,18 @@
 
 /* One operator of one graph, with its cache or without. */
 typedef struct point {
-    uint32_t sheet;
+    uint32_t lowered;
     int32_t op;
-    int32_t line[COH_PHASE_COUNT]; /* of the sheet; -1: none */
+    int32_t line[COH_PHASE_COUNT]; /* of the lowered body; -1: none */
     coh_operator_times what;       /* of the operator; times_of completes it for a phase */
     coh_window window;
     coh_figure seconds[COH_PHASE_COUNT]; /* joined over all rounds; no samples: not measured */
 } point;
 
 struct coh_operator_list {
-    coh_measure_sheet *sheets;
-    uint32_t sheet_count;
-    size_t sheet_capacity;
+    coh_measure_lowered *lowered;
+    uint32_t lowered_count;
+    size_t lowered_capacity;
     point *points;
     uint32_t point_count;
     size_t point_capacity;
@@ -149,13 +149,13 @@ static void describe_shape(const coh_graph *graph, const coh_graph_op_entry *op,
     }
 }
 
-static void lines_of(const coh_measure_sheet *sheet, int32_t op, int32_t line[COH_PHASE_COUNT])
+static void lines_of(const coh_measure_lowered *lowered, int32_t op, int32_t line[COH_PHASE_COUNT])
 {
     line[COH_PHASE_FORWARD] = line[COH_PHASE_BACKWARD] = -1;
-    for (size_t i = 0; i < sheet->sheet.line_count; i++) {
-        const coh_sheet_line *candidate = &sheet->sheet.lines[i];
-        if (candidate->call < 0 || sheet->sheet.calls[candidate->call].operator_index != op ||
-            sheet->sheet.calls[candidate->call].microbatch != sheet->microbatch_count - 1 ||
+    for (size_t i = 0; i < lowered->body.line_count; i++) {
+        const coh_lowered_instruction *candidate = &lowered->body.lines[i];
+        if (candidate->call < 0 || lowered->body.calls[candidate->call].operator_index != op ||
+            lowered->body.calls[candidate->call].microbatch != lowered->microbatch_count - 1 ||
             (candidate->opcode != COH_OP_FORWARD && candidate->opcode != COH_OP_BACKWARD))
             continue;
         int phase = candidate->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
@@ -164,21 +164,22 @@ static void lines_of(const coh_measure_sheet *sheet, int32_t op, int32_t line[CO
     }
 }
 
-static const coh_sheet_line *line_of(const coh_operator_list *list, const point *p, int phase)
+static const coh_lowered_instruction *line_of(const coh_operator_list *list, const point *p,
+                                              int phase)
 {
-    return p->line[phase] < 0 ? NULL : &list->sheets[p->sheet].sheet.lines[p->line[phase]];
+    return p->line[phase] < 0 ? NULL : &list->lowered[p->lowered].lowered.lines[p->line[phase]];
 }
 
 /* Returns the profile key of a phase's times. */
 static coh_operator_times times_of(const coh_operator_list *list, const point *p, int phase)
 {
-    const coh_sheet_line *line = line_of(list, p, phase);
-    const coh_sheet *sheet = &list->sheets[p->sheet].sheet;
+    const coh_lowered_instruction *line = line_of(list, p, phase);
+    const coh_lowered *lowered = &list->lowered[p->lowered].lowered;
     coh_operator_times what = p->what;
     what.phase = (uint8_t)phase;
     if (phase == COH_PHASE_BACKWARD && line != NULL)
         what.signature = coh_backward_signature(
-            what.signature, coh_grad_form(&sheet->calls[line->call], sheet->bindings));
+            what.signature, coh_grad_form(&lowered->calls[line->call], lowered->bindings));
     return what;
 }
 
@@ -186,12 +187,12 @@ static coh_operator_times times_of(const coh_operator_list *list, const point *p
 static int is_covered(const coh_measure *m, const coh_operator_list *list, const point *p,
                       int phase)
 {
-    const coh_sheet_line *line = line_of(list, p, phase);
+    const coh_lowered_instruction *line = line_of(list, p, phase);
     const coh_operator_times what = times_of(list, p, phase);
     if (line == NULL || coh_measure_knows(m, &what, line->flops, (double)line->bytes))
         return 1;
     for (uint32_t i = 0; i < list->point_count; i++) {
-        const coh_sheet_line *other = line_of(list, &list->points[i], phase);
+        const coh_lowered_instruction *other = line_of(list, &list->points[i], phase);
         const coh_operator_times others = times_of(list, &list->points[i], phase);
         if (other != NULL && is_same(&others, &what) && other->flops == line->flops &&
             other->bytes == line->bytes)
@@ -202,49 +203,49 @@ static int is_covered(const coh_measure *m, const coh_operator_list *list, const
 
 static coh_status find_points(coh_measure *m, coh_operator_list *list, int with_cache)
 {
-    const uint32_t sheet_index = list->sheet_count - 1;
-    const coh_measure_sheet *sheet = &list->sheets[sheet_index];
-    const coh_graph *graph = sheet->graph;
+    const uint32_t lowered_index = list->lowered_count - 1;
+    const coh_measure_lowered *lowered = &list->lowered[lowered_index];
+    const coh_graph *graph = lowered->graph;
     for (size_t i = 0; i < graph->op_count; i++) {
         const coh_graph_op_entry *op = &graph->ops[i];
-        point p = { .sheet = sheet_index, .op = (int32_t)i };
+        point p = { .lowered = lowered_index, .op = (int32_t)i };
         if (!with_cache && op->facts.cache_bytes == 0)
             continue;
         p.what = (coh_operator_times){ .dtype = coh_operator_dtype(graph, i),
                                        .lane = COH_LANE_COMPUTE,
                                        .signature = coh_operator_signature(graph, i) };
         snprintf(p.what.kind, sizeof(p.what.kind), "%s", op->kind.name);
-        lines_of(sheet, (int32_t)i, p.line);
+        lines_of(lowered, (int32_t)i, p.line);
         if (is_covered(m, list, &p, COH_PHASE_FORWARD) &&
             is_covered(m, list, &p, COH_PHASE_BACKWARD))
             continue;
         describe_shape(graph, op, p.what.shape);
         for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
             if (p.line[phase] >= 0)
-                COH_TRY(coh_window_add(&p.window, sheet, line_of(list, &p, phase)));
+                COH_TRY(coh_window_add(&p.window, lowered, line_of(list, &p, phase)));
         COH_TRY(COH_GROW(&list->points, &list->point_capacity, list->point_count + 1));
         list->points[list->point_count++] = p;
     }
     return COH_OK;
 }
 
-static coh_status add_sheet(coh_measure *m, coh_operator_list *list, const coh_graph *graph,
-                            int with_cache, int32_t microbatch_count)
+static coh_status add_lowered(coh_measure *m, coh_operator_list *list, const coh_graph *graph,
+                              int with_cache, int32_t microbatch_count)
 {
-    COH_TRY(COH_GROW(&list->sheets, &list->sheet_capacity, list->sheet_count + 1));
-    COH_TRY(coh_measure_sheet_init(m, graph, CHUNK_BYTES, with_cache, microbatch_count,
-                                   &list->sheets[list->sheet_count]));
-    list->sheet_count++;
+    COH_TRY(COH_GROW(&list->lowered, &list->lowered_capacity, list->lowered_count + 1));
+    COH_TRY(coh_measure_lowered_init(m, graph, CHUNK_BYTES, with_cache, microbatch_count,
+                                     &list->lowered[list->lowered_count]));
+    list->lowered_count++;
     return find_points(m, list, with_cache);
 }
 
-/* Adds sheets with the cache and without, and one in which gradients already exist. */
-static coh_status add_sheets(coh_measure *m, coh_operator_list *list, const coh_graph *graph)
+/* Lowers the body with the cache and without, and one in which gradients already exist. */
+static coh_status add_all_lowered(coh_measure *m, coh_operator_list *list, const coh_graph *graph)
 {
     const int32_t most = m->options->accumulates && graph->loss >= 0 ? 2 : 1;
     for (int32_t microbatch_count = 1; microbatch_count <= most; microbatch_count++)
         for (int with_cache = 1; with_cache >= 0; with_cache--)
-            COH_TRY(add_sheet(m, list, graph, with_cache, microbatch_count));
+            COH_TRY(add_lowered(m, list, graph, with_cache, microbatch_count));
     return COH_OK;
 }
 
@@ -256,7 +257,7 @@ coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint
     *out_count = 0;
     COH_TRY(COH_ALLOC(1, &list));
     for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++)
-        status = add_sheets(m, list, m->options->graphs[i]);
+        status = add_all_lowered(m, list, m->options->graphs[i]);
     if (status != COH_OK) {
         coh_operators_free(list);
         return status;
@@ -270,9 +271,9 @@ void coh_operators_free(coh_operator_list *list)
 {
     if (list == NULL)
         return;
-    for (uint32_t i = 0; i < list->sheet_count; i++)
-        coh_measure_sheet_fini(&list->sheets[i]);
-    coh_free(list->sheets);
+    for (uint32_t i = 0; i < list->lowered_count; i++)
+        coh_measure_lowered_fini(&list->lowered[i]);
+    coh_free(list->lowered);
     coh_free(list->points);
     coh_free(list);
 }
@@ -293,20 +294,20 @@ typedef struct bench {
 } bench;
 
 /* Returns the address of a binding in the window that begins at `base`. */
-static char *place_of(const bench *b, const coh_sheet_line *line, const coh_binding *binding,
-                      char *base)
+static char *place_of(const bench *b, const coh_lowered_instruction *line,
+                      const coh_binding *binding, char *base)
 {
-    const coh_sheet *sheet = &b->list->sheets[b->p->sheet].sheet;
-    int32_t object = sheet->needs[line->need_begin + binding->operand].object;
+    const coh_lowered *lowered = &b->list->lowered[b->p->lowered].lowered;
+    int32_t object = lowered->operands[line->operand_begin + binding->operand].object;
     return base + coh_window_place(&b->p->window, object, binding->object_offset);
 }
 
 static void make_call(bench *b, int phase, uint64_t window)
 {
-    const coh_measure_sheet *sheet = &b->list->sheets[b->p->sheet];
-    const coh_sheet_line *line = line_of(b->list, b->p, phase);
-    const coh_line_call *line_call = &sheet->sheet.calls[line->call];
-    const coh_graph_op_entry *op = &sheet->graph->ops[b->p->op];
+    const coh_measure_lowered *lowered = &b->list->lowered[b->p->lowered];
+    const coh_lowered_instruction *line = line_of(b->list, b->p, phase);
+    const coh_line_call *line_call = &lowered->body.calls[line->call];
+    const coh_graph_op_entry *op = &lowered->graph->ops[b->p->op];
     char *base = b->cold.base + window % b->window_count * b->p->window.bytes;
     b->phase = phase;
     b->window = window;
@@ -322,7 +323,7 @@ static void make_call(bench *b, int phase, uint64_t window)
                           .parameter_grad_adds = line_call->parameter_grad_adds,
                           .queue = b->bed->queue };
     for (uint32_t i = 0; i < line_call->binding_count; i++) {
-        const coh_binding *binding = &sheet->sheet.bindings[line_call->binding_begin + i];
+        const coh_binding *binding = &lowered->body.bindings[line_call->binding_begin + i];
         const coh_bound_port port = coh_bound_port_of(binding, place_of(b, line, binding, base));
         coh_call_set_port(&b->call, &port);
     }
@@ -330,7 +331,7 @@ static void make_call(bench *b, int phase, uint64_t window)
 
 static coh_kind_function kernels_of(const bench *b, coh_phase phase)
 {
-    const coh_op_kind *kind = &b->list->sheets[b->p->sheet].graph->ops[b->p->op].kind;
+    const coh_op_kind *kind = &b->list->lowered[b->p->lowered].graph->ops[b->p->op].kind;
     return coh_kind_function_of(kind, b->bed->is_host ? COH_DEVICE_HOST : COH_DEVICE_CUDA, phase);
 }
 
@@ -525,7 +526,7 @@ static coh_status measure_points(bench *b)
 static coh_status add_point(coh_measure *m, const coh_operator_list *list, const point *p)
 {
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
-        const coh_sheet_line *line = line_of(list, p, phase);
+        const coh_lowered_instruction *line = line_of(list, p, phase);
         const coh_operator_times what = times_of(list, p, phase);
         if (p->seconds[phase].samples == 0 ||
             coh_measure_knows(m, &what, line->flops, (double)line->bytes))
@@ -541,10 +542,10 @@ static coh_status add_point(coh_measure *m, const coh_operator_list *list, const
 uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list)
 {
     uint64_t step = 0, window = 0;
-    for (uint32_t i = 0; i < list->sheet_count; i++) {
+    for (uint32_t i = 0; i < list->lowered_count; i++) {
         uint64_t bytes = 0;
-        for (uint32_t o = 0; o < list->sheets[i].layout.object_count; o++)
-            bytes += list->sheets[i].layout.objects[o].bytes;
+        for (uint32_t o = 0; o < list->lowered[i].layout.object_count; o++)
+            bytes += list->lowered[i].layout.objects[o].bytes;
         step = bytes > step ? bytes : step;
     }
     for (uint32_t i = 0; i < list->point_count; i++)

@@ -51,27 +51,27 @@ static coh_status sort_moves(const coh_residency *residency, uint32_t **out_orde
 typedef struct outer_writer {
     const coh_assembly *a;
     coh_outer_list *list;
-    size_t begin_capacity, need_capacity, version_capacity;
-    uint32_t need_count;
+    size_t begin_capacity, operand_capacity, version_capacity;
+    uint32_t operand_count;
 } outer_writer;
 
-static coh_status add_need(outer_writer *w, coh_need need, int32_t version)
+static coh_status add_operand(outer_writer *w, coh_lowered_operand operand, int32_t version)
 {
     coh_outer_list *list = w->list;
-    COH_TRY(coh_effort_check_count((uint64_t)w->need_count + 1, COH_UNIT_OPERANDS));
-    COH_TRY(COH_GROW(&list->needs, &w->need_capacity, w->need_count + 1));
-    COH_TRY(COH_GROW(&list->versions, &w->version_capacity, w->need_count + 1));
-    list->needs[w->need_count] = need;
-    list->versions[w->need_count++] = version;
+    COH_TRY(coh_effort_check_count((uint64_t)w->operand_count + 1, COH_UNIT_OPERANDS));
+    COH_TRY(COH_GROW(&list->operands, &w->operand_capacity, w->operand_count + 1));
+    COH_TRY(COH_GROW(&list->versions, &w->version_capacity, w->operand_count + 1));
+    list->operands[w->operand_count] = operand;
+    list->versions[w->operand_count++] = version;
     return COH_OK;
 }
 
 static coh_status end_step(outer_writer *w)
 {
     coh_outer_list *list = w->list;
-    COH_TRY(COH_GROW(&list->need_begin, &w->begin_capacity, list->count + 2));
-    list->need_begin[0] = 0;
-    list->need_begin[++list->count] = w->need_count;
+    COH_TRY(COH_GROW(&list->operand_begin, &w->begin_capacity, list->count + 2));
+    list->operand_begin[0] = 0;
+    list->operand_begin[++list->count] = w->operand_count;
     return COH_OK;
 }
 
@@ -80,24 +80,25 @@ static coh_status add_move_step(outer_writer *w, const coh_move *move)
     const coh_layout *layout = w->a->layout;
     int32_t object = layout->chunks[move->chunk].object;
     uint32_t k = move->chunk - layout->objects[object].chunk_begin;
-    const coh_need need = { .object = object,
-                            .touch_begin = k,
-                            .touch_end = k + 1,
-                            .window_begin = k,
-                            .window_end = k + 1,
-                            .access = move->is_out ? COH_ACCESS_WRITE : COH_ACCESS_READ };
-    COH_TRY(add_need(w, need, move->version));
+    const coh_lowered_operand operand = { .object = object,
+                                          .touch_begin = k,
+                                          .touch_end = k + 1,
+                                          .window_begin = k,
+                                          .window_end = k + 1,
+                                          .access =
+                                              move->is_out ? COH_ACCESS_WRITE : COH_ACCESS_READ };
+    COH_TRY(add_operand(w, operand, move->version));
     return end_step(w);
 }
 
-/* Adds the needs of a host-lane line, as needs of the tier where they lie. */
+/* Adds the operands of a host-lane line, as operands of the tier where they lie. */
 static coh_status add_line_step(outer_writer *w, uint32_t step)
 {
-    for (uint32_t i = w->a->need_begin[step]; i < w->a->need_begin[step + 1]; i++) {
-        coh_need need = w->a->sheet->needs[i];
+    for (uint32_t i = w->a->operand_begin[step]; i < w->a->operand_begin[step + 1]; i++) {
+        coh_lowered_operand operand = w->a->lowered->operands[i];
         uint32_t touch = w->a->device->placings[i].touch_begin;
-        need.is_far = 0;
-        COH_TRY(add_need(w, need, w->a->device->touch_versions[touch]));
+        operand.is_far = 0;
+        COH_TRY(add_operand(w, operand, w->a->device->touch_versions[touch]));
     }
     return end_step(w);
 }
@@ -106,10 +107,10 @@ static coh_status add_steps(outer_writer *w, const uint32_t *order)
 {
     const coh_residency *device = w->a->device;
     uint32_t next = 0;
-    COH_TRY(COH_GROW(&w->list->need_begin, &w->begin_capacity, 1));
-    w->list->need_begin[0] = 0;
-    for (uint32_t step = 0; step < w->a->sheet->line_count; step++) {
-        if (w->a->sheet->lines[step].lane != COH_LANE_HOST)
+    COH_TRY(COH_GROW(&w->list->operand_begin, &w->begin_capacity, 1));
+    w->list->operand_begin[0] = 0;
+    for (uint32_t step = 0; step < w->a->lowered->line_count; step++) {
+        if (w->a->lowered->lines[step].lane != COH_LANE_HOST)
             continue;
         for (; next < device->move_count &&
                key_of(&device->moves[order[next]]) < 2 * (int64_t)step + 1;
@@ -136,8 +137,8 @@ coh_status coh_outer_list_make(const coh_assembly *assembly, coh_outer_list *out
 
 void coh_outer_list_fini(coh_outer_list *list)
 {
-    coh_free(list->need_begin);
-    coh_free(list->needs);
+    coh_free(list->operand_begin);
+    coh_free(list->operands);
     coh_free(list->versions);
     *list = (coh_outer_list){ 0 };
 }
@@ -149,8 +150,8 @@ typedef struct writer {
     coh_program *program;
     size_t line_capacity, operand_capacity, touch_capacity;
     uint32_t *device_order, *host_order;
-    uint32_t device_next, host_next; /* next indices in those orders */
-    uint32_t outer_step, outer_need; /* steps and needs of the host level already written */
+    uint32_t device_next, host_next;    /* next indices in those orders */
+    uint32_t outer_step, outer_operand; /* steps and operands of the host level already written */
 } writer;
 
 static coh_status add_line(writer *w, coh_opcode opcode, coh_lane lane, uint32_t position,
@@ -272,7 +273,7 @@ static coh_status device_moves_until(writer *w, int64_t key_end)
         }
         int64_t host_step = w->outer_step++;
         COH_TRY(host_moves_until(w, 2 * host_step + 1, position));
-        const coh_placing *placing = &w->a->host->placings[w->outer_need++];
+        const coh_placing *placing = &w->a->host->placings[w->outer_operand++];
         uint32_t far_extent =
             (uint32_t)device->extent_count + w->a->host->touch_extents[placing->touch_begin];
         COH_TRY(
@@ -282,31 +283,31 @@ static coh_status device_moves_until(writer *w, int64_t key_end)
     return COH_OK;
 }
 
-/* Adds the operand of a need to the newest line: its place in `tier`, according to `level`. */
-static coh_status add_need_operand(writer *w, const coh_need *need, coh_tier tier,
+/* Adds a lowered operand to the newest line: its place in `tier`, according to `level`. */
+static coh_status add_need_operand(writer *w, const coh_lowered_operand *operand, coh_tier tier,
                                    const coh_residency *level, const coh_placing *placing)
 {
     const coh_layout *layout = w->a->layout;
-    uint32_t first = layout->objects[need->object].chunk_begin + need->touch_begin;
+    uint32_t first = layout->objects[operand->object].chunk_begin + operand->touch_begin;
     uint32_t first_extent = tier == COH_TIER_HOST ? (uint32_t)w->a->device->extent_count : 0;
-    COH_TRY(add_operand(w, (coh_operand){ .object = need->object,
+    COH_TRY(add_operand(w, (coh_operand){ .object = operand->object,
                                           .tier = (uint8_t)tier,
-                                          .access = need->access,
-                                          .role = need->role,
+                                          .access = operand->access,
+                                          .role = operand->role,
                                           .object_offset = layout->chunks[first].object_offset,
                                           .offset = placing->offset }));
-    for (uint32_t k = 0; k < need->touch_end - need->touch_begin; k++)
+    for (uint32_t k = 0; k < operand->touch_end - operand->touch_begin; k++)
         COH_TRY(add_touch(w, first + k,
                           first_extent + level->touch_extents[placing->touch_begin + k],
                           level->touch_versions[placing->touch_begin + k]));
     return COH_OK;
 }
 
-/* Writes a line of the sheet on its lane. Its needs lie on the device, or all of them in the host
+/* Writes a lowered line on its lane. Its operands lie on the device, or all of them in the host
  * tier, where the line is a step between the moves of that level. */
-static coh_status sheet_line(writer *w, uint32_t step)
+static coh_status lowered_line(writer *w, uint32_t step)
 {
-    const coh_sheet_line *line = &w->a->sheet->lines[step];
+    const coh_lowered_instruction *line = &w->a->lowered->lines[step];
     int is_host = line->lane == COH_LANE_HOST;
     int64_t host_step = w->outer_step;
     uint32_t position = position_of((int32_t)step);
@@ -319,12 +320,12 @@ static coh_status sheet_line(writer *w, uint32_t step)
     out->call = line->call;
     out->flops = line->flops;
     out->bytes = line->bytes;
-    for (uint32_t i = w->a->need_begin[step]; i < w->a->need_begin[step + 1]; i++) {
-        const coh_need *need = &w->a->sheet->needs[i];
+    for (uint32_t i = w->a->operand_begin[step]; i < w->a->operand_begin[step + 1]; i++) {
+        const coh_lowered_operand *operand = &w->a->lowered->operands[i];
         const coh_residency *level = is_host ? w->a->host : w->a->device;
-        const coh_placing *placing = &level->placings[is_host ? w->outer_need++ : i];
-        COH_TRY(
-            add_need_operand(w, need, is_host ? COH_TIER_HOST : COH_TIER_DEVICE, level, placing));
+        const coh_placing *placing = &level->placings[is_host ? w->outer_operand++ : i];
+        COH_TRY(add_need_operand(w, operand, is_host ? COH_TIER_HOST : COH_TIER_DEVICE, level,
+                                 placing));
     }
     return is_host ? host_moves_until(w, 2 * host_step + 2, position) : COH_OK;
 }
@@ -350,25 +351,26 @@ static coh_status copy_extents(writer *w)
 
 static coh_status copy_calls(writer *w)
 {
-    const coh_sheet *sheet = w->a->sheet;
-    COH_TRY(COH_ALLOC(sheet->call_count, &w->program->calls));
-    COH_TRY(COH_ALLOC(sheet->binding_count, &w->program->bindings));
-    if (sheet->call_count > 0)
-        memcpy(w->program->calls, sheet->calls, sheet->call_count * sizeof(coh_line_call));
-    if (sheet->binding_count > 0)
-        memcpy(w->program->bindings, sheet->bindings, sheet->binding_count * sizeof(coh_binding));
-    w->program->call_count = (uint32_t)sheet->call_count;
-    w->program->binding_count = (uint32_t)sheet->binding_count;
+    const coh_lowered *lowered = w->a->lowered;
+    COH_TRY(COH_ALLOC(lowered->call_count, &w->program->calls));
+    COH_TRY(COH_ALLOC(lowered->binding_count, &w->program->bindings));
+    if (lowered->call_count > 0)
+        memcpy(w->program->calls, lowered->calls, lowered->call_count * sizeof(coh_line_call));
+    if (lowered->binding_count > 0)
+        memcpy(w->program->bindings, lowered->bindings,
+               lowered->binding_count * sizeof(coh_binding));
+    w->program->call_count = (uint32_t)lowered->call_count;
+    w->program->binding_count = (uint32_t)lowered->binding_count;
     return COH_OK;
 }
 
 static coh_status write_lines(writer *w)
 {
-    uint32_t step_count = (uint32_t)w->a->sheet->line_count;
+    uint32_t step_count = (uint32_t)w->a->lowered->line_count;
     COH_TRY(host_moves_until(w, 0, 0)); /* after the begin */
     for (uint32_t step = 0; step < step_count; step++) {
         COH_TRY(device_moves_until(w, 2 * (int64_t)step + 1));
-        COH_TRY(sheet_line(w, step));
+        COH_TRY(lowered_line(w, step));
     }
     COH_TRY(device_moves_until(w, INT64_MAX));
     return host_moves_until(w, INT64_MAX, step_count + 1);
@@ -378,7 +380,7 @@ coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program)
 {
     writer w = { .a = assembly, .program = out_program };
     coh_status status = COH_OK;
-    out_program->kind = assembly->sheet->kind;
+    out_program->kind = assembly->lowered->kind;
     COH_TRY_GOTO(status, sort_moves(assembly->device, &w.device_order), done);
     if (assembly->host != NULL)
         COH_TRY_GOTO(status, sort_moves(assembly->host, &w.host_order), done);

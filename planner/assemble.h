@@ -9,15 +9,15 @@
  * in the outer tier, an `out` writes it), and between them the lines of the host lane. */
 typedef struct coh_outer_list {
     uint32_t count;
-    uint32_t *need_begin;
-    coh_need *needs;
-    int32_t *versions; /* by need */
+    uint32_t *operand_begin;
+    coh_lowered_operand *operands;
+    int32_t *versions; /* by operand */
 } coh_outer_list;
 
 typedef struct coh_assembly {
     const coh_layout *layout;
-    const coh_sheet *sheet;
-    const uint32_t *need_begin;
+    const coh_lowered *lowered;
+    const uint32_t *operand_begin;
     const coh_residency *device;
     /* NULL without a host tier: the device's moves then go to and from disk. Its placings are
      * indexed by the needs of the list that coh_outer_list_make gives. */

@@ -18,7 +18,7 @@
 enum { EVEN_STARTS = 8, TURNS_MOST = 8 };
 
 /* A line of the host lane: runs after compute line `release` ends and before line `use` of the next
- * step (steps of the base's sheet). */
+ * step (steps of the base's lowered body). */
 typedef struct host_line {
     uint64_t service_ns, work_bytes, grad_bytes;
     uint32_t release, use;
@@ -29,8 +29,8 @@ struct coh_bound_base {
     const coh_profile *profile;
     int in_memory;
     coh_layout layout;
-    coh_sheet sheet;
-    uint32_t *need_begin;
+    coh_lowered lowered;
+    uint32_t *operand_begin;
     coh_traffic traffic; /* of the compute lane's lines */
     coh_traffic whole;   /* of both lanes; empty without a host lane */
     coh_traffic both;    /* likewise, with device and host as one memory */
@@ -77,20 +77,20 @@ enum { LINK_COUNT = 4 };
 /* Prices a line as the assembled program's line will be priced: by opcode, work, and the operator
  * or group it belongs to. */
 static uint64_t line_ns(const coh_bound_base *base, const coh_pricer *pricer,
-                        const coh_sheet_line *line)
+                        const coh_lowered_instruction *line)
 {
     coh_operand first = { 0 };
-    if (line->need_count > 0)
-        first.object = base->sheet.needs[line->need_begin].object;
+    if (line->operand_count > 0)
+        first.object = base->lowered.operands[line->operand_begin].object;
     const coh_program program = { .operands = &first,
                                   .operand_count = 1,
-                                  .calls = base->sheet.calls,
-                                  .call_count = (uint32_t)base->sheet.call_count,
-                                  .bindings = base->sheet.bindings,
-                                  .binding_count = (uint32_t)base->sheet.binding_count };
+                                  .calls = base->lowered.calls,
+                                  .call_count = (uint32_t)base->lowered.call_count,
+                                  .bindings = base->lowered.bindings,
+                                  .binding_count = (uint32_t)base->lowered.binding_count };
     const coh_instruction instruction = { .opcode = (uint8_t)line->opcode,
                                           .lane = (uint8_t)line->lane,
-                                          .operand_count = line->need_count,
+                                          .operand_count = line->operand_count,
                                           .call = line->call,
                                           .bytes = line->bytes,
                                           .flops = line->flops };
@@ -126,19 +126,19 @@ static void find_link_rates(coh_bound_base *base, const coh_pricer *pricer)
     }
 }
 
-static int is_backward(const coh_sheet_line *line)
+static int is_backward(const coh_lowered_instruction *line)
 {
     return line->opcode == COH_OP_BACKWARD || line->opcode == COH_OP_RECOMPUTE;
 }
 
 static void find_starts(coh_bound_base *base)
 {
-    uint32_t count = (uint32_t)base->sheet.line_count;
+    uint32_t count = (uint32_t)base->lowered.line_count;
     int was_backward = 0;
     for (uint32_t i = 0; i < EVEN_STARTS && i < count; i++)
         base->starts[base->start_count++] = (uint32_t)((uint64_t)count * i / EVEN_STARTS);
     for (uint32_t i = 0; i < count && base->start_count < EVEN_STARTS + TURNS_MOST; i++) {
-        const coh_sheet_line *line = &base->sheet.lines[i];
+        const coh_lowered_instruction *line = &base->lowered.lines[i];
         if (line->opcode != COH_OP_FORWARD && !is_backward(line))
             continue;
         if (is_backward(line) != was_backward)
@@ -149,53 +149,55 @@ static void find_starts(coh_bound_base *base)
 
 /* ---- the host lane ---- */
 
-static int touches(const coh_sheet *sheet, const coh_sheet_line *line, const coh_need *of,
-                   int access)
+static int touches(const coh_lowered *lowered, const coh_lowered_instruction *line,
+                   const coh_lowered_operand *of, int access)
 {
-    for (uint32_t i = 0; i < line->need_count; i++) {
-        const coh_need *need = &sheet->needs[line->need_begin + i];
-        if (need->object == of->object && (need->access & access) &&
-            need->touch_begin < of->touch_end && of->touch_begin < need->touch_end)
+    for (uint32_t i = 0; i < line->operand_count; i++) {
+        const coh_lowered_operand *operand = &lowered->operands[line->operand_begin + i];
+        if (operand->object == of->object && (operand->access & access) &&
+            operand->touch_begin < of->touch_end && of->touch_begin < operand->touch_end)
             return 1;
     }
     return 0;
 }
 
-static uint64_t need_bytes(const coh_layout *layout, const coh_need *need)
+static uint64_t operand_bytes(const coh_layout *layout, const coh_lowered_operand *operand)
 {
     uint64_t bytes = 0;
-    for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
-        bytes += layout->chunks[layout->objects[need->object].chunk_begin + k].bytes;
+    for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++)
+        bytes += layout->chunks[layout->objects[operand->object].chunk_begin + k].bytes;
     return bytes;
 }
 
 /* Computes when an update of the host lane may begin, and when its parameters are needed. A
  * deferred update begins after its step's CLIP, the last compute line; an update in backward begins
  * after the last writer of its gradient. Returns 0 if nothing reads the parameters, or if they are
- * needed only after that. `at`: its index in the sheet. */
+ * needed only after that. `at`: its index in the lowered body. */
 static int find_times(const coh_bound_base *base, size_t at, const uint32_t *compute_before,
                       host_line *out, coh_traffic_span *out_span)
 {
-    const coh_sheet *sheet = &base->sheet;
-    const coh_need *work = &sheet->needs[sheet->lines[at].need_begin], *grad = work + 1;
-    const int64_t lines = compute_before[sheet->line_count];
+    const coh_lowered *lowered = &base->lowered;
+    const coh_lowered_operand *work = &lowered->operands[lowered->lines[at].operand_begin],
+                              *grad = work + 1;
+    const int64_t lines = compute_before[lowered->line_count];
     int is_deferred = base->options->deferred_update;
-    size_t release = is_deferred ? sheet->line_count - 1 : at, use = is_deferred ? at : 0;
+    size_t release = is_deferred ? lowered->line_count - 1 : at, use = is_deferred ? at : 0;
     while (!is_deferred && release > 0 &&
-           (sheet->lines[release].lane == COH_LANE_HOST ||
-            !touches(sheet, &sheet->lines[release], grad, COH_ACCESS_WRITE)))
+           (lowered->lines[release].lane == COH_LANE_HOST ||
+            !touches(lowered, &lowered->lines[release], grad, COH_ACCESS_WRITE)))
         release--;
-    while (use < sheet->line_count && (sheet->lines[use].lane == COH_LANE_HOST ||
-                                       !touches(sheet, &sheet->lines[use], work, COH_ACCESS_READ)))
+    while (use < lowered->line_count &&
+           (lowered->lines[use].lane == COH_LANE_HOST ||
+            !touches(lowered, &lowered->lines[use], work, COH_ACCESS_READ)))
         use++;
     out->release = compute_before[release];
-    out->use = use < sheet->line_count ? compute_before[use] : 0;
-    out->work_bytes = need_bytes(&base->layout, work);
-    out->grad_bytes = is_deferred ? 0 : need_bytes(&base->layout, grad);
-    if (use < sheet->line_count) /* a deferred one belongs to the step before */
+    out->use = use < lowered->line_count ? compute_before[use] : 0;
+    out->work_bytes = operand_bytes(&base->layout, work);
+    out->grad_bytes = is_deferred ? 0 : operand_bytes(&base->layout, grad);
+    if (use < lowered->line_count) /* a deferred one belongs to the step before */
         *out_span = (coh_traffic_span){ .early = is_deferred ? 0 : (int64_t)out->release + 1,
                                         .late = out->use + (is_deferred ? 0 : lines) };
-    return use < sheet->line_count && out->use <= out->release;
+    return use < lowered->line_count && out->use <= out->release;
 }
 
 static int compare_uses(const void *x, const void *y)
@@ -204,18 +206,18 @@ static int compare_uses(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* `spans`: by line of the sheet, the range of time in which it runs. */
+/* `spans`: by lowered line, the range of time in which it runs. */
 static coh_status list_host_lines(coh_bound_base *base, const coh_pricer *pricer,
                                   coh_traffic_span *spans)
 {
-    size_t count = base->sheet.line_count;
+    size_t count = base->lowered.line_count;
     uint32_t *compute_before = NULL;
     COH_TRY(COH_ALLOC(count + 1, &base->host_lines));
     COH_TRY(COH_ALLOC(count + 1, &compute_before));
     for (size_t i = 0; i < count; i++)
-        compute_before[i + 1] = compute_before[i] + (base->sheet.lines[i].lane != COH_LANE_HOST);
+        compute_before[i + 1] = compute_before[i] + (base->lowered.lines[i].lane != COH_LANE_HOST);
     for (size_t i = 0; i < count; i++) {
-        const coh_sheet_line *line = &base->sheet.lines[i];
+        const coh_lowered_instruction *line = &base->lowered.lines[i];
         host_line *out = &base->host_lines[base->host_line_count];
         spans[i] = (coh_traffic_span){ .early = compute_before[i], .late = compute_before[i] };
         if (line->lane != COH_LANE_HOST)
@@ -234,35 +236,35 @@ static coh_status list_host_lines(coh_bound_base *base, const coh_pricer *pricer
 
 /* Removes the host lane's lines, which windows leave out: they run when they can. Without the
  * device copies that they make stale, no part of a step is slower. */
-static void drop_host_lines(coh_sheet *sheet)
+static void drop_host_lines(coh_lowered *lowered)
 {
-    size_t lines = 0, needs = 0;
-    for (size_t i = 0; i < sheet->line_count; i++) {
-        coh_sheet_line line = sheet->lines[i];
+    size_t lines = 0, operands = 0;
+    for (size_t i = 0; i < lowered->line_count; i++) {
+        coh_lowered_instruction line = lowered->lines[i];
         if (line.lane == COH_LANE_HOST)
             continue;
-        memmove(sheet->needs + needs, sheet->needs + line.need_begin,
-                line.need_count * sizeof(*sheet->needs));
-        line.need_begin = (uint32_t)needs;
-        needs += line.need_count;
-        sheet->lines[lines++] = line;
+        memmove(lowered->operands + operands, lowered->operands + line.operand_begin,
+                line.operand_count * sizeof(*lowered->operands));
+        line.operand_begin = (uint32_t)operands;
+        operands += line.operand_count;
+        lowered->lines[lines++] = line;
     }
-    sheet->line_count = lines;
-    sheet->need_count = needs;
+    lowered->line_count = lines;
+    lowered->operand_count = operands;
 }
 
-static void begin_needs(coh_bound_base *base)
+static void begin_operands(coh_bound_base *base)
 {
-    for (size_t i = 0; i < base->sheet.line_count; i++)
-        base->need_begin[i + 1] = base->need_begin[i] + base->sheet.lines[i].need_count;
+    for (size_t i = 0; i < base->lowered.line_count; i++)
+        base->operand_begin[i + 1] = base->operand_begin[i] + base->lowered.lines[i].operand_count;
 }
 
 static coh_status make_traffic(coh_bound_base *base, const coh_traffic_span *spans,
                                coh_traffic *out)
 {
-    const coh_sequence sequence = { .step_count = (uint32_t)base->sheet.line_count,
-                                    .need_begin = base->need_begin,
-                                    .needs = base->sheet.needs };
+    const coh_sequence sequence = { .step_count = (uint32_t)base->lowered.line_count,
+                                    .operand_begin = base->operand_begin,
+                                    .operands = base->lowered.operands };
     return coh_traffic_init_spans(&base->layout, &sequence, spans, out);
 }
 
@@ -270,19 +272,19 @@ static coh_status make_traffic(coh_bound_base *base, const coh_traffic_span *spa
 static coh_status take_host_lines(coh_bound_base *base, const coh_pricer *pricer)
 {
     int some = 0;
-    for (size_t i = 0; i < base->sheet.line_count; i++)
-        some |= base->sheet.lines[i].lane == COH_LANE_HOST;
+    for (size_t i = 0; i < base->lowered.line_count; i++)
+        some |= base->lowered.lines[i].lane == COH_LANE_HOST;
     if (!some)
         return COH_OK;
     coh_traffic_span *spans = NULL;
-    begin_needs(base);
+    begin_operands(base);
     COH_TRY(make_traffic(base, NULL, &base->whole));
-    COH_TRY(COH_ALLOC(base->sheet.line_count, &spans));
+    COH_TRY(COH_ALLOC(base->lowered.line_count, &spans));
     coh_status status = list_host_lines(base, pricer, spans);
     if (status == COH_OK && base->options->disk_bytes > 0)
         status = make_traffic(base, spans, &base->both);
     coh_free(spans);
-    drop_host_lines(&base->sheet);
+    drop_host_lines(&base->lowered);
     return status;
 }
 
@@ -298,22 +300,22 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
     COH_TRY(coh_pins_blocks(graph, base->options, &recompute));
     COH_TRY(coh_layout_build(graph, base->options, decisions, &base->layout, &map));
     coh_status status = coh_lower(graph, base->options, &base->layout, &map, &recompute,
-                                  host_updates, COH_PROGRAM_BODY, &base->sheet);
+                                  host_updates, COH_PROGRAM_BODY, &base->lowered);
     coh_object_map_fini(&map);
     COH_TRY(status);
-    COH_TRY(COH_ALLOC(base->sheet.line_count + 1, &base->need_begin));
+    COH_TRY(COH_ALLOC(base->lowered.line_count + 1, &base->operand_begin));
     COH_TRY(take_host_lines(base, pricer));
-    size_t count = base->sheet.line_count;
+    size_t count = base->lowered.line_count;
     COH_TRY(COH_ALLOC(count + 1, &base->before_ns));
     for (size_t i = 0; i < count; i++) {
-        const coh_sheet_line *line = &base->sheet.lines[i];
+        const coh_lowered_instruction *line = &base->lowered.lines[i];
         base->before_ns[i + 1] = base->before_ns[i] + line_ns(base, pricer, line);
         if (line->opcode == COH_OP_UPDATE && base->options->deferred_update)
             base->updates_end = (uint32_t)i + 1;
     }
     find_link_rates(base, pricer);
     find_starts(base);
-    begin_needs(base);
+    begin_operands(base);
     return make_traffic(base, NULL, &base->traffic);
 }
 
@@ -344,9 +346,9 @@ void coh_bound_base_destroy(coh_bound_base *base)
     coh_traffic_fini(&base->whole);
     coh_traffic_fini(&base->both);
     coh_free(base->host_lines);
-    coh_sheet_fini(&base->sheet);
+    coh_lowered_fini(&base->lowered);
     coh_layout_fini(&base->layout);
-    coh_free(base->need_begin);
+    coh_free(base->operand_begin);
     coh_free(base->before_ns);
     coh_free(base);
 }
@@ -355,7 +357,7 @@ void coh_bound_base_destroy(coh_bound_base *base)
 
 static uint64_t compute_ns(const coh_bound_base *base)
 {
-    return base->before_ns[base->sheet.line_count];
+    return base->before_ns[base->lowered.line_count];
 }
 
 /* The time of bytes over a link: at its best rate, or with one latency per line and `depth` lines
@@ -384,7 +386,7 @@ static void window_told(void *context, uint64_t step, uint64_t bytes)
 {
     window *w = context;
     const coh_bound_base *base = w->base;
-    uint64_t count = base->sheet.line_count;
+    uint64_t count = base->lowered.line_count;
     if (bytes == 0 || step == w->first_step)
         return;
     uint64_t local = step % count, inside = base->before_ns[local] - base->before_ns[w->first_step];

@@ -14,7 +14,7 @@ enum { ROUNDS_MOST = 6 };
 
 /* ---- accesses ---- */
 
-/* The accesses of a chunk in rising step; several needs of one step count as one. */
+/* The accesses of a chunk in rising step; several operands of one step count as one. */
 typedef struct use {
     uint32_t step;
     uint8_t reads, writes, is_far;
@@ -25,33 +25,35 @@ typedef struct use_lists {
     uint32_t *begin, *end;
 } use_lists;
 
-static int moves(const coh_layout *layout, const coh_need *need)
+static int moves(const coh_layout *layout, const coh_lowered_operand *operand)
 {
-    return !layout->objects[need->object].pinned;
+    return !layout->objects[operand->object].pinned;
 }
 
-static void add_use(use_lists *lists, uint32_t chunk, uint32_t step, const coh_need *need)
+static void add_use(use_lists *lists, uint32_t chunk, uint32_t step,
+                    const coh_lowered_operand *operand)
 {
     uint32_t end = lists->end[chunk];
     if (end == lists->begin[chunk] || lists->uses[end - 1].step != step) {
-        lists->uses[end] = (use){ .step = step, .is_far = need->is_far };
+        lists->uses[end] = (use){ .step = step, .is_far = operand->is_far };
         lists->end[chunk] = ++end;
     }
     use *last = &lists->uses[end - 1];
-    last->reads |= (need->access & COH_ACCESS_READ) != 0;
-    last->writes |= (need->access & COH_ACCESS_WRITE) != 0;
+    last->reads |= (operand->access & COH_ACCESS_READ) != 0;
+    last->writes |= (operand->access & COH_ACCESS_WRITE) != 0;
 }
 
 static coh_status make_lists(const coh_layout *layout, const coh_sequence *sequence,
                              use_lists *lists)
 {
-    uint32_t need_count = sequence->need_begin[sequence->step_count];
+    uint32_t operand_count = sequence->operand_begin[sequence->step_count];
     COH_TRY(COH_ALLOC(layout->chunk_count + 1, &lists->begin));
     COH_TRY(COH_ALLOC(layout->chunk_count + 1, &lists->end));
-    for (uint32_t i = 0; i < need_count; i++) {
-        const coh_need *need = &sequence->needs[i];
-        uint32_t first = layout->objects[need->object].chunk_begin;
-        for (uint32_t k = need->touch_begin; moves(layout, need) && k < need->touch_end; k++)
+    for (uint32_t i = 0; i < operand_count; i++) {
+        const coh_lowered_operand *operand = &sequence->operands[i];
+        uint32_t first = layout->objects[operand->object].chunk_begin;
+        for (uint32_t k = operand->touch_begin; moves(layout, operand) && k < operand->touch_end;
+             k++)
             lists->begin[first + k + 1]++;
     }
     uint64_t total = 0;
@@ -63,11 +65,13 @@ static coh_status make_lists(const coh_layout *layout, const coh_sequence *seque
     COH_TRY(coh_effort_check_count(total, COH_UNIT_CHUNK_USES));
     COH_TRY(COH_ALLOC((size_t)lists->begin[layout->chunk_count] + 1, &lists->uses));
     for (uint32_t step = 0; step < sequence->step_count; step++)
-        for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
-            const coh_need *need = &sequence->needs[i];
-            uint32_t first = layout->objects[need->object].chunk_begin;
-            for (uint32_t k = need->touch_begin; moves(layout, need) && k < need->touch_end; k++)
-                add_use(lists, first + k, step, need);
+        for (uint32_t i = sequence->operand_begin[step]; i < sequence->operand_begin[step + 1];
+             i++) {
+            const coh_lowered_operand *operand = &sequence->operands[i];
+            uint32_t first = layout->objects[operand->object].chunk_begin;
+            for (uint32_t k = operand->touch_begin;
+                 moves(layout, operand) && k < operand->touch_end; k++)
+                add_use(lists, first + k, step, operand);
         }
     return COH_OK;
 }
@@ -300,8 +304,8 @@ static coh_status make_traffic(const coh_layout *layout, const coh_sequence *seq
 
 static int is_far_step(const coh_sequence *sequence, uint32_t step)
 {
-    uint32_t begin = sequence->need_begin[step];
-    return begin < sequence->need_begin[step + 1] && sequence->needs[begin].is_far;
+    uint32_t begin = sequence->operand_begin[step];
+    return begin < sequence->operand_begin[step + 1] && sequence->operands[begin].is_far;
 }
 
 coh_status coh_traffic_init_spans(const coh_layout *layout, const coh_sequence *sequence,

@@ -53,16 +53,16 @@ typedef struct coh_traffic {
     uint32_t *mark_begin;    /* NULL: all steps have a fixed order */
 } coh_traffic;
 
-/* Leaves pinned objects out, since they never move. Far needs (lower.h) take no capacity: the
+/* Leaves pinned objects out, since they never move. Far operands (lower.h) take no capacity: the
  * data they read must be stored first, the data they write must be fetched again. Fails:
  * COH_ERR_MEMORY. */
 coh_status coh_traffic_init(const coh_layout *layout, const coh_sequence *sequence,
                             coh_traffic *out_traffic);
 void coh_traffic_fini(coh_traffic *traffic); /* accepts a zeroed struct */
 
-/* Builds the traffic of one memory that holds the far needs, too. A step whose needs are far has no
- * fixed order relative to the others, only the range spans[step]; the traffic's steps are the
- * others. Counts only bytes that move in every order:
+/* Builds the traffic of one memory that holds the far operands, too. A step whose operands are far
+ * has no fixed order relative to the others, only the range spans[step]; the traffic's steps are
+ * the others. Counts only bytes that move in every order:
  *
  *   steps      0    1    2 .. 7    8 | 0'   1'      W: a far step writes a chunk, at the latest
  *   chunk       <--W |==============|  <--R         before step 1; the next one reads it, at the
@@ -70,12 +70,12 @@ void coh_traffic_fini(coh_traffic *traffic); /* accepts a zeroed struct */
  *
  * From the latest end of one access to the earliest begin of the next, data is kept or moved in
  * every order; only there does it count against the capacity. The far steps' own memory is not
- * counted. Bytes evicted within such an interval are counted at their eviction: when fetching, they
- * are read once later; when storing, they were written once. A far step that reads between two
- * accesses of fixed-order steps (an update of what those read) ends no interval: a chunk that is
- * evicted anywhere between the two is fetched for one of them. Evicting the farthest end first
- * evicts the fewest bytes of these intervals too, so a settled repetition evicts no more than any
- * schedule moves. Fails: COH_ERR_MEMORY. */
+ * counted. Bytes evicted within such an interval are counted at their eviction: when fetching,
+ * they are read once later; when storing, they were written once. A far step that reads between
+ * two accesses of fixed-order steps (an update of what those read) ends no interval: a chunk
+ * that is evicted anywhere between the two is fetched for one of them. Evicting the farthest end
+ * first evicts the fewest bytes of these intervals too, so a settled repetition evicts no more
+ * than any schedule moves. Fails: COH_ERR_MEMORY. */
 coh_status coh_traffic_init_spans(const coh_layout *layout, const coh_sequence *sequence,
                                   const coh_traffic_span *spans, coh_traffic *out_traffic);
 
@@ -92,7 +92,7 @@ coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way wa
 typedef void coh_traffic_told(void *context, uint64_t step, uint64_t bytes);
 
 /* Runs one repetition from `first_step` on, whatever the memory held before. Not for sequences with
- * far needs, whose lines run when they can. Fails: COH_ERR_MEMORY. */
+ * far operands, whose lines run when they can. Fails: COH_ERR_MEMORY. */
 coh_status coh_traffic_window(const coh_traffic *traffic, enum coh_traffic_way way,
                               uint64_t room_bytes, uint32_t first_step, coh_traffic_told *told,
                               void *context);

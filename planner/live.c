@@ -48,21 +48,22 @@ static void set_live(live_set *live, int32_t object, int is_live)
  * object that it writes without reading does not. With `or_fewer`, an object that only a
  * recomputation reads does not count: a program that keeps the results does not need it. Returns
  * the most bytes at one line. */
-static uint64_t most_live(const coh_sheet *sheet, int or_fewer, live_set *live)
+static uint64_t most_live(const coh_lowered *lowered, int or_fewer, live_set *live)
 {
     uint64_t most = 0;
-    for (size_t line = sheet->line_count; line-- > 0;) {
-        const coh_need *needs = &sheet->needs[sheet->lines[line].need_begin];
-        const uint32_t count = sheet->lines[line].need_count;
+    for (size_t line = lowered->line_count; line-- > 0;) {
+        const coh_lowered_operand *operands =
+            &lowered->operands[lowered->lines[line].operand_begin];
+        const uint32_t count = lowered->lines[line].operand_count;
         for (uint32_t i = 0; i < count; i++)
-            set_live(live, needs[i].object, 1);
+            set_live(live, operands[i].object, 1);
         most = live->bytes > most ? live->bytes : most;
         for (uint32_t i = 0; i < count; i++)
-            set_live(live, needs[i].object, 0);
+            set_live(live, operands[i].object, 0);
         for (uint32_t i = 0; i < count; i++)
-            if ((needs[i].access & COH_ACCESS_READ) &&
-                !(or_fewer && sheet->lines[line].opcode == COH_OP_RECOMPUTE))
-                set_live(live, needs[i].object, 1);
+            if ((operands[i].access & COH_ACCESS_READ) &&
+                !(or_fewer && lowered->lines[line].opcode == COH_OP_RECOMPUTE))
+                set_live(live, operands[i].object, 1);
     }
     return most;
 }
@@ -72,7 +73,7 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
 {
     coh_layout layout;
     coh_object_map map;
-    coh_sheet sheet = { 0 };
+    coh_lowered lowered = { 0 };
     coh_block_set blocks = *recompute;
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
@@ -81,13 +82,13 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
     COH_TRY(coh_layout_build(graph, options, &whole, &layout, &map));
     live_set live = { .layout = &layout };
     coh_status status =
-        coh_lower(graph, options, &layout, &map, &blocks, 0, COH_PROGRAM_BODY, &sheet);
+        coh_lower(graph, options, &layout, &map, &blocks, 0, COH_PROGRAM_BODY, &lowered);
     if (status == COH_OK)
         status = COH_ALLOC(layout.object_count, &live.has);
     if (status == COH_OK)
-        *out_bytes = standing_bytes(&layout) + most_live(&sheet, or_fewer, &live);
+        *out_bytes = standing_bytes(&layout) + most_live(&lowered, or_fewer, &live);
     coh_free(live.has);
-    coh_sheet_fini(&sheet);
+    coh_lowered_fini(&lowered);
     coh_object_map_fini(&map);
     coh_layout_fini(&layout);
     return status;

@@ -1,19 +1,20 @@
 /* Decides the order of the compute lines of every kind of program: sweeps over operators and
- * micro-batches, recomputed blocks, drains and visits. The idea: a sheet names objects and chunks
- * only, so no line depends on memory sizes. Lines of one operator call are written in lower_call.c,
- * those that belong to a parameter group by its pattern (pattern.h); the interface is lower.h. */
+ * micro-batches, recomputed blocks, drains and visits. The idea: lowered lines name objects and
+ * chunks only, so no line depends on memory sizes. Lines of one operator call are written in
+ * lower_call.c, those that belong to a parameter group by its pattern (pattern.h); the interface
+ * is lower.h. */
 #include "planner/lower.h"
 
 #include "base/alloc.h"
 #include "planner/pattern.h"
 
-void coh_sheet_fini(coh_sheet *sheet)
+void coh_lowered_fini(coh_lowered *lowered)
 {
-    coh_free(sheet->lines);
-    coh_free(sheet->needs);
-    coh_free(sheet->calls);
-    coh_free(sheet->bindings);
-    *sheet = (coh_sheet){ 0 };
+    coh_free(lowered->lines);
+    coh_free(lowered->operands);
+    coh_free(lowered->calls);
+    coh_free(lowered->bindings);
+    *lowered = (coh_lowered){ 0 };
 }
 
 /* ---- whole objects ---- */
@@ -30,9 +31,10 @@ coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t objec
         if (!writes && chunks[chunk].owner_rank != w->layout->rank)
             continue;
         COH_TRY(coh_lower_line(w, opcode));
-        COH_TRY(coh_lower_need(w, object, chunk, chunk + 1, access, role));
+        COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1, access, role));
         if (states >= 0)
-            COH_TRY(coh_lower_need(w, states, chunk, chunk + 1, access, COH_ROLE_OPTIMIZER_STATE));
+            COH_TRY(
+                coh_lower_operand(w, states, chunk, chunk + 1, access, COH_ROLE_OPTIMIZER_STATE));
     }
     return COH_OK;
 }
@@ -40,10 +42,10 @@ coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t objec
 static coh_status feed(coh_lower_writer *w)
 {
     COH_TRY(coh_lower_line(w, COH_OP_FEED));
-    COH_TRY(coh_lower_need_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS));
+    COH_TRY(coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS));
     for (uint32_t i = 0; i < w->layout->input_count; i++)
-        COH_TRY(
-            coh_lower_need_all(w, w->layout->input_objects[i], COH_ACCESS_WRITE, COH_ROLE_INPUT));
+        COH_TRY(coh_lower_operand_all(w, w->layout->input_objects[i], COH_ACCESS_WRITE,
+                                      COH_ROLE_INPUT));
     return COH_OK;
 }
 
@@ -195,9 +197,9 @@ static coh_status lower_body(coh_lower_writer *w)
         return forward(w, 0, (int32_t)w->graph->op_count, 0);
     COH_TRY(w->options->sweep_order == COH_SWEEP_LAYER ? sweep_layers(w) : sweep_microbatches(w));
     COH_TRY(coh_lower_line(w, COH_OP_CLIP));
-    COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_READ, COH_ROLE_PARTIALS));
-    COH_TRY(coh_lower_need_all(w, w->layout->losses, COH_ACCESS_READ, COH_ROLE_LOSS));
-    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
+    COH_TRY(coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_READ, COH_ROLE_PARTIALS));
+    COH_TRY(coh_lower_operand_all(w, w->layout->losses, COH_ACCESS_READ, COH_ROLE_LOSS));
+    return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
 }
 
 /* Writes the deferred updates, in the order in which the next forward needs them. */
@@ -213,7 +215,7 @@ static coh_status lower_drain(coh_lower_writer *w)
         }
     }
     COH_TRY(coh_lower_line(w, COH_OP_SETTLE));
-    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
+    return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
 }
 
 /* Writes INIT, IMPORT, HASH or SAVE: visits every surviving chunk, group by group. */
@@ -258,7 +260,7 @@ static void choose_lanes(coh_lower_writer *w, int host_updates)
 static coh_status lower_kind(coh_lower_writer *w)
 {
     int trains = w->options->mode == COH_PLAN_TRAIN;
-    switch (w->sheet->kind) {
+    switch (w->lowered->kind) {
     case COH_PROGRAM_INIT:
         return lower_visit(w, COH_OP_INIT);
     case COH_PROGRAM_BODY:
@@ -279,21 +281,21 @@ static coh_status lower_kind(coh_lower_writer *w)
     case COH_PROGRAM_KIND_COUNT:
         break;
     }
-    return coh_fail(COH_ERR_INTERNAL, "no program of kind %d", (int)w->sheet->kind);
+    return coh_fail(COH_ERR_INTERNAL, "no program of kind %d", (int)w->lowered->kind);
 }
 
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map,
                      const coh_block_set *recompute, int host_updates, coh_program_kind kind,
-                     coh_sheet *out_sheet)
+                     coh_lowered *out_lowered)
 {
-    *out_sheet = (coh_sheet){ .kind = kind };
+    *out_lowered = (coh_lowered){ .kind = kind };
     coh_lower_writer w = { .graph = graph,
                            .options = options,
                            .layout = layout,
                            .map = map,
                            .recompute = recompute,
-                           .sheet = out_sheet };
+                           .lowered = out_lowered };
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_touched), done);
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_updated), done);
@@ -307,6 +309,6 @@ done:
     coh_free(w.chunk_touched);
     coh_free(w.chunk_updated);
     if (status != COH_OK)
-        coh_sheet_fini(out_sheet);
+        coh_lowered_fini(out_lowered);
     return status;
 }

@@ -1,7 +1,7 @@
 /* lower.h - write the compute lines of a program: what is done, in which order, on which objects,
  * and on which lane: the device's, or the host's for updates of parameters stored there.
  *
- * Lowering knows no addresses, tiers or budgets. A line has *needs*: an object, the chunks it
+ * Lowering knows no addresses, tiers or budgets. A lowered operand is an object, the chunks it
  * touches, and the window of chunks that must be contiguous. The next stage (residency.h) places
  * every window and adds the movers. */
 #ifndef COH_PLANNER_LOWER_H
@@ -10,54 +10,54 @@
 #include "planner/layout.h"
 
 /* Chunk numbers count from the object's first chunk; ends are exclusive. */
-typedef struct coh_need {
+typedef struct coh_lowered_operand {
     int32_t object;
     uint32_t touch_begin, touch_end;
     uint32_t window_begin, window_end; /* covers the touched chunks */
     uint8_t access, role;
-    /* 1: needed in the next tier out, by a line of the host lane. There its chunks are placed one
+    /* 1: used in the next tier out, by a line of the host lane. There its chunks are placed one
      * by one; a copy in this tier is stale after the line has written. */
     uint8_t is_far;
-} coh_need;
+} coh_lowered_operand;
 
-typedef struct coh_sheet_line {
+typedef struct coh_lowered_instruction {
     coh_opcode opcode;
-    coh_lane lane; /* COMPUTE, or HOST: all its needs are far */
+    coh_lane lane; /* COMPUTE, or HOST: all its operands are far */
     int8_t predicate_cell;
-    uint32_t need_begin, need_count;
+    uint32_t operand_begin, operand_count;
     int32_t call;
     double flops;
     uint64_t bytes;
-} coh_sheet_line;
+} coh_lowered_instruction;
 
 /* The compute lines of one program. calls and bindings go into the program unchanged; the `operand`
- * of a binding is the index of a need of its line. */
-typedef struct coh_sheet {
+ * of a binding is the index of an operand of its line. */
+typedef struct coh_lowered {
     coh_program_kind kind;
-    coh_sheet_line *lines;
+    coh_lowered_instruction *lines;
     size_t line_count, line_capacity;
-    coh_need *needs;
-    size_t need_count, need_capacity;
+    coh_lowered_operand *operands;
+    size_t operand_count, operand_capacity;
     coh_line_call *calls;
     size_t call_count, call_capacity;
     coh_binding *bindings;
     size_t binding_count, binding_capacity;
-} coh_sheet;
+} coh_lowered;
 
 /* Returns the operator of line `index`, -1: none. */
-static inline int32_t coh_sheet_operator(const coh_sheet *sheet, uint32_t index)
+static inline int32_t coh_lowered_operator(const coh_lowered *lowered, uint32_t index)
 {
-    const int32_t call = sheet->lines[index].call;
-    return call >= 0 ? sheet->calls[call].operator_index : -1;
+    const int32_t call = lowered->lines[index].call;
+    return call >= 0 ? lowered->calls[call].operator_index : -1;
 }
 
-/* Writes the sheet of one kind of program; a kind that the mode does not have gives an empty sheet.
+/* Lowers one kind of program; a kind that the mode does not have gives no lines.
  * `recompute`: the blocks recomputed in backward, by coh_graph_blocks_before. `host_updates`: see
  * coh_decisions; 0 without a host tier. Fails: COH_ERR_MEMORY. */
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map,
                      const coh_block_set *recompute, int host_updates, coh_program_kind kind,
-                     coh_sheet *out_sheet);
-void coh_sheet_fini(coh_sheet *sheet); /* accepts a zeroed struct */
+                     coh_lowered *out_lowered);
+void coh_lowered_fini(coh_lowered *lowered); /* accepts a zeroed struct */
 
 #endif

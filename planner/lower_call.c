@@ -11,58 +11,61 @@
 
 coh_status coh_lower_line(coh_lower_writer *w, coh_opcode opcode)
 {
-    coh_sheet *sheet = w->sheet;
-    COH_TRY(coh_effort_check_count(sheet->line_count + 1, COH_UNIT_INSTRUCTIONS));
-    COH_TRY(COH_GROW(&sheet->lines, &sheet->line_capacity, sheet->line_count + 1));
-    sheet->lines[sheet->line_count++] = (coh_sheet_line){ .opcode = opcode,
-                                                          .lane = COH_LANE_COMPUTE,
-                                                          .predicate_cell = COH_CELL_NONE,
-                                                          .need_begin = (uint32_t)sheet->need_count,
-                                                          .call = -1 };
+    coh_lowered *lowered = w->lowered;
+    COH_TRY(coh_effort_check_count(lowered->line_count + 1, COH_UNIT_INSTRUCTIONS));
+    COH_TRY(COH_GROW(&lowered->lines, &lowered->line_capacity, lowered->line_count + 1));
+    lowered->lines[lowered->line_count++] =
+        (coh_lowered_instruction){ .opcode = opcode,
+                                   .lane = COH_LANE_COMPUTE,
+                                   .predicate_cell = COH_CELL_NONE,
+                                   .operand_begin = (uint32_t)lowered->operand_count,
+                                   .call = -1 };
     return COH_OK;
 }
 
-coh_status coh_lower_need(coh_lower_writer *w, int32_t object, uint32_t begin, uint32_t end,
-                          int access, coh_role role)
+coh_status coh_lower_operand(coh_lower_writer *w, int32_t object, uint32_t begin, uint32_t end,
+                             int access, coh_role role)
 {
-    coh_sheet *sheet = w->sheet;
-    coh_sheet_line *line = &sheet->lines[sheet->line_count - 1];
+    coh_lowered *lowered = w->lowered;
+    coh_lowered_instruction *line = &lowered->lines[lowered->line_count - 1];
     const coh_object *facts = &w->layout->objects[object];
-    COH_TRY(coh_effort_check_count(sheet->need_count + 1, COH_UNIT_OPERANDS));
-    COH_TRY(COH_GROW(&sheet->needs, &sheet->need_capacity, sheet->need_count + 1));
-    sheet->needs[sheet->need_count++] = (coh_need){ .object = object,
-                                                    .touch_begin = begin,
-                                                    .touch_end = end,
-                                                    .window_begin = begin,
-                                                    .window_end = end,
-                                                    .access = (uint8_t)access,
-                                                    .role = (uint8_t)role,
-                                                    .is_far = line->lane == COH_LANE_HOST };
-    line->need_count++;
+    COH_TRY(coh_effort_check_count(lowered->operand_count + 1, COH_UNIT_OPERANDS));
+    COH_TRY(COH_GROW(&lowered->operands, &lowered->operand_capacity, lowered->operand_count + 1));
+    lowered->operands[lowered->operand_count++] =
+        (coh_lowered_operand){ .object = object,
+                               .touch_begin = begin,
+                               .touch_end = end,
+                               .window_begin = begin,
+                               .window_end = end,
+                               .access = (uint8_t)access,
+                               .role = (uint8_t)role,
+                               .is_far = line->lane == COH_LANE_HOST };
+    line->operand_count++;
     for (uint32_t i = begin; i < end; i++)
         line->bytes +=
             w->layout->chunks[facts->chunk_begin + i].bytes * (access == COH_ACCESS_BOTH ? 2 : 1);
     return COH_OK;
 }
 
-coh_status coh_lower_need_all(coh_lower_writer *w, int32_t object, int access, coh_role role)
+coh_status coh_lower_operand_all(coh_lower_writer *w, int32_t object, int access, coh_role role)
 {
-    return coh_lower_need(w, object, 0, w->layout->objects[object].chunk_count, access, role);
+    return coh_lower_operand(w, object, 0, w->layout->objects[object].chunk_count, access, role);
 }
 
 coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t object_offset,
                           const coh_shape *shape)
 {
-    coh_sheet *sheet = w->sheet;
-    COH_TRY(coh_effort_check_count(sheet->binding_count + 1, COH_UNIT_BINDINGS));
-    COH_TRY(COH_GROW(&sheet->bindings, &sheet->binding_capacity, sheet->binding_count + 1));
-    sheet->bindings[sheet->binding_count++] =
+    coh_lowered *lowered = w->lowered;
+    COH_TRY(coh_effort_check_count(lowered->binding_count + 1, COH_UNIT_BINDINGS));
+    COH_TRY(COH_GROW(&lowered->bindings, &lowered->binding_capacity, lowered->binding_count + 1));
+    lowered->bindings[lowered->binding_count++] =
         (coh_binding){ .role = (uint8_t)role,
                        .port = (uint8_t)port,
-                       .operand = (uint16_t)(sheet->lines[sheet->line_count - 1].need_count - 1),
+                       .operand =
+                           (uint16_t)(lowered->lines[lowered->line_count - 1].operand_count - 1),
                        .object_offset = object_offset,
                        .shape = *shape };
-    sheet->calls[sheet->call_count - 1].binding_count++;
+    lowered->calls[lowered->call_count - 1].binding_count++;
     return COH_OK;
 }
 
@@ -70,17 +73,17 @@ coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t
 
 static coh_status open_call(coh_lower_writer *w, int32_t op, int32_t microbatch, coh_row_range rows)
 {
-    coh_sheet *sheet = w->sheet;
-    COH_TRY(COH_GROW(&sheet->calls, &sheet->call_capacity, sheet->call_count + 1));
-    sheet->calls[sheet->call_count] =
+    coh_lowered *lowered = w->lowered;
+    COH_TRY(COH_GROW(&lowered->calls, &lowered->call_capacity, lowered->call_count + 1));
+    lowered->calls[lowered->call_count] =
         (coh_line_call){ .operator_index = op,
                          .microbatch = microbatch,
                          .row_begin = rows.begin,
                          .row_end = rows.end,
                          .row_count = rows.count,
                          .column_slices = rows.count > 0 && w->graph->ops[op].kind.column_slices,
-                         .binding_begin = (uint32_t)sheet->binding_count };
-    sheet->lines[sheet->line_count - 1].call = (int32_t)sheet->call_count++;
+                         .binding_begin = (uint32_t)lowered->binding_count };
+    lowered->lines[lowered->line_count - 1].call = (int32_t)lowered->call_count++;
     return COH_OK;
 }
 
@@ -97,12 +100,12 @@ static int writes_or_adds(coh_row_range rows, int adds)
     return adds || rows.begin > 0 ? COH_ACCESS_BOTH : COH_ACCESS_WRITE;
 }
 
-/* Returns the index of the newest line's need for `object`, or -1. */
-static int find_need(const coh_sheet *sheet, int32_t object)
+/* Returns the index of the newest line's operand that is `object`, or -1. */
+static int find_operand(const coh_lowered *lowered, int32_t object)
 {
-    const coh_sheet_line *line = &sheet->lines[sheet->line_count - 1];
-    for (uint32_t i = 0; i < line->need_count; i++)
-        if (sheet->needs[line->need_begin + i].object == object)
+    const coh_lowered_instruction *line = &lowered->lines[lowered->line_count - 1];
+    for (uint32_t i = 0; i < line->operand_count; i++)
+        if (lowered->operands[line->operand_begin + i].object == object)
             return (int)i;
     return -1;
 }
@@ -124,12 +127,12 @@ static coh_status tensor_port(coh_lower_writer *w, int32_t tensor, int32_t micro
         offset = (uint64_t)microbatch * COH_LOSS_STRIDE_BYTES;
         access = COH_ACCESS_BOTH;
     }
-    int need = access == COH_ACCESS_READ ? find_need(w->sheet, object) : -1;
-    if (need < 0)
-        COH_TRY(coh_lower_need_all(w, object, access, role));
+    int operand = access == COH_ACCESS_READ ? find_operand(w->lowered, object) : -1;
+    if (operand < 0)
+        COH_TRY(coh_lower_operand_all(w, object, access, role));
     COH_TRY(coh_lower_bind(w, role, port, offset, &facts->shape));
-    if (need >= 0)
-        w->sheet->bindings[w->sheet->binding_count - 1].operand = (uint16_t)need;
+    if (operand >= 0)
+        w->lowered->bindings[w->lowered->binding_count - 1].operand = (uint16_t)operand;
     return COH_OK;
 }
 
@@ -179,18 +182,18 @@ static void gradient_place(const coh_lower_writer *w, int32_t parameter, coh_sha
                   coh_group_grad_factor(group);
 }
 
-/* Adds a need (once per group) and a binding for the WORK or GRAD of one parameter. */
+/* Adds an operand (once per group) and a binding for the WORK or GRAD of one parameter. */
 static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, coh_row_range rows,
                                  int access, int32_t object, coh_role role, int port)
 {
     const coh_parameter_layout *layout =
         &w->layout->parameters[w->map->layout_of_parameter[parameter]];
-    int need = find_need(w->sheet, object);
-    if (need < 0) {
+    int operand = find_operand(w->lowered, object);
+    if (operand < 0) {
         uint32_t begin = 0, end = 0;
         parameter_chunks(w, parameter, rows, &begin, &end);
-        COH_TRY(coh_lower_need(w, object, begin, end, access, role));
-        need = (int)w->sheet->lines[w->sheet->line_count - 1].need_count - 1;
+        COH_TRY(coh_lower_operand(w, object, begin, end, access, role));
+        operand = (int)w->lowered->lines[w->lowered->line_count - 1].operand_count - 1;
     }
     coh_shape shape = w->graph->parameters[parameter].facts.shape;
     uint64_t offset = layout->offset;
@@ -202,8 +205,8 @@ static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, coh_row
         shape.dim[0] = rows.end - rows.begin;
     }
     COH_TRY(coh_lower_bind(w, role, port, offset, &shape));
-    coh_binding *binding = &w->sheet->bindings[w->sheet->binding_count - 1];
-    binding->operand = (uint16_t)need;
+    coh_binding *binding = &w->lowered->bindings[w->lowered->binding_count - 1];
+    binding->operand = (uint16_t)operand;
     binding->origin[0] = is_split ? rows.begin : 0;
     return COH_OK;
 }
@@ -214,7 +217,7 @@ static coh_status bytes_port(coh_lower_writer *w, int32_t object, int access, co
     if (object < 0)
         return COH_OK;
     coh_shape shape = byte_shape(bytes);
-    COH_TRY(coh_lower_need_all(w, object, access, role));
+    COH_TRY(coh_lower_operand_all(w, object, access, role));
     return coh_lower_bind(w, role, 0, 0, &shape);
 }
 
@@ -232,7 +235,7 @@ static int has_cache(const coh_lower_writer *w, int32_t index)
     int is_recomputed =
         w->graph->ops[index].block >= 0 &&
         coh_block_set_has(w->recompute, coh_graph_blocks_before(w->graph, (size_t)index));
-    return w->map->cache[index] >= 0 && !is_recomputed && w->sheet->kind == COH_PROGRAM_BODY;
+    return w->map->cache[index] >= 0 && !is_recomputed && w->lowered->kind == COH_PROGRAM_BODY;
 }
 
 static coh_status cache_port(coh_lower_writer *w, int32_t index, int32_t microbatch, int access)
@@ -251,10 +254,10 @@ static int32_t saved_object(const coh_lower_writer *w, int32_t index, int32_t mi
  * programs the line has no such operand, and dropout is off. */
 static coh_status random_cell(coh_lower_writer *w, int32_t index)
 {
-    if (!w->graph->ops[index].kind.draws || w->sheet->kind != COH_PROGRAM_BODY ||
+    if (!w->graph->ops[index].kind.draws || w->lowered->kind != COH_PROGRAM_BODY ||
         w->options->mode != COH_PLAN_TRAIN)
         return COH_OK;
-    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
+    return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
 }
 
 static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t index,
@@ -276,8 +279,8 @@ static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t i
         COH_TRY(tensor_port(w, op->output[port], microbatch, writes_or_adds(rows, 0),
                             COH_ROLE_OUTPUT, port));
     for (int32_t port = 0; port < op->kind.state_count; port++) {
-        COH_TRY(coh_lower_need_all(w, w->map->kept[coh_port_index(index, port)], COH_ACCESS_BOTH,
-                                   COH_ROLE_STATE));
+        COH_TRY(coh_lower_operand_all(w, w->map->kept[coh_port_index(index, port)], COH_ACCESS_BOTH,
+                                      COH_ROLE_STATE));
         COH_TRY(coh_lower_bind(w, COH_ROLE_STATE, port, 0, &op->facts.state[port]));
     }
     COH_TRY(bytes_port(w, saved_object(w, index, microbatch), writes_or_adds(rows, 0),
@@ -323,10 +326,10 @@ static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, int32_t m
         int32_t object = scratch >= 0 ? scratch : gradient_object(w, tensor, microbatch);
         if (object < 0)
             continue;
-        COH_TRY(coh_lower_need_all(w, object, writes_or_adds(rows, adds), COH_ROLE_INPUT_GRAD));
+        COH_TRY(coh_lower_operand_all(w, object, writes_or_adds(rows, adds), COH_ROLE_INPUT_GRAD));
         COH_TRY(coh_lower_bind(w, COH_ROLE_INPUT_GRAD, port, 0, shape));
         if (adds)
-            w->sheet->calls[w->sheet->call_count - 1].input_grad_adds |= 1u << port;
+            w->lowered->calls[w->lowered->call_count - 1].input_grad_adds |= 1u << port;
     }
     return COH_OK;
 }
@@ -346,8 +349,8 @@ static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, coh_r
             continue;
         int32_t scratch = w->map->parameter_scratch[coh_port_index(index, port)];
         if (scratch >= 0) {
-            COH_TRY(
-                coh_lower_need_all(w, scratch, writes_or_adds(rows, 0), COH_ROLE_PARAMETER_GRAD));
+            COH_TRY(coh_lower_operand_all(w, scratch, writes_or_adds(rows, 0),
+                                          COH_ROLE_PARAMETER_GRAD));
             COH_TRY(coh_lower_bind(w, COH_ROLE_PARAMETER_GRAD, port, 0,
                                    &w->graph->parameters[parameter].facts.shape));
             continue;
@@ -361,7 +364,7 @@ static coh_status parameter_grad_ports(coh_lower_writer *w, int32_t index, coh_r
         COH_TRY(parameter_port(w, parameter, rows, to.access, to.object, COH_ROLE_PARAMETER_GRAD,
                                port));
         if (to.adds)
-            w->sheet->calls[w->sheet->call_count - 1].parameter_grad_adds |= 1u << port;
+            w->lowered->calls[w->lowered->call_count - 1].parameter_grad_adds |= 1u << port;
     }
     return COH_OK;
 }
@@ -390,7 +393,7 @@ static coh_status backward_reads(coh_lower_writer *w, int32_t index, int32_t mic
         int32_t gradient = gradient_object(w, op->output[port], microbatch);
         if (gradient < 0)
             continue;
-        COH_TRY(coh_lower_need_all(w, gradient, COH_ACCESS_READ, COH_ROLE_OUTPUT_GRAD));
+        COH_TRY(coh_lower_operand_all(w, gradient, COH_ACCESS_READ, COH_ROLE_OUTPUT_GRAD));
         COH_TRY(coh_lower_bind(w, COH_ROLE_OUTPUT_GRAD, port, 0, &op->facts.output[port]));
     }
     return COH_OK;
@@ -424,11 +427,11 @@ static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scra
 {
     COH_TRY(coh_lower_line(w, COH_OP_ADD));
     COH_TRY(open_call(w, -1, microbatch, (coh_row_range){ 0 }));
-    COH_TRY(coh_lower_need_all(w, scratch, COH_ACCESS_READ, COH_ROLE_FROM));
+    COH_TRY(coh_lower_operand_all(w, scratch, COH_ACCESS_READ, COH_ROLE_FROM));
     COH_TRY(coh_lower_bind(w, COH_ROLE_FROM, 0, 0, from));
-    COH_TRY(coh_lower_need_all(w, object, access, COH_ROLE_TO));
+    COH_TRY(coh_lower_operand_all(w, object, access, COH_ROLE_TO));
     COH_TRY(coh_lower_bind(w, COH_ROLE_TO, 0, offset, shape));
-    w->sheet->calls[w->sheet->call_count - 1].input_grad_adds = (uint32_t)adds;
+    w->lowered->calls[w->lowered->call_count - 1].input_grad_adds = (uint32_t)adds;
     return COH_OK;
 }
 
@@ -520,7 +523,7 @@ static void price_call(coh_lower_writer *w, int32_t op, coh_phase phase, coh_row
 {
     const coh_op_facts *facts = &w->graph->ops[op].facts;
     double share = rows.count > 0 ? (double)(rows.end - rows.begin) / (double)rows.count : 1.0;
-    coh_sheet_line *line = &w->sheet->lines[w->sheet->line_count - 1];
+    coh_lowered_instruction *line = &w->lowered->lines[w->lowered->line_count - 1];
     line->flops = facts->flops[phase] * share;
     if (has_cache(w, op) && phase == COH_PHASE_BACKWARD)
         line->flops -= facts->cache_saves_flops * share;
@@ -532,7 +535,7 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
                            int final, coh_row_range rows)
 {
     coh_phase phase = opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-    if (opcode == COH_OP_FORWARD && microbatch == 0 && w->sheet->kind == COH_PROGRAM_BODY)
+    if (opcode == COH_OP_FORWARD && microbatch == 0 && w->lowered->kind == COH_PROGRAM_BODY)
         COH_TRY(prepare_groups(w, op, rows));
     COH_TRY(phase == COH_PHASE_BACKWARD ? backward_line(w, op, microbatch, rows)
                                         : forward_line(w, opcode, op, microbatch, rows));

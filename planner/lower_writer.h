@@ -1,5 +1,5 @@
-/* lower_writer.h - the writer with which planner/lower*.c fill a sheet: one line at a time, with
- * its needs. */
+/* lower_writer.h - the writer with which planner/lower*.c lower a program: one line at a time, with
+ * its operands. */
 #ifndef COH_PLANNER_LOWER_WRITER_H
 #define COH_PLANNER_LOWER_WRITER_H
 
@@ -11,7 +11,7 @@ typedef struct coh_lower_writer {
     const coh_layout *layout;
     const coh_object_map *map;
     const coh_block_set *recompute; /* blocks */
-    coh_sheet *sheet;
+    coh_lowered *lowered;
     uint8_t *chunk_touched; /* by chunk: its gradient was written in this step */
     /* by graph parameter: its gradient was written; for groups of several */
     uint8_t *parameter_written;
@@ -19,14 +19,14 @@ typedef struct coh_lower_writer {
     uint8_t *group_on_host; /* by group: its UPDATE lines are on the host lane */
 } coh_lower_writer;
 
-/* Starts a line; its needs and bindings follow. */
+/* Starts a line; its operands and bindings follow. */
 coh_status coh_lower_line(coh_lower_writer *w, coh_opcode opcode);
-/* Adds a need for chunks [begin, end) to the newest line; the window is the same range. */
-coh_status coh_lower_need(coh_lower_writer *w, int32_t object, uint32_t begin, uint32_t end,
-                          int access, coh_role role);
-/* Adds a need for all chunks of an object. */
-coh_status coh_lower_need_all(coh_lower_writer *w, int32_t object, int access, coh_role role);
-/* Adds a binding to the newest call, for the newest need. */
+/* Adds an operand of chunks [begin, end) to the newest line; the window is the same range. */
+coh_status coh_lower_operand(coh_lower_writer *w, int32_t object, uint32_t begin, uint32_t end,
+                             int access, coh_role role);
+/* Adds an operand of all chunks of an object. */
+coh_status coh_lower_operand_all(coh_lower_writer *w, int32_t object, int access, coh_role role);
+/* Adds a binding to the newest call, for the newest operand. */
 coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t object_offset,
                           const coh_shape *shape);
 

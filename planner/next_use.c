@@ -10,19 +10,19 @@
  * sequence. */
 enum { USE_READ, USE_WRITE, FAR_READ, FAR_UPDATE, END_ALIVE, END_DEAD };
 
-static uint8_t what_of(const coh_need *need)
+static uint8_t what_of(const coh_lowered_operand *operand)
 {
-    if (need->is_far)
-        return need->access == COH_ACCESS_READ ? FAR_READ : FAR_UPDATE;
-    return need->access == COH_ACCESS_WRITE ? USE_WRITE : USE_READ;
+    if (operand->is_far)
+        return operand->access == COH_ACCESS_READ ? FAR_READ : FAR_UPDATE;
+    return operand->access == COH_ACCESS_WRITE ? USE_WRITE : USE_READ;
 }
 
 static void count_accesses(uint32_t *count, const coh_layout *layout, const coh_sequence *sequence)
 {
-    for (uint32_t i = 0; i < sequence->need_begin[sequence->step_count]; i++) {
-        const coh_need *need = &sequence->needs[i];
-        uint32_t first = layout->objects[need->object].chunk_begin;
-        for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
+    for (uint32_t i = 0; i < sequence->operand_begin[sequence->step_count]; i++) {
+        const coh_lowered_operand *operand = &sequence->operands[i];
+        uint32_t first = layout->objects[operand->object].chunk_begin;
+        for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++)
             count[first + k]++;
     }
 }
@@ -31,12 +31,13 @@ static void add_accesses(coh_next_use *uses, const coh_layout *layout, const coh
                          uint32_t first_step)
 {
     for (uint32_t step = 0; step < sequence->step_count; step++)
-        for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
-            const coh_need *need = &sequence->needs[i];
-            uint32_t first = layout->objects[need->object].chunk_begin;
-            for (uint32_t k = need->touch_begin; k < need->touch_end; k++)
+        for (uint32_t i = sequence->operand_begin[step]; i < sequence->operand_begin[step + 1];
+             i++) {
+            const coh_lowered_operand *operand = &sequence->operands[i];
+            uint32_t first = layout->objects[operand->object].chunk_begin;
+            for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++)
                 uses->accesses[uses->cursor[first + k]++] =
-                    (coh_chunk_access){ .step = first_step + step, .what = what_of(need) };
+                    (coh_chunk_access){ .step = first_step + step, .what = what_of(operand) };
         }
 }
 
@@ -119,11 +120,11 @@ uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk)
 void coh_next_use_advance(coh_next_use *uses, uint32_t step, const coh_sequence *sequence,
                           uint32_t local_step, const coh_layout *layout)
 {
-    for (uint32_t i = sequence->need_begin[local_step]; i < sequence->need_begin[local_step + 1];
-         i++) {
-        const coh_need *need = &sequence->needs[i];
-        uint32_t first = layout->objects[need->object].chunk_begin;
-        for (uint32_t k = need->touch_begin; k < need->touch_end; k++) {
+    for (uint32_t i = sequence->operand_begin[local_step];
+         i < sequence->operand_begin[local_step + 1]; i++) {
+        const coh_lowered_operand *operand = &sequence->operands[i];
+        uint32_t first = layout->objects[operand->object].chunk_begin;
+        for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++) {
             uint32_t *cursor = &uses->cursor[first + k];
             while (*cursor < uses->begin[first + k + 1] && uses->accesses[*cursor].step <= step)
                 (*cursor)++;

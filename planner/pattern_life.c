@@ -36,9 +36,9 @@ coh_contribution coh_life_contribute(coh_lower_writer *w, int32_t parameter, uin
 static coh_status norm(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
     COH_TRY(coh_lower_line(w, COH_OP_NORM));
-    COH_TRY(coh_lower_need(w, w->layout->groups[group].grad, chunk, chunk + 1, COH_ACCESS_READ,
-                           COH_ROLE_GRAD));
-    return coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS);
+    COH_TRY(coh_lower_operand(w, w->layout->groups[group].grad, chunk, chunk + 1, COH_ACCESS_READ,
+                              COH_ROLE_GRAD));
+    return coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS);
 }
 
 /* Writes the norm of each chunk and, unless updates are deferred, its update, which computes the
@@ -77,18 +77,18 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
     updated(w, group)[chunk] = 1;
     COH_TRY(coh_lower_line(w, COH_OP_UPDATE));
     if (w->group_on_host[group])
-        w->sheet->lines[w->sheet->line_count - 1].lane = COH_LANE_HOST;
+        w->lowered->lines[w->lowered->line_count - 1].lane = COH_LANE_HOST;
     if (w->options->deferred_update)
-        w->sheet->lines[w->sheet->line_count - 1].predicate_cell = COH_CELL_PENDING;
-    COH_TRY(coh_lower_need(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
-    COH_TRY(coh_lower_need(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
+        w->lowered->lines[w->lowered->line_count - 1].predicate_cell = COH_CELL_PENDING;
+    COH_TRY(coh_lower_operand(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
+    COH_TRY(coh_lower_operand(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
     if (facts->state >= 0)
-        COH_TRY(coh_lower_need(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
-                               COH_ROLE_OPTIMIZER_STATE));
-    w->sheet->lines[w->sheet->line_count - 1].flops = update_flops(w->layout, facts, chunk);
+        COH_TRY(coh_lower_operand(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
+                                  COH_ROLE_OPTIMIZER_STATE));
+    w->lowered->lines[w->lowered->line_count - 1].flops = update_flops(w->layout, facts, chunk);
     if (!w->options->deferred_update && !w->group_on_host[group]) /* see coh_life_finish */
-        COH_TRY(coh_lower_need_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
-    return coh_lower_need_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
+        COH_TRY(coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
+    return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
 }
 
 /* With deferred updates: writes those of the chunks that this forward is the first of the step to
@@ -101,7 +101,8 @@ coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, 
         if (updated(w, group)[chunk])
             continue;
         COH_TRY(coh_pattern_of_group(w->layout, group)->update(w, group, chunk));
-        coh_need *work = &w->sheet->needs[w->sheet->lines[w->sheet->line_count - 1].need_begin];
+        coh_lowered_operand *work =
+            &w->lowered->operands[w->lowered->lines[w->lowered->line_count - 1].operand_begin];
         if (work->is_far)
             continue;
         work->window_begin = begin; /* the following forward reads them as one */

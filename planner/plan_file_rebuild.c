@@ -35,13 +35,13 @@ static coh_status check_optimizers_agree(const char *path, const coh_plan_option
 }
 
 static coh_status refuse_room(const char *path, coh_tier tier, int is_gpu, uint64_t room,
-                              uint64_t need)
+                              uint64_t operand)
 {
-    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_PLAN_FILE, tier, room, need);
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_PLAN_FILE, tier, room, operand);
     refusal.is_gpu = is_gpu;
     refusal.is_proven = 1;
     snprintf(refusal.path, sizeof(refusal.path), "%s", path);
-    coh_refusal_raise(&refusal, tier, need);
+    coh_refusal_raise(&refusal, tier, operand);
     coh_refusal_add(&refusal, COH_CHANGE_PLAN_AGAIN, 0);
     return coh_refuse(&refusal);
 }
@@ -206,9 +206,9 @@ static coh_status check_far_room(const char *path, const coh_plan_options *optio
     const uint64_t room[COH_TIER_COUNT] = { 0, options->host_memory_bytes, options->disk_bytes };
     const int is_gpu = plan->profile.device_kind != COH_DEVICE_HOST;
     for (int tier = COH_TIER_HOST; tier <= COH_TIER_DISK; tier++) {
-        const uint64_t need = plan->layout.arena_bytes[tier];
-        if (room[tier] > 0 && need > room[tier])
-            return refuse_room(path, (coh_tier)tier, is_gpu, room[tier], need);
+        const uint64_t operand = plan->layout.arena_bytes[tier];
+        if (room[tier] > 0 && operand > room[tier])
+            return refuse_room(path, (coh_tier)tier, is_gpu, room[tier], operand);
     }
     return COH_OK;
 }

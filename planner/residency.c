@@ -84,15 +84,15 @@ static int has_rule(const coh_level *level, uint32_t chunk, int rule)
 }
 
 /* Returns 1 if the window is resident in one piece. */
-static int stands(const coh_runner *r, const coh_need *need)
+static int stands(const coh_runner *r, const coh_lowered_operand *operand)
 {
-    uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
+    uint32_t window_first = coh_runner_first_chunk(r, operand) + operand->window_begin;
     int32_t first = r->map.segment_of_chunk[window_first];
     if (first < 0)
         return 0;
     uint64_t base = r->map.segments[first].offset;
-    for (uint32_t i = need->window_begin; i < need->window_end; i++) {
-        uint32_t chunk = coh_runner_first_chunk(r, need) + i;
+    for (uint32_t i = operand->window_begin; i < operand->window_end; i++) {
+        uint32_t chunk = coh_runner_first_chunk(r, operand) + i;
         int32_t segment = r->map.segment_of_chunk[chunk];
         if (segment < 0 ||
             r->map.segments[segment].offset != base + coh_runner_chunk(r, chunk)->object_offset -
@@ -102,10 +102,10 @@ static int stands(const coh_runner *r, const coh_need *need)
     return 1;
 }
 
-static void pin(coh_runner *r, const coh_need *need)
+static void pin(coh_runner *r, const coh_lowered_operand *operand)
 {
-    for (uint32_t i = need->window_begin; i < need->window_end; i++)
-        r->map.segments[r->map.segment_of_chunk[coh_runner_first_chunk(r, need) + i]].pin_step =
+    for (uint32_t i = operand->window_begin; i < operand->window_end; i++)
+        r->map.segments[r->map.segment_of_chunk[coh_runner_first_chunk(r, operand) + i]].pin_step =
             r->step;
 }
 
@@ -119,11 +119,11 @@ static coh_status reserve(coh_runner *r, uint32_t chunk, uint64_t offset)
 
 /* Evicts what lies at `offset` and reserves a segment for each chunk of the window that has none
  * there. */
-static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offset)
+static coh_status take_place(coh_runner *r, const coh_lowered_operand *operand, uint64_t offset)
 {
-    uint64_t bytes = coh_runner_window_bytes(r, need);
-    uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
-    uint32_t window_last = coh_runner_first_chunk(r, need) + need->window_end - 1;
+    uint64_t bytes = coh_runner_window_bytes(r, operand);
+    uint32_t window_first = coh_runner_first_chunk(r, operand) + operand->window_begin;
+    uint32_t window_last = coh_runner_first_chunk(r, operand) + operand->window_end - 1;
     uint64_t origin = coh_runner_chunk(r, window_first)->object_offset;
     for (uint32_t chunk = window_first; chunk <= window_last; chunk++) {
         int32_t segment = r->map.segment_of_chunk[chunk];
@@ -148,55 +148,55 @@ static coh_status take_place(coh_runner *r, const coh_need *need, uint64_t offse
     return COH_OK;
 }
 
-static int is_pinned(const coh_runner *r, const coh_need *need)
+static int is_pinned(const coh_runner *r, const coh_lowered_operand *operand)
 {
-    return r->level->tier == COH_TIER_DEVICE && r->layout->objects[need->object].pinned;
+    return r->level->tier == COH_TIER_DEVICE && r->layout->objects[operand->object].pinned;
 }
 
 /* Places one window; *out_placed is 0 if there is no space besides what this step already holds. */
-static coh_status place_window(coh_runner *r, const coh_need *need, int *out_placed)
+static coh_status place_window(coh_runner *r, const coh_lowered_operand *operand, int *out_placed)
 {
     *out_placed = 1;
-    if (is_pinned(r, need))
+    if (is_pinned(r, operand))
         return COH_OK;
-    if (!stands(r, need)) {
+    if (!stands(r, operand)) {
         uint64_t offset = 0;
-        uint32_t window_first = coh_runner_first_chunk(r, need) + need->window_begin;
+        uint32_t window_first = coh_runner_first_chunk(r, operand) + operand->window_begin;
         if (has_home(r->level, window_first))
             offset = r->level->home_offset[window_first];
         else
-            *out_placed = coh_residency_choose(r, need, &offset);
+            *out_placed = coh_residency_choose(r, operand, &offset);
         if (*out_placed)
-            COH_TRY(take_place(r, need, offset));
+            COH_TRY(take_place(r, operand, offset));
     }
     if (*out_placed)
-        pin(r, need);
+        pin(r, operand);
     return COH_OK;
 }
 
-/* Places all windows of the step's needs [begin, end): resident ones first, then the largest
+/* Places all windows of the step's operands [begin, end): resident ones first, then the largest
  * first. */
 static coh_status place_step(coh_runner *r, uint32_t begin, uint32_t end, int *out_placed)
 {
-    const coh_need *needs = r->sequence->needs;
+    const coh_lowered_operand *operands = r->sequence->operands;
     *out_placed = 1;
     for (uint32_t i = begin; i < end; i++)
-        if (!needs[i].is_far && !is_pinned(r, &needs[i]) && stands(r, &needs[i]))
-            pin(r, &needs[i]);
+        if (!operands[i].is_far && !is_pinned(r, &operands[i]) && stands(r, &operands[i]))
+            pin(r, &operands[i]);
     uint64_t ceiling = UINT64_MAX;
     for (;;) {
         uint64_t largest = 0;
         for (uint32_t i = begin; i < end; i++) {
-            uint64_t bytes = needs[i].is_far ? 0 : coh_runner_window_bytes(r, &needs[i]);
+            uint64_t bytes = operands[i].is_far ? 0 : coh_runner_window_bytes(r, &operands[i]);
             if (bytes < ceiling && bytes > largest)
                 largest = bytes;
         }
         if (largest == 0)
             return COH_OK;
         for (uint32_t i = begin; i < end; i++) {
-            if (needs[i].is_far || coh_runner_window_bytes(r, &needs[i]) != largest)
+            if (operands[i].is_far || coh_runner_window_bytes(r, &operands[i]) != largest)
                 continue;
-            COH_TRY(place_window(r, &needs[i], out_placed));
+            COH_TRY(place_window(r, &operands[i], out_placed));
             if (!*out_placed)
                 return COH_OK;
         }
@@ -266,13 +266,13 @@ static coh_status add_touch(coh_runner *r, uint32_t chunk, uint32_t extent)
     return COH_OK;
 }
 
-static coh_status touch_chunk(coh_runner *r, const coh_need *need, uint32_t chunk,
+static coh_status touch_chunk(coh_runner *r, const coh_lowered_operand *operand, uint32_t chunk,
                               int32_t given_version)
 {
-    int reads = (need->access & COH_ACCESS_READ) != 0;
-    int writes = (need->access & COH_ACCESS_WRITE) != 0;
+    int reads = (operand->access & COH_ACCESS_READ) != 0;
+    int writes = (operand->access & COH_ACCESS_WRITE) != 0;
     uint32_t extent = COH_NO_EXTENT;
-    if (is_pinned(r, need))
+    if (is_pinned(r, operand))
         COH_TRY(pinned_extent(r, chunk, &extent));
     else
         COH_TRY(acquire(r, chunk, reads, &extent));
@@ -292,11 +292,11 @@ static coh_status touch_chunk(coh_runner *r, const coh_need *need, uint32_t chun
 /* A line of the host lane reads, or reads and writes, the chunk in the next tier out. Content
  * changed here is written there first, keyed just after its last producer; a write makes the copy
  * here stale. */
-static coh_status touch_far(coh_runner *r, const coh_need *need, uint32_t chunk)
+static coh_status touch_far(coh_runner *r, const coh_lowered_operand *operand, uint32_t chunk)
 {
-    int32_t segment = is_pinned(r, need) ? -1 : r->map.segment_of_chunk[chunk];
+    int32_t segment = is_pinned(r, operand) ? -1 : r->map.segment_of_chunk[chunk];
     uint32_t extent = segment >= 0 ? r->map.segments[segment].extent : COH_NO_EXTENT;
-    if (is_pinned(r, need))
+    if (is_pinned(r, operand))
         COH_TRY(pinned_extent(r, chunk, &extent));
     if (r->far_version[chunk] != r->version[chunk]) {
         if (extent == COH_NO_EXTENT)
@@ -306,7 +306,7 @@ static coh_status touch_far(coh_runner *r, const coh_need *need, uint32_t chunk)
         r->far_version[chunk] = r->version[chunk];
     }
     COH_TRY(add_touch(r, chunk, COH_NO_EXTENT));
-    if (!(need->access & COH_ACCESS_WRITE))
+    if (!(operand->access & COH_ACCESS_WRITE))
         return COH_OK;
     r->far_version[chunk] = ++r->version[chunk];
     snapshot_lost(r, chunk);
@@ -318,18 +318,19 @@ static coh_status touch_far(coh_runner *r, const coh_need *need, uint32_t chunk)
 static coh_status touch_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
-    for (uint32_t i = sequence->need_begin[local_step]; i < sequence->need_begin[local_step + 1];
-         i++) {
-        const coh_need *need = &sequence->needs[i];
-        int32_t given = sequence->need_version != NULL ? sequence->need_version[i] : -1;
+    for (uint32_t i = sequence->operand_begin[local_step];
+         i < sequence->operand_begin[local_step + 1]; i++) {
+        const coh_lowered_operand *operand = &sequence->operands[i];
+        int32_t given = sequence->operand_version != NULL ? sequence->operand_version[i] : -1;
         COH_TRY(COH_GROW(&r->out->placings, &r->out->placing_capacity, r->out->placing_count + 1));
         coh_placing *placing = &r->out->placings[r->out->placing_count++];
         placing->touch_begin = (uint32_t)r->out->touch_count;
-        for (uint32_t k = need->touch_begin; k < need->touch_end; k++) {
-            uint32_t chunk = coh_runner_first_chunk(r, need) + k;
-            COH_TRY(need->is_far ? touch_far(r, need, chunk) : touch_chunk(r, need, chunk, given));
+        for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++) {
+            uint32_t chunk = coh_runner_first_chunk(r, operand) + k;
+            COH_TRY(operand->is_far ? touch_far(r, operand, chunk)
+                                    : touch_chunk(r, operand, chunk, given));
         }
-        if (!need->is_far)
+        if (!operand->is_far)
             placing->offset = r->out->extents[r->out->touch_extents[placing->touch_begin]].offset;
     }
     return COH_OK;
@@ -341,13 +342,13 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
     coh_next_use_advance(&r->next, r->step, sequence, local_step, r->layout);
-    for (uint32_t i = sequence->need_begin[local_step]; i < sequence->need_begin[local_step + 1];
-         i++) {
-        const coh_need *need = &sequence->needs[i];
-        if (is_pinned(r, need))
+    for (uint32_t i = sequence->operand_begin[local_step];
+         i < sequence->operand_begin[local_step + 1]; i++) {
+        const coh_lowered_operand *operand = &sequence->operands[i];
+        if (is_pinned(r, operand))
             continue;
-        for (uint32_t k = need->touch_begin; k < need->touch_end; k++) {
-            uint32_t chunk = coh_runner_first_chunk(r, need) + k;
+        for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++) {
+            uint32_t chunk = coh_runner_first_chunk(r, operand) + k;
             int32_t segment = r->map.segment_of_chunk[chunk];
             if (segment < 0)
                 continue;
@@ -369,8 +370,8 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
 
 static coh_status refuse_step(const coh_runner *r, uint32_t step)
 {
-    const coh_sheet *sheet = r->sequence->sheet;
-    const int32_t op = sheet != NULL ? coh_sheet_operator(sheet, step) : -1;
+    const coh_lowered *lowered = r->sequence->lowered;
+    const int32_t op = lowered != NULL ? coh_lowered_operator(lowered, step) : -1;
     coh_refusal refusal = coh_refusal_make(COH_REFUSAL_WINDOW);
     refusal.tier = r->level->tier;
     refusal.is_gpu = r->level->is_gpu;
@@ -386,7 +387,8 @@ static coh_status refuse_step(const coh_runner *r, uint32_t step)
 coh_status coh_runner_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
-    uint32_t begin = sequence->need_begin[local_step], end = sequence->need_begin[local_step + 1];
+    uint32_t begin = sequence->operand_begin[local_step],
+             end = sequence->operand_begin[local_step + 1];
     int placed = 0;
     COH_TRY(place_step(r, begin, end, &placed));
     if (!placed && r->level->has_far) {
@@ -562,13 +564,13 @@ uint64_t coh_residency_step_bytes(const coh_level *level, const coh_sequence *se
 {
     coh_runner r = { .level = level, .layout = level->layout };
     uint64_t bytes = level_base(level);
-    for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
-        const coh_need *need = &sequence->needs[i];
-        int seen = is_pinned(&r, need) || need->is_far ||
-                   has_home(level, coh_runner_first_chunk(&r, need));
-        for (uint32_t k = sequence->need_begin[step]; !seen && k < i; k++)
-            seen = sequence->needs[k].object == need->object && !sequence->needs[k].is_far;
-        bytes += seen ? 0 : coh_runner_window_bytes(&r, need);
+    for (uint32_t i = sequence->operand_begin[step]; i < sequence->operand_begin[step + 1]; i++) {
+        const coh_lowered_operand *operand = &sequence->operands[i];
+        int seen = is_pinned(&r, operand) || operand->is_far ||
+                   has_home(level, coh_runner_first_chunk(&r, operand));
+        for (uint32_t k = sequence->operand_begin[step]; !seen && k < i; k++)
+            seen = sequence->operands[k].object == operand->object && !sequence->operands[k].is_far;
+        bytes += seen ? 0 : coh_runner_window_bytes(&r, operand);
     }
     return bytes;
 }
@@ -578,10 +580,10 @@ uint64_t coh_residency_step_bytes(const coh_level *level, const coh_sequence *se
 static void pass_kept(const coh_level *level, const coh_sequence *sequence, uint32_t step,
                       int before, uint8_t *is_wanted, uint64_t *bytes)
 {
-    for (uint32_t i = sequence->need_begin[step]; i < sequence->need_begin[step + 1]; i++) {
-        const coh_need *need = &sequence->needs[i];
-        const coh_object *object = &level->layout->objects[need->object];
-        const int wanted = before && (need->access & COH_ACCESS_READ) != 0;
+    for (uint32_t i = sequence->operand_begin[step]; i < sequence->operand_begin[step + 1]; i++) {
+        const coh_lowered_operand *operand = &sequence->operands[i];
+        const coh_object *object = &level->layout->objects[operand->object];
+        const int wanted = before && (operand->access & COH_ACCESS_READ) != 0;
         if (!has_rule(level, object->chunk_begin, COH_CHUNK_STAYS))
             continue;
         *bytes += wanted ? object->bytes : 0;

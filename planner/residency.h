@@ -3,11 +3,11 @@
  * addresses.
  *
  *   steps      0        1        2        3        4  ...  END   (then the steps that will follow)
- *   needs      w0,x0    w1,x1    w2,x2    w2,x2,g2 ...     boundary map
+ *   operands   w0,x0    w1,x1    w2,x2    w2,x2,g2 ...     boundary map
  *
  * The same code serves every level: device over its far tier (steps are the compute lines), and
  * host over disk (steps are the movers of the level above, and the lines of the host lane). A far
- * need (lower.h) takes no memory here: the data it reads is written out first, and a write makes
+ * operand (lower.h) takes no memory here: the data it reads is written out first, and a write makes
  * the copy here stale.
  *
  * The rule at step p, for a window that is not resident: of all places of its size take the one
@@ -29,15 +29,16 @@ enum coh_boundary {
     COH_BOUNDARY_COUNT
 };
 
-/* Steps and their needs. The needs of step s: needs[need_begin[s] .. need_begin[s + 1]). */
+/* Steps and their operands. The operands of step s: operands[operand_begin[s] .. operand_begin[s
+ * + 1]). */
 typedef struct coh_sequence {
     uint32_t step_count;
-    const uint32_t *need_begin; /* step_count + 1 */
-    const coh_need *needs;
-    const struct coh_sheet *sheet; /* whose lines are the steps; NULL: they are no lines */
-    /* NULL: a write makes the next version. Else by need: the version that is read, or that a pure
-     * write leaves (the movers of the level above carry it). */
-    const int32_t *need_version;
+    const uint32_t *operand_begin; /* step_count + 1 */
+    const coh_lowered_operand *operands;
+    const struct coh_lowered *lowered; /* whose lines are the steps; NULL: they are no lines */
+    /* NULL: a write makes the next version. Else by operand: the version that is read, or that a
+     * pure write leaves (the movers of the level above carry it). */
+    const int32_t *operand_version;
 } coh_sequence;
 
 typedef struct coh_level {
@@ -87,9 +88,9 @@ typedef struct coh_move {
     uint8_t is_out;
 } coh_move;
 
-/* The place of a need's touched chunks: extents touch_extents[touch_begin ..] and the matching
+/* The place of an operand's touched chunks: extents touch_extents[touch_begin ..] and the matching
  * versions, one per touched chunk; `offset` of the first. Pinned objects have extents, too. Far
- * needs have versions only. */
+ * operands have versions only. */
 typedef struct coh_placing {
     uint64_t offset;
     uint32_t touch_begin;
@@ -101,7 +102,7 @@ typedef struct coh_residency {
     coh_move *moves;
     size_t move_count, move_capacity;
     coh_placing *placings;
-    size_t placing_count, placing_capacity; /* by need of the sequence */
+    size_t placing_count, placing_capacity; /* by operand of the sequence */
     uint32_t *touch_extents;
     size_t touch_count, touch_extent_capacity;
     int32_t *touch_versions;

@@ -68,7 +68,7 @@ static void take_snapshot(coh_runner *r, uint64_t *offsets)
  * changed, clean ones stay clean. */
 static void restart_versions(coh_runner *r)
 {
-    for (uint32_t c = 0; r->sequence->need_version != NULL && c < r->layout->chunk_count; c++) {
+    for (uint32_t c = 0; r->sequence->operand_version != NULL && c < r->layout->chunk_count; c++) {
         int is_clean = r->far_version[c] == r->version[c];
         r->version[c] = 0;
         r->far_version[c] = is_clean ? 0 : -1;
@@ -172,16 +172,16 @@ static int find_gap(const coh_level *level, const coh_resident *sorted, uint32_t
     return offset + bytes <= level->capacity;
 }
 
-/* Adds a need's window to the map if it survives, is read, and no chunk of it is in the map;
+/* Adds an operand's window to the map if it survives, is read, and no chunk of it is in the map;
  * *out_fits is 0 if there is no space. `is_entry`: by chunk. */
-static coh_status add_window(const coh_level *level, const coh_need *need, const boundary *b,
-                             uint8_t *is_entry, int *out_fits)
+static coh_status add_window(const coh_level *level, const coh_lowered_operand *operand,
+                             const boundary *b, uint8_t *is_entry, int *out_fits)
 {
-    const coh_object *object = &level->layout->objects[need->object];
-    uint32_t begin = object->chunk_begin + need->window_begin;
-    uint32_t end = object->chunk_begin + need->window_end;
+    const coh_object *object = &level->layout->objects[operand->object];
+    uint32_t begin = object->chunk_begin + operand->window_begin;
+    uint32_t end = object->chunk_begin + operand->window_end;
     uint64_t bytes = 0, offset = 0;
-    if (object->pinned || !object->survives || need->access == COH_ACCESS_WRITE)
+    if (object->pinned || !object->survives || operand->access == COH_ACCESS_WRITE)
         return COH_OK;
     for (uint32_t chunk = begin; chunk < end; chunk++) {
         if (is_entry[chunk] || is_away(level, chunk) ||
@@ -204,10 +204,10 @@ static coh_status add_window(const coh_level *level, const coh_need *need, const
 
 /* Excludes chunks needed farther out: a copy here would count as the only valid one between
  * programs. */
-static void mark_far(const coh_level *level, const coh_need *need, uint8_t *is_entry)
+static void mark_far(const coh_level *level, const coh_lowered_operand *operand, uint8_t *is_entry)
 {
-    uint32_t first = level->layout->objects[need->object].chunk_begin;
-    for (uint32_t k = need->touch_begin; need->is_far && k < need->touch_end; k++)
+    uint32_t first = level->layout->objects[operand->object].chunk_begin;
+    for (uint32_t k = operand->touch_begin; operand->is_far && k < operand->touch_end; k++)
         is_entry[first + k] = 1;
 }
 
@@ -221,11 +221,11 @@ static coh_status fill_up(const coh_level *level, const coh_sequence *body, cons
     coh_status status = COH_ALLOC(level->layout->chunk_count, &is_entry);
     for (uint32_t i = b->first; status == COH_OK && i < *b->count; i++)
         is_entry[(*b->residents)[i].chunk] = 1;
-    uint32_t need_count = body->need_begin[body->step_count];
-    for (uint32_t i = 0; status == COH_OK && i < need_count; i++)
-        mark_far(level, &body->needs[i], is_entry);
-    for (uint32_t i = 0; status == COH_OK && fits && i < need_count; i++)
-        status = add_window(level, &body->needs[i], b, is_entry, &fits);
+    uint32_t operand_count = body->operand_begin[body->step_count];
+    for (uint32_t i = 0; status == COH_OK && i < operand_count; i++)
+        mark_far(level, &body->operands[i], is_entry);
+    for (uint32_t i = 0; status == COH_OK && fits && i < operand_count; i++)
+        status = add_window(level, &body->operands[i], b, is_entry, &fits);
     coh_free(is_entry);
     return status;
 }

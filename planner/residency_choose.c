@@ -20,7 +20,7 @@ typedef struct candidate {
 
 /* A search for the place of one window. */
 typedef struct search {
-    const coh_need *need;
+    const coh_lowered_operand *operand;
     uint64_t bytes;
     uint32_t window_first, window_last; /* chunks */
     int above, fetches;
@@ -149,9 +149,9 @@ static int32_t weigh(const coh_runner *r, const search *s, uint64_t offset, cand
     return -1;
 }
 
-static int from_above(const coh_runner *r, const coh_need *need)
+static int from_above(const coh_runner *r, const coh_lowered_operand *operand)
 {
-    coh_stream stream = (coh_stream)r->layout->objects[need->object].stream;
+    coh_stream stream = (coh_stream)r->layout->objects[operand->object].stream;
     return r->level->tie_break == COH_TIE_TWO_ENDS && r->level->capacity != UINT64_MAX &&
            stream != COH_STREAM_WORK && stream != COH_STREAM_GRAD && stream != COH_STREAM_STATE;
 }
@@ -216,13 +216,13 @@ static void consider(const coh_runner *r, search *s, candidate *c)
     }
 }
 
-/* Returns 1 if a need fetches something: then long-unused space is worth choosing. */
-static int fetches(const coh_runner *r, const coh_need *need)
+/* Returns 1 if an operand fetches something: then long-unused space is worth choosing. */
+static int fetches(const coh_runner *r, const coh_lowered_operand *operand)
 {
-    if (need->access == COH_ACCESS_WRITE && !r->level->patient)
+    if (operand->access == COH_ACCESS_WRITE && !r->level->patient)
         return 0;
-    for (uint32_t i = need->touch_begin; i < need->touch_end; i++) {
-        int32_t segment = r->map.segment_of_chunk[coh_runner_first_chunk(r, need) + i];
+    for (uint32_t i = operand->touch_begin; i < operand->touch_end; i++) {
+        int32_t segment = r->map.segment_of_chunk[coh_runner_first_chunk(r, operand) + i];
         if (segment < 0 || r->map.segments[segment].extent == COH_NO_EXTENT)
             return 1;
     }
@@ -377,15 +377,16 @@ static candidate find_place(const coh_runner *r, search *s)
     return (candidate){ 0 };
 }
 
-int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset)
+int coh_residency_choose(const coh_runner *r, const coh_lowered_operand *operand,
+                         uint64_t *out_offset)
 {
-    uint32_t first = coh_runner_first_chunk(r, need);
-    search s = { .need = need,
-                 .bytes = coh_runner_window_bytes(r, need),
-                 .window_first = first + need->window_begin,
-                 .window_last = first + need->window_end - 1,
-                 .above = from_above(r, need),
-                 .fetches = r->level->horizon > 0 && fetches(r, need) };
+    uint32_t first = coh_runner_first_chunk(r, operand);
+    search s = { .operand = operand,
+                 .bytes = coh_runner_window_bytes(r, operand),
+                 .window_first = first + operand->window_begin,
+                 .window_last = first + operand->window_end - 1,
+                 .above = from_above(r, operand),
+                 .fetches = r->level->horizon > 0 && fetches(r, operand) };
     for (uint32_t chunk = s.window_first; chunk <= s.window_last; chunk++) {
         int32_t segment = r->map.segment_of_chunk[chunk];
         s.has_content |= segment >= 0 && r->map.segments[segment].extent != COH_NO_EXTENT;

@@ -36,16 +36,18 @@ static inline const coh_chunk *coh_runner_chunk(const coh_runner *r, uint32_t ch
     return &r->layout->chunks[chunk];
 }
 
-static inline uint32_t coh_runner_first_chunk(const coh_runner *r, const coh_need *need)
+static inline uint32_t coh_runner_first_chunk(const coh_runner *r,
+                                              const coh_lowered_operand *operand)
 {
-    return r->layout->objects[need->object].chunk_begin;
+    return r->layout->objects[operand->object].chunk_begin;
 }
 
 /* Chunks of an object are contiguous, and no window is empty. */
-static inline uint64_t coh_runner_window_bytes(const coh_runner *r, const coh_need *need)
+static inline uint64_t coh_runner_window_bytes(const coh_runner *r,
+                                               const coh_lowered_operand *operand)
 {
-    const coh_chunk *begin = coh_runner_chunk(r, coh_runner_first_chunk(r, need));
-    const coh_chunk *first = begin + need->window_begin, *last = begin + need->window_end - 1;
+    const coh_chunk *begin = coh_runner_chunk(r, coh_runner_first_chunk(r, operand));
+    const coh_chunk *first = begin + operand->window_begin, *last = begin + operand->window_end - 1;
     return last->object_offset + last->bytes - first->object_offset;
 }
 
@@ -60,6 +62,7 @@ int coh_runner_holds_between(const coh_runner *r, uint32_t chunk);
 
 /* Finds the best place for a window that is not in one piece; returns 0 if no place exists next to
  * what the present step holds. Changes nothing. */
-int coh_residency_choose(const coh_runner *r, const coh_need *need, uint64_t *out_offset);
+int coh_residency_choose(const coh_runner *r, const coh_lowered_operand *operand,
+                         uint64_t *out_offset);
 
 #endif

@@ -20,8 +20,8 @@
 
 /* One program under construction. */
 typedef struct draft {
-    coh_sheet sheet;
-    uint32_t *need_begin; /* of the sheet as a sequence */
+    coh_lowered lowered;
+    uint32_t *operand_begin; /* of the lowered program as a sequence */
     coh_residency device;
     /* the device's moves and the host lane's lines: the steps of the host level */
     coh_outer_list outer;
@@ -45,9 +45,9 @@ typedef struct builder {
     uint64_t device_floor, host_floor;
     uint8_t *held_nearer;         /* host level: by chunk, in the device's boundary map */
     int32_t written_microbatches; /* lines are written for the first this many; 0: for all */
-    /* if short_needs > 0: the tier that is too small; that many bytes would do */
+    /* if short_bytes > 0: the tier that is too small; that many bytes would do */
     coh_tier short_of;
-    uint64_t short_needs;
+    uint64_t short_bytes;
 } builder;
 
 static int has_host(const builder *b)
@@ -65,20 +65,20 @@ static int is_gpu(const builder *b)
     return b->profile->device_kind != COH_DEVICE_HOST;
 }
 
-static coh_sequence sheet_sequence(const draft *d)
+static coh_sequence lowered_sequence(const draft *d)
 {
-    return (coh_sequence){ .step_count = (uint32_t)d->sheet.line_count,
-                           .sheet = &d->sheet,
-                           .need_begin = d->need_begin,
-                           .needs = d->sheet.needs };
+    return (coh_sequence){ .step_count = (uint32_t)d->lowered.line_count,
+                           .lowered = &d->lowered,
+                           .operand_begin = d->operand_begin,
+                           .operands = d->lowered.operands };
 }
 
 static coh_sequence outer_sequence(const draft *d)
 {
     return (coh_sequence){ .step_count = d->outer.count,
-                           .need_begin = d->outer.need_begin,
-                           .needs = d->outer.needs,
-                           .need_version = d->outer.versions };
+                           .operand_begin = d->outer.operand_begin,
+                           .operands = d->outer.operands,
+                           .operand_version = d->outer.versions };
 }
 
 static coh_status lower_draft(builder *b, coh_program_kind kind)
@@ -88,11 +88,11 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
     if (b->written_microbatches > 0)
         options.microbatch_count = b->written_microbatches;
     COH_TRY(coh_lower(b->graph, &options, b->layout, &b->map, &b->recompute,
-                      has_host(b) ? b->decisions->host_updates : 0, kind, &d->sheet));
-    d->is_wanted = d->sheet.line_count > 0;
-    COH_TRY(COH_ALLOC(d->sheet.line_count + 1, &d->need_begin));
-    for (size_t i = 0; i < d->sheet.line_count; i++)
-        d->need_begin[i + 1] = d->need_begin[i] + d->sheet.lines[i].need_count;
+                      has_host(b) ? b->decisions->host_updates : 0, kind, &d->lowered));
+    d->is_wanted = d->lowered.line_count > 0;
+    COH_TRY(COH_ALLOC(d->lowered.line_count + 1, &d->operand_begin));
+    for (size_t i = 0; i < d->lowered.line_count; i++)
+        d->operand_begin[i + 1] = d->operand_begin[i] + d->lowered.lines[i].operand_count;
     return COH_OK;
 }
 
@@ -171,10 +171,10 @@ static coh_status place_device(builder *b)
         level.rules = NULL;
         level.home_offset = b->device_home;
     }
-    coh_sequence body = sheet_sequence(&b->drafts[COH_PROGRAM_BODY]);
+    coh_sequence body = lowered_sequence(&b->drafts[COH_PROGRAM_BODY]);
     COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
                                    &b->resident_capacity));
-    return run_level(b, &level, sheet_sequence, 0);
+    return run_level(b, &level, lowered_sequence, 0);
 }
 
 /* ---- the host level ---- */
@@ -182,8 +182,8 @@ static coh_status place_device(builder *b)
 static coh_assembly assembly_of(const builder *b, const draft *d)
 {
     return (coh_assembly){ .layout = b->layout,
-                           .sheet = &d->sheet,
-                           .need_begin = d->need_begin,
+                           .lowered = &d->lowered,
+                           .operand_begin = d->operand_begin,
                            .device = &d->device,
                            .host = has_host(b) ? &d->host : NULL };
 }
@@ -207,7 +207,7 @@ static coh_status refuse_tier(builder *b, coh_tier tier, uint64_t room, uint64_t
 {
     coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_FAR_TIER, tier, room, bytes);
     b->short_of = tier;
-    b->short_needs = bytes;
+    b->short_bytes = bytes;
     refusal.is_gpu = is_gpu(b);
     refusal.microbatch_count = b->options->microbatch_count;
     coh_refusal_raise(&refusal, tier, bytes);
@@ -326,8 +326,8 @@ static coh_status finish(builder *b, coh_program *programs)
 
 static void fini_draft(draft *d)
 {
-    coh_sheet_fini(&d->sheet);
-    coh_free(d->need_begin);
+    coh_lowered_fini(&d->lowered);
+    coh_free(d->operand_begin);
     coh_residency_fini(&d->device);
     coh_residency_fini(&d->host);
     coh_outer_list_fini(&d->outer);
@@ -407,7 +407,7 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
         for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
             coh_program_fini(&out_programs[kind]);
         coh_layout_fini(out_layout);
-        out_layout->arena_bytes[b.short_of] = b.short_needs;
+        out_layout->arena_bytes[b.short_of] = b.short_bytes;
     }
     return status;
 }
@@ -426,18 +426,18 @@ static int visits_chunks(coh_opcode opcode)
  * as one, and a chunk of the gradient and the states. 0 for other lines. */
 static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, uint64_t held)
 {
-    const coh_sheet_line *line = &d->sheet.lines[index];
+    const coh_lowered_instruction *line = &d->lowered.lines[index];
     uint64_t bytes = held;
     if (line->opcode != COH_OP_UPDATE || line->lane != COH_LANE_COMPUTE ||
-        d->sheet.kind != COH_PROGRAM_BODY || !b->options->deferred_update)
+        d->lowered.kind != COH_PROGRAM_BODY || !b->options->deferred_update)
         return 0;
-    for (uint32_t i = line->need_begin; i < line->need_begin + line->need_count; i++) {
-        const coh_need *need = &d->sheet.needs[i];
-        const coh_object *object = &b->layout->objects[need->object];
+    for (uint32_t i = line->operand_begin; i < line->operand_begin + line->operand_count; i++) {
+        const coh_lowered_operand *operand = &d->lowered.operands[i];
+        const coh_object *object = &b->layout->objects[operand->object];
         const coh_chunk *chunks = &b->layout->chunks[object->chunk_begin];
-        const coh_chunk *last = &chunks[need->window_end - 1];
+        const coh_chunk *last = &chunks[operand->window_end - 1];
         uint64_t window =
-            last->object_offset + last->bytes - chunks[need->window_begin].object_offset;
+            last->object_offset + last->bytes - chunks[operand->window_begin].object_offset;
         if (object->pinned || object->stream > COH_STREAM_STATE)
             continue;
         const coh_group_layout *group = &b->layout->groups[object->owner];
@@ -447,7 +447,7 @@ static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, u
         if (object->stream != COH_STREAM_WORK)
             bytes += window < chunk ? window : chunk;
         else if (b->pins.on_device == NULL ||
-                 !b->pins.on_device[object->chunk_begin + need->window_begin])
+                 !b->pins.on_device[object->chunk_begin + operand->window_begin])
             bytes += window;
     }
     return bytes;
@@ -460,12 +460,13 @@ typedef struct line_bound {
 } line_bound;
 
 /* Returns the operator of a line, or of the parameters that it visits; -1: none. */
-static int32_t operator_of(const builder *b, const coh_sheet *sheet, uint32_t index)
+static int32_t operator_of(const builder *b, const coh_lowered *lowered, uint32_t index)
 {
-    const coh_sheet_line *line = &sheet->lines[index];
-    const int32_t op = coh_sheet_operator(sheet, index);
-    for (uint32_t i = 0; op < 0 && i < line->need_count; i++) {
-        const coh_object *object = &b->layout->objects[sheet->needs[line->need_begin + i].object];
+    const coh_lowered_instruction *line = &lowered->lines[index];
+    const int32_t op = coh_lowered_operator(lowered, index);
+    for (uint32_t i = 0; op < 0 && i < line->operand_count; i++) {
+        const coh_object *object =
+            &b->layout->objects[lowered->operands[line->operand_begin + i].object];
         if (object->pinned || object->stream > COH_STREAM_STATE)
             continue;
         const coh_group_layout *group = &b->layout->groups[object->owner];
@@ -481,14 +482,14 @@ static void take_line(const builder *b, const draft *d, uint32_t index, uint64_t
     if (bytes <= bound->bytes)
         return;
     bound->bytes = bytes;
-    bound->op = operator_of(b, &d->sheet, index);
+    bound->op = operator_of(b, &d->lowered, index);
 }
 
 /* Raises *bound by the lines of one program (with `skips`, except lines that visit chunks). */
 static coh_status bound_program(builder *b, const draft *d, int skips, line_bound *bound)
 {
     const coh_level level = device_level(b);
-    const coh_sequence sequence = sheet_sequence(d);
+    const coh_sequence sequence = lowered_sequence(d);
     uint64_t *kept = NULL; /* by line */
     coh_status status = COH_OK;
     if (level.rules != NULL) {
@@ -499,7 +500,7 @@ static coh_status bound_program(builder *b, const draft *d, int skips, line_boun
         uint64_t held = (level.home_offset ? level.floor_bytes : level.base_bytes);
         uint64_t more = kept ? kept[i] : 0;
         bound->held_bytes = held + more > bound->held_bytes ? held + more : bound->held_bytes;
-        if (skips && visits_chunks(d->sheet.lines[i].opcode)) {
+        if (skips && visits_chunks(d->lowered.lines[i].opcode)) {
             take_line(b, d, i, more + update_bytes(b, d, i, held), bound);
             continue;
         }

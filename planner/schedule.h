@@ -1,7 +1,7 @@
 /* schedule.h - from a graph and a set of decisions to finished programs.
  *
  *   layout.h    the objects, in chunks
- *   lower.h     compute lines and their needs
+ *   lower.h     compute lines and their operands
  *   residency.h places and moves, device over its far tier; then host over disk, on the movers
  *   schedule.h  lines in key order, operands, waits
  */

@@ -80,8 +80,8 @@ static uint64_t bound_of(const instance *in, enum coh_traffic_way way)
 {
     coh_object objects[CHUNKS_MOST] = { 0 };
     coh_chunk chunks[CHUNKS_MOST] = { 0 };
-    coh_need needs[STEPS_MOST * CHUNKS_MOST] = { 0 };
-    uint32_t need_begin[STEPS_MOST + 1] = { 0 }, need_count = 0;
+    coh_lowered_operand operands[STEPS_MOST * CHUNKS_MOST] = { 0 };
+    uint32_t operand_begin[STEPS_MOST + 1] = { 0 }, operand_count = 0;
     coh_traffic_span spans[STEPS_MOST];
     for (int c = 0; c < in->chunk_count; c++) {
         chunks[c] = (coh_chunk){ .object = c, .bytes = (uint64_t)in->size[c] * UNIT };
@@ -93,14 +93,15 @@ static uint64_t bound_of(const instance *in, enum coh_traffic_way way)
         const step *s = &in->steps[i];
         for (int c = 0; c < in->chunk_count; c++)
             if ((s->reads | s->writes) >> c & 1)
-                needs[need_count++] =
-                    (coh_need){ .object = c,
-                                .touch_end = 1,
-                                .window_end = 1,
-                                .access = (uint8_t)(((s->reads >> c & 1) ? COH_ACCESS_READ : 0) |
-                                                    ((s->writes >> c & 1) ? COH_ACCESS_WRITE : 0)),
-                                .is_far = (uint8_t)s->is_far };
-        need_begin[i + 1] = need_count;
+                operands[operand_count++] = (coh_lowered_operand){
+                    .object = c,
+                    .touch_end = 1,
+                    .window_end = 1,
+                    .access = (uint8_t)(((s->reads >> c & 1) ? COH_ACCESS_READ : 0) |
+                                        ((s->writes >> c & 1) ? COH_ACCESS_WRITE : 0)),
+                    .is_far = (uint8_t)s->is_far
+                };
+        operand_begin[i + 1] = operand_count;
         spans[i] = s->span;
     }
     const coh_layout layout = { .objects = objects,
@@ -108,8 +109,8 @@ static uint64_t bound_of(const instance *in, enum coh_traffic_way way)
                                 .chunks = chunks,
                                 .chunk_count = (uint32_t)in->chunk_count };
     const coh_sequence sequence = { .step_count = (uint32_t)in->step_count,
-                                    .need_begin = need_begin,
-                                    .needs = needs };
+                                    .operand_begin = operand_begin,
+                                    .operands = operands };
     coh_traffic traffic;
     uint64_t bytes = 0;
     assert_int_equal(coh_traffic_init_spans(&layout, &sequence, spans, &traffic), COH_OK);

@@ -53,32 +53,32 @@ static coh_decisions decisions_of(int row_passes, int slices)
                             .patterns = coh_pattern_choose(slices) };
 }
 
-static uint64_t window_bytes(const coh_layout *layout, const coh_need *need)
+static uint64_t window_bytes(const coh_layout *layout, const coh_lowered_operand *operand)
 {
-    const coh_chunk *first = &layout->chunks[layout->objects[need->object].chunk_begin];
+    const coh_chunk *first = &layout->chunks[layout->objects[operand->object].chunk_begin];
     uint64_t bytes = 0;
-    for (uint32_t i = need->window_begin; i < need->window_end; i++)
+    for (uint32_t i = operand->window_begin; i < operand->window_end; i++)
         bytes += first[i].bytes;
     return bytes;
 }
 
 /* Returns the most WORK that a FORWARD line of the operator needs; *out_lines: its number of
  * lines. */
-static uint64_t needed_bytes(const coh_layout *layout, const coh_sheet *sheet, int32_t op,
+static uint64_t needed_bytes(const coh_layout *layout, const coh_lowered *lowered, int32_t op,
                              int32_t *out_lines)
 {
     uint64_t most = 0;
     *out_lines = 0;
-    for (size_t i = 0; i < sheet->line_count; i++) {
-        const coh_sheet_line *line = &sheet->lines[i];
+    for (size_t i = 0; i < lowered->line_count; i++) {
+        const coh_lowered_instruction *line = &lowered->lines[i];
         uint64_t bytes = 0;
-        if (line->opcode != COH_OP_FORWARD || sheet->calls[line->call].operator_index != op ||
-            sheet->calls[line->call].microbatch != 0)
+        if (line->opcode != COH_OP_FORWARD || lowered->calls[line->call].operator_index != op ||
+            lowered->calls[line->call].microbatch != 0)
             continue;
         ++*out_lines;
-        for (uint32_t k = 0; k < line->need_count; k++)
-            if (sheet->needs[line->need_begin + k].role == COH_ROLE_PARAMETER)
-                bytes += window_bytes(layout, &sheet->needs[line->need_begin + k]);
+        for (uint32_t k = 0; k < line->operand_count; k++)
+            if (lowered->operands[line->operand_begin + k].role == COH_ROLE_PARAMETER)
+                bytes += window_bytes(layout, &lowered->operands[line->operand_begin + k]);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -94,22 +94,22 @@ static void closed_forms_are_what_the_lines_need(void **state)
         const coh_decisions decisions = decisions_of(slices, slices);
         coh_layout layout;
         coh_object_map map;
-        coh_sheet sheet;
+        coh_lowered lowered;
         assert_int_equal(coh_layout_build(graph, &disk, &decisions, &layout, &map), COH_OK);
-        assert_int_equal(coh_lower(graph, &disk, &layout, &map, &none, 0, COH_PROGRAM_BODY, &sheet),
-                         COH_OK);
+        assert_int_equal(
+            coh_lower(graph, &disk, &layout, &map, &none, 0, COH_PROGRAM_BODY, &lowered), COH_OK);
         const coh_pattern_scene scene = { graph, &layout, &map };
         for (int32_t op = 0; op < (int32_t)graph->op_count; op++) {
             const coh_pattern *pattern = coh_pattern_of(&scene, op);
             const coh_shard shard = pattern->shard(&scene, op);
             int32_t lines = 0;
-            const uint64_t bytes = needed_bytes(&layout, &sheet, op, &lines);
+            const uint64_t bytes = needed_bytes(&layout, &lowered, op, &lines);
             assert_true(pattern->memory(&scene, op) == bytes);
             assert_int_equal(shard.parts, lines);
             sliced += shard.parts > 1 && strcmp(pattern->name, "slice") == 0;
             whole += shard.parts == 1 && strcmp(pattern->name, "replicate") == 0;
         }
-        coh_sheet_fini(&sheet);
+        coh_lowered_fini(&lowered);
         coh_object_map_fini(&map);
         coh_layout_fini(&layout);
     }
@@ -144,12 +144,12 @@ static void count_visits(const coh_graph *graph, const coh_layout *layout,
                          const coh_object_map *map, coh_program_kind kind, int *visits)
 {
     const coh_block_set none = { 0 };
-    coh_sheet sheet;
-    assert_int_equal(coh_lower(graph, &disk, layout, map, &none, 0, kind, &sheet), COH_OK);
-    for (size_t i = 0; i < sheet.need_count; i++)
-        for (uint32_t k = sheet.needs[i].touch_begin; k < sheet.needs[i].touch_end; k++)
-            visits[layout->objects[sheet.needs[i].object].chunk_begin + k]++;
-    coh_sheet_fini(&sheet);
+    coh_lowered lowered;
+    assert_int_equal(coh_lower(graph, &disk, layout, map, &none, 0, kind, &lowered), COH_OK);
+    for (size_t i = 0; i < lowered.operand_count; i++)
+        for (uint32_t k = lowered.operands[i].touch_begin; k < lowered.operands[i].touch_end; k++)
+            visits[layout->objects[lowered.operands[i].object].chunk_begin + k]++;
+    coh_lowered_fini(&lowered);
 }
 
 /* The ranks' SAVE programs together visit each surviving chunk of work and states once, whatever
@@ -360,17 +360,17 @@ static void the_choice_decides_and_not_the_shapes(void **state)
         coh_decisions decisions = decisions_of(16, 16);
         coh_layout layout;
         coh_object_map map;
-        coh_sheet sheet;
+        coh_lowered lowered;
         if (!sliced)
             decisions.patterns = (coh_pattern_choice){ { 0 } };
         assert_int_equal(coh_layout_build(graph, &disk, &decisions, &layout, &map), COH_OK);
-        assert_int_equal(coh_lower(graph, &disk, &layout, &map, &none, 0, COH_PROGRAM_BODY, &sheet),
-                         COH_OK);
+        assert_int_equal(
+            coh_lower(graph, &disk, &layout, &map, &none, 0, COH_PROGRAM_BODY, &lowered), COH_OK);
         int in_ranges = 0;
-        for (size_t i = 0; i < sheet.call_count; i++)
-            in_ranges += sheet.calls[i].row_count > 0;
+        for (size_t i = 0; i < lowered.call_count; i++)
+            in_ranges += lowered.calls[i].row_count > 0;
         assert_true(sliced ? in_ranges > 0 : in_ranges == 0);
-        coh_sheet_fini(&sheet);
+        coh_lowered_fini(&lowered);
         coh_object_map_fini(&map);
         coh_layout_fini(&layout);
     }

@@ -183,12 +183,12 @@ static const coh_segment *segment_of(const scene *s, uint32_t chunk)
     return index >= 0 ? &s->runner.map.segments[index] : NULL;
 }
 
-static question ask(const scene *s, const coh_need *need)
+static question ask(const scene *s, const coh_lowered_operand *operand)
 {
-    const coh_object *object = &s->objects[need->object];
+    const coh_object *object = &s->objects[operand->object];
     question q = { .s = s,
-                   .first = object->chunk_begin + need->window_begin,
-                   .last = object->chunk_begin + need->window_end - 1 };
+                   .first = object->chunk_begin + operand->window_begin,
+                   .last = object->chunk_begin + operand->window_end - 1 };
     q.lowest =
         s->level.floor_bytes > s->level.base_bytes ? s->level.floor_bytes : s->level.base_bytes;
     q.above = s->level.tie_break == COH_TIE_TWO_ENDS && s->level.capacity != UINT64_MAX &&
@@ -198,8 +198,8 @@ static question ask(const scene *s, const coh_need *need)
         q.bytes += s->chunks[c].bytes;
         q.has_content |= segment != NULL && segment->extent != COH_NO_EXTENT;
     }
-    if (s->level.horizon > 0 && (need->access != COH_ACCESS_WRITE || s->level.patient))
-        for (uint32_t i = need->touch_begin; i < need->touch_end; i++) {
+    if (s->level.horizon > 0 && (operand->access != COH_ACCESS_WRITE || s->level.patient))
+        for (uint32_t i = operand->touch_begin; i < operand->touch_end; i++) {
             const coh_segment *segment = segment_of(s, object->chunk_begin + i);
             q.fetches |= segment == NULL || segment->extent == COH_NO_EXTENT;
         }
@@ -351,15 +351,16 @@ static void every_choice_is_that_of_the_rule(void **state)
         draws d = { .stream = 81, .seed = (uint64_t)seed };
         uint64_t expected = 0, offset = 0;
         draw_scene(&d, &s);
-        coh_need need = { .object = draw(&d, 0, (int)s.layout.object_count - 1),
-                          .access = (uint8_t)draw(&d, COH_ACCESS_READ, COH_ACCESS_BOTH) };
-        const uint32_t count = s.objects[need.object].chunk_count;
-        need.window_begin = need.touch_begin = (uint32_t)draw(&d, 0, (int)count - 1);
-        need.window_end = need.touch_end =
-            (uint32_t)draw(&d, (int)need.window_begin + 1, (int)count);
-        const question q = ask(&s, &need);
+        coh_lowered_operand operand = { .object = draw(&d, 0, (int)s.layout.object_count - 1),
+                                        .access =
+                                            (uint8_t)draw(&d, COH_ACCESS_READ, COH_ACCESS_BOTH) };
+        const uint32_t count = s.objects[operand.object].chunk_count;
+        operand.window_begin = operand.touch_begin = (uint32_t)draw(&d, 0, (int)count - 1);
+        operand.window_end = operand.touch_end =
+            (uint32_t)draw(&d, (int)operand.window_begin + 1, (int)count);
+        const question q = ask(&s, &operand);
         const int is_expected = choose(&q, &expected);
-        const int is_found = coh_residency_choose(&s.runner, &need, &offset);
+        const int is_found = coh_residency_choose(&s.runner, &operand, &offset);
         if (is_found != is_expected || (is_found && offset != expected))
             fail_msg("seed %llu: %d at %llu, by the rule %d at %llu", (unsigned long long)seed,
                      is_found, (unsigned long long)offset, is_expected,
