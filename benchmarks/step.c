@@ -251,7 +251,7 @@ static int print_facts(const run *r)
     printf(", \"profile\": \"%016" PRIx64 "\", \"recomputes\": %d, \"caches\": %d"
            ", \"lines\": %u, \"calibrated_runs\": %u",
            r->profile_facts.hash, (int)r->summary.recomputes, (int)r->summary.caches,
-           r->summary.line_count, r->calibrated_runs);
+           r->summary.instruction_count, r->calibrated_runs);
     printf(", \"kernel_path\": \"%s\", \"store\": \"%s\", \"store_direct\": %d"
            ", \"store_read_bytes_per_s\": %" PRIu64 ", \"store_write_bytes_per_s\": %" PRIu64 "}\n",
            facts.kernel_path, facts.store_backend, facts.store_direct, facts.store_read_bytes_per_s,
@@ -263,15 +263,15 @@ static int print_facts(const run *r)
  * seconds]. */
 static int print_classes(const run *r)
 {
-    coh_line_class classes[COH_LINE_CLASSES_MOST];
+    coh_instruction_class classes[COH_INSTRUCTION_CLASSES_MOST];
     uint32_t count;
-    if (coh_engine_line_classes(r->engine, classes, &count) != COH_OK)
+    if (coh_engine_instruction_classes(r->engine, classes, &count) != COH_OK)
         return fail("times of lines");
     printf("[");
     for (uint32_t i = 0; i < count; i++)
         printf("%s[\"%s\", \"%s\", \"%s\", %u, %.7f, %.7f]", i ? ", " : "", classes[i].opcode,
-               classes[i].lane, classes[i].kind, classes[i].line_count, classes[i].predicted_s,
-               classes[i].measured_s);
+               classes[i].lane, classes[i].kind, classes[i].instruction_count,
+               classes[i].predicted_s, classes[i].measured_s);
     printf("]");
     return 0;
 }

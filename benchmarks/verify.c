@@ -1,6 +1,6 @@
 /* Measures the verifier over all programs of a published model's plan: bench_verify MODEL PROFILE.
- * Prints one line of JSON: seconds of planning without the verifier, seconds of verifying,
- * lines. */
+ * Prints one instruction of JSON: seconds of planning without the verifier, seconds of verifying,
+ * instructions. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,18 +31,18 @@ static void set_options(const coh_profile *profile, coh_plan_options *out)
 }
 
 /* Verifies all programs; returns the least time of several runs. */
-static double verify_seconds(const coh_plan *plan, uint32_t *out_lines)
+static double verify_seconds(const coh_plan *plan, uint32_t *out_instructions)
 {
     const coh_verify_options limits = { .budget_bytes = { UINT64_MAX, UINT64_MAX, UINT64_MAX } };
     double least = 1e30;
     for (int i = 0; i < TIMES; i++) {
         uint64_t begin = coh_clock_ns();
-        *out_lines = 0;
+        *out_instructions = 0;
         for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
-            if (plan->programs[kind].line_count == 0)
+            if (plan->programs[kind].instruction_count == 0)
                 continue;
             must(coh_verify(&plan->layout, &plan->programs[kind], &limits, NULL));
-            *out_lines += plan->programs[kind].line_count;
+            *out_instructions += plan->programs[kind].instruction_count;
         }
         double seconds = (double)(coh_clock_ns() - begin) * 1e-9;
         least = seconds < least ? seconds : least;
@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     coh_profile *profile = NULL;
     coh_plan_options options;
     coh_plan *plan = NULL;
-    uint32_t lines = 0;
+    uint32_t instructions = 0;
     if (argc != 3) {
         fprintf(stderr, "bench_verify MODEL PROFILE\n");
         return 2;
@@ -70,9 +70,9 @@ int main(int argc, char **argv)
     uint64_t begin = coh_clock_ns();
     must(coh_plan_create(graph, &options, &plan));
     double planned = (double)(coh_clock_ns() - begin) * 1e-9;
-    double verified = verify_seconds(plan, &lines);
+    double verified = verify_seconds(plan, &instructions);
     printf("{\"model\": \"%s\", \"plan_seconds\": %.3f, \"verify_seconds\": %.3f, \"lines\": %u}\n",
-           argv[1], planned, verified, lines);
+           argv[1], planned, verified, instructions);
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
     coh_profile_destroy(profile);

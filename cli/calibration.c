@@ -119,14 +119,15 @@ void cli_calibration_keep(const cli_options *options, const cli_calibration *cal
     }
     cli_line_clear(&line);
     if (options->profile && add_drift(out_classes, *out_count, &line))
-        cli_note("note: lines differ from --profile %s by more than 5 %% (measured over profile: "
-                 "%s); the next plan takes it into account, cohobate profile measures again",
-                 options->profile, line.text);
+        cli_note(
+            "note: instructions differ from --profile %s by more than 5 %% (measured over profile: "
+            "%s); the next plan takes it into account, cohobate profile measures again",
+            options->profile, line.text);
 }
 
 void cli_calibration_add_json(const coh_calibration_class *classes, uint32_t count, cli_line *line)
 {
-    cli_line_add(line, ", \"lines\": [");
+    cli_line_add(line, ", \"instructions\": [");
     for (uint32_t i = 0; i < count; i++)
         cli_line_add(
             line, "%s{\"opcode\": \"%s\", \"part\": %.4f, \"factor\": %.4f, \"error\": %.4f}",

@@ -118,7 +118,7 @@ static void print_rate(const char *what, double rate, double unit, const char *u
 static void print_summary(const coh_profile_summary *summary, double seconds)
 {
     char spent[32];
-    printf("%s: %s, %s; %" PRIu32 " operators and lines\n", summary->name, summary->machine,
+    printf("%s: %s, %s; %" PRIu32 " operators and instructions\n", summary->name, summary->machine,
            summary->date, summary->operator_count);
     print_rate("products of f32", summary->f32_flops_per_s, 1e9, "GFLOP");
     print_rate("products of bf16", summary->bf16_flops_per_s, 1e9, "GFLOP");

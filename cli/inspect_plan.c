@@ -104,10 +104,10 @@ static void print_text(const char *path, const inspection *of)
         printf(", %.4g tokens/s", tokens_per_s(of));
     printf("\n");
     print_decisions(file);
-    printf(
-        "  numbers  %016" PRIx64 "\n  program  %016" PRIx64 ", %" PRIu32
-        " lines in the step\n  (cohobate simulate rebuilds it; the file is JSON for people, too)\n",
-        file->numeric_fingerprint, file->program_hash, file->line_count);
+    printf("  numbers  %016" PRIx64 "\n  program  %016" PRIx64 ", %" PRIu32
+           " instructions in the step\n  (cohobate simulate rebuilds it; the file is JSON for "
+           "people, too)\n",
+           file->numeric_fingerprint, file->program_hash, file->instruction_count);
 }
 
 /* ---- JSON ---- */
@@ -143,12 +143,12 @@ static void print_json(const inspection *of)
                  ", \"profile_hash\": \"%016" PRIx64 "\", \"step_seconds\": %.9f"
                  ", \"chunk_bytes\": %" PRIu64 ", \"sweep_order\": \"%s\", \"in_memory\": %s"
                  ", \"recomputes\": %d, \"host_updates\": %d, \"pins\": %d, \"operators\": %d"
-                 ", \"line_count\": %" PRIu32 ", \"numeric_fingerprint\": \"%016" PRIx64
+                 ", \"instruction_count\": %" PRIu32 ", \"numeric_fingerprint\": \"%016" PRIx64
                  "\", \"program_hash\": \"%016" PRIx64 "\"}",
                  file->profile_hash, (double)file->step_ns * 1e-9, file->chunk_bytes,
                  coh_sweep_order_name(file->sweep_order), file->is_in_memory ? "true" : "false",
                  file->recomputes, file->host_updates, file->pin_count, file->operator_count,
-                 file->line_count, file->numeric_fingerprint, file->program_hash);
+                 file->instruction_count, file->numeric_fingerprint, file->program_hash);
     cli_print("%s", line.text);
 }
 

@@ -231,12 +231,12 @@ static void print_what(const cli_job *job, uint64_t in_memory_bytes)
 static void print_program(const coh_plan_summary *summary)
 {
     printf(", \"parameter_bytes\": %" PRIu64 ", \"stream_bytes\": %" PRIu64
-           ", \"line_count\": %u, \"program_count\": %u, \"verified_lines\": %d"
+           ", \"instruction_count\": %u, \"program_count\": %u, \"verified_instructions\": %d"
            ", \"chunk_bytes\": %" PRIu64 ", \"host_update_bytes\": %" PRIu64
            ", \"sweep_order\": \"%s\", \"recomputes\": %d, \"caches\": %d, \"row_passes\": %d"
            ", \"numeric_fingerprint\": \"%016" PRIx64 "\", \"program_hash\": \"%016" PRIx64 "\"",
-           summary->parameter_bytes, summary->stream_bytes, summary->line_count,
-           summary->program_count, summary->verified_lines, summary->chunk_bytes,
+           summary->parameter_bytes, summary->stream_bytes, summary->instruction_count,
+           summary->program_count, summary->verified_instructions, summary->chunk_bytes,
            summary->host_update_bytes, coh_sweep_order_name(summary->sweep_order),
            summary->recomputes, summary->caches, summary->row_passes, summary->numeric_fingerprint,
            summary->program_hash);

@@ -93,7 +93,8 @@ coh_status cli_recompute_find(const cli_job *job, uint64_t in_memory_bytes,
     *out_recompute = found;
     out_recompute->is_asked_for = is_asked_for(job);
     if (!found.is_large || out_recompute->is_asked_for ||
-        job->plan_options.device_memory_bytes >= most || summary->line_count > TRIAL_LINES_MOST)
+        job->plan_options.device_memory_bytes >= most ||
+        summary->instruction_count > TRIAL_LINES_MOST)
         return COH_OK;
     out_recompute->end_bytes = most;
     if (summary->smallest_device_bytes == 0)

@@ -227,12 +227,13 @@ static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
 static void add_program(const cli_job *job, cli_line *line)
 {
     char chunk[32];
-    cli_line_add(
-        line,
-        "plan:   %u lines in the step, chunks of %s, %d blocks recomputed; numbers %016" PRIx64
-        ", program %016" PRIx64 "\n",
-        job->summary.line_count, coh_size_format(job->summary.chunk_bytes, chunk, sizeof(chunk)),
-        job->summary.recomputes, job->summary.numeric_fingerprint, job->summary.program_hash);
+    cli_line_add(line,
+                 "plan:   %u instructions in the step, chunks of %s, %d blocks recomputed; numbers "
+                 "%016" PRIx64 ", program %016" PRIx64 "\n",
+                 job->summary.instruction_count,
+                 coh_size_format(job->summary.chunk_bytes, chunk, sizeof(chunk)),
+                 job->summary.recomputes, job->summary.numeric_fingerprint,
+                 job->summary.program_hash);
 }
 
 /* ---- tables ---- */

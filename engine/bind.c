@@ -1,6 +1,6 @@
-/* Binds a program to a step: resolves, once, everything that can be looked up before the first run.
- * That is the lines of each lane, the extents of each line, the versions that a run makes, and
- * every view of every call as pointers. Next: step_state.h. */
+/* Binds a program to a step: resolves, once, everything that can be looked up before the first
+ * run. That is the instructions of each lane, the extents of each instruction, the versions that
+ * a run makes, and every view of every call as pointers. Next: step_state.h. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -8,33 +8,35 @@
 
 /* ---- form: properties that the executor relies on ---- */
 
-static coh_status refuse(const coh_program *program, const coh_instruction *line, const char *what)
+static coh_status refuse(const coh_program *program, const coh_instruction *instruction,
+                         const char *what)
 {
-    return coh_fail(COH_ERR_INTERNAL, "program %s, line %u (%s on lane %s): %s",
-                    coh_program_kind_name(program->kind), (unsigned)(line - program->lines),
-                    coh_opcode_name((coh_opcode)line->opcode), coh_lane_name((coh_lane)line->lane),
-                    what);
+    return coh_fail(COH_ERR_INTERNAL, "program %s, instruction %u (%s on lane %s): %s",
+                    coh_program_kind_name(program->kind),
+                    (unsigned)(instruction - program->instructions),
+                    coh_opcode_name((coh_opcode)instruction->opcode),
+                    coh_lane_name((coh_lane)instruction->lane), what);
 }
 
-static coh_status check_disk_line(const coh_bound *bound, const coh_instruction *line)
+static coh_status check_disk_instruction(const coh_bound *bound, const coh_instruction *instruction)
 {
-    const coh_operand *from = coh_bound_operand(bound, line, COH_SLOT_FROM);
-    const coh_operand *to = coh_bound_operand(bound, line, COH_SLOT_TO);
-    const int is_read = line->opcode == COH_OP_READ;
+    const coh_operand *from = coh_bound_operand(bound, instruction, COH_SLOT_FROM);
+    const coh_operand *to = coh_bound_operand(bound, instruction, COH_SLOT_TO);
+    const int is_read = instruction->opcode == COH_OP_READ;
     if ((from->tier == COH_TIER_DISK) != is_read || (to->tier == COH_TIER_DISK) == is_read)
-        return refuse(bound->program, line, "one end must be the file, the other an arena");
+        return refuse(bound->program, instruction, "one end must be the file, the other an arena");
     return COH_OK;
 }
 
-/* A visited line of a bf16 master must name both of its halves: one chunk each, of the same
+/* A visited instruction of a bf16 master must name both of its halves: one chunk each, of the same
  * place. */
 static coh_status check_visit(const coh_step *step, const coh_bound *bound,
-                              const coh_instruction *line)
+                              const coh_instruction *instruction)
 {
     const coh_layout *layout = step->layout;
     const coh_touch *touches = bound->program->touches;
-    const coh_operand *work = coh_bound_operand(bound, line, COH_SLOT_VISIT_WORK);
-    const coh_operand *state = coh_bound_operand(bound, line, COH_SLOT_VISIT_STATES);
+    const coh_operand *work = coh_bound_operand(bound, instruction, COH_SLOT_VISIT_WORK);
+    const coh_operand *state = coh_bound_operand(bound, instruction, COH_SLOT_VISIT_STATES);
     const coh_operand *either = work != NULL ? work : state;
     if (either == NULL)
         return COH_OK;
@@ -45,46 +47,50 @@ static coh_status check_visit(const coh_step *step, const coh_bound *bound,
         work->object != group->work || state->object != group->state ||
         touches[state->touch_begin].chunk !=
             coh_chunk_partner(layout, touches[work->touch_begin].chunk, group->state))
-        return refuse(bound->program, line, "a bf16 master is visited with both of its halves");
+        return refuse(bound->program, instruction,
+                      "a bf16 master is visited with both of its halves");
     return COH_OK;
 }
 
-/* Finds the operands of a line's row, and checks those that the row requires. */
-static coh_status bind_slots(coh_bound *bound, const coh_instruction *line)
+/* Finds the operands of an instruction's row, and checks those that the row requires. */
+static coh_status bind_slots(coh_bound *bound, const coh_instruction *instruction)
 {
     const coh_program *program = bound->program;
-    const coh_opcode_row *row = coh_opcode_row_of(line);
-    coh_operand_slots *slots = &bound->slots[line - program->lines];
+    const coh_opcode_row *row = coh_opcode_row_of(instruction);
+    coh_operand_slots *slots = &bound->slots[instruction - program->instructions];
     for (int slot = 0; slot < COH_OPERAND_RULES; slot++) {
         const coh_operand_rule *rule = &row->operands[slot];
-        for (uint32_t i = line->operand_count; i-- > 0 && rule->accesses != 0;)
-            if (program->operands[line->operand_begin + i].role == rule->role && i < UINT16_MAX)
+        for (uint32_t i = instruction->operand_count; i-- > 0 && rule->accesses != 0;)
+            if (program->operands[instruction->operand_begin + i].role == rule->role &&
+                i < UINT16_MAX)
                 slots->at[slot] = (uint16_t)(i + 1);
-        const coh_operand *operand = coh_bound_operand(bound, line, slot);
+        const coh_operand *operand = coh_bound_operand(bound, instruction, slot);
         if ((operand == NULL && (rule->flags & COH_OPERAND_REQUIRED)) ||
             (operand != NULL && (rule->flags & COH_OPERAND_ONE_CHUNK) &&
              operand->touch_count != 1) ||
             (operand != NULL && (rule->flags & COH_OPERAND_NOT_ON_HOST) &&
-             line->lane == COH_LANE_HOST))
-            return refuse(program, line, "it lacks an operand of its row, or has one too many");
+             instruction->lane == COH_LANE_HOST))
+            return refuse(program, instruction,
+                          "it lacks an operand of its row, or has one too many");
     }
     return COH_OK;
 }
 
-static coh_status check_line(const coh_step *step, const coh_bound *bound,
-                             const coh_instruction *line)
+static coh_status check_instruction(const coh_step *step, const coh_bound *bound,
+                                    const coh_instruction *instruction)
 {
     const coh_program *program = bound->program;
-    const coh_opcode_row *row = coh_opcode_row_of(line);
-    if (line->lane >= COH_LANE_COUNT || !((row->lanes >> line->lane) & 1))
-        return refuse(program, line, "the opcode has no such lane");
-    if (line->call >= 0 && row->form != COH_FORM_CALL)
-        return refuse(program, line, "calls belong to FORWARD, RECOMPUTE, BACKWARD and ADD");
-    if ((row->reads_cells || line->predicate_cell != COH_CELL_NONE) && step->layout->cells < 0)
-        return refuse(program, line, "the layout has no cells");
-    if (line->lane == COH_LANE_READ || line->lane == COH_LANE_WRITE)
-        return check_disk_line(bound, line);
-    return row->form == COH_FORM_VISIT ? check_visit(step, bound, line) : COH_OK;
+    const coh_opcode_row *row = coh_opcode_row_of(instruction);
+    if (instruction->lane >= COH_LANE_COUNT || !((row->lanes >> instruction->lane) & 1))
+        return refuse(program, instruction, "the opcode has no such lane");
+    if (instruction->call >= 0 && row->form != COH_FORM_CALL)
+        return refuse(program, instruction, "calls belong to FORWARD, RECOMPUTE, BACKWARD and ADD");
+    if ((row->reads_cells || instruction->predicate_cell != COH_CELL_NONE) &&
+        step->layout->cells < 0)
+        return refuse(program, instruction, "the layout has no cells");
+    if (instruction->lane == COH_LANE_READ || instruction->lane == COH_LANE_WRITE)
+        return check_disk_instruction(bound, instruction);
+    return row->form == COH_FORM_VISIT ? check_visit(step, bound, instruction) : COH_OK;
 }
 
 /* ---- lanes and uses ---- */
@@ -92,26 +98,27 @@ static coh_status check_line(const coh_step *step, const coh_bound *bound,
 static coh_status bind_lanes(const coh_step *step, coh_bound *bound)
 {
     const coh_program *program = bound->program;
-    COH_TRY(COH_ALLOC(program->line_count, &bound->slots));
+    COH_TRY(COH_ALLOC(program->instruction_count, &bound->slots));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        COH_TRY(COH_ALLOC(program->lane_length[lane], &bound->lane_lines[lane]));
+        COH_TRY(COH_ALLOC(program->lane_length[lane], &bound->lane_instructions[lane]));
     uint32_t seen[COH_LANE_COUNT] = { 0 };
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        const coh_instruction *line = &program->lines[i];
-        if (line->opcode >= COH_OP_COUNT)
-            return refuse(program, line, "there is no such opcode");
-        COH_TRY(bind_slots(bound, line));
-        COH_TRY(check_line(step, bound, line));
-        if (line->ordinal != ++seen[line->lane] || line->ordinal > program->lane_length[line->lane])
-            return refuse(program, line, "ordinals do not count the lane's lines");
-        bound->lane_lines[line->lane][line->ordinal - 1] = i;
-        if (line->opcode == COH_OP_CLIP)
-            bound->clip_ordinal = line->ordinal;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_instruction *instruction = &program->instructions[i];
+        if (instruction->opcode >= COH_OP_COUNT)
+            return refuse(program, instruction, "there is no such opcode");
+        COH_TRY(bind_slots(bound, instruction));
+        COH_TRY(check_instruction(step, bound, instruction));
+        if (instruction->ordinal != ++seen[instruction->lane] ||
+            instruction->ordinal > program->lane_length[instruction->lane])
+            return refuse(program, instruction, "ordinals do not count the lane's instructions");
+        bound->lane_instructions[instruction->lane][instruction->ordinal - 1] = i;
+        if (instruction->opcode == COH_OP_CLIP)
+            bound->clip_ordinal = instruction->ordinal;
     }
     return COH_OK;
 }
 
-/* Adds extent `e` to the uses of the line whose uses begin at `begin`, unless it is there
+/* Adds extent `e` to the uses of the instruction whose uses begin at `begin`, unless it is there
  * already. */
 static void add_use(coh_bound *bound, uint32_t begin, uint32_t *count, uint32_t e)
 {
@@ -125,13 +132,13 @@ static coh_status bind_uses(coh_bound *bound)
 {
     const coh_program *program = bound->program;
     COH_TRY(COH_ALLOC(program->touch_count, &bound->uses));
-    COH_TRY(COH_ALLOC(program->line_count + 1, &bound->use_begin));
+    COH_TRY(COH_ALLOC(program->instruction_count + 1, &bound->use_begin));
     uint32_t count = 0;
-    for (uint32_t l = 0; l < program->line_count; l++) {
-        const coh_instruction *line = &program->lines[l];
+    for (uint32_t l = 0; l < program->instruction_count; l++) {
+        const coh_instruction *instruction = &program->instructions[l];
         bound->use_begin[l] = count;
-        for (uint32_t o = 0; o < line->operand_count; o++) {
-            const coh_operand *operand = &program->operands[line->operand_begin + o];
+        for (uint32_t o = 0; o < instruction->operand_count; o++) {
+            const coh_operand *operand = &program->operands[instruction->operand_begin + o];
             for (uint32_t t = 0; t < operand->touch_count; t++) {
                 uint32_t extent = program->touches[operand->touch_begin + t].extent;
                 if (extent != COH_EXTENT_FILE)
@@ -139,7 +146,7 @@ static coh_status bind_uses(coh_bound *bound)
             }
         }
     }
-    bound->use_begin[program->line_count] = count;
+    bound->use_begin[program->instruction_count] = count;
     return COH_OK;
 }
 
@@ -223,16 +230,17 @@ static coh_status bind_replaced(const coh_layout *layout, coh_bound *bound)
     return status;
 }
 
-/* Counts versions: compute lines (and host lines) that write make one; movers copy them. */
+/* Counts versions: compute instructions (and host instructions) that write make one; movers copy
+ * them. */
 static coh_status count_versions(const coh_layout *layout, coh_bound *bound)
 {
     const coh_program *program = bound->program;
     COH_TRY(COH_ALLOC(layout->chunk_count, &bound->versions_per_run));
-    for (uint32_t l = 0; l < program->line_count; l++) {
-        const coh_instruction *line = &program->lines[l];
-        const int moves = coh_opcode_moves(line->opcode);
-        for (uint32_t o = 0; o < line->operand_count; o++) {
-            const coh_operand *operand = &program->operands[line->operand_begin + o];
+    for (uint32_t l = 0; l < program->instruction_count; l++) {
+        const coh_instruction *instruction = &program->instructions[l];
+        const int moves = coh_opcode_moves(instruction->opcode);
+        for (uint32_t o = 0; o < instruction->operand_count; o++) {
+            const coh_operand *operand = &program->operands[instruction->operand_begin + o];
             int32_t made = !moves && (operand->access & COH_ACCESS_WRITE) ? 1 : 0;
             for (uint32_t t = 0; t < operand->touch_count; t++) {
                 const coh_touch *touch = &program->touches[operand->touch_begin + t];
@@ -248,7 +256,7 @@ static coh_status count_versions(const coh_layout *layout, coh_bound *bound)
 static coh_status bind_runs(coh_bound *bound)
 {
     const coh_program *program = bound->program;
-    COH_TRY(coh_line_runs_find(program, &bound->runs, &bound->run_count));
+    COH_TRY(coh_instruction_runs_find(program, &bound->runs, &bound->run_count));
     COH_TRY(COH_ALLOC(bound->run_count, &bound->recordings));
     COH_TRY(COH_ALLOC(program->lane_length[COH_LANE_COMPUTE] + 1, &bound->run_of));
     for (uint32_t r = 0; r < bound->run_count; r++)
@@ -275,24 +283,26 @@ coh_bound_port coh_bound_port_of(const coh_binding *binding, void *data)
     return port;
 }
 
-static coh_status bind_call(const coh_step *step, coh_bound *bound, const coh_instruction *line)
+static coh_status bind_call(const coh_step *step, coh_bound *bound,
+                            const coh_instruction *instruction)
 {
     const coh_program *program = bound->program;
-    const coh_line_call *call = &program->calls[line->call];
-    int is_add = line->opcode == COH_OP_ADD;
+    const coh_instruction_call *call = &program->calls[instruction->call];
+    int is_add = instruction->opcode == COH_OP_ADD;
     if (!is_add && (step->plan->graph == NULL || call->operator_index < 0 ||
                     (size_t)call->operator_index >= step->plan->graph->op_count))
-        return refuse(program, line, "no such operator");
+        return refuse(program, instruction, "no such operator");
     for (uint32_t i = 0; i < call->binding_count; i++) {
         const coh_binding *binding = &program->bindings[call->binding_begin + i];
         int is_end = binding->role == COH_ROLE_FROM || binding->role == COH_ROLE_TO;
         int is_port = binding->role <= COH_ROLE_WORKSPACE || binding->role == COH_ROLE_LOSS;
-        if (binding->operand >= line->operand_count || binding->port >= COH_PORT_MAX ||
+        if (binding->operand >= instruction->operand_count || binding->port >= COH_PORT_MAX ||
             !(is_add ? is_end : is_port))
-            return refuse(program, line, "a binding names nothing that a call has");
-        const coh_operand *operand = &program->operands[line->operand_begin + binding->operand];
+            return refuse(program, instruction, "a binding names nothing that a call has");
+        const coh_operand *operand =
+            &program->operands[instruction->operand_begin + binding->operand];
         if (binding->object_offset < operand->object_offset)
-            return refuse(program, line, "a binding begins before its operand");
+            return refuse(program, instruction, "a binding begins before its operand");
         uint64_t within = binding->object_offset - operand->object_offset;
         bound->ports[call->binding_begin + i] =
             coh_bound_port_of(binding, (char *)coh_operand_data(step, operand) + within);
@@ -304,13 +314,14 @@ static coh_status bind_calls(const coh_step *step, coh_bound *bound)
 {
     const coh_program *program = bound->program;
     COH_TRY(COH_ALLOC(program->binding_count, &bound->ports));
-    for (uint32_t l = 0; l < program->line_count; l++) {
-        const coh_instruction *line = &program->lines[l];
-        const int runs_kind = coh_opcode_calls(line->opcode);
-        if (runs_kind != (line->call >= 0))
-            return refuse(program, line, "calls belong to FORWARD, RECOMPUTE, BACKWARD and ADD");
+    for (uint32_t l = 0; l < program->instruction_count; l++) {
+        const coh_instruction *instruction = &program->instructions[l];
+        const int runs_kind = coh_opcode_calls(instruction->opcode);
+        if (runs_kind != (instruction->call >= 0))
+            return refuse(program, instruction,
+                          "calls belong to FORWARD, RECOMPUTE, BACKWARD and ADD");
         if (runs_kind)
-            COH_TRY(bind_call(step, bound, line));
+            COH_TRY(bind_call(step, bound, instruction));
     }
     return COH_OK;
 }
@@ -331,7 +342,7 @@ coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_
 void coh_bound_fini(coh_bound *bound)
 {
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        coh_free(bound->lane_lines[lane]);
+        coh_free(bound->lane_instructions[lane]);
     coh_free(bound->ports);
     coh_free(bound->slots);
     coh_free(bound->uses);

@@ -1,5 +1,5 @@
-/* Saves what a run teaches the next plan: measured over predicted times of lines, by opcode. Next:
- * cohobate/calibration.h. */
+/* Saves what a run teaches the next plan: measured over predicted times of instructions, by
+ * opcode. Next: cohobate/calibration.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,8 +65,8 @@ static int tells(const coh_plan *plan, coh_opcode opcode)
            !(is_copy && plan->options.link_bytes_per_s > 0);
 }
 
-static void sum_lines(const coh_plan *plan, const coh_line_class *classes, uint32_t count,
-                      sums by[COH_OP_COUNT])
+static void sum_instructions(const coh_plan *plan, const coh_instruction_class *classes,
+                             uint32_t count, sums by[COH_OP_COUNT])
 {
     for (uint32_t i = 0; i < count; i++)
         for (int op = 0; op < COH_OP_COUNT; op++)
@@ -105,9 +105,9 @@ static uint32_t compare(const coh_plan *plan, const sums by[COH_OP_COUNT],
 }
 
 /* Returns the number of measured steps. */
-static uint32_t measured_steps(const coh_line_times *times)
+static uint32_t measured_steps(const coh_instruction_times *times)
 {
-    return times->samples != NULL && times->line_count > 0 ? times->samples[0].count : 0;
+    return times->samples != NULL && times->instruction_count > 0 ? times->samples[0].count : 0;
 }
 
 coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
@@ -120,7 +120,7 @@ coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
     COH_NEED(out_count);
     enum { STEPS_LEAST = 3 };
     const coh_plan *plan = engine->plan;
-    coh_line_class lines[COH_LINE_CLASSES_MOST];
+    coh_instruction_class instructions[COH_INSTRUCTION_CLASSES_MOST];
     sums by[COH_OP_COUNT] = { 0 };
     coh_calibrations calibrations;
     uint32_t count = 0;
@@ -128,7 +128,7 @@ coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
     if (plan->profile.uncalibrated_hash == 0)
         return coh_fail(COH_ERR_ARGUMENT, "the plan's profile was not made ready to be calibrated: "
                                           "call coh_profile_calibrate before planning");
-    COH_TRY(coh_engine_line_classes(engine, lines, &count));
+    COH_TRY(coh_engine_instruction_classes(engine, instructions, &count));
     if (measured_steps(coh_step_times(engine->step)) < STEPS_LEAST)
         return COH_OK;
     coh_status status = coh_calibrations_read(path, &calibrations);
@@ -136,7 +136,7 @@ coh_status coh_engine_calibrate(coh_engine *engine, const char *path,
         return status;
     if (calibrations.profile_hash != plan->profile.uncalibrated_hash)
         calibrations = (coh_calibrations){ .profile_hash = plan->profile.uncalibrated_hash };
-    sum_lines(plan, lines, count, by);
+    sum_instructions(plan, instructions, count, by);
     *out_count = compare(plan, by, &calibrations, out_classes);
     calibrations.runs++;
     return coh_calibrations_write(&calibrations, path);

@@ -26,7 +26,7 @@ void coh_engine_options_init(coh_engine_options *out_options)
 
 /* ---- create ---- */
 
-/* Longest pause before a line in the test mode of delays: 1 s. */
+/* Longest pause before an instruction in the test mode of delays: 1 s. */
 #define DELAY_US_MOST 1000000
 
 static coh_status check_options(const coh_plan *plan, const coh_engine_options *options)
@@ -70,7 +70,7 @@ static coh_status verify_all(const coh_plan *plan)
         options.budget_bytes[tier] = plan->layout.arena_bytes[tier];
     options.budget_bytes[COH_TIER_DISK] = plan->layout.file_bytes;
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        if (plan->programs[kind].line_count > 0)
+        if (plan->programs[kind].instruction_count > 0)
             COH_TRY(coh_verify(&plan->layout, &plan->programs[kind], &options, NULL));
     return COH_OK;
 }
@@ -272,7 +272,7 @@ coh_status coh_engine_drain(coh_engine *engine)
     COH_TRY(coh_engine_check_idle(engine, "a drain"));
     COH_TRY(coh_step_quiet(engine->step));
     coh_cells cells;
-    if (engine->plan->programs[COH_PROGRAM_DRAIN].line_count == 0)
+    if (engine->plan->programs[COH_PROGRAM_DRAIN].instruction_count == 0)
         return COH_OK;
     COH_TRY(coh_step_get_cells(engine->step, &cells));
     if (!cells.pending)

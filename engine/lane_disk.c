@@ -1,5 +1,5 @@
 /* The lanes that have separate threads. Read and write keep several requests in flight through the
- * store and retire them in order; host runs its lines one after the other.
+ * store and retire them in order; host runs its instructions one after the other.
  *
  *  submit r1 r2 r3 .... r4 waits for compute 7: first retire r1 r2 r3, then sleep
  *  store  |r1----|r2--|r3---|
@@ -22,19 +22,19 @@ static coh_disk_request *request_at(coh_lane_thread *lane, uint64_t number)
     return &lane->ring[number % lane->depth];
 }
 
-static const coh_instruction *request_line(const coh_lane_thread *lane,
-                                           const coh_disk_request *request,
-                                           const coh_bound **out_bound)
+static const coh_instruction *request_instruction(const coh_lane_thread *lane,
+                                                  const coh_disk_request *request,
+                                                  const coh_bound **out_bound)
 {
     *out_bound = coh_step_ticket(lane->step, request->ticket)->bound;
-    return &(*out_bound)->program->lines[request->line];
+    return &(*out_bound)->program->instructions[request->instruction];
 }
 
 /* Returns the operand in an arena, not the one in the file. */
-static const coh_operand *arena_operand(const coh_bound *bound, const coh_instruction *line)
+static const coh_operand *arena_operand(const coh_bound *bound, const coh_instruction *instruction)
 {
-    const coh_operand *from = coh_bound_operand(bound, line, COH_SLOT_FROM);
-    const coh_operand *to = coh_bound_operand(bound, line, COH_SLOT_TO);
+    const coh_operand *from = coh_bound_operand(bound, instruction, COH_SLOT_FROM);
+    const coh_operand *to = coh_bound_operand(bound, instruction, COH_SLOT_TO);
     return from->tier == COH_TIER_DISK ? to : from;
 }
 
@@ -49,8 +49,8 @@ static coh_status name_request(const coh_lane_thread *lane, const coh_disk_reque
                                coh_status status)
 {
     const coh_bound *bound;
-    const coh_instruction *line = request_line(lane, request, &bound);
-    return coh_step_name_chunk(lane->step, bound->program, line,
+    const coh_instruction *instruction = request_instruction(lane, request, &bound);
+    return coh_step_name_chunk(lane->step, bound->program, instruction,
                                status == COH_ERR_CORRUPT ? COH_ERR_IO : status);
 }
 
@@ -62,7 +62,7 @@ static void retire_front(coh_lane_thread *lane)
          number <= lane->submitted && request_at(lane, number)->is_done; number++) {
         const coh_disk_request *request = request_at(lane, number);
         lane->step->times.begin_ns[lane->lane] = request->begin_ns; /* others have begun */
-        coh_line_end(lane->step, request->ticket, request->line);
+        coh_instruction_end(lane->step, request->ticket, request->instruction);
         coh_counter_raise(retired, number);
     }
 }
@@ -103,13 +103,13 @@ static int wait_for(coh_lane_thread *lane, coh_counter *counter, uint64_t value)
 }
 
 static coh_status submit(coh_lane_thread *lane, const coh_ticket *ticket,
-                         const coh_instruction *line)
+                         const coh_instruction *instruction)
 {
     coh_step *step = lane->step;
     const coh_program *program = ticket->bound->program;
-    const coh_operand *memory = arena_operand(ticket->bound, line);
+    const coh_operand *memory = arena_operand(ticket->bound, instruction);
     const coh_operand *file = coh_bound_operand(
-        ticket->bound, line, lane->lane == COH_LANE_READ ? COH_SLOT_FROM : COH_SLOT_TO);
+        ticket->bound, instruction, lane->lane == COH_LANE_READ ? COH_SLOT_FROM : COH_SLOT_TO);
     const coh_touch *touch = &program->touches[memory->touch_begin];
     uint64_t generation = step->generations[touch->chunk] + (uint64_t)touch->version +
                           ticket->repetition * ticket->bound->versions_per_run[touch->chunk];
@@ -123,47 +123,48 @@ static coh_status submit(coh_lane_thread *lane, const coh_ticket *ticket,
     return step->store_ops->submit(step->store, lane_port(lane->lane), &request);
 }
 
-/* Submits a READ or WRITE line to the store. */
+/* Submits a READ or WRITE instruction to the store. */
 static coh_status start_request(coh_lane_thread *lane, const coh_ticket *ticket, uint32_t index)
 {
-    const coh_instruction *line = &ticket->bound->program->lines[index];
-    coh_line_begin(lane->step, ticket->number, index);
+    const coh_instruction *instruction = &ticket->bound->program->instructions[index];
+    coh_instruction_begin(lane->step, ticket->number, index);
     lane->submitted++;
-    *request_at(lane, lane->submitted) = (coh_disk_request){
-        .ticket = ticket->number, .begin_ns = lane->step->times.begin_ns[lane->lane], .line = index
-    };
-    COH_TRY(submit(lane, ticket, line));
+    *request_at(lane, lane->submitted) =
+        (coh_disk_request){ .ticket = ticket->number,
+                            .begin_ns = lane->step->times.begin_ns[lane->lane],
+                            .instruction = index };
+    COH_TRY(submit(lane, ticket, instruction));
     return reap(lane, 0);
 }
 
-static coh_status run_line(coh_lane_thread *lane, const coh_ticket *ticket, uint32_t index)
+static coh_status run_instruction(coh_lane_thread *lane, const coh_ticket *ticket, uint32_t index)
 {
     coh_step *step = lane->step;
-    const coh_instruction *line = &ticket->bound->program->lines[index];
+    const coh_instruction *instruction = &ticket->bound->program->instructions[index];
     if (lane->lane != COH_LANE_HOST)
         return start_request(lane, ticket, index);
-    const int32_t *predicate = coh_line_predicate(step, ticket->bound, line);
-    coh_line_begin(step, ticket->number, index);
+    const int32_t *predicate = coh_instruction_predicate(step, ticket->bound, instruction);
+    coh_instruction_begin(step, ticket->number, index);
     if (predicate == NULL || *predicate != 0)
-        coh_line_execute(step, ticket->number, index);
-    coh_line_end(step, ticket->number, index);
+        coh_instruction_execute(step, ticket->number, index);
+    coh_instruction_end(step, ticket->number, index);
     lane->submitted++;
     coh_counter_raise(coh_step_retired(step, lane->lane), lane->submitted);
     return COH_OK;
 }
 
-/* Returns 1 when the line may start, 0 to stop. */
-static int wait_for_line(coh_lane_thread *lane, const coh_ticket *ticket,
-                         const coh_instruction *line)
+/* Returns 1 when the instruction may start, 0 to stop. */
+static int wait_for_instruction(coh_lane_thread *lane, const coh_ticket *ticket,
+                                const coh_instruction *instruction)
 {
     coh_step *step = lane->step;
     const coh_program *program = ticket->bound->program;
-    uint64_t number = ticket->base[lane->lane] + line->ordinal;
+    uint64_t number = ticket->base[lane->lane] + instruction->ordinal;
     if (number > lane->depth &&
         !wait_for(lane, coh_step_retired(step, lane->lane), number - lane->depth))
         return 0;
-    for (uint32_t i = 0; i < line->wait_count; i++) {
-        const coh_wait *wait = &program->waits[line->wait_begin + i];
+    for (uint32_t i = 0; i < instruction->wait_count; i++) {
+        const coh_wait *wait = &program->waits[instruction->wait_begin + i];
         uint64_t value = coh_wait_value(ticket, wait);
         if (!wait_for(lane, coh_step_retired(step, (coh_lane)wait->lane), value))
             return 0;
@@ -176,10 +177,10 @@ static coh_status walk(coh_lane_thread *lane, const coh_ticket *ticket, int *out
     const coh_bound *bound = ticket->bound;
     *out_go_on = 0;
     for (uint32_t n = 0; n < bound->program->lane_length[lane->lane]; n++) {
-        uint32_t index = bound->lane_lines[lane->lane][n];
-        if (!wait_for_line(lane, ticket, &bound->program->lines[index]))
+        uint32_t index = bound->lane_instructions[lane->lane][n];
+        if (!wait_for_instruction(lane, ticket, &bound->program->instructions[index]))
             return COH_OK;
-        COH_TRY(run_line(lane, ticket, index));
+        COH_TRY(run_instruction(lane, ticket, index));
     }
     *out_go_on = 1;
     return COH_OK;

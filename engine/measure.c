@@ -36,7 +36,7 @@ static const coh_effort full = {
     .sustained_bytes = (uint64_t)4 << 30,
     .link_bytes = (uint64_t)256 << 20,
     .deepest = 64,
-    .line_count = 1000,
+    .instruction_count = 1000,
 };
 
 static const coh_effort quick = {
@@ -51,7 +51,7 @@ static const coh_effort quick = {
     .disk_chunk_bytes = (uint64_t)1 << 20,
     .link_bytes = (uint64_t)16 << 20,
     .deepest = 16,
-    .line_count = 200,
+    .instruction_count = 200,
 };
 
 void coh_measure_options_init(coh_measure_options *out_options)
@@ -228,8 +228,8 @@ done:
     return status;
 }
 
-/* Memory in addition to the arena of the measurement: the chain of empty lines has an engine of its
- * own, which needs as much free memory as any engine keeps back. */
+/* Memory in addition to the arena of the measurement: the chain of empty instructions has an
+ * engine of its own, which needs as much free memory as any engine keeps back. */
 #define BESIDE_BYTES ((uint64_t)384 << 20)
 
 /* A pass on a GPU, if it has the memory. Its caches hold 50 to 130 MB, and it takes only 40 us for

@@ -1,8 +1,8 @@
 /* measure.h - the inside of coh_profile_measure: each part measures one thing and writes it into a
  * profile.
  *
- *   measure_roof       products, a streaming pass, an empty line: upper bounds for all other work
- *   measure_operator   every operator of the graphs, both phases, by the lines of their programs
+ *   measure_roof       products, a streaming pass, an empty instruction: bounds of all other work
+ *   measure_operator   every operator of the graphs, both phases, by its instructions
  *   measure_chunk      norms, updates and additions by the size of a chunk
  *   measure_link       copies between device and host tier; measure_disk: the drive
  *   measure_host       with a GPU: rates of the processor's memory and of its updates
@@ -18,7 +18,7 @@
 
 #include "base/pool.h"
 #include "cohobate/measure.h"
-#include "engine/line_work.h"
+#include "engine/instruction_work.h"
 #include "engine/measure_bed.h"
 #include "memory/arena.h"
 #include "planner/lower.h"
@@ -33,10 +33,10 @@ typedef struct coh_effort {
     uint64_t pass_bytes; /* read by a streaming pass, which writes as many */
     uint64_t batch_ns;   /* of a GPU: duration of calls timed together */
     uint64_t disk_bytes, disk_chunk_bytes; /* of the scratch file */
-    uint64_t sustained_bytes; /* written to find a drive's sustained rate; 0: not measured */
-    uint64_t link_bytes;      /* of each arena; copies take up to a quarter of it */
-    uint32_t deepest;         /* most lines in flight */
-    uint32_t line_count;      /* of the chain of empty lines */
+    uint64_t sustained_bytes;   /* written to find a drive's sustained rate; 0: not measured */
+    uint64_t link_bytes;        /* of each arena; copies take up to a quarter of it */
+    uint32_t deepest;           /* most instructions in flight */
+    uint32_t instruction_count; /* of the chain of empty instructions */
 } coh_effort;
 
 /* One transfer, run to its end. */
@@ -139,13 +139,13 @@ coh_status coh_roofs_open(coh_measure *m, coh_roofs **out_roofs);
 void coh_roofs_close(coh_roofs *roofs); /* accepts NULL */
 coh_load coh_roofs_product(coh_roofs *roofs, coh_dtype dtype);
 coh_load coh_roofs_pass(coh_roofs *roofs);
-/* Measures the rates of products and memory, and the overhead of a line in addition to its
+/* Measures the rates of products and memory, and the overhead of an instruction in addition to its
  * kernel. */
 coh_status coh_measure_roofs(coh_measure *m, coh_roofs *roofs);
 
-/* ---- measure_lowered.c: the lines of the graphs, and memory for them ---- */
+/* ---- measure_lowered.c: the instructions of the graphs, and memory for them ---- */
 
-/* The lines of a body, and their layout; those of the last micro-batch are measured. */
+/* The instructions of a body, and their layout; those of the last micro-batch are measured. */
 typedef struct coh_measure_lowered {
     const coh_graph *graph;
     int32_t microbatch_count;
@@ -161,7 +161,8 @@ coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph
                                     coh_measure_lowered *out_lowered);
 void coh_measure_lowered_fini(coh_measure_lowered *lowered); /* accepts a zeroed one */
 
-/* Offsets of the objects that one line or two touch; they are laid out one after the other. */
+/* Offsets of the objects that one instruction or two touch; they are laid out one after the
+ * other. */
 enum { COH_WINDOW_OBJECTS_MOST = 64 };
 typedef struct coh_window {
     int32_t objects[COH_WINDOW_OBJECTS_MOST];
@@ -171,15 +172,16 @@ typedef struct coh_window {
     uint64_t bytes;
 } coh_window;
 
-/* Adds the objects that a line touches. Fails: COH_ERR_INTERNAL (more objects than a call has
- * ports, or another byte range of an object than an earlier line's). */
+/* Adds the objects that an instruction touches. Fails: COH_ERR_INTERNAL (more objects than a
+ * call has ports, or another byte range of an object than an earlier instruction's). */
 coh_status coh_window_add(coh_window *window, const coh_measure_lowered *lowered,
-                          const coh_lowered_instruction *line);
+                          const coh_lowered_instruction *instruction);
 /* Returns the offset in the window of a byte of an added object. */
 uint64_t coh_window_place(const coh_window *window, int32_t object, uint64_t object_offset);
-/* Returns the line's first operand of `role`, or NULL. */
+/* Returns the instruction's first operand of `role`, or NULL. */
 const coh_lowered_operand *coh_lowered_find(const coh_lowered *lowered,
-                                            const coh_lowered_instruction *line, coh_role role);
+                                            const coh_lowered_instruction *instruction,
+                                            coh_role role);
 
 /* ---- measure_cold.c ---- */
 

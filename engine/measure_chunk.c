@@ -1,7 +1,8 @@
-/* Measures lines that work on chunks: norms and updates by the executor's code, and additions by
- * the kernel that passes a gradient on. For each chunk size the largest chunk of the graphs is
- * used. Updates are measured as the compute lane runs them, on all threads or a GPU, and as the
- * host lane does: on one thread, or with a GPU on the pool. Next: measure.h, line_work.h. */
+/* Measures instructions that work on chunks: norms and updates by the executor's code, and
+ * additions by the kernel that passes a gradient on. For each chunk size the largest chunk of
+ * the graphs is used. Updates are measured as the compute lane runs them, on all threads or a
+ * GPU, and as the host lane does: on one thread, or with a GPU on the pool. Next: measure.h,
+ * instruction_work.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ typedef struct bench {
     coh_measure *m;
     void *queue; /* passed to kernels; NULL: one thread */
     const coh_measure_lowered *lowered;
-    const coh_lowered_instruction *line;
+    const coh_lowered_instruction *instruction;
     coh_window window;
     coh_cold *cold;
     uint32_t window_count;
@@ -37,7 +38,7 @@ typedef struct bench {
 /* Returns the address of a role's bytes; *out_place is the place of the chunk's work. */
 static void *data_of(const bench *b, coh_role role, char *base, coh_chunk_place *out_place)
 {
-    const coh_lowered_operand *operand = coh_lowered_find(&b->lowered->body, b->line, role);
+    const coh_lowered_operand *operand = coh_lowered_find(&b->lowered->body, b->instruction, role);
     const coh_layout *layout = &b->lowered->layout;
     *out_place = (coh_chunk_place){ .layout = layout };
     if (operand == NULL)
@@ -93,12 +94,12 @@ static void run_norm(const bench *b, char *base)
 static void run_add(const bench *b, char *base)
 {
     const coh_lowered *lowered = &b->lowered->body;
-    const coh_line_call *call = &lowered->calls[b->line->call];
+    const coh_instruction_call *call = &lowered->calls[b->instruction->call];
     coh_view to = { 0 }, from = { 0 };
     for (uint32_t i = 0; i < call->binding_count; i++) {
         const coh_binding *binding = &lowered->bindings[call->binding_begin + i];
         const coh_lowered_operand *operand =
-            &lowered->operands[b->line->operand_begin + binding->operand];
+            &lowered->operands[b->instruction->operand_begin + binding->operand];
         char *data = base + coh_window_place(&b->window, operand->object, binding->object_offset);
         *(binding->role == COH_ROLE_TO ? &to : &from) = coh_bound_port_of(binding, data).view;
     }
@@ -110,24 +111,25 @@ static coh_status run(void *context, uint64_t index)
 {
     const bench *b = context;
     char *base = b->cold->base + index % b->window_count * b->window.bytes;
-    if (b->line->opcode == COH_OP_UPDATE)
+    if (b->instruction->opcode == COH_OP_UPDATE)
         run_update(b, base);
-    else if (b->line->opcode == COH_OP_NORM)
+    else if (b->instruction->opcode == COH_OP_NORM)
         run_norm(b, base);
     else
         run_add(b, base);
     return COH_OK;
 }
 
-static coh_dtype dtype_of(const coh_measure_lowered *lowered, const coh_lowered_instruction *line)
+static coh_dtype dtype_of(const coh_measure_lowered *lowered,
+                          const coh_lowered_instruction *instruction)
 {
-    const coh_lowered_operand *grad = coh_lowered_find(&lowered->body, line, COH_ROLE_GRAD);
+    const coh_lowered_operand *grad = coh_lowered_find(&lowered->body, instruction, COH_ROLE_GRAD);
     if (grad != NULL) {
         const coh_group_layout *group =
             &lowered->layout.groups[lowered->layout.objects[grad->object].owner];
-        return line->opcode == COH_OP_NORM ? coh_group_grad_dtype(group) : group->dtype;
+        return instruction->opcode == COH_OP_NORM ? coh_group_grad_dtype(group) : group->dtype;
     }
-    const coh_line_call *call = &lowered->body.calls[line->call];
+    const coh_instruction_call *call = &lowered->body.calls[instruction->call];
     return lowered->body.bindings[call->binding_begin].shape.dtype;
 }
 
@@ -147,22 +149,22 @@ static coh_status measure(bench *b, const coh_operator_times *what)
         COH_TRY(coh_bed_time(bed, run, b, i, count, &seconds));
         coh_samples_add(&samples, seconds);
     }
-    const coh_operator_sample sample = { .flops = b->line->flops,
-                                         .bytes = (double)b->line->bytes,
+    const coh_operator_sample sample = { .flops = b->instruction->flops,
+                                         .bytes = (double)b->instruction->bytes,
                                          .seconds = coh_samples_figure(&samples) };
     return coh_measure_add(b->m, what, &sample);
 }
 
-/* Returns the line of `opcode` and `dtype` that moves the most bytes, or NULL. */
+/* Returns the instruction of `opcode` and `dtype` that moves the most bytes, or NULL. */
 static const coh_lowered_instruction *largest(const coh_measure_lowered *lowered, coh_opcode opcode,
                                               coh_dtype dtype)
 {
     const coh_lowered_instruction *found = NULL;
-    for (size_t i = 0; i < lowered->body.line_count; i++) {
-        const coh_lowered_instruction *line = &lowered->body.lines[i];
-        if (line->opcode == opcode && dtype_of(lowered, line) == dtype &&
-            (found == NULL || line->bytes > found->bytes))
-            found = line;
+    for (size_t i = 0; i < lowered->body.instruction_count; i++) {
+        const coh_lowered_instruction *instruction = &lowered->body.instructions[i];
+        if (instruction->opcode == opcode && dtype_of(lowered, instruction) == dtype &&
+            (found == NULL || instruction->bytes > found->bytes))
+            found = instruction;
     }
     return found;
 }
@@ -192,15 +194,15 @@ static coh_status measure_lowered(coh_measure *m, chunk_memory *memory,
         bench b = { .m = m,
                     .queue = kind->lane == COH_LANE_HOST ? host_queue(m) : m->bed->queue,
                     .lowered = lowered,
-                    .line = largest(lowered, kind->opcode, dtypes[i % 2]),
+                    .instruction = largest(lowered, kind->opcode, dtypes[i % 2]),
                     .cold = cold_of(memory, kind->lane) };
         coh_operator_times what = { .dtype = dtypes[i % 2], .lane = (uint8_t)kind->lane };
-        if (b.line == NULL)
+        if (b.instruction == NULL)
             continue;
         snprintf(what.kind, sizeof(what.kind), "%s", coh_price_name(kind->opcode));
-        if (coh_measure_knows(m, &what, b.line->flops, (double)b.line->bytes))
+        if (coh_measure_knows(m, &what, b.instruction->flops, (double)b.instruction->bytes))
             continue;
-        COH_TRY(coh_window_add(&b.window, lowered, b.line));
+        COH_TRY(coh_window_add(&b.window, lowered, b.instruction));
         COH_TRY(measure(&b, &what));
     }
     return COH_OK;

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "engine/measure.h"
 
-enum { PIECE_BYTES = 1 << 20, TILE_BYTES = 1 << 16, LINE_BYTES = 64 };
+enum { PIECE_BYTES = 1 << 20, TILE_BYTES = 1 << 16, INSTRUCTION_BYTES = 64 };
 
 coh_status coh_cold_open(coh_bed *bed, uint64_t bytes, coh_cold *out_cold)
 {
@@ -89,7 +89,7 @@ static void read_piece(void *argument, int64_t index)
     reading *r = argument;
     uint64_t end = (uint64_t)(index + 1) * PIECE_BYTES, sum = 0;
     end = end < r->bytes ? end : r->bytes;
-    for (uint64_t at = (uint64_t)index * PIECE_BYTES; at < end; at += LINE_BYTES)
+    for (uint64_t at = (uint64_t)index * PIECE_BYTES; at < end; at += INSTRUCTION_BYTES)
         sum += (unsigned char)r->begin[at];
     r->sum += sum;
 }

@@ -212,14 +212,15 @@ static coh_status measure_latency(const coh_measure *m, coh_store_load *pages,
 static void tell_depths(const coh_measure *m, const coh_drive *drive, int port,
                         const coh_figure *rates, uint32_t depth_count)
 {
-    char size[32], line[32 * DEPTHS] = "";
+    char size[32], instruction[32 * DEPTHS] = "";
     size_t used = 0;
-    for (uint32_t i = 0; i < depth_count && used < sizeof(line); i++)
-        used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%.2f%s with %" PRIu32,
-                                 i > 0 ? ", " : "", rates[i].p50 * 1e-9, i > 0 ? "" : " GB/s",
-                                 depths[i]);
+    for (uint32_t i = 0; i < depth_count && used < sizeof(instruction); i++)
+        used += (size_t)snprintf(instruction + used, sizeof(instruction) - used,
+                                 "%s%.2f%s with %" PRIu32, i > 0 ? ", " : "", rates[i].p50 * 1e-9,
+                                 i > 0 ? "" : " GB/s", depths[i]);
     coh_measure_say(m, "%s of %s on the drive: %s at a time", names[port],
-                    coh_size_format(drive->loads[port].chunk_bytes, size, sizeof(size)), line);
+                    coh_size_format(drive->loads[port].chunk_bytes, size, sizeof(size)),
+                    instruction);
 }
 
 static coh_status measure_port(coh_measure *m, coh_drive *drive, int port)

@@ -1,8 +1,8 @@
-/* The lines of a body as the planner writes them, and the memory layout of the objects they touch.
- * Next: measure.h, measure_operator.c. */
+/* The instructions of a body as the planner writes them, and the memory layout of the objects
+ * they touch. Next: measure.h, measure_operator.c. */
 #include "engine/measure.h"
 
-/* ---- lines ---- */
+/* ---- instructions ---- */
 
 coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph,
                                     uint64_t chunk_bytes, int with_cache, int32_t microbatch_count,
@@ -39,11 +39,12 @@ void coh_measure_lowered_fini(coh_measure_lowered *lowered)
 }
 
 const coh_lowered_operand *coh_lowered_find(const coh_lowered *lowered,
-                                            const coh_lowered_instruction *line, coh_role role)
+                                            const coh_lowered_instruction *instruction,
+                                            coh_role role)
 {
-    for (uint32_t i = 0; i < line->operand_count; i++)
-        if (lowered->operands[line->operand_begin + i].role == role)
-            return &lowered->operands[line->operand_begin + i];
+    for (uint32_t i = 0; i < instruction->operand_count; i++)
+        if (lowered->operands[instruction->operand_begin + i].role == role)
+            return &lowered->operands[instruction->operand_begin + i];
     return NULL;
 }
 
@@ -68,7 +69,7 @@ static coh_status add_operand(coh_window *window, const coh_layout *layout,
     if (known >= 0 && window->begins[known] <= begin && window->ends[known] >= end)
         return COH_OK;
     if (known >= 0 || window->count == COH_WINDOW_OBJECTS_MOST)
-        return coh_fail(COH_ERR_INTERNAL, "a line touches what no window has room for");
+        return coh_fail(COH_ERR_INTERNAL, "an instruction touches what no window has room for");
     window->objects[window->count] = operand->object;
     window->begins[window->count] = begin;
     window->ends[window->count] = end;
@@ -78,11 +79,11 @@ static coh_status add_operand(coh_window *window, const coh_layout *layout,
 }
 
 coh_status coh_window_add(coh_window *window, const coh_measure_lowered *lowered,
-                          const coh_lowered_instruction *line)
+                          const coh_lowered_instruction *instruction)
 {
-    for (uint32_t i = 0; i < line->operand_count; i++)
+    for (uint32_t i = 0; i < instruction->operand_count; i++)
         COH_TRY(add_operand(window, &lowered->layout,
-                            &lowered->body.operands[line->operand_begin + i]));
+                            &lowered->body.operands[instruction->operand_begin + i]));
     return COH_OK;
 }
 

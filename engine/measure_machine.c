@@ -34,8 +34,8 @@ static void read_cuda_facts(void)
 }
 #endif
 
-/* Describes processor, cores, memory, kernels and build: everything that can change a line's
- * time. */
+/* Describes processor, cores, memory, kernels and build: everything that can change an
+ * instruction's time. */
 static void describe(char *text, size_t text_bytes)
 {
     char cpu[COH_KERNEL_MACHINE_BYTES];

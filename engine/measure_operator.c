@@ -5,10 +5,10 @@
  *      forward    forward    forward       read, so that the windows leave the caches
  *      backward   backward   backward
  *
- * Data that the previous line has just written (the inputs of a forward, the gradients of outputs
- * of a backward) is read before the call, since it is warm in a step. On a GPU nothing is read
- * between the calls, and many calls are timed at once: there are as many windows as fit. Next:
- * measure.h. */
+ * Data that the previous instruction has just written (the inputs of a forward, the gradients of
+ * outputs of a backward) is read before the call, since it is warm in a step. On a GPU nothing
+ * is read between the calls, and many calls are timed at once: there are as many windows as fit.
+ * Next: measure.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,8 +29,8 @@
 typedef struct point {
     uint32_t lowered;
     int32_t op;
-    int32_t line[COH_PHASE_COUNT]; /* of the lowered body; -1: none */
-    coh_operator_times what;       /* of the operator; times_of completes it for a phase */
+    int32_t instruction[COH_PHASE_COUNT]; /* of the lowered body; -1: none */
+    coh_operator_times what;              /* of the operator; times_of completes it for a phase */
     coh_window window;
     coh_figure seconds[COH_PHASE_COUNT]; /* joined over all rounds; no samples: not measured */
 } point;
@@ -149,37 +149,40 @@ static void describe_shape(const coh_graph *graph, const coh_graph_op_entry *op,
     }
 }
 
-static void lines_of(const coh_measure_lowered *lowered, int32_t op, int32_t line[COH_PHASE_COUNT])
+static void instructions_of(const coh_measure_lowered *lowered, int32_t op,
+                            int32_t instruction[COH_PHASE_COUNT])
 {
-    line[COH_PHASE_FORWARD] = line[COH_PHASE_BACKWARD] = -1;
-    for (size_t i = 0; i < lowered->body.line_count; i++) {
-        const coh_lowered_instruction *candidate = &lowered->body.lines[i];
+    instruction[COH_PHASE_FORWARD] = instruction[COH_PHASE_BACKWARD] = -1;
+    for (size_t i = 0; i < lowered->body.instruction_count; i++) {
+        const coh_lowered_instruction *candidate = &lowered->body.instructions[i];
         if (candidate->call < 0 || lowered->body.calls[candidate->call].operator_index != op ||
             lowered->body.calls[candidate->call].microbatch != lowered->microbatch_count - 1 ||
             (candidate->opcode != COH_OP_FORWARD && candidate->opcode != COH_OP_BACKWARD))
             continue;
         int phase = candidate->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-        if (line[phase] < 0)
-            line[phase] = (int32_t)i;
+        if (instruction[phase] < 0)
+            instruction[phase] = (int32_t)i;
     }
 }
 
-static const coh_lowered_instruction *line_of(const coh_operator_list *list, const point *p,
-                                              int phase)
+static const coh_lowered_instruction *instruction_of(const coh_operator_list *list, const point *p,
+                                                     int phase)
 {
-    return p->line[phase] < 0 ? NULL : &list->lowered[p->lowered].lowered.lines[p->line[phase]];
+    return p->instruction[phase] < 0
+               ? NULL
+               : &list->lowered[p->lowered].body.instructions[p->instruction[phase]];
 }
 
 /* Returns the profile key of a phase's times. */
 static coh_operator_times times_of(const coh_operator_list *list, const point *p, int phase)
 {
-    const coh_lowered_instruction *line = line_of(list, p, phase);
-    const coh_lowered *lowered = &list->lowered[p->lowered].lowered;
+    const coh_lowered_instruction *instruction = instruction_of(list, p, phase);
+    const coh_lowered *lowered = &list->lowered[p->lowered].body;
     coh_operator_times what = p->what;
     what.phase = (uint8_t)phase;
-    if (phase == COH_PHASE_BACKWARD && line != NULL)
+    if (phase == COH_PHASE_BACKWARD && instruction != NULL)
         what.signature = coh_backward_signature(
-            what.signature, coh_grad_form(&lowered->calls[line->call], lowered->bindings));
+            what.signature, coh_grad_form(&lowered->calls[instruction->call], lowered->bindings));
     return what;
 }
 
@@ -187,15 +190,16 @@ static coh_operator_times times_of(const coh_operator_list *list, const point *p
 static int is_covered(const coh_measure *m, const coh_operator_list *list, const point *p,
                       int phase)
 {
-    const coh_lowered_instruction *line = line_of(list, p, phase);
+    const coh_lowered_instruction *instruction = instruction_of(list, p, phase);
     const coh_operator_times what = times_of(list, p, phase);
-    if (line == NULL || coh_measure_knows(m, &what, line->flops, (double)line->bytes))
+    if (instruction == NULL ||
+        coh_measure_knows(m, &what, instruction->flops, (double)instruction->bytes))
         return 1;
     for (uint32_t i = 0; i < list->point_count; i++) {
-        const coh_lowered_instruction *other = line_of(list, &list->points[i], phase);
+        const coh_lowered_instruction *other = instruction_of(list, &list->points[i], phase);
         const coh_operator_times others = times_of(list, &list->points[i], phase);
-        if (other != NULL && is_same(&others, &what) && other->flops == line->flops &&
-            other->bytes == line->bytes)
+        if (other != NULL && is_same(&others, &what) && other->flops == instruction->flops &&
+            other->bytes == instruction->bytes)
             return 1;
     }
     return 0;
@@ -215,14 +219,14 @@ static coh_status find_points(coh_measure *m, coh_operator_list *list, int with_
                                        .lane = COH_LANE_COMPUTE,
                                        .signature = coh_operator_signature(graph, i) };
         snprintf(p.what.kind, sizeof(p.what.kind), "%s", op->kind.name);
-        lines_of(lowered, (int32_t)i, p.line);
+        instructions_of(lowered, (int32_t)i, p.instruction);
         if (is_covered(m, list, &p, COH_PHASE_FORWARD) &&
             is_covered(m, list, &p, COH_PHASE_BACKWARD))
             continue;
         describe_shape(graph, op, p.what.shape);
         for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
-            if (p.line[phase] >= 0)
-                COH_TRY(coh_window_add(&p.window, lowered, line_of(list, &p, phase)));
+            if (p.instruction[phase] >= 0)
+                COH_TRY(coh_window_add(&p.window, lowered, instruction_of(list, &p, phase)));
         COH_TRY(COH_GROW(&list->points, &list->point_capacity, list->point_count + 1));
         list->points[list->point_count++] = p;
     }
@@ -294,19 +298,19 @@ typedef struct bench {
 } bench;
 
 /* Returns the address of a binding in the window that begins at `base`. */
-static char *place_of(const bench *b, const coh_lowered_instruction *line,
+static char *place_of(const bench *b, const coh_lowered_instruction *instruction,
                       const coh_binding *binding, char *base)
 {
-    const coh_lowered *lowered = &b->list->lowered[b->p->lowered].lowered;
-    int32_t object = lowered->operands[line->operand_begin + binding->operand].object;
+    const coh_lowered *lowered = &b->list->lowered[b->p->lowered].body;
+    int32_t object = lowered->operands[instruction->operand_begin + binding->operand].object;
     return base + coh_window_place(&b->p->window, object, binding->object_offset);
 }
 
 static void make_call(bench *b, int phase, uint64_t window)
 {
     const coh_measure_lowered *lowered = &b->list->lowered[b->p->lowered];
-    const coh_lowered_instruction *line = line_of(b->list, b->p, phase);
-    const coh_line_call *line_call = &lowered->body.calls[line->call];
+    const coh_lowered_instruction *instruction = instruction_of(b->list, b->p, phase);
+    const coh_instruction_call *instruction_call = &lowered->body.calls[instruction->call];
     const coh_graph_op_entry *op = &lowered->graph->ops[b->p->op];
     char *base = b->cold.base + window % b->window_count * b->p->window.bytes;
     b->phase = phase;
@@ -316,15 +320,16 @@ static void make_call(bench *b, int phase, uint64_t window)
                           .loss_scale = 1,
                           .loss_share = 1,
                           .loss_factor_cell = &b->bed->cells->loss_factor,
-                          .row_begin = line_call->row_begin,
-                          .row_end = line_call->row_end,
-                          .row_count = line_call->row_count,
-                          .input_grad_adds = line_call->input_grad_adds,
-                          .parameter_grad_adds = line_call->parameter_grad_adds,
+                          .row_begin = instruction_call->row_begin,
+                          .row_end = instruction_call->row_end,
+                          .row_count = instruction_call->row_count,
+                          .input_grad_adds = instruction_call->input_grad_adds,
+                          .parameter_grad_adds = instruction_call->parameter_grad_adds,
                           .queue = b->bed->queue };
-    for (uint32_t i = 0; i < line_call->binding_count; i++) {
-        const coh_binding *binding = &lowered->body.bindings[line_call->binding_begin + i];
-        const coh_bound_port port = coh_bound_port_of(binding, place_of(b, line, binding, base));
+    for (uint32_t i = 0; i < instruction_call->binding_count; i++) {
+        const coh_binding *binding = &lowered->body.bindings[instruction_call->binding_begin + i];
+        const coh_bound_port port =
+            coh_bound_port_of(binding, place_of(b, instruction, binding, base));
         coh_call_set_port(&b->call, &port);
     }
 }
@@ -405,7 +410,7 @@ static coh_status prepare(bench *b, int phase, uint64_t window)
 static coh_status fill_windows(bench *b)
 {
     COH_TRY(coh_cold_fill(&b->cold, 0));
-    if (b->bed->is_host || b->p->line[COH_PHASE_FORWARD] < 0)
+    if (b->bed->is_host || b->p->instruction[COH_PHASE_FORWARD] < 0)
         return COH_OK;
     for (uint32_t window = 0; window < b->window_count; window++) {
         make_call(b, COH_PHASE_FORWARD, window);
@@ -455,7 +460,7 @@ static coh_status run_forwards(bench *b)
 static int has_kernels(const bench *b)
 {
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
-        if (b->p->line[phase] >= 0 && kernels_of(b, phase) == NULL)
+        if (b->p->instruction[phase] >= 0 && kernels_of(b, phase) == NULL)
             return 0;
     return 1;
 }
@@ -482,11 +487,11 @@ static int can_measure(bench *b)
 static coh_status measure_phases(bench *b)
 {
     COH_TRY(fill_windows(b));
-    if (b->p->line[COH_PHASE_FORWARD] >= 0) {
+    if (b->p->instruction[COH_PHASE_FORWARD] >= 0) {
         COH_TRY(measure_phase(b, COH_PHASE_FORWARD));
         COH_TRY(run_forwards(b));
     }
-    if (b->p->line[COH_PHASE_BACKWARD] < 0)
+    if (b->p->instruction[COH_PHASE_BACKWARD] < 0)
         return COH_OK;
     const uint64_t used = b->window_count * b->p->window.bytes;
     coh_cold_read(&b->cold, b->cold.base + used, b->cold.bytes - used);
@@ -526,13 +531,13 @@ static coh_status measure_points(bench *b)
 static coh_status add_point(coh_measure *m, const coh_operator_list *list, const point *p)
 {
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
-        const coh_lowered_instruction *line = line_of(list, p, phase);
+        const coh_lowered_instruction *instruction = instruction_of(list, p, phase);
         const coh_operator_times what = times_of(list, p, phase);
         if (p->seconds[phase].samples == 0 ||
-            coh_measure_knows(m, &what, line->flops, (double)line->bytes))
+            coh_measure_knows(m, &what, instruction->flops, (double)instruction->bytes))
             continue;
-        const coh_operator_sample sample = { .flops = line->flops,
-                                             .bytes = (double)line->bytes,
+        const coh_operator_sample sample = { .flops = instruction->flops,
+                                             .bytes = (double)instruction->bytes,
                                              .seconds = p->seconds[phase] };
         COH_TRY(coh_measure_add(m, &what, &sample));
     }

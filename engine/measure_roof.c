@@ -1,8 +1,9 @@
 /* The roofs, upper bounds for all other work: products of a layer's shape, a pass that reads and
- * writes more than a cache holds, and a chain of empty lines, run as a program. Next: measure.h. */
+ * writes more than a cache holds, and a chain of empty instructions, run as a program. Next:
+ * measure.h. */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "engine/line_chain.h"
+#include "engine/instruction_chain.h"
 #include "engine/measure.h"
 #include "kernels/kernels.h"
 
@@ -138,7 +139,7 @@ coh_load coh_roofs_pass(coh_roofs *roofs)
     return coh_work_load_of(&roofs->loads[LOAD_PASS]);
 }
 
-/* ---- an empty line ---- */
+/* ---- an empty instruction ---- */
 
 static coh_status do_nothing(const coh_call *call)
 {
@@ -146,25 +147,25 @@ static coh_status do_nothing(const coh_call *call)
     return COH_OK;
 }
 
-static coh_status measure_line(coh_measure *m)
+static coh_status measure_instruction(coh_measure *m)
 {
-    const uint32_t line_count = m->effort.line_count;
-    coh_line_chain chain;
+    const uint32_t instruction_count = m->effort.instruction_count;
+    coh_instruction_chain chain;
     coh_samples samples;
     coh_status status = COH_OK;
-    const coh_line_chain_place place = { .device = m->bed->what, .profile = m->profile };
-    COH_TRY(coh_line_chain_create(do_nothing, line_count, m->options->thread_count,
-                                  m->bed->is_host ? NULL : &place, &chain));
-    COH_TRY_GOTO(status, coh_line_chain_run(&chain), done);
+    const coh_instruction_chain_place place = { .device = m->bed->what, .profile = m->profile };
+    COH_TRY(coh_instruction_chain_create(do_nothing, instruction_count, m->options->thread_count,
+                                         m->bed->is_host ? NULL : &place, &chain));
+    COH_TRY_GOTO(status, coh_instruction_chain_run(&chain), done);
     coh_samples_begin(&samples);
     while (coh_samples_go_on(&samples, &m->effort)) {
         const uint64_t begin = coh_clock_ns();
-        COH_TRY_GOTO(status, coh_line_chain_run(&chain), done);
-        coh_samples_add(&samples, (double)(coh_clock_ns() - begin) / line_count);
+        COH_TRY_GOTO(status, coh_instruction_chain_run(&chain), done);
+        coh_samples_add(&samples, (double)(coh_clock_ns() - begin) / instruction_count);
     }
-    m->profile->line_ns = coh_samples_figure(&samples);
+    m->profile->instruction_ns = coh_samples_figure(&samples);
 done:
-    coh_line_chain_fini(&chain);
+    coh_instruction_chain_fini(&chain);
     return status;
 }
 
@@ -183,6 +184,6 @@ coh_status coh_measure_roofs(coh_measure *m, coh_roofs *roofs)
     coh_measure_begin(m, "memory");
     if (!(profile->memory_bytes_per_s.p50 > 0))
         COH_TRY(coh_samples_of_rate(&streaming, &m->effort, &profile->memory_bytes_per_s));
-    coh_measure_begin(m, "an empty line");
-    return profile->line_ns.p50 > 0 ? COH_OK : measure_line(m);
+    coh_measure_begin(m, "an empty instruction");
+    return profile->instruction_ns.p50 > 0 ? COH_OK : measure_instruction(m);
 }

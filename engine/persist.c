@@ -1,7 +1,7 @@
 /* Data that enters and leaves an engine: first values, hash, checkpoints, single parameters. Each
  * is a program (INIT, IMPORT, HASH, SAVE) that shows chunk after chunk to a visitor, so a model
  * that does not fit in memory is saved through one chunk. A visitor sees f32 whatever the plan's
- * dtype, so hash and checkpoint do not depend on the dtype. Next: line_chunk.c,
+ * dtype, so hash and checkpoint do not depend on the dtype. Next: instruction_chunk.c,
  * checkpoint_writer.h.
  *
  * A failing visitor reports to its caller, not to the executor: a full disk during a save must not
@@ -64,7 +64,7 @@ coh_status coh_engine_create_tables(coh_engine *engine)
 {
     COH_TRY(list_tensors(engine->plan, &engine->tensors, engine->streams, &engine->table));
     COH_TRY(coh_logical_hash_create(&engine->table, engine->pool, &engine->hash));
-    if (engine->plan->programs[COH_PROGRAM_SAVE].line_count == 0)
+    if (engine->plan->programs[COH_PROGRAM_SAVE].instruction_count == 0)
         return COH_OK;
     return coh_checkpoint_writer_create(&engine->table, engine->pool, &engine->writer);
 }

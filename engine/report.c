@@ -1,5 +1,5 @@
-/* What an engine reports about itself: the machine's resources in use, times of lines by class, and
- * the owners of memory. Next: cohobate/engine.h. */
+/* What an engine reports about itself: the machine's resources in use, times of instructions by
+ * class, and the owners of memory. Next: cohobate/engine.h. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,28 +82,29 @@ coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts)
     return COH_OK;
 }
 
-/* ---- lines by class ---- */
+/* ---- instructions by class ---- */
 
-static const char *kind_of(const coh_plan *plan, const coh_instruction *line)
+static const char *kind_of(const coh_plan *plan, const coh_instruction *instruction)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
-    int32_t op = line->call < 0 ? -1 : body->calls[line->call].operator_index;
+    int32_t op = instruction->call < 0 ? -1 : body->calls[instruction->call].operator_index;
     return op < 0 ? "" : plan->graph->ops[op].kind.name;
 }
 
-/* Returns the class of a line, adding it if it is new; NULL: the table is full. */
-static coh_line_class *class_of(const coh_plan *plan, const coh_instruction *line,
-                                coh_line_class *classes, uint32_t *count)
+/* Returns the class of an instruction, adding it if it is new; NULL: the table is full. */
+static coh_instruction_class *class_of(const coh_plan *plan, const coh_instruction *instruction,
+                                       coh_instruction_class *classes, uint32_t *count)
 {
-    const char *opcode = coh_price_name((coh_opcode)line->opcode);
-    const char *lane = coh_lane_name((coh_lane)line->lane), *kind = kind_of(plan, line);
+    const char *opcode = coh_price_name((coh_opcode)instruction->opcode);
+    const char *lane = coh_lane_name((coh_lane)instruction->lane),
+               *kind = kind_of(plan, instruction);
     for (uint32_t i = 0; i < *count; i++)
         if (classes[i].opcode == opcode && classes[i].lane == lane &&
             strcmp(classes[i].kind, kind) == 0)
             return &classes[i];
-    if (*count == COH_LINE_CLASSES_MOST)
+    if (*count == COH_INSTRUCTION_CLASSES_MOST)
         return NULL;
-    classes[*count] = (coh_line_class){ .opcode = opcode, .lane = lane, .kind = kind };
+    classes[*count] = (coh_instruction_class){ .opcode = opcode, .lane = lane, .kind = kind };
     return &classes[(*count)++];
 }
 
@@ -113,20 +114,20 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* All lines are measured in every run, so sample i of each line belongs to run i. */
-static void sum_classes(const coh_plan *plan, const coh_line_times *times, coh_line_class *classes,
-                        uint32_t *count)
+/* All instructions are measured in every run, so sample i of each instruction belongs to run i. */
+static void sum_classes(const coh_plan *plan, const coh_instruction_times *times,
+                        coh_instruction_class *classes, uint32_t *count)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
-    double sums[COH_LINE_CLASSES_MOST][COH_TIMES_KEPT] = { 0 };
-    uint32_t runs[COH_LINE_CLASSES_MOST] = { 0 };
-    for (uint32_t i = 0; i < times->line_count && times->samples != NULL; i++) {
-        const coh_line_samples *samples = &times->samples[i];
-        coh_line_class *class =
-            samples->count > 0 ? class_of(plan, &body->lines[i], classes, count) : NULL;
+    double sums[COH_INSTRUCTION_CLASSES_MOST][COH_TIMES_KEPT] = { 0 };
+    uint32_t runs[COH_INSTRUCTION_CLASSES_MOST] = { 0 };
+    for (uint32_t i = 0; i < times->instruction_count && times->samples != NULL; i++) {
+        const coh_instruction_samples *samples = &times->samples[i];
+        coh_instruction_class *class =
+            samples->count > 0 ? class_of(plan, &body->instructions[i], classes, count) : NULL;
         if (class == NULL)
             continue;
-        class->line_count++;
+        class->instruction_count++;
         class->predicted_s += (double)times->predicted_s[i];
         runs[class - classes] = samples->count < COH_TIMES_KEPT ? samples->count : COH_TIMES_KEPT;
         for (int run = 0; run < COH_TIMES_KEPT; run++)
@@ -138,15 +139,16 @@ static void sum_classes(const coh_plan *plan, const coh_line_times *times, coh_l
     }
 }
 
-coh_status coh_engine_line_classes(coh_engine *engine,
-                                   coh_line_class out_classes[COH_LINE_CLASSES_MOST],
-                                   uint32_t *out_count)
+coh_status
+coh_engine_instruction_classes(coh_engine *engine,
+                               coh_instruction_class out_classes[COH_INSTRUCTION_CLASSES_MOST],
+                               uint32_t *out_count)
 {
     COH_NEED(engine);
     COH_NEED(out_classes);
     COH_NEED(out_count);
     *out_count = 0;
-    COH_TRY(coh_engine_check_idle(engine, "asking for the lines' times"));
+    COH_TRY(coh_engine_check_idle(engine, "asking for the instructions' times"));
     COH_TRY(coh_step_quiet(engine->step));
     sum_classes(engine->plan, coh_step_times(engine->step), out_classes, out_count);
     return COH_OK;

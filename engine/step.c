@@ -1,11 +1,11 @@
 /* One training step, from here down:
  *
  *   coh_step_submit   the caller's batch becomes a ticket; `submitted` rises
- *   issue_main        coh-step walks the program and hands each line to its lane's queue
- *   issue_line        waits, enter, execute, leave, retire: five commands of one line
- *   issue_run         or of several lines that the device has recorded as one
- *   (line.c)          the work of the queue's thread
- *   (lane_disk.c)     the disk lanes meanwhile walk their own lines of the same ticket
+ *   issue_main        coh-step walks the program and hands each instruction to its lane's queue
+ *   issue_instruction waits, enter, execute, leave, retire: five commands of one instruction
+ *   issue_run         or of several instructions that the device has recorded as one
+ *   (instruction.c)          the work of the queue's thread
+ *   (lane_disk.c)     the disk lanes meanwhile walk their own instructions of the same ticket
  *   coh_step_await    the caller sleeps until CLIP has retired */
 #include "engine/step.h"
 
@@ -49,29 +49,30 @@ coh_status coh_step_failure(coh_step *step)
 
 /* Both operands of a mover name the same chunks, so either will do. */
 coh_status coh_step_name_chunk(const coh_step *step, const coh_program *program,
-                               const coh_instruction *line, coh_status status)
+                               const coh_instruction *instruction, coh_status status)
 {
-    const coh_operand *from = &program->operands[line->operand_begin];
+    const coh_operand *from = &program->operands[instruction->operand_begin];
     const coh_object *object = &step->layout->objects[from->object];
     return coh_fail_prefix(status, "%s of chunk %u of stream %s, owner %d",
-                           coh_opcode_name((coh_opcode)line->opcode),
+                           coh_opcode_name((coh_opcode)instruction->opcode),
                            program->touches[from->touch_begin].chunk,
                            coh_stream_name((coh_stream)object->stream), object->owner);
 }
 
 /* ---- the step thread ---- */
 
-static void issue_waits(coh_step *step, const coh_ticket *ticket, const coh_instruction *line)
+static void issue_waits(coh_step *step, const coh_ticket *ticket,
+                        const coh_instruction *instruction)
 {
     const coh_program *program = ticket->bound->program;
-    coh_queue *queue = step->queues[line->lane];
-    for (uint32_t i = 0; i < line->wait_count; i++) {
-        const coh_wait *wait = &program->waits[line->wait_begin + i];
+    coh_queue *queue = step->queues[instruction->lane];
+    for (uint32_t i = 0; i < instruction->wait_count; i++) {
+        const coh_wait *wait = &program->waits[instruction->wait_begin + i];
         uint64_t value = coh_wait_value(ticket, wait);
-        if (wait->lane == line->lane)
-            continue; /* a queue runs its lines in order */
+        if (wait->lane == instruction->lane)
+            continue; /* a queue runs its instructions in order */
         _Atomic uint64_t *stall_ns =
-            line->lane == COH_LANE_COMPUTE ? &step->exposed_ns[wait->lane] : NULL;
+            instruction->lane == COH_LANE_COMPUTE ? &step->exposed_ns[wait->lane] : NULL;
         if (coh_lane_is_queue(wait->lane))
             step->device_ops->wait(queue, coh_step_retired(step, wait->lane), value, stall_ns);
         else
@@ -79,40 +80,40 @@ static void issue_waits(coh_step *step, const coh_ticket *ticket, const coh_inst
     }
 }
 
-static void issue_line(coh_step *step, coh_ticket *ticket, uint32_t index)
+static void issue_instruction(coh_step *step, coh_ticket *ticket, uint32_t index)
 {
     const coh_device_ops *ops = step->device_ops;
     const coh_program *program = ticket->bound->program;
-    const coh_instruction *line = &program->lines[index];
-    coh_queue *queue = step->queues[line->lane];
+    const coh_instruction *instruction = &program->instructions[index];
+    coh_queue *queue = step->queues[instruction->lane];
 
-    issue_waits(step, ticket, line);
-    ops->notify(queue, coh_line_begin, step, ticket->number, index);
-    if (coh_opcode_moves(line->opcode)) { /* LOAD, STORE: disk lanes have threads */
-        const coh_operand *from = coh_bound_operand(ticket->bound, line, COH_SLOT_FROM);
-        const coh_operand *to = coh_bound_operand(ticket->bound, line, COH_SLOT_TO);
+    issue_waits(step, ticket, instruction);
+    ops->notify(queue, coh_instruction_begin, step, ticket->number, index);
+    if (coh_opcode_moves(instruction->opcode)) { /* LOAD, STORE: disk lanes have threads */
+        const coh_operand *from = coh_bound_operand(ticket->bound, instruction, COH_SLOT_FROM);
+        const coh_operand *to = coh_bound_operand(ticket->bound, instruction, COH_SLOT_TO);
         ops->copy(queue, coh_operand_data(step, to), coh_operand_data(step, from),
                   (size_t)from->bytes);
     } else {
-        ops->launch(queue, coh_line_execute, step, ticket->number, index,
-                    coh_line_predicate(step, ticket->bound, line));
+        ops->launch(queue, coh_instruction_execute, step, ticket->number, index,
+                    coh_instruction_predicate(step, ticket->bound, instruction));
     }
-    ops->notify(queue, coh_line_end, step, ticket->number, index);
-    ops->signal(queue, coh_step_retired(step, line->lane),
-                ticket->base[line->lane] + line->ordinal);
+    ops->notify(queue, coh_instruction_end, step, ticket->number, index);
+    ops->signal(queue, coh_step_retired(step, instruction->lane),
+                ticket->base[instruction->lane] + instruction->ordinal);
 }
 
-/* Issues a recorded run as one launch, in place of its first line. The other lines have no waits,
- * and only the last one is waited for. */
-static void issue_run(coh_step *step, const coh_ticket *ticket, const coh_line_run *run,
+/* Issues a recorded run as one launch, in place of its first instruction. The other instructions
+ * have no waits, and only the last one is waited for. */
+static void issue_run(coh_step *step, const coh_ticket *ticket, const coh_instruction_run *run,
                       uint32_t index)
 {
     const coh_device_ops *ops = step->device_ops;
     coh_queue *queue = step->queues[COH_LANE_COMPUTE];
-    issue_waits(step, ticket, &ticket->bound->program->lines[index]);
-    ops->notify(queue, coh_line_begin, step, ticket->number, index);
-    ops->replay(queue, coh_line_recording(ticket->bound, run));
-    ops->notify(queue, coh_line_end_run, step, ticket->number, index);
+    issue_waits(step, ticket, &ticket->bound->program->instructions[index]);
+    ops->notify(queue, coh_instruction_begin, step, ticket->number, index);
+    ops->replay(queue, coh_instruction_recording(ticket->bound, run));
+    ops->notify(queue, coh_instruction_end_run, step, ticket->number, index);
     ops->signal(queue, coh_step_retired(step, COH_LANE_COMPUTE),
                 ticket->base[COH_LANE_COMPUTE] + run->first + run->count - 1);
 }
@@ -120,14 +121,14 @@ static void issue_run(coh_step *step, const coh_ticket *ticket, const coh_line_r
 static void issue_ticket(coh_step *step, coh_ticket *ticket)
 {
     const coh_program *program = ticket->bound->program;
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        const coh_instruction *line = &program->lines[i];
-        if (!coh_lane_is_queue(line->lane))
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_instruction *instruction = &program->instructions[i];
+        if (!coh_lane_is_queue(instruction->lane))
             continue;
-        const coh_line_run *run = coh_line_recorded(ticket, line);
+        const coh_instruction_run *run = coh_instruction_recorded(ticket, instruction);
         if (run == NULL)
-            issue_line(step, ticket, i);
-        else if (run->first == line->ordinal)
+            issue_instruction(step, ticket, i);
+        else if (run->first == instruction->ordinal)
             issue_run(step, ticket, run, i);
     }
 }
@@ -147,7 +148,7 @@ void *coh_issue_main(void *argument)
 
 /* ---- waiting ---- */
 
-/* Waits until all lanes have retired all lines of ticket `number` and no thread reads it any
+/* Waits until all lanes have retired all instructions of ticket `number` and no thread reads it any
  * more. */
 static coh_status wait_finished(coh_step *step, uint64_t number)
 {
@@ -299,7 +300,7 @@ coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step
     if (feed->scan)
         step->has_finding = 0;
     fill_ticket(step, coh_step_ticket(step, number), number, feed);
-    coh_line_drop_unused(step, coh_step_ticket(step, number));
+    coh_instruction_drop_unused(step, coh_step_ticket(step, number));
     coh_counter_raise(&step->counters[COH_COUNTER_SUBMITTED], number);
     if (out_ticket != NULL)
         *out_ticket = number;
@@ -314,7 +315,7 @@ int coh_step_scan_finding(const coh_step *step, coh_scan_finding *out_finding)
     return step->has_finding;
 }
 
-const coh_line_times *coh_step_times(const coh_step *step)
+const coh_instruction_times *coh_step_times(const coh_step *step)
 {
     return &step->times;
 }

@@ -1,33 +1,34 @@
 /* step.h - the executor: walks a program on its lanes.
  *
- * It makes no decisions. Lines are issued in the program's order. Each lane takes its lines one
- * after the other: it waits for the counters that a line names, checks its predicate, enters the
- * extents it touches, runs it, leaves the extents whose use count is zero, and raises `retired`.
+ * It makes no decisions. Instructions are issued in the program's order. Each lane takes its
+ * instructions one after the other: it waits for the counters that an instruction names, checks its
+ * predicate, enters the extents it touches, runs it, leaves the extents whose use count is zero,
+ * and raises `retired`.
  *
  *   step thread:   issue c1   issue c2 ...    issues all device lanes, in the program's order
  *   compute:           [ c1 ][ c2 ]           retired[compute] = 0 1 2
  *   read thread:   [ r1 .............. ]      its own; waits until retired[compute] >= n
  *
  * One run of one program is a *ticket*. Tickets are numbered from 1 and executed in order. Each
- * lane counts its lines from a base per ticket: line n of a lane in a ticket has the number base +
- * n, and a carried wait is one program's length lower. Up to two tickets of one program overlap:
- * the second one's first reads begin while the first one's last writes are still in flight. Between
- * tickets of different programs there is a quiet point (all lanes retired). The carried waits of
- * the first repetition after a quiet point already hold and are skipped.
+ * lane counts its instructions from a base per ticket: instruction n of a lane in a ticket has the
+ * number base + n, and a carried wait is one program's length lower. Up to two tickets of one
+ * program overlap: the second one's first reads begin while the first one's last writes are still
+ * in flight. Between tickets of different programs there is a quiet point (all lanes retired). The
+ * carried waits of the first repetition after a quiet point already hold and are skipped.
  *
- * Failure: the first failing line of any lane determines the failure. Its status and error text are
- * kept, and every counter is closed, so that every thread stops promptly. Each later call returns
- * that failure.
+ * Failure: the first failing instruction of any lane determines the failure. Its status and error
+ * text are kept, and every counter is closed, so that every thread stops promptly. Each later call
+ * returns that failure.
  *
- * Threads: all calls belong to the thread that created the step. It starts coh-step and one thread
- * per lane in use. Nothing is allocated after create. */
+ * Threads: all calls belong to the thread that created the step. It starts coh-step and one
+ * thread per lane in use. Nothing is allocated after create. */
 #ifndef COH_ENGINE_STEP_H
 #define COH_ENGINE_STEP_H
 
 #include "base/check.h"
 #include "base/pool.h"
 #include "cohobate/engine.h"
-#include "engine/line_times.h"
+#include "engine/instruction_times.h"
 #include "engine/segments.h"
 #include "memory/cells.h"
 #include "memory/device.h"
@@ -38,11 +39,11 @@
 
 typedef struct coh_step coh_step;
 
-/* A part of a chunk that an INIT, IMPORT, HASH or SAVE line shows to the visitor: a run of whole
- * grains (the tensor's last may be short) of one stream of one tensor. Weights and gradients are
- * f32, whatever the dtype in the plan; the value of a bf16 parameter is its exact master. States
- * are the blocks of their stream. INIT and IMPORT keep what the visitor writes. Called on the
- * compute lane; the visitor may use the pool. */
+/* A part of a chunk that an INIT, IMPORT, HASH or SAVE instruction shows to the visitor: a run
+ * of whole grains (the tensor's last may be short) of one stream of one tensor. Weights and
+ * gradients are f32, whatever the dtype in the plan; the value of a bf16 parameter is its exact
+ * master. States are the blocks of their stream. INIT and IMPORT keep what the visitor writes.
+ * Called on the compute lane; the visitor may use the pool. */
 typedef struct coh_chunk_visit {
     coh_opcode opcode;
     coh_stream stream;             /* WORK: the value; GRAD; STATE */
@@ -62,7 +63,7 @@ static inline float coh_loss_factor(const coh_step_input *step_input)
 
 typedef struct coh_step_config {
     /* Provides layout, programs, graph, micro-batch count, deferred_update and link rate. Must
-     * outlive the step. `graph` may be NULL if no line runs an operator kind. */
+     * outlive the step. `graph` may be NULL if no instruction runs an operator kind. */
     const coh_plan *plan;
     const coh_engine_options *options; /* read during create only */
     const coh_device_ops *device_ops;
@@ -91,7 +92,7 @@ typedef struct coh_step_feed {
     coh_chunk_visitor visitor;
     coh_chunk_filter visitor_wants; /* NULL: everything */
     void *visitor_context;
-    int32_t scan; /* 1: check every value that a kind's line writes */
+    int32_t scan; /* 1: check every value that a kind's instruction writes */
 } coh_step_feed;
 
 /* Starts one run of the program of `kind`. Inputs are copied before it returns. Waits until at most
@@ -104,20 +105,20 @@ coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step
  * results except the figures are zero. */
 coh_status coh_step_await(coh_step *step, uint64_t ticket, coh_step_result *out_result);
 
-/* Returns the first failure of any line and makes its text this thread's last error; or COH_OK. Any
- * thread. */
+/* Returns the first failure of any instruction and makes its text this thread's last error; or
+ * COH_OK. Any thread. */
 coh_status coh_step_failure(coh_step *step);
 
-/* Ends all threads and cancels running work. Call it after a failure, before the memory that a feed
- * points to is freed: a line that has begun still reads it. After that the step can only report its
- * failure and be destroyed. */
+/* Ends all threads and cancels running work. Call it after a failure, before the memory that a
+ * feed points to is freed: an instruction that has begun still reads it. After that the step can
+ * only report its failure and be destroyed. */
 void coh_step_halt(coh_step *step);
 
 /* Waits until all lanes have retired everything submitted. */
 coh_status coh_step_quiet(coh_step *step);
 
-/* After a run with scan: operator and tensor of the first line that wrote a value that is not
- * finite, or 0 when there was none. */
+/* After a run with scan: operator and tensor of the first instruction that wrote a value that is
+ * not finite, or 0 when there was none. */
 typedef struct coh_scan_finding {
     int32_t operator_index, microbatch;
     coh_opcode opcode;
@@ -139,8 +140,8 @@ coh_status coh_step_clear_pinned(coh_step *step);
 /* Returns the loss of the first micro-batch; 0 without losses. Fails: COH_ERR_DEVICE. */
 coh_status coh_step_first_loss(coh_step *step, double *out_loss);
 
-/* Returns the measured times of the body's lines: at a quiet point. */
-const coh_line_times *coh_step_times(const coh_step *step);
+/* Returns the measured times of the body's instructions: at a quiet point. */
+const coh_instruction_times *coh_step_times(const coh_step *step);
 
 /* Returns the figures of the store; returns 0 when the plan has none. */
 int coh_step_store_facts(const coh_step *step, coh_store_facts *out_facts);

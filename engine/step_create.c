@@ -66,7 +66,7 @@ static uint32_t deepest(const coh_step *step, coh_lane lane)
     uint32_t depth = 1;
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         const coh_program *program = &step->plan->programs[kind];
-        if (program->line_count > 0 && program->lane_depth[lane] > depth)
+        if (program->instruction_count > 0 && program->lane_depth[lane] > depth)
             depth = program->lane_depth[lane];
     }
     return depth;
@@ -118,7 +118,7 @@ static coh_status bind_programs(coh_step *step)
     COH_TRY(
         coh_optimizer_numbers_make(step->layout, &step->options, step->numbers, &step->scalars));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        if (step->plan->programs[kind].line_count > 0)
+        if (step->plan->programs[kind].instruction_count > 0)
             COH_TRY(coh_bound_init(step, &step->plan->programs[kind], &step->bounds[kind]));
     return COH_ALLOC(step->layout->chunk_count, &step->generations);
 }
@@ -165,7 +165,7 @@ static coh_status allocate_visit(coh_step *step)
 static int lane_is_used(const coh_step *step, int lane)
 {
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        if (step->plan->programs[kind].line_count > 0 &&
+        if (step->plan->programs[kind].instruction_count > 0 &&
             step->plan->programs[kind].lane_length[lane] > 0)
             return 1;
     return 0;
@@ -203,8 +203,8 @@ static coh_status start_threads(coh_step *step)
     }
     step->kernel_queue =
         step->host_addressable ? (void *)step->pool : (void *)step->queues[COH_LANE_COMPUTE];
-    COH_TRY(coh_line_rehearse_all(step));
-    coh_line_record_all(step);
+    COH_TRY(coh_instruction_rehearse_all(step));
+    coh_instruction_record_all(step);
     int error = coh_thread_start(&step->issuer, coh_issue_main, step);
     if (error != 0)
         return coh_fail(COH_ERR_MEMORY, "no thread to issue the step: %s", strerror(error));
@@ -214,41 +214,44 @@ static coh_status start_threads(coh_step *step)
 
 /* ---- the device ---- */
 
-/* Prefixes the error text with the name of the line. */
-static void name_line(const coh_step *step, const coh_program *program, uint32_t index,
-                      coh_status status)
+/* Prefixes the error text with the name of the instruction. */
+static void name_instruction(const coh_step *step, const coh_program *program, uint32_t index,
+                             coh_status status)
 {
-    const coh_instruction *line = &program->lines[index];
-    const char *opcode = coh_opcode_name((coh_opcode)line->opcode);
-    if (coh_opcode_moves(line->opcode)) {
-        (void)coh_step_name_chunk(step, program, line, status);
-        coh_fail_prefix(status, "line %u of program '%s'", index,
+    const coh_instruction *instruction = &program->instructions[index];
+    const char *opcode = coh_opcode_name((coh_opcode)instruction->opcode);
+    if (coh_opcode_moves(instruction->opcode)) {
+        (void)coh_step_name_chunk(step, program, instruction, status);
+        coh_fail_prefix(status, "instruction %u of program '%s'", index,
                         coh_program_kind_name((coh_program_kind)program->kind));
-    } else if (line->call >= 0 && program->calls[line->call].operator_index >= 0) {
-        const coh_line_call *call = &program->calls[line->call];
+    } else if (instruction->call >= 0 && program->calls[instruction->call].operator_index >= 0) {
+        const coh_instruction_call *call = &program->calls[instruction->call];
         coh_fail_prefix(status, "operator '%s', %s of micro-batch %d",
                         step->plan->graph->ops[call->operator_index].name, opcode,
                         call->microbatch);
     } else {
-        coh_fail_prefix(status, "line %u of program '%s', %s", index,
+        coh_fail_prefix(status, "instruction %u of program '%s', %s", index,
                         coh_program_kind_name((coh_program_kind)program->kind), opcode);
     }
 }
 
-/* The device failed at a line of ticket `number`, or (0) at no line that it could name. */
+/* The device failed at an instruction of ticket `number`, or (0) at no instruction that it could
+ * name. */
 static void device_failed(void *context, coh_status status, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
     const coh_bound *bound = number > 0 ? coh_step_ticket(step, number)->bound : NULL;
     if (bound != NULL) {
-        const coh_instruction *line = &bound->program->lines[index];
-        name_line(step, bound->program, index, status);
-        const coh_line_run *run = coh_line_recorded(coh_step_ticket(step, number), line);
+        const coh_instruction *instruction = &bound->program->instructions[index];
+        name_instruction(step, bound->program, index, status);
+        const coh_instruction_run *run =
+            coh_instruction_recorded(coh_step_ticket(step, number), instruction);
         if (run != NULL && run->count > 1 && status == COH_ERR_DEVICE)
-            coh_fail_prefix(status,
-                            "one of %u lines of a CUDA graph (COH_CUDA_GRAPHS=none would say "
-                            "which), the first of them",
-                            run->count);
+            coh_fail_prefix(
+                status,
+                "one of %u instructions of a CUDA graph (COH_CUDA_GRAPHS=none would say "
+                "which), the first of them",
+                run->count);
     }
     coh_step_fail(step, status);
 }
@@ -316,7 +319,7 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)
         COH_TRY(share_ticket(step, &step->tickets[slot]));
     COH_TRY(allocate_visit(step));
-    COH_TRY(coh_line_times_init(&step->times, step->plan));
+    COH_TRY(coh_instruction_times_init(&step->times, step->plan));
     COH_TRY(open_store(step, config->store_ops));
     return start_threads(step);
 }
@@ -424,7 +427,7 @@ void coh_step_destroy(coh_step *step)
     coh_step_destroy_views(step);
     coh_free(step->generations);
     coh_free(step->visit_values);
-    coh_line_times_fini(&step->times);
+    coh_instruction_times_fini(&step->times);
     if (step->device != NULL)
         release_arenas(step, is_orderly);
     for (int i = 0; i < step->counter_count; i++)

@@ -3,9 +3,10 @@
  *   step.c       tickets, the step thread that issues device lanes, waiting, failing
  *   step_create.c  creates and destroys arenas, store, threads
  *   lane_disk.c  the threads of the disk lanes and of the host lane
- *   line.c       one line on its lane: enter, execute, leave
- *   line_replay.c  runs of lines that the device takes as one
- *   line_optimizer.c  FEED, NORM, CLIP, UPDATE; line_chunk.c: INIT and the visited lines
+ *   instruction.c  one instruction on its lane: enter, execute, leave
+ *   instruction_replay.c  runs of instructions that the device takes as one
+ *   instruction_optimizer.c  FEED, NORM, CLIP, UPDATE
+ *   instruction_chunk.c  INIT and visits
  *   bind.c       everything that can be looked up before the first step: views, lanes, uses */
 #ifndef COH_ENGINE_STEP_STATE_H
 #define COH_ENGINE_STEP_STATE_H
@@ -13,9 +14,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/line_runs.h"
-#include "engine/line_times.h"
-#include "engine/line_work.h"
+#include "engine/instruction_runs.h"
+#include "engine/instruction_times.h"
+#include "engine/instruction_work.h"
 #include "engine/optimizer_numbers.h"
 #include "engine/step.h"
 #include "planner/opcodes.h"
@@ -36,28 +37,29 @@ typedef struct coh_extent_state {
     _Atomic uint32_t entered;   /* the first user sets it, the last one clears it */
 } coh_extent_state;
 
-/* The operands of a line by their places in the row of its opcode (planner/opcodes.h): 1 + index
- * in the line; 0: the line has none. */
+/* The operands of an instruction by their places in the row of its opcode (planner/opcodes.h): 1
+ * + index in the instruction; 0: the instruction has none. */
 typedef struct coh_operand_slots {
     uint16_t at[COH_OPERAND_RULES];
 } coh_operand_slots;
 
 typedef struct coh_bound {
     const coh_program *program;
-    uint32_t *lane_lines[COH_LANE_COUNT]; /* line of ordinal n at [n - 1] */
-    coh_bound_port *ports;                /* by binding */
-    coh_operand_slots *slots;             /* by line */
-    uint32_t *uses, *use_begin;           /* distinct extents of line i: [use_begin[i], [i + 1]) */
+    uint32_t *lane_instructions[COH_LANE_COUNT]; /* instruction of ordinal n at [n - 1] */
+    coh_bound_port *ports;                       /* by binding */
+    coh_operand_slots *slots;                    /* by instruction */
+    uint32_t *uses, *use_begin; /* distinct extents of instruction i: [use_begin[i], [i + 1]) */
     coh_extent_state *extents[2];
     uint32_t *goes_on_as; /* by extent: 1 + its continuation in the next run, left there; 0: none */
     uint8_t *comes_from;  /* by extent: 1: it is the continuation of another */
     /* By chunk: versions that one run makes. A chunk's generation in the store is the number of
-     * versions made by all earlier runs, plus this per repetition, plus the line's version. */
+     * versions made by all earlier runs, plus this per repetition, plus the instruction's
+     * version. */
     uint32_t *versions_per_run;
-    uint32_t clip_ordinal; /* in the compute lane; 0: none */
-    coh_line_run *runs;    /* of the compute lane */
+    uint32_t clip_ordinal;     /* in the compute lane; 0: none */
+    coh_instruction_run *runs; /* of the compute lane */
     uint32_t run_count;
-    const coh_recording **recordings; /* of each run; NULL: launch its lines one by one */
+    const coh_recording **recordings; /* of each run; NULL: launch its instructions one by one */
     uint32_t *run_of; /* by ordinal in the compute lane: 1 + the run it is in; 0: none */
     /* Indices of residents that this program makes without reading their old values (INIT,
      * IMPORT). */
@@ -95,8 +97,8 @@ typedef struct coh_ticket {
     void *visitor_context;
     int32_t scan;
 
-    /* The failure of a kind in this ticket that ends only the ticket (line.c). The compute lane
-     * writes it; coh_step_await reads it after the lane has retired. COH_OK: none. */
+    /* The failure of a kind in this ticket that ends only the ticket (instruction.c). The
+     * compute lane writes it; coh_step_await reads it after the lane has retired. COH_OK: none. */
     coh_status kind_failure;
     char kind_failure_text[COH_ERROR_TEXT_BYTES];
 
@@ -114,7 +116,7 @@ enum { COH_VISIT_GRAINS = 16 };
 
 /* The counters of a step, in one table so that a failure can close them all. */
 enum {
-    COH_COUNTER_RETIRED = 0,                    /* + lane: lines retired */
+    COH_COUNTER_RETIRED = 0,                    /* + lane: instructions retired */
     COH_COUNTER_WALKED = COH_LANE_COUNT,        /* + lane: tickets its own thread has finished */
     COH_COUNTER_SUBMITTED = 2 * COH_LANE_COUNT, /* tickets; the creating thread raises */
     COH_COUNTER_ISSUED,                         /* tickets; coh-step raises */
@@ -128,18 +130,19 @@ typedef enum coh_stage { COH_STAGE_VALUES, COH_STAGE_STATES, COH_STAGE_COUNT } c
 /* A request of a disk lane that is not retired. */
 typedef struct coh_disk_request {
     uint64_t ticket;
-    uint64_t begin_ns; /* for the line's time; 0: does not count */
-    uint32_t line;
+    uint64_t begin_ns; /* for the instruction's time; 0: does not count */
+    uint32_t instruction;
     int is_done;
 } coh_disk_request;
 
-/* A thread that walks the lines of one lane itself: read, write or host. */
+/* A thread that walks the instructions of one lane itself: read, write or host. */
 typedef struct coh_lane_thread {
     struct coh_step *step;
     coh_lane lane;
     pthread_t thread;
     int is_started;
-    /* The lane's own: lines (retired, submitted] are in flight, line n at ring[n % depth]. */
+    /* The lane's own: instructions (retired, submitted] are in flight, instruction n at ring[n %
+     * depth]. */
     uint64_t submitted;
     uint32_t depth;
     coh_disk_request *ring;
@@ -171,7 +174,7 @@ struct coh_step {
     coh_optimizer_numbers numbers[COH_PLAN_OPTIMIZERS]; /* by optimizer of the layout */
     coh_update_scalars scalars;                         /* of all of them */
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
-    coh_call call; /* compute lane: filled in for each line that runs a kind */
+    coh_call call; /* compute lane: filled in for each instruction that runs a kind */
     /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: no group is bf16 */
     float *visit_values;
 
@@ -183,7 +186,7 @@ struct coh_step {
     uint64_t repetition_count; /* of `running` since its quiet point */
     uint64_t *generations;     /* by chunk; changed at quiet points only */
 
-    coh_line_times times; /* of the body's lines */
+    coh_instruction_times times; /* of the body's instructions */
 
     pthread_t issuer;
     int issuer_is_started;
@@ -246,10 +249,10 @@ static inline uint64_t coh_wait_value(const coh_ticket *ticket, const coh_wait *
 void coh_step_fail(coh_step *step, coh_status status);
 /* Copies time and totals into the ticket's result when CLIP ends. */
 void coh_step_stamp(coh_step *step, coh_ticket *ticket);
-/* Prefixes this thread's error text with the chunk that a line moves, on one of the lanes h2d, d2h,
- * read, write. Returns `status`. */
+/* Prefixes this thread's error text with the chunk that an instruction moves, on one of the
+ * lanes h2d, d2h, read, write. Returns `status`. */
 coh_status coh_step_name_chunk(const coh_step *step, const coh_program *program,
-                               const coh_instruction *line, coh_status status);
+                               const coh_instruction *instruction, coh_status status);
 /* The thread coh-step. */
 void *coh_issue_main(void *step);
 
@@ -260,7 +263,8 @@ uint64_t coh_input_bytes(const coh_graph *graph, uint32_t input);
 
 /* ---- bind.c ---- */
 
-/* Looks up everything that the lines of `program` need. Fails: COH_ERR_MEMORY, COH_ERR_INTERNAL. */
+/* Looks up everything that the instructions of `program` need. Fails: COH_ERR_MEMORY,
+ * COH_ERR_INTERNAL. */
 coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_bound *out_bound);
 void coh_bound_fini(coh_bound *bound); /* accepts a zeroed struct */
 /* Resets all counts. Call before the first of several runs, which has ticket `number`. */
@@ -272,12 +276,12 @@ static inline void *coh_operand_data(const coh_step *step, const coh_operand *op
     return (char *)step->arenas[operand->tier] + operand->offset;
 }
 
-/* Returns the operand of a line at place `slot` of its row (COH_SLOT_*), or NULL. */
+/* Returns the operand of an instruction at place `slot` of its row (COH_SLOT_*), or NULL. */
 static inline const coh_operand *coh_bound_operand(const coh_bound *bound,
-                                                   const coh_instruction *line, int slot)
+                                                   const coh_instruction *instruction, int slot)
 {
-    const uint16_t at = bound->slots[line - bound->program->lines].at[slot];
-    return at > 0 ? &bound->program->operands[line->operand_begin + at - 1] : NULL;
+    const uint16_t at = bound->slots[instruction - bound->program->instructions].at[slot];
+    return at > 0 ? &bound->program->operands[instruction->operand_begin + at - 1] : NULL;
 }
 
 /* ---- step_view.c: the host's view of the device ---- */
@@ -296,8 +300,9 @@ static inline coh_cells *coh_step_cells(coh_step *step)
 /* Fills bytes of an arena: at a quiet point, or when a notify releases them. */
 coh_status coh_step_fill(coh_step *step, coh_tier tier, uint64_t offset, int byte, uint64_t bytes);
 
-/* For a line that works on the host, once its queue has finished the work before it: copies `bytes`
- * at `data` of an arena to a host address. coh_step_take_back copies them back after a change. */
+/* For an instruction that works on the host, once its queue has finished the work before it:
+ * copies `bytes` at `data` of an arena to a host address. coh_step_take_back copies them back
+ * after a change. */
 coh_status coh_step_bring(coh_step *step, coh_stage stage, coh_tier tier, void *data,
                           uint64_t bytes, void **out_data);
 /* Likewise for bytes that were just set to 0: nothing is copied from the device. */
@@ -308,51 +313,60 @@ coh_status coh_step_take_back(coh_step *step, coh_stage stage, coh_tier tier, vo
 /* Checks that every element of a tensor on the device is finite, in the same situation. */
 coh_status coh_step_all_finite(coh_step *step, const coh_view *view, int *out_finite);
 
-/* ---- line.c: coh_device_work of (step, ticket number, line index) ---- */
+/* ---- instruction.c: coh_device_work of (step, ticket number, instruction index) ---- */
 
-void coh_line_begin(void *step, uint64_t number, uint32_t index);   /* delay, enter extents */
-void coh_line_execute(void *step, uint64_t number, uint32_t index); /* not for movers */
-void coh_line_end(void *step, uint64_t number, uint32_t index);     /* count, leave extents */
-/* Has the device prepare what the first run of each line would make (coh_device_ops.rehearse),
- * before coh-step starts. Fails: the device's failure, with the operator. */
-coh_status coh_line_rehearse_all(coh_step *step);
-/* Runs a line of the compute lane, whatever its opcode. */
-coh_status coh_line_do(coh_step *step, coh_ticket *ticket, const coh_instruction *line);
-/* Enters the extents of a line; leaves those that are no longer used. */
-void coh_line_enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
-void coh_line_leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
+void coh_instruction_begin(void *step, uint64_t number, uint32_t index); /* delay, enter extents */
+void coh_instruction_execute(void *step, uint64_t number, uint32_t index); /* not for movers */
+void coh_instruction_end(void *step, uint64_t number, uint32_t index); /* count, leave extents */
+/* Has the device prepare what the first run of each instruction would make
+ * (coh_device_ops.rehearse), before coh-step starts. Fails: the device's failure, with the
+ * operator. */
+coh_status coh_instruction_rehearse_all(coh_step *step);
+/* Runs an instruction of the compute lane, whatever its opcode. */
+coh_status coh_instruction_do(coh_step *step, coh_ticket *ticket,
+                              const coh_instruction *instruction);
+/* Enters the extents of an instruction; leaves those that are no longer used. */
+void coh_instruction_enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
+void coh_instruction_leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
 /* When a ticket begins: removes the ticket's use of extents that it finds and does not use.
  * Creating thread. */
-void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket);
+void coh_instruction_drop_unused(coh_step *step, const coh_ticket *ticket);
 
-/* Returns the value of the line's predicate, in the cells that the line names as an operand, or
- * else in the device's cells; NULL: the line always runs. */
-const int32_t *coh_line_predicate(const coh_step *step, const coh_bound *bound,
-                                  const coh_instruction *line);
+/* Returns the value of the instruction's predicate, in the cells that the instruction names as
+ * an operand, or else in the device's cells; NULL: the instruction always runs. */
+const int32_t *coh_instruction_predicate(const coh_step *step, const coh_bound *bound,
+                                         const coh_instruction *instruction);
 
-/* ---- line_replay.c ---- */
+/* ---- instruction_replay.c ---- */
 
-/* Has the device record the runs of every program, if it can, after the rehearsal. Recording ends
- * at the first run that cannot be recorded, and the log says so. The lines of that run and of the
- * later runs are launched one by one. */
-void coh_line_record_all(coh_step *step);
-/* Returns the recorded run that issues a line of the ticket; NULL: the line is issued by itself. */
-const coh_line_run *coh_line_recorded(const coh_ticket *ticket, const coh_instruction *line);
-const coh_recording *coh_line_recording(const coh_bound *bound, const coh_line_run *run);
-/* coh_device_work: does coh_line_end for all lines of the run that begins with line `index`. */
-void coh_line_end_run(void *step, uint64_t number, uint32_t index);
+/* Has the device record the runs of every program, if it can, after the rehearsal. Recording
+ * ends at the first run that cannot be recorded, and the log says so. The instructions of that
+ * run and of the later runs are launched one by one. */
+void coh_instruction_record_all(coh_step *step);
+/* Returns the recorded run that issues an instruction of the ticket; NULL: the instruction is
+ * issued by itself. */
+const coh_instruction_run *coh_instruction_recorded(const coh_ticket *ticket,
+                                                    const coh_instruction *instruction);
+const coh_recording *coh_instruction_recording(const coh_bound *bound,
+                                               const coh_instruction_run *run);
+/* coh_device_work: does coh_instruction_end for all instructions of the run that begins with
+ * instruction `index`. */
+void coh_instruction_end_run(void *step, uint64_t number, uint32_t index);
 
-/* ---- line_optimizer.c, line_chunk.c: opcodes of the engine itself ---- */
+/* ---- instruction_optimizer.c, instruction_chunk.c: opcodes of the engine itself ---- */
 
-void coh_line_feed(coh_step *step, coh_ticket *ticket);
-void coh_line_norm(coh_step *step, const coh_bound *bound, const coh_instruction *line);
-void coh_line_clip(coh_step *step, coh_ticket *ticket);
-void coh_line_update(coh_step *step, const coh_bound *bound, const coh_instruction *line);
-coh_status coh_line_chunks(coh_step *step, coh_ticket *ticket, const coh_instruction *line);
+void coh_instruction_feed(coh_step *step, coh_ticket *ticket);
+void coh_instruction_norm(coh_step *step, const coh_bound *bound,
+                          const coh_instruction *instruction);
+void coh_instruction_clip(coh_step *step, coh_ticket *ticket);
+void coh_instruction_update(coh_step *step, const coh_bound *bound,
+                            const coh_instruction *instruction);
+coh_status coh_instruction_chunks(coh_step *step, coh_ticket *ticket,
+                                  const coh_instruction *instruction);
 
 /* ---- lane_disk.c ---- */
 
-/* The thread of a lane that walks its own lines. */
+/* The thread of a lane that walks its own instructions. */
 void *coh_lane_main(void *lane_thread);
 
 #endif

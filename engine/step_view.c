@@ -1,5 +1,5 @@
 /* The host's access to a device's memory: cells, losses, outputs and poison at quiet points; chunks
- * and results of lines in between.
+ * and results of instructions in between.
  *
  *   host_addressable    the arena itself
  *   else                get -> a buffer of the host -> put
@@ -69,7 +69,7 @@ coh_status coh_step_fill(coh_step *step, coh_tier tier, uint64_t offset, int byt
     return COH_OK;
 }
 
-/* ---- within a line ---- */
+/* ---- within an instruction ---- */
 
 static int is_staged(const coh_step *step, coh_tier tier)
 {
@@ -119,7 +119,7 @@ coh_status coh_step_all_finite(coh_step *step, const coh_view *view, int *out_fi
 
 /* ---- buffers ---- */
 
-/* Returns the bytes of the largest chunk that a line copies through `stage`. */
+/* Returns the bytes of the largest chunk that an instruction copies through `stage`. */
 static uint64_t stage_bytes(const coh_layout *layout, int stage)
 {
     uint64_t bytes = COH_STAGE_BYTES;

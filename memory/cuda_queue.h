@@ -47,7 +47,7 @@ typedef struct coh_cuda_queue {
 
     /* Instruction of the last `launch`. Without its step, because no value of a step may be an
      * argument. */
-    uint32_t line_index;
+    uint32_t instruction_index;
 
     /* While `launch` runs its work: device address of the instruction's predicate; NULL: none.
      * Kernels of such an instruction read the predicate themselves, because the host is already far

@@ -18,9 +18,10 @@ coh_status coh_cuda_graphs_wanted(int *out_are_wanted)
     *out_are_wanted = graphs == NULL;
     if (graphs == NULL || strcmp(graphs, "none") == 0)
         return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "COH_CUDA_GRAPHS=%s: unset it, or give 'none' to launch every line by itself",
-                    graphs);
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "COH_CUDA_GRAPHS=%s: unset it, or give 'none' to launch every instruction by itself",
+        graphs);
 }
 
 /* ---- making ---- */

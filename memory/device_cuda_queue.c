@@ -11,7 +11,7 @@
 /* ---- failure ---- */
 
 /* Returns the instruction being issued: the last NOTIFY record. */
-static const coh_cuda_record *last_line(const coh_queue *queue)
+static const coh_cuda_record *last_instruction(const coh_queue *queue)
 {
     static const coh_cuda_record none;
     const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
@@ -35,9 +35,9 @@ void coh_cuda_queue_fail(coh_cuda_queue *base, coh_status status)
             queue->record_status = status;
         return;
     }
-    const coh_cuda_record *line = last_line(queue);
+    const coh_cuda_record *instruction = last_instruction(queue);
     coh_fail_prefix(status, "lane %s", coh_lane_name(base->lane));
-    coh_cuda_device_fail(base->device, status, line->number, line->index);
+    coh_cuda_device_fail(base->device, status, instruction->number, instruction->index);
 }
 
 /* Returns 1 for CUDA_SUCCESS; else records the failure. */
@@ -189,7 +189,7 @@ void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context
 {
     if (!begin(queue))
         return;
-    queue->base.line_index = index;
+    queue->base.instruction_index = index;
     queue->base.predicate = predicate;
     queue->base.predicate_is_taken = 0;
     work(context, number, index);
@@ -197,8 +197,9 @@ void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context
     queue->base.predicate = NULL;
     if (predicate != NULL && !queue->base.predicate_is_taken)
         coh_cuda_queue_fail(&queue->base,
-                            coh_fail(COH_ERR_INTERNAL, "a line has a predicate, and none of the "
-                                                       "kernels it launched looks at it"));
+                            coh_fail(COH_ERR_INTERNAL,
+                                     "an instruction has a predicate, and none of the "
+                                     "kernels it launched looks at it"));
     coh_cuda_leave(queue->base.device);
 }
 

@@ -50,7 +50,7 @@ static int pass_record(coh_queue *queue, const coh_cuda_record *record)
 }
 
 /* Returns the first unfinished instruction of the queue; number 0: none. */
-static const coh_cuda_record *first_line(const coh_queue *queue)
+static const coh_cuda_record *first_instruction(const coh_queue *queue)
 {
     static const coh_cuda_record none;
     const uint64_t pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
@@ -74,7 +74,7 @@ static int is_sound(coh_queue *queue)
     if (status == COH_OK)
         return 1;
     coh_fail_prefix(status, "lane %s", coh_lane_name(queue->base.lane));
-    coh_cuda_device_fail(queue->base.device, status, first_line(queue)->number, index);
+    coh_cuda_device_fail(queue->base.device, status, first_instruction(queue)->number, index);
     return 0;
 }
 
@@ -118,13 +118,13 @@ static void tell_broken(coh_device *device)
     const coh_queue *queue = atomic_load(&device->queues[lane]);
     if (queue == NULL || coh_cuda_is_closed(device))
         return;
-    const coh_cuda_record *line = first_line(queue);
+    const coh_cuda_record *instruction = first_instruction(queue);
     coh_cuda_device_fail(device,
                          coh_cuda_check(device->driver, (CUresult)(broken / 256),
                                         "GPU %d (%s) broke off while lane %s was at work",
                                         device->config.index, device->name,
                                         coh_lane_name((coh_lane)lane)),
-                         line->number, line->index);
+                         instruction->number, instruction->index);
 }
 
 /* Polls every queue once. */

@@ -1,6 +1,6 @@
-/* Writes a program from the placed lines and moves of its levels. The idea: every move has a key
- * (before or after a step), so one merge in key order gives a topological issue order. Interface:
- * assemble.h; waits are added later by waits.c. */
+/* Writes a program from the placed instructions and moves of its levels. The idea: every move
+ * has a key (before or after a step), so one merge in key order gives a topological issue order.
+ * Interface: assemble.h; waits are added later by waits.c. */
 #include "planner/assemble.h"
 
 #include <stdlib.h>
@@ -55,7 +55,7 @@ typedef struct outer_writer {
     uint32_t operand_count;
 } outer_writer;
 
-static coh_status add_operand(outer_writer *w, coh_lowered_operand operand, int32_t version)
+static coh_status add_outer_operand(outer_writer *w, coh_lowered_operand operand, int32_t version)
 {
     coh_outer_list *list = w->list;
     COH_TRY(coh_effort_check_count((uint64_t)w->operand_count + 1, COH_UNIT_OPERANDS));
@@ -87,18 +87,18 @@ static coh_status add_move_step(outer_writer *w, const coh_move *move)
                                           .window_end = k + 1,
                                           .access =
                                               move->is_out ? COH_ACCESS_WRITE : COH_ACCESS_READ };
-    COH_TRY(add_operand(w, operand, move->version));
+    COH_TRY(add_outer_operand(w, operand, move->version));
     return end_step(w);
 }
 
-/* Adds the operands of a host-lane line, as operands of the tier where they lie. */
-static coh_status add_line_step(outer_writer *w, uint32_t step)
+/* Adds the operands of a host-lane instruction, as operands of the tier where they lie. */
+static coh_status add_instruction_step(outer_writer *w, uint32_t step)
 {
     for (uint32_t i = w->a->operand_begin[step]; i < w->a->operand_begin[step + 1]; i++) {
         coh_lowered_operand operand = w->a->lowered->operands[i];
         uint32_t touch = w->a->device->placings[i].touch_begin;
         operand.is_far = 0;
-        COH_TRY(add_operand(w, operand, w->a->device->touch_versions[touch]));
+        COH_TRY(add_outer_operand(w, operand, w->a->device->touch_versions[touch]));
     }
     return end_step(w);
 }
@@ -109,14 +109,14 @@ static coh_status add_steps(outer_writer *w, const uint32_t *order)
     uint32_t next = 0;
     COH_TRY(COH_GROW(&w->list->operand_begin, &w->begin_capacity, 1));
     w->list->operand_begin[0] = 0;
-    for (uint32_t step = 0; step < w->a->lowered->line_count; step++) {
-        if (w->a->lowered->lines[step].lane != COH_LANE_HOST)
+    for (uint32_t step = 0; step < w->a->lowered->instruction_count; step++) {
+        if (w->a->lowered->instructions[step].lane != COH_LANE_HOST)
             continue;
         for (; next < device->move_count &&
                key_of(&device->moves[order[next]]) < 2 * (int64_t)step + 1;
              next++)
             COH_TRY(add_move_step(w, &device->moves[order[next]]));
-        COH_TRY(add_line_step(w, step));
+        COH_TRY(add_instruction_step(w, step));
     }
     for (; next < device->move_count; next++)
         COH_TRY(add_move_step(w, &device->moves[order[next]]));
@@ -143,31 +143,32 @@ void coh_outer_list_fini(coh_outer_list *list)
     *list = (coh_outer_list){ 0 };
 }
 
-/* ---- writing lines ---- */
+/* ---- writing instructions ---- */
 
 typedef struct writer {
     const coh_assembly *a;
     coh_program *program;
-    size_t line_capacity, operand_capacity, touch_capacity;
+    size_t instruction_capacity, operand_capacity, touch_capacity;
     uint32_t *device_order, *host_order;
     uint32_t device_next, host_next;    /* next indices in those orders */
     uint32_t outer_step, outer_operand; /* steps and operands of the host level already written */
 } writer;
 
-static coh_status add_line(writer *w, coh_opcode opcode, coh_lane lane, uint32_t position,
-                           int before_after)
+static coh_status add_instruction(writer *w, coh_opcode opcode, coh_lane lane, uint32_t position,
+                                  int before_after)
 {
     coh_program *p = w->program;
-    COH_TRY(coh_effort_check_count((uint64_t)p->line_count + 1, COH_UNIT_INSTRUCTIONS));
-    COH_TRY(COH_GROW(&p->lines, &w->line_capacity, p->line_count + 1));
-    p->lines[p->line_count++] = (coh_instruction){ .opcode = (uint8_t)opcode,
-                                                   .lane = (uint8_t)lane,
-                                                   .before_after = (uint8_t)before_after,
-                                                   .predicate_cell = COH_CELL_NONE,
-                                                   .ordinal = ++p->lane_length[lane],
-                                                   .position = position,
-                                                   .operand_begin = p->operand_count,
-                                                   .call = -1 };
+    COH_TRY(coh_effort_check_count((uint64_t)p->instruction_count + 1, COH_UNIT_INSTRUCTIONS));
+    COH_TRY(COH_GROW(&p->instructions, &w->instruction_capacity, p->instruction_count + 1));
+    p->instructions[p->instruction_count++] =
+        (coh_instruction){ .opcode = (uint8_t)opcode,
+                           .lane = (uint8_t)lane,
+                           .before_after = (uint8_t)before_after,
+                           .predicate_cell = COH_CELL_NONE,
+                           .ordinal = ++p->lane_length[lane],
+                           .position = position,
+                           .operand_begin = p->operand_count,
+                           .call = -1 };
     return COH_OK;
 }
 
@@ -178,7 +179,7 @@ static coh_status add_operand(writer *w, coh_operand operand)
     COH_TRY(COH_GROW(&p->operands, &w->operand_capacity, p->operand_count + 1));
     operand.touch_begin = p->touch_count;
     p->operands[p->operand_count++] = operand;
-    p->lines[p->line_count - 1].operand_count++;
+    p->instructions[p->instruction_count - 1].operand_count++;
     return COH_OK;
 }
 
@@ -218,9 +219,9 @@ static uint32_t position_of(int32_t step)
 
 /* Writes a move between `near` and the tier beyond: the disk, or a place in the host tier given by
  * extent and offset. */
-static coh_status move_line(writer *w, const coh_move *move, uint32_t near_extent,
-                            coh_tier far_tier, uint32_t far_extent, uint64_t far_offset,
-                            uint32_t position)
+static coh_status move_instruction(writer *w, const coh_move *move, uint32_t near_extent,
+                                   coh_tier far_tier, uint32_t far_extent, uint64_t far_offset,
+                                   uint32_t position)
 {
     const coh_extent *near = &w->program->extents[near_extent];
     int with_disk = far_tier == COH_TIER_DISK;
@@ -228,8 +229,8 @@ static coh_status move_line(writer *w, const coh_move *move, uint32_t near_exten
                                   : (move->is_out ? COH_OP_STORE : COH_OP_LOAD);
     coh_lane lane = with_disk ? (move->is_out ? COH_LANE_WRITE : COH_LANE_READ)
                               : (move->is_out ? COH_LANE_D2H : COH_LANE_H2D);
-    COH_TRY(add_line(w, opcode, lane, position, move->is_out ? 2 : 0));
-    w->program->lines[w->program->line_count - 1].bytes = near->bytes;
+    COH_TRY(add_instruction(w, opcode, lane, position, move->is_out ? 2 : 0));
+    w->program->instructions[w->program->instruction_count - 1].bytes = near->bytes;
     coh_tier near_tier = (coh_tier)near->tier;
     if (move->is_out) {
         COH_TRY(
@@ -240,10 +241,11 @@ static coh_status move_line(writer *w, const coh_move *move, uint32_t near_exten
     return add_mover_end(w, move->chunk, near_tier, near_extent, near->offset, move->version, 1);
 }
 
-static coh_status disk_line(writer *w, const coh_move *move, uint32_t extent, uint32_t position)
+static coh_status disk_instruction(writer *w, const coh_move *move, uint32_t extent,
+                                   uint32_t position)
 {
-    return move_line(w, move, extent, COH_TIER_DISK, COH_EXTENT_FILE,
-                     w->a->layout->chunks[move->chunk].file_offset, position);
+    return move_instruction(w, move, extent, COH_TIER_DISK, COH_EXTENT_FILE,
+                            w->a->layout->chunks[move->chunk].file_offset, position);
 }
 
 /* Writes the host level's moves with keys below `key_end` (in steps of the host level). */
@@ -253,7 +255,8 @@ static coh_status host_moves_until(writer *w, int64_t key_end, uint32_t position
     while (host != NULL && w->host_next < host->move_count &&
            key_of(&host->moves[w->host_order[w->host_next]]) < key_end) {
         const coh_move *move = &host->moves[w->host_order[w->host_next++]];
-        COH_TRY(disk_line(w, move, (uint32_t)w->a->device->extent_count + move->extent, position));
+        COH_TRY(disk_instruction(w, move, (uint32_t)w->a->device->extent_count + move->extent,
+                                 position));
     }
     return COH_OK;
 }
@@ -268,7 +271,7 @@ static coh_status device_moves_until(writer *w, int64_t key_end)
         const coh_move *move = &device->moves[w->device_order[w->device_next++]];
         uint32_t position = position_of(move->step);
         if (w->a->host == NULL) {
-            COH_TRY(disk_line(w, move, move->extent, position));
+            COH_TRY(disk_instruction(w, move, move->extent, position));
             continue;
         }
         int64_t host_step = w->outer_step++;
@@ -276,16 +279,16 @@ static coh_status device_moves_until(writer *w, int64_t key_end)
         const coh_placing *placing = &w->a->host->placings[w->outer_operand++];
         uint32_t far_extent =
             (uint32_t)device->extent_count + w->a->host->touch_extents[placing->touch_begin];
-        COH_TRY(
-            move_line(w, move, move->extent, COH_TIER_HOST, far_extent, placing->offset, position));
+        COH_TRY(move_instruction(w, move, move->extent, COH_TIER_HOST, far_extent, placing->offset,
+                                 position));
         COH_TRY(host_moves_until(w, 2 * host_step + 2, position));
     }
     return COH_OK;
 }
 
-/* Adds a lowered operand to the newest line: its place in `tier`, according to `level`. */
-static coh_status add_need_operand(writer *w, const coh_lowered_operand *operand, coh_tier tier,
-                                   const coh_residency *level, const coh_placing *placing)
+/* Adds a lowered operand to the newest instruction: its place in `tier`, according to `level`. */
+static coh_status add_lowered_operand(writer *w, const coh_lowered_operand *operand, coh_tier tier,
+                                      const coh_residency *level, const coh_placing *placing)
 {
     const coh_layout *layout = w->a->layout;
     uint32_t first = layout->objects[operand->object].chunk_begin + operand->touch_begin;
@@ -303,29 +306,29 @@ static coh_status add_need_operand(writer *w, const coh_lowered_operand *operand
     return COH_OK;
 }
 
-/* Writes a lowered line on its lane. Its operands lie on the device, or all of them in the host
- * tier, where the line is a step between the moves of that level. */
-static coh_status lowered_line(writer *w, uint32_t step)
+/* Writes a lowered instruction on its lane. Its operands lie on the device, or all of them in
+ * the host tier, where the instruction is a step between the moves of that level. */
+static coh_status lowered_instruction(writer *w, uint32_t step)
 {
-    const coh_lowered_instruction *line = &w->a->lowered->lines[step];
-    int is_host = line->lane == COH_LANE_HOST;
+    const coh_lowered_instruction *instruction = &w->a->lowered->instructions[step];
+    int is_host = instruction->lane == COH_LANE_HOST;
     int64_t host_step = w->outer_step;
     uint32_t position = position_of((int32_t)step);
     w->outer_step += is_host ? 1 : 0;
     if (is_host)
         COH_TRY(host_moves_until(w, 2 * host_step + 1, position));
-    COH_TRY(add_line(w, line->opcode, line->lane, position, 1));
-    coh_instruction *out = &w->program->lines[w->program->line_count - 1];
-    out->predicate_cell = line->predicate_cell;
-    out->call = line->call;
-    out->flops = line->flops;
-    out->bytes = line->bytes;
+    COH_TRY(add_instruction(w, instruction->opcode, instruction->lane, position, 1));
+    coh_instruction *out = &w->program->instructions[w->program->instruction_count - 1];
+    out->predicate_cell = instruction->predicate_cell;
+    out->call = instruction->call;
+    out->flops = instruction->flops;
+    out->bytes = instruction->bytes;
     for (uint32_t i = w->a->operand_begin[step]; i < w->a->operand_begin[step + 1]; i++) {
         const coh_lowered_operand *operand = &w->a->lowered->operands[i];
         const coh_residency *level = is_host ? w->a->host : w->a->device;
         const coh_placing *placing = &level->placings[is_host ? w->outer_operand++ : i];
-        COH_TRY(add_need_operand(w, operand, is_host ? COH_TIER_HOST : COH_TIER_DEVICE, level,
-                                 placing));
+        COH_TRY(add_lowered_operand(w, operand, is_host ? COH_TIER_HOST : COH_TIER_DEVICE, level,
+                                    placing));
     }
     return is_host ? host_moves_until(w, 2 * host_step + 2, position) : COH_OK;
 }
@@ -355,7 +358,8 @@ static coh_status copy_calls(writer *w)
     COH_TRY(COH_ALLOC(lowered->call_count, &w->program->calls));
     COH_TRY(COH_ALLOC(lowered->binding_count, &w->program->bindings));
     if (lowered->call_count > 0)
-        memcpy(w->program->calls, lowered->calls, lowered->call_count * sizeof(coh_line_call));
+        memcpy(w->program->calls, lowered->calls,
+               lowered->call_count * sizeof(coh_instruction_call));
     if (lowered->binding_count > 0)
         memcpy(w->program->bindings, lowered->bindings,
                lowered->binding_count * sizeof(coh_binding));
@@ -364,13 +368,13 @@ static coh_status copy_calls(writer *w)
     return COH_OK;
 }
 
-static coh_status write_lines(writer *w)
+static coh_status write_instructions(writer *w)
 {
-    uint32_t step_count = (uint32_t)w->a->lowered->line_count;
+    uint32_t step_count = (uint32_t)w->a->lowered->instruction_count;
     COH_TRY(host_moves_until(w, 0, 0)); /* after the begin */
     for (uint32_t step = 0; step < step_count; step++) {
         COH_TRY(device_moves_until(w, 2 * (int64_t)step + 1));
-        COH_TRY(lowered_line(w, step));
+        COH_TRY(lowered_instruction(w, step));
     }
     COH_TRY(device_moves_until(w, INT64_MAX));
     return host_moves_until(w, INT64_MAX, step_count + 1);
@@ -386,7 +390,7 @@ coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program)
         COH_TRY_GOTO(status, sort_moves(assembly->host, &w.host_order), done);
     COH_TRY_GOTO(status, copy_extents(&w), done);
     COH_TRY_GOTO(status, copy_calls(&w), done);
-    status = write_lines(&w);
+    status = write_instructions(&w);
 done:
     coh_free(w.device_order);
     coh_free(w.host_order);

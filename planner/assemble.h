@@ -1,4 +1,5 @@
-/* assemble.h - merge compute lines and moves in key order and write them out as a program. */
+/* assemble.h - merge compute instructions and moves in key order and write them out as a
+ * program. */
 #ifndef COH_PLANNER_ASSEMBLE_H
 #define COH_PLANNER_ASSEMBLE_H
 
@@ -6,7 +7,7 @@
 #include "planner/residency.h"
 
 /* The steps of the next level out, in key order: the moves of a residency (an `in` reads its chunk
- * in the outer tier, an `out` writes it), and between them the lines of the host lane. */
+ * in the outer tier, an `out` writes it), and between them the instructions of the host lane. */
 typedef struct coh_outer_list {
     uint32_t count;
     uint32_t *operand_begin;

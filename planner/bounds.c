@@ -1,6 +1,7 @@
-/* Computes the lower bounds of a set of decisions. The idea: lower and price the compute lines once
- * (the base), then evaluate the bounds of any memory sizes without placing anything. The bounds are
- * explained in bounds.h; bytes over links are computed in bounds_traffic.c. */
+/* Computes the lower bounds of a set of decisions. The idea: lower and price the compute
+ * instructions once (the base), then evaluate the bounds of any memory sizes without placing
+ * anything. The bounds are explained in bounds.h; bytes over links are computed in
+ * bounds_traffic.c. */
 #include "planner/bounds.h"
 
 #include <math.h>
@@ -17,12 +18,12 @@
  * and back. */
 enum { EVEN_STARTS = 8, TURNS_MOST = 8 };
 
-/* A line of the host lane: runs after compute line `release` ends and before line `use` of the next
- * step (steps of the base's lowered body). */
-typedef struct host_line {
+/* An instruction of the host lane: runs after compute instruction `release` ends and before
+ * instruction `use` of the next step (steps of the base's lowered body). */
+typedef struct host_instruction {
     uint64_t service_ns, work_bytes, grad_bytes;
     uint32_t release, use;
-} host_line;
+} host_instruction;
 
 struct coh_bound_base {
     const coh_plan_options *options;
@@ -31,11 +32,11 @@ struct coh_bound_base {
     coh_layout layout;
     coh_lowered lowered;
     uint32_t *operand_begin;
-    coh_traffic traffic; /* of the compute lane's lines */
+    coh_traffic traffic; /* of the compute lane's instructions */
     coh_traffic whole;   /* of both lanes; empty without a host lane */
     coh_traffic both;    /* likewise, with device and host as one memory */
-    host_line *host_lines;
-    uint32_t host_line_count;
+    host_instruction *host_instructions;
+    uint32_t host_instruction_count;
     uint64_t host_ns;
     /* by step: compute time of all steps before it; the last one: of all steps */
     uint64_t *before_ns;
@@ -74,27 +75,27 @@ static const coh_lane links[] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH
 static const coh_opcode movers[] = { COH_OP_LOAD, COH_OP_STORE, COH_OP_READ, COH_OP_WRITE };
 enum { LINK_COUNT = 4 };
 
-/* Prices a line as the assembled program's line will be priced: by opcode, work, and the operator
- * or group it belongs to. */
-static uint64_t line_ns(const coh_bound_base *base, const coh_pricer *pricer,
-                        const coh_lowered_instruction *line)
+/* Prices an instruction as the assembled program's instruction will be priced: by opcode, work,
+ * and the operator or group it belongs to. */
+static uint64_t instruction_ns(const coh_bound_base *base, const coh_pricer *pricer,
+                               const coh_lowered_instruction *lowered)
 {
     coh_operand first = { 0 };
-    if (line->operand_count > 0)
-        first.object = base->lowered.operands[line->operand_begin].object;
+    if (lowered->operand_count > 0)
+        first.object = base->lowered.operands[lowered->operand_begin].object;
     const coh_program program = { .operands = &first,
                                   .operand_count = 1,
                                   .calls = base->lowered.calls,
                                   .call_count = (uint32_t)base->lowered.call_count,
                                   .bindings = base->lowered.bindings,
                                   .binding_count = (uint32_t)base->lowered.binding_count };
-    const coh_instruction instruction = { .opcode = (uint8_t)line->opcode,
-                                          .lane = (uint8_t)line->lane,
-                                          .operand_count = line->operand_count,
-                                          .call = line->call,
-                                          .bytes = line->bytes,
-                                          .flops = line->flops };
-    return coh_whole_ns(coh_price_line(pricer, &base->layout, &program, &instruction).p50);
+    const coh_instruction instruction = { .opcode = (uint8_t)lowered->opcode,
+                                          .lane = (uint8_t)lowered->lane,
+                                          .operand_count = lowered->operand_count,
+                                          .call = lowered->call,
+                                          .bytes = lowered->bytes,
+                                          .flops = lowered->flops };
+    return coh_whole_ns(coh_price_instruction(pricer, &base->layout, &program, &instruction).p50);
 }
 
 /* Finds the least ns per byte of each link: the rounded time of a chunk over its bytes, the least
@@ -110,15 +111,15 @@ static void find_link_rates(coh_bound_base *base, const coh_pricer *pricer)
         if (bytes > base->chunk_most_bytes)
             base->chunk_most_bytes = bytes;
         for (int i = 0; i < LINK_COUNT; i++) {
-            const coh_instruction line = {
+            const coh_instruction instruction = {
                 .opcode = (uint8_t)movers[i], .lane = (uint8_t)links[i], .bytes = bytes, .call = -1
             };
             if (!coh_profile_is_link(base->profile, links[i]))
                 continue;
             const coh_program none = { 0 };
-            double ns =
-                (double)coh_whole_ns(coh_price_line(pricer, &base->layout, &none, &line).p50) /
-                (double)bytes;
+            double ns = (double)coh_whole_ns(
+                            coh_price_instruction(pricer, &base->layout, &none, &instruction).p50) /
+                        (double)bytes;
             double *least = &base->least_ns_per_byte[links[i]];
             if (*least == 0 || ns < *least)
                 *least = ns;
@@ -126,34 +127,34 @@ static void find_link_rates(coh_bound_base *base, const coh_pricer *pricer)
     }
 }
 
-static int is_backward(const coh_lowered_instruction *line)
+static int is_backward(const coh_lowered_instruction *instruction)
 {
-    return line->opcode == COH_OP_BACKWARD || line->opcode == COH_OP_RECOMPUTE;
+    return instruction->opcode == COH_OP_BACKWARD || instruction->opcode == COH_OP_RECOMPUTE;
 }
 
 static void find_starts(coh_bound_base *base)
 {
-    uint32_t count = (uint32_t)base->lowered.line_count;
+    uint32_t count = (uint32_t)base->lowered.instruction_count;
     int was_backward = 0;
     for (uint32_t i = 0; i < EVEN_STARTS && i < count; i++)
         base->starts[base->start_count++] = (uint32_t)((uint64_t)count * i / EVEN_STARTS);
     for (uint32_t i = 0; i < count && base->start_count < EVEN_STARTS + TURNS_MOST; i++) {
-        const coh_lowered_instruction *line = &base->lowered.lines[i];
-        if (line->opcode != COH_OP_FORWARD && !is_backward(line))
+        const coh_lowered_instruction *instruction = &base->lowered.instructions[i];
+        if (instruction->opcode != COH_OP_FORWARD && !is_backward(instruction))
             continue;
-        if (is_backward(line) != was_backward)
+        if (is_backward(instruction) != was_backward)
             base->starts[base->start_count++] = i;
-        was_backward = is_backward(line);
+        was_backward = is_backward(instruction);
     }
 }
 
 /* ---- the host lane ---- */
 
-static int touches(const coh_lowered *lowered, const coh_lowered_instruction *line,
+static int touches(const coh_lowered *lowered, const coh_lowered_instruction *instruction,
                    const coh_lowered_operand *of, int access)
 {
-    for (uint32_t i = 0; i < line->operand_count; i++) {
-        const coh_lowered_operand *operand = &lowered->operands[line->operand_begin + i];
+    for (uint32_t i = 0; i < instruction->operand_count; i++) {
+        const coh_lowered_operand *operand = &lowered->operands[instruction->operand_begin + i];
         if (operand->object == of->object && (operand->access & access) &&
             operand->touch_begin < of->touch_end && of->touch_begin < operand->touch_end)
             return 1;
@@ -170,121 +171,125 @@ static uint64_t operand_bytes(const coh_layout *layout, const coh_lowered_operan
 }
 
 /* Computes when an update of the host lane may begin, and when its parameters are needed. A
- * deferred update begins after its step's CLIP, the last compute line; an update in backward begins
- * after the last writer of its gradient. Returns 0 if nothing reads the parameters, or if they are
- * needed only after that. `at`: its index in the lowered body. */
+ * deferred update begins after its step's CLIP, the last compute instruction; an update in
+ * backward begins after the last writer of its gradient. Returns 0 if nothing reads the
+ * parameters, or if they are needed only after that. `at`: its index in the lowered body. */
 static int find_times(const coh_bound_base *base, size_t at, const uint32_t *compute_before,
-                      host_line *out, coh_traffic_span *out_span)
+                      host_instruction *out, coh_traffic_span *out_span)
 {
     const coh_lowered *lowered = &base->lowered;
-    const coh_lowered_operand *work = &lowered->operands[lowered->lines[at].operand_begin],
+    const coh_lowered_operand *work = &lowered->operands[lowered->instructions[at].operand_begin],
                               *grad = work + 1;
-    const int64_t lines = compute_before[lowered->line_count];
+    const int64_t instructions = compute_before[lowered->instruction_count];
     int is_deferred = base->options->deferred_update;
-    size_t release = is_deferred ? lowered->line_count - 1 : at, use = is_deferred ? at : 0;
+    size_t release = is_deferred ? lowered->instruction_count - 1 : at, use = is_deferred ? at : 0;
     while (!is_deferred && release > 0 &&
-           (lowered->lines[release].lane == COH_LANE_HOST ||
-            !touches(lowered, &lowered->lines[release], grad, COH_ACCESS_WRITE)))
+           (lowered->instructions[release].lane == COH_LANE_HOST ||
+            !touches(lowered, &lowered->instructions[release], grad, COH_ACCESS_WRITE)))
         release--;
-    while (use < lowered->line_count &&
-           (lowered->lines[use].lane == COH_LANE_HOST ||
-            !touches(lowered, &lowered->lines[use], work, COH_ACCESS_READ)))
+    while (use < lowered->instruction_count &&
+           (lowered->instructions[use].lane == COH_LANE_HOST ||
+            !touches(lowered, &lowered->instructions[use], work, COH_ACCESS_READ)))
         use++;
     out->release = compute_before[release];
-    out->use = use < lowered->line_count ? compute_before[use] : 0;
+    out->use = use < lowered->instruction_count ? compute_before[use] : 0;
     out->work_bytes = operand_bytes(&base->layout, work);
     out->grad_bytes = is_deferred ? 0 : operand_bytes(&base->layout, grad);
-    if (use < lowered->line_count) /* a deferred one belongs to the step before */
+    if (use < lowered->instruction_count) /* a deferred one belongs to the step before */
         *out_span = (coh_traffic_span){ .early = is_deferred ? 0 : (int64_t)out->release + 1,
-                                        .late = out->use + (is_deferred ? 0 : lines) };
-    return use < lowered->line_count && out->use <= out->release;
+                                        .late = out->use + (is_deferred ? 0 : instructions) };
+    return use < lowered->instruction_count && out->use <= out->release;
 }
 
 static int compare_uses(const void *x, const void *y)
 {
-    uint32_t a = ((const host_line *)x)->use, b = ((const host_line *)y)->use;
+    uint32_t a = ((const host_instruction *)x)->use, b = ((const host_instruction *)y)->use;
     return a < b ? -1 : a > b;
 }
 
-/* `spans`: by lowered line, the range of time in which it runs. */
-static coh_status list_host_lines(coh_bound_base *base, const coh_pricer *pricer,
-                                  coh_traffic_span *spans)
+/* `spans`: by lowered instruction, the range of time in which it runs. */
+static coh_status list_host_instructions(coh_bound_base *base, const coh_pricer *pricer,
+                                         coh_traffic_span *spans)
 {
-    size_t count = base->lowered.line_count;
+    size_t count = base->lowered.instruction_count;
     uint32_t *compute_before = NULL;
-    COH_TRY(COH_ALLOC(count + 1, &base->host_lines));
+    COH_TRY(COH_ALLOC(count + 1, &base->host_instructions));
     COH_TRY(COH_ALLOC(count + 1, &compute_before));
     for (size_t i = 0; i < count; i++)
-        compute_before[i + 1] = compute_before[i] + (base->lowered.lines[i].lane != COH_LANE_HOST);
+        compute_before[i + 1] =
+            compute_before[i] + (base->lowered.instructions[i].lane != COH_LANE_HOST);
     for (size_t i = 0; i < count; i++) {
-        const coh_lowered_instruction *line = &base->lowered.lines[i];
-        host_line *out = &base->host_lines[base->host_line_count];
+        const coh_lowered_instruction *instruction = &base->lowered.instructions[i];
+        host_instruction *out = &base->host_instructions[base->host_instruction_count];
         spans[i] = (coh_traffic_span){ .early = compute_before[i], .late = compute_before[i] };
-        if (line->lane != COH_LANE_HOST)
+        if (instruction->lane != COH_LANE_HOST)
             continue;
         spans[i] = COH_TRAFFIC_ANY_TIME;
-        out->service_ns = line_ns(base, pricer, line);
+        out->service_ns = instruction_ns(base, pricer, instruction);
         base->host_ns += out->service_ns;
-        base->host_line_count += (uint32_t)(line->opcode == COH_OP_UPDATE &&
-                                            find_times(base, i, compute_before, out, &spans[i]));
+        base->host_instruction_count +=
+            (uint32_t)(instruction->opcode == COH_OP_UPDATE &&
+                       find_times(base, i, compute_before, out, &spans[i]));
     }
     coh_free(compute_before);
-    if (base->host_line_count > 1)
-        qsort(base->host_lines, base->host_line_count, sizeof(*base->host_lines), compare_uses);
+    if (base->host_instruction_count > 1)
+        qsort(base->host_instructions, base->host_instruction_count,
+              sizeof(*base->host_instructions), compare_uses);
     return COH_OK;
 }
 
-/* Removes the host lane's lines, which windows leave out: they run when they can. Without the
- * device copies that they make stale, no part of a step is slower. */
-static void drop_host_lines(coh_lowered *lowered)
+/* Removes the host lane's instructions, which windows leave out: they run when they can. Without
+ * the device copies that they make stale, no part of a step is slower. */
+static void drop_host_instructions(coh_lowered *lowered)
 {
-    size_t lines = 0, operands = 0;
-    for (size_t i = 0; i < lowered->line_count; i++) {
-        coh_lowered_instruction line = lowered->lines[i];
-        if (line.lane == COH_LANE_HOST)
+    size_t instructions = 0, operands = 0;
+    for (size_t i = 0; i < lowered->instruction_count; i++) {
+        coh_lowered_instruction instruction = lowered->instructions[i];
+        if (instruction.lane == COH_LANE_HOST)
             continue;
-        memmove(lowered->operands + operands, lowered->operands + line.operand_begin,
-                line.operand_count * sizeof(*lowered->operands));
-        line.operand_begin = (uint32_t)operands;
-        operands += line.operand_count;
-        lowered->lines[lines++] = line;
+        memmove(lowered->operands + operands, lowered->operands + instruction.operand_begin,
+                instruction.operand_count * sizeof(*lowered->operands));
+        instruction.operand_begin = (uint32_t)operands;
+        operands += instruction.operand_count;
+        lowered->instructions[instructions++] = instruction;
     }
-    lowered->line_count = lines;
+    lowered->instruction_count = instructions;
     lowered->operand_count = operands;
 }
 
 static void begin_operands(coh_bound_base *base)
 {
-    for (size_t i = 0; i < base->lowered.line_count; i++)
-        base->operand_begin[i + 1] = base->operand_begin[i] + base->lowered.lines[i].operand_count;
+    for (size_t i = 0; i < base->lowered.instruction_count; i++)
+        base->operand_begin[i + 1] =
+            base->operand_begin[i] + base->lowered.instructions[i].operand_count;
 }
 
 static coh_status make_traffic(coh_bound_base *base, const coh_traffic_span *spans,
                                coh_traffic *out)
 {
-    const coh_sequence sequence = { .step_count = (uint32_t)base->lowered.line_count,
+    const coh_sequence sequence = { .step_count = (uint32_t)base->lowered.instruction_count,
                                     .operand_begin = base->operand_begin,
                                     .operands = base->lowered.operands };
     return coh_traffic_init_spans(&base->layout, &sequence, spans, out);
 }
 
-/* Records the host lane's work before its lines are removed. */
-static coh_status take_host_lines(coh_bound_base *base, const coh_pricer *pricer)
+/* Records the host lane's work before its instructions are removed. */
+static coh_status take_host_instructions(coh_bound_base *base, const coh_pricer *pricer)
 {
     int some = 0;
-    for (size_t i = 0; i < base->lowered.line_count; i++)
-        some |= base->lowered.lines[i].lane == COH_LANE_HOST;
+    for (size_t i = 0; i < base->lowered.instruction_count; i++)
+        some |= base->lowered.instructions[i].lane == COH_LANE_HOST;
     if (!some)
         return COH_OK;
     coh_traffic_span *spans = NULL;
     begin_operands(base);
     COH_TRY(make_traffic(base, NULL, &base->whole));
-    COH_TRY(COH_ALLOC(base->lowered.line_count, &spans));
-    coh_status status = list_host_lines(base, pricer, spans);
+    COH_TRY(COH_ALLOC(base->lowered.instruction_count, &spans));
+    coh_status status = list_host_instructions(base, pricer, spans);
     if (status == COH_OK && base->options->disk_bytes > 0)
         status = make_traffic(base, spans, &base->both);
     coh_free(spans);
-    drop_host_lines(&base->lowered);
+    drop_host_instructions(&base->lowered);
     return status;
 }
 
@@ -303,14 +308,14 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
                                   host_updates, COH_PROGRAM_BODY, &base->lowered);
     coh_object_map_fini(&map);
     COH_TRY(status);
-    COH_TRY(COH_ALLOC(base->lowered.line_count + 1, &base->operand_begin));
-    COH_TRY(take_host_lines(base, pricer));
-    size_t count = base->lowered.line_count;
+    COH_TRY(COH_ALLOC(base->lowered.instruction_count + 1, &base->operand_begin));
+    COH_TRY(take_host_instructions(base, pricer));
+    size_t count = base->lowered.instruction_count;
     COH_TRY(COH_ALLOC(count + 1, &base->before_ns));
     for (size_t i = 0; i < count; i++) {
-        const coh_lowered_instruction *line = &base->lowered.lines[i];
-        base->before_ns[i + 1] = base->before_ns[i] + line_ns(base, pricer, line);
-        if (line->opcode == COH_OP_UPDATE && base->options->deferred_update)
+        const coh_lowered_instruction *instruction = &base->lowered.instructions[i];
+        base->before_ns[i + 1] = base->before_ns[i] + instruction_ns(base, pricer, instruction);
+        if (instruction->opcode == COH_OP_UPDATE && base->options->deferred_update)
             base->updates_end = (uint32_t)i + 1;
     }
     find_link_rates(base, pricer);
@@ -345,7 +350,7 @@ void coh_bound_base_destroy(coh_bound_base *base)
     coh_traffic_fini(&base->traffic);
     coh_traffic_fini(&base->whole);
     coh_traffic_fini(&base->both);
-    coh_free(base->host_lines);
+    coh_free(base->host_instructions);
     coh_lowered_fini(&base->lowered);
     coh_layout_fini(&base->layout);
     coh_free(base->operand_begin);
@@ -357,19 +362,19 @@ void coh_bound_base_destroy(coh_bound_base *base)
 
 static uint64_t compute_ns(const coh_bound_base *base)
 {
-    return base->before_ns[base->lowered.line_count];
+    return base->before_ns[base->lowered.instruction_count];
 }
 
-/* The time of bytes over a link: at its best rate, or with one latency per line and `depth` lines
- * in flight, whichever is longer. */
+/* The time of bytes over a link: at its best rate, or with one latency per instruction and
+ * `depth` instructions in flight, whichever is longer. */
 static uint64_t link_ns(const coh_bound_base *base, coh_lane lane, uint64_t bytes)
 {
     const coh_link_profile *link = &base->profile->link[lane];
     double served = (double)bytes * base->least_ns_per_byte[lane];
     if (bytes == 0)
         return 0;
-    uint64_t lines = (bytes + base->chunk_most_bytes - 1) / base->chunk_most_bytes;
-    double latency = (double)lines * (double)coh_whole_ns(link->latency_ns.p50);
+    uint64_t instructions = (bytes + base->chunk_most_bytes - 1) / base->chunk_most_bytes;
+    double latency = (double)instructions * (double)coh_whole_ns(link->latency_ns.p50);
     double places = (served + latency) / (link->depth > 0 ? link->depth : 1);
     return (uint64_t)floor(served > places ? served : places);
 }
@@ -386,7 +391,7 @@ static void window_told(void *context, uint64_t step, uint64_t bytes)
 {
     window *w = context;
     const coh_bound_base *base = w->base;
-    uint64_t count = base->lowered.line_count;
+    uint64_t count = base->lowered.instruction_count;
     if (bytes == 0 || step == w->first_step)
         return;
     uint64_t local = step % count, inside = base->before_ns[local] - base->before_ns[w->first_step];
@@ -457,26 +462,28 @@ static uint64_t transfer_ns(const coh_bound_base *base, coh_lane lane, uint64_t 
            coh_whole_ns(base->profile->link[lane].latency_ns.p50);
 }
 
-/* Bounds each update's path from the last line of its gradient to the first line of its parameters.
- * Also bounds all updates whose parameters are needed until some line: they run one after another,
- * and the rest of the step follows. */
+/* Bounds each update's path from the last instruction of its gradient to the first instruction
+ * of its parameters. Also bounds all updates whose parameters are needed until some instruction:
+ * they run one after another, and the rest of the step follows. */
 static void bound_host(const coh_bound_base *base, coh_bounds *out)
 {
     uint64_t sum_ns = 0, release = UINT64_MAX, least_load_ns = UINT64_MAX;
     raise_bound(out, COH_PLAN_BOUND_HOST, base->host_ns);
-    for (uint32_t i = 0; i < base->host_line_count; i++) {
-        const host_line *line = &base->host_lines[i];
-        uint64_t load_ns = transfer_ns(base, COH_LANE_H2D, line->work_bytes);
-        uint64_t way_ns = line->service_ns + load_ns;
-        if (line->grad_bytes > 0)
-            way_ns += transfer_ns(base, COH_LANE_D2H, line->grad_bytes);
+    for (uint32_t i = 0; i < base->host_instruction_count; i++) {
+        const host_instruction *instruction = &base->host_instructions[i];
+        uint64_t load_ns = transfer_ns(base, COH_LANE_H2D, instruction->work_bytes);
+        uint64_t way_ns = instruction->service_ns + load_ns;
+        if (instruction->grad_bytes > 0)
+            way_ns += transfer_ns(base, COH_LANE_D2H, instruction->grad_bytes);
         raise_bound(out, COH_PLAN_BOUND_TURNAROUND,
-                    way_ns + base->before_ns[line->release + 1] - base->before_ns[line->use]);
-        sum_ns += line->service_ns;
-        release = line->release < release ? line->release : release;
+                    way_ns + base->before_ns[instruction->release + 1] -
+                        base->before_ns[instruction->use]);
+        sum_ns += instruction->service_ns;
+        release = instruction->release < release ? instruction->release : release;
         least_load_ns = load_ns < least_load_ns ? load_ns : least_load_ns;
-        uint64_t beside_ns =
-            line->use <= release ? base->before_ns[release + 1] - base->before_ns[line->use] : 0;
+        uint64_t beside_ns = instruction->use <= release
+                                 ? base->before_ns[release + 1] - base->before_ns[instruction->use]
+                                 : 0;
         raise_bound(out, COH_PLAN_BOUND_HOST_WINDOW, sum_ns + least_load_ns + beside_ns);
     }
 }

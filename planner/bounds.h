@@ -1,26 +1,27 @@
 /* bounds.h - lower bounds of the step time for a set of decisions, without building a schedule.
  *
- *     graph + decisions ──> base (lines and their times, accesses) ──┬─> at 8 GiB:  bounds, bytes
- *                                                                    └─> at 16 GiB: ...
+ *     graph + decisions ──> base (instructions, times, accesses) ──┬─> at 8 GiB:  bounds, bytes
+ *                                                                  └─> at 16 GiB: ...
  *
- * A base takes the compute lines that the schedule will have (lower.h) and prices each of them, so
- * the compute bound is exact. For links, the fewest bytes of any residency are moved at the link's
- * best rate (bounds_traffic.h). Nothing is placed, so bounds take milliseconds and a schedule takes
- * seconds.
+ * A base takes the compute instructions that the schedule will have (lower.h) and prices each of
+ * them, so the compute bound is exact. For links, the fewest bytes of any residency are moved at
+ * the link's best rate (bounds_traffic.h). Nothing is placed, so bounds take milliseconds and a
+ * schedule takes seconds.
  *
- * The window bound: between the beginnings of lines p and q at least those bytes must move that
- * p..q need beyond the capacity. The other lines of the step run after q, one after another:
+ * The window bound: between the beginnings of instructions p and q at least those bytes must move
+ * that p..q need beyond the capacity. The other instructions of the step run after q, one after
+ * another:
  *
  *     step >= max over p, q of  bytes(p, q) / rate + latency + compute(q .. p of the next step)
  *
- * Updates on the host lane have no fixed order relative to compute lines. Over the device's link,
- * they make device copies stale. Over the drive, device and host count as one memory: states and
- * gradients that updates use are kept or moved, whenever the updates run between their gradients
- * and the next use of their parameters (coh_traffic_init_spans).
+ * Updates on the host lane have no fixed order relative to compute instructions. Over the device's
+ * link, they make device copies stale. Over the drive, device and host count as one memory: states
+ * and gradients that updates use are kept or moved, whenever the updates run between their
+ * gradients and the next use of their parameters (coh_traffic_init_spans).
  *
- * The bounds hold if lanes run alone, and therefore also if they slow one another. The four bounds
- * of two lanes at once (link, drive, cores, DRAM) hold for lanes that slow one another as the
- * profile's contention says. */
+ * The bounds hold if lanes run alone, and therefore also if they slow one another. The four
+ * bounds of two lanes at once (link, drive, cores, DRAM) hold for lanes that slow one another as
+ * the profile's contention says. */
 #ifndef COH_PLANNER_BOUNDS_H
 #define COH_PLANNER_BOUNDS_H
 

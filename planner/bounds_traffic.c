@@ -124,7 +124,7 @@ static uint32_t era_of(const ring *r, uint32_t from, uint8_t *out_leaves)
     return *out_leaves ? 0 : era;
 }
 
-/* Steps until the content is read next; 0 if a far line makes it stale first. */
+/* Steps until the content is read next; 0 if a far instruction makes it stale first. */
 static uint32_t keep_of(const ring *r, uint32_t from)
 {
     for (uint32_t ahead = 1; has_next(r, from, ahead); ahead++) {

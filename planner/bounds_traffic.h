@@ -92,7 +92,7 @@ coh_status coh_traffic_least(const coh_traffic *traffic, enum coh_traffic_way wa
 typedef void coh_traffic_told(void *context, uint64_t step, uint64_t bytes);
 
 /* Runs one repetition from `first_step` on, whatever the memory held before. Not for sequences with
- * far operands, whose lines run when they can. Fails: COH_ERR_MEMORY. */
+ * far operands, whose instructions run when they can. Fails: COH_ERR_MEMORY. */
 coh_status coh_traffic_window(const coh_traffic *traffic, enum coh_traffic_way way,
                               uint64_t room_bytes, uint32_t first_step, coh_traffic_told *told,
                               void *context);

@@ -37,8 +37,8 @@ int coh_calibration_is_set(const void *calibration);
  * moving average. */
 void coh_calibration_join(coh_calibration *calibration, double factor);
 
-/* The opcode whose factor applies to lines of `opcode`: a recomputed block runs the kernels of
- * forward. COH_OP_COUNT: not calibrated. */
+/* The opcode whose factor applies to instructions of `opcode`: a recomputed block runs the
+ * kernels of forward. COH_OP_COUNT: not calibrated. */
 coh_opcode coh_calibration_of(coh_opcode opcode);
 
 #endif

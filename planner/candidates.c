@@ -17,7 +17,7 @@ enum { THREADS_MOST = 8 };
 /* The effort of rejecting a candidate without building it. */
 enum { REFUSED_EFFORT = 1000 };
 
-/* A budget of this many chunks is enough for any line that takes one chunk. */
+/* A budget of this many chunks is enough for any instruction that takes one chunk. */
 enum { CHUNKS_ROOMY = 16 };
 
 /* Bytes of all tiers that can hold the data of a step. */
@@ -62,7 +62,8 @@ coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisio
     COH_TRY(refuse_early(plan, out_candidate));
     if (out_candidate->is_refused)
         return COH_OK;
-    /* If memory is short, a line of another program that takes one large chunk may not fit. */
+    /* If memory is short, an instruction of another program that takes one large chunk may not
+     * fit. */
     int all = plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
     coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
                                            all, &layout, programs);
@@ -75,7 +76,7 @@ coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisio
     status = coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation);
     if (status == COH_OK) {
         out_candidate->step_ns = simulation.period_ns;
-        out_candidate->line_count = programs[COH_PROGRAM_BODY].line_count;
+        out_candidate->instruction_count = programs[COH_PROGRAM_BODY].instruction_count;
         out_candidate->device_bytes = layout.arena_bytes[COH_TIER_DEVICE];
         out_candidate->valid = out_candidate->device_bytes <= plan->options.device_memory_bytes;
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)

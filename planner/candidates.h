@@ -17,7 +17,7 @@
 typedef struct coh_candidate {
     coh_decisions decisions;
     uint64_t step_ns, link_bytes, device_bytes;
-    uint32_t line_count;
+    uint32_t instruction_count;
     int32_t valid;   /* it fits */
     uint64_t effort; /* coh_effort_sum */
     /* Not built: the bytes that exist at once exceed the capacity (device_bytes is then a lower

@@ -1,6 +1,6 @@
-/* Estimates program size as a sum over operators: the lines of a call (its row ranges) times its
- * phases times the micro-batches, and for each line the chunks of the objects that it touches.
- * Object sizes come from a layout with whole objects. Interface: effort.h. */
+/* Estimates program size as a sum over operators: the instructions of a call (its row ranges)
+ * times its phases times the micro-batches, and for each instruction the chunks of the objects
+ * that it touches. Object sizes come from a layout with whole objects. Interface: effort.h. */
 #include "planner/effort.h"
 
 #include <inttypes.h>
@@ -9,11 +9,11 @@
 #include "planner/pattern.h"
 #include "planner/pins.h"
 
-/* A line costs about as much as this many touches. */
-enum { LINE_TOUCHES = 4 };
+/* An instruction costs about as much as this many touches. */
+enum { INSTRUCTION_TOUCHES = 4 };
 
-/* NORM and UPDATE of a chunk: lines and touches. */
-enum { UPDATE_LINES = 2, UPDATE_TOUCHES = 8 };
+/* NORM and UPDATE of a chunk: instructions and touches. */
+enum { UPDATE_INSTRUCTIONS = 2, UPDATE_TOUCHES = 8 };
 
 static uint64_t sum(uint64_t a, uint64_t b)
 {
@@ -103,7 +103,8 @@ static void add_operator(const scene *s, int32_t op, coh_effort *out)
         sum(product(parts, activations + gradient_chunks(s, op) +
                                chunks_of(s, s->map.workspace[COH_PHASE_BACKWARD][op])),
             2 * parameters);
-    out->lines = sum(out->lines, product(product(parts, forwards + backwards), microbatches));
+    out->instructions =
+        sum(out->instructions, product(product(parts, forwards + backwards), microbatches));
     out->touches =
         sum(out->touches,
             product(sum(product(forwards, ahead), product(backwards, back)), microbatches));
@@ -125,7 +126,7 @@ static void add_objects(const scene *s, coh_effort *out)
         else if (object->microbatch == 0)
             out->chunks = sum(out->chunks, chunks);
         if (object->stream == COH_STREAM_GRAD) {
-            out->lines = sum(out->lines, product(UPDATE_LINES, chunks));
+            out->instructions = sum(out->instructions, product(UPDATE_INSTRUCTIONS, chunks));
             out->touches = sum(out->touches, product(UPDATE_TOUCHES, chunks));
         }
     }
@@ -187,13 +188,13 @@ coh_status coh_effort_check_count(uint64_t count, coh_refusal_unit unit)
 
 int coh_effort_is_bearable(const coh_effort *effort)
 {
-    return effort->lines <= COH_LINES_MOST && effort->touches <= COH_TOUCHES_MOST &&
+    return effort->instructions <= COH_INSTRUCTIONS_MOST && effort->touches <= COH_TOUCHES_MOST &&
            effort->chunks <= COH_CHUNKS_MOST;
 }
 
 uint64_t coh_effort_sum(const coh_effort *effort)
 {
-    return sum(effort->touches, product(LINE_TOUCHES, effort->lines));
+    return sum(effort->touches, product(INSTRUCTION_TOUCHES, effort->instructions));
 }
 
 /* `is_cut`: the given chunk size is the cause. */
@@ -204,7 +205,7 @@ static void add_changes(const coh_effort *effort, int is_cut, coh_refusal *refus
         coh_refusal_add(refusal, COH_CHANGE_DROP_CHUNK, 0);
         return;
     }
-    if (effort->lines > COH_LINES_MOST) {
+    if (effort->instructions > COH_INSTRUCTIONS_MOST) {
         coh_refusal_add(refusal, COH_CHANGE_RAISE_MICROBATCH, 0);
     } else { /* chunks are cut by the budget */
         coh_refusal_raise(refusal, COH_TIER_DEVICE, 0);
@@ -215,14 +216,15 @@ static void add_changes(const coh_effort *effort, int is_cut, coh_refusal *refus
 
 coh_status coh_effort_refuse(const coh_effort *effort, const coh_plan_options *options)
 {
-    const int is_cut = options->chunk_bytes > 0 &&
-                       (effort->chunks > COH_CHUNKS_MOST || effort->lines <= COH_LINES_MOST);
+    const int is_cut = options->chunk_bytes > 0 && (effort->chunks > COH_CHUNKS_MOST ||
+                                                    effort->instructions <= COH_INSTRUCTIONS_MOST);
     if (coh_effort_is_bearable(effort))
         return COH_OK;
-    coh_refusal refusal = coh_refusal_length(COH_UNIT_INSTRUCTIONS, effort->lines, COH_LINES_MOST);
+    coh_refusal refusal =
+        coh_refusal_length(COH_UNIT_INSTRUCTIONS, effort->instructions, COH_INSTRUCTIONS_MOST);
     if (is_cut && effort->chunks > COH_CHUNKS_MOST)
         refusal = coh_refusal_length(COH_UNIT_CHUNKS, effort->chunks, COH_CHUNKS_MOST);
-    else if (effort->lines <= COH_LINES_MOST)
+    else if (effort->instructions <= COH_INSTRUCTIONS_MOST)
         refusal = coh_refusal_length(COH_UNIT_CHUNK_USES, effort->touches, COH_TOUCHES_MOST);
     refusal.status = COH_ERR_ARGUMENT;
     refusal.microbatch_count = options->microbatch_count;

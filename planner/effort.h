@@ -11,14 +11,14 @@
 
 /* UINT64_MAX also represents every larger number. */
 typedef struct coh_effort {
-    uint64_t lines;   /* of the step's program */
-    uint64_t touches; /* chunks touched, summed over all lines */
-    uint64_t chunks;  /* of the layout */
+    uint64_t instructions; /* of the step's program */
+    uint64_t touches;      /* chunks touched, summed over all instructions */
+    uint64_t chunks;       /* of the layout */
 } coh_effort;
 
 /* Limits of what the planner builds: the schedule of a program at these limits takes about 400 MB
  * and a few seconds. */
-enum { COH_LINES_MOST = 250000, COH_TOUCHES_MOST = 2000000, COH_CHUNKS_MOST = 500000 };
+enum { COH_INSTRUCTIONS_MOST = 250000, COH_TOUCHES_MOST = 2000000, COH_CHUNKS_MOST = 500000 };
 
 /* In units of coh_effort_sum. The limits of a whole search and of a quick one. COH_SHORT_EFFORT: up
  * to this effort a program is built without first checking that it can fit. COH_TOGETHER_EFFORT:
@@ -46,7 +46,8 @@ coh_status coh_effort_raise_chunk(const coh_graph *graph, const coh_plan_options
 /* Returns 1 if the effort is within the limits above. */
 int coh_effort_is_bearable(const coh_effort *effort);
 
-/* One number for the time to build and simulate a schedule: the touches plus a few per line. */
+/* One number for the time to build and simulate a schedule: the touches plus a few per
+ * instruction. */
 uint64_t coh_effort_sum(const coh_effort *effort);
 
 /* Fails with COH_ERR_ARGUMENT if an effort exceeds the limits; the message has the number that is

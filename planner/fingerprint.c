@@ -126,7 +126,7 @@ uint64_t coh_operator_signature(const coh_graph *graph, size_t op)
     return hash ? hash : 1; /* 0 means no operator */
 }
 
-unsigned coh_grad_form(const coh_line_call *call, const coh_binding *bindings)
+unsigned coh_grad_form(const coh_instruction_call *call, const coh_binding *bindings)
 {
     int f32_grads = 0, some_bf16 = 0;
     for (uint32_t i = 0; i < call->binding_count; i++) {

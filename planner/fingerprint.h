@@ -25,7 +25,7 @@ enum {
 
 /* The form flags of a call; 0 for a forward. `bindings`: the table that its binding_begin
  * indexes. */
-unsigned coh_grad_form(const coh_line_call *call, const coh_binding *bindings);
+unsigned coh_grad_form(const coh_instruction_call *call, const coh_binding *bindings);
 
 /* The profile key of the times of a backward in that form; for form 0 it is the operator's
  * signature. */

@@ -30,14 +30,14 @@ static void priced_fini(priced *p)
     coh_free(p->service_ns);
 }
 
-/* Fills the prices of all lines, and their medians. */
+/* Fills the prices of all instructions, and their medians. */
 static coh_status priced_init(priced *p, const coh_layout *layout, const coh_program *program,
                               const coh_pricer *pricer)
 {
-    COH_TRY(COH_ALLOC(program->line_count, &p->prices));
-    COH_TRY(COH_ALLOC(program->line_count, &p->service_ns));
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        p->prices[i] = coh_price_line(pricer, layout, program, &program->lines[i]);
+    COH_TRY(COH_ALLOC(program->instruction_count, &p->prices));
+    COH_TRY(COH_ALLOC(program->instruction_count, &p->service_ns));
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        p->prices[i] = coh_price_instruction(pricer, layout, program, &program->instructions[i]);
         p->service_ns[i] = coh_whole_ns(p->prices[i].p50);
     }
     return COH_OK;
@@ -45,20 +45,20 @@ static coh_status priced_init(priced *p, const coh_layout *layout, const coh_pro
 
 /* ---- quantiles ---- */
 
-static int has_spread(const priced *p, uint32_t line_count)
+static int has_spread(const priced *p, uint32_t instruction_count)
 {
     int found = 0;
-    for (uint32_t i = 0; i < line_count; i++)
+    for (uint32_t i = 0; i < instruction_count; i++)
         found |= p->prices[i].p10 != p->prices[i].p90;
     return found;
 }
 
 /* Draws the durations: two halves of a normal distribution, joined at the median, with the price's
- * own p10 and p90. All lines of one source share a draw, since they share the error of their
+ * own p10 and p90. All instructions of one source share a draw, since they share the error of their
  * figure. */
-static void draw(priced *p, uint32_t line_count, uint64_t walk)
+static void draw(priced *p, uint32_t instruction_count, uint64_t walk)
 {
-    for (uint32_t i = 0; i < line_count; i++) {
+    for (uint32_t i = 0; i < instruction_count; i++) {
         const coh_price *price = &p->prices[i];
         double deviation = coh_rng_normal(DRAW_SEED, walk, price->source) / NORMAL_P90;
         double side = deviation < 0 ? price->p50 - price->p10 : price->p90 - price->p50;
@@ -83,10 +83,10 @@ static coh_status find_quantiles(const coh_layout *layout, const coh_program *pr
     COH_TRY(coh_simulate(layout, program, profile, p->service_ns, COH_CONTENTION_FLUID, &simulation,
                          NULL));
     out->p10_ns = out->p50_ns = out->p90_ns = simulation.period_ns;
-    if (!has_spread(p, program->line_count))
+    if (!has_spread(p, program->instruction_count))
         return COH_OK;
     for (uint64_t walk = 0; walk < WALKS; walk++) {
-        draw(p, program->line_count, walk);
+        draw(p, program->instruction_count, walk);
         COH_TRY(coh_simulate(layout, program, profile, p->service_ns, COH_CONTENTION_FLUID,
                              &simulation, NULL));
         periods[walk] = simulation.period_ns;
@@ -135,8 +135,8 @@ typedef struct change {
 } change;
 
 typedef struct curve {
-    uint64_t *line_ns; /* begin and end of each line, in the settled run */
-    uint64_t *lives;   /* of each extent: the begin of its first line, the end of its last line */
+    uint64_t *instruction_ns; /* begin and end of each instruction, in the settled run */
+    uint64_t *lives; /* of each extent: its first instruction's begin, its last one's end */
     change *changes;
     size_t count;
     int64_t at_begin[COH_STREAM_COUNT]; /* bytes present when the period begins */
@@ -168,10 +168,10 @@ static void add_life(curve *c, uint64_t begin, uint64_t end, int64_t bytes, uint
         c->changes[c->count++] = (change){ end % c->period_ns, -bytes, stream };
 }
 
-static void add_line_to_life(const curve *c, uint32_t line, uint32_t extent)
+static void add_instruction_to_life(const curve *c, uint32_t instruction, uint32_t extent)
 {
     uint64_t *life = &c->lives[2 * (size_t)extent];
-    const uint64_t *times = &c->line_ns[2 * (size_t)line];
+    const uint64_t *times = &c->instruction_ns[2 * (size_t)instruction];
     life[0] = times[0] < life[0] ? times[0] : life[0];
     life[1] = times[1] > life[1] ? times[1] : life[1];
 }
@@ -180,19 +180,19 @@ static void find_lives(const coh_program *body, const curve *c)
 {
     for (uint32_t i = 0; i < body->extent_count; i++)
         c->lives[2 * (size_t)i] = UINT64_MAX;
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_operand *operands = &body->operands[body->lines[i].operand_begin];
-        for (uint32_t o = 0; o < body->lines[i].operand_count; o++)
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_operand *operands = &body->operands[body->instructions[i].operand_begin];
+        for (uint32_t o = 0; o < body->instructions[i].operand_count; o++)
             for (uint32_t t = 0; t < operands[o].touch_count; t++) {
                 uint32_t extent = body->touches[operands[o].touch_begin + t].extent;
                 if (extent != COH_EXTENT_FILE)
-                    add_line_to_life(c, i, extent);
+                    add_instruction_to_life(c, i, extent);
             }
     }
 }
 
-/* Counts the working store: every chunk that survives, or that some line moves, has a place in
- * it. */
+/* Counts the working store: every chunk that survives, or that some instruction moves, has a
+ * place in it. */
 static void add_file(const coh_layout *layout, const coh_program *body, curve *c)
 {
     uint64_t listed = 0;
@@ -201,11 +201,13 @@ static void add_file(const coh_layout *layout, const coh_program *body, curve *c
             c->at_begin[layout->objects[i].stream] += (int64_t)layout->objects[i].bytes;
             listed += layout->objects[i].bytes;
         }
-    /* the rest appears and disappears within a step: its stream is that of the first such line */
+    /* the rest appears and disappears within a step: its stream is that of the first such
+     * instruction */
     uint8_t stream = COH_STREAM_ACTIVATION;
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_operand *operand = &body->operands[body->lines[i].operand_begin];
-        if (body->lines[i].opcode == COH_OP_WRITE && !layout->objects[operand->object].survives) {
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_operand *operand = &body->operands[body->instructions[i].operand_begin];
+        if (body->instructions[i].opcode == COH_OP_WRITE &&
+            !layout->objects[operand->object].survives) {
             stream = layout->objects[operand->object].stream;
             break;
         }
@@ -296,7 +298,7 @@ static void curve_fini(curve *c)
 {
     coh_free(c->changes);
     coh_free(c->lives);
-    coh_free(c->line_ns);
+    coh_free(c->instruction_ns);
 }
 
 /* Simulates the body and computes the lifetime of every extent of its settled run. */
@@ -307,14 +309,14 @@ static coh_status curve_init(const coh_layout *layout, const coh_program *body,
     coh_simulation simulation = { 0 };
     coh_status status = priced_init(&p, layout, body, pricer);
     if (status == COH_OK)
-        status = COH_ALLOC(2 * (size_t)body->line_count, &c->line_ns);
+        status = COH_ALLOC(2 * (size_t)body->instruction_count, &c->instruction_ns);
     if (status == COH_OK)
         status = COH_ALLOC(2 * (size_t)body->extent_count, &c->lives);
     if (status == COH_OK)
         status = COH_ALLOC(2 * (size_t)body->extent_count, &c->changes);
     if (status == COH_OK)
         status = coh_simulate(layout, body, pricer->profile, p.service_ns, COH_CONTENTION_FLUID,
-                              &simulation, c->line_ns);
+                              &simulation, c->instruction_ns);
     priced_fini(&p);
     COH_TRY(status);
     c->period_ns = simulation.period_ns > 0 ? simulation.period_ns : 1;

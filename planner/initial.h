@@ -29,10 +29,10 @@ enum { COH_INITIAL_MOST = COH_INITIAL_CHOICES * 2 * COH_INITIAL_ROW_CHOICES };
  * first, into choices[COH_INITIAL_CHOICES]. Returns the number of choices. */
 int coh_initial_choices(const coh_plan *plan, int32_t *choices);
 
-/* Chooses the chunk size: the largest power of two of at most 1/128 of the budget, from 256 KiB to
- * 256 MiB. About a hundred chunks at once are enough for a choice of victims, and more lines cost
- * planning time. For a model many times the budget it is up to 1/32; if the program would be too
- * long (effort.h), up to 1/16. Fails: as coh_effort_of. */
+/* Chooses the chunk size: the largest power of two of at most 1/128 of the budget, from 256 KiB
+ * to 256 MiB. About a hundred chunks at once are enough for a choice of victims, and more
+ * instructions cost planning time. For a model many times the budget it is up to 1/32; if the
+ * program would be too long (effort.h), up to 1/16. Fails: as coh_effort_of. */
 coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes);
 
 /* Finds the decisions that need the fewest device bytes, and sets plan->smallest_device_bytes to

@@ -34,8 +34,8 @@ typedef struct coh_object_map {
     int64_t *row_unit;
     coh_pattern_choice patterns; /* these three: see coh_decisions */
     int slices, row_passes;
-    /* 1: lines are written only for the first two row ranges and the last. The ranges between them
-     * need the same memory as the second. Used for memory bounds. */
+    /* 1: instructions are written only for the first two row ranges and the last. The ranges
+     * between them need the same memory as the second. Used for memory bounds. */
     int few_ranges;
 } coh_object_map;
 

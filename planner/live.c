@@ -1,7 +1,7 @@
-/* Writes the lines of at most three micro-batches, with no object cut, and counts the live bytes at
- * each line. These bytes grow by the same amount with every micro-batch, so their maximum is convex
- * in the number of micro-batches: the straight line through its values at two and three never lies
- * above it. Interface: live.h. */
+/* Writes the instructions of at most three micro-batches, with no object cut, and counts the
+ * live bytes at each instruction. These bytes grow by the same amount with every micro-batch, so
+ * their maximum is convex in the number of micro-batches: the straight line through its
+ * values at two and three never lies above it. Interface: live.h. */
 #include "planner/live.h"
 
 #include "base/alloc.h"
@@ -18,7 +18,7 @@ static int counts(const coh_object *object)
     return !object->survives && !object->pinned && object->stream != COH_STREAM_GRAD;
 }
 
-/* Bytes that exist at every line. */
+/* Bytes that exist at every instruction. */
 static uint64_t standing_bytes(const coh_layout *layout)
 {
     uint64_t bytes = layout->pinned_bytes;
@@ -44,17 +44,17 @@ static void set_live(live_set *live, int32_t object, int is_live)
     live->bytes -= is_live ? 0 : facts->bytes;
 }
 
-/* Goes from the last line to the first: an object that a line reads exists before the line; an
- * object that it writes without reading does not. With `or_fewer`, an object that only a
- * recomputation reads does not count: a program that keeps the results does not need it. Returns
- * the most bytes at one line. */
+/* Goes from the last instruction to the first: an object that an instruction reads exists before
+ * the instruction; an object that it writes without reading does not. With `or_fewer`, an object
+ * that only a recomputation reads does not count: a program that keeps the results does not need
+ * it. Returns the most bytes at one instruction. */
 static uint64_t most_live(const coh_lowered *lowered, int or_fewer, live_set *live)
 {
     uint64_t most = 0;
-    for (size_t line = lowered->line_count; line-- > 0;) {
+    for (size_t instruction = lowered->instruction_count; instruction-- > 0;) {
         const coh_lowered_operand *operands =
-            &lowered->operands[lowered->lines[line].operand_begin];
-        const uint32_t count = lowered->lines[line].operand_count;
+            &lowered->operands[lowered->instructions[instruction].operand_begin];
+        const uint32_t count = lowered->instructions[instruction].operand_count;
         for (uint32_t i = 0; i < count; i++)
             set_live(live, operands[i].object, 1);
         most = live->bytes > most ? live->bytes : most;
@@ -62,7 +62,7 @@ static uint64_t most_live(const coh_lowered *lowered, int or_fewer, live_set *li
             set_live(live, operands[i].object, 0);
         for (uint32_t i = 0; i < count; i++)
             if ((operands[i].access & COH_ACCESS_READ) &&
-                !(or_fewer && lowered->lines[line].opcode == COH_OP_RECOMPUTE))
+                !(or_fewer && lowered->instructions[instruction].opcode == COH_OP_RECOMPUTE))
                 set_live(live, operands[i].object, 1);
     }
     return most;

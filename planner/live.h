@@ -2,7 +2,8 @@
  * schedule, computed without building one.
  *
  * An object that survives a step always exists. An activation, and the data that a forward saves
- * for its backward, exists from the line that writes it to the last line that reads it. */
+ * for its backward, exists from the instruction that writes it to the last instruction that
+ * reads it. */
 #ifndef COH_PLANNER_LIVE_H
 #define COH_PLANNER_LIVE_H
 

@@ -1,8 +1,8 @@
-/* Decides the order of the compute lines of every kind of program: sweeps over operators and
- * micro-batches, recomputed blocks, drains and visits. The idea: lowered lines name objects and
- * chunks only, so no line depends on memory sizes. Lines of one operator call are written in
- * lower_call.c, those that belong to a parameter group by its pattern (pattern.h); the interface
- * is lower.h. */
+/* Decides the order of the compute instructions of every kind of program: sweeps over operators
+ * and micro-batches, recomputed blocks, drains and visits. The idea: lowered instructions name
+ * objects and chunks only, so no instruction depends on memory sizes. Instructions of one
+ * operator call are written in lower_call.c, those that belong to a parameter group by its
+ * pattern (pattern.h); the interface is lower.h. */
 #include "planner/lower.h"
 
 #include "base/alloc.h"
@@ -10,7 +10,7 @@
 
 void coh_lowered_fini(coh_lowered *lowered)
 {
-    coh_free(lowered->lines);
+    coh_free(lowered->instructions);
     coh_free(lowered->operands);
     coh_free(lowered->calls);
     coh_free(lowered->bindings);
@@ -30,7 +30,7 @@ coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t objec
     for (uint32_t chunk = 0; chunk < w->layout->objects[object].chunk_count; chunk++) {
         if (!writes && chunks[chunk].owner_rank != w->layout->rank)
             continue;
-        COH_TRY(coh_lower_line(w, opcode));
+        COH_TRY(coh_lower_instruction(w, opcode));
         COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1, access, role));
         if (states >= 0)
             COH_TRY(
@@ -41,7 +41,7 @@ coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t objec
 
 static coh_status feed(coh_lower_writer *w)
 {
-    COH_TRY(coh_lower_line(w, COH_OP_FEED));
+    COH_TRY(coh_lower_instruction(w, COH_OP_FEED));
     COH_TRY(coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS));
     for (uint32_t i = 0; i < w->layout->input_count; i++)
         COH_TRY(coh_lower_operand_all(w, w->layout->input_objects[i], COH_ACCESS_WRITE,
@@ -196,7 +196,7 @@ static coh_status lower_body(coh_lower_writer *w)
     if (w->options->mode == COH_PLAN_INFER)
         return forward(w, 0, (int32_t)w->graph->op_count, 0);
     COH_TRY(w->options->sweep_order == COH_SWEEP_LAYER ? sweep_layers(w) : sweep_microbatches(w));
-    COH_TRY(coh_lower_line(w, COH_OP_CLIP));
+    COH_TRY(coh_lower_instruction(w, COH_OP_CLIP));
     COH_TRY(coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_READ, COH_ROLE_PARTIALS));
     COH_TRY(coh_lower_operand_all(w, w->layout->losses, COH_ACCESS_READ, COH_ROLE_LOSS));
     return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
@@ -214,7 +214,7 @@ static coh_status lower_drain(coh_lower_writer *w)
             COH_TRY(coh_pattern_of_group(w->layout, group)->drain(w, group));
         }
     }
-    COH_TRY(coh_lower_line(w, COH_OP_SETTLE));
+    COH_TRY(coh_lower_instruction(w, COH_OP_SETTLE));
     return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
 }
 

@@ -1,5 +1,5 @@
-/* lower.h - write the compute lines of a program: what is done, in which order, on which objects,
- * and on which lane: the device's, or the host's for updates of parameters stored there.
+/* lower.h - write the compute instructions of a program: what is done, in which order, on which
+ * objects, and on which lane: the device's, or the host's for updates of parameters stored there.
  *
  * Lowering knows no addresses, tiers or budgets. A lowered operand is an object, the chunks it
  * touches, and the window of chunks that must be contiguous. The next stage (residency.h) places
@@ -15,8 +15,8 @@ typedef struct coh_lowered_operand {
     uint32_t touch_begin, touch_end;
     uint32_t window_begin, window_end; /* covers the touched chunks */
     uint8_t access, role;
-    /* 1: used in the next tier out, by a line of the host lane. There its chunks are placed one
-     * by one; a copy in this tier is stale after the line has written. */
+    /* 1: used in the next tier out, by an instruction of the host lane. There its chunks are
+     * placed one by one; a copy in this tier is stale after the instruction has written. */
     uint8_t is_far;
 } coh_lowered_operand;
 
@@ -30,28 +30,28 @@ typedef struct coh_lowered_instruction {
     uint64_t bytes;
 } coh_lowered_instruction;
 
-/* The compute lines of one program. calls and bindings go into the program unchanged; the `operand`
- * of a binding is the index of an operand of its line. */
+/* The compute instructions of one program. calls and bindings go into the program unchanged; the
+ * `operand` of a binding is the index of an operand of its instruction. */
 typedef struct coh_lowered {
     coh_program_kind kind;
-    coh_lowered_instruction *lines;
-    size_t line_count, line_capacity;
+    coh_lowered_instruction *instructions;
+    size_t instruction_count, instruction_capacity;
     coh_lowered_operand *operands;
     size_t operand_count, operand_capacity;
-    coh_line_call *calls;
+    coh_instruction_call *calls;
     size_t call_count, call_capacity;
     coh_binding *bindings;
     size_t binding_count, binding_capacity;
 } coh_lowered;
 
-/* Returns the operator of line `index`, -1: none. */
+/* Returns the operator of instruction `index`, -1: none. */
 static inline int32_t coh_lowered_operator(const coh_lowered *lowered, uint32_t index)
 {
-    const int32_t call = lowered->lines[index].call;
+    const int32_t call = lowered->instructions[index].call;
     return call >= 0 ? lowered->calls[call].operator_index : -1;
 }
 
-/* Lowers one kind of program; a kind that the mode does not have gives no lines.
+/* Lowers one kind of program; a kind that the mode does not have gives no instructions.
  * `recompute`: the blocks recomputed in backward, by coh_graph_blocks_before. `host_updates`: see
  * coh_decisions; 0 without a host tier. Fails: COH_ERR_MEMORY. */
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,

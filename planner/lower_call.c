@@ -1,7 +1,7 @@
-/* Writes the lines of one call of an operator: forward or backward with its operands, and the ADDs
- * of gradients that a kind cannot add. The idea: a line lists its operands, and the pattern of each
- * parameter group decides where its gradient goes and which lines precede and follow the call. The
- * callers are lower.c and the patterns (pattern.c). */
+/* Writes the instructions of one call of an operator: forward or backward with its operands, and
+ * the ADDs of gradients that a kind cannot add. The idea: an instruction lists its operands, and
+ * the pattern of each parameter group decides where its gradient goes and which instructions
+ * precede and follow the call. The callers are lower.c and the patterns (pattern.c). */
 #include "planner/lower_writer.h"
 #include "planner/pattern.h"
 
@@ -9,12 +9,13 @@
 #include "base/bytes.h"
 #include "planner/effort.h"
 
-coh_status coh_lower_line(coh_lower_writer *w, coh_opcode opcode)
+coh_status coh_lower_instruction(coh_lower_writer *w, coh_opcode opcode)
 {
     coh_lowered *lowered = w->lowered;
-    COH_TRY(coh_effort_check_count(lowered->line_count + 1, COH_UNIT_INSTRUCTIONS));
-    COH_TRY(COH_GROW(&lowered->lines, &lowered->line_capacity, lowered->line_count + 1));
-    lowered->lines[lowered->line_count++] =
+    COH_TRY(coh_effort_check_count(lowered->instruction_count + 1, COH_UNIT_INSTRUCTIONS));
+    COH_TRY(COH_GROW(&lowered->instructions, &lowered->instruction_capacity,
+                     lowered->instruction_count + 1));
+    lowered->instructions[lowered->instruction_count++] =
         (coh_lowered_instruction){ .opcode = opcode,
                                    .lane = COH_LANE_COMPUTE,
                                    .predicate_cell = COH_CELL_NONE,
@@ -27,7 +28,7 @@ coh_status coh_lower_operand(coh_lower_writer *w, int32_t object, uint32_t begin
                              int access, coh_role role)
 {
     coh_lowered *lowered = w->lowered;
-    coh_lowered_instruction *line = &lowered->lines[lowered->line_count - 1];
+    coh_lowered_instruction *instruction = &lowered->instructions[lowered->instruction_count - 1];
     const coh_object *facts = &w->layout->objects[object];
     COH_TRY(coh_effort_check_count(lowered->operand_count + 1, COH_UNIT_OPERANDS));
     COH_TRY(COH_GROW(&lowered->operands, &lowered->operand_capacity, lowered->operand_count + 1));
@@ -39,10 +40,10 @@ coh_status coh_lower_operand(coh_lower_writer *w, int32_t object, uint32_t begin
                                .window_end = end,
                                .access = (uint8_t)access,
                                .role = (uint8_t)role,
-                               .is_far = line->lane == COH_LANE_HOST };
-    line->operand_count++;
+                               .is_far = instruction->lane == COH_LANE_HOST };
+    instruction->operand_count++;
     for (uint32_t i = begin; i < end; i++)
-        line->bytes +=
+        instruction->bytes +=
             w->layout->chunks[facts->chunk_begin + i].bytes * (access == COH_ACCESS_BOTH ? 2 : 1);
     return COH_OK;
 }
@@ -58,13 +59,14 @@ coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t
     coh_lowered *lowered = w->lowered;
     COH_TRY(coh_effort_check_count(lowered->binding_count + 1, COH_UNIT_BINDINGS));
     COH_TRY(COH_GROW(&lowered->bindings, &lowered->binding_capacity, lowered->binding_count + 1));
-    lowered->bindings[lowered->binding_count++] =
-        (coh_binding){ .role = (uint8_t)role,
-                       .port = (uint8_t)port,
-                       .operand =
-                           (uint16_t)(lowered->lines[lowered->line_count - 1].operand_count - 1),
-                       .object_offset = object_offset,
-                       .shape = *shape };
+    lowered->bindings[lowered->binding_count++] = (coh_binding){
+        .role = (uint8_t)role,
+        .port = (uint8_t)port,
+        .operand =
+            (uint16_t)(lowered->instructions[lowered->instruction_count - 1].operand_count - 1),
+        .object_offset = object_offset,
+        .shape = *shape
+    };
     lowered->calls[lowered->call_count - 1].binding_count++;
     return COH_OK;
 }
@@ -76,14 +78,15 @@ static coh_status open_call(coh_lower_writer *w, int32_t op, int32_t microbatch,
     coh_lowered *lowered = w->lowered;
     COH_TRY(COH_GROW(&lowered->calls, &lowered->call_capacity, lowered->call_count + 1));
     lowered->calls[lowered->call_count] =
-        (coh_line_call){ .operator_index = op,
-                         .microbatch = microbatch,
-                         .row_begin = rows.begin,
-                         .row_end = rows.end,
-                         .row_count = rows.count,
-                         .column_slices = rows.count > 0 && w->graph->ops[op].kind.column_slices,
-                         .binding_begin = (uint32_t)lowered->binding_count };
-    lowered->lines[lowered->line_count - 1].call = (int32_t)lowered->call_count++;
+        (coh_instruction_call){ .operator_index = op,
+                                .microbatch = microbatch,
+                                .row_begin = rows.begin,
+                                .row_end = rows.end,
+                                .row_count = rows.count,
+                                .column_slices =
+                                    rows.count > 0 && w->graph->ops[op].kind.column_slices,
+                                .binding_begin = (uint32_t)lowered->binding_count };
+    lowered->instructions[lowered->instruction_count - 1].call = (int32_t)lowered->call_count++;
     return COH_OK;
 }
 
@@ -100,12 +103,13 @@ static int writes_or_adds(coh_row_range rows, int adds)
     return adds || rows.begin > 0 ? COH_ACCESS_BOTH : COH_ACCESS_WRITE;
 }
 
-/* Returns the index of the newest line's operand that is `object`, or -1. */
+/* Returns the index of the newest instruction's operand that is `object`, or -1. */
 static int find_operand(const coh_lowered *lowered, int32_t object)
 {
-    const coh_lowered_instruction *line = &lowered->lines[lowered->line_count - 1];
-    for (uint32_t i = 0; i < line->operand_count; i++)
-        if (lowered->operands[line->operand_begin + i].object == object)
+    const coh_lowered_instruction *instruction =
+        &lowered->instructions[lowered->instruction_count - 1];
+    for (uint32_t i = 0; i < instruction->operand_count; i++)
+        if (lowered->operands[instruction->operand_begin + i].object == object)
             return (int)i;
     return -1;
 }
@@ -193,7 +197,8 @@ static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, coh_row
         uint32_t begin = 0, end = 0;
         parameter_chunks(w, parameter, rows, &begin, &end);
         COH_TRY(coh_lower_operand(w, object, begin, end, access, role));
-        operand = (int)w->lowered->lines[w->lowered->line_count - 1].operand_count - 1;
+        operand =
+            (int)w->lowered->instructions[w->lowered->instruction_count - 1].operand_count - 1;
     }
     coh_shape shape = w->graph->parameters[parameter].facts.shape;
     uint64_t offset = layout->offset;
@@ -251,7 +256,7 @@ static int32_t saved_object(const coh_lower_writer *w, int32_t index, int32_t mi
 }
 
 /* Adds the cells that a kind draws random numbers from. Only a training step draws: in other
- * programs the line has no such operand, and dropout is off. */
+ * programs the instruction has no such operand, and dropout is off. */
 static coh_status random_cell(coh_lower_writer *w, int32_t index)
 {
     if (!w->graph->ops[index].kind.draws || w->lowered->kind != COH_PROGRAM_BODY ||
@@ -260,11 +265,11 @@ static coh_status random_cell(coh_lower_writer *w, int32_t index)
     return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
 }
 
-static coh_status forward_line(coh_lower_writer *w, coh_opcode opcode, int32_t index,
-                               int32_t microbatch, coh_row_range rows)
+static coh_status forward_instruction(coh_lower_writer *w, coh_opcode opcode, int32_t index,
+                                      int32_t microbatch, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
-    COH_TRY(coh_lower_line(w, opcode));
+    COH_TRY(coh_lower_instruction(w, opcode));
     COH_TRY(open_call(w, index, microbatch, rows));
     for (int32_t port = 0; port < op->kind.input_count; port++)
         COH_TRY(tensor_port(w, op->input[port], microbatch, COH_ACCESS_READ, COH_ROLE_INPUT, port));
@@ -399,11 +404,11 @@ static coh_status backward_reads(coh_lower_writer *w, int32_t index, int32_t mic
     return COH_OK;
 }
 
-static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t microbatch,
-                                coh_row_range rows)
+static coh_status backward_instruction(coh_lower_writer *w, int32_t index, int32_t microbatch,
+                                       coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
-    COH_TRY(coh_lower_line(w, COH_OP_BACKWARD));
+    COH_TRY(coh_lower_instruction(w, COH_OP_BACKWARD));
     COH_TRY(open_call(w, index, microbatch, rows));
     COH_TRY(backward_reads(w, index, microbatch, rows));
     /* Sums over row ranges continue from call to call. */
@@ -419,13 +424,13 @@ static coh_status backward_line(coh_lower_writer *w, int32_t index, int32_t micr
                           op->kind.column_slices ? writes_or_adds(rows, 0) : COH_ACCESS_WRITE);
 }
 
-/* Writes one ADD line: the part of `object` at `offset` (= or +=) scratch. `access`: to the whole
- * object. */
-static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scratch,
-                           const coh_shape *from, int32_t object, uint64_t offset, int access,
-                           int adds, const coh_shape *shape)
+/* Writes one ADD instruction: the part of `object` at `offset` (= or +=) scratch. `access`: to
+ * the whole object. */
+static coh_status add_instruction(coh_lower_writer *w, int32_t microbatch, int32_t scratch,
+                                  const coh_shape *from, int32_t object, uint64_t offset,
+                                  int access, int adds, const coh_shape *shape)
 {
-    COH_TRY(coh_lower_line(w, COH_OP_ADD));
+    COH_TRY(coh_lower_instruction(w, COH_OP_ADD));
     COH_TRY(open_call(w, -1, microbatch, (coh_row_range){ 0 }));
     COH_TRY(coh_lower_operand_all(w, scratch, COH_ACCESS_READ, COH_ROLE_FROM));
     COH_TRY(coh_lower_bind(w, COH_ROLE_FROM, 0, 0, from));
@@ -436,7 +441,7 @@ static coh_status add_line(coh_lower_writer *w, int32_t microbatch, int32_t scra
 }
 
 /* Writes the ADDs of gradients in scratch (because the kind cannot add) to their gradients. */
-static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbatch)
+static coh_status add_instructions(coh_lower_writer *w, int32_t index, int32_t microbatch)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
     for (int32_t port = 0; port < op->kind.input_count; port++) {
@@ -446,8 +451,8 @@ static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbat
             continue;
         int adds = input_grad_adds(w, index, port);
         const coh_shape *shape = &w->graph->tensors[op->input[port]].shape;
-        COH_TRY(add_line(w, microbatch, scratch, shape, gradient, 0,
-                         adds ? COH_ACCESS_BOTH : COH_ACCESS_WRITE, adds, shape));
+        COH_TRY(add_instruction(w, microbatch, scratch, shape, gradient, 0,
+                                adds ? COH_ACCESS_BOTH : COH_ACCESS_WRITE, adds, shape));
     }
     for (int32_t port = 0; port < op->kind.parameter_count; port++) {
         int32_t scratch = w->map->parameter_scratch[coh_port_index(index, port)];
@@ -461,8 +466,9 @@ static coh_status add_lines(coh_lower_writer *w, int32_t index, int32_t microbat
         parameter_chunks(w, parameter, (coh_row_range){ 0 }, &begin, &end);
         const coh_contribution to =
             pattern_of_parameter(w, parameter)->contribute(w, parameter, begin, end);
-        COH_TRY(add_line(w, microbatch, scratch, &w->graph->parameters[parameter].facts.shape,
-                         to.object, offset, to.access, to.adds, &shape));
+        COH_TRY(add_instruction(w, microbatch, scratch,
+                                &w->graph->parameters[parameter].facts.shape, to.object, offset,
+                                to.access, to.adds, &shape));
     }
     return COH_OK;
 }
@@ -518,17 +524,18 @@ static coh_status prepare_groups(coh_lower_writer *w, int32_t index, coh_row_ran
     return COH_OK;
 }
 
-/* Sets the cost of the newest line, a call on these rows, for the simulator. */
+/* Sets the cost of the newest instruction, a call on these rows, for the simulator. */
 static void price_call(coh_lower_writer *w, int32_t op, coh_phase phase, coh_row_range rows)
 {
     const coh_op_facts *facts = &w->graph->ops[op].facts;
     double share = rows.count > 0 ? (double)(rows.end - rows.begin) / (double)rows.count : 1.0;
-    coh_lowered_instruction *line = &w->lowered->lines[w->lowered->line_count - 1];
-    line->flops = facts->flops[phase] * share;
+    coh_lowered_instruction *instruction =
+        &w->lowered->instructions[w->lowered->instruction_count - 1];
+    instruction->flops = facts->flops[phase] * share;
     if (has_cache(w, op) && phase == COH_PHASE_BACKWARD)
-        line->flops -= facts->cache_saves_flops * share;
+        instruction->flops -= facts->cache_saves_flops * share;
     if (facts->bytes[phase] > 0) /* with or without a cache: workspace traffic is the same */
-        line->bytes = (uint64_t)(facts->bytes[phase] * share);
+        instruction->bytes = (uint64_t)(facts->bytes[phase] * share);
 }
 
 coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
@@ -537,13 +544,13 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
     coh_phase phase = opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
     if (opcode == COH_OP_FORWARD && microbatch == 0 && w->lowered->kind == COH_PROGRAM_BODY)
         COH_TRY(prepare_groups(w, op, rows));
-    COH_TRY(phase == COH_PHASE_BACKWARD ? backward_line(w, op, microbatch, rows)
-                                        : forward_line(w, opcode, op, microbatch, rows));
+    COH_TRY(phase == COH_PHASE_BACKWARD ? backward_instruction(w, op, microbatch, rows)
+                                        : forward_instruction(w, opcode, op, microbatch, rows));
     price_call(w, op, phase, rows);
     if (phase == COH_PHASE_FORWARD)
         return COH_OK;
     if (rows.end == rows.count)
-        COH_TRY(add_lines(w, op, microbatch));
+        COH_TRY(add_instructions(w, op, microbatch));
     return final ? finish_gradients(w, op, rows) : COH_OK;
 }
 

@@ -1,5 +1,5 @@
-/* lower_writer.h - the writer with which planner/lower*.c lower a program: one line at a time, with
- * its operands. */
+/* lower_writer.h - the writer with which planner/lower*.c lower a program: one instruction at a
+ * time, with its operands. */
 #ifndef COH_PLANNER_LOWER_WRITER_H
 #define COH_PLANNER_LOWER_WRITER_H
 
@@ -15,13 +15,14 @@ typedef struct coh_lower_writer {
     uint8_t *chunk_touched; /* by chunk: its gradient was written in this step */
     /* by graph parameter: its gradient was written; for groups of several */
     uint8_t *parameter_written;
-    uint8_t *chunk_updated; /* by chunk of WORK: its UPDATE line is written */
-    uint8_t *group_on_host; /* by group: its UPDATE lines are on the host lane */
+    uint8_t *chunk_updated; /* by chunk of WORK: its UPDATE instruction is written */
+    uint8_t *group_on_host; /* by group: its UPDATE instructions are on the host lane */
 } coh_lower_writer;
 
-/* Starts a line; its operands and bindings follow. */
-coh_status coh_lower_line(coh_lower_writer *w, coh_opcode opcode);
-/* Adds an operand of chunks [begin, end) to the newest line; the window is the same range. */
+/* Starts an instruction; its operands and bindings follow. */
+coh_status coh_lower_instruction(coh_lower_writer *w, coh_opcode opcode);
+/* Adds an operand of chunks [begin, end) to the newest instruction; the window is the same
+ * range. */
 coh_status coh_lower_operand(coh_lower_writer *w, int32_t object, uint32_t begin, uint32_t end,
                              int access, coh_role role);
 /* Adds an operand of all chunks of an object. */
@@ -30,7 +31,7 @@ coh_status coh_lower_operand_all(coh_lower_writer *w, int32_t object, int access
 coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t object_offset,
                           const coh_shape *shape);
 
-/* The rows [begin, end) of `count` that one line of a call works on; count 0: not split. */
+/* The rows [begin, end) of `count` that one instruction of a call works on; count 0: not split. */
 typedef struct coh_row_range {
     int64_t begin, end, count;
 } coh_row_range;
@@ -39,14 +40,14 @@ typedef struct coh_row_range {
  * it. opcode: FORWARD, RECOMPUTE or BACKWARD. `final`: the last micro-batch of the step. */
 coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                           int final);
-/* Writes the lines of one row range of the call, in rising order: preceding updates, the call, and
- * in backward what follows it. */
+/* Writes the instructions of one row range of the call, in rising order: preceding updates, the
+ * call, and in backward what follows it. */
 coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                            int final, coh_row_range rows);
 
-/* Writes INIT, IMPORT, HASH or SAVE: one line per chunk of an object (-1: none), each with its own
- * window. HASH and SAVE visit only the chunks that this rank owns. With `states`, an object of the
- * same group, the line takes its chunk, too. */
+/* Writes INIT, IMPORT, HASH or SAVE: one instruction per chunk of an object (-1: none), each
+ * with its own window. HASH and SAVE visit only the chunks that this rank owns. With `states`,
+ * an object of the same group, the instruction takes its chunk, too. */
 coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t object, coh_role role,
                            int32_t states);
 

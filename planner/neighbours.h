@@ -6,7 +6,7 @@
 #include "planner/candidates.h"
 
 /* Usual horizon: the steps for which memory should have been unused before a fetch into it. As many
- * lines as the disk lanes together have in flight. */
+ * instructions as the disk lanes together have in flight. */
 enum { COH_HORIZON_USUAL = 16 };
 
 /* Returns 1 if some operator has an optional cache. */

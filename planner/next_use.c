@@ -102,7 +102,7 @@ int coh_next_use_is_needed(const coh_next_use *uses, uint32_t chunk)
 uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk)
 {
     uint64_t never = COH_NEVER;
-    int left = 0; /* a line farther out has read it: a write here ends it */
+    int left = 0; /* an instruction farther out has read it: a write here ends it */
     for (uint32_t i = uses->cursor[chunk]; i < uses->begin[chunk + 1]; i++) {
         uint8_t what = uses->accesses[i].what;
         if (what == END_DEAD || (what == USE_WRITE && left))

@@ -3,7 +3,7 @@
  *   opcodes.def   COH_OPCODE(UPDATE, coh_run_update, .form = ..., .operands = { ... })
  *       |
  *       +-- the enum (program.h), the table below: verifier, pricing, text, calibration
- *       +-- the executor functions (engine/line.c)
+ *       +-- the executor functions (engine/instruction.c)
  *
  * To add an instruction: a row in opcodes.def and its function in engine/. The rules that a row
  * cannot hold are those that relate several instructions (each chunk is updated once, the forward
@@ -15,7 +15,7 @@
 
 typedef enum coh_opcode_form {
     COH_FORM_ENGINE, /* the engine's own work on the operands that the row lists */
-    COH_FORM_CALL,   /* runs an operator kind, or adds a gradient: has a coh_line_call */
+    COH_FORM_CALL,   /* runs an operator kind, or adds a gradient: has a coh_instruction_call */
     COH_FORM_VISIT,  /* shows chunks to a visitor */
     COH_FORM_MOVE    /* copies chunks from one tier to another: operands FROM and TO */
 } coh_opcode_form;
@@ -87,9 +87,9 @@ typedef struct coh_opcode_row {
 /* By coh_opcode. */
 extern const coh_opcode_row coh_opcode_rows[COH_OP_COUNT];
 
-static inline const coh_opcode_row *coh_opcode_row_of(const coh_instruction *line)
+static inline const coh_opcode_row *coh_opcode_row_of(const coh_instruction *instruction)
 {
-    return &coh_opcode_rows[line->opcode];
+    return &coh_opcode_rows[instruction->opcode];
 }
 
 static inline int coh_opcode_moves(uint8_t opcode)

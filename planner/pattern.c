@@ -1,6 +1,7 @@
-/* The patterns `replicate` and `slice`: how an operator's parameters are partitioned and how a call
- * becomes lines. The idea: a table of functions per pattern; both share the life of a group
- * (pattern_life.c). The interface is pattern.h; lines of calls are written by lower_call.c. */
+/* The patterns `replicate` and `slice`: how an operator's parameters are partitioned and how a
+ * call becomes instructions. The idea: a table of functions per pattern; both share the life of
+ * a group (pattern_life.c). The interface is pattern.h; instructions of calls are written by
+ * lower_call.c. */
 #include "planner/pattern.h"
 
 #include "base/bytes.h"
@@ -8,8 +9,8 @@
 
 /* ---- the parameters of an operator ---- */
 
-/* Bytes of WORK that a line needs: of a parameter that the shard splits its rows in one part, of
- * others their whole group. */
+/* Bytes of WORK that an instruction needs: of a parameter that the shard splits its rows in one
+ * part, of others their whole group. */
 static uint64_t part_bytes(const coh_pattern_scene *scene, int32_t op, const coh_shard *shard)
 {
     const coh_graph_op_entry *entry = &scene->graph->ops[op];
@@ -83,7 +84,7 @@ static coh_shard shard_port(const coh_pattern_scene *scene, int32_t op, int32_t 
 }
 
 /* Splits the rows of one parameter into whole units, in at most as many ranges as the decisions
- * allow. A table has row ranges even if there is only one: its lines give the rows that they
+ * allow. A table has row ranges even if there is only one: its instructions give the rows that they
  * cover. */
 static coh_shard shard_rows(const coh_pattern_scene *scene, int32_t op)
 {

@@ -1,9 +1,9 @@
 /* pattern.h - the life of a parameter group: where its parts lie, how operators use them, and every
  * instruction that belongs to the group.
  *
- *     replicate   the whole operator on every rank, in one line
- *     slice       the row-split parameter in row ranges, one line each: a table that is gathered
- *                 from or passed over, or a product in pieces of its output columns
+ *     replicate   the whole operator on every rank, in one instruction
+ *     slice       the row-split parameter in row ranges, one instruction each: a table that is
+ *                 gathered from or passed over, or a product in pieces of its output columns
  *
  *     INIT, IMPORT                visit
  *     UPDATE before a forward     prepare      if updates are deferred
@@ -13,9 +13,9 @@
  *     HASH, SAVE                  visit        the chunks that this rank owns
  *
  * A pattern is a table of functions. Lowering (lower.c) decides the order of sweeps and asks the
- * pattern for the lines. The pattern of a group is a decision (pattern_choice.h). The costs are
- * given in closed form, and every program is compared with them (coh_pattern_check). The executor
- * knows no pattern by name.
+ * pattern for the instructions. The pattern of a group is a decision (pattern_choice.h). The costs
+ * are given in closed form, and every program is compared with them (coh_pattern_check). The
+ * executor knows no pattern by name.
  *
  * The formulas hold for any number of ranks (coh_layout.ranks); plans have one. Patterns that
  * communicate implement the same table. */
@@ -56,7 +56,7 @@ typedef struct coh_pattern {
      * chunks of gradient and states that belong to it. */
     int32_t (*owner)(const coh_layout *layout, uint32_t chunk, uint32_t count);
 
-    /* Writes the lines of a call (coh_lower_call). */
+    /* Writes the instructions of a call (coh_lower_call). */
     coh_status (*expand)(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                          int final);
     /* Writes what must precede the first FORWARD of a step that reads chunks [begin, end) of the
@@ -72,13 +72,13 @@ typedef struct coh_pattern {
     coh_status (*update)(coh_lower_writer *w, int32_t group, uint32_t chunk);
     /* Writes the deferred updates that are not written yet. */
     coh_status (*drain)(coh_lower_writer *w, int32_t group);
-    /* Writes the INIT, IMPORT, HASH or SAVE lines of the group. */
+    /* Writes the INIT, IMPORT, HASH or SAVE instructions of the group. */
     coh_status (*visit)(coh_lower_writer *w, coh_opcode opcode, int32_t group);
 
     /* Returns the bytes that a rank receives for the group over the links of one level, in a
      * program of one kind. */
     uint64_t (*volume)(const coh_layout *layout, int32_t group, coh_program_kind kind, int level);
-    /* Returns the most bytes of WORK that one line of the operator needs at once, padding
+    /* Returns the most bytes of WORK that one instruction of the operator needs at once, padding
      * included. */
     uint64_t (*memory)(const coh_pattern_scene *scene, int32_t op);
 } coh_pattern;
@@ -94,9 +94,9 @@ static inline const coh_pattern *coh_pattern_of_group(const coh_layout *layout, 
     return coh_pattern_rows[layout->groups[group].pattern];
 }
 
-/* Compares a program with the closed forms of its patterns: the lines of each call and the most
- * WORK of one of them, and the bytes received over each level of links. Fails: COH_ERR_INTERNAL
- * with the operator or the lane, COH_ERR_MEMORY. */
+/* Compares a program with the closed forms of its patterns: the instructions of each call and
+ * the most WORK of one of them, and the bytes received over each level of links. Fails:
+ * COH_ERR_INTERNAL with the operator or the lane, COH_ERR_MEMORY. */
 coh_status coh_pattern_check(const coh_pattern_scene *scene, const coh_program *program);
 
 #endif

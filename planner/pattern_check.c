@@ -1,35 +1,36 @@
-/* Compares finished programs with the closed forms of their patterns. The idea: count on the lines
- * as they will run, not on what lowering meant to write, so that prices and bounds computed from
- * the closed forms hold for the program. Next: pattern.h for the forms. */
+/* Compares finished programs with the closed forms of their patterns. The idea: count on the
+ * instructions as they will run, not on what lowering meant to write, so that prices and bounds
+ * computed from the closed forms hold for the program. Next: pattern.h for the forms. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "planner/pattern.h"
 
-/* Of the FORWARD lines of one operator. */
+/* Of the FORWARD instructions of one operator. */
 typedef struct call_count {
-    uint64_t most_bytes; /* of WORK in one line */
-    int32_t lines;       /* of the first micro-batch */
+    uint64_t most_bytes;  /* of WORK in one instruction */
+    int32_t instructions; /* of the first micro-batch */
 } call_count;
 
-static uint64_t parameter_bytes(const coh_program *program, const coh_instruction *line)
+static uint64_t parameter_bytes(const coh_program *program, const coh_instruction *instruction)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < line->operand_count; i++)
-        if (program->operands[line->operand_begin + i].role == COH_ROLE_PARAMETER)
-            bytes += program->operands[line->operand_begin + i].bytes;
+    for (uint32_t i = 0; i < instruction->operand_count; i++)
+        if (program->operands[instruction->operand_begin + i].role == COH_ROLE_PARAMETER)
+            bytes += program->operands[instruction->operand_begin + i].bytes;
     return bytes;
 }
 
-static void count_line(const coh_program *program, const coh_instruction *line, call_count *counts)
+static void count_instruction(const coh_program *program, const coh_instruction *instruction,
+                              call_count *counts)
 {
-    if (line->opcode != COH_OP_FORWARD)
+    if (instruction->opcode != COH_OP_FORWARD)
         return;
-    const coh_line_call *call = &program->calls[line->call];
+    const coh_instruction_call *call = &program->calls[instruction->call];
     call_count *count = &counts[call->operator_index];
-    const uint64_t bytes = parameter_bytes(program, line);
+    const uint64_t bytes = parameter_bytes(program, instruction);
     count->most_bytes = bytes > count->most_bytes ? bytes : count->most_bytes;
-    count->lines += call->microbatch == 0;
+    count->instructions += call->microbatch == 0;
 }
 
 static coh_status compare_calls(const coh_pattern_scene *scene, const coh_program *program,
@@ -39,13 +40,14 @@ static coh_status compare_calls(const coh_pattern_scene *scene, const coh_progra
         const coh_pattern *pattern = coh_pattern_of(scene, op);
         const int32_t parts = pattern->shard(scene, op).parts;
         const uint64_t memory = pattern->memory(scene, op);
-        if (counts[op].lines != parts || counts[op].most_bytes != memory)
-            return coh_fail(COH_ERR_INTERNAL,
-                            "the forward of operator %s is %" PRId32 " lines with at most %" PRIu64
-                            " bytes of parameters in a %s program; its pattern %s gives %" PRId32
-                            " with %" PRIu64,
-                            scene->graph->ops[op].name, counts[op].lines, counts[op].most_bytes,
-                            coh_program_kind_name(program->kind), pattern->name, parts, memory);
+        if (counts[op].instructions != parts || counts[op].most_bytes != memory)
+            return coh_fail(
+                COH_ERR_INTERNAL,
+                "the forward of operator %s is %" PRId32 " instructions with at most %" PRIu64
+                " bytes of parameters in a %s program; its pattern %s gives %" PRId32
+                " with %" PRIu64,
+                scene->graph->ops[op].name, counts[op].instructions, counts[op].most_bytes,
+                coh_program_kind_name(program->kind), pattern->name, parts, memory);
     }
     return COH_OK;
 }
@@ -83,9 +85,9 @@ coh_status coh_pattern_check(const coh_pattern_scene *scene, const coh_program *
     uint64_t lane_bytes[COH_LANE_COUNT] = { 0 };
     call_count *counts = NULL;
     COH_TRY(COH_ALLOC(scene->graph->op_count, &counts));
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        count_line(program, &program->lines[i], counts);
-        lane_bytes[program->lines[i].lane] += program->lines[i].bytes;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        count_instruction(program, &program->instructions[i], counts);
+        lane_bytes[program->instructions[i].lane] += program->instructions[i].bytes;
     }
     const int has_calls =
         program->kind == COH_PROGRAM_BODY || program->kind == COH_PROGRAM_EVALUATE;

@@ -35,7 +35,7 @@ coh_contribution coh_life_contribute(coh_lower_writer *w, int32_t parameter, uin
 
 static coh_status norm(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
-    COH_TRY(coh_lower_line(w, COH_OP_NORM));
+    COH_TRY(coh_lower_instruction(w, COH_OP_NORM));
     COH_TRY(coh_lower_operand(w, w->layout->groups[group].grad, chunk, chunk + 1, COH_ACCESS_READ,
                               COH_ROLE_GRAD));
     return coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS);
@@ -75,17 +75,19 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
     const coh_group_layout *facts = &w->layout->groups[group];
     updated(w, group)[chunk] = 1;
-    COH_TRY(coh_lower_line(w, COH_OP_UPDATE));
+    COH_TRY(coh_lower_instruction(w, COH_OP_UPDATE));
     if (w->group_on_host[group])
-        w->lowered->lines[w->lowered->line_count - 1].lane = COH_LANE_HOST;
+        w->lowered->instructions[w->lowered->instruction_count - 1].lane = COH_LANE_HOST;
     if (w->options->deferred_update)
-        w->lowered->lines[w->lowered->line_count - 1].predicate_cell = COH_CELL_PENDING;
+        w->lowered->instructions[w->lowered->instruction_count - 1].predicate_cell =
+            COH_CELL_PENDING;
     COH_TRY(coh_lower_operand(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
     COH_TRY(coh_lower_operand(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
     if (facts->state >= 0)
         COH_TRY(coh_lower_operand(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
                                   COH_ROLE_OPTIMIZER_STATE));
-    w->lowered->lines[w->lowered->line_count - 1].flops = update_flops(w->layout, facts, chunk);
+    w->lowered->instructions[w->lowered->instruction_count - 1].flops =
+        update_flops(w->layout, facts, chunk);
     if (!w->options->deferred_update && !w->group_on_host[group]) /* see coh_life_finish */
         COH_TRY(coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
     return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
@@ -102,7 +104,8 @@ coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, 
             continue;
         COH_TRY(coh_pattern_of_group(w->layout, group)->update(w, group, chunk));
         coh_lowered_operand *work =
-            &w->lowered->operands[w->lowered->lines[w->lowered->line_count - 1].operand_begin];
+            &w->lowered->operands[w->lowered->instructions[w->lowered->instruction_count - 1]
+                                      .operand_begin];
         if (work->is_far)
             continue;
         work->window_begin = begin; /* the following forward reads them as one */
@@ -123,8 +126,8 @@ coh_status coh_life_drain(coh_lower_writer *w, int32_t group)
 /* ---- visits ---- */
 
 /* The master of a trained bf16 group lies in two halves, one in its work and one in its states:
- * each line takes both, so it sees whole f32 numbers. Gradients are visited if they survive, except
- * by SAVE: the updates waiting in them were drained before. */
+ * each instruction takes both, so it sees whole f32 numbers. Gradients are visited if they
+ * survive, except by SAVE: the updates waiting in them were drained before. */
 coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
 {
     const coh_group_layout *facts = &w->layout->groups[group];

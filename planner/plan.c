@@ -121,7 +121,7 @@ coh_status coh_plan_finish(coh_plan *plan)
                                                     plan->options.disk_bytes } };
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         const coh_program *program = &plan->programs[kind];
-        if (program->line_count == 0)
+        if (program->instruction_count == 0)
             continue;
         /* The limit is per step; frozen weights written when a run begins do not count. */
         verify.wear_bytes = kind == COH_PROGRAM_BODY ? plan->options.wear_bytes : 0;

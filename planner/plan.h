@@ -67,7 +67,7 @@ struct coh_plan {
     coh_pricer pricer; /* of graph and profile */
     coh_decisions decisions;
     coh_layout layout;
-    coh_program programs[COH_PROGRAM_KIND_COUNT]; /* line_count 0: this plan has no such program */
+    coh_program programs[COH_PROGRAM_KIND_COUNT]; /* empty: no such program */
     coh_simulation simulations[COH_PROGRAM_KIND_COUNT];
     coh_forecast forecast; /* of the body */
     coh_bounds bounds;     /* of the decisions, within the options' limits */

@@ -160,7 +160,7 @@ static void write_optimizers(const coh_json_field *field, coh_json_writer *write
     coh_json_end(writer);
 }
 
-/* Lines in flight on the links: other depths give another program, so a plan keeps its own,
+/* Instructions in flight on the links: other depths give another program, so a plan keeps its own,
  * whatever profile prices it later. */
 static const coh_lane link_lanes[] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH_LANE_WRITE };
 enum { LINK_COUNT = sizeof(link_lanes) / sizeof(link_lanes[0]) };
@@ -304,7 +304,7 @@ static const coh_json_field prediction_fields[] = {
     { "step_ns", WHOLE(step_ns, .most = NUMBER_MOST) },
     { "bound_ns", WHOLE(bound_ns, .most = NUMBER_MOST) },
     { "smallest_device_bytes", WHOLE(smallest_device_bytes, .most = NUMBER_MOST) },
-    { "lines", WHOLE(line_count, .least = 1, .most = UINT32_MAX) },
+    { "lines", WHOLE(instruction_count, .least = 1, .most = UINT32_MAX) },
     { 0 },
 };
 
@@ -359,7 +359,7 @@ static coh_status describe(const coh_plan *plan, const char *note, coh_plan_text
                             .step_ns = s.step_ns,
                             .bound_ns = s.bound_ns,
                             .smallest_device_bytes = s.smallest_device_bytes,
-                            .line_count = s.line_count,
+                            .instruction_count = s.instruction_count,
                             .device_kind = plan->profile.device_kind,
                             .atomics = coh_graph_has_atomics(plan->graph),
                             .builder = COH_PLAN_BUILDER_VERSION,
@@ -503,7 +503,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->numeric_fingerprint = file->numeric_fingerprint;
     out->peak_host_bytes = file->peak_bytes[COH_TIER_HOST];
     out->peak_disk_bytes = file->peak_bytes[COH_TIER_DISK];
-    out->line_count = file->line_count;
+    out->instruction_count = file->instruction_count;
     out->chunk_bytes = file->decisions.chunk_bytes;
     out->sweep_order = file->options.sweep_order;
     out->f32_gradients = file->options.f32_gradients;

@@ -20,9 +20,9 @@ typedef struct coh_plan_text {
     uint64_t numeric_fingerprint, program_hash;
     uint64_t peak_bytes[COH_TIER_COUNT]; /* predicted, like the next three */
     uint64_t step_ns, bound_ns, smallest_device_bytes;
-    uint32_t line_count;
+    uint32_t instruction_count;
     uint64_t slots_hash, profile_hash;
-    uint32_t depths[COH_LANE_COUNT]; /* lines in flight on each link; 0: not given */
+    uint32_t depths[COH_LANE_COUNT]; /* instructions in flight on each link; 0: not given */
     char note[COH_PLAN_NOTE_BYTES];
     char profile_name[64];
     int32_t device_kind; /* coh_device_kind */

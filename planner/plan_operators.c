@@ -1,4 +1,5 @@
-/* Reports how a plan treats each operator, read from its body's lines and its boundary map. */
+/* Reports how a plan treats each operator, read from its body's instructions and its boundary
+ * map. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -19,25 +20,27 @@ static int32_t maker_of(const coh_plan *plan, const coh_object *object)
                                                                                     : -1;
 }
 
-static void note_call(coh_plan *plan, const coh_instruction *line)
+static void note_call(coh_plan *plan, const coh_instruction *instruction)
 {
-    const coh_line_call *call = &plan->programs[COH_PROGRAM_BODY].calls[line->call];
+    const coh_instruction_call *call = &plan->programs[COH_PROGRAM_BODY].calls[instruction->call];
     coh_operator_note *note = &plan->operator_notes[call->operator_index];
-    note->part_count += line->opcode == COH_OP_FORWARD && call->microbatch == 0;
-    note->is_recomputed |= line->opcode == COH_OP_RECOMPUTE;
+    note->part_count += instruction->opcode == COH_OP_FORWARD && call->microbatch == 0;
+    note->is_recomputed |= instruction->opcode == COH_OP_RECOMPUTE;
 }
 
-static void note_line(coh_plan *plan, const coh_instruction *line)
+static void note_instruction(coh_plan *plan, const coh_instruction *instruction)
 {
-    if (line->opcode == COH_OP_FORWARD || line->opcode == COH_OP_RECOMPUTE)
-        note_call(plan, line);
-    if (line->operand_count == 0)
+    if (instruction->opcode == COH_OP_FORWARD || instruction->opcode == COH_OP_RECOMPUTE)
+        note_call(plan, instruction);
+    if (instruction->operand_count == 0)
         return;
-    const int32_t object = plan->programs[COH_PROGRAM_BODY].operands[line->operand_begin].object;
-    if (line->opcode == COH_OP_UPDATE && plan->object_notes[object].update_lane == COH_LANE_COUNT)
-        plan->object_notes[object].update_lane = line->lane;
+    const int32_t object =
+        plan->programs[COH_PROGRAM_BODY].operands[instruction->operand_begin].object;
+    if (instruction->opcode == COH_OP_UPDATE &&
+        plan->object_notes[object].update_lane == COH_LANE_COUNT)
+        plan->object_notes[object].update_lane = instruction->lane;
     const int32_t maker = maker_of(plan, &plan->layout.objects[object]);
-    if (line->lane != COH_LANE_COMPUTE && maker >= 0)
+    if (instruction->lane != COH_LANE_COMPUTE && maker >= 0)
         plan->operator_notes[maker].is_moved = 1;
 }
 
@@ -50,8 +53,8 @@ coh_status coh_plan_note_operators(coh_plan *plan)
     COH_TRY(COH_ALLOC(layout->object_count, &plan->object_notes));
     for (uint32_t i = 0; i < layout->object_count; i++)
         plan->object_notes[i].update_lane = COH_LANE_COUNT;
-    for (uint32_t i = 0; i < body->line_count; i++)
-        note_line(plan, &body->lines[i]);
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        note_instruction(plan, &body->instructions[i]);
     for (uint32_t i = 0; i < layout->resident_count; i++) {
         const coh_resident *resident = &layout->residents[i];
         plan->object_notes[layout->chunks[resident->chunk].object].resident_count[resident->tier]++;

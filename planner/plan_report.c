@@ -24,22 +24,23 @@ static void count_link_bytes(const coh_plan *plan, coh_plan_summary *out)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     int with_disk = plan->layout.file_bytes > 0;
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_instruction *line = &body->lines[i];
-        int crosses = with_disk ? line->opcode == COH_OP_READ || line->opcode == COH_OP_WRITE
-                                : line->opcode == COH_OP_LOAD || line->opcode == COH_OP_STORE;
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        int crosses =
+            with_disk ? instruction->opcode == COH_OP_READ || instruction->opcode == COH_OP_WRITE
+                      : instruction->opcode == COH_OP_LOAD || instruction->opcode == COH_OP_STORE;
         if (!crosses)
             continue;
-        int32_t object = body->operands[line->operand_begin].object;
+        int32_t object = body->operands[instruction->operand_begin].object;
         switch ((coh_stream)plan->layout.objects[object].stream) {
         case COH_STREAM_WORK:
-            out->work_link_bytes += line->bytes;
+            out->work_link_bytes += instruction->bytes;
             break;
         case COH_STREAM_GRAD:
-            out->grad_link_bytes += line->bytes;
+            out->grad_link_bytes += instruction->bytes;
             break;
         case COH_STREAM_STATE:
-            out->state_link_bytes += line->bytes;
+            out->state_link_bytes += instruction->bytes;
             break;
         case COH_STREAM_ACTIVATION:
         case COH_STREAM_ACTIVATION_GRAD:
@@ -53,20 +54,21 @@ static void count_link_bytes(const coh_plan *plan, coh_plan_summary *out)
         case COH_STREAM_LOSS:
         case COH_STREAM_OUTPUT:
         case COH_STREAM_COUNT:
-            out->other_link_bytes += line->bytes;
+            out->other_link_bytes += instruction->bytes;
             break;
         }
-        if (line->opcode == COH_OP_WRITE)
-            out->disk_bytes_written += (double)line->bytes;
+        if (instruction->opcode == COH_OP_WRITE)
+            out->disk_bytes_written += (double)instruction->bytes;
     }
 }
 
 static void count_host_updates(const coh_plan *plan, coh_plan_summary *out)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
-    for (uint32_t i = 0; i < body->line_count; i++)
-        if (body->lines[i].opcode == COH_OP_UPDATE && body->lines[i].lane == COH_LANE_HOST)
-            out->host_update_bytes += body->operands[body->lines[i].operand_begin].bytes;
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        if (body->instructions[i].opcode == COH_OP_UPDATE &&
+            body->instructions[i].lane == COH_LANE_HOST)
+            out->host_update_bytes += body->operands[body->instructions[i].operand_begin].bytes;
 }
 
 static void count_calls(const coh_plan *plan, coh_plan_summary *out)
@@ -74,13 +76,13 @@ static void count_calls(const coh_plan *plan, coh_plan_summary *out)
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     int64_t passes = 0;
     int32_t previous = -1;
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_instruction *line = &body->lines[i];
-        if (line->opcode != COH_OP_FORWARD)
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        if (instruction->opcode != COH_OP_FORWARD)
             continue;
-        const coh_line_call *call = &body->calls[line->call];
-        for (uint32_t o = 0; o < line->operand_count; o++)
-            out->caches += body->operands[line->operand_begin + o].role == COH_ROLE_CACHE &&
+        const coh_instruction_call *call = &body->calls[instruction->call];
+        for (uint32_t o = 0; o < instruction->operand_count; o++)
+            out->caches += body->operands[instruction->operand_begin + o].role == COH_ROLE_CACHE &&
                            call->microbatch == 0 && call->row_begin == 0;
         passes = call->operator_index == previous ? passes + 1 : 1;
         previous = call->operator_index;
@@ -90,14 +92,15 @@ static void count_calls(const coh_plan *plan, coh_plan_summary *out)
     out->recomputes = coh_block_set_count(&plan->decisions.recompute);
 }
 
-/* Sums the times of all lines of an opcode, each priced alone as in the compute bound. */
+/* Sums the times of all instructions of an opcode, each priced alone as in the compute bound. */
 static uint64_t alone_ns(const coh_plan *plan, coh_opcode opcode)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     double ns = 0;
-    for (uint32_t i = 0; i < body->line_count; i++)
-        if (body->lines[i].opcode == opcode)
-            ns += coh_price_line(&plan->pricer, &plan->layout, body, &body->lines[i]).p50;
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        if (body->instructions[i].opcode == opcode)
+            ns += coh_price_instruction(&plan->pricer, &plan->layout, body, &body->instructions[i])
+                      .p50;
     return coh_whole_ns(ns);
 }
 
@@ -120,7 +123,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .drain_ns = plan->simulations[COH_PROGRAM_DRAIN].first_ns,
                            .save_ns = plan->simulations[COH_PROGRAM_SAVE].first_ns,
                            .evaluate_ns = plan->simulations[COH_PROGRAM_EVALUATE].first_ns,
-                           .line_count = plan->programs[COH_PROGRAM_BODY].line_count,
+                           .instruction_count = plan->programs[COH_PROGRAM_BODY].instruction_count,
                            .numeric_fingerprint = plan->numeric_fingerprint,
                            .program_hash = plan->program_hash,
                            .sweep_order = plan->options.sweep_order,
@@ -137,8 +140,8 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
         s.link_bytes[lane] = body->link_bytes[lane];
     }
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
-        s.program_count += plan->programs[kind].line_count > 0;
-        s.verified_lines += (int32_t)plan->programs[kind].line_count;
+        s.program_count += plan->programs[kind].instruction_count > 0;
+        s.verified_instructions += (int32_t)plan->programs[kind].instruction_count;
     }
     count_parameters(plan, &s);
     count_link_bytes(plan, &s);

@@ -12,25 +12,27 @@ coh_status coh_plan_write_program(const coh_plan *plan, const char *path)
     coh_status status = COH_OK;
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && status == COH_OK; kind++) {
         const coh_program *p = &plan->programs[kind];
-        if (p->line_count > 0)
-            status = coh_text_add(&text, "program %s: %u lines\n",
-                                  coh_program_kind_name((coh_program_kind)kind), p->line_count);
-        for (uint32_t i = 0; i < p->line_count && status == COH_OK; i++) {
-            const coh_instruction *line = &p->lines[i];
+        if (p->instruction_count > 0)
+            status =
+                coh_text_add(&text, "program %s: %u instructions\n",
+                             coh_program_kind_name((coh_program_kind)kind), p->instruction_count);
+        for (uint32_t i = 0; i < p->instruction_count && status == COH_OK; i++) {
+            const coh_instruction *instruction = &p->instructions[i];
             COH_TRY_GOTO(status,
                          coh_text_add(&text, "%7s %-6u at %-6u %-9s",
-                                      coh_lane_name((coh_lane)line->lane), line->ordinal,
-                                      line->position, coh_opcode_name((coh_opcode)line->opcode)),
+                                      coh_lane_name((coh_lane)instruction->lane),
+                                      instruction->ordinal, instruction->position,
+                                      coh_opcode_name((coh_opcode)instruction->opcode)),
                          done);
-            if (line->call >= 0 && p->calls[line->call].operator_index >= 0)
+            if (instruction->call >= 0 && p->calls[instruction->call].operator_index >= 0)
                 COH_TRY_GOTO(
                     status,
                     coh_text_add(&text, " %s/%d",
-                                 plan->graph->ops[p->calls[line->call].operator_index].name,
-                                 p->calls[line->call].microbatch),
+                                 plan->graph->ops[p->calls[instruction->call].operator_index].name,
+                                 p->calls[instruction->call].microbatch),
                     done);
-            for (uint32_t k = 0; k < line->operand_count; k++) {
-                const coh_operand *o = &p->operands[line->operand_begin + k];
+            for (uint32_t k = 0; k < instruction->operand_count; k++) {
+                const coh_operand *o = &p->operands[instruction->operand_begin + k];
                 COH_TRY_GOTO(
                     status,
                     coh_text_add(
@@ -41,8 +43,8 @@ coh_status coh_plan_write_program(const coh_plan *plan, const char *path)
                         o -> offset, o -> bytes, p -> touches[o->touch_begin].version),
                     done);
             }
-            for (uint32_t k = 0; k < line->wait_count; k++) {
-                const coh_wait *wait = &p->waits[line->wait_begin + k];
+            for (uint32_t k = 0; k < instruction->wait_count; k++) {
+                const coh_wait *wait = &p->waits[instruction->wait_begin + k];
                 COH_TRY_GOTO(status,
                              coh_text_add(&text, " wait:%s>=%u%s",
                                           coh_lane_name((coh_lane)wait->lane), wait->ordinal,

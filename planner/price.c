@@ -1,6 +1,6 @@
-/* Prices lines by a profile. The idea: look up the curves of every operator once, then interpolate
- * samples by work, with the roofline as fallback, and report the figure each price came from. The
- * rules are in price.h; profiles in profile.h. */
+/* Prices instructions by a profile. The idea: look up the curves of every operator once, then
+ * interpolate samples by work, with the roofline as fallback, and report the figure each price
+ * came from. The rules are in price.h; profiles in profile.h. */
 #include "planner/price.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 
 /* ---- the curves of a profile ---- */
 
-/* Compares by kind, phase, lane and dtype: curves for the same kind of line compare equal. */
+/* Compares by kind, phase, lane and dtype: curves for the same kind of instruction compare
+ * equal. */
 static int compare_kinds(const coh_operator_times *a, const coh_operator_times *b)
 {
     int order = strcmp(a->kind, b->kind);
@@ -193,12 +194,12 @@ static coh_price scaled(coh_price price, double factor)
     return price;
 }
 
-/* Adds the cost of a line besides its kernel: samples and rates are of kernels alone. */
-static coh_price with_line(coh_price price, const coh_figure *line_ns)
+/* Adds the cost of an instruction besides its kernel: samples and rates are of kernels alone. */
+static coh_price with_instruction(coh_price price, const coh_figure *instruction_ns)
 {
-    price.p10 += line_ns->p10;
-    price.p50 += line_ns->p50;
-    price.p90 += line_ns->p90;
+    price.p10 += instruction_ns->p10;
+    price.p50 += instruction_ns->p50;
+    price.p90 += instruction_ns->p90;
     return price;
 }
 
@@ -236,7 +237,8 @@ static coh_price curves_price(const coh_pricer *p, coh_curve_range range, double
         sum.p50 += one.p50;
         sum.p90 += one.p90;
     }
-    return with_line(scaled(sum, 1.0 / (range.end - range.begin)), &p->profile->line_ns);
+    return with_instruction(scaled(sum, 1.0 / (range.end - range.begin)),
+                            &p->profile->instruction_ns);
 }
 
 /* Nanoseconds for an amount at a rate: the lowest rate gives the longest time. */
@@ -257,7 +259,7 @@ static const coh_figure *link_rate(const coh_profile *profile, coh_lane lane)
 
 /* ---- the roofline ---- */
 
-/* Sources of lines without samples, numbered after those of links: one per figure. */
+/* Sources of instructions without samples, numbered after those of links: one per figure. */
 enum {
     SOURCE_ROOF = COH_LANE_COUNT,
     SOURCE_MEMORY = SOURCE_ROOF + COH_ROOF_COUNT,
@@ -278,95 +280,100 @@ static rate drive_rate(const coh_profile *profile, coh_lane lane)
                    lane };
 }
 
-/* The rate at which the line's bytes are processed. */
-static rate memory_rate(const coh_profile *profile, const coh_instruction *line)
+/* The rate at which the instruction's bytes are processed. */
+static rate memory_rate(const coh_profile *profile, const coh_instruction *instruction)
 {
-    const coh_price_rule rule = coh_opcode_row_of(line)->price;
+    const coh_price_rule rule = coh_opcode_row_of(instruction)->price;
     if (rule == COH_PRICE_DRIVE_WRITE)
         return drive_rate(profile, COH_LANE_WRITE);
     if (rule == COH_PRICE_DRIVE_READ)
         return drive_rate(profile, COH_LANE_READ);
-    if (line->lane == COH_LANE_HOST && rule == COH_PRICE_HOST_UPDATE &&
+    if (instruction->lane == COH_LANE_HOST && rule == COH_PRICE_HOST_UPDATE &&
         profile->host_update_bytes_per_s.p50 > 0)
         return (rate){ profile->host_update_bytes_per_s, SOURCE_HOST_UPDATE };
-    if (line->lane == COH_LANE_HOST && profile->host_memory_bytes_per_s.p50 > 0)
+    if (instruction->lane == COH_LANE_HOST && profile->host_memory_bytes_per_s.p50 > 0)
         return (rate){ profile->host_memory_bytes_per_s, SOURCE_HOST_MEMORY };
     return (rate){ profile->memory_bytes_per_s, SOURCE_MEMORY };
 }
 
 /* The roofline price; its source is relative to the end of the curves. */
-static coh_price roofline(const coh_profile *profile, const coh_instruction *line, int is_bf16)
+static coh_price roofline(const coh_profile *profile, const coh_instruction *instruction,
+                          int is_bf16)
 {
     const uint32_t roof = is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32;
-    const rate through = memory_rate(profile, line);
-    coh_price price = at_rate(line->flops, &profile->flops_per_s[roof]);
-    coh_price memory = at_rate((double)line->bytes, &through.figure);
+    const rate through = memory_rate(profile, instruction);
+    coh_price price = at_rate(instruction->flops, &profile->flops_per_s[roof]);
+    coh_price memory = at_rate((double)instruction->bytes, &through.figure);
     price.source = SOURCE_ROOF + roof;
     memory.source = through.source;
-    if (line->lane == COH_LANE_HOST && profile->device_kind == COH_DEVICE_HOST &&
+    if (instruction->lane == COH_LANE_HOST && profile->device_kind == COH_DEVICE_HOST &&
         profile->threads > 1 && through.source == SOURCE_MEMORY)
         /* the rate is of all threads; the host lane is one thread */
         memory = scaled(memory, profile->threads);
-    return with_line(memory.p50 > price.p50 ? memory : price, &profile->line_ns);
+    return with_instruction(memory.p50 > price.p50 ? memory : price, &profile->instruction_ns);
 }
 
-/* ---- one line ---- */
+/* ---- one instruction ---- */
 
-/* Returns 1 if the line works on bf16 tensors. */
+/* Returns 1 if the instruction works on bf16 tensors. */
 static int is_bf16(const coh_layout *layout, const coh_program *program,
-                   const coh_instruction *line)
+                   const coh_instruction *instruction)
 {
     int found = 0;
-    if (line->call < 0) {
-        if (line->operand_count == 0)
+    if (instruction->call < 0) {
+        if (instruction->operand_count == 0)
             return 0;
-        const coh_object *object = &layout->objects[program->operands[line->operand_begin].object];
+        const coh_object *object =
+            &layout->objects[program->operands[instruction->operand_begin].object];
         return (object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_GRAD ||
                 object->stream == COH_STREAM_STATE) &&
                (object->stream == COH_STREAM_GRAD
                     ? coh_group_grad_dtype(&layout->groups[object->owner])
                     : layout->groups[object->owner].dtype) == COH_DTYPE_BF16;
     }
-    const coh_line_call *call = &program->calls[line->call];
+    const coh_instruction_call *call = &program->calls[instruction->call];
     for (uint32_t i = 0; i < call->binding_count; i++)
         found |= program->bindings[call->binding_begin + i].shape.dtype == COH_DTYPE_BF16;
     return found;
 }
 
-static coh_curve_range line_curves(const coh_pricer *p, const coh_program *program,
-                                   const coh_instruction *line, int on_bf16)
+static coh_curve_range instruction_curves(const coh_pricer *p, const coh_program *program,
+                                          const coh_instruction *instruction, int on_bf16)
 {
-    const coh_line_call *call = line->call < 0 ? NULL : &program->calls[line->call];
+    const coh_instruction_call *call =
+        instruction->call < 0 ? NULL : &program->calls[instruction->call];
     const int32_t op = call == NULL ? -1 : call->operator_index;
     if (p->curve_count == 0)
         return (coh_curve_range){ 0 };
     if (op < 0)
-        return p->opcodes[line->opcode][on_bf16][line->lane == COH_LANE_HOST];
+        return p->opcodes[instruction->opcode][on_bf16][instruction->lane == COH_LANE_HOST];
     const coh_curve_range *found = &p->operators[(size_t)op * PLACES];
-    return line->opcode == COH_OP_BACKWARD ? found[1 + coh_grad_form(call, program->bindings)]
-                                           : found[0];
+    return instruction->opcode == COH_OP_BACKWARD
+               ? found[1 + coh_grad_form(call, program->bindings)]
+               : found[0];
 }
 
-coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
-                         const coh_program *program, const coh_instruction *line)
+coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layout,
+                                const coh_program *program, const coh_instruction *instruction)
 {
     const coh_profile *profile = pricer->profile;
-    const coh_calibration *calibration = &profile->calibration[line->opcode];
-    /* Factors apply to compute lines and links only: no others are measured in runs. */
-    const int is_calibrated = calibration->runs > 0 && line->lane != COH_LANE_HOST;
+    const coh_calibration *calibration = &profile->calibration[instruction->opcode];
+    /* Factors apply to compute instructions and links only: no others are measured in runs. */
+    const int is_calibrated = calibration->runs > 0 && instruction->lane != COH_LANE_HOST;
     coh_price price;
-    if (coh_profile_is_link(profile, (coh_lane)line->lane)) {
-        price = at_rate((double)line->bytes, link_rate(profile, (coh_lane)line->lane));
-        price.source = pricer->curve_count + line->lane;
+    if (coh_profile_is_link(profile, (coh_lane)instruction->lane)) {
+        price =
+            at_rate((double)instruction->bytes, link_rate(profile, (coh_lane)instruction->lane));
+        price.source = pricer->curve_count + instruction->lane;
     } else {
-        int on_bf16 = is_bf16(layout, program, line);
-        coh_curve_range range = line_curves(pricer, program, line, on_bf16);
+        int on_bf16 = is_bf16(layout, program, instruction);
+        coh_curve_range range = instruction_curves(pricer, program, instruction, on_bf16);
         if (range.end > range.begin) {
-            price =
-                curves_price(pricer, range,
-                             coh_profile_work(profile, on_bf16, line->flops, (double)line->bytes));
+            price = curves_price(
+                pricer, range,
+                coh_profile_work(profile, on_bf16, instruction->flops, (double)instruction->bytes));
         } else {
-            price = roofline(profile, line, on_bf16);
+            price = roofline(profile, instruction, on_bf16);
             price.source += pricer->curve_count;
         }
     }

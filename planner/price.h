@@ -1,4 +1,4 @@
-/* price.h - how long each line of a program takes when it runs alone, by a profile.
+/* price.h - how long each instruction of a program takes when it runs alone, by a profile.
  *
  *     bytes over a link      bytes / its rate                    (the simulator adds the latency)
  *     operators              samples of the same signature (of a backward in the same form, or the
@@ -7,8 +7,8 @@
  *     update, norm, add, ... samples of that name and dtype, else the roofline
  *
  * The roofline: max(flops / rate, bytes / memory rate). Samples and rates are of kernels alone;
- * line_ns is added to either. The calibration factor of the opcode multiplies the result. Every
- * price is a median with its spread. */
+ * instruction_ns is added to either. The calibration factor of the opcode multiplies the result.
+ * Every price is a median with its spread. */
 #ifndef COH_PLANNER_PRICE_H
 #define COH_PLANNER_PRICE_H
 
@@ -16,8 +16,8 @@
 #include "planner/profile.h"
 #include "planner/program.h"
 
-/* In nanoseconds. Lines with the same `source` are priced from the same figure, so they share its
- * error. */
+/* In nanoseconds. Instructions with the same `source` are priced from the same figure, so they
+ * share its error. */
 typedef struct coh_price {
     double p10, p50, p90;
     uint32_t source;
@@ -62,12 +62,12 @@ coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
                            const coh_graph *graph);
 void coh_pricer_fini(coh_pricer *pricer); /* accepts a zeroed struct */
 
-/* Returns the price of a line while nothing else runs. */
-coh_price coh_price_line(const coh_pricer *pricer, const coh_layout *layout,
-                         const coh_program *program, const coh_instruction *line);
+/* Returns the price of an instruction while nothing else runs. */
+coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layout,
+                                const coh_program *program, const coh_instruction *instruction);
 
-/* Returns the name under which a profile stores samples of a line that runs no kind: "update",
- * ... */
+/* Returns the name under which a profile stores samples of an instruction that runs no kind:
+ * "update", ... */
 const char *coh_price_name(coh_opcode opcode);
 
 #endif

@@ -64,7 +64,7 @@ void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_p
     out_profile->flops_per_s[COH_ROOF_BF16] = coh_figure_of(threads * bf16);
     out_profile->memory_bytes_per_s =
         coh_figure_of(memory < MEMORY_BYTES_PER_S_MOST ? memory : MEMORY_BYTES_PER_S_MOST);
-    out_profile->line_ns = coh_figure_of(5000); /* counters, waking the pool */
+    out_profile->instruction_ns = coh_figure_of(5000); /* counters, waking the pool */
     link_set(out_profile, COH_LANE_H2D, COPY_BYTES_PER_S, 5000, COPY_CORES);
     link_set(out_profile, COH_LANE_D2H, COPY_BYTES_PER_S, 5000, COPY_CORES);
     coh_profile_share_cores(out_profile);

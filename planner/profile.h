@@ -1,6 +1,6 @@
-/* profile.h - facts of a machine that the planner prices lines with: compute rates, link rates, how
- * lanes slow one another, memory sizes. Plain data from one of three sources: rough built-in
- * constants, a datasheet, a measurement. */
+/* profile.h - facts of a machine that the planner prices instructions with: compute rates, link
+ * rates, how lanes slow one another, memory sizes. Plain data from one of three sources: rough
+ * built-in constants, a datasheet, a measurement. */
 #ifndef COH_PLANNER_PROFILE_H
 #define COH_PLANNER_PROFILE_H
 
@@ -35,10 +35,10 @@ static inline coh_figure coh_figure_of(double value)
 
 /* One link in one direction, running alone. No link: bytes_per_s.p50 is 0. */
 typedef struct coh_link_profile {
-    coh_figure latency_ns, bytes_per_s; /* at `depth` lines in flight */
+    coh_figure latency_ns, bytes_per_s; /* at `depth` instructions in flight */
     /* a drive's writes once its cache is full; p50 0: same as bytes_per_s */
     coh_figure sustained_bytes_per_s;
-    uint32_t depth; /* lines in flight, 1 to 64; 0 if there is no link */
+    uint32_t depth; /* instructions in flight, 1 to 64; 0 if there is no link */
     /* Compute time that a transfer costs, since cores copy, hash and submit: the work of the
      * compute lane grows by interference_ns + bytes * interference_ns_per_byte. 0: nothing, or
      * unknown. */
@@ -55,9 +55,9 @@ typedef struct coh_operator_sample {
     coh_figure seconds;
 } coh_operator_sample;
 
-/* The kernel times of operators with one signature, without line_ns, which every line adds. Seconds
- * are piecewise affine in work: from 0 at no work through the samples; above the last sample the
- * rate is constant. */
+/* The kernel times of operators with one signature, without instruction_ns, which every instruction
+ * adds. Seconds are piecewise affine in work: from 0 at no work through the samples; above the
+ * last sample the rate is constant. */
 typedef struct coh_operator_times {
     char kind[48];   /* "linear"; without a kind: "update", "norm", "add", ... */
     coh_dtype dtype; /* BF16: some tensors are */
@@ -71,7 +71,8 @@ typedef struct coh_operator_times {
     uint32_t sample_count; /* by rising work, at least one */
 } coh_operator_times;
 
-/* Result of earlier runs on this machine: measured over predicted time of one opcode's lines. */
+/* Result of earlier runs on this machine: measured over predicted time of one opcode's
+ * instructions. */
 typedef struct coh_calibration {
     double factor;
     uint32_t runs; /* 0: none; the factor is not used */
@@ -94,7 +95,7 @@ struct coh_profile {
     int32_t threads;                        /* that the figures apply to */
     coh_figure flops_per_s[COH_ROOF_COUNT]; /* products, all threads */
     coh_figure memory_bytes_per_s;          /* of the device: streaming passes, all threads */
-    coh_figure line_ns;                     /* an empty compute line */
+    coh_figure instruction_ns;              /* an empty compute instruction */
     /* With a GPU: streaming passes in host memory; AdamW, in bytes of memory traffic. 0: none */
     coh_figure host_memory_bytes_per_s, host_update_bytes_per_s;
     coh_link_profile link[COH_LANE_COUNT]; /* H2D, D2H, READ, WRITE */
@@ -117,7 +118,7 @@ struct coh_profile {
     uint32_t origin_count;
 };
 
-/* The work of a line: seconds at the profile's own roofs. */
+/* The work of an instruction: seconds at the profile's own roofs. */
 static inline double coh_profile_work(const coh_profile *profile, int is_bf16, double flops,
                                       double bytes)
 {
@@ -160,7 +161,7 @@ static inline int coh_profile_has_drive(const coh_profile *profile)
            coh_profile_is_link(profile, COH_LANE_WRITE);
 }
 
-/* Lines in flight on an unmeasured link: copies 4, a drive 8. */
+/* Instructions in flight on an unmeasured link: copies 4, a drive 8. */
 static inline uint32_t coh_profile_usual_depth(coh_lane lane)
 {
     return lane == COH_LANE_H2D || lane == COH_LANE_D2H ? 4 : 8;

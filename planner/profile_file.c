@@ -367,7 +367,7 @@ static const coh_json_field profile_fields[] = {
     { "threads", COH_JSON_WHOLE, IN(threads), .least = 1, .most = THREADS_MOST },
     { "flops_per_s", COH_JSON_OBJECT, IN(flops_per_s), .fields = roof_fields },
     { "memory_bytes_per_s", RATE(coh_profile, memory_bytes_per_s) },
-    { "line_ns", FIGURE(coh_profile, line_ns, 0, NS_MOST) },
+    { "line_ns", FIGURE(coh_profile, instruction_ns, 0, NS_MOST) },
     { "host_memory_bytes_per_s", RATE(coh_profile, host_memory_bytes_per_s), .is_null = 1 },
     { "host_update_bytes_per_s", RATE(coh_profile, host_update_bytes_per_s), .is_null = 1 },
     { "links", COH_JSON_MAP, IN(link), .item_bytes = sizeof(coh_link_profile),

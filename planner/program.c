@@ -11,7 +11,7 @@
 void coh_program_fini(coh_program *program)
 {
     coh_free(program->extents);
-    coh_free(program->lines);
+    coh_free(program->instructions);
     coh_free(program->operands);
     coh_free(program->touches);
     coh_free(program->waits);
@@ -60,15 +60,16 @@ static uint64_t hash_layout(const coh_layout *layout)
     return hash;
 }
 
-static uint64_t hash_line(uint64_t hash, const coh_program *program, const coh_instruction *line)
+static uint64_t hash_instruction(uint64_t hash, const coh_program *program,
+                                 const coh_instruction *instruction)
 {
-    hash = fold(hash, ((uint64_t)line->opcode << 32) | ((uint64_t)line->lane << 16) |
-                          (uint8_t)line->predicate_cell);
-    hash = fold(hash, ((uint64_t)line->ordinal << 32) | line->position);
-    if (line->group != 0 || line->sequence != 0) /* of several ranks */
-        hash = fold(hash, ((uint64_t)line->group << 32) | line->sequence);
-    for (uint32_t i = 0; i < line->operand_count; i++) {
-        const coh_operand *operand = &program->operands[line->operand_begin + i];
+    hash = fold(hash, ((uint64_t)instruction->opcode << 32) | ((uint64_t)instruction->lane << 16) |
+                          (uint8_t)instruction->predicate_cell);
+    hash = fold(hash, ((uint64_t)instruction->ordinal << 32) | instruction->position);
+    if (instruction->group != 0 || instruction->sequence != 0) /* of several ranks */
+        hash = fold(hash, ((uint64_t)instruction->group << 32) | instruction->sequence);
+    for (uint32_t i = 0; i < instruction->operand_count; i++) {
+        const coh_operand *operand = &program->operands[instruction->operand_begin + i];
         hash = fold(hash, ((uint64_t)(uint32_t)operand->object << 32) |
                               ((uint64_t)operand->tier << 16) | ((uint64_t)operand->access << 8) |
                               operand->role);
@@ -81,14 +82,14 @@ static uint64_t hash_line(uint64_t hash, const coh_program *program, const coh_i
             hash = fold(hash, (uint64_t)(uint32_t)touch->version);
         }
     }
-    for (uint32_t i = 0; i < line->wait_count; i++) {
-        const coh_wait *wait = &program->waits[line->wait_begin + i];
+    for (uint32_t i = 0; i < instruction->wait_count; i++) {
+        const coh_wait *wait = &program->waits[instruction->wait_begin + i];
         hash =
             fold(hash, ((uint64_t)wait->ordinal << 16) | ((uint64_t)wait->lane << 8) | wait->carry);
     }
-    if (line->call < 0)
+    if (instruction->call < 0)
         return fold(hash, 0);
-    const coh_line_call *call = &program->calls[line->call];
+    const coh_instruction_call *call = &program->calls[instruction->call];
     hash =
         fold(hash, ((uint64_t)(uint32_t)call->operator_index << 32) | (uint32_t)call->microbatch);
     hash = fold(hash, (uint64_t)call->row_begin);
@@ -100,8 +101,8 @@ static uint64_t hash_line(uint64_t hash, const coh_program *program, const coh_i
 uint64_t coh_program_hash(const coh_layout *layout, const coh_program *program)
 {
     uint64_t hash = fold(hash_layout(layout), (uint64_t)program->kind);
-    for (uint32_t i = 0; i < program->line_count; i++)
-        hash = hash_line(hash, program, &program->lines[i]);
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        hash = hash_instruction(hash, program, &program->instructions[i]);
     for (uint32_t i = 0; i < program->extent_count; i++)
         hash = fold(hash, ((uint64_t)program->extents[i].use_count << 2) |
                               (program->extents[i].at_begin ? 2u : 0u) |

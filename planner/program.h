@@ -5,12 +5,12 @@
  *   read    |           | w1 at 1-  | w2 at 2-  |           | w1 at 4-  |   before its first user
  *   write   |           |           |           | g2 at 3+  | g1 at 4+  |   after its last producer
  *
- * A position is one line (an instruction) of the compute lane; n- is just before it, n+ just after.
+ * A position is one instruction of the compute lane; n- is just before it, n+ just after.
  *
- * The one idea: sort the lines by key (position, before < at < after). Every wait then points to a
- * smaller key, so the list is a topological issue order and no deadlock can be written. The key
- * does not set the time: a READ keyed late runs as early as its waits allow. Prefetch is not an
- * instruction; it results from memory that became free early.
+ * The one idea: sort the instructions by key (position, before < at < after). Every wait then
+ * points to a smaller key, so the list is a topological issue order and no deadlock can be written.
+ * The key does not set the time: a READ keyed late runs as early as its waits allow. Prefetch is
+ * not an instruction; it results from memory that became free early.
  *
  * Plain data: no pointers into other tables, no device, no clock. Written by planner/schedule,
  * checked by planner/verify (which shares no code with it), walked by planner/simulate and
@@ -263,7 +263,7 @@ static inline uint32_t coh_chunk_partner(const coh_layout *layout, uint32_t chun
 /* Indices into coh_cells (memory/cells.h): the predicates that an instruction can name. */
 enum { COH_CELL_NONE = -1, COH_CELL_PENDING = 0 };
 
-/* ---- lines ---- */
+/* ---- instructions ---- */
 
 /* The instruction set: opcodes.def has a row for each opcode and says what it does. */
 #define COH_OPCODE(name, ...) COH_OP_##name,
@@ -296,13 +296,14 @@ typedef enum coh_role {
     COH_ROLE_TO /* of movers and ADD */
 } coh_role;
 
-/* The lifetime of one chunk's bytes in one arena: the unit that is entered and left. It is smaller
- * than a slot: a window's next tenant receives its first chunk while the old last chunk is still
- * being written. `use_count` lines of the program use it; the last one to retire leaves it (counts
- * it down, fills it with NaN in test mode) BEFORE its lane's `retired` rises. The last line is not
- * known at plan time: a write-back and a reader may finish in any order. `at_begin`: it exists when
- * the program begins (a coh_resident, or a pinned object). `at_end`: it stays when the program ends
- * and is never left. Otherwise its first user enters it. */
+/* The lifetime of one chunk's bytes in one arena: the unit that is entered and left. It is
+ * smaller than a slot: a window's next tenant receives its first chunk while the old last chunk
+ * is still being written. `use_count` instructions of the program use it; the last one to retire
+ * leaves it (counts it down, fills it with NaN in test mode) BEFORE its lane's `retired` rises.
+ * The last instruction is not known at plan time: a write-back and a reader may finish in any
+ * order. `at_begin`: it exists when the program begins (a coh_resident, or a pinned object).
+ * `at_end`: it stays when the program ends and is never left. Otherwise its first user enters
+ * it. */
 typedef struct coh_extent {
     uint64_t offset, bytes;
     uint32_t chunk;
@@ -318,16 +319,16 @@ static inline int coh_extent_is_unused(const coh_extent *extent)
     return extent->at_begin && !extent->at_end && extent->use_count == 0;
 }
 
-/* The number of users of an extent: its lines, or the program's begin if it has none. */
+/* The number of users of an extent: its instructions, or the program's begin if it has none. */
 static inline uint32_t coh_extent_users(const coh_extent *extent)
 {
     return extent->use_count + (uint32_t)coh_extent_is_unused(extent);
 }
 
 /* One chunk that an operand touches. `version` counts the writes to the chunk from the program's
- * begin to this line: a reader finds that version; a compute line that writes leaves version + 1.
- * The destination of a mover does not count as a write: READ, WRITE, LOAD and STORE copy version
- * `version` (both operands carry the same number). */
+ * begin to this instruction: a reader finds that version; a compute instruction that writes
+ * leaves version + 1. The destination of a mover does not count as a write: READ, WRITE, LOAD
+ * and STORE copy version `version` (both operands carry the same number). */
 #define COH_EXTENT_FILE UINT32_MAX
 typedef struct coh_touch {
     uint32_t chunk;
@@ -335,8 +336,8 @@ typedef struct coh_touch {
     int32_t version;
 } coh_touch;
 
-/* Contiguous bytes that a line touches: whole chunks, one after another in their tier from `offset`
- * on. The scheduler has already made windows contiguous. */
+/* Contiguous bytes that an instruction touches: whole chunks, one after another in their tier
+ * from `offset` on. The scheduler has already made windows contiguous. */
 typedef struct coh_operand {
     int32_t object;
     uint8_t tier, access, role;
@@ -345,15 +346,15 @@ typedef struct coh_operand {
     uint64_t offset; /* in the arena, or in the file */
 } coh_operand;
 
-/* Wait until lane `lane` has retired line `ordinal` (from 1) of this run, or with `carry` of the
- * previous run of the same program. */
+/* Wait until lane `lane` has retired instruction `ordinal` (from 1) of this run, or with `carry`
+ * of the previous run of the same program. */
 typedef struct coh_wait {
     uint32_t ordinal;
     uint8_t lane, carry;
 } coh_wait;
 
-/* One port of a call: the bytes at object_offset of operand `operand` (counted from the line's
- * first), viewed as a tensor. */
+/* One port of a call: the bytes at object_offset of operand `operand` (counted from the
+ * instruction's first), viewed as a tensor. */
 typedef struct coh_binding {
     uint8_t role, port;
     uint16_t operand;
@@ -362,23 +363,23 @@ typedef struct coh_binding {
     int64_t origin[2]; /* of dims 0 and 1 */
 } coh_binding;
 
-/* The rarely read part of a compute line that runs a kind (FORWARD, RECOMPUTE, BACKWARD), or of an
- * ADD (operator -1, bindings FROM and TO; input_grad_adds 1: TO += FROM, 0: TO = FROM). */
-typedef struct coh_line_call {
+/* The rarely read part of a compute instruction that runs a kind (FORWARD, RECOMPUTE, BACKWARD),
+ * or of an ADD (operator -1, bindings FROM and TO; input_grad_adds 1: TO += FROM, 0: TO = FROM). */
+typedef struct coh_instruction_call {
     int32_t operator_index;
     int32_t microbatch;
     int64_t row_begin, row_end, row_count; /* see coh_call */
     int32_t column_slices;                 /* 1: ranges of a kind with column_slices */
     uint32_t input_grad_adds, parameter_grad_adds;
     uint32_t binding_begin, binding_count;
-} coh_line_call;
+} coh_instruction_call;
 
 typedef struct coh_instruction {
     uint8_t opcode, lane;
-    /* relative to the compute line at `position`: 0 before, 1 that line, 2 after */
+    /* relative to the compute instruction at `position`: 0 before, 1 that instruction, 2 after */
     uint8_t before_after;
-    /* COH_CELL_NONE: always runs. With a false predicate a line still waits, enters, leaves and
-     * retires; the cells are one of its read operands */
+    /* COH_CELL_NONE: always runs. With a false predicate an instruction still waits, enters,
+     * leaves and retires; the cells are one of its read operands */
     int8_t predicate_cell;
     uint32_t ordinal; /* in its lane, from 1 */
     uint32_t position;
@@ -406,20 +407,20 @@ typedef struct coh_program {
     coh_program_kind kind;
     coh_extent *extents;
     uint32_t extent_count;
-    coh_instruction *lines;
-    uint32_t line_count; /* in issue order */
+    coh_instruction *instructions;
+    uint32_t instruction_count; /* in issue order */
     coh_operand *operands;
     uint32_t operand_count;
     coh_touch *touches;
     uint32_t touch_count;
     coh_wait *waits;
     uint32_t wait_count;
-    coh_line_call *calls;
+    coh_instruction_call *calls;
     uint32_t call_count;
     coh_binding *bindings;
     uint32_t binding_count;
     uint32_t lane_length[COH_LANE_COUNT];
-    /* limit of lines issued and not retired; part of the program: waits depend on it */
+    /* limit of instructions issued and not retired; part of the program: waits depend on it */
     uint32_t lane_depth[COH_LANE_COUNT];
     /* highest occupied end offset, pinned and padding included */
     uint64_t peak_bytes[COH_TIER_COUNT];

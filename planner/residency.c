@@ -19,7 +19,7 @@
 enum { SETTLE_STEPS = 8 };
 
 /* A chunk that a pin sends away is evicted if it will not be used for this many steps: the time to
- * leave and return, or neighbouring lines would wait. */
+ * leave and return, or neighbouring instructions would wait. */
 enum { IDLE_STEPS = 8 };
 
 static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
@@ -289,9 +289,9 @@ static coh_status touch_chunk(coh_runner *r, const coh_lowered_operand *operand,
     return COH_OK;
 }
 
-/* A line of the host lane reads, or reads and writes, the chunk in the next tier out. Content
- * changed here is written there first, keyed just after its last producer; a write makes the copy
- * here stale. */
+/* An instruction of the host lane reads, or reads and writes, the chunk in the next tier out.
+ * Content changed here is written there first, keyed just after its last producer; a write makes
+ * the copy here stale. */
 static coh_status touch_far(coh_runner *r, const coh_lowered_operand *operand, uint32_t chunk)
 {
     int32_t segment = is_pinned(r, operand) ? -1 : r->map.segment_of_chunk[chunk];

@@ -5,16 +5,16 @@
  *   steps      0        1        2        3        4  ...  END   (then the steps that will follow)
  *   operands   w0,x0    w1,x1    w2,x2    w2,x2,g2 ...     boundary map
  *
- * The same code serves every level: device over its far tier (steps are the compute lines), and
- * host over disk (steps are the movers of the level above, and the lines of the host lane). A far
- * operand (lower.h) takes no memory here: the data it reads is written out first, and a write makes
- * the copy here stale.
+ * The same code serves every level: device over its far tier (steps are the compute instructions),
+ * and host over disk (steps are the movers of the level above, and the instructions of the host
+ * lane). A far operand (lower.h) takes no memory here: the data it reads is written out first, and
+ * a write makes the copy here stale.
  *
  * The rule at step p, for a window that is not resident: of all places of its size take the one
- * whose present content is needed again latest. If only space unused for `horizon` steps is taken,
- * a fetch can start that many steps early. Content whose next access is a pure write is dead.
- * Changed content is written out on eviction, keyed just after its last producer; a fetch is keyed
- * just before its first user. */
+ * whose present content is needed again latest. If only space unused for `horizon` steps is
+ * taken, a fetch can start that many steps early. Content whose next access is a pure write is
+ * dead. Changed content is written out on eviction, keyed just after its last producer; a fetch
+ * is keyed just before its first user. */
 #ifndef COH_PLANNER_RESIDENCY_H
 #define COH_PLANNER_RESIDENCY_H
 
@@ -35,7 +35,8 @@ typedef struct coh_sequence {
     uint32_t step_count;
     const uint32_t *operand_begin; /* step_count + 1 */
     const coh_lowered_operand *operands;
-    const struct coh_lowered *lowered; /* whose lines are the steps; NULL: they are no lines */
+    const struct coh_lowered
+        *lowered; /* whose instructions are the steps; NULL: they are no instructions */
     /* NULL: a write makes the next version. Else by operand: the version that is read, or that a
      * pure write leaves (the movers of the level above carry it). */
     const int32_t *operand_version;

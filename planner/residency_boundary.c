@@ -213,7 +213,7 @@ static void mark_far(const coh_level *level, const coh_lowered_operand *operand,
 
 /* Fills the free space of the map. At the end of a body activations are dead and their space is
  * unused: the chunks that the next body needs first are fetched into it, in that order, while the
- * last lines still compute. */
+ * last instructions still compute. */
 static coh_status fill_up(const coh_level *level, const coh_sequence *body, const boundary *b)
 {
     uint8_t *is_entry = NULL;

@@ -1,7 +1,7 @@
-/* Builds finished programs from decisions: lowers every kind of program, places the device level,
- * then the host level on the device's moves, and assembles lines and waits. The idea: the body sets
- * the boundary map and the peak, and all other programs fit within them. The steps are listed in
- * schedule.h. */
+/* Builds finished programs from decisions: lowers every kind of program, places the device
+ * level, then the host level on the device's moves, and assembles instructions and waits. The
+ * idea: the body sets the boundary map and the peak, and all other programs fit within them. The
+ * steps are listed in schedule.h. */
 #include "planner/schedule.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ typedef struct draft {
     coh_lowered lowered;
     uint32_t *operand_begin; /* of the lowered program as a sequence */
     coh_residency device;
-    /* the device's moves and the host lane's lines: the steps of the host level */
+    /* the device's moves and the host lane's instructions: the steps of the host level */
     coh_outer_list outer;
     coh_residency host;
     int is_wanted;
@@ -44,7 +44,7 @@ typedef struct builder {
     uint64_t *device_home, *host_home;
     uint64_t device_floor, host_floor;
     uint8_t *held_nearer;         /* host level: by chunk, in the device's boundary map */
-    int32_t written_microbatches; /* lines are written for the first this many; 0: for all */
+    int32_t written_microbatches; /* instructions are written for the first this many; 0: for all */
     /* if short_bytes > 0: the tier that is too small; that many bytes would do */
     coh_tier short_of;
     uint64_t short_bytes;
@@ -67,7 +67,7 @@ static int is_gpu(const builder *b)
 
 static coh_sequence lowered_sequence(const draft *d)
 {
-    return (coh_sequence){ .step_count = (uint32_t)d->lowered.line_count,
+    return (coh_sequence){ .step_count = (uint32_t)d->lowered.instruction_count,
                            .lowered = &d->lowered,
                            .operand_begin = d->operand_begin,
                            .operands = d->lowered.operands };
@@ -89,10 +89,10 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
         options.microbatch_count = b->written_microbatches;
     COH_TRY(coh_lower(b->graph, &options, b->layout, &b->map, &b->recompute,
                       has_host(b) ? b->decisions->host_updates : 0, kind, &d->lowered));
-    d->is_wanted = d->lowered.line_count > 0;
-    COH_TRY(COH_ALLOC(d->lowered.line_count + 1, &d->operand_begin));
-    for (size_t i = 0; i < d->lowered.line_count; i++)
-        d->operand_begin[i + 1] = d->operand_begin[i] + d->lowered.lines[i].operand_count;
+    d->is_wanted = d->lowered.instruction_count > 0;
+    COH_TRY(COH_ALLOC(d->lowered.instruction_count + 1, &d->operand_begin));
+    for (size_t i = 0; i < d->lowered.instruction_count; i++)
+        d->operand_begin[i + 1] = d->operand_begin[i] + d->lowered.instructions[i].operand_count;
     return COH_OK;
 }
 
@@ -414,8 +414,8 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
 
 /* ---- the bound ---- */
 
-/* Returns 1 for lines that take one chunk at a time; the windows of all others do not depend on the
- * chunk size. */
+/* Returns 1 for instructions that take one chunk at a time; the windows of all others do not
+ * depend on the chunk size. */
 static int visits_chunks(coh_opcode opcode)
 {
     return opcode == COH_OP_NORM || opcode == COH_OP_UPDATE || opcode == COH_OP_INIT ||
@@ -423,15 +423,16 @@ static int visits_chunks(coh_opcode opcode)
 }
 
 /* The bytes of a deferred update with uncut objects: all the work that the following forward reads
- * as one, and a chunk of the gradient and the states. 0 for other lines. */
+ * as one, and a chunk of the gradient and the states. 0 for other instructions. */
 static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, uint64_t held)
 {
-    const coh_lowered_instruction *line = &d->lowered.lines[index];
+    const coh_lowered_instruction *instruction = &d->lowered.instructions[index];
     uint64_t bytes = held;
-    if (line->opcode != COH_OP_UPDATE || line->lane != COH_LANE_COMPUTE ||
+    if (instruction->opcode != COH_OP_UPDATE || instruction->lane != COH_LANE_COMPUTE ||
         d->lowered.kind != COH_PROGRAM_BODY || !b->options->deferred_update)
         return 0;
-    for (uint32_t i = line->operand_begin; i < line->operand_begin + line->operand_count; i++) {
+    for (uint32_t i = instruction->operand_begin;
+         i < instruction->operand_begin + instruction->operand_count; i++) {
         const coh_lowered_operand *operand = &d->lowered.operands[i];
         const coh_object *object = &b->layout->objects[operand->object];
         const coh_chunk *chunks = &b->layout->chunks[object->chunk_begin];
@@ -453,20 +454,21 @@ static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, u
     return bytes;
 }
 
-/* The most bytes that a line needs at once, its operator, and the most bytes that pins hold. */
-typedef struct line_bound {
+/* The most bytes that an instruction needs at once, its operator, and the most bytes that pins
+ * hold. */
+typedef struct instruction_bound {
     uint64_t bytes, held_bytes;
     int32_t op; /* -1: none */
-} line_bound;
+} instruction_bound;
 
-/* Returns the operator of a line, or of the parameters that it visits; -1: none. */
+/* Returns the operator of an instruction, or of the parameters that it visits; -1: none. */
 static int32_t operator_of(const builder *b, const coh_lowered *lowered, uint32_t index)
 {
-    const coh_lowered_instruction *line = &lowered->lines[index];
+    const coh_lowered_instruction *instruction = &lowered->instructions[index];
     const int32_t op = coh_lowered_operator(lowered, index);
-    for (uint32_t i = 0; op < 0 && i < line->operand_count; i++) {
+    for (uint32_t i = 0; op < 0 && i < instruction->operand_count; i++) {
         const coh_object *object =
-            &b->layout->objects[lowered->operands[line->operand_begin + i].object];
+            &b->layout->objects[lowered->operands[instruction->operand_begin + i].object];
         if (object->pinned || object->stream > COH_STREAM_STATE)
             continue;
         const coh_group_layout *group = &b->layout->groups[object->owner];
@@ -476,8 +478,8 @@ static int32_t operator_of(const builder *b, const coh_lowered *lowered, uint32_
     return op;
 }
 
-static void take_line(const builder *b, const draft *d, uint32_t index, uint64_t bytes,
-                      line_bound *bound)
+static void take_instruction(const builder *b, const draft *d, uint32_t index, uint64_t bytes,
+                             instruction_bound *bound)
 {
     if (bytes <= bound->bytes)
         return;
@@ -485,12 +487,13 @@ static void take_line(const builder *b, const draft *d, uint32_t index, uint64_t
     bound->op = operator_of(b, &d->lowered, index);
 }
 
-/* Raises *bound by the lines of one program (with `skips`, except lines that visit chunks). */
-static coh_status bound_program(builder *b, const draft *d, int skips, line_bound *bound)
+/* Raises *bound by the instructions of one program (with `skips`, except instructions that visit
+ * chunks). */
+static coh_status bound_program(builder *b, const draft *d, int skips, instruction_bound *bound)
 {
     const coh_level level = device_level(b);
     const coh_sequence sequence = lowered_sequence(d);
-    uint64_t *kept = NULL; /* by line */
+    uint64_t *kept = NULL; /* by instruction */
     coh_status status = COH_OK;
     if (level.rules != NULL) {
         COH_TRY(COH_ALLOC(sequence.step_count + 1, &kept));
@@ -500,22 +503,23 @@ static coh_status bound_program(builder *b, const draft *d, int skips, line_boun
         uint64_t held = (level.home_offset ? level.floor_bytes : level.base_bytes);
         uint64_t more = kept ? kept[i] : 0;
         bound->held_bytes = held + more > bound->held_bytes ? held + more : bound->held_bytes;
-        if (skips && visits_chunks(d->lowered.lines[i].opcode)) {
-            take_line(b, d, i, more + update_bytes(b, d, i, held), bound);
+        if (skips && visits_chunks(d->lowered.instructions[i].opcode)) {
+            take_instruction(b, d, i, more + update_bytes(b, d, i, held), bound);
             continue;
         }
-        take_line(b, d, i, more + coh_residency_step_bytes(&level, &sequence, i), bound);
+        take_instruction(b, d, i, more + coh_residency_step_bytes(&level, &sequence, i), bound);
     }
     coh_free(kept);
     return status;
 }
 
 /* As bound_program for all programs, in chunks of `chunk_bytes`. */
-static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, line_bound *out)
+static coh_status bound_instructions(builder *b, uint64_t chunk_bytes, int skips,
+                                     instruction_bound *out)
 {
     coh_decisions decisions = *b->decisions;
     decisions.chunk_bytes = chunk_bytes;
-    *out = (line_bound){ .op = -1 };
+    *out = (instruction_bound){ .op = -1 };
     COH_TRY(coh_layout_build(b->graph, b->options, &decisions, b->layout, &b->map));
     b->map.few_ranges = 1;
     COH_TRY(take_pins(b));
@@ -530,27 +534,27 @@ static coh_status bound_lines(builder *b, uint64_t chunk_bytes, int skips, line_
  * lowered: all others need the same as the middle one. */
 static coh_status bound_of(const coh_graph *graph, const coh_plan_options *options,
                            const coh_decisions *decisions, uint64_t chunk_bytes, int skips,
-                           line_bound *out)
+                           instruction_bound *out)
 {
     enum { KINDS = 3 };
     coh_layout layout = { 0 };
     builder b = { .graph = graph, .options = options, .decisions = decisions, .layout = &layout };
     if (options->microbatch_count > KINDS && options->sweep_order == COH_SWEEP_MICROBATCH)
         b.written_microbatches = KINDS;
-    coh_status status = bound_lines(&b, chunk_bytes, skips, out);
+    coh_status status = bound_instructions(&b, chunk_bytes, skips, out);
     fini_builder(&b);
     coh_layout_fini(&layout);
     return status;
 }
 
-/* The largest models have millions of small chunks: these are only lowered if the lines that visit
- * them could need the most. */
+/* The largest models have millions of small chunks: these are only lowered if the instructions
+ * that visit them could need the most. */
 coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
                               const coh_decisions *decisions, uint64_t *out_bytes, int32_t *out_op)
 {
     const uint64_t chunk_bytes = decisions->chunk_bytes;
     uint64_t most_visited = 0; /* work, gradient and states of one chunk, in either dtype */
-    line_bound bound;
+    instruction_bound bound;
     COH_TRY(bound_of(graph, options, decisions, COH_WHOLE_OBJECTS, 1, &bound));
     COH_TRY(coh_optimizers_most_bytes(graph, options, chunk_bytes, &most_visited));
     if (bound.held_bytes + most_visited > bound.bytes)

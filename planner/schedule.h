@@ -1,9 +1,9 @@
 /* schedule.h - from a graph and a set of decisions to finished programs.
  *
  *   layout.h    the objects, in chunks
- *   lower.h     compute lines and their operands
+ *   lower.h     compute instructions and their operands
  *   residency.h places and moves, device over its far tier; then host over disk, on the movers
- *   schedule.h  lines in key order, operands, waits
+ *   schedule.h  instructions in key order, operands, waits
  */
 #ifndef COH_PLANNER_SCHEDULE_H
 #define COH_PLANNER_SCHEDULE_H
@@ -20,7 +20,7 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
                               coh_layout *out_layout, coh_program *out_programs);
 
 /* Computes the device bytes below which these decisions have no schedule, and the operator of the
- * line that needs them (-1: none; `out_op` may be NULL). Ignores budgets. */
+ * instruction that needs them (-1: none; `out_op` may be NULL). Ignores budgets. */
 coh_status coh_schedule_bound(const coh_graph *graph, const coh_plan_options *options,
                               const coh_decisions *decisions, uint64_t *out_bytes, int32_t *out_op);
 

@@ -23,8 +23,8 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Evaluations of the local search: together they have about EVALUATED_LINES lines. */
-enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 24, EVALUATED_LINES = 350000 };
+/* Evaluations of the local search: together they have about EVALUATED_LINES instructions. */
+enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 24, EVALUATED_INSTRUCTIONS = 350000 };
 
 /* Starts that are improved, best first. */
 enum { VALLEYS = 4 };
@@ -167,9 +167,9 @@ static coh_status try_initial(coh_candidates *candidates, const coh_initial_cand
 
 /* The longer the schedules of a model, the fewer are evaluated, so planning time stays about
  * constant. */
-static uint32_t evaluations_for(uint32_t line_count)
+static uint32_t evaluations_for(uint32_t instruction_count)
 {
-    uint64_t count = EVALUATED_LINES / (line_count > 0 ? line_count : 1);
+    uint64_t count = EVALUATED_INSTRUCTIONS / (instruction_count > 0 ? instruction_count : 1);
     if (count < EVALUATIONS_LEAST)
         return EVALUATIONS_LEAST;
     return count < EVALUATIONS_MOST ? (uint32_t)count : EVALUATIONS_MOST;
@@ -240,7 +240,7 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
         COH_TRY_GOTO(status, try_last_resort(candidates, smallest), done);
     if (candidates->best.valid && candidates->plan->options.search == COH_SEARCH_USUAL) {
         candidates->evaluations_most =
-            candidates->evaluations + evaluations_for(candidates->best.line_count);
+            candidates->evaluations + evaluations_for(candidates->best.instruction_count);
         COH_TRY_GOTO(
             status,
             coh_initial_least_bound(candidates->plan, candidates->pool, starts, count, &bound_ns),
@@ -466,8 +466,8 @@ static coh_status check_live_room(const coh_plan *plan, const coh_effort *shorte
     return refuse_as(plan, &refusal);
 }
 
-/* Checks the device bytes of a single line, with few micro-batches, since all have the same
- * lines. */
+/* Checks the device bytes of a single instruction, with few micro-batches, since all have the same
+ * instructions. */
 static coh_status check_device(const coh_plan *plan)
 {
     enum { FEW = 3 };
@@ -523,7 +523,7 @@ static coh_status refuse(const coh_plan *plan, const coh_candidate *in_memory)
 }
 
 /* Tries the decisions of earlier plans. A program that fits a smaller memory fits a larger one; in
- * a fixed program shorter lines never take longer. */
+ * a fixed program shorter instructions never take longer. */
 static coh_status try_earlier(const coh_plan *plan, coh_candidate *best)
 {
     for (int32_t i = 0; i < plan->options.earlier_count; i++) {

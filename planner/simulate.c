@@ -1,7 +1,7 @@
-/* Walks a program line by line with fixed times, computes the resource bound, and chooses between
- * this walk and the fluid one. The idea: lanes are queues that retire in order, so one pass over
- * the issue order gives all start and end times. Lanes that slow one another are walked in
- * simulate_fluid.c; the model is in simulate.h. */
+/* Walks a program instruction by instruction with fixed times, computes the resource bound, and
+ * chooses between this walk and the fluid one. The idea: lanes are queues that retire in order,
+ * so one pass over the issue order gives all start and end times. Lanes that slow one another
+ * are walked in simulate_fluid.c; the model is in simulate.h. */
 #include "planner/simulate.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@
 #include "planner/simulate_walk.h"
 
 typedef struct lane_state {
-    uint64_t depth;   /* most lines in flight; 1 for compute lanes */
-    uint64_t *recent; /* when each of the last `depth` lines retired */
-    uint64_t count;   /* lines issued, over all runs */
+    uint64_t depth;   /* most instructions in flight; 1 for compute lanes */
+    uint64_t *recent; /* when each of the last `depth` instructions retired */
+    uint64_t count;   /* instructions issued, over all runs */
     uint64_t last_start, last_retired;
     uint64_t link_served; /* when the link has moved all bytes requested so far */
 } lane_state;
@@ -21,43 +21,44 @@ typedef struct lane_state {
 typedef struct walk {
     const coh_program *program;
     const coh_profile *profile;
-    const uint64_t *service_ns; /* per line: compute time, or time of its bytes over its link */
-    uint64_t *start, *end;      /* per line, this run; end: finished, not yet retired */
-    uint64_t *retired[2];       /* this run and the one before, by lane_begin + ordinal - 1 */
+    const uint64_t
+        *service_ns;       /* per instruction: compute time, or time of its bytes over its link */
+    uint64_t *start, *end; /* per instruction, this run; end: finished, not yet retired */
+    uint64_t *retired[2];  /* this run and the one before, by lane_begin + ordinal - 1 */
     uint32_t lane_begin[COH_LANE_COUNT];
     lane_state lanes[COH_LANE_COUNT];
-    uint64_t mark;                      /* when the last line of the previous run retired */
+    uint64_t mark;                      /* when the last instruction of the previous run retired */
     uint64_t lane_step[COH_LANE_COUNT]; /* how far each lane's end moved in the last run */
     uint64_t exposed_ns[COH_LANE_COUNT];
 } walk;
 
 /* ---- bounds ---- */
 
-/* Sums the time that each lane works, by the lines' own times. */
+/* Sums the time that each lane works, by the instructions' own times. */
 static void sum_service(const coh_program *program, const coh_profile *profile,
                         const uint64_t *service_ns, coh_simulation *simulation)
 {
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        const coh_instruction *line = &program->lines[i];
-        simulation->busy_ns[line->lane] += service_ns[i];
-        if (coh_profile_is_link(profile, (coh_lane)line->lane))
-            simulation->link_bytes[line->lane] += line->bytes;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_instruction *instruction = &program->instructions[i];
+        simulation->busy_ns[instruction->lane] += service_ns[i];
+        if (coh_profile_is_link(profile, (coh_lane)instruction->lane))
+            simulation->link_bytes[instruction->lane] += instruction->bytes;
     }
 }
 
-/* Checks that all runs of a walk fit the clock, even one line after another. */
+/* Checks that all runs of a walk fit the clock, even one instruction after another. */
 static coh_status check_clock(const coh_program *program, const coh_profile *profile,
                               const uint64_t *service_ns)
 {
     double total = 0;
-    for (uint32_t i = 0; i < program->line_count; i++)
+    for (uint32_t i = 0; i < program->instruction_count; i++)
         total += (double)service_ns[i];
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         total += (double)program->lane_length[lane] * (double)coh_lane_latency_ns(profile, lane);
     if (total * COH_RUNS_MOST < (double)COH_NS_MOST)
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,
-                    "by the profile %s a run of these lines takes more than 20 years: raise its "
+                    "by the profile %s a run of this program takes more than 20 years: raise its "
                     "rates, or lower its latencies",
                     profile->name);
 }
@@ -81,9 +82,9 @@ double coh_simulate_pair_least(double x, double y, double a, double b)
     return first > second ? first : second;
 }
 
-/* No schedule is faster than the busiest resource. A link is limited by its bytes and by latencies:
- * each line occupies one of `depth` slots for its latency and its bytes. Two lanes that interfere
- * are limited by their combined work, if `meet` is set. */
+/* No schedule is faster than the busiest resource. A link is limited by its bytes and by
+ * latencies: each instruction occupies one of `depth` slots for its latency and its bytes. Two
+ * lanes that interfere are limited by their combined work, if `meet` is set. */
 static void find_bound(const coh_program *program, const coh_profile *profile, int meet,
                        coh_simulation *simulation)
 {
@@ -109,13 +110,13 @@ static void find_bound(const coh_program *program, const coh_profile *profile, i
 
 /* ---- the walk ---- */
 
-/* Returns when the line's waits are all satisfied, and the lane that it waited for last. */
-static uint64_t waits_hold(const walk *w, const coh_instruction *line, int is_first,
+/* Returns when the instruction's waits are all satisfied, and the lane that it waited for last. */
+static uint64_t waits_hold(const walk *w, const coh_instruction *instruction, int is_first,
                            uint8_t *out_lane)
 {
     uint64_t when = 0;
-    for (uint32_t i = 0; i < line->wait_count; i++) {
-        const coh_wait *wait = &w->program->waits[line->wait_begin + i];
+    for (uint32_t i = 0; i < instruction->wait_count; i++) {
+        const coh_wait *wait = &w->program->waits[instruction->wait_begin + i];
         if (wait->carry && is_first)
             continue; /* the previous run is complete */
         uint64_t held = w->retired[wait->carry][w->lane_begin[wait->lane] + wait->ordinal - 1];
@@ -127,24 +128,24 @@ static uint64_t waits_hold(const walk *w, const coh_instruction *line, int is_fi
     return when;
 }
 
-static void walk_line(walk *w, uint32_t index, int is_first)
+static void walk_instruction(walk *w, uint32_t index, int is_first)
 {
-    const coh_instruction *line = &w->program->lines[index];
-    lane_state *lane = &w->lanes[line->lane];
+    const coh_instruction *instruction = &w->program->instructions[index];
+    lane_state *lane = &w->lanes[instruction->lane];
     uint8_t last_lane = COH_LANE_COMPUTE;
     uint64_t *place = &lane->recent[lane->count % lane->depth];
-    uint64_t hold = waits_hold(w, line, is_first, &last_lane);
-    /* in order: not before the preceding line started, nor before a slot is free */
+    uint64_t hold = waits_hold(w, instruction, is_first, &last_lane);
+    /* in order: not before the preceding instruction started, nor before a slot is free */
     uint64_t start = lane->last_start > *place ? lane->last_start : *place;
-    if (line->lane == COH_LANE_COMPUTE && hold > start)
+    if (instruction->lane == COH_LANE_COMPUTE && hold > start)
         w->exposed_ns[last_lane] += hold - start;
     if (hold > start)
         start = hold;
     uint64_t end = start + w->service_ns[index];
-    if (coh_profile_is_link(w->profile, (coh_lane)line->lane)) {
+    if (coh_profile_is_link(w->profile, (coh_lane)instruction->lane)) {
         uint64_t begin = start > lane->link_served ? start : lane->link_served;
         lane->link_served = begin + w->service_ns[index];
-        end = lane->link_served + coh_lane_latency_ns(w->profile, line->lane);
+        end = lane->link_served + coh_lane_latency_ns(w->profile, instruction->lane);
     }
     w->start[index] = start;
     w->end[index] = end;
@@ -153,7 +154,7 @@ static void walk_line(walk *w, uint32_t index, int is_first)
     lane->last_start = start;
     lane->count++;
     *place = lane->last_retired;
-    w->retired[0][w->lane_begin[line->lane] + line->ordinal - 1] = lane->last_retired;
+    w->retired[0][w->lane_begin[instruction->lane] + instruction->ordinal - 1] = lane->last_retired;
 }
 
 /* Walks one run. Returns 1 if every lane moved by the same time as in the previous run. */
@@ -168,8 +169,8 @@ static int walk_run(walk *w, int is_first)
     uint64_t before[COH_LANE_COUNT];
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         before[lane] = w->lanes[lane].last_retired;
-    for (uint32_t i = 0; i < w->program->line_count; i++)
-        walk_line(w, i, is_first);
+    for (uint32_t i = 0; i < w->program->instruction_count; i++)
+        walk_instruction(w, i, is_first);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         uint64_t step = w->lanes[lane].last_retired - before[lane];
         if (w->program->lane_length[lane] == 0)
@@ -220,7 +221,7 @@ static void walk_all(walk *w, coh_simulation *simulation)
 /* ---- memory ---- */
 
 /* The peak of a tier is the highest end offset ever occupied, regardless of time: each extent that
- * a line enters, or that exists from the begin, is occupied at some time. */
+ * an instruction enters, or that exists from the begin, is occupied at some time. */
 static void find_peak(const coh_layout *layout, const coh_program *program,
                       coh_simulation *simulation)
 {
@@ -259,8 +260,8 @@ static coh_status walk_init(walk *w)
 {
     const coh_program *program = w->program;
     uint32_t total = 0;
-    COH_TRY(COH_ALLOC(program->line_count, &w->start));
-    COH_TRY(COH_ALLOC(program->line_count, &w->end));
+    COH_TRY(COH_ALLOC(program->instruction_count, &w->start));
+    COH_TRY(COH_ALLOC(program->instruction_count, &w->end));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         w->lane_begin[lane] = total;
         total += program->lane_length[lane];
@@ -271,29 +272,29 @@ static coh_status walk_init(walk *w)
     return COH_ALLOC(total, &w->retired[1]);
 }
 
-static void write_times(const walk *w, uint64_t *out_line_ns)
+static void write_times(const walk *w, uint64_t *out_instruction_ns)
 {
     uint64_t origin = UINT64_MAX;
-    for (uint32_t i = 0; i < w->program->line_count; i++)
+    for (uint32_t i = 0; i < w->program->instruction_count; i++)
         if (w->start[i] < origin)
             origin = w->start[i];
-    for (uint32_t i = 0; i < w->program->line_count; i++) {
-        out_line_ns[2 * i] = w->start[i] - origin;
-        out_line_ns[2 * i + 1] = w->end[i] - origin;
+    for (uint32_t i = 0; i < w->program->instruction_count; i++) {
+        out_instruction_ns[2 * i] = w->start[i] - origin;
+        out_instruction_ns[2 * i + 1] = w->end[i] - origin;
     }
 }
 
-/* Walks line after line with the given times. */
+/* Walks instruction after instruction with the given times. */
 static coh_status walk_fixed(const coh_program *program, const coh_profile *profile,
                              const uint64_t *service_ns, coh_simulation *simulation,
-                             uint64_t *out_line_ns)
+                             uint64_t *out_instruction_ns)
 {
     walk w = { .program = program, .profile = profile, .service_ns = service_ns };
     coh_status status = walk_init(&w);
     if (status == COH_OK) {
         walk_all(&w, simulation);
-        if (out_line_ns)
-            write_times(&w, out_line_ns);
+        if (out_instruction_ns)
+            write_times(&w, out_instruction_ns);
     }
     walk_fini(&w);
     return status;
@@ -315,10 +316,10 @@ static double least_speed(const coh_program *program, const coh_profile *profile
 static double stolen_ns(const coh_program *program, const coh_profile *profile)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < program->line_count; i++)
-        if (coh_profile_is_link(profile, (coh_lane)program->lines[i].lane))
-            sum += coh_link_interference_ns(&profile->link[program->lines[i].lane],
-                                            program->lines[i].bytes);
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        if (coh_profile_is_link(profile, (coh_lane)program->instructions[i].lane))
+            sum += coh_link_interference_ns(&profile->link[program->instructions[i].lane],
+                                            program->instructions[i].bytes);
     return sum;
 }
 
@@ -335,11 +336,11 @@ static int lanes_meet(const coh_program *program, const coh_profile *profile)
 
 static coh_status walk_slowed(const coh_program *program, const coh_profile *profile,
                               const uint64_t *service_ns, coh_simulation *simulation,
-                              uint64_t *out_line_ns)
+                              uint64_t *out_instruction_ns)
 {
     uint64_t *slowed_ns = NULL;
     double speed[COH_LANE_COUNT];
-    COH_TRY(COH_ALLOC(program->line_count, &slowed_ns));
+    COH_TRY(COH_ALLOC(program->instruction_count, &slowed_ns));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         speed[lane] = least_speed(program, profile, lane);
     if (simulation->busy_ns[COH_LANE_COMPUTE] > 0) {
@@ -347,14 +348,14 @@ static coh_status walk_slowed(const coh_program *program, const coh_profile *pro
         speed[COH_LANE_COMPUTE] *= busy_ns / (busy_ns + stolen_ns(program, profile));
     }
     memset(simulation->busy_ns, 0, sizeof(simulation->busy_ns));
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        int lane = program->lines[i].lane;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        int lane = program->instructions[i].lane;
         slowed_ns[i] = coh_whole_ns((double)service_ns[i] / speed[lane]);
         simulation->busy_ns[lane] += slowed_ns[i];
     }
     coh_status status = check_clock(program, profile, slowed_ns);
     if (status == COH_OK)
-        status = walk_fixed(program, profile, slowed_ns, simulation, out_line_ns);
+        status = walk_fixed(program, profile, slowed_ns, simulation, out_instruction_ns);
     coh_free(slowed_ns);
     return status;
 }
@@ -362,7 +363,7 @@ static coh_status walk_slowed(const coh_program *program, const coh_profile *pro
 coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
                         const coh_profile *profile, const uint64_t *service_ns,
                         coh_contention contention, coh_simulation *out_simulation,
-                        uint64_t *out_line_ns)
+                        uint64_t *out_instruction_ns)
 {
     *out_simulation =
         (coh_simulation){ .bound_lane = COH_LANE_COMPUTE, .bound_beside = COH_LANE_COUNT };
@@ -372,11 +373,11 @@ coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
     find_bound(program, profile, meet, out_simulation);
     find_peak(layout, program, out_simulation);
     if (!meet)
-        COH_TRY(walk_fixed(program, profile, service_ns, out_simulation, out_line_ns));
+        COH_TRY(walk_fixed(program, profile, service_ns, out_simulation, out_instruction_ns));
     else if (contention == COH_CONTENTION_FLUID)
-        COH_TRY(coh_walk_fluid(program, profile, service_ns, out_simulation, out_line_ns));
+        COH_TRY(coh_walk_fluid(program, profile, service_ns, out_simulation, out_instruction_ns));
     else
-        COH_TRY(walk_slowed(program, profile, service_ns, out_simulation, out_line_ns));
+        COH_TRY(walk_slowed(program, profile, service_ns, out_simulation, out_instruction_ns));
     /* The bound is tighter than an average of unsettled runs. */
     if (out_simulation->period_ns < out_simulation->bound_ns)
         out_simulation->period_ns = out_simulation->bound_ns;
@@ -389,10 +390,10 @@ coh_status coh_simulate_priced(const coh_layout *layout, const coh_program *prog
                                const coh_pricer *pricer, coh_simulation *out_simulation)
 {
     uint64_t *service_ns = NULL;
-    COH_TRY(COH_ALLOC(program->line_count, &service_ns));
-    for (uint32_t i = 0; i < program->line_count; i++)
-        service_ns[i] =
-            coh_whole_ns(coh_price_line(pricer, layout, program, &program->lines[i]).p50);
+    COH_TRY(COH_ALLOC(program->instruction_count, &service_ns));
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        service_ns[i] = coh_whole_ns(
+            coh_price_instruction(pricer, layout, program, &program->instructions[i]).p50);
     coh_status status = coh_simulate(layout, program, pricer->profile, service_ns,
                                      COH_CONTENTION_FLUID, out_simulation, NULL);
     coh_free(service_ns);

@@ -1,10 +1,10 @@
 /* simulate.h - walk a program with a clock.
  *
- * Every line has a time that it takes alone (price.h). A mover of depth > 1 overlaps latencies and
- * shares its link's rate: it ends at latency + the time at which the link has served all bytes
- * requested up to it, never at bytes / rate per line in flight. Lanes retire in order. Busy lanes
- * slow one another as the profile's contention says; the mode selects how. Pure; 64-bit
- * nanoseconds; the same bits on every machine. */
+ * Every instruction has a time that it takes alone (price.h). A mover of depth > 1 overlaps
+ * latencies and shares its link's rate: it ends at latency + the time at which the link has
+ * served all bytes requested up to it, never at bytes / rate per instruction in flight. Lanes
+ * retire in order. Busy lanes slow one another as the profile's contention says; the mode
+ * selects how. Pure; 64-bit nanoseconds; the same bits on every machine. */
 #ifndef COH_PLANNER_SIMULATE_H
 #define COH_PLANNER_SIMULATE_H
 
@@ -33,14 +33,14 @@ typedef struct coh_simulation {
     coh_lane bound_lane, bound_beside;
 } coh_simulation;
 
-/* Walks a verified program. `service_ns`: the time that each line takes alone, without link
- * latency. `out_line_ns`: NULL, or 2 * line_count numbers: start and end of each line in the
- * settled run, relative to the earliest start. Fails: COH_ERR_MEMORY; COH_ERR_ARGUMENT: the time
- * exceeds the clock's range. */
+/* Walks a verified program. `service_ns`: the time that each instruction takes alone, without
+ * link latency. `out_instruction_ns`: NULL, or 2 * instruction_count numbers: start and end of
+ * each instruction in the settled run, relative to the earliest start. Fails: COH_ERR_MEMORY;
+ * COH_ERR_ARGUMENT: the time exceeds the clock's range. */
 coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
                         const coh_profile *profile, const uint64_t *service_ns,
                         coh_contention contention, coh_simulation *out_simulation,
-                        uint64_t *out_line_ns);
+                        uint64_t *out_instruction_ns);
 
 /* As coh_simulate, with the pricer's medians and fluid contention. */
 coh_status coh_simulate_priced(const coh_layout *layout, const coh_program *program,

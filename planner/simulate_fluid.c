@@ -9,39 +9,40 @@
 
 enum { LANE_SETS = 1 << COH_LANE_COUNT };
 
-/* This many lines of a lane have reached a stage; the next is line `at` of run `run`. */
+/* This many instructions of a lane have reached a stage; the next is instruction `at` of run
+ * `run`. */
 typedef struct progress {
     uint64_t count, run, at;
 } progress;
 
 typedef struct fluid_lane {
-    const uint32_t *lines; /* of the program, in order */
+    const uint32_t *instructions; /* of the program, in order */
     uint64_t length, depth;
     double latency;
     const coh_link_profile *link; /* NULL: a compute lane */
     progress issued, served, retired;
-    uint32_t next_wait;      /* of the line to be issued next */
+    uint32_t next_wait;      /* of the instruction to be issued next */
     uint8_t last_wait;       /* the lane that it waited for last */
-    double free_since;       /* when the preceding line retired */
-    double remaining, began; /* of the line in service */
+    double free_since;       /* when the preceding instruction retired */
+    double remaining, began; /* of the instruction in service */
     double *served_at;       /* by number modulo depth */
 } fluid_lane;
 
 typedef struct fluid {
     const coh_program *program;
     const uint64_t *service_ns;
-    uint32_t *lines; /* by lane */
+    uint32_t *instructions; /* by lane */
     fluid_lane lanes[COH_LANE_COUNT];
     double speed[LANE_SETS][COH_LANE_COUNT];
     unsigned busy; /* set of lanes in service */
     double now;
     uint64_t runs; /* limit of runs */
     double end[COH_RUNS_MOST][COH_LANE_COUNT];
-    double mark[COH_RUNS_MOST]; /* when the last line of the run retired */
+    double mark[COH_RUNS_MOST]; /* when the last instruction of the run retired */
     double busy_ns[COH_RUNS_MOST][COH_LANE_COUNT];
     double exposed_ns[COH_RUNS_MOST][COH_LANE_COUNT];
     int lanes_done[COH_RUNS_MOST], lane_count;
-    double *begin_ns, *end_ns; /* by run and line; NULL: not requested */
+    double *begin_ns, *end_ns; /* by run and instruction; NULL: not requested */
 } fluid;
 
 /* ---- service ---- */
@@ -59,26 +60,27 @@ static void issue(fluid *f, int number)
 {
     fluid_lane *lane = &f->lanes[number];
     uint64_t run = lane->issued.run;
-    uint32_t line = lane->lines[lane->issued.at];
+    uint32_t instruction = lane->instructions[lane->issued.at];
     if (number == COH_LANE_COMPUTE && f->now > lane->free_since)
         f->exposed_ns[run][lane->last_wait] += f->now - lane->free_since;
     if (f->begin_ns)
-        f->begin_ns[run * f->program->line_count + line] = f->now;
+        f->begin_ns[run * f->program->instruction_count + instruction] = f->now;
     go_on(lane, &lane->issued);
     lane->next_wait = 0;
     lane->last_wait = COH_LANE_COMPUTE;
 }
 
-/* Issues the next line if a slot is free and all its waits hold. */
+/* Issues the next instruction if a slot is free and all its waits hold. */
 static int try_issue(fluid *f, int number)
 {
     fluid_lane *lane = &f->lanes[number];
     if (lane->issued.run == f->runs || lane->issued.count - lane->retired.count >= lane->depth)
         return 0;
     uint64_t run = lane->issued.run;
-    const coh_instruction *line = &f->program->lines[lane->lines[lane->issued.at]];
-    for (; lane->next_wait < line->wait_count; lane->next_wait++) {
-        const coh_wait *wait = &f->program->waits[line->wait_begin + lane->next_wait];
+    const coh_instruction *instruction =
+        &f->program->instructions[lane->instructions[lane->issued.at]];
+    for (; lane->next_wait < instruction->wait_count; lane->next_wait++) {
+        const coh_wait *wait = &f->program->waits[instruction->wait_begin + lane->next_wait];
         if (wait->carry && run == 0)
             continue; /* the previous run is complete */
         const fluid_lane *other = &f->lanes[wait->lane];
@@ -96,21 +98,21 @@ static void start_service(fluid *f, int number)
     fluid_lane *lane = &f->lanes[number];
     if ((f->busy >> number & 1) || lane->served.count == lane->issued.count)
         return;
-    lane->remaining = (double)f->service_ns[lane->lines[lane->served.at]];
+    lane->remaining = (double)f->service_ns[lane->instructions[lane->served.at]];
     lane->began = f->now;
     f->busy |= 1u << number;
     if (lane->link != NULL && (f->busy & 1u << COH_LANE_COMPUTE))
         f->lanes[COH_LANE_COMPUTE].remaining += coh_link_interference_ns(
-            lane->link, f->program->lines[lane->lines[lane->served.at]].bytes);
+            lane->link, f->program->instructions[lane->instructions[lane->served.at]].bytes);
 }
 
 static void retire(fluid *f, int number)
 {
     fluid_lane *lane = &f->lanes[number];
     uint64_t run = lane->retired.run;
-    uint32_t line = lane->lines[lane->retired.at];
+    uint32_t instruction = lane->instructions[lane->retired.at];
     if (f->end_ns)
-        f->end_ns[run * f->program->line_count + line] = f->now;
+        f->end_ns[run * f->program->instruction_count + instruction] = f->now;
     go_on(lane, &lane->retired);
     lane->free_since = f->now;
     if (lane->retired.run == run)
@@ -221,7 +223,7 @@ static uint64_t walk_runs(fluid *f, int *out_settled)
 
 static void fluid_fini(fluid *f)
 {
-    coh_free(f->lines);
+    coh_free(f->instructions);
     coh_free(f->begin_ns);
     coh_free(f->end_ns);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
@@ -251,10 +253,10 @@ static coh_status fluid_open(fluid *f, const coh_profile *profile, int with_time
 {
     const coh_program *program = f->program;
     uint32_t filled[COH_LANE_COUNT] = { 0 }, total = 0;
-    COH_TRY(COH_ALLOC(program->line_count, &f->lines));
+    COH_TRY(COH_ALLOC(program->instruction_count, &f->instructions));
     for (int number = 0; number < COH_LANE_COUNT; number++) {
         fluid_lane *lane = &f->lanes[number];
-        lane->lines = f->lines + total;
+        lane->instructions = f->instructions + total;
         filled[number] = total;
         total += program->lane_length[number];
         lane->length = program->lane_length[number];
@@ -267,13 +269,13 @@ static coh_status fluid_open(fluid *f, const coh_profile *profile, int with_time
         f->lane_count += lane->length > 0;
         COH_TRY(COH_ALLOC(lane->depth, &lane->served_at));
     }
-    for (uint32_t i = 0; i < program->line_count; i++)
-        f->lines[filled[program->lines[i].lane]++] = i;
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        f->instructions[filled[program->instructions[i].lane]++] = i;
     set_speeds(f, profile);
     f->runs = program->kind == COH_PROGRAM_BODY ? COH_RUNS_MOST : 1;
     if (with_times) {
-        COH_TRY(COH_ALLOC(f->runs * program->line_count, &f->begin_ns));
-        COH_TRY(COH_ALLOC(f->runs * program->line_count, &f->end_ns));
+        COH_TRY(COH_ALLOC(f->runs * program->instruction_count, &f->begin_ns));
+        COH_TRY(COH_ALLOC(f->runs * program->instruction_count, &f->end_ns));
     }
     return COH_OK;
 }
@@ -296,39 +298,39 @@ static void write_result(const fluid *f, uint64_t runs, int settled, coh_simulat
     }
 }
 
-static void write_times(const fluid *f, uint64_t runs, uint64_t *out_line_ns)
+static void write_times(const fluid *f, uint64_t runs, uint64_t *out_instruction_ns)
 {
-    uint32_t count = f->program->line_count;
+    uint32_t count = f->program->instruction_count;
     const double *begin = f->begin_ns + (runs - 1) * count, *end = f->end_ns + (runs - 1) * count;
     double origin = INFINITY;
     for (uint32_t i = 0; i < count; i++)
         origin = begin[i] < origin ? begin[i] : origin;
     for (uint32_t i = 0; i < count; i++) {
-        out_line_ns[2 * i] = coh_whole_ns(begin[i] - origin);
-        out_line_ns[2 * i + 1] = coh_whole_ns(end[i] - origin);
+        out_instruction_ns[2 * i] = coh_whole_ns(begin[i] - origin);
+        out_instruction_ns[2 * i + 1] = coh_whole_ns(end[i] - origin);
     }
 }
 
 coh_status coh_walk_fluid(const coh_program *program, const coh_profile *profile,
                           const uint64_t *service_ns, coh_simulation *simulation,
-                          uint64_t *out_line_ns)
+                          uint64_t *out_instruction_ns)
 {
     fluid *f = NULL;
     int settled = 0;
     COH_TRY(COH_ALLOC(1, &f));
     f->program = program;
     f->service_ns = service_ns;
-    coh_status status = fluid_open(f, profile, out_line_ns != NULL);
+    coh_status status = fluid_open(f, profile, out_instruction_ns != NULL);
     uint64_t runs = status == COH_OK ? walk_runs(f, &settled) : 0;
     if (status == COH_OK && runs == 0)
         status = coh_fail(COH_ERR_INTERNAL,
-                          "a program of %u lines deadlocks: a wait of it can "
+                          "a program of %u instructions deadlocks: a wait of it can "
                           "never hold (please report this)",
-                          program->line_count);
+                          program->instruction_count);
     if (status == COH_OK) {
         write_result(f, runs, settled, simulation);
-        if (out_line_ns)
-            write_times(f, runs, out_line_ns);
+        if (out_instruction_ns)
+            write_times(f, runs, out_instruction_ns);
     }
     fluid_fini(f);
     return status;

@@ -49,20 +49,20 @@ static void describe_chunk(const coh_verifier *v, uint32_t chunk, char *text, si
              facts->object_offset, facts->bytes);
 }
 
-coh_status coh_verify_breach(coh_verifier *v, coh_rule rule, uint32_t line, uint32_t chunk,
+coh_status coh_verify_breach(coh_verifier *v, coh_rule rule, uint32_t instruction, uint32_t chunk,
                              const char *format, ...)
 {
     if (coh_verify_is_off(v, rule))
         return COH_OK;
-    v->result = (coh_verify_result){ .rule = rule, .line = line };
+    v->result = (coh_verify_result){ .rule = rule, .instruction = instruction };
     char sentence[512], place[128] = "", object[160] = "";
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(sentence, sizeof(sentence), format, arguments);
     va_end(arguments);
-    if (line != COH_NO_LINE && line < v->program->line_count)
-        snprintf(place, sizeof(place), " line %" PRIu32 " %s (run %" PRIu32 ")", line,
-                 coh_opcode_name((coh_opcode)v->program->lines[line].opcode), v->run);
+    if (instruction != COH_NO_INSTRUCTION && instruction < v->program->instruction_count)
+        snprintf(place, sizeof(place), " instruction %" PRIu32 " %s (run %" PRIu32 ")", instruction,
+                 coh_opcode_name((coh_opcode)v->program->instructions[instruction].opcode), v->run);
     if (chunk < v->layout->chunk_count)
         describe_chunk(v, chunk, object, sizeof(object));
     return coh_fail(COH_ERR_CORRUPT, "the program breaks rule %d (%s): %s%s%s: %s; it is not run",
@@ -73,7 +73,7 @@ coh_status coh_verify_breach(coh_verifier *v, coh_rule rule, uint32_t line, uint
 static void release(coh_verifier *v)
 {
     coh_free(v->ordinals);
-    coh_free(v->lane_lines);
+    coh_free(v->lane_instructions);
     coh_free(v->clocks);
     coh_free(v->chunk_stamps);
     coh_free(v->calls);
@@ -81,11 +81,11 @@ static void release(coh_verifier *v)
 
 static coh_status allocate(coh_verifier *v)
 {
-    size_t line_count = v->program->line_count;
-    COH_TRY(COH_ALLOC(line_count, &v->ordinals));
-    COH_TRY(COH_ALLOC(line_count, &v->lane_lines));
-    COH_TRY(COH_ALLOC(v->run_count * line_count * COH_LANE_COUNT, &v->clocks));
-    COH_TRY(COH_ALLOC(line_count, &v->calls));
+    size_t instruction_count = v->program->instruction_count;
+    COH_TRY(COH_ALLOC(instruction_count, &v->ordinals));
+    COH_TRY(COH_ALLOC(instruction_count, &v->lane_instructions));
+    COH_TRY(COH_ALLOC(v->run_count * instruction_count * COH_LANE_COUNT, &v->clocks));
+    COH_TRY(COH_ALLOC(instruction_count, &v->calls));
     return COH_ALLOC(v->layout->chunk_count, &v->chunk_stamps);
 }
 
@@ -112,7 +112,7 @@ coh_status coh_verify(const coh_layout *layout, const coh_program *program,
     coh_verifier v = { .layout = layout,
                        .program = program,
                        .options = options,
-                       .result = { .line = COH_NO_LINE },
+                       .result = { .instruction = COH_NO_INSTRUCTION },
                        .run_count = program->kind == COH_PROGRAM_BODY ? 3 : 1 };
     coh_status status = check_all(&v);
     release(&v);

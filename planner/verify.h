@@ -10,9 +10,9 @@
 
 /* The rules, numbered as in docs/verifier.md. */
 typedef enum coh_rule {
-    COH_RULE_FORM = 1,    /* opcodes, lanes, tiers of the access matrix, sizes, indices */
-    COH_RULE_DEADLOCK,    /* issue order is topological: every wait points to an earlier line */
-    COH_RULE_READ,        /* RAW: each read finds the (chunk, version) it names, written before */
+    COH_RULE_FORM = 1, /* opcodes, lanes, tiers of the access matrix, sizes, indices */
+    COH_RULE_DEADLOCK, /* issue order is topological: every wait points to an earlier instruction */
+    COH_RULE_READ,     /* RAW: each read finds the (chunk, version) it names, written before */
     COH_RULE_OVERWRITE,   /* WAR: every reader happens before the overwrite */
     COH_RULE_WRITE_ORDER, /* WAW */
     /* extents with common bytes have ordered lifetimes; use counts are right */
@@ -36,15 +36,15 @@ typedef struct coh_verify_options {
 } coh_verify_options;
 
 typedef struct coh_verify_result {
-    coh_rule rule; /* the first rule broken */
-    uint32_t line; /* index of the line, or UINT32_MAX */
+    coh_rule rule;        /* the first rule broken */
+    uint32_t instruction; /* index of the instruction, or UINT32_MAX */
 } coh_verify_result;
 
 /* Verifies three runs of a body, or one run of another kind. At the start, residents hold version
  * 0; their copies farther out are stale, unless the chunk is read only (and must then be up to date
  * at the end). Every other chunk of a surviving object is version 0 in the store (or, without a
  * disk, must be a resident of the host tier); the rest is garbage. Fails: COH_ERR_CORRUPT with a
- * message naming rule, line, object and versions, also in *out_result (may be NULL).
+ * message naming rule, instruction, object and versions, also in *out_result (may be NULL).
  * COH_ERR_MEMORY. */
 coh_status coh_verify(const coh_layout *layout, const coh_program *program,
                       const coh_verify_options *options, coh_verify_result *out_result);

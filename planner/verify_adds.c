@@ -16,22 +16,22 @@ typedef struct region_table {
 } region_table;
 
 /* `mark` is the value of a written region. */
-static coh_status check_region(coh_verifier *v, uint32_t line, uint32_t chunk, uint32_t *region,
-                               uint32_t mark, int adds)
+static coh_status check_region(coh_verifier *v, uint32_t instruction, uint32_t chunk,
+                               uint32_t *region, uint32_t mark, int adds)
 {
     int was_written = *region == mark;
     *region = mark;
     if (was_written == adds)
         return COH_OK;
-    return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+    return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,
                              adds ? "the first contribution adds to what an earlier step left"
                                   : "a contribution overwrites an earlier one of the same step");
 }
 
-static coh_status check_grad_binding(coh_verifier *v, region_table *regions, uint32_t line,
+static coh_status check_grad_binding(coh_verifier *v, region_table *regions, uint32_t instruction,
                                      const coh_binding *binding, int adds)
 {
-    const coh_operand *operand = &coh_line_operands(v, line)[binding->operand];
+    const coh_operand *operand = &coh_instruction_operands(v, instruction)[binding->operand];
     const coh_object *object = &v->layout->objects[operand->object];
     const coh_group_layout *group = &v->layout->groups[object->owner];
     const coh_touch *touches = coh_operand_touches(v, operand);
@@ -40,24 +40,24 @@ static coh_status check_grad_binding(coh_verifier *v, region_table *regions, uin
             if (v->layout->parameters[group->parameter_begin + i].offset *
                     coh_group_grad_factor(group) ==
                 binding->object_offset)
-                return check_region(v, line, touches[0].chunk,
+                return check_region(v, instruction, touches[0].chunk,
                                     &regions->by_parameter[group->parameter_begin + i], 1, adds);
-        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, touches[0].chunk,
+        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, touches[0].chunk,
                                  "no parameter of the group begins at byte %" PRIu64,
                                  binding->object_offset);
     }
     for (uint32_t t = 0; t < operand->touch_count; t++)
-        COH_TRY(
-            check_region(v, line, touches[t].chunk, &regions->by_chunk[touches[t].chunk], 1, adds));
+        COH_TRY(check_region(v, instruction, touches[t].chunk, &regions->by_chunk[touches[t].chunk],
+                             1, adds));
     return COH_OK;
 }
 
 static coh_status check_binding(coh_verifier *v, region_table *regions, uint32_t index,
                                 const coh_binding *binding)
 {
-    const coh_instruction *line = &v->program->lines[index];
-    const coh_line_call *call = &v->program->calls[line->call];
-    const coh_operand *operand = &coh_line_operands(v, index)[binding->operand];
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_instruction_call *call = &v->program->calls[instruction->call];
+    const coh_operand *operand = &coh_instruction_operands(v, index)[binding->operand];
     uint8_t stream = v->layout->objects[operand->object].stream;
     uint32_t bits = binding->role == COH_ROLE_PARAMETER_GRAD ? call->parameter_grad_adds
                                                              : call->input_grad_adds;
@@ -73,12 +73,13 @@ static coh_status check_binding(coh_verifier *v, region_table *regions, uint32_t
                         adds);
 }
 
-static coh_status check_line(coh_verifier *v, region_table *regions, uint32_t index)
+static coh_status check_instruction(coh_verifier *v, region_table *regions, uint32_t index)
 {
-    const coh_instruction *line = &v->program->lines[index];
-    if (line->call < 0 || (line->opcode != COH_OP_BACKWARD && line->opcode != COH_OP_ADD))
+    const coh_instruction *instruction = &v->program->instructions[index];
+    if (instruction->call < 0 ||
+        (instruction->opcode != COH_OP_BACKWARD && instruction->opcode != COH_OP_ADD))
         return COH_OK;
-    const coh_line_call *call = &v->program->calls[line->call];
+    const coh_instruction_call *call = &v->program->calls[instruction->call];
     for (uint32_t i = 0; i < call->binding_count; i++)
         COH_TRY(check_binding(v, regions, index, &v->program->bindings[call->binding_begin + i]));
     return COH_OK;
@@ -92,13 +93,13 @@ coh_status coh_verify_adds(coh_verifier *v)
         const coh_group_layout *group = &v->layout->groups[g];
         if (group->parameter_begin > v->layout->parameter_count ||
             group->parameter_count > v->layout->parameter_count - group->parameter_begin)
-            return coh_verify_breach(v, COH_RULE_FORM, COH_NO_LINE, UINT32_MAX,
+            return coh_verify_breach(v, COH_RULE_FORM, COH_NO_INSTRUCTION, UINT32_MAX,
                                      "group %" PRIu32 " has parameters outside the table", g);
     }
     COH_TRY_GOTO(status, COH_ALLOC(v->layout->parameter_count, &regions.by_parameter), done);
     COH_TRY_GOTO(status, COH_ALLOC(v->layout->chunk_count, &regions.by_chunk), done);
-    for (uint32_t i = 0; i < v->program->line_count; i++)
-        COH_TRY_GOTO(status, check_line(v, &regions, i), done);
+    for (uint32_t i = 0; i < v->program->instruction_count; i++)
+        COH_TRY_GOTO(status, check_instruction(v, &regions, i), done);
 done:
     coh_free(regions.by_parameter);
     coh_free(regions.by_chunk);

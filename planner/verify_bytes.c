@@ -15,15 +15,15 @@ void coh_scene_set_version(coh_scene *scene, coh_place *place, uint32_t chunk, i
     place->version = version;
 }
 
-/* ---- one line ---- */
+/* ---- one instruction ---- */
 
-typedef struct line_instance {
+typedef struct instruction_instance {
     uint32_t run, index;
     uint32_t number; /* in its lane, over all runs */
     uint32_t instance;
     const uint32_t *clock;
     uint8_t lane, moves;
-} line_instance;
+} instruction_instance;
 
 static coh_place *place_of(coh_scene *scene, const coh_touch *touch)
 {
@@ -31,7 +31,8 @@ static coh_place *place_of(coh_scene *scene, const coh_touch *touch)
                                             : &scene->lives[scene->life_of[touch->extent]].place;
 }
 
-static coh_status check_read(coh_scene *scene, const line_instance *at, const coh_touch *touch)
+static coh_status check_read(coh_scene *scene, const instruction_instance *at,
+                             const coh_touch *touch)
 {
     const coh_place *place = place_of(scene, touch);
     int64_t wanted = scene->base[touch->chunk] + touch->version;
@@ -48,28 +49,31 @@ static coh_status check_read(coh_scene *scene, const line_instance *at, const co
     if (place->writer > at->clock[place->writer_lane])
         COH_TRY(coh_verify_breach(
             scene->v, COH_RULE_READ, at->index, touch->chunk,
-            "it does not wait for line %" PRIu32 " (%s), which writes "
+            "it does not wait for instruction %" PRIu32 " (%s), which writes "
             "version %" PRId32,
-            place->writer_line,
-            coh_opcode_name((coh_opcode)scene->v->program->lines[place->writer_line].opcode),
+            place->writer_instruction,
+            coh_opcode_name(
+                (coh_opcode)scene->v->program->instructions[place->writer_instruction].opcode),
             touch->version));
     return COH_OK;
 }
 
-static coh_status check_write(coh_scene *scene, const line_instance *at, const coh_touch *touch)
+static coh_status check_write(coh_scene *scene, const instruction_instance *at,
+                              const coh_touch *touch)
 {
     const coh_place *place = place_of(scene, touch);
     if (place->writer > at->clock[place->writer_lane])
         COH_TRY(coh_verify_breach(
             scene->v, COH_RULE_WRITE_ORDER, at->index, touch->chunk,
-            "it does not wait for line %" PRIu32 " (%s), which wrote the same "
+            "it does not wait for instruction %" PRIu32 " (%s), which wrote the same "
             "place",
-            place->writer_line,
-            coh_opcode_name((coh_opcode)scene->v->program->lines[place->writer_line].opcode)));
+            place->writer_instruction,
+            coh_opcode_name(
+                (coh_opcode)scene->v->program->instructions[place->writer_instruction].opcode)));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (place->readers[lane] > at->clock[lane])
             COH_TRY(coh_verify_breach(scene->v, COH_RULE_OVERWRITE, at->index, touch->chunk,
-                                      "it writes version %" PRId32 " while line %" PRIu32
+                                      "it writes version %" PRId32 " while instruction %" PRIu32
                                       " of the lane %s may still read what was there",
                                       touch->version,
                                       (place->readers[lane] - 1) % scene->v->lane_length[lane] + 1,
@@ -77,8 +81,8 @@ static coh_status check_write(coh_scene *scene, const line_instance *at, const c
     return COH_OK;
 }
 
-static coh_status check_touch(coh_scene *scene, const line_instance *at, const coh_operand *operand,
-                              const coh_touch *touch)
+static coh_status check_touch(coh_scene *scene, const instruction_instance *at,
+                              const coh_operand *operand, const coh_touch *touch)
 {
     uint32_t mark = scene->chunk_mark[touch->chunk];
     uint32_t access_before = mark / 4 == at->instance && !at->moves ? mark % 4 : 0;
@@ -90,12 +94,13 @@ static coh_status check_touch(coh_scene *scene, const line_instance *at, const c
     }
     if ((access_before == COH_ACCESS_READ && is_written) ||
         ((access_before & COH_ACCESS_WRITE) && !is_written))
-        COH_TRY(coh_verify_breach(scene->v, COH_RULE_FORM, at->index, touch->chunk,
-                                  "one operand reads it, another of the same line writes it"));
+        COH_TRY(
+            coh_verify_breach(scene->v, COH_RULE_FORM, at->index, touch->chunk,
+                              "one operand reads it, another of the same instruction writes it"));
     if (touch->version != scene->writes[touch->chunk])
         COH_TRY(coh_verify_breach(
             scene->v, is_read ? COH_RULE_READ : COH_RULE_WRITE_ORDER, at->index, touch->chunk,
-            "it names version %" PRId32 ", %" PRId64 " lines have written the chunk",
+            "it names version %" PRId32 ", %" PRId64 " instructions have written the chunk",
             touch->version, scene->writes[touch->chunk]));
     if (is_read && !(access_before & COH_ACCESS_WRITE))
         COH_TRY(check_read(scene, at, touch));
@@ -105,22 +110,22 @@ static coh_status check_touch(coh_scene *scene, const line_instance *at, const c
     return COH_OK;
 }
 
-static void write_place(coh_scene *scene, const line_instance *at, coh_place *place, uint32_t chunk,
-                        int64_t version)
+static void write_place(coh_scene *scene, const instruction_instance *at, coh_place *place,
+                        uint32_t chunk, int64_t version)
 {
     coh_scene_set_version(scene, place, chunk, version);
     place->writer = at->number;
-    place->writer_line = at->index;
+    place->writer_instruction = at->index;
     place->writer_lane = at->lane;
     memset(place->readers, 0, sizeof(place->readers));
 }
 
-/* Sets the versions that the operands hold after the line. */
-static void apply_line(coh_scene *scene, const line_instance *at)
+/* Sets the versions that the operands hold after the instruction. */
+static void apply_instruction(coh_scene *scene, const instruction_instance *at)
 {
-    const coh_instruction *line = &scene->v->program->lines[at->index];
-    const coh_operand *operands = coh_line_operands(scene->v, at->index);
-    for (uint32_t o = 0; o < line->operand_count; o++) {
+    const coh_instruction *instruction = &scene->v->program->instructions[at->index];
+    const coh_operand *operands = coh_instruction_operands(scene->v, at->index);
+    for (uint32_t o = 0; o < instruction->operand_count; o++) {
         const coh_touch *touches = coh_operand_touches(scene->v, &operands[o]);
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {
             coh_place *place = place_of(scene, &touches[t]);
@@ -132,7 +137,7 @@ static void apply_line(coh_scene *scene, const line_instance *at)
                     place_of(scene, &coh_operand_touches(scene->v, &operands[0])[t]);
                 write_place(scene, at, place, chunk, from->version);
             } else {
-                if (scene->chunk_mark[chunk] != 0) { /* once per line */
+                if (scene->chunk_mark[chunk] != 0) { /* once per instruction */
                     scene->chunk_mark[chunk] = 0;
                     scene->writes[chunk]++;
                     scene->copies[chunk] = 0;
@@ -143,26 +148,28 @@ static void apply_line(coh_scene *scene, const line_instance *at)
     }
 }
 
-static coh_status run_line(coh_scene *scene, uint32_t run, uint32_t index)
+static coh_status run_instruction(coh_scene *scene, uint32_t run, uint32_t index)
 {
     coh_verifier *v = scene->v;
-    const coh_instruction *line = &v->program->lines[index];
-    const coh_operand *operands = coh_line_operands(v, index);
-    line_instance at = { .run = run,
-                         .index = index,
-                         .lane = line->lane,
-                         .number = run * v->lane_length[line->lane] + v->ordinals[index],
-                         .instance = run * v->program->line_count + index + 1,
-                         .clock = coh_line_clock(v, run, index),
-                         .moves =
-                             (uint8_t)(coh_opcode_moves(line->opcode) && line->operand_count == 2 &&
-                                       operands[0].touch_count == operands[1].touch_count) };
-    for (uint32_t o = 0; o < line->operand_count; o++)
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_operand *operands = coh_instruction_operands(v, index);
+    instruction_instance at = {
+        .run = run,
+        .index = index,
+        .lane = instruction->lane,
+        .number = run * v->lane_length[instruction->lane] + v->ordinals[index],
+        .instance = run * v->program->instruction_count + index + 1,
+        .clock = coh_instruction_clock(v, run, index),
+        .moves =
+            (uint8_t)(coh_opcode_moves(instruction->opcode) && instruction->operand_count == 2 &&
+                      operands[0].touch_count == operands[1].touch_count)
+    };
+    for (uint32_t o = 0; o < instruction->operand_count; o++)
         for (uint32_t t = 0; t < operands[o].touch_count; t++)
             COH_TRY(check_touch(scene, &at, &operands[o],
                                 &v->program->touches[operands[o].touch_begin + t]));
-    apply_line(scene, &at);
-    for (uint32_t o = 0; o < line->operand_count; o++)
+    apply_instruction(scene, &at);
+    for (uint32_t o = 0; o < instruction->operand_count; o++)
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {
             const coh_touch *touch = &v->program->touches[operands[o].touch_begin + t];
             if (touch->extent != COH_EXTENT_FILE)
@@ -174,24 +181,26 @@ static coh_status run_line(coh_scene *scene, uint32_t run, uint32_t index)
 
 /* ---- before and after a run ---- */
 
-/* Walks the lines backwards: a chunk is live if the next compute line that touches it reads it, or
- * if there is none and the chunk survives. Also counts the writes of one run. */
+/* Walks the instructions backwards: a chunk is live if the next compute instruction that touches
+ * it reads it, or if there is none and the chunk survives. Also counts the writes of one run. */
 static void mark_live(coh_scene *scene)
 {
     const coh_verifier *v = scene->v;
     uint32_t *live = v->chunk_stamps;
     for (uint32_t c = 0; c < v->layout->chunk_count; c++)
         live[c] = coh_chunk_object(v, c)->survives;
-    for (uint32_t i = v->program->line_count; i-- > 0;) {
-        const coh_instruction *line = &v->program->lines[i];
-        const coh_operand *operands = coh_line_operands(v, i);
-        for (uint32_t o = 0; o < line->operand_count; o++)
+    for (uint32_t i = v->program->instruction_count; i-- > 0;) {
+        const coh_instruction *instruction = &v->program->instructions[i];
+        const coh_operand *operands = coh_instruction_operands(v, i);
+        for (uint32_t o = 0; o < instruction->operand_count; o++)
             for (uint32_t t = 0; t < operands[o].touch_count; t++) {
                 uint32_t touch = operands[o].touch_begin + t;
                 scene->live_after[touch] = (uint8_t)live[v->program->touches[touch].chunk];
             }
-        /* the first operand of a line that touches a chunk decides: a later one only adds to it */
-        for (uint32_t o = line->operand_count; !coh_opcode_moves(line->opcode) && o-- > 0;)
+        /* the first operand of an instruction that touches a chunk decides: a later one only
+         * adds to it */
+        for (uint32_t o = instruction->operand_count;
+             !coh_opcode_moves(instruction->opcode) && o-- > 0;)
             for (uint32_t t = 0; t < operands[o].touch_count; t++) {
                 uint32_t chunk = coh_operand_touches(v, &operands[o])[t].chunk;
                 live[chunk] = (operands[o].access & COH_ACCESS_READ) ? 1 : 0;
@@ -242,12 +251,12 @@ static coh_status check_read_only(coh_scene *scene, uint32_t chunk)
     int64_t current = coh_scene_current(scene, chunk);
     uint32_t extent = scene->end_extent[coh_tier_chunk(scene, COH_TIER_HOST, chunk)];
     if (v->layout->file_bytes > 0 && scene->files[chunk].version != current)
-        COH_TRY(coh_verify_breach(v, COH_RULE_LOST_DATA, COH_NO_LINE, chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_LOST_DATA, COH_NO_INSTRUCTION, chunk,
                                   "at the end its version %" PRId64 " is not in the file, which "
                                   "nothing will write again",
                                   scene->writes[chunk]));
     if (extent != 0 && scene->lives[scene->life_of[extent - 1]].place.version != current)
-        COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_LINE, chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, chunk,
                                   "at the end its version %" PRId64 " is not in the host tier, "
                                   "which nothing will write again",
                                   scene->writes[chunk]));
@@ -268,18 +277,18 @@ static coh_status end_run(coh_scene *scene)
         if (coh_chunk_is_read_only(v->layout, c))
             COH_TRY(check_read_only(scene, c));
         if (home == COH_TIER_DISK && v->layout->file_bytes == 0) {
-            COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_LINE, c,
+            COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, c,
                                       "it survives and has neither a boundary entry nor a disk"));
         } else if (home == COH_TIER_DISK) {
             if (scene->files[c].version != current)
                 COH_TRY(coh_verify_breach(
-                    v, COH_RULE_LOST_DATA, COH_NO_LINE, c,
+                    v, COH_RULE_LOST_DATA, COH_NO_INSTRUCTION, c,
                     "at the end its version %" PRId64 " is not in the file, the file has %" PRId64,
                     scene->writes[c], scene->files[c].version - scene->base[c]));
         } else {
             uint32_t extent = scene->end_extent[coh_tier_chunk(scene, (int)home, c)];
             if (extent != 0 && scene->lives[scene->life_of[extent - 1]].place.version != current)
-                COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_LINE, c,
+                COH_TRY(coh_verify_breach(v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, c,
                                           "at the end its version %" PRId64
                                           " is not at its boundary entry in the %s tier",
                                           scene->writes[c], coh_tier_name(home)));
@@ -342,8 +351,8 @@ static coh_status run_all(coh_scene *scene)
     for (uint32_t run = 0; run < scene->v->run_count; run++) {
         scene->v->run = run;
         COH_TRY(begin_run(scene, run));
-        for (uint32_t i = 0; i < scene->v->program->line_count; i++)
-            COH_TRY(run_line(scene, run, i));
+        for (uint32_t i = 0; i < scene->v->program->instruction_count; i++)
+            COH_TRY(run_instruction(scene, run, i));
         COH_TRY(end_run(scene));
     }
     scene->v->run = 0;

@@ -19,7 +19,7 @@ static int compare(const coh_call_entry *a, const coh_call_entry *b)
         return a->op < b->op ? -1 : 1;
     if (a->microbatch != b->microbatch)
         return a->microbatch < b->microbatch ? -1 : 1;
-    return a->line < b->line ? -1 : a->line > b->line;
+    return a->instruction < b->instruction ? -1 : a->instruction > b->instruction;
 }
 
 static int by_call(const void *a, const void *b)
@@ -46,49 +46,51 @@ void coh_verify_find_calls(const coh_verifier *v, uint8_t opcode, int32_t op, in
     coh_call_entry key = { opcode, op, microbatch < 0 ? INT32_MIN : microbatch, 0 };
     *out_begin = first_not_below(v, &key);
     key.microbatch = microbatch < 0 ? INT32_MAX : microbatch;
-    key.line = UINT32_MAX;
+    key.instruction = UINT32_MAX;
     *out_end = first_not_below(v, &key);
 }
 
 static void sort_calls(coh_verifier *v)
 {
     const coh_program *program = v->program;
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        const coh_instruction *line = &program->lines[i];
-        if (line->call < 0 || (line->opcode != COH_OP_FORWARD && line->opcode != COH_OP_RECOMPUTE &&
-                               line->opcode != COH_OP_BACKWARD))
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_instruction *instruction = &program->instructions[i];
+        if (instruction->call < 0 ||
+            (instruction->opcode != COH_OP_FORWARD && instruction->opcode != COH_OP_RECOMPUTE &&
+             instruction->opcode != COH_OP_BACKWARD))
             continue;
-        const coh_line_call *call = &program->calls[line->call];
+        const coh_instruction_call *call = &program->calls[instruction->call];
         v->calls[v->call_count++] =
-            (coh_call_entry){ line->opcode, call->operator_index, call->microbatch, i };
+            (coh_call_entry){ instruction->opcode, call->operator_index, call->microbatch, i };
     }
     if (v->call_count > 0)
         qsort(v->calls, v->call_count, sizeof(*v->calls), by_call);
 }
 
-static const coh_line_call *call_of(const coh_verifier *v, uint32_t line)
+static const coh_instruction_call *call_of(const coh_verifier *v, uint32_t instruction)
 {
-    return &v->program->calls[v->program->lines[line].call];
+    return &v->program->calls[v->program->instructions[instruction].call];
 }
 
 /* ---- EXACTLY_ONCE: rows and micro-batches ---- */
 
-/* Checks that the lines calls[begin .. end) cover the rows once, in rising order; RECOMPUTE may
- * cover them several times. */
+/* Checks that the instructions calls[begin .. end) cover the rows once, in rising order;
+ * RECOMPUTE may cover them several times. */
 static coh_status check_rows(coh_verifier *v, uint32_t begin, uint32_t end)
 {
-    int64_t expected = 0, count = call_of(v, v->calls[begin].line)->row_count;
-    uint32_t adds = call_of(v, v->calls[begin].line)->input_grad_adds; /* the same for all ranges */
+    int64_t expected = 0, count = call_of(v, v->calls[begin].instruction)->row_count;
+    uint32_t adds =
+        call_of(v, v->calls[begin].instruction)->input_grad_adds; /* the same for all ranges */
     uint32_t rounds = 0;
     for (uint32_t i = begin; i < end; i++) {
-        const coh_line_call *call = call_of(v, v->calls[i].line);
+        const coh_instruction_call *call = call_of(v, v->calls[i].instruction);
         int good = call->row_count == count && call->row_begin == expected &&
                    (count == 0 ? call->row_end == 0
                                : call->row_end > call->row_begin && call->row_end <= count) &&
                    call->input_grad_adds == adds;
         rounds += call->row_begin == 0;
         if (!good || (rounds > 1 && v->calls[i].opcode != COH_OP_RECOMPUTE))
-            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, v->calls[i].line, UINT32_MAX,
+            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, v->calls[i].instruction, UINT32_MAX,
                                      "operator %" PRId32 ", micro-batch %" PRId32 ": rows %" PRId64
                                      " to %" PRId64 " of %" PRId64 " where row %" PRId64
                                      " is next, or a call too many",
@@ -97,44 +99,44 @@ static coh_status check_rows(coh_verifier *v, uint32_t begin, uint32_t end)
         expected = call->row_end == count ? 0 : call->row_end;
     }
     if (expected != 0)
-        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, v->calls[end - 1].line, UINT32_MAX,
-                                 "operator %" PRId32 ", micro-batch %" PRId32 ": rows from %" PRId64
-                                 " on are missing",
-                                 v->calls[begin].op, v->calls[begin].microbatch, expected);
+        return coh_verify_breach(
+            v, COH_RULE_EXACTLY_ONCE, v->calls[end - 1].instruction, UINT32_MAX,
+            "operator %" PRId32 ", micro-batch %" PRId32 ": rows from %" PRId64 " on are missing",
+            v->calls[begin].op, v->calls[begin].microbatch, expected);
     return COH_OK;
 }
 
-static int has_role(const coh_verifier *v, uint32_t line, coh_role role)
+static int has_role(const coh_verifier *v, uint32_t instruction, coh_role role)
 {
-    for (uint32_t o = 0; o < v->program->lines[line].operand_count; o++)
-        if (coh_line_operands(v, line)[o].role == role)
+    for (uint32_t o = 0; o < v->program->instructions[instruction].operand_count; o++)
+        if (coh_instruction_operands(v, instruction)[o].role == role)
             return 1;
     return 0;
 }
 
-/* Checks the data that forward passes to backward, and the cells that both draw from: all lines of
- * a call and of its counterpart have it, or none. An operator without a backward may still save
- * data or draw; a cache would be unused. */
+/* Checks the data that forward passes to backward, and the cells that both draw from: all
+ * instructions of a call and of its counterpart have it, or none. An operator without a backward
+ * may still save data or draw; a cache would be unused. */
 static coh_status check_left(coh_verifier *v, uint32_t begin, uint32_t end, coh_role role)
 {
     const char *what = role == COH_ROLE_CACHE   ? "a cache"
                        : role == COH_ROLE_CELLS ? "a cell to draw from"
                                                 : "a saved object";
     uint32_t first = 0, last = 0;
-    int has = has_role(v, v->calls[begin].line, role);
+    int has = has_role(v, v->calls[begin].instruction, role);
     uint8_t other = v->calls[begin].opcode == COH_OP_BACKWARD ? COH_OP_FORWARD : COH_OP_BACKWARD;
     for (uint32_t i = begin + 1; i < end; i++)
-        if (has_role(v, v->calls[i].line, role) != has)
-            return coh_verify_breach(v, COH_RULE_RECOMPUTE, v->calls[i].line, UINT32_MAX,
+        if (has_role(v, v->calls[i].instruction, role) != has)
+            return coh_verify_breach(v, COH_RULE_RECOMPUTE, v->calls[i].instruction, UINT32_MAX,
                                      "some rows of the call have %s and some have not", what);
     if (v->calls[begin].opcode == COH_OP_RECOMPUTE)
         return COH_OK; /* FORM rejects its cache */
     coh_verify_find_calls(v, other, v->calls[begin].op, v->calls[begin].microbatch, &first, &last);
     if (first == last && role != COH_ROLE_CACHE)
         return COH_OK;
-    int other_has = first < last && has_role(v, v->calls[first].line, role);
+    int other_has = first < last && has_role(v, v->calls[first].instruction, role);
     if (has != other_has)
-        return coh_verify_breach(v, COH_RULE_RECOMPUTE, v->calls[begin].line, UINT32_MAX,
+        return coh_verify_breach(v, COH_RULE_RECOMPUTE, v->calls[begin].instruction, UINT32_MAX,
                                  "%s: it has %s, its %s has %s", what, has ? "one" : "none",
                                  coh_opcode_name((coh_opcode)other), other_has ? "one" : "none");
     return COH_OK;
@@ -147,20 +149,20 @@ static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t e
     int32_t expected = 0;
     int32_t count = v->program->kind == COH_PROGRAM_BODY ? (int32_t)v->layout->microbatch_count : 1;
     uint8_t opcode = v->calls[begin].opcode;
-    uint32_t last_line = 0;
+    uint32_t last_instruction = 0;
     for (uint32_t i = begin, next; i < end; i = next) {
         for (next = i; next < end && v->calls[next].microbatch == v->calls[i].microbatch;)
             next++;
-        uint32_t line = v->calls[i].line, forward = 0, forward_end = 0;
+        uint32_t instruction = v->calls[i].instruction, forward = 0, forward_end = 0;
         int is_next = opcode == COH_OP_RECOMPUTE ? v->calls[i].microbatch >= expected
                                                  : v->calls[i].microbatch == expected;
-        if (!is_next || line < last_line)
-            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, UINT32_MAX,
+        if (!is_next || instruction < last_instruction)
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, UINT32_MAX,
                                       "operator %" PRId32 ": micro-batch %" PRId32 " where %" PRId32
                                       " is next",
                                       v->calls[i].op, v->calls[i].microbatch, expected));
         expected = v->calls[i].microbatch + 1;
-        last_line = v->calls[next - 1].line;
+        last_instruction = v->calls[next - 1].instruction;
         COH_TRY(check_rows(v, i, next));
         COH_TRY(check_left(v, i, next, COH_ROLE_SAVED));
         COH_TRY(check_left(v, i, next, COH_ROLE_CACHE));
@@ -168,17 +170,17 @@ static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t e
         coh_verify_find_calls(v, COH_OP_FORWARD, v->calls[i].op, v->calls[i].microbatch, &forward,
                               &forward_end);
         if (opcode != COH_OP_FORWARD &&
-            (forward == forward_end || v->calls[forward_end - 1].line > line))
-            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, UINT32_MAX,
+            (forward == forward_end || v->calls[forward_end - 1].instruction > instruction))
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, UINT32_MAX,
                                       "operator %" PRId32 ", micro-batch %" PRId32
                                       ": it comes before the forward is done",
                                       v->calls[i].op, v->calls[i].microbatch));
     }
     if (opcode == COH_OP_RECOMPUTE ? expected > count : expected != count)
-        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, v->calls[end - 1].line, UINT32_MAX,
-                                  "operator %" PRId32 ": the last micro-batch is %" PRId32
-                                  ", the step has %" PRId32,
-                                  v->calls[begin].op, expected - 1, count));
+        COH_TRY(coh_verify_breach(
+            v, COH_RULE_EXACTLY_ONCE, v->calls[end - 1].instruction, UINT32_MAX,
+            "operator %" PRId32 ": the last micro-batch is %" PRId32 ", the step has %" PRId32,
+            v->calls[begin].op, expected - 1, count));
     return COH_OK;
 }
 
@@ -187,15 +189,15 @@ static coh_status check_microbatches(coh_verifier *v, uint32_t begin, uint32_t e
 /* Each write makes a new value; a RECOMPUTE that matches its FORWARD makes the same value again. */
 typedef struct value_table {
     uint32_t *now;            /* by chunk */
-    uint32_t *before, *after; /* by touch, of FORWARD lines */
+    uint32_t *before, *after; /* by touch, of FORWARD instructions */
     uint32_t newest;
 } value_table;
 
-static void note_line(coh_verifier *v, value_table *values, uint32_t index)
+static void note_instruction(coh_verifier *v, value_table *values, uint32_t index)
 {
-    const coh_instruction *line = &v->program->lines[index];
-    const coh_operand *operands = coh_line_operands(v, index);
-    for (uint32_t o = 0; o < line->operand_count; o++)
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_operand *operands = coh_instruction_operands(v, index);
+    for (uint32_t o = 0; o < instruction->operand_count; o++)
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {
             uint32_t touch = operands[o].touch_begin + t;
             uint32_t *now = &values->now[v->program->touches[touch].chunk];
@@ -206,13 +208,13 @@ static void note_line(coh_verifier *v, value_table *values, uint32_t index)
         }
 }
 
-/* Records the touch of the forward line that saw each chunk: stamps[chunk] = 1 + touch; or clears
- * the stamps. */
-static void stamp_line(coh_verifier *v, uint32_t index, int clears)
+/* Records the touch of the forward instruction that saw each chunk: stamps[chunk] = 1 + touch;
+ * or clears the stamps. */
+static void stamp_instruction(coh_verifier *v, uint32_t index, int clears)
 {
-    const coh_instruction *line = &v->program->lines[index];
-    const coh_operand *operands = coh_line_operands(v, index);
-    for (uint32_t o = 0; o < line->operand_count; o++)
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_operand *operands = coh_instruction_operands(v, index);
+    for (uint32_t o = 0; o < instruction->operand_count; o++)
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {
             uint32_t touch = operands[o].touch_begin + t;
             v->chunk_stamps[v->program->touches[touch].chunk] = clears ? 0 : touch + 1;
@@ -222,17 +224,17 @@ static void stamp_line(coh_verifier *v, uint32_t index, int clears)
 static uint32_t count_reads(const coh_verifier *v, uint32_t index)
 {
     uint32_t count = 0;
-    for (uint32_t o = 0; o < v->program->lines[index].operand_count; o++)
-        if (coh_line_operands(v, index)[o].access & COH_ACCESS_READ)
-            count += coh_line_operands(v, index)[o].touch_count;
+    for (uint32_t o = 0; o < v->program->instructions[index].operand_count; o++)
+        if (coh_instruction_operands(v, index)[o].access & COH_ACCESS_READ)
+            count += coh_instruction_operands(v, index)[o].touch_count;
     return count;
 }
 
 static coh_status compare_recompute(coh_verifier *v, value_table *values, uint32_t index)
 {
-    const coh_instruction *line = &v->program->lines[index];
-    const coh_operand *operands = coh_line_operands(v, index);
-    for (uint32_t o = 0; o < line->operand_count; o++)
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_operand *operands = coh_instruction_operands(v, index);
+    for (uint32_t o = 0; o < instruction->operand_count; o++)
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {
             uint32_t chunk = coh_operand_touches(v, &operands[o])[t].chunk;
             uint32_t seen = v->chunk_stamps[chunk];
@@ -250,26 +252,26 @@ static coh_status compare_recompute(coh_verifier *v, value_table *values, uint32
 
 static coh_status check_recompute(coh_verifier *v, value_table *values, uint32_t index)
 {
-    const coh_line_call *call = call_of(v, index);
+    const coh_instruction_call *call = call_of(v, index);
     uint32_t i = 0, end = 0;
     coh_verify_find_calls(v, COH_OP_FORWARD, call->operator_index, call->microbatch, &i, &end);
     for (; i < end; i++) {
-        const coh_line_call *forward = call_of(v, v->calls[i].line);
+        const coh_instruction_call *forward = call_of(v, v->calls[i].instruction);
         if (forward->row_begin == call->row_begin && forward->row_end == call->row_end &&
-            v->calls[i].line < index)
+            v->calls[i].instruction < index)
             break;
     }
-    if (i >= end || count_reads(v, v->calls[i].line) != count_reads(v, index)) {
-        note_line(v, values, index);
+    if (i >= end || count_reads(v, v->calls[i].instruction) != count_reads(v, index)) {
+        note_instruction(v, values, index);
         return coh_verify_breach(
             v, COH_RULE_RECOMPUTE, index, UINT32_MAX,
             "no forward of operator %" PRId32 ", micro-batch %" PRId32 ", rows %" PRId64
             " to %" PRId64 " with as many inputs came before",
             call->operator_index, call->microbatch, call->row_begin, call->row_end);
     }
-    stamp_line(v, v->calls[i].line, 0);
+    stamp_instruction(v, v->calls[i].instruction, 0);
     coh_status status = compare_recompute(v, values, index);
-    stamp_line(v, v->calls[i].line, 1);
+    stamp_instruction(v, v->calls[i].instruction, 1);
     return status;
 }
 
@@ -278,9 +280,9 @@ static coh_status check_recompute(coh_verifier *v, value_table *values, uint32_t
  * Random cells are those that the forward drew from. */
 static coh_status compare_backward(coh_verifier *v, const value_table *values, uint32_t index)
 {
-    const coh_instruction *line = &v->program->lines[index];
-    const coh_operand *operands = coh_line_operands(v, index);
-    for (uint32_t o = 0; o < line->operand_count; o++) {
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_operand *operands = coh_instruction_operands(v, index);
+    for (uint32_t o = 0; o < instruction->operand_count; o++) {
         uint8_t role = operands[o].role;
         int leaves = role == COH_ROLE_CACHE || role == COH_ROLE_SAVED;
         int reads = role == COH_ROLE_INPUT || role == COH_ROLE_PARAMETER ||
@@ -301,37 +303,37 @@ static coh_status compare_backward(coh_verifier *v, const value_table *values, u
 
 static coh_status check_backward(coh_verifier *v, const value_table *values, uint32_t index)
 {
-    const coh_line_call *call = call_of(v, index);
+    const coh_instruction_call *call = call_of(v, index);
     uint32_t begin = 0, end = 0;
     coh_verify_find_calls(v, COH_OP_FORWARD, call->operator_index, call->microbatch, &begin, &end);
     for (uint32_t i = begin; i < end; i++)
-        stamp_line(v, v->calls[i].line, 0);
+        stamp_instruction(v, v->calls[i].instruction, 0);
     uint32_t own = 0, own_end = 0;
     coh_verify_find_calls(v, COH_OP_BACKWARD, call->operator_index, call->microbatch, &own,
                           &own_end);
-    for (uint32_t i = own; i < own_end && v->calls[i].line < index; i++)
-        stamp_line(v, v->calls[i].line, 0);
+    for (uint32_t i = own; i < own_end && v->calls[i].instruction < index; i++)
+        stamp_instruction(v, v->calls[i].instruction, 0);
     coh_status status = compare_backward(v, values, index);
     for (uint32_t i = begin; i < end; i++)
-        stamp_line(v, v->calls[i].line, 1);
-    for (uint32_t i = own; i < own_end && v->calls[i].line < index; i++)
-        stamp_line(v, v->calls[i].line, 1);
+        stamp_instruction(v, v->calls[i].instruction, 1);
+    for (uint32_t i = own; i < own_end && v->calls[i].instruction < index; i++)
+        stamp_instruction(v, v->calls[i].instruction, 1);
     return status;
 }
 
 static coh_status check_values(coh_verifier *v, value_table *values)
 {
-    for (uint32_t i = 0; i < v->program->line_count; i++) {
-        const coh_instruction *line = &v->program->lines[i];
-        if (coh_opcode_moves(line->opcode))
+    for (uint32_t i = 0; i < v->program->instruction_count; i++) {
+        const coh_instruction *instruction = &v->program->instructions[i];
+        if (coh_opcode_moves(instruction->opcode))
             continue;
-        if (line->opcode == COH_OP_RECOMPUTE && line->call >= 0) {
+        if (instruction->opcode == COH_OP_RECOMPUTE && instruction->call >= 0) {
             COH_TRY(check_recompute(v, values, i));
             continue;
         }
-        if (line->opcode == COH_OP_BACKWARD && line->call >= 0)
+        if (instruction->opcode == COH_OP_BACKWARD && instruction->call >= 0)
             COH_TRY(check_backward(v, values, i));
-        note_line(v, values, i);
+        note_instruction(v, values, i);
     }
     return COH_OK;
 }

@@ -1,6 +1,7 @@
-/* Checks that every wait points to an earlier line (rule DEADLOCK), and computes what each line
- * knows to have retired when it starts. The idea: a vector clock per line, with one number per
- * lane. verify_bytes.c uses the clocks; the numbering is in verify_state.h. */
+/* Checks that every wait points to an earlier instruction (rule DEADLOCK), and computes what
+ * each instruction knows to have retired when it starts. The idea: a vector clock per
+ * instruction, with one number per lane. verify_bytes.c uses the clocks; the numbering is in
+ * verify_state.h. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,33 +9,36 @@
 
 /* ---- DEADLOCK ---- */
 
-/* Returns 1 if a line issued before line `index` of the same run satisfies `wait`. */
+/* Returns 1 if an instruction issued before instruction `index` of the same run satisfies
+ * `wait`. */
 static int points_back(const coh_verifier *v, uint32_t index, const coh_wait *wait)
 {
-    return v->lane_lines[v->lane_first[wait->lane] + wait->ordinal - 1] < index;
+    return v->lane_instructions[v->lane_first[wait->lane] + wait->ordinal - 1] < index;
 }
 
 coh_status coh_verify_issue(coh_verifier *v)
 {
     const coh_program *program = v->program;
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        const coh_instruction *line = &program->lines[i];
-        if (line->ordinal != v->ordinals[i])
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_instruction *instruction = &program->instructions[i];
+        if (instruction->ordinal != v->ordinals[i])
             COH_TRY(coh_verify_breach(v, COH_RULE_DEADLOCK, i, UINT32_MAX,
                                       "it is number %" PRIu32 " of its lane and says %" PRIu32,
-                                      v->ordinals[i], line->ordinal));
-        for (uint32_t w = 0; w < line->wait_count; w++) {
-            const coh_wait *wait = &program->waits[line->wait_begin + w];
+                                      v->ordinals[i], instruction->ordinal));
+        for (uint32_t w = 0; w < instruction->wait_count; w++) {
+            const coh_wait *wait = &program->waits[instruction->wait_begin + w];
             const char *lane = coh_lane_name((coh_lane)wait->lane);
             if (wait->ordinal == 0 || wait->ordinal > v->lane_length[wait->lane])
                 COH_TRY(coh_verify_breach(v, COH_RULE_DEADLOCK, i, UINT32_MAX,
-                                          "it waits for line %" PRIu32 " of the lane %s, which has "
+                                          "it waits for instruction %" PRIu32
+                                          " of the lane %s, which has "
                                           "%" PRIu32,
                                           wait->ordinal, lane, v->lane_length[wait->lane]));
             else if (wait->carry ? program->kind != COH_PROGRAM_BODY : !points_back(v, i, wait))
                 COH_TRY(coh_verify_breach(
                     v, COH_RULE_DEADLOCK, i, UINT32_MAX,
-                    "it waits for line %" PRIu32 " of the lane %s, which %s", wait->ordinal, lane,
+                    "it waits for instruction %" PRIu32 " of the lane %s, which %s", wait->ordinal,
+                    lane,
                     wait->carry ? "no run of this kind came before" : "is issued no earlier"));
         }
     }
@@ -50,32 +54,36 @@ static void join(uint32_t *clock, const uint32_t *other)
             clock[lane] = other[lane];
 }
 
-/* Joins the knowledge that lane `lane` has retired its line `number`. Lines of a lane start in
- * order, so the knowledge of line `number` at its start includes that of all earlier lines. */
+/* Joins the knowledge that lane `lane` has retired its instruction `number`. Instructions of a
+ * lane start in order, so the knowledge of instruction `number` at its start includes that of
+ * all earlier instructions. */
 static void join_retired(coh_verifier *v, uint32_t *clock, int lane, uint32_t number)
 {
     uint32_t run = (number - 1) / v->lane_length[lane];
-    uint32_t line = v->lane_lines[v->lane_first[lane] + (number - 1) % v->lane_length[lane]];
-    join(clock, coh_line_clock(v, run, line));
+    uint32_t instruction =
+        v->lane_instructions[v->lane_first[lane] + (number - 1) % v->lane_length[lane]];
+    join(clock, coh_instruction_clock(v, run, instruction));
     if (number > clock[lane])
         clock[lane] = number;
 }
 
-static void clock_of_line(coh_verifier *v, uint32_t run, uint32_t index, uint32_t *clock)
+static void clock_of_instruction(coh_verifier *v, uint32_t run, uint32_t index, uint32_t *clock)
 {
-    const coh_instruction *line = &v->program->lines[index];
-    uint32_t number = run * v->lane_length[line->lane] + v->ordinals[index];
-    uint32_t depth = v->program->lane_depth[line->lane];
-    if (number > 1) { /* the preceding line was issued: its waits were satisfied */
+    const coh_instruction *instruction = &v->program->instructions[index];
+    uint32_t number = run * v->lane_length[instruction->lane] + v->ordinals[index];
+    uint32_t depth = v->program->lane_depth[instruction->lane];
+    if (number > 1) { /* the preceding instruction was issued: its waits were satisfied */
         uint32_t last = number - 1;
-        uint32_t last_line =
-            v->lane_lines[v->lane_first[line->lane] + (last - 1) % v->lane_length[line->lane]];
-        join(clock, coh_line_clock(v, (last - 1) / v->lane_length[line->lane], last_line));
+        uint32_t last_instruction =
+            v->lane_instructions[v->lane_first[instruction->lane] +
+                                 (last - 1) % v->lane_length[instruction->lane]];
+        join(clock, coh_instruction_clock(v, (last - 1) / v->lane_length[instruction->lane],
+                                          last_instruction));
     }
     if (depth > 0 && number > depth)
-        join_retired(v, clock, line->lane, number - depth);
-    for (uint32_t w = 0; w < line->wait_count; w++) {
-        const coh_wait *wait = &v->program->waits[line->wait_begin + w];
+        join_retired(v, clock, instruction->lane, number - depth);
+    for (uint32_t w = 0; w < instruction->wait_count; w++) {
+        const coh_wait *wait = &v->program->waits[instruction->wait_begin + w];
         if (wait->ordinal == 0 || wait->ordinal > v->lane_length[wait->lane] ||
             (wait->carry ? run == 0 : !points_back(v, index, wait)))
             continue; /* a first run begins with nothing in flight; other cases broke DEADLOCK */
@@ -87,9 +95,9 @@ static void clock_of_line(coh_verifier *v, uint32_t run, uint32_t index, uint32_
 coh_status coh_verify_clocks(coh_verifier *v)
 {
     for (uint32_t run = 0; run < v->run_count; run++)
-        for (uint32_t i = 0; i < v->program->line_count; i++) {
-            size_t at = ((size_t)run * v->program->line_count + i) * COH_LANE_COUNT;
-            clock_of_line(v, run, i, &v->clocks[at]);
+        for (uint32_t i = 0; i < v->program->instruction_count; i++) {
+            size_t at = ((size_t)run * v->program->instruction_count + i) * COH_LANE_COUNT;
+            clock_of_instruction(v, run, i, &v->clocks[at]);
         }
     return COH_OK;
 }

@@ -1,13 +1,13 @@
-/* Checks each line separately (rule FORM): its lane, the roles, tiers, accesses and dtypes of its
- * operands, and its call. Extents and sizes of arenas are checked in verify_places.c; the list of
- * files is in verify_state.h. */
+/* Checks each instruction separately (rule FORM): its lane, the roles, tiers, accesses and
+ * dtypes of its operands, and its call. Extents and sizes of arenas are checked in
+ * verify_places.c; the list of files is in verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "planner/verify_state.h"
 
-/* ---- FORM: each line separately ---- */
+/* ---- FORM: each instruction separately ---- */
 
 /* The access of an operand that accumulates the row ranges of one call: the first range overwrites,
  * the others add. */
@@ -18,7 +18,7 @@ static int by_rows(int64_t row_begin)
 
 /* Returns the accesses that an operand of a call may have. */
 static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream stream,
-                          const coh_line_call *call)
+                          const coh_instruction_call *call)
 {
     int is_backward = opcode == COH_OP_BACKWARD;
     int64_t row_begin = call != NULL ? call->row_begin : 0;
@@ -62,16 +62,19 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     return 0;
 }
 
-/* Returns the accesses that an operand of a line without a call may have: those of its row. */
-static int access_of_line(const coh_instruction *line, const coh_operand *operand)
+/* Returns the accesses that an operand of an instruction without a call may have: those of its
+ * row. */
+static int access_of_instruction(const coh_instruction *instruction, const coh_operand *operand)
 {
-    const coh_operand_rule *rule = coh_opcode_operand(coh_opcode_row_of(line), operand->role);
-    if (rule == NULL || ((rule->flags & COH_OPERAND_NOT_ON_HOST) && line->lane == COH_LANE_HOST))
+    const coh_operand_rule *rule =
+        coh_opcode_operand(coh_opcode_row_of(instruction), operand->role);
+    if (rule == NULL ||
+        ((rule->flags & COH_OPERAND_NOT_ON_HOST) && instruction->lane == COH_LANE_HOST))
         return 0;
     return rule->accesses;
 }
 
-/* The role of an operand of a stream in a line without a call; -1: not allowed. */
+/* The role of an operand of a stream in an instruction without a call; -1: not allowed. */
 static int role_of_stream(coh_stream stream)
 {
     switch (stream) {
@@ -113,7 +116,7 @@ static int role_fits(uint8_t opcode, uint8_t role, coh_stream stream)
 
 /* Checks that the touches are whole, contiguous chunks, according to operand, chunk table and
  * extents. */
-static coh_status check_touches(coh_verifier *v, uint32_t line, const coh_operand *operand)
+static coh_status check_touches(coh_verifier *v, uint32_t instruction, const coh_operand *operand)
 {
     const coh_touch *touches = coh_operand_touches(v, operand);
     uint64_t done = 0;
@@ -126,99 +129,102 @@ static coh_status check_touches(coh_verifier *v, uint32_t line, const coh_operan
         }
         if (chunk->object != operand->object ||
             chunk->object_offset != operand->object_offset + done || bytes != chunk->bytes)
-            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line, touches[t].chunk,
+            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction, touches[t].chunk,
                                       "the operand of object %" PRId32 ", bytes %" PRIu64
                                       " + %" PRIu64 ", does not touch whole chunks in order",
                                       operand->object, operand->object_offset, operand->bytes));
         if (place != operand->offset + done)
             COH_TRY(coh_verify_breach(
-                v, COH_RULE_FORM, line, touches[t].chunk,
+                v, COH_RULE_FORM, instruction, touches[t].chunk,
                 "the chunk is at %s offset %" PRIu64 ", the operand has it at %" PRIu64,
                 coh_tier_name((coh_tier)operand->tier), place, operand->offset + done));
         if (touches[t].version < 0)
-            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line, touches[t].chunk,
+            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction, touches[t].chunk,
                                       "it names version %" PRId32, touches[t].version));
         done += chunk->bytes;
     }
     if (done != operand->bytes)
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line, touches[0].chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction, touches[0].chunk,
                                   "the operand has %" PRIu64 " bytes, its chunks have %" PRIu64,
                                   operand->bytes, done));
     return COH_OK;
 }
 
-static coh_status check_operand(coh_verifier *v, uint32_t line_index, const coh_operand *operand)
+static coh_status check_operand(coh_verifier *v, uint32_t instruction_index,
+                                const coh_operand *operand)
 {
-    const coh_instruction *line = &v->program->lines[line_index];
+    const coh_instruction *instruction = &v->program->instructions[instruction_index];
     const coh_access_matrix *matrix = &v->layout->access;
     uint32_t chunk = coh_operand_touches(v, operand)[0].chunk;
     if (operand->access < COH_ACCESS_READ || operand->access > COH_ACCESS_BOTH ||
         operand->role > COH_ROLE_TO)
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, chunk,
                                   "access %d or role %d does not exist", operand->access,
                                   operand->role));
     if (((operand->access & COH_ACCESS_READ) &&
-         !((matrix->reads[line->lane] >> operand->tier) & 1)) ||
+         !((matrix->reads[instruction->lane] >> operand->tier) & 1)) ||
         ((operand->access & COH_ACCESS_WRITE) &&
-         !((matrix->writes[line->lane] >> operand->tier) & 1)))
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+         !((matrix->writes[instruction->lane] >> operand->tier) & 1)))
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, chunk,
                                   "the lane %s may not %s the %s tier",
-                                  coh_lane_name((coh_lane)line->lane),
+                                  coh_lane_name((coh_lane)instruction->lane),
                                   operand->access & COH_ACCESS_WRITE ? "write" : "read",
                                   coh_tier_name((coh_tier)operand->tier)));
-    const coh_line_call *call = line->call >= 0 ? &v->program->calls[line->call] : NULL;
+    const coh_instruction_call *call =
+        instruction->call >= 0 ? &v->program->calls[instruction->call] : NULL;
     coh_stream stream = (coh_stream)v->layout->objects[operand->object].stream;
-    int may = coh_opcode_calls(line->opcode) ? access_of_port(line->opcode, operand, stream, call)
-                                             : access_of_line(line, operand);
+    int may = coh_opcode_calls(instruction->opcode)
+                  ? access_of_port(instruction->opcode, operand, stream, call)
+                  : access_of_instruction(instruction, operand);
     int is_own = stream == COH_STREAM_SAVED || stream == COH_STREAM_CACHE ||
                  /* belongs to one operator */
                  stream == COH_STREAM_SCRATCH || stream == COH_STREAM_KEPT;
-    if (is_own && call != NULL && line->opcode != COH_OP_ADD &&
+    if (is_own && call != NULL && instruction->opcode != COH_OP_ADD &&
         v->layout->objects[operand->object].owner != call->operator_index)
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, chunk,
                                   "a call of operator %" PRId32 " does not own this",
                                   call->operator_index));
-    if (!role_fits(line->opcode, operand->role, stream))
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+    if (!role_fits(instruction->opcode, operand->role, stream))
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, chunk,
                                   "role %d is none that the stream %s has here", operand->role,
                                   coh_stream_name(stream)));
     if (!((may >> (operand->access & 3)) & 1))
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, chunk,
                                   "an operand of role %d has access %d here", operand->role,
                                   operand->access));
-    return check_touches(v, line_index, operand);
+    return check_touches(v, instruction_index, operand);
 }
 
 /* Checks a mover: FROM and TO are the same chunks in the same version, between the tiers of the
  * opcode. */
-static coh_status check_mover(coh_verifier *v, uint32_t line_index)
+static coh_status check_mover(coh_verifier *v, uint32_t instruction_index)
 {
-    const coh_instruction *line = &v->program->lines[line_index];
-    const coh_operand *from = coh_line_operands(v, line_index), *to = from + 1;
-    const coh_opcode_row *row = coh_opcode_row_of(line);
-    if (line->operand_count != 2 || from->role != COH_ROLE_FROM || to->role != COH_ROLE_TO ||
+    const coh_instruction *instruction = &v->program->instructions[instruction_index];
+    const coh_operand *from = coh_instruction_operands(v, instruction_index), *to = from + 1;
+    const coh_opcode_row *row = coh_opcode_row_of(instruction);
+    if (instruction->operand_count != 2 || from->role != COH_ROLE_FROM || to->role != COH_ROLE_TO ||
         to->access != COH_ACCESS_WRITE || from->touch_count != to->touch_count)
-        return coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+        return coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
                                  "a mover has one operand FROM and one TO with the same chunks");
     for (uint32_t t = 0; t < from->touch_count; t++) {
         const coh_touch *a = &coh_operand_touches(v, from)[t], *b = &coh_operand_touches(v, to)[t];
         if (a->chunk != b->chunk || a->version != b->version)
-            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, a->chunk,
+            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, a->chunk,
                                       "from version %" PRId32 " it makes version %" PRId32
                                       " of chunk %" PRIu32,
                                       a->version, b->version, b->chunk));
     }
     if (!((row->from_tiers >> from->tier) & 1) || !((row->to_tiers >> to->tier) & 1))
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
                                   "it moves from %s to %s", coh_tier_name((coh_tier)from->tier),
                                   coh_tier_name((coh_tier)to->tier)));
-    if (line->bytes != from->bytes)
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
-                                  "it says %" PRIu64 " bytes and moves %" PRIu64, line->bytes,
-                                  from->bytes));
-    if (line->predicate_cell != COH_CELL_NONE)
-        COH_TRY(
-            coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX, "a mover has a predicate"));
+    if (instruction->bytes != from->bytes)
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
+                                  "it says %" PRIu64 " bytes and moves %" PRIu64,
+                                  instruction->bytes, from->bytes));
+    if (instruction->predicate_cell != COH_CELL_NONE)
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
+                                  "a mover has a predicate"));
     return COH_OK;
 }
 
@@ -237,10 +243,10 @@ static uint64_t element_bytes(coh_dtype dtype)
 
 /* Checks that operands that a call adds to are read and written. An input gradient that is read and
  * written is added to, unless it only accumulates the row ranges of one call. */
-static coh_status check_adding(coh_verifier *v, uint32_t line_index, const coh_line_call *call,
-                               const coh_binding *binding)
+static coh_status check_adding(coh_verifier *v, uint32_t instruction_index,
+                               const coh_instruction_call *call, const coh_binding *binding)
 {
-    const coh_operand *operand = &coh_line_operands(v, line_index)[binding->operand];
+    const coh_operand *operand = &coh_instruction_operands(v, instruction_index)[binding->operand];
     uint32_t adds = binding->role == COH_ROLE_PARAMETER_GRAD ? call->parameter_grad_adds
                     : binding->role == COH_ROLE_INPUT_GRAD || binding->role == COH_ROLE_TO
                         ? call->input_grad_adds
@@ -250,7 +256,7 @@ static coh_status check_adding(coh_verifier *v, uint32_t line_index, const coh_l
                     v->layout->objects[operand->object].stream == COH_STREAM_ACTIVATION_GRAD &&
                     binding->role != COH_ROLE_OUTPUT_GRAD;
     if ((is_set && operand->access != COH_ACCESS_BOTH) || (is_wanted && !is_set))
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
                                   "port %d of role %d is %s, its operand has access %d",
                                   binding->port, binding->role, is_set ? "added to" : "overwritten",
                                   operand->access));
@@ -264,10 +270,10 @@ static coh_dtype stored_dtype(const coh_verifier *v, const coh_object *object)
     return object->stream == COH_STREAM_GRAD ? coh_group_grad_dtype(group) : group->dtype;
 }
 
-static coh_status check_binding(coh_verifier *v, uint32_t line_index, const coh_line_call *call,
-                                const coh_binding *binding)
+static coh_status check_binding(coh_verifier *v, uint32_t instruction_index,
+                                const coh_instruction_call *call, const coh_binding *binding)
 {
-    const coh_operand *operand = &coh_line_operands(v, line_index)[binding->operand];
+    const coh_operand *operand = &coh_instruction_operands(v, instruction_index)[binding->operand];
     uint64_t bytes = element_bytes(binding->shape.dtype);
     int good = binding->shape.rank >= 1 && binding->shape.rank <= COH_RANK_MAX &&
                binding->port < COH_PORT_MAX && binding->role == operand->role;
@@ -276,70 +282,75 @@ static coh_status check_binding(coh_verifier *v, uint32_t line_index, const coh_
                !__builtin_mul_overflow(bytes, (uint64_t)binding->shape.dim[i], &bytes);
     if (!good || binding->object_offset < operand->object_offset || bytes > operand->bytes ||
         binding->object_offset - operand->object_offset > operand->bytes - bytes)
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
                                   "port %d of role %d needs bytes %" PRIu64 " + %" PRIu64
                                   ", its operand has %" PRIu64 " + %" PRIu64 " of role %d",
                                   binding->port, binding->role, binding->object_offset, bytes,
                                   operand->object_offset, operand->bytes, operand->role));
     const coh_object *object = &v->layout->objects[operand->object];
     if (object->stream <= COH_STREAM_GRAD && stored_dtype(v, object) != binding->shape.dtype)
-        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+        COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
                                   "port %d of role %d has another dtype than its group",
                                   binding->port, binding->role));
-    return check_adding(v, line_index, call, binding);
+    return check_adding(v, instruction_index, call, binding);
 }
 
 /* The dtype of an ADD's scratch: that of TO; for a gradient that of its parameter. */
-static coh_dtype added_dtype(const coh_verifier *v, uint32_t line_index)
+static coh_dtype added_dtype(const coh_verifier *v, uint32_t instruction_index)
 {
-    const coh_line_call *call = &v->program->calls[v->program->lines[line_index].call];
+    const coh_instruction_call *call =
+        &v->program->calls[v->program->instructions[instruction_index].call];
     const coh_binding *to = &v->program->bindings[call->binding_begin + 1];
     const coh_object *object =
-        &v->layout->objects[coh_line_operands(v, line_index)[to->operand].object];
+        &v->layout->objects[coh_instruction_operands(v, instruction_index)[to->operand].object];
     return object->stream == COH_STREAM_GRAD ? v->layout->groups[object->owner].dtype
                                              : to->shape.dtype;
 }
 
 /* Checks that an ADD adds elements of one dtype, or those of a parameter's dtype to its f32
  * gradient. */
-static coh_status check_add(coh_verifier *v, uint32_t line_index, const coh_line_call *call)
+static coh_status check_add(coh_verifier *v, uint32_t instruction_index,
+                            const coh_instruction_call *call)
 {
     const coh_binding *bindings = &v->program->bindings[call->binding_begin];
     if (call->binding_count != 2 || bindings[0].role != COH_ROLE_FROM ||
-        bindings[1].role != COH_ROLE_TO || bindings[0].shape.dtype != added_dtype(v, line_index))
-        return coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+        bindings[1].role != COH_ROLE_TO ||
+        bindings[0].shape.dtype != added_dtype(v, instruction_index))
+        return coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
                                  "an ADD has one port FROM and one TO, of one dtype except for "
                                  "f32 gradients of bf16 parameters");
     return COH_OK;
 }
 
-static coh_status check_predicate(coh_verifier *v, uint32_t line_index)
+static coh_status check_predicate(coh_verifier *v, uint32_t instruction_index)
 {
-    const coh_instruction *line = &v->program->lines[line_index];
-    if (line->predicate_cell == COH_CELL_NONE)
+    const coh_instruction *instruction = &v->program->instructions[instruction_index];
+    if (instruction->predicate_cell == COH_CELL_NONE)
         return COH_OK;
     int reads_cells = 0;
-    for (uint32_t i = 0; i < line->operand_count; i++)
-        reads_cells |= coh_line_operands(v, line_index)[i].object == v->layout->cells &&
-                       (coh_line_operands(v, line_index)[i].access & COH_ACCESS_READ);
-    if (line->predicate_cell != COH_CELL_PENDING || line->opcode != COH_OP_UPDATE || !reads_cells)
-        return coh_verify_breach(v, COH_RULE_FORM, line_index, UINT32_MAX,
+    for (uint32_t i = 0; i < instruction->operand_count; i++)
+        reads_cells |=
+            coh_instruction_operands(v, instruction_index)[i].object == v->layout->cells &&
+            (coh_instruction_operands(v, instruction_index)[i].access & COH_ACCESS_READ);
+    if (instruction->predicate_cell != COH_CELL_PENDING || instruction->opcode != COH_OP_UPDATE ||
+        !reads_cells)
+        return coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
                                  "its predicate is cell %d; only an update has one, `pending`, and "
                                  "an operand that reads the cells",
-                                 line->predicate_cell);
+                                 instruction->predicate_cell);
     return COH_OK;
 }
 
-/* Checks that the line has the operands that its row requires. */
+/* Checks that the instruction has the operands that its row requires. */
 static coh_status check_required(coh_verifier *v, uint32_t index)
 {
-    const coh_instruction *line = &v->program->lines[index];
-    const coh_opcode_row *row = coh_opcode_row_of(line);
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_opcode_row *row = coh_opcode_row_of(instruction);
     for (int r = 0; r < COH_OPERAND_RULES; r++) {
         const coh_operand_rule *rule = &row->operands[r];
         uint32_t count = 0, chunks = 0;
-        for (uint32_t i = 0; rule->accesses != 0 && i < line->operand_count; i++) {
-            const coh_operand *operand = &coh_line_operands(v, index)[i];
+        for (uint32_t i = 0; rule->accesses != 0 && i < instruction->operand_count; i++) {
+            const coh_operand *operand = &coh_instruction_operands(v, index)[i];
             count += operand->role == rule->role;
             chunks += operand->role == rule->role ? operand->touch_count : 0;
         }
@@ -353,32 +364,32 @@ static coh_status check_required(coh_verifier *v, uint32_t index)
     return COH_OK;
 }
 
-static coh_status check_line(coh_verifier *v, uint32_t index)
+static coh_status check_instruction(coh_verifier *v, uint32_t index)
 {
-    const coh_instruction *line = &v->program->lines[index];
-    if (!((coh_opcode_row_of(line)->lanes >> line->lane) & 1))
+    const coh_instruction *instruction = &v->program->instructions[index];
+    if (!((coh_opcode_row_of(instruction)->lanes >> instruction->lane) & 1))
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX, "it is on the lane %s",
-                                  coh_lane_name((coh_lane)line->lane)));
-    if ((index > 0 && line->position < line[-1].position) ||
-        (line->before_after == 1) == coh_opcode_moves(line->opcode))
+                                  coh_lane_name((coh_lane)instruction->lane)));
+    if ((index > 0 && instruction->position < instruction[-1].position) ||
+        (instruction->before_after == 1) == coh_opcode_moves(instruction->opcode))
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,
-                                  "its key (%" PRIu32 ", %d) is no key of such a line here",
-                                  line->position, line->before_after));
-    for (uint32_t i = 0; i < line->operand_count; i++)
-        COH_TRY(check_operand(v, index, &coh_line_operands(v, index)[i]));
-    if (coh_opcode_moves(line->opcode))
+                                  "its key (%" PRIu32 ", %d) is no key of such an instruction here",
+                                  instruction->position, instruction->before_after));
+    for (uint32_t i = 0; i < instruction->operand_count; i++)
+        COH_TRY(check_operand(v, index, &coh_instruction_operands(v, index)[i]));
+    if (coh_opcode_moves(instruction->opcode))
         return check_mover(v, index);
     COH_TRY(check_predicate(v, index));
     COH_TRY(check_required(v, index));
-    if (coh_opcode_calls(line->opcode) != (line->call >= 0))
+    if (coh_opcode_calls(instruction->opcode) != (instruction->call >= 0))
         return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX, "its call is %" PRId32,
-                                 line->call);
-    if (line->call < 0)
+                                 instruction->call);
+    if (instruction->call < 0)
         return COH_OK;
-    const coh_line_call *call = &v->program->calls[line->call];
+    const coh_instruction_call *call = &v->program->calls[instruction->call];
     for (uint32_t i = 0; i < call->binding_count; i++)
         COH_TRY(check_binding(v, index, call, &v->program->bindings[call->binding_begin + i]));
-    return line->opcode == COH_OP_ADD ? check_add(v, index, call) : COH_OK;
+    return instruction->opcode == COH_OP_ADD ? check_add(v, index, call) : COH_OK;
 }
 
 coh_status coh_verify_form(coh_verifier *v)
@@ -386,12 +397,12 @@ coh_status coh_verify_form(coh_verifier *v)
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (v->lane_length[lane] != v->program->lane_length[lane] ||
             (v->lane_length[lane] > 0 && v->program->lane_depth[lane] == 0))
-            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, COH_NO_LINE, UINT32_MAX,
-                                      "the lane %s has %" PRIu32 " lines, says %" PRIu32
+            COH_TRY(coh_verify_breach(v, COH_RULE_FORM, COH_NO_INSTRUCTION, UINT32_MAX,
+                                      "the lane %s has %" PRIu32 " instructions, says %" PRIu32
                                       ", and depth %" PRIu32,
                                       coh_lane_name((coh_lane)lane), v->lane_length[lane],
                                       v->program->lane_length[lane], v->program->lane_depth[lane]));
-    for (uint32_t i = 0; i < v->program->line_count; i++)
-        COH_TRY(check_line(v, i));
+    for (uint32_t i = 0; i < v->program->instruction_count; i++)
+        COH_TRY(check_instruction(v, i));
     return COH_OK;
 }

@@ -66,7 +66,7 @@ static coh_status map_residents(coh_scene *scene)
         uint32_t *slot = &scene->resident[coh_tier_chunk(scene, entry->tier, entry->chunk)];
         const coh_object *object = coh_chunk_object(scene->v, entry->chunk);
         if (*slot != 0 || object->pinned || !object->survives)
-            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, entry->chunk,
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, entry->chunk,
                                       "boundary entry %" PRIu32 " is a second one of its chunk and "
                                       "tier, or of a chunk that is pinned or does not survive",
                                       i));
@@ -96,7 +96,7 @@ static coh_status map_extents(coh_scene *scene)
         int is_pinned =
             extent->tier == COH_TIER_DEVICE && coh_chunk_object(scene->v, extent->chunk)->pinned;
         if ((extent->at_begin || extent->at_end || is_pinned) && !is_boundary_place(scene, extent))
-            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, extent->chunk,
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, extent->chunk,
                                       "extent %" PRIu32 " at %s %" PRIu64
                                       " is there at the %s, the "
                                       "boundary map has no such entry",
@@ -104,7 +104,7 @@ static coh_status map_extents(coh_scene *scene)
                                       extent->at_begin ? "begin" : "end"));
         if ((extent->at_begin && scene->begin_extent[at] != 0) ||
             (extent->at_end && scene->end_extent[at] != 0))
-            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, extent->chunk,
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, extent->chunk,
                                       "extent %" PRIu32 " represents a boundary entry that another "
                                       "one represents",
                                       e));
@@ -128,7 +128,7 @@ coh_status coh_scene_map(coh_scene *scene)
         int begins = scene->begin_extent[at] != 0 || coh_scene_starts_empty(scene);
         if (!begins || scene->end_extent[at] == 0)
             COH_TRY(coh_verify_breach(
-                scene->v, COH_RULE_CLOSURE, COH_NO_LINE, entry->chunk,
+                scene->v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, entry->chunk,
                 "the boundary map has it at %s %" PRIu64 ", no extent is there at the %s",
                 coh_tier_name((coh_tier)entry->tier), entry->offset, begins ? "end" : "begin"));
     }
@@ -137,19 +137,20 @@ coh_status coh_scene_map(coh_scene *scene)
 
 /* ---- entering and leaving ---- */
 
-static coh_status not_ordered(coh_scene *scene, uint32_t line, uint32_t extent, int lane,
+static coh_status not_ordered(coh_scene *scene, uint32_t instruction, uint32_t extent, int lane,
                               uint32_t number)
 {
     uint32_t length = scene->v->lane_length[lane];
-    return coh_verify_breach(scene->v, COH_RULE_OVERLAP, line,
+    return coh_verify_breach(scene->v, COH_RULE_OVERLAP, instruction,
                              scene->v->program->extents[extent].chunk,
-                             "extent %" PRIu32 " takes bytes that line %" PRIu32
+                             "extent %" PRIu32 " takes bytes that instruction %" PRIu32
                              " of the lane %s used for another chunk, and does not wait for it",
                              extent, (number - 1) % length + 1, coh_lane_name((coh_lane)lane));
 }
 
-/* Makes `life` the tenant of its cells. `line` COH_NO_LINE: it exists as the program begins. */
-static coh_status enter(coh_scene *scene, uint32_t run, uint32_t line, uint32_t life_index)
+/* Makes `life` the tenant of its cells. `instruction` COH_NO_LINE: it exists as the program
+ * begins. */
+static coh_status enter(coh_scene *scene, uint32_t run, uint32_t instruction, uint32_t life_index)
 {
     coh_life *life = &scene->lives[life_index];
     uint32_t e = life->extent, last = 0;
@@ -164,16 +165,16 @@ static coh_status enter(coh_scene *scene, uint32_t run, uint32_t line, uint32_t 
         if (!other->is_left) {
             other->is_evicted = 1;
             COH_TRY(coh_verify_breach(
-                scene->v, COH_RULE_OVERLAP, line, scene->v->program->extents[e].chunk,
+                scene->v, COH_RULE_OVERLAP, instruction, scene->v->program->extents[e].chunk,
                 "extent %" PRIu32 " takes bytes of extent %" PRIu32 " (chunk %" PRIu32
                 "), of whose %" PRIu32 " uses %" PRIu32 " are done",
                 e, other->extent, scene->v->program->extents[other->extent].chunk,
                 scene->v->program->extents[other->extent].use_count, other->used));
         }
         for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-            if (line != COH_NO_LINE &&
-                coh_line_clock(scene->v, run, line)[lane] < other->uses[lane])
-                COH_TRY(not_ordered(scene, line, e, lane, other->uses[lane]));
+            if (instruction != COH_NO_INSTRUCTION &&
+                coh_instruction_clock(scene->v, run, instruction)[lane] < other->uses[lane])
+                COH_TRY(not_ordered(scene, instruction, e, lane, other->uses[lane]));
             if (other->uses[lane] > life->before[lane])
                 life->before[lane] = other->uses[lane];
         }
@@ -217,7 +218,7 @@ static coh_status begin_life(coh_scene *scene, uint32_t run, uint32_t e)
         scene->next_life_of[e] = new_life(scene, run, e);
         scene->lives[scene->next_life_of[e]].place.version =
             run == 0 ? first_version(scene, extent) : COH_GARBAGE;
-        return enter(scene, run, COH_NO_LINE, scene->next_life_of[e]);
+        return enter(scene, run, COH_NO_INSTRUCTION, scene->next_life_of[e]);
     }
     scene->next_life_of[e] = scene->life_of[before - 1];
     coh_life *life = &scene->lives[scene->next_life_of[e]];
@@ -246,29 +247,29 @@ coh_status coh_scene_begin_lives(coh_scene *scene, uint32_t run)
     return COH_OK;
 }
 
-coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t line, uint32_t extent)
+coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t instruction, uint32_t extent)
 {
     coh_verifier *v = scene->v;
     coh_life *life = &scene->lives[scene->life_of[extent]];
     uint32_t chunk = v->program->extents[extent].chunk;
-    const uint32_t *clock = coh_line_clock(v, run, line);
+    const uint32_t *clock = coh_instruction_clock(v, run, instruction);
     if (!life->is_entered)
-        COH_TRY(enter(scene, run, line, scene->life_of[extent]));
+        COH_TRY(enter(scene, run, instruction, scene->life_of[extent]));
     if (life->is_left || life->is_evicted)
-        COH_TRY(coh_verify_breach(v, COH_RULE_OVERLAP, line, chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_OVERLAP, instruction, chunk,
                                   "extent %" PRIu32 " was left after %" PRIu32
                                   " uses, or its bytes were taken, before this use of it",
                                   extent, life->used));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (clock[lane] < life->before[lane])
-            COH_TRY(not_ordered(scene, line, extent, lane, life->before[lane]));
-    int lane = v->program->lines[line].lane;
-    life->uses[lane] = run * v->lane_length[lane] + v->ordinals[line];
+            COH_TRY(not_ordered(scene, instruction, extent, lane, life->before[lane]));
+    int lane = v->program->instructions[instruction].lane;
+    life->uses[lane] = run * v->lane_length[lane] + v->ordinals[instruction];
     life->used++;
     return COH_OK;
 }
 
-coh_status coh_scene_release(coh_scene *scene, uint32_t line, uint32_t extent, int is_live)
+coh_status coh_scene_release(coh_scene *scene, uint32_t instruction, uint32_t extent, int is_live)
 {
     const coh_extent *facts = &scene->v->program->extents[extent];
     coh_life *life = &scene->lives[scene->life_of[extent]];
@@ -278,7 +279,7 @@ coh_status coh_scene_release(coh_scene *scene, uint32_t line, uint32_t extent, i
     life->is_left = 1;
     coh_scene_set_version(scene, &life->place, facts->chunk, COH_GARBAGE);
     if (held_current && is_live && scene->copies[facts->chunk] == 0)
-        return coh_verify_breach(scene->v, COH_RULE_LOST_DATA, line, facts->chunk,
+        return coh_verify_breach(scene->v, COH_RULE_LOST_DATA, instruction, facts->chunk,
                                  "extent %" PRIu32 " is left with the only copy of version %" PRId64
                                  ", which is read later or survives",
                                  extent, scene->writes[facts->chunk]);
@@ -292,12 +293,12 @@ coh_status coh_scene_end_lives(coh_scene *scene)
         const coh_life *life = &scene->lives[scene->life_of[e]];
         if (life->used != extent->use_count ||
             (life->is_entered && !life->is_left && !extent->at_end))
-            COH_TRY(coh_verify_breach(scene->v, COH_RULE_OVERLAP, COH_NO_LINE, extent->chunk,
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_OVERLAP, COH_NO_INSTRUCTION, extent->chunk,
                                       "extent %" PRIu32 " counts %" PRIu32 " uses, %" PRIu32
-                                      " lines use it: it is never left",
+                                      " instructions use it: it is never left",
                                       e, extent->use_count, life->used));
         if (extent->at_end && !life->is_entered)
-            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_LINE, extent->chunk,
+            COH_TRY(coh_verify_breach(scene->v, COH_RULE_CLOSURE, COH_NO_INSTRUCTION, extent->chunk,
                                       "extent %" PRIu32 " is to be there at the end and is never "
                                       "entered",
                                       e));

@@ -1,13 +1,13 @@
 /* Checks that each trained chunk gets its gradient, norm and update once and in order (rule
- * EXACTLY_ONCE), and that INIT, IMPORT, SAVE and HASH visit every chunk once (CONSISTENT_SAVE). The
- * idea: one pass records the first and last line of each duty per chunk. The list of files is in
- * verify_state.h. */
+ * EXACTLY_ONCE), and that INIT, IMPORT, SAVE and HASH visit every chunk once (CONSISTENT_SAVE).
+ * The idea: one pass records the first and last instruction of each duty per chunk. The list of
+ * files is in verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "planner/verify_state.h"
 
-/* The duties of one chunk of trained parameters; lines count from 1, 0: none. */
+/* The duties of one chunk of trained parameters; instructions count from 1, 0: none. */
 typedef struct chunk_duty {
     uint32_t first_write, last_write; /* of its gradient */
     uint32_t norm, norm_count;
@@ -34,7 +34,7 @@ static int is_trained(const coh_verifier *v, uint32_t chunk)
            v->layout->groups[object->owner].grad >= 0;
 }
 
-/* ---- opcodes that a program may have, and lines that may write parameters ---- */
+/* ---- opcodes that a program may have, and instructions that may write parameters ---- */
 
 static int may_contain(coh_program_kind kind, uint8_t opcode)
 {
@@ -46,27 +46,28 @@ static int may_write(const coh_object *object, uint8_t opcode)
     return (coh_opcode_rows[opcode].writes >> object->stream) & 1;
 }
 
-/* ---- one pass over the lines ---- */
+/* ---- one pass over the instructions ---- */
 
-/* Returns 1 if the line sums squares of a gradient: a NORM, or an UPDATE that also does so. */
-static int makes_partials(const coh_verifier *v, uint32_t line)
+/* Returns 1 if the instruction sums squares of a gradient: a NORM, or an UPDATE that also does
+ * so. */
+static int makes_partials(const coh_verifier *v, uint32_t instruction)
 {
-    const coh_instruction *facts = &v->program->lines[line];
+    const coh_instruction *facts = &v->program->instructions[instruction];
     int writes = 0;
     for (uint32_t o = 0; o < facts->operand_count; o++)
-        writes |= coh_line_operands(v, line)[o].object == v->layout->partials &&
-                  (coh_line_operands(v, line)[o].access & COH_ACCESS_WRITE);
+        writes |= coh_instruction_operands(v, instruction)[o].object == v->layout->partials &&
+                  (coh_instruction_operands(v, instruction)[o].access & COH_ACCESS_WRITE);
     return writes && coh_opcode_rows[facts->opcode].sums_norm;
 }
 
-/* Records that a line writes or reads a gradient chunk. */
-static coh_status note_grad(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
+/* Records that an instruction writes or reads a gradient chunk. */
+static coh_status note_grad(coh_verifier *v, once_book *book, uint32_t instruction, uint32_t chunk,
                             const coh_operand *operand)
 {
     chunk_duty *duty = &book->duties[work_chunk(v, chunk)];
-    uint8_t opcode = v->program->lines[line].opcode;
-    if (makes_partials(v, line)) {
-        duty->norm = line + 1;
+    uint8_t opcode = v->program->instructions[instruction].opcode;
+    if (makes_partials(v, instruction)) {
+        duty->norm = instruction + 1;
         duty->norm_count++;
     }
     if (!(operand->access & COH_ACCESS_WRITE) ||
@@ -74,38 +75,38 @@ static coh_status note_grad(coh_verifier *v, once_book *book, uint32_t line, uin
         return COH_OK;
     int is_first = duty->first_write == 0;
     if (is_first != (operand->access == COH_ACCESS_WRITE))
-        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,
                                   is_first
                                       ? "the first contribution of a step adds to what was there"
                                       : "a later contribution overwrites the earlier ones"));
     if (is_first)
-        duty->first_write = line + 1;
-    duty->last_write = line + 1;
+        duty->first_write = instruction + 1;
+    duty->last_write = instruction + 1;
     return COH_OK;
 }
 
-static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t line, uint32_t chunk,
+static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t instruction, uint32_t chunk,
                              const coh_operand *operand)
 {
     const coh_object *object = coh_chunk_object(v, chunk);
-    uint8_t opcode = v->program->lines[line].opcode;
+    uint8_t opcode = v->program->instructions[instruction].opcode;
     if (object->stream > COH_STREAM_STATE)
         return COH_OK;
     if ((operand->access & COH_ACCESS_WRITE) && !may_write(object, opcode))
-        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,
                                   "a %s may not write this stream",
                                   coh_opcode_name((coh_opcode)opcode)));
     if (object->stream == COH_STREAM_GRAD)
-        return note_grad(v, book, line, chunk, operand);
+        return note_grad(v, book, instruction, chunk, operand);
     if (object->stream != COH_STREAM_WORK || !is_trained(v, chunk))
         return COH_OK;
     chunk_duty *duty = &book->duties[chunk];
     if (opcode == COH_OP_UPDATE) {
-        duty->update = line + 1;
+        duty->update = instruction + 1;
         duty->update_count++;
     } else if (operand->role == COH_ROLE_PARAMETER) {
-        duty->first_use = duty->first_use == 0 ? line + 1 : duty->first_use;
-        duty->last_use = line + 1;
+        duty->first_use = duty->first_use == 0 ? instruction + 1 : duty->first_use;
+        duty->last_use = instruction + 1;
     }
     return COH_OK;
 }
@@ -121,11 +122,11 @@ static int takes_states(const coh_verifier *v, uint32_t work, uint32_t state, ui
 
 /* Checks that an UPDATE has one chunk of work, its gradient and its states, and reads the cells;
  * with a predicate it runs a step later and makes no partials. */
-static coh_status check_update(coh_verifier *v, uint32_t line)
+static coh_status check_update(coh_verifier *v, uint32_t instruction)
 {
     uint32_t found[3] = { UINT32_MAX, UINT32_MAX, UINT32_MAX }, count[3] = { 0 }, cells = 0;
-    for (uint32_t o = 0; o < v->program->lines[line].operand_count; o++) {
-        const coh_operand *operand = &coh_line_operands(v, line)[o];
+    for (uint32_t o = 0; o < v->program->instructions[instruction].operand_count; o++) {
+        const coh_operand *operand = &coh_instruction_operands(v, instruction)[o];
         uint8_t stream = v->layout->objects[operand->object].stream;
         cells += stream == COH_STREAM_CELLS && operand->access == COH_ACCESS_READ;
         if (stream > COH_STREAM_STATE)
@@ -133,52 +134,54 @@ static coh_status check_update(coh_verifier *v, uint32_t line)
         found[stream] = coh_operand_touches(v, operand)[0].chunk;
         count[stream] += operand->touch_count;
         if (operand->access != (stream == COH_STREAM_GRAD ? COH_ACCESS_READ : COH_ACCESS_BOTH))
-            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, found[stream],
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, found[stream],
                                       "an update has access %d to its %s", operand->access,
                                       coh_stream_name((coh_stream)stream)));
     }
     if (count[0] != 1 || count[1] != 1 || cells != 1 || !is_trained(v, found[0]) ||
         work_chunk(v, found[1]) != found[0] || !takes_states(v, found[0], found[2], count[2]))
-        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, found[0],
+        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, found[0],
                                  "an update takes one chunk of work, its gradient, its states and "
                                  "the cells; this one does not");
-    if (v->program->lines[line].predicate_cell != COH_CELL_NONE && makes_partials(v, line))
-        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, found[0],
+    if (v->program->instructions[instruction].predicate_cell != COH_CELL_NONE &&
+        makes_partials(v, instruction))
+        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, found[0],
                                  "a deferred update overwrites the partials of the next step");
     return COH_OK;
 }
 
-static coh_status note_line(coh_verifier *v, once_book *book, uint32_t line)
+static coh_status note_instruction(coh_verifier *v, once_book *book, uint32_t instruction)
 {
-    uint8_t opcode = v->program->lines[line].opcode;
+    uint8_t opcode = v->program->instructions[instruction].opcode;
     int saves = v->program->kind == COH_PROGRAM_SAVE || v->program->kind == COH_PROGRAM_HASH;
     if (!may_contain(v->program->kind, opcode))
-        COH_TRY(coh_verify_breach(v, saves ? COH_RULE_CONSISTENT_SAVE : COH_RULE_EXACTLY_ONCE, line,
-                                  UINT32_MAX, "a %s program has no such line",
+        COH_TRY(coh_verify_breach(v, saves ? COH_RULE_CONSISTENT_SAVE : COH_RULE_EXACTLY_ONCE,
+                                  instruction, UINT32_MAX, "a %s program has no such instruction",
                                   coh_program_kind_name(v->program->kind)));
     if (coh_opcode_moves(opcode))
         return COH_OK;
     if (book->first_compute == 0)
-        book->first_compute = line + 1;
-    book->last_compute = line + 1;
+        book->first_compute = instruction + 1;
+    book->last_compute = instruction + 1;
     uint32_t *once = opcode == COH_OP_FEED     ? &book->feed
                      : opcode == COH_OP_CLIP   ? &book->clip
                      : opcode == COH_OP_SETTLE ? &book->settle
                                                : NULL;
     if (once != NULL && *once != 0)
-        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, UINT32_MAX,
-                                  "line %" PRIu32 " is one already", *once - 1));
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, UINT32_MAX,
+                                  "instruction %" PRIu32 " is one already", *once - 1));
     if (once != NULL)
-        *once = line + 1;
+        *once = instruction + 1;
     if (opcode == COH_OP_FORWARD || opcode == COH_OP_BACKWARD || opcode == COH_OP_ADD ||
-        makes_partials(v, line))
-        book->last_call = line + 1;
+        makes_partials(v, instruction))
+        book->last_call = instruction + 1;
     if (opcode == COH_OP_UPDATE)
-        COH_TRY(check_update(v, line));
-    for (uint32_t o = 0; o < v->program->lines[line].operand_count; o++) {
-        const coh_operand *operand = &coh_line_operands(v, line)[o];
+        COH_TRY(check_update(v, instruction));
+    for (uint32_t o = 0; o < v->program->instructions[instruction].operand_count; o++) {
+        const coh_operand *operand = &coh_instruction_operands(v, instruction)[o];
         for (uint32_t t = 0; t < operand->touch_count; t++)
-            COH_TRY(note_touch(v, book, line, coh_operand_touches(v, operand)[t].chunk, operand));
+            COH_TRY(note_touch(v, book, instruction, coh_operand_touches(v, operand)[t].chunk,
+                               operand));
     }
     return COH_OK;
 }
@@ -188,21 +191,22 @@ static coh_status note_line(coh_verifier *v, once_book *book, uint32_t line)
 static coh_status check_body_update(coh_verifier *v, const once_book *book, uint32_t chunk)
 {
     const chunk_duty *duty = &book->duties[chunk];
-    uint32_t line = duty->update - 1;
-    int predicate = v->program->lines[line].predicate_cell;
+    uint32_t instruction = duty->update - 1;
+    int predicate = v->program->instructions[instruction].predicate_cell;
     if (duty->update < duty->first_write) { /* deferred: belongs to the step before */
         if (predicate != COH_CELL_PENDING || duty->update > duty->first_use ||
             duty->update > book->clip)
             COH_TRY(
-                coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+                coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,
                                   "a deferred update needs `pending`, a CLIP after it, and comes "
-                                  "before the first use in line %" PRIu32,
+                                  "before the first use in instruction %" PRIu32,
                                   duty->first_use - 1));
     } else if (predicate != COH_CELL_NONE || duty->update < duty->last_write ||
                duty->update < duty->last_use) {
-        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,
                                   "an update in backward has no predicate and comes after the last "
-                                  "contribution (line %" PRIu32 ") and use (line %" PRIu32 ")",
+                                  "contribution (instruction %" PRIu32
+                                  ") and use (instruction %" PRIu32 ")",
                                   duty->last_write - 1, duty->last_use - 1));
     }
     return COH_OK;
@@ -212,28 +216,29 @@ static coh_status check_body(coh_verifier *v, const once_book *book)
 {
     int deferred = 0, direct = 0;
     if (book->feed == 0 || book->feed != book->first_compute)
-        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, UINT32_MAX,
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, UINT32_MAX,
                                   "a body begins with a FEED"));
     if (book->clip != 0 && book->clip < book->last_call)
         COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, book->clip - 1, UINT32_MAX,
-                                  "line %" PRIu32 " still computes after it", book->last_call - 1));
+                                  "instruction %" PRIu32 " still computes after it",
+                                  book->last_call - 1));
     for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
         const chunk_duty *duty = &book->duties[c];
         if (!is_trained(v, c))
             continue;
         if (duty->first_write == 0)
-            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, c,
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, c,
                                       "its gradient gets no contribution"));
         uint32_t norms = book->clip != 0; /* without a CLIP nothing reads them */
         if (duty->norm_count != norms || (norms > 0 && duty->norm < duty->last_write))
-            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, c,
-                                      "it has %" PRIu32 " norms, the last in line %" PRIu32
-                                      ", for %" PRIu32 " CLIP; its gradient is final after line "
-                                      "%" PRIu32,
-                                      duty->norm_count, duty->norm - 1, norms,
-                                      duty->last_write - 1));
+            COH_TRY(
+                coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, c,
+                                  "it has %" PRIu32 " norms, the last in instruction %" PRIu32
+                                  ", for %" PRIu32 " CLIP; its gradient is final after instruction "
+                                  "%" PRIu32,
+                                  duty->norm_count, duty->norm - 1, norms, duty->last_write - 1));
         if (duty->update_count != 1)
-            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, c,
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, c,
                                       "it is updated %" PRIu32 " times a step",
                                       duty->update_count));
         if (duty->update == 0)
@@ -243,7 +248,7 @@ static coh_status check_body(coh_verifier *v, const once_book *book)
         COH_TRY(check_body_update(v, book, c));
     }
     if (deferred && direct)
-        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, UINT32_MAX,
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, UINT32_MAX,
                                   "some updates are deferred and some are not"));
     return COH_OK;
 }
@@ -251,16 +256,16 @@ static coh_status check_body(coh_verifier *v, const once_book *book)
 static coh_status check_drain(coh_verifier *v, const once_book *book)
 {
     if (book->settle == 0 || book->settle != book->last_compute)
-        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, UINT32_MAX,
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, UINT32_MAX,
                                   "a drain ends with a SETTLE"));
     for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
         const chunk_duty *duty = &book->duties[c];
         if (!is_trained(v, c))
             continue;
         if (duty->update_count != 1 ||
-            v->program->lines[duty->update - 1].predicate_cell != COH_CELL_PENDING)
+            v->program->instructions[duty->update - 1].predicate_cell != COH_CELL_PENDING)
             COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE,
-                                      duty->update > 0 ? duty->update - 1 : COH_NO_LINE, c,
+                                      duty->update > 0 ? duty->update - 1 : COH_NO_INSTRUCTION, c,
                                       "a drain updates each chunk once, if `pending`; this one "
                                       "%" PRIu32 " times",
                                       duty->update_count));
@@ -270,12 +275,12 @@ static coh_status check_drain(coh_verifier *v, const once_book *book)
 
 /* ---- programs that visit chunks: INIT, IMPORT, SAVE, HASH ---- */
 
-/* Checks that a line visits one chunk; of a bf16 group with states a chunk of work together with
- * its states, since each holds half of the master. */
-static coh_status check_visit(coh_verifier *v, uint32_t line, coh_rule rule)
+/* Checks that an instruction visits one chunk; of a bf16 group with states a chunk of work
+ * together with its states, since each holds half of the master. */
+static coh_status check_visit(coh_verifier *v, uint32_t instruction, coh_rule rule)
 {
-    const coh_operand *operands = coh_line_operands(v, line);
-    uint32_t count = v->program->lines[line].operand_count;
+    const coh_operand *operands = coh_instruction_operands(v, instruction);
+    uint32_t count = v->program->instructions[instruction].operand_count;
     uint32_t chunk = count > 0 ? coh_operand_touches(v, &operands[0])[0].chunk : 0;
     const coh_object *object = coh_chunk_object(v, chunk);
     const coh_group_layout *group =
@@ -289,25 +294,26 @@ static coh_status check_visit(coh_verifier *v, uint32_t line, coh_rule rule)
                coh_operand_touches(v, &operands[1])[0].chunk ==
                    coh_partner_chunk(v, chunk, group->state);
     if (!good)
-        return coh_verify_breach(v, rule, line, chunk, "%s",
+        return coh_verify_breach(v, rule, instruction, chunk, "%s",
                                  is_split ? "it does not take work and states, where the halves of "
                                             "the master lie"
                                           : "it visits more or less than one chunk");
     return COH_OK;
 }
 
-/* Counts in chunk_stamps the compute lines of the given opcodes that touch each chunk. */
+/* Counts in chunk_stamps the compute instructions of the given opcodes that touch each chunk. */
 static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule)
 {
-    for (uint32_t i = 0; i < v->program->line_count; i++) {
-        const coh_instruction *line = &v->program->lines[i];
-        if (!coh_opcode_moves(line->opcode))
+    for (uint32_t i = 0; i < v->program->instruction_count; i++) {
+        const coh_instruction *instruction = &v->program->instructions[i];
+        if (!coh_opcode_moves(instruction->opcode))
             COH_TRY(check_visit(v, i, rule));
-        for (uint32_t o = 0; !coh_opcode_moves(line->opcode) && o < line->operand_count; o++) {
-            const coh_operand *operand = &coh_line_operands(v, i)[o];
+        for (uint32_t o = 0;
+             !coh_opcode_moves(instruction->opcode) && o < instruction->operand_count; o++) {
+            const coh_operand *operand = &coh_instruction_operands(v, i)[o];
             for (uint32_t t = 0; t < operand->touch_count; t++) {
                 uint32_t chunk = coh_operand_touches(v, operand)[t].chunk;
-                v->chunk_stamps[chunk] += (opcodes >> line->opcode) & 1;
+                v->chunk_stamps[chunk] += (opcodes >> instruction->opcode) & 1;
                 if (coh_chunk_object(v, chunk)->survives && operand->access != access)
                     COH_TRY(
                         coh_verify_breach(v, rule, i, chunk, "its access is %d", operand->access));
@@ -335,7 +341,7 @@ static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, co
         const int32_t owner = v->layout->chunks[c].owner_rank;
         const uint32_t expected = access == COH_ACCESS_WRITE || owner == v->layout->rank;
         if (count != expected)
-            COH_TRY(coh_verify_breach(v, rule, COH_NO_LINE, c,
+            COH_TRY(coh_verify_breach(v, rule, COH_NO_INSTRUCTION, c,
                                       "it is visited %" PRIu32 " times, not %" PRIu32
                                       ": this is rank %" PRId32 ", its owner rank %" PRId32,
                                       count, expected, v->layout->rank, owner));
@@ -356,8 +362,8 @@ coh_status coh_verify_save(coh_verifier *v)
 
 static coh_status check_program(coh_verifier *v, once_book *book)
 {
-    for (uint32_t i = 0; i < v->program->line_count; i++)
-        COH_TRY(note_line(v, book, i));
+    for (uint32_t i = 0; i < v->program->instruction_count; i++)
+        COH_TRY(note_instruction(v, book, i));
     switch (v->program->kind) {
     case COH_PROGRAM_BODY:
         return check_body(v, book);
@@ -365,7 +371,7 @@ static coh_status check_program(coh_verifier *v, once_book *book)
         return check_drain(v, book);
     case COH_PROGRAM_EVALUATE:
         if (book->feed != book->first_compute)
-            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, UINT32_MAX,
+            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, UINT32_MAX,
                                      "an evaluation begins with a FEED");
         return COH_OK;
     case COH_PROGRAM_INIT:

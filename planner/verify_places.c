@@ -29,7 +29,7 @@ static coh_status check_extents(coh_verifier *v, uint64_t *highest)
         if (!is_paged(extent->offset, extent->bytes) ||
             !is_inside(extent->offset, extent->bytes, arena_bytes[extent->tier]))
             COH_TRY(coh_verify_breach(
-                v, COH_RULE_ALIGNMENT, COH_NO_LINE, extent->chunk,
+                v, COH_RULE_ALIGNMENT, COH_NO_INSTRUCTION, extent->chunk,
                 "extent %" PRIu32 " at %" PRIu64 " + %" PRIu64
                 " is not whole pages inside the %s arena of %" PRIu64 " bytes",
                 i, extent->offset, extent->bytes, coh_tier_name((coh_tier)extent->tier),
@@ -45,18 +45,18 @@ static coh_status check_capacity(coh_verifier *v, const uint64_t *highest)
     for (int tier = COH_TIER_DEVICE; tier <= COH_TIER_HOST; tier++) {
         if (highest[tier] > v->options->budget_bytes[tier])
             COH_TRY(coh_verify_breach(
-                v, COH_RULE_CAPACITY, COH_NO_LINE, UINT32_MAX,
+                v, COH_RULE_CAPACITY, COH_NO_INSTRUCTION, UINT32_MAX,
                 "the highest extent of the %s tier ends at %" PRIu64 ", the budget is %" PRIu64,
                 coh_tier_name((coh_tier)tier), highest[tier], v->options->budget_bytes[tier]));
         if (highest[tier] != v->program->peak_bytes[tier])
-            COH_TRY(coh_verify_breach(v, COH_RULE_CAPACITY, COH_NO_LINE, UINT32_MAX,
+            COH_TRY(coh_verify_breach(v, COH_RULE_CAPACITY, COH_NO_INSTRUCTION, UINT32_MAX,
                                       "it says a peak of %" PRIu64 " bytes in the %s tier, its "
                                       "extents end at %" PRIu64,
                                       v->program->peak_bytes[tier], coh_tier_name((coh_tier)tier),
                                       highest[tier]));
     }
     if (v->layout->file_bytes > v->options->budget_bytes[COH_TIER_DISK])
-        COH_TRY(coh_verify_breach(v, COH_RULE_CAPACITY, COH_NO_LINE, UINT32_MAX,
+        COH_TRY(coh_verify_breach(v, COH_RULE_CAPACITY, COH_NO_INSTRUCTION, UINT32_MAX,
                                   "the working store has %" PRIu64 " bytes, the budget is %" PRIu64,
                                   v->layout->file_bytes, v->options->budget_bytes[COH_TIER_DISK]));
     return COH_OK;
@@ -83,9 +83,9 @@ static void stamp_file_chunks(coh_verifier *v)
         v->chunk_stamps[c] = coh_chunk_object(v, c)->survives && !coh_chunk_object(v, c)->pinned;
     for (uint32_t i = 0; i < v->layout->resident_count; i++)
         v->chunk_stamps[v->layout->residents[i].chunk] = 0;
-    for (uint32_t i = 0; i < v->program->line_count; i++)
-        for (uint32_t o = 0; o < v->program->lines[i].operand_count; o++) {
-            const coh_operand *operand = &coh_line_operands(v, i)[o];
+    for (uint32_t i = 0; i < v->program->instruction_count; i++)
+        for (uint32_t o = 0; o < v->program->instructions[i].operand_count; o++) {
+            const coh_operand *operand = &coh_instruction_operands(v, i)[o];
             for (uint32_t t = 0; operand->tier == COH_TIER_DISK && t < operand->touch_count; t++)
                 v->chunk_stamps[coh_operand_touches(v, operand)[t].chunk] = 1;
         }
@@ -103,7 +103,7 @@ static coh_status check_file_places(coh_verifier *v, file_place *places)
         places[count++] = (file_place){ chunk->file_offset, chunk->bytes, c };
         if (!is_paged(chunk->file_offset, chunk->bytes) ||
             !is_inside(chunk->file_offset, chunk->bytes, v->layout->file_bytes))
-            COH_TRY(coh_verify_breach(v, COH_RULE_ALIGNMENT, COH_NO_LINE, c,
+            COH_TRY(coh_verify_breach(v, COH_RULE_ALIGNMENT, COH_NO_INSTRUCTION, c,
                                       "its place in the file, %" PRIu64 " + %" PRIu64
                                       ", is not whole pages inside %" PRIu64 " bytes",
                                       chunk->file_offset, chunk->bytes, v->layout->file_bytes));
@@ -111,7 +111,7 @@ static coh_status check_file_places(coh_verifier *v, file_place *places)
     qsort(places, count, sizeof(*places), by_offset);
     for (size_t i = 1; i < count; i++)
         if (places[i - 1].bytes > places[i].offset - places[i - 1].offset)
-            COH_TRY(coh_verify_breach(v, COH_RULE_OVERLAP, COH_NO_LINE, places[i].chunk,
+            COH_TRY(coh_verify_breach(v, COH_RULE_OVERLAP, COH_NO_INSTRUCTION, places[i].chunk,
                                       "its place in the file, %" PRIu64
                                       ", lies in that of chunk %" PRIu32,
                                       places[i].offset, places[i - 1].chunk));
@@ -121,14 +121,14 @@ static coh_status check_file_places(coh_verifier *v, file_place *places)
 static coh_status check_wear(coh_verifier *v)
 {
     uint64_t written = 0;
-    for (uint32_t i = 0; i < v->program->line_count; i++)
-        for (uint32_t o = 0; o < v->program->lines[i].operand_count; o++) {
-            const coh_operand *operand = &coh_line_operands(v, i)[o];
+    for (uint32_t i = 0; i < v->program->instruction_count; i++)
+        for (uint32_t o = 0; o < v->program->instructions[i].operand_count; o++) {
+            const coh_operand *operand = &coh_instruction_operands(v, i)[o];
             if (operand->tier == COH_TIER_DISK && (operand->access & COH_ACCESS_WRITE))
                 written += operand->bytes;
         }
     if (v->options->wear_bytes != 0 && written > v->options->wear_bytes)
-        COH_TRY(coh_verify_breach(v, COH_RULE_WEAR, COH_NO_LINE, UINT32_MAX,
+        COH_TRY(coh_verify_breach(v, COH_RULE_WEAR, COH_NO_INSTRUCTION, UINT32_MAX,
                                   "a run writes %" PRIu64 " bytes to disk, the limit is %" PRIu64,
                                   written, v->options->wear_bytes));
     return COH_OK;

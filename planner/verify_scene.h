@@ -2,24 +2,24 @@
  *
  *   place    where one chunk can lie: an extent's bytes, or the chunk's own range of the file.
  *            Records the version it holds, its writer, and its readers since.
- *   life     one lifetime of an extent: a place, and all lines that used it. An extent that stays
- *            at a run's end lives on as the extent that is there at the next run's begin.
+ *   life     one lifetime of an extent: a place, and all instructions that used it. An extent that
+ *            stays at a run's end lives on as the extent at the next run's begin.
  *   cell     bytes of an arena between two neighbouring extent ends; has one tenant, a life.
  *
- * The program is run in issue order. If every two lines that touch a place, one of them writing,
- * are ordered by the clocks, then every other legal order computes the same. That is what is
- * checked. */
+ * The program is run in issue order. If every two instructions that touch a place, one of them
+ * writing, are ordered by the clocks, then every other legal order computes the same. That is
+ * what is checked. */
 #ifndef COH_PLANNER_VERIFY_SCENE_H
 #define COH_PLANNER_VERIFY_SCENE_H
 
 #include "planner/verify_state.h"
 
-#define COH_GARBAGE (-1) /* a version that no line names */
+#define COH_GARBAGE (-1) /* a version that no instruction names */
 
 typedef struct coh_place {
     int64_t version; /* counted through all runs: see base */
     uint32_t writer; /* number in its lane; 0: none yet */
-    uint32_t writer_line;
+    uint32_t writer_instruction;
     uint8_t writer_lane;
     uint32_t readers[COH_LANE_COUNT]; /* highest number since the last write */
 } coh_place;
@@ -27,9 +27,9 @@ typedef struct coh_place {
 typedef struct coh_life {
     coh_place place;
     uint32_t extent;
-    uint32_t used;                 /* lines of this run */
+    uint32_t used;                 /* instructions of this run */
     uint32_t uses[COH_LANE_COUNT]; /* highest number that used it, all runs */
-    /* numbers that must have retired before any of its lines starts */
+    /* numbers that must have retired before any of its instructions starts */
     uint32_t before[COH_LANE_COUNT];
     uint8_t is_entered, is_left, is_evicted;
 } coh_life;
@@ -38,15 +38,15 @@ typedef struct coh_scene {
     coh_verifier *v;
     /* by chunk */
     coh_place *files;
-    int64_t *writes; /* compute lines that wrote it in this run so far */
+    int64_t *writes; /* compute instructions that wrote it in this run so far */
     int64_t *writes_per_run;
     int64_t *base;          /* version 0 of this run, counted through all runs */
     int64_t *copies;        /* places that hold the current version */
     uint32_t *resident;     /* [tier][chunk]: 1 + index of the boundary entry, or 0 */
     uint32_t *begin_extent; /* [tier][chunk]: 1 + extent at the begin, or 0 */
     uint32_t *end_extent;
-    uint32_t *chunk_mark; /* last line that touched it, as instance number * 4 + access */
-    /* by touch: 1 if the chunk is read, or survives, after this touch's line */
+    uint32_t *chunk_mark; /* last instruction that touched it, as instance number * 4 + access */
+    /* by touch: 1 if the chunk is read, or survives, after this touch's instruction */
     uint8_t *live_after;
     /* by extent */
     uint32_t *life_of; /* of this run */
@@ -65,11 +65,11 @@ typedef struct coh_scene {
 coh_status coh_scene_map(coh_scene *scene);
 /* Makes the lives of the extents that exist when run `run` begins. */
 coh_status coh_scene_begin_lives(coh_scene *scene, uint32_t run);
-/* Line `line` (of run `run`) uses an extent: enters it if it was not entered, and checks that it is
- * ordered after the earlier contents. Once per line. */
-coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t line, uint32_t extent);
+/* Instruction `instruction` (of run `run`) uses an extent: enters it if it was not entered, and
+ * checks that it is ordered after the earlier contents. Once per instruction. */
+coh_status coh_scene_use(coh_scene *scene, uint32_t run, uint32_t instruction, uint32_t extent);
 /* Counts down the uses; the last one leaves the extent (LOST_DATA). `is_live`: see live_after. */
-coh_status coh_scene_release(coh_scene *scene, uint32_t line, uint32_t extent, int is_live);
+coh_status coh_scene_release(coh_scene *scene, uint32_t instruction, uint32_t extent, int is_live);
 /* Checks that use counts are right and that kept extents are there (OVERLAP, CLOSURE). */
 coh_status coh_scene_end_lives(coh_scene *scene);
 

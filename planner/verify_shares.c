@@ -16,7 +16,7 @@ typedef struct share {
     uint32_t port; /* of a parameter: from PARAMETER_PORTS on */
     int64_t row_begin;
     int32_t source; /* scratch object that was added; -1: written by the BACKWARD itself */
-    uint32_t line;
+    uint32_t instruction;
 } share;
 
 enum { PARAMETER_PORTS = 256 };
@@ -28,7 +28,7 @@ typedef struct share_list {
 
 typedef struct share_book {
     share_list uses, shares;
-    uint32_t *scratch_writer; /* by chunk: 1 + BACKWARD line */
+    uint32_t *scratch_writer; /* by chunk: 1 + BACKWARD instruction */
     uint32_t *scratch_port;   /* by chunk: the port whose gradient it holds */
     uint32_t *gradient_of;    /* by tensor and micro-batch: 1 + object, or 0 */
     uint32_t tensor_count, microbatch_count;
@@ -55,7 +55,7 @@ static coh_status list_gradients(coh_verifier *v, share_book *book)
             (uint32_t)layout->objects[i].owner >= book->tensor_count)
             book->tensor_count = (uint32_t)layout->objects[i].owner + 1;
     if (book->tensor_count > 1u << 24)
-        return coh_verify_breach(v, COH_RULE_FORM, COH_NO_LINE, UINT32_MAX,
+        return coh_verify_breach(v, COH_RULE_FORM, COH_NO_INSTRUCTION, UINT32_MAX,
                                  "a gradient of tensor %" PRIu32, book->tensor_count - 1);
     COH_TRY(COH_ALLOC((size_t)book->tensor_count * book->microbatch_count, &book->gradient_of));
     for (uint32_t i = 0; i < layout->object_count; i++) {
@@ -119,7 +119,7 @@ static int reaches(const coh_verifier *v, const coh_binding *binding, uint32_t c
            end > facts->object_offset;
 }
 
-/* ---- one pass over the lines ---- */
+/* ---- one pass over the instructions ---- */
 
 static coh_status append(share_list *list, share item)
 {
@@ -136,45 +136,45 @@ static uint32_t port_of(const coh_binding *binding)
 }
 
 /* Records that a port of a BACKWARD, or an ADD, writes a gradient. */
-static coh_status note_share(coh_verifier *v, share_book *book, uint32_t line, uint32_t chunk,
-                             uint32_t port)
+static coh_status note_share(coh_verifier *v, share_book *book, uint32_t instruction,
+                             uint32_t chunk, uint32_t port)
 {
-    uint32_t backward = line;
+    uint32_t backward = instruction;
     int32_t source = -1;
-    if (v->program->lines[line].opcode == COH_OP_ADD) {
-        const coh_operand *from = coh_line_operands(v, line);
+    if (v->program->instructions[instruction].opcode == COH_OP_ADD) {
+        const coh_operand *from = coh_instruction_operands(v, instruction);
         uint32_t scratch = coh_operand_touches(v, from)[0].chunk;
         source = from->object;
         if (book->scratch_writer[scratch] == 0)
-            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line, chunk,
+            return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,
                                      "it adds what no BACKWARD has written");
         backward = book->scratch_writer[scratch] - 1;
         port = book->scratch_port[scratch];
     }
-    const coh_line_call *call = &v->program->calls[v->program->lines[backward].call];
+    const coh_instruction_call *call = &v->program->calls[v->program->instructions[backward].call];
     return append(&book->shares, (share){ call->operator_index, call->microbatch, chunk, port,
-                                          call->row_begin, source, line });
+                                          call->row_begin, source, instruction });
 }
 
-static coh_status note_port(coh_verifier *v, share_book *book, uint32_t line,
+static coh_status note_port(coh_verifier *v, share_book *book, uint32_t instruction,
                             const coh_binding *binding, const coh_operand *operand, uint32_t chunk)
 {
-    const coh_instruction *facts = &v->program->lines[line];
-    const coh_line_call *call = &v->program->calls[facts->call];
+    const coh_instruction *facts = &v->program->instructions[instruction];
+    const coh_instruction_call *call = &v->program->calls[facts->call];
     if (facts->opcode == COH_OP_FORWARD) {
         uint32_t wanted = share_of_read(v, book, binding->role, chunk);
         if (wanted == UINT32_MAX)
             return COH_OK;
         return append(&book->uses, (share){ call->operator_index, call->microbatch, wanted,
-                                            port_of(binding), 0, -1, line });
+                                            port_of(binding), 0, -1, instruction });
     }
     if (!(operand->access & COH_ACCESS_WRITE))
         return COH_OK;
     if (is_share(v, chunk))
-        return note_share(v, book, line, chunk, port_of(binding));
+        return note_share(v, book, instruction, chunk, port_of(binding));
     if (facts->opcode == COH_OP_BACKWARD &&
         coh_chunk_object(v, chunk)->stream == COH_STREAM_SCRATCH) {
-        book->scratch_writer[chunk] = line + 1;
+        book->scratch_writer[chunk] = instruction + 1;
         book->scratch_port[chunk] = port_of(binding);
     }
     return COH_OK;
@@ -182,10 +182,11 @@ static coh_status note_port(coh_verifier *v, share_book *book, uint32_t line,
 
 /* Checks that an operator whose output has a gradient, or that computes the loss, has a
  * BACKWARD. */
-static coh_status check_has_backward(coh_verifier *v, const share_book *book, uint32_t line,
+static coh_status check_has_backward(coh_verifier *v, const share_book *book, uint32_t instruction,
                                      const coh_operand *operand)
 {
-    const coh_line_call *call = &v->program->calls[v->program->lines[line].call];
+    const coh_instruction_call *call =
+        &v->program->calls[v->program->instructions[instruction].call];
     uint32_t begin = 0, end = 0;
     int is_loss = operand->object == v->layout->losses && book->tensor_count > 0;
     if (operand->role != COH_ROLE_OUTPUT || (!is_loss && gradient_of(v, book, operand->object) < 0))
@@ -193,7 +194,7 @@ static coh_status check_has_backward(coh_verifier *v, const share_book *book, ui
     coh_verify_find_calls(v, COH_OP_BACKWARD, call->operator_index,
                           call->microbatch < 0 ? 0 : call->microbatch, &begin, &end);
     if (begin == end)
-        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, line,
+        return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction,
                                  v->layout->objects[operand->object].chunk_begin,
                                  "operator %" PRId32 ", micro-batch %" PRId32
                                  ": what it makes has a gradient, and it has no BACKWARD",
@@ -201,22 +202,22 @@ static coh_status check_has_backward(coh_verifier *v, const share_book *book, ui
     return COH_OK;
 }
 
-static coh_status note_line(coh_verifier *v, share_book *book, uint32_t line)
+static coh_status note_instruction(coh_verifier *v, share_book *book, uint32_t instruction)
 {
-    const coh_instruction *facts = &v->program->lines[line];
+    const coh_instruction *facts = &v->program->instructions[instruction];
     if (facts->call < 0 || (facts->opcode != COH_OP_FORWARD && facts->opcode != COH_OP_BACKWARD &&
                             facts->opcode != COH_OP_ADD))
         return COH_OK;
-    const coh_line_call *call = &v->program->calls[facts->call];
+    const coh_instruction_call *call = &v->program->calls[facts->call];
     for (uint32_t i = 0; i < call->binding_count; i++) {
         const coh_binding *binding = &v->program->bindings[call->binding_begin + i];
-        const coh_operand *operand = &coh_line_operands(v, line)[binding->operand];
+        const coh_operand *operand = &coh_instruction_operands(v, instruction)[binding->operand];
         const coh_touch *touches = coh_operand_touches(v, operand);
         if (facts->opcode == COH_OP_FORWARD)
-            COH_TRY(check_has_backward(v, book, line, operand));
+            COH_TRY(check_has_backward(v, book, instruction, operand));
         for (uint32_t t = 0; t < operand->touch_count; t++)
             if (reaches(v, binding, touches[t].chunk))
-                COH_TRY(note_port(v, book, line, binding, operand, touches[t].chunk));
+                COH_TRY(note_port(v, book, instruction, binding, operand, touches[t].chunk));
     }
     return COH_OK;
 }
@@ -259,9 +260,10 @@ static coh_status check_repeats(coh_verifier *v, const share_list *shares)
 {
     for (size_t i = 1; i < shares->count; i++)
         if (compare_share(&shares->items[i - 1], &shares->items[i]) == 0)
-            COH_TRY(coh_verify_breach(
-                v, COH_RULE_EXACTLY_ONCE, shares->items[i].line, shares->items[i].chunk,
-                "line %" PRIu32 " has made this contribution already", shares->items[i - 1].line));
+            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, shares->items[i].instruction,
+                                      shares->items[i].chunk,
+                                      "instruction %" PRIu32 " has made this contribution already",
+                                      shares->items[i - 1].instruction));
     return COH_OK;
 }
 
@@ -278,7 +280,7 @@ static coh_status match(coh_verifier *v, const share_list *uses, const share_lis
         coh_verify_find_calls(v, COH_OP_BACKWARD, odd->op, -1, &begin, &end);
         if (order != 0 && begin < end)
             COH_TRY(coh_verify_breach(
-                v, COH_RULE_EXACTLY_ONCE, odd->line, odd->chunk,
+                v, COH_RULE_EXACTLY_ONCE, odd->instruction, odd->chunk,
                 "operator %" PRId32 ", micro-batch %" PRId32 ", %s port %" PRIu32 " %s", odd->op,
                 odd->microbatch, odd->port < PARAMETER_PORTS ? "input" : "parameter",
                 odd->port % PARAMETER_PORTS,
@@ -299,13 +301,13 @@ static coh_status match(coh_verifier *v, const share_list *uses, const share_lis
 static coh_status check_results(coh_verifier *v)
 {
     uint32_t wanted = v->program->kind == COH_PROGRAM_BODY ? v->layout->microbatch_count : 1;
-    for (uint32_t i = 0; i < v->program->line_count; i++) {
-        const coh_instruction *line = &v->program->lines[i];
-        if (line->opcode != COH_OP_FORWARD || line->call < 0 ||
-            v->program->calls[line->call].row_begin > 0)
+    for (uint32_t i = 0; i < v->program->instruction_count; i++) {
+        const coh_instruction *instruction = &v->program->instructions[i];
+        if (instruction->opcode != COH_OP_FORWARD || instruction->call < 0 ||
+            v->program->calls[instruction->call].row_begin > 0)
             continue;
-        for (uint32_t o = 0; o < line->operand_count; o++) {
-            const coh_operand *operand = &coh_line_operands(v, i)[o];
+        for (uint32_t o = 0; o < instruction->operand_count; o++) {
+            const coh_operand *operand = &coh_instruction_operands(v, i)[o];
             if (operand->role == COH_ROLE_OUTPUT)
                 v->chunk_stamps[v->layout->objects[operand->object].chunk_begin]++;
         }
@@ -317,7 +319,7 @@ static coh_status check_results(coh_verifier *v)
         if ((object->stream == COH_STREAM_LOSS || object->stream == COH_STREAM_OUTPUT) &&
             count != wanted)
             COH_TRY(coh_verify_breach(
-                v, COH_RULE_EXACTLY_ONCE, COH_NO_LINE, object->chunk_begin,
+                v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, object->chunk_begin,
                 "it is computed %" PRIu32 " times in %" PRIu32 " micro-batches", count, wanted));
     }
     return COH_OK;
@@ -335,8 +337,8 @@ coh_status coh_verify_shares(coh_verifier *v)
     COH_TRY_GOTO(status, COH_ALLOC(v->layout->chunk_count, &book.scratch_writer), done);
     COH_TRY_GOTO(status, COH_ALLOC(v->layout->chunk_count, &book.scratch_port), done);
     COH_TRY_GOTO(status, list_gradients(v, &book), done);
-    for (uint32_t i = 0; i < v->program->line_count; i++)
-        COH_TRY_GOTO(status, note_line(v, &book, i), done);
+    for (uint32_t i = 0; i < v->program->instruction_count; i++)
+        COH_TRY_GOTO(status, note_instruction(v, &book, i), done);
     sort_shares(&book.uses);
     sort_shares(&book.shares);
     COH_TRY_GOTO(status, check_repeats(v, &book.shares), done);

@@ -2,9 +2,9 @@
  *
  *   verify.c          the order of the checks; the message of a broken rule
  *   verify_tables.c   indices inside their tables: a precondition of every other file, never off
- *   verify_form.c     FORM: one line at a time
+ *   verify_form.c     FORM: one instruction at a time
  *   verify_places.c   ALIGNMENT, CAPACITY, WEAR: one extent at a time
- *   verify_clock.c    DEADLOCK; the lines known to have retired when each line starts
+ *   verify_clock.c    DEADLOCK; the instructions known to have retired when each instruction starts
  *   verify_bytes.c    READ, OVERWRITE, WRITE_ORDER, OVERLAP, LOST_DATA, CLOSURE: runs the program
  *                     on versions instead of numbers, in issue order, consulting the clocks
  *   verify_lifetime.c the extents of that run: their cells, their lives, the boundary map
@@ -13,8 +13,8 @@
  *   verify_shares.c   EXACTLY_ONCE of contributions: each use in forward gives one in backward
  *   verify_adds.c     EXACTLY_ONCE of parameters that share a chunk: first overwrites, later add
  *
- * Lines are numbered through all runs of a lane from 1: run r's line n has the number r *
- * lane_length + n. "a happens before b" is: clock(b)[lane of a] >= number of a. */
+ * Instructions are numbered through all runs of a lane from 1: run r's instruction n has the
+ * number r * lane_length + n. "a happens before b" is: clock(b)[lane of a] >= number of a. */
 #ifndef COH_PLANNER_VERIFY_STATE_H
 #define COH_PLANNER_VERIFY_STATE_H
 
@@ -22,13 +22,13 @@
 #include "planner/opcodes.h"
 #include "planner/verify.h"
 
-#define COH_NO_LINE UINT32_MAX
+#define COH_NO_INSTRUCTION UINT32_MAX
 
-/* A line that runs a kind. */
+/* An instruction that runs a kind. */
 typedef struct coh_call_entry {
     uint8_t opcode;
     int32_t op, microbatch;
-    uint32_t line;
+    uint32_t instruction;
 } coh_call_entry;
 
 typedef struct coh_verifier {
@@ -39,22 +39,24 @@ typedef struct coh_verifier {
     uint32_t run_count; /* 3 for a body, else 1 */
     uint32_t run;       /* the current run of verify_bytes.c, for messages */
     /* Counted by the verifier itself, so that no check relies on the program's own numbers. */
-    uint32_t *ordinals; /* by line */
+    uint32_t *ordinals; /* by instruction */
     uint32_t lane_length[COH_LANE_COUNT];
-    uint32_t lane_first[COH_LANE_COUNT]; /* lane_lines[lane_first[l] + ordinal - 1] is a line */
-    uint32_t *lane_lines;
-    uint32_t *clocks;      /* [run][line][lane]: highest number of the lane known to have retired */
-    coh_call_entry *calls; /* sorted by opcode, operator, micro-batch, line */
+    uint32_t lane_first
+        [COH_LANE_COUNT]; /* lane_instructions[lane_first[l] + ordinal - 1] is an instruction */
+    uint32_t *lane_instructions;
+    uint32_t
+        *clocks; /* [run][instruction][lane]: highest number of the lane known to have retired */
+    coh_call_entry *calls; /* sorted by opcode, operator, micro-batch, instruction */
     uint32_t call_count;
     uint32_t *chunk_stamps; /* by chunk, zeroed; every user leaves it zeroed */
 } coh_verifier;
 
 /* ---- verify.c ---- */
 
-/* Records the first broken rule and fails with "rule 3 (READ), body line 17 READ work of group
- * 2, chunk 5: <your message>". Returns COH_OK if the rule is switched off. `chunk` UINT32_MAX:
- * none. */
-coh_status coh_verify_breach(coh_verifier *v, coh_rule rule, uint32_t line, uint32_t chunk,
+/* Records the first broken rule and fails with "rule 3 (READ), body instruction 17 READ work of
+ * group 2, chunk 5: <your message>". Returns COH_OK if the rule is switched off. `chunk`
+ * UINT32_MAX: none. */
+coh_status coh_verify_breach(coh_verifier *v, coh_rule rule, uint32_t instruction, uint32_t chunk,
                              const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 static inline int coh_verify_is_off(const coh_verifier *v, coh_rule rule)
@@ -83,9 +85,10 @@ void coh_verify_find_calls(const coh_verifier *v, uint8_t opcode, int32_t op, in
 
 /* ---- small accessors of the tables ---- */
 
-static inline const coh_operand *coh_line_operands(const coh_verifier *v, uint32_t line)
+static inline const coh_operand *coh_instruction_operands(const coh_verifier *v,
+                                                          uint32_t instruction)
 {
-    return &v->program->operands[v->program->lines[line].operand_begin];
+    return &v->program->operands[v->program->instructions[instruction].operand_begin];
 }
 
 static inline const coh_touch *coh_operand_touches(const coh_verifier *v,
@@ -99,9 +102,10 @@ static inline const coh_object *coh_chunk_object(const coh_verifier *v, uint32_t
     return &v->layout->objects[v->layout->chunks[chunk].object];
 }
 
-static inline const uint32_t *coh_line_clock(const coh_verifier *v, uint32_t run, uint32_t line)
+static inline const uint32_t *coh_instruction_clock(const coh_verifier *v, uint32_t run,
+                                                    uint32_t instruction)
 {
-    return &v->clocks[((size_t)run * v->program->line_count + line) * COH_LANE_COUNT];
+    return &v->clocks[((size_t)run * v->program->instruction_count + instruction) * COH_LANE_COUNT];
 }
 
 /* The GRAD or STATE chunk of a WORK chunk: the same number in its object. */

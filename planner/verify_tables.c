@@ -16,12 +16,12 @@ static int fits(uint64_t begin, uint64_t count, uint64_t limit)
     return begin <= limit && count <= limit - begin;
 }
 
-static coh_status bad(coh_verifier *v, uint32_t line, const char *what)
+static coh_status bad(coh_verifier *v, uint32_t instruction, const char *what)
 {
-    v->result = (coh_verify_result){ .rule = COH_RULE_FORM, .line = line };
+    v->result = (coh_verify_result){ .rule = COH_RULE_FORM, .instruction = instruction };
     return coh_fail(COH_ERR_CORRUPT,
-                    "the program breaks rule 1 (FORM): %s line %u: %s; it is not run",
-                    coh_program_kind_name(v->program->kind), line, what);
+                    "the program breaks rule 1 (FORM): %s instruction %u: %s; it is not run",
+                    coh_program_kind_name(v->program->kind), instruction, what);
 }
 
 static int object_exists(const coh_layout *layout, int32_t object)
@@ -85,23 +85,24 @@ static coh_status check_objects(coh_verifier *v)
         if (object->stream >= COH_STREAM_COUNT || object->chunk_count == 0 ||
             !fits(object->chunk_begin, object->chunk_count, layout->chunk_count) ||
             (object->pinned && object->chunk_count != 1))
-            return bad(v, COH_NO_LINE, "an object with a bad stream or chunk range");
+            return bad(v, COH_NO_INSTRUCTION, "an object with a bad stream or chunk range");
         uint64_t offset = 0;
         for (uint32_t c = 0; c < object->chunk_count; c++) {
             const coh_chunk *chunk = &layout->chunks[object->chunk_begin + c];
             if (chunk->owner_rank < (c > 0 ? chunk[-1].owner_rank : 0) ||
                 (uint64_t)chunk->owner_rank >= coh_layout_rank_count(layout))
-                return bad(v, COH_NO_LINE, "a chunk whose owner is no rank, or out of order");
+                return bad(v, COH_NO_INSTRUCTION,
+                           "a chunk whose owner is no rank, or out of order");
             if (chunk->object != (int32_t)i || chunk->object_offset != offset || chunk->bytes == 0)
-                return bad(v, COH_NO_LINE, "a chunk that does not follow its neighbour");
+                return bad(v, COH_NO_INSTRUCTION, "a chunk that does not follow its neighbour");
             offset += chunk->bytes;
         }
         if (offset != object->bytes)
-            return bad(v, COH_NO_LINE, "an object that is not the sum of its chunks");
+            return bad(v, COH_NO_INSTRUCTION, "an object that is not the sum of its chunks");
         chunk_sum += object->chunk_count;
     }
     if (chunk_sum != layout->chunk_count)
-        return bad(v, COH_NO_LINE, "a chunk that belongs to no object");
+        return bad(v, COH_NO_INSTRUCTION, "a chunk that belongs to no object");
     return COH_OK;
 }
 
@@ -158,78 +159,84 @@ static coh_status check_layout(coh_verifier *v)
     const coh_layout *layout = v->layout;
     for (int level = 0; level < COH_LINK_LEVELS; level++)
         if (layout->ranks[level] < 1 || layout->ranks[level] > RANKS_MOST)
-            return bad(v, COH_NO_LINE, "a number of ranks that is not 1 to 2^20");
+            return bad(v, COH_NO_INSTRUCTION, "a number of ranks that is not 1 to 2^20");
     if (layout->rank < 0 || (uint64_t)layout->rank >= coh_layout_rank_count(layout))
-        return bad(v, COH_NO_LINE, "a layout of a rank that does not exist");
+        return bad(v, COH_NO_INSTRUCTION, "a layout of a rank that does not exist");
     COH_TRY(check_objects(v));
     for (uint32_t i = 0; i < layout->group_count; i++) {
         const coh_group_layout *group = &layout->groups[i];
         int is_half = group->dtype == COH_DTYPE_BF16;
         if (group->optimizer < -1 || group->optimizer >= layout->optimizer_count)
-            return bad(v, COH_NO_LINE, "a group whose optimizer is not in the list");
+            return bad(v, COH_NO_INSTRUCTION, "a group whose optimizer is not in the list");
         if (!is_half && group->dtype != COH_DTYPE_F32)
-            return bad(v, COH_NO_LINE, "a group that is neither f32 nor bf16");
+            return bad(v, COH_NO_INSTRUCTION, "a group that is neither f32 nor bf16");
         if (!rows_match(layout, group))
-            return bad(v, COH_NO_LINE, "a group whose streams are not those of its optimizer");
+            return bad(v, COH_NO_INSTRUCTION,
+                       "a group whose streams are not those of its optimizer");
         if (!object_exists(layout, group->work) ||
             layout->objects[group->work].stream != COH_STREAM_WORK ||
             layout->objects[group->work].owner != (int32_t)i ||
             !is_partner(layout, group, group->grad, COH_STREAM_GRAD) ||
             !is_partner(layout, group, group->state, COH_STREAM_STATE))
-            return bad(v, COH_NO_LINE, "a group whose work, grad and state do not match");
+            return bad(v, COH_NO_INSTRUCTION, "a group whose work, grad and state do not match");
         if (!parameters_fit(layout, i, is_half ? 2 : 4))
-            return bad(v, COH_NO_LINE, "a group whose parameters do not fit its work");
+            return bad(v, COH_NO_INSTRUCTION, "a group whose parameters do not fit its work");
     }
     for (uint32_t i = 0; i < layout->object_count; i++)
         if (layout->objects[i].stream <= COH_STREAM_STATE &&
             (layout->objects[i].owner < 0 ||
              (uint32_t)layout->objects[i].owner >= layout->group_count))
-            return bad(v, COH_NO_LINE, "a stream of parameters without a group");
+            return bad(v, COH_NO_INSTRUCTION, "a stream of parameters without a group");
     for (uint32_t i = 0; i < layout->resident_count; i++)
         if (layout->residents[i].chunk >= layout->chunk_count ||
             layout->residents[i].tier > COH_TIER_HOST)
-            return bad(v, COH_NO_LINE, "a resident that is no chunk of an arena");
+            return bad(v, COH_NO_INSTRUCTION, "a resident that is no chunk of an arena");
     return COH_OK;
 }
 
-static coh_status check_call(coh_verifier *v, uint32_t line_index)
+static coh_status check_call(coh_verifier *v, uint32_t instruction_index)
 {
     const coh_program *program = v->program;
-    const coh_instruction *line = &program->lines[line_index];
-    if (line->call == -1)
+    const coh_instruction *instruction = &program->instructions[instruction_index];
+    if (instruction->call == -1)
         return COH_OK;
-    if (line->call < 0 || (uint32_t)line->call >= program->call_count)
-        return bad(v, line_index, "a call outside the table");
-    const coh_line_call *call = &program->calls[line->call];
+    if (instruction->call < 0 || (uint32_t)instruction->call >= program->call_count)
+        return bad(v, instruction_index, "a call outside the table");
+    const coh_instruction_call *call = &program->calls[instruction->call];
     if (!fits(call->binding_begin, call->binding_count, program->binding_count))
-        return bad(v, line_index, "bindings outside the table");
+        return bad(v, instruction_index, "bindings outside the table");
     for (uint32_t i = 0; i < call->binding_count; i++)
-        if (program->bindings[call->binding_begin + i].operand >= line->operand_count)
-            return bad(v, line_index, "a binding to an operand that the line does not have");
+        if (program->bindings[call->binding_begin + i].operand >= instruction->operand_count)
+            return bad(v, instruction_index,
+                       "a binding to an operand that the instruction does not have");
     return COH_OK;
 }
 
-static coh_status check_operands(coh_verifier *v, uint32_t line_index)
+static coh_status check_operands(coh_verifier *v, uint32_t instruction_index)
 {
     const coh_program *program = v->program;
-    const coh_instruction *line = &program->lines[line_index];
-    for (uint32_t i = 0; i < line->operand_count; i++) {
-        const coh_operand *operand = &program->operands[line->operand_begin + i];
+    const coh_instruction *instruction = &program->instructions[instruction_index];
+    for (uint32_t i = 0; i < instruction->operand_count; i++) {
+        const coh_operand *operand = &program->operands[instruction->operand_begin + i];
         if (!object_exists(v->layout, operand->object) || operand->tier >= COH_TIER_COUNT ||
             operand->touch_count == 0 ||
             !fits(operand->touch_begin, operand->touch_count, program->touch_count))
-            return bad(v, line_index, "an operand with a bad object, tier or range of touches");
+            return bad(v, instruction_index,
+                       "an operand with a bad object, tier or range of touches");
         for (uint32_t t = 0; t < operand->touch_count; t++) {
             const coh_touch *touch = &program->touches[operand->touch_begin + t];
             if (touch->chunk >= v->layout->chunk_count ||
                 (touch->extent >= program->extent_count && touch->extent != COH_EXTENT_FILE))
-                return bad(v, line_index, "a touch of a chunk or extent that does not exist");
+                return bad(v, instruction_index,
+                           "a touch of a chunk or extent that does not exist");
             if (touch->extent != COH_EXTENT_FILE &&
                 (program->extents[touch->extent].chunk != touch->chunk ||
                  program->extents[touch->extent].tier != operand->tier))
-                return bad(v, line_index, "a touch whose extent holds another chunk or tier");
+                return bad(v, instruction_index,
+                           "a touch whose extent holds another chunk or tier");
             if ((touch->extent == COH_EXTENT_FILE) != (operand->tier == COH_TIER_DISK))
-                return bad(v, line_index, "a file touch outside the disk tier, or the reverse");
+                return bad(v, instruction_index,
+                           "a file touch outside the disk tier, or the reverse");
         }
     }
     return COH_OK;
@@ -238,27 +245,27 @@ static coh_status check_operands(coh_verifier *v, uint32_t line_index)
 coh_status coh_verify_tables(coh_verifier *v)
 {
     const coh_program *program = v->program;
-    if ((unsigned)program->kind >= COH_PROGRAM_KIND_COUNT || program->line_count == 0)
-        return bad(v, COH_NO_LINE, "no kind, or no line");
-    if (program->line_count > UINT32_MAX / 64)
-        return bad(v, COH_NO_LINE, "too many lines");
+    if ((unsigned)program->kind >= COH_PROGRAM_KIND_COUNT || program->instruction_count == 0)
+        return bad(v, COH_NO_INSTRUCTION, "no kind, or no instruction");
+    if (program->instruction_count > UINT32_MAX / 64)
+        return bad(v, COH_NO_INSTRUCTION, "too many instructions");
     COH_TRY(check_layout(v));
     for (uint32_t i = 0; i < program->extent_count; i++)
         if (program->extents[i].chunk >= v->layout->chunk_count ||
             program->extents[i].tier > COH_TIER_HOST || program->extents[i].bytes == 0 ||
             program->extents[i].offset > UINT64_MAX / 2 ||
             program->extents[i].bytes > UINT64_MAX / 2)
-            return bad(v, COH_NO_LINE, "an extent of no chunk, no arena or no bytes");
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        const coh_instruction *line = &program->lines[i];
-        if (line->opcode >= COH_OP_COUNT || line->lane >= COH_LANE_COUNT ||
-            !fits(line->operand_begin, line->operand_count, program->operand_count) ||
-            !fits(line->wait_begin, line->wait_count, program->wait_count))
+            return bad(v, COH_NO_INSTRUCTION, "an extent of no chunk, no arena or no bytes");
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_instruction *instruction = &program->instructions[i];
+        if (instruction->opcode >= COH_OP_COUNT || instruction->lane >= COH_LANE_COUNT ||
+            !fits(instruction->operand_begin, instruction->operand_count, program->operand_count) ||
+            !fits(instruction->wait_begin, instruction->wait_count, program->wait_count))
             return bad(v, i, "opcode, lane, or a range of operands or waits outside its table");
         COH_TRY(check_operands(v, i));
         COH_TRY(check_call(v, i));
-        for (uint32_t w = 0; w < line->wait_count; w++)
-            if (program->waits[line->wait_begin + w].lane >= COH_LANE_COUNT)
+        for (uint32_t w = 0; w < instruction->wait_count; w++)
+            if (program->waits[instruction->wait_begin + w].lane >= COH_LANE_COUNT)
                 return bad(v, i, "a wait for a lane that does not exist");
     }
     return COH_OK;
@@ -267,14 +274,14 @@ coh_status coh_verify_tables(coh_verifier *v)
 coh_status coh_verify_index(coh_verifier *v)
 {
     const coh_program *program = v->program;
-    for (uint32_t i = 0; i < program->line_count; i++)
-        v->ordinals[i] = ++v->lane_length[program->lines[i].lane];
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        v->ordinals[i] = ++v->lane_length[program->instructions[i].lane];
     uint32_t first = 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         v->lane_first[lane] = first;
         first += v->lane_length[lane];
     }
-    for (uint32_t i = 0; i < program->line_count; i++)
-        v->lane_lines[v->lane_first[program->lines[i].lane] + v->ordinals[i] - 1] = i;
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        v->lane_instructions[v->lane_first[program->instructions[i].lane] + v->ordinals[i] - 1] = i;
     return COH_OK;
 }

@@ -1,4 +1,4 @@
-/* Derives waits with vector clocks: walks the lines in issue order, finds conflicts on byte
+/* Derives waits with vector clocks: walks the instructions in issue order, finds conflicts on byte
  * intervals, and drops waits that others imply. The idea: the latest writer and the latest reader
  * of each lane represent all earlier ones, since lanes retire in order. The rules are in waits.h;
  * the verifier checks the result independently (verify.h). */
@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "planner/effort.h"
 
-/* Numbers count a lane's lines over all bodies from 1; 0 means none. */
+/* Numbers count a lane's instructions over all bodies from 1; 0 means none. */
 typedef struct clock {
     uint64_t number[COH_LANE_COUNT];
 } clock;
@@ -43,10 +43,11 @@ typedef struct deriver {
     const coh_layout *layout;
     coh_program *program;
     space spaces[COH_TIER_COUNT];
-    cover *covers;  /* by operand */
-    clock *started; /* by body and line index: the knowledge of a line when it starts */
-    uint32_t *line_of[COH_LANE_COUNT]; /* by ordinal - 1: line index */
-    clock lane_clock[COH_LANE_COUNT];  /* of the newest line issued on the lane */
+    cover *covers; /* by operand */
+    clock *
+        started; /* by body and instruction index: the knowledge of an instruction when it starts */
+    uint32_t *instruction_of[COH_LANE_COUNT]; /* by ordinal - 1: instruction index */
+    clock lane_clock[COH_LANE_COUNT];         /* of the newest instruction issued on the lane */
     size_t wait_capacity;
     uint32_t body, body_count;
 } deriver;
@@ -149,7 +150,7 @@ static void require(clock *needed, int lane, uint64_t number)
         needed->number[lane] = number;
 }
 
-/* Collects the lines that must have retired before the operand may be touched. */
+/* Collects the instructions that must have retired before the operand may be touched. */
 static void collect(const deriver *d, uint32_t index, clock *needed)
 {
     const coh_operand *operand = &d->program->operands[index];
@@ -183,13 +184,13 @@ static void record(deriver *d, uint32_t index, uint8_t lane, uint64_t number)
         s->intervals[run].reader[lane] = number;
 }
 
-/* Returns what is known once lane `lane` has retired line `number`. */
+/* Returns what is known once lane `lane` has retired instruction `number`. */
 static clock knowledge(const deriver *d, int lane, uint64_t number)
 {
     uint64_t length = d->program->lane_length[lane];
     uint64_t body = (number - 1) / length;
-    uint32_t line = d->line_of[lane][(number - 1) % length];
-    clock known = d->started[body * d->program->line_count + line];
+    uint32_t instruction = d->instruction_of[lane][(number - 1) % length];
+    clock known = d->started[body * d->program->instruction_count + instruction];
     known.number[lane] = number;
     return known;
 }
@@ -201,24 +202,24 @@ static void join(clock *to, const clock *from)
             to->number[lane] = from->number[lane];
 }
 
-static coh_status add_wait(deriver *d, coh_instruction *line, int lane, uint64_t number)
+static coh_status add_wait(deriver *d, coh_instruction *instruction, int lane, uint64_t number)
 {
     coh_program *p = d->program;
     uint64_t length = p->lane_length[lane];
     uint64_t carry = d->body - (number - 1) / length;
     if (carry > 1)
-        return coh_fail(COH_ERR_INTERNAL, "a line depends on a body two runs back");
+        return coh_fail(COH_ERR_INTERNAL, "an instruction depends on a body two runs back");
     COH_TRY(coh_effort_check_count((uint64_t)p->wait_count + 1, COH_UNIT_WAITS));
     COH_TRY(COH_GROW(&p->waits, &d->wait_capacity, p->wait_count + 1));
     p->waits[p->wait_count++] = (coh_wait){ .ordinal = (uint32_t)((number - 1) % length + 1),
                                             .lane = (uint8_t)lane,
                                             .carry = (uint8_t)carry };
-    line->wait_count++;
+    instruction->wait_count++;
     return COH_OK;
 }
 
-/* Drops from `needed` what the base knowledge or another needed line implies; merges the rest into
- * *base. */
+/* Drops from `needed` what the base knowledge or another needed instruction implies; merges the
+ * rest into *base. */
 static void reduce(const deriver *d, clock *needed, clock *base)
 {
     clock known[COH_LANE_COUNT];
@@ -241,26 +242,26 @@ static void reduce(const deriver *d, clock *needed, clock *base)
 static coh_status visit(deriver *d, uint32_t index)
 {
     coh_program *p = d->program;
-    coh_instruction *line = &p->lines[index];
-    uint8_t lane = line->lane;
-    uint64_t number = (uint64_t)d->body * p->lane_length[lane] + line->ordinal;
+    coh_instruction *instruction = &p->instructions[index];
+    uint8_t lane = instruction->lane;
+    uint64_t number = (uint64_t)d->body * p->lane_length[lane] + instruction->ordinal;
     clock needed = { { 0 } }, base = d->lane_clock[lane];
     if (number > p->lane_depth[lane])
         require(&base, lane, number - p->lane_depth[lane]);
-    for (uint32_t i = 0; i < line->operand_count; i++)
-        collect(d, line->operand_begin + i, &needed);
+    for (uint32_t i = 0; i < instruction->operand_count; i++)
+        collect(d, instruction->operand_begin + i, &needed);
     reduce(d, &needed, &base);
     if (d->body == d->body_count - 1) {
-        line->wait_begin = p->wait_count;
-        line->wait_count = 0;
+        instruction->wait_begin = p->wait_count;
+        instruction->wait_count = 0;
         for (int other = 0; other < COH_LANE_COUNT; other++)
             if (needed.number[other] > 0)
-                COH_TRY(add_wait(d, line, other, needed.number[other]));
+                COH_TRY(add_wait(d, instruction, other, needed.number[other]));
     }
     d->lane_clock[lane] = base;
-    d->started[(size_t)d->body * p->line_count + index] = base;
-    for (uint32_t i = 0; i < line->operand_count; i++)
-        record(d, line->operand_begin + i, lane, number);
+    d->started[(size_t)d->body * p->instruction_count + index] = base;
+    for (uint32_t i = 0; i < instruction->operand_count; i++)
+        record(d, instruction->operand_begin + i, lane, number);
     return COH_OK;
 }
 
@@ -271,12 +272,12 @@ static coh_status derive(deriver *d)
         COH_TRY(cut_space(d, (coh_tier)tier));
     COH_TRY(find_covers(d));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        COH_TRY(COH_ALLOC(p->lane_length[lane], &d->line_of[lane]));
-    for (uint32_t i = 0; i < p->line_count; i++)
-        d->line_of[p->lines[i].lane][p->lines[i].ordinal - 1] = i;
-    COH_TRY(COH_ALLOC((size_t)p->line_count * d->body_count, &d->started));
+        COH_TRY(COH_ALLOC(p->lane_length[lane], &d->instruction_of[lane]));
+    for (uint32_t i = 0; i < p->instruction_count; i++)
+        d->instruction_of[p->instructions[i].lane][p->instructions[i].ordinal - 1] = i;
+    COH_TRY(COH_ALLOC((size_t)p->instruction_count * d->body_count, &d->started));
     for (d->body = 0; d->body < d->body_count; d->body++)
-        for (uint32_t i = 0; i < p->line_count; i++)
+        for (uint32_t i = 0; i < p->instruction_count; i++)
             COH_TRY(visit(d, i));
     return COH_OK;
 }
@@ -296,7 +297,7 @@ coh_status coh_waits_derive(const coh_layout *layout, coh_program *program)
         coh_free(d.spaces[tier].heads);
     }
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        coh_free(d.line_of[lane]);
+        coh_free(d.instruction_of[lane]);
     coh_free(d.started);
     coh_free(d.covers);
     return status;

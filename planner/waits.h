@@ -1,10 +1,11 @@
-/* waits.h - derive the waits of a program from the bytes that its lines touch. */
+/* waits.h - derive the waits of a program from the bytes that its instructions touch. */
 #ifndef COH_PLANNER_WAITS_H
 #define COH_PLANNER_WAITS_H
 
 #include "planner/program.h"
 
-/* Fills program->waits (and wait_begin/count of each line) from operands, lanes and depths alone.
+/* Fills program->waits (and wait_begin/count of each instruction) from operands, lanes and depths
+ * alone.
  *
  * Conflicts (write after read, write after write, read after write) are found on the bytes that
  * operands touch: ranges of an arena, ranges of the file. If the program repeats
@@ -12,10 +13,10 @@
  * run are marked as carried. A wait implied by others is left out, so each remaining wait is
  * necessary.
  *
- * Without a wait a line may assume that lines of its lane at least lane_depth before it have
- * retired, and that all waits of earlier lines of its lane are satisfied (they were issued first).
- * It may assume nothing about its nearer neighbours. "Retired >= n" joins the knowledge of all
- * lines <= n of that lane.
+ * Without a wait an instruction may assume that instructions of its lane at least lane_depth before
+ * it have retired, and that all waits of earlier instructions of its lane are satisfied (they were
+ * issued first). It may assume nothing about its nearer neighbours. "Retired >= n" joins the
+ * knowledge of all instructions <= n of that lane.
  *
  * Fails: COH_ERR_INTERNAL if a conflict reaches two bodies back; COH_ERR_MEMORY. */
 coh_status coh_waits_derive(const coh_layout *layout, coh_program *program);

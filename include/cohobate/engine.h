@@ -290,24 +290,24 @@ COH_API int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
 COH_API size_t coh_engine_ledger(const coh_engine *engine, char *text, size_t text_bytes);
 
 /* Measured and predicted time of one class of instructions in a step. */
-typedef struct coh_line_class {
+typedef struct coh_instruction_class {
     const char *opcode, *lane; /* "forward", "compute" */
     const char *kind;          /* kind of operator they run: "linear"; "": none */
-    uint32_t line_count;
+    uint32_t instruction_count;
     /* Time per step, without waits. If a lane has several instructions in flight, the time during
      * which the lane is busy. Measured: the median of the last runs. */
     double predicted_s, measured_s;
-} coh_line_class;
+} coh_instruction_class;
 
-enum { COH_LINE_CLASSES_MOST = 256 };
+enum { COH_INSTRUCTION_CLASSES_MOST = 256 };
 
 /* Lists every class of the body that was measured, in the body's order; texts live as long as the
  * engine. The first step after init, load, evaluate or a similar call is not counted; with no other
  * step yet, the list is empty. Allocates nothing.
  * Fails: COH_ERR_ARGUMENT while steps are running; the engine's failure. */
-COH_API coh_status coh_engine_line_classes(coh_engine *engine,
-                                           coh_line_class out_classes[COH_LINE_CLASSES_MOST],
-                                           uint32_t *out_count);
+COH_API coh_status coh_engine_instruction_classes(
+    coh_engine *engine, coh_instruction_class out_classes[COH_INSTRUCTION_CLASSES_MOST],
+    uint32_t *out_count);
 
 /* Returns the instruction set, matrix products and BLAS core type in use, as in the numeric plan.
  * With the test setting COH_ISA=bf16-pretended it contains "+bf16-pretended". */

@@ -235,9 +235,9 @@ typedef struct coh_plan_summary {
     /* Bytes per body over the outermost link (READ and WRITE; LOAD and STORE without a disk), by
      * stream: weights, gradients, states, all others. */
     uint64_t work_link_bytes, grad_link_bytes, state_link_bytes, other_link_bytes;
-    uint32_t line_count, program_count; /* instructions of the body; programs in all */
-    uint64_t numeric_fingerprint;       /* of the numeric plan */
-    uint64_t program_hash;              /* of the body and its memory layout */
+    uint32_t instruction_count, program_count; /* instructions of the body; programs in all */
+    uint64_t numeric_fingerprint;              /* of the numeric plan */
+    uint64_t program_hash;                     /* of the body and its memory layout */
     uint64_t chunk_bytes;
     uint64_t host_update_bytes;  /* bytes of parameters that are updated on the host lane */
     coh_sweep_order sweep_order; /* never AUTO */
@@ -247,7 +247,7 @@ typedef struct coh_plan_summary {
     uint64_t forward_ns, recompute_ns;
     int32_t caches;     /* operators that keep their optional cache for backward */
     int32_t row_passes; /* passes over the rows of split parameters */
-    int32_t verified_lines;
+    int32_t verified_instructions;
     double disk_bytes_written; /* per body */
     uint64_t disk_limit_bytes; /* disk_bytes of the options, or spare_disk_bytes if it is used */
     /* step_ns if no lane slowed another, and if every lane always slowed every other */
@@ -378,7 +378,7 @@ typedef struct coh_plan_file {
     uint64_t profile_hash, program_hash, peak_device_bytes, step_ns, host_memory_bytes, disk_bytes;
     int32_t is_gpu, microbatch_count;
     uint64_t peak_host_bytes, peak_disk_bytes, chunk_bytes, numeric_fingerprint;
-    uint32_t line_count;         /* of the body */
+    uint32_t instruction_count;  /* of the body */
     coh_sweep_order sweep_order; /* never AUTO */
     int32_t is_in_memory;        /* nothing leaves the device */
     int32_t recomputes;          /* blocks */
@@ -405,7 +405,7 @@ COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
 COH_API coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options,
                                  const char *path, coh_plan **out_plan);
 
-/* Writes the program as text, one line per instruction, for people and diffs. */
+/* Writes the program as text, one instruction per line, for people and diffs. */
 COH_API coh_status coh_plan_write_program(const coh_plan *plan, const char *path);
 
 /* Checks that `path` is a complete, well-formed plan file. Fails: COH_ERR_CORRUPT, COH_ERR_IO. */

@@ -156,7 +156,7 @@ typedef struct coh_cuda_embedding_arguments {
 typedef struct coh_cuda_index_note {
     const char *what, *remedy; /* the host's strings */
     int64_t least, most, place;
-    uint32_t line_index; /* of the line with the check */
+    uint32_t instruction_index; /* of the line with the check */
     int32_t index;
     int64_t is_there; /* written last; 0: no bad index */
 } coh_cuda_index_note;

@@ -152,7 +152,7 @@ static coh_status look(void *queue, uint32_t *out_index)
     coh_cuda_index_checks *checks = ((coh_cuda_queue *)queue)->index_checks;
     const coh_status status = coh_cuda_index_checks_look(checks);
     if (status != COH_OK)
-        *out_index = checks->note->line_index;
+        *out_index = checks->note->instruction_index;
     return status;
 }
 

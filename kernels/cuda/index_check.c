@@ -55,7 +55,7 @@ coh_status coh_cuda_check_indices(void *queue, const coh_index_check *check)
                    .remedy = check->remedy,
                    .least = check->least,
                    .most = check->most,
-                   .line_index = q->line_index },
+                   .instruction_index = q->instruction_index },
         .note = coh_cuda_queue_index_checks(queue)->there,
     };
     coh_cuda_launch(queue, COH_CUDA_CHECK_INDICES, &one, &arguments);

@@ -1,12 +1,12 @@
 /* index_check.h - reports indices that the device finds outside their range. A kernel writes a note
  * in pinned memory once: place, index, and the check's texts.
  *
- *    device       check kernel  --where, what, which line-->  note
+ *    device       check kernel  --where, what, which instruction-->  note
  *    coh-retire   before it reports work as done: if there is a note, the device fails
  *
- * The host runs ahead of the device, so later lines are enqueued before the failure is seen, and
- * kernels skip such indices. But everything that is reported to the host as done was checked: no
- * step with a bad index ends successfully.
+ * The host runs ahead of the device, so later instructions are enqueued before the failure is seen,
+ * and kernels skip such indices. But everything that is reported to the host as done was checked:
+ * no step with a bad index ends successfully.
  *
  * Threads: the one that enqueues; coh_cuda_index_checks_look belongs to one thread, any. */
 #ifndef COH_KERNELS_CUDA_INDEX_CHECK_H

@@ -39,8 +39,8 @@ void coh_cuda_launch(void *queue, coh_cuda_kernel kernel, const coh_cuda_grid *g
 
 int coh_cuda_multiprocessors(void *queue);
 
-/* Returns the address of the predicate of the line that is being issued, for its kernels'
- * arguments. If the value there is 0, they do nothing. NULL: the line has none. */
+/* Returns the address of the predicate of the instruction that is being issued, for its kernels'
+ * arguments. If the value there is 0, they do nothing. NULL: the instruction has none. */
 const int32_t *coh_cuda_take_predicate(void *queue);
 
 /* Returns cuBLASLt and cuDNN; NULL: this queue has none. */

@@ -26,7 +26,7 @@ class Calibration(ProgramTest):
         before = self.plan("--calibration", path)
         self.assertFalse(os.path.exists(path))  # planning writes nothing
         first = self.train("--calibration", path)
-        factors = {line["opcode"]: line["factor"] for line in first["lines"]}
+        factors = {line["opcode"]: line["factor"] for line in first["instructions"]}
         self.assertLessEqual({"forward", "backward", "update", "norm"}, set(factors))
         kept = self.read(path)
         self.assertEqual(kept["runs"], 1)
@@ -41,7 +41,7 @@ class Calibration(ProgramTest):
         second = self.train("--calibration", path)
         self.assertEqual(self.read(path)["runs"], 2)
         both = self.read(path)["opcodes"]
-        for line in second["lines"]:
+        for line in second["instructions"]:
             mean = (min(max(factors[line["opcode"]], 0.2), 5) + min(max(line["factor"], 0.2), 5)) / 2
             self.assertAlmostEqual(both[line["opcode"].upper()]["factor"], mean, places=3)
         self.assertEqual(first["hash"], second["hash"])
@@ -72,7 +72,7 @@ class Calibration(ProgramTest):
         named = environment(XDG_CACHE_HOME=cache)
         usual = environment(XDG_CACHE_HOME=cache, COH_CALIBRATION="")
         without = self.train("--calibration", "none", env=usual)
-        self.assertEqual(self.train(env=named)["lines"], [])  # COH_CALIBRATION=none
+        self.assertEqual(self.train(env=named)["instructions"], [])  # COH_CALIBRATION=none
         self.assertEqual(os.listdir(cache), [])
         kept = self.train(env=usual)
         self.assertEqual(without["hash"], kept["hash"])
@@ -123,7 +123,7 @@ class Calibration(ProgramTest):
         path = self.path("calibration.json")
         done = self.succeeds("train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 2, "--json",
                              "--calibration", path)
-        self.assertEqual(done.json["lines"], [])
+        self.assertEqual(done.json["instructions"], [])
         self.assertFalse(os.path.exists(path))
 
 

@@ -176,12 +176,12 @@ class DeviceCuda(ProgramTest):
         return self.path("gpu.json")
 
     def factors(self, done):
-        return {line["opcode"]: line["factor"] for line in done["lines"]}
+        return {line["opcode"]: line["factor"] for line in done["instructions"]}
 
     def test_what_runs_find_of_a_measured_gpu_prices_the_next_plan(self):
         model, profile, found = self.model("gpt2"), self.as_measured(), self.path("found.json")
         flags = ["--steps", 6, "--calibration", found, "--profile"]
-        self.assertEqual(self.train(model, *flags, "h200", seed=7)["lines"], [])  # a datasheet is a what-if
+        self.assertEqual(self.train(model, *flags, "h200", seed=7)["instructions"], [])  # a datasheet is a what-if
         self.assertFalse(os.path.exists(found))
         by_graphs = self.factors(self.train(model, *flags, profile, seed=7))
         # All lines of a graph share one time, divided as predicted. A line's share is a float, so each factor is within

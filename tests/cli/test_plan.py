@@ -100,7 +100,7 @@ class Plan(ProgramTest):
                 made = self.plan(*flags, "-o", path)
                 found = self.succeeds("inspect", path, "--json").json
                 for key in ("model", "dtype", "batch", "micro_batch", "sequence", "steps", "budget_bytes", "peak_bytes",
-                            "step_seconds", "chunk_bytes", "sweep_order", "recomputes", "line_count",
+                            "step_seconds", "chunk_bytes", "sweep_order", "recomputes", "instruction_count",
                             "numeric_fingerprint", "program_hash"):
                     self.assertEqual(found[key], made[key], key)
                 self.assertAlmostEqual(found["tokens_per_second"], made["tokens_per_second"], delta=1e-6 * made["tokens_per_second"])

@@ -1,7 +1,7 @@
-/* An engine's lines on a GPU's streams, in orders chosen by the stub driver's seeds. Two bodies are
- * enqueued completely before any of them runs, so streams drift apart as far as events and words
- * allow. Every order has the host's bits, and each wait of the program is needed for that, unless
- * other waits imply it. */
+/* An engine's instructions on a GPU's streams, in orders chosen by the stub driver's seeds. Two
+ * bodies are enqueued completely before any of them runs, so streams drift apart as far as
+ * events and words allow. Every order has the host's bits, and each wait of the program is
+ * needed for that, unless other waits imply it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@
 
 enum { BODIES_MOST = 2, STREAMS_MOST = 8, SEEDS_MOST = 500 };
 
-/* As many bodies as the queues hold, to show effects on a later body's lines, too. One more body
- * runs before them as usual, so that updates are pending from then on. */
+/* As many bodies as the queues hold, to show effects on a later body's instructions, too. One
+ * more body runs before them as usual, so that updates are pending from then on. */
 static const struct setting {
     trial_placement placement;
     int body_count;
@@ -248,25 +248,25 @@ static void every_order_has_the_bits_of_the_host(void **state)
 typedef struct told_wait {
     coh_stub_call call;
     uint64_t nth; /* counted among that call's */
-    int body;     /* body of the waiting line */
-    uint32_t line;
+    int body;     /* body of the waiting instruction */
+    uint32_t instruction;
     coh_lane other;  /* lane it waits for */
-    uint64_t number; /* up to this line */
+    uint64_t number; /* up to this instruction */
     int is_implied;  /* other waits imply this one */
     int is_of_time;  /* they do, except for a host thread's time */
 } told_wait;
 
 enum { WAITS_MOST = 512 };
 
-/* By lane, the number of lines that have ended when another line begins or ends, in any order of
- * streams. */
+/* By lane, the number of instructions that have ended when another instruction begins or ends,
+ * in any order of streams. */
 typedef struct past {
     uint64_t over[COH_LANE_COUNT];
 } past;
 
 typedef struct walk {
     const coh_program *program;
-    /* By the line's number in its lane, from 1, over all bodies. */
+    /* By the instruction's number in its lane, from 1, over all bodies. */
     past *begins[COH_LANE_COUNT], *ends[COH_LANE_COUNT];
     told_wait waits[WAITS_MOST];
     int wait_count;
@@ -289,7 +289,8 @@ static int is_behind(const past *a, const past *b)
     return is;
 }
 
-static told_wait *list_wait(walk *w, int body, uint32_t line, coh_lane other, uint64_t number)
+static told_wait *list_wait(walk *w, int body, uint32_t instruction, coh_lane other,
+                            uint64_t number)
 {
     const int is_event = coh_lane_is_queue(other);
     assert_true(w->wait_count < WAITS_MOST);
@@ -298,27 +299,28 @@ static told_wait *list_wait(walk *w, int body, uint32_t line, coh_lane other, ui
         (told_wait){ .call = is_event ? COH_STUB_cuStreamWaitEvent : COH_STUB_cuStreamWaitValue64,
                      .nth = ++w->told[is_event],
                      .body = body,
-                     .line = line,
+                     .instruction = instruction,
                      .other = other,
                      .number = number };
     return wait;
 }
 
-static void walk_line(walk *w, int body, uint32_t index)
+static void walk_instruction(walk *w, int body, uint32_t index)
 {
     const coh_program *program = w->program;
-    const coh_instruction *line = &program->lines[index];
-    const uint64_t number = (uint64_t)body * program->lane_length[line->lane] + line->ordinal;
-    past begin = w->ends[line->lane][number - 1];
+    const coh_instruction *instruction = &program->instructions[index];
+    const uint64_t number =
+        (uint64_t)body * program->lane_length[instruction->lane] + instruction->ordinal;
+    past begin = w->ends[instruction->lane][number - 1];
     told_wait *left_out = NULL;
-    for (uint32_t i = 0; i < line->wait_count; i++) {
-        const coh_wait *wait = &program->waits[line->wait_begin + i];
+    for (uint32_t i = 0; i < instruction->wait_count; i++) {
+        const coh_wait *wait = &program->waits[instruction->wait_begin + i];
         const coh_lane other = (coh_lane)wait->lane;
-        if (other == (coh_lane)line->lane || (wait->carry && body == 0))
+        if (other == (coh_lane)instruction->lane || (wait->carry && body == 0))
             continue;
         const uint64_t until =
             (uint64_t)(body - wait->carry) * program->lane_length[other] + wait->ordinal;
-        if (coh_lane_is_queue((coh_lane)line->lane)) {
+        if (coh_lane_is_queue((coh_lane)instruction->lane)) {
             told_wait *told = list_wait(w, body, index, other, until);
             if (w->wait_count == w->left_out) {
                 left_out = told;
@@ -332,12 +334,12 @@ static void walk_line(walk *w, int body, uint32_t index)
         left_out->is_of_time = !coh_lane_is_queue(left_out->other) &&
                                is_behind(&begin, &w->begins[left_out->other][left_out->number]);
     }
-    w->begins[line->lane][number] = begin;
-    begin.over[line->lane] = number;
-    w->ends[line->lane][number] = begin;
+    w->begins[instruction->lane][number] = begin;
+    begin.over[instruction->lane] = number;
+    w->ends[instruction->lane][number] = begin;
 }
 
-/* Goes through the bodies' lines as coh-step does, with all waits except one. */
+/* Goes through the bodies' instructions as coh-step does, with all waits except one. */
 static void walk_bodies(const trial *t, int left_out, walk *out)
 {
     const coh_program *program = &t->plan->programs[COH_PROGRAM_BODY];
@@ -349,8 +351,8 @@ static void walk_bodies(const trial *t, int left_out, walk *out)
         out->ends[lane] = test_calloc(count, sizeof(past));
     }
     for (int body = 0; body < body_count; body++)
-        for (uint32_t i = 0; i < program->line_count; i++)
-            walk_line(out, body, i);
+        for (uint32_t i = 0; i < program->instruction_count; i++)
+            walk_instruction(out, body, i);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         test_free(out->begins[lane]);
         test_free(out->ends[lane]);
@@ -376,10 +378,11 @@ static int seeds_until_caught(trial *t, const told_wait *wait, int most)
 static int is_beside_feed(const trial *t, const told_wait *wait)
 {
     const coh_program *program = &t->plan->programs[COH_PROGRAM_BODY];
-    const coh_instruction *line = &program->lines[wait->line];
-    return wait->body == 0 && line->opcode == COH_OP_STORE && wait->other == COH_LANE_COMPUTE &&
-           wait->number == 1 && program->lines[0].opcode == COH_OP_FEED &&
-           program->operands[line->operand_begin].object == t->plan->layout.cells;
+    const coh_instruction *instruction = &program->instructions[wait->instruction];
+    return wait->body == 0 && instruction->opcode == COH_OP_STORE &&
+           wait->other == COH_LANE_COMPUTE && wait->number == 1 &&
+           program->instructions[0].opcode == COH_OP_FEED &&
+           program->operands[instruction->operand_begin].object == t->plan->layout.cells;
 }
 
 /* Returns why no order of streams reveals that a wait is missing; NULL: some order does. */
@@ -394,11 +397,13 @@ static const char *reason(const trial *t, const told_wait *wait)
 
 static void print_wait(const trial *t, const told_wait *wait, const char *what)
 {
-    const coh_instruction *line = &t->plan->programs[COH_PROGRAM_BODY].lines[wait->line];
+    const coh_instruction *instruction =
+        &t->plan->programs[COH_PROGRAM_BODY].instructions[wait->instruction];
     print_message("%s: %s: body %d, line %u, %s of lane %s, waits for line %d of lane %s\n",
-                  t->setting->placement.name, what, wait->body, wait->line,
-                  coh_opcode_name((coh_opcode)line->opcode), coh_lane_name((coh_lane)line->lane),
-                  (int)wait->number, coh_lane_name(wait->other));
+                  t->setting->placement.name, what, wait->body, wait->instruction,
+                  coh_opcode_name((coh_opcode)instruction->opcode),
+                  coh_lane_name((coh_lane)instruction->lane), (int)wait->number,
+                  coh_lane_name(wait->other));
 }
 
 /* Omits every `stride`-th wait in turn. */

@@ -1,6 +1,6 @@
-/* Measures the stub driver's GPU, with the host's kernels on its streams. The profile plans for a
- * GPU, every line of such a plan has a sample, and any failing driver call ends in a message with
- * nothing left over. No test asserts how long anything takes. */
+/* Measures the stub driver's GPU, with the host's kernels on its streams. The profile plans for
+ * a GPU, every instruction of such a plan has a sample, and any failing driver call ends in a
+ * message with nothing left over. No test asserts how long anything takes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,7 +118,7 @@ static void check_rates(const coh_profile *profile)
     check_figure(&profile->flops_per_s[COH_ROOF_F32]);
     check_figure(&profile->flops_per_s[COH_ROOF_BF16]);
     check_figure(&profile->memory_bytes_per_s);
-    check_figure(&profile->line_ns);
+    check_figure(&profile->instruction_ns);
     check_figure(&profile->host_memory_bytes_per_s);
     check_figure(&profile->host_update_bytes_per_s);
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++) {
@@ -146,12 +146,13 @@ static int has_kind(const coh_profile *profile, const char *kind, coh_dtype dtyp
 
 /* Finds the sample of exactly this work at the profile's roofs. */
 static const coh_operator_sample *find_sample(const coh_profile *profile, uint64_t signature,
-                                              int phase, const coh_instruction *line)
+                                              int phase, const coh_instruction *instruction)
 {
     for (uint32_t i = 0; i < profile->operator_count; i++) {
         const coh_operator_times *times = &profile->operators[i];
         const int is_bf16 = times->dtype == COH_DTYPE_BF16;
-        const double work = coh_profile_work(profile, is_bf16, line->flops, (double)line->bytes);
+        const double work =
+            coh_profile_work(profile, is_bf16, instruction->flops, (double)instruction->bytes);
         for (uint32_t s = 0; s < times->sample_count; s++)
             if (times->signature == signature && times->phase == phase &&
                 coh_profile_work(profile, is_bf16, times->samples[s].flops,
@@ -177,16 +178,17 @@ static void check_plan(const coh_profile *profile, const coh_graph *graph, int g
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("no plan: %s", coh_last_error());
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_instruction *line = &body->lines[i];
-        if (line->opcode != COH_OP_FORWARD && line->opcode != COH_OP_BACKWARD)
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        if (instruction->opcode != COH_OP_FORWARD && instruction->opcode != COH_OP_BACKWARD)
             continue;
-        const int phase = line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-        const coh_line_call *call = &body->calls[line->call];
+        const int phase =
+            instruction->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+        const coh_instruction_call *call = &body->calls[instruction->call];
         const uint64_t signature = coh_operator_signature(graph, (size_t)call->operator_index);
         const coh_operator_sample *sample = find_sample(
             profile, coh_backward_signature(signature, coh_grad_form(call, body->bindings)), phase,
-            line);
+            instruction);
         assert_non_null(sample);
         check_figure(&sample->seconds);
         count++;
@@ -346,7 +348,7 @@ static void no_more_is_taken_than_may_be(void **state)
 static int64_t rows_found;        /* of the product with a measured algorithm */
 static int opened, fails_to_open; /* number of queues opened; the one that fails, 0: none */
 
-static coh_algorithm made_line(int64_t rows)
+static coh_algorithm made_instruction(int64_t rows)
 {
     return (
         coh_algorithm){ .device = { .name = "stub", .multiprocessors = 132, .library_version = 7 },
@@ -364,10 +366,11 @@ static coh_algorithm made_line(int64_t rows)
 /* Adds an algorithm, as products by cuBLASLt do when they make a plan. */
 static coh_status open_and_find(void *queue)
 {
-    const coh_algorithm line = made_line(rows_found);
+    const coh_algorithm instruction = made_instruction(rows_found);
     if (coh_algorithms_are_measured() && rows_found > 0 &&
-        coh_algorithm_find(&line.device, &line.form) == NULL) /* each queue makes its own plans */
-        COH_TRY(coh_algorithms_add(&line));
+        coh_algorithm_find(&instruction.device, &instruction.form) ==
+            NULL) /* each queue makes its own plans */
+        COH_TRY(coh_algorithms_add(&instruction));
     if (++opened == fails_to_open)
         return coh_fail(COH_ERR_DEVICE, "the queue is gone");
     return host_twins.open != NULL ? host_twins.open(queue) : COH_OK;
@@ -486,12 +489,13 @@ static void a_table_that_is_full_is_told(void **state)
 {
     (void)state;
     static const char path[] = "full-kernels.json";
-    static coh_algorithm lines[COH_ALGORITHMS_MAX];
-    const coh_kernel_list list = { .algorithms = lines, .algorithm_count = COH_ALGORITHMS_MAX };
+    static coh_algorithm instructions[COH_ALGORITHMS_MAX];
+    const coh_kernel_list list = { .algorithms = instructions,
+                                   .algorithm_count = COH_ALGORITHMS_MAX };
     for (int i = 0; i < COH_ALGORITHMS_MAX; i++)
-        lines[i] = made_line(i + 1);
+        instructions[i] = made_instruction(i + 1);
     rows_found = 0;
-    assert_int_equal(coh_algorithms_sort(lines, COH_ALGORITHMS_MAX), COH_OK);
+    assert_int_equal(coh_algorithms_sort(instructions, COH_ALGORITHMS_MAX), COH_OK);
     assert_int_equal(coh_kernel_table_write(&list, path), COH_OK);
     assert_int_equal(fail_late(path, 0).full, 1);
     coh_kernel_list found;
@@ -547,7 +551,7 @@ static int may_fail(coh_stub_call call)
     case COH_STUB_cuMemFreeHost:
     case COH_STUB_cuMemHostUnregister:
     case COH_STUB_cuStreamDestroy:
-    case COH_STUB_cuStreamBeginCapture: /* lines are launched one by one */
+    case COH_STUB_cuStreamBeginCapture: /* instructions are launched one by one */
     case COH_STUB_cuStreamEndCapture:
     case COH_STUB_cuGraphGetNodes:
     case COH_STUB_cuGraphDestroy:

@@ -148,13 +148,13 @@ static void make_layout(made_stream *made, made_far far)
     }
 }
 
-/* ---- writing a program, line by line ---- */
+/* ---- writing a program, instruction by instruction ---- */
 
 typedef struct pen {
     made_stream *made;
     made_far far;
     coh_program *program;
-    coh_instruction *line;
+    coh_instruction *instruction;
     int32_t version[OBJECT_COUNT];
     uint32_t pinned_extent[3], state_extent[STREAM_COUNT], far_extent[STREAM_COUNT];
     uint32_t activation_extent[STREAM_COUNT];
@@ -172,32 +172,33 @@ static uint32_t new_extent(pen *p, int object, coh_tier tier, uint64_t offset, i
     return p->program->extent_count++;
 }
 
-static void new_line(pen *p, coh_opcode opcode, coh_lane lane, int position, int before_after)
+static void new_instruction(pen *p, coh_opcode opcode, coh_lane lane, int position,
+                            int before_after)
 {
-    must(p->program->line_count < STREAM_LINES_MOST);
-    p->line = &p->program->lines[p->program->line_count++];
-    *p->line = (coh_instruction){ .opcode = (uint8_t)opcode,
-                                  .lane = (uint8_t)lane,
-                                  .before_after = (uint8_t)before_after,
-                                  .predicate_cell = COH_CELL_NONE,
-                                  .ordinal = ++p->program->lane_length[lane],
-                                  .position = (uint32_t)position,
-                                  .operand_begin = p->program->operand_count,
-                                  .wait_begin = p->program->wait_count,
-                                  .call = -1 };
+    must(p->program->instruction_count < STREAM_INSTRUCTIONS_MOST);
+    p->instruction = &p->program->instructions[p->program->instruction_count++];
+    *p->instruction = (coh_instruction){ .opcode = (uint8_t)opcode,
+                                         .lane = (uint8_t)lane,
+                                         .before_after = (uint8_t)before_after,
+                                         .predicate_cell = COH_CELL_NONE,
+                                         .ordinal = ++p->program->lane_length[lane],
+                                         .position = (uint32_t)position,
+                                         .operand_begin = p->program->operand_count,
+                                         .wait_begin = p->program->wait_count,
+                                         .call = -1 };
 }
 
 static void add_wait(pen *p, coh_lane lane, int ordinal, int carry)
 {
     p->program->waits[p->program->wait_count++] =
         (coh_wait){ .ordinal = (uint32_t)ordinal, .lane = (uint8_t)lane, .carry = (uint8_t)carry };
-    p->line->wait_count++;
+    p->instruction->wait_count++;
 }
 
 static void add_operand(pen *p, int object, uint32_t extent, int access, coh_role role)
 {
     coh_program *program = p->program;
-    int moves = p->line->lane != COH_LANE_COMPUTE;
+    int moves = p->instruction->lane != COH_LANE_COMPUTE;
     int is_file = extent == COH_EXTENT_FILE;
     program->operands[program->operand_count++] = (coh_operand){
         .object = object,
@@ -215,16 +216,16 @@ static void add_operand(pen *p, int object, uint32_t extent, int access, coh_rol
         program->extents[extent].use_count++;
     if (!moves && (access & COH_ACCESS_WRITE))
         p->version[object]++;
-    p->line->operand_count++;
-    p->line->bytes = p->made->objects[object].bytes;
+    p->instruction->operand_count++;
+    p->instruction->bytes = p->made->objects[object].bytes;
 }
 
 static void add_binding(pen *p, coh_role role)
 {
-    coh_line_call *call = &p->program->calls[p->line->call];
+    coh_instruction_call *call = &p->program->calls[p->instruction->call];
     p->program->bindings[p->program->binding_count++] = (coh_binding){
         .role = (uint8_t)role,
-        .operand = (uint16_t)(p->line->operand_count - 1),
+        .operand = (uint16_t)(p->instruction->operand_count - 1),
         .shape = { .dtype = COH_DTYPE_F32, .rank = 1, .dim = { STREAM_ELEMENTS } },
     };
     call->binding_count++;
@@ -241,10 +242,10 @@ static coh_lane out_lane(const pen *p)
 }
 
 /* State i enters its slot once the slot's previous state has left. */
-static void line_in(pen *p, int i, int position)
+static void instruction_in(pen *p, int i, int position)
 {
     int from_disk = p->far == MADE_FAR_DISK;
-    new_line(p, from_disk ? COH_OP_READ : COH_OP_LOAD, in_lane(p), position, 0);
+    new_instruction(p, from_disk ? COH_OP_READ : COH_OP_LOAD, in_lane(p), position, 0);
     p->state_extent[i] =
         new_extent(p, OBJECT_STATE + i, COH_TIER_DEVICE, slot_offset(2 + i % 2), 0);
     add_operand(p, OBJECT_STATE + i, from_disk ? COH_EXTENT_FILE : p->far_extent[i],
@@ -256,22 +257,22 @@ static void line_in(pen *p, int i, int position)
         add_wait(p, out_lane(p), STREAM_COUNT - 1 + i, 1);
 }
 
-static void line_out(pen *p, int i, int position, int after_ordinal)
+static void instruction_out(pen *p, int i, int position, int after_ordinal)
 {
     int to_disk = p->far == MADE_FAR_DISK;
-    new_line(p, to_disk ? COH_OP_WRITE : COH_OP_STORE, out_lane(p), position, 2);
+    new_instruction(p, to_disk ? COH_OP_WRITE : COH_OP_STORE, out_lane(p), position, 2);
     add_operand(p, OBJECT_STATE + i, p->state_extent[i], COH_ACCESS_READ, COH_ROLE_FROM);
     add_operand(p, OBJECT_STATE + i, to_disk ? COH_EXTENT_FILE : p->far_extent[i], COH_ACCESS_WRITE,
                 COH_ROLE_TO);
     add_wait(p, COH_LANE_COMPUTE, after_ordinal, 0);
 }
 
-static void line_stir(pen *p, int i, int position)
+static void instruction_stir(pen *p, int i, int position)
 {
-    new_line(p, COH_OP_FORWARD, COH_LANE_COMPUTE, position, 1);
-    p->line->call = (int32_t)p->program->call_count;
+    new_instruction(p, COH_OP_FORWARD, COH_LANE_COMPUTE, position, 1);
+    p->instruction->call = (int32_t)p->program->call_count;
     p->program->calls[p->program->call_count++] =
-        (coh_line_call){ .operator_index = i, .binding_begin = p->program->binding_count };
+        (coh_instruction_call){ .operator_index = i, .binding_begin = p->program->binding_count };
     if (i == 0)
         add_operand(p, OBJECT_INPUT, p->pinned_extent[OBJECT_INPUT], COH_ACCESS_READ,
                     COH_ROLE_INPUT);
@@ -300,7 +301,7 @@ static void begin_program(pen *p, made_stream *made, made_far far, coh_program_k
     *p = (pen){ .made = made, .far = far, .program = &made->plan.programs[kind] };
     *p->program = (coh_program){ .kind = kind,
                                  .extents = t->extents,
-                                 .lines = t->lines,
+                                 .instructions = t->instructions,
                                  .operands = t->operands,
                                  .touches = t->touches,
                                  .waits = t->waits,
@@ -322,13 +323,13 @@ static void make_body(made_stream *made, made_far far)
     for (int i = 0; far == MADE_FAR_HOST && i < STREAM_COUNT; i++)
         p.far_extent[i] =
             new_extent(&p, OBJECT_STATE + i, COH_TIER_HOST, (uint64_t)i * CHUNK_BYTES, 1);
-    new_line(&p, COH_OP_FEED, COH_LANE_COMPUTE, 0, 1);
+    new_instruction(&p, COH_OP_FEED, COH_LANE_COMPUTE, 0, 1);
     add_operand(&p, OBJECT_CELLS, p.pinned_extent[OBJECT_CELLS], COH_ACCESS_BOTH, COH_ROLE_CELLS);
     add_operand(&p, OBJECT_INPUT, p.pinned_extent[OBJECT_INPUT], COH_ACCESS_WRITE, COH_ROLE_INPUT);
     for (int i = 0; i < STREAM_COUNT; i++) {
-        line_in(&p, i, i + 1);
-        line_stir(&p, i, i + 1);
-        line_out(&p, i, i + 1, i + 2);
+        instruction_in(&p, i, i + 1);
+        instruction_stir(&p, i, i + 1);
+        instruction_out(&p, i, i + 1, i + 2);
     }
 }
 
@@ -338,7 +339,7 @@ static void make_init(made_stream *made, made_far far)
     pen p;
     begin_program(&p, made, far, COH_PROGRAM_INIT, 1);
     for (int i = 0; i < STREAM_COUNT; i++) {
-        new_line(&p, COH_OP_INIT, COH_LANE_COMPUTE, i, 1);
+        new_instruction(&p, COH_OP_INIT, COH_LANE_COMPUTE, i, 1);
         p.state_extent[i] =
             new_extent(&p, OBJECT_STATE + i, COH_TIER_DEVICE, slot_offset(2 + i % 2), 0);
         add_operand(&p, OBJECT_STATE + i, p.state_extent[i], COH_ACCESS_WRITE, COH_ROLE_STATE);
@@ -349,7 +350,7 @@ static void make_init(made_stream *made, made_far far)
                 new_extent(&p, OBJECT_STATE + i, COH_TIER_HOST, (uint64_t)i * CHUNK_BYTES, 0);
             p.program->extents[p.far_extent[i]].at_end = 1;
         }
-        line_out(&p, i, i, i + 1);
+        instruction_out(&p, i, i, i + 1);
     }
 }
 
@@ -384,11 +385,11 @@ void made_stream_fini(made_stream *made)
     made->graph = NULL;
 }
 
-coh_instruction *made_stream_line(made_stream *made, coh_opcode opcode, int skip)
+coh_instruction *made_stream_instruction(made_stream *made, coh_opcode opcode, int skip)
 {
     coh_program *program = &made->plan.programs[COH_PROGRAM_BODY];
-    for (uint32_t i = 0; i < program->line_count; i++)
-        if (program->lines[i].opcode == opcode && skip-- == 0)
-            return &program->lines[i];
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        if (program->instructions[i].opcode == opcode && skip-- == 0)
+            return &program->instructions[i];
     abort();
 }

@@ -12,18 +12,23 @@
 
 #include "engine/step_state.h"
 
-enum { STREAM_COUNT = 6, STREAM_ELEMENTS = 3072, STREAM_LINES_MOST = 64, STREAM_PROGRAMS = 2 };
+enum {
+    STREAM_COUNT = 6,
+    STREAM_ELEMENTS = 3072,
+    STREAM_INSTRUCTIONS_MOST = 64,
+    STREAM_PROGRAMS = 2
+};
 
 typedef enum made_far { MADE_FAR_DISK, MADE_FAR_HOST } made_far;
 
 typedef struct made_tables {
-    coh_extent extents[STREAM_LINES_MOST];
-    coh_instruction lines[STREAM_LINES_MOST];
-    coh_operand operands[4 * STREAM_LINES_MOST];
-    coh_touch touches[4 * STREAM_LINES_MOST];
-    coh_wait waits[4 * STREAM_LINES_MOST];
-    coh_line_call calls[STREAM_LINES_MOST];
-    coh_binding bindings[4 * STREAM_LINES_MOST];
+    coh_extent extents[STREAM_INSTRUCTIONS_MOST];
+    coh_instruction instructions[STREAM_INSTRUCTIONS_MOST];
+    coh_operand operands[4 * STREAM_INSTRUCTIONS_MOST];
+    coh_touch touches[4 * STREAM_INSTRUCTIONS_MOST];
+    coh_wait waits[4 * STREAM_INSTRUCTIONS_MOST];
+    coh_instruction_call calls[STREAM_INSTRUCTIONS_MOST];
+    coh_binding bindings[4 * STREAM_INSTRUCTIONS_MOST];
 } made_tables;
 
 typedef struct made_stream {
@@ -51,7 +56,7 @@ typedef struct stream_oracle {
 } stream_oracle;
 void stream_oracle_step(stream_oracle *oracle, const float *input);
 
-/* Returns the body's first line of `opcode`, skipping `skip` of them. */
-coh_instruction *made_stream_line(made_stream *made, coh_opcode opcode, int skip);
+/* Returns the body's first instruction of `opcode`, skipping `skip` of them. */
+coh_instruction *made_stream_instruction(made_stream *made, coh_opcode opcode, int skip);
 
 #endif

@@ -20,7 +20,7 @@ coh_status small_model_create(coh_dtype dtype, coh_graph **out_graph);
 coh_status small_model_create_frozen(coh_dtype dtype, int layer, coh_graph **out_graph);
 
 /* Makes the model with wrapped layers that can neither add to a gradient nor omit one: the planner
- * inserts scratch and ADD lines. */
+ * inserts scratch and ADD instructions. */
 coh_status small_model_create_overwriting(coh_dtype dtype, coh_graph **out_graph);
 
 /* The model in plain loops. f32: everything between parameters and gradients in double. bf16: every

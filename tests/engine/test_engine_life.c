@@ -199,7 +199,7 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
 }
 
 /* A visitor gets both halves or none: half a master is not a number. */
-static void a_line_that_visits_half_a_master_is_refused(void **state)
+static void a_instruction_that_visits_half_a_master_is_refused(void **state)
 {
     (void)state;
     run r;
@@ -210,10 +210,10 @@ static void a_line_that_visits_half_a_master_is_refused(void **state)
                                .device_ops = &coh_device_host,
                                .store_ops = &coh_store_mem };
     uint32_t l = 0;
-    while (program->lines[l].opcode != COH_OP_SAVE)
+    while (program->instructions[l].opcode != COH_OP_SAVE)
         l++;
-    for (uint32_t o = 0; o < program->lines[l].operand_count; o++) {
-        coh_operand *operand = &program->operands[program->lines[l].operand_begin + o];
+    for (uint32_t o = 0; o < program->instructions[l].operand_count; o++) {
+        coh_operand *operand = &program->operands[program->instructions[l].operand_begin + o];
         if (operand->role == COH_ROLE_OPTIMIZER_STATE)
             operand->role = COH_ROLE_STATE;
     }
@@ -369,8 +369,8 @@ static void counted_peak_and_links_are_those_of_the_plan(void **state)
         run_step(&r, 3, 0, &result); /* a settled body, from its quiet point to CLIP */
         const coh_program *body = &r.plan->programs[COH_PROGRAM_BODY];
         uint64_t moved[COH_LANE_COUNT] = { 0 };
-        for (uint32_t i = 0; i < body->line_count; i++)
-            moved[body->lines[i].lane] += body->lines[i].bytes;
+        for (uint32_t i = 0; i < body->instruction_count; i++)
+            moved[body->instructions[i].lane] += body->instructions[i].bytes;
         for (int tier = 0; tier < COH_TIER_DISK; tier++)
             assert_int_equal(result.peak_bytes[tier], r.plan->layout.arena_bytes[tier]);
         for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
@@ -479,7 +479,7 @@ int main(void)
         cmocka_unit_test(resumed_under_another_placement_gives_the_same_bits),
         cmocka_unit_test(a_checkpoint_holds_every_bit_for_the_other_dtype),
         cmocka_unit_test(a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint),
-        cmocka_unit_test(a_line_that_visits_half_a_master_is_refused),
+        cmocka_unit_test(a_instruction_that_visits_half_a_master_is_refused),
         cmocka_unit_test(an_engine_without_values_refuses_to_run),
         cmocka_unit_test(first_values_are_a_function_of_seed_parameter_and_element),
         cmocka_unit_test(first_values_may_come_from_a_source),

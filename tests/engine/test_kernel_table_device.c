@@ -177,7 +177,7 @@ static void what_is_no_algorithm_is_refused_with_its_place_and_changes_nothing(v
     }
 }
 
-/* With two lines for one form, it would be ambiguous which is used. */
+/* With two instructions for one form, it would be ambiguous which is used. */
 static void one_form_twice_is_refused(void **state)
 {
     (void)state;

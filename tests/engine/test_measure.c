@@ -197,17 +197,18 @@ static void count_uncovered(const coh_profile *profile, const coh_graph *graph,
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     int count = 0;
     memset(out_counts, 0, COH_GRAD_FORMS * sizeof(*out_counts));
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_instruction *line = &body->lines[i];
-        if (line->opcode != COH_OP_FORWARD && line->opcode != COH_OP_BACKWARD)
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        if (instruction->opcode != COH_OP_FORWARD && instruction->opcode != COH_OP_BACKWARD)
             continue;
-        const coh_line_call *call = &body->calls[line->call];
-        const int phase = line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+        const coh_instruction_call *call = &body->calls[instruction->call];
+        const int phase =
+            instruction->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
         const unsigned form = coh_grad_form(call, body->bindings);
         const uint64_t signature = coh_operator_signature(graph, (size_t)call->operator_index);
         const coh_operator_sample *sample =
-            find_sample(profile, coh_backward_signature(signature, form), phase, line->flops,
-                        (double)line->bytes);
+            find_sample(profile, coh_backward_signature(signature, form), phase, instruction->flops,
+                        (double)instruction->bytes);
         out_counts[form] += sample == NULL;
         if (sample != NULL)
             check_figure(&sample->seconds);
@@ -323,7 +324,7 @@ static void roofs_links_updates_and_limits_are_there(void **state)
     check_figure(&profile->flops_per_s[COH_ROOF_F32]);
     check_figure(&profile->flops_per_s[COH_ROOF_BF16]);
     check_figure(&profile->memory_bytes_per_s);
-    check_figure(&profile->line_ns);
+    check_figure(&profile->instruction_ns);
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++) {
         check_figure(&profile->link[lane].bytes_per_s);
         check_figure(&profile->link[lane].latency_ns);
@@ -433,14 +434,14 @@ static void what_is_known_stays_and_only_what_is_missing_is_measured(void **stat
     coh_graph_destroy(graphs[1]);
 }
 
-static void interference_is_the_line_through_two_losses(void **state)
+static void interference_is_the_instruction_through_two_losses(void **state)
 {
     (void)state;
     static const struct {
         double lost_ns[COH_SINGLES], ns, ns_per_byte;
     } cases[] = {
         { { 1500, 9500 }, 500, 0.25 }, /* 4000 and 36000 bytes */
-        { { 500, 40500 }, 0, 1.25 },   /* the line would begin below 0 */
+        { { 500, 40500 }, 0, 1.25 },   /* the instruction would begin below 0 */
         { { 700, 300 }, 700, 0 },      /* the larger one loses less */
         { { -200, 8000 }, 0, 0.25 },   /* faster during a transfer */
         { { -200, -100 }, 0, 0 },
@@ -615,7 +616,7 @@ int main(void)
         cmocka_unit_test(backwards_that_add_or_widen_have_samples_of_their_own),
         cmocka_unit_test(roofs_links_updates_and_limits_are_there),
         cmocka_unit_test(calls_are_what_the_executor_makes_of_them),
-        cmocka_unit_test(interference_is_the_line_through_two_losses),
+        cmocka_unit_test(interference_is_the_instruction_through_two_losses),
         cmocka_unit_test(what_is_known_stays_and_only_what_is_missing_is_measured),
         cmocka_unit_test(what_is_measured_again_is_of_all_times),
         cmocka_unit_test(a_depth_that_no_link_has_does_not_stop_the_measurement),

@@ -19,7 +19,7 @@ static void hand_made_programs_satisfy_the_verifier(void **state)
             options.budget_bytes[tier] = made.plan.layout.arena_bytes[tier];
         options.budget_bytes[COH_TIER_DISK] = made.plan.layout.file_bytes;
         for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
-            if (made.plan.programs[kind].line_count == 0)
+            if (made.plan.programs[kind].instruction_count == 0)
                 continue;
             coh_status status =
                 coh_verify(&made.plan.layout, &made.plan.programs[kind], &options, NULL);
@@ -90,7 +90,7 @@ static void a_false_predicate_still_retires_and_changes_nothing(void **state)
         bench_prepare(&b, (made_far)far);
         b.options.poison = 1;
         for (int i = 0; i < STREAM_COUNT; i++)
-            made_stream_line(&made, COH_OP_FORWARD, i)->predicate_cell = COH_CELL_PENDING;
+            made_stream_instruction(&made, COH_OP_FORWARD, i)->predicate_cell = COH_CELL_PENDING;
         assert_int_equal(bench_start(&b), COH_OK);
         assert_int_equal(run_init(&b), COH_OK);
         float *result = coh_step_pinned(b.step, made.output_object);
@@ -324,7 +324,7 @@ static void an_unknown_form_is_refused(void **state)
     (void)state;
     bench b;
     bench_prepare(&b, MADE_FAR_DISK);
-    made_stream_line(&made, COH_OP_READ, 1)->lane = COH_LANE_COMM0;
+    made_stream_instruction(&made, COH_OP_READ, 1)->lane = COH_LANE_COMM0;
     assert_int_equal(bench_start(&b), COH_ERR_INTERNAL);
     assert_null(b.step);
     bench_finish(&b);

@@ -13,7 +13,7 @@ static void poison_shows_a_use_that_was_not_counted(void **state)
         b.options.poison = 1;
         const coh_program *body = &made.plan.programs[COH_PROGRAM_BODY];
         const coh_instruction *out =
-            made_stream_line(&made, far == MADE_FAR_DISK ? COH_OP_WRITE : COH_OP_STORE, 2);
+            made_stream_instruction(&made, far == MADE_FAR_DISK ? COH_OP_WRITE : COH_OP_STORE, 2);
         uint32_t extent = body->touches[body->operands[out->operand_begin].touch_begin].extent;
         assert_int_equal(body->extents[extent].use_count, 3); /* in, stir, out */
         body->extents[extent].use_count = 2;
@@ -42,7 +42,8 @@ static void poison_shows_a_dropped_wait_under_some_delay(void **state)
         b.options.poison = 1;
         b.options.delay_seed = seed;
         b.options.delay_most_us = 2000;
-        made_stream_line(&made, COH_OP_FORWARD, 3)->wait_count = 0; /* no wait for its LOAD */
+        made_stream_instruction(&made, COH_OP_FORWARD, 3)->wait_count =
+            0; /* no wait for its LOAD */
         assert_int_equal(bench_start(&b), COH_OK);
         assert_int_equal(run_all(&b, output), COH_OK);
         shown = memcmp(output, oracle.output, sizeof(output)) != 0;

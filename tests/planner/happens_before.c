@@ -24,14 +24,14 @@ typedef struct lane_table {
 static void list_lanes(const coh_program *program, uint32_t run_count, lane_table *table)
 {
     memset(table, 0, sizeof(*table));
-    for (uint32_t i = 0; i < program->line_count; i++)
-        table->length[program->lines[i].lane]++;
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        table->length[program->instructions[i].lane]++;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
         uint32_t count = 0;
         table->nodes[lane] =
             malloc(((size_t)table->length[lane] * run_count + 1) * sizeof(uint32_t));
-        for (uint32_t n = 0; n < run_count * program->line_count; n++)
-            if (program->lines[n % program->line_count].lane == lane)
+        for (uint32_t n = 0; n < run_count * program->instruction_count; n++)
+            if (program->instructions[n % program->instruction_count].lane == lane)
                 table->nodes[lane][count++] = n;
     }
 }
@@ -39,23 +39,25 @@ static void list_lanes(const coh_program *program, uint32_t run_count, lane_tabl
 static int close_node(const coh_program *program, hb_order *order, const lane_table *lanes,
                       uint32_t node, uint32_t number)
 {
-    const coh_instruction *line = &program->lines[node % program->line_count];
-    uint32_t run = node / program->line_count;
+    const coh_instruction *instruction = &program->instructions[node % program->instruction_count];
+    uint32_t run = node / program->instruction_count;
     uint64_t *row = &order->before[(size_t)node * order->words];
-    uint32_t depth = program->lane_depth[line->lane];
+    uint32_t depth = program->lane_depth[instruction->lane];
     if (number > 1) /* issued after its predecessor, whose waits were met */
-        or_row(row, &order->before[(size_t)lanes->nodes[line->lane][number - 2] * order->words],
+        or_row(row,
+               &order->before[(size_t)lanes->nodes[instruction->lane][number - 2] * order->words],
                order->words);
     if (number > depth && depth > 0)
         or_row(row,
-               &order->upto[(size_t)lanes->nodes[line->lane][number - depth - 1] * order->words],
+               &order->upto[(size_t)lanes->nodes[instruction->lane][number - depth - 1] *
+                            order->words],
                order->words);
-    for (uint32_t w = 0; w < line->wait_count; w++) {
-        const coh_wait *wait = &program->waits[line->wait_begin + w];
+    for (uint32_t w = 0; w < instruction->wait_count; w++) {
+        const coh_wait *wait = &program->waits[instruction->wait_begin + w];
         if (wait->ordinal == 0 || wait->lane >= COH_LANE_COUNT ||
             wait->ordinal > lanes->length[wait->lane])
             return 0;
-        if (wait->carry && order->node_count == order->line_count)
+        if (wait->carry && order->node_count == order->instruction_count)
             return 0;
         if (wait->carry && run == 0)
             continue;
@@ -69,7 +71,8 @@ static int close_node(const coh_program *program, hb_order *order, const lane_ta
     uint64_t *upto = &order->upto[(size_t)node * order->words];
     or_row(upto, row, order->words);
     if (number > 1)
-        or_row(upto, &order->upto[(size_t)lanes->nodes[line->lane][number - 2] * order->words],
+        or_row(upto,
+               &order->upto[(size_t)lanes->nodes[instruction->lane][number - 2] * order->words],
                order->words);
     set_bit(upto, node);
     return 1;
@@ -81,13 +84,13 @@ int hb_order_build(const coh_program *program, uint32_t run_count, hb_order *out
     uint32_t numbers[COH_LANE_COUNT] = { 0 };
     int is_legal = 1;
     list_lanes(program, run_count, &lanes);
-    out->line_count = program->line_count;
-    out->node_count = run_count * program->line_count;
+    out->instruction_count = program->instruction_count;
+    out->node_count = run_count * program->instruction_count;
     out->words = (out->node_count + 63) / 64;
     out->before = calloc((size_t)out->node_count * out->words, sizeof(uint64_t));
     out->upto = calloc((size_t)out->node_count * out->words, sizeof(uint64_t));
     for (uint32_t node = 0; is_legal && node < out->node_count; node++) {
-        uint8_t lane = program->lines[node % program->line_count].lane;
+        uint8_t lane = program->instructions[node % program->instruction_count].lane;
         is_legal = close_node(program, out, &lanes, node, ++numbers[lane]);
     }
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
@@ -109,7 +112,7 @@ void hb_order_free(hb_order *order)
 /* The byte range of one operand; the top bits name the tier or the file. */
 typedef struct byte_range {
     uint64_t begin, end;
-    uint32_t line;
+    uint32_t instruction;
     int writes;
 } byte_range;
 
@@ -118,16 +121,17 @@ static int by_begin(const void *a, const void *b)
     const byte_range *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    return x->line < y->line ? -1 : x->line > y->line;
+    return x->instruction < y->instruction ? -1 : x->instruction > y->instruction;
 }
 
 static size_t list_ranges(const coh_program *program, byte_range **out)
 {
     size_t count = 0;
     *out = malloc((program->operand_count + 1) * sizeof(byte_range));
-    for (uint32_t i = 0; i < program->line_count; i++)
-        for (uint32_t o = 0; o < program->lines[i].operand_count; o++) {
-            const coh_operand *operand = &program->operands[program->lines[i].operand_begin + o];
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        for (uint32_t o = 0; o < program->instructions[i].operand_count; o++) {
+            const coh_operand *operand =
+                &program->operands[program->instructions[i].operand_begin + o];
             uint64_t base = (uint64_t)operand->tier << 60;
             (*out)[count++] =
                 (byte_range){ base + operand->offset, base + operand->offset + operand->bytes, i,
@@ -140,10 +144,10 @@ static size_t list_ranges(const coh_program *program, byte_range **out)
 static void add_pair(const coh_program *program, uint32_t run_count, uint32_t x, uint32_t y,
                      hb_conflict **list, size_t *count, size_t *capacity)
 {
-    uint32_t lines = program->line_count;
+    uint32_t instructions = program->instruction_count;
     for (uint32_t r = 0; r < run_count; r++)
         for (uint32_t s = 0; s < run_count; s++) {
-            uint32_t a = r * lines + x, b = s * lines + y;
+            uint32_t a = r * instructions + x, b = s * instructions + y;
             if (a >= b)
                 continue;
             if (*count == *capacity) {
@@ -171,10 +175,11 @@ size_t hb_conflicts(const coh_program *program, uint32_t run_count, hb_conflict 
         for (size_t j = i; j < range_count && ranges[j].begin < ranges[i].end; j++) {
             if (!ranges[i].writes && !ranges[j].writes)
                 continue;
-            add_pair(program, run_count, ranges[i].line, ranges[j].line, out, &count, &capacity);
-            if (ranges[i].line != ranges[j].line)
-                add_pair(program, run_count, ranges[j].line, ranges[i].line, out, &count,
-                         &capacity);
+            add_pair(program, run_count, ranges[i].instruction, ranges[j].instruction, out, &count,
+                     &capacity);
+            if (ranges[i].instruction != ranges[j].instruction)
+                add_pair(program, run_count, ranges[j].instruction, ranges[i].instruction, out,
+                         &count, &capacity);
         }
     if (count > 0)
         qsort(*out, count, sizeof(hb_conflict), by_pair);
@@ -185,13 +190,13 @@ size_t hb_conflicts(const coh_program *program, uint32_t run_count, hb_conflict 
     return kept;
 }
 
-/* The first unordered pair among all runs of lines x and y. */
+/* The first unordered pair among all runs of instructions x and y. */
 static int pair_races(const hb_order *order, uint32_t run_count, uint32_t x, uint32_t y,
                       hb_conflict *out)
 {
     for (uint32_t r = 0; r < run_count; r++)
         for (uint32_t s = 0; s < run_count; s++) {
-            uint32_t a = r * order->line_count + x, b = s * order->line_count + y;
+            uint32_t a = r * order->instruction_count + x, b = s * order->instruction_count + y;
             if (a == b)
                 continue;
             *out = a < b ? (hb_conflict){ a, b } : (hb_conflict){ b, a };
@@ -213,7 +218,8 @@ int hb_find_race(const coh_program *program, uint32_t run_count, hb_conflict *ou
     for (size_t i = 0; i < count && !found; i++)
         for (size_t j = i; j < count && ranges[j].begin < ranges[i].end && !found; j++)
             if (ranges[i].writes || ranges[j].writes)
-                found = pair_races(&order, run_count, ranges[i].line, ranges[j].line, out);
+                found = pair_races(&order, run_count, ranges[i].instruction, ranges[j].instruction,
+                                   out);
     free(ranges);
     hb_order_free(&order);
     return found;

@@ -16,17 +16,17 @@ typedef struct maker_wish {
     uint8_t access, role;
 } maker_wish;
 
-typedef struct script_line {
+typedef struct script_instruction {
     uint8_t opcode;
     int8_t predicate_cell;
     int has_call;
-    coh_line_call call;
+    coh_instruction_call call;
     maker_wish wishes[WISH_MOST];
     int wish_count;
-} script_line;
+} script_instruction;
 
 typedef struct maker_script {
-    script_line lines[SCRIPT_MOST];
+    script_instruction instructions[SCRIPT_MOST];
     int count;
 } maker_script;
 

@@ -19,8 +19,8 @@ typedef struct stream {
     copy_state (*copies)[COH_TIER_COUNT]; /* by chunk, tier; the disk's has no extent */
     int *version, *locked;                /* by chunk */
     int *is_open;                         /* by extent */
-    int line;                             /* index in the script */
-    size_t line_capacity, operand_capacity, touch_capacity, extent_capacity, call_capacity,
+    int instruction;                      /* index in the script */
+    size_t instruction_capacity, operand_capacity, touch_capacity, extent_capacity, call_capacity,
         binding_capacity, open_capacity;
 } stream;
 
@@ -29,12 +29,13 @@ static const coh_object *object_of(const stream *s, uint32_t chunk)
     return &s->layout->objects[s->layout->chunks[chunk].object];
 }
 
-/* Returns 1 if the chunk's present value is read later. Called before line `line` has run. */
-static int is_wanted(const stream *s, uint32_t chunk, int line)
+/* Returns 1 if the chunk's present value is read later. Called before instruction `instruction`
+ * has run. */
+static int is_wanted(const stream *s, uint32_t chunk, int instruction)
 {
-    for (int i = line; i < s->script->count; i++)
-        for (int w = 0; w < s->script->lines[i].wish_count; w++) {
-            const maker_wish *wish = &s->script->lines[i].wishes[w];
+    for (int i = instruction; i < s->script->count; i++)
+        for (int w = 0; w < s->script->instructions[i].wish_count; w++) {
+            const maker_wish *wish = &s->script->instructions[i].wishes[w];
             uint32_t first = s->layout->objects[wish->object].chunk_begin + wish->first;
             if (chunk >= first && chunk < first + wish->count)
                 return (wish->access & COH_ACCESS_READ) != 0;
@@ -54,7 +55,7 @@ static int open_extent(stream *s, uint32_t chunk, coh_tier tier, uint64_t offset
                                                 .chunk = chunk,
                                                 .tier = (uint8_t)tier };
     s->is_open[p->extent_count] = 1;
-    s->copies[chunk][tier] = (copy_state){ (int)p->extent_count, -1, s->line };
+    s->copies[chunk][tier] = (copy_state){ (int)p->extent_count, -1, s->instruction };
     return (int)p->extent_count++;
 }
 
@@ -104,7 +105,7 @@ static int find_hole(const stream *s, coh_tier tier, uint64_t bytes, uint64_t *o
     return 0;
 }
 
-/* ---- lines ---- */
+/* ---- instructions ---- */
 
 static void add_operand(stream *s, int32_t object, coh_tier tier, int access, int role,
                         uint32_t first, uint32_t count)
@@ -131,24 +132,24 @@ static void add_operand(stream *s, int32_t object, coh_tier tier, int access, in
         };
         operand->bytes += s->layout->chunks[c].bytes;
     }
-    p->lines[p->line_count - 1].operand_count++;
+    p->instructions[p->instruction_count - 1].operand_count++;
 }
 
-static coh_instruction *add_line(stream *s, int opcode, coh_lane lane, int before_after)
+static coh_instruction *add_instruction(stream *s, int opcode, coh_lane lane, int before_after)
 {
     coh_program *p = s->program;
     uint32_t done = p->lane_length[COH_LANE_COMPUTE];
-    COH_GROW(&p->lines, &s->line_capacity, p->line_count + 1);
-    coh_instruction *line = &p->lines[p->line_count++];
-    *line = (coh_instruction){ .opcode = (uint8_t)opcode,
-                               .lane = (uint8_t)lane,
-                               .before_after = (uint8_t)before_after,
-                               .predicate_cell = COH_CELL_NONE,
-                               .ordinal = ++p->lane_length[lane],
-                               .position = before_after == 2 ? done - 1 : done,
-                               .operand_begin = p->operand_count,
-                               .call = -1 };
-    return line;
+    COH_GROW(&p->instructions, &s->instruction_capacity, p->instruction_count + 1);
+    coh_instruction *instruction = &p->instructions[p->instruction_count++];
+    *instruction = (coh_instruction){ .opcode = (uint8_t)opcode,
+                                      .lane = (uint8_t)lane,
+                                      .before_after = (uint8_t)before_after,
+                                      .predicate_cell = COH_CELL_NONE,
+                                      .ordinal = ++p->lane_length[lane],
+                                      .position = before_after == 2 ? done - 1 : done,
+                                      .operand_begin = p->operand_count,
+                                      .call = -1 };
+    return instruction;
 }
 
 static void move(stream *s, coh_opcode opcode, uint32_t chunk, coh_tier from, coh_tier to)
@@ -158,8 +159,8 @@ static void move(stream *s, coh_opcode opcode, uint32_t chunk, coh_tier from, co
                     : opcode == COH_OP_READ  ? COH_LANE_READ
                                              : COH_LANE_WRITE;
     int32_t object = s->layout->chunks[chunk].object;
-    int is_end = s->line >= s->script->count;
-    add_line(s, opcode, lane, is_end ? 2 : 0)->bytes = s->layout->chunks[chunk].bytes;
+    int is_end = s->instruction >= s->script->count;
+    add_instruction(s, opcode, lane, is_end ? 2 : 0)->bytes = s->layout->chunks[chunk].bytes;
     add_operand(s, object, from, COH_ACCESS_READ, COH_ROLE_FROM, chunk, 1);
     add_operand(s, object, to, COH_ACCESS_WRITE, COH_ROLE_TO, chunk, 1);
     s->copies[chunk][to].version = s->copies[chunk][from].version;
@@ -171,7 +172,7 @@ static void evict_host(stream *s, uint32_t chunk)
 {
     const copy_state *copies = s->copies[chunk];
     int version = s->version[chunk];
-    if (is_wanted(s, chunk, s->line) && copies[COH_TIER_HOST].version == version &&
+    if (is_wanted(s, chunk, s->instruction) && copies[COH_TIER_HOST].version == version &&
         copies[COH_TIER_DISK].version != version && copies[COH_TIER_DEVICE].version != version)
         move(s, COH_OP_WRITE, chunk, COH_TIER_HOST, COH_TIER_DISK);
     close_extent(s, chunk, COH_TIER_HOST);
@@ -221,7 +222,7 @@ static void evict_device(stream *s, uint32_t chunk)
     int version = s->version[chunk];
     int has_copy = s->copies[chunk][COH_TIER_HOST].version == version ||
                    s->copies[chunk][COH_TIER_DISK].version == version;
-    if (is_wanted(s, chunk, s->line) && !has_copy) {
+    if (is_wanted(s, chunk, s->instruction) && !has_copy) {
         if (s->recipe->host_tier) {
             open_host(s, chunk);
             move(s, COH_OP_STORE, chunk, COH_TIER_DEVICE, COH_TIER_HOST);
@@ -249,7 +250,7 @@ static void fetch(stream *s, uint32_t chunk)
         open_host(s, chunk);
         move(s, COH_OP_READ, chunk, COH_TIER_DISK, COH_TIER_HOST);
     }
-    s->copies[chunk][COH_TIER_HOST].last_use = s->line;
+    s->copies[chunk][COH_TIER_HOST].last_use = s->instruction;
     move(s, COH_OP_LOAD, chunk, COH_TIER_HOST, COH_TIER_DEVICE);
 }
 
@@ -288,7 +289,7 @@ static void bring_in(stream *s, const maker_wish *wish)
         fetch(s, c);
 }
 
-/* ---- compute lines ---- */
+/* ---- compute instructions ---- */
 
 static void bind(stream *s, int role, int port, int operand, uint64_t offset, uint64_t bytes,
                  coh_dtype dtype)
@@ -310,7 +311,7 @@ static void bind_wish(stream *s, const maker_wish *wish, int operand, int ports[
     const coh_object *object = &s->layout->objects[wish->object];
     const coh_chunk *first = &s->layout->chunks[object->chunk_begin + wish->first];
     uint64_t end = first->object_offset;
-    coh_line_call *call = &s->program->calls[s->program->call_count - 1];
+    coh_instruction_call *call = &s->program->calls[s->program->call_count - 1];
     for (uint32_t c = 0; c < wish->count; c++)
         end += first[c].bytes;
     if ((wish->role == COH_ROLE_TO) && wish->access == COH_ACCESS_BOTH)
@@ -338,15 +339,15 @@ static void bind_wish(stream *s, const maker_wish *wish, int operand, int ports[
     }
 }
 
-static void compute(stream *s, const script_line *what)
+static void compute(stream *s, const script_instruction *what)
 {
-    coh_instruction *line = add_line(s, what->opcode, COH_LANE_COMPUTE, 1);
+    coh_instruction *instruction = add_instruction(s, what->opcode, COH_LANE_COMPUTE, 1);
     int ports[32] = { 0 };
-    line->predicate_cell = what->predicate_cell;
+    instruction->predicate_cell = what->predicate_cell;
     if (what->has_call) {
         coh_program *p = s->program;
         COH_GROW(&p->calls, &s->call_capacity, p->call_count + 1);
-        line->call = (int32_t)p->call_count;
+        instruction->call = (int32_t)p->call_count;
         p->calls[p->call_count] = what->call;
         p->calls[p->call_count++].binding_begin = p->binding_count;
     }
@@ -363,7 +364,7 @@ static void compute(stream *s, const script_line *what)
         for (uint32_t c = first; c < first + wish->count; c++) {
             s->version[c] += (wish->access & COH_ACCESS_WRITE) != 0;
             s->copies[c][COH_TIER_DEVICE].version = s->version[c];
-            s->copies[c][COH_TIER_DEVICE].last_use = s->line;
+            s->copies[c][COH_TIER_DEVICE].last_use = s->instruction;
         }
     }
 }
@@ -373,8 +374,8 @@ static void compute(stream *s, const script_line *what)
 static int is_used(const stream *s, int32_t object)
 {
     for (int i = 0; i < s->script->count; i++)
-        for (int w = 0; w < s->script->lines[i].wish_count; w++)
-            if (s->script->lines[i].wishes[w].object == object)
+        for (int w = 0; w < s->script->instructions[i].wish_count; w++)
+            if (s->script->instructions[i].wishes[w].object == object)
                 return 1;
     return 0;
 }
@@ -454,7 +455,8 @@ static void count_uses(stream *s)
         p->peak_bytes[COH_TIER_DEVICE] = s->layout->pinned_bytes;
     for (uint32_t t = 0; t < p->touch_count; t++)
         if (p->touches[t].extent != COH_EXTENT_FILE)
-            p->extents[p->touches[t].extent].use_count++; /* no line touches an extent twice */
+            p->extents[p->touches[t].extent]
+                .use_count++; /* no instruction touches an extent twice */
 }
 
 void stream_script(const maker_recipe *recipe, const maker_script *script, made_program *made)
@@ -467,16 +469,16 @@ void stream_script(const maker_recipe *recipe, const maker_script *script, made_
     s.version = calloc(chunks, sizeof(int));
     s.locked = calloc(chunks, sizeof(int));
     begin(&s);
-    for (; s.line < script->count; s.line++) {
-        const script_line *line = &script->lines[s.line];
+    for (; s.instruction < script->count; s.instruction++) {
+        const script_instruction *instruction = &script->instructions[s.instruction];
         memset(s.locked, 0, chunks * sizeof(int));
-        for (int w = 0; w < line->wish_count; w++)
-            for (uint32_t c = 0; c < line->wishes[w].count; c++)
-                s.locked[made->layout.objects[line->wishes[w].object].chunk_begin +
-                         line->wishes[w].first + c] = 1;
-        for (int w = 0; w < line->wish_count; w++)
-            bring_in(&s, &line->wishes[w]);
-        compute(&s, line);
+        for (int w = 0; w < instruction->wish_count; w++)
+            for (uint32_t c = 0; c < instruction->wishes[w].count; c++)
+                s.locked[made->layout.objects[instruction->wishes[w].object].chunk_begin +
+                         instruction->wishes[w].first + c] = 1;
+        for (int w = 0; w < instruction->wish_count; w++)
+            bring_in(&s, &instruction->wishes[w]);
+        compute(&s, instruction);
     }
     memset(s.locked, 0, chunks * sizeof(int));
     end_device(&s);

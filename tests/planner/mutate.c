@@ -12,14 +12,44 @@
 const char *mutation_name(mutation_kind kind)
 {
     static const char *const names[MUTATE_KIND_COUNT] = {
-        "drop wait",      "wait ordinal", "wait lane",     "wait carry", "add wait back",
-        "add wait ahead", "swap",         "extent offset", "relocate",   "operand offset",
-        "object offset",  "version",      "mover version", "use count",  "at end",
-        "at begin",       "extent bytes", "access",        "predicate",  "delete line",
-        "repeat line",    "retarget",     "micro-batch",   "operator",   "rows",
-        "adds",           "binding",      "touch extent",  "resident",   "peak",
-        "budget",         "wear",         "lane",          "depth",      "dtype",
-        "group dtype",    "no cache",     "split visit",
+        "drop wait",
+        "wait ordinal",
+        "wait lane",
+        "wait carry",
+        "add wait back",
+        "add wait ahead",
+        "swap",
+        "extent offset",
+        "relocate",
+        "operand offset",
+        "object offset",
+        "version",
+        "mover version",
+        "use count",
+        "at end",
+        "at begin",
+        "extent bytes",
+        "access",
+        "predicate",
+        "delete instruction",
+        "repeat instruction",
+        "retarget",
+        "micro-batch",
+        "operator",
+        "rows",
+        "adds",
+        "binding",
+        "touch extent",
+        "resident",
+        "peak",
+        "budget",
+        "wear",
+        "lane",
+        "depth",
+        "dtype",
+        "group dtype",
+        "no cache",
+        "split visit",
     };
     return names[kind];
 }
@@ -44,7 +74,7 @@ void copy_mutant(const coh_layout *layout, const coh_program *program,
     COPY_TABLE(&out->layout, layout, residents, resident_count, 0);
     COPY_TABLE(&out->layout, layout, input_objects, input_count, 0);
     COPY_TABLE(&out->program, program, extents, extent_count, 0);
-    COPY_TABLE(&out->program, program, lines, line_count, 1);
+    COPY_TABLE(&out->program, program, instructions, instruction_count, 1);
     COPY_TABLE(&out->program, program, operands, operand_count, 64);
     COPY_TABLE(&out->program, program, touches, touch_count, 4096);
     COPY_TABLE(&out->program, program, waits, wait_count, 64);
@@ -76,9 +106,9 @@ static void add(mutation_list *list, mutation_kind kind, uint32_t index, int32_t
 
 static void list_waits(const coh_program *p, mutation_list *list)
 {
-    for (uint32_t i = 0; i < p->line_count; i++)
-        for (uint32_t w = 0; w < p->lines[i].wait_count; w++) {
-            uint32_t index = p->lines[i].wait_begin + w;
+    for (uint32_t i = 0; i < p->instruction_count; i++)
+        for (uint32_t w = 0; w < p->instructions[i].wait_count; w++) {
+            uint32_t index = p->instructions[i].wait_begin + w;
             add(list, MUTATE_DROP_WAIT, index, (int32_t)i);
             add(list, MUTATE_WAIT_ORDINAL, index, 1);
             add(list, MUTATE_WAIT_ORDINAL, index, -1);
@@ -88,34 +118,34 @@ static void list_waits(const coh_program *p, mutation_list *list)
         }
 }
 
-static void list_lines(const coh_program *p, mutation_list *list)
+static void list_instructions(const coh_program *p, mutation_list *list)
 {
-    for (uint32_t i = 0; i < p->line_count; i++) {
-        const coh_instruction *line = &p->lines[i];
+    for (uint32_t i = 0; i < p->instruction_count; i++) {
+        const coh_instruction *instruction = &p->instructions[i];
         add(list, MUTATE_ADD_WAIT_BACK, i, 0);
         add(list, MUTATE_ADD_WAIT_AHEAD, i, 0);
         add(list, MUTATE_SWAP, i, 0);
         add(list, MUTATE_DELETE, i, 0);
         add(list, MUTATE_REPEAT, i, 0);
         add(list, MUTATE_PREDICATE, i, 0);
-        if (line->opcode >= COH_OP_INIT && line->opcode <= COH_OP_SAVE)
+        if (instruction->opcode >= COH_OP_INIT && instruction->opcode <= COH_OP_SAVE)
             add(list, MUTATE_SPLIT, i, 0);
-        if (line->lane != COH_LANE_COMPUTE) {
+        if (instruction->lane != COH_LANE_COMPUTE) {
             add(list, MUTATE_LANE, i, 1);
             add(list, MUTATE_MOVER_VERSION, i, 1);
             add(list, MUTATE_MOVER_VERSION, i, -1);
         }
-        if (line->opcode == COH_OP_RECOMPUTE)
+        if (instruction->opcode == COH_OP_RECOMPUTE)
             for (int32_t k = 0; k < 4; k++)
                 add(list, MUTATE_RETARGET, i, k);
-        if (line->call < 0 || line->opcode == COH_OP_ADD)
+        if (instruction->call < 0 || instruction->opcode == COH_OP_ADD)
             continue;
         add(list, MUTATE_LOSE, i, COH_ROLE_CACHE);
         add(list, MUTATE_MICROBATCH, i, 1);
         add(list, MUTATE_OPERATOR, i, 1);
         for (int32_t k = 0; k < 3; k++)
             add(list, MUTATE_ROWS, i, k);
-        if (line->opcode == COH_OP_BACKWARD)
+        if (instruction->opcode == COH_OP_BACKWARD)
             for (int32_t k = 0; k < 2; k++)
                 add(list, MUTATE_ADDS, i, k);
     }
@@ -173,7 +203,7 @@ size_t list_mutations(const coh_layout *layout, const coh_program *program, muta
 {
     mutation_list list = { 0 };
     list_waits(program, &list);
-    list_lines(program, &list);
+    list_instructions(program, &list);
     list_tables(layout, program, &list);
     *out = list.items;
     return list.count;
@@ -181,26 +211,26 @@ size_t list_mutations(const coh_layout *layout, const coh_program *program, muta
 
 /* ---- making a changed program consistent again ---- */
 
-static int is_mover(const coh_instruction *line)
+static int is_mover(const coh_instruction *instruction)
 {
-    return line->opcode >= COH_OP_LOAD && line->opcode <= COH_OP_WRITE;
+    return instruction->opcode >= COH_OP_LOAD && instruction->opcode <= COH_OP_WRITE;
 }
 
 static void count_versions(const coh_layout *layout, coh_program *p)
 {
     int32_t *writes = calloc(layout->chunk_count, sizeof(int32_t));
-    for (uint32_t i = 0; i < p->line_count; i++) {
-        const coh_instruction *line = &p->lines[i];
+    for (uint32_t i = 0; i < p->instruction_count; i++) {
+        const coh_instruction *instruction = &p->instructions[i];
         for (int pass = 0; pass < 2; pass++)
-            for (uint32_t o = 0; o < line->operand_count; o++) {
-                const coh_operand *operand = &p->operands[line->operand_begin + o];
+            for (uint32_t o = 0; o < instruction->operand_count; o++) {
+                const coh_operand *operand = &p->operands[instruction->operand_begin + o];
                 for (uint32_t t = 0; t < operand->touch_count; t++) {
                     coh_touch *touch = &p->touches[operand->touch_begin + t];
                     if (pass == 0)
                         touch->version = writes[touch->chunk];
                     else
                         writes[touch->chunk] +=
-                            !is_mover(line) && (operand->access & COH_ACCESS_WRITE) != 0;
+                            !is_mover(instruction) && (operand->access & COH_ACCESS_WRITE) != 0;
                 }
             }
     }
@@ -211,9 +241,9 @@ static void count_uses(coh_program *p)
 {
     for (uint32_t e = 0; e < p->extent_count; e++)
         p->extents[e].use_count = 0;
-    for (uint32_t i = 0; i < p->line_count; i++)
-        for (uint32_t o = 0; o < p->lines[i].operand_count; o++) {
-            const coh_operand *operand = &p->operands[p->lines[i].operand_begin + o];
+    for (uint32_t i = 0; i < p->instruction_count; i++)
+        for (uint32_t o = 0; o < p->instructions[i].operand_count; o++) {
+            const coh_operand *operand = &p->operands[p->instructions[i].operand_begin + o];
             for (uint32_t t = 0; t < operand->touch_count; t++)
                 if (p->touches[operand->touch_begin + t].extent != COH_EXTENT_FILE)
                     p->extents[p->touches[operand->touch_begin + t].extent].use_count++;
@@ -223,29 +253,30 @@ static void count_uses(coh_program *p)
 static int make_consistent(const coh_layout *layout, coh_program *p)
 {
     memset(p->lane_length, 0, sizeof(p->lane_length));
-    for (uint32_t i = 0; i < p->line_count; i++)
-        p->lines[i].ordinal = ++p->lane_length[p->lines[i].lane];
+    for (uint32_t i = 0; i < p->instruction_count; i++)
+        p->instructions[i].ordinal = ++p->lane_length[p->instructions[i].lane];
     count_versions(layout, p);
     count_uses(p);
-    return p->line_count > 0 && make_all_waits(p);
+    return p->instruction_count > 0 && make_all_waits(p);
 }
 
 /* ---- waits ---- */
 
-/* Adds a wait to line i; all its waits are copied to the end of the table. */
+/* Adds a wait to instruction i; all its waits are copied to the end of the table. */
 static void add_wait(coh_program *p, uint32_t i, coh_wait wait)
 {
-    coh_instruction *line = &p->lines[i];
+    coh_instruction *instruction = &p->instructions[i];
     coh_wait *grown = NULL;
-    COH_ALLOC((size_t)p->wait_count + line->wait_count + 1, &grown);
+    COH_ALLOC((size_t)p->wait_count + instruction->wait_count + 1, &grown);
     memcpy(grown, p->waits, p->wait_count * sizeof(coh_wait));
-    memcpy(grown + p->wait_count, p->waits + line->wait_begin, line->wait_count * sizeof(coh_wait));
+    memcpy(grown + p->wait_count, p->waits + instruction->wait_begin,
+           instruction->wait_count * sizeof(coh_wait));
     coh_free(p->waits);
     p->waits = grown;
-    line->wait_begin = p->wait_count;
-    p->wait_count += line->wait_count;
+    instruction->wait_begin = p->wait_count;
+    p->wait_count += instruction->wait_count;
     p->waits[p->wait_count++] = wait;
-    line->wait_count++;
+    instruction->wait_count++;
 }
 
 static int change_wait(mutant *m, const mutation *what)
@@ -253,8 +284,8 @@ static int change_wait(mutant *m, const mutation *what)
     coh_program *p = &m->program;
     coh_wait *wait = &p->waits[what->index];
     if (what->kind == MUTATE_DROP_WAIT) {
-        coh_instruction *line = &p->lines[what->amount];
-        *wait = p->waits[line->wait_begin + --line->wait_count];
+        coh_instruction *instruction = &p->instructions[what->amount];
+        *wait = p->waits[instruction->wait_begin + --instruction->wait_count];
         return 1;
     }
     if (what->kind == MUTATE_WAIT_ORDINAL)
@@ -275,41 +306,42 @@ static int add_any_wait(mutant *m, const mutation *what, uint64_t seed)
 {
     coh_program *p = &m->program;
     uint32_t i = what->index, ahead = what->kind == MUTATE_ADD_WAIT_AHEAD;
-    uint32_t room = ahead ? p->line_count - i - 1 : i;
+    uint32_t room = ahead ? p->instruction_count - i - 1 : i;
     if (room == 0)
         return 0;
     uint32_t other = (ahead ? i + 1 : 0) + (uint32_t)coh_rng_below(seed, 2, i, room);
-    add_wait(p, i, (coh_wait){ p->lines[other].ordinal, p->lines[other].lane, 0 });
+    add_wait(p, i, (coh_wait){ p->instructions[other].ordinal, p->instructions[other].lane, 0 });
     return 1;
 }
 
-/* ---- lines ---- */
+/* ---- instructions ---- */
 
-static int swap_lines(coh_program *p, uint32_t i)
+static int swap_instructions(coh_program *p, uint32_t i)
 {
-    for (uint32_t j = i + 1; j < p->line_count; j++) {
-        if (p->lines[j].lane != p->lines[i].lane)
+    for (uint32_t j = i + 1; j < p->instruction_count; j++) {
+        if (p->instructions[j].lane != p->instructions[i].lane)
             continue;
-        coh_instruction a = p->lines[i], b = p->lines[j];
-        p->lines[i] = b;
-        p->lines[j] = a;
-        p->lines[i].ordinal = a.ordinal; /* the position keeps its ordinal and key */
-        p->lines[i].position = a.position;
-        p->lines[i].before_after = a.before_after;
-        p->lines[j].ordinal = b.ordinal;
-        p->lines[j].position = b.position;
-        p->lines[j].before_after = b.before_after;
+        coh_instruction a = p->instructions[i], b = p->instructions[j];
+        p->instructions[i] = b;
+        p->instructions[j] = a;
+        p->instructions[i].ordinal = a.ordinal; /* the position keeps its ordinal and key */
+        p->instructions[i].position = a.position;
+        p->instructions[i].before_after = a.before_after;
+        p->instructions[j].ordinal = b.ordinal;
+        p->instructions[j].position = b.position;
+        p->instructions[j].before_after = b.before_after;
         return 1;
     }
     return 0;
 }
 
-static int repeat_line(mutant *m, uint32_t i)
+static int repeat_instruction(mutant *m, uint32_t i)
 {
     coh_program *p = &m->program;
-    memmove(&p->lines[i + 1], &p->lines[i], (p->line_count - i) * sizeof(*p->lines));
-    p->line_count++;
-    coh_instruction *copy = &p->lines[i + 1];
+    memmove(&p->instructions[i + 1], &p->instructions[i],
+            (p->instruction_count - i) * sizeof(*p->instructions));
+    p->instruction_count++;
+    coh_instruction *copy = &p->instructions[i + 1];
     uint32_t begin = p->operand_count;
     for (uint32_t o = 0; o < copy->operand_count; o++) {
         coh_operand operand = p->operands[copy->operand_begin + o];
@@ -327,12 +359,13 @@ static int repeat_line(mutant *m, uint32_t i)
 static int split_visit(mutant *m, uint32_t i)
 {
     coh_program *p = &m->program;
-    if (p->lines[i].operand_count != 2)
+    if (p->instructions[i].operand_count != 2)
         return 0;
-    memmove(&p->lines[i + 1], &p->lines[i], (p->line_count - i) * sizeof(*p->lines));
-    p->line_count++;
-    p->lines[i].operand_count = p->lines[i + 1].operand_count = 1;
-    p->lines[i + 1].operand_begin++;
+    memmove(&p->instructions[i + 1], &p->instructions[i],
+            (p->instruction_count - i) * sizeof(*p->instructions));
+    p->instruction_count++;
+    p->instructions[i].operand_count = p->instructions[i + 1].operand_count = 1;
+    p->instructions[i + 1].operand_begin++;
     return make_consistent(&m->layout, p);
 }
 
@@ -341,18 +374,19 @@ static int split_visit(mutant *m, uint32_t i)
 static int lose_operand(mutant *m, uint32_t i, int32_t role)
 {
     coh_program *p = &m->program;
-    coh_instruction *line = &p->lines[i];
-    coh_line_call *call = &p->calls[line->call];
+    coh_instruction *instruction = &p->instructions[i];
+    coh_instruction_call *call = &p->calls[instruction->call];
     uint32_t lost = 0, kept = 0, begin = p->operand_count;
-    while (lost < line->operand_count && p->operands[line->operand_begin + lost].role != role)
+    while (lost < instruction->operand_count &&
+           p->operands[instruction->operand_begin + lost].role != role)
         lost++;
-    if (lost == line->operand_count)
+    if (lost == instruction->operand_count)
         return 0;
-    for (uint32_t o = 0; o < line->operand_count; o++)
+    for (uint32_t o = 0; o < instruction->operand_count; o++)
         if (o != lost)
-            p->operands[p->operand_count++] = p->operands[line->operand_begin + o];
-    line->operand_begin = begin;
-    line->operand_count--;
+            p->operands[p->operand_count++] = p->operands[instruction->operand_begin + o];
+    instruction->operand_begin = begin;
+    instruction->operand_count--;
     coh_binding *bindings = &p->bindings[call->binding_begin];
     for (uint32_t b = 0; b < call->binding_count; b++) {
         if (bindings[b].operand == lost)
@@ -364,14 +398,14 @@ static int lose_operand(mutant *m, uint32_t i, int32_t role)
     return make_consistent(&m->layout, p);
 }
 
-/* First and last line that uses an extent. */
+/* First and last instruction that uses an extent. */
 static void span_of(const coh_program *p, uint32_t extent, uint32_t *first, uint32_t *last)
 {
     *first = UINT32_MAX;
     *last = 0;
-    for (uint32_t i = 0; i < p->line_count; i++)
-        for (uint32_t o = 0; o < p->lines[i].operand_count; o++) {
-            const coh_operand *operand = &p->operands[p->lines[i].operand_begin + o];
+    for (uint32_t i = 0; i < p->instruction_count; i++)
+        for (uint32_t o = 0; o < p->instructions[i].operand_count; o++) {
+            const coh_operand *operand = &p->operands[p->instructions[i].operand_begin + o];
             for (uint32_t t = 0; t < operand->touch_count; t++)
                 if (p->touches[operand->touch_begin + t].extent == extent) {
                     *first = i < *first ? i : *first;
@@ -380,13 +414,13 @@ static void span_of(const coh_program *p, uint32_t extent, uint32_t *first, uint
         }
 }
 
-/* Makes the first operand of line i name another chunk of the same size: the amount-th one that is
- * in the device tier while line i runs. */
+/* Makes the first operand of instruction i name another chunk of the same size: the amount-th
+ * one that is in the device tier while instruction i runs. */
 static int retarget(mutant *m, const mutation *what)
 {
     coh_program *p = &m->program;
-    const coh_instruction *line = &p->lines[what->index];
-    coh_operand *operand = &p->operands[line->operand_begin];
+    const coh_instruction *instruction = &p->instructions[what->index];
+    coh_operand *operand = &p->operands[instruction->operand_begin];
     coh_touch *touch = &p->touches[operand->touch_begin];
     int32_t left = what->amount;
     for (uint32_t e = 0; e < p->extent_count && operand->touch_count == 1; e++) {
@@ -397,15 +431,16 @@ static int retarget(mutant *m, const mutation *what)
             extent->bytes != operand->bytes || first > what->index || last < what->index ||
             left-- > 0)
             continue;
-        for (uint32_t o = 0; o < line->operand_count; o++)
-            if (p->operands[line->operand_begin + o].object ==
+        for (uint32_t o = 0; o < instruction->operand_count; o++)
+            if (p->operands[instruction->operand_begin + o].object ==
                 m->layout.chunks[extent->chunk].object)
                 return 0;
         *touch = (coh_touch){ extent->chunk, e, 0 };
         operand->object = m->layout.chunks[extent->chunk].object;
         operand->object_offset = m->layout.chunks[extent->chunk].object_offset;
         operand->offset = extent->offset;
-        p->bindings[p->calls[line->call].binding_begin].object_offset = operand->object_offset;
+        p->bindings[p->calls[instruction->call].binding_begin].object_offset =
+            operand->object_offset;
         return make_consistent(&m->layout, p);
     }
     return 0;
@@ -413,7 +448,7 @@ static int retarget(mutant *m, const mutation *what)
 
 static int change_call(mutant *m, const mutation *what)
 {
-    coh_line_call *call = &m->program.calls[m->program.lines[what->index].call];
+    coh_instruction_call *call = &m->program.calls[m->program.instructions[what->index].call];
     if (what->kind == MUTATE_MICROBATCH)
         call->microbatch += what->amount;
     if (what->kind == MUTATE_OPERATOR)
@@ -437,16 +472,16 @@ static int change_call(mutant *m, const mutation *what)
     return has_port; /* a bit without its port has no effect */
 }
 
-static int change_line(mutant *m, const mutation *what)
+static int change_instruction(mutant *m, const mutation *what)
 {
     coh_program *p = &m->program;
     uint32_t i = what->index;
-    coh_instruction *line = &p->lines[i];
-    int is_small = p->line_count <= 400;
+    coh_instruction *instruction = &p->instructions[i];
+    int is_small = p->instruction_count <= 400;
     if (what->kind == MUTATE_SWAP)
-        return swap_lines(p, i);
+        return swap_instructions(p, i);
     if (what->kind == MUTATE_REPEAT)
-        return is_small && repeat_line(m, i);
+        return is_small && repeat_instruction(m, i);
     if (what->kind == MUTATE_RETARGET)
         return is_small && retarget(m, what);
     if (what->kind == MUTATE_SPLIT)
@@ -454,26 +489,27 @@ static int change_line(mutant *m, const mutation *what)
     if (what->kind == MUTATE_LOSE)
         return is_small && lose_operand(m, i, what->amount);
     if (what->kind == MUTATE_DELETE) {
-        p->line_count--;
-        memmove(line, line + 1, (p->line_count - i) * sizeof(*line));
+        p->instruction_count--;
+        memmove(instruction, instruction + 1, (p->instruction_count - i) * sizeof(*instruction));
         return is_small && make_consistent(&m->layout, p);
     }
     if (what->kind == MUTATE_PREDICATE) {
-        line->predicate_cell =
-            line->predicate_cell == COH_CELL_NONE ? COH_CELL_PENDING : COH_CELL_NONE;
-        return p->kind == COH_PROGRAM_BODY || line->opcode == COH_OP_UPDATE || is_mover(line);
+        instruction->predicate_cell =
+            instruction->predicate_cell == COH_CELL_NONE ? COH_CELL_PENDING : COH_CELL_NONE;
+        return p->kind == COH_PROGRAM_BODY || instruction->opcode == COH_OP_UPDATE ||
+               is_mover(instruction);
     }
-    if (what->kind == MUTATE_LANE) { /* to the end of another lane that has lines */
-        uint8_t lane = line->lane;
+    if (what->kind == MUTATE_LANE) { /* to the end of another lane that has instructions */
+        uint8_t lane = instruction->lane;
         do
             lane = (uint8_t)((lane + 1) % COH_LANE_COUNT);
         while (p->lane_length[lane] == 0);
-        if (lane == line->lane || !is_small)
+        if (lane == instruction->lane || !is_small)
             return 0;
-        line->lane = lane;
+        instruction->lane = lane;
         return make_consistent(&m->layout, p);
     }
-    coh_operand *from = &p->operands[line->operand_begin];
+    coh_operand *from = &p->operands[instruction->operand_begin];
     p->touches[from[0].touch_begin].version += what->amount;
     p->touches[from[1].touch_begin].version += what->amount;
     return 1;
@@ -499,7 +535,7 @@ int apply_mutation(mutant *m, const mutation *what, uint64_t seed)
     case MUTATE_PREDICATE:
     case MUTATE_LANE:
     case MUTATE_MOVER_VERSION:
-        return change_line(m, what);
+        return change_instruction(m, what);
     case MUTATE_MICROBATCH:
     case MUTATE_OPERATOR:
     case MUTATE_ROWS:

@@ -7,7 +7,7 @@
 
 typedef struct mutation {
     mutation_kind kind;
-    uint32_t index; /* index of the wait, line, extent, operand, ... */
+    uint32_t index; /* index of the wait, instruction, extent, operand, ... */
     int32_t amount;
 } mutation;
 
@@ -26,7 +26,7 @@ size_t list_mutations(const coh_layout *layout, const coh_program *program, muta
 /* Returns 0 if the mutation does not apply here (no such neighbour, offset, ...). */
 int apply_mutation(mutant *m, const mutation *what, uint64_t seed);
 
-/* Mutations that change no line, wait or call (mutate_tables.c). */
+/* Mutations that change no instruction, wait or call (mutate_tables.c). */
 int mutate_table(mutant *m, const mutation *what);
 
 #endif

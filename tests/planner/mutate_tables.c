@@ -133,8 +133,8 @@ static int change_limit(mutant *m, const mutation *what)
     default:
         break;
     }
-    for (uint32_t l = 0; l < p->line_count; l++)
-        written += p->lines[l].opcode == COH_OP_WRITE ? p->lines[l].bytes : 0;
+    for (uint32_t l = 0; l < p->instruction_count; l++)
+        written += p->instructions[l].opcode == COH_OP_WRITE ? p->instructions[l].bytes : 0;
     m->options.wear_bytes = written + (uint64_t)(int64_t)what->amount;
     return written > 1;
 }

@@ -57,8 +57,8 @@ static const char *find_harm(const mutant *m, const poison_result *original, cha
     hb_conflict race;
     poison_result found;
     if (hb_find_race(&m->program, run_count, &race)) {
-        snprintf(text, text_bytes, "lines %u and %u are not ordered (or a wait is never met)",
-                 race.a, race.b);
+        snprintf(text, text_bytes,
+                 "instructions %u and %u are not ordered (or a wait is never met)", race.a, race.b);
         return text;
     }
     if (!states_fit(&m->layout))

@@ -46,8 +46,8 @@ typedef enum mutation_kind {
     MUTATE_DEPTH,
     MUTATE_DTYPE,       /* of a port */
     MUTATE_GROUP_DTYPE, /* of a trained group */
-    MUTATE_LOSE,        /* a line loses its cache; the rest is made consistent */
-    MUTATE_SPLIT,       /* moves the second operand of a visit to a new line; the rest is made
+    MUTATE_LOSE,        /* an instruction loses its cache; the rest is made consistent */
+    MUTATE_SPLIT, /* moves the second operand of a visit to a new instruction; the rest is made
                          * consistent */
     MUTATE_KIND_COUNT
 } mutation_kind;
@@ -63,9 +63,9 @@ typedef struct coh_mutation_report {
 } coh_mutation_report;
 
 /* Runs mutations of a program that is valid under `options`. `most` is 0 for all mutations, else
- * the approximate size of a sample drawn by `seed`. Programs of more than 400 lines get no DELETE,
- * REPEAT or RETARGET (these derive all waits again). An invalid program is reported as a false
- * alarm. */
+ * the approximate size of a sample drawn by `seed`. Programs of more than 400 instructions get
+ * no DELETE, REPEAT or RETARGET (these derive all waits again). An invalid program is reported
+ * as a false alarm. */
 coh_mutation_report run_mutations(const coh_layout *layout, const coh_program *program,
                                   const coh_verify_options *options, uint64_t seed, uint32_t most);
 

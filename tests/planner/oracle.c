@@ -7,13 +7,14 @@ enum { NONE = 15 };
 
 /* Everything the rest of the step depends on. */
 typedef struct state {
-    uint8_t position, running; /* next line; remaining time of the running line, 0: it waits */
+    uint8_t position,
+        running; /* next instruction; remaining time of the running instruction, 0: it waits */
     uint8_t there, changed;
     uint8_t in, in_left, out, out_left; /* item in transfer, or NONE; its remaining time */
     uint8_t slot[ORACLE_ITEMS_MOST];    /* of each item that is present */
     uint8_t in_slot;
-    uint8_t left_behind; /* slots of old copies that the line still reads after the item was fetched
-                          * again */
+    /* slots of old copies that the instruction still reads after the item was fetched again */
+    uint8_t left_behind;
 } state;
 
 static uint64_t pack(const state *s)
@@ -45,7 +46,7 @@ typedef struct frontier {
     int has_slots; /* all items have size one unit */
     int horizon;   /* longer times are discarded */
     state goal;
-    int after[ORACLE_LINES_MOST + 1]; /* time of all lines from each one on */
+    int after[ORACLE_INSTRUCTIONS_MOST + 1]; /* time of all instructions from each one on */
 } frontier;
 
 static int insert_seen(frontier *f, uint64_t key)
@@ -76,13 +77,13 @@ static int remember(frontier *f, uint64_t key)
     return insert_seen(f, key);
 }
 
-/* Adds a state, unless the time of the remaining lines alone takes it to the horizon. */
+/* Adds a state, unless the time of the remaining instructions alone takes it to the horizon. */
 static void push(frontier *f, const state *s, int time)
 {
-    int lines_left = f->after[s->position];
+    int instructions_left = f->after[s->position];
     if (s->running > 0)
-        lines_left -= f->instance->line[s->position].time - s->running;
-    if (time + lines_left >= f->horizon)
+        instructions_left -= f->instance->instruction[s->position].time - s->running;
+    if (time + instructions_left >= f->horizon)
         return;
     if (f->node_count == f->node_capacity) {
         f->node_capacity = f->node_capacity ? 2 * f->node_capacity : 4096;
@@ -112,7 +113,7 @@ static int used(const oracle_instance *i, const state *s)
     return bytes_of(i, s->there) + (is_free(s) ? 0 : i->size[s->in]);
 }
 
-/* Advances to the next event: the end of a line or a transfer. Returns 0 if nothing is in
+/* Advances to the next event: the end of an instruction or a transfer. Returns 0 if nothing is in
  * progress. */
 static int advance(frontier *f, state s, int time)
 {
@@ -125,7 +126,7 @@ static int advance(frontier *f, state s, int time)
         return 0;
     if (s.in != NONE && (s.in_left = (uint8_t)(s.in_left - step)) == 0) {
         if ((s.there >> s.in & 1) && s.running > 0 &&
-            (f->instance->line[s.position].reads >> s.in & 1))
+            (f->instance->instruction[s.position].reads >> s.in & 1))
             s.left_behind |= (uint8_t)(1u << s.slot[s.in]);
         s.there |= (uint8_t)(1u << s.in);
         s.slot[s.in] = s.in_slot;
@@ -148,7 +149,7 @@ static int advance(frontier *f, state s, int time)
 static void choose_out(frontier *f, state s, int time)
 {
     const oracle_instance *instance = f->instance;
-    unsigned busy = s.running > 0 ? instance->line[s.position].changes : 0;
+    unsigned busy = s.running > 0 ? instance->instruction[s.position].changes : 0;
     advance(f, s, time);
     for (int item = 0; s.out == NONE && item < instance->item_count; item++)
         if ((s.changed & ~busy) >> item & 1) {
@@ -208,7 +209,7 @@ static void fetch_anywhere(frontier *f, const state *s, int time, int item, unsi
 /* Branches: with and without fetching an item, with any victims. */
 static void choose_in(frontier *f, const state *s, int time)
 {
-    unsigned held = s->running > 0 ? f->instance->line[s->position].reads : 0;
+    unsigned held = s->running > 0 ? f->instance->instruction[s->position].reads : 0;
     if (s->out != NONE)
         held |= 1u << s->out;
     unsigned may_leave = s->there & ~s->changed & ~held;
@@ -223,14 +224,14 @@ static void choose_in(frontier *f, const state *s, int time)
     }
 }
 
-/* A line starts as soon as it can: waiting would free nothing else. */
+/* An instruction starts as soon as it can: waiting would free nothing else. */
 static void expand(frontier *f, state s, int time)
 {
-    const oracle_line *line = &f->instance->line[s.position];
-    int is_being_stored = s.out != NONE && (line->changes >> s.out & 1);
-    if (s.running == 0 && (line->reads & ~s.there) == 0 && !is_being_stored) {
-        s.running = (uint8_t)line->time;
-        s.changed |= line->changes;
+    const oracle_instruction *instruction = &f->instance->instruction[s.position];
+    int is_being_stored = s.out != NONE && (instruction->changes >> s.out & 1);
+    if (s.running == 0 && (instruction->reads & ~s.there) == 0 && !is_being_stored) {
+        s.running = (uint8_t)instruction->time;
+        s.changed |= instruction->changes;
     }
     choose_in(f, &s, time);
 }
@@ -273,7 +274,7 @@ static int shortest(frontier *f)
         while (f->first[time] >= 0) {
             node n = f->nodes[f->first[time]];
             f->first[time] = n.next;
-            int has_ended = n.at.position == f->instance->line_count;
+            int has_ended = n.at.position == f->instance->instruction_count;
             if (has_ended && closes(&n.at, &f->goal))
                 return time;
             if (!has_ended && remember(f, pack(&n.at)))
@@ -285,8 +286,8 @@ static int shortest(frontier *f)
 static int is_possible(const oracle_instance *instance, int has_slots, const state *s)
 {
     unsigned can_change = 0;
-    for (int line = 0; line < instance->line_count; line++)
-        can_change |= instance->line[line].changes;
+    for (int instruction = 0; instruction < instance->instruction_count; instruction++)
+        can_change |= instance->instruction[instruction].changes;
     return (s->changed & ~s->there) == 0 && (s->changed & ~can_change) == 0 &&
            used(instance, s) <= instance->room &&
            (s->in == NONE || !((has_slots ? s->changed : s->there) >> s->in & 1)) &&
@@ -338,11 +339,11 @@ int oracle_period(const oracle_instance *instance)
     int most = 1;
     for (int item = 0; item < instance->item_count; item++)
         f.has_slots &= instance->size[item] == 1;
-    for (int line = instance->line_count - 1; line >= 0; line--) {
-        f.after[line] = f.after[line + 1] + instance->line[line].time;
+    for (int instruction = instance->instruction_count - 1; instruction >= 0; instruction--) {
+        f.after[instruction] = f.after[instruction + 1] + instance->instruction[instruction].time;
         for (int item = 0; item < instance->item_count;
              item++) /* fetched or stored, item by item */
-            if (instance->line[line].reads >> item & 1)
+            if (instance->instruction[instruction].reads >> item & 1)
                 most += 2 * instance->size[item] * instance->unit_time;
     }
     most += f.after[0];

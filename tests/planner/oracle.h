@@ -1,30 +1,31 @@
 /* oracle.h - finds the shortest period of a tiny step by exhaustive search: any item may be fetched
- * at any time, with any victims. It knows nothing of the planner: only items, lines and one link in
- * each direction.
+ * at any time, with any victims. It knows nothing of the planner: only items, instructions and one
+ * link in each direction.
  *
- * A state has the next line and the remaining time of the running one, which items are present,
- * where they are and whether they are changed, and the transfers in progress. From each possible
- * initial state the search goes best-first to the same state one step later. Items of one size have
- * slots, which are part of the state: a program has fixed addresses, so a step that ends with two
- * items swapped is no period. Other items fit wherever there are enough bytes. */
+ * A state has the next instruction and the remaining time of the running one, which items are
+ * present, where they are and whether they are changed, and the transfers in progress. From each
+ * possible initial state the search goes best-first to the same state one step later. Items of
+ * one size have slots, which are part of the state: a program has fixed addresses, so a step
+ * that ends with two items swapped is no period. Other items fit wherever there are enough
+ * bytes. */
 #ifndef COH_TESTS_PLANNER_ORACLE_H
 #define COH_TESTS_PLANNER_ORACLE_H
 
 #include <stdint.h>
 
-enum { ORACLE_ITEMS_MOST = 6, ORACLE_LINES_MOST = 24 };
+enum { ORACLE_ITEMS_MOST = 6, ORACLE_INSTRUCTIONS_MOST = 24 };
 
-typedef struct oracle_line {
+typedef struct oracle_instruction {
     int time;        /* >= 1 */
     uint8_t reads;   /* bit set of items */
     uint8_t changes; /* a subset of `reads` */
-} oracle_line;
+} oracle_instruction;
 
 /* Times and sizes are integers; a link moves one item at a time, at `unit_time` per unit. */
 typedef struct oracle_instance {
-    int item_count, line_count, room;
+    int item_count, instruction_count, room;
     int size[ORACLE_ITEMS_MOST];
-    oracle_line line[ORACLE_LINES_MOST];
+    oracle_instruction instruction[ORACLE_INSTRUCTIONS_MOST];
     int unit_time; /* time of one unit on a link */
 } oracle_instance;
 

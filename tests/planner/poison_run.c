@@ -29,16 +29,16 @@ typedef struct machine {
     poison_result *result;
 } machine;
 
-static void fault(machine *m, uint32_t line, const char *format, ...)
+static void fault(machine *m, uint32_t instruction, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void fault(machine *m, uint32_t line, const char *format, ...)
+static void fault(machine *m, uint32_t instruction, const char *format, ...)
 {
     if (m->result->is_faulty)
         return;
     m->result->is_faulty = 1;
-    int used =
-        snprintf(m->result->fault, sizeof(m->result->fault), "run %u line %u: ", m->run, line);
+    int used = snprintf(m->result->fault, sizeof(m->result->fault),
+                        "run %u instruction %u: ", m->run, instruction);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(m->result->fault + used, sizeof(m->result->fault) - (size_t)used, format, arguments);
@@ -239,13 +239,13 @@ static uint32_t entry_of(const machine *m, const coh_extent *extent)
     return 0;
 }
 
-static void own(machine *m, uint32_t line, uint32_t e)
+static void own(machine *m, uint32_t instruction, uint32_t e)
 {
     const coh_extent *extent = &m->program->extents[e];
     EACH_PIECE(m, p, extent->tier, extent->offset, extent->bytes)
     {
         if (p->owner != 0)
-            fault(m, line, "extent %u enters bytes of extent %u", e, p->owner - 1);
+            fault(m, instruction, "extent %u enters bytes of extent %u", e, p->owner - 1);
         p->owner = e + 1;
     }
     uint64_t end = extent->offset + extent->bytes;
@@ -319,32 +319,33 @@ static void end_run(machine *m)
     }
 }
 
-/* ---- lines ---- */
+/* ---- instructions ---- */
 
 /* Faults unless the bytes of a touch belong to its extent, which is entered and not yet left. */
-static void check_owned(machine *m, uint32_t line, const coh_operand *operand, uint64_t offset,
-                        const coh_touch *touch)
+static void check_owned(machine *m, uint32_t instruction, const coh_operand *operand,
+                        uint64_t offset, const coh_touch *touch)
 {
     uint64_t bytes = m->layout->chunks[touch->chunk].bytes;
     if (touch->extent == COH_EXTENT_FILE) {
         if (offset != m->layout->chunks[touch->chunk].file_offset)
-            fault(m, line, "chunk %u is not at its place in the file", touch->chunk);
+            fault(m, instruction, "chunk %u is not at its place in the file", touch->chunk);
         return;
     }
     const coh_extent *extent = &m->program->extents[touch->extent];
     if (extent->offset != offset || extent->bytes != bytes || extent->tier != operand->tier ||
         extent->chunk != touch->chunk)
-        fault(m, line, "extent %u is not where the line touches", touch->extent);
+        fault(m, instruction, "extent %u is not where the instruction touches", touch->extent);
     EACH_PIECE(m, p, operand->tier, offset, bytes)
     if (p->owner != touch->extent + 1)
-        fault(m, line, "bytes of extent %u touched, owned by %u", touch->extent, p->owner - 1);
+        fault(m, instruction, "bytes of extent %u touched, owned by %u", touch->extent,
+              p->owner - 1);
 }
 
 static void enter_and_check(machine *m, uint32_t index)
 {
-    const coh_instruction *line = &m->program->lines[index];
-    for (uint32_t o = 0; o < line->operand_count; o++) {
-        const coh_operand *operand = &m->program->operands[line->operand_begin + o];
+    const coh_instruction *instruction = &m->program->instructions[index];
+    for (uint32_t o = 0; o < instruction->operand_count; o++) {
+        const coh_operand *operand = &m->program->operands[instruction->operand_begin + o];
         uint64_t offset = operand->offset;
         if (offset % PAGE != 0 || operand->bytes % PAGE != 0)
             fault(m, index, "operand %u is not on pages", o);
@@ -352,9 +353,9 @@ static void enter_and_check(machine *m, uint32_t index)
             offset + operand->bytes > m->layout->arena_bytes[operand->tier])
             fault(m, index, "operand %u is outside the arena", o);
         if (((operand->access & COH_ACCESS_READ) &&
-             !((m->layout->access.reads[line->lane] >> operand->tier) & 1)) ||
+             !((m->layout->access.reads[instruction->lane] >> operand->tier) & 1)) ||
             ((operand->access & COH_ACCESS_WRITE) &&
-             !((m->layout->access.writes[line->lane] >> operand->tier) & 1)))
+             !((m->layout->access.writes[instruction->lane] >> operand->tier) & 1)))
             fault(m, index, "the lane may not touch the tier");
         uint64_t object_offset = operand->object_offset;
         for (uint32_t t = 0; t < operand->touch_count; t++) {
@@ -377,12 +378,13 @@ static void enter_and_check(machine *m, uint32_t index)
     }
 }
 
-/* Folds what the line reads into the hash; faults if the contents are not those the line names. */
+/* Folds what the instruction reads into the hash; faults if the contents are not those the
+ * instruction names. */
 static uint64_t fold_reads(machine *m, uint32_t index, uint64_t hash)
 {
-    const coh_instruction *line = &m->program->lines[index];
-    for (uint32_t o = 0; o < line->operand_count; o++) {
-        const coh_operand *operand = &m->program->operands[line->operand_begin + o];
+    const coh_instruction *instruction = &m->program->instructions[index];
+    for (uint32_t o = 0; o < instruction->operand_count; o++) {
+        const coh_operand *operand = &m->program->operands[instruction->operand_begin + o];
         uint64_t offset = operand->offset;
         hash = mix(hash, operand->role * 4u + operand->access);
         for (uint32_t t = 0; t < operand->touch_count; t++) {
@@ -405,15 +407,16 @@ static uint64_t fold_reads(machine *m, uint32_t index, uint64_t hash)
     return hash;
 }
 
-static uint64_t fold_call(const machine *m, const coh_instruction *line)
+static uint64_t fold_call(const machine *m, const coh_instruction *instruction)
 {
-    uint8_t opcode = line->opcode == COH_OP_RECOMPUTE ? (uint8_t)COH_OP_FORWARD : line->opcode;
-    uint64_t hash = mix(1 + (uint64_t)(line->predicate_cell == COH_CELL_NONE), opcode);
+    uint8_t opcode =
+        instruction->opcode == COH_OP_RECOMPUTE ? (uint8_t)COH_OP_FORWARD : instruction->opcode;
+    uint64_t hash = mix(1 + (uint64_t)(instruction->predicate_cell == COH_CELL_NONE), opcode);
     if (opcode == COH_OP_FEED)
         hash = mix(hash, m->run);
-    if (line->call < 0)
+    if (instruction->call < 0)
         return hash;
-    const coh_line_call *call = &m->program->calls[line->call];
+    const coh_instruction_call *call = &m->program->calls[instruction->call];
     hash = mix(hash, (uint64_t)(uint32_t)call->operator_index << 32 | (uint32_t)call->microbatch);
     hash = mix(mix(hash, (uint64_t)call->row_begin), (uint64_t)call->row_end);
     hash = mix(hash, (uint64_t)call->row_count);
@@ -428,9 +431,9 @@ static uint64_t fold_call(const machine *m, const coh_instruction *line)
 
 static void write_all(machine *m, uint32_t index, uint64_t hash, int changes)
 {
-    const coh_instruction *line = &m->program->lines[index];
-    for (uint32_t o = 0; o < line->operand_count; o++) {
-        const coh_operand *operand = &m->program->operands[line->operand_begin + o];
+    const coh_instruction *instruction = &m->program->instructions[index];
+    for (uint32_t o = 0; o < instruction->operand_count; o++) {
+        const coh_operand *operand = &m->program->operands[instruction->operand_begin + o];
         uint64_t offset = operand->offset;
         for (uint32_t t = 0; t < operand->touch_count; t++) {
             uint32_t chunk = m->program->touches[operand->touch_begin + t].chunk;
@@ -448,26 +451,26 @@ static void write_all(machine *m, uint32_t index, uint64_t hash, int changes)
 
 static void compute(machine *m, uint32_t index)
 {
-    const coh_instruction *line = &m->program->lines[index];
-    uint64_t hash = fold_reads(m, index, fold_call(m, line));
-    int runs = line->predicate_cell == COH_CELL_NONE || m->pending;
-    if (line->opcode == COH_OP_CLIP)
+    const coh_instruction *instruction = &m->program->instructions[index];
+    uint64_t hash = fold_reads(m, index, fold_call(m, instruction));
+    int runs = instruction->predicate_cell == COH_CELL_NONE || m->pending;
+    if (instruction->opcode == COH_OP_CLIP)
         m->pending = 1;
-    if (line->opcode == COH_OP_SETTLE)
+    if (instruction->opcode == COH_OP_SETTLE)
         m->pending = 0;
-    if (line->opcode != COH_OP_RECOMPUTE)
+    if (instruction->opcode != COH_OP_RECOMPUTE)
         m->result->hash += mix(hash, 5 + (uint64_t)runs); /* a sum: in any order */
     write_all(m, index, hash, runs);
 }
 
 static void copy_chunks(machine *m, uint32_t index)
 {
-    const coh_instruction *line = &m->program->lines[index];
-    const coh_operand *from = &m->program->operands[line->operand_begin], *to = from + 1;
+    const coh_instruction *instruction = &m->program->instructions[index];
+    const coh_operand *from = &m->program->operands[instruction->operand_begin], *to = from + 1;
     fold_reads(m, index, 0);
-    if (line->operand_count != 2 || from->bytes != to->bytes || line->bytes != from->bytes ||
-        from->access != COH_ACCESS_READ || to->access != COH_ACCESS_WRITE ||
-        line->predicate_cell != COH_CELL_NONE) {
+    if (instruction->operand_count != 2 || from->bytes != to->bytes ||
+        instruction->bytes != from->bytes || from->access != COH_ACCESS_READ ||
+        to->access != COH_ACCESS_WRITE || instruction->predicate_cell != COH_CELL_NONE) {
         fault(m, index, "no mover looks like this");
         return;
     }
@@ -489,9 +492,9 @@ static void copy_chunks(machine *m, uint32_t index)
 
 static void leave(machine *m, uint32_t index)
 {
-    const coh_instruction *line = &m->program->lines[index];
-    for (uint32_t o = 0; o < line->operand_count; o++) {
-        const coh_operand *operand = &m->program->operands[line->operand_begin + o];
+    const coh_instruction *instruction = &m->program->instructions[index];
+    for (uint32_t o = 0; o < instruction->operand_count; o++) {
+        const coh_operand *operand = &m->program->operands[instruction->operand_begin + o];
         for (uint32_t t = 0; t < operand->touch_count; t++) {
             uint32_t e = m->program->touches[operand->touch_begin + t].extent;
             if (e == COH_EXTENT_FILE)
@@ -514,19 +517,22 @@ static uint64_t size_of(coh_dtype dtype)
     return dtype == COH_DTYPE_BF16 ? 2 : 4;
 }
 
-/* Checks the lane of a line and that a call's ports lie inside its operands. */
-static void check_line(machine *m, uint32_t index)
+/* Checks the lane of an instruction and that a call's ports lie inside its operands. */
+static void check_instruction(machine *m, uint32_t index)
 {
-    const coh_instruction *line = &m->program->lines[index];
+    const coh_instruction *instruction = &m->program->instructions[index];
     static const uint8_t lanes[4] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH_LANE_WRITE };
-    int moves = line->opcode >= COH_OP_LOAD && line->opcode <= COH_OP_WRITE;
-    int may = line->lane == (moves ? lanes[line->opcode - COH_OP_LOAD] : COH_LANE_COMPUTE);
-    if (!may && !(line->opcode == COH_OP_UPDATE && line->lane == COH_LANE_HOST))
+    int moves = instruction->opcode >= COH_OP_LOAD && instruction->opcode <= COH_OP_WRITE;
+    int may =
+        instruction->lane == (moves ? lanes[instruction->opcode - COH_OP_LOAD] : COH_LANE_COMPUTE);
+    if (!may && !(instruction->opcode == COH_OP_UPDATE && instruction->lane == COH_LANE_HOST))
         fault(m, index, "no lane does this");
-    for (uint32_t i = 0; line->call >= 0 && i < m->program->calls[line->call].binding_count; i++) {
+    for (uint32_t i = 0;
+         instruction->call >= 0 && i < m->program->calls[instruction->call].binding_count; i++) {
         const coh_binding *binding =
-            &m->program->bindings[m->program->calls[line->call].binding_begin + i];
-        const coh_operand *operand = &m->program->operands[line->operand_begin + binding->operand];
+            &m->program->bindings[m->program->calls[instruction->call].binding_begin + i];
+        const coh_operand *operand =
+            &m->program->operands[instruction->operand_begin + binding->operand];
         uint64_t bytes = size_of(binding->shape.dtype);
         const coh_object *object = &m->layout->objects[operand->object];
         const coh_group_layout *group =
@@ -534,7 +540,7 @@ static void check_line(machine *m, uint32_t index)
         const int is_wide = object->stream == COH_STREAM_GRAD && group->f32_gradients;
         if (group != NULL && binding->shape.dtype != (is_wide ? COH_DTYPE_F32 : group->dtype))
             fault(m, index, "port %u takes a group's elements for others", i);
-        if (line->opcode == COH_OP_ADD && i == 1 &&
+        if (instruction->opcode == COH_OP_ADD && i == 1 &&
             binding[-1].shape.dtype != (is_wide ? group->dtype : binding->shape.dtype))
             fault(m, index, "it adds unlike elements");
         for (int32_t d = 0; d < binding->shape.rank; d++)
@@ -549,12 +555,12 @@ static void check_line(machine *m, uint32_t index)
 
 static void count_writes(machine *m)
 {
-    for (uint32_t i = 0; i < m->program->line_count; i++) {
-        const coh_instruction *line = &m->program->lines[i];
-        if (line->opcode >= COH_OP_LOAD && line->opcode <= COH_OP_WRITE)
+    for (uint32_t i = 0; i < m->program->instruction_count; i++) {
+        const coh_instruction *instruction = &m->program->instructions[i];
+        if (instruction->opcode >= COH_OP_LOAD && instruction->opcode <= COH_OP_WRITE)
             continue;
-        for (uint32_t o = 0; o < line->operand_count; o++) {
-            const coh_operand *operand = &m->program->operands[line->operand_begin + o];
+        for (uint32_t o = 0; o < instruction->operand_count; o++) {
+            const coh_operand *operand = &m->program->operands[instruction->operand_begin + o];
             for (uint32_t t = 0; t < operand->touch_count; t++)
                 m->writes_per_run[m->program->touches[operand->touch_begin + t].chunk] +=
                     (operand->access & COH_ACCESS_WRITE) != 0;
@@ -562,12 +568,12 @@ static void count_writes(machine *m)
     }
 }
 
-static void run_line(machine *m, uint32_t index)
+static void run_instruction(machine *m, uint32_t index)
 {
-    const coh_instruction *line = &m->program->lines[index];
-    check_line(m, index);
+    const coh_instruction *instruction = &m->program->instructions[index];
+    check_instruction(m, index);
     enter_and_check(m, index);
-    if (line->opcode >= COH_OP_LOAD && line->opcode <= COH_OP_WRITE)
+    if (instruction->opcode >= COH_OP_LOAD && instruction->opcode <= COH_OP_WRITE)
         copy_chunks(m, index);
     else
         compute(m, index);
@@ -590,8 +596,8 @@ void poison_run(const coh_layout *layout, const coh_program *program, uint32_t r
     count_writes(&m);
     for (m.run = 0; m.run < run_count && !out->is_faulty; m.run++) {
         begin_run(&m);
-        for (uint32_t i = 0; i < program->line_count && !out->is_faulty; i++)
-            run_line(&m, order != NULL ? order[i] : i);
+        for (uint32_t i = 0; i < program->instruction_count && !out->is_faulty; i++)
+            run_instruction(&m, order != NULL ? order[i] : i);
         end_run(&m);
     }
     free(m.pieces);

@@ -204,36 +204,37 @@ static void make_layout(const maker_recipe *recipe, coh_layout *layout)
 
 /* ---- scripts ---- */
 
-static script_line *say(maker_script *script, coh_opcode opcode)
+static script_instruction *say(maker_script *script, coh_opcode opcode)
 {
-    script_line *line = &script->lines[script->count++];
+    script_instruction *instruction = &script->instructions[script->count++];
     if (script->count > SCRIPT_MOST)
         abort();
-    *line = (script_line){ .opcode = (uint8_t)opcode, .predicate_cell = COH_CELL_NONE };
-    return line;
+    *instruction =
+        (script_instruction){ .opcode = (uint8_t)opcode, .predicate_cell = COH_CELL_NONE };
+    return instruction;
 }
 
-static void wish(script_line *line, int32_t object, uint32_t first, uint32_t count, int access,
-                 coh_role role)
+static void wish(script_instruction *instruction, int32_t object, uint32_t first, uint32_t count,
+                 int access, coh_role role)
 {
-    if (line->wish_count == WISH_MOST)
+    if (instruction->wish_count == WISH_MOST)
         abort();
-    line->wishes[line->wish_count++] =
+    instruction->wishes[instruction->wish_count++] =
         (maker_wish){ object, first, count, (uint8_t)access, (uint8_t)role };
 }
 
-static script_line *say_call(maker_script *script, coh_opcode opcode, int32_t op,
-                             int32_t microbatch, int64_t range)
+static script_instruction *say_call(maker_script *script, coh_opcode opcode, int32_t op,
+                                    int32_t microbatch, int64_t range)
 {
-    script_line *line = say(script, opcode);
-    line->has_call = 1;
-    line->call = (coh_line_call){ .operator_index = op, .microbatch = microbatch };
+    script_instruction *instruction = say(script, opcode);
+    instruction->has_call = 1;
+    instruction->call = (coh_instruction_call){ .operator_index = op, .microbatch = microbatch };
     if (range >= 0) {
-        line->call.row_begin = range * 10;
-        line->call.row_end = range * 10 + 10;
-        line->call.row_count = 20;
+        instruction->call.row_begin = range * 10;
+        instruction->call.row_end = range * 10 + 10;
+        instruction->call.row_count = 20;
     }
-    return line;
+    return instruction;
 }
 
 enum { READS = COH_ACCESS_READ, WRITES = COH_ACCESS_WRITE, BOTH = COH_ACCESS_BOTH };
@@ -241,23 +242,23 @@ enum { READS = COH_ACCESS_READ, WRITES = COH_ACCESS_WRITE, BOTH = COH_ACCESS_BOT
 static void say_update(const maker_recipe *recipe, maker_script *script, int32_t group,
                        uint32_t chunk)
 {
-    script_line *line = say(script, COH_OP_UPDATE);
-    line->predicate_cell = recipe->deferred ? COH_CELL_PENDING : COH_CELL_NONE;
-    wish(line, W0 + group, chunk, 1, BOTH, COH_ROLE_WORK);
-    wish(line, G0 + group, chunk, 1, READS, COH_ROLE_GRAD);
-    wish(line, M0 + group, chunk, 1, BOTH, COH_ROLE_OPTIMIZER_STATE);
+    script_instruction *instruction = say(script, COH_OP_UPDATE);
+    instruction->predicate_cell = recipe->deferred ? COH_CELL_PENDING : COH_CELL_NONE;
+    wish(instruction, W0 + group, chunk, 1, BOTH, COH_ROLE_WORK);
+    wish(instruction, G0 + group, chunk, 1, READS, COH_ROLE_GRAD);
+    wish(instruction, M0 + group, chunk, 1, BOTH, COH_ROLE_OPTIMIZER_STATE);
     if (!recipe->deferred)
-        wish(line, PARTIALS, 0, 1, BOTH, COH_ROLE_PARTIALS);
-    wish(line, CELLS, 0, 1, READS, COH_ROLE_CELLS);
+        wish(instruction, PARTIALS, 0, 1, BOTH, COH_ROLE_PARTIALS);
+    wish(instruction, CELLS, 0, 1, READS, COH_ROLE_CELLS);
 }
 
 static void say_layer1(maker_script *script, coh_opcode opcode, int32_t microbatch)
 {
-    script_line *line = say_call(script, opcode, 1, microbatch, -1);
-    wish(line, A0, 0, 1, READS, COH_ROLE_INPUT);
-    wish(line, W1, 0, 2, READS, COH_ROLE_PARAMETER);
-    wish(line, A1, 0, 1, WRITES, COH_ROLE_OUTPUT);
-    wish(line, S1, 0, 1, WRITES, COH_ROLE_SAVED);
+    script_instruction *instruction = say_call(script, opcode, 1, microbatch, -1);
+    wish(instruction, A0, 0, 1, READS, COH_ROLE_INPUT);
+    wish(instruction, W1, 0, 2, READS, COH_ROLE_PARAMETER);
+    wish(instruction, A1, 0, 1, WRITES, COH_ROLE_OUTPUT);
+    wish(instruction, S1, 0, 1, WRITES, COH_ROLE_SAVED);
 }
 
 static void say_forward(const maker_recipe *recipe, maker_script *script, int32_t microbatch,
@@ -266,28 +267,28 @@ static void say_forward(const maker_recipe *recipe, maker_script *script, int32_
     for (uint32_t r = 0; r < 2; r++) {
         if (updates)
             say_update(recipe, script, 0, r);
-        script_line *line = say_call(script, COH_OP_FORWARD, 0, microbatch, r);
-        wish(line, TOKENS, 0, 1, READS, COH_ROLE_INPUT);
-        wish(line, W0, r, 1, READS, COH_ROLE_PARAMETER);
-        wish(line, A0, 0, 1, r == 0 ? WRITES : BOTH, COH_ROLE_OUTPUT);
+        script_instruction *instruction = say_call(script, COH_OP_FORWARD, 0, microbatch, r);
+        wish(instruction, TOKENS, 0, 1, READS, COH_ROLE_INPUT);
+        wish(instruction, W0, r, 1, READS, COH_ROLE_PARAMETER);
+        wish(instruction, A0, 0, 1, r == 0 ? WRITES : BOTH, COH_ROLE_OUTPUT);
     }
     for (uint32_t c = 0; c < 2 && updates; c++)
         say_update(recipe, script, 1, c);
     say_layer1(script, COH_OP_FORWARD, microbatch);
     if (updates)
         say_update(recipe, script, 2, 0);
-    script_line *line = say_call(script, COH_OP_FORWARD, 2, microbatch, -1);
-    wish(line, A1, 0, 1, READS, COH_ROLE_INPUT);
-    wish(line, W2, 0, 1, READS, COH_ROLE_PARAMETER);
-    wish(line, A2, 0, 2, WRITES, COH_ROLE_OUTPUT);
-    wish(line, B2, 0, 1, WRITES, COH_ROLE_WORKSPACE);
+    script_instruction *instruction = say_call(script, COH_OP_FORWARD, 2, microbatch, -1);
+    wish(instruction, A1, 0, 1, READS, COH_ROLE_INPUT);
+    wish(instruction, W2, 0, 1, READS, COH_ROLE_PARAMETER);
+    wish(instruction, A2, 0, 2, WRITES, COH_ROLE_OUTPUT);
+    wish(instruction, B2, 0, 1, WRITES, COH_ROLE_WORKSPACE);
     for (uint32_t r = 0; r < 2; r++) {
-        line = say_call(script, COH_OP_FORWARD, 3, microbatch, r);
-        wish(line, A2, 0, 2, READS, COH_ROLE_INPUT);
-        wish(line, TOKENS, 0, 1, READS, COH_ROLE_INPUT);
-        wish(line, W0, r, 1, READS, COH_ROLE_PARAMETER);
-        wish(line, LOSSES, 0, 1, BOTH, COH_ROLE_OUTPUT);
-        wish(line, S3, 0, 1, r == 0 ? WRITES : BOTH, COH_ROLE_SAVED);
+        instruction = say_call(script, COH_OP_FORWARD, 3, microbatch, r);
+        wish(instruction, A2, 0, 2, READS, COH_ROLE_INPUT);
+        wish(instruction, TOKENS, 0, 1, READS, COH_ROLE_INPUT);
+        wish(instruction, W0, r, 1, READS, COH_ROLE_PARAMETER);
+        wish(instruction, LOSSES, 0, 1, BOTH, COH_ROLE_OUTPUT);
+        wish(instruction, S3, 0, 1, r == 0 ? WRITES : BOTH, COH_ROLE_SAVED);
     }
 }
 
@@ -298,30 +299,30 @@ static void say_finish(const maker_recipe *recipe, maker_script *script, int32_t
         say_update(recipe, script, group, chunk);
         return;
     }
-    script_line *line = say(script, COH_OP_NORM);
-    wish(line, G0 + group, chunk, 1, READS, COH_ROLE_GRAD);
-    wish(line, PARTIALS, 0, 1, BOTH, COH_ROLE_PARTIALS);
+    script_instruction *instruction = say(script, COH_OP_NORM);
+    wish(instruction, G0 + group, chunk, 1, READS, COH_ROLE_GRAD);
+    wish(instruction, PARTIALS, 0, 1, BOTH, COH_ROLE_PARTIALS);
 }
 
 static void say_backward_top(const maker_recipe *recipe, maker_script *script, int32_t microbatch)
 {
     int first = microbatch == 0 ? WRITES : BOTH;
     for (uint32_t r = 0; r < 2; r++) {
-        script_line *line = say_call(script, COH_OP_BACKWARD, 3, microbatch, r);
-        wish(line, A2, 0, 2, READS, COH_ROLE_INPUT);
-        wish(line, S3, 0, 1, BOTH, COH_ROLE_SAVED);
-        wish(line, W0, r, 1, READS, COH_ROLE_PARAMETER);
-        wish(line, D2, 0, 2, r == 0 ? WRITES : BOTH, COH_ROLE_INPUT_GRAD);
-        wish(line, G0, r, 1, first, COH_ROLE_PARAMETER_GRAD);
+        script_instruction *instruction = say_call(script, COH_OP_BACKWARD, 3, microbatch, r);
+        wish(instruction, A2, 0, 2, READS, COH_ROLE_INPUT);
+        wish(instruction, S3, 0, 1, BOTH, COH_ROLE_SAVED);
+        wish(instruction, W0, r, 1, READS, COH_ROLE_PARAMETER);
+        wish(instruction, D2, 0, 2, r == 0 ? WRITES : BOTH, COH_ROLE_INPUT_GRAD);
+        wish(instruction, G0, r, 1, first, COH_ROLE_PARAMETER_GRAD);
     }
     if (recipe->recompute)
         say_layer1(script, COH_OP_RECOMPUTE, microbatch);
-    script_line *line = say_call(script, COH_OP_BACKWARD, 2, microbatch, -1);
-    wish(line, A1, 0, 1, READS, COH_ROLE_INPUT);
-    wish(line, W2, 0, 1, READS, COH_ROLE_PARAMETER);
-    wish(line, D2, 0, 2, READS, COH_ROLE_OUTPUT_GRAD);
-    wish(line, D1, 0, 1, WRITES, COH_ROLE_INPUT_GRAD);
-    wish(line, G2, 0, 1, first, COH_ROLE_PARAMETER_GRAD);
+    script_instruction *instruction = say_call(script, COH_OP_BACKWARD, 2, microbatch, -1);
+    wish(instruction, A1, 0, 1, READS, COH_ROLE_INPUT);
+    wish(instruction, W2, 0, 1, READS, COH_ROLE_PARAMETER);
+    wish(instruction, D2, 0, 2, READS, COH_ROLE_OUTPUT_GRAD);
+    wish(instruction, D1, 0, 1, WRITES, COH_ROLE_INPUT_GRAD);
+    wish(instruction, G2, 0, 1, first, COH_ROLE_PARAMETER_GRAD);
 }
 
 static void say_backward(const maker_recipe *recipe, maker_script *script, int32_t microbatch)
@@ -330,24 +331,24 @@ static void say_backward(const maker_recipe *recipe, maker_script *script, int32
     say_backward_top(recipe, script, microbatch);
     if (final)
         say_finish(recipe, script, 2, 0);
-    script_line *line = say_call(script, COH_OP_BACKWARD, 1, microbatch, -1);
-    wish(line, A0, 0, 1, READS, COH_ROLE_INPUT);
-    wish(line, W1, 0, 2, READS, COH_ROLE_PARAMETER);
-    wish(line, S1, 0, 1, READS, COH_ROLE_SAVED);
-    wish(line, D1, 0, 1, READS, COH_ROLE_OUTPUT_GRAD);
-    wish(line, D0, 0, 1, WRITES, COH_ROLE_INPUT_GRAD);
-    wish(line, X1, 0, 1, WRITES, COH_ROLE_PARAMETER_GRAD);
-    wish(line, G1, 1, 1, first, COH_ROLE_PARAMETER_GRAD);
-    line = say_call(script, COH_OP_ADD, -1, microbatch, -1);
-    wish(line, X1, 0, 1, READS, COH_ROLE_FROM);
-    wish(line, G1, 0, 1, first, COH_ROLE_TO);
+    script_instruction *instruction = say_call(script, COH_OP_BACKWARD, 1, microbatch, -1);
+    wish(instruction, A0, 0, 1, READS, COH_ROLE_INPUT);
+    wish(instruction, W1, 0, 2, READS, COH_ROLE_PARAMETER);
+    wish(instruction, S1, 0, 1, READS, COH_ROLE_SAVED);
+    wish(instruction, D1, 0, 1, READS, COH_ROLE_OUTPUT_GRAD);
+    wish(instruction, D0, 0, 1, WRITES, COH_ROLE_INPUT_GRAD);
+    wish(instruction, X1, 0, 1, WRITES, COH_ROLE_PARAMETER_GRAD);
+    wish(instruction, G1, 1, 1, first, COH_ROLE_PARAMETER_GRAD);
+    instruction = say_call(script, COH_OP_ADD, -1, microbatch, -1);
+    wish(instruction, X1, 0, 1, READS, COH_ROLE_FROM);
+    wish(instruction, G1, 0, 1, first, COH_ROLE_TO);
     for (uint32_t c = 0; c < 2 && final; c++)
         say_finish(recipe, script, 1, c);
     for (uint32_t r = 0; r < 2; r++) {
-        line = say_call(script, COH_OP_BACKWARD, 0, microbatch, r);
-        wish(line, TOKENS, 0, 1, READS, COH_ROLE_INPUT);
-        wish(line, D0, 0, 1, READS, COH_ROLE_OUTPUT_GRAD);
-        wish(line, G0, r, 1, BOTH, COH_ROLE_PARAMETER_GRAD);
+        instruction = say_call(script, COH_OP_BACKWARD, 0, microbatch, r);
+        wish(instruction, TOKENS, 0, 1, READS, COH_ROLE_INPUT);
+        wish(instruction, D0, 0, 1, READS, COH_ROLE_OUTPUT_GRAD);
+        wish(instruction, G0, r, 1, BOTH, COH_ROLE_PARAMETER_GRAD);
         if (final)
             say_finish(recipe, script, 0, r);
     }
@@ -355,9 +356,9 @@ static void say_backward(const maker_recipe *recipe, maker_script *script, int32
 
 static void say_feed(maker_script *script)
 {
-    script_line *line = say(script, COH_OP_FEED);
-    wish(line, CELLS, 0, 1, BOTH, COH_ROLE_CELLS);
-    wish(line, TOKENS, 0, 1, WRITES, COH_ROLE_INPUT);
+    script_instruction *instruction = say(script, COH_OP_FEED);
+    wish(instruction, CELLS, 0, 1, BOTH, COH_ROLE_CELLS);
+    wish(instruction, TOKENS, 0, 1, WRITES, COH_ROLE_INPUT);
 }
 
 static void say_visits(const maker_recipe *recipe, maker_script *script, coh_opcode opcode)
@@ -369,13 +370,13 @@ static void say_visits(const maker_recipe *recipe, maker_script *script, coh_opc
         if ((is_grad && (!recipe->deferred || !writes)) || (i == M1 && recipe->halves))
             continue; /* states of bf16 are visited with their work */
         for (uint32_t c = 0; c < 2 && shapes[i].pages[c] > 0; c++) {
-            script_line *line = say(script, opcode);
-            wish(line, i, c, 1, access,
+            script_instruction *instruction = say(script, opcode);
+            wish(instruction, i, c, 1, access,
                  shapes[i].stream == COH_STREAM_WORK ? COH_ROLE_WORK
                  : is_grad                           ? COH_ROLE_GRAD
                                                      : COH_ROLE_OPTIMIZER_STATE);
             if (i == W1 && recipe->halves)
-                wish(line, M1, c, 1, access, COH_ROLE_OPTIMIZER_STATE);
+                wish(instruction, M1, c, 1, access, COH_ROLE_OPTIMIZER_STATE);
         }
     }
 }
@@ -387,10 +388,10 @@ static void say_body(const maker_recipe *recipe, maker_script *script)
         say_forward(recipe, script, m, recipe->deferred && m == 0);
         say_backward(recipe, script, m);
     }
-    script_line *line = say(script, COH_OP_CLIP);
-    wish(line, PARTIALS, 0, 1, READS, COH_ROLE_PARTIALS);
-    wish(line, LOSSES, 0, 1, READS, COH_ROLE_LOSS);
-    wish(line, CELLS, 0, 1, BOTH, COH_ROLE_CELLS);
+    script_instruction *instruction = say(script, COH_OP_CLIP);
+    wish(instruction, PARTIALS, 0, 1, READS, COH_ROLE_PARTIALS);
+    wish(instruction, LOSSES, 0, 1, READS, COH_ROLE_LOSS);
+    wish(instruction, CELLS, 0, 1, BOTH, COH_ROLE_CELLS);
 }
 
 static void say_drain(const maker_recipe *recipe, maker_script *script)
@@ -447,31 +448,32 @@ static int all_ordered(const coh_program *program, uint32_t run_count, const hb_
     return good;
 }
 
-/* A wait for each conflict of a line of the last run; for each lane and run only the latest
- * line. */
+/* A wait for each conflict of an instruction of the last run; for each lane and run only the latest
+ * instruction. */
 static void all_waits(coh_program *program, uint32_t run_count, const hb_conflict *conflicts,
                       size_t count)
 {
-    uint32_t lines = program->line_count, last = (run_count - 1) * lines;
+    uint32_t instructions = program->instruction_count, last = (run_count - 1) * instructions;
     coh_free(program->waits);
-    COH_ALLOC((size_t)lines * 2 * COH_LANE_COUNT, &program->waits);
+    COH_ALLOC((size_t)instructions * 2 * COH_LANE_COUNT, &program->waits);
     program->wait_count = 0;
-    for (uint32_t i = 0; i < lines; i++) {
+    for (uint32_t i = 0; i < instructions; i++) {
         uint32_t latest[2][COH_LANE_COUNT] = { { 0 } };
         for (size_t c = 0; c < count; c++) {
-            if (conflicts[c].b != last + i || conflicts[c].a + lines < last)
+            if (conflicts[c].b != last + i || conflicts[c].a + instructions < last)
                 continue;
-            const coh_instruction *a = &program->lines[conflicts[c].a % lines];
+            const coh_instruction *a = &program->instructions[conflicts[c].a % instructions];
             uint32_t *slot = &latest[conflicts[c].a < last][a->lane];
             *slot = a->ordinal > *slot ? a->ordinal : *slot;
         }
-        program->lines[i].wait_begin = program->wait_count;
+        program->instructions[i].wait_begin = program->wait_count;
         for (int carry = 0; carry < 2; carry++)
             for (int lane = 0; lane < COH_LANE_COUNT; lane++)
                 if (latest[carry][lane] > 0)
                     program->waits[program->wait_count++] =
                         (coh_wait){ latest[carry][lane], (uint8_t)lane, (uint8_t)carry };
-        program->lines[i].wait_count = program->wait_count - program->lines[i].wait_begin;
+        program->instructions[i].wait_count =
+            program->wait_count - program->instructions[i].wait_begin;
     }
 }
 
@@ -494,14 +496,14 @@ void make_waits(coh_program *program)
     all_waits(program, run_count, conflicts, count);
     if (!all_ordered(program, run_count, conflicts, count))
         abort();
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        coh_instruction *line = &program->lines[i];
-        for (uint32_t w = line->wait_count; w-- > 0;) {
-            coh_wait *waits = &program->waits[line->wait_begin], kept = waits[w];
-            waits[w] = waits[--line->wait_count];
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        coh_instruction *instruction = &program->instructions[i];
+        for (uint32_t w = instruction->wait_count; w-- > 0;) {
+            coh_wait *waits = &program->waits[instruction->wait_begin], kept = waits[w];
+            waits[w] = waits[--instruction->wait_count];
             if (all_ordered(program, run_count, conflicts, count))
                 continue;
-            waits[line->wait_count++] = waits[w];
+            waits[instruction->wait_count++] = waits[w];
             waits[w] = kept;
         }
     }

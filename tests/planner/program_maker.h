@@ -1,12 +1,12 @@
-/* program_maker.h - small valid programs, made by rules so simple that they
- * are right by inspection.
+/* program_maker.h - small valid programs, made by rules so simple that they are right by
+ * inspection.
  *
  *   operators   0 embedding (table, by two ranges of rows)   1 layer (two parameters, adds by ADD)
  *               2 layer   3 classifier (the same table, by rows) -> loss
  *
- * Chunks are loaded when a line needs them and evicted when room is needed (least recently used
- * first). There is one wait for each conflict on bytes, less those that happens_before.c shows to
- * be implied. Of the planner, only the tables of program.h are used. */
+ * Chunks are loaded when an instruction needs them and evicted when room is needed (least
+ * recently used first). There is one wait for each conflict on bytes, less those that
+ * happens_before.c shows to be implied. Of the planner, only the tables of program.h are used. */
 #ifndef COH_TESTS_PROGRAM_MAKER_H
 #define COH_TESTS_PROGRAM_MAKER_H
 

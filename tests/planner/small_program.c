@@ -15,7 +15,7 @@ void make(made *m, coh_program_kind kind)
 {
     memset(m, 0, sizeof(*m));
     m->program.kind = kind;
-    m->program.lines = m->lines;
+    m->program.instructions = m->instructions;
     m->program.waits = m->waits;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         m->program.lane_depth[lane] = 1;
@@ -23,9 +23,9 @@ void make(made *m, coh_program_kind kind)
 
 uint32_t add(made *m, coh_lane lane, uint64_t amount)
 {
-    coh_instruction *line = &m->lines[m->program.line_count++];
+    coh_instruction *instruction = &m->instructions[m->program.instruction_count++];
     int is_link = lane >= COH_LANE_H2D && lane <= COH_LANE_WRITE;
-    *line = (coh_instruction){
+    *instruction = (coh_instruction){
         .opcode = (uint8_t)(is_link ? COH_OP_READ : COH_OP_FORWARD),
         .lane = (uint8_t)lane,
         .ordinal = ++m->program.lane_length[lane],
@@ -34,14 +34,14 @@ uint32_t add(made *m, coh_lane lane, uint64_t amount)
         .bytes = is_link ? amount : 0,
         .flops = is_link ? 0 : (double)amount,
     };
-    return line->ordinal;
+    return instruction->ordinal;
 }
 
 void wait_for(made *m, coh_lane lane, uint32_t ordinal, int carry)
 {
     m->waits[m->program.wait_count++] =
         (coh_wait){ .ordinal = ordinal, .lane = (uint8_t)lane, .carry = (uint8_t)carry };
-    m->lines[m->program.line_count - 1].wait_count++;
+    m->instructions[m->program.instruction_count - 1].wait_count++;
 }
 
 coh_profile unit_profile(void)
@@ -61,18 +61,18 @@ void share_drive(coh_profile *profile)
     profile->contention[COH_LANE_WRITE][COH_LANE_READ] = 0.5;
 }
 
-void line_times(const made *m, uint64_t *out_ns)
+void instruction_times(const made *m, uint64_t *out_ns)
 {
-    for (uint32_t i = 0; i < m->program.line_count; i++)
-        out_ns[i] = m->lines[i].bytes + (uint64_t)m->lines[i].flops;
+    for (uint32_t i = 0; i < m->program.instruction_count; i++)
+        out_ns[i] = m->instructions[i].bytes + (uint64_t)m->instructions[i].flops;
 }
 
 coh_simulation run_as(const made *m, const coh_profile *profile, coh_contention contention,
                       uint64_t *times)
 {
     coh_simulation simulation;
-    uint64_t service_ns[LINES_MOST];
-    line_times(m, service_ns);
+    uint64_t service_ns[INSTRUCTIONS_MOST];
+    instruction_times(m, service_ns);
     assert_int_equal(
         coh_simulate(&no_layout, &m->program, profile, service_ns, contention, &simulation, times),
         COH_OK);
@@ -96,7 +96,7 @@ void make_random(made *m, uint64_t seed, coh_program_kind kind)
         uint64_t count = coh_rng_below(seed, 0, draw++, 4);
         for (uint64_t k = 0; k < count && i > 0; k++) {
             uint64_t j = coh_rng_below(seed, 0, draw++, (uint64_t)i);
-            wait_for(m, (coh_lane)m->lines[j].lane, m->lines[j].ordinal, 0);
+            wait_for(m, (coh_lane)m->instructions[j].lane, m->instructions[j].ordinal, 0);
         }
     }
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)

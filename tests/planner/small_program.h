@@ -5,26 +5,27 @@
 
 #include "planner/simulate.h"
 
-enum { LINES_MOST = 200, WAITS_MOST = 600 };
+enum { INSTRUCTIONS_MOST = 200, WAITS_MOST = 600 };
 
 typedef struct made {
     coh_program program;
-    coh_instruction lines[LINES_MOST];
+    coh_instruction instructions[INSTRUCTIONS_MOST];
     coh_wait waits[WAITS_MOST];
 } made;
 
 void make(made *m, coh_program_kind kind);
 
-/* Adds a line of `amount` flops (compute, host) or bytes (links). Returns its ordinal. */
+/* Adds an instruction of `amount` flops (compute, host) or bytes (links). Returns its ordinal. */
 uint32_t add(made *m, coh_lane lane, uint64_t amount);
 
-/* Makes the last added line wait for this one. */
+/* Makes the last added instruction wait for this one. */
 void wait_for(made *m, coh_lane lane, uint32_t ordinal, int carry);
 
-/* A program of random lines; each waits for up to three earlier ones. */
+/* A program of random instructions; each waits for up to three earlier ones. */
 void make_random(made *m, uint64_t seed, coh_program_kind kind);
 
-/* A body of 8 random lines on three lanes, two of which wait for some line of the run before. */
+/* A body of 8 random instructions on three lanes, two of which wait for some instruction of the
+ * run before. */
 void make_random_body(made *m, uint64_t seed);
 
 /* No lane slows another. */
@@ -33,8 +34,8 @@ coh_profile unit_profile(void);
 /* READ and WRITE together get the rate each has alone. */
 void share_drive(coh_profile *profile);
 
-/* Writes each line's time without contention. */
-void line_times(const made *m, uint64_t *out_ns);
+/* Writes each instruction's time without contention. */
+void instruction_times(const made *m, uint64_t *out_ns);
 
 coh_simulation run_as(const made *m, const coh_profile *profile, coh_contention contention,
                       uint64_t *times);

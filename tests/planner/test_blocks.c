@@ -57,10 +57,10 @@ static int recomputes_only(const coh_plan *plan, int32_t block)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     int some = 0;
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        if (body->lines[i].opcode != COH_OP_RECOMPUTE)
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        if (body->instructions[i].opcode != COH_OP_RECOMPUTE)
             continue;
-        const int32_t op = body->calls[body->lines[i].call].operator_index;
+        const int32_t op = body->calls[body->instructions[i].call].operator_index;
         if (plan->graph->ops[op].block < 0 ||
             coh_graph_blocks_before(plan->graph, (size_t)op) != block)
             return 0;

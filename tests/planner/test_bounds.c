@@ -46,7 +46,7 @@ static void make_profile(draws *d, int meet, coh_profile *out)
         out->flops_per_s[roof] = coh_figure_of(1e9 * (double)((uint64_t)1 << draw(d, 10)));
     out->memory_bytes_per_s = coh_figure_of(1e9 * (double)(1 + draw(d, 100)));
     out->host_update_bytes_per_s = coh_figure_of(1e9 * (double)(1 + draw(d, 40)));
-    out->line_ns = coh_figure_of((double)draw(d, 3000));
+    out->instruction_ns = coh_figure_of((double)draw(d, 3000));
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
         out->link[lane] = make_link(d);
     for (int a = 0; meet && a <= COH_LANE_WRITE; a++)
@@ -158,9 +158,10 @@ static void price_all(const coh_layout *layout, const coh_program *body, const c
                       coh_simulation *alone)
 {
     uint64_t *service_ns = NULL;
-    assert_int_equal(COH_ALLOC(body->line_count, &service_ns), COH_OK);
-    for (uint32_t i = 0; i < body->line_count; i++)
-        service_ns[i] = coh_whole_ns(coh_price_line(pricer, layout, body, &body->lines[i]).p50);
+    assert_int_equal(COH_ALLOC(body->instruction_count, &service_ns), COH_OK);
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        service_ns[i] =
+            coh_whole_ns(coh_price_instruction(pricer, layout, body, &body->instructions[i]).p50);
     assert_int_equal(
         coh_simulate(layout, body, pricer->profile, service_ns, COH_CONTENTION_NONE, alone, NULL),
         COH_OK);

@@ -30,91 +30,96 @@ static coh_profile random_profile(uint64_t seed)
 
 /* ---- in tiny steps ---- */
 
-typedef struct naive_line {
+typedef struct naive_instruction {
     double left, served_at;
     int is_issued, is_served, is_retired;
-} naive_line;
+} naive_instruction;
 
-static int is_retired(const made *m, const naive_line *lines, int lane, uint32_t ordinal)
+static int is_retired(const made *m, const naive_instruction *instructions, int lane,
+                      uint32_t ordinal)
 {
-    for (uint32_t i = 0; i < m->program.line_count; i++)
-        if (m->lines[i].lane == lane && m->lines[i].ordinal == ordinal)
-            return lines[i].is_retired;
+    for (uint32_t i = 0; i < m->program.instruction_count; i++)
+        if (m->instructions[i].lane == lane && m->instructions[i].ordinal == ordinal)
+            return instructions[i].is_retired;
     return 0;
 }
 
-/* Returns 1 if all earlier lines of the lane are issued and fewer than `depth` are in progress. */
-static int has_place(const made *m, const naive_line *lines, uint32_t index, uint64_t depth)
+/* Returns 1 if all earlier instructions of the lane are issued and fewer than `depth` are in
+ * progress. */
+static int has_place(const made *m, const naive_instruction *instructions, uint32_t index,
+                     uint64_t depth)
 {
     uint64_t under_way = 0;
     for (uint32_t i = 0; i < index; i++) {
-        if (m->lines[i].lane != m->lines[index].lane)
+        if (m->instructions[i].lane != m->instructions[index].lane)
             continue;
-        if (!lines[i].is_issued)
+        if (!instructions[i].is_issued)
             return 0;
-        under_way += !lines[i].is_retired;
+        under_way += !instructions[i].is_retired;
     }
     return under_way < depth;
 }
 
-static int can_issue(const made *m, const coh_profile *profile, const naive_line *lines,
-                     uint32_t index)
+static int can_issue(const made *m, const coh_profile *profile,
+                     const naive_instruction *instructions, uint32_t index)
 {
-    const coh_instruction *line = &m->lines[index];
-    uint64_t depth =
-        profile->link[line->lane].bytes_per_s.p50 > 0 ? m->program.lane_depth[line->lane] : 1;
-    for (uint32_t k = 0; k < line->wait_count; k++) {
-        const coh_wait *wait = &m->waits[line->wait_begin + k];
-        if (!is_retired(m, lines, wait->lane, wait->ordinal))
+    const coh_instruction *instruction = &m->instructions[index];
+    uint64_t depth = profile->link[instruction->lane].bytes_per_s.p50 > 0
+                         ? m->program.lane_depth[instruction->lane]
+                         : 1;
+    for (uint32_t k = 0; k < instruction->wait_count; k++) {
+        const coh_wait *wait = &m->waits[instruction->wait_begin + k];
+        if (!is_retired(m, instructions, wait->lane, wait->ordinal))
             return 0;
     }
-    return has_place(m, lines, index, depth);
+    return has_place(m, instructions, index, depth);
 }
 
-/* Issues and retires lines at one moment until nothing changes. */
-static void settle_moment(const made *m, const coh_profile *profile, naive_line *lines, double now)
+/* Issues and retires instructions at one moment until nothing changes. */
+static void settle_moment(const made *m, const coh_profile *profile,
+                          naive_instruction *instructions, double now)
 {
     for (int changed = 1; changed;) {
         changed = 0;
-        for (uint32_t i = 0; i < m->program.line_count; i++) {
-            naive_line *line = &lines[i];
-            double latency = profile->link[m->lines[i].lane].latency_ns.p50;
-            int issues = !line->is_issued && can_issue(m, profile, lines, i);
-            int retires =
-                line->is_served && !line->is_retired && now >= line->served_at + latency - STEP / 2;
-            line->is_issued |= issues;
-            line->is_retired |= retires;
+        for (uint32_t i = 0; i < m->program.instruction_count; i++) {
+            naive_instruction *instruction = &instructions[i];
+            double latency = profile->link[m->instructions[i].lane].latency_ns.p50;
+            int issues = !instruction->is_issued && can_issue(m, profile, instructions, i);
+            int retires = instruction->is_served && !instruction->is_retired &&
+                          now >= instruction->served_at + latency - STEP / 2;
+            instruction->is_issued |= issues;
+            instruction->is_retired |= retires;
             changed |= issues || retires;
         }
     }
 }
 
-/* Finds the line each lane serves: its first that is issued and not yet served. */
-static void find_served(const made *m, naive_line *lines, naive_line **out)
+/* Finds the instruction each lane serves: its first that is issued and not yet served. */
+static void find_served(const made *m, naive_instruction *instructions, naive_instruction **out)
 {
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         out[lane] = NULL;
-    for (uint32_t i = m->program.line_count; i-- > 0;)
-        if (lines[i].is_issued && !lines[i].is_served)
-            out[m->lines[i].lane] = &lines[i];
+    for (uint32_t i = m->program.instruction_count; i-- > 0;)
+        if (instructions[i].is_issued && !instructions[i].is_served)
+            out[m->instructions[i].lane] = &instructions[i];
 }
 
 static double naive_time(const made *m, const coh_profile *profile)
 {
-    static naive_line lines[LINES_MOST];
+    static naive_instruction instructions[INSTRUCTIONS_MOST];
     double now = 0;
-    memset(lines, 0, sizeof(lines));
-    for (uint32_t i = 0; i < m->program.line_count; i++)
-        lines[i].left = (double)m->lines[i].bytes + m->lines[i].flops;
+    memset(instructions, 0, sizeof(instructions));
+    for (uint32_t i = 0; i < m->program.instruction_count; i++)
+        instructions[i].left = (double)m->instructions[i].bytes + m->instructions[i].flops;
     for (;; now += STEP) {
-        naive_line *served[COH_LANE_COUNT];
+        naive_instruction *served[COH_LANE_COUNT];
         uint32_t retired = 0;
-        settle_moment(m, profile, lines, now);
-        for (uint32_t i = 0; i < m->program.line_count; i++)
-            retired += (uint32_t)lines[i].is_retired;
-        if (retired == m->program.line_count)
+        settle_moment(m, profile, instructions, now);
+        for (uint32_t i = 0; i < m->program.instruction_count; i++)
+            retired += (uint32_t)instructions[i].is_retired;
+        if (retired == m->program.instruction_count)
             return now;
-        find_served(m, lines, served);
+        find_served(m, instructions, served);
         for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
             double speed = 1;
             for (int other = 0; other < COH_LANE_COUNT; other++)
@@ -131,7 +136,7 @@ static double naive_time(const made *m, const coh_profile *profile)
     }
 }
 
-/* Each line may end up to a step late; the worst case is a chain of all lines. */
+/* Each instruction may end up to a step late; the worst case is a chain of all instructions. */
 static void the_fluid_walk_is_the_limit_of_tiny_steps(void **state)
 {
     (void)state;
@@ -140,7 +145,7 @@ static void the_fluid_walk_is_the_limit_of_tiny_steps(void **state)
         coh_profile profile = random_profile(seed);
         make_random(&m, seed, COH_PROGRAM_EVALUATE);
         double fluid = (double)run(&m, &profile, NULL).period_ns;
-        double naive = naive_time(&m, &profile), most = 1 + STEP * m.program.line_count;
+        double naive = naive_time(&m, &profile), most = 1 + STEP * m.program.instruction_count;
         if (fluid > naive + most || fluid < naive - most)
             fail_msg("seed %" PRIu64 ": fluid %.0f, in steps %.3f", seed, fluid, naive);
     }
@@ -148,8 +153,8 @@ static void the_fluid_walk_is_the_limit_of_tiny_steps(void **state)
 
 /* ---- between the modes ---- */
 
-/* In a fixed program a longer line never shortens the total. No line is shorter than alone, or
- * longer than with all other lanes busy. */
+/* In a fixed program a longer instruction never shortens the total. No instruction is shorter
+ * than alone, or longer than with all other lanes busy. */
 static void fluid_lies_between_none_and_all(void **state)
 {
     (void)state;
@@ -160,13 +165,13 @@ static void fluid_lies_between_none_and_all(void **state)
         uint64_t none = run_as(&m, &profile, COH_CONTENTION_NONE, NULL).period_ns;
         uint64_t fluid = run_as(&m, &profile, COH_CONTENTION_FLUID, NULL).period_ns;
         uint64_t all = run_as(&m, &profile, COH_CONTENTION_ALL, NULL).period_ns;
-        if (none > fluid + 1 || fluid > all + m.program.line_count)
+        if (none > fluid + 1 || fluid > all + m.program.instruction_count)
             fail_msg("seed %" PRIu64 ": %" PRIu64 ", %" PRIu64 ", %" PRIu64, seed, none, fluid,
                      all);
     }
 }
 
-/* If no lane slows another, both walks agree line by line, also for bodies. */
+/* If no lane slows another, both walks agree instruction by instruction, also for bodies. */
 static void without_contention_both_walks_agree(void **state)
 {
     (void)state;
@@ -174,13 +179,14 @@ static void without_contention_both_walks_agree(void **state)
     coh_profile profile = unit_profile();
     profile.link[COH_LANE_READ].latency_ns = coh_figure_of(300);
     for (uint64_t seed = 0; seed < test_cases(300); seed++) {
-        uint64_t service_ns[LINES_MOST], times[2 * LINES_MOST], fluid_times[2 * LINES_MOST];
+        uint64_t service_ns[INSTRUCTIONS_MOST], times[2 * INSTRUCTIONS_MOST],
+            fluid_times[2 * INSTRUCTIONS_MOST];
         coh_simulation fluid = { 0 };
         if (seed % 2)
             make_random_body(&m, seed);
         else
             make_random(&m, seed, COH_PROGRAM_EVALUATE);
-        line_times(&m, service_ns);
+        instruction_times(&m, service_ns);
         coh_simulation fixed = run_as(&m, &profile, COH_CONTENTION_NONE, times);
         assert_int_equal(coh_walk_fluid(&m.program, &profile, service_ns, &fluid, fluid_times),
                          COH_OK);
@@ -193,7 +199,8 @@ static void without_contention_both_walks_agree(void **state)
             fail_msg("seed %" PRIu64 ": %" PRIu64 ", fluid %" PRIu64, seed, fixed.period_ns,
                      fluid.period_ns);
         if (m.program.kind == COH_PROGRAM_EVALUATE)
-            assert_memory_equal(times, fluid_times, 2 * m.program.line_count * sizeof(uint64_t));
+            assert_memory_equal(times, fluid_times,
+                                2 * m.program.instruction_count * sizeof(uint64_t));
         assert_memory_equal(fixed.busy_ns, fluid.busy_ns, sizeof(fixed.busy_ns));
     }
 }
@@ -209,10 +216,10 @@ static void nothing_is_faster_than_the_bound(void **state)
     for (int number = 0; number < cases; number++) {
         const uint64_t seed = (uint64_t)number;
         coh_profile profile = random_profile(seed);
-        uint64_t service_ns[LINES_MOST];
+        uint64_t service_ns[INSTRUCTIONS_MOST];
         coh_simulation walked = { 0 };
         make_random(&m, seed, COH_PROGRAM_EVALUATE);
-        line_times(&m, service_ns);
+        instruction_times(&m, service_ns);
         assert_int_equal(coh_walk_fluid(&m.program, &profile, service_ns, &walked, NULL), COH_OK);
         coh_simulation s = run(&m, &profile, NULL);
         joint += s.bound_beside != COH_LANE_COUNT;
@@ -223,8 +230,8 @@ static void nothing_is_faster_than_the_bound(void **state)
     assert_true(joint > cases / 4);
 }
 
-/* Two lanes without waits, one long line each. The fluid walk starts both at once, which is optimal
- * if together they do more than one alone: the bound is met exactly. */
+/* Two lanes without waits, one long instruction each. The fluid walk starts both at once, which
+ * is optimal if together they do more than one alone: the bound is met exactly. */
 static void the_joint_bound_of_two_lanes_is_sharp(void **state)
 {
     (void)state;
@@ -285,7 +292,7 @@ static void three_at_once_multiply(void **state)
 }
 
 /* A computation that runs while a transfer begins is lengthened by the transfer's interference;
- * a line that waits loses nothing. */
+ * an instruction that waits loses nothing. */
 static void a_transfer_lengthens_the_computation_beside_it(void **state)
 {
     (void)state;

@@ -216,7 +216,8 @@ static void the_estimate_is_near_the_program(void **state)
             fail_msg("%s", coh_last_error());
         assert_int_equal(coh_effort_of(graph, &options, &plan->decisions, &effort), COH_OK);
         const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
-        assert_in_range(effort.lines, body->line_count / 2, body->line_count * 2);
+        assert_in_range(effort.instructions, body->instruction_count / 2,
+                        body->instruction_count * 2);
         assert_in_range(effort.touches, body->touch_count / 2, body->touch_count * 2);
         assert_in_range(effort.chunks, plan->layout.chunk_count / 2, plan->layout.chunk_count * 2);
         coh_plan_destroy(plan);

@@ -63,8 +63,9 @@ static void quotes_lie_around_the_prediction(void **state)
     coh_graph_destroy(graph);
 }
 
-/* One line: the quantiles of the whole are those of its price, up to the accuracy of 101 draws. */
-static void quantiles_of_one_line_are_its_own(void **state)
+/* One instruction: the quantiles of the whole are those of its price, up to the accuracy of 101
+ * draws. */
+static void quantiles_of_one_instruction_are_its_own(void **state)
 {
     (void)state;
     made m;
@@ -107,8 +108,8 @@ static void what_is_hidden_does_not_widen_the_spread(void **state)
     coh_pricer_fini(&pricer);
 }
 
-/* Lines in sequence, each priced from its own figure, whose spread is upward only: the plan uses
- * the measured medians, and no walk is faster. */
+/* Instructions in sequence, each priced from its own figure, whose spread is upward only: the
+ * plan uses the measured medians, and no walk is faster. */
 static void figures_that_lean_one_way_leave_the_step_within_its_tenths(void **state)
 {
     enum { FIGURES = 16 };
@@ -129,7 +130,7 @@ static void figures_that_lean_one_way_leave_the_step_within_its_tenths(void **st
                                          .sample_count = 1 };
         snprintf(times[i].kind, sizeof(times[i].kind), "%s", coh_price_name((coh_opcode)i));
         add(&m, COH_LANE_COMPUTE, 1000);
-        m.lines[i].opcode = (uint8_t)i;
+        m.instructions[i].opcode = (uint8_t)i;
     }
     profile.operators = times;
     profile.operator_count = FIGURES;
@@ -189,19 +190,19 @@ typedef struct life {
     int is_used;
 } life;
 
-static life find_life(const coh_program *body, const uint64_t *line_ns, uint32_t extent)
+static life find_life(const coh_program *body, const uint64_t *instruction_ns, uint32_t extent)
 {
     life found = { .begin = UINT64_MAX };
-    for (uint32_t i = 0; i < body->line_count; i++)
-        for (uint32_t o = 0; o < body->lines[i].operand_count; o++) {
-            const coh_operand *operand = &body->operands[body->lines[i].operand_begin + o];
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        for (uint32_t o = 0; o < body->instructions[i].operand_count; o++) {
+            const coh_operand *operand = &body->operands[body->instructions[i].operand_begin + o];
             for (uint32_t t = 0; t < operand->touch_count; t++)
                 if (body->touches[operand->touch_begin + t].extent == extent) {
                     found.is_used = 1;
-                    if (line_ns[2 * i] < found.begin)
-                        found.begin = line_ns[2 * i];
-                    if (line_ns[2 * i + 1] > found.end)
-                        found.end = line_ns[2 * i + 1];
+                    if (instruction_ns[2 * i] < found.begin)
+                        found.begin = instruction_ns[2 * i];
+                    if (instruction_ns[2 * i + 1] > found.end)
+                        found.end = instruction_ns[2 * i + 1];
                 }
         }
     return found;
@@ -278,22 +279,24 @@ static void the_memory_curve_is_what_is_occupied_at_each_moment(void **state)
     for (int with_host = 0; with_host < 2; with_host++) {
         coh_plan *plan = streamed_plan(graph, with_host);
         const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
-        uint64_t *line_ns = NULL, *service_ns = NULL, curve[COH_TIER_COUNT * PARTS];
+        uint64_t *instruction_ns = NULL, *service_ns = NULL, curve[COH_TIER_COUNT * PARTS];
         life *lives = NULL;
         coh_simulation s;
-        assert_int_equal(COH_ALLOC(2 * (size_t)body->line_count, &line_ns), COH_OK);
-        assert_int_equal(COH_ALLOC(body->line_count, &service_ns), COH_OK);
+        assert_int_equal(COH_ALLOC(2 * (size_t)body->instruction_count, &instruction_ns), COH_OK);
+        assert_int_equal(COH_ALLOC(body->instruction_count, &service_ns), COH_OK);
         assert_int_equal(COH_ALLOC(body->extent_count, &lives), COH_OK);
-        for (uint32_t i = 0; i < body->line_count; i++) {
-            const coh_instruction *line = &body->lines[i];
+        for (uint32_t i = 0; i < body->instruction_count; i++) {
+            const coh_instruction *instruction = &body->instructions[i];
             service_ns[i] =
-                (uint64_t)(coh_price_line(&plan->pricer, &plan->layout, body, line).p50 + 0.5);
+                (uint64_t)(coh_price_instruction(&plan->pricer, &plan->layout, body, instruction)
+                               .p50 +
+                           0.5);
         }
         assert_int_equal(coh_simulate(&plan->layout, body, &plan->profile, service_ns,
-                                      COH_CONTENTION_FLUID, &s, line_ns),
+                                      COH_CONTENTION_FLUID, &s, instruction_ns),
                          COH_OK);
         for (uint32_t i = 0; i < body->extent_count; i++)
-            lives[i] = find_life(body, line_ns, i);
+            lives[i] = find_life(body, instruction_ns, i);
         assert_int_equal(coh_plan_memory_curve(plan, PARTS, curve), COH_OK);
         check_tier(plan, lives, COH_TIER_DEVICE, s.period_ns, curve);
         check_tier(plan, lives, COH_TIER_HOST, s.period_ns, curve + PARTS);
@@ -301,7 +304,7 @@ static void the_memory_curve_is_what_is_occupied_at_each_moment(void **state)
         assert_true(curve[0] > 0 && (curve[PARTS] > 0) == with_host);
         coh_free(lives);
         coh_free(service_ns);
-        coh_free(line_ns);
+        coh_free(instruction_ns);
         coh_plan_destroy(plan);
     }
     coh_graph_destroy(graph);
@@ -346,7 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quotes_lie_around_the_prediction),
-        cmocka_unit_test(quantiles_of_one_line_are_its_own),
+        cmocka_unit_test(quantiles_of_one_instruction_are_its_own),
         cmocka_unit_test(figures_that_lean_one_way_leave_the_step_within_its_tenths),
         cmocka_unit_test(the_step_is_never_outside_its_tenths),
         cmocka_unit_test(what_is_hidden_does_not_widen_the_spread),

@@ -1,5 +1,5 @@
-/* Updates on the host lane: which lines move there, what no longer crosses the links, and that
- * every program of such a plan is valid. The verifier and the bounds are the oracles. */
+/* Updates on the host lane: which instructions move there, what no longer crosses the links, and
+ * that every program of such a plan is valid. The verifier and the bounds are the oracles. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,17 +94,18 @@ static void each_setting(void (*check)(const setting *what, const coh_graph *gra
     }
 }
 
-/* Returns 1 if all UPDATE lines of the block are on `lane`. Parameters outside of blocks count as
- * block -1 (before the first) or LAYERS (after the last). */
+/* Returns 1 if all UPDATE instructions of the block are on `lane`. Parameters outside of blocks
+ * count as block -1 (before the first) or LAYERS (after the last). */
 static int is_updated_on(const coh_plan *plan, int32_t block, coh_lane lane)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     int some = 0;
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_instruction *line = &body->lines[i];
-        if (line->opcode != COH_OP_UPDATE)
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        if (instruction->opcode != COH_OP_UPDATE)
             continue;
-        int32_t group = plan->layout.objects[body->operands[line->operand_begin].object].owner;
+        int32_t group =
+            plan->layout.objects[body->operands[instruction->operand_begin].object].owner;
         for (size_t op = 0; op < plan->graph->op_count; op++) {
             const coh_graph_op_entry *entry = &plan->graph->ops[op];
             int32_t begin = plan->layout.groups[group].parameter_begin;
@@ -113,7 +114,7 @@ static int is_updated_on(const coh_plan *plan, int32_t block, coh_lane lane)
                 continue;
             int32_t before = coh_graph_blocks_before(plan->graph, op);
             int32_t found = entry->block < 0 && before == 0 ? -1 : before;
-            if (found == block && line->lane != lane)
+            if (found == block && instruction->lane != lane)
                 return 0;
             some |= found == block;
             break; /* a tied one belongs to its first operator */
@@ -142,16 +143,16 @@ static void the_last_blocks_are_updated_on_the_host_lane(void **state)
     each_setting(lanes_are_as_decided);
 }
 
-/* Returns the bytes of a stream that LOAD or STORE lines of the body move over the link. */
+/* Returns the bytes of a stream that LOAD or STORE instructions of the body move over the link. */
 static uint64_t moved(const coh_plan *plan, coh_stream stream, coh_opcode opcode)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_instruction *line = &body->lines[i];
-        int32_t object = body->operands[line->operand_begin].object;
-        if (line->opcode == opcode && plan->layout.objects[object].stream == stream)
-            bytes += line->bytes;
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        int32_t object = body->operands[instruction->operand_begin].object;
+        if (instruction->opcode == opcode && plan->layout.objects[object].stream == stream)
+            bytes += instruction->bytes;
     }
     return bytes;
 }
@@ -242,16 +243,16 @@ static coh_instruction *first_update(coh_plan *plan)
 {
     coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     uint32_t i = 0;
-    while (body->lines[i].lane != COH_LANE_HOST)
-        assert_true(++i < body->line_count);
-    return &body->lines[i];
+    while (body->instructions[i].lane != COH_LANE_HOST)
+        assert_true(++i < body->instruction_count);
+    return &body->instructions[i];
 }
 
-/* Returns the line's wait for a line of a lane in the same run. */
-static coh_wait *wait_for(coh_plan *plan, const coh_instruction *line, coh_lane lane)
+/* Returns the instruction's wait for an instruction of a lane in the same run. */
+static coh_wait *wait_for(coh_plan *plan, const coh_instruction *instruction, coh_lane lane)
 {
-    coh_wait *waits = &plan->programs[COH_PROGRAM_BODY].waits[line->wait_begin];
-    for (uint32_t i = 0; i < line->wait_count; i++)
+    coh_wait *waits = &plan->programs[COH_PROGRAM_BODY].waits[instruction->wait_begin];
+    for (uint32_t i = 0; i < instruction->wait_count; i++)
         if (waits[i].lane == lane && !waits[i].carry)
             return &waits[i];
     fail();
@@ -275,10 +276,10 @@ static void a_stale_copy_on_the_device_is_refused(void **state)
     coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     const coh_instruction *update = first_update(plan);
     uint32_t chunk = body->touches[body->operands[update->operand_begin].touch_begin].chunk;
-    coh_instruction *load = &body->lines[update - body->lines];
+    coh_instruction *load = &body->instructions[update - body->instructions];
     while (load->opcode != COH_OP_LOAD ||
            body->touches[body->operands[load->operand_begin].touch_begin].chunk != chunk)
-        assert_true(++load < body->lines + body->line_count);
+        assert_true(++load < body->instructions + body->instruction_count);
     coh_wait *wait = wait_for(plan, load, COH_LANE_HOST);
     const coh_wait kept = *wait;
     *wait = (coh_wait){ .ordinal = body->lane_length[COH_LANE_HOST],
@@ -288,7 +289,7 @@ static void a_stale_copy_on_the_device_is_refused(void **state)
     *wait = kept;
     for (uint32_t o = 0; o < 2; o++)
         body->touches[body->operands[load->operand_begin + o].touch_begin].version--;
-    assert_unread(plan, "LOAD", "it names version 0, 1 lines have written the chunk");
+    assert_unread(plan, "LOAD", "it names version 0, 1 instructions have written the chunk");
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
 }
@@ -302,7 +303,7 @@ static void an_update_before_its_gradient_arrived_is_refused(void **state)
     coh_plan *plan = direct_or_deferred(0, &graph);
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     coh_wait *wait = wait_for(plan, first_update(plan), COH_LANE_D2H);
-    const coh_instruction *store = body->lines;
+    const coh_instruction *store = body->instructions;
     while (store->lane != COH_LANE_D2H || store->ordinal != wait->ordinal)
         store++;
     *wait = *wait_for(plan, store, COH_LANE_COMPUTE);

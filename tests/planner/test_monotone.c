@@ -32,7 +32,7 @@ static void make_profile(uint64_t seed, int meet, double rate_factor, coh_profil
     for (int roof = 0; roof < COH_ROOF_COUNT; roof++)
         out->flops_per_s[roof] = coh_figure_of(2e9 * (double)(1 + coh_rng_below(5, seed, 0, 20)));
     out->memory_bytes_per_s = coh_figure_of(20e9);
-    out->line_ns = coh_figure_of(500);
+    out->instruction_ns = coh_figure_of(500);
     double rate = 1e8 * (double)(1 + coh_rng_below(5, seed, 1, 30)) * rate_factor;
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
         out->link[lane] = (coh_link_profile){ .latency_ns = coh_figure_of(3000),

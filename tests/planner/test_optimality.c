@@ -1,6 +1,7 @@
-/* Compares the planner with an exhaustive search. On instances small enough to try every schedule,
- * its plans are optimal where items are equal and lines run forth and back, and nearly optimal
- * elsewhere. No bound is above the optimum. `test_optimality N`: N seeds of each family. */
+/* Compares the planner with an exhaustive search. On instances small enough to try every
+ * schedule, its plans are optimal where items are equal and instructions run forth and back, and
+ * nearly optimal elsewhere. No bound is above the optimum. `test_optimality N`: N seeds of each
+ * family. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -203,7 +203,7 @@ static void check_verifies(const coh_plan *plan)
                                                           plan->layout.arena_bytes[COH_TIER_HOST],
                                                           plan->layout.file_bytes } };
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        if (plan->programs[kind].line_count > 0 &&
+        if (plan->programs[kind].instruction_count > 0 &&
             coh_verify(&plan->layout, &plan->programs[kind], &limits, NULL) != COH_OK)
             fail_msg("%s: %s", coh_program_kind_name((coh_program_kind)kind), coh_last_error());
 }
@@ -262,11 +262,13 @@ static uint32_t updates_with_states(const coh_plan *plan, uint32_t *out_updates)
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     uint32_t count = 0;
     *out_updates = 0;
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_instruction *line = &body->lines[i];
-        *out_updates += line->opcode == COH_OP_UPDATE;
-        for (uint32_t o = 0; o < line->operand_count && line->opcode == COH_OP_UPDATE; o++)
-            count += body->operands[line->operand_begin + o].role == COH_ROLE_OPTIMIZER_STATE;
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        *out_updates += instruction->opcode == COH_OP_UPDATE;
+        for (uint32_t o = 0; o < instruction->operand_count && instruction->opcode == COH_OP_UPDATE;
+             o++)
+            count +=
+                body->operands[instruction->operand_begin + o].role == COH_ROLE_OPTIMIZER_STATE;
     }
     return count;
 }
@@ -372,7 +374,8 @@ static void fewer_states_need_fewer_bytes(void **state)
     coh_graph_destroy(graph);
 }
 
-/* Returns the elements of all f32 parameters with the padding between them, as lines cover them. */
+/* Returns the elements of all f32 parameters with the padding between them, as instructions
+ * cover them. */
 static uint64_t work_elements(const coh_layout *layout)
 {
     uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-/* Patterns: their closed forms agree with what their lines need; slices are used only where the
- * whole does not fit, and change no summation order. */
+/* Patterns: their closed forms agree with what their instructions need; slices are used only
+ * where the whole does not fit, and change no summation order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,29 +62,30 @@ static uint64_t window_bytes(const coh_layout *layout, const coh_lowered_operand
     return bytes;
 }
 
-/* Returns the most WORK that a FORWARD line of the operator needs; *out_lines: its number of
- * lines. */
+/* Returns the most WORK that a FORWARD instruction of the operator needs; *out_lines: its number of
+ * instructions. */
 static uint64_t needed_bytes(const coh_layout *layout, const coh_lowered *lowered, int32_t op,
-                             int32_t *out_lines)
+                             int32_t *out_instructions)
 {
     uint64_t most = 0;
-    *out_lines = 0;
-    for (size_t i = 0; i < lowered->line_count; i++) {
-        const coh_lowered_instruction *line = &lowered->lines[i];
+    *out_instructions = 0;
+    for (size_t i = 0; i < lowered->instruction_count; i++) {
+        const coh_lowered_instruction *instruction = &lowered->instructions[i];
         uint64_t bytes = 0;
-        if (line->opcode != COH_OP_FORWARD || lowered->calls[line->call].operator_index != op ||
-            lowered->calls[line->call].microbatch != 0)
+        if (instruction->opcode != COH_OP_FORWARD ||
+            lowered->calls[instruction->call].operator_index != op ||
+            lowered->calls[instruction->call].microbatch != 0)
             continue;
-        ++*out_lines;
-        for (uint32_t k = 0; k < line->operand_count; k++)
-            if (lowered->operands[line->operand_begin + k].role == COH_ROLE_PARAMETER)
-                bytes += window_bytes(layout, &lowered->operands[line->operand_begin + k]);
+        ++*out_instructions;
+        for (uint32_t k = 0; k < instruction->operand_count; k++)
+            if (lowered->operands[instruction->operand_begin + k].role == COH_ROLE_PARAMETER)
+                bytes += window_bytes(layout, &lowered->operands[instruction->operand_begin + k]);
         most = bytes > most ? bytes : most;
     }
     return most;
 }
 
-static void closed_forms_are_what_the_lines_need(void **state)
+static void closed_forms_are_what_the_instructions_need(void **state)
 {
     (void)state;
     coh_graph *graph = make_graph();
@@ -102,10 +103,10 @@ static void closed_forms_are_what_the_lines_need(void **state)
         for (int32_t op = 0; op < (int32_t)graph->op_count; op++) {
             const coh_pattern *pattern = coh_pattern_of(&scene, op);
             const coh_shard shard = pattern->shard(&scene, op);
-            int32_t lines = 0;
-            const uint64_t bytes = needed_bytes(&layout, &lowered, op, &lines);
+            int32_t instructions = 0;
+            const uint64_t bytes = needed_bytes(&layout, &lowered, op, &instructions);
             assert_true(pattern->memory(&scene, op) == bytes);
-            assert_int_equal(shard.parts, lines);
+            assert_int_equal(shard.parts, instructions);
             sliced += shard.parts > 1 && strcmp(pattern->name, "slice") == 0;
             whole += shard.parts == 1 && strcmp(pattern->name, "replicate") == 0;
         }
@@ -139,7 +140,7 @@ static void make_layout_of(const coh_graph *graph, const int32_t *mesh, coh_layo
     }
 }
 
-/* Counts by chunk the lines of a program of one rank. */
+/* Counts by chunk the instructions of a program of one rank. */
 static void count_visits(const coh_graph *graph, const coh_layout *layout,
                          const coh_object_map *map, coh_program_kind kind, int *visits)
 {
@@ -237,11 +238,12 @@ static void volumes_are_those_of_a_sum_over_all_ranks(void **state)
 /* Returns the first FORWARD with parameters. */
 static coh_instruction *find_forward(coh_program *program)
 {
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        coh_instruction *line = &program->lines[i];
-        for (uint32_t o = 0; line->opcode == COH_OP_FORWARD && o < line->operand_count; o++)
-            if (program->operands[line->operand_begin + o].role == COH_ROLE_PARAMETER)
-                return line;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        coh_instruction *instruction = &program->instructions[i];
+        for (uint32_t o = 0;
+             instruction->opcode == COH_OP_FORWARD && o < instruction->operand_count; o++)
+            if (program->operands[instruction->operand_begin + o].role == COH_ROLE_PARAMETER)
+                return instruction;
     }
     fail();
     return NULL;
@@ -259,26 +261,26 @@ static void a_program_that_its_patterns_do_not_describe_is_refused(void **state)
                      COH_OK);
     const coh_pattern_scene scene = { graph, &layout, &map };
     coh_program *body = &plan->programs[COH_PROGRAM_BODY];
-    coh_instruction *line = find_forward(body);
+    coh_instruction *instruction = find_forward(body);
     assert_int_equal(coh_pattern_check(&scene, body), COH_OK);
 
-    line->opcode = COH_OP_RECOMPUTE;
+    instruction->opcode = COH_OP_RECOMPUTE;
     assert_int_equal(coh_pattern_check(&scene, body), COH_ERR_INTERNAL);
-    assert_non_null(strstr(coh_last_error(), "is 0 lines"));
-    line->opcode = COH_OP_FORWARD;
+    assert_non_null(strstr(coh_last_error(), "is 0 instructions"));
+    instruction->opcode = COH_OP_FORWARD;
 
-    for (uint32_t o = 0; o < line->operand_count; o++)
-        if (body->operands[line->operand_begin + o].role == COH_ROLE_PARAMETER) {
-            body->operands[line->operand_begin + o].bytes += COH_PAGE_BYTES;
+    for (uint32_t o = 0; o < instruction->operand_count; o++)
+        if (body->operands[instruction->operand_begin + o].role == COH_ROLE_PARAMETER) {
+            body->operands[instruction->operand_begin + o].bytes += COH_PAGE_BYTES;
             assert_int_equal(coh_pattern_check(&scene, body), COH_ERR_INTERNAL);
             assert_non_null(strstr(coh_last_error(), "bytes of parameters"));
-            body->operands[line->operand_begin + o].bytes -= COH_PAGE_BYTES;
+            body->operands[instruction->operand_begin + o].bytes -= COH_PAGE_BYTES;
         }
 
-    line->lane = COH_LANE_COMM1;
+    instruction->lane = COH_LANE_COMM1;
     assert_int_equal(coh_pattern_check(&scene, body), COH_ERR_INTERNAL);
     assert_non_null(strstr(coh_last_error(), "comm1"));
-    line->lane = COH_LANE_COMPUTE;
+    instruction->lane = COH_LANE_COMPUTE;
 
     layout.ranks[0] = 2; /* the gradients would have to be summed */
     assert_int_equal(coh_pattern_check(&scene, body), COH_ERR_INTERNAL);
@@ -469,7 +471,7 @@ static void more_micro_batches_need_no_more_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_forms_are_what_the_lines_need),
+        cmocka_unit_test(closed_forms_are_what_the_instructions_need),
         cmocka_unit_test(ranks_save_each_chunk_once),
         cmocka_unit_test(volumes_are_those_of_a_sum_over_all_ranks),
         cmocka_unit_test(a_program_that_its_patterns_do_not_describe_is_refused),

@@ -61,23 +61,24 @@ static uint64_t in_memory(const coh_graph *graph)
 
 /* ---- what the program does ---- */
 
-/* Counts the body's transfer lines on objects of one stream and owner (-1: any). */
+/* Counts the body's transfer instructions on objects of one stream and owner (-1: any). */
 static int moves_of(const coh_plan *plan, coh_stream stream, int32_t owner)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     int count = 0;
-    for (uint32_t i = 0; i < body->line_count; i++) {
-        const coh_instruction *line = &body->lines[i];
-        if (line->lane == COH_LANE_COMPUTE)
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        if (instruction->lane == COH_LANE_COMPUTE)
             continue;
         const coh_object *object =
-            &plan->layout.objects[body->operands[line->operand_begin].object];
+            &plan->layout.objects[body->operands[instruction->operand_begin].object];
         count += object->stream == stream && (owner < 0 || object->owner == owner);
     }
     return count;
 }
 
-/* Counts transfer lines on the weights of the operators of block `block`, or on what these make. */
+/* Counts transfer instructions on the weights of the operators of block `block`, or on what
+ * these make. */
 static int block_moves(const coh_plan *plan, int32_t block, int of_weights)
 {
     int count = 0;
@@ -116,9 +117,9 @@ static int block_places(const coh_plan *plan, int32_t block)
 static int is_recomputed(const coh_plan *plan, int32_t block)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
-    for (uint32_t i = 0; i < body->line_count; i++)
-        if (body->lines[i].opcode == COH_OP_RECOMPUTE &&
-            plan->graph->ops[body->calls[body->lines[i].call].operator_index].block == block)
+    for (uint32_t i = 0; i < body->instruction_count; i++)
+        if (body->instructions[i].opcode == COH_OP_RECOMPUTE &&
+            plan->graph->ops[body->calls[body->instructions[i].call].operator_index].block == block)
             return 1;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Prices of lines: the roofline, samples, interpolation between samples, and which samples
+/* Prices of instructions: the roofline, samples, interpolation between samples, and which samples
  * apply. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,19 +29,20 @@ static coh_profile unit_profile(void)
     return profile;
 }
 
-static coh_instruction line_of(coh_opcode opcode, coh_lane lane, double flops, uint64_t bytes)
+static coh_instruction instruction_of(coh_opcode opcode, coh_lane lane, double flops,
+                                      uint64_t bytes)
 {
     return (coh_instruction){
         .opcode = (uint8_t)opcode, .lane = (uint8_t)lane, .call = -1, .flops = flops, .bytes = bytes
     };
 }
 
-static coh_price price(const coh_profile *profile, const coh_instruction *line)
+static coh_price price(const coh_profile *profile, const coh_instruction *instruction)
 {
     coh_pricer pricer;
     coh_program program = { 0 };
     assert_int_equal(coh_pricer_init(&pricer, profile, NULL), COH_OK);
-    coh_price found = coh_price_line(&pricer, &no_layout, &program, line);
+    coh_price found = coh_price_instruction(&pricer, &no_layout, &program, instruction);
     coh_pricer_fini(&pricer);
     return found;
 }
@@ -53,33 +54,35 @@ static int close_to(double a, double b)
 
 /* ---- the roofline ---- */
 
-static void a_compute_line_costs_flops_or_bytes_whichever_is_more(void **state)
+static void a_compute_instruction_costs_flops_or_bytes_whichever_is_more(void **state)
 {
     (void)state;
     coh_profile profile = unit_profile();
-    profile.line_ns = coh_figure_of(7);
-    coh_instruction line = line_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 100, 0);
-    assert_true(close_to(price(&profile, &line).p50, 107));
-    line.bytes = 250;
-    assert_true(close_to(price(&profile, &line).p50, 257));
+    profile.instruction_ns = coh_figure_of(7);
+    coh_instruction instruction = instruction_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 100, 0);
+    assert_true(close_to(price(&profile, &instruction).p50, 107));
+    instruction.bytes = 250;
+    assert_true(close_to(price(&profile, &instruction).p50, 257));
 }
 
-/* A line on bf16 tensors runs at the bf16 rate. */
-static void a_line_on_bf16_has_its_own_rate(void **state)
+/* An instruction on bf16 tensors runs at the bf16 rate. */
+static void a_instruction_on_bf16_has_its_own_rate(void **state)
 {
     (void)state;
     coh_profile profile = unit_profile();
     coh_pricer pricer;
     coh_binding binding = { .shape = { .dtype = COH_DTYPE_BF16, .rank = 1, .dim = { 8 } } };
-    coh_line_call call = { .binding_count = 1, .operator_index = -1 };
+    coh_instruction_call call = { .binding_count = 1, .operator_index = -1 };
     coh_program program = { .calls = &call, .bindings = &binding };
-    coh_instruction line = line_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 100, 0);
+    coh_instruction instruction = instruction_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 100, 0);
     profile.flops_per_s[COH_ROOF_BF16] = coh_figure_of(2e9);
-    line.call = 0;
+    instruction.call = 0;
     assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
-    assert_true(close_to(coh_price_line(&pricer, &no_layout, &program, &line).p50, 50));
+    assert_true(
+        close_to(coh_price_instruction(&pricer, &no_layout, &program, &instruction).p50, 50));
     binding.shape.dtype = COH_DTYPE_F32;
-    assert_true(close_to(coh_price_line(&pricer, &no_layout, &program, &line).p50, 100));
+    assert_true(
+        close_to(coh_price_instruction(&pricer, &no_layout, &program, &instruction).p50, 100));
     coh_pricer_fini(&pricer);
 }
 
@@ -89,8 +92,8 @@ static void spreads_of_rates_turn_round(void **state)
     (void)state;
     coh_profile profile = unit_profile();
     profile.link[COH_LANE_READ].bytes_per_s = (coh_figure){ .p10 = 0.5e9, .p50 = 1e9, .p90 = 2e9 };
-    coh_instruction line = line_of(COH_OP_READ, COH_LANE_READ, 0, 1000);
-    coh_price found = price(&profile, &line);
+    coh_instruction instruction = instruction_of(COH_OP_READ, COH_LANE_READ, 0, 1000);
+    coh_price found = price(&profile, &instruction);
     assert_true(close_to(found.p10, 500) && close_to(found.p50, 1000) && close_to(found.p90, 2000));
 }
 
@@ -99,21 +102,21 @@ static void writes_go_at_the_rate_they_can_keep_up(void **state)
 {
     (void)state;
     coh_profile profile = unit_profile();
-    coh_instruction line = line_of(COH_OP_WRITE, COH_LANE_WRITE, 0, 1000);
+    coh_instruction instruction = instruction_of(COH_OP_WRITE, COH_LANE_WRITE, 0, 1000);
     profile.link[COH_LANE_WRITE].sustained_bytes_per_s = coh_figure_of(0.25e9);
-    assert_true(close_to(price(&profile, &line).p50, 4000));
+    assert_true(close_to(price(&profile, &instruction).p50, 4000));
 }
 
 static void updates_on_the_host_lane_go_at_its_rate(void **state)
 {
     (void)state;
     coh_profile profile = unit_profile();
-    coh_instruction line = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 1000);
-    assert_true(close_to(price(&profile, &line).p50, 1000));
+    coh_instruction instruction = instruction_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 1000);
+    assert_true(close_to(price(&profile, &instruction).p50, 1000));
     profile.host_memory_bytes_per_s = coh_figure_of(0.5e9);
-    assert_true(close_to(price(&profile, &line).p50, 2000));
+    assert_true(close_to(price(&profile, &instruction).p50, 2000));
     profile.host_update_bytes_per_s = coh_figure_of(0.25e9);
-    assert_true(close_to(price(&profile, &line).p50, 4000));
+    assert_true(close_to(price(&profile, &instruction).p50, 4000));
 }
 
 /* On a host device, coh-host is one of the threads that a rate covers and takes its share of their
@@ -122,11 +125,11 @@ static void the_host_lane_of_a_host_device_is_one_thread(void **state)
 {
     (void)state;
     coh_profile profile = unit_profile();
-    coh_instruction line = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 1000);
+    coh_instruction instruction = instruction_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 1000);
     profile.threads = 4;
-    assert_true(close_to(price(&profile, &line).p50, 4000));
+    assert_true(close_to(price(&profile, &instruction).p50, 4000));
     profile.host_update_bytes_per_s = coh_figure_of(0.5e9);
-    assert_true(close_to(price(&profile, &line).p50, 2000));
+    assert_true(close_to(price(&profile, &instruction).p50, 2000));
     coh_profile_share_cores(&profile);
     assert_true(close_to(profile.contention[COH_LANE_COMPUTE][COH_LANE_HOST], 0.8));
     assert_true(close_to(profile.contention[COH_LANE_HOST][COH_LANE_COMPUTE], 0.8));
@@ -138,23 +141,23 @@ static void the_host_lane_of_a_host_device_is_one_thread(void **state)
     profile.device_kind = COH_DEVICE_CUDA;
     profile.threads = 4;
     coh_profile_share_cores(&profile);
-    assert_true(close_to(price(&profile, &line).p50, 1000));
+    assert_true(close_to(price(&profile, &instruction).p50, 1000));
     assert_true(close_to(profile.contention[COH_LANE_COMPUTE][COH_LANE_HOST], 1));
 }
 
-/* Lines priced by the same figure have one source, whatever their opcodes: an error of the figure
- * affects all of them. */
+/* Instructions priced by the same figure have one source, whatever their opcodes: an error of
+ * the figure affects all of them. */
 static void a_figure_of_the_roofs_is_one_source(void **state)
 {
     (void)state;
     coh_profile profile = unit_profile();
-    const coh_instruction forward = line_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 9, 1),
-                          backward = line_of(COH_OP_BACKWARD, COH_LANE_COMPUTE, 9, 1),
-                          norm = line_of(COH_OP_NORM, COH_LANE_COMPUTE, 0, 9),
-                          update = line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, 9),
-                          on_host = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 9),
-                          read = line_of(COH_OP_READ, COH_LANE_READ, 0, 9),
-                          import = line_of(COH_OP_IMPORT, COH_LANE_COMPUTE, 0, 9);
+    const coh_instruction forward = instruction_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 9, 1),
+                          backward = instruction_of(COH_OP_BACKWARD, COH_LANE_COMPUTE, 9, 1),
+                          norm = instruction_of(COH_OP_NORM, COH_LANE_COMPUTE, 0, 9),
+                          update = instruction_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, 9),
+                          on_host = instruction_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 9),
+                          read = instruction_of(COH_OP_READ, COH_LANE_READ, 0, 9),
+                          import = instruction_of(COH_OP_IMPORT, COH_LANE_COMPUTE, 0, 9);
     const uint32_t flops = price(&profile, &forward).source, memory = price(&profile, &norm).source;
     assert_int_equal(price(&profile, &backward).source, flops);
     assert_int_equal(price(&profile, &update).source, memory);
@@ -175,15 +178,15 @@ static void a_calibration_multiplies_one_opcode(void **state)
 {
     (void)state;
     coh_profile profile = unit_profile();
-    coh_instruction forward = line_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 100, 0);
-    coh_instruction backward = line_of(COH_OP_BACKWARD, COH_LANE_COMPUTE, 100, 0);
+    coh_instruction forward = instruction_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 100, 0);
+    coh_instruction backward = instruction_of(COH_OP_BACKWARD, COH_LANE_COMPUTE, 100, 0);
     profile.calibration[COH_OP_FORWARD] = (coh_calibration){ .factor = 1.5, .runs = 3 };
     profile.calibration[COH_OP_BACKWARD] = (coh_calibration){ .factor = 9 };
     assert_true(close_to(price(&profile, &forward).p50, 150));
     assert_true(close_to(price(&profile, &backward).p50, 100));
     /* a factor from the compute lane does not apply to the host lane */
-    const coh_instruction update = line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, 100);
-    const coh_instruction on_host = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 100);
+    const coh_instruction update = instruction_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, 100);
+    const coh_instruction on_host = instruction_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 100);
     profile.calibration[COH_OP_UPDATE] = (coh_calibration){ .factor = 2, .runs = 1 };
     assert_true(close_to(price(&profile, &update).p50, 200));
     assert_true(close_to(price(&profile, &on_host).p50, 100));
@@ -193,7 +196,7 @@ static void a_calibration_multiplies_one_opcode(void **state)
 
 enum { SAMPLES = 6 };
 
-/* Update lines of increasing bytes; each sample is 10 to 60 % above the one before. */
+/* Update instructions of increasing bytes; each sample is 10 to 60 % above the one before. */
 static coh_operator_times random_times(uint64_t seed, coh_operator_sample *samples)
 {
     double bytes = 1000, ns = 3000;
@@ -217,23 +220,23 @@ static void samples_are_met_and_joined(void **state)
         coh_operator_sample samples[SAMPLES];
         coh_operator_times times = random_times(seed, samples);
         coh_profile profile = unit_profile();
-        profile.line_ns = (coh_figure){ .p10 = 400, .p50 = 500, .p90 = 700 };
+        profile.instruction_ns = (coh_figure){ .p10 = 400, .p50 = 500, .p90 = 700 };
         profile.operators = &times;
         profile.operator_count = 1;
         for (int i = 0; i < SAMPLES; i++) {
-            coh_instruction line =
-                line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, (uint64_t)samples[i].bytes);
-            samples[i].bytes = (double)line.bytes; /* whole numbers */
-            coh_price at = price(&profile, &line);
-            /* samples cover the kernel only; the line's overhead is added */
+            coh_instruction instruction =
+                instruction_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, (uint64_t)samples[i].bytes);
+            samples[i].bytes = (double)instruction.bytes; /* whole numbers */
+            coh_price at = price(&profile, &instruction);
+            /* samples cover the kernel only; the instruction's overhead is added */
             assert_true(close_to(at.p10, samples[i].seconds.p10 * 1e9 + 400));
             assert_true(close_to(at.p50, samples[i].seconds.p50 * 1e9 + 500));
             assert_true(close_to(at.p90, samples[i].seconds.p90 * 1e9 + 700));
         }
         double before = 0;
         for (uint64_t bytes = 0; bytes < 3 * (uint64_t)samples[SAMPLES - 1].bytes; bytes += 97) {
-            coh_instruction line = line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, bytes);
-            coh_price at = price(&profile, &line);
+            coh_instruction instruction = instruction_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, bytes);
+            coh_price at = price(&profile, &instruction);
             if (!(at.p50 >= before && at.p10 <= at.p50 && at.p50 <= at.p90))
                 fail_msg("seed %" PRIu64 ": %" PRIu64 " bytes %g after %g", seed, bytes, at.p50,
                          before);
@@ -251,7 +254,7 @@ static void between_and_beyond_samples_prices_are_affine(void **state)
         .kind = "update", .lane = COH_LANE_COMPUTE, .samples = samples, .sample_count = 2
     };
     coh_profile profile = unit_profile();
-    profile.line_ns = coh_figure_of(400);
+    profile.instruction_ns = coh_figure_of(400);
     profile.operators = &times;
     profile.operator_count = 1;
     static const struct {
@@ -260,17 +263,18 @@ static void between_and_beyond_samples_prices_are_affine(void **state)
     } expected[] = { { 0, 400 },     { 500, 1400 },  { 1000, 2400 }, { 2000, 2900 },
                      { 3000, 3400 }, { 6000, 6400 }, { 9000, 9400 } };
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
-        coh_instruction line = line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, expected[i].bytes);
-        assert_true(close_to(price(&profile, &line).p50, expected[i].ns));
+        coh_instruction instruction =
+            instruction_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, expected[i].bytes);
+        assert_true(close_to(price(&profile, &instruction).p50, expected[i].ns));
     }
     /* another name, lane or dtype: the roofline */
-    coh_instruction norm = line_of(COH_OP_NORM, COH_LANE_COMPUTE, 0, 1000);
-    coh_instruction host = line_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 1000);
+    coh_instruction norm = instruction_of(COH_OP_NORM, COH_LANE_COMPUTE, 0, 1000);
+    coh_instruction host = instruction_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 1000);
     assert_true(close_to(price(&profile, &norm).p50, 1400));
     assert_true(close_to(price(&profile, &host).p50, 1400));
     times.dtype = COH_DTYPE_BF16;
-    coh_instruction line = line_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, 1000);
-    assert_true(close_to(price(&profile, &line).p50, 1400));
+    coh_instruction instruction = instruction_of(COH_OP_UPDATE, COH_LANE_COMPUTE, 0, 1000);
+    assert_true(close_to(price(&profile, &instruction).p50, 1400));
 }
 
 /* ---- operators ---- */
@@ -353,14 +357,14 @@ static void check_forms(const coh_graph *graph, unsigned forms, const double wan
                                    { .role = COH_ROLE_PARAMETER_GRAD,
                                      .shape.dtype =
                                          form & COH_GRADS_WIDE ? COH_DTYPE_F32 : COH_DTYPE_BF16 } };
-        coh_line_call call = { .operator_index = (int32_t)mix,
-                               .parameter_grad_adds = form & COH_GRADS_ADD ? 2 : 0,
-                               .binding_count = 2 };
+        coh_instruction_call call = { .operator_index = (int32_t)mix,
+                                      .parameter_grad_adds = form & COH_GRADS_ADD ? 2 : 0,
+                                      .binding_count = 2 };
         const coh_program program = { .calls = &call, .bindings = bindings };
-        coh_instruction line = line_of(COH_OP_BACKWARD, COH_LANE_COMPUTE, 1000, 0);
-        line.call = 0;
-        assert_true(
-            close_to(coh_price_line(&pricer, &no_layout, &program, &line).p50, wanted[form]));
+        coh_instruction instruction = instruction_of(COH_OP_BACKWARD, COH_LANE_COMPUTE, 1000, 0);
+        instruction.call = 0;
+        assert_true(close_to(coh_price_instruction(&pricer, &no_layout, &program, &instruction).p50,
+                             wanted[form]));
     }
     coh_pricer_fini(&pricer);
 }
@@ -384,7 +388,7 @@ static void a_backward_is_priced_by_the_nearest_form_of_its_gradients(void **sta
     coh_graph_destroy(graph);
 }
 
-/* One sample for each of four curves; the price of a line shows which was used. */
+/* One sample for each of four curves; the price of an instruction shows which was used. */
 static void the_nearest_samples_serve(void **state)
 {
     (void)state;
@@ -404,27 +408,30 @@ static void the_nearest_samples_serve(void **state)
     }
     coh_profile profile = unit_profile();
     coh_pricer pricer;
-    coh_line_call call = { .operator_index = (int32_t)mix };
+    coh_instruction_call call = { .operator_index = (int32_t)mix };
     coh_program program = { .calls = &call };
-    coh_instruction line = line_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 1000, 0);
-    line.call = 0;
+    coh_instruction instruction = instruction_of(COH_OP_FORWARD, COH_LANE_COMPUTE, 1000, 0);
+    instruction.call = 0;
     profile.operators = times;
     profile.operator_count = 4;
     /* none with its signature: the mean over its kind and phase */
     assert_int_equal(coh_pricer_init(&pricer, &profile, graph), COH_OK);
-    assert_true(close_to(coh_price_line(&pricer, &no_layout, &program, &line).p50,
+    assert_true(close_to(coh_price_instruction(&pricer, &no_layout, &program, &instruction).p50,
                          (100 + 200 + 400) / 3.0));
-    line.opcode = COH_OP_BACKWARD;
-    assert_true(close_to(coh_price_line(&pricer, &no_layout, &program, &line).p50, 800));
+    instruction.opcode = COH_OP_BACKWARD;
+    assert_true(
+        close_to(coh_price_instruction(&pricer, &no_layout, &program, &instruction).p50, 800));
     call.operator_index = (int32_t)join; /* none of its kind: the roofline */
-    assert_true(close_to(coh_price_line(&pricer, &no_layout, &program, &line).p50, 1000));
+    assert_true(
+        close_to(coh_price_instruction(&pricer, &no_layout, &program, &instruction).p50, 1000));
     coh_pricer_fini(&pricer);
     /* its own; recomputing is forward */
     times[1].signature = coh_operator_signature(graph, mix);
     call.operator_index = (int32_t)mix;
-    line.opcode = COH_OP_RECOMPUTE;
+    instruction.opcode = COH_OP_RECOMPUTE;
     assert_int_equal(coh_pricer_init(&pricer, &profile, graph), COH_OK);
-    assert_true(close_to(coh_price_line(&pricer, &no_layout, &program, &line).p50, 200));
+    assert_true(
+        close_to(coh_price_instruction(&pricer, &no_layout, &program, &instruction).p50, 200));
     coh_pricer_fini(&pricer);
     coh_graph_destroy(graph);
 }
@@ -471,8 +478,8 @@ static void whole_nanoseconds_are_rounded_and_end_at_what_a_clock_holds(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_compute_line_costs_flops_or_bytes_whichever_is_more),
-        cmocka_unit_test(a_line_on_bf16_has_its_own_rate),
+        cmocka_unit_test(a_compute_instruction_costs_flops_or_bytes_whichever_is_more),
+        cmocka_unit_test(a_instruction_on_bf16_has_its_own_rate),
         cmocka_unit_test(spreads_of_rates_turn_round),
         cmocka_unit_test(writes_go_at_the_rate_they_can_keep_up),
         cmocka_unit_test(updates_on_the_host_lane_go_at_its_rate),

@@ -80,7 +80,7 @@ static coh_profile some_profile(uint64_t seed)
     for (int roof = 0; roof < COH_ROOF_COUNT; roof++)
         p.flops_per_s[roof] = some_figure(&rng, 1e9);
     p.memory_bytes_per_s = some_figure(&rng, 1e6);
-    p.line_ns = some_figure(&rng, 0);
+    p.instruction_ns = some_figure(&rng, 0);
     p.host_update_bytes_per_s = some_figure(&rng, 1e3);
     for (int lane = COH_LANE_H2D; lane <= COH_LANE_WRITE; lane++)
         p.link[lane] = (coh_link_profile){ .latency_ns = some_figure(&rng, 0),
@@ -151,7 +151,7 @@ static void assert_profile(const coh_profile *a, const coh_profile *b)
     for (int roof = 0; roof < COH_ROOF_COUNT; roof++)
         assert_figure(&a->flops_per_s[roof], &b->flops_per_s[roof]);
     assert_figure(&a->memory_bytes_per_s, &b->memory_bytes_per_s);
-    assert_figure(&a->line_ns, &b->line_ns);
+    assert_figure(&a->instruction_ns, &b->instruction_ns);
     assert_figure(&a->host_memory_bytes_per_s, &b->host_memory_bytes_per_s);
     assert_figure(&a->host_update_bytes_per_s, &b->host_update_bytes_per_s);
     assert_links(a, b);
@@ -421,7 +421,7 @@ static void figures_that_no_machine_has_are_refused(void **state)
         double bound, beyond;
         const char *says;
     } cases[] = {
-        { &p.line_ns, 1e13, 1.1e13, "line_ns: expected a number from" },
+        { &p.instruction_ns, 1e13, 1.1e13, "line_ns: expected a number from" },
         { &p.link[COH_LANE_READ].latency_ns, 1e13, 1.1e13, "latency_ns: expected a number from" },
         { &p.link[COH_LANE_READ].bytes_per_s, 1e3, 999, "bytes_per_s: expected a number from" },
         { &p.link[COH_LANE_WRITE].sustained_bytes_per_s, 1e3, 999,
@@ -449,7 +449,7 @@ static void figures_that_no_machine_has_are_refused(void **state)
     assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "entry contention.read.write: expected"));
     p.contention[COH_LANE_READ][COH_LANE_WRITE] = 1;
-    p.line_ns = (coh_figure){ .p50 = 5, .p90 = 6, .samples = 3 };
+    p.instruction_ns = (coh_figure){ .p50 = 5, .p90 = 6, .samples = 3 };
     assert_int_equal(coh_profile_write(&p, "bounds.json"), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "tenth"));
     unlink("bounds.json");
@@ -493,17 +493,17 @@ static void entries_replace_and_multiply(void **state)
     coh_profile_destroy(plain);
 }
 
-/* Returns the price of a line with this opcode on the lane. */
-static double line_ns(const coh_profile *profile, coh_opcode opcode, coh_lane lane)
+/* Returns the price of an instruction with this opcode on the lane. */
+static double instruction_ns(const coh_profile *profile, coh_opcode opcode, coh_lane lane)
 {
     static const coh_layout no_layout;
-    const coh_instruction line = {
+    const coh_instruction instruction = {
         .opcode = (uint8_t)opcode, .lane = (uint8_t)lane, .call = -1, .bytes = 1000000
     };
     const coh_program program = { 0 };
     coh_pricer pricer;
     assert_int_equal(coh_pricer_init(&pricer, profile, NULL), COH_OK);
-    const double ns = coh_price_line(&pricer, &no_layout, &program, &line).p50;
+    const double ns = coh_price_instruction(&pricer, &no_layout, &program, &instruction).p50;
     coh_pricer_fini(&pricer);
     return ns;
 }
@@ -511,7 +511,7 @@ static double line_ns(const coh_profile *profile, coh_opcode opcode, coh_lane la
 /* Also if a sustained rate is given in addition to the initial one: 1 MB at 2 GB/s takes 0.5 ms,
  * and a drive of twice the rate takes half the time. Earlier calibration of the drive is
  * discarded. */
-static void an_entry_of_a_link_is_what_its_lines_are_priced_by(void **state)
+static void an_entry_of_a_link_is_what_its_instructions_are_priced_by(void **state)
 {
     (void)state;
     static const struct {
@@ -529,13 +529,13 @@ static void an_entry_of_a_link_is_what_its_lines_are_priced_by(void **state)
             const coh_lane lane = links[i].lane;
             const coh_opcode opcode = links[i].opcodes[o];
             coh_profile plain = some_profile(6), given = some_profile(6), twice = some_profile(6);
-            const double before = line_ns(&plain, opcode, lane);
+            const double before = instruction_ns(&plain, opcode, lane);
             given.calibration[opcode] = (coh_calibration){ .factor = 3, .runs = 2 };
             twice.calibration[opcode] = (coh_calibration){ .factor = 3, .runs = 2 };
             assert_int_equal(coh_profile_override(&given, links[i].rate), COH_OK);
             assert_int_equal(coh_profile_override(&twice, links[i].twice), COH_OK);
-            assert_true(fabs(line_ns(&given, opcode, lane) - 5e5) < 1e-3);
-            assert_true(fabs(line_ns(&twice, opcode, lane) - before / 2) < 1e-9 * before);
+            assert_true(fabs(instruction_ns(&given, opcode, lane) - 5e5) < 1e-3);
+            assert_true(fabs(instruction_ns(&twice, opcode, lane) - before / 2) < 1e-9 * before);
             coh_profile_fini(&plain);
             coh_profile_fini(&given);
             coh_profile_fini(&twice);
@@ -609,7 +609,7 @@ int main(void)
         cmocka_unit_test(what_would_not_be_read_again_is_not_written),
         cmocka_unit_test(figures_that_no_machine_has_are_refused),
         cmocka_unit_test(entries_replace_and_multiply),
-        cmocka_unit_test(an_entry_of_a_link_is_what_its_lines_are_priced_by),
+        cmocka_unit_test(an_entry_of_a_link_is_what_its_instructions_are_priced_by),
         cmocka_unit_test(a_measured_profile_with_entries_is_a_what_if_without_operators),
         cmocka_unit_test(wrong_names_and_entries_are_refused_with_what_there_is),
     };

@@ -108,8 +108,8 @@ static void random_settings_give_verified_plans_within_budget(void **state)
     }
 }
 
-/* The bytes of the largest line are a lower bound for every schedule. Ours reaches it, so one page
- * less must be refused as impossible. */
+/* The bytes of the largest instruction are a lower bound for every schedule. Ours reaches it, so
+ * one page less must be refused as impossible. */
 static void the_smallest_budget_plans_and_one_page_less_is_refused(void **state)
 {
     (void)state;
@@ -234,7 +234,8 @@ static void a_cache_is_kept_where_there_is_room(void **state)
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     assert_int_equal(coh_plan_summarize(with, &summary), COH_OK);
     assert_int_equal(summary.caches, 3); /* two layers and the loss */
-    /* backward of a micro-batch is one line, so two micro-batches give 2 x 2 operands each */
+    /* backward of a micro-batch is one instruction, so two micro-batches give 2 x 2 operands
+     * each */
     assert_int_equal(count_caches(&with->programs[COH_PROGRAM_BODY]), 3 * 2 * 2);
     assert_int_equal(count_caches(&with->programs[COH_PROGRAM_EVALUATE]), 0);
     options.disk_bytes = UINT64_MAX;
@@ -383,8 +384,8 @@ static void a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less(voi
     unlink(path);
 }
 
-/* Each line of a plan file is removed or damaged in turn; the file is never accepted as a plan of
- * this run. */
+/* Each instruction of a plan file is removed or damaged in turn; the file is never accepted as a
+ * plan of this run. */
 static void an_edited_plan_file_is_refused(void **state)
 {
     (void)state;
@@ -452,7 +453,7 @@ static void predictions_that_are_not_the_programs_are_refused(void **state)
         assert_non_null(strstr(coh_last_error(), "predictions"));
     }
     plan->simulations[COH_PROGRAM_BODY].period_ns += 4096; /* of a slower machine */
-    plan->profile.line_ns = coh_figure_of(plan->profile.line_ns.p50 * 2);
+    plan->profile.instruction_ns = coh_figure_of(plan->profile.instruction_ns.p50 * 2);
     assert_int_equal(coh_plan_write(plan, path), COH_OK);
     if (coh_plan_read(graph, &options, path, &again) != COH_OK)
         fail_msg("%s", coh_last_error());

@@ -38,7 +38,7 @@ static void a_chain_over_lanes_lasts_the_sum_and_is_exposed(void **state)
     assert_memory_equal(times, expected, sizeof(times));
 }
 
-static void lines_of_other_lanes_overlap(void **state)
+static void instructions_of_other_lanes_overlap(void **state)
 {
     (void)state;
     made m;
@@ -88,7 +88,7 @@ static void depth_hides_latency_but_not_bytes(void **state)
     assert_int_equal(s.period_ns, 4500);
 }
 
-/* A waiting line blocks the later lines of its lane, even those that are ready. */
+/* A waiting instruction blocks the later instructions of its lane, even those that are ready. */
 static void a_lane_issues_in_order(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void reads_and_writes_share_a_drive(void **state)
 }
 
 /* A body first reads, then computes; during the read it writes the result of the previous run. Both
- * share the drive although they are lines of different runs. */
+ * share the drive although they are instructions of different runs. */
 static void sharing_goes_on_from_run_to_run(void **state)
 {
     (void)state;
@@ -279,38 +279,39 @@ static int raise(uint64_t *value, uint64_t least)
     return 1;
 }
 
-/* States the rules as inequalities over all pairs of lines and raises times until all hold: the
- * earliest times at which the program can run. Assumes no order except within each lane. */
+/* States the rules as inequalities over all pairs of instructions and raises times until all
+ * hold: the earliest times at which the program can run. Assumes no order except within each
+ * lane. */
 static uint64_t least_time(const made *m, const coh_profile *profile)
 {
-    static uint64_t start[LINES_MOST], served[LINES_MOST], retired[LINES_MOST];
-    uint32_t n = m->program.line_count;
+    static uint64_t start[INSTRUCTIONS_MOST], served[INSTRUCTIONS_MOST], retired[INSTRUCTIONS_MOST];
+    uint32_t n = m->program.instruction_count;
     memset(start, 0, sizeof(start));
     memset(served, 0, sizeof(served));
     memset(retired, 0, sizeof(retired));
     for (int changed = 1; changed;) {
         changed = 0;
         for (uint32_t i = n; i-- > 0;) {
-            const coh_instruction *line = &m->lines[i];
-            const coh_link_profile *link = &profile->link[line->lane];
+            const coh_instruction *instruction = &m->instructions[i];
+            const coh_link_profile *link = &profile->link[instruction->lane];
             int is_link = link->bytes_per_s.p50 > 0;
-            uint64_t work = is_link ? line->bytes : (uint64_t)line->flops;
-            uint64_t depth = is_link ? m->program.lane_depth[line->lane] : 1;
+            uint64_t work = is_link ? instruction->bytes : (uint64_t)instruction->flops;
+            uint64_t depth = is_link ? m->program.lane_depth[instruction->lane] : 1;
             changed |= raise(&served[i], start[i] + work);
             changed |= raise(&retired[i], served[i] + (uint64_t)link->latency_ns.p50);
             for (uint32_t j = 0; j < n; j++) {
-                const coh_instruction *other = &m->lines[j];
-                for (uint32_t k = 0; k < line->wait_count; k++) {
-                    const coh_wait *wait = &m->waits[line->wait_begin + k];
+                const coh_instruction *other = &m->instructions[j];
+                for (uint32_t k = 0; k < instruction->wait_count; k++) {
+                    const coh_wait *wait = &m->waits[instruction->wait_begin + k];
                     if (other->lane == wait->lane && other->ordinal == wait->ordinal)
                         changed |= raise(&start[i], retired[j]);
                 }
-                if (other->lane != line->lane || other->ordinal >= line->ordinal)
+                if (other->lane != instruction->lane || other->ordinal >= instruction->ordinal)
                     continue;
                 changed |= raise(&start[i], start[j]);
                 changed |= raise(&retired[i], retired[j]);
                 changed |= raise(&served[i], served[j] + work);
-                if (line->ordinal - other->ordinal >= depth)
+                if (instruction->ordinal - other->ordinal >= depth)
                     changed |= raise(&start[i], retired[j]);
             }
         }
@@ -338,7 +339,7 @@ static void any_program_takes_the_least_time_the_rules_allow(void **state)
     }
 }
 
-static void a_shorter_line_never_lengthens_the_whole(void **state)
+static void a_shorter_instruction_never_lengthens_the_whole(void **state)
 {
     (void)state;
     made m;
@@ -347,9 +348,10 @@ static void a_shorter_line_never_lengthens_the_whole(void **state)
     for (uint64_t seed = 0; seed < 300; seed++) {
         make_random(&m, seed, COH_PROGRAM_EVALUATE);
         coh_simulation s = run(&m, &profile, NULL);
-        coh_instruction *line = &m.lines[coh_rng_below(seed, 9, 0, m.program.line_count)];
-        line->bytes /= 2;
-        line->flops /= 2;
+        coh_instruction *instruction =
+            &m.instructions[coh_rng_below(seed, 9, 0, m.program.instruction_count)];
+        instruction->bytes /= 2;
+        instruction->flops /= 2;
         coh_simulation shorter = run(&m, &profile, NULL);
         if (shorter.period_ns > s.period_ns)
             fail_msg("seed %" PRIu64, seed);
@@ -362,11 +364,12 @@ static void unroll(const made *body, uint32_t runs, made *out)
     make(out, COH_PROGRAM_EVALUATE);
     memcpy(out->program.lane_depth, body->program.lane_depth, sizeof(body->program.lane_depth));
     for (uint32_t r = 0; r < runs; r++)
-        for (uint32_t i = 0; i < body->program.line_count; i++) {
-            const coh_instruction *line = &body->lines[i];
-            add(out, (coh_lane)line->lane, line->bytes + (uint64_t)line->flops);
-            for (uint32_t k = 0; k < line->wait_count; k++) {
-                const coh_wait *wait = &body->waits[line->wait_begin + k];
+        for (uint32_t i = 0; i < body->program.instruction_count; i++) {
+            const coh_instruction *instruction = &body->instructions[i];
+            add(out, (coh_lane)instruction->lane,
+                instruction->bytes + (uint64_t)instruction->flops);
+            for (uint32_t k = 0; k < instruction->wait_count; k++) {
+                const coh_wait *wait = &body->waits[instruction->wait_begin + k];
                 if (r >= wait->carry)
                     wait_for(out, (coh_lane)wait->lane,
                              wait->ordinal +
@@ -413,9 +416,9 @@ static void failing_allocations_are_reported(void **state)
     coh_simulation s;
     coh_layout layout = { 0 };
     coh_profile profile = unit_profile();
-    uint64_t service_ns[LINES_MOST], times[2 * LINES_MOST];
+    uint64_t service_ns[INSTRUCTIONS_MOST], times[2 * INSTRUCTIONS_MOST];
     make_random(&m, 1, COH_PROGRAM_BODY);
-    line_times(&m, service_ns);
+    instruction_times(&m, service_ns);
     share_drive(&profile);
     for (int mode = COH_CONTENTION_NONE; mode <= COH_CONTENTION_ALL; mode++)
         for (uint64_t n = 1;; n++) {
@@ -478,7 +481,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_over_lanes_lasts_the_sum_and_is_exposed),
-        cmocka_unit_test(lines_of_other_lanes_overlap),
+        cmocka_unit_test(instructions_of_other_lanes_overlap),
         cmocka_unit_test(depth_hides_latency_but_not_bytes),
         cmocka_unit_test(a_lane_issues_in_order),
         cmocka_unit_test(a_body_has_the_period_of_its_carried_cycle),
@@ -489,7 +492,7 @@ int main(void)
         cmocka_unit_test(a_copy_takes_its_core_from_computing),
         cmocka_unit_test(the_peak_is_the_highest_end_of_what_is_occupied),
         cmocka_unit_test(any_program_takes_the_least_time_the_rules_allow),
-        cmocka_unit_test(a_shorter_line_never_lengthens_the_whole),
+        cmocka_unit_test(a_shorter_instruction_never_lengthens_the_whole),
         cmocka_unit_test(a_period_is_the_slope_of_the_body_run_many_times),
         cmocka_unit_test(times_that_no_clock_holds_are_refused),
         cmocka_unit_test(failing_allocations_are_reported),

@@ -35,18 +35,18 @@ static mutant make(int recipe, coh_program_kind kind)
     return copy;
 }
 
-static uint32_t find_line(const coh_program *program, coh_opcode opcode, uint32_t nth)
+static uint32_t find_instruction(const coh_program *program, coh_opcode opcode, uint32_t nth)
 {
-    for (uint32_t i = 0; i < program->line_count; i++)
-        if (program->lines[i].opcode == opcode && nth-- == 0)
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        if (program->instructions[i].opcode == opcode && nth-- == 0)
             return i;
     fail();
     return 0;
 }
 
-static coh_operand *operand_of(mutant *m, uint32_t line, uint32_t operand)
+static coh_operand *operand_of(mutant *m, uint32_t instruction, uint32_t operand)
 {
-    return &m->program.operands[m->program.lines[line].operand_begin + operand];
+    return &m->program.operands[m->program.instructions[instruction].operand_begin + operand];
 }
 
 /* Checks that `rule` refuses the mutant, with a message that contains `word`; frees the mutant. */
@@ -81,46 +81,49 @@ static void good_programs_of_every_kind_are_accepted(void **state)
         }
 }
 
-static void the_clocks_order_two_lines_exactly_when_brute_force_does(void **state)
+static void the_clocks_order_two_instructions_exactly_when_brute_force_does(void **state)
 {
     (void)state;
     for (int recipe = 0; recipe < maker_recipe_count; recipe++) {
         mutant m = make(recipe, COH_PROGRAM_BODY);
-        uint32_t lines = m.program.line_count;
+        uint32_t instructions = m.program.instruction_count;
         coh_verifier v = {
             .layout = &m.layout, .program = &m.program, .options = &m.options, .run_count = 3
         };
-        assert_int_equal(COH_ALLOC(lines, &v.ordinals), COH_OK);
-        assert_int_equal(COH_ALLOC(lines, &v.lane_lines), COH_OK);
-        assert_int_equal(COH_ALLOC((size_t)3 * lines * COH_LANE_COUNT, &v.clocks), COH_OK);
+        assert_int_equal(COH_ALLOC(instructions, &v.ordinals), COH_OK);
+        assert_int_equal(COH_ALLOC(instructions, &v.lane_instructions), COH_OK);
+        assert_int_equal(COH_ALLOC((size_t)3 * instructions * COH_LANE_COUNT, &v.clocks), COH_OK);
         assert_int_equal(coh_verify_index(&v), COH_OK);
         assert_int_equal(coh_verify_clocks(&v), COH_OK);
         hb_order order;
         assert_true(hb_order_build(&m.program, 3, &order));
         for (uint32_t a = 0; a < order.node_count; a++)
             for (uint32_t b = 0; b < order.node_count; b++) {
-                uint8_t lane = m.program.lines[a % lines].lane;
-                uint32_t number = a / lines * v.lane_length[lane] + v.ordinals[a % lines];
-                int is_before = coh_line_clock(&v, b / lines, b % lines)[lane] >= number;
+                uint8_t lane = m.program.instructions[a % instructions].lane;
+                uint32_t number =
+                    a / instructions * v.lane_length[lane] + v.ordinals[a % instructions];
+                int is_before =
+                    coh_instruction_clock(&v, b / instructions, b % instructions)[lane] >= number;
                 assert_int_equal(is_before, hb_is_before(&order, a, b));
             }
         hb_order_free(&order);
         coh_free(v.ordinals);
-        coh_free(v.lane_lines);
+        coh_free(v.lane_instructions);
         coh_free(v.clocks);
         free_mutant(&m);
     }
 }
 
-/* Draws an order of a run's lines: each next line is one whose predecessors are all done. */
+/* Draws an order of a run's instructions: each next instruction is one whose predecessors are
+ * all done. */
 static void draw_order(const hb_order *order, uint64_t seed, uint32_t *out)
 {
-    uint8_t *is_done = calloc(order->line_count, 1);
-    for (uint32_t n = 0; n < order->line_count; n++) {
+    uint8_t *is_done = calloc(order->instruction_count, 1);
+    for (uint32_t n = 0; n < order->instruction_count; n++) {
         uint32_t ready[512], ready_count = 0;
-        for (uint32_t b = 0; b < order->line_count; b++) {
+        for (uint32_t b = 0; b < order->instruction_count; b++) {
             int is_ready = !is_done[b];
-            for (uint32_t a = 0; is_ready && a < order->line_count; a++)
+            for (uint32_t a = 0; is_ready && a < order->instruction_count; a++)
                 is_ready = is_done[a] || !hb_is_before(order, a, b);
             if (is_ready)
                 ready[ready_count++] = b;
@@ -136,14 +139,15 @@ static void every_legal_order_of_a_verified_program_leaves_the_same_values(void 
     (void)state;
     for (int recipe = 0; recipe < maker_recipe_count; recipe++) {
         mutant m = make(recipe, COH_PROGRAM_BODY);
-        uint32_t lines = m.program.line_count, *drawn = calloc(lines, sizeof(uint32_t));
+        uint32_t instructions = m.program.instruction_count,
+                 *drawn = calloc(instructions, sizeof(uint32_t));
         hb_order order;
         poison_result expected, found;
         poison_run(&m.layout, &m.program, 3, NULL, &expected);
         assert_false(expected.is_faulty);
-        assert_true(lines <= 512);
+        assert_true(instructions <= 512);
         assert_true(hb_order_build(&m.program, 3, &order));
-        order.line_count = lines; /* rows of the first run */
+        order.instruction_count = instructions; /* rows of the first run */
         for (uint64_t seed = 0; seed < 20; seed++) {
             draw_order(&order, seed, drawn);
             poison_run(&m.layout, &m.program, 3, drawn, &found);
@@ -172,7 +176,7 @@ static void an_operand_shorter_than_its_chunks_breaks_form(void **state)
 {
     (void)state;
     mutant m = make(DISK_DIRECT, COH_PROGRAM_SAVE);
-    operand_of(&m, find_line(&m.program, COH_OP_SAVE, 0), 0)->bytes -= 4096;
+    operand_of(&m, find_instruction(&m.program, COH_OP_SAVE, 0), 0)->bytes -= 4096;
     assert_refused(&m, COH_RULE_FORM, "SAVE");
 }
 
@@ -181,32 +185,32 @@ static void partials_in_another_role_break_form(void **state)
 {
     (void)state;
     mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
-    coh_operand *partials = operand_of(&m, find_line(&m.program, COH_OP_UPDATE, 0), 3);
+    coh_operand *partials = operand_of(&m, find_instruction(&m.program, COH_OP_UPDATE, 0), 3);
     assert_int_equal(partials->role, COH_ROLE_PARTIALS);
     partials->role = COH_ROLE_WORK;
     assert_refused(&m, COH_RULE_FORM, "none that the stream partials has");
 }
 
-static void two_lines_that_wait_for_each_other_deadlock(void **state)
+static void two_instructions_that_wait_for_each_other_deadlock(void **state)
 {
     (void)state;
     mutant m = make(DISK_DIRECT, COH_PROGRAM_SAVE);
-    uint32_t line = find_line(&m.program, COH_OP_READ, 2);
+    uint32_t instruction = find_instruction(&m.program, COH_OP_READ, 2);
     coh_wait *wait = NULL;
-    for (uint32_t i = line; wait == NULL; i++)
-        if (m.program.lines[i].wait_count > 0)
-            wait = &m.program.waits[m.program.lines[i].wait_begin];
+    for (uint32_t i = instruction; wait == NULL; i++)
+        if (m.program.instructions[i].wait_count > 0)
+            wait = &m.program.waits[m.program.instructions[i].wait_begin];
     wait->lane = COH_LANE_COMPUTE;
     wait->ordinal = m.program.lane_length[COH_LANE_COMPUTE];
     assert_refused(&m, COH_RULE_DEADLOCK, "is issued no earlier");
 }
 
-static void a_compute_line_that_does_not_wait_for_its_read_breaks_read(void **state)
+static void a_compute_instruction_that_does_not_wait_for_its_read_breaks_read(void **state)
 {
     (void)state;
     mutant m = make(DISK_TIGHT, COH_PROGRAM_SAVE);
-    m.program.lines[find_line(&m.program, COH_OP_SAVE, 0)].wait_count = 0;
-    assert_refused(&m, COH_RULE_READ, "does not wait for line 0 (READ)");
+    m.program.instructions[find_instruction(&m.program, COH_OP_SAVE, 0)].wait_count = 0;
+    assert_refused(&m, COH_RULE_READ, "does not wait for instruction 0 (READ)");
 }
 
 static void a_settle_that_overtakes_an_update_reading_the_cells_breaks_overwrite(void **state)
@@ -217,7 +221,7 @@ static void a_settle_that_overtakes_an_update_reading_the_cells_breaks_overwrite
     assert_refused(&m, COH_RULE_OVERWRITE, "may still read what was there");
 }
 
-static void a_workspace_written_by_two_lines_at_once_breaks_write_order(void **state)
+static void a_workspace_written_by_two_instructions_at_once_breaks_write_order(void **state)
 {
     (void)state;
     mutant m = make(DISK_TIGHT, COH_PROGRAM_BODY);
@@ -230,7 +234,7 @@ static void a_use_that_is_not_counted_breaks_overlap(void **state)
 {
     (void)state;
     mutant m = make(DISK_TIGHT, COH_PROGRAM_SAVE);
-    const coh_operand *to = operand_of(&m, find_line(&m.program, COH_OP_READ, 0), 1);
+    const coh_operand *to = operand_of(&m, find_instruction(&m.program, COH_OP_READ, 0), 1);
     m.program.extents[m.program.touches[to->touch_begin].extent].use_count--;
     assert_refused(&m, COH_RULE_OVERLAP, "was left after 1 uses");
 }
@@ -239,9 +243,9 @@ static void a_read_into_bytes_still_saved_from_breaks_overlap(void **state)
 {
     (void)state;
     mutant m = make(DISK_TIGHT, COH_PROGRAM_SAVE);
-    for (uint32_t i = 0; i < m.program.line_count; i++)
-        if (m.program.lines[i].opcode == COH_OP_READ)
-            m.program.lines[i].wait_count = 0;
+    for (uint32_t i = 0; i < m.program.instruction_count; i++)
+        if (m.program.instructions[i].opcode == COH_OP_READ)
+            m.program.instructions[i].wait_count = 0;
     assert_refused(&m, COH_RULE_OVERLAP, "and does not wait for it");
 }
 
@@ -259,7 +263,7 @@ static void an_extent_off_its_page_breaks_alignment(void **state)
 {
     (void)state;
     mutant m = make(DISK_TIGHT, COH_PROGRAM_SAVE);
-    const coh_operand *to = operand_of(&m, find_line(&m.program, COH_OP_READ, 0), 1);
+    const coh_operand *to = operand_of(&m, find_instruction(&m.program, COH_OP_READ, 0), 1);
     mutation half_page = { MUTATE_RELOCATE, m.program.touches[to->touch_begin].extent, 512 };
     assert_true(apply_mutation(&m, &half_page, 0));
     assert_refused(&m, COH_RULE_ALIGNMENT, "is not whole pages");
@@ -269,7 +273,7 @@ static void an_update_that_is_not_written_back_loses_data(void **state)
 {
     (void)state;
     mutant m = make(DISK_TIGHT, COH_PROGRAM_DRAIN);
-    mutation no_write = { MUTATE_DELETE, find_line(&m.program, COH_OP_WRITE, 0), 0 };
+    mutation no_write = { MUTATE_DELETE, find_instruction(&m.program, COH_OP_WRITE, 0), 0 };
     assert_true(apply_mutation(&m, &no_write, 0));
     assert_refused(&m, COH_RULE_LOST_DATA, "the only copy of version 1");
 }
@@ -278,7 +282,7 @@ static void a_gradient_that_is_not_applied_breaks_exactly_once(void **state)
 {
     (void)state;
     mutant m = make(DISK_DEFERRED, COH_PROGRAM_BODY);
-    mutation no_update = { MUTATE_DELETE, find_line(&m.program, COH_OP_UPDATE, 1), 0 };
+    mutation no_update = { MUTATE_DELETE, find_instruction(&m.program, COH_OP_UPDATE, 1), 0 };
     assert_true(apply_mutation(&m, &no_update, 0));
     assert_refused(&m, COH_RULE_EXACTLY_ONCE, "it is updated 0 times a step");
 }
@@ -287,8 +291,9 @@ static void a_contribution_that_overwrites_breaks_exactly_once(void **state)
 {
     (void)state;
     mutant m = make(DISK_TIGHT, COH_PROGRAM_BODY);
-    uint32_t line = find_line(&m.program, COH_OP_BACKWARD, 6); /* operator 2 of the second batch */
-    m.program.calls[m.program.lines[line].call].parameter_grad_adds = 0;
+    uint32_t instruction =
+        find_instruction(&m.program, COH_OP_BACKWARD, 6); /* operator 2 of the second batch */
+    m.program.calls[m.program.instructions[instruction].call].parameter_grad_adds = 0;
     assert_refused(&m, COH_RULE_EXACTLY_ONCE, "a contribution overwrites an earlier one");
 }
 
@@ -296,22 +301,24 @@ static void a_recompute_of_another_input_breaks_recompute(void **state)
 {
     (void)state;
     mutant m = make(DISK_DEFERRED, COH_PROGRAM_BODY);
-    uint32_t line = find_line(&m.program, COH_OP_RECOMPUTE, 0);
-    mutation other = { MUTATE_RETARGET, line, 0 }; /* the cells, in place of the activation */
+    uint32_t instruction = find_instruction(&m.program, COH_OP_RECOMPUTE, 0);
+    mutation other = { MUTATE_RETARGET, instruction,
+                       0 }; /* the cells, in place of the activation */
     assert_true(apply_mutation(&m, &other, 0));
     assert_refused(&m, COH_RULE_RECOMPUTE, "RECOMPUTE");
 }
 
-/* Removes the saved object from `count` lines of that opcode of the loss, starting at its nth: each
- * micro-batch has two ranges of rows. Whether the first range's object is still there for the
- * second is checked by READ and LOST_DATA; they are off. */
+/* Removes the saved object from `count` instructions of that opcode of the loss, starting at its
+ * nth: each micro-batch has two ranges of rows. Whether the first range's object is still there
+ * for the second is checked by READ and LOST_DATA; they are off. */
 static mutant without_saved(coh_opcode opcode, uint32_t nth, uint32_t count)
 {
     mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
     m.options.rules_off = 1u << COH_RULE_READ | 1u << COH_RULE_LOST_DATA;
-    for (uint32_t i = 0; i < m.program.line_count && count > 0; i++) {
-        const coh_instruction *line = &m.program.lines[i];
-        if (line->opcode != opcode || m.program.calls[line->call].operator_index != 3 || nth-- > 0)
+    for (uint32_t i = 0; i < m.program.instruction_count && count > 0; i++) {
+        const coh_instruction *instruction = &m.program.instructions[i];
+        if (instruction->opcode != opcode ||
+            m.program.calls[instruction->call].operator_index != 3 || nth-- > 0)
             continue;
         mutation lose = { MUTATE_LOSE, i, COH_ROLE_SAVED };
         assert_true(apply_mutation(&m, &lose, 0));
@@ -352,7 +359,7 @@ static void a_save_that_leaves_a_chunk_out_is_not_consistent(void **state)
 {
     (void)state;
     mutant m = make(HOST_DEFERRED, COH_PROGRAM_SAVE);
-    mutation forget = { MUTATE_DELETE, find_line(&m.program, COH_OP_SAVE, 3), 0 };
+    mutation forget = { MUTATE_DELETE, find_instruction(&m.program, COH_OP_SAVE, 3), 0 };
     assert_true(apply_mutation(&m, &forget, 0));
     assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "it is visited 0 times");
 }
@@ -406,16 +413,16 @@ static void owners_that_are_no_ranges_break_form(void **state)
     assert_refused(&m, COH_RULE_FORM, "ranks");
 }
 
-/* A program is of one rank, so the lanes between ranks have no lines. */
-static void a_line_between_ranks_breaks_form(void **state)
+/* A program is of one rank, so the lanes between ranks have no instructions. */
+static void a_instruction_between_ranks_breaks_form(void **state)
 {
     (void)state;
     mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
-    uint32_t last = m.program.line_count - 1;
-    while (m.program.lines[last].lane != COH_LANE_COMPUTE)
+    uint32_t last = m.program.instruction_count - 1;
+    while (m.program.instructions[last].lane != COH_LANE_COMPUTE)
         last--;
-    m.program.lines[last].lane = COH_LANE_COMM0;
-    m.program.lines[last].ordinal = 1;
+    m.program.instructions[last].lane = COH_LANE_COMM0;
+    m.program.instructions[last].ordinal = 1;
     m.program.lane_length[COH_LANE_COMPUTE]--;
     m.program.lane_length[COH_LANE_COMM0] = 1;
     m.program.lane_depth[COH_LANE_COMM0] = 1;
@@ -434,7 +441,8 @@ static void tables_of_random_bytes_are_refused_and_followed_nowhere(void **state
         struct {
             void *bytes;
             size_t count;
-        } tables[] = { { m.program.lines, m.program.line_count * sizeof(*m.program.lines) },
+        } tables[] = { { m.program.instructions,
+                         m.program.instruction_count * sizeof(*m.program.instructions) },
                        { m.program.operands, m.program.operand_count * sizeof(coh_operand) },
                        { m.program.touches, m.program.touch_count * sizeof(coh_touch) },
                        { m.program.extents, m.program.extent_count * sizeof(coh_extent) },
@@ -476,15 +484,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_programs_of_every_kind_are_accepted),
-        cmocka_unit_test(the_clocks_order_two_lines_exactly_when_brute_force_does),
+        cmocka_unit_test(the_clocks_order_two_instructions_exactly_when_brute_force_does),
         cmocka_unit_test(every_legal_order_of_a_verified_program_leaves_the_same_values),
         cmocka_unit_test(a_tier_that_compute_may_not_touch_breaks_form),
         cmocka_unit_test(an_operand_shorter_than_its_chunks_breaks_form),
         cmocka_unit_test(partials_in_another_role_break_form),
-        cmocka_unit_test(two_lines_that_wait_for_each_other_deadlock),
-        cmocka_unit_test(a_compute_line_that_does_not_wait_for_its_read_breaks_read),
+        cmocka_unit_test(two_instructions_that_wait_for_each_other_deadlock),
+        cmocka_unit_test(a_compute_instruction_that_does_not_wait_for_its_read_breaks_read),
         cmocka_unit_test(a_settle_that_overtakes_an_update_reading_the_cells_breaks_overwrite),
-        cmocka_unit_test(a_workspace_written_by_two_lines_at_once_breaks_write_order),
+        cmocka_unit_test(a_workspace_written_by_two_instructions_at_once_breaks_write_order),
         cmocka_unit_test(a_use_that_is_not_counted_breaks_overlap),
         cmocka_unit_test(a_read_into_bytes_still_saved_from_breaks_overlap),
         cmocka_unit_test(one_page_more_than_the_budget_breaks_capacity),
@@ -499,7 +507,7 @@ int main(void)
         cmocka_unit_test(a_save_that_leaves_a_chunk_out_is_not_consistent),
         cmocka_unit_test(a_save_of_what_another_rank_owns_is_not_consistent),
         cmocka_unit_test(owners_that_are_no_ranges_break_form),
-        cmocka_unit_test(a_line_between_ranks_breaks_form),
+        cmocka_unit_test(a_instruction_between_ranks_breaks_form),
         cmocka_unit_test(tables_of_random_bytes_are_refused_and_followed_nowhere),
         cmocka_unit_test(every_failing_allocation_is_reported),
     };

@@ -250,8 +250,8 @@ static void put_decisions(const setting *what, coh_plan **plan)
     other->decisions.patterns = coh_pattern_choose(what->slices);
     if (coh_plan_finish(other) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
-    const uint32_t host_lines = other->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST];
-    assert_int_equal(host_lines > 0, what->updates > 0);
+    const uint32_t host_instructions = other->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST];
+    assert_int_equal(host_instructions > 0, what->updates > 0);
     if (what->slices > 0)
         assert_int_equal(other->operator_notes[2].pattern[0], 's'); /* embed, double, mix */
     coh_plan_destroy(*plan);
@@ -303,15 +303,15 @@ static coh_mutation_report mutate_plan(const setting *what)
                                                      plan->layout.file_bytes } };
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         const coh_program *program = &plan->programs[kind];
-        if (program->line_count == 0)
+        if (program->instruction_count == 0)
             continue;
         uint32_t most = getenv("COH_ALL_MUTATIONS") != NULL ? 0
                         : kind == COH_PROGRAM_BODY          ? (test_is_brief() ? 200 : 400)
                                                             : (test_is_brief() ? 40 : 80);
         coh_mutation_report report = run_mutations(&plan->layout, program, &options, 5, most);
         char name[128];
-        snprintf(name, sizeof(name), "%s, %s, %u lines", what->name,
-                 coh_program_kind_name((coh_program_kind)kind), program->line_count);
+        snprintf(name, sizeof(name), "%s, %s, %u instructions", what->name,
+                 coh_program_kind_name((coh_program_kind)kind), program->instruction_count);
         print_report(name, &report);
         add_report(&sum, &report);
     }

@@ -21,41 +21,43 @@ const char *tiny_family_name(tiny_family family)
 
 /* ---- instances ---- */
 
-static void add_line(draws *d, oracle_instance *instance, int item)
+static void add_instruction(draws *d, oracle_instance *instance, int item)
 {
-    instance->line[instance->line_count++] =
-        (oracle_line){ .time = draw(d, 1, 4), .reads = (uint8_t)(1u << item) };
+    instance->instruction[instance->instruction_count++] =
+        (oracle_instruction){ .time = draw(d, 1, 4), .reads = (uint8_t)(1u << item) };
 }
 
 static void add_palindrome(draws *d, oracle_instance *instance, int count)
 {
     for (int item = 0; item < count; item++)
-        add_line(d, instance, item);
+        add_instruction(d, instance, item);
     for (int item = count - 1; item >= 0; item--)
-        add_line(d, instance, item);
+        add_instruction(d, instance, item);
 }
 
-/* Lines of the way back each have an item that only they change. */
+/* Instructions of the way back each have an item that only they change. */
 static void add_changed(draws *d, oracle_instance *instance)
 {
     int weights = instance->item_count;
     int states = draw(d, 1, ORACLE_ITEMS_MOST - 1 - weights < 2 ? 1 : 2);
     for (int i = 0; i < states; i++) {
-        oracle_line *line = &instance->line[instance->line_count - 1 - i];
+        oracle_instruction *instruction =
+            &instance->instruction[instance->instruction_count - 1 - i];
         int item = instance->item_count++;
         instance->size[item] = 1;
-        line->reads |= (uint8_t)(1u << item);
-        line->changes = (uint8_t)(1u << item);
+        instruction->reads |= (uint8_t)(1u << item);
+        instruction->changes = (uint8_t)(1u << item);
     }
 }
 
-static int largest_line(const oracle_instance *instance)
+static int largest_instruction(const oracle_instance *instance)
 {
     int largest = 0;
-    for (int line = 0; line < instance->line_count; line++) {
+    for (int instruction = 0; instruction < instance->instruction_count; instruction++) {
         int sum = 0;
         for (int item = 0; item < instance->item_count; item++)
-            sum += (instance->line[line].reads >> item & 1) ? instance->size[item] : 0;
+            sum +=
+                (instance->instruction[instruction].reads >> item & 1) ? instance->size[item] : 0;
         largest = sum > largest ? sum : largest;
     }
     return largest;
@@ -77,13 +79,13 @@ void tiny_draw(tiny_family family, uint64_t seed, oracle_instance *out)
         break;
     case TINY_SWEEP:
         for (int item = 0; item < count; item++)
-            add_line(&d, out, item);
+            add_instruction(&d, out, item);
         break;
     case TINY_RANDOM:
         for (int item = 0; item < count; item++)
-            add_line(&d, out, item);
+            add_instruction(&d, out, item);
         for (int more = draw(&d, count, 2 * count); more > 0; more--)
-            add_line(&d, out, draw(&d, 0, count - 1));
+            add_instruction(&d, out, draw(&d, 0, count - 1));
         break;
     case TINY_CHANGED:
         add_palindrome(&d, out, count);
@@ -97,19 +99,20 @@ void tiny_draw(tiny_family family, uint64_t seed, oracle_instance *out)
     }
     for (int item = 0; item < out->item_count; item++)
         total += out->size[item];
-    int least = largest_line(out);
+    int least = largest_instruction(out);
     out->room = least < total ? draw(&d, least, total - 1) : total;
 }
 
 /* ---- as graphs ---- */
 
-typedef struct line_attributes {
+typedef struct instruction_attributes {
     int64_t time, units, state_units;
-} line_attributes;
+} instruction_attributes;
 
-static coh_status infer_line(const void *attributes, const coh_shape *inputs, coh_op_facts *out)
+static coh_status infer_instruction(const void *attributes, const coh_shape *inputs,
+                                    coh_op_facts *out)
 {
-    const line_attributes *a = attributes;
+    const instruction_attributes *a = attributes;
     out->output[0] = inputs[0];
     out->flops[COH_PHASE_FORWARD] = (double)a->time;
     out->bytes[COH_PHASE_FORWARD] = 1;
@@ -130,7 +133,7 @@ static coh_status run_nothing(const coh_call *call)
     return COH_OK;
 }
 
-static const coh_op_kind line_kind = {
+static const coh_op_kind instruction_kind = {
     .struct_bytes = sizeof(coh_op_kind),
     .abi_version = COH_KIND_ABI,
     .name = "tiny.line",
@@ -139,17 +142,17 @@ static const coh_op_kind line_kind = {
     .input_count = 1,
     .output_count = 1,
     .parameter_count = 1,
-    .infer = infer_line,
+    .infer = infer_instruction,
 };
 
-static coh_status add_operator(const oracle_instance *instance, int line, coh_graph *graph,
+static coh_status add_operator(const oracle_instance *instance, int instruction, coh_graph *graph,
                                coh_parameter *items, coh_tensor *x)
 {
     char name[32];
-    coh_op_kind kind = line_kind;
-    line_attributes attributes = { .time = instance->line[line].time };
-    unsigned changes = instance->line[line].changes;
-    unsigned reads = instance->line[line].reads & ~changes;
+    coh_op_kind kind = instruction_kind;
+    instruction_attributes attributes = { .time = instance->instruction[instruction].time };
+    unsigned changes = instance->instruction[instruction].changes;
+    unsigned reads = instance->instruction[instruction].reads & ~changes;
     int item = 0;
     while (!(reads >> item & 1))
         item++;
@@ -158,7 +161,7 @@ static coh_status add_operator(const oracle_instance *instance, int line, coh_gr
             attributes.state_units = instance->size[k];
     attributes.units = instance->size[item];
     kind.state_count = changes ? 1 : 0;
-    snprintf(name, sizeof(name), "line%d", line);
+    snprintf(name, sizeof(name), "line%d", instruction);
     coh_op_args args = { .name = name,
                          .attributes = &attributes,
                          .attribute_bytes = sizeof(attributes),
@@ -185,8 +188,9 @@ coh_status tiny_graph(const oracle_instance *instance, coh_graph **out_graph)
     coh_status status = coh_graph_create(&graph);
     if (status == COH_OK)
         status = coh_graph_input(graph, "x", &shape, &x);
-    for (int line = 0; status == COH_OK && line < instance->line_count; line++)
-        status = add_operator(instance, line, graph, items, &x);
+    for (int instruction = 0; status == COH_OK && instruction < instance->instruction_count;
+         instruction++)
+        status = add_operator(instance, instruction, graph, items, &x);
     if (status == COH_OK)
         status = coh_graph_output(graph, x);
     if (status != COH_OK) {
@@ -225,7 +229,7 @@ coh_status tiny_options(const oracle_instance *instance, const coh_graph *graph,
     coh_status status = coh_layout_build(graph, out_options, &decisions, &layout, &map);
     if (status != COH_OK)
         return status;
-    /* what a line reads and writes in addition to its items: two tensors of one page */
+    /* what an instruction reads and writes in addition to its items: two tensors of one page */
     out_options->device_memory_bytes =
         layout.pinned_bytes + 2 * PAGE_BYTES + (uint64_t)instance->room * UNIT_BYTES;
     coh_object_map_fini(&map);

@@ -1,8 +1,8 @@
 /* tiny.h - seeded instances small enough to try every schedule: as plain numbers for the oracle,
  * and as a graph, options and a profile for the planner.
  *
- * A unit is 64 KiB, a time unit is a microsecond. Items are parameters that several lines read
- * (tied), and states that one line reads and changes; each is one chunk. */
+ * A unit is 64 KiB, a time unit is a microsecond. Items are parameters that several instructions
+ * read (tied), and states that one instruction reads and changes; each is one chunk. */
 #ifndef COH_TESTS_PLANNER_TINY_H
 #define COH_TESTS_PLANNER_TINY_H
 
@@ -16,7 +16,7 @@ typedef enum tiny_family {
     TINY_UNEQUAL,    /* a palindrome of items of 1 to 3 units */
     TINY_SWEEP,      /* 1..N, repeated */
     TINY_RANDOM,     /* equal items in any order */
-    TINY_CHANGED,    /* a palindrome; some lines change a state */
+    TINY_CHANGED,    /* a palindrome; some instructions change a state */
     TINY_FAMILY_COUNT
 } tiny_family;
 

@@ -1,9 +1,9 @@
-/* line_work.h - the work of a program's lines as functions of plain arguments. The executor calls
- * them on data in its arenas; the profiler calls them on memory that it allocates.
+/* instruction_work.h - the work of a program's instructions as functions of plain arguments. The
+ * executor calls them on data in its arenas; the profiler calls them on memory that it allocates.
  *
  * Threads: the compute lane's. Nothing here allocates or fails. */
-#ifndef COH_ENGINE_LINE_WORK_H
-#define COH_ENGINE_LINE_WORK_H
+#ifndef COH_ENGINE_INSTRUCTION_WORK_H
+#define COH_ENGINE_INSTRUCTION_WORK_H
 
 #include "engine/grains.h"
 #include "kernels/kernels.h"

@@ -1,34 +1,34 @@
-/* Which lines of the compute lane are issued as one. Oracles: programs small enough to read, and
- * the header's rules checked line by line on all programs of real plans. */
+/* Which instructions of the compute lane are issued as one. Oracles: programs small enough to
+ * read, and the header's rules checked instruction by instruction on all programs of real plans. */
 #include "base/alloc.h"
-#include "engine/line_runs.h"
+#include "engine/instruction_runs.h"
 #include "tests/engine/engine_bench.h"
 
 /* ---- programs by hand ---- */
 
-enum { LINES_MOST = 16 };
+enum { INSTRUCTIONS_MOST = 16 };
 
 typedef struct made {
     coh_program program;
-    coh_instruction lines[LINES_MOST];
-    coh_wait waits[LINES_MOST];
+    coh_instruction instructions[INSTRUCTIONS_MOST];
+    coh_wait waits[INSTRUCTIONS_MOST];
 } made;
 
-/* Adds a line that waits for line `ordinal` of lane `other`; 0: no wait. */
+/* Adds an instruction that waits for instruction `ordinal` of lane `other`; 0: no wait. */
 static void add(made *m, coh_opcode opcode, coh_lane lane, coh_lane other, uint32_t ordinal,
                 int carry)
 {
     coh_program *p = &m->program;
-    coh_instruction *line = &m->lines[p->line_count++];
-    *line = (coh_instruction){ .opcode = (uint8_t)opcode,
-                               .lane = (uint8_t)lane,
-                               .ordinal = ++p->lane_length[lane],
-                               .wait_begin = p->wait_count,
-                               .wait_count = ordinal > 0 };
+    coh_instruction *instruction = &m->instructions[p->instruction_count++];
+    *instruction = (coh_instruction){ .opcode = (uint8_t)opcode,
+                                      .lane = (uint8_t)lane,
+                                      .ordinal = ++p->lane_length[lane],
+                                      .wait_begin = p->wait_count,
+                                      .wait_count = ordinal > 0 };
     if (ordinal > 0)
         m->waits[p->wait_count++] =
             (coh_wait){ .ordinal = ordinal, .lane = (uint8_t)other, .carry = (uint8_t)carry };
-    p->lines = m->lines;
+    p->instructions = m->instructions;
     p->waits = m->waits;
 }
 
@@ -40,9 +40,9 @@ static void add_compute(made *m, coh_opcode opcode)
 /* `expected`: first, count, first, count, ..., 0 */
 static void check_runs(const made *m, const uint32_t *expected)
 {
-    coh_line_run *runs;
+    coh_instruction_run *runs;
     uint32_t count;
-    assert_int_equal(coh_line_runs_find(&m->program, &runs, &count), COH_OK);
+    assert_int_equal(coh_instruction_runs_find(&m->program, &runs, &count), COH_OK);
     uint32_t r = 0;
     for (; expected[2 * r] > 0; r++) {
         assert_true(r < count);
@@ -69,7 +69,7 @@ static void what_has_no_wait_is_one_run(void **state)
     check_runs(&m, (const uint32_t[]){ 2, 6, 9, 1, 0 });
 }
 
-static void a_wait_begins_a_run_and_an_awaited_line_ends_one(void **state)
+static void a_wait_begins_a_run_and_an_awaited_instruction_ends_one(void **state)
 {
     (void)state;
     made m = { 0 };
@@ -80,14 +80,14 @@ static void a_wait_begins_a_run_and_an_awaited_line_ends_one(void **state)
     add(&m, COH_OP_FORWARD, COH_LANE_COMPUTE, COH_LANE_COMPUTE, 1, 0); /* its own lane: no wait */
     add(&m, COH_OP_STORE, COH_LANE_D2H, COH_LANE_COMPUTE, 4, 0);
     add_compute(&m, COH_OP_FORWARD);
-    add(&m, COH_OP_LOAD, COH_LANE_H2D, COH_LANE_D2H, 1, 0); /* between lines; no wait */
+    add(&m, COH_OP_LOAD, COH_LANE_H2D, COH_LANE_D2H, 1, 0); /* between instructions; no wait */
     add_compute(&m, COH_OP_FORWARD);
     add_compute(&m, COH_OP_FORWARD);
     add(&m, COH_OP_FORWARD, COH_LANE_COMPUTE, COH_LANE_READ, 3, 1);
     check_runs(&m, (const uint32_t[]){ 1, 2, 3, 2, 5, 3, 8, 1, 0 });
 }
 
-static void lines_of_the_host_are_in_no_run(void **state)
+static void instructions_of_the_host_are_in_no_run(void **state)
 {
     (void)state;
     made m = { 0 };
@@ -103,57 +103,58 @@ static void lines_of_the_host_are_in_no_run(void **state)
 
 /* ---- programs of plans ---- */
 
-static int waits_elsewhere(const coh_program *p, const coh_instruction *line)
+static int waits_elsewhere(const coh_program *p, const coh_instruction *instruction)
 {
     int count = 0;
-    for (uint32_t w = 0; w < line->wait_count; w++)
-        count += p->waits[line->wait_begin + w].lane != line->lane;
+    for (uint32_t w = 0; w < instruction->wait_count; w++)
+        count += p->waits[instruction->wait_begin + w].lane != instruction->lane;
     return count > 0;
 }
 
 static int is_awaited(const coh_program *p, uint32_t ordinal)
 {
     int count = 0;
-    for (uint32_t i = 0; i < p->line_count; i++)
-        for (uint32_t w = 0; w < p->lines[i].wait_count; w++) {
-            const coh_wait *wait = &p->waits[p->lines[i].wait_begin + w];
-            count += p->lines[i].lane != COH_LANE_COMPUTE && wait->lane == COH_LANE_COMPUTE &&
-                     wait->ordinal == ordinal;
+    for (uint32_t i = 0; i < p->instruction_count; i++)
+        for (uint32_t w = 0; w < p->instructions[i].wait_count; w++) {
+            const coh_wait *wait = &p->waits[p->instructions[i].wait_begin + w];
+            count += p->instructions[i].lane != COH_LANE_COMPUTE &&
+                     wait->lane == COH_LANE_COMPUTE && wait->ordinal == ordinal;
         }
     return count > 0;
 }
 
-static const coh_instruction *line_at(const coh_program *p, uint32_t ordinal)
+static const coh_instruction *instruction_at(const coh_program *p, uint32_t ordinal)
 {
-    for (uint32_t i = 0; i < p->line_count; i++)
-        if (p->lines[i].lane == COH_LANE_COMPUTE && p->lines[i].ordinal == ordinal)
-            return &p->lines[i];
-    fail_msg("no line %u", (unsigned)ordinal);
+    for (uint32_t i = 0; i < p->instruction_count; i++)
+        if (p->instructions[i].lane == COH_LANE_COMPUTE && p->instructions[i].ordinal == ordinal)
+            return &p->instructions[i];
+    fail_msg("no instruction %u", (unsigned)ordinal);
     return NULL;
 }
 
-static int is_the_steps_own(const coh_instruction *line)
+static int is_the_steps_own(const coh_instruction *instruction)
 {
-    return line->opcode == COH_OP_FEED || line->opcode == COH_OP_CLIP ||
-           (line->opcode >= COH_OP_INIT && line->opcode <= COH_OP_SAVE);
+    return instruction->opcode == COH_OP_FEED || instruction->opcode == COH_OP_CLIP ||
+           (instruction->opcode >= COH_OP_INIT && instruction->opcode <= COH_OP_SAVE);
 }
 
 /* Checks that a run begins exactly where one of the rules demands it. */
 static uint32_t check_program(const coh_program *p)
 {
-    coh_line_run *runs;
+    coh_instruction_run *runs;
     uint32_t count, at = 0, longest = 0;
-    assert_int_equal(coh_line_runs_find(p, &runs, &count), COH_OK);
+    assert_int_equal(coh_instruction_runs_find(p, &runs, &count), COH_OK);
     for (uint32_t n = 1; n <= p->lane_length[COH_LANE_COMPUTE]; n++) {
-        const coh_instruction *line = line_at(p, n);
-        if (is_the_steps_own(line)) {
+        const coh_instruction *instruction = instruction_at(p, n);
+        if (is_the_steps_own(instruction)) {
             assert_true(at == count || runs[at].first > n);
             continue;
         }
         assert_true(at < count && n >= runs[at].first);
         const int begins = n == runs[at].first, ends = n == runs[at].first + runs[at].count - 1;
-        const int is_first = n == 1 || is_the_steps_own(line_at(p, n - 1));
-        assert_int_equal(begins, is_first || waits_elsewhere(p, line) || is_awaited(p, n - 1));
+        const int is_first = n == 1 || is_the_steps_own(instruction_at(p, n - 1));
+        assert_int_equal(begins,
+                         is_first || waits_elsewhere(p, instruction) || is_awaited(p, n - 1));
         longest = runs[at].count > longest ? runs[at].count : longest;
         at += (uint32_t)ends;
     }
@@ -171,8 +172,8 @@ static void runs_of_plans_are_as_long_as_waits_let_them(void **state)
             assert_int_equal(plan_for(&placements[i], deferred, &plan), COH_OK);
             for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
                 const coh_program *p = &plan->programs[kind];
-                const uint32_t longest = p->line_count > 0 ? check_program(p) : 0;
-                /* in memory no line waits: one run of all except FEED and CLIP */
+                const uint32_t longest = p->instruction_count > 0 ? check_program(p) : 0;
+                /* in memory no instruction waits: one run of all except FEED and CLIP */
                 if (i == 0 && kind == COH_PROGRAM_BODY)
                     assert_int_equal(longest, p->lane_length[COH_LANE_COMPUTE] - 2);
             }
@@ -184,8 +185,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_has_no_wait_is_one_run),
-        cmocka_unit_test(a_wait_begins_a_run_and_an_awaited_line_ends_one),
-        cmocka_unit_test(lines_of_the_host_are_in_no_run),
+        cmocka_unit_test(a_wait_begins_a_run_and_an_awaited_instruction_ends_one),
+        cmocka_unit_test(instructions_of_the_host_are_in_no_run),
         cmocka_unit_test(runs_of_plans_are_as_long_as_waits_let_them),
     };
     return run_in_each_dtype(tests);

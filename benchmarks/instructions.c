@@ -1,15 +1,15 @@
-/* Measures the overhead of a line: runs a chain of LINES operators that do nothing, or spin for a
- * while, as a program in memory. The ceiling calls the same kernels in a plain loop. The difference
- * per line is the executor's cost: waits, entering and leaving extents, counters, and the issuing
- * thread. */
+/* Measures the overhead of an instruction: runs a chain of LINES operators that do nothing, or
+ * spin for a while, as a program in memory. The ceiling calls the same kernels in a plain loop.
+ * The difference per instruction is the executor's cost: waits, entering and leaving extents,
+ * counters, and the issuing thread. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "benchmarks/measure.h"
-#include "engine/line_chain.h"
+#include "engine/instruction_chain.h"
 
-enum { LINES = 2000 };
+enum { INSTRUCTIONS = 2000 };
 
 static uint64_t spin_ns;
 
@@ -30,34 +30,34 @@ static void must(coh_status status)
     exit(1);
 }
 
-static void as_lines(void *argument)
+static void as_instructions(void *argument)
 {
-    must(coh_line_chain_run(argument));
+    must(coh_instruction_chain_run(argument));
 }
 
 static void in_a_loop(void *argument)
 {
     (void)argument;
     const coh_call call = { 0 };
-    for (int i = 0; i < LINES; i++)
+    for (int i = 0; i < INSTRUCTIONS; i++)
         must(link_forward(&call));
 }
 
 int main(void)
 {
     static const uint64_t spins_ns[] = { 0, 10000, 100000 };
-    coh_line_chain chain;
-    must(coh_line_chain_create(link_forward, LINES, 1, NULL, &chain));
+    coh_instruction_chain chain;
+    must(coh_instruction_chain_create(link_forward, INSTRUCTIONS, 1, NULL, &chain));
     for (int i = 0; i < 3; i++) {
         char what[64];
         measure_result result;
         spin_ns = spins_ns[i];
-        measure_pairs(as_lines, in_a_loop, &chain, &result);
+        measure_pairs(as_instructions, in_a_loop, &chain, &result);
         snprintf(what, sizeof(what), "kernels of %g us", (double)spin_ns * 1e-3);
-        measure_print("lines", what, LINES * 1e-6, "M lines", &result);
+        measure_print("lines", what, INSTRUCTIONS * 1e-6, "M instructions", &result);
         fprintf(stderr, "%-10s %-22s %8.2f us a line beside its kernel\n", "", "",
-                (result.ours_s - result.ceiling_s) / LINES * 1e6);
+                (result.ours_s - result.ceiling_s) / INSTRUCTIONS * 1e6);
     }
-    coh_line_chain_fini(&chain);
+    coh_instruction_chain_fini(&chain);
     return 0;
 }

@@ -1,6 +1,6 @@
-/* INIT, IMPORT, HASH, SAVE: lines that show one chunk after the other to a visitor. INIT computes
- * the first values itself: a pure function of seed, parameter and element, independent of the
- * chunks.
+/* INIT, IMPORT, HASH, SAVE: instructions that show one chunk after the other to a visitor. INIT
+ * computes the first values itself: a pure function of seed, parameter and element, independent of
+ * the chunks.
  *
  *   f32    work chunk            -> the visitor reads and writes it in place
  *   bf16   work + its states     -> joined into a scratch of f32, a few grains at a time;
@@ -108,7 +108,7 @@ static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh
 
 /* ---- chunks ---- */
 
-/* One chunk of parameters: the objects of it that the line provides. */
+/* One chunk of parameters: the objects of it that the instruction provides. */
 typedef struct place {
     const coh_group_layout *group;
     uint64_t object_offset, bytes; /* in WORK */
@@ -248,20 +248,20 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
     return at;
 }
 
-static int is_writer(const coh_instruction *line)
+static int is_writer(const coh_instruction *instruction)
 {
-    return line->opcode == COH_OP_INIT || line->opcode == COH_OP_IMPORT;
+    return instruction->opcode == COH_OP_INIT || instruction->opcode == COH_OP_IMPORT;
 }
 
 /* Shows one piece, or two of one chunk of parameters: the second one holds its states. */
-static coh_status show_pieces(coh_step *step, const coh_ticket *ticket, const coh_instruction *line,
-                              const piece *pieces, int count)
+static coh_status show_pieces(coh_step *step, const coh_ticket *ticket,
+                              const coh_instruction *instruction, const piece *pieces, int count)
 {
     place at = { 0 };
     for (int i = 0; i < count; i++) {
         const piece *p = &pieces[i];
         void *data;
-        if (is_writer(line)) /* coh_line_chunks zeroed them */
+        if (is_writer(instruction)) /* coh_instruction_chunks zeroed them */
             data = coh_step_bring_zeros(step, p->stage, p->tier, p->data, p->chunk->bytes);
         else
             COH_TRY(coh_step_bring(step, p->stage, p->tier, p->data, p->chunk->bytes, &data));
@@ -271,15 +271,15 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket, const co
         else
             at.state = one.state;
     }
-    COH_TRY(show_place(step, ticket, &at, (coh_opcode)line->opcode));
-    for (int i = 0; i < count && is_writer(line); i++)
+    COH_TRY(show_place(step, ticket, &at, (coh_opcode)instruction->opcode));
+    for (int i = 0; i < count && is_writer(instruction); i++)
         COH_TRY(coh_step_take_back(step, pieces[i].stage, pieces[i].tier, pieces[i].data,
                                    pieces[i].chunk->bytes));
     return COH_OK;
 }
 
 static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
-                               const coh_instruction *line, const coh_operand *operand)
+                               const coh_instruction *instruction, const coh_operand *operand)
 {
     const coh_program *program = ticket->bound->program;
     const coh_object *object = &step->layout->objects[operand->object];
@@ -288,7 +288,7 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
         if (object->stream == COH_STREAM_STATE)
             return COH_OK; /* shown with its work */
         if (object->stream == COH_STREAM_WORK)
-            states = coh_bound_operand(ticket->bound, line, COH_SLOT_VISIT_STATES);
+            states = coh_bound_operand(ticket->bound, instruction, COH_SLOT_VISIT_STATES);
     }
     for (uint32_t i = 0; i < operand->touch_count; i++) {
         piece pieces[2];
@@ -296,23 +296,24 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
         pieces[count++] = operand_piece(step, program, operand, i);
         if (states != NULL)
             pieces[count++] = operand_piece(step, program, states, i);
-        COH_TRY(show_pieces(step, ticket, line, pieces, count));
+        COH_TRY(show_pieces(step, ticket, instruction, pieces, count));
     }
     return COH_OK;
 }
 
-coh_status coh_line_chunks(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+coh_status coh_instruction_chunks(coh_step *step, coh_ticket *ticket,
+                                  const coh_instruction *instruction)
 {
     const coh_program *program = ticket->bound->program;
-    const coh_operand *operands = &program->operands[line->operand_begin];
-    for (uint32_t i = 0; is_writer(line) && i < line->operand_count; i++)
+    const coh_operand *operands = &program->operands[instruction->operand_begin];
+    for (uint32_t i = 0; is_writer(instruction) && i < instruction->operand_count; i++)
         if (step->layout->objects[operands[i].object].stream != COH_STREAM_CELLS)
             COH_TRY(coh_step_fill(step, (coh_tier)operands[i].tier, operands[i].offset, 0,
                                   operands[i].bytes));
-    for (uint32_t i = 0; i < line->operand_count; i++) {
+    for (uint32_t i = 0; i < instruction->operand_count; i++) {
         uint8_t stream = step->layout->objects[operands[i].object].stream;
         if (stream == COH_STREAM_WORK || stream == COH_STREAM_GRAD || stream == COH_STREAM_STATE)
-            COH_TRY(show_operand(step, ticket, line, &operands[i]));
+            COH_TRY(show_operand(step, ticket, instruction, &operands[i]));
     }
     return COH_OK;
 }

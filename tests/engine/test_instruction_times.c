@@ -1,10 +1,11 @@
-/* Measured line times next to the predicted ones. Oracles: the plan's own busy times, the wall
- * clock around the steps, and the rule, applied by hand, that times of a lane do not overlap. */
+/* Measured instruction times next to the predicted ones. Oracles: the plan's own busy times, the
+ * wall clock around the steps, and the rule, applied by hand, that times of a lane do not
+ * overlap. */
 #include "base/clock.h"
-#include "engine/line_times.h"
+#include "engine/instruction_times.h"
 #include "tests/engine/engine_bench.h"
 
-static double lane_sum(const coh_line_class *classes, uint32_t count, const char *lane,
+static double lane_sum(const coh_instruction_class *classes, uint32_t count, const char *lane,
                        int predicted)
 {
     double sum = 0;
@@ -14,16 +15,16 @@ static double lane_sum(const coh_line_class *classes, uint32_t count, const char
     return sum;
 }
 
-static uint32_t all_lines(const coh_line_class *classes, uint32_t count)
+static uint32_t all_instructions(const coh_instruction_class *classes, uint32_t count)
 {
-    uint32_t lines = 0;
+    uint32_t instructions = 0;
     for (uint32_t i = 0; i < count; i++)
-        lines += classes[i].line_count;
-    return lines;
+        instructions += classes[i].instruction_count;
+    return instructions;
 }
 
-static void check_lane(const run *r, coh_lane lane, const coh_line_class *classes, uint32_t count,
-                       double wall_s)
+static void check_lane(const run *r, coh_lane lane, const coh_instruction_class *classes,
+                       uint32_t count, double wall_s)
 {
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     assert_int_equal(coh_plan_summarize(r->plan, &summary), COH_OK);
@@ -35,31 +36,31 @@ static void check_lane(const run *r, coh_lane lane, const coh_line_class *classe
     assert_true(measured_s <= wall_s);
     assert_true((busy_s > 0) == (measured_s > 0));
     if (lane == COH_LANE_COMPUTE && !(fabs(predicted_s / busy_s - 1) < 1e-3))
-        fail_msg("lines of %g s, busy for %g s", predicted_s, busy_s);
+        fail_msg("instructions of %g s, busy for %g s", predicted_s, busy_s);
 }
 
 static void check_run(run *r)
 {
-    static coh_line_class classes[COH_LINE_CLASSES_MOST];
+    static coh_instruction_class classes[COH_INSTRUCTION_CLASSES_MOST];
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     coh_step_result result = { .struct_bytes = sizeof(result) };
     uint32_t count = 1;
     (void)train(r, 1, 0.002f);
     assert_int_equal(coh_engine_init(r->engine, 42), COH_OK);
-    assert_int_equal(coh_engine_line_classes(r->engine, classes, &count), COH_OK);
+    assert_int_equal(coh_engine_instruction_classes(r->engine, classes, &count), COH_OK);
     assert_int_equal(count, 0); /* the first run after a quiet point does not count */
     const uint64_t begin = coh_clock_ns();
     for (uint64_t step = 0; step < 3; step++)
         run_step(r, step, 0.002f, &result);
     const double wall_s = (double)(coh_clock_ns() - begin) * 1e-9;
-    assert_int_equal(coh_engine_line_classes(r->engine, classes, &count), COH_OK);
+    assert_int_equal(coh_engine_instruction_classes(r->engine, classes, &count), COH_OK);
     assert_int_equal(coh_plan_summarize(r->plan, &summary), COH_OK);
-    assert_int_equal(all_lines(classes, count), summary.line_count);
+    assert_int_equal(all_instructions(classes, count), summary.instruction_count);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         check_lane(r, (coh_lane)lane, classes, count, wall_s);
 }
 
-static void every_line_is_in_one_class_from_the_second_step_on(void **state)
+static void every_instruction_is_in_one_class_from_the_second_step_on(void **state)
 {
     (void)state;
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
@@ -70,41 +71,44 @@ static void every_line_is_in_one_class_from_the_second_step_on(void **state)
     }
 }
 
-/* Lines in flight together last from the first one's begin to the last one's end. */
+/* Instructions in flight together last from the first one's begin to the last one's end. */
 static void times_of_a_lane_do_not_overlap(void **state)
 {
     (void)state;
-    coh_line_samples samples[3] = { 0 };
-    coh_line_times times = { .samples = samples, .line_count = 3 };
+    coh_instruction_samples samples[3] = { 0 };
+    coh_instruction_times times = { .samples = samples, .instruction_count = 3 };
     const uint64_t begin = coh_clock_ns();
     double sum = 0;
-    for (uint32_t line = 0; line < 3; line++) {
+    for (uint32_t instruction = 0; instruction < 3; instruction++) {
         times.begin_ns[COH_LANE_READ] = begin;
-        while (coh_clock_ns() - begin < (line + 1) * 200000u)
+        while (coh_clock_ns() - begin < (instruction + 1) * 200000u)
             continue;
-        coh_line_times_add(&times, COH_LANE_READ, line);
-        sum += (double)samples[line].seconds[0];
+        coh_instruction_times_add(&times, COH_LANE_READ, instruction);
+        sum += (double)samples[instruction].seconds[0];
     }
     const double wall_s = (double)(times.end_ns[COH_LANE_READ] - begin) * 1e-9;
     assert_true(sum >= wall_s * 0.999 && sum <= wall_s * 1.001);
-    times.begin_ns[COH_LANE_READ] = 0; /* a line that is not counted */
-    coh_line_times_add(&times, COH_LANE_READ, 1);
+    times.begin_ns[COH_LANE_READ] = 0; /* an instruction that is not counted */
+    coh_instruction_times_add(&times, COH_LANE_READ, 1);
     assert_int_equal(samples[1].count, 1);
 }
 
-/* The total is measured like one line and divided as predicted; without a prediction, equally. */
-static void what_lines_took_together_is_shared_out_as_predicted(void **state)
+/* The total is measured like one instruction and divided as predicted; without a prediction,
+ * equally. */
+static void what_instructions_took_together_is_shared_out_as_predicted(void **state)
 {
     (void)state;
-    static const uint32_t lines[3] = { 4, 0, 2 };
-    coh_line_samples samples[5] = { 0 };
+    static const uint32_t instructions[3] = { 4, 0, 2 };
+    coh_instruction_samples samples[5] = { 0 };
     float predicted_s[5] = { 1e-3f, 9, 2e-3f, 9, 5e-3f };
-    coh_line_times times = { .samples = samples, .predicted_s = predicted_s, .line_count = 5 };
+    coh_instruction_times times = { .samples = samples,
+                                    .predicted_s = predicted_s,
+                                    .instruction_count = 5 };
     const uint64_t begin = coh_clock_ns();
     times.begin_ns[COH_LANE_COMPUTE] = begin;
     while (coh_clock_ns() - begin < 200000u)
         continue;
-    coh_line_times_share(&times, COH_LANE_COMPUTE, lines, 3);
+    coh_instruction_times_share(&times, COH_LANE_COMPUTE, instructions, 3);
     const double whole_s = (double)(times.end_ns[COH_LANE_COMPUTE] - begin) * 1e-9;
     const double expected[5] = { whole_s / 8, 0, whole_s / 4, 0, whole_s * 5 / 8 };
     for (int i = 0; i < 5; i++) {
@@ -113,19 +117,19 @@ static void what_lines_took_together_is_shared_out_as_predicted(void **state)
     }
     predicted_s[4] = predicted_s[0] = predicted_s[2] = 0;
     times.begin_ns[COH_LANE_COMPUTE] = times.end_ns[COH_LANE_COMPUTE];
-    coh_line_times_share(&times, COH_LANE_COMPUTE, lines, 3);
+    coh_instruction_times_share(&times, COH_LANE_COMPUTE, instructions, 3);
     assert_true(samples[0].seconds[1] > 0 && samples[0].seconds[1] == samples[4].seconds[1]);
     times.begin_ns[COH_LANE_COMPUTE] = 0; /* a run that is not counted */
-    coh_line_times_share(&times, COH_LANE_COMPUTE, lines, 3);
+    coh_instruction_times_share(&times, COH_LANE_COMPUTE, instructions, 3);
     assert_int_equal(samples[2].count, 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_line_is_in_one_class_from_the_second_step_on),
+        cmocka_unit_test(every_instruction_is_in_one_class_from_the_second_step_on),
         cmocka_unit_test(times_of_a_lane_do_not_overlap),
-        cmocka_unit_test(what_lines_took_together_is_shared_out_as_predicted),
+        cmocka_unit_test(what_instructions_took_together_is_shared_out_as_predicted),
     };
     return run_in_each_dtype(tests);
 }

@@ -1,5 +1,6 @@
-/* One line on its lane. The order is the same for every lane: (waits) enter, execute, leave,
- * (retired). Next: step_state.h; line_optimizer.c and line_chunk.c for the engine's own opcodes. */
+/* One instruction on its lane. The order is the same for every lane: (waits) enter, execute,
+ * leave, (retired). Next: step_state.h; instruction_optimizer.c and instruction_chunk.c for the
+ * engine's own opcodes. */
 #include "engine/step_state.h"
 
 #include <string.h>
@@ -12,14 +13,14 @@
 
 /* ---- its time ---- */
 
-/* Returns the start time of a line, or 0 if it is not timed. Only body runs after the first at a
- * row count are timed, and only lines that no predicate switches off, as far as the host can
- * see. */
+/* Returns the start time of an instruction, or 0 if it is not timed. Only body runs after the
+ * first at a row count are timed, and only instructions that no predicate switches off, as far
+ * as the host can see. */
 static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
-                              const coh_instruction *line)
+                              const coh_instruction *instruction)
 {
-    const int32_t *predicate = coh_line_predicate(step, ticket->bound, line);
-    const int is_seen = step->host_addressable || line->lane == COH_LANE_HOST;
+    const int32_t *predicate = coh_instruction_predicate(step, ticket->bound, instruction);
+    const int is_seen = step->host_addressable || instruction->lane == COH_LANE_HOST;
     if (ticket->repetition == 0 || ticket->bound != &step->bounds[COH_PROGRAM_BODY] ||
         ticket->scan || (predicate != NULL && is_seen && *predicate == 0))
         return 0;
@@ -28,20 +29,21 @@ static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
 
 /* ---- enter and leave ---- */
 
-/* Test mode: pauses for a random time, a function of seed, lane and line number only. */
-static void delay(const coh_step *step, const coh_ticket *ticket, const coh_instruction *line)
+/* Test mode: pauses for a random time, a function of seed, lane and instruction number only. */
+static void delay(const coh_step *step, const coh_ticket *ticket,
+                  const coh_instruction *instruction)
 {
     uint64_t most_us = step->options.delay_most_us;
     if (step->options.delay_seed == 0 || most_us == 0)
         return;
-    uint64_t number = ticket->base[line->lane] + line->ordinal;
-    uint64_t us = coh_rng_below(step->options.delay_seed, line->lane, number, most_us + 1);
+    uint64_t number = ticket->base[instruction->lane] + instruction->ordinal;
+    uint64_t us = coh_rng_below(step->options.delay_seed, instruction->lane, number, most_us + 1);
     nanosleep(&(struct timespec){ .tv_sec = (time_t)(us / 1000000),
                                   .tv_nsec = (long)(us % 1000000) * 1000 },
               NULL);
 }
 
-void coh_line_enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
+void coh_instruction_enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
 {
     coh_extent_state *states = bound->extents[number % 2];
     for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
@@ -55,14 +57,14 @@ void coh_line_enter(coh_step *step, const coh_bound *bound, uint64_t number, uin
     }
 }
 
-void coh_line_begin(void *context, uint64_t number, uint32_t index)
+void coh_instruction_begin(void *context, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
     const coh_ticket *ticket = coh_step_ticket(step, number);
-    const coh_instruction *line = &ticket->bound->program->lines[index];
-    delay(step, ticket, line);
-    step->times.begin_ns[line->lane] = begin_of_time(step, ticket, line);
-    coh_line_enter(step, ticket->bound, number, index);
+    const coh_instruction *instruction = &ticket->bound->program->instructions[index];
+    delay(step, ticket, instruction);
+    step->times.begin_ns[instruction->lane] = begin_of_time(step, ticket, instruction);
+    coh_instruction_enter(step, ticket->bound, number, index);
 }
 
 /* The last user has retired: resets the counts for the next ticket of this parity. */
@@ -95,7 +97,7 @@ static int take_off(coh_step *step, const coh_bound *bound, uint64_t parity, uin
     return 1;
 }
 
-void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket)
+void coh_instruction_drop_unused(coh_step *step, const coh_ticket *ticket)
 {
     const coh_bound *bound = ticket->bound;
     for (uint32_t i = 0; i < bound->unused_count; i++)
@@ -105,15 +107,16 @@ void coh_line_drop_unused(coh_step *step, const coh_ticket *ticket)
 /* Is this a transfer of parameters that nothing updates? A chunk belongs to one group, and a group
  * is trained either as a whole or not at all. */
 static int moves_frozen(const coh_step *step, const coh_program *program,
-                        const coh_instruction *line)
+                        const coh_instruction *instruction)
 {
     const coh_layout *layout = step->layout;
-    const coh_object *object = &layout->objects[program->operands[line->operand_begin].object];
+    const coh_object *object =
+        &layout->objects[program->operands[instruction->operand_begin].object];
     return object->stream == COH_STREAM_WORK &&
            !coh_group_is_trained(&layout->groups[object->owner]);
 }
 
-/* Copies CLIP's results, which the host owns once the line is done. */
+/* Copies CLIP's results, which the host owns once the instruction is done. */
 static void take_clip(coh_step *step, coh_ticket *ticket)
 {
     const coh_clip_record *clip = &ticket->shared->clip;
@@ -125,7 +128,7 @@ static void take_clip(coh_step *step, coh_ticket *ticket)
     coh_step_stamp(step, ticket);
 }
 
-void coh_line_leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
+void coh_instruction_leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
 {
     for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
         uint32_t extent = bound->uses[i];
@@ -134,33 +137,34 @@ void coh_line_leave(coh_step *step, const coh_bound *bound, uint64_t number, uin
     }
 }
 
-void coh_line_end(void *context, uint64_t number, uint32_t index)
+void coh_instruction_end(void *context, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
     coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_bound *bound = ticket->bound;
-    const coh_instruction *line = &bound->program->lines[index];
-    if (line->opcode == COH_OP_CLIP)
+    const coh_instruction *instruction = &bound->program->instructions[index];
+    if (instruction->opcode == COH_OP_CLIP)
         take_clip(step, ticket);
-    coh_line_leave(step, bound, number, index);
-    coh_line_times_add(&step->times, (coh_lane)line->lane, index);
-    if (line->lane == COH_LANE_COMPUTE || line->lane == COH_LANE_HOST)
+    coh_instruction_leave(step, bound, number, index);
+    coh_instruction_times_add(&step->times, (coh_lane)instruction->lane, index);
+    if (instruction->lane == COH_LANE_COMPUTE || instruction->lane == COH_LANE_HOST)
         return; /* uses no link */
-    atomic_fetch_add_explicit(&step->link_bytes[line->lane], line->bytes, memory_order_relaxed);
-    if (moves_frozen(step, bound->program, line))
-        atomic_fetch_add_explicit(&step->frozen_bytes[line->lane], line->bytes,
+    atomic_fetch_add_explicit(&step->link_bytes[instruction->lane], instruction->bytes,
+                              memory_order_relaxed);
+    if (moves_frozen(step, bound->program, instruction))
+        atomic_fetch_add_explicit(&step->frozen_bytes[instruction->lane], instruction->bytes,
                                   memory_order_relaxed);
 }
 
-const int32_t *coh_line_predicate(const coh_step *step, const coh_bound *bound,
-                                  const coh_instruction *line)
+const int32_t *coh_instruction_predicate(const coh_step *step, const coh_bound *bound,
+                                         const coh_instruction *instruction)
 {
-    const coh_opcode_row *row = coh_opcode_row_of(line);
-    if (line->predicate_cell != COH_CELL_PENDING)
+    const coh_opcode_row *row = coh_opcode_row_of(instruction);
+    if (instruction->predicate_cell != COH_CELL_PENDING)
         return NULL;
     const coh_operand_rule *rule = coh_opcode_operand(row, COH_ROLE_CELLS);
     const coh_operand *copy =
-        rule != NULL ? coh_bound_operand(bound, line, (int)(rule - row->operands)) : NULL;
+        rule != NULL ? coh_bound_operand(bound, instruction, (int)(rule - row->operands)) : NULL;
     const coh_object *cells = &step->layout->objects[step->layout->cells];
     const char *data = copy != NULL
                            ? coh_operand_data(step, copy)
@@ -168,7 +172,7 @@ const int32_t *coh_line_predicate(const coh_step *step, const coh_bound *bound,
     return &((const coh_cells *)(const void *)data)->pending;
 }
 
-/* ---- lines that run a kind ---- */
+/* ---- instructions that run a kind ---- */
 
 void coh_call_set_port(coh_call *call, const coh_bound_port *bound)
 {
@@ -215,43 +219,44 @@ void coh_call_set_port(coh_call *call, const coh_bound_port *bound)
     }
 }
 
-static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instruction *line,
+static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instruction *instruction,
                       coh_call *call)
 {
     const coh_bound *bound = ticket->bound;
-    const coh_line_call *line_call = &bound->program->calls[line->call];
+    const coh_instruction_call *instruction_call = &bound->program->calls[instruction->call];
     memset(call, 0, sizeof(*call));
-    for (uint32_t i = 0; i < line_call->binding_count; i++)
-        coh_call_set_port(call, &bound->ports[line_call->binding_begin + i]);
-    call->attributes = step->plan->graph->ops[line_call->operator_index].attributes;
-    call->input_grad_adds = line_call->input_grad_adds;
-    call->parameter_grad_adds = line_call->parameter_grad_adds;
-    call->operator_index = line_call->operator_index;
-    if (coh_bound_operand(bound, line, COH_SLOT_CALL_CELLS) != NULL)
+    for (uint32_t i = 0; i < instruction_call->binding_count; i++)
+        coh_call_set_port(call, &bound->ports[instruction_call->binding_begin + i]);
+    call->attributes = step->plan->graph->ops[instruction_call->operator_index].attributes;
+    call->input_grad_adds = instruction_call->input_grad_adds;
+    call->parameter_grad_adds = instruction_call->parameter_grad_adds;
+    call->operator_index = instruction_call->operator_index;
+    if (coh_bound_operand(bound, instruction, COH_SLOT_CALL_CELLS) != NULL)
         call->random_cell = &coh_step_cells(step)->random;
     call->loss_scale =
         1.0f / (float)step->layout->microbatch_count * coh_loss_factor(&ticket->input);
     call->loss_share = 1.0f / (float)step->layout->microbatch_count;
     if (step->layout->cells >= 0) /* written by an earlier FEED of this lane */
         call->loss_factor_cell = &coh_step_cells(step)->loss_factor;
-    call->row_begin = line_call->row_begin;
-    call->row_end = line_call->row_end;
-    call->row_count = line_call->row_count;
-    call->microbatch = line_call->microbatch;
+    call->row_begin = instruction_call->row_begin;
+    call->row_end = instruction_call->row_end;
+    call->row_count = instruction_call->row_count;
+    call->microbatch = instruction_call->microbatch;
     call->queue = step->kernel_queue;
 }
 
-/* Called before a line works on the host: an asynchronous device must first finish all earlier
- * launches. */
+/* Called before an instruction works on the host: an asynchronous device must first finish all
+ * earlier launches. */
 static void wait_for_device(coh_step *step)
 {
     if (!step->host_addressable)
         step->device_ops->finish(step->queues[COH_LANE_COMPUTE]);
 }
 
-/* Is this port of a line a complete result that a scan checks? With a parameter split by rows,
- * outputs are complete only after the last call. */
-static int is_result(const coh_bound_port *port, const coh_line_call *call, coh_opcode opcode)
+/* Is this port of an instruction a complete result that a scan checks? With a parameter split by
+ * rows, outputs are complete only after the last call. */
+static int is_result(const coh_bound_port *port, const coh_instruction_call *call,
+                     coh_opcode opcode)
 {
     int is_last = call->row_end == call->row_count;
     coh_dtype dtype = port->view.shape.dtype;
@@ -265,21 +270,22 @@ static int is_result(const coh_bound_port *port, const coh_line_call *call, coh_
     return (port->role == COH_ROLE_OUTPUT || port->role == COH_ROLE_LOSS) && is_last;
 }
 
-static coh_status scan_line(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+static coh_status scan_instruction(coh_step *step, const coh_bound *bound,
+                                   const coh_instruction *instruction)
 {
-    const coh_line_call *call = &bound->program->calls[line->call];
+    const coh_instruction_call *call = &bound->program->calls[instruction->call];
     wait_for_device(step);
     for (uint32_t i = 0; i < call->binding_count && !step->has_finding; i++) {
         const coh_bound_port *port = &bound->ports[call->binding_begin + i];
         int is_finite;
-        if (!is_result(port, call, (coh_opcode)line->opcode))
+        if (!is_result(port, call, (coh_opcode)instruction->opcode))
             continue;
         COH_TRY(coh_step_all_finite(step, &port->view, &is_finite));
         if (is_finite)
             continue;
         step->finding = (coh_scan_finding){ .operator_index = call->operator_index,
                                             .microbatch = call->microbatch,
-                                            .opcode = (coh_opcode)line->opcode,
+                                            .opcode = (coh_opcode)instruction->opcode,
                                             .role = (coh_role)port->role,
                                             .port = port->port };
         step->has_finding = 1;
@@ -288,28 +294,31 @@ static coh_status scan_line(coh_step *step, const coh_bound *bound, const coh_in
 }
 
 static coh_kind_function kernels_of(const coh_step *step, const coh_op_kind *kind,
-                                    const coh_instruction *line)
+                                    const coh_instruction *instruction)
 {
     return coh_kind_function_of(kind, coh_step_device_kind(step),
-                                line->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD
-                                                                : COH_PHASE_FORWARD);
+                                instruction->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD
+                                                                       : COH_PHASE_FORWARD);
 }
 
-static coh_status run_kind(coh_step *step, const coh_ticket *ticket, const coh_instruction *line)
+static coh_status run_kind(coh_step *step, const coh_ticket *ticket,
+                           const coh_instruction *instruction)
 {
-    const coh_line_call *line_call = &ticket->bound->program->calls[line->call];
-    const coh_graph_op_entry *op = &step->plan->graph->ops[line_call->operator_index];
-    fill_call(step, ticket, line, &step->call);
-    coh_status status = kernels_of(step, &op->kind, line)(&step->call);
+    const coh_instruction_call *instruction_call =
+        &ticket->bound->program->calls[instruction->call];
+    const coh_graph_op_entry *op = &step->plan->graph->ops[instruction_call->operator_index];
+    fill_call(step, ticket, instruction, &step->call);
+    coh_status status = kernels_of(step, &op->kind, instruction)(&step->call);
     if (status != COH_OK)
         return coh_fail_prefix(status, "operator '%s', %s of micro-batch %d", op->name,
-                               coh_opcode_name((coh_opcode)line->opcode), line_call->microbatch);
+                               coh_opcode_name((coh_opcode)instruction->opcode),
+                               instruction_call->microbatch);
     return COH_OK;
 }
 
 /* Does a kind's failure end only this ticket? Yes if the ticket cannot have changed a parameter:
  * not with updates in backward, some of which may have run. On a GPU a failure is known only after
- * later lines were enqueued. */
+ * later instructions were enqueued. */
 static int ends_ticket_alone(const coh_step *step, const coh_ticket *ticket)
 {
     const coh_plan_options *options = &step->plan->options;
@@ -319,12 +328,13 @@ static int ends_ticket_alone(const coh_step *step, const coh_ticket *ticket)
 }
 
 /* Runs a kind unless one has failed in this ticket: no kind may be given the garbage that a failed
- * one left. All other lines run, so that chunks and counts are as after any other step. */
-static coh_status coh_run_kind(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+ * one left. All other instructions run, so that chunks and counts are as after any other step. */
+static coh_status coh_run_kind(coh_step *step, coh_ticket *ticket,
+                               const coh_instruction *instruction)
 {
     if (ticket->kind_failure != COH_OK)
         return COH_OK;
-    const coh_status status = run_kind(step, ticket, line);
+    const coh_status status = run_kind(step, ticket, instruction);
     if (status == COH_OK || !ends_ticket_alone(step, ticket))
         return status;
     coh_error_save(ticket->kind_failure_text);
@@ -356,9 +366,9 @@ void coh_add_views(void *queue, const coh_view *to, const coh_view *from, int ad
 
 /* `input_grad_adds` of the call says whether to add or to overwrite. The access of TO cannot:
  * parameters of one group share chunks, and only the first of them overwrites. */
-static void add_gradient(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+static void add_gradient(coh_step *step, const coh_bound *bound, const coh_instruction *instruction)
 {
-    const coh_line_call *call = &bound->program->calls[line->call];
+    const coh_instruction_call *call = &bound->program->calls[instruction->call];
     coh_view to = { 0 }, from = { 0 };
     for (uint32_t i = 0; i < call->binding_count; i++) {
         const coh_bound_port *port = &bound->ports[call->binding_begin + i];
@@ -370,75 +380,85 @@ static void add_gradient(coh_step *step, const coh_bound *bound, const coh_instr
     coh_add_views(step->kernel_queue, &to, &from, call->input_grad_adds != 0);
 }
 
-static coh_status coh_run_add(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+static coh_status coh_run_add(coh_step *step, coh_ticket *ticket,
+                              const coh_instruction *instruction)
 {
-    add_gradient(step, ticket->bound, line);
+    add_gradient(step, ticket->bound, instruction);
     return COH_OK;
 }
 
 /* ---- all opcodes ---- */
 
-static coh_status coh_run_feed(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+static coh_status coh_run_feed(coh_step *step, coh_ticket *ticket,
+                               const coh_instruction *instruction)
 {
-    (void)line;
-    coh_line_feed(step, ticket);
+    (void)instruction;
+    coh_instruction_feed(step, ticket);
     return COH_OK;
 }
 
-static coh_status coh_run_norm(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+static coh_status coh_run_norm(coh_step *step, coh_ticket *ticket,
+                               const coh_instruction *instruction)
 {
-    coh_line_norm(step, ticket->bound, line);
+    coh_instruction_norm(step, ticket->bound, instruction);
     return COH_OK;
 }
 
-static coh_status coh_run_clip(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+static coh_status coh_run_clip(coh_step *step, coh_ticket *ticket,
+                               const coh_instruction *instruction)
 {
-    (void)line;
-    coh_line_clip(step, ticket);
+    (void)instruction;
+    coh_instruction_clip(step, ticket);
     if (ticket->kind_failure != COH_OK)
         mask_updates(step, ticket);
     return COH_OK;
 }
 
-static coh_status coh_run_update(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+static coh_status coh_run_update(coh_step *step, coh_ticket *ticket,
+                                 const coh_instruction *instruction)
 {
-    coh_line_update(step, ticket->bound, line);
+    coh_instruction_update(step, ticket->bound, instruction);
     return COH_OK;
 }
 
-static coh_status coh_run_visit(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+static coh_status coh_run_visit(coh_step *step, coh_ticket *ticket,
+                                const coh_instruction *instruction)
 {
     wait_for_device(step);
-    return coh_line_chunks(step, ticket, line);
+    return coh_instruction_chunks(step, ticket, instruction);
 }
 
-static coh_status coh_run_settle(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+static coh_status coh_run_settle(coh_step *step, coh_ticket *ticket,
+                                 const coh_instruction *instruction)
 {
     (void)ticket;
-    (void)line;
+    (void)instruction;
     coh_kernel_settle(step->kernel_queue, coh_step_cells(step));
     return COH_OK;
 }
 
 /* Movers: their lanes copy (step.c, lane_disk.c). */
-static coh_status coh_run_none(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+static coh_status coh_run_none(coh_step *step, coh_ticket *ticket,
+                               const coh_instruction *instruction)
 {
     (void)step;
     (void)ticket;
-    return coh_fail(COH_ERR_INTERNAL, "line %s on lane %s: no lane does that",
-                    coh_opcode_name((coh_opcode)line->opcode), coh_lane_name((coh_lane)line->lane));
+    return coh_fail(COH_ERR_INTERNAL, "instruction %s on lane %s: no lane does that",
+                    coh_opcode_name((coh_opcode)instruction->opcode),
+                    coh_lane_name((coh_lane)instruction->lane));
 }
 
 #define COH_OPCODE(name, run, ...) [COH_OP_##name] = run,
 static coh_status (*const run_opcode[COH_OP_COUNT])(coh_step *step, coh_ticket *ticket,
-                                                    const coh_instruction *line) = {
+                                                    const coh_instruction *instruction) = {
 #include "planner/opcodes.def"
 };
 #undef COH_OPCODE
 
-coh_status coh_line_do(coh_step *step, coh_ticket *ticket, const coh_instruction *line)
+coh_status coh_instruction_do(coh_step *step, coh_ticket *ticket,
+                              const coh_instruction *instruction)
 {
-    return run_opcode[line->opcode](step, ticket, line);
+    return run_opcode[instruction->opcode](step, ticket, instruction);
 }
 
 /* ---- rehearsal ---- */
@@ -447,7 +467,7 @@ static void rehearse(void *context, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
     const coh_ticket *ticket = coh_step_ticket(step, number);
-    coh_status status = run_kind(step, ticket, &ticket->bound->program->lines[index]);
+    coh_status status = run_kind(step, ticket, &ticket->bound->program->instructions[index]);
     if (status != COH_OK)
         coh_step_fail(step, status);
 }
@@ -457,8 +477,8 @@ static coh_status rehearse_program(coh_step *step, coh_bound *bound)
     coh_ticket *ticket = coh_step_ticket(step, 0);
     const coh_program *program = bound->program;
     ticket->bound = bound;
-    for (uint32_t i = 0; i < program->line_count; i++) {
-        const coh_opcode opcode = (coh_opcode)program->lines[i].opcode;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_opcode opcode = (coh_opcode)program->instructions[i].opcode;
         if (run_opcode[opcode] != coh_run_kind)
             continue;
         coh_status status =
@@ -466,14 +486,15 @@ static coh_status rehearse_program(coh_step *step, coh_bound *bound)
         if (status != COH_OK)
             return coh_fail_prefix(
                 status, "operator '%s', %s",
-                step->plan->graph->ops[program->calls[program->lines[i].call].operator_index].name,
+                step->plan->graph->ops[program->calls[program->instructions[i].call].operator_index]
+                    .name,
                 coh_opcode_name(opcode));
     }
     ticket->bound = NULL;
     return coh_step_failure(step);
 }
 
-coh_status coh_line_rehearse_all(coh_step *step)
+coh_status coh_instruction_rehearse_all(coh_step *step)
 {
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && !step->host_addressable; kind++)
         if (step->bounds[kind].program != NULL)
@@ -481,17 +502,17 @@ coh_status coh_line_rehearse_all(coh_step *step)
     return COH_OK;
 }
 
-void coh_line_execute(void *context, uint64_t number, uint32_t index)
+void coh_instruction_execute(void *context, uint64_t number, uint32_t index)
 {
     coh_step *step = context;
     coh_ticket *ticket = coh_step_ticket(step, number);
-    const coh_instruction *line = &ticket->bound->program->lines[index];
-    coh_status status = coh_line_do(step, ticket, line);
-    /* Lines with a call all run on the compute lane, the only one that may read kind_failure
+    const coh_instruction *instruction = &ticket->bound->program->instructions[index];
+    coh_status status = coh_instruction_do(step, ticket, instruction);
+    /* Instructions with a call all run on the compute lane, the only one that may read kind_failure
      * here. */
-    if (status == COH_OK && ticket->scan && line->call >= 0 && ticket->kind_failure == COH_OK &&
-        !step->has_finding)
-        status = scan_line(step, ticket->bound, line);
+    if (status == COH_OK && ticket->scan && instruction->call >= 0 &&
+        ticket->kind_failure == COH_OK && !step->has_finding)
+        status = scan_instruction(step, ticket->bound, instruction);
     if (status != COH_OK)
         coh_step_fail(step, status);
 }

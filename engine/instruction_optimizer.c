@@ -1,4 +1,4 @@
-/* FEED, NORM, CLIP, UPDATE: the lines between gradients and new parameters.
+/* FEED, NORM, CLIP, UPDATE: the instructions between gradients and new parameters.
  *
  *   grad chunk  --NORM-->  one partial per grain  --CLIP-->  norm, scale, finite, pending
  *                                                               |
@@ -18,7 +18,7 @@
 #include "kernels/optimizer.h"
 #include "planner/layout.h"
 
-void coh_line_feed(coh_step *step, coh_ticket *ticket)
+void coh_instruction_feed(coh_step *step, coh_ticket *ticket)
 {
     const coh_layout *layout = step->layout;
     coh_feed_input inputs[COH_PORT_MAX];
@@ -36,10 +36,11 @@ void coh_line_feed(coh_step *step, coh_ticket *ticket)
     coh_kernel_feed(step->kernel_queue, &feed);
 }
 
-void coh_line_norm(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+void coh_instruction_norm(coh_step *step, const coh_bound *bound,
+                          const coh_instruction *instruction)
 {
     const coh_program *program = bound->program;
-    const coh_operand *operand = coh_bound_operand(bound, line, COH_SLOT_NORM_GRAD);
+    const coh_operand *operand = coh_bound_operand(bound, instruction, COH_SLOT_NORM_GRAD);
     const char *grad = coh_operand_data(step, operand);
     for (uint32_t i = 0; i < operand->touch_count; i++) {
         const uint32_t index = program->touches[operand->touch_begin + i].chunk;
@@ -58,7 +59,7 @@ void coh_line_norm(coh_step *step, const coh_bound *bound, const coh_instruction
 /* Distance of losses, in floats. */
 #define LOSS_STRIDE (COH_LOSS_STRIDE_BYTES / sizeof(float))
 
-void coh_line_clip(coh_step *step, coh_ticket *ticket)
+void coh_instruction_clip(coh_step *step, coh_ticket *ticket)
 {
     const coh_layout *layout = step->layout;
     const coh_clip clip = { .cells = coh_step_cells(step),
@@ -96,12 +97,13 @@ coh_update coh_chunk_update(const coh_chunk_place *place, coh_chunk_grains grain
     return update;
 }
 
-void coh_line_update(coh_step *step, const coh_bound *bound, const coh_instruction *line)
+void coh_instruction_update(coh_step *step, const coh_bound *bound,
+                            const coh_instruction *instruction)
 {
-    const coh_operand *work = coh_bound_operand(bound, line, COH_SLOT_UPDATE_WORK);
-    const coh_operand *grad = coh_bound_operand(bound, line, COH_SLOT_UPDATE_GRAD);
-    const coh_operand *state = coh_bound_operand(bound, line, COH_SLOT_UPDATE_STATES);
-    const coh_operand *cells = coh_bound_operand(bound, line, COH_SLOT_UPDATE_CELLS);
+    const coh_operand *work = coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_WORK);
+    const coh_operand *grad = coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_GRAD);
+    const coh_operand *state = coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_STATES);
+    const coh_operand *cells = coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_CELLS);
     const uint32_t index = bound->program->touches[work->touch_begin].chunk;
     const coh_chunk_place place = { .layout = step->layout,
                                     .group = step->layout->objects[work->object].owner,
@@ -110,13 +112,13 @@ void coh_line_update(coh_step *step, const coh_bound *bound, const coh_instructi
     coh_update update = coh_chunk_update(&place, step->grains.chunks[index],
                                          coh_operand_data(step, work), coh_operand_data(step, grad),
                                          state != NULL ? coh_operand_data(step, state) : NULL);
-    if (coh_bound_operand(bound, line, COH_SLOT_UPDATE_PARTIALS) != NULL)
+    if (coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_PARTIALS) != NULL)
         update.partials = coh_step_pinned(step, step->layout->partials);
     update.cells = coh_operand_data(step, cells);
     const coh_optimizer_numbers *numbers =
         &step->numbers[step->layout->groups[place.group].optimizer];
     update.hyperparameters = numbers->values; /* rate and decay come with the grains' groups */
     update.scalar_begin = numbers->scalar_begin;
-    coh_kernel_update(line->lane == COH_LANE_HOST ? (void *)step->host_pool : step->kernel_queue,
-                      &update);
+    coh_kernel_update(
+        instruction->lane == COH_LANE_HOST ? (void *)step->host_pool : step->kernel_queue, &update);
 }
