@@ -160,8 +160,7 @@ static coh_status check_predictions(const char *path, const coh_plan_text *file,
         { "peak_device_bytes", file->peak_bytes[COH_TIER_DEVICE], arena[COH_TIER_DEVICE] },
         { "peak_host_bytes", file->peak_bytes[COH_TIER_HOST], arena[COH_TIER_HOST] },
         { "disk_bytes", file->peak_bytes[COH_TIER_DISK], arena[COH_TIER_DISK] },
-        { "instructions", file->instruction_count,
-          plan->programs[COH_PROGRAM_BODY].instruction_count },
+        { "lines", file->instruction_count, plan->programs[COH_PROGRAM_BODY].instruction_count },
         { "step_ns", file->step_ns, profile_hash == file->profile_hash ? step_ns : file->step_ns },
     };
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
