@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "engine/step_state.h"
+#include "memory/device_cuda_state.h"
 #include "tests/cuda/engine_trial.h"
 #include "tests/cuda/stub_driver.h"
 #include "tests/length.h"
@@ -171,6 +172,18 @@ static void run_by_seed(uint64_t seed)
     }
 }
 
+/* Waits until coh-retire knows that all enqueued commands are done: what it does not know yet counts
+ * as in the queue, and a full queue waits for commands that only run_by_seed lets run. */
+static void wait_until_passed(const coh_step *step)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        coh_queue *queue = step->queues[lane];
+        while (queue != NULL && coh_counter_read(&queue->popped) <
+                                    atomic_load_explicit(&queue->pushed, memory_order_acquire))
+            sched_yield();
+    }
+}
+
 /* A full queue would block this forever, so it times out. */
 static void wait_until_issued(coh_step *step)
 {
@@ -203,6 +216,7 @@ static coh_status run_order(trial *t, uint64_t seed, coh_stub_call call, uint64_
     if (t->engine == NULL)
         t->engine = make_engine(t->plan, &trial_gpu);
     begin(t->engine);
+    wait_until_passed(t->engine->step);
     coh_stub_stop();
     count_waits(t, 0);
     coh_stub_skip_nth_wait(call, skipped);
