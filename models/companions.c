@@ -176,8 +176,8 @@ static coh_status take_templates(coh_folder_place *place, const char *from, uint
     return COH_OK;
 }
 
-static coh_status take_all(coh_folder_place *place, const char *from, unsigned which,
-                           uint64_t *bytes)
+coh_status coh_companions_take(coh_folder_place *place, const char *from, unsigned which,
+                               uint64_t *bytes)
 {
     struct stat facts;
     if (!from)
@@ -195,15 +195,4 @@ static coh_status take_all(coh_folder_place *place, const char *from, unsigned w
     if (which & COH_COMPANIONS_TOKENIZER)
         COH_TRY(take_templates(place, from, bytes));
     return which & COH_COMPANIONS_NOTICES ? take_notices(place, from, bytes) : COH_OK;
-}
-
-coh_status coh_companions_copy(coh_folder_place *place, const char *from, unsigned which)
-{
-    return take_all(place, from, which, NULL);
-}
-
-coh_status coh_companions_bytes(const char *from, unsigned which, uint64_t *out_bytes)
-{
-    *out_bytes = 0;
-    return take_all(NULL, from, which, out_bytes);
 }

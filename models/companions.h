@@ -13,13 +13,12 @@ typedef enum coh_companions {
     COH_COMPANIONS_NOTICES = 4,    /* LICENSE*, LICENCE*, NOTICE* in any case; README.md */
 } coh_companions;
 
-/* Copies the files of kinds `which` from the folder `from` into `place`. `from` may also be a
- * tokenizer file of any name; the copy gets the usual name of its kind. `from` NULL: copies
- * nothing. Fails: COH_ERR_IO, COH_ERR_CORRUPT (neither a folder nor a file), COH_ERR_ARGUMENT (a
- * path is too long). */
-coh_status coh_companions_copy(coh_folder_place *place, const char *from, unsigned which);
-
-/* Bytes of disk that the copies take, in whole pages. Fails: as copying does. */
-coh_status coh_companions_bytes(const char *from, unsigned which, uint64_t *out_bytes);
+/* Copies the files of kinds `which` from the folder `from` into `place`; `place` NULL: adds the
+ * bytes of disk that the copies take, in whole pages, to *bytes. `from` may also be a tokenizer
+ * file of any name; the copy gets the usual name of its kind. `from` NULL: nothing. Fails:
+ * COH_ERR_IO, COH_ERR_CORRUPT (neither a folder nor a file), COH_ERR_ARGUMENT (a path is too
+ * long). */
+coh_status coh_companions_take(coh_folder_place *place, const char *from, unsigned which,
+                               uint64_t *bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* Creates a folder atomically. The one idea: all is written under a temporary, locked name and
  * renamed at the end; the lock tells a folder that is being written from one left by a killed
- * process. Next: folder_write.c and adapters_write.c, the callers. */
+ * process. Next: export.c, the caller. */
 #include "models/folder_place.h"
 
 #include <dirent.h>
@@ -13,10 +13,25 @@
 #include <unistd.h>
 
 #include "cohobate/folder.h"
-#include "models/safetensors_writer.h"
 
 /* Names tried for the temporary folder; some may be left by processes that died. */
 #define TEMPORARY_TRIES 100
+
+coh_status coh_folder_place_fail(int error, const char *what, const char *path)
+{
+    if (error == -EEXIST)
+        return coh_fail(COH_ERR_ARGUMENT, "%.300s exists: give another name, or remove it", path);
+    const char *remedy = error == -ENOSPC || error == -EDQUOT
+                             ? "make room, or give another place"
+                             : "give a place that can be written to";
+    return coh_fail(COH_ERR_IO, "%s %.300s failed: %s: %s", what, path, strerror(-error), remedy);
+}
+
+static coh_status folder_flush(coh_folder_place *place, const char *folder)
+{
+    const int error = coh_file_sync_folder(&place->ops, folder);
+    return error ? coh_folder_place_fail(error, "flushing folder", folder) : COH_OK;
+}
 
 static coh_status paths_set(coh_folder_place *place, const char *path)
 {
@@ -28,7 +43,7 @@ static coh_status paths_set(coh_folder_place *place, const char *path)
         return coh_fail(COH_ERR_ARGUMENT, "a path of %zu bytes cannot name a folder", length);
     snprintf(place->path, PATH_MAX, "%.*s", (int)length, path);
     if (lstat(place->path, &facts) == 0)
-        return coh_safetensors_operation_fail(-EEXIST, "", place->path);
+        return coh_folder_place_fail(-EEXIST, "", place->path);
     return COH_OK;
 }
 
@@ -137,7 +152,7 @@ static coh_status temporary_make(coh_folder_place *place)
             (void)coh_file_rmdir(&place->ops, name);
     }
     if (error)
-        return coh_safetensors_operation_fail(error, "making a folder next to", place->path);
+        return coh_folder_place_fail(error, "making a folder next to", place->path);
     memcpy(place->partial, name, strlen(name) + 1);
     return COH_OK;
 }
@@ -204,7 +219,7 @@ coh_status coh_folder_clear(const char *path)
 
 /* ---- contents ---- */
 
-coh_status coh_folder_place_path(const coh_folder_place *place, const char *name, char *out_path)
+static coh_status path_of(const coh_folder_place *place, const char *name, char *out_path)
 {
     if (snprintf(out_path, PATH_MAX, "%s/%s", place->partial, name) >= PATH_MAX)
         return coh_fail(COH_ERR_ARGUMENT, "a folder's path of %zu bytes is too long",
@@ -215,24 +230,24 @@ coh_status coh_folder_place_path(const coh_folder_place *place, const char *name
 coh_status coh_folder_place_create(coh_folder_place *place, const char *name, char *out_path,
                                    int *out_fd)
 {
-    COH_TRY(coh_folder_place_path(place, name, out_path));
+    COH_TRY(path_of(place, name, out_path));
     *out_fd = coh_file_create(&place->ops, out_path);
-    return *out_fd < 0 ? coh_safetensors_operation_fail(*out_fd, "creating", out_path) : COH_OK;
+    return *out_fd < 0 ? coh_folder_place_fail(*out_fd, "creating", out_path) : COH_OK;
 }
 
 coh_status coh_folder_place_below(coh_folder_place *place, const char *name)
 {
     char path[PATH_MAX];
-    COH_TRY(coh_folder_place_path(place, name, path));
+    COH_TRY(path_of(place, name, path));
     const int error = coh_file_mkdir(&place->ops, path);
-    return error ? coh_safetensors_operation_fail(error, "creating", path) : COH_OK;
+    return error ? coh_folder_place_fail(error, "creating", path) : COH_OK;
 }
 
 coh_status coh_folder_place_flush(coh_folder_place *place, const char *name)
 {
     char path[PATH_MAX];
-    COH_TRY(coh_folder_place_path(place, name, path));
-    return coh_safetensors_folder_flush(&place->ops, path);
+    COH_TRY(path_of(place, name, path));
+    return folder_flush(place, path);
 }
 
 coh_status coh_folder_place_close(coh_folder_place *place, int fd, int error, const char *path)
@@ -242,7 +257,7 @@ coh_status coh_folder_place_close(coh_folder_place *place, int fd, int error, co
     const int close_error = coh_file_close(&place->ops, fd);
     if (error == 0)
         error = close_error;
-    return error ? coh_safetensors_operation_fail(error, "writing", path) : COH_OK;
+    return error ? coh_folder_place_fail(error, "writing", path) : COH_OK;
 }
 
 coh_status coh_folder_place_file(coh_folder_place *place, const char *name, const char *data,
@@ -258,14 +273,14 @@ coh_status coh_folder_place_file(coh_folder_place *place, const char *name, cons
 coh_status coh_folder_place_publish(coh_folder_place *place)
 {
     char parent[PATH_MAX];
-    COH_TRY(coh_safetensors_folder_flush(&place->ops, place->partial));
+    COH_TRY(folder_flush(place, place->partial));
     const int error = coh_file_rename(&place->ops, place->partial, place->path);
     if (error)
-        return coh_safetensors_operation_fail(error, "renaming to", place->path);
+        return coh_folder_place_fail(error, "renaming to", place->path);
     /* Until the rename is flushed, end must remove the renamed folder. */
     memcpy(place->partial, place->path, sizeof(place->path));
     coh_file_parent(place->path, parent);
-    COH_TRY(coh_safetensors_folder_flush(&place->ops, parent));
+    COH_TRY(folder_flush(place, parent));
     place->partial[0] = '\0';
     close(place->lock_fd);
     return COH_OK;

@@ -29,10 +29,6 @@ typedef struct coh_folder_place {
  * COH_ERR_IO. `place` may be ended after a failure. */
 coh_status coh_folder_place_begin(coh_folder_place *place, const char *path);
 
-/* The path of a file in the folder, of PATH_MAX bytes. Fails: COH_ERR_ARGUMENT if it is too
- * long. */
-coh_status coh_folder_place_path(const coh_folder_place *place, const char *name, char *out_path);
-
 /* Creates a file; its path goes to `out_path`, PATH_MAX bytes. Fails: COH_ERR_ARGUMENT,
  * COH_ERR_IO. */
 coh_status coh_folder_place_create(coh_folder_place *place, const char *name, char *out_path,
@@ -53,6 +49,10 @@ coh_status coh_folder_place_file(coh_folder_place *place, const char *name, cons
 /* Renames the folder to `path` and flushes. Fails: COH_ERR_ARGUMENT (`path` exists now),
  * COH_ERR_IO; if the rename could not be flushed, end removes the folder again. */
 coh_status coh_folder_place_publish(coh_folder_place *place);
+
+/* Fails with "<what> <path> failed: <why>: <remedy>" for a file operation's -errno:
+ * COH_ERR_ARGUMENT if the name is taken, else COH_ERR_IO. */
+coh_status coh_folder_place_fail(int error, const char *what, const char *path);
 
 void coh_folder_place_end(coh_folder_place *place); /* accepts a zeroed one */
 

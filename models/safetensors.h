@@ -28,8 +28,7 @@
  * counters of I64). F32, F16 and BF16 can be read as numbers; other dtypes are refused by name.
  * Everything is little-endian, as are the machines this library runs on.
  *
- * Threads: an open model is immutable, so any thread may read it; a writer belongs to one
- * thread. */
+ * Writing: safetensors_write.h. Threads: an open model is immutable, so any thread may read it. */
 #ifndef COH_MODELS_SAFETENSORS_H
 #define COH_MODELS_SAFETENSORS_H
 
@@ -55,6 +54,14 @@ typedef struct coh_safetensors_tensor {
 typedef struct coh_safetensors_pair {
     const char *key, *value;
 } coh_safetensors_pair;
+
+/* The contents of a file, or of all files of a model. */
+typedef struct coh_safetensors_list {
+    const coh_safetensors_tensor *tensors; /* in the order of their data */
+    size_t count;
+    const coh_safetensors_pair *metadata; /* NULL: no "__metadata__" */
+    size_t metadata_count;
+} coh_safetensors_list;
 
 /* The name of a numeric dtype: "F32", "F16", "BF16"; NULL for others. */
 const char *coh_safetensors_dtype_name(coh_dtype dtype);
@@ -113,79 +120,5 @@ coh_status coh_safetensors_read(const coh_safetensors *model, const coh_safetens
 coh_status coh_safetensors_read_numbers(const coh_safetensors *model,
                                         const coh_safetensors_tensor *tensor, uint64_t first,
                                         uint64_t count, coh_dtype dtype, void *memory);
-
-/* ---- writing one file ---- */
-
-/* Writes a file atomically: it exists completely or not at all.
- *
- *     create -> add... -> finish (flush to disk) -> publish (rename, flush the folder) -> destroy
- *
- * Until publish, everything is in a temporary file next to `path`; destroy removes it unless
- * publish succeeded. An existing file is never overwritten. Memory: 256 KiB, and the header while
- * it is built. A test can make every file operation fail
- * (base/file_ops.h). */
-typedef struct coh_safetensors_writer coh_safetensors_writer;
-
-/* Writes the header: the metadata (NULL: no "__metadata__"), then the tensors in this order, which
- * is also the order of their data. Byte for byte as the reference writes it: the only blanks pad it
- * to a multiple of 8. The lists are not needed afterwards; equal lists give equal bytes. Fails:
- * COH_ERR_ARGUMENT (`path` exists; a name, dtype or shape that the reader would refuse),
- * COH_ERR_FULL (no room, or sizes beyond 64 bits), COH_ERR_IO, COH_ERR_MEMORY. */
-coh_status coh_safetensors_writer_create(const char *path, const coh_safetensors_tensor *tensors,
-                                         size_t count, const coh_safetensors_pair *metadata,
-                                         size_t metadata_count,
-                                         coh_safetensors_writer **out_writer);
-
-/* Appends the next bytes of the data, in pieces of any size. Fails: COH_ERR_ARGUMENT (more than the
- * header declares), COH_ERR_IO. After a failure only destroy may be called. */
-coh_status coh_safetensors_writer_add(coh_safetensors_writer *writer, const void *data,
-                                      size_t bytes);
-
-/* Writes and flushes the rest. Fails: COH_ERR_ARGUMENT (data are missing), COH_ERR_IO. */
-coh_status coh_safetensors_writer_finish(coh_safetensors_writer *writer);
-
-/* Renames the file to `path`. Fails: COH_ERR_ARGUMENT (`path` exists now), COH_ERR_IO. */
-coh_status coh_safetensors_writer_publish(coh_safetensors_writer *writer);
-
-void coh_safetensors_writer_destroy(coh_safetensors_writer *writer); /* accepts NULL */
-
-/* ---- writing a folder ---- */
-
-/* Assigns tensors to shards in order: a new shard begins if the next tensor would raise the data
- * above shard_bytes, so only a single tensor larger than that makes a larger shard. 0: all in one.
- * Sets `file` of each tensor and returns the number of shards, at least 1. */
-uint32_t coh_safetensors_shard(coh_safetensors_tensor *tensors, size_t count, uint64_t shard_bytes);
-
-/* Writes a model into an existing folder: model.safetensors if all tensors are in file 0, else
- * model-00001-of-0000N.safetensors and so on, and model.safetensors.index.json, laid out as
- * `transformers` writes it.
- *
- *     create -> add... -> publish -> destroy
- *
- * Shards are written one after the other under temporary names, each flushed when it is full.
- * publish renames them all and, once that is durable, the index: a folder with an index is
- * complete. If anything fails, destroy removes all files of this writer. */
-typedef struct coh_safetensors_folder_writer coh_safetensors_folder_writer;
-
-/* `tensors` are sorted by `file`, which counts from 0 without gaps (coh_safetensors_shard); each
- * file gets `metadata`. Both lists must live until destroy. Fails: as
- * coh_safetensors_writer_create; also COH_ERR_ARGUMENT if the folder already holds a model. */
-coh_status coh_safetensors_folder_writer_create(const char *folder,
-                                                const coh_safetensors_tensor *tensors, size_t count,
-                                                const coh_safetensors_pair *metadata,
-                                                size_t metadata_count,
-                                                coh_safetensors_folder_writer **out_writer);
-
-/* Appends the next bytes of the data, also across shards. Fails: as coh_safetensors_writer_add, and
- * as coh_safetensors_writer_create if a shard begins. */
-coh_status coh_safetensors_folder_writer_add(coh_safetensors_folder_writer *writer,
-                                             const void *data, size_t bytes);
-
-/* Completes and renames all files. Fails: COH_ERR_ARGUMENT (data are missing; a name is taken now),
- * COH_ERR_IO, COH_ERR_FULL. */
-coh_status coh_safetensors_folder_writer_publish(coh_safetensors_folder_writer *writer);
-
-void coh_safetensors_folder_writer_destroy(
-    coh_safetensors_folder_writer *writer); /* accepts NULL */
 
 #endif

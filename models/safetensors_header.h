@@ -26,12 +26,11 @@ coh_status coh_safetensors_header_read(char *text, size_t bytes, uint64_t data_b
                                        const char *path, coh_safetensors_header *out_header);
 void coh_safetensors_header_fini(coh_safetensors_header *header); /* accepts a zeroed struct */
 
-/* Writes the header of these lists, padded and preceded by its length: everything before the data.
+/* Writes the header of this list, padded and preceded by its length: everything before the data.
  * *out_data_bytes is the size of the data. Release *out_text with coh_text_fini, also after a
  * failure. Fails: COH_ERR_ARGUMENT naming the tensor, COH_ERR_FULL, COH_ERR_MEMORY. */
-coh_status coh_safetensors_header_write(const coh_safetensors_tensor *tensors, size_t count,
-                                        const coh_safetensors_pair *metadata, size_t metadata_count,
-                                        coh_text *out_text, uint64_t *out_data_bytes);
+coh_status coh_safetensors_header_write(const coh_safetensors_list *list, coh_text *out_text,
+                                        uint64_t *out_data_bytes);
 
 /* ---- shared by reading and writing ---- */
 

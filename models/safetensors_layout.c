@@ -1,6 +1,6 @@
 /* The rules of the format: which tensors a file may hold, in which order, and the header as text.
  * The one idea: reader and writer use the same checks. Next: safetensors_header.c parses headers,
- * safetensors_write.c calls this. */
+ * safetensors_write.c writes files. */
 #include "models/safetensors_header.h"
 
 #include <inttypes.h>
@@ -247,24 +247,24 @@ static coh_status header_close(coh_text *text)
     return COH_OK;
 }
 
-coh_status coh_safetensors_header_write(const coh_safetensors_tensor *tensors, size_t count,
-                                        const coh_safetensors_pair *metadata, size_t metadata_count,
-                                        coh_text *out_text, uint64_t *out_data_bytes)
+coh_status coh_safetensors_header_write(const coh_safetensors_list *list, coh_text *out_text,
+                                        uint64_t *out_data_bytes)
 {
+    const int has_metadata = list->metadata != NULL;
     *out_text = (coh_text){ 0 };
     *out_data_bytes = 0;
-    COH_TRY(coh_safetensors_list_check(tensors, count));
+    COH_TRY(coh_safetensors_list_check(list->tensors, list->count));
     COH_TRY(coh_text_add(out_text, "%8s{", ""));
-    if (metadata)
-        COH_TRY(metadata_write(out_text, metadata, metadata_count));
+    if (has_metadata)
+        COH_TRY(metadata_write(out_text, list->metadata, list->metadata_count));
     uint64_t end = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         uint64_t begin = end, bytes = 0;
-        (void)coh_safetensors_measure(&tensors[i], &bytes);
+        (void)coh_safetensors_measure(&list->tensors[i], &bytes);
         COH_TRY(coh_bytes_add(begin, bytes, &end));
-        if (i || metadata)
+        if (i || has_metadata)
             COH_TRY(coh_text_add(out_text, ","));
-        COH_TRY(tensor_write(out_text, &tensors[i], begin, end));
+        COH_TRY(tensor_write(out_text, &list->tensors[i], begin, end));
     }
     COH_TRY(header_close(out_text));
     /* File offsets are signed. */
@@ -272,7 +272,7 @@ coh_status coh_safetensors_header_write(const coh_safetensors_tensor *tensors, s
         return coh_fail(COH_ERR_FULL,
                         "%zu tensors of %" PRIu64 " bytes do not fit in one file: use"
                         " more shards",
-                        count, end);
+                        list->count, end);
     *out_data_bytes = end;
     return COH_OK;
 }

@@ -72,8 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         coh_text text;
         uint64_t written_bytes;
         cover_check(&first, header_bytes, data_bytes);
-        check(coh_safetensors_header_write(first.tensors, first.count, first.metadata,
-                                           first.metadata_count, &text, &written_bytes) == COH_OK);
+        const coh_safetensors_list list = { first.tensors, first.count, first.metadata,
+                                            first.metadata_count };
+        check(coh_safetensors_header_write(&list, &text, &written_bytes) == COH_OK);
         check(written_bytes == data_bytes && text.bytes % 8 == 0);
         check(header_read(text.data + 8, text.bytes - 8, data_bytes, &second) == COH_OK);
         lists_compare(&first, &second);

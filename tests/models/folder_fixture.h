@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "models/safetensors.h"
+#include "models/safetensors_write.h"
 #include "tests/text/folder.h"
 
 enum { MADE_MOST = 80 };
@@ -85,13 +85,14 @@ static inline coh_safetensors_tensor made_tensor(const json_t *pair, const char 
     return tensor;
 }
 
-/* Writes tensors of one dtype to `folder`. A third entry of a pair is the dtype of that tensor,
- * whose bits are then zeros; a fourth is the name of a tensor whose bits it has. */
-static inline void made_tensors(const char *folder, const json_t *list, coh_dtype dtype,
+/* Writes tensors of one dtype to a new folder `path`. A third entry of a pair is the dtype of that
+ * tensor, whose bits are then zeros; a fourth is the name of a tensor whose bits it has. */
+static inline void made_tensors(const char *path, const json_t *list, coh_dtype dtype,
                                 uint64_t shard_bytes)
 {
     coh_safetensors_tensor tensors[MADE_MOST];
-    coh_safetensors_folder_writer *writer;
+    coh_folder_place place;
+    coh_safetensors_writer *writer;
     const size_t count = json_array_size(list);
     assert_true(count <= MADE_MOST);
     for (size_t i = 0; i < count; i++) {
@@ -100,7 +101,9 @@ static inline void made_tensors(const char *folder, const json_t *list, coh_dtyp
         tensors[i] = made_tensor(pair, own ? own : coh_safetensors_dtype_name(dtype));
     }
     (void)coh_safetensors_shard(tensors, count, shard_bytes);
-    if (coh_safetensors_folder_writer_create(folder, tensors, count, NULL, 0, &writer) != COH_OK)
+    const coh_safetensors_list contents = { .tensors = tensors, .count = count };
+    if (coh_folder_place_begin(&place, path) != COH_OK ||
+        coh_safetensors_writer_create(&place, "model", &contents, &writer) != COH_OK)
         fail_msg("%s", coh_last_error());
     for (size_t i = 0; i < count; i++) {
         const uint64_t elements = coh_safetensors_elements(&tensors[i]);
@@ -115,13 +118,14 @@ static inline void made_tensors(const char *folder, const json_t *list, coh_dtyp
                                 : strcmp(tensors[i].dtype, "F32") == 0  ? 4
                                 : strcmp(tensors[i].dtype, "BOOL") == 0 ? 1
                                                                         : 2);
-        if (coh_safetensors_folder_writer_add(writer, data, bytes) != COH_OK)
+        if (coh_safetensors_writer_add(writer, data, bytes) != COH_OK)
             fail_msg("%s", coh_last_error());
         free(data);
     }
-    if (coh_safetensors_folder_writer_publish(writer) != COH_OK)
+    if (coh_safetensors_writer_finish(writer) != COH_OK ||
+        coh_folder_place_publish(&place) != COH_OK)
         fail_msg("%s", coh_last_error());
-    coh_safetensors_folder_writer_destroy(writer);
+    coh_safetensors_writer_destroy(writer);
 }
 
 /* Makes folder `name` in the test's folder, with a config.json and tensors; returns its path. */
@@ -131,12 +135,11 @@ static inline const char *made_folder(const char *name, const json_t *config, co
     static char path[PATH_MAX];
     char file[64];
     snprintf(path, sizeof(path), "%s", folder_file(name));
-    assert_int_equal(mkdir(path, 0700), 0);
+    made_tensors(path, list, dtype, shard_bytes);
     char *text = json_dumps(config, 0);
     snprintf(file, sizeof(file), "%s/config.json", name);
     folder_write(file, text, strlen(text));
     free(text);
-    made_tensors(path, list, dtype, shard_bytes);
     return path;
 }
 

@@ -38,7 +38,7 @@ typedef struct copy {
 } copy;
 
 /* Copies all data, in pieces. */
-static coh_status data_copy(void *of, whole_add add, void *writer)
+static coh_status data_copy(void *of, coh_safetensors_writer *writer)
 {
     const copy *copied = of;
     const coh_safetensors *model = copied->model;
@@ -51,7 +51,7 @@ static coh_status data_copy(void *of, whole_add add, void *writer)
                 uint64_t left = source->bytes - at;
                 size_t bytes = left < sizeof(piece) ? (size_t)left : sizeof(piece);
                 COH_TRY(coh_safetensors_read(model, source, at, bytes, piece));
-                COH_TRY(add(writer, piece, bytes));
+                COH_TRY(coh_safetensors_writer_add(writer, piece, bytes));
             }
             continue;
         }
@@ -62,7 +62,8 @@ static coh_status data_copy(void *of, whole_add add, void *writer)
         for (uint64_t at = 0; at < elements; at += most) {
             uint64_t now = elements - at < most ? elements - at : most;
             COH_TRY(coh_safetensors_read_numbers(model, source, at, now, dtype, piece));
-            COH_TRY(add(writer, piece, (size_t)now * coh_dtype_bytes(dtype)));
+            COH_TRY(
+                coh_safetensors_writer_add(writer, piece, (size_t)now * coh_dtype_bytes(dtype)));
         }
     }
     return COH_OK;
@@ -70,13 +71,12 @@ static coh_status data_copy(void *of, whole_add add, void *writer)
 
 static coh_status copy_write(copy *copied, const char *path, int is_split, uint64_t shard_bytes)
 {
-    whole_list all = { copied->list, copied->count, NULL, 0, data_copy, copied };
-    all.metadata = coh_safetensors_metadata(copied->model, 0, &all.pairs);
-    if (!is_split)
-        return whole_write_file(&all, path);
-    coh_safetensors_sort(copied->list, copied->count);
+    whole_list all = { { copied->list, copied->count, NULL, 0 }, data_copy, copied };
+    all.list.metadata = coh_safetensors_metadata(copied->model, 0, &all.list.metadata_count);
+    if (is_split)
+        coh_safetensors_sort(copied->list, copied->count);
     (void)coh_safetensors_shard(copied->list, copied->count, shard_bytes);
-    return whole_write_folder(&all, path);
+    return is_split ? whole_write_folder(&all, path) : whole_write_file(&all, path);
 }
 
 int main(int argc, char **argv)

@@ -3,57 +3,48 @@
 #ifndef COH_TESTS_MODELS_SAFETENSORS_WHOLE_H
 #define COH_TESTS_MODELS_SAFETENSORS_WHOLE_H
 
-#include "base/check.h"
-#include "models/safetensors.h"
+#include <stdio.h>
+#include <unistd.h>
 
-typedef coh_status (*whole_add)(void *writer, const void *data, size_t bytes);
+#include "base/check.h"
+#include "models/safetensors_write.h"
 
 typedef struct whole_list {
-    const coh_safetensors_tensor *tensors; /* for a folder: with `file` set */
-    size_t count;
-    const coh_safetensors_pair *metadata;
-    size_t pairs;
-    /* Passes all data to `add`, in the order of the tensors. */
-    coh_status (*data)(void *context, whole_add add, void *writer);
+    coh_safetensors_list list; /* `file` of its tensors is set */
+    /* Adds all data, in the order of the tensors. */
+    coh_status (*data)(void *context, coh_safetensors_writer *writer);
     void *context;
 } whole_list;
 
-static inline coh_status whole_add_to_file(void *writer, const void *data, size_t bytes)
+/* Writes a new folder `path`. */
+static inline coh_status whole_write_folder(const whole_list *all, const char *path)
 {
-    return coh_safetensors_writer_add(writer, data, bytes);
-}
-
-static inline coh_status whole_add_to_folder(void *writer, const void *data, size_t bytes)
-{
-    return coh_safetensors_folder_writer_add(writer, data, bytes);
-}
-
-static inline coh_status whole_write_file(const whole_list *all, const char *path)
-{
-    coh_safetensors_writer *writer;
-    coh_status status = coh_safetensors_writer_create(path, all->tensors, all->count, all->metadata,
-                                                      all->pairs, &writer);
+    coh_folder_place place;
+    coh_safetensors_writer *writer = NULL;
+    coh_status status = coh_folder_place_begin(&place, path);
     if (status == COH_OK)
-        status = all->data(all->context, whole_add_to_file, writer);
+        status = coh_safetensors_writer_create(&place, "model", &all->list, &writer);
+    if (status == COH_OK)
+        status = all->data(all->context, writer);
     if (status == COH_OK)
         status = coh_safetensors_writer_finish(writer);
     if (status == COH_OK)
-        status = coh_safetensors_writer_publish(writer);
+        status = coh_folder_place_publish(&place);
     coh_safetensors_writer_destroy(writer);
+    coh_folder_place_end(&place);
     return status;
 }
 
-static inline coh_status whole_write_folder(const whole_list *all, const char *path)
+/* Writes one file: that of a folder, which is moved to `path`. */
+static inline coh_status whole_write_file(const whole_list *all, const char *path)
 {
-    coh_safetensors_folder_writer *writer;
-    coh_status status = coh_safetensors_folder_writer_create(path, all->tensors, all->count,
-                                                             all->metadata, all->pairs, &writer);
-    if (status == COH_OK)
-        status = all->data(all->context, whole_add_to_folder, writer);
-    if (status == COH_OK)
-        status = coh_safetensors_folder_writer_publish(writer);
-    coh_safetensors_folder_writer_destroy(writer);
-    return status;
+    char folder[PATH_MAX - 32], file[PATH_MAX];
+    snprintf(folder, sizeof(folder), "%s.folder", path);
+    snprintf(file, sizeof(file), "%s/model.safetensors", folder);
+    COH_TRY(whole_write_folder(all, folder));
+    return rename(file, path) == 0 && rmdir(folder) == 0
+               ? COH_OK
+               : coh_fail(COH_ERR_IO, "%s could not be moved", file);
 }
 
 #endif

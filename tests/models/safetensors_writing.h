@@ -27,7 +27,7 @@ static inline int tear_down(void **state)
 /* ---- writing the fixture ---- */
 
 /* Adds all data, in pieces of *piece_bytes, at most 4096. */
-static inline coh_status add_all(void *piece_bytes, whole_add add, void *writer)
+static inline coh_status add_all(void *piece_bytes, coh_safetensors_writer *writer)
 {
     uint8_t piece[4096];
     const size_t full = *(const size_t *)piece_bytes;
@@ -37,17 +37,18 @@ static inline coh_status add_all(void *piece_bytes, whole_add add, void *writer)
         for (uint64_t at = 0; at < list[i].bytes; at++) {
             piece[filled++] = fixture_byte(i, at);
             if (filled == full) {
-                COH_TRY(add(writer, piece, filled));
+                COH_TRY(coh_safetensors_writer_add(writer, piece, filled));
                 filled = 0;
             }
         }
-    return add(writer, piece, filled);
+    return coh_safetensors_writer_add(writer, piece, filled);
 }
 
 static inline whole_list fixture_whole(size_t *piece_bytes)
 {
-    return (whole_list){ list,          FIXTURE_TENSORS, fixture_metadata,
-                         FIXTURE_PAIRS, add_all,         piece_bytes };
+    return (whole_list){ { list, FIXTURE_TENSORS, fixture_metadata, FIXTURE_PAIRS },
+                         add_all,
+                         piece_bytes };
 }
 
 static inline coh_status write_file(const char *path, size_t piece_bytes)

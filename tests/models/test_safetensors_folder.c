@@ -6,31 +6,33 @@
 
 #include <cmocka.h>
 
-#include "models/safetensors.h"
+#include "tests/models/safetensors_whole.h"
 #include "tests/text/folder.h"
 
 #define ONE "one.safetensors"
 #define TWO "two.safetensors"
 
-/* Writes a file of F32 scalars with these names; each byte is the first letter of the name. */
+/* Each byte of a tensor is the first letter of its name. */
+static coh_status add_letters(void *context, coh_safetensors_writer *writer)
+{
+    const coh_safetensors_list *list = context;
+    for (size_t i = 0; i < list->count; i++) {
+        char data[4];
+        memset(data, list->tensors[i].name[0], sizeof(data));
+        COH_TRY(coh_safetensors_writer_add(writer, data, sizeof(data)));
+    }
+    return COH_OK;
+}
+
+/* Writes a file of F32 scalars with these names. */
 static void write_shard(const char *file, const char *const *names, size_t count)
 {
     coh_safetensors_tensor tensors[8];
-    coh_safetensors_writer *writer;
     for (size_t i = 0; i < count; i++)
         tensors[i] = (coh_safetensors_tensor){ .name = names[i], .dtype = "F32" };
-    (void)remove(folder_file(file));
-    if (coh_safetensors_writer_create(folder_file(file), tensors, count, NULL, 0, &writer) !=
-        COH_OK)
+    whole_list all = { { .tensors = tensors, .count = count }, add_letters, &all.list };
+    if (whole_write_file(&all, folder_file(file)) != COH_OK)
         fail_msg("%s", coh_last_error());
-    for (size_t i = 0; i < count; i++) {
-        char data[4];
-        memset(data, names[i][0], sizeof(data));
-        assert_int_equal(coh_safetensors_writer_add(writer, data, sizeof(data)), COH_OK);
-    }
-    assert_int_equal(coh_safetensors_writer_finish(writer), COH_OK);
-    assert_int_equal(coh_safetensors_writer_publish(writer), COH_OK);
-    coh_safetensors_writer_destroy(writer);
 }
 
 static void write_index(const char *text)

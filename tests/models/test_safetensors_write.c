@@ -36,28 +36,31 @@ static void what_was_written_is_read_whatever_the_pieces(void **state)
     assert_int_equal(folder_count(), 1);
 }
 
-/* Copies a file: its tensors in order, its metadata, its data through `piece`. */
-static void copy_file(const char *from, const char *to)
+static coh_status add_copy(void *context, coh_safetensors_writer *writer)
 {
-    coh_safetensors *model;
-    coh_safetensors_writer *writer;
-    size_t count, pairs;
+    size_t count;
     uint8_t piece[1500];
-    assert_int_equal(coh_safetensors_open(from, &model), COH_OK);
-    const coh_safetensors_tensor *tensors = coh_safetensors_tensors(model, &count);
-    const coh_safetensors_pair *metadata = coh_safetensors_metadata(model, 0, &pairs);
-    if (coh_safetensors_writer_create(to, tensors, count, metadata, pairs, &writer) != COH_OK)
-        fail_msg("%s", coh_last_error());
+    const coh_safetensors_tensor *tensors = coh_safetensors_tensors(context, &count);
     for (size_t i = 0; i < count; i++)
         for (uint64_t at = 0; at < tensors[i].bytes; at += sizeof(piece)) {
             uint64_t left = tensors[i].bytes - at;
             size_t bytes = left < sizeof(piece) ? (size_t)left : sizeof(piece);
-            assert_int_equal(coh_safetensors_read(model, &tensors[i], at, bytes, piece), COH_OK);
-            assert_int_equal(coh_safetensors_writer_add(writer, piece, bytes), COH_OK);
+            COH_TRY(coh_safetensors_read(context, &tensors[i], at, bytes, piece));
+            COH_TRY(coh_safetensors_writer_add(writer, piece, bytes));
         }
-    assert_int_equal(coh_safetensors_writer_finish(writer), COH_OK);
-    assert_int_equal(coh_safetensors_writer_publish(writer), COH_OK);
-    coh_safetensors_writer_destroy(writer);
+    return COH_OK;
+}
+
+/* Copies a file: its tensors in order, its metadata, its data through `piece`. */
+static void copy_file(const char *from, const char *to)
+{
+    coh_safetensors *model;
+    assert_int_equal(coh_safetensors_open(from, &model), COH_OK);
+    whole_list all = { .data = add_copy, .context = model };
+    all.list.tensors = coh_safetensors_tensors(model, &all.list.count);
+    all.list.metadata = coh_safetensors_metadata(model, 0, &all.list.metadata_count);
+    if (whole_write_file(&all, to) != COH_OK)
+        fail_msg("%s", coh_last_error());
     coh_safetensors_close(model);
 }
 
@@ -100,15 +103,18 @@ static void the_reference_order_is_by_width_then_name(void **state)
     coh_safetensors_sort(NULL, 0);
 }
 
+static coh_status add_nothing(void *context, coh_safetensors_writer *writer)
+{
+    (void)context;
+    (void)writer;
+    return COH_OK;
+}
+
 static void a_model_without_tensors_can_be_written(void **state)
 {
     (void)state;
-    coh_safetensors_writer *writer;
-    assert_int_equal(coh_safetensors_writer_create(folder_file("none"), NULL, 0, NULL, 0, &writer),
-                     COH_OK);
-    assert_int_equal(coh_safetensors_writer_finish(writer), COH_OK);
-    assert_int_equal(coh_safetensors_writer_publish(writer), COH_OK);
-    coh_safetensors_writer_destroy(writer);
+    const whole_list nothing = { .data = add_nothing };
+    assert_int_equal(whole_write_file(&nothing, folder_file("none")), COH_OK);
     size_t bytes;
     char *text = folder_read(folder_file("none"), &bytes);
     assert_int_equal(bytes, 16);
@@ -130,30 +136,35 @@ static void metadata_without_entries_stay(void **state)
     assert_same_bytes(folder_file("none"), folder_file("none again"));
 }
 
+enum { BYTES = 900001 };
+static uint8_t data[BYTES];
+
+static coh_status add_large(void *piece_bytes, coh_safetensors_writer *writer)
+{
+    const size_t full = *(const size_t *)piece_bytes;
+    for (size_t at = 0; at < BYTES; at += full)
+        COH_TRY(
+            coh_safetensors_writer_add(writer, data + at, BYTES - at < full ? BYTES - at : full));
+    return COH_OK;
+}
+
 /* Pieces smaller and larger than the buffer, and a single one, of data several times its size. */
 static void data_beyond_the_buffer_are_written(void **state)
 {
     (void)state;
-    enum { BYTES = 900001, BUFFER = 256 << 10 };
-    static const size_t pieces[] = { 4099, BUFFER - 1, BUFFER, BUFFER + 1, BYTES };
-    static uint8_t data[BYTES], found[BYTES];
+    enum { BUFFER = 256 << 10 };
+    static size_t pieces[] = { 4099, BUFFER - 1, BUFFER, BUFFER + 1, BYTES };
+    static uint8_t found[BYTES];
     const coh_safetensors_tensor tensor = {
         .name = "a", .dtype = "U8", .rank = 1, .dim = { BYTES }
     };
     for (size_t i = 0; i < BYTES; i++)
         data[i] = fixture_byte(0, i);
     for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
-        coh_safetensors_writer *writer;
         coh_safetensors *model;
         const char *path = folder_file("large");
-        assert_int_equal(coh_safetensors_writer_create(path, &tensor, 1, NULL, 0, &writer), COH_OK);
-        for (size_t at = 0; at < BYTES; at += pieces[i]) {
-            size_t bytes = BYTES - at < pieces[i] ? BYTES - at : pieces[i];
-            assert_int_equal(coh_safetensors_writer_add(writer, data + at, bytes), COH_OK);
-        }
-        assert_int_equal(coh_safetensors_writer_finish(writer), COH_OK);
-        assert_int_equal(coh_safetensors_writer_publish(writer), COH_OK);
-        coh_safetensors_writer_destroy(writer);
+        const whole_list all = { { .tensors = &tensor, .count = 1 }, add_large, &pieces[i] };
+        assert_int_equal(whole_write_file(&all, path), COH_OK);
         assert_int_equal(coh_safetensors_open(path, &model), COH_OK);
         assert_int_equal(
             coh_safetensors_read(model, coh_safetensors_find(model, "a"), 0, BYTES, found), COH_OK);
@@ -191,17 +202,16 @@ static void shards_are_as_large_as_asked_and_keep_the_order(void **state)
 static void a_folder_is_written_and_read_in_any_shards(void **state)
 {
     (void)state;
-    assert_int_equal(write_folder(folder_path, 0), COH_OK);
-    assert_is_fixture(folder_path, 1);
-    assert_is_fixture(folder_file("model.safetensors"), 1);
-    assert_int_equal(folder_count(), 1);
+    assert_int_equal(write_folder(folder_file("one"), 0), COH_OK);
+    assert_is_fixture(folder_file("one"), 1);
+    assert_is_fixture(folder_file("one/model.safetensors"), 1);
+    assert_int_equal(folder_count(), 2);
     for (uint64_t limit = 1; limit < 90000; limit = limit * 5 + 1) {
         const char *path = folder_file("shards");
-        assert_int_equal(mkdir(path, 0700), 0);
         uint32_t count = coh_safetensors_shard(list, FIXTURE_TENSORS, limit);
         assert_int_equal(write_folder(path, limit), COH_OK);
         assert_is_fixture(path, count);
-        assert_int_equal(folder_count(), 2 + count + (count > 1));
+        assert_int_equal(folder_count(), 3 + count + (count > 1));
         assert_int_equal(nftw(path, folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
     }
 }
@@ -221,11 +231,19 @@ static const char index_of_fixture[] =
 static void the_index_is_laid_out_as_transformers_does(void **state)
 {
     (void)state;
-    assert_int_equal(write_folder(folder_path, SHARD_BYTES), COH_OK);
-    char *text = folder_read(folder_file("model.safetensors.index.json"), NULL);
+    assert_int_equal(write_folder(folder_file("shards"), SHARD_BYTES), COH_OK);
+    char *text = folder_read(folder_file("shards/model.safetensors.index.json"), NULL);
     assert_string_equal(text, index_of_fixture);
     free(text);
-    assert_is_fixture(folder_path, SHARDS);
+    assert_is_fixture(folder_file("shards"), SHARDS);
+}
+
+static coh_status add_one_too_many(void *context, coh_safetensors_writer *writer)
+{
+    (void)context;
+    assert_int_equal(coh_safetensors_writer_add(writer, "1234", 4), COH_OK);
+    assert_int_equal(coh_safetensors_writer_add(writer, "5", 1), COH_ERR_ARGUMENT);
+    return COH_OK;
 }
 
 /* Shards that only hold tensors without elements, also at the end. */
@@ -238,15 +256,10 @@ static void shards_without_bytes_are_written(void **state)
         tensors[i].name = &"a\0b\0c\0d"[2 * i];
         tensors[i].file = (uint32_t)i;
     }
-    coh_safetensors_folder_writer *writer;
-    assert_int_equal(
-        coh_safetensors_folder_writer_create(folder_path, tensors, 4, NULL, 0, &writer), COH_OK);
-    assert_int_equal(coh_safetensors_folder_writer_add(writer, "1234", 4), COH_OK);
-    assert_int_equal(coh_safetensors_folder_writer_add(writer, "5", 1), COH_ERR_ARGUMENT);
-    assert_int_equal(coh_safetensors_folder_writer_publish(writer), COH_OK);
-    coh_safetensors_folder_writer_destroy(writer);
+    const whole_list all = { { .tensors = tensors, .count = 4 }, add_one_too_many, NULL };
+    assert_int_equal(whole_write_folder(&all, folder_file("shards")), COH_OK);
     coh_safetensors *model;
-    assert_int_equal(coh_safetensors_open(folder_path, &model), COH_OK);
+    assert_int_equal(coh_safetensors_open(folder_file("shards"), &model), COH_OK);
     assert_int_equal(coh_safetensors_file_count(model), 4);
     coh_safetensors_close(model);
 }
@@ -257,10 +270,8 @@ static void assert_create_refused(const coh_safetensors_tensor *tensors, size_t 
                                   const coh_safetensors_pair *pairs, size_t pair_count,
                                   coh_status expected, const char *part)
 {
-    coh_safetensors_writer *writer;
-    coh_status status = coh_safetensors_writer_create(folder_file("refused"), tensors, count, pairs,
-                                                      pair_count, &writer);
-    assert_null(writer);
+    const whole_list all = { { tensors, count, pairs, pair_count }, add_nothing, NULL };
+    coh_status status = whole_write_folder(&all, folder_file("refused"));
     if (status != expected || !strstr(coh_last_error(), part))
         fail_msg("status %d, not %d: \"%s\" does not say \"%s\"", status, expected,
                  coh_last_error(), part);
@@ -321,81 +332,73 @@ static void sums_of_sizes_do_not_wrap_around(void **state)
     assert_int_equal(coh_safetensors_shard(huge, COUNT, 1), COUNT);
 }
 
-static void too_few_and_too_many_bytes_are_refused(void **state)
+static coh_status add_too_few(void *context, coh_safetensors_writer *writer)
 {
-    (void)state;
-    coh_safetensors_writer *writer;
-    coh_safetensors_tensor tensor = { .name = "a", .dtype = "F32", .rank = 1, .dim = { 2 } };
-    assert_int_equal(
-        coh_safetensors_writer_create(folder_file("few"), &tensor, 1, NULL, 0, &writer), COH_OK);
-    assert_int_equal(coh_safetensors_writer_publish(writer), COH_ERR_ARGUMENT);
+    (void)context;
     assert_int_equal(coh_safetensors_writer_add(writer, "1234567", 7), COH_OK);
     assert_int_equal(coh_safetensors_writer_finish(writer), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "1 bytes of data are missing"));
-    assert_int_equal(coh_safetensors_writer_add(writer, "89", 2), COH_ERR_ARGUMENT);
-    coh_safetensors_writer_destroy(writer);
-    assert_int_equal(folder_count(), 0);
+    return coh_safetensors_writer_add(writer, "89", 2);
+}
 
-    coh_safetensors_folder_writer *folder;
-    assert_int_equal(
-        coh_safetensors_folder_writer_create(folder_path, &tensor, 1, NULL, 0, &folder), COH_OK);
-    assert_int_equal(coh_safetensors_folder_writer_add(folder, "1234567", 7), COH_OK);
-    assert_int_equal(coh_safetensors_folder_writer_publish(folder), COH_ERR_ARGUMENT);
-    coh_safetensors_folder_writer_destroy(folder);
+static void too_few_and_too_many_bytes_are_refused(void **state)
+{
+    (void)state;
+    coh_safetensors_tensor tensor = { .name = "a", .dtype = "F32", .rank = 1, .dim = { 2 } };
+    const whole_list all = { { .tensors = &tensor, .count = 1 }, add_too_few, NULL };
+    assert_int_equal(whole_write_folder(&all, folder_file("few")), COH_ERR_ARGUMENT);
     assert_int_equal(folder_count(), 0);
     coh_safetensors_writer_destroy(NULL);
-    coh_safetensors_folder_writer_destroy(NULL);
 }
 
 static void shards_out_of_order_are_refused(void **state)
 {
     (void)state;
-    coh_safetensors_folder_writer *writer;
+    const whole_list all = { { .tensors = list, .count = 2 }, add_nothing, NULL };
     static const uint32_t wrong[][2] = { { 1, 1 }, { 0, 2 }, { 1, 0 } };
     for (int i = 0; i < 3; i++) {
         list[0].file = wrong[i][0];
         list[1].file = wrong[i][1];
-        assert_int_equal(
-            coh_safetensors_folder_writer_create(folder_path, list, 2, NULL, 0, &writer),
-            COH_ERR_ARGUMENT);
-        assert_null(writer);
+        assert_int_equal(whole_write_folder(&all, folder_file("wrong")), COH_ERR_ARGUMENT);
         assert_non_null(strstr(coh_last_error(), "shards follow one another"));
     }
     /* The same name in two shards is found before anything is written. */
     list[0].file = 0;
     list[1] = list[0];
     list[1].file = 1;
-    assert_int_equal(coh_safetensors_folder_writer_create(folder_path, list, 2, NULL, 0, &writer),
-                     COH_ERR_ARGUMENT);
+    assert_int_equal(whole_write_folder(&all, folder_file("wrong")), COH_ERR_ARGUMENT);
     assert_int_equal(folder_count(), 0);
+}
+
+/* A file appears during writing, before the folder is renamed. */
+static coh_status add_late(void *context, coh_safetensors_writer *writer)
+{
+    (void)context;
+    (void)writer;
+    folder_write("late", "precious", 8);
+    return COH_OK;
 }
 
 static void nothing_that_exists_is_written_over(void **state)
 {
     (void)state;
-    static const char *const names[] = { "model.safetensors", "model.safetensors.index.json",
-                                         "model-00003-of-00003.safetensors" };
-    for (int i = 0; i < 3; i++) {
-        folder_write(names[i], "precious", 8);
-        assert_int_equal(write_folder(folder_path, SHARD_BYTES), COH_ERR_ARGUMENT);
-        assert_int_equal(folder_count(), 1);
-        assert_int_equal(remove(folder_file(names[i])), 0);
-    }
-    /* Not even a file that appears during writing. */
-    coh_safetensors_writer *writer;
-    assert_int_equal(coh_safetensors_writer_create(folder_file("late"), NULL, 0, NULL, 0, &writer),
-                     COH_OK);
-    assert_int_equal(coh_safetensors_writer_finish(writer), COH_OK);
-    folder_write("late", "precious", 8);
-    assert_int_equal(coh_safetensors_writer_publish(writer), COH_ERR_ARGUMENT);
+    folder_write("early", "precious", 8);
+    assert_int_equal(mkdir(folder_file("empty"), 0700), 0);
+    assert_int_equal(write_folder(folder_file("early"), SHARD_BYTES), COH_ERR_ARGUMENT);
+    assert_int_equal(write_folder(folder_file("empty"), SHARD_BYTES), COH_ERR_ARGUMENT);
+    assert_int_equal(folder_count(), 2);
+    const whole_list late = { .data = add_late };
+    assert_int_equal(whole_write_folder(&late, folder_file("late")), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "exists"));
-    coh_safetensors_writer_destroy(writer);
-    size_t bytes;
-    char *text = folder_read(folder_file("late"), &bytes);
-    assert_int_equal(bytes, 8);
-    assert_memory_equal(text, "precious", 8);
-    free(text);
-    assert_int_equal(folder_count(), 1);
+    static const char *const names[] = { "early", "late" };
+    for (int i = 0; i < 2; i++) {
+        size_t bytes;
+        char *text = folder_read(folder_file(names[i]), &bytes);
+        assert_int_equal(bytes, 8);
+        assert_memory_equal(text, "precious", 8);
+        free(text);
+    }
+    assert_int_equal(folder_count(), 3);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
