@@ -1,10 +1,11 @@
-/* Opens safetensors files and reads any range of them. The one idea: everything is checked when the
- * model is opened, so reads are plain pread calls. Next: safetensors_header.c and
- * safetensors_index.c, which do the checks. */
+/* Opens safetensors files, one or several with an index, and reads any range of them. The one idea:
+ * everything is checked when the model is opened, so reads are plain pread calls. Next:
+ * safetensors_header.c, which checks each file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,13 @@
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/half.h"
+#include "base/json.h"
 #include "models/safetensors_header.h"
-#include "models/safetensors_index.h"
+
+#define SINGLE "model.safetensors"
+#define INDEX  "model.safetensors.index.json"
+/* Enough for 400,000 tensors at 160 bytes each; the largest models have about 100,000. */
+#define INDEX_BYTES_MAX ((uint64_t)64 << 20)
 
 /* Elements converted at a time: 16 KiB of f32, half of the first-level cache. */
 #define PIECE_ELEMENTS 4096
@@ -134,6 +140,97 @@ static void shard_close(shard *file)
     coh_free(file->path);
 }
 
+/* ---- the index ---- */
+
+/* Which tensor is in which file:
+ *
+ *     {"metadata": {"total_size": 1234},
+ *      "weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors", ...}}
+ *
+ * "metadata" is informative only and not used. The index only names files; every claim of it is
+ * checked against the headers of the shards. */
+typedef struct shard_index {
+    const char *path;
+    json_t *root, *weight_map;
+    const char **files; /* each once, sorted by their bytes; point to strings of root */
+    uint32_t file_count;
+} shard_index;
+
+static coh_status refuse(const shard_index *index, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Fails with the index, the reason and a remedy; all refusals come here. */
+static coh_status refuse(const shard_index *index, const char *format, ...)
+{
+    char reason[600];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof(reason), format, arguments);
+    va_end(arguments);
+    return coh_fail(COH_ERR_CORRUPT, "%.300s %s: fetch the model's folder again", index->path,
+                    reason);
+}
+
+static int has_suffix(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), suffix_length = strlen(suffix);
+    return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
+}
+
+/* Is `name` one path component without a leading dot? Then it cannot lead out of the folder. */
+static int is_shard_name(const char *name)
+{
+    return name[0] != '.' && strlen(name) <= 255 && !strchr(name, '/') &&
+           !coh_safetensors_name_refused(name) && has_suffix(name, ".safetensors");
+}
+
+static int compare_files(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* Collects each tensor's file, sorts them and removes duplicates. */
+static coh_status files_collect(shard_index *index)
+{
+    size_t count = 0;
+    COH_TRY(COH_ALLOC(json_object_size(index->weight_map), &index->files));
+    const char *name;
+    json_t *value;
+    json_object_foreach(index->weight_map, name, value)
+    {
+        const char *file = json_string_value(value);
+        if (!file)
+            return refuse(index, "has a file for tensor %.200s that is no string", name);
+        if (!is_shard_name(file))
+            return refuse(index,
+                          "puts tensor %.200s into \"%.100s\", which is not the name of a"
+                          " .safetensors file in this folder",
+                          name, file);
+        index->files[count++] = file;
+    }
+    if (count > 1)
+        qsort(index->files, count, sizeof(*index->files), compare_files);
+    size_t unique = 0;
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || strcmp(index->files[i], index->files[unique - 1]) != 0)
+            index->files[unique++] = index->files[i];
+    index->file_count = (uint32_t)unique;
+    return COH_OK;
+}
+
+static coh_status index_read(shard_index *index, const char *text, size_t bytes)
+{
+    coh_status status = coh_json_load(text, bytes, &index->root);
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "%.300s", index->path);
+    index->weight_map = json_object_get(index->root, "weight_map");
+    if (!json_is_object(index->weight_map))
+        return refuse(index, "has no object \"weight_map\", which would say where tensors are");
+    if (json_object_size(index->weight_map) == 0)
+        return refuse(index, "names no tensors");
+    return files_collect(index);
+}
+
 /* ---- a model ---- */
 
 static coh_status files_create(coh_safetensors *model, uint32_t count)
@@ -185,13 +282,52 @@ static coh_status single_open(const char *path, coh_safetensors *model)
     return names_index(model);
 }
 
-static coh_status shards_open(const char *folder, const coh_safetensors_index *index,
-                              coh_safetensors *model)
+/* Checks both ways: each tensor of the index is in its file, each tensor of the files is in the
+ * index. */
+static coh_status index_check(const shard_index *index, const coh_safetensors *model)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(index->weight_map, name, value)
+    {
+        const char *file = json_string_value(value);
+        const coh_safetensors_tensor *tensor = coh_safetensors_find(model, name);
+        if (!tensor)
+            return refuse(index, "puts tensor %.200s into %.100s, which has no such tensor", name,
+                          file);
+        if (strcmp(coh_safetensors_file_name(model, tensor->file), file) != 0)
+            return refuse(index, "puts tensor %.200s into %.100s, but it is in %.100s", name, file,
+                          coh_safetensors_file_name(model, tensor->file));
+    }
+    size_t count;
+    const coh_safetensors_tensor *tensors = coh_safetensors_tensors(model, &count);
+    for (size_t i = 0; i < count; i++)
+        if (!json_object_get(index->weight_map, tensors[i].name))
+            return refuse(index, "does not name tensor %.200s, which is in %.100s", tensors[i].name,
+                          coh_safetensors_file_name(model, tensors[i].file));
+    return COH_OK;
+}
+
+static coh_status path_of(const char *folder, const char *name, char *out_path)
+{
+    if (snprintf(out_path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "a model's path of %zu bytes is too long",
+                        strlen(folder) + 1 + strlen(name));
+    return COH_OK;
+}
+
+static coh_status shards_open(const char *folder, shard_index *index, coh_safetensors *model)
 {
     char path[PATH_MAX];
-    COH_TRY(files_create(model, coh_safetensors_index_file_count(index)));
+    char *text;
+    size_t bytes;
+    COH_TRY(coh_file_read_whole(index->path, INDEX_BYTES_MAX, &text, &bytes));
+    coh_status status = index_read(index, text, bytes);
+    coh_free(text);
+    COH_TRY(status);
+    COH_TRY(files_create(model, index->file_count));
     for (uint32_t i = 0; i < model->file_count; i++) {
-        COH_TRY(coh_safetensors_path(folder, coh_safetensors_index_file(index, i), path));
+        COH_TRY(path_of(folder, index->files[i], path));
         if (access(path, F_OK) != 0)
             return coh_fail(COH_ERR_CORRUPT,
                             "%.300s is missing, though the folder's index names it: fetch the"
@@ -201,26 +337,26 @@ static coh_status shards_open(const char *folder, const coh_safetensors_index *i
         COH_TRY(tensors_take(model, i));
     }
     COH_TRY(names_index(model));
-    return coh_safetensors_index_check(index, model);
+    return index_check(index, model);
 }
 
 static coh_status folder_open(const char *folder, coh_safetensors *model)
 {
     char path[PATH_MAX];
-    COH_TRY(coh_safetensors_path(folder, COH_SAFETENSORS_SINGLE, path));
+    COH_TRY(path_of(folder, SINGLE, path));
     if (access(path, F_OK) == 0)
         return single_open(path, model);
-    COH_TRY(coh_safetensors_path(folder, COH_SAFETENSORS_INDEX, path));
+    COH_TRY(path_of(folder, INDEX, path));
     if (access(path, F_OK) != 0)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "%.300s holds neither " COH_SAFETENSORS_SINGLE " nor " COH_SAFETENSORS_INDEX
+                        "%.300s holds neither " SINGLE " nor " INDEX
                         ": name a model's folder; one of other weights (.bin) becomes one by the "
                         "line of Python in docs/models.md",
                         folder);
-    coh_safetensors_index *index;
-    COH_TRY(coh_safetensors_index_open(path, &index));
-    coh_status status = shards_open(folder, index, model);
-    coh_safetensors_index_close(index);
+    shard_index index = { .path = path };
+    coh_status status = shards_open(folder, &index, model);
+    coh_free((void *)index.files);
+    json_decref(index.root);
     return status;
 }
 
