@@ -1,6 +1,6 @@
 /* cohobate export: writes a checkpoint, or another folder, as a Hugging Face folder. Of a model
  * with adapters it writes the adapters in PEFT's format, or the merged model. Next:
- * models/folder_write.c and models/adapters_write.c. */
+ * models/export.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Matches patterns against names of operators, and derives the list of adapters from them. The one
  * idea: one walk over the model's tensors (coh_operator_next) finds all operators; patterns see
- * only their names. Next: adapters_write.c writes adapters as PEFT does, adapters_merge.c adds them
+ * only their names. Next: export.c writes adapters as PEFT does, adapters_merge.c adds them
  * to weights. */
 #include "models/adapters.h"
 

@@ -1,6 +1,6 @@
 /* Computes W + (alpha / rank) B A for any range of W. The one idea: the factors of one operator at
  * a time are in memory, and B A is computed row by row, so no full matrix of the product is held.
- * Next: adapters.c lists the adapters, folder_write.c is the caller. */
+ * Next: adapters.c lists the adapters, export.c is the caller. */
 #include <inttypes.h>
 #include <string.h>
 

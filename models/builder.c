@@ -9,6 +9,9 @@
 #include "models/adapters.h"
 #include "models/family.h"
 
+#define NAME_BYTES         96 /* the longest operator name */
+#define WITHIN_LAYER_BYTES 48
+
 const coh_builder_activation coh_builder_gelu = { &coh_kind_linear_gelu, &coh_kind_gelu };
 const coh_builder_activation coh_builder_relu = { &coh_kind_linear_relu, &coh_kind_relu };
 
@@ -18,9 +21,21 @@ static uint32_t frozen_parameters(const coh_builder *b, const char *name)
     return coh_adapters_freeze(b->adapters, name) ? UINT32_MAX : 0;
 }
 
-coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *name,
-                          const void *attributes, size_t attribute_bytes, const coh_tensor *inputs,
-                          coh_tensor *out_y)
+/* Writes the whole name of an operator. */
+static void name_of(const coh_builder *b, const char *what, char name[NAME_BYTES])
+{
+    const coh_tensor_lines *lines = b->family->lines;
+    const char *prefix = lines->ours_prefixed ? lines->prefix : "";
+    if (b->block < 0)
+        snprintf(name, NAME_BYTES, "%s%s", prefix, what);
+    else
+        snprintf(name, NAME_BYTES, "%s%s%" PRId32 ".%s", prefix, lines->layer, b->block, what);
+}
+
+/* add_op, add_adapter and add_linear take whole names. */
+static coh_status add_op(coh_builder *b, const coh_op_kind *kind, const char *name,
+                         const void *attributes, size_t attribute_bytes, const coh_tensor *inputs,
+                         coh_tensor *out_y)
 {
     coh_op_args args = { .name = name,
                          .attributes = attributes,
@@ -41,31 +56,50 @@ static coh_status add_adapter(coh_builder *b, const char *name, int64_t outputs,
     const int32_t rank = b->adapters->rank;
     const coh_linear_attributes down = { .outputs = rank }, up = { .outputs = outputs };
     const coh_scale_attributes scale = { .factor = b->adapters->alpha / (float)rank };
-    char part[COH_BUILDER_NAME_BYTES];
+    char part[NAME_BYTES + sizeof(".lora_scale")];
     coh_tensor inputs[2];
     snprintf(part, sizeof(part), "%s." COH_ADAPTER_A, name);
-    COH_TRY(coh_builder_op(b, &coh_kind_linear_uniform, part, &down, sizeof(down), &x, &inputs[0]));
+    COH_TRY(add_op(b, &coh_kind_linear_uniform, part, &down, sizeof(down), &x, &inputs[0]));
     snprintf(part, sizeof(part), "%s.lora_scale", name);
-    COH_TRY(coh_builder_op(b, &coh_kind_scale, part, &scale, sizeof(scale), inputs, &inputs[0]));
+    COH_TRY(add_op(b, &coh_kind_scale, part, &scale, sizeof(scale), inputs, &inputs[0]));
     inputs[1] = *y;
     snprintf(part, sizeof(part), "%s." COH_ADAPTER_B, name);
-    return coh_builder_op(b, &coh_kind_linear_residual, part, &up, sizeof(up), inputs, y);
+    return add_op(b, &coh_kind_linear_residual, part, &up, sizeof(up), inputs, y);
+}
+
+static coh_status add_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+                             coh_tensor x, const coh_tensor *residual, coh_tensor *out_y)
+{
+    const coh_tensor inputs[2] = { x, residual ? *residual : x };
+    COH_TRY(add_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, linear,
+                   sizeof(*linear), inputs, out_y));
+    return add_adapter(b, name, linear->outputs, x, out_y);
+}
+
+/* ---- operators of the families ---- */
+
+coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *name,
+                          const void *attributes, size_t attribute_bytes, const coh_tensor *inputs,
+                          coh_tensor *out_y)
+{
+    char whole[NAME_BYTES];
+    name_of(b, name, whole);
+    return add_op(b, kind, whole, attributes, attribute_bytes, inputs, out_y);
 }
 
 coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
                               coh_tensor x, const coh_tensor *residual, coh_tensor *out_y)
 {
-    const coh_tensor inputs[2] = { x, residual ? *residual : x };
-    COH_TRY(coh_builder_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, linear,
-                           sizeof(*linear), inputs, out_y));
-    return add_adapter(b, name, linear->outputs, x, out_y);
+    char whole[NAME_BYTES];
+    name_of(b, name, whole);
+    return add_linear(b, whole, linear, x, residual, out_y);
 }
 
 coh_status coh_builder_branch(coh_builder *b, const char *name, const coh_linear_attributes *linear,
                               coh_tensor x, coh_tensor residual, coh_tensor *out_y)
 {
     const coh_dropout_attributes dropout = { .probability = b->dropout };
-    char behind[COH_BUILDER_NAME_BYTES];
+    char behind[WITHIN_LAYER_BYTES];
     coh_tensor inputs[2] = { x, residual };
     if (b->dropout == 0)
         return coh_builder_linear(b, name, linear, x, &residual, out_y);
@@ -89,12 +123,13 @@ coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
                                         const coh_builder_activation *activation, coh_tensor x,
                                         coh_tensor *out_y)
 {
-    char behind[COH_BUILDER_NAME_BYTES];
+    char whole[NAME_BYTES], behind[WITHIN_LAYER_BYTES];
     coh_tensor sum;
-    if (!coh_adapters_target(b->adapters, name))
-        return coh_builder_op(b, activation->fused, name, linear, sizeof(*linear), &x, out_y);
+    name_of(b, name, whole);
+    if (!coh_adapters_target(b->adapters, whole))
+        return add_op(b, activation->fused, whole, linear, sizeof(*linear), &x, out_y);
     snprintf(behind, sizeof(behind), "%s.activation", name);
-    COH_TRY(coh_builder_linear(b, name, linear, x, NULL, &sum));
+    COH_TRY(add_linear(b, whole, linear, x, NULL, &sum));
     return coh_builder_op(b, activation->alone, behind, NULL, 0, &sum, out_y);
 }
 
@@ -102,11 +137,13 @@ coh_status coh_builder_tokens(coh_builder *b, const char *name,
                               const coh_embedding_attributes *embedding, int64_t padding,
                               coh_tensor tokens, coh_tensor *out_x)
 {
-    coh_op_args args = { .name = name,
+    char whole[NAME_BYTES];
+    name_of(b, name, whole);
+    coh_op_args args = { .name = whole,
                          .attributes = embedding,
                          .attribute_bytes = sizeof(*embedding),
                          .inputs = &tokens,
-                         .frozen_parameters = frozen_parameters(b, name),
+                         .frozen_parameters = frozen_parameters(b, whole),
                          .block = b->block };
     if (padding < 0)
         return coh_graph_op(b->graph, &coh_kind_embedding, &args, out_x, &b->table);
@@ -171,9 +208,66 @@ coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, 
 
 /* ---- whole graphs ---- */
 
-/* Hands the graph to the caller, or frees it after a failure. */
-static coh_status finish(coh_builder *b, coh_status status, coh_graph **out_graph)
+static coh_status check_model(const coh_model *model, int64_t tokens)
 {
+    const coh_family_table *family = coh_family_of(model);
+    if (!family)
+        return coh_fail(COH_ERR_ARGUMENT, "a model of family %d is not known", (int)model->family);
+    COH_TRY(family->check(coh_family_config(model)));
+    if (!(model->dropout >= 0 && model->dropout < 1))
+        return coh_fail(COH_ERR_ARGUMENT, "a dropout of %g: from 0 to below 1 is possible",
+                        model->dropout);
+    COH_TRY(coh_adapters_check(model));
+    const int64_t positions = coh_model_size_get(model).positions;
+    if (tokens < 1 || tokens > positions)
+        return coh_fail(COH_ERR_SHAPE,
+                        "%" PRId64 " tokens do not fit the model's %" PRId64
+                        " positions: choose 1..%" PRId64,
+                        tokens, positions, positions);
+    return COH_OK;
+}
+
+/* Builds tokens and targets -> body -> loss, and the logits if b->with_logits. */
+static coh_status add_training(coh_builder *b, const void *config, int64_t sequences)
+{
+    const coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { sequences, b->tokens } };
+    coh_tensor ids, targets, loss;
+    COH_TRY(coh_graph_input(b->graph, "tokens", &shape, &ids));
+    COH_TRY(coh_graph_input(b->graph, "targets", &shape, &targets));
+    COH_TRY(b->family->body(b, config, ids, targets, &loss));
+    if (b->with_logits)
+        COH_TRY(coh_graph_output(b->graph, b->logits));
+    return coh_graph_loss(b->graph, loss);
+}
+
+/* Builds token and position -> body -> logits. */
+static coh_status add_decoding(coh_builder *b, const void *config)
+{
+    const coh_shape token_shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 1 } };
+    const coh_shape position_shape = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { 1 } };
+    coh_tensor id;
+    COH_TRY(coh_graph_input(b->graph, "token", &token_shape, &id));
+    COH_TRY(coh_graph_input(b->graph, "position", &position_shape, &b->position));
+    COH_TRY(b->family->body(b, config, id, id, &b->logits));
+    return coh_graph_output(b->graph, b->logits);
+}
+
+/* Hands the graph to the caller, or frees it after a failure. */
+static coh_status build(coh_builder *b, const coh_model *model, int64_t sequences,
+                        coh_graph **out_graph)
+{
+    const void *config = coh_family_config(model);
+    *out_graph = NULL;
+    COH_TRY(check_model(model, b->tokens));
+    if (!b->decode && sequences < 1)
+        return coh_fail(COH_ERR_SHAPE, "a micro-batch of %" PRId64 " sequences: at least 1",
+                        sequences);
+    b->family = coh_family_of(model);
+    b->adapters = &model->adapters;
+    b->block = -1;
+    COH_TRY(coh_graph_create(&b->graph));
+    const coh_status status =
+        b->decode ? add_decoding(b, config) : add_training(b, config, sequences);
     if (status != COH_OK)
         coh_graph_destroy(b->graph);
     else
@@ -181,64 +275,37 @@ static coh_status finish(coh_builder *b, coh_status status, coh_graph **out_grap
     return status;
 }
 
-static coh_status build_train(coh_builder_body body, const coh_model *model, int64_t sequences,
-                              int64_t tokens, coh_graph **out_graph, coh_tensor *out_logits)
+coh_status coh_model_train_graph(const coh_model *model, int64_t sequences, int64_t tokens,
+                                 coh_graph **out_graph)
 {
-    *out_graph = NULL;
-    if (sequences < 1)
-        return coh_fail(COH_ERR_SHAPE, "a micro-batch of %" PRId64 " sequences: at least 1",
-                        sequences);
+    if (!model || !out_graph)
+        return coh_fail(COH_ERR_ARGUMENT, "a graph needs a model and a place for itself");
+    coh_builder b = { .tokens = tokens, .dropout = model->dropout, .atomics = model->atomics };
+    return build(&b, model, sequences, out_graph);
+}
+
+coh_status coh_model_logits_graph(const coh_model *model, int64_t sequences, int64_t tokens,
+                                  coh_graph **out_graph, coh_tensor *out_logits)
+{
+    if (!model || !out_graph || !out_logits)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a graph with logits needs a model and places for itself and its logits");
     coh_builder b = {
-        .tokens = tokens,
-        .block = -1,
-        .adapters = &model->adapters,
-        .dropout = model->dropout,
-        .atomics = model->atomics,
-        .with_logits = out_logits != NULL,
+        .tokens = tokens, .dropout = model->dropout, .atomics = model->atomics, .with_logits = 1
     };
-    coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { sequences, tokens } };
-    coh_tensor ids, targets, loss;
-    coh_status status;
-    COH_TRY_GOTO(status, coh_graph_create(&b.graph), done);
-    COH_TRY_GOTO(status, coh_graph_input(b.graph, "tokens", &shape, &ids), done);
-    COH_TRY_GOTO(status, coh_graph_input(b.graph, "targets", &shape, &targets), done);
-    COH_TRY_GOTO(status, body(&b, coh_family_config(model), ids, targets, &loss), done);
-    if (out_logits != NULL) {
-        COH_TRY_GOTO(status, coh_graph_output(b.graph, b.logits), done);
-        *out_logits = b.logits;
-    }
-    COH_TRY_GOTO(status, coh_graph_loss(b.graph, loss), done);
-done:
-    return finish(&b, status, out_graph);
+    COH_TRY(build(&b, model, sequences, out_graph));
+    *out_logits = b.logits;
+    return COH_OK;
 }
 
-coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int64_t sequences,
-                             int64_t tokens, coh_graph **out_graph)
+coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens, coh_graph **out_graph,
+                                  coh_tensor *out_logits)
 {
-    return build_train(body, model, sequences, tokens, out_graph, NULL);
-}
-
-coh_status coh_builder_logits(coh_builder_body body, const coh_model *model, int64_t sequences,
-                              int64_t tokens, coh_graph **out_graph, coh_tensor *out_logits)
-{
-    return build_train(body, model, sequences, tokens, out_graph, out_logits);
-}
-
-coh_status coh_builder_decode(coh_builder_body body, const coh_model *model, int64_t tokens,
-                              coh_graph **out_graph, coh_tensor *out_logits)
-{
-    *out_graph = NULL;
-    coh_builder b = { .decode = 1, .tokens = tokens, .block = -1, .adapters = &model->adapters };
-    coh_shape token_shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { 1, 1 } };
-    coh_shape position_shape = { .dtype = COH_DTYPE_I32, .rank = 1, .dim = { 1 } };
-    coh_tensor id, logits;
-    coh_status status;
-    COH_TRY_GOTO(status, coh_graph_create(&b.graph), done);
-    COH_TRY_GOTO(status, coh_graph_input(b.graph, "token", &token_shape, &id), done);
-    COH_TRY_GOTO(status, coh_graph_input(b.graph, "position", &position_shape, &b.position), done);
-    COH_TRY_GOTO(status, body(&b, coh_family_config(model), id, id, &logits), done);
-    COH_TRY_GOTO(status, coh_graph_output(b.graph, logits), done);
-    *out_logits = logits;
-done:
-    return finish(&b, status, out_graph);
+    if (!model || !out_graph || !out_logits)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a decoder needs a model and places for itself and its logits");
+    coh_builder b = { .tokens = tokens, .decode = 1 };
+    COH_TRY(build(&b, model, 1, out_graph));
+    *out_logits = b.logits;
+    return COH_OK;
 }

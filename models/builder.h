@@ -5,7 +5,10 @@
  *   decoding   token [1,1], position [1] -> body -> logits [1,1,V]
  *
  * The two differ in how positions enter, which attention runs and how the graph ends. The functions
- * here handle these differences, so that one body serves both. */
+ * here handle these differences, so that one body serves both.
+ *
+ * `name` is an operator's name within its layer, or outside of layers: "mlp.down_proj", "norm". The
+ * family's prefix and the layer are put before it: "model.layers.3.mlp.down_proj". */
 #ifndef COH_MODELS_BUILDER_H
 #define COH_MODELS_BUILDER_H
 
@@ -13,9 +16,10 @@
 #include "cohobate/kinds.h"
 #include "cohobate/models.h"
 
-#define COH_BUILDER_NAME_BYTES 96 /* the longest operator name */
+struct coh_family_table;
 
 typedef struct coh_builder {
+    const struct coh_family_table *family;
     coh_graph *graph;
     int decode;
     int64_t tokens;      /* decode: rows of the key-value cache */
@@ -32,16 +36,6 @@ typedef struct coh_builder {
 /* Builds the graph from token ids to *out_last: logits if b->decode, else the loss. */
 typedef coh_status (*coh_builder_body)(coh_builder *b, const void *config, coh_tensor tokens,
                                        coh_tensor targets, coh_tensor *out_last);
-
-/* Builds a graph around `body`. Fails: as the body does, COH_ERR_SHAPE, COH_ERR_MEMORY; *out_graph
- * is then NULL. */
-coh_status coh_builder_train(coh_builder_body body, const coh_model *model, int64_t sequences,
-                             int64_t tokens, coh_graph **out_graph);
-/* Builds the training graph with its logits [B,T,V], f32, as an output. */
-coh_status coh_builder_logits(coh_builder_body body, const coh_model *model, int64_t sequences,
-                              int64_t tokens, coh_graph **out_graph, coh_tensor *out_logits);
-coh_status coh_builder_decode(coh_builder_body body, const coh_model *model, int64_t tokens,
-                              coh_graph **out_graph, coh_tensor *out_logits);
 
 /* Adds one operator; `inputs` has as many tensors as the kind requires. */
 coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *name,

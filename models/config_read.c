@@ -384,7 +384,7 @@ static coh_status read_members(coh_config_reader *reader, const coh_family_table
 static coh_status read_ids(const coh_config_reader *reader, const coh_family_table *family,
                            void *config)
 {
-    const int64_t vocabulary = family->size(config).vocabulary;
+    const int64_t vocabulary = coh_family_size(family, config).vocabulary;
     for (const coh_config_field *field = family->fields; field->name; field++) {
         const json_t *value = json_object_get(reader->root, field->name);
         if (field->kind == COH_FIELD_ID && value)

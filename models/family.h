@@ -2,8 +2,7 @@
  * folder (fields of config.json, names of tensors). Each family is one table; no other code in this
  * folder depends on which family it handles.
  *
- *   gpt2.c opt.c llama.c                        check and graph
- *   gpt2_folder.c opt_folder.c llama_folder.c   fields and tensors, and the table itself */
+ *   gpt2.c opt.c llama.c   check, graph, fields and tensors, and the table itself */
 #ifndef COH_MODELS_FAMILY_H
 #define COH_MODELS_FAMILY_H
 
@@ -134,7 +133,7 @@ typedef struct coh_family_table {
     const char *name; /* in notes */
     size_t config_bytes, dtype_offset;
     coh_status (*check)(const void *config);
-    coh_model_size (*size)(const void *config);
+    int64_t (*positions)(const void *config); /* most tokens in a sequence; NULL: its positions */
     coh_builder_body body;
 
     const coh_config_type *types;
@@ -163,6 +162,9 @@ static inline const void *coh_family_config(const coh_model *model)
     return &model->gpt2;
 }
 
+/* The sizes of a configuration: all begin with the same five members. */
+coh_model_size coh_family_size(const coh_family_table *family, const void *config);
+
 /* ---- shared checks ---- */
 
 /* Checks layers, heads, channels, positions, vocabulary and dtype. `who` is "a GPT-2". Fails:
@@ -177,8 +179,5 @@ coh_status coh_family_check_head_width(const char *name, int64_t width);
 
 /* Checks that a norm's epsilon is above 0 and below 1. Fails: COH_ERR_ARGUMENT. */
 coh_status coh_family_check_epsilon(const char *name, float epsilon);
-
-/* Checks that `tokens` is within the positions of `size`. Fails: COH_ERR_SHAPE. */
-coh_status coh_family_check_tokens(const coh_model_size *size, int64_t tokens);
 
 #endif

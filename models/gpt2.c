@@ -1,5 +1,5 @@
 /* Builds the graph of GPT-2's family (Radford et al. 2019). Operator names are Hugging Face's, so
- * that "<op>.<parameter>" is the name of a tensor in published weights. Next: gpt2_folder.c.
+ * that "<op>.<parameter>" is the name of a tensor in published weights. Next: builder.c, family.h.
  *
  *   tokens -> wte -> wpe -> [ ln_1 -> c_attn -> attn -> c_proj(+) -> ln_2 -> c_fc
  *                             -> c_proj(+) ] x layers -> ln_f -> lm_head (table of wte)
@@ -7,49 +7,39 @@
  * Dropout, in training: after wpe, on attn's weights, after both c_proj.
  *
  * The embedding sets the dtype; every other kind follows its inputs (kinds.h).
- * */
-#include "models/gpt2.h"
+ *
+ * In folders, linears are of a class that stores weights as [inputs, outputs]. OpenAI's own files
+ * have no prefix, and contain the attention mask as a tensor. */
+#include "models/family.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 
 static const float table_std = 0.02f;
-/* The position table's initial standard deviation is half the token table's, as in GPT-2's release.
- * the token table's spread, as in GPT-2's release. */
+/* The position table's initial standard deviation is half the token table's, as in GPT-2's
+ * release. */
 static const float position_std = 0.01f;
 
-coh_model_size coh_gpt2_size(const void *config)
+static int64_t inner_of(const coh_gpt2_config *config)
 {
-    const coh_gpt2_config *c = config;
-    return (coh_model_size){ .layers = c->layers,
-                             .heads = c->heads,
-                             .channels = c->channels,
-                             .vocabulary = c->vocabulary,
-                             .positions = c->positions,
-                             .dtype = c->dtype };
+    return config->inner ? config->inner : 4 * config->channels;
 }
 
-coh_status coh_gpt2_check(const void *config)
+static coh_status check(const void *config)
 {
     const coh_gpt2_config *c = config;
-    const coh_model_size size = coh_gpt2_size(config);
+    const coh_model_size size = coh_family_size(&coh_family_gpt2, config);
     COH_TRY(coh_family_check_size("a GPT-2", &size));
     COH_TRY(coh_family_check_heads(&size, "n_embd", "n_head"));
     COH_TRY(coh_family_check_epsilon("layer_norm_epsilon", c->layernorm_epsilon));
-    if (c->inner < 0 || coh_gpt2_inner(c) > INT32_MAX)
+    if (c->inner < 0 || inner_of(c) > INT32_MAX)
         return coh_fail(COH_ERR_ARGUMENT,
                         "\"n_inner\" is %" PRId64 ", outside 1..%d (0: 4 times \"n_embd\")",
-                        coh_gpt2_inner(c), INT32_MAX);
+                        inner_of(c), INT32_MAX);
     if (c->channels > INT32_MAX / 3)
         return coh_fail(COH_ERR_ARGUMENT, "\"n_embd\" is %" PRId64 ", and must be at most %d",
                         c->channels, INT32_MAX / 3);
     return COH_OK;
-}
-
-int64_t coh_gpt2_inner(const coh_gpt2_config *config)
-{
-    return config->inner ? config->inner : 4 * config->channels;
 }
 
 /* ---- the graph ---- */
@@ -116,29 +106,18 @@ static coh_status add_attention(coh_builder *b, const coh_gpt2_config *config, c
 static coh_status add_layer(coh_builder *b, const coh_gpt2_config *config, coh_tensor x,
                             coh_tensor *out_y)
 {
-    const int64_t C = config->channels;
-    const int32_t n = b->block;
     coh_tensor normed, qkv, attended, residual, active;
-    char name[COH_BUILDER_NAME_BYTES];
-
-    snprintf(name, sizeof(name), "h.%" PRId32 ".ln_1", n);
-    COH_TRY(add_norm(b, config, name, x, &normed));
-    snprintf(name, sizeof(name), "h.%" PRId32 ".attn.c_attn", n);
-    COH_TRY(add_linear(b, name, 3 * C, normed, &qkv));
-    snprintf(name, sizeof(name), "h.%" PRId32 ".attn", n);
-    COH_TRY(add_attention(b, config, name, qkv, &attended));
-    snprintf(name, sizeof(name), "h.%" PRId32 ".attn.c_proj", n);
-    COH_TRY(add_branch(b, config, name, attended, x, &residual));
-    snprintf(name, sizeof(name), "h.%" PRId32 ".ln_2", n);
-    COH_TRY(add_norm(b, config, name, residual, &normed));
-    snprintf(name, sizeof(name), "h.%" PRId32 ".mlp.c_fc", n);
-    COH_TRY(add_linear_gelu(b, name, coh_gpt2_inner(config), normed, &active));
-    snprintf(name, sizeof(name), "h.%" PRId32 ".mlp.c_proj", n);
-    return add_branch(b, config, name, active, residual, out_y);
+    COH_TRY(add_norm(b, config, "ln_1", x, &normed));
+    COH_TRY(add_linear(b, "attn.c_attn", 3 * config->channels, normed, &qkv));
+    COH_TRY(add_attention(b, config, "attn", qkv, &attended));
+    COH_TRY(add_branch(b, config, "attn.c_proj", attended, x, &residual));
+    COH_TRY(add_norm(b, config, "ln_2", residual, &normed));
+    COH_TRY(add_linear_gelu(b, "mlp.c_fc", inner_of(config), normed, &active));
+    return add_branch(b, config, "mlp.c_proj", active, residual, out_y);
 }
 
-coh_status coh_gpt2_body(coh_builder *b, const void *config, coh_tensor tokens, coh_tensor targets,
-                         coh_tensor *out_last)
+static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, coh_tensor targets,
+                       coh_tensor *out_last)
 {
     const coh_gpt2_config *c = config;
     const coh_embedding_attributes wte = { .vocabulary = c->vocabulary,
@@ -181,3 +160,120 @@ coh_status coh_gpt2_decode_graph(const coh_gpt2_config *config, int64_t tokens,
     const coh_model model = model_of(config);
     return coh_model_decode_graph(&model, tokens, out_graph, out_logits);
 }
+
+/* ---- config.json ---- */
+
+#define FIELD(member) offsetof(coh_gpt2_config, member)
+
+static const coh_gpt2_config gpt2_defaults = { .layers = 12,
+                                               .heads = 12,
+                                               .channels = 768,
+                                               .positions = 1024,
+                                               .vocabulary = 50257,
+                                               .layernorm_epsilon = 1e-5f };
+
+static const coh_config_type types[] = {
+    { "gpt2", "GPT2LMHeadModel GPT2Model", &gpt2_defaults },
+};
+
+static const coh_config_field fields[] = {
+    { "n_layer", COH_FIELD_COUNT, FIELD(layers), .most = COH_LAYERS_MOST },
+    { "num_hidden_layers", COH_FIELD_COUNT, FIELD(layers), .most = COH_LAYERS_MOST, .alias = 1 },
+    { "n_head", COH_FIELD_COUNT, FIELD(heads) },
+    { "num_attention_heads", COH_FIELD_COUNT, FIELD(heads), .alias = 1 },
+    { "n_embd", COH_FIELD_COUNT, FIELD(channels) },
+    { "hidden_size", COH_FIELD_COUNT, FIELD(channels), .alias = 1 },
+    { "n_positions", COH_FIELD_COUNT, FIELD(positions) },
+    { "max_position_embeddings", COH_FIELD_COUNT, FIELD(positions), .alias = 1 },
+    { "vocab_size", COH_FIELD_COUNT, FIELD(vocabulary) },
+    { "n_inner", COH_FIELD_COUNT_MAYBE, FIELD(inner) },
+    { "layer_norm_epsilon", COH_FIELD_POSITIVE, FIELD(layernorm_epsilon) },
+    { "tie_word_embeddings", COH_FIELD_NOT, FIELD(untied) },
+    { "activation_function", COH_FIELD_WORD, .words = "gelu_new gelu_pytorch_tanh" },
+    { "scale_attn_weights", COH_FIELD_ONLY, .words = "true" },
+    { "scale_attn_by_inverse_layer_idx", COH_FIELD_ONLY, .words = "false" },
+    { "add_cross_attention", COH_FIELD_ONLY, .words = "false" },
+    { "resid_pdrop", COH_FIELD_DROPOUT },
+    { "embd_pdrop", COH_FIELD_DROPOUT },
+    { "attn_pdrop", COH_FIELD_DROPOUT },
+    /* attention is computed in f32 for every dtype */
+    { "reorder_and_upcast_attn", COH_FIELD_KEPT },
+    { "initializer_range", COH_FIELD_KEPT },
+    { "n_ctx", COH_FIELD_KEPT },
+    /* of task heads other than language models */
+    { "summary_type", COH_FIELD_KEPT },
+    { "summary_use_proj", COH_FIELD_KEPT },
+    { "summary_activation", COH_FIELD_KEPT },
+    { "summary_proj_to_labels", COH_FIELD_KEPT },
+    { "summary_first_dropout", COH_FIELD_KEPT },
+    { NULL },
+};
+
+/* ---- tensors ---- */
+
+static const coh_tensor_line begin[] = {
+    { "wte.weight", COH_SIDE_VOCABULARY, COH_SIDE_CHANNELS },
+    { "wpe.weight", COH_SIDE_POSITIONS, COH_SIDE_CHANNELS },
+    { NULL },
+};
+
+static const coh_tensor_line in_layer[] = {
+    { "ln_1.weight", COH_SIDE_CHANNELS },
+    { "ln_1.bias", COH_SIDE_CHANNELS },
+    { "attn.c_attn.weight", COH_SIDE_QKV, COH_SIDE_CHANNELS, .transposed = 1 },
+    { "attn.c_attn.bias", COH_SIDE_QKV },
+    { "attn.c_proj.weight", COH_SIDE_CHANNELS, COH_SIDE_CHANNELS, .transposed = 1 },
+    { "attn.c_proj.bias", COH_SIDE_CHANNELS },
+    { "ln_2.weight", COH_SIDE_CHANNELS },
+    { "ln_2.bias", COH_SIDE_CHANNELS },
+    { "mlp.c_fc.weight", COH_SIDE_INNER, COH_SIDE_CHANNELS, .transposed = 1 },
+    { "mlp.c_fc.bias", COH_SIDE_INNER },
+    { "mlp.c_proj.weight", COH_SIDE_CHANNELS, COH_SIDE_INNER, .transposed = 1 },
+    { "mlp.c_proj.bias", COH_SIDE_CHANNELS },
+    { NULL },
+};
+
+static const coh_tensor_line end[] = {
+    { "ln_f.weight", COH_SIDE_CHANNELS },
+    { "ln_f.bias", COH_SIDE_CHANNELS },
+    { "lm_head.weight", COH_SIDE_VOCABULARY, COH_SIDE_CHANNELS, .bare = 1,
+      .needs = COH_TENSOR_UNTIED },
+    { NULL },
+};
+
+static const char *const buffers[] = { "attn.bias", "attn.masked_bias", NULL };
+
+static const coh_tensor_lines lines = { .prefix = "transformer.",
+                                        .layer = "h.",
+                                        .begin = begin,
+                                        .in_layer = in_layer,
+                                        .end = end,
+                                        .buffers = buffers };
+
+static void sizes(const void *config, coh_tensor_sizes *out_sizes)
+{
+    const coh_gpt2_config *c = config;
+    *out_sizes = (coh_tensor_sizes){
+        .side = { [COH_SIDE_CHANNELS] = c->channels,
+                  [COH_SIDE_QKV] = 3 * c->channels,
+                  [COH_SIDE_INNER] = inner_of(c),
+                  [COH_SIDE_VOCABULARY] = c->vocabulary,
+                  [COH_SIDE_POSITIONS] = c->positions },
+        .layers = c->layers,
+        .has = c->untied ? COH_TENSOR_UNTIED : 0,
+    };
+}
+
+const coh_family_table coh_family_gpt2 = {
+    .name = "gpt2",
+    .config_bytes = sizeof(coh_gpt2_config),
+    .dtype_offset = FIELD(dtype),
+    .check = check,
+    .body = body,
+    .types = types,
+    .type_count = sizeof(types) / sizeof(types[0]),
+    .fields = fields,
+    .adapter_targets = "c_attn",
+    .lines = &lines,
+    .sizes = sizes,
+};

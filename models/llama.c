@@ -1,5 +1,5 @@
 /* Builds the graph of Llama's family (Touvron et al. 2023; Mistral and Qwen2 are the same graph
- * with other biases). Names are Hugging Face's, prefixed with "model.". Next: llama_folder.c.
+ * with other biases). Names are Hugging Face's, prefixed with "model.". Next: builder.c, family.h.
  *
  *   tokens -> embed_tokens -> layers -> norm -> lm_head (its own table, or that of embed_tokens)
  *
@@ -7,23 +7,20 @@
  *   -> post_attention_layernorm -> gate up -> gate / (1 + e^-gate) * up -> down_proj(+)
  *
  * Dropout, in training: on self_attn's weights.
- * */
-#include "models/llama.h"
+ *
+ * In config.json, rotary embeddings have two spellings: "rope_theta" and "rope_scaling" up to
+ * transformers 4, and one object "rope_parameters" since. */
+#include "models/family.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
+#include <string.h>
 
-coh_model_size coh_llama_size(const void *config)
+/* Longer sequences than the window are refused. */
+static int64_t positions_of(const void *config)
 {
     const coh_llama_config *c = config;
-    const int windowed = c->window > 0 && c->window < c->positions;
-    return (coh_model_size){ .layers = c->layers,
-                             .heads = c->heads,
-                             .channels = c->channels,
-                             .vocabulary = c->vocabulary,
-                             .positions = windowed ? c->window : c->positions,
-                             .dtype = c->dtype };
+    return c->window > 0 && c->window < c->positions ? c->window : c->positions;
 }
 
 static coh_status check_heads(const coh_llama_config *c)
@@ -111,10 +108,10 @@ static coh_status check_type(const coh_llama_config *c)
     return COH_OK;
 }
 
-coh_status coh_llama_check(const void *config)
+static coh_status check(const void *config)
 {
     const coh_llama_config *c = config;
-    const coh_model_size size = coh_llama_size(config);
+    const coh_model_size size = coh_family_size(&coh_family_llama, config);
     COH_TRY(coh_family_check_size("a Llama", &size));
     COH_TRY(check_heads(c));
     COH_TRY(check_rope(&c->rope, size.positions));
@@ -135,21 +132,13 @@ coh_status coh_llama_check(const void *config)
 
 /* ---- the graph ---- */
 
-/* Names an operator of the current layer. */
-static void layer_name(const coh_builder *b, const char *what, char name[COH_BUILDER_NAME_BYTES])
-{
-    snprintf(name, COH_BUILDER_NAME_BYTES, "model.layers.%" PRId32 ".%s", b->block, what);
-}
-
-static coh_status add_linear(coh_builder *b, const coh_llama_config *c, const char *what,
+static coh_status add_linear(coh_builder *b, const coh_llama_config *c, const char *name,
                              int64_t outputs, int has_bias, coh_tensor x,
                              const coh_tensor *residual, coh_tensor *out_y)
 {
     const coh_linear_attributes linear = { .outputs = outputs,
                                            .has_bias = has_bias != 0,
                                            .init_std = c->init_std };
-    char name[COH_BUILDER_NAME_BYTES];
-    layer_name(b, what, name);
     return coh_builder_linear(b, name, &linear, x, residual, out_y);
 }
 
@@ -161,7 +150,7 @@ static coh_status add_norm(coh_builder *b, const coh_llama_config *c, const char
 }
 
 /* Rotates the heads of queries or keys. */
-static coh_status add_rope(coh_builder *b, const coh_llama_config *c, const char *what,
+static coh_status add_rope(coh_builder *b, const coh_llama_config *c, const char *name,
                            int64_t heads, coh_tensor x, coh_tensor *out_y)
 {
     const coh_rope_attributes rope = { .heads = heads,
@@ -172,8 +161,6 @@ static coh_status add_rope(coh_builder *b, const coh_llama_config *c, const char
                                        .high_frequency = c->rope.high_frequency,
                                        .original_positions = c->rope.original_positions };
     const coh_tensor inputs[2] = { x, b->position };
-    char name[COH_BUILDER_NAME_BYTES];
-    layer_name(b, what, name);
     return coh_builder_op(b, b->decode ? &coh_kind_rope_at : &coh_kind_rope, name, &rope,
                           sizeof(rope), inputs, out_y);
 }
@@ -184,16 +171,13 @@ static coh_status add_attention(coh_builder *b, const coh_llama_config *c, coh_t
 {
     const int64_t queries = c->heads * c->head_width, keys = c->kv_heads * c->head_width;
     coh_tensor normed, qkv[3], attended;
-    char name[COH_BUILDER_NAME_BYTES];
-    layer_name(b, "input_layernorm", name);
-    COH_TRY(add_norm(b, c, name, x, &normed));
+    COH_TRY(add_norm(b, c, "input_layernorm", x, &normed));
     COH_TRY(add_linear(b, c, "self_attn.q_proj", queries, c->qkv_biases, normed, NULL, &qkv[0]));
     COH_TRY(add_linear(b, c, "self_attn.k_proj", keys, c->qkv_biases, normed, NULL, &qkv[1]));
     COH_TRY(add_linear(b, c, "self_attn.v_proj", keys, c->qkv_biases, normed, NULL, &qkv[2]));
     COH_TRY(add_rope(b, c, "self_attn.q_rope", c->heads, qkv[0], &qkv[0]));
     COH_TRY(add_rope(b, c, "self_attn.k_rope", c->kv_heads, qkv[1], &qkv[1]));
-    layer_name(b, "self_attn", name);
-    COH_TRY(coh_builder_attention(b, name, c->heads, c->kv_heads, qkv, &attended));
+    COH_TRY(coh_builder_attention(b, "self_attn", c->heads, c->kv_heads, qkv, &attended));
     return add_linear(b, c, "self_attn.o_proj", c->channels, c->output_bias, attended, &x, out_y);
 }
 
@@ -202,18 +186,15 @@ static coh_status add_inner(coh_builder *b, const coh_llama_config *c, coh_tenso
                             coh_tensor *out_y)
 {
     coh_tensor normed, gated[2], inner;
-    char name[COH_BUILDER_NAME_BYTES];
-    layer_name(b, "post_attention_layernorm", name);
-    COH_TRY(add_norm(b, c, name, x, &normed));
+    COH_TRY(add_norm(b, c, "post_attention_layernorm", x, &normed));
     COH_TRY(add_linear(b, c, "mlp.gate_proj", c->inner, c->mlp_bias, normed, NULL, &gated[0]));
     COH_TRY(add_linear(b, c, "mlp.up_proj", c->inner, c->mlp_bias, normed, NULL, &gated[1]));
-    layer_name(b, "mlp.act_fn", name);
-    COH_TRY(coh_builder_op(b, &coh_kind_swiglu, name, NULL, 0, gated, &inner));
+    COH_TRY(coh_builder_op(b, &coh_kind_swiglu, "mlp.act_fn", NULL, 0, gated, &inner));
     return add_linear(b, c, "mlp.down_proj", c->channels, c->mlp_bias, inner, &x, out_y);
 }
 
-coh_status coh_llama_body(coh_builder *b, const void *config, coh_tensor tokens, coh_tensor targets,
-                          coh_tensor *out_last)
+static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, coh_tensor targets,
+                       coh_tensor *out_last)
 {
     const coh_llama_config *c = config;
     const coh_embedding_attributes table = { .vocabulary = c->vocabulary,
@@ -221,12 +202,436 @@ coh_status coh_llama_body(coh_builder *b, const void *config, coh_tensor tokens,
                                              .init_std = c->init_std,
                                              .dtype = c->dtype };
     coh_tensor x;
-    COH_TRY(coh_builder_tokens(b, "model.embed_tokens", &table, c->padding, tokens, &x));
+    COH_TRY(coh_builder_tokens(b, "embed_tokens", &table, c->padding, tokens, &x));
     for (b->block = 0; b->block < c->layers; b->block++) {
         COH_TRY(add_attention(b, c, x, &x));
         COH_TRY(add_inner(b, c, x, &x));
     }
     b->block = -1;
-    COH_TRY(add_norm(b, c, "model.norm", x, &x));
+    COH_TRY(add_norm(b, c, "norm", x, &x));
     return coh_builder_head(b, c->vocabulary, c->init_std, c->untied, x, targets, out_last);
 }
+
+/* ---- config.json ---- */
+
+#define FIELD(member) offsetof(coh_llama_config, member)
+
+/* Defaults of the `transformers` classes for members that config.json omits. */
+static const coh_llama_config llama_defaults = { .layers = 32,
+                                                 .heads = 32,
+                                                 .channels = 4096,
+                                                 .positions = 2048,
+                                                 .vocabulary = 32000,
+                                                 .inner = 11008,
+                                                 .padding = -1,
+                                                 .rope = { .theta = 1e4 },
+                                                 .rmsnorm_epsilon = 1e-6f,
+                                                 .init_std = 0.02f,
+                                                 .type = COH_LLAMA_PLAIN,
+                                                 .untied = 1 };
+static const coh_llama_config mistral_defaults = { .layers = 32,
+                                                   .heads = 32,
+                                                   .channels = 4096,
+                                                   .positions = 131072,
+                                                   .vocabulary = 32000,
+                                                   .kv_heads = 8,
+                                                   .inner = 14336,
+                                                   .padding = -1,
+                                                   .window = 4096,
+                                                   .rope = { .theta = 1e4 },
+                                                   .rmsnorm_epsilon = 1e-6f,
+                                                   .init_std = 0.02f,
+                                                   .type = COH_LLAMA_MISTRAL,
+                                                   .untied = 1 };
+static const coh_llama_config qwen2_defaults = { .layers = 32,
+                                                 .heads = 32,
+                                                 .channels = 4096,
+                                                 .positions = 32768,
+                                                 .vocabulary = 151936,
+                                                 .kv_heads = 32,
+                                                 .inner = 22016,
+                                                 .padding = -1,
+                                                 .rope = { .theta = 1e4 },
+                                                 .rmsnorm_epsilon = 1e-6f,
+                                                 .init_std = 0.02f,
+                                                 .type = COH_LLAMA_QWEN2,
+                                                 .qkv_biases = 1,
+                                                 .untied = 1 };
+static const int64_t qwen2_window = 4096;
+
+/* By coh_llama_type. */
+static const coh_config_type types[] = {
+    [COH_LLAMA_PLAIN] = { "llama", "LlamaForCausalLM LlamaModel", &llama_defaults },
+    [COH_LLAMA_MISTRAL] = { "mistral", "MistralForCausalLM MistralModel", &mistral_defaults },
+    [COH_LLAMA_QWEN2] = { "qwen2", "Qwen2ForCausalLM Qwen2Model", &qwen2_defaults },
+};
+
+static int type_of(const void *config)
+{
+    return ((const coh_llama_config *)config)->type;
+}
+
+enum {
+    PLAIN = 1 << COH_LLAMA_PLAIN,
+    MISTRAL = 1 << COH_LLAMA_MISTRAL,
+    QWEN2 = 1 << COH_LLAMA_QWEN2
+};
+
+static const coh_config_field fields[] = {
+    { "num_hidden_layers", COH_FIELD_COUNT, FIELD(layers), .most = COH_LAYERS_MOST },
+    { "num_attention_heads", COH_FIELD_COUNT, FIELD(heads) },
+    { "num_key_value_heads", COH_FIELD_COUNT_MAYBE, FIELD(kv_heads) },
+    { "hidden_size", COH_FIELD_COUNT, FIELD(channels) },
+    { "head_dim", COH_FIELD_COUNT_MAYBE, FIELD(head_width) },
+    { "intermediate_size", COH_FIELD_COUNT, FIELD(inner) },
+    { "max_position_embeddings", COH_FIELD_COUNT, FIELD(positions) },
+    { "vocab_size", COH_FIELD_COUNT, FIELD(vocabulary) },
+    { "pad_token_id", COH_FIELD_ID, FIELD(padding) },
+    { "rms_norm_eps", COH_FIELD_POSITIVE, FIELD(rmsnorm_epsilon) },
+    { "initializer_range", COH_FIELD_POSITIVE, FIELD(init_std) },
+    { "tie_word_embeddings", COH_FIELD_NOT, FIELD(untied) },
+    { "hidden_act", COH_FIELD_WORD, .words = "silu swish" },
+    { "attention_bias", COH_FIELD_OWN, .types = PLAIN },
+    { "mlp_bias", COH_FIELD_FLAG, FIELD(mlp_bias), .types = PLAIN },
+    { "rope_theta", COH_FIELD_OWN },
+    { "rope_scaling", COH_FIELD_OWN },
+    { "rope_parameters", COH_FIELD_OWN },
+    { "original_max_position_embeddings", COH_FIELD_OWN },
+    { "partial_rotary_factor", COH_FIELD_OWN },
+    { "sliding_window", COH_FIELD_OWN, .types = MISTRAL | QWEN2 },
+    { "use_sliding_window", COH_FIELD_OWN, .types = QWEN2 },
+    { "layer_types", COH_FIELD_OWN_KEPT, .types = QWEN2 },
+    { "max_window_layers", COH_FIELD_KEPT, .types = QWEN2 },
+    { "attention_dropout", COH_FIELD_DROPOUT },
+    { "pretraining_tp", COH_FIELD_KEPT, .types = PLAIN },
+    { "is_llama_config", COH_FIELD_KEPT, .types = PLAIN },
+    { "rope_interleaved", COH_FIELD_ONLY, .words = "false", .types = PLAIN },
+    { NULL },
+};
+
+/* ---- rotary embeddings ---- */
+
+/* Members of the RoPE object; those that a scaling does not use are ignored. */
+static const char rope_members[] =
+    "rope_type type rope_theta partial_rotary_factor factor low_freq_factor high_freq_factor "
+    "original_max_position_embeddings attention_factor beta_fast beta_slow";
+
+/* Finds the object that describes RoPE; NULL if there is none. */
+static coh_status rope_object(const json_t *root, json_t **out_object)
+{
+    static const char *const names[] = { "rope_scaling", "rope_parameters" };
+    *out_object = NULL;
+    for (size_t i = 0; i < 2; i++) {
+        json_t *value = json_object_get(root, names[i]);
+        if (!value || json_is_null(value))
+            continue;
+        if (!json_is_object(value))
+            return coh_config_refuse(names[i], value, "null or an object");
+        if (*out_object && !json_equal(*out_object, value))
+            return coh_fail(COH_ERR_CORRUPT, "config.json: \"rope_scaling\" and "
+                                             "\"rope_parameters\" both are there, and differ");
+        *out_object = value;
+        for (void *at = json_object_iter(value); at; at = json_object_iter_next(value, at))
+            if (!coh_config_is_word(json_object_iter_key(at), rope_members))
+                return coh_fail(COH_ERR_CORRUPT,
+                                "config.json: \"%s\" has a member \"%.100s\" that is not known",
+                                names[i], json_object_iter_key(at));
+    }
+    return COH_OK;
+}
+
+static coh_status read_theta(const json_t *root, const json_t *object, double *out_theta)
+{
+    const json_t *outside = json_object_get(root, "rope_theta"),
+                 *inside = json_object_get(object, "rope_theta");
+    if (outside && inside && json_number_value(outside) != json_number_value(inside))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "config.json: \"rope_theta\" is there twice, as %g and as %g",
+                        json_number_value(outside), json_number_value(inside));
+    if (!outside && !inside)
+        return COH_OK;
+    return coh_config_positive("rope_theta", inside ? inside : outside, out_theta);
+}
+
+/* Checks that all channels are rotated; partial rotation is not supported. */
+static coh_status check_whole(const json_t *object)
+{
+    const json_t *part = json_object_get(object, "partial_rotary_factor");
+    if (!part || json_is_null(part) || (json_is_number(part) && json_number_value(part) == 1.0))
+        return COH_OK;
+    return coh_config_refuse("partial_rotary_factor", part, "1: nothing else is computed");
+}
+
+static coh_status read_scaling_name(const json_t *object, int32_t *out_scaling)
+{
+    const json_t *type = json_object_get(object, "rope_type"),
+                 *old = json_object_get(object, "type");
+    const json_t *value = type ? type : old;
+    const char *name = value ? json_string_value(value) : "default";
+    if (type && old && !json_equal(type, old))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "config.json: \"rope_type\" and \"type\" both are there, and differ");
+    if (name && strcmp(name, "default") == 0)
+        *out_scaling = COH_ROPE_UNSCALED;
+    else if (name && strcmp(name, "linear") == 0)
+        *out_scaling = COH_ROPE_LINEAR;
+    else if (name && strcmp(name, "llama3") == 0)
+        *out_scaling = COH_ROPE_LLAMA3;
+    else
+        return coh_config_refuse("rope_type", value, "default, linear or llama3");
+    return COH_OK;
+}
+
+static coh_status read_factor(const json_t *object, const char *name, float *out_factor)
+{
+    double number;
+    COH_TRY(coh_config_positive(name, json_object_get(object, name), &number));
+    *out_factor = (float)number;
+    return COH_OK;
+}
+
+static coh_status read_llama3(const json_t *root, const json_t *object, int64_t positions,
+                              coh_llama_rope *rope)
+{
+    static const char name[] = "original_max_position_embeddings";
+    COH_TRY(read_factor(object, "low_freq_factor", &rope->low_frequency));
+    COH_TRY(read_factor(object, "high_freq_factor", &rope->high_frequency));
+    if (!(rope->high_frequency > rope->low_frequency))
+        return coh_config_refuse("high_freq_factor", json_object_get(object, "high_freq_factor"),
+                                 "above low_freq_factor");
+    /* The outer member takes precedence over the inner one; without either, the model's positions
+     * apply. */
+    const json_t *value = json_object_get(root, name);
+    if (!value)
+        value = json_object_get(object, name);
+    rope->original_positions = positions;
+    return value ? coh_config_count(name, value, INT32_MAX, &rope->original_positions) : COH_OK;
+}
+
+static coh_status read_rope(const json_t *root, coh_llama_config *c)
+{
+    json_t *object;
+    COH_TRY(rope_object(root, &object));
+    COH_TRY(check_whole(root));
+    COH_TRY(check_whole(object));
+    COH_TRY(read_theta(root, object, &c->rope.theta));
+    COH_TRY(read_scaling_name(object, &c->rope.scaling));
+    if (c->rope.scaling == COH_ROPE_UNSCALED)
+        return COH_OK;
+    COH_TRY(read_factor(object, "factor", &c->rope.factor));
+    return c->rope.scaling == COH_ROPE_LLAMA3 ? read_llama3(root, object, c->positions, &c->rope)
+                                              : COH_OK;
+}
+
+/* ---- windows ---- */
+
+/* Checks qwen2's list of each layer's window type. */
+static coh_status check_layer_types(const json_t *list, const coh_llama_config *c)
+{
+    if (!list || json_is_null(list))
+        return COH_OK;
+    if (!json_is_array(list) || (int64_t)json_array_size(list) != c->layers)
+        return coh_config_refuse("layer_types", list, "null or a list of one word for each layer");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        const char *word = json_string_value(value);
+        const int slides = word && strcmp(word, "sliding_attention") == 0;
+        if (!slides && !(word && strcmp(word, "full_attention") == 0))
+            return coh_config_refuse("layer_types", value, "full_attention or sliding_attention");
+        if (slides && c->window == 0)
+            return coh_config_refuse("layer_types", value,
+                                     "full_attention where there is no sliding_window");
+    }
+    return COH_OK;
+}
+
+static coh_status read_window(coh_config_reader *reader, coh_llama_config *c)
+{
+    const json_t *value = json_object_get(reader->root, "sliding_window");
+    if (c->type == COH_LLAMA_PLAIN)
+        return COH_OK;
+    if (c->type == COH_LLAMA_QWEN2) {
+        const json_t *used = json_object_get(reader->root, "use_sliding_window");
+        int32_t is_used = 0;
+        if (used)
+            COH_TRY(coh_config_flag("use_sliding_window", used, &is_used));
+        c->window = is_used ? qwen2_window : 0;
+        if (!is_used)
+            value = NULL;
+    }
+    if (json_is_null(value)) /* null: none */
+        c->window = 0;
+    else if (value)
+        COH_TRY(coh_config_count("sliding_window", value, INT32_MAX, &c->window));
+    if (c->type == COH_LLAMA_QWEN2)
+        COH_TRY(check_layer_types(json_object_get(reader->root, "layer_types"), c));
+    if (c->window > 0 && c->window < c->positions)
+        coh_config_note(reader,
+                        "its sliding window changes nothing within %" PRId64
+                        " tokens; longer sequences are refused",
+                        c->window);
+    return COH_OK;
+}
+
+/* ---- other checks ---- */
+
+static coh_status read_heads(const json_t *root, coh_llama_config *c)
+{
+    if (c->kv_heads == 0)
+        c->kv_heads = c->heads;
+    if (c->head_width == 0 && c->channels % c->heads != 0)
+        return coh_config_refuse("num_attention_heads",
+                                 json_object_get(root, "num_attention_heads"),
+                                 "a divisor of hidden_size where there is no head_dim");
+    if (c->head_width == 0)
+        c->head_width = c->channels / c->heads;
+    if (c->heads % c->kv_heads != 0)
+        return coh_config_refuse("num_key_value_heads",
+                                 json_object_get(root, "num_key_value_heads"),
+                                 "a divisor of num_attention_heads");
+    if (c->head_width % 2 != 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "config.json: \"head_dim\" (hidden_size / num_attention_heads where it is "
+                        "not there) is %" PRId64 ", and must be even",
+                        c->head_width);
+    return COH_OK;
+}
+
+static coh_status read_own(coh_config_reader *reader, void *config)
+{
+    coh_llama_config *c = config;
+    const json_t *bias = json_object_get(reader->root, "attention_bias");
+    if (c->type == COH_LLAMA_PLAIN && bias) {
+        COH_TRY(coh_config_flag("attention_bias", bias, &c->qkv_biases));
+        c->output_bias = c->qkv_biases;
+    }
+    COH_TRY(read_heads(reader->root, c));
+    COH_TRY(read_rope(reader->root, c));
+    return read_window(reader, c);
+}
+
+/* ---- writing ---- */
+
+static void write_rope(const coh_llama_rope *rope, coh_text *text)
+{
+    (void)coh_text_add(text, ", \"rope_theta\": ");
+    coh_config_text_add_double(text, rope->theta);
+    (void)coh_text_add(text, ", \"rope_scaling\": ");
+    if (rope->scaling == COH_ROPE_UNSCALED) {
+        (void)coh_text_add(text, "null");
+        return;
+    }
+    /* Versions before "rope_type" read "type"; all later versions read it, too. */
+    (void)coh_text_add(text, "{\"%s\", \"factor\": ",
+                       rope->scaling == COH_ROPE_LINEAR ? "type\": \"linear"
+                                                        : "rope_type\": \"llama3");
+    coh_config_text_add_float(text, rope->factor);
+    if (rope->scaling == COH_ROPE_LLAMA3) {
+        (void)coh_text_add(text, ", \"low_freq_factor\": ");
+        coh_config_text_add_float(text, rope->low_frequency);
+        (void)coh_text_add(text, ", \"high_freq_factor\": ");
+        coh_config_text_add_float(text, rope->high_frequency);
+        (void)coh_text_add(text, ", \"original_max_position_embeddings\": %" PRId64,
+                           rope->original_positions);
+    }
+    (void)coh_text_add(text, "}");
+}
+
+static void write_own(const void *config, coh_text *text)
+{
+    const coh_llama_config *c = config;
+    write_rope(&c->rope, text);
+    if (c->type == COH_LLAMA_PLAIN) {
+        (void)coh_text_add(text, ", \"attention_bias\": %s", c->qkv_biases ? "true" : "false");
+        return;
+    }
+    if (c->type == COH_LLAMA_QWEN2)
+        (void)coh_text_add(text, ", \"use_sliding_window\": %s", c->window ? "true" : "false");
+    if (c->window)
+        (void)coh_text_add(text, ", \"sliding_window\": %" PRId64, c->window);
+    else
+        (void)coh_text_add(text, ", \"sliding_window\": null");
+}
+
+/* ---- tensors ---- */
+
+enum {
+    QKV_BIASES = COH_TENSOR_UNTIED << 1,
+    OUTPUT_BIAS = QKV_BIASES << 1,
+    MLP_BIAS = OUTPUT_BIAS << 1
+};
+
+static const coh_tensor_line begin[] = {
+    { "embed_tokens.weight", COH_SIDE_VOCABULARY, COH_SIDE_CHANNELS },
+    { NULL },
+};
+
+static const coh_tensor_line in_layer[] = {
+    { "input_layernorm.weight", COH_SIDE_CHANNELS },
+    { "self_attn.q_proj.weight", COH_SIDE_QUERIES, COH_SIDE_CHANNELS },
+    { "self_attn.q_proj.bias", COH_SIDE_QUERIES, .needs = QKV_BIASES },
+    { "self_attn.k_proj.weight", COH_SIDE_KEYS, COH_SIDE_CHANNELS },
+    { "self_attn.k_proj.bias", COH_SIDE_KEYS, .needs = QKV_BIASES },
+    { "self_attn.v_proj.weight", COH_SIDE_KEYS, COH_SIDE_CHANNELS },
+    { "self_attn.v_proj.bias", COH_SIDE_KEYS, .needs = QKV_BIASES },
+    { "self_attn.o_proj.weight", COH_SIDE_CHANNELS, COH_SIDE_QUERIES },
+    { "self_attn.o_proj.bias", COH_SIDE_CHANNELS, .needs = OUTPUT_BIAS },
+    { "post_attention_layernorm.weight", COH_SIDE_CHANNELS },
+    { "mlp.gate_proj.weight", COH_SIDE_INNER, COH_SIDE_CHANNELS },
+    { "mlp.gate_proj.bias", COH_SIDE_INNER, .needs = MLP_BIAS },
+    { "mlp.up_proj.weight", COH_SIDE_INNER, COH_SIDE_CHANNELS },
+    { "mlp.up_proj.bias", COH_SIDE_INNER, .needs = MLP_BIAS },
+    { "mlp.down_proj.weight", COH_SIDE_CHANNELS, COH_SIDE_INNER },
+    { "mlp.down_proj.bias", COH_SIDE_CHANNELS, .needs = MLP_BIAS },
+    { NULL },
+};
+
+static const coh_tensor_line end[] = {
+    { "norm.weight", COH_SIDE_CHANNELS },
+    { "lm_head.weight", COH_SIDE_VOCABULARY, COH_SIDE_CHANNELS, .bare = 1,
+      .needs = COH_TENSOR_UNTIED },
+    { NULL },
+};
+
+static const char *const buffers[] = { "self_attn.rotary_emb.inv_freq", NULL };
+
+static const coh_tensor_lines lines = { .prefix = "model.",
+                                        .ours_prefixed = 1,
+                                        .layer = "layers.",
+                                        .begin = begin,
+                                        .in_layer = in_layer,
+                                        .end = end,
+                                        .buffers = buffers };
+
+static void sizes(const void *config, coh_tensor_sizes *out_sizes)
+{
+    const coh_llama_config *c = config;
+    *out_sizes = (coh_tensor_sizes){
+        .side = { [COH_SIDE_CHANNELS] = c->channels,
+                  [COH_SIDE_INNER] = c->inner,
+                  [COH_SIDE_VOCABULARY] = c->vocabulary,
+                  [COH_SIDE_QUERIES] = c->heads * c->head_width,
+                  [COH_SIDE_KEYS] = c->kv_heads * c->head_width },
+        .layers = c->layers,
+        .has = (c->untied ? COH_TENSOR_UNTIED : 0) | (c->qkv_biases ? QKV_BIASES : 0) |
+               (c->output_bias ? OUTPUT_BIAS : 0) | (c->mlp_bias ? MLP_BIAS : 0),
+    };
+}
+
+const coh_family_table coh_family_llama = {
+    .name = "llama",
+    .config_bytes = sizeof(coh_llama_config),
+    .dtype_offset = FIELD(dtype),
+    .check = check,
+    .positions = positions_of,
+    .body = body,
+    .types = types,
+    .type_count = sizeof(types) / sizeof(types[0]),
+    .type_of = type_of,
+    .fields = fields,
+    .read_own = read_own,
+    .write_own = write_own,
+    .adapter_targets = "q_proj,v_proj",
+    .lines = &lines,
+    .sizes = sizes,
+};

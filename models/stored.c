@@ -1,6 +1,6 @@
 /* Keeps the dtypes and metadata with which a folder stored its tensors. The one idea: both are
  * short strings in coh_model, so they pass through the note of a checkpoint. Next: folder_read.c
- * fills them, folder_write.c uses them. */
+ * fills them, export.c uses them. */
 #include "models/stored.h"
 
 #include <inttypes.h>
