@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include "cohobate/models.h"
-#include "models/config_text.h"
+#include "models/config.h"
 
 /* Suffixes of an operator's name that name the two operators of its adapter. */
 #define COH_ADAPTER_A "lora_A"

@@ -1,7 +1,7 @@
 /* Reads config.json strictly: each member is in the table of the family or in the table of all
  * families, or is noted as unknown. `transformers` also accepts members unknown to its classes and
  * does not compute with them. Next: family.h for the tables, config_write.c for the reverse. */
-#include "models/config.h"
+#include "models/family.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "cohobate/terms.h"
-#include "models/family.h"
 
 static const coh_family_table *const families[COH_FAMILY_COUNT] = {
     [COH_FAMILY_GPT2] = &coh_family_gpt2,
@@ -18,73 +17,30 @@ static const coh_family_table *const families[COH_FAMILY_COUNT] = {
     [COH_FAMILY_LLAMA] = &coh_family_llama,
 };
 
-/* Members that no family computes with. If `transformers` would compute with a member, its kind is
- * NONE, so that it must be absent. */
-static const coh_config_field common_fields[] = {
-    { "model_type", COH_FIELD_DROPPED },
-    { "architectures", COH_FIELD_DROPPED },
-    { "dtype", COH_FIELD_DROPPED },
-    { "torch_dtype", COH_FIELD_DROPPED },
-    { "transformers_version", COH_FIELD_DROPPED },
-    { "_name_or_path", COH_FIELD_DROPPED },
-    { "_attn_implementation_autoset", COH_FIELD_DROPPED },
-    { "is_encoder_decoder", COH_FIELD_ONLY, .words = "false" },
-    { "quantization_config", COH_FIELD_NONE },
-    { "compression_config", COH_FIELD_NONE },
-    { "sparsity_config", COH_FIELD_NONE },
-    { "pruned_heads", COH_FIELD_NONE },
-    { "bos_token_id", COH_FIELD_KEPT },
-    { "eos_token_id", COH_FIELD_KEPT },
-    { "pad_token_id", COH_FIELD_KEPT },
-    { "sep_token_id", COH_FIELD_KEPT },
-    { "decoder_start_token_id", COH_FIELD_KEPT },
-    { "use_cache", COH_FIELD_KEPT },
-    { "gradient_checkpointing", COH_FIELD_KEPT },
-    { "return_dict", COH_FIELD_KEPT },
-    { "output_attentions", COH_FIELD_KEPT },
-    { "output_hidden_states", COH_FIELD_KEPT },
-    { "is_decoder", COH_FIELD_KEPT },
-    { "cross_attention_hidden_size", COH_FIELD_KEPT },
-    { "tie_encoder_decoder", COH_FIELD_KEPT },
-    { "chunk_size_feed_forward", COH_FIELD_KEPT },
-    { "torchscript", COH_FIELD_KEPT },
-    { "use_bfloat16", COH_FIELD_KEPT },
-    { "tf_legacy_loss", COH_FIELD_KEPT },
-    { "finetuning_task", COH_FIELD_KEPT },
-    { "problem_type", COH_FIELD_KEPT },
-    { "task_specific_params", COH_FIELD_KEPT },
-    { "tokenizer_class", COH_FIELD_KEPT },
-    { "prefix", COH_FIELD_KEPT },
-    { "num_labels", COH_FIELD_KEPT },
-    { "id2label", COH_FIELD_KEPT },
-    { "label2id", COH_FIELD_KEPT },
+/* Members that no family computes with, by kind. If `transformers` would compute with a member, its
+ * kind is NONE, so that it must be absent. */
+static const struct common {
+    coh_field_kind kind;
+    const char *names;
+} common_fields[] = {
+    { COH_FIELD_DROPPED,
+      "model_type architectures dtype torch_dtype transformers_version _name_or_path "
+      "_attn_implementation_autoset" },
+    { COH_FIELD_NONE, "quantization_config compression_config sparsity_config pruned_heads" },
+    { COH_FIELD_KEPT,
+      "bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id "
+      "use_cache gradient_checkpointing return_dict output_attentions output_hidden_states "
+      "is_decoder cross_attention_hidden_size tie_encoder_decoder chunk_size_feed_forward "
+      "torchscript use_bfloat16 tf_legacy_loss finetuning_task problem_type "
+      "task_specific_params tokenizer_class prefix num_labels id2label label2id" },
     /* generation settings */
-    { "max_length", COH_FIELD_KEPT },
-    { "min_length", COH_FIELD_KEPT },
-    { "do_sample", COH_FIELD_KEPT },
-    { "early_stopping", COH_FIELD_KEPT },
-    { "num_beams", COH_FIELD_KEPT },
-    { "num_beam_groups", COH_FIELD_KEPT },
-    { "diversity_penalty", COH_FIELD_KEPT },
-    { "temperature", COH_FIELD_KEPT },
-    { "top_k", COH_FIELD_KEPT },
-    { "top_p", COH_FIELD_KEPT },
-    { "typical_p", COH_FIELD_KEPT },
-    { "repetition_penalty", COH_FIELD_KEPT },
-    { "length_penalty", COH_FIELD_KEPT },
-    { "no_repeat_ngram_size", COH_FIELD_KEPT },
-    { "encoder_no_repeat_ngram_size", COH_FIELD_KEPT },
-    { "bad_words_ids", COH_FIELD_KEPT },
-    { "num_return_sequences", COH_FIELD_KEPT },
-    { "output_scores", COH_FIELD_KEPT },
-    { "return_dict_in_generate", COH_FIELD_KEPT },
-    { "forced_bos_token_id", COH_FIELD_KEPT },
-    { "forced_eos_token_id", COH_FIELD_KEPT },
-    { "remove_invalid_values", COH_FIELD_KEPT },
-    { "exponential_decay_length_penalty", COH_FIELD_KEPT },
-    { "suppress_tokens", COH_FIELD_KEPT },
-    { "begin_suppress_tokens", COH_FIELD_KEPT },
-    { NULL },
+    { COH_FIELD_KEPT,
+      "max_length min_length do_sample early_stopping num_beams num_beam_groups "
+      "diversity_penalty temperature top_k top_p typical_p repetition_penalty "
+      "length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids "
+      "num_return_sequences output_scores return_dict_in_generate forced_bos_token_id "
+      "forced_eos_token_id remove_invalid_values exponential_decay_length_penalty "
+      "suppress_tokens begin_suppress_tokens" },
 };
 
 const coh_family_table *coh_family_of(const coh_model *model)
@@ -200,7 +156,7 @@ coh_status coh_config_flag(const char *name, const json_t *value, int32_t *out_f
 
 int coh_config_is_word(const char *word, const char *words)
 {
-    const size_t length = strlen(word);
+    const size_t length = strchr(word, ' ') ? 0 : strlen(word);
     for (const char *at = words; length && (at = strstr(at, word)) != NULL; at += length)
         if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
             return 1;
@@ -292,13 +248,24 @@ done:
     return status;
 }
 
-static const coh_config_field *field_find(const coh_config_field *fields, const char *name,
-                                          uint32_t type_bit)
+/* Returns 0 if the member is in neither table. */
+static int field_find(const coh_config_field *fields, const char *name, uint32_t type_bit,
+                      coh_config_field *out_field)
 {
     for (const coh_config_field *field = fields; field->name; field++)
-        if (strcmp(field->name, name) == 0 && (!field->types || (field->types & type_bit)))
-            return field;
-    return NULL;
+        if (strcmp(field->name, name) == 0 && (!field->types || (field->types & type_bit))) {
+            *out_field = *field;
+            return 1;
+        }
+    *out_field = (coh_config_field){ .name = name, .kind = COH_FIELD_ONLY, .words = "false" };
+    if (strcmp(name, "is_encoder_decoder") == 0)
+        return 1;
+    for (size_t i = 0; i < sizeof(common_fields) / sizeof(common_fields[0]); i++)
+        if (coh_config_is_word(name, common_fields[i].names)) {
+            out_field->kind = common_fields[i].kind;
+            return 1;
+        }
+    return 0;
 }
 
 /* If the alias's other name is present, too, the values must agree. */
@@ -366,17 +333,15 @@ static coh_status read_members(coh_config_reader *reader, const coh_family_table
          at = json_object_iter_next(reader->root, at)) {
         const char *name = json_object_iter_key(at);
         json_t *value = json_object_iter_value(at);
-        const coh_config_field *field = field_find(family->fields, name, type_bit);
-        if (!field)
-            field = field_find(common_fields, name, type_bit);
-        if (!field) {
+        coh_config_field field;
+        if (!field_find(family->fields, name, type_bit, &field)) {
             list_add(&reader->unknown, name);
             COH_TRY(keep(reader, name, value));
             continue;
         }
-        if (field->alias)
-            COH_TRY(check_alias(reader, family->fields, field, value));
-        COH_TRY(read_field(reader, field, value, config));
+        if (field.alias)
+            COH_TRY(check_alias(reader, family->fields, &field, value));
+        COH_TRY(read_field(reader, &field, value, config));
     }
     return COH_OK;
 }

@@ -1,14 +1,141 @@
 /* Writes a config.json from the same tables that read it (config_read.c). Member names are those
  * that every version of `transformers` reads: "torch_dtype" and "rope_theta", not the newer "dtype"
- * and "rope_parameters". */
-#include "models/config.h"
-
+ * and "rope_parameters". Numbers get the fewest digits that read back as the same value, with a
+ * point in every locale. */
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
 #include "models/family.h"
+
+/* ---- numbers ---- */
+
+/* Integers that a double holds exactly are written without an exponent. */
+static int print_whole(char number[COH_NUMBER_BYTES], double value)
+{
+    if (value != floor(value) || !(fabs(value) < 1e15))
+        return 0;
+    snprintf(number, COH_NUMBER_BYTES, "%.0f.0", value);
+    return 1;
+}
+
+coh_status coh_config_text_add_double(coh_text *text, double value)
+{
+    char number[COH_NUMBER_BYTES];
+    if (!print_whole(number, value))
+        coh_number_print(number, value);
+    return coh_text_add(text, "%s", number);
+}
+
+/* Finds the fewest digits that read back as the same float, and adds the double nearest to them. */
+void coh_config_text_add_float(coh_text *text, float value)
+{
+    char number[COH_NUMBER_BYTES];
+    int digits = 0;
+    if (!print_whole(number, (double)value)) {
+        do
+            snprintf(number, COH_NUMBER_BYTES, "%.*g", ++digits, (double)value);
+        while (digits < 9 && strtof(number, NULL) != value);
+        coh_number_print(number, strtod(number, NULL));
+    }
+    (void)coh_text_add(text, "%s", number);
+}
+
+/* ---- values ---- */
+
+static coh_status add_break(coh_text *text, int indent)
+{
+    return indent < 0 ? COH_OK : coh_text_add(text, "\n%*s", 2 * indent, "");
+}
+
+/* Adds what separates members: a comma, and the line break and indent. */
+static coh_status add_next(coh_text *text, int first, int indent)
+{
+    if (!first)
+        COH_TRY(coh_text_add(text, indent < 0 ? ", " : ","));
+    return add_break(text, indent);
+}
+
+static int deeper(int indent)
+{
+    return indent < 0 ? indent : indent + 1;
+}
+
+static coh_status dump_array(coh_text *text, const json_t *array, int indent)
+{
+    const size_t count = json_array_size(array);
+    COH_TRY(coh_text_add(text, "["));
+    for (size_t i = 0; i < count; i++) {
+        COH_TRY(add_next(text, i == 0, deeper(indent)));
+        COH_TRY(coh_config_text_dump(text, json_array_get(array, i), deeper(indent)));
+    }
+    if (count > 0)
+        COH_TRY(add_break(text, indent));
+    return coh_text_add(text, "]");
+}
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+static coh_status dump_members(coh_text *text, const json_t *object, const char **names,
+                               size_t count, int indent)
+{
+    COH_TRY(coh_text_add(text, "{"));
+    for (size_t i = 0; i < count; i++) {
+        COH_TRY(add_next(text, i == 0, deeper(indent)));
+        COH_TRY(coh_text_add_quoted(text, names[i]));
+        COH_TRY(coh_text_add(text, ": "));
+        COH_TRY(coh_config_text_dump(text, json_object_get(object, names[i]), deeper(indent)));
+    }
+    if (count > 0)
+        COH_TRY(add_break(text, indent));
+    return coh_text_add(text, "}");
+}
+
+static coh_status dump_object(coh_text *text, const json_t *object, int indent)
+{
+    const char **names;
+    size_t count = 0;
+    COH_TRY(COH_ALLOC(json_object_size(object), &names));
+    for (void *at = json_object_iter((json_t *)object); at;
+         at = json_object_iter_next((json_t *)object, at))
+        names[count++] = json_object_iter_key(at);
+    qsort(names, count, sizeof(*names), by_name);
+    coh_status status = dump_members(text, object, names, count, indent);
+    coh_free(names);
+    return status;
+}
+
+coh_status coh_config_text_dump(coh_text *text, const json_t *value, int indent)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return dump_object(text, value, indent);
+    case JSON_ARRAY:
+        return dump_array(text, value, indent);
+    case JSON_STRING:
+        return coh_text_add_quoted(text, json_string_value(value));
+    case JSON_INTEGER:
+        return coh_text_add(text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    case JSON_REAL:
+        return coh_config_text_add_double(text, json_real_value(value));
+    case JSON_TRUE:
+        return coh_text_add(text, "true");
+    case JSON_FALSE:
+        return coh_text_add(text, "false");
+    case JSON_NULL:
+        break;
+    }
+    return coh_text_add(text, "null");
+}
+
+/* ---- config.json ---- */
 
 static const char *const dtype_names[] = {
     [COH_DTYPE_F32] = "float32", [COH_DTYPE_BF16] = "bfloat16", [COH_DTYPE_F16] = "float16"

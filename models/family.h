@@ -10,7 +10,7 @@
 
 #include "cohobate/models.h"
 #include "models/builder.h"
-#include "models/config_text.h"
+#include "models/config.h"
 
 enum { COH_LAYERS_MOST = 100000 };
 
@@ -164,6 +164,10 @@ static inline const void *coh_family_config(const coh_model *model)
 
 /* The sizes of a configuration: all begin with the same five members. */
 coh_model_size coh_family_size(const coh_family_table *family, const void *config);
+
+/* Writes the names of all presets, separated by ", ". */
+enum { COH_PRESET_NAMES_BYTES = 512 };
+void coh_preset_names(char names[COH_PRESET_NAMES_BYTES]);
 
 /* ---- shared checks ---- */
 

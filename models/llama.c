@@ -515,7 +515,7 @@ static coh_status read_own(coh_config_reader *reader, void *config)
 static void write_rope(const coh_llama_rope *rope, coh_text *text)
 {
     (void)coh_text_add(text, ", \"rope_theta\": ");
-    coh_config_text_add_double(text, rope->theta);
+    (void)coh_config_text_add_double(text, rope->theta);
     (void)coh_text_add(text, ", \"rope_scaling\": ");
     if (rope->scaling == COH_ROPE_UNSCALED) {
         (void)coh_text_add(text, "null");

@@ -2,14 +2,11 @@
  * table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024), and our own
  * gpt2-nano. A graph holds no weights, and at most a few thousand operators, so a preset can be
  * planned without files. */
-#include "models/presets.h"
+#include "models/family.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "base/check.h"
-#include "models/family.h"
 
 static const coh_llama_rope llama2_rope = { .theta = 1e4 };
 static const coh_llama_rope llama3_rope = { .theta = 5e5,

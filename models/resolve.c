@@ -23,7 +23,6 @@
 #include "models/adapters.h"
 #include "models/config.h"
 #include "models/family.h"
-#include "models/presets.h"
 #include "models/stored.h"
 
 /* ---- JSON ---- */

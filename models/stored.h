@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "cohobate/models.h"
-#include "models/config_text.h"
+#include "models/config.h"
 #include "models/safetensors.h"
 
 /* The letter of a stored dtype. */
