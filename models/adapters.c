@@ -18,6 +18,8 @@ enum { RANK_MOST = 1 << 16 };
 /* PEFT's default for a LoraConfig without lora_alpha. */
 static const float alpha_default = 8.0f;
 
+static const char *const adapter_parts[] = { COH_ADAPTER_A, COH_ADAPTER_B };
+
 /* ---- patterns ---- */
 
 static int is_adapter(const char *name)
@@ -58,9 +60,11 @@ static void find_place(const coh_tensor_lines *lines, coh_operator *op)
     op->place = rest + 1;
 }
 
-static void cut(const char *tensor, size_t length, char *out_name, size_t name_bytes)
+/* Bytes of the operator's name in that of its tensor. */
+static int op_bytes(const char *tensor)
 {
-    snprintf(out_name, name_bytes, "%.*s", (int)length, tensor);
+    const char *dot = strrchr(tensor, '.');
+    return (int)(dot ? (size_t)(dot - tensor) : strlen(tensor));
 }
 
 int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_operator)
@@ -71,8 +75,7 @@ int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_
     coh_operator *op = out_operator;
     *op = (coh_operator){ 0 };
     for (; *index < count && coh_model_tensor_at(model, *index, &tensor) == COH_OK; (*index)++) {
-        const char *dot = strrchr(tensor.name, '.');
-        const size_t length = dot ? (size_t)(dot - tensor.name) : strlen(tensor.name);
+        const size_t length = (size_t)op_bytes(tensor.name);
         if (op->name[0] &&
             (strncmp(op->name, tensor.name, length) != 0 || strlen(op->name) != length))
             break;
@@ -83,10 +86,9 @@ int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_
             op->elements = INT64_MAX;
         if (op->name[0])
             continue;
-        cut(tensor.name, length, op->name, sizeof(op->name));
-        dot = strrchr(tensor.published, '.');
-        cut(tensor.published, dot ? (size_t)(dot - tensor.published) : strlen(tensor.published),
-            op->module, sizeof(op->module));
+        snprintf(op->name, sizeof(op->name), "%.*s", (int)length, tensor.name);
+        snprintf(op->module, sizeof(op->module), "%.*s", op_bytes(tensor.published),
+                 tensor.published);
         op->linear = tensor.linear;
         op->transposed = tensor.transposed;
         op->outputs = tensor.dim[0];
@@ -142,10 +144,10 @@ static found find_matches(const coh_model *model, const char *pattern)
         }
         if (!op.linear || !coh_adapters_target(&model->adapters, op.name))
             continue;
-        snprintf(name, sizeof(name), "%s." COH_ADAPTER_A, op.name);
-        all.any |= coh_pattern_matches_one(pattern, name);
-        snprintf(name, sizeof(name), "%s." COH_ADAPTER_B, op.name);
-        all.any |= coh_pattern_matches_one(pattern, name);
+        for (int part = 0; part < 2; part++) {
+            snprintf(name, sizeof(name), "%s.%s", op.name, adapter_parts[part]);
+            all.any |= coh_pattern_matches_one(pattern, name);
+        }
     }
     return all;
 }
@@ -211,8 +213,7 @@ int coh_model_is_frozen(const coh_model *model, int64_t index)
     char name[sizeof(((coh_operator *)0)->name)];
     if (!model || coh_model_tensor_at(model, index, &tensor) != COH_OK)
         return 0;
-    const char *dot = strrchr(tensor.name, '.');
-    cut(tensor.name, dot ? (size_t)(dot - tensor.name) : strlen(tensor.name), name, sizeof(name));
+    snprintf(name, sizeof(name), "%.*s", op_bytes(tensor.name), tensor.name);
     return coh_adapters_freeze(&model->adapters, name);
 }
 
@@ -229,12 +230,11 @@ uint64_t coh_model_trained_count(const coh_model *model)
             count += (uint64_t)op.elements;
         if (!op.linear || !coh_adapters_target(adapters, op.name))
             continue;
-        snprintf(name, sizeof(name), "%s." COH_ADAPTER_A, op.name);
-        if (!coh_adapters_freeze(adapters, name))
-            count += (uint64_t)(adapters->rank * op.inputs);
-        snprintf(name, sizeof(name), "%s." COH_ADAPTER_B, op.name);
-        if (!coh_adapters_freeze(adapters, name))
-            count += (uint64_t)(adapters->rank * op.outputs);
+        for (int part = 0; part < 2; part++) {
+            snprintf(name, sizeof(name), "%s.%s", op.name, adapter_parts[part]);
+            if (!coh_adapters_freeze(adapters, name))
+                count += (uint64_t)(adapters->rank * (part == 0 ? op.inputs : op.outputs));
+        }
     }
     return count;
 }
@@ -260,7 +260,7 @@ coh_status coh_adapters_check(const coh_model *model)
 coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters)
 {
     COH_NEED(model);
-    const coh_family_table *family = model ? coh_family_of(model) : NULL;
+    const coh_family_table *family = coh_family_of(model);
     if (!family || !adapters)
         return coh_fail(COH_ERR_ARGUMENT, "adapters need a model of a known family");
     const coh_adapters before = model->adapters;
@@ -350,13 +350,11 @@ void coh_adapter_parameter_name(const char *op, const char *part, char *out_name
 
 int coh_model_is_adapter_name(const char *parameter)
 {
-    if (parameter == NULL)
-        return 0;
     char name[sizeof(((coh_operator *)0)->name) + 16];
     const char *dot = parameter ? strrchr(parameter, '.') : NULL;
     if (!dot || strcmp(dot, ".weight") != 0 || (size_t)(dot - parameter) >= sizeof(name))
         return 0;
-    cut(parameter, (size_t)(dot - parameter), name, sizeof(name));
+    snprintf(name, sizeof(name), "%.*s", (int)(dot - parameter), parameter);
     return is_adapter(name);
 }
 
