@@ -234,7 +234,7 @@ static coh_status add_steps(const coh_byte_pair_class *class, coh_pipeline *pipe
 {
     const char *pattern = class->is_qwen2 ? qwen2_pattern : coh_split_gpt2;
     if (class->is_qwen2)
-        COH_TRY(coh_nfc_create(&pipeline->normalizer.nfc));
+        COH_TRY(coh_normalizer_add_nfc(&pipeline->normalizer));
     if (class->has_prefix) {
         coh_pipeline_step *step;
         COH_TRY(coh_pipeline_add_step(pipeline, "add_prefix_space", &step));

@@ -1,5 +1,5 @@
 /* The characters that NFC treats in Unicode 9.0. Written by scripts/nfc-tables; do not edit. */
-#include "text/nfc_tables.h"
+#include "text/normalize.h"
 
 /* clang-format off */
 const coh_nfc_range coh_nfc_ranges[] = {

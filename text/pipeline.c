@@ -42,7 +42,7 @@ static coh_status fill_fork(const coh_pipeline *from, coh_pipeline *p)
         if (step->split)
             COH_TRY(coh_split_fork(step->split, &own->split));
     }
-    COH_TRY(coh_normalizer_fork(&from->normalizer, &p->normalizer));
+    p->normalizer = coh_normalizer_fork(&from->normalizer);
     COH_TRY(coh_added_fork(from->raw_added, &p->raw_added));
     COH_TRY(coh_added_fork(from->normalized_added, &p->normalized_added));
     COH_TRY(coh_bpe_fork(from->model, &p->model));

@@ -23,7 +23,7 @@ static coh_status read_nfc(const char *where, coh_pipeline *pipeline)
     if (normalizer->nfc || normalizer->step_count)
         return coh_fail(COH_ERR_CORRUPT, "%s: NFC is supported as the first normalizer only",
                         where);
-    return coh_nfc_create(&normalizer->nfc);
+    return coh_normalizer_add_nfc(normalizer);
 }
 
 static coh_status read_replace(const char *where, const json_t *part, coh_pipeline *pipeline)
