@@ -23,8 +23,4 @@ extern const char coh_pattern_numeric[];
 extern const char coh_pattern_punctuation[];
 extern const char coh_pattern_word_character[];
 
-/* Characters that Unicode 15, 15.1 and 16 added to a general category, as the inside of a PCRE2
- * class; NULL: no such category. */
-const char *coh_pattern_added(const char *category);
-
 #endif

@@ -13,7 +13,6 @@
 
 #include "text/characters.h"
 #include "text/identity.h"
-#include "text/protobuf.h"
 #include "text/tokenizer_files.h"
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 */
@@ -51,43 +50,137 @@ typedef struct model_reader {
     int32_t unknown_count;
 } model_reader;
 
-/* ---- messages ---- */
+/* ---- protobuf ---- */
+
+/* Walks the fields of one message strictly: every field must have a number, a current type, and all
+ * the bytes it declares. Supports wire types 0, 1, 2 and 5 of
+ * https://protobuf.dev/programming-guides/encoding. */
+typedef struct message {
+    const uint8_t *at, *end;
+    const char *error; /* the error at `at`; NULL: none so far */
+} message;
+
+typedef enum field_type {
+    FIELD_VARINT = 0,
+    FIELD_64 = 1,
+    FIELD_BYTES = 2,
+    FIELD_32 = 5,
+} field_type;
+
+typedef struct field {
+    uint32_t number;
+    field_type type;
+    uint64_t value;  /* of types varint, 64 and 32 */
+    coh_slice bytes; /* of type bytes */
+} field;
+
+static message message_of(coh_slice bytes)
+{
+    const uint8_t *begin = (const uint8_t *)bytes.bytes;
+    return (message){ .at = begin, .end = begin + bytes.count };
+}
+
+static int fail(message *m, const char *error)
+{
+    m->error = error;
+    return 0;
+}
+
+/* Seven bits per byte, lowest first; at most 64 bits. */
+static int read_varint(message *m, uint64_t *out_value)
+{
+    *out_value = 0;
+    for (int shift = 0; shift < 70; shift += 7) {
+        if (m->at == m->end)
+            return fail(m, "it ends within a number");
+        uint8_t byte = *m->at++;
+        if (shift == 63 && byte > 1)
+            break;
+        *out_value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return 1;
+    }
+    return fail(m, "a number has more than 64 bits");
+}
+
+static int read_fixed(message *m, int byte_count, uint64_t *out_value)
+{
+    *out_value = 0;
+    if (m->end - m->at < byte_count)
+        return fail(m, "it ends within a number");
+    for (int i = 0; i < byte_count; i++)
+        *out_value |= (uint64_t)m->at[i] << (8 * i);
+    m->at += byte_count;
+    return 1;
+}
+
+/* Returns 0 at the end of the message or at an error. */
+static int next_field(message *m, field *out_field)
+{
+    uint64_t key, length;
+    *out_field = (field){ 0 };
+    if (m->error || m->at == m->end || !read_varint(m, &key))
+        return 0;
+    if (key >> 3 == 0 || key >> 3 > 0x1fffffff)
+        return fail(m, "a field has a number that no field may have");
+    out_field->number = (uint32_t)(key >> 3);
+    out_field->type = (field_type)(key & 7);
+    switch (key & 7) {
+    case FIELD_VARINT:
+        return read_varint(m, &out_field->value);
+    case FIELD_64:
+        return read_fixed(m, 8, &out_field->value);
+    case FIELD_32:
+        return read_fixed(m, 4, &out_field->value);
+    case FIELD_BYTES:
+        if (!read_varint(m, &length))
+            return 0;
+        if (length > (uint64_t)(m->end - m->at))
+            return fail(m, "a field is longer than what is left");
+        out_field->bytes = (coh_slice){ (const char *)m->at, (size_t)length };
+        m->at += length;
+        return 1;
+    default:
+        return fail(m, "a field is of a type that does not exist");
+    }
+}
+
+/* ---- the messages of a model ---- */
 
 static coh_status refuse(const model_reader *r, const char *what)
 {
     return coh_fail(COH_ERR_CORRUPT, "%s: %s", r->path, what);
 }
 
-static coh_status refuse_message(const model_reader *r, const coh_protobuf *message)
+static coh_status refuse_message(const model_reader *r, const message *m)
 {
     return coh_fail(COH_ERR_CORRUPT,
                     "%s is not a SentencePiece model: %s (Llama 3 calls another format so: use its "
                     "tokenizer.json)",
-                    r->path, message->error);
+                    r->path, m->error);
 }
 
 static coh_status read_piece(model_reader *r, coh_slice bytes)
 {
-    coh_protobuf message = { (const uint8_t *)bytes.bytes,
-                             (const uint8_t *)bytes.bytes + bytes.count, NULL };
-    coh_protobuf_field field;
+    message m = message_of(bytes);
+    field f;
     piece new = { .type = PIECE_NORMAL };
-    while (coh_protobuf_next(&message, &field)) {
-        if (field.number == 1 && field.type == COH_PROTOBUF_BYTES) {
-            new.name = field.bytes;
-        } else if (field.number == 2 && field.type == COH_PROTOBUF_32) {
-            uint32_t bits = (uint32_t)field.value;
+    while (next_field(&m, &f)) {
+        if (f.number == 1 && f.type == FIELD_BYTES) {
+            new.name = f.bytes;
+        } else if (f.number == 2 && f.type == FIELD_32) {
+            uint32_t bits = (uint32_t)f.value;
             memcpy(&new.score, &bits, sizeof(bits));
-        } else if (field.number == 3 && field.type == COH_PROTOBUF_VARINT) {
-            new.type = field.value <= PIECE_BYTE ? (piece_type)field.value : (piece_type)0;
+        } else if (f.number == 3 && f.type == FIELD_VARINT) {
+            new.type = f.value <= PIECE_BYTE ? (piece_type)f.value : (piece_type)0;
         } else {
             return coh_fail(COH_ERR_CORRUPT,
                             "%s: piece %zu has field %" PRIu32 ", which is not known", r->path,
-                            r->count, field.number);
+                            r->count, f.number);
         }
     }
-    if (message.error)
-        return refuse_message(r, &message);
+    if (m.error)
+        return refuse_message(r, &m);
     const uint8_t *name = (const uint8_t *)new.name.bytes;
     if (new.name.count == 0 || new.name.count > PIECE_BYTES_MAX ||
         coh_valid_stretch(name, new.name.count) != new.name.count)
@@ -107,68 +200,66 @@ static coh_status read_piece(model_reader *r, coh_slice bytes)
 /* Fields that concern only training are skipped. */
 static coh_status read_trainer(model_reader *r, coh_slice bytes)
 {
-    coh_protobuf message = { (const uint8_t *)bytes.bytes,
-                             (const uint8_t *)bytes.bytes + bytes.count, NULL };
-    coh_protobuf_field field;
-    while (coh_protobuf_next(&message, &field)) {
-        int is_number = field.type == COH_PROTOBUF_VARINT;
-        int is_text = field.type == COH_PROTOBUF_BYTES;
-        if (field.number == 3 && is_number)
-            r->kind = field.value;
-        else if (field.number == 24 && is_number)
-            r->has_suffix_spaces = field.value != 0;
-        else if (field.number == 35 && is_number)
-            r->has_bytes = field.value != 0;
-        else if (field.number == 44 && is_text)
-            r->unknown_text = field.bytes;
-        else if (field.number == 46 && is_text && field.bytes.count)
-            r->begin_name = field.bytes;
-        else if (field.number == 47 && is_text && field.bytes.count)
-            r->end_name = field.bytes;
+    message m = message_of(bytes);
+    field f;
+    while (next_field(&m, &f)) {
+        int is_number = f.type == FIELD_VARINT;
+        int is_text = f.type == FIELD_BYTES;
+        if (f.number == 3 && is_number)
+            r->kind = f.value;
+        else if (f.number == 24 && is_number)
+            r->has_suffix_spaces = f.value != 0;
+        else if (f.number == 35 && is_number)
+            r->has_bytes = f.value != 0;
+        else if (f.number == 44 && is_text)
+            r->unknown_text = f.bytes;
+        else if (f.number == 46 && is_text && f.bytes.count)
+            r->begin_name = f.bytes;
+        else if (f.number == 47 && is_text && f.bytes.count)
+            r->end_name = f.bytes;
     }
-    return message.error ? refuse_message(r, &message) : COH_OK;
+    return m.error ? refuse_message(r, &m) : COH_OK;
 }
 
 static coh_status read_normalizer(model_reader *r, coh_slice bytes, int is_back)
 {
-    coh_protobuf message = { (const uint8_t *)bytes.bytes,
-                             (const uint8_t *)bytes.bytes + bytes.count, NULL };
-    coh_protobuf_field field;
-    while (coh_protobuf_next(&message, &field)) {
-        if (field.number == 2 && field.type == COH_PROTOBUF_BYTES)
-            *(is_back ? &r->back_map_bytes : &r->map_bytes) = field.bytes.count;
-        else if (field.number == 3 && field.type == COH_PROTOBUF_VARINT && !is_back)
-            r->has_prefix = field.value != 0;
-        else if (field.number == 4 && field.type == COH_PROTOBUF_VARINT && !is_back)
-            r->removes_spaces = field.value != 0;
-        else if (field.number == 5 && field.type == COH_PROTOBUF_VARINT && !is_back)
-            r->escapes_spaces = field.value != 0;
-        else if (field.number < 1 || field.number > 6)
+    message m = message_of(bytes);
+    field f;
+    while (next_field(&m, &f)) {
+        if (f.number == 2 && f.type == FIELD_BYTES)
+            *(is_back ? &r->back_map_bytes : &r->map_bytes) = f.bytes.count;
+        else if (f.number == 3 && f.type == FIELD_VARINT && !is_back)
+            r->has_prefix = f.value != 0;
+        else if (f.number == 4 && f.type == FIELD_VARINT && !is_back)
+            r->removes_spaces = f.value != 0;
+        else if (f.number == 5 && f.type == FIELD_VARINT && !is_back)
+            r->escapes_spaces = f.value != 0;
+        else if (f.number < 1 || f.number > 6)
             return coh_fail(COH_ERR_CORRUPT,
                             "%s: normalizer_spec has field %" PRIu32 ", which is not known",
-                            r->path, field.number);
+                            r->path, f.number);
     }
-    return message.error ? refuse_message(r, &message) : COH_OK;
+    return m.error ? refuse_message(r, &m) : COH_OK;
 }
 
 static coh_status read_model(model_reader *r, const char *bytes, size_t count)
 {
-    coh_protobuf message = { (const uint8_t *)bytes, (const uint8_t *)bytes + count, NULL };
-    coh_protobuf_field field;
-    while (coh_protobuf_next(&message, &field)) {
-        if (field.type != COH_PROTOBUF_BYTES || field.number > 5)
+    message m = message_of((coh_slice){ bytes, count });
+    field f;
+    while (next_field(&m, &f)) {
+        if (f.type != FIELD_BYTES || f.number > 5)
             return coh_fail(COH_ERR_CORRUPT,
                             "%s is not a SentencePiece model: field %" PRIu32 " is not known "
                             "(Llama 3 calls another format so: use its tokenizer.json)",
-                            r->path, field.number);
-        if (field.number == 1)
-            COH_TRY(read_piece(r, field.bytes));
-        if (field.number == 2)
-            COH_TRY(read_trainer(r, field.bytes));
-        if (field.number == 3 || field.number == 5) /* 4 is a separate test */
-            COH_TRY(read_normalizer(r, field.bytes, field.number == 5));
+                            r->path, f.number);
+        if (f.number == 1)
+            COH_TRY(read_piece(r, f.bytes));
+        if (f.number == 2)
+            COH_TRY(read_trainer(r, f.bytes));
+        if (f.number == 3 || f.number == 5) /* 4 is a separate test */
+            COH_TRY(read_normalizer(r, f.bytes, f.number == 5));
     }
-    return message.error ? refuse_message(r, &message) : COH_OK;
+    return m.error ? refuse_message(r, &m) : COH_OK;
 }
 
 static coh_status check_options(const model_reader *r)
