@@ -44,12 +44,9 @@ static coh_status put(coh_chat *chat, const int32_t *ids, size_t count, int coun
 
 static coh_status encode_text(coh_chat *chat, const uint8_t *text, size_t count, coh_id_list *ids)
 {
-    size_t consumed;
-    const coh_text_block whole = { text, count, 1, 1 };
     ids->count = 0;
-    if (count == 0)
-        return COH_OK;
-    return chat->tokenizer->ops->encode(chat->tokenizer->state, &whole, ids, &consumed);
+    return coh_tokenizer_encode_whole(chat->tokenizer, (coh_slice){ (const char *)text, count },
+                                      ids);
 }
 
 /* Appends the ids of spelling + text[0..count) without those of the spelling. If the tokenizer does

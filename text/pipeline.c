@@ -8,9 +8,9 @@
 
 /* ---- creation ---- */
 
-void coh_pipeline_destroy(void *state)
+void coh_pipeline_destroy(coh_pipeline *pipeline)
 {
-    coh_pipeline *p = state;
+    coh_pipeline *p = pipeline;
     if (!p)
         return;
     coh_free(p->waiting.bytes);
@@ -45,16 +45,16 @@ static coh_status fill_fork(const coh_pipeline *from, coh_pipeline *p)
     p->normalizer = coh_normalizer_fork(&from->normalizer);
     COH_TRY(coh_added_fork(from->raw_added, &p->raw_added));
     COH_TRY(coh_added_fork(from->normalized_added, &p->normalized_added));
-    COH_TRY(coh_bpe_fork(from->model, &p->model));
+    if (from->model)
+        COH_TRY(coh_bpe_fork(from->model, &p->model));
     COH_TRY(COH_GROW(&p->normalized.bytes, &p->normalized.capacity, 1));
     return COH_GROW(&p->waiting.bytes, &p->waiting.capacity, 1);
 }
 
-static coh_status pipeline_fork(const void *state, void **out_state)
+coh_status coh_pipeline_fork(const coh_pipeline *from, coh_pipeline **out_fork)
 {
-    const coh_pipeline *from = state;
     coh_pipeline *p;
-    *out_state = NULL;
+    *out_fork = NULL;
     COH_TRY(COH_ALLOC(1, &p));
     *p = (coh_pipeline){ .names = from->names,
                          .texts = from->texts,
@@ -67,7 +67,7 @@ static coh_status pipeline_fork(const void *state, void **out_state)
     if (status != COH_OK)
         coh_pipeline_destroy(p);
     else
-        *out_state = p;
+        *out_fork = p;
     return status;
 }
 
@@ -268,10 +268,21 @@ static void restart(coh_pipeline *p)
     p->is_piece_begun = p->is_after_word = p->is_after_normalized_word = 0;
 }
 
-static coh_status pipeline_encode(void *state, const coh_text_block *block, coh_id_list *list,
-                                  size_t *out_consumed)
+static coh_status encode_bytes(const coh_text_block *block, coh_id_list *list, size_t *out_consumed)
 {
-    coh_pipeline *p = state;
+    COH_TRY(COH_GROW(&list->ids, &list->capacity, list->count + block->byte_count));
+    for (size_t i = 0; i < block->byte_count; i++)
+        list->ids[list->count++] = block->text[i];
+    *out_consumed = block->byte_count;
+    return COH_OK;
+}
+
+coh_status coh_pipeline_encode(coh_pipeline *pipeline, const coh_text_block *block,
+                               coh_id_list *list, size_t *out_consumed)
+{
+    coh_pipeline *p = pipeline;
+    if (!p->model)
+        return encode_bytes(block, list, out_consumed);
     if (block->is_first)
         restart(p);
     coh_added_search search = { .text = block->text,
@@ -301,19 +312,6 @@ static coh_status pipeline_encode(void *state, const coh_text_block *block, coh_
 
 /* ---- decoding ---- */
 
-static const uint8_t *pipeline_token(const void *state, int32_t id, size_t *out_bytes)
-{
-    const coh_pipeline *p = state;
-    coh_slice text = coh_token_table_at(&p->texts, id);
-    *out_bytes = text.count;
-    return (const uint8_t *)text.bytes;
-}
-
-static int32_t pipeline_find(const void *state, const char *token, size_t token_bytes)
-{
-    return coh_token_table_find(&((const coh_pipeline *)state)->names, token, token_bytes);
-}
-
 /* Decodes a text's first token without marks. */
 static coh_status decode_first_token(const coh_pipeline *p, int32_t id, coh_decode_place *place,
                                      coh_byte_list *out)
@@ -332,13 +330,13 @@ static coh_status decode_first_token(const coh_pipeline *p, int32_t id, coh_deco
     return COH_OK;
 }
 
-static coh_status pipeline_decode(const void *state, int32_t id, coh_decode_place *place,
-                                  coh_byte_list *out)
+coh_status coh_pipeline_decode(const coh_pipeline *p, int32_t id, coh_decode_place *place,
+                               coh_byte_list *out)
 {
-    const coh_pipeline *p = state;
     const coh_byte_list *mark = &p->decode_mark;
-    size_t count;
-    const uint8_t *text = pipeline_token(p, id, &count);
+    const coh_slice token = coh_token_table_at(&p->texts, id);
+    const uint8_t *text = (const uint8_t *)token.bytes;
+    size_t count = token.count;
     if (place->is_begun || p->decode_begin == COH_BEGIN_WHOLE)
         return coh_byte_list_add(out, text, count);
     switch (p->decode_begin) {
@@ -366,8 +364,3 @@ static coh_status pipeline_decode(const void *state, int32_t id, coh_decode_plac
     }
     return coh_byte_list_add(out, text, count);
 }
-
-const coh_tokenizer_ops coh_pipeline_ops = {
-    pipeline_encode, pipeline_token, pipeline_find,
-    pipeline_decode, pipeline_fork,  coh_pipeline_destroy
-};

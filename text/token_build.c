@@ -45,12 +45,11 @@ coh_status coh_token_builder_go_on(const coh_token_builder *b)
 /* `who` names the source of the id in the message. */
 static coh_status refuse_added(const coh_token_builder *b, int32_t id, const char *who)
 {
-    size_t bytes;
-    const uint8_t *text = b->tokenizer->ops->token(b->tokenizer->state, id, &bytes);
+    const coh_slice text = coh_token_table_at(&b->tokenizer->pipeline->texts, id);
     return coh_fail(COH_ERR_CORRUPT,
                     "%s \"%.*s\" (id %" PRId32 "), and the model has a vocabulary of %" PRId64
                     ": give the tokenizer that it was trained with, or a model that has it",
-                    who, bytes < 100 ? (int)bytes : 100, (const char *)text, id,
+                    who, text.count < 100 ? (int)text.count : 100, text.bytes, id,
                     b->options->vocabulary);
 }
 
@@ -63,14 +62,13 @@ coh_status coh_token_builder_check(const coh_token_builder *b, const int32_t *id
             continue;
         if (b->chat && coh_chat_writes(b->chat, ids[i]))
             return refuse_added(b, ids[i], "the form of conversations writes");
-        size_t bytes;
-        const uint8_t *text = b->tokenizer->ops->token(b->tokenizer->state, ids[i], &bytes);
+        const coh_slice text = coh_token_table_at(&b->tokenizer->pipeline->texts, ids[i]);
         return coh_fail(COH_ERR_CORRUPT,
                         "token %" PRIu64 " is \"%.*s\" (id %" PRId32
                         "), and the model has a vocabulary of %" PRId64
                         ": take it out of the text, or give a model that has it",
-                        before + i + 1, bytes < 100 ? (int)bytes : 100, (const char *)text, ids[i],
-                        vocabulary);
+                        before + i + 1, text.count < 100 ? (int)text.count : 100, text.bytes,
+                        ids[i], vocabulary);
     }
     return COH_OK;
 }
@@ -96,7 +94,7 @@ static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, 
         b->ids.count = 0;
         size_t consumed = 0;
         const coh_text_block block = { b->buffer, filled, is_first, is_last };
-        COH_TRY(b->tokenizer->ops->encode(b->tokenizer->state, &block, &b->ids, &consumed));
+        COH_TRY(coh_pipeline_encode(b->tokenizer->pipeline, &block, &b->ids, &consumed));
         if (coh_token_builder_check(b, b->ids.ids, b->ids.count, before) != COH_OK)
             return coh_fail_prefix(COH_ERR_CORRUPT, "%s", path);
         before += b->ids.count;

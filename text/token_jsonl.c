@@ -48,15 +48,12 @@ static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const 
                               "the field \"%.100s\" is %s where a text is needed: write one, "
                               "name another field (%s NAME), or remove the line",
                               field, json_type_name(value), coh_term_text(COH_TERM_FIELD));
-    const coh_text_block whole = { (const uint8_t *)json_string_value(value),
-                                   json_string_length(value), 1, 1 };
-    size_t consumed;
+    const coh_slice text = { json_string_value(value), json_string_length(value) };
     b->ids.count = 0;
-    if (whole.byte_count > 0)
-        COH_TRY(b->tokenizer->ops->encode(b->tokenizer->state, &whole, &b->ids, &consumed));
+    COH_TRY(coh_tokenizer_encode_whole(b->tokenizer, text, &b->ids));
     if (coh_token_builder_check(b, b->ids.ids, b->ids.count, 0) != COH_OK)
         return coh_lines_place(lines);
-    COH_TRY(coh_token_builder_begin(b, XXH3_64bits(whole.text, whole.byte_count)));
+    COH_TRY(coh_token_builder_begin(b, XXH3_64bits(text.bytes, text.count)));
     COH_TRY(coh_documents_add(&b->documents, b->ids.ids, NULL, b->ids.count));
     return coh_token_builder_end(b);
 }

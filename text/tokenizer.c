@@ -1,6 +1,6 @@
 /* The public functions of tokenizers, and the built-in tokenizer, whose ids are bytes. The one
- * idea: a tokenizer is a table of functions, and this file adds checks, blocks and special tokens
- * around it. Next: tokenizer.h, pipeline.c. */
+ * idea: a tokenizer is a pipeline, and this file adds checks and special tokens around it. Next:
+ * tokenizer.h, pipeline.c. */
 #include "text/tokenizer.h"
 
 #include <inttypes.h>
@@ -12,70 +12,29 @@
 
 /* ---- bytes ---- */
 
-#define BYTES_VOCABULARY  257
-#define BYTES_END_OF_TEXT 256
-/* Raise the number when ids change. */
-static const char bytes_identity[] = "cohobate bytes 1";
-
-static coh_status bytes_encode(void *state, const coh_text_block *block, coh_id_list *list,
-                               size_t *out_consumed)
+/* Ids 0..255 are bytes, 256 ends a text and has none. */
+static coh_status open_bytes(coh_tokenizer *tokenizer)
 {
-    (void)state;
-    COH_TRY(COH_GROW(&list->ids, &list->capacity, list->count + block->byte_count));
-    for (size_t i = 0; i < block->byte_count; i++)
-        list->ids[list->count++] = block->text[i];
-    *out_consumed = block->byte_count;
-    return COH_OK;
+    enum { END_OF_TEXT = 256 };
+    static const char identity[] = "cohobate bytes 1"; /* raise the number when ids change */
+    uint8_t bytes[END_OF_TEXT];
+    coh_slice tokens[END_OF_TEXT + 1] = { 0 };
+    coh_pipeline *p;
+    for (int byte = 0; byte < END_OF_TEXT; byte++) {
+        bytes[byte] = (uint8_t)byte;
+        tokens[byte] = (coh_slice){ (const char *)&bytes[byte], 1 };
+    }
+    COH_TRY(COH_ALLOC(1, &p));
+    tokenizer->pipeline = p;
+    tokenizer->vocabulary = tokenizer->own_vocabulary = END_OF_TEXT + 1;
+    tokenizer->end_of_text = END_OF_TEXT;
+    tokenizer->identity = XXH3_64bits(identity, sizeof(identity) - 1);
+    COH_TRY(coh_token_table_fill(&p->names, tokens, END_OF_TEXT + 1));
+    COH_TRY(coh_token_table_index(&p->names));
+    return coh_token_table_fill(&p->texts, tokens, END_OF_TEXT + 1);
 }
-
-static const uint8_t *bytes_token(const void *state, int32_t id, size_t *out_bytes)
-{
-    (void)state;
-    static const struct byte_table {
-        uint8_t of[256];
-    } table = {
-#define FOUR(n)    (n), (n) + 1, (n) + 2, (n) + 3
-#define SIXTEEN(n) FOUR(n), FOUR((n) + 4), FOUR((n) + 8), FOUR((n) + 12)
-        { SIXTEEN(0), SIXTEEN(16), SIXTEEN(32), SIXTEEN(48), SIXTEEN(64), SIXTEEN(80), SIXTEEN(96),
-          SIXTEEN(112), SIXTEEN(128), SIXTEEN(144), SIXTEEN(160), SIXTEEN(176), SIXTEEN(192),
-          SIXTEEN(208), SIXTEEN(224), SIXTEEN(240) }
-#undef SIXTEEN
-#undef FOUR
-    };
-    *out_bytes = id < BYTES_END_OF_TEXT; /* end of text has no bytes */
-    return &table.of[id & 255];
-}
-
-static int32_t bytes_find(const void *state, const char *token, size_t token_bytes)
-{
-    (void)state;
-    return token_bytes == 1 ? (uint8_t)token[0] : -1;
-}
-
-static coh_status bytes_fork(const void *state, void **out_state)
-{
-    (void)state;
-    *out_state = NULL;
-    return COH_OK;
-}
-
-static void bytes_destroy(void *state)
-{
-    (void)state;
-}
-
-static const coh_tokenizer_ops bytes_ops = { bytes_encode, bytes_token, bytes_find,
-                                             NULL,         bytes_fork,  bytes_destroy };
 
 /* ---- public functions ---- */
-
-static const coh_tokenizer bytes_tokenizer = {
-    .ops = &bytes_ops,
-    .vocabulary = BYTES_VOCABULARY,
-    .own_vocabulary = BYTES_VOCABULARY,
-    .begin_of_text = -1,
-    .end_of_text = BYTES_END_OF_TEXT,
-};
 
 coh_status coh_tokenizer_open(const char *what, coh_tokenizer **out_tokenizer)
 {
@@ -88,14 +47,9 @@ coh_status coh_tokenizer_open(const char *what, coh_tokenizer **out_tokenizer)
     *out_tokenizer = NULL;
     coh_tokenizer *tokenizer;
     COH_TRY(COH_ALLOC(1, &tokenizer));
-    coh_status status = COH_OK;
-    if (strcmp(what, "bytes") == 0) {
-        *tokenizer = bytes_tokenizer;
-        tokenizer->identity = XXH3_64bits(bytes_identity, sizeof(bytes_identity) - 1);
-    } else {
-        tokenizer->begin_of_text = tokenizer->end_of_text = -1;
-        status = coh_tokenizer_read(what, tokenizer);
-    }
+    tokenizer->begin_of_text = tokenizer->end_of_text = -1;
+    coh_status status =
+        strcmp(what, "bytes") == 0 ? open_bytes(tokenizer) : coh_tokenizer_read(what, tokenizer);
     if (status != COH_OK)
         coh_tokenizer_close(tokenizer);
     else
@@ -107,16 +61,10 @@ void coh_tokenizer_close(coh_tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
-    if (tokenizer->ops)
-        tokenizer->ops->destroy(tokenizer->state);
+    coh_pipeline_destroy(tokenizer->pipeline);
     coh_free(tokenizer->before.ids);
     coh_free(tokenizer->after.ids);
     coh_free(tokenizer);
-}
-
-static coh_status copy_ids(const coh_id_list *from, coh_id_list *to)
-{
-    return coh_id_list_add_all(to, from->ids, from->count);
 }
 
 coh_status coh_tokenizer_fork(const coh_tokenizer *tokenizer, coh_tokenizer **out_fork)
@@ -129,13 +77,12 @@ coh_status coh_tokenizer_fork(const coh_tokenizer *tokenizer, coh_tokenizer **ou
                              .begin_of_text = tokenizer->begin_of_text,
                              .end_of_text = tokenizer->end_of_text,
                              .identity = tokenizer->identity };
-    coh_status status = tokenizer->ops->fork(tokenizer->state, &fork->state);
-    if (status == COH_OK) {
-        fork->ops = tokenizer->ops;
-        status = copy_ids(&tokenizer->before, &fork->before);
-    }
+    const coh_id_list *before = &tokenizer->before, *after = &tokenizer->after;
+    coh_status status = coh_pipeline_fork(tokenizer->pipeline, &fork->pipeline);
     if (status == COH_OK)
-        status = copy_ids(&tokenizer->after, &fork->after);
+        status = coh_id_list_add_all(&fork->before, before->ids, before->count);
+    if (status == COH_OK)
+        status = coh_id_list_add_all(&fork->after, after->ids, after->count);
     if (status != COH_OK)
         coh_tokenizer_close(fork);
     else
@@ -145,39 +92,29 @@ coh_status coh_tokenizer_fork(const coh_tokenizer *tokenizer, coh_tokenizer **ou
 
 int64_t coh_tokenizer_vocabulary(const coh_tokenizer *tokenizer)
 {
-    if (tokenizer == NULL)
-        return 0;
-    return tokenizer->vocabulary;
+    return tokenizer ? tokenizer->vocabulary : 0;
 }
 
 int64_t coh_tokenizer_own_vocabulary(const coh_tokenizer *tokenizer)
 {
-    if (tokenizer == NULL)
-        return 0;
-    return tokenizer->own_vocabulary;
+    return tokenizer ? tokenizer->own_vocabulary : 0;
 }
 
 int32_t coh_tokenizer_end_of_text(const coh_tokenizer *tokenizer)
 {
-    if (tokenizer == NULL)
-        return -1;
-    return tokenizer->end_of_text;
+    return tokenizer ? tokenizer->end_of_text : -1;
 }
 
 int32_t coh_tokenizer_begin_of_text(const coh_tokenizer *tokenizer)
 {
-    if (tokenizer == NULL)
-        return -1;
-    return tokenizer->begin_of_text;
+    return tokenizer ? tokenizer->begin_of_text : -1;
 }
 
 int32_t coh_tokenizer_token_id(const coh_tokenizer *tokenizer, const char *token)
 {
-    if (tokenizer == NULL)
+    if (tokenizer == NULL || !token)
         return -1;
-    if (!token || !token[0])
-        return -1;
-    return tokenizer->ops->find(tokenizer->state, token, strlen(token));
+    return coh_token_table_find(&tokenizer->pipeline->names, token, strlen(token));
 }
 
 void coh_tokenizer_around(const coh_tokenizer *tokenizer, const int32_t **out_before,
@@ -195,9 +132,14 @@ void coh_tokenizer_around(const coh_tokenizer *tokenizer, const int32_t **out_be
 
 uint64_t coh_tokenizer_identity(const coh_tokenizer *tokenizer)
 {
-    if (tokenizer == NULL)
-        return 0;
-    return tokenizer->identity;
+    return tokenizer ? tokenizer->identity : 0;
+}
+
+coh_status coh_tokenizer_encode_whole(coh_tokenizer *tokenizer, coh_slice text, coh_id_list *ids)
+{
+    size_t consumed;
+    const coh_text_block whole = { (const uint8_t *)text.bytes, text.count, 1, 1 };
+    return text.count ? coh_pipeline_encode(tokenizer->pipeline, &whole, ids, &consumed) : COH_OK;
 }
 
 coh_status coh_tokenizer_encode(coh_tokenizer *tokenizer, const char *text, size_t text_bytes,
@@ -209,11 +151,9 @@ coh_status coh_tokenizer_encode(coh_tokenizer *tokenizer, const char *text, size
     *out_ids = NULL;
     *out_count = 0;
     coh_id_list list = { 0 };
-    size_t consumed;
     coh_status status = COH_GROW(&list.ids, &list.capacity, 1);
-    const coh_text_block whole = { (const uint8_t *)text, text_bytes, 1, 1 };
-    if (status == COH_OK && text_bytes)
-        status = tokenizer->ops->encode(tokenizer->state, &whole, &list, &consumed);
+    if (status == COH_OK)
+        status = coh_tokenizer_encode_whole(tokenizer, (coh_slice){ text, text_bytes }, &list);
     if (status != COH_OK) {
         coh_free(list.ids);
         return status;
@@ -245,14 +185,7 @@ coh_status coh_tokenizer_decode(const coh_tokenizer *tokenizer, const int32_t *i
     coh_status status = COH_OK;
     for (size_t i = 0; i < count; i++) {
         COH_TRY_GOTO(status, check_id(tokenizer, ids[i], i), done);
-        if (tokenizer->ops->decode) {
-            COH_TRY_GOTO(status, tokenizer->ops->decode(tokenizer->state, ids[i], &place, &text),
-                         done);
-            continue;
-        }
-        size_t token_bytes;
-        const uint8_t *bytes = tokenizer->ops->token(tokenizer->state, ids[i], &token_bytes);
-        COH_TRY_GOTO(status, coh_byte_list_add(&text, bytes, token_bytes), done);
+        COH_TRY_GOTO(status, coh_pipeline_decode(tokenizer->pipeline, ids[i], &place, &text), done);
     }
     COH_TRY_GOTO(status, coh_byte_list_add(&text, "", 1), done);
     *out_text = (char *)text.bytes;
@@ -272,7 +205,9 @@ coh_status coh_tokenizer_piece(const coh_tokenizer *tokenizer, int32_t id, const
     *out_text = "";
     *out_bytes = 0;
     COH_TRY(check_id(tokenizer, id, 0));
-    *out_text = (const char *)tokenizer->ops->token(tokenizer->state, id, out_bytes);
+    const coh_slice text = coh_token_table_at(&tokenizer->pipeline->texts, id);
+    *out_text = text.bytes;
+    *out_bytes = text.count;
     return COH_OK;
 }
 

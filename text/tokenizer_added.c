@@ -234,7 +234,7 @@ static coh_status add_own(const new_tokens *list, coh_tokenizer *tokenizer, size
     size_t count = 0;
     begin_identity(&identity, "cohobate special tokens 1", tokenizer);
     for (; count < list->count && list->all[count].kind.id < tokenizer->vocabulary; count++)
-        COH_TRY(find_in_texts(list, &list->all[count], tokenizer->state, &identity));
+        COH_TRY(find_in_texts(list, &list->all[count], tokenizer->pipeline, &identity));
     if (count > 0)
         tokenizer->identity = coh_identity_end(&identity);
     *out_count = count;
@@ -243,7 +243,7 @@ static coh_status add_own(const new_tokens *list, coh_tokenizer *tokenizer, size
 
 static coh_status add_new(const new_tokens *list, size_t first, coh_tokenizer *tokenizer)
 {
-    coh_pipeline *pipeline = tokenizer->state;
+    coh_pipeline *pipeline = tokenizer->pipeline;
     coh_identity identity;
     begin_identity(&identity, "cohobate added tokens 1", tokenizer);
     for (size_t i = first; i < list->count; i++) {
@@ -278,7 +278,7 @@ coh_status coh_tokenizer_add_tokens(const char *path, const json_t *tokens, int 
                                     const coh_special_names *special, coh_tokenizer *tokenizer)
 {
     new_tokens list = { .path = path,
-                        .names = &((coh_pipeline *)tokenizer->state)->names,
+                        .names = &tokenizer->pipeline->names,
                         .takes_own = special != NULL };
     size_t own_count = 0;
     coh_status status = fill_list(&list, tokens, is_decoder, special);

@@ -97,7 +97,7 @@ static coh_status read_named(const char *path, const json_t *root, const char *k
         return COH_OK;
     if (!json_is_string(value))
         return coh_fail(COH_ERR_CORRUPT, "%s: \"%s\" is not a token", path, key);
-    const coh_pipeline *pipeline = tokenizer->state;
+    const coh_pipeline *pipeline = tokenizer->pipeline;
     int32_t id =
         coh_token_table_find(&pipeline->names, json_string_value(value), json_string_length(value));
     if (id < 0)
@@ -184,7 +184,7 @@ static coh_status read_added(const char *folder, const coh_special_names *specia
     coh_special_names names = *special, *own = NULL;
     coh_byte_pair_class class;
     const json_t *decoder = json_object_get(special->config, "added_tokens_decoder");
-    if (((coh_pipeline *)tokenizer->state)->is_byte_level) {
+    if (tokenizer->pipeline->is_byte_level) {
         COH_TRY(coh_tokenizer_read_class(folder, &class));
         names.defaulted = class.is_qwen2 ? qwen2 : gpt2;
         own = &names;

@@ -17,15 +17,14 @@ coh_status coh_tokenizer_begin_pipeline(coh_tokenizer *tokenizer, coh_pipeline *
 {
     coh_pipeline *pipeline;
     COH_TRY(COH_ALLOC(1, &pipeline));
-    tokenizer->ops = &coh_pipeline_ops;
-    tokenizer->state = pipeline;
+    tokenizer->pipeline = pipeline;
     *out_pipeline = pipeline;
     return COH_ALLOC(1, &pipeline->model);
 }
 
 coh_status coh_tokenizer_finish_pipeline(coh_tokenizer *tokenizer)
 {
-    coh_pipeline *pipeline = tokenizer->state;
+    coh_pipeline *pipeline = tokenizer->pipeline;
     tokenizer->vocabulary = tokenizer->own_vocabulary = pipeline->names.count;
     COH_TRY(COH_GROW(&pipeline->normalized.bytes, &pipeline->normalized.capacity, 1));
     COH_TRY(COH_GROW(&pipeline->waiting.bytes, &pipeline->waiting.capacity, 1));

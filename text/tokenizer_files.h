@@ -1,14 +1,14 @@
 /* tokenizer_files.h - reads tokenizers from files. Files are read strictly: an accepted file
  * defines every id; for a refused one the message says what is wrong and where.
  *
- * Each reader fills `tokenizer` (ops, state and the rest), which is zeroed except for begin_of_text
+ * Each reader fills `tokenizer` (pipeline and the rest), which is zeroed except for begin_of_text
  * and end_of_text (-1). On failure the caller closes it. */
 #ifndef COH_TEXT_TOKENIZER_FILES_H
 #define COH_TEXT_TOKENIZER_FILES_H
 
 #include <jansson.h>
 
-#include "text/pipeline.h"
+#include "text/tokenizer.h"
 
 /* Large vocabularies have 20 MB; a file far larger is something else. */
 #define COH_TOKENIZER_FILE_BYTES_MAX (256u << 20)

@@ -212,7 +212,7 @@ static coh_status read_template(const char *where, const json_t *part, coh_token
     json_t *single = NULL, *item;
     size_t index;
     int text_count = 0;
-    int64_t vocabulary = ((const coh_pipeline *)tokenizer->state)->names.count;
+    int64_t vocabulary = tokenizer->pipeline->names.count;
     COH_TRY(coh_json_check_fields(where, part, known));
     COH_TRY(coh_json_array(where, part, "single", &single));
     json_array_foreach(single, index, item)
@@ -274,7 +274,7 @@ static int add_dumped(const char *text, size_t bytes, void *identity)
 static coh_status fill_identity(const json_t *root, coh_tokenizer *tokenizer)
 {
     static const char *const parts[] = { "normalizer", "pre_tokenizer", "added_tokens" };
-    const coh_pipeline *pipeline = tokenizer->state;
+    const coh_pipeline *pipeline = tokenizer->pipeline;
     coh_identity identity;
     coh_identity_begin(&identity, "cohobate tokenizer.json 1");
     coh_identity_add_tokens(&identity, &pipeline->names);

@@ -38,7 +38,7 @@ static inline void fuzz_encode(coh_tokenizer *tokenizer, const char *text, size_
         int is_last = end >= text_bytes;
         const coh_text_block block = { (const uint8_t *)text + begin,
                                        (is_last ? text_bytes : end) - begin, end == 7, is_last };
-        status = tokenizer->ops->encode(tokenizer->state, &block, &list, &consumed);
+        status = coh_pipeline_encode(tokenizer->pipeline, &block, &list, &consumed);
         if (status != COH_OK || is_last)
             break;
         begin += consumed;

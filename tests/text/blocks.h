@@ -13,7 +13,7 @@ static inline void encode_in_blocks(coh_tokenizer *tokenizer, const char *text, 
         end = end + block_bytes < text_bytes ? end + block_bytes : text_bytes;
         const coh_text_block block = { (const uint8_t *)text + begin, end - begin, is_first,
                                        end == text_bytes };
-        assert_int_equal(tokenizer->ops->encode(tokenizer->state, &block, out_list, &consumed),
+        assert_int_equal(coh_pipeline_encode(tokenizer->pipeline, &block, out_list, &consumed),
                          COH_OK);
         begin += consumed;
     }
