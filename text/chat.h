@@ -43,18 +43,13 @@ int coh_chat_writes(const coh_chat *chat, int32_t id);
 coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, size_t count,
                            coh_id_list *ids, coh_byte_list *counts);
 
-/* ---- parts (chat_template.c) ---- */
+/* ---- parts ---- */
 
 /* Strips white space at both ends, as Python's str.strip. */
 coh_slice coh_chat_strip(coh_slice text);
-/* Reads a folder's chat template; out_path (PATH_MAX bytes) is the file it was in. NULL: the folder
- * has none. Release with coh_free. */
-coh_status coh_chat_template_read(const char *folder, char *out_path, char **out_template);
 /* Does a template write ChatML in our form, judged by its literal parts? *out_has_begin: bos_token
  * precedes the first turn. */
 int coh_chat_template_is_chatml(const char *template_text, int *out_has_begin);
-/* Does it write Llama 3's form, judged likewise? */
-int coh_chat_template_is_llama3(const char *template_text);
 /* The default system prompt in a ChatML template; release with coh_free. NULL: none. */
 coh_status coh_chat_default_system(const char *template_text, char **out_system);
 

@@ -38,10 +38,6 @@ void coh_lines_close(coh_lines *lines); /* accepts a zeroed struct */
  * COH_ERR_IO. */
 coh_status coh_lines_next(coh_lines *lines, json_t **out_object);
 
-/* Rewrites a line that only Python's json accepts as valid JSON in `out`; other invalid lines stay
- * invalid (lines_mend.c). */
-coh_status coh_lines_mend(coh_slice line, coh_byte_list *out, uint64_t *replaced_count);
-
 /* Fails with COH_ERR_CORRUPT and "<path>:<line>: " before the message, which is given as to
  * coh_fail. */
 #define coh_lines_fail(lines, ...)                                                                 \

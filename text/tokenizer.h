@@ -1,4 +1,4 @@
-/* tokenizer.h - internals of a coh_tokenizer: its pipeline (pipeline.h), and the ids around a text. */
+/* tokenizer.h - internals of a coh_tokenizer: its pipeline, and the ids around a text. */
 #ifndef COH_TEXT_TOKENIZER_H
 #define COH_TEXT_TOKENIZER_H
 
