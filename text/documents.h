@@ -14,7 +14,7 @@
  * The rest of the last window is padded with ids that do not count. A window without counted ids is
  * left out.
  *
- * Threads that process several files at a time (token_folder.c) record their calls as bytes of a
+ * Threads that process several files at a time (token_build.c) record their calls as bytes of a
  * part (turns.h). coh_documents_replay makes the calls again in order. */
 #ifndef COH_TEXT_DOCUMENTS_H
 #define COH_TEXT_DOCUMENTS_H

@@ -12,15 +12,35 @@
 
 #define BLOCK_BYTES (1u << 20)
 
-coh_status coh_lines_open(const char *path, coh_lines *out_lines)
+coh_status coh_file_open_text(const char *path, int *out_fd)
 {
-    *out_lines = (coh_lines){ .fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK),
-                              .path = path,
-                              .most_bytes = COH_LINE_BYTES_MAX };
-    if (out_lines->fd < 0)
+    *out_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (*out_fd < 0)
         return coh_fail(COH_ERR_IO, "cannot open %s: %s: see to its rights, or leave it out", path,
                         strerror(errno));
     return COH_OK;
+}
+
+coh_status coh_file_read_more(int fd, const char *path, uint8_t *bytes, size_t room, size_t *count)
+{
+    while (*count < room) {
+        ssize_t got = read(fd, bytes + *count, room - *count);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return coh_fail(COH_ERR_IO, "reading %s failed: %s: copy it elsewhere, or leave it out",
+                            path, strerror(errno));
+        if (got == 0)
+            break;
+        *count += (size_t)got;
+    }
+    return COH_OK;
+}
+
+coh_status coh_lines_open(const char *path, coh_lines *out_lines)
+{
+    *out_lines = (coh_lines){ .path = path, .most_bytes = COH_LINE_BYTES_MAX };
+    return coh_file_open_text(path, &out_lines->fd);
 }
 
 void coh_lines_close(coh_lines *lines)
@@ -48,17 +68,9 @@ static coh_status read_more(coh_lines *lines)
     if (lines->end == lines->capacity)
         COH_TRY(COH_GROW(&lines->bytes, &lines->capacity,
                          lines->capacity ? lines->capacity + 1 : BLOCK_BYTES));
-    for (;;) {
-        ssize_t got = read(lines->fd, lines->bytes + lines->end, lines->capacity - lines->end);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return coh_fail(COH_ERR_IO, "reading %s failed: %s: copy it elsewhere, or leave it out",
-                            lines->path, strerror(errno));
-        lines->is_at_end = got == 0;
-        lines->end += (size_t)got;
-        return COH_OK;
-    }
+    COH_TRY(coh_file_read_more(lines->fd, lines->path, lines->bytes, lines->capacity, &lines->end));
+    lines->is_at_end = lines->end < lines->capacity;
+    return COH_OK;
 }
 
 /* Finds the next line without its end; *out_has 0: there are no more lines. */

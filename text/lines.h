@@ -14,6 +14,11 @@
 
 #include "text/lists.h"
 
+/* Open a text for reading; read more of it behind the first *count bytes, until the file ends or
+ * `room` bytes are there. Fail: COH_ERR_IO. */
+coh_status coh_file_open_text(const char *path, int *out_fd);
+coh_status coh_file_read_more(int fd, const char *path, uint8_t *bytes, size_t room, size_t *count);
+
 /* Longer than any reasonable line; bounds memory for a file without line ends. */
 #define COH_LINE_BYTES_MAX (256u << 20)
 

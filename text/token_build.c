@@ -1,11 +1,15 @@
 /* Makes token files from texts by streaming. A file passes through one buffer of BLOCK_BYTES: text
  * that the tokenizer cannot settle yet (the last word) moves to the front, and more is read after
  * it. The buffer doubles only while a single word fills it, so memory is bounded by the block and
- * the longest word. Files of JSON lines: token_jsonl.c. */
+ * the longest word. The files of a folder are processed several at a time: each thread has a
+ * separate builder, which records its documents; the records are replayed in the order of the
+ * files. Next: turns.c for the order, documents.c for the records, token_jsonl.c for JSON lines. */
+#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +17,8 @@
 
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
+#include "cohobate/machine.h"
+#include "text/lines.h"
 #include "text/token_build.h"
 
 #define BLOCK_BYTES (1u << 20)
@@ -20,22 +26,6 @@
  * git). */
 #define PROBE_BYTES 8192u
 #define HASH_BYTES  65536u
-
-static coh_status read_more(int fd, const char *path, uint8_t *bytes, size_t room, size_t *count)
-{
-    while (*count < room) {
-        ssize_t got = read(fd, bytes + *count, room - *count);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return coh_fail(COH_ERR_IO, "reading %s failed: %s: copy it elsewhere, or leave it out",
-                            path, strerror(errno));
-        if (got == 0)
-            break;
-        *count += (size_t)got;
-    }
-    return COH_OK;
-}
 
 coh_status coh_token_builder_go_on(const coh_token_builder *b)
 {
@@ -83,13 +73,14 @@ static coh_status check_around(const coh_token_builder *b, const int32_t *ids, s
     return COH_OK;
 }
 
-/* Tokenizes the rest of `fd`; the buffer already holds `filled` bytes. */
-static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, size_t filled)
+/* Tokenizes the rest of `fd`. */
+static coh_status encode_stream(coh_token_builder *b, int fd, const char *path)
 {
     uint64_t before = 0;
+    size_t filled = 0;
     for (int is_first = 1, is_last = 0; !is_last; is_first = 0) {
         COH_TRY(coh_token_builder_go_on(b));
-        COH_TRY(read_more(fd, path, b->buffer, b->buffer_bytes, &filled));
+        COH_TRY(coh_file_read_more(fd, path, b->buffer, b->buffer_bytes, &filled));
         is_last = filled < b->buffer_bytes;
         b->ids.count = 0;
         size_t consumed = 0;
@@ -104,15 +95,6 @@ static coh_status encode_stream(coh_token_builder *b, int fd, const char *path, 
         if (consumed == 0 && !is_last)
             COH_TRY(coh_alloc_grow((void **)&b->buffer, &b->buffer_bytes, b->buffer_bytes + 1, 1));
     }
-    return COH_OK;
-}
-
-static coh_status open_text(const char *path, int *out_fd)
-{
-    *out_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (*out_fd < 0)
-        return coh_fail(COH_ERR_IO, "cannot open %s: %s: see to its rights, or leave it out", path,
-                        strerror(errno));
     return COH_OK;
 }
 
@@ -134,23 +116,8 @@ coh_status coh_token_builder_end(coh_token_builder *b)
     return coh_documents_end(&b->documents);
 }
 
-/* Adds a whole file's text as one document. */
-static coh_status build_file(coh_token_builder *b, const char *path)
-{
-    int fd;
-    COH_TRY(coh_alloc_grow((void **)&b->buffer, &b->buffer_bytes, BLOCK_BYTES, 1));
-    COH_TRY(open_text(path, &fd));
-    coh_status status = coh_documents_begin(&b->documents, 0);
-    if (status == COH_OK)
-        status = encode_stream(b, fd, path, 0);
-    if (status == COH_OK)
-        status = coh_documents_end(&b->documents);
-    close(fd);
-    return status;
-}
-
-/* Hashes the whole file from its start if a share of documents is held out; the offset of `fd` is
- * unchanged. The file is then read twice, since a document's use is decided before its first id. */
+/* Hashes the whole file if a share of documents is held out. The file is then read twice, since a
+ * document's use is decided before its first id. */
 static coh_status hash_file(const coh_token_builder *b, int fd, const char *path,
                             uint64_t *out_hash)
 {
@@ -158,42 +125,240 @@ static coh_status hash_file(const coh_token_builder *b, int fd, const char *path
     *out_hash = 0;
     if (!(b->options->validation_split > 0))
         return COH_OK;
-    for (off_t at = 0;; at += HASH_BYTES) {
-        size_t filled = 0;
-        ssize_t got = 1;
+    for (size_t filled = HASH_BYTES; filled == HASH_BYTES;) {
+        filled = 0;
         COH_TRY(coh_token_builder_go_on(b));
-        while (filled < HASH_BYTES && got != 0) {
-            got = pread(fd, bytes + filled, HASH_BYTES - filled, at + (off_t)filled);
-            if (got < 0 && errno != EINTR)
-                return coh_fail(COH_ERR_IO,
-                                "reading %s failed: %s: copy it elsewhere, or leave it out", path,
-                                strerror(errno));
-            filled += got > 0 ? (size_t)got : 0;
-        }
+        COH_TRY(coh_file_read_more(fd, path, bytes, HASH_BYTES, &filled));
         *out_hash = XXH3_64bits_withSeed(bytes, filled, *out_hash);
-        if (filled < HASH_BYTES)
-            return COH_OK;
     }
+    lseek(fd, 0, SEEK_SET);
+    return COH_OK;
+}
+
+/* Adds a text of a folder as a document, with the tokens that the tokenizer puts around one. */
+static coh_status add_member(coh_token_builder *b, int fd, const char *path)
+{
+    size_t filled = 0;
+    uint64_t hash;
+    COH_TRY(coh_file_read_more(fd, path, b->buffer, PROBE_BYTES, &filled));
+    if (memchr(b->buffer, '\0', filled))
+        return COH_OK;
+    lseek(fd, 0, SEEK_SET);
+    COH_TRY(hash_file(b, fd, path, &hash));
+    COH_TRY(coh_token_builder_begin(b, hash));
+    COH_TRY(encode_stream(b, fd, path));
+    return coh_token_builder_end(b);
+}
+
+/* Adds a whole file's text as the only document. */
+static coh_status add_single(coh_token_builder *b, int fd, const char *path)
+{
+    COH_TRY(coh_documents_begin(&b->documents, 0));
+    COH_TRY(encode_stream(b, fd, path));
+    return coh_documents_end(&b->documents);
+}
+
+static coh_status build_file(coh_token_builder *b, const char *path,
+                             coh_status (*add)(coh_token_builder *b, int fd, const char *path))
+{
+    int fd;
+    COH_TRY(coh_alloc_grow((void **)&b->buffer, &b->buffer_bytes, BLOCK_BYTES, 1));
+    COH_TRY(coh_file_open_text(path, &fd));
+    coh_status status = add(b, fd, path);
+    close(fd);
+    return status;
 }
 
 static coh_status build_member(coh_token_builder *b, const char *path)
 {
-    int fd;
-    size_t filled = 0;
-    uint64_t hash = 0;
-    COH_TRY(coh_alloc_grow((void **)&b->buffer, &b->buffer_bytes, BLOCK_BYTES, 1));
-    COH_TRY(open_text(path, &fd));
-    coh_status status = read_more(fd, path, b->buffer, PROBE_BYTES, &filled);
-    if (status == COH_OK && !memchr(b->buffer, '\0', filled)) {
-        status = hash_file(b, fd, path, &hash);
-        if (status == COH_OK)
-            status = coh_token_builder_begin(b, hash);
-        if (status == COH_OK)
-            status = encode_stream(b, fd, path, filled);
-        if (status == COH_OK)
-            status = coh_token_builder_end(b);
+    return build_file(b, path, add_member);
+}
+
+/* ---- folders ---- */
+
+/* Deeper than any source tree; stops recursion in a file system with loops. */
+#define DEPTH_MAX 64
+
+static coh_status list_folder(coh_file_list *list, const char *folder, int depth);
+
+static int ends_with(const char *name, const char *ending)
+{
+    size_t count = strlen(name), ending_count = strlen(ending);
+    return count >= ending_count && strcmp(name + count - ending_count, ending) == 0;
+}
+
+/* Is it the name of a file of JSON lines? */
+static int is_lines_name(const char *name)
+{
+    return ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
+}
+
+static coh_status list_entry(coh_file_list *list, const char *folder, const char *name, int depth)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
+        return coh_fail(COH_ERR_ARGUMENT, "a path under %.200s is longer than %d bytes", folder,
+                        PATH_MAX - 1);
+    struct stat facts;
+    if (lstat(path, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot look at %s: %s", path, strerror(errno));
+    if (S_ISDIR(facts.st_mode))
+        return list_folder(list, path, depth + 1);
+    /* Links to files are followed; links to folders are not, since they may form a loop. */
+    if (S_ISLNK(facts.st_mode) && stat(path, &facts) != 0)
+        return coh_fail(COH_ERR_IO, "cannot follow the link %s: %s: mend it, or take it away", path,
+                        strerror(errno));
+    if (!S_ISREG(facts.st_mode) || (list->is_lines && !is_lines_name(name)))
+        return COH_OK;
+    COH_TRY(COH_GROW(&list->paths, &list->capacity, list->count + 1));
+    COH_TRY(coh_alloc_text(path, &list->paths[list->count]));
+    list->count++;
+    return COH_OK;
+}
+
+static coh_status list_folder(coh_file_list *list, const char *folder, int depth)
+{
+    if (depth > DEPTH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "%.200s lies deeper than %d folders", folder, DEPTH_MAX);
+    DIR *directory = opendir(folder);
+    if (!directory)
+        return coh_fail(COH_ERR_IO, "cannot open folder %s: %s: see to its rights, or leave it out",
+                        folder, strerror(errno));
+    coh_status status = COH_OK;
+    while (status == COH_OK) {
+        errno = 0;
+        struct dirent *entry = readdir(directory);
+        if (!entry && errno != 0)
+            status = coh_fail(COH_ERR_IO, "reading folder %s failed: %s", folder, strerror(errno));
+        if (!entry)
+            break;
+        if (entry->d_name[0] != '.')
+            status = list_entry(list, folder, entry->d_name, depth);
     }
-    close(fd);
+    closedir(directory);
+    return status;
+}
+
+static int compare_paths(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+static coh_status list_fill(coh_file_list *list, const char *folder, int is_lines)
+{
+    list->is_lines = is_lines;
+    /* All paths begin with "<folder>/", so comparing whole paths compares the rest. */
+    COH_TRY(list_folder(list, folder, 0));
+    if (list->count > 1)
+        qsort(list->paths, list->count, sizeof(*list->paths), compare_paths);
+    return COH_OK;
+}
+
+static void list_free(coh_file_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        coh_free(list->paths[i]);
+    coh_free(list->paths);
+}
+
+/* ---- several files at a time ---- */
+
+#define THREADS_MOST       64
+#define WAITING_BYTES_MOST (32u << 20)
+
+typedef struct folder_job {
+    coh_token_builder *out;
+    coh_token_builder *workers;
+    int worker_count;
+    coh_token_member member;
+} folder_job;
+
+static coh_status make(void *context, int thread, size_t index, coh_turn *turn)
+{
+    folder_job *job = context;
+    coh_token_builder *worker = &job->workers[thread];
+    worker->documents.turn = turn;
+    return job->member(worker, job->out->list.paths[index]);
+}
+
+static coh_status take(void *context, size_t index, const void *bytes, size_t byte_count,
+                       int is_end)
+{
+    (void)index;
+    (void)is_end;
+    folder_job *job = context;
+    return coh_documents_replay(&job->out->documents, bytes, byte_count);
+}
+
+/* The caller's thread uses the existing objects, other threads use forks. */
+static coh_status fill_worker(const coh_token_builder *out, int number, coh_token_builder *worker)
+{
+    worker->options = out->options;
+    if (number == 0) {
+        worker->tokenizer = out->tokenizer;
+        worker->chat = out->chat;
+        return COH_OK;
+    }
+    COH_TRY(coh_tokenizer_fork(out->tokenizer, &worker->tokenizer));
+    if (out->chat)
+        COH_TRY(coh_chat_open(worker->tokenizer, out->options->chat_folder, out->options->chat_form,
+                              &worker->chat));
+    return COH_OK;
+}
+
+static void fini_workers(const folder_job *job)
+{
+    for (int i = 0; i < job->worker_count; i++) {
+        coh_token_builder *worker = &job->workers[i];
+        job->out->replaced_count += worker->replaced_count;
+        if (i > 0) {
+            coh_chat_close(worker->chat);
+            coh_tokenizer_close(worker->tokenizer);
+        }
+        coh_documents_fini(&worker->documents);
+        coh_free(worker->targets.bytes);
+        coh_free(worker->ids.ids);
+        coh_free(worker->buffer);
+    }
+    coh_free(job->workers);
+}
+
+static int thread_count_for(const coh_token_builder *builder)
+{
+    int count = builder->options->thread_count;
+    if (count == 0)
+        count = coh_machine_core_count();
+    if (count > THREADS_MOST)
+        count = THREADS_MOST;
+    if ((size_t)count > builder->list.count)
+        count = (int)builder->list.count;
+    return count;
+}
+
+coh_status coh_token_build_folder(coh_token_builder *builder, coh_token_member member)
+{
+    folder_job job = { .out = builder, .member = member };
+    int thread_count = thread_count_for(builder);
+    if (thread_count <= 1) {
+        for (size_t i = 0; i < builder->list.count; i++)
+            COH_TRY(member(builder, builder->list.paths[i]));
+        return COH_OK;
+    }
+    coh_status status = COH_ALLOC(thread_count, &job.workers);
+    for (int i = 0; status == COH_OK && i < thread_count; i++) {
+        job.worker_count++; /* released even after a partial fill */
+        status = fill_worker(builder, i, &job.workers[i]);
+    }
+    if (status == COH_OK) {
+        const coh_turns_job turns = { .context = &job,
+                                      .part_count = builder->list.count,
+                                      .make = make,
+                                      .take = take,
+                                      .thread_count = thread_count,
+                                      .most_bytes = WAITING_BYTES_MOST };
+        status = coh_turns_run(&turns);
+    }
+    fini_workers(&job);
     return status;
 }
 
@@ -273,7 +438,7 @@ static coh_status build_all(coh_token_builder *b, int is_folder)
     if (options->form != COH_DATA_TEXT)
         return coh_token_build_jsonl(b, is_folder);
     if (!is_folder)
-        return build_file(b, options->in_path);
+        return build_file(b, options->in_path, add_single);
     COH_TRY(coh_token_build_folder(b, build_member));
     if (b->documents.count == 0)
         return coh_fail(COH_ERR_CORRUPT,
@@ -328,7 +493,7 @@ static coh_status build(coh_token_builder *b, int is_folder)
     COH_TRY(coh_documents_init(d, (size_t)options->window));
     /* Listed before any file is created, since new files may be in the same folder. */
     if (is_folder)
-        COH_TRY(coh_file_list_fill(&b->list, options->in_path, options->form != COH_DATA_TEXT));
+        COH_TRY(list_fill(&b->list, options->in_path, options->form != COH_DATA_TEXT));
     if (options->form == COH_DATA_CHAT)
         COH_TRY(coh_chat_open(b->tokenizer, options->chat_folder, options->chat_form, &b->chat));
     COH_TRY(create_writers(b));
@@ -353,7 +518,7 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
         .replaced_count = b->replaced_count,
     };
     for (size_t i = 0; b->options->form == COH_DATA_TEXT && i < b->list.count; i++)
-        facts.lines_as_text_count += (uint64_t)coh_file_list_is_lines(b->list.paths[i]);
+        facts.lines_as_text_count += (uint64_t)is_lines_name(b->list.paths[i]);
     if (b->chat)
         snprintf(facts.chat_form, sizeof(facts.chat_form), "%s", coh_chat_description(b->chat));
     COH_STRUCT_FILL(facts, out_facts);
@@ -386,7 +551,7 @@ coh_status coh_token_file_make(coh_tokenizer *tokenizer, const coh_token_build_o
         coh_token_writer_destroy(b.documents.writers[i]);
     coh_chat_close(b.chat);
     coh_documents_fini(&b.documents);
-    coh_file_list_free(&b.list);
+    list_free(&b.list);
     coh_free(b.targets.bytes);
     coh_free(b.ids.ids);
     coh_free(b.buffer);

@@ -3,7 +3,6 @@
  *
  *   token_build.c   text files and folders, streamed; checks of options; output files
  *   token_jsonl.c   JSON lines: a field, or a conversation
- *   token_folder.c  several files at a time
  *   documents.h     documents to windows and files */
 #ifndef COH_TEXT_TOKEN_BUILD_H
 #define COH_TEXT_TOKEN_BUILD_H
@@ -11,6 +10,14 @@
 #include "text/chat.h"
 #include "text/documents.h"
 #include "text/tokenizer.h"
+
+/* The regular files under a folder as "<folder>/<path>", sorted by the bytes of <path>, without
+ * links to folders and names beginning with ".". */
+typedef struct coh_file_list {
+    char **paths;
+    size_t count, capacity;
+    int is_lines; /* only files of JSON lines */
+} coh_file_list;
 
 typedef struct coh_token_builder {
     coh_tokenizer *tokenizer;

@@ -79,19 +79,4 @@ uint64_t coh_token_writer_count(const coh_token_writer *writer);
 /* Removes the temporary file unless it was published. Accepts NULL. */
 void coh_token_writer_destroy(coh_token_writer *writer);
 
-/* ---- folders ---- */
-
-/* The regular files under `folder` as "<folder>/<path>", sorted by the bytes of <path>, without
- * links and names beginning with ".". Release with coh_file_list_free. */
-typedef struct coh_file_list {
-    char **paths;
-    size_t count, capacity;
-} coh_file_list;
-
-/* Is it the name of a file of JSON lines? */
-int coh_file_list_is_lines(const char *name);
-/* `is_lines`: lists only such files; 0: all. */
-coh_status coh_file_list_fill(coh_file_list *list, const char *folder, int is_lines);
-void coh_file_list_free(coh_file_list *list);
-
 #endif

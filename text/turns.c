@@ -1,6 +1,6 @@
 /* Runs threads that make parts, and delivers the parts in order. The one idea: the next part in
  * order is delivered at once; later parts wait in memory up to a bound. Next: turns.h for the
- * drawing, token_folder.c for the caller. */
+ * drawing, token_build.c for the caller. */
 #include "text/turns.h"
 
 #include <pthread.h>
