@@ -1,6 +1,6 @@
 /* Reads token files: header, ranges of ids, windows, and passes over the whole file. The one idea:
  * ids stay on disk, and each call reads its range with pread. Next: token_file.h for the format,
- * token_raw.c for other formats. */
+ * token_writer.c for writing. */
 #include "text/token_file.h"
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
+#include "base/utf8.h"
 #include "cohobate/terms.h"
 #include "text/permute.h"
 
@@ -89,8 +90,8 @@ static int is_written(const coh_token_header *header, uint32_t flags)
            (header->window == 0 || header->count % (header->window + UINT64_C(1)) == 0);
 }
 
-coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], const char *path,
-                                 coh_token_header *out_header)
+static coh_status header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], const char *path,
+                              coh_token_header *out_header)
 {
     if (memcmp(bytes, magic, sizeof(magic)) != 0)
         return coh_fail(COH_ERR_CORRUPT,
@@ -124,8 +125,10 @@ coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], co
 
 /* ---- open ---- */
 
-coh_status coh_token_read_bytes(int fd, const char *path, uint64_t offset, void *bytes,
-                                size_t byte_count)
+/* Reads all of [offset, offset + byte_count). Fails: COH_ERR_IO, COH_ERR_CORRUPT (the file is
+ * shorter). */
+static coh_status read_bytes(int fd, const char *path, uint64_t offset, void *bytes,
+                             size_t byte_count)
 {
     for (size_t done = 0; done < byte_count;) {
         ssize_t got = pread(fd, (uint8_t *)bytes + done, byte_count - done, (off_t)(offset + done));
@@ -142,7 +145,8 @@ coh_status coh_token_read_bytes(int fd, const char *path, uint64_t offset, void 
     return COH_OK;
 }
 
-coh_status coh_token_file_open_bytes(coh_token_file *file, uint64_t *out_file_bytes)
+/* Opens file->path, which must be a regular file. */
+static coh_status open_bytes(coh_token_file *file, uint64_t *out_file_bytes)
 {
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0)
@@ -159,15 +163,15 @@ coh_status coh_token_file_open_bytes(coh_token_file *file, uint64_t *out_file_by
 static coh_status open_and_check(coh_token_file *file)
 {
     uint64_t file_bytes;
-    COH_TRY(coh_token_file_open_bytes(file, &file_bytes));
+    COH_TRY(open_bytes(file, &file_bytes));
     if (file_bytes < COH_TOKEN_HEADER_BYTES)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s has %" PRIu64
                         " bytes, less than the %d of a token file's header: not one, or cut off",
                         file->path, file_bytes, COH_TOKEN_HEADER_BYTES);
     uint8_t bytes[COH_TOKEN_HEADER_BYTES];
-    COH_TRY(coh_token_read_bytes(file->fd, file->path, 0, bytes, sizeof(bytes)));
-    COH_TRY(coh_token_header_read(bytes, file->path, &file->header));
+    COH_TRY(read_bytes(file->fd, file->path, 0, bytes, sizeof(bytes)));
+    COH_TRY(header_read(bytes, file->path, &file->header));
     file->data_offset = COH_TOKEN_HEADER_BYTES;
     uint64_t expected = COH_TOKEN_HEADER_BYTES + file->header.count * file->header.id_bytes;
     if (file_bytes != expected)
@@ -178,9 +182,9 @@ static coh_status open_and_check(coh_token_file *file)
     return COH_OK;
 }
 
-coh_status coh_token_file_create(const char *path, coh_token_file **out_file)
+static coh_status file_create(const char *path, coh_token_file **out_file)
 {
-    if (!path || !path[0] || !out_file)
+    if (!path[0])
         return coh_fail(COH_ERR_ARGUMENT, "opening a token file needs its path");
     *out_file = NULL;
     coh_token_file *file;
@@ -194,17 +198,22 @@ coh_status coh_token_file_create(const char *path, coh_token_file **out_file)
     return status;
 }
 
+/* Passes on the status of opening; a file that could not be opened is closed. */
+static coh_status opened(coh_status status, coh_token_file **file)
+{
+    if (status != COH_OK) {
+        coh_token_file_close(*file);
+        *file = NULL;
+    }
+    return status;
+}
+
 coh_status coh_token_file_open(const char *path, coh_token_file **out_file)
 {
     COH_NEED(path);
     COH_NEED(out_file);
-    COH_TRY(coh_token_file_create(path, out_file));
-    coh_status status = open_and_check(*out_file);
-    if (status != COH_OK) {
-        coh_token_file_close(*out_file);
-        *out_file = NULL;
-    }
-    return status;
+    COH_TRY(file_create(path, out_file));
+    return opened(open_and_check(*out_file), out_file);
 }
 
 void coh_token_file_close(coh_token_file *file)
@@ -254,8 +263,6 @@ static coh_status refuse_id(const coh_token_file *file, uint32_t id, uint64_t po
 /* As coh_token_file_read, but ids that do not count as targets have the bit UNCOUNTED set. */
 static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count, int32_t *ids)
 {
-    if (!file || (!ids && count))
-        return coh_fail(COH_ERR_ARGUMENT, "reading ids needs an open token file and a place");
     if (begin > file->header.count || count > file->header.count - begin)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%zu ids from %" PRIu64 " on are beyond the %" PRIu64 " of %s", count,
@@ -265,8 +272,8 @@ static coh_status read_marked(coh_token_file *file, uint64_t begin, size_t count
     /* Reads narrow ids into the end of the array and widens them from the front: writing id i
      * touches bytes 4i.., and only bytes 2(count + i).. are still to be read. */
     uint8_t *raw = (uint8_t *)ids + count * (sizeof(int32_t) - id_bytes);
-    COH_TRY(coh_token_read_bytes(file->fd, file->path, file->data_offset + begin * id_bytes, raw,
-                                 count * id_bytes));
+    COH_TRY(read_bytes(file->fd, file->path, file->data_offset + begin * id_bytes, raw,
+                       count * id_bytes));
     for (size_t i = 0; i < count; i++) {
         uint32_t stored = (uint32_t)get(raw + i * id_bytes, (int)id_bytes), id = stored & ~mark;
         if (id >= file->header.vocabulary)
@@ -286,7 +293,15 @@ coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t coun
     return COH_OK;
 }
 
-coh_status coh_token_file_hash(coh_token_file *file, uint64_t *out_hash)
+/* Ids that a pass over the whole file reads from `begin` on. */
+static size_t pass_count(const coh_token_file *file, uint64_t begin)
+{
+    const uint64_t left = file->header.count - begin;
+    return left < PASS_IDS ? (size_t)left : PASS_IDS;
+}
+
+/* Reads and thereby checks all ids. */
+static coh_status hash_ids(coh_token_file *file, uint64_t *out_hash)
 {
     int32_t ids[PASS_IDS];
     XXH3_state_t hash;
@@ -294,8 +309,7 @@ coh_status coh_token_file_hash(coh_token_file *file, uint64_t *out_hash)
     const uint32_t top = UINT32_C(1) << (8 * file->header.id_bytes - 1);
     XXH3_64bits_reset(&hash);
     for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
-        uint64_t left = file->header.count - begin;
-        size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
+        const size_t count = pass_count(file, begin);
         COH_TRY(read_marked(file, begin, count, ids));
         /* Narrows the ids in place again: the hash covers the stored bytes. */
         uint8_t *raw = (uint8_t *)ids;
@@ -315,7 +329,7 @@ coh_status coh_token_file_check(coh_token_file *file)
     if (!file)
         return coh_fail(COH_ERR_ARGUMENT, "checking needs an open token file");
     uint64_t found;
-    COH_TRY(coh_token_file_hash(file, &found));
+    COH_TRY(hash_ids(file, &found));
     if (found != file->header.hash)
         return coh_fail(COH_ERR_CORRUPT,
                         "the ids of token file %s hash to %016" PRIx64
@@ -332,8 +346,7 @@ static coh_status count_ids(coh_token_file *file, uint64_t first, uint64_t *id_c
     int32_t ids[PASS_IDS];
     *out_next = UINT64_MAX;
     for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
-        uint64_t left = file->header.count - begin;
-        size_t count = left < PASS_IDS ? (size_t)left : PASS_IDS;
+        const size_t count = pass_count(file, begin);
         COH_TRY(read_marked(file, begin, count, ids));
         for (size_t i = 0; i < count; i++) {
             const uint64_t id = (uint64_t)ids[i];
@@ -372,6 +385,183 @@ coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats
 done:
     coh_free(id_count);
     return status;
+}
+
+/* ---- files of other programs ---- */
+
+/* .bin files of ids as llm.c and nanoGPT write them are read in place. A file without a header is
+ * accepted by its name, after checks for the two likely mistakes. */
+
+/* llm.c: 256 int32, the first three of which are used (its dev/data/data_common.py). */
+#define LLMC_HEADER_BYTES 1024u
+
+typedef struct llmc_form {
+    uint32_t magic, version, id_bytes;
+} llmc_form;
+
+static const llmc_form llmc_forms[] = {
+    { 20240520, 1, 2 }, /* GPT-2's ids */
+    { 20240801, 7, 4 }, /* Llama 3's */
+};
+
+/* NULL: not a header of llm.c's. */
+static const llmc_form *find_form(const uint8_t *bytes)
+{
+    for (size_t i = 0; i < sizeof(llmc_forms) / sizeof(llmc_forms[0]); i++)
+        if (get(bytes, 4) == llmc_forms[i].magic)
+            return &llmc_forms[i];
+    return NULL;
+}
+
+static coh_status read_llmc(coh_token_file *file, const llmc_form *form, const uint8_t *bytes,
+                            uint64_t file_bytes)
+{
+    uint32_t version = (uint32_t)get(bytes + 4, 4), count = (uint32_t)get(bytes + 8, 4);
+    if (version != form->version)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s begins as llm.c's files of number %" PRIu32
+                        " do, but with version %" PRIu32 " instead of %" PRIu32
+                        ": write it with a present llm.c",
+                        file->path, form->magic, version, form->version);
+    file->header.id_bytes = form->id_bytes;
+    file->header.count = count;
+    file->data_offset = LLMC_HEADER_BYTES;
+    uint64_t expected = LLMC_HEADER_BYTES + (uint64_t)count * form->id_bytes;
+    if (file_bytes != expected)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s has %" PRIu64 " bytes where llm.c's header and its %" PRIu32
+                        " ids need %" PRIu64 ": it was cut off or added to, write it again",
+                        file->path, file_bytes, count, expected);
+    return COH_OK;
+}
+
+/* Number of 2-byte ids examined, and the least number for a judgement. */
+enum { PROBE_IDS = 4096, PROBE_IDS_LEAST = 16 };
+
+/* Is every second id 0, but not every id? */
+static int looks_wider(const uint8_t *bytes, size_t id_count)
+{
+    int has_other = 0;
+    for (size_t i = 0; i < id_count; i++) {
+        int is_zero = bytes[2 * i] == 0 && bytes[2 * i + 1] == 0;
+        if (i % 2 == 1 && !is_zero)
+            return 0;
+        has_other |= !is_zero;
+    }
+    return has_other;
+}
+
+static int looks_like_text(const uint8_t *bytes, size_t count, int is_cut)
+{
+    for (size_t at = 0, length; at < count; at += length) {
+        length = coh_utf8_character(bytes + at, count - at);
+        if (length == 0)
+            return is_cut && count - at < 4;
+        if (length == 1 && (bytes[at] < 0x20 || bytes[at] == 0x7f) &&
+            !(bytes[at] >= '\t' && bytes[at] <= '\r'))
+            return 0;
+    }
+    return 1;
+}
+
+/* A file without a header is recognised by its name alone; its first bytes are checked for two
+ * mistakes: text, and wider ids. If no vocabulary determines the width, ids that look wider are
+ * read as 4 bytes. */
+static coh_status check_looks(coh_token_file *file, uint64_t file_bytes, int may_widen)
+{
+    uint8_t bytes[2 * PROBE_IDS];
+    size_t count = file_bytes < sizeof(bytes) ? (size_t)file_bytes : sizeof(bytes);
+    if (count / 2 < PROBE_IDS_LEAST)
+        return COH_OK;
+    COH_TRY(read_bytes(file->fd, file->path, 0, bytes, count));
+    if (looks_like_text(bytes, count, count < file_bytes))
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s looks like text, and ids of %" PRIu32 " bytes are read from a *.bin "
+                        "without a header: give text another name; ids that look so need "
+                        "%s %" PRIu32,
+                        file->path, file->header.id_bytes, coh_term_text(COH_TERM_ID_BYTES),
+                        file->header.id_bytes);
+    const int is_wider = file->header.id_bytes == 2 && looks_wider(bytes, count / 2);
+    if (is_wider && may_widen)
+        file->header.id_bytes = 4;
+    else if (is_wider)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s looks like ids of 4 bytes, and those of a vocabulary of %" PRIu64
+                        " have 2 where no header says otherwise: give %s 4, or 2 if that is what "
+                        "they have",
+                        file->path, file->header.vocabulary, coh_term_text(COH_TERM_ID_BYTES));
+    return COH_OK;
+}
+
+/* The limit for ids until all are read: the largest vocabulary. */
+#define ANY_VOCABULARY ((uint64_t)INT32_MAX)
+
+static coh_status find_vocabulary(coh_token_file *file)
+{
+    int32_t ids[PASS_IDS], largest = 0;
+    for (uint64_t begin = 0; begin < file->header.count; begin += PASS_IDS) {
+        const size_t count = pass_count(file, begin);
+        COH_TRY(coh_token_file_read(file, begin, count, ids));
+        for (size_t i = 0; i < count; i++)
+            largest = ids[i] > largest ? ids[i] : largest;
+    }
+    file->header.vocabulary = (uint64_t)largest + 1;
+    return COH_OK;
+}
+
+/* A file with only ids. `id_bytes`: their declared width; 0: guess it. */
+static coh_status read_headless(coh_token_file *file, int64_t vocabulary, int32_t id_bytes,
+                                uint64_t file_bytes)
+{
+    if (id_bytes == 0)
+        COH_TRY(check_looks(file, file_bytes, vocabulary == 0));
+    if (file_bytes % file->header.id_bytes != 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "%s has %" PRIu64 " bytes, which is no number of ids of %" PRIu32
+                        " bytes: it was cut off, or its ids have others (%s)",
+                        file->path, file_bytes, file->header.id_bytes,
+                        coh_term_text(COH_TERM_ID_BYTES));
+    file->header.count = file_bytes / file->header.id_bytes;
+    return COH_OK;
+}
+
+static coh_status open_raw(coh_token_file *file, int64_t vocabulary, int32_t id_bytes)
+{
+    uint8_t bytes[12];
+    uint64_t file_bytes;
+    COH_TRY(open_bytes(file, &file_bytes));
+    file->is_raw = 1;
+    file->header.vocabulary = vocabulary ? (uint64_t)vocabulary : ANY_VOCABULARY;
+    file->header.id_bytes = id_bytes ? (uint32_t)id_bytes : coh_token_id_bytes(vocabulary, 0);
+    if (file_bytes >= sizeof(bytes))
+        COH_TRY(read_bytes(file->fd, file->path, 0, bytes, sizeof(bytes)));
+    const llmc_form *form = file_bytes >= sizeof(bytes) ? find_form(bytes) : NULL;
+    COH_TRY(form ? read_llmc(file, form, bytes, file_bytes)
+                 : read_headless(file, vocabulary, id_bytes, file_bytes));
+    if (form && id_bytes && id_bytes != (int32_t)form->id_bytes)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s has llm.c's header, which says ids of %" PRIu32 " bytes: leave %s out",
+                        file->path, form->id_bytes, coh_term_text(COH_TERM_ID_BYTES));
+    if (vocabulary == 0)
+        COH_TRY(find_vocabulary(file));
+    return hash_ids(file, &file->header.hash);
+}
+
+coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary, int32_t id_bytes,
+                                   coh_token_file **out_file)
+{
+    COH_NEED(path);
+    COH_NEED(out_file);
+    if (vocabulary < 0 || vocabulary > INT32_MAX)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a vocabulary has 1 to %d ids, not %" PRId64
+                        " (0: as many as the file needs)",
+                        INT32_MAX, vocabulary);
+    if (id_bytes != 0 && id_bytes != 2 && id_bytes != 4)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "ids have 2 or 4 bytes, not %" PRId32 " (0: as the file says)", id_bytes);
+    COH_TRY(file_create(path, out_file));
+    return opened(open_raw(*out_file, vocabulary, id_bytes), out_file);
 }
 
 /* ---- windows ---- */

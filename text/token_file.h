@@ -27,7 +27,7 @@ typedef struct coh_token_header {
 struct coh_token_file {
     int fd;
     uint64_t data_offset; /* offset of the first id */
-    int is_raw;           /* in another format: token_raw.c */
+    int is_raw;           /* in another program's format */
     coh_token_header header;
     char *path;
 };
@@ -39,22 +39,6 @@ uint32_t coh_token_id_bytes(int64_t vocabulary, int has_mask);
 /* The bytes that the hash covers after the ids: none in version 1. */
 size_t coh_token_header_tail(const coh_token_header *header, uint8_t bytes[8]);
 void coh_token_header_write(const coh_token_header *header, uint8_t bytes[COH_TOKEN_HEADER_BYTES]);
-/* `path` is for the message. Fails: COH_ERR_CORRUPT. */
-coh_status coh_token_header_read(const uint8_t bytes[COH_TOKEN_HEADER_BYTES], const char *path,
-                                 coh_token_header *out_header);
-
-/* Reads all of [offset, offset + byte_count). Fails: COH_ERR_IO, COH_ERR_CORRUPT (the file is
- * shorter). */
-coh_status coh_token_read_bytes(int fd, const char *path, uint64_t offset, void *bytes,
-                                size_t byte_count);
-/* Creates the struct for a path without opening the file: fd is -1. Release with
- * coh_token_file_close. */
-coh_status coh_token_file_create(const char *path, coh_token_file **out_file);
-/* Opens file->path, which must be a regular file. */
-coh_status coh_token_file_open_bytes(coh_token_file *file, uint64_t *out_file_bytes);
-/* Reads and thereby checks all ids. */
-coh_status coh_token_file_hash(coh_token_file *file, uint64_t *out_hash);
-
 /* ---- writing ---- */
 
 /* Writes ids under a temporary name in the folder of `path`; `path` does not exist before publish.
