@@ -422,15 +422,11 @@ static coh_status template_of_config(const char *path, const json_t *root, char 
 
 static coh_status read_config(const char *path, char **out_template)
 {
-    char *text;
-    size_t text_bytes;
-    json_t *root = NULL;
-    COH_TRY(coh_file_read_whole(path, TEMPLATE_BYTES_MAX, &text, &text_bytes));
-    coh_status status = coh_json_parse(path, text, text_bytes, &root);
+    json_t *root;
+    coh_status status = coh_json_read_text(path, TEMPLATE_BYTES_MAX, &root);
     if (status == COH_OK)
         status = template_of_config(path, root, out_template);
     json_decref(root);
-    coh_free(text);
     return status;
 }
 

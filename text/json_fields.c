@@ -22,6 +22,17 @@ coh_status coh_json_parse(const char *path, const char *text, size_t text_bytes,
     return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
 }
 
+coh_status coh_json_read_text(const char *path, uint64_t most, json_t **out_root)
+{
+    char *text;
+    size_t text_bytes;
+    *out_root = NULL;
+    COH_TRY(coh_file_read_whole(path, most, &text, &text_bytes));
+    coh_status status = coh_json_parse(path, text, text_bytes, out_root);
+    coh_free(text);
+    return status;
+}
+
 static coh_json_place object_of(const json_t *object)
 {
     return (coh_json_place){ .value = (json_t *)(uintptr_t)object };

@@ -20,6 +20,9 @@ coh_json_where coh_json_at(const char *format, ...) __attribute__((format(printf
  * Fails: COH_ERR_CORRUPT with the line, COH_ERR_MEMORY. */
 coh_status coh_json_parse(const char *path, const char *text, size_t text_bytes, json_t **out_root);
 
+/* Likewise, of a file of at most `most` bytes. Fails: also COH_ERR_IO. */
+coh_status coh_json_read_text(const char *path, uint64_t most, json_t **out_root);
+
 /* Checks that `object` is an object with only fields of `known`, a list that NULL ends. Fails:
  * COH_ERR_CORRUPT. */
 coh_status coh_json_check_fields(const char *where, const json_t *object, const char *const *known);

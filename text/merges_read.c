@@ -15,18 +15,6 @@ const char coh_end_of_text_name[] = "<|endoftext|>";
 
 /* ---- vocab.json ---- */
 
-static coh_status parse_vocabulary(const char *path, const char *text, size_t text_bytes,
-                                   json_t **out_root)
-{
-    COH_TRY(coh_json_parse(path, text, text_bytes, out_root));
-    if (!json_is_object(*out_root) || json_object_size(*out_root) == 0)
-        return coh_fail(COH_ERR_CORRUPT, "%s is not an object of tokens with ids", path);
-    if (json_object_size(*out_root) > INT32_MAX)
-        return coh_fail(COH_ERR_CORRUPT, "%s has %zu tokens, more than ids of 31 bits", path,
-                        json_object_size(*out_root));
-    return COH_OK;
-}
-
 /* Sorts the tokens by id; ids must be 0..count-1, each once. */
 static coh_status order_names(const char *path, json_t *root, coh_slice *names)
 {
@@ -86,6 +74,11 @@ static coh_status fill_tokens(const char *path, json_t *root, coh_pipeline *pipe
     coh_slice *slices = NULL;
     uint8_t *room = NULL;
     int64_t count = (int64_t)json_object_size(root);
+    if (count == 0)
+        return coh_fail(COH_ERR_CORRUPT, "%s is not an object of tokens with ids", path);
+    if (count > INT32_MAX)
+        return coh_fail(COH_ERR_CORRUPT, "%s has %" PRId64 " tokens, more than ids of 31 bits",
+                        path, count);
     COH_TRY_GOTO(status, COH_ALLOC(count, &slices), done);
     COH_TRY_GOTO(status, order_names(path, root, slices), done);
     COH_TRY_GOTO(status, coh_token_table_fill(&pipeline->names, slices, count), done);
@@ -208,19 +201,14 @@ static coh_status fill_identity(const coh_pipeline *pipeline, const coh_byte_pai
 
 static coh_status read_vocabulary(const char *path, coh_pipeline *pipeline)
 {
-    char *text;
-    size_t text_bytes;
-    json_t *root = NULL;
-    coh_status status = coh_file_read_whole(path, COH_TOKENIZER_FILE_BYTES_MAX, &text, &text_bytes);
+    json_t *root;
+    coh_status status = coh_json_read_text(path, COH_TOKENIZER_FILE_BYTES_MAX, &root);
     if (status == COH_ERR_IO)
         return coh_fail_prefix(status, "a tokenizer is a folder with tokenizer.json, "
                                        "tokenizer.model or vocab.json and merges.txt");
-    COH_TRY(status);
-    COH_TRY_GOTO(status, parse_vocabulary(path, text, text_bytes, &root), done);
-    status = fill_tokens(path, root, pipeline);
-done:
+    if (status == COH_OK)
+        status = fill_tokens(path, root, pipeline);
     json_decref(root);
-    coh_free(text);
     return status;
 }
 
@@ -248,12 +236,11 @@ static coh_status add_steps(const coh_byte_pair_class *class, coh_pipeline *pipe
 coh_status coh_tokenizer_read_merges(const char *folder, coh_tokenizer *tokenizer)
 {
     char vocabulary_path[PATH_MAX], merges_path[PATH_MAX];
-    if (snprintf(vocabulary_path, PATH_MAX, "%s/vocab.json", folder) >= PATH_MAX ||
-        snprintf(merges_path, PATH_MAX, "%s/merges.txt", folder) >= PATH_MAX)
-        return coh_fail(COH_ERR_ARGUMENT, "a tokenizer's path of %zu bytes is too long",
-                        strlen(folder));
     coh_pipeline *pipeline;
     coh_byte_pair_class class;
+    int exists;
+    COH_TRY(coh_tokenizer_find_file(folder, "vocab.json", vocabulary_path, &exists));
+    COH_TRY(coh_tokenizer_find_file(folder, "merges.txt", merges_path, &exists));
     COH_TRY(coh_tokenizer_begin_pipeline(tokenizer, &pipeline));
     COH_TRY(coh_tokenizer_read_class(folder, &class));
     pipeline->is_byte_level = pipeline->model->is_byte_level = 1;

@@ -37,23 +37,8 @@ coh_status coh_tokenizer_read_class(const char *folder, coh_byte_pair_class *out
  * add_bos_token and add_eos_token. Each file may be missing. */
 coh_status coh_tokenizer_read_config(const char *folder, int has_own_around,
                                      coh_tokenizer *tokenizer);
-/* The files that name special tokens of a vocabulary ("eos_token" and similar keys): a
- * tokenizer_config.json, or NULL; and a special_tokens_map.json, or NULL, which takes
- * precedence. */
-typedef struct coh_special_names {
-    const char *config_path, *map_path;
-    const json_t *config, *map;
-    const char *const *defaulted; /* keys, ended by NULL, that default to <|endoftext|> */
-} coh_special_names;
-
 extern const char coh_end_of_text_name[];
 
-/* Adds the tokens named by `tokens` of the file `path` that the vocabulary lacks, after its own:
- * {"token": id} of an added_tokens.json, or an "added_tokens_decoder"; NULL: none. Named tokens
- * that the vocabulary has are encoded as ordinary text if `special` is NULL. Else they, and the
- * special tokens, are found in texts, and the identity changes. */
-coh_status coh_tokenizer_add_tokens(const char *path, const json_t *tokens, int is_decoder,
-                                    const coh_special_names *special, coh_tokenizer *tokenizer);
 /* Joins the path into path[PATH_MAX]; *out_exists: the file exists. */
 coh_status coh_tokenizer_find_file(const char *folder, const char *name, char *path,
                                    int *out_exists);
