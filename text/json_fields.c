@@ -43,7 +43,18 @@ static coh_status placed(coh_status status, const char *where)
     return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", where);
 }
 
-coh_status coh_json_check_fields(const char *where, const json_t *object, const char *const *known)
+/* Is `word` one of `words`, which blanks separate? */
+static int is_word(const char *word, const char *words)
+{
+    for (size_t length; *words; words += length + (words[length] == ' ')) {
+        length = strcspn(words, " ");
+        if (strlen(word) == length && strncmp(word, words, length) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+coh_status coh_json_check_fields(const char *where, const json_t *object, const char *known)
 {
     const coh_json_place at = object_of(object);
     const char *key;
@@ -53,10 +64,7 @@ coh_status coh_json_check_fields(const char *where, const json_t *object, const 
     json_object_foreach(at.value, key, value)
     {
         const coh_json_place field = coh_json_member(&at, key);
-        const char *const *name = known;
-        while (*name && strcmp(*name, key) != 0)
-            name++;
-        if (!*name)
+        if (!is_word(key, known))
             return placed(coh_json_fail(&field, "it is not known here, so what it changes is not "
                                                 "supported"),
                           where);

@@ -23,9 +23,9 @@ coh_status coh_json_parse(const char *path, const char *text, size_t text_bytes,
 /* Likewise, of a file of at most `most` bytes. Fails: also COH_ERR_IO. */
 coh_status coh_json_read_text(const char *path, uint64_t most, json_t **out_root);
 
-/* Checks that `object` is an object with only fields of `known`, a list that NULL ends. Fails:
+/* Checks that `object` is an object with only fields of `known`, which blanks separate. Fails:
  * COH_ERR_CORRUPT. */
-coh_status coh_json_check_fields(const char *where, const json_t *object, const char *const *known);
+coh_status coh_json_check_fields(const char *where, const json_t *object, const char *known);
 /* `is_absent` is the value if the field is missing or null; -1: the field is required. */
 coh_status coh_field_flag(const char *where, const json_t *object, const char *key, int is_absent,
                           int *out_flag);

@@ -9,18 +9,17 @@
 #include "text/json_fields.h"
 #include "text/tokenizer_files.h"
 
-/* `part` may be null if the file may omit it. */
-coh_status coh_json_read_normalizer(const char *path, const json_t *part, coh_pipeline *pipeline);
+/* Each reads one member of `root`, the object of file `path`. */
+coh_status coh_json_read_normalizer(const char *path, const json_t *root, coh_tokenizer *tokenizer);
 /* Also sets is_byte_level. */
-coh_status coh_json_read_pre_tokenizer(const char *path, const json_t *part,
-                                       coh_pipeline *pipeline);
-/* Reads the model's merges; call it when is_byte_level is known. `names` holds all tokens;
- * is_own[id] marks those of the model. */
-coh_status coh_json_read_model(const char *path, const json_t *part, const uint8_t *is_own,
-                               coh_pipeline *pipeline);
+coh_status coh_json_read_pre_tokenizer(const char *path, const json_t *root,
+                                       coh_tokenizer *tokenizer);
+/* Fills `before` and `after`; call it when the names are known, as the next one. */
+coh_status coh_json_read_post_processor(const char *path, const json_t *root,
+                                        coh_tokenizer *tokenizer);
 /* Fills `texts` with decoded tokens. spelled[id] replaces the name: the normalized form of some
  * added tokens (NULL bytes: use the name). */
-coh_status coh_json_read_decoder(const char *path, const json_t *part, const coh_slice *spelled,
-                                 coh_pipeline *pipeline);
+coh_status coh_json_read_decoder(const char *path, const json_t *root, const coh_slice *spelled,
+                                 coh_tokenizer *tokenizer);
 
 #endif
