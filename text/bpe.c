@@ -9,83 +9,37 @@
 #include "base/alloc.h"
 #include "text/characters.h"
 
-static uint64_t pair_of(int32_t left, int32_t right)
+coh_bpe_entry *coh_bpe_find(const coh_bpe_map *map, uint64_t key)
 {
-    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-}
-
-const coh_bpe_merge *coh_bpe_find(const coh_bpe *bpe, int32_t left, int32_t right)
-{
-    uint64_t pair = pair_of(left, right);
-    size_t mask = bpe->merge_slots - 1;
+    size_t mask = map->slots - 1;
     /* Fibonacci hashing: ids are dense, so the product's high half spreads them well enough. */
-    size_t slot = (size_t)((pair ^ (pair >> 29)) * 0x9e3779b97f4a7c15u >> 32) & mask;
-    while (bpe->merges[slot].id >= 0 && bpe->merges[slot].pair != pair)
+    size_t slot = (size_t)((key ^ (key >> 29)) * 0x9e3779b97f4a7c15u >> 32) & mask;
+    while (map->entries[slot].id >= 0 && map->entries[slot].key != key)
         slot = (slot + 1) & mask;
-    return &bpe->merges[slot];
-}
-
-static coh_bpe_character *find_character(const coh_bpe *bpe, uint32_t value)
-{
-    size_t mask = bpe->character_slots - 1;
-    size_t slot = (size_t)(value * UINT64_C(0x9e3779b97f4a7c15) >> 32) & mask;
-    while (bpe->characters[slot].id >= 0 && bpe->characters[slot].value != value)
-        slot = (slot + 1) & mask;
-    return &bpe->characters[slot];
+    return &map->entries[slot];
 }
 
 /* ---- creation ---- */
 
-/* At most half full: a search ends at an empty slot. */
-static size_t slots_for(size_t count)
+coh_status coh_bpe_reserve(coh_bpe_map *map, size_t count)
 {
-    size_t slots = 16;
-    while (slots / 2 < count)
-        slots *= 2;
-    return slots;
-}
-
-coh_status coh_bpe_reserve_merges(coh_bpe *bpe, size_t count)
-{
-    bpe->merge_slots = slots_for(count);
-    COH_TRY(COH_ALLOC(bpe->merge_slots, &bpe->merges));
-    for (size_t i = 0; i < bpe->merge_slots; i++)
-        bpe->merges[i].id = -1;
+    map->slots = 16;
+    while (map->slots / 2 < count) /* at most half full: a search ends at an empty slot */
+        map->slots *= 2;
+    COH_TRY(COH_ALLOC(map->slots, &map->entries));
+    for (size_t i = 0; i < map->slots; i++)
+        map->entries[i].id = -1;
     return COH_OK;
 }
 
-coh_status coh_bpe_reserve_characters(coh_bpe *bpe, size_t count)
+int coh_bpe_add(coh_bpe_map *map, uint64_t key, int32_t rank, int32_t id)
 {
-    bpe->character_slots = slots_for(count);
-    COH_TRY(COH_ALLOC(bpe->character_slots, &bpe->characters));
-    for (size_t i = 0; i < bpe->character_slots; i++)
-        bpe->characters[i].id = -1;
-    return COH_OK;
-}
-
-void coh_bpe_add_merge(coh_bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t id,
-                       int *out_is_new)
-{
-    coh_bpe_merge *merge = &bpe->merges[coh_bpe_find(bpe, left, right) - bpe->merges];
-    *out_is_new = merge->id < 0;
-    if (!*out_is_new)
-        return;
-    *merge = (coh_bpe_merge){ .pair = pair_of(left, right), .rank = rank, .id = id };
-    bpe->merge_count++;
-}
-
-void coh_bpe_add_character(coh_bpe *bpe, uint32_t value, int32_t id)
-{
-    coh_bpe_character *character = find_character(bpe, value);
-    if (character->id >= 0)
-        return;
-    *character = (coh_bpe_character){ .value = value, .id = id };
-    bpe->character_count++;
-}
-
-int32_t coh_bpe_character_id(const coh_bpe *bpe, uint32_t value)
-{
-    return bpe->character_slots ? find_character(bpe, value)->id : -1;
+    coh_bpe_entry *entry = coh_bpe_find(map, key);
+    if (entry->id >= 0)
+        return 0;
+    *entry = (coh_bpe_entry){ .key = key, .rank = rank, .id = id };
+    map->count++;
+    return 1;
 }
 
 /* U+2581, the mark for a space. */
@@ -115,10 +69,10 @@ static size_t find_cut(const uint8_t *text, size_t byte_count)
 void coh_bpe_find_cuts(coh_bpe *bpe, const coh_token_table *tokens)
 {
     bpe->is_cut_at_spaces = !bpe->is_byte_level && !bpe->whole_words.slots;
-    for (size_t i = 0; i < bpe->merge_slots && bpe->is_cut_at_spaces; i++) {
-        if (bpe->merges[i].id < 0)
+    for (size_t i = 0; i < bpe->merges.slots && bpe->is_cut_at_spaces; i++) {
+        if (bpe->merges.entries[i].id < 0)
             continue;
-        coh_slice token = coh_token_table_at(tokens, bpe->merges[i].id);
+        coh_slice token = coh_token_table_at(tokens, bpe->merges.entries[i].id);
         bpe->is_cut_at_spaces = find_cut((const uint8_t *)token.bytes, token.count) == token.count;
     }
 }
@@ -141,8 +95,8 @@ void coh_bpe_destroy(coh_bpe *bpe)
     if (!bpe->is_fork) {
         coh_free(bpe->unnamed);
         coh_token_table_fini(&bpe->whole_words);
-        coh_free(bpe->characters);
-        coh_free(bpe->merges);
+        coh_free(bpe->characters.entries);
+        coh_free(bpe->merges.entries);
     }
     coh_free(bpe);
 }
@@ -200,7 +154,8 @@ static void offer_pair(coh_bpe *bpe, int32_t left)
     int32_t right = bpe->next[left];
     if (right < 0)
         return;
-    const coh_bpe_merge *merge = coh_bpe_find(bpe, bpe->symbol[left], bpe->symbol[right]);
+    const coh_bpe_entry *merge =
+        coh_bpe_find(&bpe->merges, coh_bpe_pair(bpe->symbol[left], bpe->symbol[right]));
     if (merge->id >= 0)
         heap_push(bpe, (uint64_t)(uint32_t)merge->rank << 32 | (uint32_t)left);
 }
@@ -214,7 +169,8 @@ static void merge_pair(coh_bpe *bpe, uint64_t entry)
     if (bpe->symbol[left] < 0 || bpe->next[left] < 0)
         return;
     int32_t right = bpe->next[left];
-    const coh_bpe_merge *merge = coh_bpe_find(bpe, bpe->symbol[left], bpe->symbol[right]);
+    const coh_bpe_entry *merge =
+        coh_bpe_find(&bpe->merges, coh_bpe_pair(bpe->symbol[left], bpe->symbol[right]));
     if (merge->id < 0 || (uint64_t)(uint32_t)merge->rank != entry >> 32)
         return;
     bpe->symbol[left] = merge->id;
@@ -254,7 +210,7 @@ static int32_t first_symbols(coh_bpe *bpe, const uint8_t *bytes, size_t byte_cou
         length = coh_utf8_character(bytes + at, byte_count - at);
         int32_t id = -1;
         if (length)
-            id = coh_bpe_character_id(bpe, coh_utf8_value(bytes + at, length));
+            id = coh_bpe_find(&bpe->characters, coh_utf8_value(bytes + at, length))->id;
         length += !length;
         if (id >= 0)
             bpe->symbol[count++] = id;

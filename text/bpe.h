@@ -14,18 +14,19 @@
 #include "text/lists.h"
 #include "text/token_table.h"
 
-/* A merge of a pair, in a hash table with open addressing. */
-typedef struct coh_bpe_merge {
-    uint64_t pair; /* left id << 32 | right id */
-    int32_t rank;  /* merges are applied in this order */
-    int32_t id;    /* of the result; -1: empty slot */
-} coh_bpe_merge;
+/* A merge of a pair, or the symbol of a character. */
+typedef struct coh_bpe_entry {
+    uint64_t key; /* left id << 32 | right id; or the code point */
+    int32_t rank; /* merges are applied in this order */
+    int32_t id;   /* of the result, or the symbol; -1: empty slot */
+} coh_bpe_entry;
 
-/* A character with a symbol, in a hash table with open addressing. */
-typedef struct coh_bpe_character {
-    uint32_t value;
-    int32_t id; /* -1: empty slot */
-} coh_bpe_character;
+/* A hash table with open addressing. */
+typedef struct coh_bpe_map {
+    coh_bpe_entry *entries;
+    size_t slots; /* a power of two */
+    size_t count;
+} coh_bpe_map;
 
 /* Cached ids of an earlier word; most words of a text repeat. */
 #define COH_BPE_CACHED_BYTES 28
@@ -41,12 +42,8 @@ typedef struct coh_bpe {
     int is_byte_level;    /* words begin as bytes, else as characters */
     int is_cut_at_spaces; /* see above; only for characters */
     int32_t byte_id[256]; /* every byte has one */
-    coh_bpe_merge *merges;
-    size_t merge_slots; /* a power of two */
-    size_t merge_count;
-    coh_bpe_character *characters;
-    size_t character_slots; /* a power of two; 0: none */
-    size_t character_count;
+    coh_bpe_map merges;
+    coh_bpe_map characters; /* empty if words begin as bytes */
     coh_token_table
         whole_words; /* a word in this table is encoded as its id, regardless of the merges */
     /* Symbols from first_unnamed on are characters that tokens contain but that are not tokens.
@@ -68,16 +65,18 @@ typedef struct coh_bpe {
 
 /* ---- creation ---- */
 
-/* Reserve room for `count` merges or characters; none may have been added. */
-coh_status coh_bpe_reserve_merges(coh_bpe *bpe, size_t count);
-coh_status coh_bpe_reserve_characters(coh_bpe *bpe, size_t count);
-/* A pair or character that was added before is kept unchanged; for a pair, *out_is_new is then
- * 0. */
-void coh_bpe_add_merge(coh_bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t id,
-                       int *out_is_new);
-void coh_bpe_add_character(coh_bpe *bpe, uint32_t value, int32_t id);
-/* The symbol of a character; -1: none. */
-int32_t coh_bpe_character_id(const coh_bpe *bpe, uint32_t value);
+/* Reserves room for `count` entries; none may have been added. */
+coh_status coh_bpe_reserve(coh_bpe_map *map, size_t count);
+/* Returns 0 if the key was added before; the entry is then kept unchanged. */
+int coh_bpe_add(coh_bpe_map *map, uint64_t key, int32_t rank, int32_t id);
+/* The entry of a key; its id is -1 if there is none. */
+coh_bpe_entry *coh_bpe_find(const coh_bpe_map *map, uint64_t key);
+
+static inline uint64_t coh_bpe_pair(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
 /* Sets is_cut_at_spaces from the bytes of the merges' results; call it after adding all merges. */
 void coh_bpe_find_cuts(coh_bpe *bpe, const coh_token_table *tokens);
 /* Allocates the cache; the last step of creation. */
@@ -94,7 +93,5 @@ void coh_bpe_destroy(coh_bpe *bpe);
  * are. */
 coh_status coh_bpe_encode(coh_bpe *bpe, const uint8_t *text, size_t byte_count, int is_open,
                           coh_id_list *list, size_t *out_consumed);
-/* The merge of two ids; its id is -1 if they have none. */
-const coh_bpe_merge *coh_bpe_find(const coh_bpe *bpe, int32_t left, int32_t right);
 
 #endif

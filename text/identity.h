@@ -46,7 +46,7 @@ static inline uint64_t coh_identity_end(const coh_identity *identity)
 
 /* Adds the number of tokens, and the bytes of each. */
 void coh_identity_add_tokens(coh_identity *identity, const coh_token_table *table);
-/* Adds the pairs in the order of their ranks, which are 0..merge_count-1. */
+/* Adds the pairs in the order of their ranks, which are 0..count-1. */
 coh_status coh_identity_add_merges(coh_identity *identity, const coh_bpe *bpe);
 
 #endif

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "base/file_text.h"
-#include "text/alphabet.h"
 #include "text/identity.h"
 #include "text/json_fields.h"
 #include "text/tokenizer_files.h"
@@ -58,14 +57,7 @@ static coh_status decode_names(const char *path, const coh_token_table *names, u
         texts[id] = (coh_slice){ (const char *)room, (size_t)bytes };
         room += bytes;
     }
-    for (int byte = 0; byte < 256; byte++) {
-        if (model->byte_id[byte] < 0)
-            return coh_fail(COH_ERR_CORRUPT,
-                            "%s: no token represents byte 0x%02x alone; all 256 are needed to "
-                            "encode any text",
-                            path, (unsigned)byte);
-    }
-    return COH_OK;
+    return coh_tokenizer_check_bytes(path, model);
 }
 
 static coh_status fill_tokens(const char *path, json_t *root, coh_pipeline *pipeline)
@@ -94,64 +86,51 @@ done:
 
 /* ---- merges.txt ---- */
 
-/* The position in the file, for messages and for the rank of the next merge. */
+/* The position in the file, for messages. */
 typedef struct merge_reader {
     const char *path;
     int64_t line;
-    const coh_token_table *names;
+    coh_pipeline *pipeline;
     int32_t end_of_text;
-    char *joined; /* buffer for left and right as one name */
-    size_t joined_capacity;
+    coh_byte_list joined;
 } merge_reader;
 
-static coh_status find_id(const merge_reader *reader, const char *name, int32_t *out_id)
+/* `line` ends with a NUL instead of its line feed. */
+static coh_status read_merge(merge_reader *reader, const char *line)
 {
-    *out_id = coh_token_table_find(reader->names, name, strlen(name));
-    if (*out_id < 0)
-        return coh_fail(COH_ERR_CORRUPT, "%s line %" PRId64 ": \"%.100s\" is not in the vocabulary",
-                        reader->path, reader->line, name);
-    return COH_OK;
-}
-
-/* `line` ends with a NUL instead of its line feed; its space is replaced by a NUL, too. */
-static coh_status read_merge(merge_reader *reader, char *line, coh_bpe *model)
-{
-    char *space = strchr(line, ' ');
+    const char *space = strchr(line, ' ');
     if (!space || space == line || !space[1] || strchr(space + 1, ' '))
         return coh_fail(COH_ERR_CORRUPT,
                         "%s line %" PRId64 ": \"%.100s\" is not two tokens with one space between",
                         reader->path, reader->line, line);
-    *space = '\0';
-    const char *right_name = space + 1;
-    size_t left_bytes = strlen(line), right_bytes = strlen(right_name);
-    COH_TRY(COH_GROW(&reader->joined, &reader->joined_capacity, left_bytes + right_bytes + 1));
-    memcpy(reader->joined, line, left_bytes);
-    memcpy(reader->joined + left_bytes, right_name, right_bytes + 1);
-
-    int32_t left = -1, right = -1, result = -1;
-    COH_TRY(find_id(reader, line, &left));
-    COH_TRY(find_id(reader, right_name, &right));
-    COH_TRY(find_id(reader, reader->joined, &result));
+    const coh_slice left = { line, (size_t)(space - line) },
+                    right = { space + 1, strlen(space + 1) };
+    int32_t result = -1;
+    int is_new = 0;
+    coh_status status = coh_tokenizer_add_merge(reader->pipeline, NULL, left, right,
+                                                &reader->joined, &result, &is_new);
+    if (status == COH_ERR_CORRUPT)
+        return coh_fail_prefix(status, "%s line %" PRId64, reader->path, reader->line);
+    COH_TRY(status);
     if (result == reader->end_of_text)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s line %" PRId64 " makes %s, which must never come from text",
                         reader->path, reader->line, coh_end_of_text_name);
-    int is_new;
-    coh_bpe_add_merge(model, left, right, (int32_t)model->merge_count, result, &is_new);
     if (!is_new)
         return coh_fail(COH_ERR_CORRUPT,
-                        "%s line %" PRId64 ": the pair \"%.100s\" \"%.100s\" occurs there a second "
+                        "%s line %" PRId64 ": the pair \"%.*s\" \"%.100s\" occurs there a second "
                         "time",
-                        reader->path, reader->line, line, right_name);
+                        reader->path, reader->line, left.count < 100 ? (int)left.count : 100, line,
+                        right.bytes);
     return COH_OK;
 }
 
-static coh_status read_lines(merge_reader *reader, char *text, size_t text_bytes, coh_bpe *model)
+static coh_status read_lines(merge_reader *reader, char *text, size_t text_bytes)
 {
     size_t line_count = 1;
     for (size_t i = 0; i < text_bytes; i++)
         line_count += text[i] == '\n';
-    COH_TRY(coh_bpe_reserve_merges(model, line_count));
+    COH_TRY(coh_bpe_reserve(&reader->pipeline->model->merges, line_count));
     for (char *line = text, *next; line < text + text_bytes; line = next) {
         reader->line++;
         char *end = memchr(line, '\n', text_bytes - (size_t)(line - text));
@@ -166,7 +145,7 @@ static coh_status read_lines(merge_reader *reader, char *text, size_t text_bytes
         *end = '\0';
         if (reader->line == 1 && strncmp(line, "#version", 8) == 0)
             continue;
-        COH_TRY(read_merge(reader, line, model));
+        COH_TRY(read_merge(reader, line));
     }
     return COH_OK;
 }
@@ -176,9 +155,9 @@ static coh_status read_merges(const char *path, int32_t end_of_text, coh_pipelin
     char *text;
     size_t text_bytes;
     COH_TRY(coh_file_read_whole(path, COH_TOKENIZER_FILE_BYTES_MAX, &text, &text_bytes));
-    merge_reader reader = { .path = path, .names = &pipeline->names, .end_of_text = end_of_text };
-    coh_status status = read_lines(&reader, text, text_bytes, pipeline->model);
-    coh_free(reader.joined);
+    merge_reader reader = { .path = path, .pipeline = pipeline, .end_of_text = end_of_text };
+    coh_status status = read_lines(&reader, text, text_bytes);
+    coh_free(reader.joined.bytes);
     coh_free(text);
     return status;
 }

@@ -419,13 +419,13 @@ static coh_status symbol_of(model_reader *r, coh_slice part, int32_t *out_symbol
     if (coh_utf8_character(text, part.count) != part.count)
         return COH_OK;
     uint32_t value = coh_utf8_value(text, part.count);
-    *out_symbol = coh_bpe_character_id(model, value);
+    *out_symbol = coh_bpe_find(&model->characters, value)->id;
     if (*out_symbol >= 0)
         return COH_OK;
     *out_symbol = model->first_unnamed + (int32_t)model->unnamed_count;
     COH_TRY(COH_GROW(&model->unnamed, &model->unnamed_capacity, model->unnamed_count + 1));
     model->unnamed[model->unnamed_count++] = value;
-    coh_bpe_add_character(model, value, *out_symbol);
+    coh_bpe_add(&model->characters, value, 0, *out_symbol);
     return COH_OK;
 }
 
@@ -435,7 +435,6 @@ static coh_status cut_piece(model_reader *r, int32_t id, int is_counting)
     coh_slice name = r->pieces[id].name;
     for (size_t at = 1; at < name.count; at++) {
         int32_t left = -1, right = -1;
-        int is_new;
         if ((name.bytes[at] & 0xc0) == 0x80)
             continue;
         COH_TRY(symbol_of(r, (coh_slice){ name.bytes, at }, &left));
@@ -445,7 +444,8 @@ static coh_status cut_piece(model_reader *r, int32_t id, int is_counting)
         if (is_counting)
             r->merge_count++;
         else
-            coh_bpe_add_merge(r->pipeline->model, left, right, r->pieces[id].rank, id, &is_new);
+            coh_bpe_add(&r->pipeline->model->merges, coh_bpe_pair(left, right), r->pieces[id].rank,
+                        id);
     }
     return COH_OK;
 }
@@ -456,7 +456,7 @@ static coh_status fill_characters(model_reader *r)
     size_t room = 0; /* every character of every piece may be a separate symbol */
     for (size_t id = 0; id < r->count; id++)
         room += r->pieces[id].type == PIECE_NORMAL ? character_count(r->pieces[id].name) : 0;
-    COH_TRY(coh_bpe_reserve_characters(model, room < CHARACTERS_MAX ? room : CHARACTERS_MAX));
+    COH_TRY(coh_bpe_reserve(&model->characters, room < CHARACTERS_MAX ? room : CHARACTERS_MAX));
     model->first_unnamed = (int32_t)r->count;
     for (size_t id = 0; id < r->count; id++) {
         const piece *p = &r->pieces[id];
@@ -468,8 +468,9 @@ static coh_status fill_characters(model_reader *r)
                             "has",
                             r->path, id);
         if (p->type == PIECE_NORMAL)
-            coh_bpe_add_character(
-                model, coh_utf8_value((const uint8_t *)p->name.bytes, p->name.count), (int32_t)id);
+            coh_bpe_add(&model->characters,
+                        coh_utf8_value((const uint8_t *)p->name.bytes, p->name.count), 0,
+                        (int32_t)id);
     }
     return COH_OK;
 }
@@ -483,7 +484,7 @@ static coh_status fill_merges(model_reader *r)
                 COH_TRY(cut_piece(r, (int32_t)id, is_counting));
         }
         if (is_counting)
-            COH_TRY(coh_bpe_reserve_merges(r->pipeline->model, r->merge_count));
+            COH_TRY(coh_bpe_reserve(&r->pipeline->model->merges, r->merge_count));
     }
     return COH_OK;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file_text.h"
+#include "text/identity.h"
 
 /* ---- shared steps ---- */
 
@@ -31,6 +32,106 @@ coh_status coh_tokenizer_finish_pipeline(coh_tokenizer *tokenizer)
     coh_bpe_find_cuts(pipeline->model, &pipeline->names);
     return coh_bpe_finish(pipeline->model);
 }
+
+/* ---- byte pairs ---- */
+
+static int is_printable(int byte)
+{
+    return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+}
+
+void coh_alphabet_fill(coh_alphabet *alphabet)
+{
+    int next = 256;
+    memset(alphabet->byte_of, -1, sizeof(alphabet->byte_of));
+    for (int byte = 0; byte < 256; byte++)
+        alphabet->byte_of[is_printable(byte) ? byte : next++] = (int16_t)byte;
+}
+
+ptrdiff_t coh_alphabet_decode(const coh_alphabet *alphabet, coh_slice name, uint8_t *out_bytes)
+{
+    const uint8_t *text = (const uint8_t *)name.bytes;
+    ptrdiff_t count = 0;
+    for (size_t at = 0; at < name.count;) {
+        int character = text[at++];
+        if (character >= 0x80) { /* characters below U+0800 have two bytes */
+            if (character >= 0xe0 || at == name.count || (text[at] & 0xc0) != 0x80)
+                return -1;
+            character = (character & 0x1f) << 6 | (text[at++] & 0x3f);
+        }
+        if (character >= COH_ALPHABET_END || alphabet->byte_of[character] < 0)
+            return -1;
+        out_bytes[count++] = (uint8_t)alphabet->byte_of[character];
+    }
+    return count;
+}
+
+coh_status coh_tokenizer_check_bytes(const char *where, const coh_bpe *model)
+{
+    for (unsigned byte = 0; byte < 256; byte++)
+        if (model->byte_id[byte] < 0)
+            return coh_fail(COH_ERR_CORRUPT,
+                            "%s: no token represents byte 0x%02x alone; all 256 are needed to "
+                            "encode any text",
+                            where, byte);
+    return COH_OK;
+}
+
+static coh_status find_own(const coh_pipeline *pipeline, const uint8_t *is_own, coh_slice name,
+                           int32_t *out_id)
+{
+    *out_id = coh_token_table_find(&pipeline->names, name.bytes, name.count);
+    if (*out_id < 0 || (is_own && !is_own[*out_id]))
+        return coh_fail(COH_ERR_CORRUPT, "\"%.*s\" is not in the vocabulary",
+                        (int)(name.count < 100 ? name.count : 100), name.bytes);
+    return COH_OK;
+}
+
+coh_status coh_tokenizer_add_merge(coh_pipeline *pipeline, const uint8_t *is_own, coh_slice left,
+                                   coh_slice right, coh_byte_list *joined, int32_t *out_result,
+                                   int *out_is_new)
+{
+    coh_bpe_map *merges = &pipeline->model->merges;
+    int32_t left_id = -1, right_id = -1;
+    COH_TRY(find_own(pipeline, is_own, left, &left_id));
+    COH_TRY(find_own(pipeline, is_own, right, &right_id));
+    joined->count = 0;
+    COH_TRY(coh_byte_list_add(joined, left.bytes, left.count));
+    COH_TRY(coh_byte_list_add(joined, right.bytes, right.count));
+    const coh_slice both = { (const char *)joined->bytes, joined->count };
+    COH_TRY(find_own(pipeline, is_own, both, out_result));
+    *out_is_new =
+        coh_bpe_add(merges, coh_bpe_pair(left_id, right_id), (int32_t)merges->count, *out_result);
+    return COH_OK;
+}
+
+void coh_identity_add_tokens(coh_identity *identity, const coh_token_table *table)
+{
+    coh_identity_add_u32(identity, (uint32_t)table->count);
+    for (int64_t id = 0; id < table->count; id++) {
+        coh_slice token = coh_token_table_at(table, id);
+        coh_identity_add_bytes(identity, token.bytes, token.count);
+    }
+}
+
+coh_status coh_identity_add_merges(coh_identity *identity, const coh_bpe *bpe)
+{
+    uint64_t *by_rank;
+    COH_TRY(COH_ALLOC(bpe->merges.count, &by_rank));
+    for (size_t i = 0; i < bpe->merges.slots; i++) {
+        const coh_bpe_entry *merge = &bpe->merges.entries[i];
+        if (merge->id >= 0)
+            by_rank[merge->rank] = merge->key;
+    }
+    for (size_t i = 0; i < bpe->merges.count; i++) {
+        coh_identity_add_u32(identity, (uint32_t)(by_rank[i] >> 32));
+        coh_identity_add_u32(identity, (uint32_t)by_rank[i]);
+    }
+    coh_free(by_rank);
+    return COH_OK;
+}
+
+/* ---- tokens of bytes ---- */
 
 static int hex_digit(char digit)
 {

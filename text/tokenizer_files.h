@@ -47,6 +47,26 @@ coh_status coh_tokenizer_find_file(const char *folder, const char *name, char *p
 coh_status coh_tokenizer_begin_pipeline(coh_tokenizer *tokenizer, coh_pipeline **out_pipeline);
 /* The last step: prepares encoding and sets the vocabulary's size. */
 coh_status coh_tokenizer_finish_pipeline(coh_tokenizer *tokenizer);
+/* The printable characters with which GPT-2's files write bytes ("Ġ" is the space): printable bytes
+ * are written as themselves, the other 68 as U+0100 and following, in order. */
+#define COH_ALPHABET_END (256 + 68)
+
+typedef struct coh_alphabet {
+    int16_t byte_of[COH_ALPHABET_END]; /* -1: not in the alphabet */
+} coh_alphabet;
+
+void coh_alphabet_fill(coh_alphabet *alphabet);
+/* Decodes `name` to at most name.count bytes; -1 if a character is not in the alphabet. */
+ptrdiff_t coh_alphabet_decode(const coh_alphabet *alphabet, coh_slice name, uint8_t *out_bytes);
+
+/* Checks that every byte has an id. Fails: COH_ERR_CORRUPT. */
+coh_status coh_tokenizer_check_bytes(const char *where, const coh_bpe *model);
+/* Adds the merge of two tokens by their names, with the next rank. `is_own`: marks the ids that may
+ * be merged; NULL: all. `joined` is a buffer. *out_is_new 0: the pair had a merge, which is kept.
+ * Fails: COH_ERR_CORRUPT without a place, if one of the three is not in the vocabulary. */
+coh_status coh_tokenizer_add_merge(coh_pipeline *pipeline, const uint8_t *is_own, coh_slice left,
+                                   coh_slice right, coh_byte_list *joined, int32_t *out_result,
+                                   int *out_is_new);
 /* Finds the model's ids of single bytes by their names, "<0x00>" to "<0xFF>". Fails:
  * COH_ERR_CORRUPT if one is missing. */
 coh_status coh_tokenizer_find_byte_tokens(const char *where, coh_pipeline *pipeline);

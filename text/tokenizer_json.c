@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <limits.h>
 
-#include "text/alphabet.h"
 #include "text/characters.h"
 #include "text/identity.h"
 
@@ -239,14 +238,7 @@ static coh_status find_bytes(const model_reader *r, const coh_alphabet *alphabet
             coh_alphabet_decode(alphabet, name, bytes) == 1)
             byte_id[bytes[0]] = id;
     }
-    for (int byte = 0; byte < 256; byte++) {
-        if (byte_id[byte] < 0)
-            return coh_fail(COH_ERR_CORRUPT,
-                            "%s: no token represents byte 0x%02x alone; all 256 are needed to "
-                            "encode any text",
-                            r->where, (unsigned)byte);
-    }
-    return COH_OK;
+    return coh_tokenizer_check_bytes(r->where, r->pipeline->model);
 }
 
 static coh_status find_characters(const model_reader *r)
@@ -263,10 +255,10 @@ static coh_status find_characters(const model_reader *r)
                 continue;
             count++;
             if (pass == 1)
-                coh_bpe_add_character(model, coh_utf8_value(text, name.count), id);
+                coh_bpe_add(&model->characters, coh_utf8_value(text, name.count), 0, id);
         }
         if (pass == 0)
-            COH_TRY(coh_bpe_reserve_characters(model, count));
+            COH_TRY(coh_bpe_reserve(&model->characters, count));
     }
     return COH_OK;
 }
@@ -303,33 +295,16 @@ done:
 
 /* ---- merges ---- */
 
-static coh_status find_own(const model_reader *r, size_t index, coh_slice name, int32_t *out_id)
+static coh_status add_merge(model_reader *r, size_t index, coh_slice left, coh_slice right)
 {
-    *out_id = coh_token_table_find(&r->pipeline->names, name.bytes, name.count);
-    if (*out_id < 0 || !r->is_own[*out_id])
-        return coh_fail(COH_ERR_CORRUPT, "%s.merges[%zu]: \"%.*s\" is not in the vocabulary",
-                        r->where, index, (int)(name.count < 100 ? name.count : 100), name.bytes);
-    return COH_OK;
-}
-
-static coh_status add_merge(model_reader *r, size_t index, coh_slice left_name,
-                            coh_slice right_name)
-{
-    int32_t left = -1, right = -1, result = -1;
-    int is_new;
-    COH_TRY(find_own(r, index, left_name, &left));
-    COH_TRY(find_own(r, index, right_name, &right));
-    r->joined.count = 0;
-    COH_TRY(coh_byte_list_add(&r->joined, left_name.bytes, left_name.count));
-    COH_TRY(coh_byte_list_add(&r->joined, right_name.bytes, right_name.count));
-    COH_TRY(
-        find_own(r, index, (coh_slice){ (const char *)r->joined.bytes, r->joined.count }, &result));
-    coh_bpe *model = r->pipeline->model;
-    coh_bpe_add_merge(model, left, right, (int32_t)model->merge_count, result, &is_new);
+    int32_t result;
+    int is_new = 1;
+    coh_status status =
+        coh_tokenizer_add_merge(r->pipeline, r->is_own, left, right, &r->joined, &result, &is_new);
     if (!is_new)
-        return coh_fail(COH_ERR_CORRUPT, "%s.merges[%zu]: this pair occurs a second time", r->where,
-                        index);
-    return COH_OK;
+        status = coh_fail(COH_ERR_CORRUPT, "this pair occurs a second time");
+    return status == COH_ERR_CORRUPT ? coh_fail_prefix(status, "%s.merges[%zu]", r->where, index)
+                                     : status;
 }
 
 /* "left right", or ["left", "right"]. */
@@ -362,7 +337,7 @@ static coh_status read_merges(model_reader *r, const json_t *part)
     COH_TRY(coh_json_array(r->where, part, "merges", &merges));
     if (json_array_size(merges) > INT32_MAX)
         return coh_fail(COH_ERR_CORRUPT, "%s has %zu merges", r->where, json_array_size(merges));
-    COH_TRY(coh_bpe_reserve_merges(r->pipeline->model, json_array_size(merges)));
+    COH_TRY(coh_bpe_reserve(&r->pipeline->model->merges, json_array_size(merges)));
     json_array_foreach(merges, index, merge) COH_TRY(read_merge(r, index, merge));
     return COH_OK;
 }

@@ -1,11 +1,10 @@
-/* Reads the parts of tokenizer.json that cut, change and surround texts. The one idea: a table has a
- * reader for each type of part. Parts become steps of the pipeline, in the same order; the result
+/* Reads the parts of tokenizer.json that cut, change and surround texts. The one idea: a table has
+ * a reader for each type of part. Parts become steps of the pipeline, in the same order; the result
  * of the decoders for each token is computed once. Next: normalize.c and pipeline.c, which run the
  * steps, and tokenizer_json.c for the caller. */
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "text/alphabet.h"
 #include "text/characters.h"
 #include "text/pattern.h"
 #include "text/tokenizer_json.h"
