@@ -67,13 +67,13 @@ static coh_status add_adapter(coh_builder *b, const char *name, int64_t outputs,
     return add_op(b, &coh_kind_linear_residual, part, &up, sizeof(up), inputs, y);
 }
 
-static coh_status add_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+static coh_status add_linear(coh_builder *b, const char *name, coh_linear_attributes linear,
                              coh_tensor x, const coh_tensor *residual, coh_tensor *out_y)
 {
     const coh_tensor inputs[2] = { x, residual ? *residual : x };
-    COH_TRY(add_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, linear,
-                   sizeof(*linear), inputs, out_y));
-    return add_adapter(b, name, linear->outputs, x, out_y);
+    COH_TRY(add_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, &linear,
+                   sizeof(linear), inputs, out_y));
+    return add_adapter(b, name, linear.outputs, x, out_y);
 }
 
 /* ---- operators of the families ---- */
@@ -87,7 +87,7 @@ coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *n
     return add_op(b, kind, whole, attributes, attribute_bytes, inputs, out_y);
 }
 
-coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+coh_status coh_builder_linear(coh_builder *b, const char *name, coh_linear_attributes linear,
                               coh_tensor x, const coh_tensor *residual, coh_tensor *out_y)
 {
     char whole[NAME_BYTES];
@@ -95,7 +95,7 @@ coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear
     return add_linear(b, whole, linear, x, residual, out_y);
 }
 
-coh_status coh_builder_branch(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+coh_status coh_builder_branch(coh_builder *b, const char *name, coh_linear_attributes linear,
                               coh_tensor x, coh_tensor residual, coh_tensor *out_y)
 {
     const coh_dropout_attributes dropout = { .probability = b->dropout };
@@ -119,7 +119,7 @@ coh_status coh_builder_dropout(coh_builder *b, const char *name, coh_tensor x, c
 }
 
 coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
-                                        const coh_linear_attributes *linear,
+                                        coh_linear_attributes linear,
                                         const coh_builder_activation *activation, coh_tensor x,
                                         coh_tensor *out_y)
 {
@@ -127,7 +127,7 @@ coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
     coh_tensor sum;
     name_of(b, name, whole);
     if (!coh_adapters_target(b->adapters, whole))
-        return add_op(b, activation->fused, whole, linear, sizeof(*linear), &x, out_y);
+        return add_op(b, activation->fused, whole, &linear, sizeof(linear), &x, out_y);
     snprintf(behind, sizeof(behind), "%s.activation", name);
     COH_TRY(add_linear(b, whole, linear, x, NULL, &sum));
     return coh_builder_op(b, activation->alone, behind, NULL, 0, &sum, out_y);

@@ -44,11 +44,11 @@ coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *n
 
 /* y = x weightᵀ + bias, plus `residual` if given, plus the linear's adapter if it has one. All
  * linears are added by this function or the next. */
-coh_status coh_builder_linear(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+coh_status coh_builder_linear(coh_builder *b, const char *name, coh_linear_attributes linear,
                               coh_tensor x, const coh_tensor *residual, coh_tensor *out_y);
 
 /* y = residual + dropout(x weightᵀ + bias): the end of a branch in families with dropout there. */
-coh_status coh_builder_branch(coh_builder *b, const char *name, const coh_linear_attributes *linear,
+coh_status coh_builder_branch(coh_builder *b, const char *name, coh_linear_attributes linear,
                               coh_tensor x, coh_tensor residual, coh_tensor *out_y);
 
 /* y = dropout(x), or x itself if the probability is 0. */
@@ -63,7 +63,7 @@ extern const coh_builder_activation coh_builder_gelu, coh_builder_relu;
 
 /* y = activation(x weightᵀ + bias) */
 coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
-                                        const coh_linear_attributes *linear,
+                                        coh_linear_attributes linear,
                                         const coh_builder_activation *activation, coh_tensor x,
                                         coh_tensor *out_y);
 

@@ -44,35 +44,9 @@ static coh_status check(const void *config)
 
 /* ---- the graph ---- */
 
-static coh_status add_linear(coh_builder *b, const char *name, int64_t outputs, coh_tensor x,
-                             coh_tensor *out_y)
+static coh_linear_attributes linear(int64_t outputs, double std)
 {
-    const coh_linear_attributes linear = { .outputs = outputs,
-                                           .has_bias = 1,
-                                           .init_std = table_std };
-    return coh_builder_linear(b, name, &linear, x, NULL, out_y);
-}
-
-/* Adds the end of a branch. Each layer adds two branches to the residual; the initial weights are
- * scaled so that the variance of the sum stays that of one. */
-static coh_status add_branch(coh_builder *b, const coh_gpt2_config *config, const char *name,
-                             coh_tensor x, coh_tensor residual, coh_tensor *out_y)
-{
-    const double std = (double)table_std / sqrt(2.0 * (double)config->layers);
-    const coh_linear_attributes linear = { .outputs = config->channels,
-                                           .has_bias = 1,
-                                           .init_std = (float)std };
-    return coh_builder_branch(b, name, &linear, x, residual, out_y);
-}
-
-/* y = gelu(x weightᵀ + bias) */
-static coh_status add_linear_gelu(coh_builder *b, const char *name, int64_t outputs, coh_tensor x,
-                                  coh_tensor *out_y)
-{
-    const coh_linear_attributes linear = { .outputs = outputs,
-                                           .has_bias = 1,
-                                           .init_std = table_std };
-    return coh_builder_linear_activated(b, name, &linear, &coh_builder_gelu, x, out_y);
+    return (coh_linear_attributes){ .outputs = outputs, .has_bias = 1, .init_std = (float)std };
 }
 
 static coh_status add_norm(coh_builder *b, const coh_gpt2_config *config, const char *name,
@@ -106,14 +80,19 @@ static coh_status add_attention(coh_builder *b, const coh_gpt2_config *config, c
 static coh_status add_layer(coh_builder *b, const coh_gpt2_config *config, coh_tensor x,
                             coh_tensor *out_y)
 {
+    const int64_t C = config->channels;
+    /* Each layer adds two branches to the residual; their initial weights are scaled so that the
+     * variance of the sum stays that of one. */
+    const double branch_std = (double)table_std / sqrt(2.0 * (double)config->layers);
     coh_tensor normed, qkv, attended, residual, active;
     COH_TRY(add_norm(b, config, "ln_1", x, &normed));
-    COH_TRY(add_linear(b, "attn.c_attn", 3 * config->channels, normed, &qkv));
+    COH_TRY(coh_builder_linear(b, "attn.c_attn", linear(3 * C, table_std), normed, NULL, &qkv));
     COH_TRY(add_attention(b, config, "attn", qkv, &attended));
-    COH_TRY(add_branch(b, config, "attn.c_proj", attended, x, &residual));
+    COH_TRY(coh_builder_branch(b, "attn.c_proj", linear(C, branch_std), attended, x, &residual));
     COH_TRY(add_norm(b, config, "ln_2", residual, &normed));
-    COH_TRY(add_linear_gelu(b, "mlp.c_fc", inner_of(config), normed, &active));
-    return add_branch(b, config, "mlp.c_proj", active, residual, out_y);
+    COH_TRY(coh_builder_linear_activated(b, "mlp.c_fc", linear(inner_of(config), table_std),
+                                         &coh_builder_gelu, normed, &active));
+    return coh_builder_branch(b, "mlp.c_proj", linear(C, branch_std), active, residual, out_y);
 }
 
 static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, coh_tensor targets,

@@ -139,7 +139,7 @@ static coh_status add_linear(coh_builder *b, const coh_llama_config *c, const ch
     const coh_linear_attributes linear = { .outputs = outputs,
                                            .has_bias = has_bias != 0,
                                            .init_std = c->init_std };
-    return coh_builder_linear(b, name, &linear, x, residual, out_y);
+    return coh_builder_linear(b, name, linear, x, residual, out_y);
 }
 
 static coh_status add_norm(coh_builder *b, const coh_llama_config *c, const char *name,

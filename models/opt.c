@@ -52,16 +52,11 @@ static coh_status check(const void *config)
 
 /* ---- the graph ---- */
 
-/* Adds a linear; with `residual` it is the end of a branch. */
-static coh_status add_linear(coh_builder *b, const coh_opt_config *c, const char *name,
-                             int64_t outputs, coh_tensor x, const coh_tensor *residual,
-                             coh_tensor *out_y)
+static coh_linear_attributes linear(const coh_opt_config *c, int64_t outputs)
 {
-    const coh_linear_attributes linear = { .outputs = outputs,
-                                           .has_bias = c->biases != 0,
-                                           .init_std = c->init_std };
-    return residual ? coh_builder_branch(b, name, &linear, x, *residual, out_y)
-                    : coh_builder_linear(b, name, &linear, x, NULL, out_y);
+    return (coh_linear_attributes){ .outputs = outputs,
+                                    .has_bias = c->biases != 0,
+                                    .init_std = c->init_std };
 }
 
 static coh_status add_norm(coh_builder *b, const char *name, coh_tensor x, coh_tensor *out_y)
@@ -85,11 +80,11 @@ static coh_status add_attention(coh_builder *b, const coh_opt_config *c, coh_ten
     const int64_t C = c->channels;
     coh_tensor from, qkv[3], attended;
     COH_TRY(add_layer_norm(b, c->norm_before, "self_attn_layer_norm", x, &from));
-    COH_TRY(add_linear(b, c, "self_attn.q_proj", C, from, NULL, &qkv[0]));
-    COH_TRY(add_linear(b, c, "self_attn.k_proj", C, from, NULL, &qkv[1]));
-    COH_TRY(add_linear(b, c, "self_attn.v_proj", C, from, NULL, &qkv[2]));
+    COH_TRY(coh_builder_linear(b, "self_attn.q_proj", linear(c, C), from, NULL, &qkv[0]));
+    COH_TRY(coh_builder_linear(b, "self_attn.k_proj", linear(c, C), from, NULL, &qkv[1]));
+    COH_TRY(coh_builder_linear(b, "self_attn.v_proj", linear(c, C), from, NULL, &qkv[2]));
     COH_TRY(coh_builder_attention(b, "self_attn", c->heads, c->heads, qkv, &attended));
-    COH_TRY(add_linear(b, c, "self_attn.out_proj", C, attended, &x, out_y));
+    COH_TRY(coh_builder_branch(b, "self_attn.out_proj", linear(c, C), attended, x, out_y));
     return add_layer_norm(b, !c->norm_before, "self_attn_layer_norm", *out_y, out_y);
 }
 
@@ -97,13 +92,11 @@ static coh_status add_attention(coh_builder *b, const coh_opt_config *c, coh_ten
 static coh_status add_inner(coh_builder *b, const coh_opt_config *c, coh_tensor x,
                             coh_tensor *out_y)
 {
-    const coh_linear_attributes fc1 = { .outputs = c->inner,
-                                        .has_bias = c->biases != 0,
-                                        .init_std = c->init_std };
     coh_tensor from, inner;
     COH_TRY(add_layer_norm(b, c->norm_before, "final_layer_norm", x, &from));
-    COH_TRY(coh_builder_linear_activated(b, "fc1", &fc1, &coh_builder_relu, from, &inner));
-    COH_TRY(add_linear(b, c, "fc2", c->channels, inner, &x, out_y));
+    COH_TRY(coh_builder_linear_activated(b, "fc1", linear(c, c->inner), &coh_builder_relu, from,
+                                         &inner));
+    COH_TRY(coh_builder_branch(b, "fc2", linear(c, c->channels), inner, x, out_y));
     return add_layer_norm(b, !c->norm_before, "final_layer_norm", *out_y, out_y);
 }
 
@@ -111,11 +104,10 @@ static coh_status add_inner(coh_builder *b, const coh_opt_config *c, coh_tensor 
 static coh_status add_projection(coh_builder *b, const coh_opt_config *c, const char *name,
                                  int64_t outputs, coh_tensor x, coh_tensor *out_y)
 {
-    const coh_linear_attributes linear = { .outputs = outputs, .init_std = c->init_std };
+    const coh_linear_attributes plain = { .outputs = outputs, .init_std = c->init_std };
     *out_y = x;
-    if (c->embedding == c->channels)
-        return COH_OK;
-    return coh_builder_linear(b, name, &linear, x, NULL, out_y);
+    return c->embedding == c->channels ? COH_OK
+                                       : coh_builder_linear(b, name, plain, x, NULL, out_y);
 }
 
 static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, coh_tensor targets,
