@@ -69,33 +69,25 @@ static DIR *list(int fd)
     return folder;
 }
 
-static void files_remove(coh_file_ops *ops, int fd, const char *name)
+/* Removes what is in the folder and, `depth` > 0, in its subfolders; a link to a folder counts as a
+ * file. */
+static void entries_remove(coh_file_ops *ops, int fd, const char *name, int depth)
 {
     char path[PATH_MAX];
-    const char *file;
+    const char *entry;
     DIR *folder = list(fd);
-    while (folder && (file = next_name(folder)))
-        if (snprintf(path, PATH_MAX, "%s/%s", name, file) < PATH_MAX)
-            (void)coh_file_unlink_at(ops, fd, file, path);
-    if (folder)
-        closedir(folder);
-}
-
-/* Removes the subfolders with their files; a link to a folder counts as a file. */
-static void folders_remove(coh_file_ops *ops, int fd, const char *name)
-{
-    char path[PATH_MAX];
-    const char *below;
-    DIR *folder = list(fd);
-    while (folder && (below = next_name(folder))) {
-        const int opened = openat(fd, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (opened < 0)
+    while (folder && (entry = next_name(folder))) {
+        if (snprintf(path, PATH_MAX, "%s/%s", name, entry) >= PATH_MAX)
             continue;
-        if (snprintf(path, PATH_MAX, "%s/%s", name, below) < PATH_MAX) {
-            files_remove(ops, opened, path);
-            (void)coh_file_rmdir_at(ops, fd, below, path);
+        const int below =
+            depth == 0 ? -1 : openat(fd, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below >= 0) {
+            entries_remove(ops, below, path, depth - 1);
+            (void)coh_file_rmdir_at(ops, fd, entry, path);
+            close(below);
+        } else {
+            (void)coh_file_unlink_at(ops, fd, entry, path);
         }
-        close(opened);
     }
     if (folder)
         closedir(folder);
@@ -105,8 +97,7 @@ static void folders_remove(coh_file_ops *ops, int fd, const char *name)
  * left alone. */
 static void temporary_remove(coh_file_ops *ops, int fd, const char *name)
 {
-    folders_remove(ops, fd, name);
-    files_remove(ops, fd, name);
+    entries_remove(ops, fd, name, 1);
     (void)coh_file_rmdir(ops, name);
 }
 
