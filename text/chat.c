@@ -25,7 +25,7 @@ struct coh_chat {
     int32_t begin_of_text, open, close, end_of_turn;
     char *default_system; /* NULL: none */
     int has_date;         /* Llama 3.1 */
-    char description[160];
+    const char *description;
 
     /* The current conversation: text since the last special token; from `answer_begin` on it is the
      * assistant's (SIZE_MAX: none is). It is encoded after the spelling of that token, so that its
@@ -561,7 +561,8 @@ static const char *const form_tokens[][FORM_TOKENS] = {
 /* The first required token that the vocabulary lacks, or NULL. */
 static const char *lacking(const coh_tokenizer *tokenizer, coh_chat_form form)
 {
-    for (int i = 0; i < FORM_TOKENS && form_tokens[form][i]; i++)
+    const size_t count = sizeof(form_tokens) / sizeof(form_tokens[0]);
+    for (int i = 0; (size_t)form < count && i < FORM_TOKENS && form_tokens[form][i]; i++)
         if (coh_tokenizer_token_id(tokenizer, form_tokens[form][i]) < 0)
             return form_tokens[form][i];
     return NULL;
@@ -606,65 +607,51 @@ static coh_status open_chatml(coh_chat *chat, const char *template_text)
         chat->begin_of_text = coh_tokenizer_begin_of_text(chat->tokenizer);
     chat->open = coh_tokenizer_token_id(chat->tokenizer, "<|im_start|>");
     chat->end_of_turn = coh_tokenizer_token_id(chat->tokenizer, "<|im_end|>");
-    snprintf(chat->description, sizeof(chat->description), "ChatML (<|im_start|>)%s",
-             chat->default_system ? ", with the tokenizer's default system prompt where there is "
-                                    "none"
-                                  : "");
+    chat->description = chat->default_system
+                            ? "ChatML (<|im_start|>), with the tokenizer's default system prompt "
+                              "where there is none"
+                            : "ChatML (<|im_start|>)";
     return COH_OK;
-}
-
-static void open_llama3_form(coh_chat *chat, const char *template_text)
-{
-    const coh_tokenizer *tokenizer = chat->tokenizer;
-    chat->begin_of_text = first_of(coh_tokenizer_begin_of_text(tokenizer),
-                                   coh_tokenizer_token_id(tokenizer, "<|begin_of_text|>"));
-    chat->open = coh_tokenizer_token_id(tokenizer, "<|start_header_id|>");
-    chat->close = coh_tokenizer_token_id(tokenizer, "<|end_header_id|>");
-    chat->end_of_turn = coh_tokenizer_token_id(tokenizer, "<|eot_id|>");
-    chat->has_date =
-        template_text && strstr(template_text, "Cutting Knowledge Date: December 2023");
-    snprintf(chat->description, sizeof(chat->description), "%s",
-             chat->has_date ? "Llama 3.1 (<|start_header_id|>, today is 26 Jul 2024)"
-                            : "Llama 3 (<|start_header_id|>)");
-}
-
-static coh_status open_llama2_form(coh_chat *chat)
-{
-    const coh_tokenizer *tokenizer = chat->tokenizer;
-    chat->begin_of_text =
-        first_of(coh_tokenizer_begin_of_text(tokenizer), coh_tokenizer_token_id(tokenizer, "<s>"));
-    chat->end_of_turn =
-        first_of(coh_tokenizer_end_of_text(tokenizer), coh_tokenizer_token_id(tokenizer, "</s>"));
-    snprintf(chat->description, sizeof(chat->description), "Llama 2 ([INST])");
-    if (chat->end_of_turn >= 0)
-        return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT, "the tokenizer has no end of text, with which Llama 2's form "
-                                      "ends an answer: name one in its tokenizer_config.json, or "
-                                      "choose another form");
 }
 
 static coh_status open_form(coh_chat *chat, const char *template_text)
 {
-    const char *token;
+    const coh_tokenizer *tokenizer = chat->tokenizer;
+    const int32_t begin = coh_tokenizer_begin_of_text(tokenizer);
+    const int32_t end = coh_tokenizer_end_of_text(tokenizer);
+    const char *lacks = lacking(tokenizer, chat->form);
+    if (lacks)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the tokenizer has no token \"%s\", which the form that was asked for "
+                        "is written with: choose another form",
+                        lacks);
     switch (chat->form) {
     case COH_CHAT_FORM_CHATML:
+        return open_chatml(chat, template_text);
     case COH_CHAT_FORM_LLAMA3:
-        token = lacking(chat->tokenizer, chat->form);
-        if (token)
-            return coh_fail(COH_ERR_ARGUMENT,
-                            "the tokenizer has no token \"%s\", which the form that was asked for "
-                            "is written with: choose another form",
-                            token);
-        if (chat->form == COH_CHAT_FORM_CHATML)
-            return open_chatml(chat, template_text);
-        open_llama3_form(chat, template_text);
+        chat->begin_of_text =
+            first_of(begin, coh_tokenizer_token_id(tokenizer, "<|begin_of_text|>"));
+        chat->open = coh_tokenizer_token_id(tokenizer, "<|start_header_id|>");
+        chat->close = coh_tokenizer_token_id(tokenizer, "<|end_header_id|>");
+        chat->end_of_turn = coh_tokenizer_token_id(tokenizer, "<|eot_id|>");
+        chat->has_date =
+            template_text && strstr(template_text, "Cutting Knowledge Date: December 2023");
+        chat->description = chat->has_date ? "Llama 3.1 (<|start_header_id|>, today is 26 Jul 2024)"
+                                           : "Llama 3 (<|start_header_id|>)";
         return COH_OK;
     case COH_CHAT_FORM_LLAMA2:
-        return open_llama2_form(chat);
+        chat->begin_of_text = first_of(begin, coh_tokenizer_token_id(tokenizer, "<s>"));
+        chat->end_of_turn = first_of(end, coh_tokenizer_token_id(tokenizer, "</s>"));
+        chat->description = "Llama 2 ([INST])";
+        if (chat->end_of_turn >= 0)
+            return COH_OK;
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the tokenizer has no end of text, with which Llama 2's form "
+                        "ends an answer: name one in its tokenizer_config.json, or "
+                        "choose another form");
     case COH_CHAT_FORM_PLAIN:
-        chat->end_of_turn = coh_tokenizer_end_of_text(chat->tokenizer);
-        snprintf(chat->description, sizeof(chat->description),
-                 "plain (\"user: \", \"assistant: \")");
+        chat->end_of_turn = end;
+        chat->description = "plain (\"user: \", \"assistant: \")";
         return COH_OK;
     case COH_CHAT_FORM_AUTO:
         break;
