@@ -220,11 +220,31 @@ static coh_status feed_pieces(coh_pipeline *p, const uint8_t *text, size_t byte_
     return COH_OK;
 }
 
-/* Appends an added token; text after it is not at the start of the text. */
-static coh_status add_token(coh_pipeline *p, int32_t id, coh_id_list *list)
+/* Appends the ids of added tokens; text between them goes to `feed`. search->begin ends at the
+ * first byte that more text could change; *is_after_word: a letter or digit ends before it. */
+static coh_status feed_between(coh_pipeline *p, const coh_added *added, coh_added_search *search,
+                               coh_status (*feed)(coh_pipeline *p, const uint8_t *text,
+                                                  size_t byte_count, int is_open,
+                                                  coh_id_list *list),
+                               int *is_after_word, coh_id_list *list)
 {
-    p->is_at_begin = 0;
-    return coh_id_list_add(list, id);
+    coh_added_match match;
+    search->is_after_word = *is_after_word;
+    do {
+        COH_TRY(coh_added_find(added, search, &match));
+        size_t end = match.is_found ? match.begin : match.settled;
+        COH_TRY(feed(p, search->text + search->begin, end - search->begin,
+                     search->is_open && !match.is_found, list));
+        search->begin = end;
+        if (match.is_found) {
+            p->is_at_begin = 0; /* for the text after it */
+            COH_TRY(coh_id_list_add(list, match.id));
+            search->begin = match.end;
+        }
+    } while (match.is_found);
+    if (search->begin == 0)
+        return COH_OK;
+    return coh_added_ends_with_word(added, search->text, search->begin, is_after_word);
 }
 
 /* Adds the next part of the text between two added tokens of the raw text. */
@@ -234,23 +254,9 @@ static coh_status feed_segment(coh_pipeline *p, const uint8_t *text, size_t byte
     COH_TRY(coh_normalizer_append(&p->normalizer, text, byte_count, is_open, &p->normalized));
     coh_added_search search = { .text = p->normalized.bytes,
                                 .byte_count = p->normalized.count,
-                                .is_open = is_open,
-                                .is_after_word = p->is_after_normalized_word };
-    coh_added_match match;
-    do {
-        COH_TRY(coh_added_find(p->normalized_added, &search, &match));
-        size_t end = match.is_found ? match.begin : match.settled;
-        COH_TRY(feed_pieces(p, search.text + search.begin, end - search.begin,
-                            is_open && !match.is_found, list));
-        search.begin = end;
-        if (match.is_found) {
-            COH_TRY(add_token(p, match.id, list));
-            search.begin = match.end;
-        }
-    } while (match.is_found);
-    if (search.begin)
-        COH_TRY(coh_added_ends_with_word(p->normalized_added, search.text, search.begin,
-                                         &p->is_after_normalized_word));
+                                .is_open = is_open };
+    COH_TRY(feed_between(p, p->normalized_added, &search, feed_pieces, &p->is_after_normalized_word,
+                         list));
     coh_byte_list_drop(&p->normalized, search.begin);
     if (!is_open) {
         coh_normalizer_restart(&p->normalizer);
@@ -287,25 +293,10 @@ coh_status coh_pipeline_encode(coh_pipeline *pipeline, const coh_text_block *blo
         restart(p);
     coh_added_search search = { .text = block->text,
                                 .byte_count = block->byte_count,
-                                .is_open = !block->is_last,
-                                .is_after_word = p->is_after_word };
+                                .is_open = !block->is_last };
     if (search.is_open)
         search.byte_count = coh_utf8_complete(block->text, block->byte_count);
-    coh_added_match match;
-    do {
-        COH_TRY(coh_added_find(p->raw_added, &search, &match));
-        size_t end = match.is_found ? match.begin : match.settled;
-        COH_TRY(feed_segment(p, search.text + search.begin, end - search.begin,
-                             search.is_open && !match.is_found, list));
-        search.begin = end;
-        if (match.is_found) {
-            COH_TRY(add_token(p, match.id, list));
-            search.begin = match.end;
-        }
-    } while (match.is_found);
-    if (search.begin)
-        COH_TRY(
-            coh_added_ends_with_word(p->raw_added, search.text, search.begin, &p->is_after_word));
+    COH_TRY(feed_between(p, p->raw_added, &search, feed_segment, &p->is_after_word, list));
     *out_consumed = search.begin;
     return COH_OK;
 }
