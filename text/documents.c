@@ -143,7 +143,7 @@ static coh_status write_window(coh_documents *d)
         d->empty_window_count++;
         return COH_OK;
     }
-    return coh_token_writer_add_marked(d->writers[d->writer], d->ids, d->is_target, d->window + 1);
+    return coh_token_writer_add(d->writers[d->writer], d->ids, d->is_target, d->window + 1);
 }
 
 coh_status coh_documents_add(coh_documents *documents, const int32_t *ids, const uint8_t *counts,
@@ -153,7 +153,7 @@ coh_status coh_documents_add(coh_documents *documents, const int32_t *ids, const
     if (d->turn)
         return record_add(d, ids, counts, count);
     if (d->window == 0)
-        return coh_token_writer_add_marked(d->writers[d->writer], ids, counts, count);
+        return coh_token_writer_add(d->writers[d->writer], ids, counts, count);
     for (size_t i = 0; i < count; i++) {
         if (d->filled == d->window + 1) { /* the last target is the next window's first token */
             COH_TRY(write_window(d));

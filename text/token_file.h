@@ -50,13 +50,11 @@ typedef struct coh_token_writer coh_token_writer;
 
 coh_status coh_token_writer_create(const char *path, int64_t vocabulary, uint64_t identity,
                                    coh_token_writer **out_writer);
-/* Call before the first id: gives the file a mask; window > 0 makes it aligned. Add all ids with
- * coh_token_writer_add_marked. */
+/* Call before the first id: gives the file a mask; window > 0 makes it aligned. */
 void coh_token_writer_mark(coh_token_writer *writer, uint32_t window);
-coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, size_t count);
-/* counts[i] is 1 if ids[i] counts as a target, else 0. */
-coh_status coh_token_writer_add_marked(coh_token_writer *writer, const int32_t *ids,
-                                       const uint8_t *counts, size_t count);
+/* counts[i] is 1 if ids[i] counts as a target, else 0; NULL: all count. */
+coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, const uint8_t *counts,
+                                size_t count);
 coh_status coh_token_writer_finish(coh_token_writer *writer);
 coh_status coh_token_writer_publish(coh_token_writer *writer);
 uint64_t coh_token_writer_count(const coh_token_writer *writer);

@@ -22,6 +22,7 @@ struct coh_token_writer {
     XXH3_state_t *hash;
     void *hash_memory; /* not aligned; `hash` points into it */
     coh_token_header header;
+    coh_file_ops ops;
     int fd, is_published;
     char *path;
     char temporary[PATH_MAX];
@@ -33,18 +34,12 @@ struct coh_token_writer {
 static coh_status write_bytes(coh_token_writer *writer, uint64_t offset, const uint8_t *bytes,
                               size_t byte_count)
 {
-    for (size_t done = 0; done < byte_count;) {
-        ssize_t put = pwrite(writer->fd, bytes + done, byte_count - done, (off_t)(offset + done));
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return coh_fail(COH_ERR_IO,
-                            "writing %zu bytes at %" PRIu64 " of %s failed: %s: make room, or give"
-                            " another place",
-                            byte_count, offset, writer->temporary,
-                            put < 0 ? strerror(errno) : "nothing was taken");
-        done += (size_t)put;
-    }
+    const int error = coh_file_write(&writer->ops, writer->fd, bytes, byte_count, offset);
+    if (error)
+        return coh_fail(COH_ERR_IO,
+                        "writing %zu bytes at %" PRIu64 " of %s failed: %s: make room, or give"
+                        " another place",
+                        byte_count, offset, writer->temporary, strerror(-error));
     return COH_OK;
 }
 
@@ -83,6 +78,7 @@ coh_status coh_token_writer_create(const char *path, int64_t vocabulary, uint64_
     coh_token_writer *writer;
     COH_TRY(COH_ALLOC(1, &writer));
     writer->fd = -1;
+    writer->ops.calls = &coh_system_file_calls;
     writer->header = (coh_token_header){ .id_bytes = coh_token_id_bytes(vocabulary, 0),
                                          .vocabulary = (uint64_t)vocabulary,
                                          .identity = identity };
@@ -101,13 +97,8 @@ void coh_token_writer_mark(coh_token_writer *writer, uint32_t window)
     writer->header.id_bytes = coh_token_id_bytes((int64_t)writer->header.vocabulary, 1);
 }
 
-coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, size_t count)
-{
-    return coh_token_writer_add_marked(writer, ids, NULL, count);
-}
-
-coh_status coh_token_writer_add_marked(coh_token_writer *writer, const int32_t *ids,
-                                       const uint8_t *counts, size_t count)
+coh_status coh_token_writer_add(coh_token_writer *writer, const int32_t *ids, const uint8_t *counts,
+                                size_t count)
 {
     size_t id_bytes = writer->header.id_bytes;
     const uint32_t mark = UINT32_C(1) << (8 * id_bytes - 1);
@@ -149,8 +140,7 @@ coh_status coh_token_writer_publish(coh_token_writer *writer)
         return coh_fail(COH_ERR_IO, "renaming %s to %s failed: %s", writer->temporary, writer->path,
                         strerror(errno));
     writer->is_published = 1;
-    coh_file_ops ops = { .calls = &coh_system_file_calls };
-    const int error = coh_file_sync_parent(&ops, writer->path);
+    const int error = coh_file_sync_parent(&writer->ops, writer->path);
     if (error)
         return coh_fail(COH_ERR_IO, "flushing the folder of %s failed: %s", writer->path,
                         strerror(-error));

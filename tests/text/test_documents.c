@@ -406,7 +406,7 @@ static void alignment_and_mask_are_part_of_the_identity(void **state)
         coh_token_writer *writer;
         assert_int_equal(coh_token_writer_create(folder_file("ids"), 300, 7, &writer), COH_OK);
         coh_token_writer_mark(writer, windows[i]);
-        assert_int_equal(coh_token_writer_add_marked(writer, ids, counts, 12), COH_OK);
+        assert_int_equal(coh_token_writer_add(writer, ids, counts, 12), COH_OK);
         assert_int_equal(coh_token_writer_finish(writer), COH_OK);
         assert_int_equal(coh_token_writer_publish(writer), COH_OK);
         coh_token_writer_destroy(writer);

@@ -26,7 +26,7 @@ static void write_ids(const char *name, const int32_t *ids, size_t count, int64_
 {
     coh_token_writer *writer;
     assert_int_equal(coh_token_writer_create(folder_file(name), vocabulary, 77, &writer), COH_OK);
-    assert_int_equal(coh_token_writer_add(writer, ids, count), COH_OK);
+    assert_int_equal(coh_token_writer_add(writer, ids, NULL, count), COH_OK);
     assert_int_equal(coh_token_writer_finish(writer), COH_OK);
     assert_int_equal(access(folder_file(name), F_OK), -1); /* absent until it is complete */
     assert_int_equal(coh_token_writer_publish(writer), COH_OK);

@@ -62,7 +62,7 @@ static void marked_ids_come_back_at_both_widths(void **state)
         assert_int_equal(coh_token_writer_create(folder_file("ids"), vocabularies[v], 7, &writer),
                          COH_OK);
         coh_token_writer_mark(writer, 0);
-        assert_int_equal(coh_token_writer_add_marked(writer, ids, counts, COUNT), COH_OK);
+        assert_int_equal(coh_token_writer_add(writer, ids, counts, COUNT), COH_OK);
         assert_int_equal(coh_token_writer_finish(writer), COH_OK);
         assert_int_equal(coh_token_writer_publish(writer), COH_OK);
         coh_token_writer_destroy(writer);

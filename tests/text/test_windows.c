@@ -17,7 +17,7 @@ static coh_token_file *open_counting_file(uint64_t count, int64_t vocabulary)
     coh_token_writer *writer;
     assert_int_equal(coh_token_writer_create(folder_file("ids"), vocabulary, 1, &writer), COH_OK);
     for (int32_t id = 0; id < (int32_t)count; id++)
-        assert_int_equal(coh_token_writer_add(writer, &id, 1), COH_OK);
+        assert_int_equal(coh_token_writer_add(writer, &id, NULL, 1), COH_OK);
     assert_int_equal(coh_token_writer_finish(writer), COH_OK);
     assert_int_equal(coh_token_writer_publish(writer), COH_OK);
     coh_token_writer_destroy(writer);
