@@ -52,30 +52,19 @@ const coh_family_table *coh_family_of(const coh_model *model)
 
 static void describe(const json_t *value, char *text, size_t text_bytes)
 {
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        snprintf(text, text_bytes, "an object");
-        return;
-    case JSON_ARRAY:
-        snprintf(text, text_bytes, "a list");
-        return;
-    case JSON_STRING:
+    static const char *const names[] = { [JSON_OBJECT] = "an object",
+                                         [JSON_ARRAY] = "a list",
+                                         [JSON_TRUE] = "true",
+                                         [JSON_FALSE] = "false",
+                                         [JSON_NULL] = "null" };
+    if (json_is_string(value))
         snprintf(text, text_bytes, "\"%.60s\"", json_string_value(value));
-        return;
-    case JSON_INTEGER:
+    else if (json_is_integer(value))
         snprintf(text, text_bytes, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-        return;
-    case JSON_REAL:
+    else if (json_is_real(value))
         snprintf(text, text_bytes, "%.9g", json_real_value(value));
-        return;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        snprintf(text, text_bytes, json_is_true(value) ? "true" : "false");
-        return;
-    case JSON_NULL:
-        break;
-    }
-    snprintf(text, text_bytes, "null");
+    else
+        snprintf(text, text_bytes, "%s", names[json_typeof(value)]);
 }
 
 coh_status(coh_config_refuse)(const char *name, const json_t *value, const char *must)

@@ -217,46 +217,20 @@ static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, co
 #define FIELD(member) offsetof(coh_llama_config, member)
 
 /* Defaults of the `transformers` classes for members that config.json omits. */
-static const coh_llama_config llama_defaults = { .layers = 32,
-                                                 .heads = 32,
-                                                 .channels = 4096,
-                                                 .positions = 2048,
-                                                 .vocabulary = 32000,
-                                                 .inner = 11008,
-                                                 .padding = -1,
-                                                 .rope = { .theta = 1e4 },
-                                                 .rmsnorm_epsilon = 1e-6f,
-                                                 .init_std = 0.02f,
-                                                 .type = COH_LLAMA_PLAIN,
-                                                 .untied = 1 };
-static const coh_llama_config mistral_defaults = { .layers = 32,
-                                                   .heads = 32,
-                                                   .channels = 4096,
-                                                   .positions = 131072,
-                                                   .vocabulary = 32000,
-                                                   .kv_heads = 8,
-                                                   .inner = 14336,
-                                                   .padding = -1,
-                                                   .window = 4096,
-                                                   .rope = { .theta = 1e4 },
-                                                   .rmsnorm_epsilon = 1e-6f,
-                                                   .init_std = 0.02f,
-                                                   .type = COH_LLAMA_MISTRAL,
-                                                   .untied = 1 };
-static const coh_llama_config qwen2_defaults = { .layers = 32,
-                                                 .heads = 32,
-                                                 .channels = 4096,
-                                                 .positions = 32768,
-                                                 .vocabulary = 151936,
-                                                 .kv_heads = 32,
-                                                 .inner = 22016,
-                                                 .padding = -1,
-                                                 .rope = { .theta = 1e4 },
-                                                 .rmsnorm_epsilon = 1e-6f,
-                                                 .init_std = 0.02f,
-                                                 .type = COH_LLAMA_QWEN2,
-                                                 .qkv_biases = 1,
-                                                 .untied = 1 };
+#define COMMON_DEFAULTS                                                                            \
+    .layers = 32, .heads = 32, .channels = 4096, .padding = -1, .rope = { .theta = 1e4 },          \
+    .rmsnorm_epsilon = 1e-6f, .init_std = 0.02f, .untied = 1
+static const coh_llama_config llama_defaults = { COMMON_DEFAULTS, .positions = 2048,
+                                                 .vocabulary = 32000, .inner = 11008,
+                                                 .type = COH_LLAMA_PLAIN };
+static const coh_llama_config mistral_defaults = { COMMON_DEFAULTS,          .positions = 131072,
+                                                   .vocabulary = 32000,      .kv_heads = 8,
+                                                   .inner = 14336,           .window = 4096,
+                                                   .type = COH_LLAMA_MISTRAL };
+static const coh_llama_config qwen2_defaults = { COMMON_DEFAULTS,      .positions = 32768,
+                                                 .vocabulary = 151936, .kv_heads = 32,
+                                                 .inner = 22016,       .type = COH_LLAMA_QWEN2,
+                                                 .qkv_biases = 1 };
 static const int64_t qwen2_window = 4096;
 
 /* By coh_llama_type. */

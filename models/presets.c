@@ -47,47 +47,35 @@ static const struct preset {
 };
 enum { PRESET_COUNT = sizeof(presets) / sizeof(presets[0]) };
 
-static coh_gpt2_config gpt2_of(const struct preset *p)
+/* The configuration, except the sizes that all families have. */
+static coh_model model_of(const struct preset *p)
 {
-    return (coh_gpt2_config){ .layers = p->layers,
-                              .heads = p->heads,
-                              .channels = p->channels,
-                              .positions = p->positions,
-                              .vocabulary = p->vocabulary,
-                              .layernorm_epsilon = 1e-5f };
-}
-
-static coh_opt_config opt_of(const struct preset *p)
-{
-    return (coh_opt_config){ .layers = p->layers,
-                             .heads = p->heads,
-                             .channels = p->channels,
-                             .positions = p->positions,
-                             .vocabulary = p->vocabulary,
-                             .inner = 4 * p->channels,
-                             .embedding = p->embedding ? p->embedding : p->channels,
-                             .padding = -1,
-                             .init_std = 0.02f,
-                             .norm_before = !p->embedding,
-                             .last_norm = 1,
-                             .biases = 1 };
-}
-
-static coh_llama_config llama_of(const struct preset *p)
-{
-    return (coh_llama_config){ .layers = p->layers,
-                               .heads = p->heads,
-                               .channels = p->channels,
-                               .positions = p->positions,
-                               .vocabulary = p->vocabulary,
-                               .kv_heads = p->kv_heads,
-                               .head_width = p->channels / p->heads,
-                               .inner = p->inner,
-                               .padding = -1,
-                               .rope = *p->rope,
-                               .rmsnorm_epsilon = 1e-5f,
-                               .init_std = 0.02f,
-                               .untied = 1 };
+    coh_model model = { .family = p->family };
+    switch (p->family) {
+    case COH_FAMILY_GPT2:
+        model.gpt2 = (coh_gpt2_config){ .layernorm_epsilon = 1e-5f };
+        break;
+    case COH_FAMILY_OPT:
+        model.opt = (coh_opt_config){ .inner = 4 * p->channels,
+                                      .embedding = p->embedding ? p->embedding : p->channels,
+                                      .padding = -1,
+                                      .init_std = 0.02f,
+                                      .norm_before = !p->embedding,
+                                      .last_norm = 1,
+                                      .biases = 1 };
+        break;
+    case COH_FAMILY_LLAMA:
+        model.llama = (coh_llama_config){ .kv_heads = p->kv_heads,
+                                          .head_width = p->channels / p->heads,
+                                          .inner = p->inner,
+                                          .padding = -1,
+                                          .rope = *p->rope,
+                                          .rmsnorm_epsilon = 1e-5f,
+                                          .init_std = 0.02f,
+                                          .untied = 1 };
+        break;
+    }
+    return model;
 }
 
 static const struct preset *find(const char *name)
@@ -130,22 +118,14 @@ coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out
         coh_preset_names(names);
         return coh_fail(COH_ERR_ARGUMENT, "\"%.200s\" is not a preset: these are %s", name, names);
     }
-    struct preset made = *found;
-    if (vocabulary)
-        made.vocabulary = vocabulary;
-    coh_model model = { .family = made.family };
-    switch (made.family) {
-    case COH_FAMILY_GPT2:
-        model.gpt2 = gpt2_of(&made);
-        break;
-    case COH_FAMILY_OPT:
-        model.opt = opt_of(&made);
-        break;
-    case COH_FAMILY_LLAMA:
-        model.llama = llama_of(&made);
-        break;
-    }
-    snprintf(model.name, sizeof(model.name), "%s", made.name);
+    coh_model model = model_of(found);
+    coh_gpt2_config *sizes = &model.gpt2; /* every configuration begins with them */
+    sizes->layers = found->layers;
+    sizes->heads = found->heads;
+    sizes->channels = found->channels;
+    sizes->positions = found->positions;
+    sizes->vocabulary = vocabulary ? vocabulary : found->vocabulary;
+    snprintf(model.name, sizeof(model.name), "%s", found->name);
     *out_model = model;
     return COH_OK;
 }

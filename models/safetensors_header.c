@@ -181,28 +181,30 @@ static coh_status number_read(scanner *scan, uint64_t *out_number)
     return COH_OK;
 }
 
+/* Moves past `letter` if it comes next. */
+static int skip(scanner *scan, char letter)
+{
+    blanks_skip(scan);
+    if (scan->at == scan->end || *scan->at != letter)
+        return 0;
+    scan->at++;
+    return 1;
+}
+
 /* Reads "[" numbers "]", at most `most` of them; `what` names them in messages. */
 static coh_status numbers_read(scanner *scan, const char *what, uint64_t *numbers, int32_t most,
                                int32_t *out_count)
 {
     *out_count = 0;
     COH_TRY(expect(scan, '['));
-    blanks_skip(scan);
-    if (scan->at < scan->end && *scan->at == ']') {
-        scan->at++;
-        return COH_OK;
-    }
-    for (;;) {
+    while (!skip(scan, ']')) {
+        if (*out_count > 0)
+            COH_TRY(expect(scan, ','));
         if (*out_count == most)
             return refuse(scan, scan->at, "%s more than %" PRId32 " numbers", what, most);
         COH_TRY(number_read(scan, &numbers[(*out_count)++]));
-        blanks_skip(scan);
-        if (scan->at < scan->end && *scan->at == ']') {
-            scan->at++;
-            return COH_OK;
-        }
-        COH_TRY(expect(scan, ','));
     }
+    return COH_OK;
 }
 
 /* Called after "{" or a member: moves to the value of the next member and returns its key; or moves
@@ -210,11 +212,8 @@ static coh_status numbers_read(scanner *scan, const char *what, uint64_t *number
 static coh_status member_next(scanner *scan, int is_first, char **out_key)
 {
     *out_key = NULL;
-    blanks_skip(scan);
-    if (scan->at < scan->end && *scan->at == '}') {
-        scan->at++;
+    if (skip(scan, '}'))
         return COH_OK;
-    }
     if (!is_first)
         COH_TRY(expect(scan, ','));
     COH_TRY(string_read(scan, out_key));
