@@ -22,21 +22,6 @@ struct coh_added {
     coh_split *word_character; /* NULL unless a token is single_word */
 };
 
-coh_status coh_added_create(coh_added **out_added)
-{
-    *out_added = NULL;
-    coh_added *added;
-    COH_TRY(COH_ALLOC(1, &added));
-    coh_status status = COH_GROW(&added->nodes, &added->node_capacity, 1);
-    if (status != COH_OK) {
-        coh_free(added);
-        return status;
-    }
-    added->node_count = 1;
-    *out_added = added;
-    return COH_OK;
-}
-
 void coh_added_destroy(coh_added *added)
 {
     if (!added)
@@ -79,12 +64,13 @@ static int32_t find_child(const coh_added *added, int32_t at, uint8_t byte)
     return child;
 }
 
-static coh_status step_or_grow(coh_added *added, int32_t *at, uint8_t byte)
+static coh_status step_or_grow(coh_added *added, const char *where, int32_t *at, uint8_t byte)
 {
     int32_t child = find_child(added, *at, byte);
     if (!child) {
         if (added->node_count >= INT32_MAX)
-            return coh_fail(COH_ERR_CORRUPT, "the added tokens have more than 2^31 bytes");
+            return coh_fail(COH_ERR_CORRUPT, "%s: the added tokens have more than 2^31 bytes",
+                            where);
         COH_TRY(COH_GROW(&added->nodes, &added->node_capacity, added->node_count + 1));
         child = (int32_t)added->node_count++;
         added->nodes[child] = (node){ .kind = -1, .byte = byte };
@@ -99,13 +85,25 @@ static coh_status step_or_grow(coh_added *added, int32_t *at, uint8_t byte)
     return COH_OK;
 }
 
-coh_status coh_added_add(coh_added *added, coh_slice token, coh_added_kind kind)
+static coh_status create(coh_added **out_added)
+{
+    COH_TRY(COH_ALLOC(1, out_added));
+    COH_TRY(COH_GROW(&(*out_added)->nodes, &(*out_added)->node_capacity, 1));
+    (*out_added)->node_count = 1;
+    return COH_OK;
+}
+
+coh_status coh_added_add(coh_added **out_added, const char *where, coh_slice token,
+                         coh_added_kind kind)
 {
     int32_t at = 0;
+    if (!*out_added)
+        COH_TRY(create(out_added));
+    coh_added *added = *out_added;
     for (size_t i = 0; i < token.count; i++)
-        COH_TRY(step_or_grow(added, &at, (uint8_t)token.bytes[i]));
+        COH_TRY(step_or_grow(added, where, &at, (uint8_t)token.bytes[i]));
     if (added->nodes[at].kind >= 0)
-        return coh_fail(COH_ERR_CORRUPT, "token \"%.*s\" is added twice",
+        return coh_fail(COH_ERR_CORRUPT, "%s: token \"%.*s\" is added twice", where,
                         (int)(token.count < 100 ? token.count : 100), token.bytes);
     COH_TRY(COH_GROW(&added->kinds, &added->kind_capacity, added->kind_count + 1));
     added->kinds[added->kind_count] = kind;

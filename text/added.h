@@ -20,12 +20,13 @@ typedef struct coh_added coh_added;
 
 /* Accepts NULL. */
 void coh_added_destroy(coh_added *added);
-coh_status coh_added_create(coh_added **out_added);
 /* Makes a second one for another thread, over the same tokens. The first must outlive it, and
  * neither may get more tokens. NULL gives NULL. */
 coh_status coh_added_fork(const coh_added *added, coh_added **out_added);
-/* `token` has at least one byte. Fails: COH_ERR_CORRUPT if it was added before. */
-coh_status coh_added_add(coh_added *added, coh_slice token, coh_added_kind kind);
+/* Adds a token of at least one byte; *added NULL: the first one. Fails: COH_ERR_CORRUPT if it was
+ * added before, with a message that begins with `where`. */
+coh_status coh_added_add(coh_added **added, const char *where, coh_slice token,
+                         coh_added_kind kind);
 
 /* Text to search for tokens, from `begin` on. */
 typedef struct coh_added_search {

@@ -495,12 +495,9 @@ static coh_status fill_merges(model_reader *r)
 static coh_status fill_user_defined(model_reader *r)
 {
     for (size_t id = 0; id < r->count; id++) {
-        if (r->pieces[id].type != PIECE_USER_DEFINED)
-            continue;
-        if (!r->pipeline->normalized_added)
-            COH_TRY(coh_added_create(&r->pipeline->normalized_added));
-        COH_TRY(coh_added_add(r->pipeline->normalized_added, r->pieces[id].name,
-                              (coh_added_kind){ .id = (int32_t)id }));
+        if (r->pieces[id].type == PIECE_USER_DEFINED)
+            COH_TRY(coh_added_add(&r->pipeline->normalized_added, r->path, r->pieces[id].name,
+                                  (coh_added_kind){ .id = (int32_t)id }));
     }
     return COH_OK;
 }

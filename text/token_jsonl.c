@@ -6,30 +6,14 @@
 #include "text/lines.h"
 #include "text/token_build.h"
 
-static const char *json_type_name(const json_t *value)
-{
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "an array";
-    case JSON_STRING:
-        return "a text";
-    case JSON_INTEGER:
-    case JSON_REAL:
-        return "a number";
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return "a flag";
-    case JSON_NULL:
-        return "null";
-    }
-    return "something else";
-}
-
 static const char *value_name(const json_t *value)
 {
-    return value ? json_type_name(value) : "nothing";
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a text",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number",  [JSON_TRUE] = "a flag",
+        [JSON_FALSE] = "a flag",     [JSON_NULL] = "null",
+    };
+    return value ? names[json_typeof(value)] : "nothing";
 }
 
 /* ---- a field ---- */
@@ -47,7 +31,7 @@ static coh_status add_field(coh_token_builder *b, const coh_lines *lines, const 
         return coh_lines_fail(lines,
                               "the field \"%.100s\" is %s where a text is needed: write one, "
                               "name another field (%s NAME), or remove the line",
-                              field, json_type_name(value), coh_term_text(COH_TERM_FIELD));
+                              field, value_name(value), coh_term_text(COH_TERM_FIELD));
     const coh_slice text = { json_string_value(value), json_string_length(value) };
     b->ids.count = 0;
     COH_TRY(coh_tokenizer_encode_whole(b->tokenizer, text, &b->ids));
@@ -100,7 +84,7 @@ static coh_status read_message(const coh_lines *lines, size_t number, const json
         return coh_lines_fail(lines,
                               "message %zu is %s where {\"role\": ..., \"content\": ...} is "
                               "needed: write one, or remove the line",
-                              number, json_type_name(message));
+                              number, value_name(message));
     COH_TRY(read_role(lines, number, json_object_get(message, "role"), &out_message->role));
     const json_t *content = json_object_get(message, "content");
     if (!json_is_string(content))
@@ -123,7 +107,7 @@ static coh_status read_messages(const coh_lines *lines, const json_t *object,
                               "needed: see docs/data.md for the form of a conversation",
                               !all                 ? "missing"
                               : json_is_array(all) ? "empty"
-                                                   : json_type_name(all));
+                                                   : value_name(all));
     *out_count = json_array_size(all);
     COH_TRY(COH_GROW(messages, capacity, *out_count));
     for (size_t i = 0; i < *out_count; i++) {

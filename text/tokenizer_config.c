@@ -291,11 +291,7 @@ static coh_status extend(coh_token_table *table, const new_tokens *list, size_t 
 static coh_status find_in_texts(const new_tokens *list, const new_token *token,
                                 coh_pipeline *pipeline, coh_identity *identity)
 {
-    if (!pipeline->raw_added)
-        COH_TRY(coh_added_create(&pipeline->raw_added));
-    coh_status status = coh_added_add(pipeline->raw_added, token->name, token->kind);
-    if (status != COH_OK)
-        return status == COH_ERR_CORRUPT ? coh_fail_prefix(status, "%s", list->path) : status;
+    COH_TRY(coh_added_add(&pipeline->raw_added, list->path, token->name, token->kind));
     coh_identity_add_bytes(identity, token->name.bytes, token->name.count);
     coh_identity_add_u32(identity, (uint32_t)token->kind.is_single_word |
                                        (uint32_t)token->kind.is_left_stripped << 1 |

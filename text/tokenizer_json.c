@@ -106,14 +106,6 @@ static coh_status check_added_id(token_list *list, const char *where, const json
     return COH_OK;
 }
 
-static coh_status add_to(coh_added **added, const char *where, coh_slice token, coh_added_kind kind)
-{
-    if (!*added)
-        COH_TRY(coh_added_create(added));
-    coh_status status = coh_added_add(*added, token, kind);
-    return status == COH_ERR_CORRUPT ? coh_fail_prefix(status, "%s", where) : status;
-}
-
 static coh_status read_added_token(token_list *list, const char *where, const json_t *token,
                                    const json_t *vocabulary, int64_t *next_id, coh_pipeline *p)
 {
@@ -135,14 +127,14 @@ static coh_status read_added_token(token_list *list, const char *where, const js
     COH_TRY(check_added_id(list, where, vocabulary, name, id, next_id));
     kind.id = (int32_t)id;
     if (!is_normalized)
-        return add_to(&p->raw_added, where, name, kind);
+        return coh_added_add(&p->raw_added, where, name, kind);
     coh_byte_list *normalized = &list->normalized[list->normalized_count++];
     COH_TRY(coh_normalizer_apply(&p->normalizer, name, normalized));
     coh_slice pattern = { (const char *)normalized->bytes, normalized->count };
     if (pattern.count == 0)
         return coh_fail(COH_ERR_CORRUPT, "%s: nothing is left of it once normalized", where);
     list->spelled[id] = pattern;
-    return add_to(&p->normalized_added, where, pattern, kind);
+    return coh_added_add(&p->normalized_added, where, pattern, kind);
 }
 
 /* Guesses the end of text if no tokenizer_config.json names it: a special token with a usual
