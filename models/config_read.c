@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cohobate/terms.h"
+#include "models/safetensors.h"
 
 static const coh_family_table *const families[COH_FAMILY_COUNT] = {
     [COH_FAMILY_GPT2] = &coh_family_gpt2,
@@ -375,33 +376,21 @@ static coh_status read_architectures(const json_t *list, const coh_config_type *
     return coh_config_refuse("architectures", only ? json_array_get(list, 0) : list, must);
 }
 
-static coh_status read_dtype(const char *name, const json_t *value, coh_dtype *out_dtype)
+static coh_status read_dtype(const coh_config_reader *reader, const char *name,
+                             coh_dtype *out_dtype)
 {
-    static const struct dtype_name {
-        const char *name;
-        coh_dtype dtype;
-    } all[] = { { "float32", COH_DTYPE_F32 },
-                { "bfloat16", COH_DTYPE_BF16 },
-                { "float16", COH_DTYPE_F16 } };
+    const json_t *value = json_object_get(reader->root, name);
     const char *word = json_string_value(value);
     if (!value || json_is_null(value) || (word && strcmp(word, "auto") == 0))
         return COH_OK;
     if (word && strncmp(word, "torch.", 6) == 0)
         word += 6;
-    for (size_t i = 0; word && i < sizeof(all) / sizeof(all[0]); i++)
-        if (strcmp(word, all[i].name) == 0) {
-            *out_dtype = all[i].dtype;
+    for (int dtype = 0; word && dtype < COH_STORED_DTYPES; dtype++)
+        if (strcmp(word, coh_stored_dtypes[dtype].config) == 0) {
+            *out_dtype = (coh_dtype)dtype;
             return COH_OK;
         }
     return coh_config_refuse(name, value, "float32, bfloat16 or float16");
-}
-
-/* Newer versions write "dtype"; it takes precedence over "torch_dtype". */
-static coh_status read_dtypes(const coh_config_reader *reader, coh_dtype *out_stored)
-{
-    *out_stored = COH_DTYPE_F32;
-    COH_TRY(read_dtype("torch_dtype", json_object_get(reader->root, "torch_dtype"), out_stored));
-    return read_dtype("dtype", json_object_get(reader->root, "dtype"), out_stored);
 }
 
 static void write_notes(coh_config_reader *reader)
@@ -430,7 +419,9 @@ static coh_status read_all(coh_config_reader *reader)
     snprintf(model->name, sizeof(model->name), "%s", type->name);
     memcpy(config, type->defaults, family->config_bytes);
     COH_TRY(read_architectures(json_object_get(reader->root, "architectures"), type));
-    COH_TRY(read_dtypes(reader, &model->stored));
+    model->stored = COH_DTYPE_F32;
+    COH_TRY(read_dtype(reader, "torch_dtype", &model->stored));
+    COH_TRY(read_dtype(reader, "dtype", &model->stored)); /* newer versions write this one */
     COH_TRY(read_members(reader, family, config));
     COH_TRY(read_ids(reader, family, config));
     if (family->read_own)

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "models/family.h"
+#include "models/safetensors.h"
 
 /* ---- numbers ---- */
 
@@ -137,10 +138,6 @@ coh_status coh_config_text_dump(coh_text *text, const json_t *value, int indent)
 
 /* ---- config.json ---- */
 
-static const char *const dtype_names[] = {
-    [COH_DTYPE_F32] = "float32", [COH_DTYPE_BF16] = "bfloat16", [COH_DTYPE_F16] = "float16"
-};
-
 /* Adds the first of the blank-separated words. */
 static void add_first_word(coh_text *text, const char *words)
 {
@@ -205,7 +202,7 @@ void coh_config_write(const coh_model *model, coh_dtype stored, coh_text *text)
     (void)coh_text_add(text, "{\"model_type\": \"%s\", \"architectures\": [",
                        family->types[type].name);
     add_first_word(text, family->types[type].architectures);
-    (void)coh_text_add(text, "], \"torch_dtype\": \"%s\"", dtype_names[stored]);
+    (void)coh_text_add(text, "], \"torch_dtype\": \"%s\"", coh_stored_dtypes[stored].config);
     for (const coh_config_field *field = family->fields; field->name; field++)
         if (is_written(field, UINT32_C(1) << type))
             add_field(field, config, text);
@@ -248,7 +245,7 @@ coh_status coh_model_to_config(const coh_model *model, coh_dtype stored, char **
     COH_TRY(family->check(coh_family_config(model)));
     if (coh_model_type_name(model)[0] == '\0')
         return coh_fail(COH_ERR_ARGUMENT, "a model of family %s has no such type", family->name);
-    if (stored != COH_DTYPE_F32 && stored != COH_DTYPE_BF16 && stored != COH_DTYPE_F16)
+    if (!coh_safetensors_dtype_name(stored))
         return coh_fail(COH_ERR_ARGUMENT, "tensors are stored in f32, bf16 or f16, not in dtype %d",
                         (int)stored);
     coh_config_write(model, stored, &text);

@@ -123,7 +123,7 @@ static coh_status missing(const coh_folder *folder, const coh_model_tensor *firs
 static coh_status check_all(coh_folder *folder)
 {
     coh_folder_facts *facts = &folder->facts;
-    uint64_t of_dtype[COH_DTYPE_F16 + 1] = { 0 };
+    uint64_t of_dtype[COH_STORED_DTYPES] = { 0 };
     coh_dtype dtype = COH_DTYPE_F32;
     for (int64_t i = 0; i < facts->tensor_count; i++) {
         coh_model_tensor want;
@@ -137,7 +137,7 @@ static coh_status check_all(coh_folder *folder)
         facts->bytes += folder->found[i]->bytes;
     }
     facts->stored = dtype;
-    for (int d = 0; d <= COH_DTYPE_F16; d++) {
+    for (int d = 0; d < COH_STORED_DTYPES; d++) {
         if (of_dtype[d] > of_dtype[facts->stored])
             facts->stored = (coh_dtype)d;
         facts->mixed |= of_dtype[d] != 0 && of_dtype[d] != facts->parameter_count;
@@ -251,7 +251,7 @@ coh_status coh_folder_describe(const coh_folder *folder, coh_model *model)
         for (int64_t i = 0; i < count; i++) {
             coh_dtype dtype;
             COH_TRY(coh_safetensors_dtype(folder->found[i], &dtype));
-            model->dtypes[i] = coh_stored_letter(dtype);
+            model->dtypes[i] = coh_stored_dtypes[dtype].letter;
         }
         model->dtypes[count] = '\0';
     } else if (folder->facts.mixed) {

@@ -27,11 +27,6 @@
 
 /* ---- JSON ---- */
 
-enum { DTYPE_COUNT = 2 };
-static const char *const dtype_names[DTYPE_COUNT] = {
-    [COH_DTYPE_F32] = "f32", [COH_DTYPE_BF16] = "bf16"
-};
-
 /* A name becomes part of a run folder's name: it must be one path component, printable, in UTF-8
  * like notes. */
 static int is_fit_name(const char *name)
@@ -60,15 +55,15 @@ coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_byt
         return coh_fail(COH_ERR_ARGUMENT, "a model of family %d is not known", (int)model->family);
     COH_TRY(family->check(coh_family_config(model)));
     COH_TRY(coh_adapters_check(model));
-    if (coh_model_type_name(model)[0] == '\0' || (unsigned)model->stored > COH_DTYPE_F16)
+    if (coh_model_type_name(model)[0] == '\0' || (unsigned)model->stored >= COH_STORED_DTYPES)
         return coh_fail(COH_ERR_ARGUMENT,
                         "a model of family %s has no such type, or is stored in no known dtype",
                         family->name);
     coh_text out = { .data = text, .capacity = text_bytes, .is_fixed = 1 };
     (void)coh_text_add(&out, "{\"family\": \"%s\", \"name\": ", family->name);
     (void)coh_text_add_quoted(&out, model->name);
-    (void)coh_text_add(
-        &out, ", \"dtype\": \"%s\", \"config\": ", dtype_names[coh_model_size_get(model).dtype]);
+    (void)coh_text_add(&out, ", \"dtype\": \"%s\", \"config\": ",
+                       coh_stored_dtypes[coh_model_size_get(model).dtype].note);
     coh_config_write(model, model->stored, &out);
     coh_adapters_to_text(&model->adapters, &out);
     coh_stored_to_text(model, &out);
@@ -81,9 +76,9 @@ coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_byt
 
 static coh_status dtype_from_name(const char *name, coh_dtype *out_dtype)
 {
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        if (strcmp(name, dtype_names[i]) == 0) {
-            *out_dtype = (coh_dtype)i;
+    for (int dtype = COH_DTYPE_F32; dtype <= COH_DTYPE_BF16; dtype++)
+        if (strcmp(name, coh_stored_dtypes[dtype].note) == 0) {
+            *out_dtype = (coh_dtype)dtype;
             return COH_OK;
         }
     return coh_fail(COH_ERR_CORRUPT, "a model's dtype is f32 or bf16, not \"%.100s\"", name);

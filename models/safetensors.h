@@ -63,6 +63,15 @@ typedef struct coh_safetensors_list {
     size_t metadata_count;
 } coh_safetensors_list;
 
+/* How the numeric dtypes are called: in files of tensors, in config.json, in our notes, and there
+ * for a single tensor (stored.h). */
+enum { COH_STORED_DTYPES = COH_DTYPE_F16 + 1 };
+typedef struct coh_dtype_names {
+    const char *file, *config, *note;
+    char letter;
+} coh_dtype_names;
+extern const coh_dtype_names coh_stored_dtypes[COH_STORED_DTYPES];
+
 /* The name of a numeric dtype: "F32", "F16", "BF16"; NULL for others. */
 const char *coh_safetensors_dtype_name(coh_dtype dtype);
 

@@ -43,27 +43,22 @@ const char *coh_safetensors_dtype_known(const char *name)
     return index < DTYPE_COUNT ? dtypes[index].name : NULL;
 }
 
+const coh_dtype_names coh_stored_dtypes[COH_STORED_DTYPES] = {
+    [COH_DTYPE_F32] = { "F32", "float32", "f32", 'f' },
+    [COH_DTYPE_BF16] = { "BF16", "bfloat16", "bf16", 'b' },
+    [COH_DTYPE_F16] = { "F16", "float16", "f16", 'h' },
+};
+
 const char *coh_safetensors_dtype_name(coh_dtype dtype)
 {
-    switch (dtype) {
-    case COH_DTYPE_F32:
-        return "F32";
-    case COH_DTYPE_BF16:
-        return "BF16";
-    case COH_DTYPE_F16:
-        return "F16";
-    case COH_DTYPE_I32:
-        return NULL;
-    }
-    return NULL;
+    return (unsigned)dtype < COH_STORED_DTYPES ? coh_stored_dtypes[dtype].file : NULL;
 }
 
 coh_status coh_safetensors_dtype(const coh_safetensors_tensor *tensor, coh_dtype *out_dtype)
 {
-    static const coh_dtype ours[] = { COH_DTYPE_F32, COH_DTYPE_BF16, COH_DTYPE_F16 };
-    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
-        if (strcmp(tensor->dtype, coh_safetensors_dtype_name(ours[i])) == 0) {
-            *out_dtype = ours[i];
+    for (int dtype = 0; dtype < COH_STORED_DTYPES; dtype++)
+        if (strcmp(tensor->dtype, coh_stored_dtypes[dtype].file) == 0) {
+            *out_dtype = (coh_dtype)dtype;
             return COH_OK;
         }
     return coh_fail(COH_ERR_CORRUPT,

@@ -10,26 +10,13 @@
 #include "base/alloc.h"
 #include "base/json.h"
 
-/* ---- dtypes ---- */
-
-static const char letters[] = {
-    [COH_DTYPE_F32] = 'f', [COH_DTYPE_BF16] = 'b', [COH_DTYPE_F16] = 'h'
-};
-static const coh_dtype lettered[] = { COH_DTYPE_F32, COH_DTYPE_BF16, COH_DTYPE_F16 };
-
-char coh_stored_letter(coh_dtype dtype)
-{
-    return letters[dtype];
-}
-
 coh_dtype coh_model_tensor_stored(const coh_model *model, int64_t index, coh_dtype otherwise)
 {
-    if (model == NULL)
+    if (!model || index < 0 || (uint64_t)index >= strlen(model->dtypes))
         return otherwise;
-    const size_t kept = strlen(model->dtypes);
-    for (size_t i = 0; i < sizeof(lettered) / sizeof(lettered[0]); i++)
-        if (index >= 0 && (uint64_t)index < kept && model->dtypes[index] == letters[lettered[i]])
-            return lettered[i];
+    for (int dtype = 0; dtype < COH_STORED_DTYPES; dtype++)
+        if (model->dtypes[index] == coh_stored_dtypes[dtype].letter)
+            return (coh_dtype)dtype;
     return otherwise;
 }
 

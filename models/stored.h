@@ -15,9 +15,6 @@
 #include "models/config.h"
 #include "models/safetensors.h"
 
-/* The letter of a stored dtype. */
-char coh_stored_letter(coh_dtype dtype);
-
 /* Appends `, "stored": {...}`, or nothing if there is nothing to remember. */
 void coh_stored_to_text(const coh_model *model, coh_text *text);
 /* Reads it back into a model whose configuration is known; `value` NULL: nothing was remembered.
