@@ -125,6 +125,11 @@ static coh_status add_text(coh_chat *chat, const char *text)
     return coh_byte_list_add(&chat->run, text, strlen(text));
 }
 
+static coh_slice text_of(const coh_chat_turn *message)
+{
+    return (coh_slice){ message->text, message->text_bytes };
+}
+
 static coh_status add_slice(coh_chat *chat, coh_slice text)
 {
     return coh_byte_list_add(&chat->run, text.bytes, text.count);
@@ -164,7 +169,7 @@ coh_slice coh_chat_strip(coh_slice text)
 
 static const char *const role_names[] = { "system", "user", "assistant" };
 
-static coh_status add_chatml(coh_chat *chat, const coh_chat_message *message)
+static coh_status add_chatml(coh_chat *chat, const coh_chat_turn *message)
 {
     int counts = message->role == COH_CHAT_ASSISTANT;
     COH_TRY(add_special(chat, chat->open, 0));
@@ -172,17 +177,17 @@ static coh_status add_chatml(coh_chat *chat, const coh_chat_message *message)
     COH_TRY(add_text(chat, "\n"));
     if (counts)
         begin_answer(chat);
-    COH_TRY(add_slice(chat, message->content));
+    COH_TRY(add_slice(chat, text_of(message)));
     COH_TRY(add_special(chat, chat->end_of_turn, counts));
     return add_text(chat, "\n");
 }
 
-static coh_status encode_chatml(coh_chat *chat, const coh_chat_message *messages, size_t count)
+static coh_status encode_chatml(coh_chat *chat, const coh_chat_turn *messages, size_t count)
 {
     COH_TRY(add_special(chat, chat->begin_of_text, 0));
     if (chat->default_system && messages[0].role != COH_CHAT_SYSTEM) {
-        const coh_chat_message system = { COH_CHAT_SYSTEM,
-                                          { chat->default_system, strlen(chat->default_system) } };
+        const coh_chat_turn system = { COH_CHAT_SYSTEM, chat->default_system,
+                                       strlen(chat->default_system) };
         COH_TRY(add_chatml(chat, &system));
     }
     for (size_t i = 0; i < count; i++)
@@ -198,7 +203,7 @@ static coh_status open_llama3(coh_chat *chat, coh_chat_role role)
     return add_text(chat, "\n\n");
 }
 
-static coh_status encode_llama3(coh_chat *chat, const coh_chat_message *messages, size_t count)
+static coh_status encode_llama3(coh_chat *chat, const coh_chat_turn *messages, size_t count)
 {
     COH_TRY(add_special(chat, chat->begin_of_text, 0));
     for (size_t i = 0; i < count; i++) {
@@ -207,7 +212,7 @@ static coh_status encode_llama3(coh_chat *chat, const coh_chat_message *messages
             COH_TRY(add_text(chat, "Cutting Knowledge Date: December 2023\n"
                                    "Today Date: 26 Jul 2024\n\n"));
             if (messages[0].role == COH_CHAT_SYSTEM)
-                COH_TRY(add_slice(chat, coh_chat_strip(messages[0].content)));
+                COH_TRY(add_slice(chat, coh_chat_strip(text_of(&messages[0]))));
             COH_TRY(add_special(chat, chat->end_of_turn, 0));
             if (messages[0].role == COH_CHAT_SYSTEM)
                 continue;
@@ -216,26 +221,25 @@ static coh_status encode_llama3(coh_chat *chat, const coh_chat_message *messages
         COH_TRY(open_llama3(chat, messages[i].role));
         if (counts)
             begin_answer(chat);
-        COH_TRY(add_slice(chat, coh_chat_strip(messages[i].content)));
+        COH_TRY(add_slice(chat, coh_chat_strip(text_of(&messages[i]))));
         COH_TRY(add_special(chat, chat->end_of_turn, counts));
     }
     return COH_OK;
 }
 
 /* "[INST] <<SYS>>\n...\n<</SYS>>\n\nquestion [/INST]", with the inside stripped as a whole. */
-static coh_status add_question(coh_chat *chat, const coh_chat_message *system,
-                               const coh_chat_message *user)
+static coh_status add_question(coh_chat *chat, const coh_chat_turn *system,
+                               const coh_chat_turn *user)
 {
     static const char opening[] = "<<SYS>>\n", closing[] = "\n<</SYS>>\n\n";
     coh_byte_list text = { 0 };
     coh_status status = COH_OK;
     if (system) {
         COH_TRY_GOTO(status, coh_byte_list_add(&text, opening, strlen(opening)), done);
-        COH_TRY_GOTO(status, coh_byte_list_add(&text, system->content.bytes, system->content.count),
-                     done);
+        COH_TRY_GOTO(status, coh_byte_list_add(&text, system->text, system->text_bytes), done);
         COH_TRY_GOTO(status, coh_byte_list_add(&text, closing, strlen(closing)), done);
     }
-    COH_TRY_GOTO(status, coh_byte_list_add(&text, user->content.bytes, user->content.count), done);
+    COH_TRY_GOTO(status, coh_byte_list_add(&text, user->text, user->text_bytes), done);
     coh_slice whole = { text.count ? (const char *)text.bytes : "", text.count };
     COH_TRY_GOTO(status, add_special(chat, chat->begin_of_text, 0), done);
     COH_TRY_GOTO(status, add_text(chat, "[INST] "), done);
@@ -246,9 +250,9 @@ done:
     return status;
 }
 
-static coh_status encode_llama2(coh_chat *chat, const coh_chat_message *messages, size_t count)
+static coh_status encode_llama2(coh_chat *chat, const coh_chat_turn *messages, size_t count)
 {
-    const coh_chat_message *system = messages[0].role == COH_CHAT_SYSTEM ? &messages[0] : NULL;
+    const coh_chat_turn *system = messages[0].role == COH_CHAT_SYSTEM ? &messages[0] : NULL;
     size_t first = system != NULL;
     for (size_t i = first; i < count; i++) {
         coh_chat_role expected = (i - first) % 2 ? COH_CHAT_ASSISTANT : COH_CHAT_USER;
@@ -263,7 +267,7 @@ static coh_status encode_llama2(coh_chat *chat, const coh_chat_message *messages
         }
         begin_answer(chat);
         COH_TRY(coh_byte_list_add(&chat->run, " ", 1));
-        COH_TRY(add_slice(chat, coh_chat_strip(messages[i].content)));
+        COH_TRY(add_slice(chat, coh_chat_strip(text_of(&messages[i]))));
         COH_TRY(coh_byte_list_add(&chat->run, " ", 1));
         COH_TRY(add_special(chat, chat->end_of_turn, 1));
     }
@@ -271,7 +275,7 @@ static coh_status encode_llama2(coh_chat *chat, const coh_chat_message *messages
 }
 
 /* Begins like a text, since the model's prompts do, too. */
-static coh_status encode_plain(coh_chat *chat, const coh_chat_message *messages, size_t count)
+static coh_status encode_plain(coh_chat *chat, const coh_chat_turn *messages, size_t count)
 {
     COH_TRY(put(chat, chat->tokenizer->before.ids, chat->tokenizer->before.count, 0));
     for (size_t i = 0; i < count; i++) {
@@ -280,7 +284,7 @@ static coh_status encode_plain(coh_chat *chat, const coh_chat_message *messages,
         COH_TRY(add_text(chat, ": "));
         if (counts)
             begin_answer(chat);
-        COH_TRY(add_slice(chat, messages[i].content));
+        COH_TRY(add_slice(chat, text_of(&messages[i])));
         if (counts && chat->end_of_turn >= 0)
             COH_TRY(add_special(chat, chat->end_of_turn, 1));
         else
@@ -290,7 +294,7 @@ static coh_status encode_plain(coh_chat *chat, const coh_chat_message *messages,
 }
 
 /* Leaves the text since the last special token in chat->run. */
-static coh_status encode_all(coh_chat *chat, const coh_chat_message *messages, size_t count,
+static coh_status encode_all(coh_chat *chat, const coh_chat_turn *messages, size_t count,
                              coh_id_list *ids, coh_byte_list *counts)
 {
     if (count == 0)
@@ -314,7 +318,7 @@ static coh_status encode_all(coh_chat *chat, const coh_chat_message *messages, s
     return encode_plain(chat, messages, count);
 }
 
-coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, size_t count,
+coh_status coh_chat_encode(coh_chat *chat, const coh_chat_turn *messages, size_t count,
                            coh_id_list *ids, coh_byte_list *counts)
 {
     COH_TRY(encode_all(chat, messages, count, ids, counts));
@@ -345,24 +349,9 @@ static coh_status open_answer(coh_chat *chat)
     return flush(chat);
 }
 
-static coh_status encode_prompt(coh_chat *chat, const coh_chat_turn *turns, size_t count,
-                                coh_chat_message *messages, coh_id_list *ids, coh_byte_list *counts)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (turns[i].role < COH_CHAT_SYSTEM || turns[i].role > COH_CHAT_ASSISTANT || !turns[i].text)
-            return coh_fail(COH_ERR_ARGUMENT, "turn %zu has no text, or role %d, which is none",
-                            i + 1, (int)turns[i].role);
-        messages[i].role = turns[i].role;
-        messages[i].content = (coh_slice){ turns[i].text, turns[i].text_bytes };
-    }
-    COH_TRY(encode_all(chat, messages, count, ids, counts));
-    return open_answer(chat);
-}
-
 coh_status coh_chat_prompt(coh_chat *chat, const coh_chat_turn *turns, size_t count,
                            int32_t **out_ids, size_t *out_count)
 {
-    coh_chat_message *messages;
     coh_id_list ids = { 0 };
     coh_byte_list counts = { 0 };
     if (!chat || !turns || !out_ids || !out_count)
@@ -372,9 +361,13 @@ coh_status coh_chat_prompt(coh_chat *chat, const coh_chat_turn *turns, size_t co
     if (count == 0 || turns[count - 1].role != COH_CHAT_USER)
         return coh_fail(COH_ERR_CORRUPT, "the conversation does not end with a user's message, "
                                          "which the assistant could answer: add one");
-    COH_TRY(COH_ALLOC(count, &messages));
-    const coh_status status = encode_prompt(chat, turns, count, messages, &ids, &counts);
-    coh_free(messages);
+    for (size_t i = 0; i < count; i++)
+        if (turns[i].role < COH_CHAT_SYSTEM || turns[i].role > COH_CHAT_ASSISTANT || !turns[i].text)
+            return coh_fail(COH_ERR_ARGUMENT, "turn %zu has no text, or role %d, which is none",
+                            i + 1, (int)turns[i].role);
+    coh_status status = encode_all(chat, turns, count, &ids, &counts);
+    if (status == COH_OK)
+        status = open_answer(chat);
     coh_free(counts.bytes);
     if (status != COH_OK) {
         coh_free(ids.ids);

@@ -29,18 +29,13 @@
 
 /* For opening, closing and prompts for generation see cohobate/text.h. */
 
-typedef struct coh_chat_message {
-    coh_chat_role role;
-    coh_slice content; /* UTF-8 */
-} coh_chat_message;
-
 /* Is `id` a special token that the form itself writes? */
 int coh_chat_writes(const coh_chat *chat, int32_t id);
 
 /* Appends the ids of a whole conversation, and for each id a byte: 1 if it is the assistant's,
  * including the token that ends the assistant's turn. Fails: COH_ERR_CORRUPT, the message without a
  * place (roles in an order that the form cannot express), COH_ERR_MEMORY. */
-coh_status coh_chat_encode(coh_chat *chat, const coh_chat_message *messages, size_t count,
+coh_status coh_chat_encode(coh_chat *chat, const coh_chat_turn *messages, size_t count,
                            coh_id_list *ids, coh_byte_list *counts);
 
 /* ---- parts ---- */

@@ -78,7 +78,7 @@ static coh_status check_members(const coh_lines *lines, size_t number, const jso
 }
 
 static coh_status read_message(const coh_lines *lines, size_t number, const json_t *message,
-                               coh_chat_message *out_message)
+                               coh_chat_turn *out_message)
 {
     if (!json_is_object(message))
         return coh_lines_fail(lines,
@@ -92,12 +92,13 @@ static coh_status read_message(const coh_lines *lines, size_t number, const json
                               "message %zu has %s for its content where a text is needed: "
                               "write one, or remove the line",
                               number, value_name(content));
-    out_message->content = (coh_slice){ json_string_value(content), json_string_length(content) };
+    out_message->text = json_string_value(content);
+    out_message->text_bytes = json_string_length(content);
     return check_members(lines, number, message);
 }
 
 static coh_status read_messages(const coh_lines *lines, const json_t *object,
-                                coh_chat_message **messages, size_t *capacity, size_t *out_count)
+                                coh_chat_turn **messages, size_t *capacity, size_t *out_count)
 {
     const json_t *all = json_object_get(object, "messages");
     int has_answer = 0;
@@ -120,18 +121,18 @@ static coh_status read_messages(const coh_lines *lines, const json_t *object,
     return COH_OK;
 }
 
-static uint64_t hash_messages(const coh_chat_message *messages, size_t count)
+static uint64_t hash_messages(const coh_chat_turn *messages, size_t count)
 {
     uint64_t hash = 0;
     for (size_t i = 0; i < count; i++)
-        hash = XXH3_64bits_withSeed(messages[i].content.bytes, messages[i].content.count,
+        hash = XXH3_64bits_withSeed(messages[i].text, messages[i].text_bytes,
                                     hash + (uint64_t)messages[i].role);
     return hash;
 }
 
 static coh_status add_chat(coh_token_builder *b, const coh_lines *lines, const json_t *object)
 {
-    coh_chat_message *messages = NULL;
+    coh_chat_turn *messages = NULL;
     size_t capacity = 0, count = 0;
     uint64_t hash = 0;
     b->ids.count = b->targets.count = 0;

@@ -19,7 +19,7 @@
 enum { MESSAGES_MOST = 8 };
 
 typedef struct conversation {
-    coh_chat_message messages[MESSAGES_MOST];
+    coh_chat_turn messages[MESSAGES_MOST];
     size_t count;
 } conversation;
 
@@ -37,9 +37,10 @@ static conversation conversation_of(const json_t *messages)
     for (size_t i = 0; i < c.count; i++) {
         const json_t *message = json_array_get(messages, i);
         const json_t *content = json_object_get(message, "content");
-        c.messages[i] = (coh_chat_message){
+        c.messages[i] = (coh_chat_turn){
             role_of(json_string_value(json_object_get(message, "role"))),
-            { json_string_value(content), json_string_length(content) },
+            json_string_value(content),
+            json_string_length(content),
         };
     }
     return c;
@@ -139,13 +140,9 @@ static void compare_prompt(const char *where, coh_chat *chat, const json_t *line
 {
     const conversation c = conversation_of(json_object_get(line, "messages"));
     const json_t *expected = json_object_get(line, "ids");
-    coh_chat_turn turns[MESSAGES_MOST];
     int32_t *ids;
     size_t count;
-    for (size_t i = 0; i < c.count; i++)
-        turns[i] = (coh_chat_turn){ c.messages[i].role, c.messages[i].content.bytes,
-                                    c.messages[i].content.count };
-    if (coh_chat_prompt(chat, turns, c.count, &ids, &count) != COH_OK)
+    if (coh_chat_prompt(chat, c.messages, c.count, &ids, &count) != COH_OK)
         fail_msg("%s: %s", where, coh_last_error());
     if (count != json_array_size(expected))
         fail_msg("%s: %zu ids, expected %zu", where, count, json_array_size(expected));
@@ -356,8 +353,8 @@ static void chatml_is_told_by_literal_parts_of_the_template(void **state)
 static void encode_hello(coh_tokenizer *tokenizer, const char *folder, coh_id_list *ids,
                          coh_byte_list *counts)
 {
-    const coh_chat_message messages[] = { { COH_CHAT_USER, { "Hi", 2 } },
-                                          { COH_CHAT_ASSISTANT, { "Hello", 5 } } };
+    const coh_chat_turn messages[] = { { COH_CHAT_USER, "Hi", 2 },
+                                       { COH_CHAT_ASSISTANT, "Hello", 5 } };
     coh_chat *chat;
     assert_int_equal(coh_chat_open(tokenizer, folder, COH_CHAT_FORM_AUTO, &chat), COH_OK);
     assert_int_equal(coh_chat_encode(chat, messages, 2, ids, counts), COH_OK);
@@ -462,14 +459,14 @@ static void llama_2_asks_for_turns(void **state)
     assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
     assert_int_equal(coh_chat_open(tokenizer, NULL, COH_CHAT_FORM_AUTO, &chat), COH_OK);
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        coh_chat_message messages[MESSAGES_MOST];
+        coh_chat_turn messages[MESSAGES_MOST];
         size_t count = 0;
         for (const char *at = refused[i]; *at; at++)
             if (*at != ' ')
-                messages[count++] = (coh_chat_message){ *at == 's'   ? COH_CHAT_SYSTEM
-                                                        : *at == 'u' ? COH_CHAT_USER
-                                                                     : COH_CHAT_ASSISTANT,
-                                                        { "x", 1 } };
+                messages[count++] = (coh_chat_turn){ *at == 's'   ? COH_CHAT_SYSTEM
+                                                     : *at == 'u' ? COH_CHAT_USER
+                                                                  : COH_CHAT_ASSISTANT,
+                                                     "x", 1 };
         if (coh_chat_encode(chat, messages, count, &ids, &counts) != COH_ERR_CORRUPT)
             fail_msg("%s was taken", refused[i]);
         assert_non_null(strstr(coh_last_error(), "take turns"));
@@ -488,9 +485,9 @@ static void without_an_end_of_text_the_line_end_ends_a_turn(void **state)
     coh_chat *chat;
     coh_id_list ids = { 0 };
     coh_byte_list counts = { 0 };
-    const coh_chat_message messages[] = { { COH_CHAT_USER, { "q", 1 } },
-                                          { COH_CHAT_ASSISTANT, { "ab", 2 } },
-                                          { COH_CHAT_USER, { "r", 1 } } };
+    const coh_chat_turn messages[] = { { COH_CHAT_USER, "q", 1 },
+                                       { COH_CHAT_ASSISTANT, "ab", 2 },
+                                       { COH_CHAT_USER, "r", 1 } };
     static const char text[] = "user: q\nassistant: ab\nuser: r\n";
     assert_int_equal(coh_tokenizer_open("bytes", &tokenizer), COH_OK);
     tokenizer->end_of_text = -1;
@@ -535,8 +532,8 @@ static void every_failing_allocation_is_said(void **state)
     (void)state;
     char path[PATH_MAX], folder[PATH_MAX];
     coh_tokenizer *tokenizer;
-    const coh_chat_message messages[] = { { COH_CHAT_USER, { "Hello", 5 } },
-                                          { COH_CHAT_ASSISTANT, { "\nworld", 6 } } };
+    const coh_chat_turn messages[] = { { COH_CHAT_USER, "Hello", 5 },
+                                       { COH_CHAT_ASSISTANT, "\nworld", 6 } };
     snprintf(path, sizeof(path), "%s/qwen2", TOKENIZERS);
     snprintf(folder, sizeof(folder), "%s/qwen2.5", CHATS);
     assert_int_equal(coh_tokenizer_open(path, &tokenizer), COH_OK);
