@@ -342,17 +342,6 @@ static coh_status add_new(const new_tokens *list, size_t first, coh_tokenizer *t
     return COH_OK;
 }
 
-static coh_status fill_list(new_tokens *list, const json_t *tokens, int is_decoder,
-                            const special_names *special)
-{
-    if (tokens && !json_is_object(tokens))
-        return coh_fail(COH_ERR_CORRUPT, "%s: what lists added tokens is not an object",
-                        list->path);
-    if (tokens)
-        COH_TRY(is_decoder ? list_decoder(list, tokens) : list_map(list, tokens));
-    return special ? list_special(list, special) : COH_OK;
-}
-
 /* Adds the tokens named by `tokens` of the file `path` that the vocabulary lacks, after its own:
  * {"token": id} of an added_tokens.json, or an "added_tokens_decoder"; NULL: none. Named tokens
  * that the vocabulary has are encoded as ordinary text if `special` is NULL. Else they, and the
@@ -364,7 +353,13 @@ static coh_status add_tokens(const char *path, const json_t *tokens, int is_deco
                         .names = &tokenizer->pipeline->names,
                         .takes_own = special != NULL };
     size_t own_count = 0;
-    coh_status status = fill_list(&list, tokens, is_decoder, special);
+    coh_status status = COH_OK;
+    if (tokens && !json_is_object(tokens))
+        status = coh_fail(COH_ERR_CORRUPT, "%s: what lists added tokens is not an object", path);
+    else if (tokens)
+        status = is_decoder ? list_decoder(&list, tokens) : list_map(&list, tokens);
+    if (status == COH_OK && special)
+        status = list_special(&list, special);
     if (status == COH_OK && list.count) {
         qsort(list.all, list.count, sizeof(*list.all), compare_ids);
         status = add_own(&list, tokenizer, &own_count);
@@ -536,9 +531,7 @@ static coh_status read_files(const char *folder, int has_own_around, coh_tokeniz
 static void mix_identity(coh_tokenizer *tokenizer)
 {
     coh_identity identity;
-    coh_identity_begin(&identity, "cohobate tokenizer config 1");
-    coh_identity_add_u32(&identity, (uint32_t)tokenizer->identity);
-    coh_identity_add_u32(&identity, (uint32_t)(tokenizer->identity >> 32));
+    begin_identity(&identity, "cohobate tokenizer config 1", tokenizer);
     coh_identity_add_u32(&identity, (uint32_t)tokenizer->end_of_text);
     coh_identity_add_ids(&identity, &tokenizer->before);
     coh_identity_add_ids(&identity, &tokenizer->after);
