@@ -35,7 +35,7 @@ static void name_of(const coh_builder *b, const char *what, char name[NAME_BYTES
 /* add_op, add_adapter and add_linear take whole names. */
 static coh_status add_op(coh_builder *b, const coh_op_kind *kind, const char *name,
                          const void *attributes, size_t attribute_bytes, const coh_tensor *inputs,
-                         coh_tensor *out_y)
+                         coh_tensor *out_y, coh_parameter *out_parameters)
 {
     coh_op_args args = { .name = name,
                          .attributes = attributes,
@@ -43,7 +43,7 @@ static coh_status add_op(coh_builder *b, const coh_op_kind *kind, const char *na
                          .inputs = inputs,
                          .frozen_parameters = frozen_parameters(b, name),
                          .block = b->block };
-    return coh_graph_op(b->graph, kind, &args, out_y, NULL);
+    return coh_graph_op(b->graph, kind, &args, out_y, out_parameters);
 }
 
 /* Adds (alpha / rank) (x Aᵀ) Bᵀ to y if the operator of that name has an adapter. The narrowest of
@@ -59,12 +59,12 @@ static coh_status add_adapter(coh_builder *b, const char *name, int64_t outputs,
     char part[NAME_BYTES + sizeof(".lora_scale")];
     coh_tensor inputs[2];
     snprintf(part, sizeof(part), "%s." COH_ADAPTER_A, name);
-    COH_TRY(add_op(b, &coh_kind_linear_uniform, part, &down, sizeof(down), &x, &inputs[0]));
+    COH_TRY(add_op(b, &coh_kind_linear_uniform, part, &down, sizeof(down), &x, &inputs[0], NULL));
     snprintf(part, sizeof(part), "%s.lora_scale", name);
-    COH_TRY(add_op(b, &coh_kind_scale, part, &scale, sizeof(scale), inputs, &inputs[0]));
+    COH_TRY(add_op(b, &coh_kind_scale, part, &scale, sizeof(scale), inputs, &inputs[0], NULL));
     inputs[1] = *y;
     snprintf(part, sizeof(part), "%s." COH_ADAPTER_B, name);
-    return add_op(b, &coh_kind_linear_residual, part, &up, sizeof(up), inputs, y);
+    return add_op(b, &coh_kind_linear_residual, part, &up, sizeof(up), inputs, y, NULL);
 }
 
 static coh_status add_linear(coh_builder *b, const char *name, coh_linear_attributes linear,
@@ -72,7 +72,7 @@ static coh_status add_linear(coh_builder *b, const char *name, coh_linear_attrib
 {
     const coh_tensor inputs[2] = { x, residual ? *residual : x };
     COH_TRY(add_op(b, residual ? &coh_kind_linear_residual : &coh_kind_linear, name, &linear,
-                   sizeof(linear), inputs, out_y));
+                   sizeof(linear), inputs, out_y, NULL));
     return add_adapter(b, name, linear.outputs, x, out_y);
 }
 
@@ -84,7 +84,7 @@ coh_status coh_builder_op(coh_builder *b, const coh_op_kind *kind, const char *n
 {
     char whole[NAME_BYTES];
     name_of(b, name, whole);
-    return add_op(b, kind, whole, attributes, attribute_bytes, inputs, out_y);
+    return add_op(b, kind, whole, attributes, attribute_bytes, inputs, out_y, NULL);
 }
 
 coh_status coh_builder_linear(coh_builder *b, const char *name, coh_linear_attributes linear,
@@ -127,7 +127,7 @@ coh_status coh_builder_linear_activated(coh_builder *b, const char *name,
     coh_tensor sum;
     name_of(b, name, whole);
     if (!coh_adapters_target(b->adapters, whole))
-        return add_op(b, activation->fused, whole, &linear, sizeof(linear), &x, out_y);
+        return add_op(b, activation->fused, whole, &linear, sizeof(linear), &x, out_y, NULL);
     snprintf(behind, sizeof(behind), "%s.activation", name);
     COH_TRY(add_linear(b, whole, linear, x, NULL, &sum));
     return coh_builder_op(b, activation->alone, behind, NULL, 0, &sum, out_y);
@@ -137,20 +137,13 @@ coh_status coh_builder_tokens(coh_builder *b, const char *name,
                               const coh_embedding_attributes *embedding, int64_t padding,
                               coh_tensor tokens, coh_tensor *out_x)
 {
+    const coh_embedding_padded_attributes padded = { .embedding = *embedding, .padding = padding };
     char whole[NAME_BYTES];
     name_of(b, name, whole);
-    coh_op_args args = { .name = whole,
-                         .attributes = embedding,
-                         .attribute_bytes = sizeof(*embedding),
-                         .inputs = &tokens,
-                         .frozen_parameters = frozen_parameters(b, whole),
-                         .block = b->block };
-    if (padding < 0)
-        return coh_graph_op(b->graph, &coh_kind_embedding, &args, out_x, &b->table);
-    coh_embedding_padded_attributes padded = { .embedding = *embedding, .padding = padding };
-    args.attributes = &padded;
-    args.attribute_bytes = sizeof(padded);
-    return coh_graph_op(b->graph, &coh_kind_embedding_padded, &args, out_x, &b->table);
+    return padding < 0 ? add_op(b, &coh_kind_embedding, whole, embedding, sizeof(*embedding),
+                                &tokens, out_x, &b->table)
+                       : add_op(b, &coh_kind_embedding_padded, whole, &padded, sizeof(padded),
+                                &tokens, out_x, &b->table);
 }
 
 coh_status coh_builder_positions(coh_builder *b, const char *name,
