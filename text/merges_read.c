@@ -37,50 +37,49 @@ static coh_status order_names(const char *path, json_t *root, coh_slice *names)
     return COH_OK;
 }
 
-/* Decodes the bytes of every token into `room`. */
-static coh_status decode_names(const char *path, const coh_token_table *names, uint8_t *room,
-                               coh_slice *texts, coh_bpe *model)
+/* Decodes the bytes of every token; `room` is a buffer. */
+static coh_status decode_names(const char *path, coh_pipeline *pipeline, coh_byte_list *room)
 {
     coh_alphabet alphabet;
     coh_alphabet_fill(&alphabet);
-    memset(model->byte_id, -1, sizeof(model->byte_id));
-    for (int32_t id = 0; id < names->count; id++) {
-        coh_slice name = coh_token_table_at(names, id);
-        ptrdiff_t bytes = coh_alphabet_decode(&alphabet, name, room);
+    memset(pipeline->model->byte_id, -1, sizeof(pipeline->model->byte_id));
+    for (int32_t id = 0; id < pipeline->names.count; id++) {
+        coh_slice name = coh_token_table_at(&pipeline->names, id);
+        COH_TRY(COH_GROW(&room->bytes, &room->capacity, name.count));
+        ptrdiff_t bytes = coh_alphabet_decode(&alphabet, name, room->bytes);
         if (bytes < 1)
             return coh_fail(COH_ERR_CORRUPT,
                             "%s: token \"%.*s\" with id %" PRId32 " is not made of the 256 "
                             "characters that represent bytes",
                             path, (int)(name.count < 100 ? name.count : 100), name.bytes, id);
         if (bytes == 1)
-            model->byte_id[room[0]] = id;
-        texts[id] = (coh_slice){ (const char *)room, (size_t)bytes };
-        room += bytes;
+            pipeline->model->byte_id[room->bytes[0]] = id;
+        COH_TRY(coh_token_table_add(&pipeline->texts,
+                                    (coh_slice){ (const char *)room->bytes, (size_t)bytes }));
     }
-    return coh_tokenizer_check_bytes(path, model);
+    return coh_tokenizer_check_bytes(path, pipeline->model);
 }
 
 static coh_status fill_tokens(const char *path, json_t *root, coh_pipeline *pipeline)
 {
     coh_status status;
-    coh_slice *slices = NULL;
-    uint8_t *room = NULL;
+    coh_slice *names = NULL;
+    coh_byte_list room = { 0 };
     int64_t count = (int64_t)json_object_size(root);
     if (count == 0)
         return coh_fail(COH_ERR_CORRUPT, "%s is not an object of tokens with ids", path);
     if (count > INT32_MAX)
         return coh_fail(COH_ERR_CORRUPT, "%s has %" PRId64 " tokens, more than ids of 31 bits",
                         path, count);
-    COH_TRY_GOTO(status, COH_ALLOC(count, &slices), done);
-    COH_TRY_GOTO(status, order_names(path, root, slices), done);
-    COH_TRY_GOTO(status, coh_token_table_fill(&pipeline->names, slices, count), done);
+    COH_TRY_GOTO(status, COH_ALLOC(count, &names), done);
+    COH_TRY_GOTO(status, order_names(path, root, names), done);
+    for (int64_t id = 0; id < count; id++)
+        COH_TRY_GOTO(status, coh_token_table_add(&pipeline->names, names[id]), done);
     COH_TRY_GOTO(status, coh_token_table_index(&pipeline->names), done);
-    COH_TRY_GOTO(status, COH_ALLOC(pipeline->names.begin[count], &room), done);
-    COH_TRY_GOTO(status, decode_names(path, &pipeline->names, room, slices, pipeline->model), done);
-    status = coh_token_table_fill(&pipeline->texts, slices, count);
+    status = decode_names(path, pipeline, &room);
 done:
-    coh_free(room);
-    coh_free(slices);
+    coh_free(room.bytes);
+    coh_free(names);
     return status;
 }
 

@@ -293,7 +293,7 @@ static size_t character_count(coh_slice name)
     return count;
 }
 
-/* Decodes a piece; marks become spaces in `room`, at most name.count bytes. */
+/* Decodes a piece; marks become spaces in `room`, which has PIECE_BYTES_MAX. */
 static coh_status decode_piece(model_reader *r, size_t id, char *room, coh_slice *out_text)
 {
     const piece *p = &r->pieces[id];
@@ -328,44 +328,27 @@ static coh_status decode_piece(model_reader *r, size_t id, char *room, coh_slice
     return COH_OK;
 }
 
-static coh_status decode_pieces(model_reader *r, coh_slice *names, coh_slice *texts, char *room)
+static coh_status fill_tokens(model_reader *r)
 {
+    coh_token_table *names = &r->pipeline->names;
+    char room[PIECE_BYTES_MAX];
+    coh_slice text;
     for (size_t id = 0; id < r->count; id++) {
-        names[id] = r->pieces[id].name;
-        COH_TRY(decode_piece(r, id, room, &texts[id]));
-        room += r->pieces[id].name.count;
+        COH_TRY(decode_piece(r, id, room, &text));
+        COH_TRY(coh_token_table_add(names, r->pieces[id].name));
+        COH_TRY(coh_token_table_add(&r->pipeline->texts, text));
     }
     if (r->unknown_count == 0)
         return refuse(r, "it has no piece for what is unknown");
-    COH_TRY(coh_token_table_fill(&r->pipeline->names, names, (int64_t)r->count));
-    COH_TRY(coh_token_table_index(&r->pipeline->names));
-    COH_TRY(coh_token_table_fill(&r->pipeline->texts, texts, (int64_t)r->count));
+    COH_TRY(coh_token_table_index(names));
     for (size_t id = 0; id < r->count; id++) {
-        int32_t found = coh_token_table_find(&r->pipeline->names, names[id].bytes, names[id].count);
+        const coh_slice name = r->pieces[id].name;
+        int32_t found = coh_token_table_find(names, name.bytes, name.count);
         if ((size_t)found != id)
             return coh_fail(COH_ERR_CORRUPT, "%s: pieces %" PRId32 " and %zu are the same", r->path,
                             found, id);
     }
     return COH_OK;
-}
-
-static coh_status fill_tokens(model_reader *r)
-{
-    coh_status status;
-    coh_slice *names = NULL, *texts = NULL;
-    char *room = NULL;
-    size_t total_bytes = 0;
-    for (size_t id = 0; id < r->count; id++)
-        total_bytes += r->pieces[id].name.count;
-    COH_TRY_GOTO(status, COH_ALLOC(r->count, &names), done);
-    COH_TRY_GOTO(status, COH_ALLOC(r->count, &texts), done);
-    COH_TRY_GOTO(status, COH_ALLOC(total_bytes, &room), done);
-    status = decode_pieces(r, names, texts, room);
-done:
-    coh_free(room);
-    coh_free(texts);
-    coh_free(names);
-    return status;
 }
 
 /* ---- merges ---- */

@@ -5,21 +5,16 @@
 #include <limits.h>
 #include <xxhash.h>
 
-coh_status coh_token_table_fill(coh_token_table *table, const coh_slice *tokens, int64_t count)
+coh_status coh_token_table_add(coh_token_table *table, coh_slice token)
 {
-    size_t total_bytes = 0;
-    for (int64_t id = 0; id < count; id++)
-        total_bytes += tokens[id].count; /* parts of one file's text, so no overflow */
-    COH_TRY(COH_ALLOC(total_bytes, &table->bytes));
-    COH_TRY(COH_ALLOC(count + 1, &table->begin));
-    table->count = count;
-    size_t end = 0;
-    for (int64_t id = 0; id < count; id++) {
-        if (tokens[id].count)
-            memcpy(table->bytes + end, tokens[id].bytes, tokens[id].count);
-        end += tokens[id].count;
-        table->begin[id + 1] = end;
-    }
+    const size_t index = (size_t)table->count;
+    COH_TRY(COH_GROW(&table->begin, &table->begin_capacity, index + 2));
+    const size_t end = table->begin[index];
+    COH_TRY(COH_GROW(&table->bytes, &table->byte_capacity, end + token.count + 1));
+    if (token.count)
+        memcpy(table->bytes + end, token.bytes, token.count);
+    table->begin[index + 1] = end + token.count;
+    table->count++;
     return COH_OK;
 }
 
@@ -40,6 +35,7 @@ coh_status coh_token_table_index(coh_token_table *table)
     size_t slot_count = 16;
     while (slot_count < 2 * (size_t)table->count) /* at most half full */
         slot_count *= 2;
+    coh_free(table->slots);
     COH_TRY(COH_ALLOC(slot_count, &table->slots));
     memset(table->slots, -1, slot_count * sizeof(*table->slots));
     table->slot_mask = slot_count - 1;

@@ -12,14 +12,15 @@ typedef struct coh_token_table {
     uint8_t *bytes;
     size_t *begin; /* count + 1 */
     int64_t count;
+    size_t byte_capacity, begin_capacity;
     int32_t *slots; /* open addressing; -1: empty; NULL: no index */
     size_t slot_mask;
 } coh_token_table;
 
-/* Copies tokens[0..count), whose bytes may be NULL, into an empty table. */
-coh_status coh_token_table_fill(coh_token_table *table, const coh_slice *tokens, int64_t count);
-/* Builds the index for coh_token_table_find. Of equal tokens the one with the lowest id is
- * found. */
+/* Copies a token, whose bytes may be NULL but not lie in the table, behind the others. */
+coh_status coh_token_table_add(coh_token_table *table, coh_slice token);
+/* Builds the index for coh_token_table_find, after the last token was added. Of equal tokens the
+ * one with the lowest id is found. */
 coh_status coh_token_table_index(coh_token_table *table);
 void coh_token_table_fini(coh_token_table *table);
 

@@ -17,21 +17,19 @@ static coh_status open_bytes(coh_tokenizer *tokenizer)
 {
     enum { END_OF_TEXT = 256 };
     static const char identity[] = "cohobate bytes 1"; /* raise the number when ids change */
-    uint8_t bytes[END_OF_TEXT];
-    coh_slice tokens[END_OF_TEXT + 1] = { 0 };
     coh_pipeline *p;
-    for (int byte = 0; byte < END_OF_TEXT; byte++) {
-        bytes[byte] = (uint8_t)byte;
-        tokens[byte] = (coh_slice){ (const char *)&bytes[byte], 1 };
-    }
     COH_TRY(COH_ALLOC(1, &p));
     tokenizer->pipeline = p;
     tokenizer->vocabulary = tokenizer->own_vocabulary = END_OF_TEXT + 1;
     tokenizer->end_of_text = END_OF_TEXT;
     tokenizer->identity = XXH3_64bits(identity, sizeof(identity) - 1);
-    COH_TRY(coh_token_table_fill(&p->names, tokens, END_OF_TEXT + 1));
-    COH_TRY(coh_token_table_index(&p->names));
-    return coh_token_table_fill(&p->texts, tokens, END_OF_TEXT + 1);
+    for (int id = 0; id <= END_OF_TEXT; id++) {
+        const char byte = (char)id;
+        const coh_slice token = { &byte, id < END_OF_TEXT };
+        COH_TRY(coh_token_table_add(&p->names, token));
+        COH_TRY(coh_token_table_add(&p->texts, token));
+    }
+    return coh_token_table_index(&p->names);
 }
 
 /* ---- public functions ---- */

@@ -264,30 +264,6 @@ static int compare_ids(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Appends the new tokens, from `first` on, to the table. */
-static coh_status extend(coh_token_table *table, const new_tokens *list, size_t first,
-                         int is_indexed)
-{
-    coh_token_table longer = { 0 };
-    coh_slice *slices;
-    int64_t old_count = table->count, count = old_count + (int64_t)(list->count - first);
-    COH_TRY(COH_ALLOC(count, &slices));
-    for (int64_t id = 0; id < count; id++)
-        slices[id] = id < old_count ? coh_token_table_at(table, id)
-                                    : list->all[first + (size_t)(id - old_count)].name;
-    coh_status status = coh_token_table_fill(&longer, slices, count);
-    if (status == COH_OK && is_indexed)
-        status = coh_token_table_index(&longer);
-    coh_free(slices);
-    if (status != COH_OK) {
-        coh_token_table_fini(&longer);
-        return status;
-    }
-    coh_token_table_fini(table);
-    *table = longer;
-    return COH_OK;
-}
-
 static coh_status find_in_texts(const new_tokens *list, const new_token *token,
                                 coh_pipeline *pipeline, coh_identity *identity)
 {
@@ -334,9 +310,10 @@ static coh_status add_new(const new_tokens *list, size_t first, coh_tokenizer *t
                             "%" PRId64,
                             list->path, token->name.bytes, token->kind.id, next);
         COH_TRY(find_in_texts(list, token, pipeline, &identity));
+        COH_TRY(coh_token_table_add(&pipeline->names, token->name));
+        COH_TRY(coh_token_table_add(&pipeline->texts, token->name));
     }
-    COH_TRY(extend(&pipeline->names, list, first, 1));
-    COH_TRY(extend(&pipeline->texts, list, first, 0));
+    COH_TRY(coh_token_table_index(&pipeline->names));
     tokenizer->vocabulary = pipeline->names.count;
     tokenizer->identity = coh_identity_end(&identity);
     return COH_OK;

@@ -177,7 +177,7 @@ typedef struct model_reader {
     const char *where;
     const uint8_t *is_own; /* by id */
     coh_pipeline *pipeline;
-    coh_byte_list joined; /* buffer for two tokens as one name */
+    coh_byte_list joined; /* buffer, for two tokens as one name */
 } model_reader;
 
 /* ---- options ---- */
@@ -256,33 +256,20 @@ static coh_status find_characters(const model_reader *r)
 }
 
 /* Fills the table of words that are tokens as a whole, by their bytes. */
-static coh_status find_whole_words(const model_reader *r, const coh_alphabet *alphabet)
+static coh_status find_whole_words(model_reader *r, const coh_alphabet *alphabet)
 {
     const coh_token_table *names = &r->pipeline->names;
-    coh_status status;
-    coh_slice *words = NULL;
-    uint8_t *bytes = NULL, *room;
-    COH_TRY_GOTO(status, COH_ALLOC(names->count, &words), done);
-    COH_TRY_GOTO(status, COH_ALLOC(names->begin[names->count], &bytes), done);
-    room = bytes;
+    coh_token_table *words = &r->pipeline->model->whole_words;
     for (int64_t id = 0; id < names->count; id++) {
-        coh_slice name = coh_token_table_at(names, id);
-        if (!r->is_own[id])
-            continue;
-        words[id] = name;
-        if (!r->pipeline->is_byte_level)
-            continue;
-        ptrdiff_t count = coh_alphabet_decode(alphabet, name, room);
-        words[id] = (coh_slice){ (const char *)room, count < 0 ? 0 : (size_t)count };
-        room += words[id].count;
+        coh_slice word = r->is_own[id] ? coh_token_table_at(names, id) : (coh_slice){ 0 };
+        if (r->pipeline->is_byte_level) {
+            COH_TRY(COH_GROW(&r->joined.bytes, &r->joined.capacity, word.count));
+            ptrdiff_t count = coh_alphabet_decode(alphabet, word, r->joined.bytes);
+            word = (coh_slice){ (const char *)r->joined.bytes, count < 0 ? 0 : (size_t)count };
+        }
+        COH_TRY(coh_token_table_add(words, word));
     }
-    COH_TRY_GOTO(status,
-                 coh_token_table_fill(&r->pipeline->model->whole_words, words, names->count), done);
-    status = coh_token_table_index(&r->pipeline->model->whole_words);
-done:
-    coh_free(bytes);
-    coh_free(words);
-    return status;
+    return coh_token_table_index(words);
 }
 
 /* ---- merges ---- */
@@ -362,9 +349,9 @@ static coh_status read_model(const char *path, const json_t *part, const uint8_t
         }
         COH_TRY(find_characters(&r));
     }
-    if (takes_whole_words)
-        COH_TRY(find_whole_words(&r, &alphabet));
-    coh_status status = read_merges(&r, part);
+    coh_status status = takes_whole_words ? find_whole_words(&r, &alphabet) : COH_OK;
+    if (status == COH_OK)
+        status = read_merges(&r, part);
     coh_free(r.joined.bytes);
     return status;
 }
@@ -433,7 +420,8 @@ static coh_status read_tokens(token_list *list, const json_t *root, coh_tokenize
     COH_TRY(read_vocabulary(list, vocabulary));
     COH_TRY(coh_json_read_normalizer(list->path, root, tokenizer));
     COH_TRY(read_added(list, added, vocabulary, pipeline));
-    COH_TRY(coh_token_table_fill(&pipeline->names, list->names, list->count));
+    for (int64_t id = 0; id < list->count; id++)
+        COH_TRY(coh_token_table_add(&pipeline->names, list->names[id]));
     return coh_token_table_index(&pipeline->names);
 }
 

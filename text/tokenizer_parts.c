@@ -536,46 +536,22 @@ static coh_status decode_token(const chain *c, const coh_alphabet *alphabet, coh
     return COH_OK;
 }
 
-/* Decodes all tokens one after the other into `all`; begins[id] is where each begins. */
-static coh_status decode_tokens(const chain *c, const coh_slice *spelled, coh_pipeline *p,
-                                coh_byte_list *all, size_t *begins)
+static coh_status fill_texts(const chain *c, const coh_slice *spelled, coh_pipeline *p)
 {
     coh_alphabet alphabet;
-    coh_alphabet_fill(&alphabet);
     coh_byte_list text = { 0 }, spare = { 0 };
     coh_status status = COH_OK;
-    int64_t count = p->names.count;
-    for (int64_t id = 0; id < count && status == COH_OK; id++) {
+    coh_alphabet_fill(&alphabet);
+    for (int64_t id = 0; id < p->names.count && status == COH_OK; id++) {
         coh_slice token = spelled[id].bytes ? spelled[id] : coh_token_table_at(&p->names, id);
         text.count = 0;
         status = decode_token(c, &alphabet, token, &text, &spare);
         if (status == COH_OK)
-            status = coh_byte_list_add(all, text.bytes, text.count);
-        begins[id + 1] = all->count;
+            status =
+                coh_token_table_add(&p->texts, (coh_slice){ (const char *)text.bytes, text.count });
     }
     coh_free(spare.bytes);
     coh_free(text.bytes);
-    return status;
-}
-
-static coh_status fill_texts(const chain *c, const coh_slice *spelled, coh_pipeline *p)
-{
-    coh_status status;
-    coh_byte_list all = { 0 };
-    size_t *begins = NULL;
-    coh_slice *texts = NULL;
-    int64_t count = p->names.count;
-    COH_TRY_GOTO(status, COH_ALLOC(count + 1, &begins), done);
-    COH_TRY_GOTO(status, COH_ALLOC(count, &texts), done);
-    COH_TRY_GOTO(status, decode_tokens(c, spelled, p, &all, begins), done);
-    for (int64_t id = 0; id < count && all.count; id++)
-        texts[id] =
-            (coh_slice){ (const char *)all.bytes + begins[id], begins[id + 1] - begins[id] };
-    status = coh_token_table_fill(&p->texts, texts, count);
-done:
-    coh_free(texts);
-    coh_free(begins);
-    coh_free(all.bytes);
     return status;
 }
 
