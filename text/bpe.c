@@ -21,25 +21,37 @@ coh_bpe_entry *coh_bpe_find(const coh_bpe_map *map, uint64_t key)
 
 /* ---- creation ---- */
 
-coh_status coh_bpe_reserve(coh_bpe_map *map, size_t count)
+static coh_status grow(coh_bpe_map *map)
 {
-    map->slots = 16;
-    while (map->slots / 2 < count) /* at most half full: a search ends at an empty slot */
-        map->slots *= 2;
-    COH_TRY(COH_ALLOC(map->slots, &map->entries));
+    coh_bpe_map larger = { .slots = map->slots ? 2 * map->slots : 16, .count = map->count };
+    COH_TRY(COH_ALLOC(larger.slots, &larger.entries));
+    for (size_t i = 0; i < larger.slots; i++)
+        larger.entries[i].id = -1;
     for (size_t i = 0; i < map->slots; i++)
-        map->entries[i].id = -1;
+        if (map->entries[i].id >= 0)
+            *coh_bpe_find(&larger, map->entries[i].key) = map->entries[i];
+    coh_free(map->entries);
+    *map = larger;
     return COH_OK;
 }
 
-int coh_bpe_add(coh_bpe_map *map, uint64_t key, int32_t rank, int32_t id)
+coh_status coh_bpe_create(coh_bpe **out_bpe)
 {
+    COH_TRY(COH_ALLOC(1, out_bpe));
+    COH_TRY(grow(&(*out_bpe)->merges));
+    return grow(&(*out_bpe)->characters);
+}
+
+coh_status coh_bpe_add(coh_bpe_map *map, uint64_t key, int32_t rank, int32_t id)
+{
+    if (map->count + 1 > map->slots / 2)
+        COH_TRY(grow(map));
     coh_bpe_entry *entry = coh_bpe_find(map, key);
     if (entry->id >= 0)
-        return 0;
+        return COH_OK;
     *entry = (coh_bpe_entry){ .key = key, .rank = rank, .id = id };
     map->count++;
-    return 1;
+    return COH_OK;
 }
 
 /* U+2581, the mark for a space. */

@@ -21,7 +21,7 @@ typedef struct coh_bpe_entry {
     int32_t id;   /* of the result, or the symbol; -1: empty slot */
 } coh_bpe_entry;
 
-/* A hash table with open addressing. */
+/* A hash table with open addressing, at most half full: a search ends at an empty slot. */
 typedef struct coh_bpe_map {
     coh_bpe_entry *entries;
     size_t slots; /* a power of two */
@@ -65,10 +65,10 @@ typedef struct coh_bpe {
 
 /* ---- creation ---- */
 
-/* Reserves room for `count` entries; none may have been added. */
-coh_status coh_bpe_reserve(coh_bpe_map *map, size_t count);
-/* Returns 0 if the key was added before; the entry is then kept unchanged. */
-int coh_bpe_add(coh_bpe_map *map, uint64_t key, int32_t rank, int32_t id);
+/* Makes an empty one; release it with coh_bpe_destroy, also after a failure. */
+coh_status coh_bpe_create(coh_bpe **out_bpe);
+/* An entry whose key was added before is kept unchanged. */
+coh_status coh_bpe_add(coh_bpe_map *map, uint64_t key, int32_t rank, int32_t id);
 /* The entry of a key; its id is -1 if there is none. */
 coh_bpe_entry *coh_bpe_find(const coh_bpe_map *map, uint64_t key);
 

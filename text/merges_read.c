@@ -126,10 +126,6 @@ static coh_status read_merge(merge_reader *reader, const char *line)
 
 static coh_status read_lines(merge_reader *reader, char *text, size_t text_bytes)
 {
-    size_t line_count = 1;
-    for (size_t i = 0; i < text_bytes; i++)
-        line_count += text[i] == '\n';
-    COH_TRY(coh_bpe_reserve(&reader->pipeline->model->merges, line_count));
     for (char *line = text, *next; line < text + text_bytes; line = next) {
         reader->line++;
         char *end = memchr(line, '\n', text_bytes - (size_t)(line - text));

@@ -19,7 +19,6 @@
 
 /* A piece is cut at each of its characters; the trainer's own limit is 16 of them. */
 #define PIECE_BYTES_MAX 1024
-#define CHARACTERS_MAX  0x110000u
 
 typedef enum piece_type {
     PIECE_NORMAL = 1,
@@ -46,7 +45,6 @@ typedef struct model_reader {
     uint64_t kind; /* trainer_spec.model_type */
     int has_bytes, has_suffix_spaces, has_prefix, removes_spaces, escapes_spaces;
     size_t map_bytes, back_map_bytes;
-    size_t merge_count; /* number of all merges */
     int32_t unknown_count;
 } model_reader;
 
@@ -285,14 +283,6 @@ static coh_status check_options(const model_reader *r)
 
 /* ---- tokens ---- */
 
-static size_t character_count(coh_slice name)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < name.count; i++)
-        count += (name.bytes[i] & 0xc0) != 0x80;
-    return count;
-}
-
 /* Decodes a piece; marks become spaces in `room`, which has PIECE_BYTES_MAX. */
 static coh_status decode_piece(model_reader *r, size_t id, char *room, coh_slice *out_text)
 {
@@ -408,12 +398,11 @@ static coh_status symbol_of(model_reader *r, coh_slice part, int32_t *out_symbol
     *out_symbol = model->first_unnamed + (int32_t)model->unnamed_count;
     COH_TRY(COH_GROW(&model->unnamed, &model->unnamed_capacity, model->unnamed_count + 1));
     model->unnamed[model->unnamed_count++] = value;
-    coh_bpe_add(&model->characters, value, 0, *out_symbol);
-    return COH_OK;
+    return coh_bpe_add(&model->characters, value, 0, *out_symbol);
 }
 
-/* Counts the merges of a piece, or adds them after memory was reserved. */
-static coh_status cut_piece(model_reader *r, int32_t id, int is_counting)
+/* Adds the merges of a piece. */
+static coh_status cut_piece(model_reader *r, int32_t id)
 {
     coh_slice name = r->pieces[id].name;
     for (size_t at = 1; at < name.count; at++) {
@@ -422,13 +411,9 @@ static coh_status cut_piece(model_reader *r, int32_t id, int is_counting)
             continue;
         COH_TRY(symbol_of(r, (coh_slice){ name.bytes, at }, &left));
         COH_TRY(symbol_of(r, (coh_slice){ name.bytes + at, name.count - at }, &right));
-        if (left < 0 || right < 0)
-            continue;
-        if (is_counting)
-            r->merge_count++;
-        else
-            coh_bpe_add(&r->pipeline->model->merges, coh_bpe_pair(left, right), r->pieces[id].rank,
-                        id);
+        if (left >= 0 && right >= 0)
+            COH_TRY(coh_bpe_add(&r->pipeline->model->merges, coh_bpe_pair(left, right),
+                                r->pieces[id].rank, id));
     }
     return COH_OK;
 }
@@ -436,14 +421,11 @@ static coh_status cut_piece(model_reader *r, int32_t id, int is_counting)
 static coh_status fill_characters(model_reader *r)
 {
     coh_bpe *model = r->pipeline->model;
-    size_t room = 0; /* every character of every piece may be a separate symbol */
-    for (size_t id = 0; id < r->count; id++)
-        room += r->pieces[id].type == PIECE_NORMAL ? character_count(r->pieces[id].name) : 0;
-    COH_TRY(coh_bpe_reserve(&model->characters, room < CHARACTERS_MAX ? room : CHARACTERS_MAX));
     model->first_unnamed = (int32_t)r->count;
     for (size_t id = 0; id < r->count; id++) {
         const piece *p = &r->pieces[id];
-        if (character_count(p->name) != 1)
+        const uint8_t *name = (const uint8_t *)p->name.bytes;
+        if (coh_utf8_character(name, p->name.count) != p->name.count)
             continue;
         if (p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN)
             return coh_fail(COH_ERR_CORRUPT,
@@ -451,9 +433,8 @@ static coh_status fill_characters(model_reader *r)
                             "has",
                             r->path, id);
         if (p->type == PIECE_NORMAL)
-            coh_bpe_add(&model->characters,
-                        coh_utf8_value((const uint8_t *)p->name.bytes, p->name.count), 0,
-                        (int32_t)id);
+            COH_TRY(coh_bpe_add(&model->characters, coh_utf8_value(name, p->name.count), 0,
+                                (int32_t)id));
     }
     return COH_OK;
 }
@@ -461,14 +442,9 @@ static coh_status fill_characters(model_reader *r)
 static coh_status fill_merges(model_reader *r)
 {
     COH_TRY(rank_pieces(r));
-    for (int is_counting = 1; is_counting >= 0; is_counting--) {
-        for (size_t id = 0; id < r->count; id++) {
-            if (r->pieces[id].type == PIECE_NORMAL)
-                COH_TRY(cut_piece(r, (int32_t)id, is_counting));
-        }
-        if (is_counting)
-            COH_TRY(coh_bpe_reserve(&r->pipeline->model->merges, r->merge_count));
-    }
+    for (size_t id = 0; id < r->count; id++)
+        if (r->pieces[id].type == PIECE_NORMAL)
+            COH_TRY(cut_piece(r, (int32_t)id));
     return COH_OK;
 }
 

@@ -20,7 +20,7 @@ coh_status coh_tokenizer_begin_pipeline(coh_tokenizer *tokenizer, coh_pipeline *
     COH_TRY(COH_ALLOC(1, &pipeline));
     tokenizer->pipeline = pipeline;
     *out_pipeline = pipeline;
-    return COH_ALLOC(1, &pipeline->model);
+    return coh_bpe_create(&pipeline->model);
 }
 
 coh_status coh_tokenizer_finish_pipeline(coh_tokenizer *tokenizer)
@@ -100,8 +100,9 @@ coh_status coh_tokenizer_add_merge(coh_pipeline *pipeline, const uint8_t *is_own
     COH_TRY(coh_byte_list_add(joined, right.bytes, right.count));
     const coh_slice both = { (const char *)joined->bytes, joined->count };
     COH_TRY(find_own(pipeline, is_own, both, out_result));
-    *out_is_new =
-        coh_bpe_add(merges, coh_bpe_pair(left_id, right_id), (int32_t)merges->count, *out_result);
+    const size_t count = merges->count;
+    COH_TRY(coh_bpe_add(merges, coh_bpe_pair(left_id, right_id), (int32_t)count, *out_result));
+    *out_is_new = merges->count > count;
     return COH_OK;
 }
 

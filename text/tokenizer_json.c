@@ -237,20 +237,12 @@ static coh_status find_characters(const model_reader *r)
 {
     const coh_token_table *names = &r->pipeline->names;
     coh_bpe *model = r->pipeline->model;
-    for (int pass = 0; pass < 2; pass++) {
-        size_t count = 0;
-        for (int32_t id = 0; id < names->count; id++) {
-            coh_slice name = coh_token_table_at(names, id);
-            const uint8_t *text = (const uint8_t *)name.bytes;
-            if (!r->is_own[id] || name.count == 0 || name.count > 4 ||
-                coh_utf8_character(text, name.count) != name.count)
-                continue;
-            count++;
-            if (pass == 1)
-                coh_bpe_add(&model->characters, coh_utf8_value(text, name.count), 0, id);
-        }
-        if (pass == 0)
-            COH_TRY(coh_bpe_reserve(&model->characters, count));
+    for (int32_t id = 0; id < names->count; id++) {
+        coh_slice name = coh_token_table_at(names, id);
+        const uint8_t *text = (const uint8_t *)name.bytes;
+        if (r->is_own[id] && name.count > 0 && name.count <= 4 &&
+            coh_utf8_character(text, name.count) == name.count)
+            COH_TRY(coh_bpe_add(&model->characters, coh_utf8_value(text, name.count), 0, id));
     }
     return COH_OK;
 }
@@ -316,7 +308,6 @@ static coh_status read_merges(model_reader *r, const json_t *part)
     COH_TRY(coh_json_array(r->where, part, "merges", &merges));
     if (json_array_size(merges) > INT32_MAX)
         return coh_fail(COH_ERR_CORRUPT, "%s has %zu merges", r->where, json_array_size(merges));
-    COH_TRY(coh_bpe_reserve(&r->pipeline->model->merges, json_array_size(merges)));
     json_array_foreach(merges, index, merge) COH_TRY(read_merge(r, index, merge));
     return COH_OK;
 }
