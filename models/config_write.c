@@ -48,55 +48,35 @@ void coh_config_text_add_float(coh_text *text, float value)
 
 /* ---- values ---- */
 
-static coh_status add_break(coh_text *text, int indent)
-{
-    return indent < 0 ? COH_OK : coh_text_add(text, "\n%*s", 2 * indent, "");
-}
-
-/* Adds what separates members: a comma, and the line break and indent. */
-static coh_status add_next(coh_text *text, int first, int indent)
-{
-    if (!first)
-        COH_TRY(coh_text_add(text, indent < 0 ? ", " : ","));
-    return add_break(text, indent);
-}
-
-static int deeper(int indent)
-{
-    return indent < 0 ? indent : indent + 1;
-}
-
-static coh_status dump_array(coh_text *text, const json_t *array, int indent)
-{
-    const size_t count = json_array_size(array);
-    COH_TRY(coh_text_add(text, "["));
-    for (size_t i = 0; i < count; i++) {
-        COH_TRY(add_next(text, i == 0, deeper(indent)));
-        COH_TRY(coh_config_text_dump(text, json_array_get(array, i), deeper(indent)));
-    }
-    if (count > 0)
-        COH_TRY(add_break(text, indent));
-    return coh_text_add(text, "]");
-}
-
 static int by_name(const void *left, const void *right)
 {
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-static coh_status dump_members(coh_text *text, const json_t *object, const char **names,
+static coh_status add_break(coh_text *text, int indent)
+{
+    return indent < 0 ? COH_OK : coh_text_add(text, "\n%*s", 2 * indent, "");
+}
+
+/* Adds the members `names` of an object, or with `names` NULL the entries of a list. */
+static coh_status dump_entries(coh_text *text, const json_t *value, const char **names,
                                size_t count, int indent)
 {
-    COH_TRY(coh_text_add(text, "{"));
+    const int deeper = indent < 0 ? indent : indent + 1;
+    COH_TRY(coh_text_add(text, names ? "{" : "["));
     for (size_t i = 0; i < count; i++) {
-        COH_TRY(add_next(text, i == 0, deeper(indent)));
-        COH_TRY(coh_text_add_quoted(text, names[i]));
-        COH_TRY(coh_text_add(text, ": "));
-        COH_TRY(coh_config_text_dump(text, json_object_get(object, names[i]), deeper(indent)));
+        COH_TRY(coh_text_add(text, i == 0 ? "" : indent < 0 ? ", " : ","));
+        COH_TRY(add_break(text, deeper));
+        if (names) {
+            COH_TRY(coh_text_add_quoted(text, names[i]));
+            COH_TRY(coh_text_add(text, ": "));
+        }
+        const json_t *entry = names ? json_object_get(value, names[i]) : json_array_get(value, i);
+        COH_TRY(coh_config_text_dump(text, entry, deeper));
     }
     if (count > 0)
         COH_TRY(add_break(text, indent));
-    return coh_text_add(text, "}");
+    return coh_text_add(text, names ? "}" : "]");
 }
 
 static coh_status dump_object(coh_text *text, const json_t *object, int indent)
@@ -108,7 +88,7 @@ static coh_status dump_object(coh_text *text, const json_t *object, int indent)
          at = json_object_iter_next((json_t *)object, at))
         names[count++] = json_object_iter_key(at);
     qsort(names, count, sizeof(*names), by_name);
-    coh_status status = dump_members(text, object, names, count, indent);
+    coh_status status = dump_entries(text, object, names, count, indent);
     coh_free(names);
     return status;
 }
@@ -119,7 +99,7 @@ coh_status coh_config_text_dump(coh_text *text, const json_t *value, int indent)
     case JSON_OBJECT:
         return dump_object(text, value, indent);
     case JSON_ARRAY:
-        return dump_array(text, value, indent);
+        return dump_entries(text, value, NULL, json_array_size(value), indent);
     case JSON_STRING:
         return coh_text_add_quoted(text, json_string_value(value));
     case JSON_INTEGER:
