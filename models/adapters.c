@@ -285,26 +285,30 @@ static int next_adapter(const coh_model *model, int64_t *index, coh_operator *ou
     return 0;
 }
 
-int64_t coh_model_adapter_count(const coh_model *model)
+/* Counts the adapters, and the elements of all. */
+static int64_t count_adapters(const coh_model *model, uint64_t *out_elements)
 {
     coh_operator op;
     int64_t count = 0;
+    *out_elements = 0;
     if (!model || !coh_family_of(model) || model->adapters.rank == 0)
         return 0;
-    for (int64_t index = 0; next_adapter(model, &index, &op);)
-        count++;
+    for (int64_t index = 0; next_adapter(model, &index, &op); count++)
+        *out_elements += (uint64_t)adapter_elements(&op, model->adapters.rank);
     return count;
+}
+
+int64_t coh_model_adapter_count(const coh_model *model)
+{
+    uint64_t elements;
+    return count_adapters(model, &elements);
 }
 
 uint64_t coh_model_adapter_elements(const coh_model *model)
 {
-    coh_operator op;
-    uint64_t count = 0;
-    if (!model || !coh_family_of(model) || model->adapters.rank == 0)
-        return 0;
-    for (int64_t index = 0; next_adapter(model, &index, &op);)
-        count += (uint64_t)adapter_elements(&op, model->adapters.rank);
-    return count;
+    uint64_t elements;
+    (void)count_adapters(model, &elements);
+    return elements;
 }
 
 static void describe(const coh_model *model, const coh_operator *op, coh_model_adapter *out_adapter)

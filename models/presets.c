@@ -78,23 +78,6 @@ static coh_model model_of(const struct preset *p)
     return model;
 }
 
-static const struct preset *find(const char *name)
-{
-    for (int i = 0; i < PRESET_COUNT; i++)
-        if (strcmp(name, presets[i].name) == 0)
-            return &presets[i];
-    return NULL;
-}
-
-static coh_status check_vocabulary(int64_t vocabulary)
-{
-    if (vocabulary >= 0 && vocabulary <= INT32_MAX)
-        return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "a vocabulary of %" PRId64 " is outside 1..%d (0: the preset's own)",
-                    vocabulary, INT32_MAX);
-}
-
 void coh_preset_names(char names[COH_PRESET_NAMES_BYTES])
 {
     for (int i = 0, at = 0; i < PRESET_COUNT; i++)
@@ -111,9 +94,14 @@ coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out
 {
     if (!name || !out_model)
         return coh_fail(COH_ERR_ARGUMENT, "a preset needs a name and a place for its model");
-    COH_TRY(check_vocabulary(vocabulary));
-    const struct preset *found = find(name);
-    if (!found) {
+    if (vocabulary < 0 || vocabulary > INT32_MAX)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a vocabulary of %" PRId64 " is outside 1..%d (0: the preset's own)",
+                        vocabulary, INT32_MAX);
+    const struct preset *found = presets, *end = presets + PRESET_COUNT;
+    while (found < end && strcmp(name, found->name) != 0)
+        found++;
+    if (found == end) {
         char names[COH_PRESET_NAMES_BYTES];
         coh_preset_names(names);
         return coh_fail(COH_ERR_ARGUMENT, "\"%.200s\" is not a preset: these are %s", name, names);
