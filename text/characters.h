@@ -73,6 +73,15 @@ static inline size_t coh_utf8_previous(const uint8_t *text, size_t end)
     return end - 1;
 }
 
+/* The value of a hexadecimal digit; -1: none. */
+static inline int coh_hex_digit(uint8_t byte)
+{
+    if (byte >= '0' && byte <= '9')
+        return byte - '0';
+    byte |= 0x20;
+    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
+}
+
 /* Is the code point Unicode White_Space? The set of 25 is unchanged since Unicode 6.3. */
 static inline int coh_is_white_space(uint32_t value)
 {

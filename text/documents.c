@@ -30,9 +30,6 @@ void coh_documents_fini(coh_documents *documents)
     coh_free(documents->ids);
     coh_free(documents->is_target);
     coh_free(documents->record.bytes);
-    documents->ids = NULL;
-    documents->is_target = NULL;
-    documents->record = (coh_byte_list){ 0 };
 }
 
 /* ---- recording ---- */

@@ -158,14 +158,6 @@ coh_status coh_pattern_quote(coh_slice literal, coh_byte_list *out)
 
 /* ---- escapes ---- */
 
-static int hex_digit(uint8_t byte)
-{
-    if (byte >= '0' && byte <= '9')
-        return byte - '0';
-    byte |= 0x20;
-    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
-}
-
 /* \xHH, \x{H...} and \uHHHH; `at` is after the letter. */
 static coh_status read_hex(reader *r, int is_long, uint32_t *out_value)
 {
@@ -173,8 +165,8 @@ static coh_status read_hex(reader *r, int is_long, uint32_t *out_value)
     int digit_max = in_braces ? 8 : is_long ? 4 : 2, digits = 0;
     r->at += in_braces;
     *out_value = 0;
-    for (; r->at < r->end && digits < digit_max && hex_digit(*r->at) >= 0; r->at++, digits++)
-        *out_value = *out_value << 4 | (uint32_t)hex_digit(*r->at);
+    for (; r->at < r->end && digits < digit_max && coh_hex_digit(*r->at) >= 0; r->at++, digits++)
+        *out_value = *out_value << 4 | (uint32_t)coh_hex_digit(*r->at);
     int is_closed = !in_braces || (r->at < r->end && *r->at == '}');
     if (!is_closed || digits == 0 || (is_long && digits != 4) || *out_value > 0x10ffff ||
         (*out_value >= 0xd800 && *out_value < 0xe000) ||

@@ -363,15 +363,9 @@ static coh_status rank_pieces(model_reader *r)
             scores[distinct++] = scores[i];
     }
     for (size_t id = 0; id < r->count; id++) {
-        size_t low = 0, high = distinct;
-        while (high - low > 1) { /* invariant: scores[low] >= the piece's score */
-            size_t middle = (low + high) / 2;
-            if (scores[middle] >= r->pieces[id].score)
-                low = middle;
-            else
-                high = middle;
-        }
-        r->pieces[id].rank = (int32_t)low;
+        const float *found =
+            bsearch(&r->pieces[id].score, scores, distinct, sizeof(*scores), compare_scores);
+        r->pieces[id].rank = (int32_t)(found - scores);
     }
     coh_free(scores);
     return COH_OK;

@@ -70,11 +70,9 @@ coh_status coh_tokenizer_fork(const coh_tokenizer *tokenizer, coh_tokenizer **ou
     *out_fork = NULL;
     coh_tokenizer *fork;
     COH_TRY(COH_ALLOC(1, &fork));
-    *fork = (coh_tokenizer){ .vocabulary = tokenizer->vocabulary,
-                             .own_vocabulary = tokenizer->own_vocabulary,
-                             .begin_of_text = tokenizer->begin_of_text,
-                             .end_of_text = tokenizer->end_of_text,
-                             .identity = tokenizer->identity };
+    *fork = *tokenizer;
+    fork->pipeline = NULL;
+    fork->before = fork->after = (coh_id_list){ 0 };
     const coh_id_list *before = &tokenizer->before, *after = &tokenizer->after;
     coh_status status = coh_pipeline_fork(tokenizer->pipeline, &fork->pipeline);
     if (status == COH_OK)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file_text.h"
+#include "text/characters.h"
 #include "text/identity.h"
 
 /* ---- shared steps ---- */
@@ -134,20 +135,13 @@ coh_status coh_identity_add_merges(coh_identity *identity, const coh_bpe *bpe)
 
 /* ---- tokens of bytes ---- */
 
-static int hex_digit(char digit)
-{
-    if (digit >= '0' && digit <= '9')
-        return digit - '0';
-    digit |= 0x20;
-    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
-}
-
 int coh_tokenizer_byte_of(coh_slice name)
 {
     if (name.count != 6 || memcmp(name.bytes, "<0x", 3) != 0 || name.bytes[5] != '>')
         return -1;
     /* Rust parses "+A" as a number. */
-    int high = name.bytes[3] == '+' ? 0 : hex_digit(name.bytes[3]), low = hex_digit(name.bytes[4]);
+    int high = name.bytes[3] == '+' ? 0 : coh_hex_digit((uint8_t)name.bytes[3]),
+        low = coh_hex_digit((uint8_t)name.bytes[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
