@@ -6,8 +6,6 @@
 #include <stdio.h>
 
 #include "base/file_text.h"
-#include "text/identity.h"
-#include "text/json_fields.h"
 #include "text/tokenizer_files.h"
 
 const char coh_end_of_text_name[] = "<|endoftext|>";

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #include "text/characters.h"
-#include "text/identity.h"
 #include "text/tokenizer_files.h"
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 */

@@ -5,8 +5,6 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "text/identity.h"
-#include "text/json_fields.h"
 #include "text/tokenizer_files.h"
 
 /* *out_root is NULL if the file does not exist. */

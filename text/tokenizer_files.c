@@ -11,7 +11,6 @@
 
 #include "base/file_text.h"
 #include "text/characters.h"
-#include "text/identity.h"
 
 /* ---- shared steps ---- */
 

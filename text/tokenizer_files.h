@@ -6,8 +6,10 @@
 #ifndef COH_TEXT_TOKENIZER_FILES_H
 #define COH_TEXT_TOKENIZER_FILES_H
 
-#include <jansson.h>
+#define XXH_STATIC_LINKING_ONLY /* a hash state that needs no allocation */
+#include <xxhash.h>
 
+#include "text/json_fields.h"
 #include "text/tokenizer.h"
 
 /* Large vocabularies have 20 MB; a file far larger is something else. */
@@ -72,5 +74,66 @@ coh_status coh_tokenizer_add_merge(coh_pipeline *pipeline, const uint8_t *is_own
 coh_status coh_tokenizer_find_byte_tokens(const char *where, coh_pipeline *pipeline);
 /* The byte of a token such as "<0x41>"; -1 if it is not such a token. */
 int coh_tokenizer_byte_of(coh_slice name);
+
+/* ---- parts of tokenizer.json (tokenizer_parts.c) ---- */
+
+/* Each reads one member of `root`, the object of file `path`. An unknown part or field is refused
+ * by name. */
+coh_status coh_json_read_normalizer(const char *path, const json_t *root, coh_tokenizer *tokenizer);
+/* Also sets is_byte_level. */
+coh_status coh_json_read_pre_tokenizer(const char *path, const json_t *root,
+                                       coh_tokenizer *tokenizer);
+/* Fills `before` and `after`; call it when the names are known, as the next one. */
+coh_status coh_json_read_post_processor(const char *path, const json_t *root,
+                                        coh_tokenizer *tokenizer);
+/* Fills `texts` with decoded tokens. spelled[id] replaces the name: the normalized form of some
+ * added tokens (NULL bytes: use the name). */
+coh_status coh_json_read_decoder(const char *path, const json_t *root, const coh_slice *spelled,
+                                 coh_tokenizer *tokenizer);
+
+/* ---- identity ---- */
+
+/* A hash of everything that determines a tokenizer's ids, field by field, with the same result on
+ * every machine. */
+typedef XXH3_state_t coh_identity;
+
+/* `scheme` names the hashed fields and their order; raise its number when ids change for the same
+ * file. */
+static inline void coh_identity_begin(coh_identity *identity, const char *scheme)
+{
+    XXH3_64bits_reset(identity);
+    XXH3_64bits_update(identity, scheme, strlen(scheme));
+}
+
+static inline void coh_identity_add_u32(coh_identity *identity, uint32_t value)
+{
+    uint8_t bytes[4] = { (uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
+                         (uint8_t)(value >> 24) };
+    XXH3_64bits_update(identity, bytes, sizeof(bytes));
+}
+
+static inline void coh_identity_add_bytes(coh_identity *identity, const void *bytes, size_t count)
+{
+    coh_identity_add_u32(identity, (uint32_t)count);
+    if (count)
+        XXH3_64bits_update(identity, bytes, count);
+}
+
+static inline void coh_identity_add_ids(coh_identity *identity, const coh_id_list *list)
+{
+    coh_identity_add_u32(identity, (uint32_t)list->count);
+    for (size_t i = 0; i < list->count; i++)
+        coh_identity_add_u32(identity, (uint32_t)list->ids[i]);
+}
+
+static inline uint64_t coh_identity_end(const coh_identity *identity)
+{
+    return XXH3_64bits_digest(identity);
+}
+
+/* Adds the number of tokens, and the bytes of each. */
+void coh_identity_add_tokens(coh_identity *identity, const coh_token_table *table);
+/* Adds the pairs in the order of their ranks, which are 0..count-1. */
+coh_status coh_identity_add_merges(coh_identity *identity, const coh_bpe *bpe);
 
 #endif

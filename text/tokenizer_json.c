@@ -1,13 +1,12 @@
 /* Reads tokenizer.json: the vocabulary, added tokens, and the model with its merges. The one idea:
  * an accepted file defines every id. Next: tokenizer_parts.c reads the other parts, bpe.c is filled
  * here. */
-#include "text/tokenizer_json.h"
+#include "text/tokenizer_files.h"
 
 #include <inttypes.h>
 #include <limits.h>
 
 #include "text/characters.h"
-#include "text/identity.h"
 
 /* Tokens by id while the file is read. */
 typedef struct token_list {

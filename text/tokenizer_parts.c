@@ -7,7 +7,7 @@
 
 #include "text/characters.h"
 #include "text/pattern.h"
-#include "text/tokenizer_json.h"
+#include "text/tokenizer_files.h"
 
 #define SEQUENCE_DEPTH_MAX 8
 #define REPLACE_MAX        8
