@@ -93,7 +93,7 @@ int coh_operator_next(const coh_model *model, int64_t *index, coh_operator *out_
         op->transposed = tensor.transposed;
         op->outputs = tensor.dim[0];
         op->inputs = tensor.dim[1];
-        find_place(family->lines, op);
+        find_place(&family->lines, op);
     }
     return op->name[0] != '\0';
 }

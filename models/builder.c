@@ -24,7 +24,7 @@ static uint32_t frozen_parameters(const coh_builder *b, const char *name)
 /* Writes the whole name of an operator. */
 static void name_of(const coh_builder *b, const char *what, char name[NAME_BYTES])
 {
-    const coh_tensor_lines *lines = b->family->lines;
+    const coh_tensor_lines *lines = &b->family->lines;
     const char *prefix = lines->ours_prefixed ? lines->prefix : "";
     if (b->block < 0)
         snprintf(name, NAME_BYTES, "%s%s", prefix, what);

@@ -147,7 +147,7 @@ typedef struct coh_family_table {
     void (*write_own)(const void *config, coh_text *text);
 
     const char *adapter_targets; /* default targets, as in PEFT */
-    const coh_tensor_lines *lines;
+    coh_tensor_lines lines;
     void (*sizes)(const void *config, coh_tensor_sizes *out_sizes);
 } coh_family_table;
 

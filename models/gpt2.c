@@ -222,13 +222,6 @@ static const coh_tensor_line end[] = {
 
 static const char *const buffers[] = { "attn.bias", "attn.masked_bias", NULL };
 
-static const coh_tensor_lines lines = { .prefix = "transformer.",
-                                        .layer = "h.",
-                                        .begin = begin,
-                                        .in_layer = in_layer,
-                                        .end = end,
-                                        .buffers = buffers };
-
 static void sizes(const void *config, coh_tensor_sizes *out_sizes)
 {
     const coh_gpt2_config *c = config;
@@ -253,6 +246,11 @@ const coh_family_table coh_family_gpt2 = {
     .type_count = sizeof(types) / sizeof(types[0]),
     .fields = fields,
     .adapter_targets = "c_attn",
-    .lines = &lines,
+    .lines = { .prefix = "transformer.",
+               .layer = "h.",
+               .begin = begin,
+               .in_layer = in_layer,
+               .end = end,
+               .buffers = buffers },
     .sizes = sizes,
 };

@@ -569,14 +569,6 @@ static const coh_tensor_line end[] = {
 
 static const char *const buffers[] = { "self_attn.rotary_emb.inv_freq", NULL };
 
-static const coh_tensor_lines lines = { .prefix = "model.",
-                                        .ours_prefixed = 1,
-                                        .layer = "layers.",
-                                        .begin = begin,
-                                        .in_layer = in_layer,
-                                        .end = end,
-                                        .buffers = buffers };
-
 static void sizes(const void *config, coh_tensor_sizes *out_sizes)
 {
     const coh_llama_config *c = config;
@@ -606,6 +598,12 @@ const coh_family_table coh_family_llama = {
     .read_own = read_own,
     .write_own = write_own,
     .adapter_targets = "q_proj,v_proj",
-    .lines = &lines,
+    .lines = { .prefix = "model.",
+               .ours_prefixed = 1,
+               .layer = "layers.",
+               .begin = begin,
+               .in_layer = in_layer,
+               .end = end,
+               .buffers = buffers },
     .sizes = sizes,
 };

@@ -240,14 +240,6 @@ static const coh_tensor_line end[] = {
 
 static const char *const buffers[] = { NULL };
 
-static const coh_tensor_lines lines = { .prefix = "model.",
-                                        .ours_prefixed = 1,
-                                        .layer = "decoder.layers.",
-                                        .begin = begin,
-                                        .in_layer = in_layer,
-                                        .end = end,
-                                        .buffers = buffers };
-
 static void sizes(const void *config, coh_tensor_sizes *out_sizes)
 {
     const coh_opt_config *c = config;
@@ -276,6 +268,12 @@ const coh_family_table coh_family_opt = {
     .fields = fields,
     .read_own = read_own,
     .adapter_targets = "q_proj,v_proj",
-    .lines = &lines,
+    .lines = { .prefix = "model.",
+               .ours_prefixed = 1,
+               .layer = "decoder.layers.",
+               .begin = begin,
+               .in_layer = in_layer,
+               .end = end,
+               .buffers = buffers },
     .sizes = sizes,
 };

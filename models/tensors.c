@@ -35,7 +35,7 @@ static int table_of(const coh_model *model, table *t)
     const coh_family_table *family = model ? coh_family_of(model) : NULL;
     if (!family || family->check(coh_family_config(model)) != COH_OK)
         return 0;
-    t->lines = family->lines;
+    t->lines = &family->lines;
     family->sizes(coh_family_config(model), &t->sizes);
     t->begin = count_there(t, t->lines->begin);
     t->in_layer = count_there(t, t->lines->in_layer);
