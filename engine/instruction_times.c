@@ -64,21 +64,13 @@ static coh_status predict(const coh_plan *plan, float *out_seconds)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     coh_simulation simulation;
-    uint64_t *service_ns = NULL, *instruction_ns = NULL;
-    coh_status status = COH_OK;
-    COH_TRY_GOTO(status, COH_ALLOC(body->instruction_count, &service_ns), done);
-    COH_TRY_GOTO(status, COH_ALLOC(2 * (size_t)body->instruction_count, &instruction_ns), done);
-    for (uint32_t i = 0; i < body->instruction_count; i++)
-        service_ns[i] = coh_whole_ns(
-            coh_price_instruction(&plan->pricer, &plan->layout, body, &body->instructions[i]).p50);
-    COH_TRY_GOTO(status,
-                 coh_simulate(&plan->layout, body, &plan->profile, service_ns, COH_CONTENTION_FLUID,
-                              &simulation, instruction_ns),
-                 done);
-    take_times(body, instruction_ns, out_seconds);
-done:
+    uint64_t *instruction_ns = NULL;
+    COH_TRY(COH_ALLOC(2 * (size_t)body->instruction_count, &instruction_ns));
+    const coh_status status =
+        coh_simulate_priced(&plan->layout, body, &plan->pricer, &simulation, instruction_ns);
+    if (status == COH_OK)
+        take_times(body, instruction_ns, out_seconds);
     coh_free(instruction_ns);
-    coh_free(service_ns);
     return status;
 }
 

@@ -501,6 +501,17 @@ static coh_plan_bound pair_name(int a, int b)
     return COH_PLAN_BOUND_DRAM;
 }
 
+/* The least time for two lanes with work of x and y alone, which run at a and b of their speed
+ * while both are busy. A linear program: t together and s, r alone with a t + s >= x and
+ * b t + r >= y. Its dual has three corners. A third lane only makes both slower. */
+static double pair_least(double x, double y, double a, double b)
+{
+    if (a + b <= 1)
+        return x + y;
+    double first = x + y * (1 - a) / b, second = y + x * (1 - b) / a;
+    return first > second ? first : second;
+}
+
 static void bound_pairs(const coh_bound_base *base, coh_bounds *out)
 {
     double busy[COH_LANE_COUNT] = {
@@ -513,7 +524,7 @@ static void bound_pairs(const coh_bound_base *base, coh_bounds *out)
             double x = base->profile->contention[a][b], y = base->profile->contention[b][a];
             if (busy[a] > 0 && busy[b] > 0 && (x < 1 || y < 1))
                 raise_bound(out, pair_name(a, b),
-                            (uint64_t)floor(coh_simulate_pair_least(busy[a], busy[b], x, y)));
+                            (uint64_t)floor(pair_least(busy[a], busy[b], x, y)));
         }
 }
 

@@ -73,7 +73,8 @@ coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisio
         return COH_OK;
     }
     COH_TRY(status);
-    status = coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation);
+    status =
+        coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation, NULL);
     if (status == COH_OK) {
         out_candidate->step_ns = simulation.period_ns;
         out_candidate->instruction_count = programs[COH_PROGRAM_BODY].instruction_count;

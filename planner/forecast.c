@@ -75,20 +75,19 @@ static int compare_ns(const void *left, const void *right)
 /* Scales the walks' percentiles by (step at median prices) / (median of the walks). With many
  * sources whose times can only grow, the median of the walks lies above the step at median prices,
  * which is the one planned and printed. */
-static coh_status find_quantiles(const coh_layout *layout, const coh_program *program,
-                                 const coh_profile *profile, priced *p, coh_forecast *out)
+static coh_status find_quantiles(const coh_program *program, const coh_profile *profile, priced *p,
+                                 coh_forecast *out)
 {
     uint64_t periods[WALKS];
     coh_simulation simulation;
-    COH_TRY(coh_simulate(layout, program, profile, p->service_ns, COH_CONTENTION_FLUID, &simulation,
-                         NULL));
+    COH_TRY(coh_simulate(program, profile, p->service_ns, COH_CONTENTION_FLUID, &simulation, NULL));
     out->p10_ns = out->p50_ns = out->p90_ns = simulation.period_ns;
     if (!has_spread(p, program->instruction_count))
         return COH_OK;
     for (uint64_t walk = 0; walk < WALKS; walk++) {
         draw(p, program->instruction_count, walk);
-        COH_TRY(coh_simulate(layout, program, profile, p->service_ns, COH_CONTENTION_FLUID,
-                             &simulation, NULL));
+        COH_TRY(
+            coh_simulate(program, profile, p->service_ns, COH_CONTENTION_FLUID, &simulation, NULL));
         periods[walk] = simulation.period_ns;
     }
     qsort(periods, WALKS, sizeof(periods[0]), compare_ns);
@@ -106,13 +105,13 @@ static coh_status make(const coh_layout *layout, const coh_program *program,
 {
     coh_simulation simulation;
     COH_TRY(priced_init(p, layout, program, pricer));
-    COH_TRY(coh_simulate(layout, program, pricer->profile, p->service_ns, COH_CONTENTION_NONE,
-                         &simulation, NULL));
+    COH_TRY(coh_simulate(program, pricer->profile, p->service_ns, COH_CONTENTION_NONE, &simulation,
+                         NULL));
     out->alone_ns = simulation.period_ns;
-    COH_TRY(coh_simulate(layout, program, pricer->profile, p->service_ns, COH_CONTENTION_ALL,
-                         &simulation, NULL));
+    COH_TRY(coh_simulate(program, pricer->profile, p->service_ns, COH_CONTENTION_ALL, &simulation,
+                         NULL));
     out->contended_ns = simulation.period_ns;
-    return find_quantiles(layout, program, pricer->profile, p, out);
+    return find_quantiles(program, pricer->profile, p, out);
 }
 
 coh_status coh_forecast_make(const coh_layout *layout, const coh_program *program,
@@ -305,20 +304,11 @@ static void curve_fini(curve *c)
 static coh_status curve_init(const coh_layout *layout, const coh_program *body,
                              const coh_pricer *pricer, curve *c)
 {
-    priced p = { 0 };
-    coh_simulation simulation = { 0 };
-    coh_status status = priced_init(&p, layout, body, pricer);
-    if (status == COH_OK)
-        status = COH_ALLOC(2 * (size_t)body->instruction_count, &c->instruction_ns);
-    if (status == COH_OK)
-        status = COH_ALLOC(2 * (size_t)body->extent_count, &c->lives);
-    if (status == COH_OK)
-        status = COH_ALLOC(2 * (size_t)body->extent_count, &c->changes);
-    if (status == COH_OK)
-        status = coh_simulate(layout, body, pricer->profile, p.service_ns, COH_CONTENTION_FLUID,
-                              &simulation, c->instruction_ns);
-    priced_fini(&p);
-    COH_TRY(status);
+    coh_simulation simulation;
+    COH_TRY(COH_ALLOC(2 * (size_t)body->instruction_count, &c->instruction_ns));
+    COH_TRY(COH_ALLOC(2 * (size_t)body->extent_count, &c->lives));
+    COH_TRY(COH_ALLOC(2 * (size_t)body->extent_count, &c->changes));
+    COH_TRY(coh_simulate_priced(layout, body, pricer, &simulation, c->instruction_ns));
     c->period_ns = simulation.period_ns > 0 ? simulation.period_ns : 1;
     find_lives(body, c);
     return COH_OK;

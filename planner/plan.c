@@ -126,8 +126,8 @@ coh_status coh_plan_finish(coh_plan *plan)
         /* The limit is per step; frozen weights written when a run begins do not count. */
         verify.wear_bytes = kind == COH_PROGRAM_BODY ? plan->options.wear_bytes : 0;
         COH_TRY(coh_verify(&plan->layout, program, &verify, NULL));
-        COH_TRY(
-            coh_simulate_priced(&plan->layout, program, &plan->pricer, &plan->simulations[kind]));
+        COH_TRY(coh_simulate_priced(&plan->layout, program, &plan->pricer, &plan->simulations[kind],
+                                    NULL));
     }
     COH_TRY(coh_forecast_make(&plan->layout, &plan->programs[COH_PROGRAM_BODY], &plan->pricer,
                               &plan->forecast));

@@ -81,7 +81,7 @@ static coh_status build(const coh_plan *plan, const coh_plan_options *options,
         status = coh_fail_prefix(COH_ERR_INTERNAL, "the planner wrote a program that its verifier "
                                                    "refuses (please report this)");
     if (status == COH_OK)
-        status = coh_simulate_priced(&layout, body, &plan->pricer, &simulation);
+        status = coh_simulate_priced(&layout, body, &plan->pricer, &simulation, NULL);
     if (status == COH_OK)
         take_sums(&layout, body, &simulation, out);
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)

@@ -27,27 +27,19 @@ typedef struct coh_simulation {
     /* time in which the compute lane is idle waiting for this lane */
     uint64_t exposed_ns[COH_LANE_COUNT];
     uint64_t link_bytes[COH_LANE_COUNT];
-    uint64_t peak_bytes[COH_TIER_COUNT]; /* counted from extents as they are entered and left */
-    uint64_t bound_ns; /* no schedule on these resources, in this mode, can be faster */
-    /* the lanes that set it; the second is COH_LANE_COUNT if the first sets it alone */
-    coh_lane bound_lane, bound_beside;
 } coh_simulation;
 
 /* Walks a verified program. `service_ns`: the time that each instruction takes alone, without
  * link latency. `out_instruction_ns`: NULL, or 2 * instruction_count numbers: start and end of
  * each instruction in the settled run, relative to the earliest start. Fails: COH_ERR_MEMORY;
  * COH_ERR_ARGUMENT: the time exceeds the clock's range. */
-coh_status coh_simulate(const coh_layout *layout, const coh_program *program,
-                        const coh_profile *profile, const uint64_t *service_ns,
-                        coh_contention contention, coh_simulation *out_simulation,
-                        uint64_t *out_instruction_ns);
+coh_status coh_simulate(const coh_program *program, const coh_profile *profile,
+                        const uint64_t *service_ns, coh_contention contention,
+                        coh_simulation *out_simulation, uint64_t *out_instruction_ns);
 
 /* As coh_simulate, with the pricer's medians and fluid contention. */
 coh_status coh_simulate_priced(const coh_layout *layout, const coh_program *program,
-                               const coh_pricer *pricer, coh_simulation *out_simulation);
-
-/* The least time for two lanes with work of x and y alone, which run at a and b of their speed
- * while both are busy. */
-double coh_simulate_pair_least(double x, double y, double a, double b);
+                               const coh_pricer *pricer, coh_simulation *out_simulation,
+                               uint64_t *out_instruction_ns);
 
 #endif

@@ -5,11 +5,10 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/rng.h"
-
-static const coh_layout no_layout;
 
 void make(made *m, coh_program_kind kind)
 {
@@ -73,9 +72,8 @@ coh_simulation run_as(const made *m, const coh_profile *profile, coh_contention 
     coh_simulation simulation;
     uint64_t service_ns[INSTRUCTIONS_MOST];
     instruction_times(m, service_ns);
-    assert_int_equal(
-        coh_simulate(&no_layout, &m->program, profile, service_ns, contention, &simulation, times),
-        COH_OK);
+    assert_int_equal(coh_simulate(&m->program, profile, service_ns, contention, &simulation, times),
+                     COH_OK);
     return simulation;
 }
 
@@ -125,4 +123,44 @@ void make_random_body(made *m, uint64_t seed)
         }
     }
     m->program.lane_depth[COH_LANE_READ] = 3;
+}
+
+static void raise_bound(lower_bound *bound, uint64_t ns, int lane, int beside)
+{
+    if (ns > bound->ns)
+        *bound = (lower_bound){ .ns = ns, .lane = (coh_lane)lane, .beside = (coh_lane)beside };
+}
+
+/* A linear program: t together and s, r alone with a t + s >= x and b t + r >= y. Its dual has
+ * three corners. A third lane only makes both slower. */
+static double pair_least(double x, double y, double a, double b)
+{
+    if (a + b <= 1)
+        return x + y;
+    return fmax(x + y * (1 - a) / b, y + x * (1 - b) / a);
+}
+
+lower_bound bound_of(const made *m, const coh_profile *profile)
+{
+    lower_bound bound = { .lane = COH_LANE_COMPUTE, .beside = COH_LANE_COUNT };
+    uint64_t service_ns[INSTRUCTIONS_MOST], busy[COH_LANE_COUNT] = { 0 };
+    instruction_times(m, service_ns);
+    for (uint32_t i = 0; i < m->program.instruction_count; i++)
+        busy[m->instructions[i].lane] += service_ns[i];
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        const uint64_t latency = (uint64_t)profile->link[lane].latency_ns.p50;
+        const uint64_t depth = m->program.lane_depth[lane];
+        raise_bound(&bound, busy[lane], lane, COH_LANE_COUNT);
+        if (coh_profile_is_link(profile, (coh_lane)lane))
+            raise_bound(&bound, (m->program.lane_length[lane] * latency + busy[lane]) / depth, lane,
+                        COH_LANE_COUNT);
+        for (int other = 0; other < lane; other++)
+            if (busy[lane] > 0 && busy[other] > 0)
+                raise_bound(&bound,
+                            (uint64_t)floor(pair_least((double)busy[lane], (double)busy[other],
+                                                       profile->contention[lane][other],
+                                                       profile->contention[other][lane])),
+                            lane, other);
+    }
+    return bound;
 }

@@ -42,4 +42,13 @@ coh_simulation run_as(const made *m, const coh_profile *profile, coh_contention 
 /* Simulates with fluid contention. */
 coh_simulation run(const made *m, const coh_profile *profile, uint64_t *times);
 
+/* The time below which no schedule of the program's work can be, and the lanes that set it: the
+ * busiest lane; a link's slots, each occupied for latency and bytes; or two lanes that slow one
+ * another. `beside` is COH_LANE_COUNT if one lane sets it alone. */
+typedef struct lower_bound {
+    uint64_t ns;
+    coh_lane lane, beside;
+} lower_bound;
+lower_bound bound_of(const made *m, const coh_profile *profile);
+
 #endif

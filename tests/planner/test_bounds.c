@@ -163,8 +163,7 @@ static void price_all(const coh_layout *layout, const coh_program *body, const c
         service_ns[i] =
             coh_whole_ns(coh_price_instruction(pricer, layout, body, &body->instructions[i]).p50);
     assert_int_equal(
-        coh_simulate(layout, body, pricer->profile, service_ns, COH_CONTENTION_NONE, alone, NULL),
-        COH_OK);
+        coh_simulate(body, pricer->profile, service_ns, COH_CONTENTION_NONE, alone, NULL), COH_OK);
     coh_free(service_ns);
 }
 
@@ -187,7 +186,7 @@ static void check_configuration(uint64_t seed, const coh_graph *graph,
     const coh_program *body = &programs[COH_PROGRAM_BODY];
     assert_int_equal(coh_pricer_init(&pricer, profile, graph), COH_OK);
     price_all(&layout, body, &pricer, &alone);
-    assert_int_equal(coh_simulate_priced(&layout, body, &pricer, &fluid), COH_OK);
+    assert_int_equal(coh_simulate_priced(&layout, body, &pricer, &fluid, NULL), COH_OK);
     assert_int_equal(coh_bound_base_create(graph, options, &pricer, decisions, &base), COH_OK);
     assert_int_equal(
         coh_bounds_at(base, decisions->device_bytes, options->host_memory_bytes, &bounds), COH_OK);

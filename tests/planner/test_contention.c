@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "planner/simulate_walk.h"
 #include "tests/length.h"
 #include "tests/planner/small_program.h"
 
@@ -171,40 +170,6 @@ static void fluid_lies_between_none_and_all(void **state)
     }
 }
 
-/* If no lane slows another, both walks agree instruction by instruction, also for bodies. */
-static void without_contention_both_walks_agree(void **state)
-{
-    (void)state;
-    made m;
-    coh_profile profile = unit_profile();
-    profile.link[COH_LANE_READ].latency_ns = coh_figure_of(300);
-    for (uint64_t seed = 0; seed < test_cases(300); seed++) {
-        uint64_t service_ns[INSTRUCTIONS_MOST], times[2 * INSTRUCTIONS_MOST],
-            fluid_times[2 * INSTRUCTIONS_MOST];
-        coh_simulation fluid = { 0 };
-        if (seed % 2)
-            make_random_body(&m, seed);
-        else
-            make_random(&m, seed, COH_PROGRAM_EVALUATE);
-        instruction_times(&m, service_ns);
-        coh_simulation fixed = run_as(&m, &profile, COH_CONTENTION_NONE, times);
-        assert_int_equal(coh_walk_fluid(&m.program, &profile, service_ns, &fluid, fluid_times),
-                         COH_OK);
-        if (fixed.first_ns != fluid.first_ns)
-            fail_msg("seed %" PRIu64 ": first %" PRIu64 ", fluid %" PRIu64, seed, fixed.first_ns,
-                     fluid.first_ns);
-        if (fluid.period_ns < fixed.bound_ns) /* an average of unsettled runs */
-            fluid.period_ns = fixed.bound_ns;
-        if (fluid.period_ns > fixed.period_ns + 1 || fixed.period_ns > fluid.period_ns + 1)
-            fail_msg("seed %" PRIu64 ": %" PRIu64 ", fluid %" PRIu64, seed, fixed.period_ns,
-                     fluid.period_ns);
-        if (m.program.kind == COH_PROGRAM_EVALUATE)
-            assert_memory_equal(times, fluid_times,
-                                2 * m.program.instruction_count * sizeof(uint64_t));
-        assert_memory_equal(fixed.busy_ns, fluid.busy_ns, sizeof(fixed.busy_ns));
-    }
-}
-
 /* ---- bounds ---- */
 
 static void nothing_is_faster_than_the_bound(void **state)
@@ -216,16 +181,13 @@ static void nothing_is_faster_than_the_bound(void **state)
     for (int number = 0; number < cases; number++) {
         const uint64_t seed = (uint64_t)number;
         coh_profile profile = random_profile(seed);
-        uint64_t service_ns[INSTRUCTIONS_MOST];
-        coh_simulation walked = { 0 };
         make_random(&m, seed, COH_PROGRAM_EVALUATE);
-        instruction_times(&m, service_ns);
-        assert_int_equal(coh_walk_fluid(&m.program, &profile, service_ns, &walked, NULL), COH_OK);
+        const lower_bound bound = bound_of(&m, &profile);
         coh_simulation s = run(&m, &profile, NULL);
-        joint += s.bound_beside != COH_LANE_COUNT;
-        if (walked.period_ns + 1 < s.bound_ns) /* the raw walk, before the bound limits it */
-            fail_msg("seed %" PRIu64 ": %" PRIu64 " under the bound of %" PRIu64, seed,
-                     walked.period_ns, s.bound_ns);
+        joint += bound.beside != COH_LANE_COUNT;
+        if (s.period_ns + 1 < bound.ns)
+            fail_msg("seed %" PRIu64 ": %" PRIu64 " under the bound of %" PRIu64, seed, s.period_ns,
+                     bound.ns);
     }
     assert_true(joint > cases / 4);
 }
@@ -246,9 +208,9 @@ static void the_joint_bound_of_two_lanes_is_sharp(void **state)
         add(&m, COH_LANE_READ, 1 + coh_rng_below(seed, 6, 2, 1000000));
         add(&m, COH_LANE_WRITE, 1 + coh_rng_below(seed, 6, 3, 1000000));
         coh_simulation s = run(&m, &profile, NULL);
-        if (s.period_ns > s.bound_ns + 2)
+        if (s.period_ns > bound_of(&m, &profile).ns + 2)
             fail_msg("seed %" PRIu64 ": %" PRIu64 ", bound %" PRIu64, seed, s.period_ns,
-                     s.bound_ns);
+                     bound_of(&m, &profile).ns);
     }
 }
 
@@ -264,7 +226,7 @@ static void lanes_better_one_after_the_other_are_bound_by_their_sum(void **state
     add(&m, COH_LANE_READ, 700);
     add(&m, COH_LANE_WRITE, 300);
     coh_simulation s = run(&m, &profile, NULL);
-    assert_int_equal(s.bound_ns, 1000);
+    assert_int_equal(bound_of(&m, &profile).ns, 1000);
     assert_true(s.period_ns > 1000);
     wait_for(&m, COH_LANE_READ, 1, 0);
     assert_int_equal(run(&m, &profile, NULL).period_ns, 1000);
@@ -320,7 +282,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fluid_walk_is_the_limit_of_tiny_steps),
         cmocka_unit_test(fluid_lies_between_none_and_all),
-        cmocka_unit_test(without_contention_both_walks_agree),
         cmocka_unit_test(nothing_is_faster_than_the_bound),
         cmocka_unit_test(the_joint_bound_of_two_lanes_is_sharp),
         cmocka_unit_test(lanes_better_one_after_the_other_are_bound_by_their_sum),

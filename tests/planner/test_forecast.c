@@ -172,7 +172,7 @@ static void the_step_is_never_outside_its_tenths(void **state)
             make_random_body(&m, seed);
         assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
         assert_int_equal(coh_forecast_make(&no_layout, &m.program, &pricer, &forecast), COH_OK);
-        assert_int_equal(coh_simulate_priced(&no_layout, &m.program, &pricer, &step), COH_OK);
+        assert_int_equal(coh_simulate_priced(&no_layout, &m.program, &pricer, &step, NULL), COH_OK);
         assert_true(forecast.p50_ns == step.period_ns);
         if (forecast.p10_ns > step.period_ns || forecast.p90_ns < step.period_ns)
             fail_msg("seed %" PRIu64 ": %" PRIu64 " ns, tenths %" PRIu64 " and %" PRIu64, seed,
@@ -292,8 +292,8 @@ static void the_memory_curve_is_what_is_occupied_at_each_moment(void **state)
                                .p50 +
                            0.5);
         }
-        assert_int_equal(coh_simulate(&plan->layout, body, &plan->profile, service_ns,
-                                      COH_CONTENTION_FLUID, &s, instruction_ns),
+        assert_int_equal(coh_simulate(body, &plan->profile, service_ns, COH_CONTENTION_FLUID, &s,
+                                      instruction_ns),
                          COH_OK);
         for (uint32_t i = 0; i < body->extent_count; i++)
             lives[i] = find_life(body, instruction_ns, i);

@@ -56,7 +56,8 @@ static uint64_t step_ns(const coh_plan *plan, const coh_decisions *decisions)
     if (status == COH_ERR_FULL)
         return UINT64_MAX;
     must(status);
-    must(coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation));
+    must(coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation,
+                             NULL));
     coh_program_fini(&programs[COH_PROGRAM_BODY]);
     coh_layout_fini(&layout);
     return simulation.period_ns;

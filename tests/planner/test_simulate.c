@@ -32,8 +32,8 @@ static void a_chain_over_lanes_lasts_the_sum_and_is_exposed(void **state)
     assert_int_equal(s.busy_ns[COH_LANE_COMPUTE], 50);
     assert_int_equal(s.link_bytes[COH_LANE_READ], 100);
     assert_int_equal(s.link_bytes[COH_LANE_WRITE], 30);
-    assert_int_equal(s.bound_ns, 100);
-    assert_int_equal(s.bound_lane, COH_LANE_READ);
+    assert_int_equal(bound_of(&m, &profile).ns, 100);
+    assert_int_equal(bound_of(&m, &profile).lane, COH_LANE_READ);
     const uint64_t expected[] = { 0, 100, 100, 150, 150, 180 };
     assert_memory_equal(times, expected, sizeof(times));
 }
@@ -74,12 +74,12 @@ static void depth_hides_latency_but_not_bytes(void **state)
         assert_int_equal(times[2 * i + 1], 500 + 1000 * (i + 1));
     }
     assert_int_equal(s.period_ns, 4500);
-    assert_int_equal(s.bound_ns, 4000);
+    assert_int_equal(bound_of(&m, &profile).ns, 4000);
     /* one at a time: each pays its latency */
     m.program.lane_depth[COH_LANE_READ] = 1;
     s = run(&m, &profile, NULL);
     assert_int_equal(s.period_ns, 6000);
-    assert_int_equal(s.bound_ns, 6000);
+    assert_int_equal(bound_of(&m, &profile).ns, 6000);
     /* two at a time: pairs share a latency; the second pair begins as slots become free */
     m.program.lane_depth[COH_LANE_READ] = 2;
     s = run(&m, &profile, times);
@@ -125,7 +125,7 @@ static void a_body_has_the_period_of_its_carried_cycle(void **state)
     coh_simulation s = run(&m, &profile, NULL);
     assert_int_equal(s.period_ns, 140);
     assert_int_equal(s.exposed_ns[COH_LANE_READ], 80);
-    assert_int_equal(s.bound_ns, 60);
+    assert_int_equal(bound_of(&m, &profile).ns, 60);
 }
 
 /* Without the carried wait, reads run ahead and are hidden: the period is that of the longest
@@ -147,8 +147,8 @@ static void a_body_without_a_cycle_has_the_period_of_its_busiest_lane(void **sta
     assert_int_equal(s.first_ns, 170); /* read 50, compute 60, 60 */
     assert_int_equal(s.period_ns, 120);
     assert_int_equal(s.exposed_ns[COH_LANE_READ], 0);
-    assert_int_equal(s.bound_ns, 120);
-    assert_int_equal(s.bound_lane, COH_LANE_COMPUTE);
+    assert_int_equal(bound_of(&m, &profile).ns, 120);
+    assert_int_equal(bound_of(&m, &profile).lane, COH_LANE_COMPUTE);
 }
 
 static void waiting_is_charged_to_the_lane_that_came_last(void **state)
@@ -180,9 +180,9 @@ static void a_copy_takes_its_core_from_computing(void **state)
     add(&m, COH_LANE_H2D, 500);
     add(&m, COH_LANE_COMPUTE, 1000);
     coh_simulation s = run(&m, &profile, NULL);
-    assert_int_equal(s.bound_ns, 1250);
-    assert_int_equal(s.bound_lane, COH_LANE_H2D);
-    assert_int_equal(s.bound_beside, COH_LANE_COMPUTE);
+    assert_int_equal(bound_of(&m, &profile).ns, 1250);
+    assert_int_equal(bound_of(&m, &profile).lane, COH_LANE_H2D);
+    assert_int_equal(bound_of(&m, &profile).beside, COH_LANE_COMPUTE);
     assert_int_equal(s.period_ns, 1250);
     assert_int_equal(s.busy_ns[COH_LANE_COMPUTE], 1250);
     /* with a spare core nothing is slower */
@@ -205,14 +205,14 @@ static void reads_and_writes_share_a_drive(void **state)
     add(&m, COH_LANE_WRITE, 1000);
     coh_simulation s = run(&m, &profile, NULL);
     assert_int_equal(s.period_ns, 2000);
-    assert_int_equal(s.bound_ns, 2000);
+    assert_int_equal(bound_of(&m, &profile).ns, 2000);
     assert_int_equal(s.busy_ns[COH_LANE_READ], 2000);
     make(&m, COH_PROGRAM_EVALUATE);
     add(&m, COH_LANE_READ, 1000);
     add(&m, COH_LANE_WRITE, 500);
     s = run(&m, &profile, NULL);
     assert_int_equal(s.period_ns, 1500);
-    assert_int_equal(s.bound_ns, 1500);
+    assert_int_equal(bound_of(&m, &profile).ns, 1500);
     wait_for(&m, COH_LANE_READ, 1, 0);
     s = run(&m, &profile, NULL);
     assert_int_equal(s.period_ns, 1500);
@@ -236,36 +236,8 @@ static void sharing_goes_on_from_run_to_run(void **state)
     assert_int_equal(run(&m, &profile, NULL).period_ns, 700);
     share_drive(&profile);
     coh_simulation s = run(&m, &profile, NULL);
-    assert_int_equal(s.bound_ns, 1200);
+    assert_int_equal(bound_of(&m, &profile).ns, 1200);
     assert_in_range(s.period_ns, 1250, 1300); /* 100 of computing while the drive is idle */
-}
-
-static void the_peak_is_the_highest_end_of_what_is_occupied(void **state)
-{
-    (void)state;
-    made m;
-    coh_simulation s;
-    coh_profile profile = unit_profile();
-    coh_extent extents[] = {
-        { .offset = 8192, .bytes = 4096, .use_count = 1, .tier = COH_TIER_DEVICE },
-        { .offset = 0, .bytes = 4096, .tier = COH_TIER_HOST, .at_begin = 1, .at_end = 1 },
-        { .offset = 65536, .bytes = 4096, .tier = COH_TIER_DEVICE }, /* never entered */
-    };
-    coh_touch touches[] = { { .extent = 0 }, { .extent = COH_EXTENT_FILE } };
-    coh_layout layout = { .pinned_bytes = 4096, .file_bytes = 40960 };
-    make(&m, COH_PROGRAM_EVALUATE);
-    add(&m, COH_LANE_READ, 4096);
-    m.program.extents = extents;
-    m.program.extent_count = 3;
-    m.program.touches = touches;
-    m.program.touch_count = 2;
-    uint64_t service_ns = 4096;
-    assert_int_equal(
-        coh_simulate(&layout, &m.program, &profile, &service_ns, COH_CONTENTION_NONE, &s, NULL),
-        COH_OK);
-    assert_int_equal(s.peak_bytes[COH_TIER_DEVICE], 12288);
-    assert_int_equal(s.peak_bytes[COH_TIER_HOST], 4096);
-    assert_int_equal(s.peak_bytes[COH_TIER_DISK], 40960);
 }
 
 /* ---- compared with the rules alone ---- */
@@ -333,9 +305,9 @@ static void any_program_takes_the_least_time_the_rules_allow(void **state)
         make_random(&m, seed, COH_PROGRAM_EVALUATE);
         coh_simulation s = run(&m, &profile, NULL);
         uint64_t least = least_time(&m, &profile);
-        if (s.period_ns != least || s.bound_ns > least)
+        if (s.period_ns != least || bound_of(&m, &profile).ns > least)
             fail_msg("seed %" PRIu64 ": %" PRIu64 ", least %" PRIu64 ", bound %" PRIu64, seed,
-                     s.period_ns, least, s.bound_ns);
+                     s.period_ns, least, bound_of(&m, &profile).ns);
     }
 }
 
@@ -401,9 +373,9 @@ static void a_period_is_the_slope_of_the_body_run_many_times(void **state)
         exact += (double)s.period_ns == slope;
         if (!((double)s.period_ns >= 0.9 * slope && (double)s.period_ns <= 1.1 * slope))
             fail_msg("seed %" PRIu64 ": period %" PRIu64 ", slope %.1f", seed, s.period_ns, slope);
-        if (s.period_ns < s.bound_ns || s.period_ns > s.first_ns)
+        if (s.period_ns < bound_of(&body, &profile).ns || s.period_ns > s.first_ns)
             fail_msg("seed %" PRIu64 ": bound %" PRIu64 " period %" PRIu64 " first %" PRIu64, seed,
-                     s.bound_ns, s.period_ns, s.first_ns);
+                     bound_of(&body, &profile).ns, s.period_ns, s.first_ns);
     }
     printf("%d of 200 bodies have exactly their slope\n", exact);
     assert_true(exact >= 180);
@@ -414,7 +386,6 @@ static void failing_allocations_are_reported(void **state)
     (void)state;
     made m;
     coh_simulation s;
-    coh_layout layout = { 0 };
     coh_profile profile = unit_profile();
     uint64_t service_ns[INSTRUCTIONS_MOST], times[2 * INSTRUCTIONS_MOST];
     make_random(&m, 1, COH_PROGRAM_BODY);
@@ -423,8 +394,8 @@ static void failing_allocations_are_reported(void **state)
     for (int mode = COH_CONTENTION_NONE; mode <= COH_CONTENTION_ALL; mode++)
         for (uint64_t n = 1;; n++) {
             alloc_fail_nth(n);
-            coh_status status = coh_simulate(&layout, &m.program, &profile, service_ns,
-                                             (coh_contention)mode, &s, times);
+            coh_status status =
+                coh_simulate(&m.program, &profile, service_ns, (coh_contention)mode, &s, times);
             int was_hit = alloc_fault_was_hit();
             alloc_fail_nth(0);
             assert_int_equal(status, was_hit ? COH_ERR_MEMORY : COH_OK);
@@ -437,7 +408,6 @@ static void failing_allocations_are_reported(void **state)
 static void times_that_no_clock_holds_are_refused(void **state)
 {
     (void)state;
-    static const coh_layout no_layout;
     static const struct {
         uint64_t ns;
         double part;
@@ -459,9 +429,9 @@ static void times_that_no_clock_holds_are_refused(void **state)
         coh_profile profile = unit_profile();
         coh_simulation s;
         profile.contention[COH_LANE_READ][COH_LANE_COMPUTE] = cases[i].part;
-        assert_int_equal(coh_simulate(&no_layout, &m.program, &profile, service_ns,
-                                      cases[i].contention, &s, NULL),
-                         cases[i].status);
+        assert_int_equal(
+            coh_simulate(&m.program, &profile, service_ns, cases[i].contention, &s, NULL),
+            cases[i].status);
         if (cases[i].status == COH_OK)
             assert_true(s.period_ns >= cases[i].ns);
         else
@@ -472,9 +442,8 @@ static void times_that_no_clock_holds_are_refused(void **state)
     coh_profile profile = unit_profile();
     coh_simulation s;
     profile.link[COH_LANE_READ].latency_ns = coh_figure_of(1e300);
-    assert_int_equal(
-        coh_simulate(&no_layout, &m.program, &profile, none, COH_CONTENTION_FLUID, &s, NULL),
-        COH_ERR_ARGUMENT);
+    assert_int_equal(coh_simulate(&m.program, &profile, none, COH_CONTENTION_FLUID, &s, NULL),
+                     COH_ERR_ARGUMENT);
 }
 
 int main(void)
@@ -490,7 +459,6 @@ int main(void)
         cmocka_unit_test(reads_and_writes_share_a_drive),
         cmocka_unit_test(sharing_goes_on_from_run_to_run),
         cmocka_unit_test(a_copy_takes_its_core_from_computing),
-        cmocka_unit_test(the_peak_is_the_highest_end_of_what_is_occupied),
         cmocka_unit_test(any_program_takes_the_least_time_the_rules_allow),
         cmocka_unit_test(a_shorter_instruction_never_lengthens_the_whole),
         cmocka_unit_test(a_period_is_the_slope_of_the_body_run_many_times),
