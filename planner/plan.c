@@ -1,6 +1,7 @@
-/* Creates a plan: checks the options, searches decisions (search.c) in one or both sweep orders,
- * then builds, verifies and prices all programs. The idea: a plan is finished only if the verifier
- * accepts every program. plan_file_rebuild.c uses the same two stages (plan_make.h). */
+/* Creates a plan: checks the options and the limits of the system, searches decisions (search.c) in
+ * one or both sweep orders, then builds, verifies and prices all programs, and holds the plan to a
+ * limit of disk writes per day. The idea: a plan is finished only if the verifier accepts every
+ * program. plan_file_rebuild.c uses the same stages (plan_make.h). */
 #include "planner/plan.h"
 
 #include <float.h>
@@ -14,7 +15,6 @@
 #include "cohobate/terms.h"
 #include "planner/bounds.h"
 #include "planner/fingerprint.h"
-#include "planner/limits.h"
 #include "planner/live.h"
 #include "planner/optimizers.h"
 #include "planner/pins.h"
@@ -23,14 +23,63 @@
 #include "planner/search.h"
 #include "planner/verify.h"
 
-/* ---- one set of decisions: built, priced, or finished ---- */
+/* ---- limits of the system ---- */
 
-static void plan_clear(coh_plan *plan)
+/* A profile limits the main memory that a process may have, however much there is; UINT64_MAX: no
+ * limit. cgroup_bytes is of all memory: of the arenas in main memory, which on a host device are
+ * both (its device tier is RAM), with a GPU only the host tier. memlock_bytes is of locked memory:
+ * with a GPU the host tier is pinned; a host device can run without locked memory. */
+static int is_gpu(const coh_profile *profile)
 {
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        coh_program_fini(&plan->programs[kind]);
-    coh_layout_fini(&plan->layout);
+    return profile->device_kind != COH_DEVICE_HOST;
 }
+
+/* `changed`: the tier whose budget to lower; -1: both. */
+static coh_status refuse_limit(const coh_profile *profile, coh_refusal_reason reason,
+                               coh_change_kind raise, int changed, uint64_t limit, uint64_t bytes)
+{
+    const coh_tier tier = is_gpu(profile) ? COH_TIER_HOST : COH_TIER_DEVICE;
+    coh_refusal refusal = coh_refusal_bytes(reason, tier, limit, bytes);
+    refusal.is_gpu = is_gpu(profile);
+    refusal.is_proven = 1;
+    snprintf(refusal.profile, sizeof(refusal.profile), "%s", profile->name);
+    coh_refusal_add(&refusal, raise, bytes);
+    coh_refusal_lower(&refusal, changed, limit);
+    return coh_refuse(&refusal);
+}
+
+static coh_status check_cgroup(const coh_profile *profile, uint64_t device, uint64_t host)
+{
+    const uint64_t limit = profile->cgroup_bytes;
+    uint64_t bytes = host;
+    if (!is_gpu(profile) && __builtin_add_overflow(device, host, &bytes))
+        bytes = UINT64_MAX;
+    if (bytes <= limit)
+        return COH_OK;
+    const int changed = is_gpu(profile) ? COH_TIER_HOST : host > 0 ? -1 : COH_TIER_DEVICE;
+    return refuse_limit(profile, COH_REFUSAL_CGROUP, COH_CHANGE_RAISE_CGROUP, changed, limit,
+                        bytes);
+}
+
+/* Checks that the system allows budgets like these. A budget of UINT64_MAX (no limit) counts as 0. */
+static coh_status check_budgets(const coh_profile *profile, const coh_plan_options *options)
+{
+    const uint64_t device = options->device_memory_bytes, host = options->host_memory_bytes;
+    return check_cgroup(profile, device == UINT64_MAX ? 0 : device, host == UINT64_MAX ? 0 : host);
+}
+
+/* Checks that the system allows arenas of these sizes. */
+static coh_status check_arenas(const coh_profile *profile,
+                               const uint64_t arena_bytes[COH_TIER_COUNT])
+{
+    const uint64_t host = arena_bytes[COH_TIER_HOST], limit = profile->memlock_bytes;
+    if (is_gpu(profile) && host > limit)
+        return refuse_limit(profile, COH_REFUSAL_MEMLOCK, COH_CHANGE_RAISE_MEMLOCK, COH_TIER_HOST,
+                            limit, host);
+    return check_cgroup(profile, arena_bytes[COH_TIER_DEVICE], host);
+}
+
+/* ---- one set of decisions: built, priced, or finished ---- */
 
 /* More earlier plans than anyone has: such a count was never set. */
 #define EARLIER_MOST 65536
@@ -49,20 +98,26 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
 {
     if (options->thread_count < 1 || options->thread_count > 1024)
         return coh_fail(COH_ERR_ARGUMENT, "%d threads are not 1..1024", options->thread_count);
-    COH_TRY(coh_check_integer("mode", (int32_t)options->mode, COH_PLAN_TRAIN, COH_PLAN_INFER));
-    COH_TRY(coh_check_integer("recompute", (int32_t)options->recompute, COH_RECOMPUTE_AUTO,
-                              COH_RECOMPUTE_ALL));
-    COH_TRY(
-        coh_check_integer("search", (int32_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_PROBE));
-    COH_TRY(coh_check_integer("deferred_update", options->deferred_update, 0, 1));
-    COH_TRY(coh_check_integer("f32_gradients", options->f32_gradients, 0, 1));
-    COH_TRY(coh_check_integer("uncalibrated", options->uncalibrated, 0, 1));
-    COH_TRY(coh_check_integer("emulate_host", options->emulate_host, 0, 1));
-    COH_TRY(coh_check_integer("bf16_is_fast", options->bf16_is_fast, 0, 1));
-    COH_TRY(coh_check_integer("pin_count", options->pin_count, 0, COH_PINS_MOST));
-    COH_TRY(coh_check_integer("earlier_count", options->earlier_count, 0, EARLIER_MOST));
-    COH_TRY(coh_check_integer("optimizer_choice_count", options->optimizer_choice_count, 0,
-                              COH_OPTIMIZER_CHOICES_MOST));
+    const struct {
+        const char *what;
+        int64_t value, least, most;
+    } numbers[] = {
+        { "mode", (int32_t)options->mode, COH_PLAN_TRAIN, COH_PLAN_INFER },
+        { "recompute", (int32_t)options->recompute, COH_RECOMPUTE_AUTO, COH_RECOMPUTE_ALL },
+        { "search", (int32_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_PROBE },
+        { "deferred_update", options->deferred_update, 0, 1 },
+        { "f32_gradients", options->f32_gradients, 0, 1 },
+        { "uncalibrated", options->uncalibrated, 0, 1 },
+        { "emulate_host", options->emulate_host, 0, 1 },
+        { "bf16_is_fast", options->bf16_is_fast, 0, 1 },
+        { "pin_count", options->pin_count, 0, COH_PINS_MOST },
+        { "earlier_count", options->earlier_count, 0, EARLIER_MOST },
+        { "optimizer_choice_count", options->optimizer_choice_count, 0,
+          COH_OPTIMIZER_CHOICES_MOST },
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        COH_TRY(coh_check_integer(numbers[i].what, numbers[i].value, numbers[i].least,
+                                  numbers[i].most));
     if (options->optimizer_choice_count > 0 && options->optimizer_choices == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "%d choices of optimizers at NULL: give their array",
                         options->optimizer_choice_count);
@@ -95,7 +150,7 @@ coh_status coh_plan_check_budgets(const coh_plan_options *options)
         return coh_fail(COH_ERR_ARGUMENT, "budgets to check need plan options");
     coh_plan_options known;
     COH_TRY(coh_plan_options_read(options, &known));
-    return known.profile ? coh_limits_check_budgets(known.profile, &known) : COH_OK;
+    return known.profile ? check_budgets(known.profile, &known) : COH_OK;
 }
 
 static coh_status find_bounds(coh_plan *plan)
@@ -115,7 +170,7 @@ coh_status coh_plan_finish(coh_plan *plan)
     COH_TRY(coh_pins_blocks(plan->graph, &plan->options, &plan->decisions.recompute));
     COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 1,
                                &plan->layout, plan->programs));
-    COH_TRY(coh_limits_check_arenas(&plan->profile, plan->layout.arena_bytes));
+    COH_TRY(check_arenas(&plan->profile, plan->layout.arena_bytes));
     coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
                                                     plan->options.host_memory_bytes,
                                                     plan->options.disk_bytes } };
@@ -136,7 +191,7 @@ coh_status coh_plan_finish(coh_plan *plan)
     return coh_plan_note_operators(plan);
 }
 
-/* ---- public ---- */
+/* ---- the search, in one or both sweep orders ---- */
 
 const char *coh_sweep_order_name(coh_sweep_order order)
 {
@@ -174,22 +229,18 @@ static coh_status check_links(const coh_plan *plan)
     return COH_OK;
 }
 
-static coh_status copy_pins(coh_plan *plan)
+/* Copies the lists that the options point to. */
+static coh_status copy_lists(coh_plan *plan)
 {
-    COH_TRY(COH_ALLOC(plan->options.pin_count + 1, &plan->pins));
-    for (int32_t i = 0; i < plan->options.pin_count; i++)
-        plan->pins[i] = plan->options.pins[i];
-    plan->options.pins = plan->pins;
-    return COH_OK;
-}
-
-static coh_status copy_optimizers(coh_plan *plan)
-{
-    const int32_t count = plan->options.optimizer_choice_count;
-    COH_TRY(COH_ALLOC(count + 1, &plan->optimizer_choices));
-    for (int32_t i = 0; i < count; i++)
-        plan->optimizer_choices[i] = plan->options.optimizer_choices[i];
-    plan->options.optimizer_choices = plan->optimizer_choices;
+    coh_plan_options *options = &plan->options;
+    COH_TRY(COH_ALLOC(options->pin_count + 1, &plan->pins));
+    COH_TRY(COH_ALLOC(options->optimizer_choice_count + 1, &plan->optimizer_choices));
+    for (int32_t i = 0; i < options->pin_count; i++)
+        plan->pins[i] = options->pins[i];
+    for (int32_t i = 0; i < options->optimizer_choice_count; i++)
+        plan->optimizer_choices[i] = options->optimizer_choices[i];
+    options->pins = plan->pins;
+    options->optimizer_choices = plan->optimizer_choices;
     return COH_OK;
 }
 
@@ -221,9 +272,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     }
     coh_status status = check_links(plan);
     if (status == COH_OK)
-        status = copy_pins(plan);
-    if (status == COH_OK)
-        status = copy_optimizers(plan);
+        status = copy_lists(plan);
     if (status == COH_OK)
         status = coh_pricer_init(&plan->pricer, &plan->profile, graph);
     if (status != COH_OK) {
@@ -258,7 +307,7 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
     *out_plan = NULL;
     *out_far_bytes = 0;
     COH_TRY(coh_plan_open(graph, options, &plan));
-    coh_status status = coh_limits_check_budgets(&plan->profile, options);
+    coh_status status = check_budgets(&plan->profile, options);
     if (status == COH_OK)
         status = search_and_finish(plan);
     if (status == COH_ERR_FULL && is_short_beside_body(plan)) {
@@ -346,24 +395,13 @@ coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_opti
     return create(graph, &with_disk, out_plan);
 }
 
-coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
-                           coh_plan **out_plan)
-{
-    COH_NEED(graph);
-    COH_NEED(options);
-    COH_NEED(out_plan);
-    *out_plan = NULL;
-    coh_plan_options known;
-    COH_TRY(coh_plan_options_read(options, &known));
-    COH_TRY(coh_plan_create_unbounded(graph, &known, out_plan));
-    return coh_plan_bound_writes(graph, &known, out_plan);
-}
-
 void coh_plan_destroy(coh_plan *plan)
 {
     if (plan == NULL)
         return;
-    plan_clear(plan);
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        coh_program_fini(&plan->programs[kind]);
+    coh_layout_fini(&plan->layout);
     coh_pricer_fini(&plan->pricer);
     coh_free(plan->pins);
     coh_free(plan->optimizer_choices);
@@ -400,6 +438,115 @@ coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options
     return COH_OK;
 }
 
+/* ---- disk writes per day ---- */
+
+/* The limit is per day, the search's (wear_bytes) is per step; the plan determines the steps per
+ * day, and a plan that writes less may be faster, so this repeats. */
+#define DAY_NS 86400e9
+
+/* Plans made until one keeps to the limit. */
+enum { TRIES = 4 };
+
+static double step_ns(const coh_plan *plan)
+{
+    return (double)plan->simulations[COH_PROGRAM_BODY].period_ns;
+}
+
+double coh_plan_written_per_day(const coh_plan *plan)
+{
+    const double ns = step_ns(plan);
+    const uint64_t bytes = plan->simulations[COH_PROGRAM_BODY].link_bytes[COH_LANE_WRITE];
+    return ns > 0 ? (double)bytes * DAY_NS / ns : 0;
+}
+
+/* `least`: the lowest limit for which a plan was found; 0: not known. */
+static coh_status refuse(const coh_plan_options *options, double day, double least)
+{
+    const uint64_t limit = options->disk_write_bytes_per_day, written = (uint64_t)day;
+    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_WRITES, COH_TIER_DISK, limit, written);
+    refusal.microbatch_count = options->microbatch_count;
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_WRITES, (uint64_t)least);
+    coh_refusal_raise(&refusal, COH_TIER_DEVICE, 0);
+    coh_refusal_add(&refusal, COH_CHANGE_RAISE_BATCH, 0);
+    return coh_refuse(&refusal);
+}
+
+/* No plan writes as little as the limit. Finds the lowest limit with a plan, per day at the step
+ * time `ns`, and names it if it is lower than `day`. */
+static coh_status refuse_searched(const coh_graph *graph, const coh_plan_options *options,
+                                  double day, double ns)
+{
+    coh_plan_options each = *options;
+    coh_plan *plan = NULL;
+    if (each.disk_bytes == 0)
+        each.disk_bytes = each.spare_disk_bytes;
+    COH_TRY(coh_plan_least_written(graph, &each, &each.wear_bytes));
+    const double least = (double)each.wear_bytes * DAY_NS / ns;
+    if (least == 0 || least >= day)
+        return refuse(options, day, day);
+    const coh_status status = coh_plan_create_unbounded(graph, &each, &plan);
+    coh_plan_destroy(plan);
+    if (status != COH_OK && status != COH_ERR_FULL)
+        return status;
+    return refuse(options, day, status == COH_OK ? least : 0);
+}
+
+/* Makes a plan that writes less than `*plan`, and replaces it. */
+static coh_status write_less(const coh_graph *graph, const coh_plan_options *options,
+                             coh_plan **plan)
+{
+    const double day = coh_plan_written_per_day(*plan), ns = step_ns(*plan);
+    coh_plan_options each = *options;
+    coh_plan *next = NULL;
+    const uint64_t most = (uint64_t)((double)options->disk_write_bytes_per_day * ns / DAY_NS);
+    if (each.wear_bytes == 0 || most < each.wear_bytes)
+        each.wear_bytes = most;
+    const coh_status status =
+        most > 0 ? coh_plan_create_unbounded(graph, &each, &next) : COH_ERR_FULL;
+    if (status == COH_ERR_FULL)
+        return refuse_searched(graph, options, day, ns);
+    COH_TRY(status);
+    coh_plan_destroy(*plan);
+    *plan = next;
+    return COH_OK;
+}
+
+coh_status coh_plan_bound_writes(const coh_graph *graph, const coh_plan_options *options,
+                                 coh_plan **plan)
+{
+    const double limit = (double)options->disk_write_bytes_per_day;
+    coh_status status = COH_OK;
+    if (limit == 0)
+        return COH_OK;
+    for (int i = 0; i < TRIES && status == COH_OK; i++) {
+        if (coh_plan_written_per_day(*plan) <= limit)
+            return COH_OK;
+        status = write_less(graph, options, plan);
+    }
+    if (status == COH_OK && coh_plan_written_per_day(*plan) > limit)
+        status = refuse(options, coh_plan_written_per_day(*plan), 0);
+    if (status == COH_OK)
+        return COH_OK;
+    coh_plan_destroy(*plan);
+    *plan = NULL;
+    return status;
+}
+
+/* ---- public ---- */
+
+coh_status coh_plan_create(const coh_graph *graph, const coh_plan_options *options,
+                           coh_plan **out_plan)
+{
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED(out_plan);
+    *out_plan = NULL;
+    coh_plan_options known;
+    COH_TRY(coh_plan_options_read(options, &known));
+    COH_TRY(coh_plan_create_unbounded(graph, &known, out_plan));
+    return coh_plan_bound_writes(graph, &known, out_plan);
+}
+
 static coh_status least_in_order(const coh_graph *graph, const coh_plan_options *options,
                                  uint64_t *out_ns)
 {
@@ -420,16 +567,14 @@ coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *opt
     uint64_t by_layers_ns = 0;
     *out_ns = 0;
     COH_TRY(coh_plan_options_read(options, &known));
-    options = &known;
-    COH_TRY(coh_plan_check_options(options));
-    coh_plan_options each = known;
-    if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
-        return least_in_order(graph, options, out_ns);
-    each.uncalibrated = 1; /* as coh_plan_create */
-    each.sweep_order = COH_SWEEP_LAYER;
-    COH_TRY(least_in_order(graph, &each, &by_layers_ns));
-    each.sweep_order = COH_SWEEP_MICROBATCH;
-    COH_TRY(least_in_order(graph, &each, out_ns));
+    COH_TRY(coh_plan_check_options(&known));
+    if (known.sweep_order != COH_SWEEP_AUTO || known.microbatch_count == 1)
+        return least_in_order(graph, &known, out_ns);
+    known.uncalibrated = 1; /* as coh_plan_create */
+    known.sweep_order = COH_SWEEP_LAYER;
+    COH_TRY(least_in_order(graph, &known, &by_layers_ns));
+    known.sweep_order = COH_SWEEP_MICROBATCH;
+    COH_TRY(least_in_order(graph, &known, out_ns));
     if (by_layers_ns < *out_ns)
         *out_ns = by_layers_ns;
     return COH_OK;

@@ -7,7 +7,6 @@
 #include "base/refusal.h"
 #include "cohobate/terms.h"
 #include "planner/fingerprint.h"
-#include "planner/limits.h"
 #include "planner/optimizers.h"
 #include "planner/plan_file.h"
 #include "planner/plan_make.h"

@@ -14,7 +14,6 @@
 #include "planner/effort.h"
 #include "planner/initial.h"
 #include "planner/layout.h"
-#include "planner/limits.h"
 #include "planner/live.h"
 #include "planner/neighbours.h"
 #include "planner/pins.h"
