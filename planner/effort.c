@@ -85,7 +85,7 @@ static uint64_t parameter_chunks(const scene *s, int32_t op)
 static int is_recomputed(const scene *s, int32_t op)
 {
     return s->options->mode == COH_PLAN_TRAIN && s->graph->ops[op].block >= 0 &&
-           coh_block_set_has(&s->recompute, coh_graph_blocks_before(s->graph, (size_t)op));
+           coh_block_set_has(&s->recompute, s->graph->ops[op].blocks_before);
 }
 
 static void add_operator(const scene *s, int32_t op, coh_effort *out)

@@ -29,17 +29,10 @@ typedef struct coh_graph_op {
     int32_t parameter[COH_PORT_MAX];                   /* graph parameters; -1: absent */
     coh_op_facts facts;
     uint64_t workspace_bytes[COH_DEVICE_KINDS][COH_PHASE_COUNT]; /* of one call */
-    int32_t block;
+    int32_t block; /* the operators of a block are consecutive; -1: in none */
     /* blocks that ended before this operator's block, or before the operator */
     int32_t blocks_before;
 } coh_graph_op_entry;
-
-/* Returns the scratch bytes of one call on a kind of device. */
-static inline uint64_t coh_graph_workspace_bytes(const coh_graph_op_entry *op,
-                                                 coh_device_kind device, coh_phase phase)
-{
-    return op->workspace_bytes[device][phase];
-}
 
 typedef coh_status (*coh_kind_function)(const coh_call *call);
 
@@ -66,9 +59,7 @@ struct coh_graph {
 /* The ports that backward of this operator reads again; fewer if all its parameters are frozen. */
 coh_port_mask coh_graph_backward_reads(const coh_graph *graph, const coh_graph_op_entry *op);
 
-/* The operators of a block are consecutive. Returns the number of blocks before the block of
- * operator `op`, and the number of all blocks; operators outside blocks do not count. */
-int32_t coh_graph_blocks_before(const coh_graph *graph, size_t op);
+/* Returns the number of blocks. */
 int32_t coh_graph_block_count(const coh_graph *graph);
 
 /* Returns 1 if one of the globs in `pattern` (base/name_pattern.h) matches the parameter's name, or

@@ -542,7 +542,7 @@ static coh_status add_operator_objects(builder *b)
         for (size_t copy = 0; copy < b->map->copies; copy++)
             COH_TRY(add_kept_forward(b, (int32_t)i, copy));
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
-                          coh_graph_workspace_bytes(op, device, COH_PHASE_FORWARD), 0,
+                          op->workspace_bytes[device][COH_PHASE_FORWARD], 0,
                           &b->map->workspace[COH_PHASE_FORWARD][i]));
         b->map->workspace[COH_PHASE_BACKWARD][i] = -1;
         for (int32_t port = 0; port < op->kind.state_count; port++)
@@ -552,7 +552,7 @@ static coh_status add_operator_objects(builder *b)
         if (!b->map->runs_backward[i])
             continue;
         COH_TRY(add_plain(b, COH_STREAM_SCRATCH, (int32_t)i,
-                          coh_graph_workspace_bytes(op, device, COH_PHASE_BACKWARD), 0,
+                          op->workspace_bytes[device][COH_PHASE_BACKWARD], 0,
                           &b->map->workspace[COH_PHASE_BACKWARD][i]));
         COH_TRY(add_scratch_gradients(b, (int32_t)i));
     }

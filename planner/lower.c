@@ -129,7 +129,7 @@ static coh_status backward(coh_lower_writer *w, int32_t begin, int32_t end, int3
     for (int32_t op = end - 1; op >= begin; op--) {
         int32_t block = w->graph->ops[op].block;
         if (block >= 0 && block != open_block &&
-            coh_block_set_has(w->recompute, coh_graph_blocks_before(w->graph, (size_t)op)))
+            coh_block_set_has(w->recompute, w->graph->ops[op].blocks_before))
             COH_TRY(recompute_block(w, op, microbatch));
         open_block = block;
         if (w->map->runs_backward[op])
@@ -238,7 +238,7 @@ static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
  * if all others are. */
 static int is_on_host(const coh_graph *graph, size_t op, int host_updates)
 {
-    int32_t blocks = coh_graph_block_count(graph), before = coh_graph_blocks_before(graph, op);
+    int32_t blocks = coh_graph_block_count(graph), before = graph->ops[op].blocks_before;
     if (host_updates == 0)
         return 0;
     return host_updates > blocks ||

@@ -52,7 +52,7 @@ static inline int32_t coh_lowered_operator(const coh_lowered *lowered, uint32_t 
 }
 
 /* Lowers one kind of program; a kind that the mode does not have gives no instructions.
- * `recompute`: the blocks recomputed in backward, by coh_graph_blocks_before. `host_updates`: see
+ * `recompute`: the blocks recomputed in backward, numbered by blocks_before. `host_updates`: see
  * coh_decisions; 0 without a host tier. Fails: COH_ERR_MEMORY. */
 coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                      const coh_layout *layout, const coh_object_map *map,

@@ -237,9 +237,8 @@ static coh_status workspace_port(coh_lower_writer *w, int32_t index, coh_phase p
  * follows. */
 static int has_cache(const coh_lower_writer *w, int32_t index)
 {
-    int is_recomputed =
-        w->graph->ops[index].block >= 0 &&
-        coh_block_set_has(w->recompute, coh_graph_blocks_before(w->graph, (size_t)index));
+    int is_recomputed = w->graph->ops[index].block >= 0 &&
+                        coh_block_set_has(w->recompute, w->graph->ops[index].blocks_before);
     return w->map->cache[index] >= 0 && !is_recomputed && w->lowered->kind == COH_PROGRAM_BODY;
 }
 

@@ -151,7 +151,7 @@ static size_t first_user(const coh_graph *graph, size_t op)
 static int32_t count_updates(const coh_plan *plan, size_t op, int on_host)
 {
     const int32_t blocks = coh_graph_block_count(plan->graph);
-    const int32_t before = coh_graph_blocks_before(plan->graph, op);
+    const int32_t before = plan->graph->ops[op].blocks_before;
     const int32_t now = plan->decisions.host_updates;
     const int is_first = plan->graph->ops[op].block < 0 && before == 0;
     const int32_t least = is_first ? blocks + 1 : before < blocks ? blocks - before : 1;

@@ -62,7 +62,7 @@ static int recomputes_only(const coh_plan *plan, int32_t block)
             continue;
         const int32_t op = body->calls[body->instructions[i].call].operator_index;
         if (plan->graph->ops[op].block < 0 ||
-            coh_graph_blocks_before(plan->graph, (size_t)op) != block)
+            plan->graph->ops[op].blocks_before != block)
             return 0;
         some = 1;
     }

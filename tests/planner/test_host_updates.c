@@ -112,7 +112,7 @@ static int is_updated_on(const coh_plan *plan, int32_t block, coh_lane lane)
             if (entry->kind.parameter_count == 0 ||
                 entry->parameter[0] != plan->layout.parameters[begin].parameter)
                 continue;
-            int32_t before = coh_graph_blocks_before(plan->graph, op);
+            int32_t before = plan->graph->ops[op].blocks_before;
             int32_t found = entry->block < 0 && before == 0 ? -1 : before;
             if (found == block && instruction->lane != lane)
                 return 0;
