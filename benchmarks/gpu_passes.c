@@ -65,24 +65,26 @@ static void rms_norm_backward(gpu_rows *t)
 
 static void gelu(gpu_rows *t)
 {
-    coh_kernel_gelu(t->turns->queue, t->dtype, t->of[1], t->of[0], elements(t));
+    coh_kernel_activate(t->turns->queue, COH_ACTIVATION_GELU, t->dtype, t->of[1], t->of[0],
+                        elements(t));
 }
 
 static void gelu_backward(gpu_rows *t)
 {
-    coh_kernel_gelu_backward(t->turns->queue, t->dtype, t->of[1], t->of[2], t->of[0], elements(t),
-                             0);
+    coh_kernel_activate_backward(t->turns->queue, COH_ACTIVATION_GELU, t->dtype, t->of[1], t->of[2],
+                                 t->of[0], elements(t), 0);
 }
 
 static void relu(gpu_rows *t)
 {
-    coh_kernel_relu(t->turns->queue, t->dtype, t->of[1], t->of[0], elements(t));
+    coh_kernel_activate(t->turns->queue, COH_ACTIVATION_RELU, t->dtype, t->of[1], t->of[0],
+                        elements(t));
 }
 
 static void relu_backward(gpu_rows *t)
 {
-    coh_kernel_relu_backward(t->turns->queue, t->dtype, t->of[1], t->of[2], t->of[0], elements(t),
-                             0);
+    coh_kernel_activate_backward(t->turns->queue, COH_ACTIVATION_RELU, t->dtype, t->of[1], t->of[2],
+                                 t->of[0], elements(t), 0);
 }
 
 /* Computes bias gradients in the same pass. */

@@ -103,13 +103,14 @@ static void rms_backward(void *argument)
 static void relu(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_relu(t->pool, t->dtype, t->y, t->x, elements(t));
+    coh_kernel_activate(t->pool, COH_ACTIVATION_RELU, t->dtype, t->y, t->x, elements(t));
 }
 
 static void relu_backward(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_relu_backward(t->pool, t->dtype, t->dx, t->dy, t->x, elements(t), 0);
+    coh_kernel_activate_backward(t->pool, COH_ACTIVATION_RELU, t->dtype, t->dx, t->dy, t->x,
+                                 elements(t), 0);
 }
 
 static void swiglu(void *argument)
@@ -155,13 +156,14 @@ static void rope(void *argument)
 static void gelu(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_gelu(t->pool, t->dtype, t->y, t->x, elements(t));
+    coh_kernel_activate(t->pool, COH_ACTIVATION_GELU, t->dtype, t->y, t->x, elements(t));
 }
 
 static void gelu_backward(void *argument)
 {
     tensors *t = argument;
-    coh_kernel_gelu_backward(t->pool, t->dtype, t->dx, t->dy, t->x, elements(t), 0);
+    coh_kernel_activate_backward(t->pool, COH_ACTIVATION_GELU, t->dtype, t->dx, t->dy, t->x,
+                                 elements(t), 0);
 }
 
 static void position(void *argument)

@@ -202,15 +202,13 @@ void coh_kernel_norm(void *queue, const coh_norm *norm);
 void coh_kernel_norm_backward(void *queue, const coh_norm *norm);
 int64_t coh_kernel_norm_partials(int64_t N, int64_t C);
 
-/* y may be x; dx may be dy if it does not add. */
-void coh_kernel_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count);
-void coh_kernel_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
-                              int64_t count, int adds);
-
-/* y = max(x, 0), and dx (= or +=) dy where y > 0. y may be x; dx may be dy if it does not add. */
-void coh_kernel_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count);
-void coh_kernel_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
-                              int64_t count, int adds);
+/* y = gelu(x) or max(x, 0); y may be x. */
+void coh_kernel_activate(void *queue, coh_activation activation, coh_dtype dtype, void *y,
+                         const void *x, int64_t count);
+/* dx (= or +=) dy gelu'(of), or dy where of > 0. `of` is gelu's x, relu's y. dx may be dy if it does
+ * not add. */
+void coh_kernel_activate_backward(void *queue, coh_activation activation, coh_dtype dtype, void *dx,
+                                  const void *dy, const void *of, int64_t count, int adds);
 
 /* y (= or +=) factor x; y may be x if it does not add. */
 typedef struct coh_scale {

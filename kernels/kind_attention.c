@@ -7,8 +7,7 @@
 #include <inttypes.h>
 
 #include "kernels/kernels.h"
-#include "kernels/kind_devices.h"
-#include "kernels/shape_check.h"
+#include "kernels/kind.h"
 
 typedef struct sizes {
     int64_t B, T, H, G, D;
@@ -261,32 +260,24 @@ RUNS(grouped_dropout)
 /* ---- kinds ---- */
 
 #define KIND(kind_name, kind_revision, attributes)                                                 \
-    .struct_bytes = sizeof(coh_op_kind), .abi_version = COH_KIND_ABI, .name = kind_name,           \
-    .revision = kind_revision, .output_count = 1, .attribute_bytes = sizeof(attributes)
+    COH_KIND(kind_name, kind_revision), .output_count = 1, .attribute_bytes = sizeof(attributes)
 
 /* All that is read by backward can get a gradient. */
 #define INPUTS(count, mask)                                                                        \
     .input_count = count, .backward_reads = { .inputs = mask, .outputs = 1u },                     \
-    .can_add_grad = { .inputs = mask }, .can_skip_grad = { .inputs = mask }, .split_axes = 1u
+    COH_KIND_GRADIENTS(mask, 0u), .split_axes = 1u
 
-#define DEVICES(form, ...)                                                                         \
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_##form, .backward = backward_##form },   \
-                 [COH_DEVICE_CUDA] = {                                                             \
-                     .forward = forward_##form, .backward = backward_##form, __VA_ARGS__ } }
-
-/* A block of y is written after its own block of q was read, and dq after all of dy was. */
-#define IN_PLACE                                                                                   \
-    .forward_in_place = { { 0, 0 } }, .backward_in_place = { { 0, 0 } }, .in_place_count = { 1, 1 }
+#define DEVICES(form, ...) COH_KIND_RUNS_WITH(forward_##form, backward_##form, __VA_ARGS__)
 
 const coh_op_kind coh_kind_attention = {
-    KIND("cohobate.attention", 2, coh_attention_attributes),
+    KIND("attention", 2, coh_attention_attributes),
     INPUTS(1, 1u),
     .infer = packed_infer,
     DEVICES(packed, .workspace = coh_cuda_workspace_attention),
 };
 
 const coh_op_kind coh_kind_attention_atomic = {
-    KIND("cohobate.attention_atomic", 1, coh_attention_attributes),
+    KIND("attention_atomic", 1, coh_attention_attributes),
     INPUTS(1, 1u),
     .infer = packed_infer,
     DEVICES(packed_atomic, .workspace = coh_cuda_workspace_attention_atomic,
@@ -295,24 +286,25 @@ const coh_op_kind coh_kind_attention_atomic = {
 };
 
 const coh_op_kind coh_kind_attention_dropout = {
-    KIND("cohobate.attention_dropout", 1, coh_attention_dropout_attributes),
+    KIND("attention_dropout", 1, coh_attention_dropout_attributes),
     INPUTS(1, 1u),
     .infer = packed_infer_dropout,
     DEVICES(packed_dropout, .workspace = coh_cuda_workspace_attention),
     .draws = 1,
 };
 
+/* A block of y is written after its own block of q was read, and dq after all of dy was. */
 const coh_op_kind coh_kind_attention_grouped = {
-    KIND("cohobate.attention_grouped", 1, coh_attention_grouped_attributes),
+    KIND("attention_grouped", 1, coh_attention_grouped_attributes),
     INPUTS(3, 7u),
-    IN_PLACE,
+    COH_KIND_IN_PLACE,
     .infer = grouped_infer,
     DEVICES(grouped, .workspace = coh_cuda_workspace_attention_grouped),
 };
 
 /* dq never takes dy's place: cuDNN would then need a copy of dy. */
 const coh_op_kind coh_kind_attention_grouped_atomic = {
-    KIND("cohobate.attention_grouped_atomic", 1, coh_attention_grouped_attributes),
+    KIND("attention_grouped_atomic", 1, coh_attention_grouped_attributes),
     INPUTS(3, 7u),
     .forward_in_place = { { 0, 0 } },
     .in_place_count = { 1, 0 },
@@ -323,9 +315,9 @@ const coh_op_kind coh_kind_attention_grouped_atomic = {
 };
 
 const coh_op_kind coh_kind_attention_grouped_dropout = {
-    KIND("cohobate.attention_grouped_dropout", 1, coh_attention_grouped_dropout_attributes),
+    KIND("attention_grouped_dropout", 1, coh_attention_grouped_dropout_attributes),
     INPUTS(3, 7u),
-    IN_PLACE,
+    COH_KIND_IN_PLACE,
     .infer = grouped_infer_dropout,
     DEVICES(grouped_dropout, .workspace = coh_cuda_workspace_attention_grouped),
     .draws = 1,
@@ -411,21 +403,19 @@ static coh_status forward_grouped_decode(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_attention_decode = {
-    KIND("cohobate.attention_decode", 1, coh_attention_decode_attributes),
+    KIND("attention_decode", 1, coh_attention_decode_attributes),
     .input_count = 2,
     .state_count = 2,
     .infer = packed_infer_decode,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_packed_decode },
-                 [COH_DEVICE_CUDA] = { .forward = forward_packed_decode,
-                                       .workspace = coh_cuda_workspace_attention_decode } },
+    COH_KIND_RUNS_WITH(forward_packed_decode, NULL,
+                       .workspace = coh_cuda_workspace_attention_decode),
 };
 
 const coh_op_kind coh_kind_attention_grouped_decode = {
-    KIND("cohobate.attention_grouped_decode", 1, coh_attention_grouped_decode_attributes),
+    KIND("attention_grouped_decode", 1, coh_attention_grouped_decode_attributes),
     .input_count = 4,
     .state_count = 2,
     .infer = grouped_infer_decode,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_grouped_decode },
-                 [COH_DEVICE_CUDA] = { .forward = forward_grouped_decode,
-                                       .workspace = coh_cuda_workspace_attention_grouped_decode } },
+    COH_KIND_RUNS_WITH(forward_grouped_decode, NULL,
+                       .workspace = coh_cuda_workspace_attention_grouped_decode),
 };

@@ -3,8 +3,7 @@
 #include "cohobate/kinds.h"
 
 #include "kernels/kernels.h"
-#include "kernels/kind_devices.h"
-#include "kernels/shape_check.h"
+#include "kernels/kind.h"
 
 static coh_status infer_table(const coh_classifier_attributes *a, const coh_shape *x,
                               coh_op_facts *facts)
@@ -138,24 +137,16 @@ static coh_status backward(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_classifier = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.classifier",
-    .revision = 2,
+    COH_KIND("classifier", 2),
     .input_count = 2,
     .output_count = 1,
     .parameter_count = 1,
     .backward_reads = { .inputs = 3u, .parameters = 1u },
-    .can_add_grad = { .inputs = 1u, .parameters = 1u },
-    .can_skip_grad = { .inputs = 1u, .parameters = 1u },
-    .can_widen_grad = 1u,
+    COH_KIND_GRADIENTS(1u, 1u),
     .row_split_parameters = 1u,
     .is_loss = 1,
     .infer = infer,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
-                 [COH_DEVICE_CUDA] = { .forward = forward,
-                                       .backward = backward,
-                                       .workspace = coh_cuda_workspace_classifier } },
+    COH_KIND_RUNS_WITH(forward, backward, .workspace = coh_cuda_workspace_classifier),
     .attribute_bytes = sizeof(coh_classifier_attributes),
 };
 
@@ -204,16 +195,12 @@ static coh_status forward_logits(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_logits = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.logits",
-    .revision = 1,
+    COH_KIND("logits", 1),
     .input_count = 1,
     .output_count = 1,
     .parameter_count = 1,
     .row_split_parameters = 1u,
     .infer = infer_logits,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_logits },
-                 [COH_DEVICE_CUDA] = { .forward = forward_logits } },
+    COH_KIND_RUNS(forward_logits, NULL),
     .attribute_bytes = sizeof(coh_classifier_attributes),
 };

@@ -5,8 +5,7 @@
 #include <inttypes.h>
 
 #include "kernels/kernels.h"
-#include "kernels/kind_devices.h"
-#include "kernels/shape_check.h"
+#include "kernels/kind.h"
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
@@ -89,24 +88,16 @@ static coh_status backward(const coh_call *call)
     return spread(call, embedding_of(call));
 }
 
+/* Fields that both kinds share. */
+#define EMBEDDING_KIND                                                                             \
+    COH_KIND_GRADIENTS(0u, 1u), .input_count = 1, .output_count = 1, .parameter_count = 1,         \
+                                .backward_reads = { .inputs = 1u }, .row_split_parameters = 1u
+
 const coh_op_kind coh_kind_embedding = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.embedding",
-    .revision = 2,
-    .input_count = 1,
-    .output_count = 1,
-    .parameter_count = 1,
-    .backward_reads = { .inputs = 1u },
-    .can_add_grad = { .parameters = 1u },
-    .can_skip_grad = { .parameters = 1u },
-    .row_split_parameters = 1u,
-    .can_widen_grad = 1u,
+    COH_KIND("embedding", 2),
+    EMBEDDING_KIND,
     .infer = infer,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
-                 [COH_DEVICE_CUDA] = { .forward = forward,
-                                       .backward = backward,
-                                       .workspace = coh_cuda_workspace_embedding } },
+    COH_KIND_RUNS_WITH(forward, backward, .workspace = coh_cuda_workspace_embedding),
     .attribute_bytes = sizeof(coh_embedding_attributes),
 };
 
@@ -133,22 +124,9 @@ static coh_status backward_padded(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_embedding_padded = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.embedding_padded",
-    .revision = 1,
-    .input_count = 1,
-    .output_count = 1,
-    .parameter_count = 1,
-    .backward_reads = { .inputs = 1u },
-    .can_add_grad = { .parameters = 1u },
-    .can_skip_grad = { .parameters = 1u },
-    .row_split_parameters = 1u,
-    .can_widen_grad = 1u,
+    COH_KIND("embedding_padded", 1),
+    EMBEDDING_KIND,
     .infer = infer_padded,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward_padded },
-                 [COH_DEVICE_CUDA] = { .forward = forward,
-                                       .backward = backward_padded,
-                                       .workspace = coh_cuda_workspace_embedding } },
+    COH_KIND_RUNS_WITH(forward, backward_padded, .workspace = coh_cuda_workspace_embedding),
     .attribute_bytes = sizeof(coh_embedding_padded_attributes),
 };

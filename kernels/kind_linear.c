@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "kernels/kernels.h"
-#include "kernels/shape_check.h"
+#include "kernels/kind.h"
 
 /* linear, linear_uniform, linear_residual, linear_gelu, linear_relu: input 1 is the residual, if
  * the kind has one.
@@ -148,83 +148,52 @@ static coh_status forward(const coh_call *call)
     return run_blocks(call, &product);
 }
 
-/* Columns [o, o + count) of dy, and the corresponding rows of weight and dweight. */
-typedef struct dy_block {
-    int64_t o, count, N, I, O;
-    const void *dy;
-    int64_t weight_begin; /* first element of the block's rows in this call's weight */
-} dy_block;
-
-static void weight_gradient(const coh_call *call, const dy_block *b)
-{
-    const coh_dtype dtype = call->input[0].shape.dtype;
-    const coh_dtype grad_dtype = call->parameter_grad[0].shape.dtype;
-    coh_matmul product = {
-        .layout = COH_MATMUL_TN,
-        .dtype = dtype,
-        .c_dtype = grad_dtype,
-        .rows = b->count,
-        .columns = b->I,
-        .depth = b->N,
-        .a = element(b->dy, dtype, b->o),
-        .b = call->input[0].data,
-        .a_stride = b->O,
-        .b_stride = b->I,
-        .c_stride = b->I,
-        .c = element(call->parameter_grad[0].data, grad_dtype, b->weight_begin),
-        .adds = (call->parameter_grad_adds & 1u) != 0,
-    };
-    coh_kernel_matmul(call->queue, &product);
-}
-
-/* Adds the block's part of dx. If `sums` is not NULL, it is added there, and stored to dx after the
- * last block. */
-static void input_gradient(const coh_call *call, const dy_block *b, float *sums)
-{
-    const coh_dtype dtype = call->input_grad[0].shape.dtype;
-    const int adds = (call->input_grad_adds & 1u) != 0;
-    coh_matmul product = {
-        .layout = COH_MATMUL_NN,
-        .dtype = dtype,
-        .c_dtype = sums != NULL ? COH_DTYPE_F32 : dtype,
-        .rows = b->N,
-        .columns = b->I,
-        .depth = b->count,
-        .a = element(b->dy, dtype, b->o),
-        .b = element(call->parameter[0].data, dtype, b->weight_begin),
-        .a_stride = b->O,
-        .b_stride = b->I,
-        .c_stride = b->I,
-        .c = sums != NULL ? sums : call->input_grad[0].data,
-        .adds = b->o > 0 || (sums == NULL && adds),
-    };
-    coh_kernel_matmul(call->queue, &product);
-    if (sums != NULL && b->o + b->count == b->O)
-        coh_kernel_round(call->queue, dtype, call->input_grad[0].data, sums, b->N * b->I, adds);
-}
-
-/* `dy`: the gradient of the product's result, all of its columns. `workspace`: dx's sums, if it has
- * any. */
+/* Computes dweight and dx of each block: columns [o, o + count) of dy, and the corresponding rows of
+ * the weight. dx is the sum over the blocks: if it is narrower than f32, it is summed in `workspace`
+ * and stored after the last block. `dy`: the gradient of the product's result, all of its
+ * columns. */
 static void spread(const coh_call *call, const void *dy, void *workspace)
 {
     const coh_shape *shape = &call->output_grad[0].shape;
+    const coh_view *dx = &call->input_grad[0], *dweight = &call->parameter_grad[0];
+    const coh_dtype dtype = shape->dtype;
     const int64_t I = call->parameter[0].shape.dim[1], O = shape->dim[shape->rank - 1];
     const int64_t N = coh_shape_rows(shape);
     const int64_t block = block_rows(I, O) > 0 ? block_rows(I, O) : O;
+    const int has_sums = sums_bytes(dtype, N, I, O) > 0;
+    const int dx_adds = (call->input_grad_adds & 1u) != 0;
     int64_t begin, end;
     coh_call_rows(call, O, &begin, &end);
     for (int64_t o = begin; o < end; o += block) {
-        const dy_block b = { .o = o,
-                             .count = end - o < block ? end - o : block,
-                             .N = N,
-                             .I = I,
-                             .O = O,
-                             .dy = dy,
-                             .weight_begin = (o - begin) * I };
-        if (call->parameter_grad[0].data != NULL)
-            weight_gradient(call, &b);
-        if (call->input_grad[0].data != NULL)
-            input_gradient(call, &b, sums_bytes(shape->dtype, N, I, O) > 0 ? workspace : NULL);
+        const int64_t count = end - o < block ? end - o : block, at = (o - begin) * I;
+        coh_matmul product = { .dtype = dtype,
+                               .columns = I,
+                               .a = element(dy, dtype, o),
+                               .a_stride = O,
+                               .b_stride = I,
+                               .c_stride = I };
+        if (dweight->data != NULL) {
+            product.layout = COH_MATMUL_TN;
+            product.rows = count;
+            product.depth = N;
+            product.b = call->input[0].data;
+            product.c_dtype = dweight->shape.dtype;
+            product.c = element(dweight->data, product.c_dtype, at);
+            product.adds = (call->parameter_grad_adds & 1u) != 0;
+            coh_kernel_matmul(call->queue, &product);
+        }
+        if (dx->data != NULL) {
+            product.layout = COH_MATMUL_NN;
+            product.rows = N;
+            product.depth = count;
+            product.b = element(call->parameter[0].data, dtype, at);
+            product.c_dtype = has_sums ? COH_DTYPE_F32 : dtype;
+            product.c = has_sums ? workspace : dx->data;
+            product.adds = o > 0 || (!has_sums && dx_adds);
+            coh_kernel_matmul(call->queue, &product);
+        }
+        if (dx->data != NULL && has_sums && o + count == O)
+            coh_kernel_round(call->queue, dtype, dx->data, workspace, N * I, dx_adds);
     }
 }
 
@@ -245,78 +214,55 @@ static coh_status backward(const coh_call *call)
     return COH_OK;
 }
 
-/* Fields that all of them share. The gradients of the inputs and of weight and bias can be added to
- * or skipped. */
-#define LINEAR_KIND(inputs_count)                                                                  \
-    .struct_bytes = sizeof(coh_op_kind), .abi_version = COH_KIND_ABI,                              \
-    .input_count = (inputs_count), .output_count = 1, .parameter_count = 2,                        \
-    .reads_for_parameters = { .inputs = 1u },                                                      \
-    .can_add_grad = { .inputs = (1u << (inputs_count)) - 1u, .parameters = 3u },                   \
-    .can_skip_grad = { .inputs = (1u << (inputs_count)) - 1u, .parameters = 3u },                  \
-    .row_split_parameters = 1u, .column_slices = 1, .can_widen_grad = 3u
+/* Fields that all of them share. `outputs_read`: the mask of outputs that backward reads. */
+#define LINEAR_KIND(kind_name, kind_revision, input_ports, outputs_read)                           \
+    COH_KIND(kind_name, kind_revision), COH_KIND_GRADIENTS((1u << (input_ports)) - 1u, 3u),        \
+        .input_count = input_ports, .output_count = 1, .parameter_count = 2,                       \
+        .backward_reads = { .inputs = 1u, .outputs = outputs_read, .parameters = 1u },             \
+        .reads_for_parameters = { .inputs = 1u }, .row_split_parameters = 1u, .column_slices = 1,  \
+        .attribute_bytes = sizeof(coh_linear_attributes)
 
 const coh_op_kind coh_kind_linear = {
-    .name = "cohobate.linear",
-    .revision = 2,
-    .backward_reads = { .inputs = 1u, .parameters = 1u },
+    LINEAR_KIND("linear", 2, 1, 0u),
+    COH_KIND_RUNS(forward, backward),
     .infer = infer,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
-                 [COH_DEVICE_CUDA] = { .forward = forward, .backward = backward } },
-    LINEAR_KIND(1),
-    .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
 const coh_op_kind coh_kind_linear_uniform = {
-    .name = "cohobate.linear_uniform",
-    .revision = 1,
-    .backward_reads = { .inputs = 1u, .parameters = 1u },
+    LINEAR_KIND("linear_uniform", 1, 1, 0u),
+    COH_KIND_RUNS(forward, backward),
     .infer = infer_uniform,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
-                 [COH_DEVICE_CUDA] = { .forward = forward, .backward = backward } },
-    LINEAR_KIND(1),
-    .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
 /* y may share memory with the residual: each tile of y begins with its own part of it. dresidual
  * may share memory with dy: it is dy, and is passed on last. */
 const coh_op_kind coh_kind_linear_residual = {
-    .name = "cohobate.linear_residual",
-    .revision = 2,
-    .backward_reads = { .inputs = 1u, .parameters = 1u },
+    LINEAR_KIND("linear_residual", 2, 2, 0u),
+    COH_KIND_RUNS(forward, backward),
+    .infer = infer_residual,
     .forward_in_place = { { 1, 0 } },
     .backward_in_place = { { 0, 1 } },
     .in_place_count = { 1, 1 },
-    .infer = infer_residual,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
-                 [COH_DEVICE_CUDA] = { .forward = forward, .backward = backward } },
-    LINEAR_KIND(2),
-    .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
-/* ---- linear_gelu: saves the sum before the gelu ---- */
+/* ---- with an activation ---- */
 
-static coh_status infer_gelu(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+/* `saves`: forward saves the sums before the activation. */
+static coh_status infer_activated(const void *attributes, const coh_shape *inputs, int saves,
+                                  double forward_flops, double backward_flops, coh_op_facts *facts)
 {
-    coh_status status = infer(attributes, inputs, facts);
+    const coh_status status = infer(attributes, inputs, facts);
     if (status != COH_OK)
         return status;
     const coh_shape *y = &facts->output[0];
     const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
-    facts->saved_bytes = (size_t)(N * O) * coh_dtype_bytes(y->dtype);
+    const size_t y_bytes = (size_t)(N * O) * coh_dtype_bytes(y->dtype);
+    facts->saved_bytes = saves ? y_bytes : 0;
     facts->workspace_bytes[COH_PHASE_BACKWARD] +=
-        (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) + facts->saved_bytes;
-    facts->flops[COH_PHASE_FORWARD] += 30.0 * (double)N * (double)O;
-    facts->flops[COH_PHASE_BACKWARD] += 40.0 * (double)N * (double)O;
+        (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) + y_bytes;
+    facts->flops[COH_PHASE_FORWARD] += forward_flops * (double)N * (double)O;
+    facts->flops[COH_PHASE_BACKWARD] += backward_flops * (double)N * (double)O;
     return COH_OK;
-}
-
-static coh_status forward_gelu(const coh_call *call)
-{
-    coh_matmul product = product_of(call);
-    product.c = call->saved;
-    product.activated = call->output[0].data;
-    product.activation = COH_ACTIVATION_GELU;
-    return run_blocks(call, &product);
 }
 
 /* Workspace: partial sums, dx's sums, dh. dh of all columns is made with the first range. */
@@ -346,37 +292,38 @@ static coh_status backward_activation(const coh_call *call, coh_activation activ
     return COH_OK;
 }
 
+/* ---- linear_gelu: saves the sum before the gelu ---- */
+
+static coh_status infer_gelu(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    return infer_activated(attributes, inputs, 1, 30.0, 40.0, facts);
+}
+
+static coh_status forward_gelu(const coh_call *call)
+{
+    coh_matmul product = product_of(call);
+    product.c = call->saved;
+    product.activated = call->output[0].data;
+    product.activation = COH_ACTIVATION_GELU;
+    return run_blocks(call, &product);
+}
+
 static coh_status backward_gelu(const coh_call *call)
 {
     return backward_activation(call, COH_ACTIVATION_GELU, call->saved);
 }
 
 const coh_op_kind coh_kind_linear_gelu = {
-    .name = "cohobate.linear_gelu",
-    .revision = 1,
-    .backward_reads = { .inputs = 1u, .parameters = 1u },
+    LINEAR_KIND("linear_gelu", 1, 1, 0u),
+    COH_KIND_RUNS(forward_gelu, backward_gelu),
     .infer = infer_gelu,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_gelu, .backward = backward_gelu },
-                 [COH_DEVICE_CUDA] = { .forward = forward_gelu, .backward = backward_gelu } },
-    LINEAR_KIND(1),
-    .attribute_bytes = sizeof(coh_linear_attributes),
 };
 
 /* ---- linear_relu: saves nothing; y > 0 tells where its sum was above 0 ---- */
 
 static coh_status infer_relu(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
-    coh_status status = infer(attributes, inputs, facts);
-    if (status != COH_OK)
-        return status;
-    const coh_shape *y = &facts->output[0];
-    const int64_t O = y->dim[y->rank - 1], N = coh_shape_rows(y);
-    facts->workspace_bytes[COH_PHASE_BACKWARD] +=
-        (size_t)coh_kernel_activation_partials(N, O) * sizeof(float) +
-        (size_t)(N * O) * coh_dtype_bytes(y->dtype);
-    facts->flops[COH_PHASE_FORWARD] += (double)N * (double)O;
-    facts->flops[COH_PHASE_BACKWARD] += (double)N * (double)O;
-    return COH_OK;
+    return infer_activated(attributes, inputs, 0, 1.0, 1.0, facts);
 }
 
 static coh_status forward_relu(const coh_call *call)
@@ -393,12 +340,7 @@ static coh_status backward_relu(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_linear_relu = {
-    .name = "cohobate.linear_relu",
-    .revision = 1,
-    .backward_reads = { .inputs = 1u, .outputs = 1u, .parameters = 1u },
+    LINEAR_KIND("linear_relu", 1, 1, 1u),
+    COH_KIND_RUNS(forward_relu, backward_relu),
     .infer = infer_relu,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_relu, .backward = backward_relu },
-                 [COH_DEVICE_CUDA] = { .forward = forward_relu, .backward = backward_relu } },
-    LINEAR_KIND(1),
-    .attribute_bytes = sizeof(coh_linear_attributes),
 };

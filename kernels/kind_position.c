@@ -6,7 +6,7 @@
 
 #include "cohobate/terms.h"
 #include "kernels/kernels.h"
-#include "kernels/shape_check.h"
+#include "kernels/kind.h"
 
 static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
@@ -94,22 +94,14 @@ static coh_status backward(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_position = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.position",
-    .revision = 2,
+    COH_KIND("position", 2),
     .input_count = 1,
     .output_count = 1,
     .parameter_count = 1,
-    .can_add_grad = { .inputs = 1u, .parameters = 1u },
-    .can_skip_grad = { .inputs = 1u, .parameters = 1u },
-    .can_widen_grad = 1u,
-    .forward_in_place = { { 0, 0 } },
-    .backward_in_place = { { 0, 0 } },
-    .in_place_count = { 1, 1 },
+    COH_KIND_GRADIENTS(1u, 1u),
+    COH_KIND_IN_PLACE,
     .infer = infer,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
-                 [COH_DEVICE_CUDA] = { .forward = forward, .backward = backward } },
+    COH_KIND_RUNS(forward, backward),
     .attribute_bytes = sizeof(coh_position_attributes),
 };
 
@@ -135,17 +127,13 @@ static coh_status forward_at(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_position_at = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.position_at",
-    .revision = 1,
+    COH_KIND("position_at", 1),
     .input_count = 2,
     .output_count = 1,
     .parameter_count = 1,
     .forward_in_place = { { 0, 0 } },
     .in_place_count = { 1, 0 },
     .infer = infer_at,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_at },
-                 [COH_DEVICE_CUDA] = { .forward = forward_at } },
+    COH_KIND_RUNS(forward_at, NULL),
     .attribute_bytes = sizeof(coh_position_attributes),
 };

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "kernels/kernels.h"
-#include "kernels/shape_check.h"
+#include "kernels/kind.h"
 
 #define TURN       6.283185307179586 /* 2 pi */
 #define ANGLE_MOST 0x1p31
@@ -134,21 +134,14 @@ static coh_status backward(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_rope = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.rope",
-    .revision = 1,
+    COH_KIND("rope", 1),
     .input_count = 1,
     .output_count = 1,
-    .can_add_grad = { .inputs = 1u },
-    .can_skip_grad = { .inputs = 1u },
-    .forward_in_place = { { 0, 0 } },
-    .backward_in_place = { { 0, 0 } },
-    .in_place_count = { 1, 1 },
+    COH_KIND_GRADIENTS(1u, 0u),
+    COH_KIND_IN_PLACE,
     .split_axes = 1u,
     .infer = infer,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward, .backward = backward },
-                 [COH_DEVICE_CUDA] = { .forward = forward, .backward = backward } },
+    COH_KIND_RUNS(forward, backward),
     .attribute_bytes = sizeof(coh_rope_attributes),
 };
 
@@ -174,16 +167,12 @@ static coh_status forward_at(const coh_call *call)
 }
 
 const coh_op_kind coh_kind_rope_at = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "cohobate.rope_at",
-    .revision = 1,
+    COH_KIND("rope_at", 1),
     .input_count = 2,
     .output_count = 1,
     .forward_in_place = { { 0, 0 } },
     .in_place_count = { 1, 0 },
     .infer = infer_at,
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_at },
-                 [COH_DEVICE_CUDA] = { .forward = forward_at } },
+    COH_KIND_RUNS(forward_at, NULL),
     .attribute_bytes = sizeof(coh_rope_attributes),
 };

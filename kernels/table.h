@@ -1,8 +1,8 @@
 /* table.h - one kernel interface for several devices: the queue selects the device.
  *
- *    a kind   coh_kernel_gelu(call->queue, ...)
+ *    a kind   coh_kernel_norm(call->queue, ...)
  *                     |  the table that the queue begins with (base/queue_head.h)
- *                     +---> coh_cpu_gelu     NULL, or a pool: returns when it is done
+ *                     +---> coh_cpu_norm     NULL, or a pool: returns when it is done
  *                     +---> another table's  a stream of its device: enqueued, returns at once
  *
  * So a kind is written once. It passes pointers, shapes and constants, and reads no tensor itself,
@@ -43,18 +43,14 @@
     X(rope, (void *queue, const coh_rope *rope), (queue, rope))                                    \
     X(norm, (void *queue, const coh_norm *norm), (queue, norm))                                    \
     X(norm_backward, (void *queue, const coh_norm *norm), (queue, norm))                           \
-    X(gelu, (void *queue, coh_dtype dtype, void *y, const void *x, int64_t count),                 \
-      (queue, dtype, y, x, count))                                                                 \
-    X(gelu_backward,                                                                               \
-      (void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x, int64_t count,       \
-       int adds),                                                                                  \
-      (queue, dtype, dx, dy, x, count, adds))                                                      \
-    X(relu, (void *queue, coh_dtype dtype, void *y, const void *x, int64_t count),                 \
-      (queue, dtype, y, x, count))                                                                 \
-    X(relu_backward,                                                                               \
-      (void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y, int64_t count,       \
-       int adds),                                                                                  \
-      (queue, dtype, dx, dy, y, count, adds))                                                      \
+    X(activate,                                                                                    \
+      (void *queue, coh_activation activation, coh_dtype dtype, void *y, const void *x,            \
+       int64_t count),                                                                             \
+      (queue, activation, dtype, y, x, count))                                                     \
+    X(activate_backward,                                                                           \
+      (void *queue, coh_activation activation, coh_dtype dtype, void *dx, const void *dy,          \
+       const void *of, int64_t count, int adds),                                                   \
+      (queue, activation, dtype, dx, dy, of, count, adds))                                         \
     X(scale, (void *queue, const coh_scale *scale), (queue, scale))                                \
     X(dropout, (void *queue, const coh_dropout *dropout), (queue, dropout))                        \
     X(swiglu, (void *queue, const coh_swiglu *swiglu), (queue, swiglu))                            \

@@ -1,4 +1,4 @@
-/* Functions of single elements on the host: copies, sums, gelu, relu, swiglu, scale and the
+/* Functions of single elements on the host: copies, sums, activations, swiglu, scale and the
  * gradients before an activation. Each cuts its tensor into grains and calls a row loop for each.
  * Next: rows.h. */
 #include "kernels/table.h"
@@ -12,6 +12,7 @@
 /* Each piece is one grain: 64 KiB of each operand, a few microseconds of work. */
 
 typedef struct pass {
+    coh_activation activation;
     coh_dtype dtype;
     void *to;
     const void *from, *x;
@@ -50,21 +51,6 @@ void coh_cpu_pass(void *queue, coh_dtype dtype, void *to, const void *from, int6
     coh_parallel(queue, grain_count(count), pass_grain, &job);
 }
 
-static void gelu_grain(void *argument, int64_t index)
-{
-    const pass *job = argument;
-    const int64_t begin = index * COH_GRAIN_ELEMENTS;
-    coh_rows_for(job->dtype)
-        ->gelu(coh_element(job->dtype, job->to, begin),
-               coh_element_const(job->dtype, job->x, begin), grain_elements(job->count, index));
-}
-
-void coh_cpu_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
-{
-    pass job = { .dtype = dtype, .to = y, .x = x, .count = count };
-    coh_parallel(queue, grain_count(count), gelu_grain, &job);
-}
-
 static void round_grain(void *argument, int64_t index)
 {
     const pass *job = argument;
@@ -81,55 +67,44 @@ void coh_cpu_round(void *queue, coh_dtype dtype, void *to, const float *from, in
     coh_parallel(queue, grain_count(count), round_grain, &job);
 }
 
-static void gelu_backward_grain(void *argument, int64_t index)
+static void activate_grain(void *argument, int64_t index)
 {
     const pass *job = argument;
+    const coh_rows *rows = coh_rows_for(job->dtype);
     const int64_t begin = index * COH_GRAIN_ELEMENTS;
-    coh_rows_for(job->dtype)
-        ->gelu_backward(coh_element(job->dtype, job->to, begin),
-                        coh_element_const(job->dtype, job->from, begin),
-                        coh_element_const(job->dtype, job->x, begin),
-                        grain_elements(job->count, index), job->adds);
+    (job->activation == COH_ACTIVATION_RELU ? rows->relu : rows->gelu)(
+        coh_element(job->dtype, job->to, begin), coh_element_const(job->dtype, job->x, begin),
+        grain_elements(job->count, index));
 }
 
-void coh_cpu_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
-                           int64_t count, int adds)
+void coh_cpu_activate(void *queue, coh_activation activation, coh_dtype dtype, void *y,
+                      const void *x, int64_t count)
 {
-    pass job = { .dtype = dtype, .to = dx, .from = dy, .x = x, .count = count, .adds = adds };
-    coh_parallel(queue, grain_count(count), gelu_backward_grain, &job);
+    pass job = { .activation = activation, .dtype = dtype, .to = y, .x = x, .count = count };
+    coh_parallel(queue, grain_count(count), activate_grain, &job);
 }
 
-static void relu_grain(void *argument, int64_t index)
+static void activate_backward_grain(void *argument, int64_t index)
 {
     const pass *job = argument;
+    const coh_rows *rows = coh_rows_for(job->dtype);
     const int64_t begin = index * COH_GRAIN_ELEMENTS;
-    coh_rows_for(job->dtype)
-        ->relu(coh_element(job->dtype, job->to, begin),
-               coh_element_const(job->dtype, job->x, begin), grain_elements(job->count, index));
+    (job->activation == COH_ACTIVATION_RELU ? rows->relu_backward : rows->gelu_backward)(
+        coh_element(job->dtype, job->to, begin), coh_element_const(job->dtype, job->from, begin),
+        coh_element_const(job->dtype, job->x, begin), grain_elements(job->count, index), job->adds);
 }
 
-void coh_cpu_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
+void coh_cpu_activate_backward(void *queue, coh_activation activation, coh_dtype dtype, void *dx,
+                               const void *dy, const void *of, int64_t count, int adds)
 {
-    pass job = { .dtype = dtype, .to = y, .x = x, .count = count };
-    coh_parallel(queue, grain_count(count), relu_grain, &job);
-}
-
-static void relu_backward_grain(void *argument, int64_t index)
-{
-    const pass *job = argument;
-    const int64_t begin = index * COH_GRAIN_ELEMENTS;
-    coh_rows_for(job->dtype)
-        ->relu_backward(coh_element(job->dtype, job->to, begin),
-                        coh_element_const(job->dtype, job->from, begin),
-                        coh_element_const(job->dtype, job->x, begin),
-                        grain_elements(job->count, index), job->adds);
-}
-
-void coh_cpu_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
-                           int64_t count, int adds)
-{
-    pass job = { .dtype = dtype, .to = dx, .from = dy, .x = y, .count = count, .adds = adds };
-    coh_parallel(queue, grain_count(count), relu_backward_grain, &job);
+    pass job = { .activation = activation,
+                 .dtype = dtype,
+                 .to = dx,
+                 .from = dy,
+                 .x = of,
+                 .count = count,
+                 .adds = adds };
+    coh_parallel(queue, grain_count(count), activate_backward_grain, &job);
 }
 
 /* ---- scale: its tensors are small (an adapter's rank), so it reuses other loops ---- */

@@ -51,30 +51,21 @@ void coh_cuda_round(void *queue, coh_dtype dtype, void *to, const float *from, i
                (coh_cuda_map_arguments){ .count = count, .x = from, .y = to, .adds = adds });
 }
 
-void coh_cuda_gelu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
+void coh_cuda_activate(void *queue, coh_activation activation, coh_dtype dtype, void *y,
+                       const void *x, int64_t count)
 {
-    launch_map(queue, COH_CUDA_GELU_F32, dtype,
-               (coh_cuda_map_arguments){ .count = count, .x = x, .y = y });
+    launch_map(queue, activation == COH_ACTIVATION_RELU ? COH_CUDA_RELU_F32 : COH_CUDA_GELU_F32,
+               dtype, (coh_cuda_map_arguments){ .count = count, .x = x, .y = y });
 }
 
-void coh_cuda_gelu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x,
-                            int64_t count, int adds)
+void coh_cuda_activate_backward(void *queue, coh_activation activation, coh_dtype dtype, void *dx,
+                                const void *dy, const void *of, int64_t count, int adds)
 {
-    launch_map(queue, COH_CUDA_GELU_BACKWARD_F32, dtype,
-               (coh_cuda_map_arguments){ .count = count, .x = x, .dy = dy, .y = dx, .adds = adds });
-}
-
-void coh_cuda_relu(void *queue, coh_dtype dtype, void *y, const void *x, int64_t count)
-{
-    launch_map(queue, COH_CUDA_RELU_F32, dtype,
-               (coh_cuda_map_arguments){ .count = count, .x = x, .y = y });
-}
-
-void coh_cuda_relu_backward(void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y,
-                            int64_t count, int adds)
-{
-    launch_map(queue, COH_CUDA_RELU_BACKWARD_F32, dtype,
-               (coh_cuda_map_arguments){ .count = count, .x = y, .dy = dy, .y = dx, .adds = adds });
+    launch_map(
+        queue,
+        activation == COH_ACTIVATION_RELU ? COH_CUDA_RELU_BACKWARD_F32 : COH_CUDA_GELU_BACKWARD_F32,
+        dtype,
+        (coh_cuda_map_arguments){ .count = count, .x = of, .dy = dy, .y = dx, .adds = adds });
 }
 
 void coh_cuda_scale(void *queue, const coh_scale *scale)

@@ -1,14 +1,13 @@
 /* The workspaces of operator kinds on CUDA, and the limits of cuDNN that a kind's table reports.
  * Plain C that needs no CUDA: sizes come from shapes alone. Next: scratch.h and attention_scratch.h
- * for the formulas, kernels/kind_devices.h for the contracts. */
-#include "kernels/kind_devices.h"
+ * for the formulas, kernels/kind.h for the contracts. */
+#include "kernels/kind.h"
 
 #include <inttypes.h>
 
 #include "cohobate/kinds.h"
 #include "kernels/cuda/attention_scratch.h"
 #include "kernels/cuda/scratch.h"
-#include "kernels/shape_check.h"
 
 /* ---- attention ---- */
 

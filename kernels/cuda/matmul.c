@@ -51,13 +51,9 @@ static void launch_product(void *queue, const coh_matmul *m)
 
 static void launch_activation(void *queue, const coh_matmul *m)
 {
-    const int is_relu = m->activation == COH_ACTIVATION_RELU;
-    if (m->c_stride == m->columns && is_relu) {
-        coh_cuda_relu(queue, m->c_dtype, m->activated, m->c, m->rows * m->columns);
-        return;
-    }
     if (m->c_stride == m->columns) {
-        coh_cuda_gelu(queue, m->c_dtype, m->activated, m->c, m->rows * m->columns);
+        coh_cuda_activate(queue, m->activation, m->c_dtype, m->activated, m->c,
+                          m->rows * m->columns);
         return;
     }
     const int64_t most = ACTIVATE_BLOCKS * (int64_t)coh_cuda_multiprocessors(queue);
@@ -71,7 +67,7 @@ static void launch_activation(void *queue, const coh_matmul *m)
         .stride = m->c_stride,
         .x = m->c,
         .y = m->activated,
-        .is_relu = is_relu,
+        .is_relu = m->activation == COH_ACTIVATION_RELU,
         .packed = is_packed(m->c, m->c_dtype, m->c_stride) &&
                   is_packed(m->activated, m->c_dtype, m->c_stride),
     };

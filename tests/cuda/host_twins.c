@@ -107,6 +107,7 @@ TWIN_OF(classifier_backward, coh_classifier)
 /* ---- calls with several arguments ---- */
 
 typedef struct plain_call {
+    coh_activation activation;
     coh_dtype dtype, to_dtype;
     void *to;
     const void *from, *of;
@@ -139,22 +140,18 @@ PLAIN(column_sum,
       MADE(.dtype = dtype, .to_dtype = sums_dtype, .to = sums, .from = x, .rows = rows,
            .columns = columns, .adds = adds),
       coh_cpu_column_sum(NULL, c->dtype, c->to, c->to_dtype, c->from, c->rows, c->columns, c->adds))
-PLAIN(gelu, (void *queue, coh_dtype dtype, void *y, const void *x, int64_t count),
-      MADE(.dtype = dtype, .to = y, .from = x, .rows = count),
-      coh_cpu_gelu(NULL, c->dtype, c->to, c->from, c->rows))
-PLAIN(gelu_backward,
-      (void *queue, coh_dtype dtype, void *dx, const void *dy, const void *x, int64_t count,
-       int adds),
-      MADE(.dtype = dtype, .to = dx, .from = dy, .of = x, .rows = count, .adds = adds),
-      coh_cpu_gelu_backward(NULL, c->dtype, c->to, c->from, c->of, c->rows, c->adds))
-PLAIN(relu, (void *queue, coh_dtype dtype, void *y, const void *x, int64_t count),
-      MADE(.dtype = dtype, .to = y, .from = x, .rows = count),
-      coh_cpu_relu(NULL, c->dtype, c->to, c->from, c->rows))
-PLAIN(relu_backward,
-      (void *queue, coh_dtype dtype, void *dx, const void *dy, const void *y, int64_t count,
-       int adds),
-      MADE(.dtype = dtype, .to = dx, .from = dy, .of = y, .rows = count, .adds = adds),
-      coh_cpu_relu_backward(NULL, c->dtype, c->to, c->from, c->of, c->rows, c->adds))
+PLAIN(activate,
+      (void *queue, coh_activation activation, coh_dtype dtype, void *y, const void *x,
+       int64_t count),
+      MADE(.activation = activation, .dtype = dtype, .to = y, .from = x, .rows = count),
+      coh_cpu_activate(NULL, c->activation, c->dtype, c->to, c->from, c->rows))
+PLAIN(activate_backward,
+      (void *queue, coh_activation activation, coh_dtype dtype, void *dx, const void *dy,
+       const void *of, int64_t count, int adds),
+      MADE(.activation = activation, .dtype = dtype, .to = dx, .from = dy, .of = of, .rows = count,
+           .adds = adds),
+      coh_cpu_activate_backward(NULL, c->activation, c->dtype, c->to, c->from, c->of, c->rows,
+                                c->adds))
 PLAIN(settle, (void *queue, coh_cells *cells), MADE(.to = cells), coh_cpu_settle(NULL, c->to))
 
 typedef struct embedding_call {

@@ -28,25 +28,27 @@ typedef struct map {
 static void run_gelu(void *queue, const void *call)
 {
     const map *m = call;
-    coh_kernel_gelu(queue, m->dtype, m->y, m->x, m->count);
+    coh_kernel_activate(queue, COH_ACTIVATION_GELU, m->dtype, m->y, m->x, m->count);
 }
 
 static void run_gelu_backward(void *queue, const void *call)
 {
     const map *m = call;
-    coh_kernel_gelu_backward(queue, m->dtype, m->y, m->other, m->x, m->count, m->adds);
+    coh_kernel_activate_backward(queue, COH_ACTIVATION_GELU, m->dtype, m->y, m->other, m->x,
+                                 m->count, m->adds);
 }
 
 static void run_relu(void *queue, const void *call)
 {
     const map *m = call;
-    coh_kernel_relu(queue, m->dtype, m->y, m->x, m->count);
+    coh_kernel_activate(queue, COH_ACTIVATION_RELU, m->dtype, m->y, m->x, m->count);
 }
 
 static void run_relu_backward(void *queue, const void *call)
 {
     const map *m = call;
-    coh_kernel_relu_backward(queue, m->dtype, m->y, m->other, m->x, m->count, m->adds);
+    coh_kernel_activate_backward(queue, COH_ACTIVATION_RELU, m->dtype, m->y, m->other, m->x,
+                                 m->count, m->adds);
 }
 
 static void run_scale(void *queue, const void *call)

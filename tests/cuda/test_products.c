@@ -164,10 +164,7 @@ static void activate_the_rest(const coh_matmul *m)
         const int64_t at = i * m->c_stride * (int64_t)coh_dtype_bytes(m->c_dtype);
         char *to = (char *)m->activated + at;
         const char *from = (const char *)m->c + at;
-        if (m->activation == COH_ACTIVATION_RELU)
-            coh_kernel_relu(NULL, m->c_dtype, to, from, m->columns);
-        else
-            coh_kernel_gelu(NULL, m->c_dtype, to, from, m->columns);
+        coh_kernel_activate(NULL, m->activation, m->c_dtype, to, from, m->columns);
     }
 }
 

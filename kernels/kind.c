@@ -1,6 +1,6 @@
 /* Checks of shapes and attributes that the built-in kinds share; each failure names port, value and
- * limit. Next: shape_check.h; the kind_*.c files call them. */
-#include "kernels/shape_check.h"
+ * limit. Next: kind.h; the kind_*.c files call them. */
+#include "kernels/kind.h"
 
 #include <inttypes.h>
 #include <stdio.h>
