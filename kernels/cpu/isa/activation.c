@@ -1,68 +1,86 @@
-/* Row loops of relu and swiglu and of their gradients, sixteen elements at a time. Compiled once
- * per instruction set and element type. Next: kernels/cpu/rows.h for each loop's meaning; gelu is
- * in elementwise.c. */
+/* Row loops of gelu, relu and swiglu and of their gradients, sixteen elements at a time. Compiled
+ * once per instruction set and element type. Next: kernels/cpu/rows.h for each loop's meaning,
+ * activation.h for the formulas. */
 #include "kernels/cpu/isa/element.h"
 
-#include "kernels/cpu/isa/relu.h"
-#include "kernels/cpu/isa/swiglu.h"
+#include "kernels/cpu/isa/activation.h"
 
-/* ---- relu ---- */
+/* ---- gelu and relu ---- */
 
-void ROW(relu)(void *out, const void *row, int64_t count)
+/* The functions of an activation are constants where the loops are inlined. */
+typedef lanes activate(lanes x);
+typedef lanes pass_back(lanes dy, lanes of);
+
+LANES_INLINE void value_row(void *out, const void *row, int64_t count, activate *value)
 {
     element *y = out;
     const element *x = row;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        elements_store(y + i, relu(elements_load(x + i)));
-    if (i < count)
-        elements_store_part(y + i, count - i, relu(elements_load_part(x + i, count - i, 0.0f)));
+    EACH_LANES(i, n, count, elements_give(y + i, n, value(elements_take(x + i, n, 0.0f))));
 }
 
-LANES_INLINE void relu_backward_part(element *dx, const element *dy, const element *y,
-                                     int64_t count, int adds)
+LANES_INLINE lanes gradient_at(const element *dy, const element *of, int64_t n, pass_back *back)
 {
-    lanes gradient = relu_keep(elements_take(dy, count, 0.0f), elements_take(y, count, 0.0f));
-    if (adds)
-        gradient = lanes_add(elements_take(dx, count, 0.0f), gradient);
-    elements_give(dx, count, gradient);
+    return back(elements_take(dy, n, 0.0f), elements_take(of, n, 0.0f));
 }
 
-void ROW(relu_backward)(void *out, const void *gradient, const void *row, int64_t count, int adds)
+LANES_INLINE void backward_row(void *out, const void *gradient, const void *row, int64_t count,
+                               int adds, pass_back *back)
 {
     element *dx = out;
-    const element *dy = gradient, *y = row;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        relu_backward_part(dx + i, dy + i, y + i, COH_LANES, adds);
-    if (i < count)
-        relu_backward_part(dx + i, dy + i, y + i, count - i, adds);
+    const element *dy = gradient, *of = row;
+    EACH_LANES(i, n, count, elements_put(dx + i, n, gradient_at(dy + i, of + i, n, back), adds));
 }
 
-LANES_INLINE void relu_gradient_part(element *dh, const element *dy, const element *y, float *sums,
-                                     int64_t count)
+LANES_INLINE void gradient_part(element *dh, float *sums, int64_t n, lanes value)
 {
-    const lanes value = relu_keep(elements_take(dy, count, 0.0f), elements_take(y, count, 0.0f));
-    elements_give(dh, count, value);
-    if (count == COH_LANES)
-        lanes_store(sums, lanes_add(lanes_load(sums), value));
-    else
-        lanes_store_part(sums, count, lanes_add(lanes_load_part(sums, count, 0.0f), value));
+    elements_give(dh, n, value);
+    lanes_add_to(sums, n, value);
 }
 
-void ROW(relu_gradient)(void *out, const void *gradient, const void *row, float *sums,
-                        int64_t count)
+LANES_INLINE void gradient_row(void *out, const void *gradient, const void *row, float *sums,
+                               int64_t count, pass_back *back)
 {
     element *dh = out;
-    const element *dy = gradient, *y = row;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        relu_gradient_part(dh + i, dy + i, y + i, sums + i, COH_LANES);
-    if (i < count)
-        relu_gradient_part(dh + i, dy + i, y + i, sums + i, count - i);
+    const element *dy = gradient, *of = row;
+    EACH_LANES(i, n, count,
+               gradient_part(dh + i, sums + i, n, gradient_at(dy + i, of + i, n, back)));
 }
 
+#define ACTIVATION_ROWS(name)                                                                      \
+    void ROW(name)(void *y, const void *x, int64_t count)                                          \
+    {                                                                                              \
+        value_row(y, x, count, name);                                                              \
+    }                                                                                              \
+    void ROW(name##_backward)(void *dx, const void *dy, const void *of, int64_t count, int adds)   \
+    {                                                                                              \
+        backward_row(dx, dy, of, count, adds, name##_back);                                        \
+    }                                                                                              \
+    void ROW(name##_gradient)(void *dh, const void *dy, const void *of, float *sums,               \
+                              int64_t count)                                                       \
+    {                                                                                              \
+        gradient_row(dh, dy, of, sums, count, name##_back);                                        \
+    }
+
+ACTIVATION_ROWS(gelu)
+ACTIVATION_ROWS(relu)
+
 /* ---- swiglu ---- */
+
+/* Limit of the exponential. Below -87 the quotient stays x / (1 + e^87), 1e-38 of x. */
+#define SWIGLU_HOLD 87.0f
+
+typedef struct swish {
+    vector held, decay, gate; /* x clamped, e^-x, 1 / (1 + e^-x) */
+} swish;
+
+LANES_INLINE swish swish_of(vector x)
+{
+    swish s = { .held = vector_larger(vector_all(-SWIGLU_HOLD),
+                                      vector_smaller(vector_all(SWIGLU_HOLD), x)) };
+    s.decay = vector_exp_within(vector_all(0.0f) - s.held);
+    s.gate = vector_all(1.0f) / (vector_all(1.0f) + s.decay);
+    return s;
+}
 
 LANES_INLINE void swiglu_part(element *y, const element *gate, const element *up, int64_t count)
 {
@@ -77,19 +95,10 @@ void ROW(swiglu)(void *out, const void *gates, const void *ups, int64_t count)
 {
     element *y = out;
     const element *gate = gates, *up = ups;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        swiglu_part(y + i, gate + i, up + i, COH_LANES);
-    if (i < count)
-        swiglu_part(y + i, gate + i, up + i, count - i);
+    EACH_LANES(i, n, count, swiglu_part(y + i, gate + i, up + i, n));
 }
 
-LANES_INLINE void give_gradient(void *to, int64_t i, int64_t count, lanes value, int adds)
-{
-    element *at = (element *)to + i;
-    elements_give(at, count, adds ? lanes_add(elements_take(at, count, 0.0f), value) : value);
-}
-
+/* The slope of x s is s + x s (1 - s); 1 - s is computed as e^-x s, which does not cancel. */
 LANES_INLINE void swiglu_backward_part(const coh_swiglu_row *row, int64_t i, int64_t count)
 {
     const lanes dy = elements_take((const element *)row->dy + i, count, 0.0f);
@@ -98,20 +107,17 @@ LANES_INLINE void swiglu_backward_part(const coh_swiglu_row *row, int64_t i, int
     lanes dgate, dup;
     for (int k = 0; k < COH_VECTORS; k++) {
         const swish s = swish_of(gate.part[k]);
-        dgate.part[k] = dy.part[k] * up.part[k] * swish_slope(s);
+        const vector slope = s.gate + s.held * (s.gate * (s.decay * s.gate));
+        dgate.part[k] = dy.part[k] * up.part[k] * slope;
         dup.part[k] = dy.part[k] * (gate.part[k] * s.gate);
     }
     if (row->dgate != NULL)
-        give_gradient(row->dgate, i, count, dgate, row->dgate_adds);
+        elements_put((element *)row->dgate + i, count, dgate, row->dgate_adds);
     if (row->dup != NULL)
-        give_gradient(row->dup, i, count, dup, row->dup_adds);
+        elements_put((element *)row->dup + i, count, dup, row->dup_adds);
 }
 
 void ROW(swiglu_backward)(const coh_swiglu_row *row)
 {
-    int64_t i = 0;
-    for (; i + COH_LANES <= row->count; i += COH_LANES)
-        swiglu_backward_part(row, i, COH_LANES);
-    if (i < row->count)
-        swiglu_backward_part(row, i, row->count - i);
+    EACH_LANES(i, n, row->count, swiglu_backward_part(row, i, n));
 }

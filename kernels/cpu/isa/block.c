@@ -92,14 +92,7 @@ static void take_row(float *to, const block_source *source, int64_t row)
         return;
     }
     const uint16_t *from = (const uint16_t *)source->from + row * source->from_stride;
-    int64_t j = 0;
-    for (; j + COH_LANES <= count; j += COH_LANES)
-        lanes_store(to + j, lanes_widen(from + j));
-    if (j < count) {
-        uint16_t padded[COH_LANES] = { 0 };
-        memcpy(padded, from + j, (size_t)(count - j) * sizeof(*padded));
-        lanes_store_part(to + j, count - j, lanes_widen(padded));
-    }
+    EACH_LANES(j, n, count, lanes_give(to + j, n, halves_take(from + j, n, 0.0f)));
 }
 #endif
 
@@ -169,33 +162,17 @@ const float *block_deep(float *to, const float *from, int64_t rows, int64_t word
 LANES_INLINE void put_lanes(coh_dtype dtype, void *to, const float *from, lanes factor,
                             int64_t count, int adds)
 {
-    const int whole = count == COH_LANES;
-    lanes x = lanes_multiply(factor, whole ? lanes_load(from) : lanes_load_part(from, count, 0.0f));
-    if (dtype == COH_DTYPE_F32) {
-        if (adds)
-            x = lanes_add(whole ? lanes_load(to) : lanes_load_part(to, count, 0.0f), x);
-        if (whole)
-            lanes_store(to, x);
-        else
-            lanes_store_part(to, count, x);
-        return;
-    }
-    uint16_t halves[COH_LANES] = { 0 };
-    if (adds) {
-        memcpy(halves, to, (size_t)count * sizeof(*halves));
-        x = lanes_add(lanes_widen(halves), x);
-    }
-    lanes_narrow(halves, x);
-    memcpy(to, halves, (size_t)count * sizeof(*halves));
+    const lanes x = lanes_multiply(factor, lanes_take(from, count, 0.0f));
+    if (dtype == COH_DTYPE_F32)
+        lanes_give(to, count, adds ? lanes_add(lanes_take(to, count, 0.0f), x) : x);
+    else
+        halves_give(to, count, adds ? lanes_add(halves_take(to, count, 0.0f), x) : x);
 }
 
 void block_put(coh_dtype dtype, void *to, const float *from, float factor, int64_t count, int adds)
 {
     const size_t bytes = dtype == COH_DTYPE_BF16 ? 2 : 4;
     const lanes factors = lanes_all(factor);
-    int64_t j = 0;
-    for (; j + COH_LANES <= count; j += COH_LANES)
-        put_lanes(dtype, (char *)to + (size_t)j * bytes, from + j, factors, COH_LANES, adds);
-    if (j < count)
-        put_lanes(dtype, (char *)to + (size_t)j * bytes, from + j, factors, count - j, adds);
+    EACH_LANES(j, n, count,
+               put_lanes(dtype, (char *)to + (size_t)j * bytes, from + j, factors, n, adds));
 }

@@ -2,24 +2,16 @@
  * per instruction set and element type. Next: kernels/cpu/rows.h (softmax_take, softmax_again). */
 #include "kernels/cpu/isa/element.h"
 
-#include "kernels/cpu/isa/running_softmax.h"
-
 void ROW(softmax_take)(const void *logits, int64_t count, float *max, float *sum)
 {
     const element *row = logits;
     lanes largest = lanes_all(*max), total = lanes_all(0.0f);
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        largest = lanes_larger(elements_load(row + i), largest);
-    if (i < count)
-        largest = lanes_larger(elements_load_part(row + i, count - i, *max), largest);
+    EACH_LANES(i, n, count, largest = lanes_larger(elements_take(row + i, n, *max), largest));
     const float new_max = lanes_largest(largest);
-    for (i = 0; i + COH_LANES <= count; i += COH_LANES)
-        total = lanes_add(total, exp_from(elements_load(row + i), new_max));
-    if (i < count)
-        total =
-            lanes_add(total, exp_from(elements_load_part(row + i, count - i, -INFINITY), new_max));
-    *sum = *sum * shrink(*max, new_max) + lanes_sum(total);
+    EACH_LANES(i, n, count,
+               total =
+                   lanes_add(total, lanes_exp_from(elements_take(row + i, n, -INFINITY), new_max)));
+    *sum = *sum * shrink_by(*max, new_max) + lanes_sum(total);
     *max = new_max;
 }
 
@@ -27,12 +19,8 @@ void ROW(softmax_again)(void *logits, int64_t count, float shift, float factor)
 {
     element *row = logits;
     const lanes factors = lanes_all(factor);
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        elements_store(row + i, lanes_multiply(factors, exp_from(elements_load(row + i), shift)));
-    if (i < count) {
-        const int64_t rest = count - i;
-        lanes p = exp_from(elements_load_part(row + i, rest, 0.0f), shift);
-        elements_store_part(row + i, rest, lanes_multiply(factors, p));
-    }
+    EACH_LANES(i, n, count,
+               elements_give(row + i, n,
+                             lanes_multiply(
+                                 factors, lanes_exp_from(elements_take(row + i, n, 0.0f), shift))));
 }

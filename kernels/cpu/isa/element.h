@@ -16,58 +16,18 @@
 
 #if COH_ELEMENT_IS_BF16
 typedef uint16_t element;
-
-LANES_INLINE lanes elements_load(const element *from)
-{
-    return lanes_widen(from);
-}
-
-LANES_INLINE void elements_store(element *to, lanes a)
-{
-    lanes_narrow(to, a);
-}
+#define elements_take halves_take
+#define elements_give halves_give
 #else
 typedef float element;
-
-LANES_INLINE lanes elements_load(const element *from)
-{
-    return lanes_load(from);
-}
-
-LANES_INLINE void elements_store(element *to, lanes a)
-{
-    lanes_store(to, a);
-}
+#define elements_take lanes_take
+#define elements_give lanes_give
 #endif
 
-/* Loads the last `count` < 16 elements of a row; the other lanes hold `fill`. */
-LANES_INLINE lanes elements_load_part(const element *from, int64_t count, float fill)
+/* to = a, or to += a with `adds`. */
+LANES_INLINE void elements_put(element *to, int64_t count, lanes a, int adds)
 {
-    element padded[COH_LANES] = { 0 };
-    memcpy(padded, from, (size_t)count * sizeof(element));
-    return lanes_keep(elements_load(padded), count, fill);
-}
-
-LANES_INLINE void elements_store_part(element *to, int64_t count, lanes a)
-{
-    element padded[COH_LANES];
-    elements_store(padded, a);
-    memcpy(to, padded, (size_t)count * sizeof(element));
-}
-
-/* Loads sixteen elements, or the first `count` < 16. Loops call it with a constant COH_LANES for
- * full vectors and once for the rest, so that the compiler removes the branch. */
-LANES_INLINE lanes elements_take(const element *from, int64_t count, float fill)
-{
-    return count == COH_LANES ? elements_load(from) : elements_load_part(from, count, fill);
-}
-
-LANES_INLINE void elements_give(element *to, int64_t count, lanes a)
-{
-    if (count == COH_LANES)
-        elements_store(to, a);
-    else
-        elements_store_part(to, count, a);
+    elements_give(to, count, adds ? lanes_add(elements_take(to, count, 0.0f), a) : a);
 }
 
 #endif

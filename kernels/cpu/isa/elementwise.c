@@ -1,9 +1,9 @@
-/* Row loops for copies, sums, gelu and the check for finite values, sixteen elements at a time.
+/* Row loops for copies, sums, dropout and the check for finite values, sixteen elements at a time.
  * Compiled once per instruction set and element type. Next: kernels/cpu/rows.h for each loop's
- * meaning, element.h, gelu.h. */
+ * meaning, element.h. */
 #include "kernels/cpu/isa/element.h"
 
-#include "kernels/cpu/isa/gelu.h"
+#include "kernels/cpu/isa/philox.h"
 
 int ROW(all_finite)(const void *row, int64_t count)
 {
@@ -21,21 +21,14 @@ int ROW(all_finite)(const void *row, int64_t count)
     return broken == 0;
 }
 
-LANES_INLINE void sum_part(element *to, const element *a, const element *b, int64_t count)
-{
-    elements_give(to, count,
-                  lanes_add(elements_take(a, count, 0.0f), elements_take(b, count, 0.0f)));
-}
-
 void ROW(sum)(void *out, const void *left, const void *right, int64_t count)
 {
     element *to = out;
     const element *a = left, *b = right;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        sum_part(to + i, a + i, b + i, COH_LANES);
-    if (i < count)
-        sum_part(to + i, a + i, b + i, count - i);
+    EACH_LANES(
+        i, n, count,
+        elements_give(to + i, n,
+                      lanes_add(elements_take(a + i, n, 0.0f), elements_take(b + i, n, 0.0f))));
 }
 
 void ROW(add)(void *to, const void *from, int64_t count)
@@ -43,110 +36,45 @@ void ROW(add)(void *to, const void *from, int64_t count)
     ROW(sum)(to, to, from, count);
 }
 
-LANES_INLINE void add_scaled_part(float *total, const element *from, lanes factor, int64_t count)
-{
-    lanes sum = count == COH_LANES ? lanes_load(total) : lanes_load_part(total, count, 0.0f);
-    sum = lanes_add(sum, lanes_multiply(factor, elements_take(from, count, 0.0f)));
-    if (count == COH_LANES)
-        lanes_store(total, sum);
-    else
-        lanes_store_part(total, count, sum);
-}
-
 void ROW(add_scaled)(float *total, const void *row, float factor, int64_t count)
 {
     const element *from = row;
     const lanes factors = lanes_all(factor);
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        add_scaled_part(total + i, from + i, factors, COH_LANES);
-    if (i < count)
-        add_scaled_part(total + i, from + i, factors, count - i);
+    EACH_LANES(
+        i, n, count,
+        lanes_add_to(total + i, n, lanes_multiply(factors, elements_take(from + i, n, 0.0f))));
 }
 
 void ROW(gather)(float *total, const void *row, int64_t count)
 {
     const element *from = row;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        lanes_store(total + i, lanes_add(lanes_load(total + i), elements_load(from + i)));
-    if (i < count) {
-        const int64_t rest = count - i;
-        lanes_store_part(total + i, rest,
-                         lanes_add(lanes_load_part(total + i, rest, 0.0f),
-                                   elements_load_part(from + i, rest, 0.0f)));
-    }
+    EACH_LANES(i, n, count, lanes_add_to(total + i, n, elements_take(from + i, n, 0.0f)));
 }
 
 void ROW(put)(void *row, const float *total, int64_t count, int adds)
 {
     element *to = row;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES) {
-        const lanes sum = lanes_load(total + i);
-        elements_store(to + i, adds ? lanes_add(elements_load(to + i), sum) : sum);
+    EACH_LANES(i, n, count, elements_put(to + i, n, lanes_take(total + i, n, 0.0f), adds));
+}
+
+LANES_INLINE void drop_part(const coh_drop_row *row, int64_t at, int64_t count)
+{
+    const element *from = row->from, *base = row->base;
+    element *to = row->to;
+    uint32_t words[COH_LANES] = { 0 };
+    memcpy(words, row->words + at, (size_t)count * sizeof(*words));
+    lanes sum = lanes_multiply(elements_take(from + at, count, 0.0f), lanes_all(row->scale));
+    for (int k = 0; k < COH_VECTORS; k++) {
+        vector_bits word;
+        memcpy(&word, words + k * COH_VECTOR_FLOATS, sizeof(word));
+        sum.part[k] = (vector)((vector_bits)sum.part[k] & bits_kept(word, row->threshold));
     }
-    if (i < count) {
-        const int64_t rest = count - i;
-        lanes sum = lanes_load_part(total + i, rest, 0.0f);
-        if (adds)
-            sum = lanes_add(elements_load_part(to + i, rest, 0.0f), sum);
-        elements_store_part(to + i, rest, sum);
-    }
+    if (base != NULL)
+        sum = lanes_add(elements_take(base + at, count, 0.0f), sum);
+    elements_give(to + at, count, sum);
 }
 
-void ROW(gelu)(void *out, const void *row, int64_t count)
+void ROW(drop)(const coh_drop_row *row)
 {
-    element *y = out;
-    const element *x = row;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        elements_store(y + i, gelu(elements_load(x + i)));
-    if (i < count)
-        elements_store_part(y + i, count - i, gelu(elements_load_part(x + i, count - i, 0.0f)));
-}
-
-LANES_INLINE void gelu_backward_part(element *dx, const element *dy, const element *x,
-                                     int64_t count, int adds)
-{
-    lanes slope =
-        lanes_multiply(elements_take(dy, count, 0.0f), gelu_slope(elements_take(x, count, 0.0f)));
-    if (adds)
-        slope = lanes_add(elements_take(dx, count, 0.0f), slope);
-    elements_give(dx, count, slope);
-}
-
-void ROW(gelu_backward)(void *out, const void *gradient, const void *row, int64_t count, int adds)
-{
-    element *dx = out;
-    const element *dy = gradient, *x = row;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        gelu_backward_part(dx + i, dy + i, x + i, COH_LANES, adds);
-    if (i < count)
-        gelu_backward_part(dx + i, dy + i, x + i, count - i, adds);
-}
-
-LANES_INLINE void gelu_gradient_part(element *dh, const element *dy, const element *h, float *sums,
-                                     int64_t count)
-{
-    const lanes value =
-        lanes_multiply(elements_take(dy, count, 0.0f), gelu_slope(elements_take(h, count, 0.0f)));
-    elements_give(dh, count, value);
-    if (count == COH_LANES)
-        lanes_store(sums, lanes_add(lanes_load(sums), value));
-    else
-        lanes_store_part(sums, count, lanes_add(lanes_load_part(sums, count, 0.0f), value));
-}
-
-void ROW(gelu_gradient)(void *out, const void *gradient, const void *row, float *sums,
-                        int64_t count)
-{
-    element *dh = out;
-    const element *dy = gradient, *h = row;
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        gelu_gradient_part(dh + i, dy + i, h + i, sums + i, COH_LANES);
-    if (i < count)
-        gelu_gradient_part(dh + i, dy + i, h + i, sums + i, count - i);
+    EACH_LANES(i, n, row->count, drop_part(row, i, n));
 }

@@ -59,7 +59,7 @@ LANES_INLINE lanes lanes_load_part(const float *from, int64_t count, float fill)
 {
     float padded[COH_LANES] = { 0 };
     memcpy(padded, from, (size_t)count * sizeof(float));
-    return lanes_keep(lanes_load(padded), count, fill);
+    return fill == 0.0f ? lanes_load(padded) : lanes_keep(lanes_load(padded), count, fill);
 }
 
 LANES_INLINE void lanes_store_part(float *to, int64_t count, lanes a)
@@ -67,6 +67,35 @@ LANES_INLINE void lanes_store_part(float *to, int64_t count, lanes a)
     float padded[COH_LANES];
     lanes_store(padded, a);
     memcpy(to, padded, (size_t)count * sizeof(float));
+}
+
+/* Runs a statement for each sixteen elements of a row, from element i on, with the constant n = 16,
+ * and once for the last n < 16. So the compiler removes the statement's branches on n. */
+#define EACH_LANES(i, n, count, ...)                                                               \
+    do {                                                                                           \
+        int64_t i = 0;                                                                             \
+        for (; i + COH_LANES <= (count); i += COH_LANES) {                                         \
+            const int64_t n = COH_LANES;                                                           \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+        if (i < (count)) {                                                                         \
+            const int64_t n = (count)-i;                                                           \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
+/* Loads and stores sixteen elements, or the first `count` < 16. */
+LANES_INLINE lanes lanes_take(const float *from, int64_t count, float fill)
+{
+    return count == COH_LANES ? lanes_load(from) : lanes_load_part(from, count, fill);
+}
+
+LANES_INLINE void lanes_give(float *to, int64_t count, lanes a)
+{
+    if (count == COH_LANES)
+        lanes_store(to, a);
+    else
+        lanes_store_part(to, count, a);
 }
 
 /* bf16 is the upper half of a float: widening is exact. */
@@ -92,6 +121,27 @@ LANES_INLINE void lanes_narrow(uint16_t *to, lanes a)
         vector_halves half = vector_narrow(rounded >> 16);
         memcpy(to + k * COH_VECTOR_FLOATS, &half, sizeof(half));
     }
+}
+
+/* As lanes_take and lanes_give, for bf16. */
+LANES_INLINE lanes halves_take(const uint16_t *from, int64_t count, float fill)
+{
+    uint16_t padded[COH_LANES] = { 0 };
+    if (count == COH_LANES)
+        return lanes_widen(from);
+    memcpy(padded, from, (size_t)count * sizeof(*padded));
+    return fill == 0.0f ? lanes_widen(padded) : lanes_keep(lanes_widen(padded), count, fill);
+}
+
+LANES_INLINE void halves_give(uint16_t *to, int64_t count, lanes a)
+{
+    uint16_t padded[COH_LANES];
+    if (count == COH_LANES) {
+        lanes_narrow(to, a);
+        return;
+    }
+    lanes_narrow(padded, a);
+    memcpy(to, padded, (size_t)count * sizeof(*padded));
 }
 
 /* Joins and splits a float: a bf16 rounded half up in magnitude, and the remainder in units of the
@@ -139,6 +189,12 @@ LANES_BINARY(lanes_multiply, a *b)
 LANES_BINARY(lanes_divide, a / b)
 /* The larger; b if either is NaN. */
 LANES_BINARY(lanes_larger, vector_larger(a, b))
+
+/* total += a, of `count` elements. */
+LANES_INLINE void lanes_add_to(float *total, int64_t count, lanes a)
+{
+    lanes_give(total, count, lanes_add(lanes_take(total, count, 0.0f), a));
+}
 
 /* ((0+8)+(4+12)) + ... : halves added to halves. */
 LANES_INLINE float lanes_sum(lanes a)
@@ -201,6 +257,18 @@ LANES_INLINE lanes lanes_exp(lanes x)
     for (int k = 0; k < COH_VECTORS; k++)
         x.part[k] = vector_exp(x.part[k]);
     return x;
+}
+
+/* Exponentials relative to a maximum. */
+LANES_INLINE lanes lanes_exp_from(lanes score, float max)
+{
+    return lanes_exp(lanes_subtract(score, lanes_all(max)));
+}
+
+/* The factor of earlier sums when a maximum rises: exp(old - new); 0 if there is no old one yet. */
+LANES_INLINE float shrink_by(float old_max, float max)
+{
+    return old_max == -INFINITY ? 0.0f : vector_exp(vector_all(old_max - max))[0];
 }
 
 #endif

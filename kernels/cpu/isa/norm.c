@@ -1,201 +1,128 @@
 /* Row loops of layer norm and RMS norm, forward and backward, one row at a time in sixteen lanes.
- * Compiled once per instruction set and element type. Next: kernels/cpu/rows.h; kernels/cpu/norm.c
- * runs the rows. */
+ * Compiled once per instruction set and element type. RMS norm is layer norm without mean and bias:
+ * `is_rms` is a compile-time constant everywhere. Next: kernels/cpu/rows.h; kernels/cpu/norm.c runs
+ * the rows. */
 #include "kernels/cpu/isa/element.h"
 
 #include <math.h>
 
-static float row_mean(const element *x, int64_t C)
+LANES_INLINE float row_mean(const element *x, int64_t C)
 {
     lanes sum = lanes_all(0.0f);
-    int64_t i = 0;
-    for (; i + COH_LANES <= C; i += COH_LANES)
-        sum = lanes_add(sum, elements_load(x + i));
-    if (i < C)
-        sum = lanes_add(sum, elements_load_part(x + i, C - i, 0.0f));
+    EACH_LANES(i, n, C, sum = lanes_add(sum, elements_take(x + i, n, 0.0f)));
     return lanes_sum(sum) / (float)C;
+}
+
+/* x - mean; the lanes beyond the row are 0. */
+LANES_INLINE lanes away(const element *x, int64_t count, float mean, int is_rms)
+{
+    return is_rms ? elements_take(x, count, 0.0f)
+                  : lanes_subtract(elements_take(x, count, mean), lanes_all(mean));
+}
+
+LANES_INLINE lanes add_square(lanes sum, lanes x)
+{
+    return lanes_add(sum, lanes_multiply(x, x));
 }
 
 /* Sums squares around the mean, because E[x^2] - mean^2 cancels. */
-static float row_variance(const element *x, int64_t C, float mean)
+LANES_INLINE float row_variance(const element *x, int64_t C, float mean, int is_rms)
 {
     lanes sum = lanes_all(0.0f);
-    const lanes means = lanes_all(mean);
-    int64_t i = 0;
-    for (; i + COH_LANES <= C; i += COH_LANES) {
-        lanes away = lanes_subtract(elements_load(x + i), means);
-        sum = lanes_add(sum, lanes_multiply(away, away));
-    }
-    if (i < C) {
-        lanes away = lanes_subtract(elements_load_part(x + i, C - i, mean), means);
-        sum = lanes_add(sum, lanes_multiply(away, away));
-    }
+    EACH_LANES(i, n, C, sum = add_square(sum, away(x + i, n, mean, is_rms)));
     return lanes_sum(sum) / (float)C;
 }
 
-/* (x - mean) * rstd; the lanes beyond the row are 0. */
-LANES_INLINE lanes normal(const element *x, int64_t count, float mean, float rstd)
+LANES_INLINE lanes normal(const element *x, int64_t count, float mean, float rstd, int is_rms)
 {
-    return lanes_multiply(lanes_subtract(elements_take(x, count, mean), lanes_all(mean)),
-                          lanes_all(rstd));
+    return lanes_multiply(away(x, count, mean, is_rms), lanes_all(rstd));
 }
 
-LANES_INLINE void norm_part(element *y, const element *x, const element *weight,
-                            const element *bias, int64_t count, float mean, float rstd)
+LANES_INLINE void norm_row(element *y, const element *x, const element *weight, const element *bias,
+                           int64_t C, float mean, float rstd, int is_rms)
 {
-    lanes scaled = lanes_multiply(normal(x, count, mean, rstd), elements_take(weight, count, 0.0f));
-    elements_give(y, count, lanes_add(scaled, elements_take(bias, count, 0.0f)));
+    EACH_LANES(i, n, C, {
+        const lanes scaled = lanes_multiply(normal(x + i, n, mean, rstd, is_rms),
+                                            elements_take(weight + i, n, 0.0f));
+        elements_give(y + i, n,
+                      is_rms ? scaled : lanes_add(scaled, elements_take(bias + i, n, 0.0f)));
+    });
 }
 
-void ROW(norm)(void *out, const void *row, const void *weights, const void *biases, int64_t C,
+void ROW(norm)(void *y, const void *x, const void *weight, const void *bias, int64_t C,
                float epsilon, float *out_mean, float *out_rstd)
 {
-    element *y = out;
-    const element *x = row, *weight = weights, *bias = biases;
-    const float mean = row_mean(x, C);
-    const float rstd = 1.0f / sqrtf(row_variance(x, C, mean) + epsilon);
-    int64_t i = 0;
-    for (; i + COH_LANES <= C; i += COH_LANES)
-        norm_part(y + i, x + i, weight + i, bias + i, COH_LANES, mean, rstd);
-    if (i < C)
-        norm_part(y + i, x + i, weight + i, bias + i, C - i, mean, rstd);
+    const float mean = row_mean(x, C), rstd = 1.0f / sqrtf(row_variance(x, C, mean, 0) + epsilon);
+    norm_row(y, x, weight, bias, C, mean, rstd, 0);
     *out_mean = mean;
     *out_rstd = rstd;
 }
 
-/* With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)). */
+void ROW(rms)(void *y, const void *x, const void *weight, int64_t C, float epsilon, float *out_rstd)
+{
+    const float rstd = 1.0f / sqrtf(row_variance(x, C, 0.0f, 1) + epsilon);
+    norm_row(y, x, weight, NULL, C, 0.0f, rstd, 1);
+    *out_rstd = rstd;
+}
+
+/* With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)). RMS norm: n = x
+ * rstd, and no mean(g). */
 typedef struct norm_sums {
     lanes g, gn;
 } norm_sums;
 
-LANES_INLINE void add_to(float *total, int64_t count, lanes a)
+LANES_INLINE lanes weighted_at(const coh_norm_row *row, int64_t i, int64_t count)
 {
-    if (count == COH_LANES)
-        lanes_store(total, lanes_add(lanes_load(total), a));
-    else
-        lanes_store_part(total, count, lanes_add(lanes_load_part(total, count, 0.0f), a));
+    return lanes_multiply(elements_take((const element *)row->dy + i, count, 0.0f),
+                          elements_take((const element *)row->weight + i, count, 0.0f));
 }
 
-LANES_INLINE void take_part(norm_sums *sums, const coh_norm_row *row, int64_t i, int64_t count)
+LANES_INLINE lanes normal_at(const coh_norm_row *row, int64_t i, int64_t count, int is_rms)
 {
-    const element *dy_row = row->dy, *x = row->x, *weight = row->weight;
-    lanes dy = elements_take(dy_row + i, count, 0.0f);
-    lanes n = normal(x + i, count, row->mean, row->rstd);
-    lanes g = lanes_multiply(dy, elements_take(weight + i, count, 0.0f));
-    sums->g = lanes_add(sums->g, g);
+    return normal((const element *)row->x + i, count, row->mean, row->rstd, is_rms);
+}
+
+LANES_INLINE void take_part(norm_sums *sums, const coh_norm_row *row, int64_t i, int64_t count,
+                            int is_rms)
+{
+    const lanes dy = elements_take((const element *)row->dy + i, count, 0.0f);
+    const lanes n = normal_at(row, i, count, is_rms), g = weighted_at(row, i, count);
     sums->gn = lanes_add(sums->gn, lanes_multiply(g, n));
-    add_to(row->dweight + i, count, lanes_multiply(dy, n));
-    add_to(row->dbias + i, count, dy);
+    lanes_add_to(row->dweight + i, count, lanes_multiply(dy, n));
+    if (!is_rms) {
+        sums->g = lanes_add(sums->g, g);
+        lanes_add_to(row->dbias + i, count, dy);
+    }
 }
 
 LANES_INLINE void give_part(const coh_norm_row *row, int64_t i, int64_t count, lanes mean_g,
-                            lanes mean_gn)
+                            lanes mean_gn, int is_rms)
 {
-    element *dx = (element *)row->dx + i;
-    const element *dy = (const element *)row->dy + i, *x = (const element *)row->x + i;
-    const element *weight = (const element *)row->weight + i;
-    lanes g = lanes_multiply(elements_take(dy, count, 0.0f), elements_take(weight, count, 0.0f));
-    lanes n = normal(x, count, row->mean, row->rstd);
-    lanes value = lanes_multiply(lanes_all(row->rstd), lanes_subtract(lanes_subtract(g, mean_g),
-                                                                      lanes_multiply(n, mean_gn)));
-    elements_give(dx, count, row->adds ? lanes_add(elements_take(dx, count, 0.0f), value) : value);
+    const lanes n = normal_at(row, i, count, is_rms), g = weighted_at(row, i, count);
+    const lanes less =
+        lanes_subtract(is_rms ? g : lanes_subtract(g, mean_g), lanes_multiply(n, mean_gn));
+    elements_put((element *)row->dx + i, count, lanes_multiply(lanes_all(row->rstd), less),
+                 row->adds);
+}
+
+LANES_INLINE void norm_back(const coh_norm_row *row, int is_rms)
+{
+    const float C = (float)row->C;
+    norm_sums sums = { lanes_all(0.0f), lanes_all(0.0f) };
+    EACH_LANES(i, n, row->C, take_part(&sums, row, i, n, is_rms));
+    if (row->dx == NULL)
+        return;
+    const lanes mean_g = lanes_all(is_rms ? 0.0f : lanes_sum(sums.g) / C);
+    const lanes mean_gn = lanes_all(lanes_sum(sums.gn) / C);
+    EACH_LANES(i, n, row->C, give_part(row, i, n, mean_g, mean_gn, is_rms));
 }
 
 void ROW(norm_backward)(const coh_norm_row *row)
 {
-    const int64_t C = row->C;
-    norm_sums sums = { lanes_all(0.0f), lanes_all(0.0f) };
-    int64_t i = 0;
-    for (; i + COH_LANES <= C; i += COH_LANES)
-        take_part(&sums, row, i, COH_LANES);
-    if (i < C)
-        take_part(&sums, row, i, C - i);
-    if (row->dx == NULL)
-        return;
-    const lanes mean_g = lanes_all(lanes_sum(sums.g) / (float)C);
-    const lanes mean_gn = lanes_all(lanes_sum(sums.gn) / (float)C);
-    for (i = 0; i + COH_LANES <= C; i += COH_LANES)
-        give_part(row, i, COH_LANES, mean_g, mean_gn);
-    if (i < C)
-        give_part(row, i, C - i, mean_g, mean_gn);
-}
-
-/* ---- RMS norm ---- */
-
-static float row_square_mean(const element *x, int64_t C)
-{
-    lanes sum = lanes_all(0.0f);
-    int64_t i = 0;
-    for (; i + COH_LANES <= C; i += COH_LANES) {
-        const lanes here = elements_load(x + i);
-        sum = lanes_add(sum, lanes_multiply(here, here));
-    }
-    if (i < C) {
-        const lanes here = elements_load_part(x + i, C - i, 0.0f);
-        sum = lanes_add(sum, lanes_multiply(here, here));
-    }
-    return lanes_sum(sum) / (float)C;
-}
-
-LANES_INLINE void rms_part(element *y, const element *x, const element *weight, int64_t count,
-                           lanes rstd)
-{
-    const lanes n = lanes_multiply(elements_take(x, count, 0.0f), rstd);
-    elements_give(y, count, lanes_multiply(n, elements_take(weight, count, 0.0f)));
-}
-
-void ROW(rms)(void *out, const void *row, const void *weights, int64_t C, float epsilon,
-              float *out_rstd)
-{
-    element *y = out;
-    const element *x = row, *weight = weights;
-    const float rstd = 1.0f / sqrtf(row_square_mean(x, C) + epsilon);
-    const lanes factor = lanes_all(rstd);
-    int64_t i = 0;
-    for (; i + COH_LANES <= C; i += COH_LANES)
-        rms_part(y + i, x + i, weight + i, COH_LANES, factor);
-    if (i < C)
-        rms_part(y + i, x + i, weight + i, C - i, factor);
-    *out_rstd = rstd;
-}
-
-/* With n = x rstd and g = dy weight: dx = rstd (g - n mean(g n)). */
-LANES_INLINE void rms_take_part(lanes *sum, const coh_norm_row *row, int64_t i, int64_t count)
-{
-    const lanes dy = elements_take((const element *)row->dy + i, count, 0.0f);
-    const lanes weight = elements_take((const element *)row->weight + i, count, 0.0f);
-    const lanes n = lanes_multiply(elements_take((const element *)row->x + i, count, 0.0f),
-                                   lanes_all(row->rstd));
-    *sum = lanes_add(*sum, lanes_multiply(lanes_multiply(dy, weight), n));
-    add_to(row->dweight + i, count, lanes_multiply(dy, n));
-}
-
-LANES_INLINE void rms_give_part(const coh_norm_row *row, int64_t i, int64_t count, lanes mean_gn)
-{
-    element *dx = (element *)row->dx + i;
-    const lanes dy = elements_take((const element *)row->dy + i, count, 0.0f);
-    const lanes weight = elements_take((const element *)row->weight + i, count, 0.0f);
-    const lanes rstd = lanes_all(row->rstd);
-    const lanes n = lanes_multiply(elements_take((const element *)row->x + i, count, 0.0f), rstd);
-    const lanes value = lanes_multiply(
-        rstd, lanes_subtract(lanes_multiply(dy, weight), lanes_multiply(n, mean_gn)));
-    elements_give(dx, count, row->adds ? lanes_add(elements_take(dx, count, 0.0f), value) : value);
+    norm_back(row, 0);
 }
 
 void ROW(rms_backward)(const coh_norm_row *row)
 {
-    const int64_t C = row->C;
-    lanes sum = lanes_all(0.0f);
-    int64_t i = 0;
-    for (; i + COH_LANES <= C; i += COH_LANES)
-        rms_take_part(&sum, row, i, COH_LANES);
-    if (i < C)
-        rms_take_part(&sum, row, i, C - i);
-    if (row->dx == NULL)
-        return;
-    const lanes mean_gn = lanes_all(lanes_sum(sum) / (float)C);
-    for (i = 0; i + COH_LANES <= C; i += COH_LANES)
-        rms_give_part(row, i, COH_LANES, mean_gn);
-    if (i < C)
-        rms_give_part(row, i, C - i, mean_gn);
+    norm_back(row, 1);
 }

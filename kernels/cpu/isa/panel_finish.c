@@ -1,42 +1,21 @@
 /* The begin and end of a panel's sums: bias, residual or earlier sums go in; rounding and the
  * activation come out. Compiled once per instruction set. Next: words.h, panel.c. */
-#include "kernels/cpu/isa/gelu.h"
-#include "kernels/cpu/isa/relu.h"
+#include "kernels/cpu/isa/activation.h"
 #include "kernels/cpu/isa/words.h"
 
 /* Loads sixteen elements of a row, or the first `count`; the others are zero. */
 LANES_INLINE lanes take(const void *row, int64_t index, int64_t count, coh_dtype dtype)
 {
-    if (dtype == COH_DTYPE_BF16) {
-        const uint16_t *from = (const uint16_t *)row + index;
-        uint16_t padded[COH_LANES] = { 0 };
-        if (count == COH_LANES)
-            return lanes_widen(from);
-        memcpy(padded, from, (size_t)count * sizeof(*padded));
-        return lanes_widen(padded);
-    }
-    const float *from = (const float *)row + index;
-    return count == COH_LANES ? lanes_load(from) : lanes_load_part(from, count, 0.0f);
+    return dtype == COH_DTYPE_BF16 ? halves_take((const uint16_t *)row + index, count, 0.0f)
+                                   : lanes_take((const float *)row + index, count, 0.0f);
 }
 
 LANES_INLINE void give(void *row, int64_t index, int64_t count, coh_dtype dtype, lanes x)
 {
-    if (dtype == COH_DTYPE_BF16) {
-        uint16_t *to = (uint16_t *)row + index;
-        uint16_t padded[COH_LANES];
-        if (count == COH_LANES) {
-            lanes_narrow(to, x);
-            return;
-        }
-        lanes_narrow(padded, x);
-        memcpy(to, padded, (size_t)count * sizeof(*padded));
-        return;
-    }
-    float *to = (float *)row + index;
-    if (count == COH_LANES)
-        lanes_store(to, x);
+    if (dtype == COH_DTYPE_BF16)
+        halves_give((uint16_t *)row + index, count, x);
     else
-        lanes_store_part(to, count, x);
+        lanes_give((float *)row + index, count, x);
 }
 
 void PANEL(bias)(const coh_tile *tile, int64_t j, int64_t columns, float *row)

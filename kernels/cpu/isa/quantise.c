@@ -57,25 +57,22 @@ void FLOAT_ROW(stochastic_round)(uint16_t *y, const float *x, const uint32_t *ha
 
 /* ---- to bytes ---- */
 
-LANES_INLINE lanes take(const float *x, int64_t count)
-{
-    return count >= COH_LANES ? lanes_load(x) : lanes_load_part(x, count, 0.0f);
-}
-
 /* Returns the bits of the largest |x|: bits of floats without a sign have the order of the
  * floats. */
+LANES_INLINE void largest_part(vector_bits largest[COH_VECTORS], lanes x)
+{
+    for (int k = 0; k < COH_VECTORS; k++) {
+        const vector_bits size = (vector_bits)x.part[k] & 0x7fffffffu;
+        const vector_bits is_larger = (vector_bits)(size > largest[k]);
+        largest[k] = (is_larger & size) | (~is_larger & largest[k]);
+    }
+}
+
 static uint32_t largest_bits(const float *x, int64_t count)
 {
     vector_bits largest[COH_VECTORS] = { 0 };
     uint32_t most = 0;
-    for (int64_t i = 0; i < count; i += COH_LANES) {
-        const lanes part = take(x + i, count - i);
-        for (int k = 0; k < COH_VECTORS; k++) {
-            const vector_bits size = (vector_bits)part.part[k] & 0x7fffffffu;
-            const vector_bits is_larger = (vector_bits)(size > largest[k]);
-            largest[k] = (is_larger & size) | (~is_larger & largest[k]);
-        }
-    }
+    EACH_LANES(i, n, count, largest_part(largest, lanes_take(x + i, n, 0.0f)));
     for (int k = 0; k < COH_VECTORS; k++)
         for (int j = 0; j < COH_VECTOR_FLOATS; j++)
             most = largest[k][j] > most ? largest[k][j] : most;
@@ -113,7 +110,7 @@ LANES_INLINE void put_codes(int8_t *to, lanes whole, int64_t count)
 LANES_INLINE void quantise_part(int8_t *codes, const float *x, const uint32_t *halves, float scale,
                                 int64_t count)
 {
-    lanes t = lanes_divide(take(x, count), lanes_all(scale));
+    lanes t = lanes_divide(lanes_take(x, count, 0.0f), lanes_all(scale));
     t = lanes_multiply(t, lanes_all(LEVELS));
     uint32_t drawn[COH_LANES] = { 0 };
     if (halves != NULL)
@@ -136,21 +133,18 @@ float FLOAT_ROW(quantise)(int8_t *codes, const float *x, const uint32_t *halves,
         memset(codes, 0, (size_t)count);
         return scale;
     }
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        quantise_part(codes + i, x + i, halves == NULL ? NULL : halves + i, scale, COH_LANES);
-    if (i < count)
-        quantise_part(codes + i, x + i, halves == NULL ? NULL : halves + i, scale, count - i);
+    EACH_LANES(i, n, count,
+               quantise_part(codes + i, x + i, halves == NULL ? NULL : halves + i, scale, n));
     return scale;
 }
 
 /* ---- and back ---- */
 
 /* A scale that is NaN keeps its bits, which a multiplication would not guarantee. */
-LANES_INLINE lanes value_of(const int8_t *codes, float scale)
+LANES_INLINE lanes value_of(const int8_t *codes, int64_t count, float scale)
 {
-    float level[COH_LANES];
-    for (int j = 0; j < COH_LANES; j++)
+    float level[COH_LANES] = { 0 };
+    for (int64_t j = 0; j < count; j++)
         level[j] = codes[j];
     return isnan(scale) ? lanes_all(scale)
                         : lanes_multiply(lanes_divide(lanes_load(level), lanes_all(LEVELS)),
@@ -159,12 +153,5 @@ LANES_INLINE lanes value_of(const int8_t *codes, float scale)
 
 void FLOAT_ROW(dequantise)(float *y, const int8_t *codes, float scale, int64_t count)
 {
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        lanes_store(y + i, value_of(codes + i, scale));
-    if (i < count) {
-        int8_t padded[COH_LANES] = { 0 };
-        memcpy(padded, codes + i, (size_t)(count - i));
-        lanes_store_part(y + i, count - i, value_of(padded, scale));
-    }
+    EACH_LANES(i, n, count, lanes_give(y + i, n, value_of(codes + i, n, scale)));
 }

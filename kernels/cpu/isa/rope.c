@@ -3,40 +3,25 @@
  * angles. */
 #include "kernels/cpu/isa/element.h"
 
-LANES_INLINE lanes floats_take(const float *from, int64_t count)
-{
-    return count == COH_LANES ? lanes_load(from) : lanes_load_part(from, count, 0.0f);
-}
-
-LANES_INLINE void give_turned(element *to, int64_t count, lanes value, int adds)
-{
-    elements_give(to, count, adds ? lanes_add(elements_take(to, count, 0.0f), value) : value);
-}
-
 /* Reads both halves before it writes either, because y may be x. */
 LANES_INLINE void turn_part(const coh_rope_row *row, const element *x, element *y, int64_t i,
                             int64_t count)
 {
     const lanes first = elements_take(x + i, count, 0.0f);
     const lanes second = elements_take(x + row->half + i, count, 0.0f);
-    const lanes cosine = floats_take(row->cosine + i, count);
-    const lanes sine = floats_take(row->sine + i, count);
-    give_turned(y + i, count,
-                lanes_subtract(lanes_multiply(first, cosine), lanes_multiply(second, sine)),
-                row->adds);
-    give_turned(y + row->half + i, count,
-                lanes_add(lanes_multiply(second, cosine), lanes_multiply(first, sine)), row->adds);
+    const lanes cosine = lanes_take(row->cosine + i, count, 0.0f);
+    const lanes sine = lanes_take(row->sine + i, count, 0.0f);
+    elements_put(y + i, count,
+                 lanes_subtract(lanes_multiply(first, cosine), lanes_multiply(second, sine)),
+                 row->adds);
+    elements_put(y + row->half + i, count,
+                 lanes_add(lanes_multiply(second, cosine), lanes_multiply(first, sine)), row->adds);
 }
 
 void ROW(rope)(const coh_rope_row *row)
 {
     const element *x = row->x;
     element *y = row->y;
-    for (int64_t h = 0; h < row->heads; h++, x += 2 * row->half, y += 2 * row->half) {
-        int64_t i = 0;
-        for (; i + COH_LANES <= row->half; i += COH_LANES)
-            turn_part(row, x, y, i, COH_LANES);
-        if (i < row->half)
-            turn_part(row, x, y, i, row->half - i);
-    }
+    for (int64_t h = 0; h < row->heads; h++, x += 2 * row->half, y += 2 * row->half)
+        EACH_LANES(i, n, row->half, turn_part(row, x, y, i, n));
 }

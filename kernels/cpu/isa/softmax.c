@@ -2,27 +2,18 @@
  * scale. Compiled once per instruction set. Next: kernels/cpu/rows.h (coh_row_softmax_exp). */
 #include "kernels/cpu/isa/isa.h"
 
-#include "kernels/cpu/isa/running_softmax.h"
+#include "kernels/cpu/isa/lanes.h"
 
 float ROW(softmax_exp)(float *row, int64_t count, float *max, float *sum)
 {
     lanes largest = lanes_all(*max), total = lanes_all(0.0f);
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        largest = lanes_larger(lanes_load(row + i), largest);
-    if (i < count)
-        largest = lanes_larger(lanes_load_part(row + i, count - i, *max), largest);
-    const float new_max = lanes_largest(largest), factor = shrink(*max, new_max);
-    for (i = 0; i + COH_LANES <= count; i += COH_LANES) {
-        lanes p = exp_from(lanes_load(row + i), new_max);
+    EACH_LANES(i, n, count, largest = lanes_larger(lanes_take(row + i, n, *max), largest));
+    const float new_max = lanes_largest(largest), factor = shrink_by(*max, new_max);
+    EACH_LANES(i, n, count, {
+        const lanes p = lanes_exp_from(lanes_take(row + i, n, -INFINITY), new_max);
         total = lanes_add(total, p);
-        lanes_store(row + i, p);
-    }
-    if (i < count) {
-        lanes p = exp_from(lanes_load_part(row + i, count - i, -INFINITY), new_max);
-        total = lanes_add(total, p);
-        lanes_store_part(row + i, count - i, p);
-    }
+        lanes_give(row + i, n, p);
+    });
     *sum = *sum * factor + lanes_sum(total);
     *max = new_max;
     return factor;

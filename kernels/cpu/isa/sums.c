@@ -68,11 +68,8 @@ float ROW(dot)(const void *left, const void *right, int64_t count)
 {
     const element *a = left, *b = right;
     lanes sum = lanes_all(0.0f);
-    int64_t i = 0;
-    for (; i + COH_LANES <= count; i += COH_LANES)
-        sum = lanes_add(sum, lanes_multiply(elements_load(a + i), elements_load(b + i)));
-    if (i < count)
-        sum = lanes_add(sum, lanes_multiply(elements_load_part(a + i, count - i, 0.0f),
-                                            elements_load_part(b + i, count - i, 0.0f)));
+    EACH_LANES(i, n, count,
+               sum = lanes_add(sum, lanes_multiply(elements_take(a + i, n, 0.0f),
+                                                   elements_take(b + i, n, 0.0f))));
     return lanes_sum(sum);
 }

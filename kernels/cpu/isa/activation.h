@@ -1,9 +1,9 @@
-/* gelu.h - gelu and its slope, sixteen floats at a time. The gelu kernels and the products that end
- * in a gelu use it, so both give the same bits.
+/* activation.h - gelu and relu and their gradients, sixteen floats at a time. The activation loops
+ * and the products that end in an activation use them, so both give the same bits.
  *
  * Included only by the files that are compiled once per instruction set. */
-#ifndef COH_KERNELS_CPU_ISA_GELU_H
-#define COH_KERNELS_CPU_ISA_GELU_H
+#ifndef COH_KERNELS_CPU_ISA_ACTIVATION_H
+#define COH_KERNELS_CPU_ISA_ACTIVATION_H
 
 #include "kernels/cpu/isa/lanes.h"
 
@@ -34,9 +34,9 @@ LANES_INLINE lanes gelu(lanes x)
     return x;
 }
 
-/* With s = 1 / (1 + e^-2u): d/dx x s = s + x s (1 - s) 2 u', 2u' = root (2 + 6 cube x^2). 1 - s is
- * computed as e^-2u s, which does not cancel. */
-LANES_INLINE lanes gelu_slope(lanes x)
+/* dy times the slope at x. With s = 1 / (1 + e^-2u): d/dx x s = s + x s (1 - s) 2 u', 2u' = root (2 +
+ * 6 cube x^2). 1 - s is computed as e^-2u s, which does not cancel. */
+LANES_INLINE lanes gelu_back(lanes dy, lanes x)
 {
     for (int k = 0; k < COH_VECTORS; k++) {
         vector held = gelu_hold(x.part[k]), decay = gelu_decay(held);
@@ -45,7 +45,22 @@ LANES_INLINE lanes gelu_slope(lanes x)
             vector_all(2.0f * GELU_ROOT) + vector_all(6.0f * GELU_ROOT * GELU_CUBE) * (held * held);
         x.part[k] = s + held * (s * (decay * s)) * twice_slope;
     }
-    return x;
+    return lanes_multiply(dy, x);
+}
+
+/* max(x, 0): NaN stays NaN. */
+LANES_INLINE lanes relu(lanes x)
+{
+    return lanes_larger(lanes_all(0.0f), x);
+}
+
+/* dy where relu gave y above 0, else 0. */
+LANES_INLINE lanes relu_back(lanes dy, lanes y)
+{
+    for (int k = 0; k < COH_VECTORS; k++)
+        dy.part[k] = vector_select((vector_bits)(y.part[k] > vector_all(0.0f)), dy.part[k],
+                                   vector_all(0.0f));
+    return dy;
 }
 
 #endif
