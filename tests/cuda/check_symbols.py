@@ -13,7 +13,8 @@ import re
 import struct
 import sys
 
-ENTRY = re.compile(r'^COH_CUDA_KERNEL\((\w+), "(\w+)", "(\w+)"\)', re.M)
+ENTRY = re.compile(r'^COH_CUDA_(KERNEL|PAIR|DROPS)\(\w+, "(\w+)", "(\w+)"\)', re.M)
+ENDINGS = {"KERNEL": [""], "PAIR": ["_f32", "_bf16"], "DROPS": ["", "_drop"]}
 CUDA_MACHINE = 190
 FATBIN_MAGIC, FATBIN_PTX = 0xba55ed50, 1
 PTX_OF = "90"  # kernels/cuda/meson.build
@@ -22,8 +23,8 @@ PTX_OF = "90"  # kernels/cuda/meson.build
 def read_list(text):
     """{file: {symbol}}"""
     files = {}
-    for _, symbol, file in ENTRY.findall(text):
-        files.setdefault(file, set()).add(symbol)
+    for entry, symbol, file in ENTRY.findall(text):
+        files.setdefault(file, set()).update(symbol + ending for ending in ENDINGS[entry])
     return files
 
 
