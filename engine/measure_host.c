@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cohobate/optimizer.h"
 #include "engine/measure.h"
 #include "kernels/kernels.h"
 
@@ -40,17 +41,18 @@ static coh_status pass(void *context, double *done)
 static void update_piece(void *argument, int64_t index)
 {
     const coh_host_side *side = argument;
-    static const coh_adamw adamw = { .rate = 1e-4f,
-                                     .scale = 1,
-                                     .beta1 = 0.9f,
-                                     .beta2 = 0.95f,
-                                     .bias1 = 0.5f,
-                                     .bias2 = 0.5f,
-                                     .epsilon = 1e-8f,
-                                     .decay = 0.1f };
+    static const float hyperparameters[] = { 0.9f, 0.95f, 1e-8f }, scalars[] = { 0.5f, 0.5f };
     const uint64_t at = (side->next + (uint64_t)index * PIECE_ELEMENTS) % ARRAY_ELEMENTS;
-    coh_kernel_adamw(&adamw, array(side, WORK) + at, array(side, GRAD) + at, array(side, M) + at,
-                     array(side, V) + at, PIECE_ELEMENTS);
+    coh_optimizer_find("adamw")->update(
+        &(coh_update_call){ .count = PIECE_ELEMENTS,
+                            .rate = 1e-4f,
+                            .scale = 1,
+                            .decay = 0.1f,
+                            .hyperparameters = hyperparameters,
+                            .scalars = scalars,
+                            .work = array(side, WORK) + at,
+                            .grad = array(side, GRAD) + at,
+                            .states = { array(side, M) + at, array(side, V) + at } });
 }
 
 static coh_status update(void *context, double *done)

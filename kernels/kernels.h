@@ -33,32 +33,12 @@ void coh_kernels_start(void);
 
 /* ---- element-wise: one thread, any range of elements ---- */
 
-/* AdamW (Loshchilov and Hutter 2019, alg. 2, decoupled decay):
- *   g = scale * grad;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
- *   work -= rate * (m / bias1 / (sqrt(v / bias2) + epsilon) + decay * work)
- * bias1 = 1 - beta1^t, bias2 = 1 - beta2^t at the t-th update, t from 1. */
-typedef struct coh_adamw {
-    float rate;
-    float scale; /* of the gradient: clipping, averaging */
-    float beta1, beta2, bias1, bias2, epsilon;
-    float decay; /* 0 for biases and norms */
-} coh_adamw;
-void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, float *m, float *v,
-                      int64_t count);
-
-/* AdamW of a bf16 parameter, whose master is split in two: `work` is its upper half, rounded half
- * up in magnitude, and `low` the remainder, as a signed 16-bit number in units of the last place of
- * a float:
+/* Join the master of a bf16 parameter from its halves and split it, for initial values, checkpoints
+ * and hashes. The upper half is the bf16, rounded half up in magnitude; the lower one the remainder,
+ * as a signed 16-bit number in units of the last place of a float:
  *    high = (bits + 0x8000) >> 16,  low = bits - (high << 16);  bits = (high << 16) + low
- * Exact for every bit pattern. The update is the one above, on the joined master. */
-void coh_kernel_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t *low,
-                            const uint16_t *grad, float *m, float *v, int64_t count);
-/* Likewise with a gradient in f32. */
-void coh_kernel_adamw_wide(const coh_adamw *step, uint16_t *work, uint16_t *low, const float *grad,
-                           float *m, float *v, int64_t count);
-
-/* Join the master from its halves and split it, for initial values, checkpoints and hashes. `low`
- * NULL: there are no states, so joining widens `high` and splitting rounds to it. */
+ * Exact for every bit pattern. `low` NULL: there are no states, so joining widens `high` and
+ * splitting rounds to it. */
 void coh_kernel_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count);
 void coh_kernel_split(uint16_t *high, uint16_t *low, const float *master, int64_t count);
 

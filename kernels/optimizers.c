@@ -17,28 +17,18 @@
 /* The largest float below 1. */
 #define BELOW_1 (1.0f - FLT_EPSILON / 2)
 
-/* ---- adamw ---- */
+/* The loops of the processor's instruction set. */
+#define UPDATE(name)                                                                               \
+    static void update_##name(const coh_update_call *call)                                         \
+    {                                                                                              \
+        coh_rows_get()->name(call);                                                                \
+    }
+UPDATE(adamw)
+UPDATE(adamw8)
+UPDATE(lion)
+UPDATE(sgd)
 
 enum { ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPSILON };
-
-static void update_adamw(const coh_update_call *call)
-{
-    const coh_adamw step = { .rate = call->rate,
-                             .scale = call->scale,
-                             .beta1 = call->hyperparameters[ADAMW_BETA1],
-                             .beta2 = call->hyperparameters[ADAMW_BETA2],
-                             .bias1 = call->scalars[0],
-                             .bias2 = call->scalars[1],
-                             .epsilon = call->hyperparameters[ADAMW_EPSILON],
-                             .decay = call->decay };
-    float *m = call->states[0], *v = call->states[1];
-    if (call->work_dtype == COH_DTYPE_F32)
-        coh_kernel_adamw(&step, call->work, call->grad, m, v, call->count);
-    else if (call->grad_dtype == COH_DTYPE_F32)
-        coh_kernel_adamw_wide(&step, call->work, call->low, call->grad, m, v, call->count);
-    else
-        coh_kernel_adamw_split(&step, call->work, call->low, call->grad, m, v, call->count);
-}
 
 static const coh_optimizer adamw = {
     .struct_bytes = sizeof(adamw),
@@ -56,13 +46,6 @@ static const coh_optimizer adamw = {
     .takes_bf16 = 1,
     .cuda_kernel = "adamw",
 };
-
-/* ---- adamw8 ---- */
-
-static void update_adamw8(const coh_update_call *call)
-{
-    coh_rows_get()->adamw8(call);
-}
 
 static const coh_optimizer adamw8 = {
     .struct_bytes = sizeof(adamw8),
@@ -85,13 +68,6 @@ static const coh_optimizer adamw8 = {
     .cuda_kernel = "adamw8",
 };
 
-/* ---- lion ---- */
-
-static void update_lion(const coh_update_call *call)
-{
-    coh_rows_get()->lion(call);
-}
-
 static const coh_optimizer lion = {
     .struct_bytes = sizeof(lion),
     .name = "lion",
@@ -104,13 +80,6 @@ static const coh_optimizer lion = {
     .takes_bf16 = 1,
     .cuda_kernel = "lion",
 };
-
-/* ---- sgd ---- */
-
-static void update_sgd(const coh_update_call *call)
-{
-    coh_rows_get()->sgd(call);
-}
 
 static const coh_optimizer sgd = {
     .struct_bytes = sizeof(sgd),

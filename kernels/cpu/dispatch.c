@@ -67,24 +67,6 @@ const coh_rows *coh_rows_get(void)
     return coh_rows_for(COH_DTYPE_F32);
 }
 
-void coh_kernel_adamw(const coh_adamw *step, float *work, const float *grad, float *m, float *v,
-                      int64_t count)
-{
-    coh_rows_get()->adamw(step, work, grad, m, v, count);
-}
-
-void coh_kernel_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t *low,
-                            const uint16_t *grad, float *m, float *v, int64_t count)
-{
-    coh_rows_get()->adamw_split(step, work, low, grad, m, v, count);
-}
-
-void coh_kernel_adamw_wide(const coh_adamw *step, uint16_t *work, uint16_t *low, const float *grad,
-                           float *m, float *v, int64_t count)
-{
-    coh_rows_get()->adamw_wide(step, work, low, grad, m, v, count);
-}
-
 void coh_kernel_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count)
 {
     coh_rows_get()->join(master, high, low, count);

@@ -17,15 +17,9 @@
 
 /* ---- over f32, the same function in every table of an instruction set ---- */
 
-typedef void coh_row_adamw(const coh_adamw *step, float *work, const float *grad, float *m,
-                           float *v, int64_t count);
-typedef void coh_row_adamw_split(const coh_adamw *step, uint16_t *work, uint16_t *low,
-                                 const uint16_t *grad, float *m, float *v, int64_t count);
-typedef void coh_row_adamw_wide(const coh_adamw *step, uint16_t *work, uint16_t *low,
-                                const float *grad, float *m, float *v, int64_t count);
 /* The update of an optimizer (kernels/optimizers.c). */
 typedef void coh_row_update(const coh_update_call *call);
-typedef coh_row_update coh_row_adamw8, coh_row_lion, coh_row_sgd;
+typedef coh_row_update coh_row_adamw, coh_row_adamw8, coh_row_lion, coh_row_sgd;
 typedef void coh_row_join(float *master, const uint16_t *high, const uint16_t *low, int64_t count);
 typedef void coh_row_split(uint16_t *high, uint16_t *low, const float *master, int64_t count);
 typedef void coh_row_scale(float *x, float factor, int64_t count);
@@ -155,8 +149,6 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
 #define COH_FLOAT_ROW_LIST(X)                                                                      \
     X(adamw)                                                                                       \
     X(adamw8)                                                                                      \
-    X(adamw_split)                                                                                 \
-    X(adamw_wide)                                                                                  \
     X(dequantise)                                                                                  \
     X(join)                                                                                        \
     X(lion)                                                                                        \

@@ -17,7 +17,33 @@
 #define EPS  0x1p-24
 #define MOST COH_GRAIN_ELEMENTS
 
-static const coh_adamw step = { 1e-3f, 0.7f, 0.9f, 0.95f, 0.271f, 0.142625f, 1e-8f, 0.1f };
+typedef struct adamw {
+    float rate, scale, beta1, beta2, bias1, bias2, epsilon, decay;
+} adamw;
+
+static const adamw step = { 1e-3f, 0.7f, 0.9f, 0.95f, 0.271f, 0.142625f, 1e-8f, 0.1f };
+
+/* Updates a bf16 parameter if `low` is not NULL, by the table of the host if `rows` is NULL. */
+static void run_adamw(const coh_rows *rows, const adamw *s, void *to, uint16_t *low,
+                      const void *slope, coh_dtype grad_dtype, float *m_state, float *v_state,
+                      int64_t count)
+{
+    const float hyperparameters[] = { s->beta1, s->beta2, s->epsilon };
+    const float scalars[] = { s->bias1, s->bias2 };
+    (rows != NULL ? rows : coh_rows_get())
+        ->adamw(&(coh_update_call){ .count = count,
+                                    .rate = s->rate,
+                                    .scale = s->scale,
+                                    .decay = s->decay,
+                                    .hyperparameters = hyperparameters,
+                                    .scalars = scalars,
+                                    .work_dtype = low != NULL ? COH_DTYPE_BF16 : COH_DTYPE_F32,
+                                    .grad_dtype = grad_dtype,
+                                    .work = to,
+                                    .low = low,
+                                    .grad = slope,
+                                    .states = { m_state, v_state } });
+}
 
 static float work[MOST], grad[MOST], m[MOST], v[MOST];
 
@@ -45,8 +71,8 @@ static void adamw_is_the_formula(void **state)
     memcpy(w0, work, sizeof(work));
     memcpy(m0, m, sizeof(m));
     memcpy(v0, v, sizeof(v));
-    const coh_adamw s = step;
-    coh_kernel_adamw(&s, work, grad, m, v, MOST);
+    const adamw s = step;
+    run_adamw(NULL, &s, work, NULL, grad, COH_DTYPE_F32, m, v, MOST);
     for (int64_t i = 0; i < MOST; i++) {
         const double g = (double)s.scale * grad[i];
         const double first = (double)s.beta1 * m0[i] + (1.0 - s.beta1) * g;
@@ -124,8 +150,8 @@ static void a_split_update_is_the_update_of_the_joined_master(void **state)
         memcpy(m2, m, sizeof(m));
         memcpy(v2, v, sizeof(v));
         for (int t = 0; t < 3; t++) {
-            coh_kernel_adamw(&step, work, grad, m, v, counts[n]);
-            coh_kernel_adamw_split(&step, high, low, half_grad, m2, v2, counts[n]);
+            run_adamw(NULL, &step, work, NULL, grad, COH_DTYPE_F32, m, v, counts[n]);
+            run_adamw(NULL, &step, high, low, half_grad, COH_DTYPE_BF16, m2, v2, counts[n]);
         }
         coh_kernel_join(joined, high, low, MOST);
         assert_memory_equal(joined, work, sizeof(work));
@@ -151,8 +177,9 @@ static void a_wide_update_is_the_update_of_the_joined_master(void **state)
         memcpy(m2, m, sizeof(m));
         memcpy(v2, v, sizeof(v));
         for (int t = 0; t < 3; t++) {
-            coh_rows_of("plain", COH_DTYPE_F32)->adamw(&step, work, grad, m, v, counts[n / 3]);
-            rows->adamw_wide(&step, high, low, grad, m2, v2, counts[n / 3]);
+            run_adamw(coh_rows_of("plain", COH_DTYPE_F32), &step, work, NULL, grad, COH_DTYPE_F32,
+                      m, v, counts[n / 3]);
+            run_adamw(rows, &step, high, low, grad, COH_DTYPE_F32, m2, v2, counts[n / 3]);
         }
         coh_kernel_join(joined, high, low, MOST);
         assert_memory_equal(joined, work, sizeof(work));
@@ -167,9 +194,9 @@ static void updates_below_the_upper_half_are_not_lost(void **state)
     (void)state;
     uint16_t high = 0x3f80, low = 0, half_grad = 0x3f80; /* 1, 0, 1 */
     float first = 0.0f, second = 0.0f, master;
-    const coh_adamw small = { 1e-5f, 1.0f, 0.0f, 0.0f, 1.0f, 1.0f, 0.0f, 0.0f };
+    const adamw small = { 1e-5f, 1.0f, 0.0f, 0.0f, 1.0f, 1.0f, 0.0f, 0.0f };
     for (int t = 0; t < 1000; t++)
-        coh_kernel_adamw_split(&small, &high, &low, &half_grad, &first, &second, 1);
+        run_adamw(NULL, &small, &high, &low, &half_grad, COH_DTYPE_BF16, &first, &second, 1);
     coh_kernel_join(&master, &high, &low, 1);
     assert_true(fabs(master - 0.99) < 1e-4);
     assert_true(high < 0x3f80);

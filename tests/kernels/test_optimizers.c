@@ -369,16 +369,17 @@ static int code_for(const parameter *p, int moment, int64_t i, double x)
     return (int)floor(place + (double)fraction);
 }
 
-static coh_adamw adamw_of(const coh_update_call *call)
+/* Updates f32 copies by adamw, with the numbers of `call`. */
+static void run_adamw(coh_update_call call, float *work, const float *slope, float *m, float *v)
 {
-    return (coh_adamw){ .rate = call->rate,
-                        .scale = call->scale,
-                        .beta1 = call->hyperparameters[0],
-                        .beta2 = call->hyperparameters[1],
-                        .bias1 = call->scalars[0],
-                        .bias2 = call->scalars[1],
-                        .epsilon = call->hyperparameters[2],
-                        .decay = call->decay };
+    call.count = MOST;
+    call.work_dtype = call.grad_dtype = COH_DTYPE_F32;
+    call.work = work;
+    call.low = NULL;
+    call.grad = slope;
+    call.states[0] = m;
+    call.states[1] = v;
+    optimizer_of("adamw")->update(&call);
 }
 
 /* A step gives the work adamw's bits for the moments that were opened. Each new code is one of the
@@ -399,8 +400,7 @@ static void adamw8_is_adamw_between_codes(void **state)
                 v[i] = (float)opened(&p, V, i);
             }
             const coh_update_call call = call_of(&p, adamw8_numbers);
-            const coh_adamw adamw = adamw_of(&call);
-            coh_kernel_adamw(&adamw, work, p.slope, m, v, MOST);
+            run_adamw(call, work, p.slope, m, v);
             update(&p, step, adamw8_numbers);
             assert_memory_equal(work, p.master, sizeof(work));
             for (int64_t i = 0; i < MOST; i++) {
@@ -438,8 +438,7 @@ static void adamw8_stays_near_adamw(void **state)
             p.slope[i] = ldexpf(p.slope[i] + 0.5f, (int)(i % 8) - 6);
         coh_update_call call = call_of(&p, adamw8_numbers);
         call.scalars = scalars;
-        const coh_adamw adamw = adamw_of(&call);
-        coh_kernel_adamw(&adamw, work, p.slope, m, v, MOST);
+        run_adamw(call, work, p.slope, m, v);
         optimizer_of("adamw8")->update(&call);
     }
     for (int64_t i = 0; i < MOST; i++) {

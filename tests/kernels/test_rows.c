@@ -237,10 +237,18 @@ static void run_sums(const coh_rows *rows, int64_t n)
 
 static void run_elements(const coh_rows *rows, int64_t n)
 {
-    const coh_adamw step = { 1e-3f, 0.7f, 0.9f, 0.95f, 0.271f, 0.142625f, 1e-8f, 0.1f };
+    const coh_update_call step = { .count = n,
+                                   .rate = 1e-3f,
+                                   .scale = 0.7f,
+                                   .decay = 0.1f,
+                                   .hyperparameters = (const float[]){ 0.9f, 0.95f, 1e-8f },
+                                   .scalars = (const float[]){ 0.271f, 0.142625f },
+                                   .work = a,
+                                   .grad = b,
+                                   .states = { c, d } };
     fill_all();
     rows->softmax_again(a, n, 1.5f, 0.3f);
-    rows->adamw(&step, a, b, c, d, n);
+    rows->adamw(&step);
     take_floats(a, n);
     take_floats(b, n);
     take_floats(c, n);

@@ -4,8 +4,8 @@
 #include "kernels/cpu/isa/isa.h"
 #include "kernels/quantise.h"
 
-#include "kernels/cpu/isa/adamw.h"
 #include "kernels/cpu/isa/philox.h"
+#include "kernels/cpu/isa/update.h"
 
 /* ---- codes (kernels/quantise.h) ---- */
 
@@ -198,15 +198,7 @@ static void update_block(coh_update_call *call, const adamw_factors *factors,
 
 void ROW(adamw8)(const coh_update_call *call)
 {
-    const adamw_factors factors =
-        adamw_factors_of(&(coh_adamw){ .rate = call->rate,
-                                       .scale = call->scale,
-                                       .beta1 = call->hyperparameters[0],
-                                       .beta2 = call->hyperparameters[1],
-                                       .bias1 = call->scalars[0],
-                                       .bias2 = call->scalars[1],
-                                       .epsilon = call->hyperparameters[2],
-                                       .decay = call->decay });
+    const adamw_factors factors = adamw_factors_of(call);
     const coh_random random = coh_random_of(call->random, 0, -1);
     const int64_t work_bytes = call->work_dtype == COH_DTYPE_BF16 ? 2 : 4;
     const int64_t grad_bytes = call->grad_dtype == COH_DTYPE_BF16 ? 2 : 4;

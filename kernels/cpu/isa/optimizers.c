@@ -3,49 +3,12 @@
  * the tables. */
 #include "kernels/cpu/isa/isa.h"
 
-#include "kernels/cpu/isa/adamw.h"
+#include "kernels/cpu/isa/update.h"
 
-/* ---- adamw (kernels/kernels.h, coh_adamw) ---- */
-
-void ROW(adamw)(const coh_adamw *step, float *work, const float *grad, float *m, float *v,
-                int64_t count)
+void ROW(adamw)(const coh_update_call *call)
 {
-    const adamw_factors factors = adamw_factors_of(step);
-    update_walk(&(coh_update_call){ .count = count,
-                                    .work_dtype = COH_DTYPE_F32,
-                                    .grad_dtype = COH_DTYPE_F32,
-                                    .work = work,
-                                    .grad = grad,
-                                    .states = { m, v } },
-                2, &factors, adamw_step);
-}
-
-void ROW(adamw_split)(const coh_adamw *step, uint16_t *work, uint16_t *low, const uint16_t *grad,
-                      float *m, float *v, int64_t count)
-{
-    const adamw_factors factors = adamw_factors_of(step);
-    update_walk(&(coh_update_call){ .count = count,
-                                    .work_dtype = COH_DTYPE_BF16,
-                                    .grad_dtype = COH_DTYPE_BF16,
-                                    .work = work,
-                                    .low = low,
-                                    .grad = grad,
-                                    .states = { m, v } },
-                2, &factors, adamw_step);
-}
-
-void ROW(adamw_wide)(const coh_adamw *step, uint16_t *work, uint16_t *low, const float *grad,
-                     float *m, float *v, int64_t count)
-{
-    const adamw_factors factors = adamw_factors_of(step);
-    update_walk(&(coh_update_call){ .count = count,
-                                    .work_dtype = COH_DTYPE_BF16,
-                                    .grad_dtype = COH_DTYPE_F32,
-                                    .work = work,
-                                    .low = low,
-                                    .grad = grad,
-                                    .states = { m, v } },
-                2, &factors, adamw_step);
+    const adamw_factors factors = adamw_factors_of(call);
+    update_walk(call, 2, &factors, adamw_step);
 }
 
 /* ---- lion: Chen, Liang, Huang, Real, Wang et al. 2023 ("Symbolic discovery of optimization

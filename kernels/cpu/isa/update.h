@@ -1,7 +1,8 @@
 /* update.h - an optimizer's walk over its elements, sixteen at a time: loads master, gradient and
- * up to two f32 states, calls the optimizer's step on them, and stores the results.
+ * up to two f32 states, calls the optimizer's step on them, and stores the results; and AdamW's
+ * step.
  *
- *    work   f32; or bf16 and its lower half (kernels.h, coh_kernel_adamw_split)
+ *    work   f32; or bf16 and its lower half (kernels.h, coh_kernel_join)
  *    grad   f32; or bf16 if work is
  *
  * So an optimizer with f32 states is one function over registers. Next: optimizers.c has all of
@@ -135,6 +136,47 @@ LANES_INLINE void update_walk(const coh_update_call *call, int states, const voi
         update_all(call, (update_form){ 1, 1, states }, factors, step);
     else
         update_all(call, (update_form){ 1, 0, states }, factors, step);
+}
+
+/* ---- AdamW (Loshchilov and Hutter 2019, alg. 2, decoupled decay): of adamw, and of adamw8, whose
+ * moments are f32 during the step ----
+ *
+ *   g = scale * grad;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+ *   work -= rate * (m / bias1 / (sqrt(v / bias2) + epsilon) + decay * work)
+ * bias1 = 1 - beta1^t, bias2 = 1 - beta2^t at the t-th update, t from 1. */
+
+/* Values shared by all elements. */
+typedef struct adamw_factors {
+    lanes rate, scale, beta1, beta2, rest1, rest2, bias1, bias2, epsilon, decay;
+} adamw_factors;
+
+LANES_INLINE adamw_factors adamw_factors_of(const coh_update_call *call)
+{
+    const float beta1 = call->hyperparameters[0], beta2 = call->hyperparameters[1];
+    return (adamw_factors){ .rate = lanes_all(call->rate),
+                            .scale = lanes_all(call->scale),
+                            .beta1 = lanes_all(beta1),
+                            .beta2 = lanes_all(beta2),
+                            .rest1 = lanes_all(1.0f - beta1),
+                            .rest2 = lanes_all(1.0f - beta2),
+                            .bias1 = lanes_all(call->scalars[0]),
+                            .bias2 = lanes_all(call->scalars[1]),
+                            .epsilon = lanes_all(call->hyperparameters[2]),
+                            .decay = lanes_all(call->decay) };
+}
+
+LANES_INLINE void adamw_step(const void *factors, update_part *p)
+{
+    const adamw_factors *s = factors;
+    const lanes g = lanes_multiply(s->scale, p->grad);
+    p->first = lanes_add(lanes_multiply(s->beta1, p->first), lanes_multiply(s->rest1, g));
+    p->second = lanes_add(lanes_multiply(s->beta2, p->second),
+                          lanes_multiply(s->rest2, lanes_multiply(g, g)));
+    const lanes root = lanes_root(lanes_divide(p->second, s->bias2));
+    const lanes direction =
+        lanes_divide(lanes_divide(p->first, s->bias1), lanes_add(root, s->epsilon));
+    p->work = lanes_subtract(
+        p->work, lanes_multiply(s->rate, lanes_add(direction, lanes_multiply(s->decay, p->work))));
 }
 
 #endif
