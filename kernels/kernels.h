@@ -335,4 +335,15 @@ static inline coh_dtype coh_grad_dtype(coh_dtype dtype, int f32_grads)
     return f32_grads ? COH_DTYPE_F32 : dtype;
 }
 
+/* Returns the address of element `index` of a tensor. */
+static inline void *coh_element(coh_dtype dtype, void *tensor, int64_t index)
+{
+    return (char *)tensor + (size_t)index * (dtype == COH_DTYPE_BF16 ? 2 : 4);
+}
+
+static inline const void *coh_element_const(coh_dtype dtype, const void *tensor, int64_t index)
+{
+    return (const char *)tensor + (size_t)index * (dtype == COH_DTYPE_BF16 ? 2 : 4);
+}
+
 #endif

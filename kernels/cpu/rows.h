@@ -196,15 +196,4 @@ typedef struct coh_rows {
 #undef COH_ROW_FIELD
 } coh_rows;
 
-/* Returns the address of element `index` of a tensor. */
-static inline void *coh_element(coh_dtype dtype, void *tensor, int64_t index)
-{
-    return (char *)tensor + (size_t)index * (dtype == COH_DTYPE_BF16 ? 2 : 4);
-}
-
-static inline const void *coh_element_const(coh_dtype dtype, const void *tensor, int64_t index)
-{
-    return (const char *)tensor + (size_t)index * (dtype == COH_DTYPE_BF16 ? 2 : 4);
-}
-
 #endif
