@@ -52,7 +52,7 @@ const coh_attention_pieces *coh_attention_pieces_of(const char *isa, coh_dtype d
 
 typedef struct attention_run {
     const coh_attention *attention;
-    const coh_attention_pieces *pieces;
+    coh_attention_piece *piece;
 } attention_run;
 
 static struct {
@@ -71,51 +71,40 @@ static void choose(void)
                       : chosen.f32;
 }
 
-static attention_run run_of(const coh_attention *attention)
+static const coh_attention_pieces *pieces_of(const coh_attention *attention)
 {
     pthread_once(&chosen.once, choose);
-    const int is_bf16 = attention->dtype == COH_DTYPE_BF16;
-    return (attention_run){ attention, is_bf16 ? chosen.bf16 : chosen.f32 };
+    return attention->dtype == COH_DTYPE_BF16 ? chosen.bf16 : chosen.f32;
 }
 
-static void forward_piece(void *argument, int64_t index)
+static void run_piece(void *argument, int64_t index)
 {
     const attention_run *run = argument;
-    run->pieces->forward(run->attention, index);
+    run->piece(run->attention, index);
 }
 
-static void backward_piece(void *argument, int64_t index)
+static void run_pieces(void *queue, const coh_attention *attention, coh_attention_piece *piece,
+                       int64_t count)
 {
-    const attention_run *run = argument;
-    run->pieces->backward(run->attention, index);
-}
-
-static void fold_piece(void *argument, int64_t index)
-{
-    const attention_run *run = argument;
-    run->pieces->fold(run->attention, index);
-}
-
-static void fold_group_piece(void *argument, int64_t index)
-{
-    const attention_run *run = argument;
-    run->pieces->fold_group(run->attention, index);
+    attention_run run = { attention, piece };
+    coh_parallel(queue, count, run_piece, &run);
 }
 
 void coh_cpu_attention(void *queue, const coh_attention *attention)
 {
     const coh_attention_cut cut = coh_attention_cut_of(attention);
-    attention_run run = run_of(attention);
-    coh_parallel(queue, attention->B * attention->H * cut.blocks, forward_piece, &run);
+    run_pieces(queue, attention, pieces_of(attention)->forward,
+               attention->B * attention->H * cut.blocks);
 }
 
 void coh_cpu_attention_backward(void *queue, const coh_attention *attention)
 {
-    const coh_attention_cut cut = coh_attention_cut_of(attention);
-    attention_run run = run_of(attention);
-    coh_parallel(queue, attention->B * attention->H * cut.parts, backward_piece, &run);
-    if (cut.parts > 1 && attention->dq != NULL)
-        coh_parallel(queue, attention->B * attention->H * cut.blocks, fold_piece, &run);
-    if (attention->H > attention->G && (attention->dk != NULL || attention->dv != NULL))
-        coh_parallel(queue, attention->B * attention->G * cut.key_blocks, fold_group_piece, &run);
+    const coh_attention *a = attention;
+    const coh_attention_cut cut = coh_attention_cut_of(a);
+    const coh_attention_pieces *pieces = pieces_of(a);
+    run_pieces(queue, a, pieces->backward, a->B * a->H * cut.parts);
+    if (cut.parts > 1 && a->dq != NULL)
+        run_pieces(queue, a, pieces->fold, a->B * a->H * cut.blocks);
+    if (a->H > a->G && (a->dk != NULL || a->dv != NULL))
+        run_pieces(queue, a, pieces->fold_group, a->B * a->G * cut.key_blocks);
 }

@@ -55,17 +55,19 @@ static inline int64_t coh_attention_part_begin(const coh_attention_cut *cut, int
     return b;
 }
 
+typedef void coh_attention_piece(const coh_attention *attention, int64_t index);
+
 typedef struct coh_attention_pieces {
     /* a block of queries of one head: index = head * blocks + block */
-    void (*forward)(const coh_attention *attention, int64_t index);
+    coh_attention_piece *forward;
     /* a part of one head: index = head * parts + part; writes dk and dv if no other head shares
      * them, and dq if the head has only one part */
-    void (*backward)(const coh_attention *attention, int64_t index);
+    coh_attention_piece *backward;
     /* sums dq over its parts: index as in forward */
-    void (*fold)(const coh_attention *attention, int64_t index);
+    coh_attention_piece *fold;
     /* sums dk and dv of a block of keys over the heads that share them: index = head of keys *
      * key_blocks + block */
-    void (*fold_group)(const coh_attention *attention, int64_t index);
+    coh_attention_piece *fold_group;
 } coh_attention_pieces;
 
 extern const coh_attention_pieces coh_attention_plain;

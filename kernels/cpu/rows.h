@@ -79,12 +79,10 @@ typedef void coh_row_gelu_gradient(void *dh, const void *dy, const void *h, floa
 
 /* y = max(x, 0): NaN stays; y may be x. dx (= or +=) dy where y > 0, 0 elsewhere; dx may be dy if
  * it does not add. */
-typedef void coh_row_relu(void *y, const void *x, int64_t count);
-typedef void coh_row_relu_backward(void *dx, const void *dy, const void *y, int64_t count,
-                                   int adds);
+typedef coh_row_gelu coh_row_relu;
+typedef coh_row_gelu_backward coh_row_relu_backward;
 /* As gelu_gradient, with relu's y. */
-typedef void coh_row_relu_gradient(void *dh, const void *dy, const void *y, float *sums,
-                                   int64_t count);
+typedef coh_row_gelu_gradient coh_row_relu_gradient;
 
 /* to = base + scale * from where the word is at least `threshold`, else base; base NULL counts as
  * zeros. `to` may be `from` or `base`. */

@@ -85,11 +85,10 @@ static coh_attention_arguments arguments_of(const coh_attention *a)
 static coh_cuda_grid blocks_of(int64_t heads, int64_t T, int64_t rows, uint32_t threads,
                                int64_t shared_bytes)
 {
-    return (coh_cuda_grid){ .x = (uint32_t)heads,
-                            .y = (uint32_t)coh_cuda_parts(T, rows),
-                            .z = 1,
-                            .threads = threads,
-                            .shared_bytes = (uint32_t)shared_bytes };
+    coh_cuda_grid grid = coh_cuda_blocks(heads, threads);
+    grid.y = (uint32_t)coh_cuda_parts(T, rows);
+    grid.shared_bytes = (uint32_t)shared_bytes;
+    return grid;
 }
 
 static coh_cuda_grid tile_blocks(int64_t heads, int64_t T, int64_t width, int64_t rows,
@@ -147,12 +146,8 @@ void coh_cuda_attention_backward(void *queue, const coh_attention *a)
         return;
     const coh_attention_arguments arguments = arguments_of(a);
     const tile_kernels *tile = tiles_of(a);
-    const coh_cuda_grid delta = {
-        .x = (uint32_t)coh_cuda_parts(arguments.rows, COH_ATTENTION_DELTA_ROWS),
-        .y = 1,
-        .z = 1,
-        .threads = 32 * COH_ATTENTION_DELTA_ROWS,
-    };
+    const coh_cuda_grid delta = coh_cuda_blocks(
+        coh_cuda_parts(arguments.rows, COH_ATTENTION_DELTA_ROWS), 32 * COH_ATTENTION_DELTA_ROWS);
     coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_ATTENTION_DELTA_F32, a->dtype), &delta, &arguments);
     if (tile != NULL) {
         tile_backward(queue, a, tile, &arguments);
@@ -194,9 +189,8 @@ void coh_cuda_attention_decode(void *queue, const coh_attention_decode *d)
         .sums = d->scratch,
         .facts = parts > 1 ? d->scratch + heads * parts * d->D : NULL,
     };
-    coh_cuda_grid grid = {
-        .x = (uint32_t)heads, .y = (uint32_t)parts, .z = 1, .threads = COH_ATTENTION_DECODE_THREADS
-    };
+    coh_cuda_grid grid = coh_cuda_blocks(heads, COH_ATTENTION_DECODE_THREADS);
+    grid.y = (uint32_t)parts;
     coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_ATTENTION_DECODE_F32, d->dtype), &grid, &arguments);
     grid.y = 1;
     if (parts > 1)

@@ -66,7 +66,7 @@ void coh_cuda_classifier(void *queue, const coh_classifier *classifier)
                                            .sum = classifier->sum,
                                            .target_logit = classifier->target_logit,
                                            .loss = classifier->loss };
-    const coh_cuda_grid one = { .x = 1, .y = 1, .z = 1, .threads = COH_CUDA_LOSS_THREADS };
+    const coh_cuda_grid one = coh_cuda_blocks(1, COH_CUDA_LOSS_THREADS);
     coh_classifier_forward(queue, classifier, &device);
     if (classifier->row_end == classifier->V)
         coh_cuda_launch(queue, COH_CUDA_CLASSIFIER_LOSS, &one, &loss);

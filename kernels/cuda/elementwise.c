@@ -2,7 +2,6 @@
  * dropout. Next: elementwise.cu, dropout.cu for the kernels; grid.h. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
-#include "kernels/cuda/sums.h"
 #include "kernels/cuda/table.h"
 
 /* Each thread takes packs of 16 bytes, or single elements if a tensor is not aligned. */
@@ -17,7 +16,7 @@ static void launch_map(void *queue, coh_cuda_kernel f32, coh_dtype dtype,
     coh_cuda_launch(queue, coh_cuda_of(f32, dtype), &grid, &map);
 }
 
-static void launch_copy(void *queue, void *to, const void *from, int64_t bytes)
+void coh_cuda_copy(void *queue, void *to, const void *from, int64_t bytes)
 {
     const coh_cuda_map_arguments map = {
         .count = bytes, .x = from, .y = to, .packed = COH_CUDA_PACKED(from, to)
@@ -25,11 +24,6 @@ static void launch_copy(void *queue, void *to, const void *from, int64_t bytes)
     const coh_cuda_grid grid = coh_cuda_flat(queue, map.packed ? coh_cuda_parts(bytes, 16) : bytes);
     if (bytes > 0)
         coh_cuda_launch(queue, COH_CUDA_COPY, &grid, &map);
-}
-
-void coh_cuda_copy(void *queue, void *to, const void *from, int64_t bytes)
-{
-    launch_copy(queue, to, from, bytes);
 }
 
 void coh_cuda_pass(void *queue, coh_dtype dtype, void *to, const void *from, int64_t count,
@@ -41,7 +35,7 @@ void coh_cuda_pass(void *queue, coh_dtype dtype, void *to, const void *from, int
         launch_map(queue, COH_CUDA_ADD_F32, dtype,
                    (coh_cuda_map_arguments){ .count = count, .x = from, .y = to });
     else
-        launch_copy(queue, to, from, count * (int64_t)coh_dtype_bytes(dtype));
+        coh_cuda_copy(queue, to, from, count * (int64_t)coh_dtype_bytes(dtype));
 }
 
 void coh_cuda_round(void *queue, coh_dtype dtype, void *to, const float *from, int64_t count,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the assembly that puts fatbins into the library, with the table that kernels/cuda/fatbins.h
+"""Writes the assembly that puts fatbins into the library, with the table that kernels/cuda/launch.c
 declares.
 
     embed.py OUT.S NAME.fatbin..."""

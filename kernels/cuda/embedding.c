@@ -2,7 +2,6 @@
  * rows are summed in token order without atomics. Next: embedding.cu, arguments.h. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
-#include "kernels/cuda/sums.h"
 #include "kernels/cuda/table.h"
 
 #define WARP 32
@@ -36,10 +35,8 @@ void coh_cuda_embedding(void *queue, const coh_embedding *embedding, void *y, co
 static void sort_keys(void *queue, coh_cuda_embedding_arguments *arguments, uint64_t *keys)
 {
     const int64_t N = arguments->N;
-    const coh_cuda_grid tiles = { .x = (uint32_t)coh_cuda_parts(N, COH_CUDA_SORT_TILE),
-                                  .y = 1,
-                                  .z = 1,
-                                  .threads = COH_CUDA_SORT_TILE / 2 };
+    const coh_cuda_grid tiles =
+        coh_cuda_blocks(coh_cuda_parts(N, COH_CUDA_SORT_TILE), COH_CUDA_SORT_TILE / 2);
     const coh_cuda_grid flat = coh_cuda_flat(queue, N);
     arguments->keys = keys;
     coh_cuda_launch(queue, COH_CUDA_EMBEDDING_SORT, &tiles, arguments);
@@ -69,10 +66,8 @@ void coh_cuda_embedding_backward(void *queue, const coh_embedding *embedding, vo
     arguments.adds = adds;
     sort_keys(queue, &arguments, (uint64_t *)(void *)embedding->order);
     const coh_cuda_grid places = coh_cuda_flat(queue, N * WARP);
-    const coh_cuda_grid heavy = { .x = (uint32_t)coh_cuda_parts(N, WARP),
-                                  .y = (uint32_t)coh_cuda_parts(C, WARP * pack),
-                                  .z = 1,
-                                  .threads = COH_CUDA_HEAVY_THREADS };
+    coh_cuda_grid heavy = coh_cuda_blocks(coh_cuda_parts(N, WARP), COH_CUDA_HEAVY_THREADS);
+    heavy.y = (uint32_t)coh_cuda_parts(C, WARP * pack);
     coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_EMBEDDING_ROWS_F32, embedding->dtype), &places,
                     &arguments);
     coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_EMBEDDING_HEAVY_F32, embedding->dtype), &heavy,

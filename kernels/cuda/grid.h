@@ -25,6 +25,12 @@ static inline int64_t coh_cuda_parts(int64_t length, int64_t part)
     return (length + part - 1) / part;
 }
 
+/* Returns a grid of this many blocks along x. */
+static inline coh_cuda_grid coh_cuda_blocks(int64_t blocks, int64_t threads)
+{
+    return (coh_cuda_grid){ .x = (uint32_t)blocks, .y = 1, .z = 1, .threads = (uint32_t)threads };
+}
+
 /* Returns 1 if each of `count` pointers is NULL or 16-byte aligned. */
 static inline int32_t coh_cuda_packed(const void *const *pointers, size_t count)
 {
@@ -45,10 +51,7 @@ static inline coh_cuda_grid coh_cuda_flat(void *queue, int64_t units)
 {
     const int64_t most = 32 * (int64_t)coh_cuda_multiprocessors(queue);
     const int64_t blocks = coh_cuda_parts(units, COH_CUDA_FLAT_THREADS);
-    return (coh_cuda_grid){ .x = (uint32_t)(blocks < most ? blocks : most),
-                            .y = 1,
-                            .z = 1,
-                            .threads = COH_CUDA_FLAT_THREADS };
+    return coh_cuda_blocks(blocks < most ? blocks : most, COH_CUDA_FLAT_THREADS);
 }
 
 #endif

@@ -5,9 +5,19 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "kernels/cuda/fatbins.h"
 #include "kernels/cuda/index_check.h"
 #include "memory/cuda_queue.h"
+
+/* The compiled kernels, as data inside the library: one image for each .cu of this folder, made by
+ * nvcc, with machine code for several GPUs, and PTX. The driver selects the code for its GPU.
+ * embed.py writes the table. */
+typedef struct coh_fatbin {
+    const char *name; /* of the .cu file, without its extension */
+    const void *image;
+    uint64_t bytes;
+} coh_fatbin;
+
+extern const coh_fatbin coh_fatbins[]; /* the last entry has the name NULL */
 
 typedef struct kernel_name {
     const char *symbol, *file;

@@ -28,7 +28,7 @@ static void launch_product(void *queue, const coh_matmul *m)
     const int64_t tile =
         m->dtype == COH_DTYPE_BF16 ? COH_CUDA_PRODUCT_TILE_BF16 : COH_CUDA_PRODUCT_TILE_F32;
     const int64_t tiles = coh_cuda_parts(m->rows, tile) * coh_cuda_parts(m->columns, tile);
-    const coh_cuda_grid grid = { .x = (uint32_t)tiles, .y = 1, .z = 1, .threads = PRODUCT_THREADS };
+    const coh_cuda_grid grid = coh_cuda_blocks(tiles, PRODUCT_THREADS);
     const coh_cuda_product_arguments arguments = {
         .rows = m->rows,
         .columns = m->columns,
@@ -57,10 +57,7 @@ static void launch_activation(void *queue, const coh_matmul *m)
         return;
     }
     const int64_t most = ACTIVATE_BLOCKS * (int64_t)coh_cuda_multiprocessors(queue);
-    const coh_cuda_grid grid = { .x = (uint32_t)(m->rows < most ? m->rows : most),
-                                 .y = 1,
-                                 .z = 1,
-                                 .threads = ACTIVATE_THREADS };
+    const coh_cuda_grid grid = coh_cuda_blocks(m->rows < most ? m->rows : most, ACTIVATE_THREADS);
     const coh_cuda_activate_arguments arguments = {
         .rows = m->rows,
         .columns = m->columns,

@@ -3,7 +3,6 @@
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/scratch.h"
-#include "kernels/cuda/sums.h"
 #include "kernels/cuda/table.h"
 
 #define WARP          32
@@ -44,10 +43,7 @@ void coh_cuda_norm(void *queue, const coh_norm *norm)
     const int64_t width = wanted < THREADS_MOST ? wanted : THREADS_MOST;
     const int64_t rows = width < FORWARD_BLOCK ? FORWARD_BLOCK / width : 1;
     arguments.width = (int32_t)width;
-    const coh_cuda_grid grid = { .x = (uint32_t)coh_cuda_parts(norm->N, rows),
-                                 .y = 1,
-                                 .z = 1,
-                                 .threads = (uint32_t)(width * rows) };
+    const coh_cuda_grid grid = coh_cuda_blocks(coh_cuda_parts(norm->N, rows), width * rows);
     if (norm->N > 0)
         coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_NORM_F32, norm->dtype), &grid, &arguments);
 }
@@ -90,11 +86,8 @@ void coh_cuda_norm_backward(void *queue, const coh_norm *norm)
     arguments.block_rows = block_rows;
     arguments.width = (int32_t)cut.width;
     arguments.partials = has_sums ? norm->partials : NULL;
-    const coh_cuda_grid grid = { .x = (uint32_t)blocks,
-                                 .y = 1,
-                                 .z = 1,
-                                 .threads = (uint32_t)(cut.width * cut.rows),
-                                 .shared_bytes = (uint32_t)cut.shared_bytes };
+    coh_cuda_grid grid = coh_cuda_blocks(blocks, cut.width * cut.rows);
+    grid.shared_bytes = (uint32_t)cut.shared_bytes;
     if (norm->N == 0)
         return;
     coh_cuda_launch(queue, coh_cuda_of(cut.f32, norm->dtype), &grid, &arguments);

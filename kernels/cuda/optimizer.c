@@ -6,7 +6,6 @@
 #include "base/bytes.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/optimizer_arguments.h"
-#include "kernels/cuda/sums.h"
 #include "kernels/cuda/table.h"
 #include "kernels/kernels.h"
 #include "memory/cuda_queue.h"
@@ -14,8 +13,6 @@
 #define SQUARE_GRAINS (COH_CUDA_SQUARE_THREADS / COH_CUDA_SQUARE_LANES) /* grains per block */
 
 _Static_assert(COH_CUDA_GRAIN == COH_GRAIN_ELEMENTS, "kernels cut tensors as the engine does");
-
-static const coh_cuda_grid one_warp = { .x = 1, .y = 1, .z = 1, .threads = 32 };
 
 static int64_t take_grains(coh_cuda_grains *to, const coh_chunk_grains *from)
 {
@@ -33,7 +30,8 @@ void coh_cuda_feed(void *queue, const coh_feed *feed)
                                                 .values = feed->values,
                                                 .latches = feed->latches,
                                                 .scalars = feed->scalars };
-    coh_cuda_launch(queue, COH_CUDA_CELLS_FEED, &one_warp, &arguments);
+    const coh_cuda_grid warp = coh_cuda_blocks(1, 32);
+    coh_cuda_launch(queue, COH_CUDA_CELLS_FEED, &warp, &arguments);
     for (int32_t i = 0; i < feed->input_count; i++)
         coh_cuda_copy(queue, feed->inputs[i].to, feed->inputs[i].from,
                       (int64_t)feed->inputs[i].bytes);
@@ -43,12 +41,8 @@ void coh_cuda_square_sums(void *queue, const coh_square_sums *sums)
 {
     coh_cuda_square_sums_arguments arguments = { .grad = sums->grad, .partials = sums->partials };
     arguments.grain_count = take_grains(&arguments.grains, &sums->grains);
-    const coh_cuda_grid grid = {
-        .x = (uint32_t)coh_cuda_parts(arguments.grain_count, SQUARE_GRAINS),
-        .y = 1,
-        .z = 1,
-        .threads = COH_CUDA_SQUARE_THREADS,
-    };
+    const coh_cuda_grid grid = coh_cuda_blocks(coh_cuda_parts(arguments.grain_count, SQUARE_GRAINS),
+                                               COH_CUDA_SQUARE_THREADS);
     if (arguments.grain_count > 0)
         coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_SQUARE_SUMS_F32, sums->dtype), &grid,
                         &arguments);
@@ -56,7 +50,7 @@ void coh_cuda_square_sums(void *queue, const coh_square_sums *sums)
 
 void coh_cuda_clip(void *queue, const coh_clip *clip)
 {
-    const coh_cuda_grid grid = { .x = 1, .y = 1, .z = 1, .threads = COH_CLIP_SUMS };
+    const coh_cuda_grid grid = coh_cuda_blocks(1, COH_CLIP_SUMS);
     coh_cuda_launch(queue, COH_CUDA_CELLS_CLIP, &grid, clip);
 }
 
@@ -111,9 +105,7 @@ void coh_cuda_update(void *queue, const coh_update *update)
     for (int32_t i = 0; i < optimizer->hyperparameter_count; i++)
         arguments.hyperparameters[i] = update->hyperparameters[i];
     const int64_t grains = take_grains(&arguments.grains, &update->grains);
-    const coh_cuda_grid grid = {
-        .x = (uint32_t)(grains * COH_CUDA_UPDATE_PARTS), .y = 1, .z = 1, .threads = 256
-    };
+    const coh_cuda_grid grid = coh_cuda_blocks(grains * COH_CUDA_UPDATE_PARTS, 256);
     if (grains == 0)
         return;
     const int kernel = find_update(queue, optimizer, update->dtype);
@@ -134,5 +126,6 @@ void coh_cuda_update(void *queue, const coh_update *update)
 void coh_cuda_settle(void *queue, coh_cells *cells)
 {
     const coh_cuda_settle_arguments arguments = { cells };
-    coh_cuda_launch(queue, COH_CUDA_CELLS_SETTLE, &one_warp, &arguments);
+    const coh_cuda_grid warp = coh_cuda_blocks(1, 32);
+    coh_cuda_launch(queue, COH_CUDA_CELLS_SETTLE, &warp, &arguments);
 }

@@ -1,7 +1,5 @@
 /* Launches column sums, folds of partial sums, and the gradient before an activation on CUDA. Next:
- * sums.h, sums.cu for the order of additions. */
-#include "kernels/cuda/sums.h"
-
+ * table.h, sums.cu for the order of additions. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
@@ -12,12 +10,8 @@ static void launch_sum(void *queue, coh_cuda_kernel kernel, coh_dtype from,
 {
     if (sum->columns <= 0)
         return;
-    const coh_cuda_grid grid = {
-        .x = (uint32_t)coh_cuda_parts(sum->columns, 2 * coh_cuda_pack(from)),
-        .y = 1,
-        .z = 1,
-        .threads = COH_CUDA_SUM_THREADS,
-    };
+    const coh_cuda_grid grid = coh_cuda_blocks(
+        coh_cuda_parts(sum->columns, 2 * coh_cuda_pack(from)), COH_CUDA_SUM_THREADS);
     coh_cuda_launch(queue, kernel, &grid, sum);
 }
 
@@ -73,10 +67,8 @@ void coh_cuda_activation_gradient(void *queue, const coh_activation_gradient *gr
                   gradient->O % pack == 0,
     };
     const int64_t part = COH_CUDA_GRADIENT_THREADS * (arguments.packed ? pack : 1);
-    const coh_cuda_grid grid = { .x = (uint32_t)blocks,
-                                 .y = (uint32_t)coh_cuda_parts(gradient->O, part),
-                                 .z = 1,
-                                 .threads = COH_CUDA_GRADIENT_THREADS };
+    coh_cuda_grid grid = coh_cuda_blocks(blocks, COH_CUDA_GRADIENT_THREADS);
+    grid.y = (uint32_t)coh_cuda_parts(gradient->O, part);
     if (blocks == 0 || gradient->O == 0)
         return;
     coh_cuda_launch(queue,

@@ -14,4 +14,14 @@ coh_status coh_cuda_check_indices(void *queue, const coh_index_check *check);
 
 extern const coh_kernel_table coh_kernel_table_cuda;
 
+/* ---- for the launches of several files ---- */
+
+/* sums [columns] (= or +=) the column sums of partials [rows, columns], whose rows are `stride`
+ * elements apart, rounded once to `dtype`. */
+void coh_cuda_fold(void *queue, coh_dtype dtype, void *sums, const float *partials, int64_t rows,
+                   int64_t columns, int64_t stride, int adds);
+
+/* to = from; from NULL: zeros. */
+void coh_cuda_copy(void *queue, void *to, const void *from, int64_t bytes);
+
 #endif
