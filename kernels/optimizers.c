@@ -168,15 +168,6 @@ static coh_status check_numbers(const coh_optimizer *optimizer)
     return COH_OK;
 }
 
-/* Under the mutex. */
-static const coh_optimizer *find(const char *name)
-{
-    for (int32_t i = 0; i < list_count; i++)
-        if (strcmp(list[i]->name, name) == 0)
-            return list[i];
-    return NULL;
-}
-
 /* Adds an optimizer; of one that was compiled with an older header its copy with all members. Under
  * the mutex. */
 static coh_status add(const coh_optimizer *given, const coh_optimizer *known)
@@ -219,10 +210,11 @@ coh_status coh_optimizer_register(const coh_optimizer *optimizer)
 
 const coh_optimizer *coh_optimizer_find(const char *name)
 {
-    if (name == NULL)
-        return NULL;
+    const coh_optimizer *found = NULL;
     pthread_mutex_lock(&list_mutex);
-    const coh_optimizer *found = find(name);
+    for (int32_t i = 0; name != NULL && i < list_count && found == NULL; i++)
+        if (strcmp(list[i]->name, name) == 0)
+            found = list[i];
     pthread_mutex_unlock(&list_mutex);
     return found;
 }
