@@ -1,11 +1,11 @@
 /* The classifier's walk over tiles of logits, for every device: forward and backward make a tile,
- * pass it to the device's softmax, and backward adds its part of dx and dweight. Next: classifier.h;
- * cpu/classifier.c and cuda/classifier.c have the softmax. */
+ * pass it to the device's softmax, and backward adds its part of dx and dweight. Next:
+ * classifier.h; cpu/classifier.c and cuda/classifier.c have the softmax. */
 #include "kernels/classifier.h"
 
-/* In bf16, dx has as many parts as the table has blocks, and dweight as many as there are chunks. If
- * each part were rounded once, they would lose bits that a single product keeps. So they are summed
- * in f32 (dx_sum, dweight_sum) and rounded at the end. */
+/* In bf16, dx has as many parts as the table has blocks, and dweight as many as there are chunks.
+ * If each part were rounded once, they would lose bits that a single product keeps. So they are
+ * summed in f32 (dx_sum, dweight_sum) and rounded at the end. */
 
 static void make_logits(void *queue, const coh_logit_tile *tile)
 {

@@ -34,8 +34,8 @@ void coh_kernels_start(void);
 /* ---- element-wise: one thread, any range of elements ---- */
 
 /* Join the master of a bf16 parameter from its halves and split it, for initial values, checkpoints
- * and hashes. The upper half is the bf16, rounded half up in magnitude; the lower one the remainder,
- * as a signed 16-bit number in units of the last place of a float:
+ * and hashes. The upper half is the bf16, rounded half up in magnitude; the lower one the
+ * remainder, as a signed 16-bit number in units of the last place of a float:
  *    high = (bits + 0x8000) >> 16,  low = bits - (high << 16);  bits = (high << 16) + low
  * Exact for every bit pattern. `low` NULL: there are no states, so joining widens `high` and
  * splitting rounds to it. */
@@ -185,8 +185,8 @@ int64_t coh_kernel_norm_partials(int64_t N, int64_t C);
 /* y = gelu(x) or max(x, 0); y may be x. */
 void coh_kernel_activate(void *queue, coh_activation activation, coh_dtype dtype, void *y,
                          const void *x, int64_t count);
-/* dx (= or +=) dy gelu'(of), or dy where of > 0. `of` is gelu's x, relu's y. dx may be dy if it does
- * not add. */
+/* dx (= or +=) dy gelu'(of), or dy where of > 0. `of` is gelu's x, relu's y. dx may be dy if it
+ * does not add. */
 void coh_kernel_activate_backward(void *queue, coh_activation activation, coh_dtype dtype, void *dx,
                                   const void *dy, const void *of, int64_t count, int adds);
 

@@ -1,8 +1,8 @@
-/* kind.h - shared by the built-in operator kinds (kind_*.c): groups of fields that most of them have,
- * checks of inputs and attributes with error texts (the graph prefixes the operator's name), and
- * what kinds do differently on a device than on the host.
+/* kind.h - shared by the built-in operator kinds (kind_*.c): groups of fields that most of them
+ * have, checks of inputs and attributes with error texts (the graph prefixes the operator's name),
+ * and what kinds do differently on a device than on the host.
  *
- *    kind_norm: devices[COH_DEVICE_CUDA].workspace ──> coh_cuda_workspace_norm ──> cuda/scratch.h */
+ * kind_norm: devices[COH_DEVICE_CUDA].workspace ──> coh_cuda_workspace_norm ──> cuda/scratch.h */
 #ifndef COH_KERNELS_KIND_H
 #define COH_KERNELS_KIND_H
 
@@ -78,8 +78,8 @@ void coh_call_rows(const coh_call *call, int64_t row_count, int64_t *out_begin, 
 /* ---- CUDA: kernels/cuda/kind_workspaces.c ----
  *
  * A kind's file sees only these declarations and no header of a device, so that a new device adds
- * functions here and a row to the tables. They are pure functions of attributes and shapes, compiled
- * with or without CUDA, because a plan for a GPU may be made on a machine without one. */
+ * functions here and a row to the tables. They are pure functions of attributes and shapes,
+ * compiled with or without CUDA, because a plan for a GPU may be made on a machine without one. */
 
 /* coh_kind_device.workspace of the kinds that need other scratch than on the host. `attributes` are
  * those of the kind. Kinds with dropout or padding have attributes that begin with the plain

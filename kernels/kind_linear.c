@@ -148,10 +148,10 @@ static coh_status forward(const coh_call *call)
     return run_blocks(call, &product);
 }
 
-/* Computes dweight and dx of each block: columns [o, o + count) of dy, and the corresponding rows of
- * the weight. dx is the sum over the blocks: if it is narrower than f32, it is summed in `workspace`
- * and stored after the last block. `dy`: the gradient of the product's result, all of its
- * columns. */
+/* Computes dweight and dx of each block: columns [o, o + count) of dy, and the corresponding rows
+ * of the weight. dx is the sum over the blocks: if it is narrower than f32, it is summed in
+ * `workspace` and stored after the last block. `dy`: the gradient of the product's result, all of
+ * its columns. */
 static void spread(const coh_call *call, const void *dy, void *workspace)
 {
     const coh_shape *shape = &call->output_grad[0].shape;

@@ -34,8 +34,8 @@ LANES_INLINE lanes gelu(lanes x)
     return x;
 }
 
-/* dy times the slope at x. With s = 1 / (1 + e^-2u): d/dx x s = s + x s (1 - s) 2 u', 2u' = root (2 +
- * 6 cube x^2). 1 - s is computed as e^-2u s, which does not cancel. */
+/* dy times the slope at x. With s = 1 / (1 + e^-2u): d/dx x s = s + x s (1 - s) 2 u', 2u' = root (2
+ * + 6 cube x^2). 1 - s is computed as e^-2u s, which does not cancel. */
 LANES_INLINE lanes gelu_back(lanes dy, lanes x)
 {
     for (int k = 0; k < COH_VECTORS; k++) {

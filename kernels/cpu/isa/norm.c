@@ -65,8 +65,8 @@ void ROW(rms)(void *y, const void *x, const void *weight, int64_t C, float epsil
     *out_rstd = rstd;
 }
 
-/* With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)). RMS norm: n = x
- * rstd, and no mean(g). */
+/* With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)). RMS norm: n =
+ * x rstd, and no mean(g). */
 typedef struct norm_sums {
     lanes g, gn;
 } norm_sums;
