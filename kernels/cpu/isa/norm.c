@@ -71,12 +71,6 @@ typedef struct norm_sums {
     lanes g, gn;
 } norm_sums;
 
-LANES_INLINE lanes weighted_at(const coh_norm_row *row, int64_t i, int64_t count)
-{
-    return lanes_multiply(elements_take((const element *)row->dy + i, count, 0.0f),
-                          elements_take((const element *)row->weight + i, count, 0.0f));
-}
-
 LANES_INLINE lanes normal_at(const coh_norm_row *row, int64_t i, int64_t count, int is_rms)
 {
     return normal((const element *)row->x + i, count, row->mean, row->rstd, is_rms);
@@ -86,7 +80,9 @@ LANES_INLINE void take_part(norm_sums *sums, const coh_norm_row *row, int64_t i,
                             int is_rms)
 {
     const lanes dy = elements_take((const element *)row->dy + i, count, 0.0f);
-    const lanes n = normal_at(row, i, count, is_rms), g = weighted_at(row, i, count);
+    const lanes g =
+        lanes_multiply(dy, elements_take((const element *)row->weight + i, count, 0.0f));
+    const lanes n = normal_at(row, i, count, is_rms);
     sums->gn = lanes_add(sums->gn, lanes_multiply(g, n));
     lanes_add_to(row->dweight + i, count, lanes_multiply(dy, n));
     if (!is_rms) {
@@ -98,7 +94,9 @@ LANES_INLINE void take_part(norm_sums *sums, const coh_norm_row *row, int64_t i,
 LANES_INLINE void give_part(const coh_norm_row *row, int64_t i, int64_t count, lanes mean_g,
                             lanes mean_gn, int is_rms)
 {
-    const lanes n = normal_at(row, i, count, is_rms), g = weighted_at(row, i, count);
+    const lanes g = lanes_multiply(elements_take((const element *)row->dy + i, count, 0.0f),
+                                   elements_take((const element *)row->weight + i, count, 0.0f));
+    const lanes n = normal_at(row, i, count, is_rms);
     const lanes less =
         lanes_subtract(is_rms ? g : lanes_subtract(g, mean_g), lanes_multiply(n, mean_gn));
     elements_put((element *)row->dx + i, count, lanes_multiply(lanes_all(row->rstd), less),
@@ -107,14 +105,14 @@ LANES_INLINE void give_part(const coh_norm_row *row, int64_t i, int64_t count, l
 
 LANES_INLINE void norm_back(const coh_norm_row *row, int is_rms)
 {
-    const float C = (float)row->C;
+    const int64_t C = row->C; /* which no store can change */
     norm_sums sums = { lanes_all(0.0f), lanes_all(0.0f) };
-    EACH_LANES(i, n, row->C, take_part(&sums, row, i, n, is_rms));
+    EACH_LANES(i, n, C, take_part(&sums, row, i, n, is_rms));
     if (row->dx == NULL)
         return;
-    const lanes mean_g = lanes_all(is_rms ? 0.0f : lanes_sum(sums.g) / C);
-    const lanes mean_gn = lanes_all(lanes_sum(sums.gn) / C);
-    EACH_LANES(i, n, row->C, give_part(row, i, n, mean_g, mean_gn, is_rms));
+    const lanes mean_g = lanes_all(is_rms ? 0.0f : lanes_sum(sums.g) / (float)C);
+    const lanes mean_gn = lanes_all(lanes_sum(sums.gn) / (float)C);
+    EACH_LANES(i, n, C, give_part(row, i, n, mean_g, mean_gn, is_rms));
 }
 
 void ROW(norm_backward)(const coh_norm_row *row)
