@@ -1,6 +1,6 @@
-/* Common parts of all stores: checking the config and the requests, facts, error texts, and the end
- * of a request, where a write is recorded and a read is checked (checksum.h). Read store_base.h
- * first. */
+/* Common parts of all stores: checking the config and the requests, facts, error texts, the requests
+ * in flight up to their end, where a write is recorded and a read is checked (checksum.h), and the
+ * choice of a backend: io_uring, else posix. Read store_base.h first. */
 #include "offload/store_base.h"
 
 #include <inttypes.h>
@@ -91,28 +91,141 @@ coh_status coh_store_base_allow(const coh_store *base, const coh_store_request *
     return COH_OK;
 }
 
-coh_status coh_store_base_tell(const coh_store *base, coh_store_port port,
-                               const coh_store_request *request, int error)
+/* ---- requests in flight ---- */
+
+coh_status coh_store_slots_init(coh_store_slots *slots, coh_store *store, coh_store_port port)
 {
-    const char *verb = port == COH_STORE_READS ? "reading" : "writing";
-    const char *folder = base->config.folder != NULL ? base->config.folder : "memory";
+    *slots = (coh_store_slots){ .store = store, .port = port };
+    return COH_ALLOC(store->config.port_depth, &slots->all);
+}
+
+void coh_store_slots_fini(coh_store_slots *slots)
+{
+    coh_free(slots->all);
+    *slots = (coh_store_slots){ 0 };
+}
+
+coh_status coh_store_slots_add(coh_store_slots *slots, const coh_store_request *request,
+                               uint64_t checksum)
+{
+    const uint32_t depth = slots->store->config.port_depth;
+    uint32_t i = 0;
+    while (i < depth && slots->all[i].state != COH_SLOT_FREE)
+        i++;
+    if (i == depth)
+        return coh_fail(COH_ERR_INTERNAL, "more than %" PRIu32 " requests in flight on one port",
+                        depth);
+    slots->all[i] = (coh_store_slot){ .request = *request,
+                                      .checksum = checksum,
+                                      .sequence = slots->sequence++,
+                                      .error = COH_STORE_NO_ERROR,
+                                      .state = COH_SLOT_ACTIVE };
+    slots->active_count++;
+    return COH_OK;
+}
+
+static int has_work(const coh_store_slot *slot)
+{
+    return slot->error == COH_STORE_NO_ERROR && slot->next_bytes < slot->request.bytes;
+}
+
+coh_store_slot *coh_store_slots_oldest(const coh_store_slots *slots, coh_slot_state state)
+{
+    coh_store_slot *oldest = NULL;
+    for (uint32_t i = 0; i < slots->store->config.port_depth; i++) {
+        coh_store_slot *slot = &slots->all[i];
+        if (slot->state == state && (state == COH_SLOT_DONE || has_work(slot)) &&
+            (oldest == NULL || slot->sequence < oldest->sequence))
+            oldest = slot;
+    }
+    return oldest;
+}
+
+int coh_store_slots_return(coh_store_slots *slots, coh_store_slot *slot, int error)
+{
+    slot->piece_count--;
+    if (slot->error == COH_STORE_NO_ERROR)
+        slot->error = error;
+    if (slot->piece_count > 0 || has_work(slot))
+        return 0;
+    slot->state = COH_SLOT_DONE;
+    slot->sequence = slots->sequence++;
+    slots->active_count--;
+    slots->done_count++;
+    return 1;
+}
+
+coh_store_slot coh_store_slots_free(coh_store_slots *slots, coh_store_slot *slot)
+{
+    slot->state = COH_SLOT_FREE;
+    slots->done_count--;
+    return *slot;
+}
+
+static coh_status end_request(const coh_store *base, coh_store_port port,
+                              const coh_store_slot *ended)
+{
+    const coh_store_request *request = &ended->request;
+    const int reads = port == COH_STORE_READS;
+    if (ended->error == COH_STORE_NO_ERROR && reads)
+        return coh_checksum_table_check(base->checksums, request);
+    if (ended->error == COH_STORE_NO_ERROR) {
+        coh_checksum_table_record(base->checksums, request, ended->checksum);
+        return COH_OK;
+    }
+    if (!reads)
+        coh_checksum_table_forget(base->checksums, request);
     return coh_fail(COH_ERR_IO,
                     "%s chunk %" PRIu32 ", %zu bytes at file offset %" PRIu64
                     " of the working store in %s failed: %s",
-                    verb, request->id.chunk, request->bytes, request->file_offset, folder,
-                    error == 0 ? "the file ended" : coh_store_error_text(error));
+                    reads ? "reading" : "writing", request->id.chunk, request->bytes,
+                    request->file_offset, base->folder != NULL ? base->folder : "memory",
+                    ended->error == 0 ? "the file ended" : coh_store_error_text(ended->error));
 }
 
-coh_status coh_store_base_finish(coh_store *base, coh_store_port port,
-                                 const coh_store_request *request, uint64_t checksum, int error)
+coh_store_completion coh_store_slots_finish(coh_store_slots *slots, const coh_store_slot *ended,
+                                            int *failed)
 {
-    if (error != COH_STORE_NO_ERROR) {
-        if (port == COH_STORE_WRITES)
-            coh_checksum_table_forget(base->checksums, request);
-        return coh_store_base_tell(base, port, request, error);
+    const coh_status status = end_request(slots->store, slots->port, ended);
+    if (status != COH_OK && !(*failed)++)
+        coh_error_save(slots->text);
+    return (coh_store_completion){ .number = ended->request.number, .status = status };
+}
+
+/* ---- the choice of a backend ---- */
+
+coh_status coh_store_open_first(const coh_store_config *config,
+                                const coh_store_ops *const *backends, uint32_t backend_count,
+                                const coh_store_ops **out_ops, coh_store **out_store)
+{
+    char denied[COH_STORE_REASON_BYTES] = "";
+    *out_ops = NULL;
+    *out_store = NULL;
+    for (uint32_t i = 0; i < backend_count; i++) {
+        const coh_store_ops *backend = backends[i];
+        coh_status status =
+            backend->open != NULL
+                ? backend->open(config, out_store)
+                : coh_fail(COH_ERR_DEVICE, "%s was not built into this library", backend->name);
+        if (status == COH_OK) {
+            if (denied[0] != '\0')
+                coh_store_base_say(*out_store, "%s, so the %s store is used", denied,
+                                   backend->name);
+            *out_ops = backend;
+            return COH_OK;
+        }
+        if (status != COH_ERR_DEVICE)
+            return status;
+        snprintf(denied, sizeof(denied), "%.*s", (int)sizeof(denied) - 1, coh_last_error());
     }
-    if (port == COH_STORE_READS)
-        return coh_checksum_table_check(base->checksums, request);
-    coh_checksum_table_record(base->checksums, request, checksum);
-    return COH_OK;
+    return coh_fail(COH_ERR_DEVICE, "no kind of working store can be had here: %s", denied);
+}
+
+coh_status coh_store_open(const coh_store_config *config, const coh_store_ops *wanted,
+                          const coh_store_ops **out_ops, coh_store **out_store)
+{
+    static const coh_store_ops *const ladder[] = { &coh_store_uring, &coh_store_posix };
+    if (wanted != NULL)
+        return coh_store_open_first(config, &wanted, 1, out_ops, out_store);
+    return coh_store_open_first(config, ladder, 2, out_ops, out_store);
 }

@@ -1,4 +1,5 @@
-/* store_base.h - the common part of every store, and the unnamed file that two of them use.
+/* store_base.h - the common part of every store: its config, the requests in flight on a port, the
+ * choice of a backend, and the unnamed file that two backends use.
  *
  * A store's struct begins with a struct coh_store, which store.h only declares. Read store.h
  * first. */
@@ -17,6 +18,10 @@
  * flight. 2 MiB: smaller pieces were slower at the same bytes in flight, larger ones not faster
  * (benchmarks/store.c). */
 #define COH_STORE_PIECE_BYTES ((size_t)2 << 20)
+
+/* The read rate is measured at open, for this long; a smaller file would measure a cache. */
+#define COH_STORE_MEASURED_LEAST (UINT64_C(64) << 20)
+#define COH_STORE_MEASURE_NS     UINT64_C(50000000)
 
 struct coh_store {
     coh_store_config config; /* folder: our copy */
@@ -48,18 +53,64 @@ coh_status coh_store_base_allow(const coh_store *base, const coh_store_request *
 /* Returns the system's text for an errno; never NULL, allocates nothing (strerror may). */
 const char *coh_store_error_text(int error);
 
-/* Fails with COH_ERR_IO and a text about a failed transfer. error: an errno; 0: the file ended. */
-coh_status coh_store_base_tell(const coh_store *base, coh_store_port port,
-                               const coh_store_request *request, int error);
+/* coh_store_open with the list of backends, the best one first: opens the first one that works. A
+ * backend without functions was not built; a backend that fails with COH_ERR_DEVICE is denied on
+ * this machine. Both are reported in facts.reason of the backend that opens. Any other failure is
+ * final: a full disk is full on every backend. Fails: COH_ERR_DEVICE if all are denied; else with
+ * that other failure. */
+coh_status coh_store_open_first(const coh_store_config *config,
+                                const coh_store_ops *const *backends, uint32_t backend_count,
+                                const coh_store_ops **out_ops, coh_store **out_store);
 
-/* Ends a request: records a write, checks a read. checksum: from submit, for a write. error: -1 for
- * none, else as in coh_store_base_tell. */
-coh_status coh_store_base_finish(coh_store *base, coh_store_port port,
-                                 const coh_store_request *request, uint64_t checksum, int error);
-
-/* ---- the unnamed file ---- */
+/* ---- the requests in flight on a port ---- */
 
 #define COH_STORE_NO_ERROR (-1)
+
+typedef enum coh_slot_state { COH_SLOT_FREE, COH_SLOT_ACTIVE, COH_SLOT_DONE } coh_slot_state;
+
+/* A request on its way free -> active -> done -> free. It hands out pieces from its front. */
+typedef struct coh_store_slot {
+    coh_store_request request;
+    uint64_t checksum;    /* of a write */
+    uint64_t sequence;    /* order of submission; of a done slot: order of completion */
+    size_t next_bytes;    /* handed out so far */
+    uint32_t piece_count; /* handed out, not returned */
+    int error;            /* an errno, 0: the file ended; COH_STORE_NO_ERROR: none yet */
+    coh_slot_state state;
+} coh_store_slot;
+
+/* If several threads use the slots of a port, its owner locks around each call but the last. */
+typedef struct coh_store_slots {
+    coh_store *store;
+    coh_store_port port;
+    coh_store_slot *all; /* config.port_depth */
+    uint64_t sequence;
+    uint32_t active_count, done_count;
+    char text[COH_ERROR_TEXT_BYTES]; /* of the first failed completion of a reap */
+} coh_store_slots;
+
+/* Fails: COH_ERR_MEMORY. */
+coh_status coh_store_slots_init(coh_store_slots *slots, coh_store *store, coh_store_port port);
+void coh_store_slots_fini(coh_store_slots *slots); /* accepts a zeroed struct */
+
+/* Adds a request; `checksum` is that of a write's bytes. Fails: COH_ERR_INTERNAL if all slots are
+ * taken. */
+coh_status coh_store_slots_add(coh_store_slots *slots, const coh_store_request *request,
+                               uint64_t checksum);
+/* Returns the oldest slot in `state`, or NULL. An active one has bytes to hand out and no error. */
+coh_store_slot *coh_store_slots_oldest(const coh_store_slots *slots, coh_slot_state state);
+/* Returns a piece of a slot. After the last piece, or the last one under way after an error, the
+ * slot is done: returns 1. */
+int coh_store_slots_return(coh_store_slots *slots, coh_store_slot *slot, int error);
+/* Frees a done slot, and returns a copy of it. */
+coh_store_slot coh_store_slots_free(coh_store_slots *slots, coh_store_slot *slot);
+
+/* Ends a request by the copy of its slot: records a write, checks a read. Keeps the text of the
+ * first failure; *failed counts the failures of a reap. Called by the lane's thread. */
+coh_store_completion coh_store_slots_finish(coh_store_slots *slots, const coh_store_slot *ended,
+                                            int *failed);
+
+/* ---- the unnamed file ---- */
 
 /* Makes the file of base->config in its folder: unnamed from the start (O_TMPFILE, or created and
  * unlinked at once), with all blocks allocated and written once. Sets facts.direct and

@@ -1,7 +1,8 @@
-/* The io_uring store: one ring per port (ring_port.h); it starts no thread. A lane's thread submits
- * whole chunks; the kernel transfers several pieces at once, without copies: O_DIRECT moves bytes
- * between disk and arena. Registered arenas save the kernel from pinning pages for every transfer.
- * Read store.h first. */
+/* The io_uring store: one ring per port; it starts no thread. A lane's thread submits whole chunks;
+ * the kernel transfers several pieces at once, without copies: O_DIRECT moves bytes between disk and
+ * arena. A port cuts requests into pieces, keeps its ring full, continues short transfers, and
+ * hashes while the disk works. Registered arenas save the kernel from pinning pages for every
+ * transfer. Read store.h first, then store_uring.h for slots and pieces. */
 #include "coh_config.h"
 
 #include "offload/store_base.h"
@@ -16,19 +17,255 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/clock.h"
-#include "offload/ring_port.h"
+#include "offload/store_uring.h"
 
 /* With pieces of 2 MiB, 32 MiB in flight: reads got faster up to there, and a deeper queue only
  * delays the other port (benchmarks/store.c; 8 x 512 KiB read 1.4 GB/s and wrote 3.3, this 2.2 and
  * 4.9). Not measured at open: on a shared disk, 20 ms per depth gave a random choice. */
 #define DEFAULT_DEPTH 16u
-/* A smaller file would measure a cache. */
-#define MEASURED_BYTES_LEAST (UINT64_C(64) << 20)
-#define MEASURE_NS           UINT64_C(50000000)
+#define DEPTH_MOST    64u
+
+/* A transfer that the kernel refuses with "try again" becomes an error after this many tries. */
+#define RETRIES_MOST 10000u
 
 /* 128 GiB per arena in pieces of 1 GiB; larger arenas stay unregistered. */
 #define BUFFERS_MOST 256
+
+/* ---- pieces ---- */
+
+static int find_buffer(const coh_ring_port *port, const unsigned char *memory, size_t *bytes)
+{
+    for (uint32_t i = 0; port->arenas != NULL && i < *port->arena_count; i++) {
+        const coh_ring_arena *arena = &port->arenas[i];
+        if (memory < arena->base || memory >= arena->base + arena->bytes)
+            continue;
+        uint64_t at = (uint64_t)(memory - arena->base);
+        uint64_t left = COH_RING_BUFFER_BYTES - at % COH_RING_BUFFER_BYTES;
+        if (left < *bytes) /* a piece ends where its registered buffer ends */
+            *bytes = (size_t)left;
+        return arena->first_buffer + (int)(at / COH_RING_BUFFER_BYTES);
+    }
+    return -1;
+}
+
+static void hand_out(coh_ring_port *port)
+{
+    while (port->unused_count > 0) {
+        coh_store_slot *slot = coh_store_slots_oldest(&port->slots, COH_SLOT_ACTIVE);
+        if (slot == NULL)
+            return;
+        size_t left = slot->request.bytes - slot->next_bytes;
+        size_t bytes = left < COH_STORE_PIECE_BYTES ? left : COH_STORE_PIECE_BYTES;
+        unsigned char *memory = (unsigned char *)slot->request.memory + slot->next_bytes;
+        int buffer = find_buffer(port, memory, &bytes);
+        uint32_t number = port->unused[--port->unused_count];
+        port->pieces[number] =
+            (coh_ring_piece){ .slot = slot,
+                              .bytes = (uint32_t)bytes,
+                              .buffer = buffer,
+                              .memory = memory,
+                              .file_offset = slot->request.file_offset + slot->next_bytes };
+        slot->next_bytes += bytes;
+        slot->piece_count++;
+        port->waiting[port->waiting_count++] = number;
+    }
+}
+
+static void prepare(coh_ring_port *port, struct io_uring_sqe *sqe, uint32_t number)
+{
+    const coh_ring_piece *piece = &port->pieces[number];
+    int reads = port->slots.port == COH_STORE_READS;
+    if (piece->buffer >= 0 && reads)
+        io_uring_prep_read_fixed(sqe, port->file, piece->memory, piece->bytes, piece->file_offset,
+                                 piece->buffer);
+    else if (piece->buffer >= 0)
+        io_uring_prep_write_fixed(sqe, port->file, piece->memory, piece->bytes, piece->file_offset,
+                                  piece->buffer);
+    else if (reads)
+        io_uring_prep_read(sqe, port->file, piece->memory, piece->bytes, piece->file_offset);
+    else
+        io_uring_prep_write(sqe, port->file, piece->memory, piece->bytes, piece->file_offset);
+    if (port->file_fixed)
+        io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+    io_uring_sqe_set_data64(sqe, number);
+}
+
+/* Sends the waiting pieces. If the kernel is short of room (EAGAIN, EBUSY), the entries stay queued
+ * for a later call, after a transfer has finished. */
+static coh_status send_waiting(coh_ring_port *port)
+{
+    hand_out(port);
+    while (port->waiting_count > 0) {
+        struct io_uring_sqe *sqe = io_uring_get_sqe(&port->ring);
+        if (sqe == NULL)
+            break;
+        prepare(port, sqe, port->waiting[--port->waiting_count]);
+        port->in_kernel_count++;
+    }
+    while (io_uring_sq_ready(&port->ring) > 0) {
+        int sent = io_uring_submit(&port->ring);
+        if (sent == -EINTR)
+            continue;
+        if (sent == -EAGAIN || sent == -EBUSY || sent == 0)
+            return COH_OK;
+        if (sent < 0)
+            return coh_fail(COH_ERR_IO, "submitting to io_uring failed: %s",
+                            coh_store_error_text(-sent));
+    }
+    return COH_OK;
+}
+
+/* Finishes a piece, with or without an error. */
+static void end_piece(coh_ring_port *port, uint32_t number, int error)
+{
+    port->unused[port->unused_count++] = number;
+    (void)coh_store_slots_return(&port->slots, port->pieces[number].slot, error);
+}
+
+static void take_result(coh_ring_port *port, uint32_t number, int result)
+{
+    coh_ring_piece *piece = &port->pieces[number];
+    int again = result == -EAGAIN || result == -EINTR || result == -EBUSY;
+    port->in_kernel_count--;
+    if (result == 0 || (result < 0 && !again)) {
+        end_piece(port, number, -result);
+        return;
+    }
+    if (result > 0) {
+        /* A partial block is transferred again: O_DIRECT continues only at block borders. */
+        uint32_t moved = (uint32_t)result;
+        if (moved < piece->bytes)
+            moved -= moved % COH_PAGE_BYTES;
+        again = moved == 0;
+        piece->bytes -= moved;
+        piece->memory += moved;
+        piece->file_offset += moved;
+    }
+    if (piece->bytes == 0)
+        end_piece(port, number, COH_STORE_NO_ERROR);
+    else if (again && ++piece->retry_count > RETRIES_MOST)
+        end_piece(port, number, result < 0 ? -result : EIO);
+    else
+        port->waiting[port->waiting_count++] = number;
+}
+
+static void harvest(coh_ring_port *port)
+{
+    struct io_uring_cqe *cqe;
+    while (io_uring_peek_cqe(&port->ring, &cqe) == 0 && cqe != NULL) {
+        uint32_t number = (uint32_t)io_uring_cqe_get_data64(cqe);
+        int result = cqe->res;
+        io_uring_cqe_seen(&port->ring, cqe);
+        take_result(port, number, result);
+    }
+}
+
+/* ---- the lane's side ---- */
+
+coh_status coh_ring_port_submit(coh_ring_port *port, const coh_store_request *request)
+{
+    COH_TRY(coh_store_base_allow(port->slots.store, request));
+    COH_TRY(
+        coh_store_slots_add(&port->slots, request,
+                            port->slots.port == COH_STORE_WRITES ? coh_checksum_of(request) : 0));
+    harvest(port);
+    return send_waiting(port);
+}
+
+static uint32_t hand_over(coh_ring_port *port, coh_store_completion *completions, uint32_t most,
+                          int *failed)
+{
+    uint32_t count = 0;
+    while (port->slots.done_count > 0 && count < most) {
+        const coh_store_slot ended =
+            coh_store_slots_free(&port->slots, coh_store_slots_oldest(&port->slots, COH_SLOT_DONE));
+        completions[count++] = coh_store_slots_finish(&port->slots, &ended, failed);
+    }
+    return count;
+}
+
+coh_status coh_ring_port_reap(coh_ring_port *port, coh_store_completion *completions,
+                              uint32_t least, uint32_t most, uint32_t *out_count)
+{
+    coh_status status = COH_OK;
+    uint32_t count = 0;
+    int failed = 0;
+    *out_count = 0;
+    for (;;) {
+        harvest(port);
+        COH_TRY_GOTO(status, send_waiting(port), done); /* keep the disk busy while hashing */
+        count += hand_over(port, completions + count, most - count, &failed);
+        if (count >= least || count == most ||
+            port->slots.active_count + port->slots.done_count == 0)
+            break;
+        if (port->slots.done_count > 0)
+            continue;
+        struct io_uring_cqe *cqe;
+        int waited = port->in_kernel_count > io_uring_sq_ready(&port->ring)
+                         ? io_uring_wait_cqe(&port->ring, &cqe)
+                         : 0; /* nothing in flight: the kernel was short of room, send again */
+        if (waited < 0 && waited != -EINTR && waited != -EAGAIN)
+            COH_TRY_GOTO(status,
+                         coh_fail(COH_ERR_IO, "waiting for io_uring failed: %s",
+                                  coh_store_error_text(-waited)),
+                         done);
+    }
+    if (failed)
+        coh_error_restore(port->slots.text);
+done:
+    *out_count = count;
+    return status;
+}
+
+/* ---- a port: init and fini ---- */
+
+coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_port which, int fd,
+                              uint32_t queue_depth)
+{
+    COH_TRY(coh_store_slots_init(&port->slots, store, which));
+    COH_TRY(COH_ALLOC(queue_depth, &port->pieces));
+    COH_TRY(COH_ALLOC(queue_depth, &port->waiting));
+    COH_TRY(COH_ALLOC(queue_depth, &port->unused));
+    for (uint32_t i = 0; i < queue_depth; i++)
+        port->unused[i] = i;
+    port->unused_count = queue_depth;
+    int denied = io_uring_queue_init(queue_depth, &port->ring, 0);
+    if (denied < 0)
+        return coh_fail(COH_ERR_DEVICE, "io_uring is denied here (%s)",
+                        coh_store_error_text(-denied));
+    port->ring_is_open = 1;
+    port->file_fixed = io_uring_register_files(&port->ring, &fd, 1) == 0;
+    port->file = port->file_fixed ? 0 : fd;
+    return COH_OK;
+}
+
+void coh_ring_port_fini(coh_ring_port *port)
+{
+    if (port->ring_is_open) {
+        /* Closing the ring does not wait, and the kernel would write into memory that is soon
+         * unmapped. */
+        while (port->in_kernel_count > io_uring_sq_ready(&port->ring)) {
+            struct io_uring_cqe *cqe;
+            int waited = io_uring_wait_cqe(&port->ring, &cqe);
+            if (waited == -EINTR || waited == -EAGAIN)
+                continue;
+            if (waited < 0)
+                break;
+            io_uring_cqe_seen(&port->ring, cqe);
+            port->in_kernel_count--;
+        }
+        io_uring_queue_exit(&port->ring);
+    }
+    coh_free(port->unused);
+    coh_free(port->waiting);
+    coh_free(port->pieces);
+    coh_store_slots_fini(&port->slots);
+    memset(port, 0, sizeof(*port));
+}
+
+/* ---- measuring the rate ---- */
 
 typedef struct uring_store {
     coh_store base;
@@ -39,8 +276,6 @@ typedef struct uring_store {
     int unregistered; /* 1: refused once, do not try again */
     struct iovec buffers[BUFFERS_MOST];
 } uring_store;
-
-/* ---- measuring the rate ---- */
 
 /* Queues one read of the measurement. Reads cycle through the file, all into the same memory, whose
  * contents are not used. */
@@ -74,7 +309,7 @@ static double measure_rate(struct io_uring *ring, const uring_store *uring, void
             moved += cqe->res > 0 ? (uint64_t)cqe->res : 0;
             io_uring_cqe_seen(ring, cqe);
             end_ns = coh_clock_ns();
-            if (!failed && end_ns - begin_ns < MEASURE_NS)
+            if (!failed && end_ns - begin_ns < COH_STORE_MEASURE_NS)
                 put_read(ring, uring->fd, memory, &next_offset, uring->base.config.bytes);
             else
                 in_flight--;
@@ -87,7 +322,8 @@ static double measure_rate(struct io_uring *ring, const uring_store *uring, void
 static void measure(uring_store *uring, uint32_t depth)
 {
     struct io_uring ring;
-    if (uring->base.config.bytes < MEASURED_BYTES_LEAST || io_uring_queue_init(depth, &ring, 0) < 0)
+    if (uring->base.config.bytes < COH_STORE_MEASURED_LEAST ||
+        io_uring_queue_init(depth, &ring, 0) < 0)
         return;
     void *memory = mmap(NULL, COH_STORE_PIECE_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -98,7 +334,7 @@ static void measure(uring_store *uring, uint32_t depth)
         (void)munmap(memory, COH_STORE_PIECE_BYTES);
 }
 
-/* ---- the table ---- */
+/* ---- the store ---- */
 
 static void uring_close(coh_store *store)
 {
@@ -137,8 +373,8 @@ static coh_status uring_open(const coh_store_config *config, coh_store **out_sto
     COH_TRY_GOTO(status, coh_store_base_init(base, config, "io_uring"), failed);
     COH_TRY_GOTO(status, coh_store_file_open(base, &uring->fd), failed);
     uint32_t depth = config->queue_depth == 0 ? DEFAULT_DEPTH : config->queue_depth;
-    if (depth > COH_RING_DEPTH_MOST)
-        depth = COH_RING_DEPTH_MOST;
+    if (depth > DEPTH_MOST)
+        depth = DEPTH_MOST;
     measure(uring, depth);
     for (int port = 0; port < COH_STORE_PORT_COUNT; port++)
         COH_TRY_GOTO(

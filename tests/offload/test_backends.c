@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 
 #include "base/check.h"
-#include "offload/backends.h"
+#include "offload/store_base.h"
 #include "tests/offload/store_fixture.h"
 
 static coh_status denied_open(const coh_store_config *config, coh_store **out_store)

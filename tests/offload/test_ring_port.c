@@ -9,7 +9,7 @@
 
 #ifdef COH_HAVE_URING
 
-#include "offload/ring_port.h"
+#include "offload/store_uring.h"
 
 typedef struct bench {
     rig made;
@@ -92,8 +92,8 @@ static void a_chunk_of_which_some_pieces_fail_completes_once(void **state)
     assert_int_equal(coh_ring_port_reap(&b.port, completions, 1, 2, &count), COH_OK);
     assert_int_equal(count, 0);
     assert_int_equal(b.port.in_kernel_count, 0);
-    assert_int_equal(b.port.active_count, 0);
-    assert_int_equal(b.port.done_count, 0);
+    assert_int_equal(b.port.slots.active_count, 0);
+    assert_int_equal(b.port.slots.done_count, 0);
     bench_close(&b);
 }
 

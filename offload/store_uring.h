@@ -1,4 +1,5 @@
-/* ring_port.h - one io_uring and its requests: one port of the io_uring store.
+/* store_uring.h - one io_uring and its requests: one port of the io_uring store. Tests drive a port
+ * by itself.
  *
  *   slots   requests of the lane        r1 [....####]  r2 [........]     port_depth of them
  *   pieces  transfers inside the ring   r1.4 r1.5 r1.6 r1.7              queue_depth of them
@@ -6,8 +7,8 @@
  * A slot hands out pieces from its front. A piece that was transferred only in part is sent again
  * with the rest. All of it belongs to one thread, the lane's, which submits, reaps and hashes;
  * there is no lock. */
-#ifndef COH_OFFLOAD_RING_PORT_H
-#define COH_OFFLOAD_RING_PORT_H
+#ifndef COH_OFFLOAD_STORE_URING_H
+#define COH_OFFLOAD_STORE_URING_H
 
 #include <liburing.h>
 #include <stdint.h>
@@ -17,7 +18,6 @@
 /* Two arenas; each registered in pieces of at most 1 GiB (the kernel's limit for one buffer). */
 #define COH_RING_BUFFER_BYTES (UINT64_C(1) << 30)
 #define COH_RING_ARENAS_MOST  2
-#define COH_RING_DEPTH_MOST   64u
 
 typedef struct coh_ring_arena {
     unsigned char *base;
@@ -25,24 +25,8 @@ typedef struct coh_ring_arena {
     int first_buffer; /* index of its first registered buffer */
 } coh_ring_arena;
 
-typedef enum coh_ring_slot_state {
-    COH_RING_FREE,
-    COH_RING_ACTIVE,
-    COH_RING_DONE
-} coh_ring_slot_state;
-
-typedef struct coh_ring_slot {
-    coh_store_request request;
-    uint64_t checksum; /* of a write */
-    uint64_t sequence;
-    size_t next_bytes;    /* handed out so far */
-    uint32_t piece_count; /* handed out, not finished */
-    int error;            /* first one; else COH_STORE_NO_ERROR */
-    coh_ring_slot_state state;
-} coh_ring_slot;
-
 typedef struct coh_ring_piece {
-    uint32_t slot;
+    coh_store_slot *slot;
     uint32_t bytes; /* left to transfer */
     uint32_t retry_count;
     int buffer; /* registered buffer it lies in; -1: none */
@@ -51,22 +35,17 @@ typedef struct coh_ring_piece {
 } coh_ring_piece;
 
 typedef struct coh_ring_port {
-    coh_store *store;
-    coh_store_port port;
+    coh_store_slots slots;
     struct io_uring ring;
     int ring_is_open;
     int file;       /* 0, its index, if the file is registered; else the descriptor */
     int file_fixed; /* 1: registered */
-    coh_ring_slot *slots;
     coh_ring_piece *pieces;
     uint32_t *waiting; /* a stack of pieces to send: new ones and repeated ones */
     uint32_t *unused;  /* a stack of free pieces */
-    uint32_t piece_count, waiting_count, unused_count;
-    uint32_t active_count, done_count, in_kernel_count;
-    uint64_t sequence;
+    uint32_t waiting_count, unused_count, in_kernel_count;
     const coh_ring_arena *arenas; /* registered arenas; owned by the store */
     const uint32_t *arena_count;
-    char text[COH_ERROR_TEXT_BYTES]; /* of the first failed completion of a reap */
 } coh_ring_port;
 
 /* Opens a ring of queue_depth entries on `fd`. On failure `fini` must still be called; it frees
