@@ -256,7 +256,7 @@ static void a_graph_that_fails_does_not_blame_a_line(void **state)
     assert_int_equal(coh_engine_init(engine, 42), COH_OK);
     coh_stub_fail_nth(COH_STUB_cuGraphLaunch, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_int_equal(coh_engine_step(engine, &input, &result), COH_ERR_DEVICE);
-    snprintf(expected, sizeof(expected), "one of %u lines of a CUDA graph",
+    snprintf(expected, sizeof(expected), "one of %u instructions of a CUDA graph",
              plan->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_COMPUTE] - 2);
     assert_non_null(strstr(coh_last_error(), expected));
     coh_engine_destroy(engine);

@@ -83,7 +83,7 @@ static void check_sentence(coh_stub_call call, int breaks)
     const int is_copy = strstr(told, "lane h2d") != NULL || strstr(told, "lane d2h") != NULL;
     if ((strstr(told, coh_stub_call_name(call)) == NULL && !is_seen) ||
         strchr(told, '\n') != NULL ||
-        (strstr(told, "operator '") == NULL && strstr(told, "line ") == NULL) ||
+        (strstr(told, "operator '") == NULL && strstr(told, "instruction ") == NULL) ||
         (is_copy && !is_seen &&
          (strstr(told, " of chunk ") == NULL || strstr(told, " of stream ") == NULL)))
         fail_msg("not what should be told of %s: %s", coh_stub_call_name(call), told);
