@@ -1,6 +1,6 @@
-/* One instruction on its lane. The order is the same for every lane: (waits) enter, execute,
- * leave, (retired). Next: step_state.h; instruction_optimizer.c and instruction_chunk.c for the
- * engine's own opcodes. */
+/* One instruction on its lane, or a run of them that the device has recorded at start and replays as
+ * one. The order is the same for every lane: (waits) enter, execute, leave, (retired). Next:
+ * step_state.h; instruction_optimizer.c and instruction_chunk.c for the engine's own opcodes. */
 #include "engine/step_state.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ static void delay(const coh_step *step, const coh_ticket *ticket,
               NULL);
 }
 
-void coh_instruction_enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
+static void enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
 {
     coh_extent_state *states = bound->extents[number % 2];
     for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
@@ -64,11 +64,12 @@ void coh_instruction_begin(void *context, uint64_t number, uint32_t index)
     const coh_instruction *instruction = &ticket->bound->program->instructions[index];
     delay(step, ticket, instruction);
     step->times.begin_ns[instruction->lane] = begin_of_time(step, ticket, instruction);
-    coh_instruction_enter(step, ticket->bound, number, index);
+    enter(step, ticket->bound, number, index);
 }
 
 /* The last user has retired: resets the counts for the next ticket of this parity. */
-static void leave(coh_step *step, const coh_bound *bound, uint32_t index, coh_extent_state *state)
+static void end_extent(coh_step *step, const coh_bound *bound, uint32_t index,
+                       coh_extent_state *state)
 {
     const coh_extent *extent = &bound->program->extents[index];
     atomic_store_explicit(&state->remaining, coh_extent_users(extent) + bound->comes_from[index],
@@ -93,7 +94,7 @@ static int take_off(coh_step *step, const coh_bound *bound, uint64_t parity, uin
     coh_extent_state *state = &bound->extents[parity][index];
     if (atomic_fetch_sub_explicit(&state->remaining, 1, memory_order_acq_rel) != 1)
         return 0;
-    leave(step, bound, index, state);
+    end_extent(step, bound, index, state);
     return 1;
 }
 
@@ -128,7 +129,7 @@ static void take_clip(coh_step *step, coh_ticket *ticket)
     coh_step_stamp(step, ticket);
 }
 
-void coh_instruction_leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
+static void leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index)
 {
     for (uint32_t i = bound->use_begin[index]; i < bound->use_begin[index + 1]; i++) {
         uint32_t extent = bound->uses[i];
@@ -145,7 +146,7 @@ void coh_instruction_end(void *context, uint64_t number, uint32_t index)
     const coh_instruction *instruction = &bound->program->instructions[index];
     if (instruction->opcode == COH_OP_CLIP)
         take_clip(step, ticket);
-    coh_instruction_leave(step, bound, number, index);
+    leave(step, bound, number, index);
     coh_instruction_times_add(&step->times, (coh_lane)instruction->lane, index);
     if (instruction->lane == COH_LANE_COMPUTE || instruction->lane == COH_LANE_HOST)
         return; /* uses no link */
@@ -245,14 +246,6 @@ static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instru
     call->queue = step->kernel_queue;
 }
 
-/* Called before an instruction works on the host: an asynchronous device must first finish all
- * earlier launches. */
-static void wait_for_device(coh_step *step)
-{
-    if (!step->host_addressable)
-        step->device_ops->finish(step->queues[COH_LANE_COMPUTE]);
-}
-
 /* Is this port of an instruction a complete result that a scan checks? With a parameter split by
  * rows, outputs are complete only after the last call. */
 static int is_result(const coh_bound_port *port, const coh_instruction_call *call,
@@ -274,7 +267,7 @@ static coh_status scan_instruction(coh_step *step, const coh_bound *bound,
                                    const coh_instruction *instruction)
 {
     const coh_instruction_call *call = &bound->program->calls[instruction->call];
-    wait_for_device(step);
+    coh_step_wait_for_device(step);
     for (uint32_t i = 0; i < call->binding_count && !step->has_finding; i++) {
         const coh_bound_port *port = &bound->ports[call->binding_begin + i];
         int is_finite;
@@ -342,18 +335,6 @@ static coh_status coh_run_kind(coh_step *step, coh_ticket *ticket,
     return COH_OK;
 }
 
-/* After CLIP of a ticket in which a kind failed: masks its updates, as in a step whose values are
- * not finite. */
-static void mask_updates(coh_step *step, coh_ticket *ticket)
-{
-    coh_cells *cells = coh_step_cells(step);
-    coh_clip_record *record = &ticket->shared->clip;
-    cells->applied_count -= cells->finite != 0;
-    cells->finite = cells->pending = 0;
-    record->applied_count = cells->applied_count;
-    record->finite = 0;
-}
-
 void coh_add_views(void *queue, const coh_view *to, const coh_view *from, int adds)
 {
     const int64_t count = coh_shape_elements(&to->shape);
@@ -366,8 +347,10 @@ void coh_add_views(void *queue, const coh_view *to, const coh_view *from, int ad
 
 /* `input_grad_adds` of the call says whether to add or to overwrite. The access of TO cannot:
  * parameters of one group share chunks, and only the first of them overwrites. */
-static void add_gradient(coh_step *step, const coh_bound *bound, const coh_instruction *instruction)
+static coh_status coh_run_add(coh_step *step, coh_ticket *ticket,
+                              const coh_instruction *instruction)
 {
+    const coh_bound *bound = ticket->bound;
     const coh_instruction_call *call = &bound->program->calls[instruction->call];
     coh_view to = { 0 }, from = { 0 };
     for (uint32_t i = 0; i < call->binding_count; i++) {
@@ -378,64 +361,10 @@ static void add_gradient(coh_step *step, const coh_bound *bound, const coh_instr
             from = port->view;
     }
     coh_add_views(step->kernel_queue, &to, &from, call->input_grad_adds != 0);
-}
-
-static coh_status coh_run_add(coh_step *step, coh_ticket *ticket,
-                              const coh_instruction *instruction)
-{
-    add_gradient(step, ticket->bound, instruction);
     return COH_OK;
 }
 
 /* ---- all opcodes ---- */
-
-static coh_status coh_run_feed(coh_step *step, coh_ticket *ticket,
-                               const coh_instruction *instruction)
-{
-    (void)instruction;
-    coh_instruction_feed(step, ticket);
-    return COH_OK;
-}
-
-static coh_status coh_run_norm(coh_step *step, coh_ticket *ticket,
-                               const coh_instruction *instruction)
-{
-    coh_instruction_norm(step, ticket->bound, instruction);
-    return COH_OK;
-}
-
-static coh_status coh_run_clip(coh_step *step, coh_ticket *ticket,
-                               const coh_instruction *instruction)
-{
-    (void)instruction;
-    coh_instruction_clip(step, ticket);
-    if (ticket->kind_failure != COH_OK)
-        mask_updates(step, ticket);
-    return COH_OK;
-}
-
-static coh_status coh_run_update(coh_step *step, coh_ticket *ticket,
-                                 const coh_instruction *instruction)
-{
-    coh_instruction_update(step, ticket->bound, instruction);
-    return COH_OK;
-}
-
-static coh_status coh_run_visit(coh_step *step, coh_ticket *ticket,
-                                const coh_instruction *instruction)
-{
-    wait_for_device(step);
-    return coh_instruction_chunks(step, ticket, instruction);
-}
-
-static coh_status coh_run_settle(coh_step *step, coh_ticket *ticket,
-                                 const coh_instruction *instruction)
-{
-    (void)ticket;
-    (void)instruction;
-    coh_kernel_settle(step->kernel_queue, coh_step_cells(step));
-    return COH_OK;
-}
 
 /* Movers: their lanes copy (step.c, lane_disk.c). */
 static coh_status coh_run_none(coh_step *step, coh_ticket *ticket,
@@ -454,12 +383,6 @@ static coh_status (*const run_opcode[COH_OP_COUNT])(coh_step *step, coh_ticket *
 #include "planner/opcodes.def"
 };
 #undef COH_OPCODE
-
-coh_status coh_instruction_do(coh_step *step, coh_ticket *ticket,
-                              const coh_instruction *instruction)
-{
-    return run_opcode[instruction->opcode](step, ticket, instruction);
-}
 
 /* ---- rehearsal ---- */
 
@@ -507,7 +430,7 @@ void coh_instruction_execute(void *context, uint64_t number, uint32_t index)
     coh_step *step = context;
     coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_instruction *instruction = &ticket->bound->program->instructions[index];
-    coh_status status = coh_instruction_do(step, ticket, instruction);
+    coh_status status = run_opcode[instruction->opcode](step, ticket, instruction);
     /* Instructions with a call all run on the compute lane, the only one that may read kind_failure
      * here. */
     if (status == COH_OK && ticket->scan && instruction->call >= 0 &&
@@ -515,4 +438,104 @@ void coh_instruction_execute(void *context, uint64_t number, uint32_t index)
         status = scan_instruction(step, ticket->bound, instruction);
     if (status != COH_OK)
         coh_step_fail(step, status);
+}
+
+/* ---- recorded runs of instructions ---- */
+
+typedef struct recorder {
+    coh_step *step;
+    coh_status status; /* of the instructions; record_end returns the device's */
+    char text[COH_ERROR_TEXT_BYTES];
+} recorder;
+
+static void record_instruction(void *context, uint64_t number, uint32_t index)
+{
+    recorder *r = context;
+    coh_ticket *ticket = coh_step_ticket(r->step, number);
+    if (r->status != COH_OK)
+        return;
+    const coh_instruction *instruction = &ticket->bound->program->instructions[index];
+    r->status = run_opcode[instruction->opcode](r->step, ticket, instruction);
+    if (r->status != COH_OK)
+        coh_error_save(r->text);
+}
+
+/* Returns the indices of the instructions of `run`, in order. */
+static const uint32_t *instructions_of(const coh_bound *bound, const coh_instruction_run *run)
+{
+    return &bound->lane_instructions[COH_LANE_COMPUTE][run->first - 1];
+}
+
+static coh_status record_run(coh_step *step, const coh_bound *bound, coh_instruction_run *run)
+{
+    const coh_program *program = bound->program;
+    const uint32_t *instructions = instructions_of(bound, run);
+    coh_queue *queue = step->queues[COH_LANE_COMPUTE];
+    recorder r = { .step = step };
+    coh_recording *recording;
+    COH_TRY(step->device_ops->record_begin(queue));
+    for (uint32_t i = 0; i < run->count; i++)
+        step->device_ops->launch(
+            queue, record_instruction, &r, 0, instructions[i],
+            coh_instruction_predicate(step, bound, &program->instructions[instructions[i]]));
+    const coh_status status = step->device_ops->record_end(queue, &recording);
+    if (r.status != COH_OK) {
+        coh_error_restore(r.text);
+        return r.status;
+    }
+    run->recording = recording;
+    return status;
+}
+
+static coh_status record_program(coh_step *step, coh_bound *bound)
+{
+    coh_ticket *ticket = coh_step_ticket(step, 0);
+    coh_status status = COH_OK;
+    ticket->bound = bound;
+    for (uint32_t run = 0; status == COH_OK && run < bound->run_count; run++)
+        status = record_run(step, bound, &bound->runs[run]);
+    ticket->bound = NULL;
+    return status;
+}
+
+void coh_instruction_record_all(coh_step *step)
+{
+    coh_device_facts facts;
+    coh_status status = COH_OK;
+    step->device_ops->facts(step->device, &facts);
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && facts.records && status == COH_OK; kind++)
+        if (step->bounds[kind].program != NULL)
+            status = record_program(step, &step->bounds[kind]);
+    if (status == COH_OK || step->options.log == NULL)
+        return;
+    char text[COH_ERROR_TEXT_BYTES];
+    coh_fail_prefix(status, "not all instructions could be recorded as CUDA graphs, the others are "
+                            "launched one by one");
+    coh_error_save(text);
+    step->options.log(step->options.log_context, text);
+}
+
+const coh_instruction_run *coh_instruction_recorded(const coh_ticket *ticket,
+                                                    const coh_instruction *instruction)
+{
+    const coh_instruction_run *run =
+        instruction->lane == COH_LANE_COMPUTE ? ticket->bound->run_of[instruction->ordinal] : NULL;
+    /* a scan checks the results of each instruction */
+    return run != NULL && run->recording != NULL && !ticket->scan ? run : NULL;
+}
+
+void coh_instruction_end_run(void *context, uint64_t number, uint32_t index)
+{
+    coh_step *step = context;
+    const coh_ticket *ticket = coh_step_ticket(step, number);
+    const coh_bound *bound = ticket->bound;
+    const coh_instruction_run *run =
+        coh_instruction_recorded(ticket, &bound->program->instructions[index]);
+    const uint32_t *instructions = instructions_of(bound, run);
+    for (uint32_t i = 0; i < run->count; i++) {
+        if (i > 0) /* the first instruction's begin is the run's begin */
+            enter(step, bound, number, instructions[i]);
+        leave(step, bound, number, instructions[i]);
+    }
+    coh_instruction_times_share(&step->times, COH_LANE_COMPUTE, instructions, run->count);
 }

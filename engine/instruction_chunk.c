@@ -261,7 +261,7 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket,
     for (int i = 0; i < count; i++) {
         const piece *p = &pieces[i];
         void *data;
-        if (is_writer(instruction)) /* coh_instruction_chunks zeroed them */
+        if (is_writer(instruction)) /* coh_run_visit zeroed them */
             data = coh_step_bring_zeros(step, p->stage, p->tier, p->data, p->chunk->bytes);
         else
             COH_TRY(coh_step_bring(step, p->stage, p->tier, p->data, p->chunk->bytes, &data));
@@ -301,9 +301,9 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
     return COH_OK;
 }
 
-coh_status coh_instruction_chunks(coh_step *step, coh_ticket *ticket,
-                                  const coh_instruction *instruction)
+coh_status coh_run_visit(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
 {
+    coh_step_wait_for_device(step);
     const coh_program *program = ticket->bound->program;
     const coh_operand *operands = &program->operands[instruction->operand_begin];
     for (uint32_t i = 0; is_writer(instruction) && i < instruction->operand_count; i++)

@@ -1,4 +1,4 @@
-/* FEED, NORM, CLIP, UPDATE: the instructions between gradients and new parameters.
+/* FEED, NORM, CLIP, UPDATE, SETTLE: the instructions between gradients and new parameters.
  *
  *   grad chunk  --NORM-->  one partial per grain  --CLIP-->  norm, scale, finite, pending
  *                                                               |
@@ -18,8 +18,9 @@
 #include "kernels/optimizer.h"
 #include "planner/layout.h"
 
-void coh_instruction_feed(coh_step *step, coh_ticket *ticket)
+coh_status coh_run_feed(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
 {
+    (void)instruction;
     const coh_layout *layout = step->layout;
     coh_feed_input inputs[COH_PORT_MAX];
     for (uint32_t i = 0; i < layout->input_count; i++)
@@ -34,13 +35,13 @@ void coh_instruction_feed(coh_step *step, coh_ticket *ticket)
                             .latches = !step->plan->options.deferred_update,
                             .scalars = step->scalars };
     coh_kernel_feed(step->kernel_queue, &feed);
+    return COH_OK;
 }
 
-void coh_instruction_norm(coh_step *step, const coh_bound *bound,
-                          const coh_instruction *instruction)
+coh_status coh_run_norm(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
 {
-    const coh_program *program = bound->program;
-    const coh_operand *operand = coh_bound_operand(bound, instruction, COH_SLOT_NORM_GRAD);
+    const coh_program *program = ticket->bound->program;
+    const coh_operand *operand = coh_bound_operand(ticket->bound, instruction, COH_SLOT_NORM_GRAD);
     const char *grad = coh_operand_data(step, operand);
     for (uint32_t i = 0; i < operand->touch_count; i++) {
         const uint32_t index = program->touches[operand->touch_begin + i].chunk;
@@ -52,6 +53,7 @@ void coh_instruction_norm(coh_step *step, const coh_bound *bound,
                                        .partials = coh_step_pinned(step, step->layout->partials) };
         coh_kernel_square_sums(step->kernel_queue, &sums);
     }
+    return COH_OK;
 }
 
 /* ---- CLIP ---- */
@@ -59,8 +61,21 @@ void coh_instruction_norm(coh_step *step, const coh_bound *bound,
 /* Distance of losses, in floats. */
 #define LOSS_STRIDE (COH_LOSS_STRIDE_BYTES / sizeof(float))
 
-void coh_instruction_clip(coh_step *step, coh_ticket *ticket)
+/* After CLIP of a ticket in which a kind failed: masks its updates, as in a step whose values are
+ * not finite. */
+static void mask_updates(coh_step *step, coh_ticket *ticket)
 {
+    coh_cells *cells = coh_step_cells(step);
+    coh_clip_record *record = &ticket->shared->clip;
+    cells->applied_count -= cells->finite != 0;
+    cells->finite = cells->pending = 0;
+    record->applied_count = cells->applied_count;
+    record->finite = 0;
+}
+
+coh_status coh_run_clip(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
+{
+    (void)instruction;
     const coh_layout *layout = step->layout;
     const coh_clip clip = { .cells = coh_step_cells(step),
                             .partials = coh_step_pinned(step, layout->partials),
@@ -72,6 +87,9 @@ void coh_instruction_clip(coh_step *step, coh_ticket *ticket)
                             .record = &ticket->shared->clip,
                             .scalars = step->scalars };
     coh_kernel_clip(step->kernel_queue, &clip);
+    if (ticket->kind_failure != COH_OK)
+        mask_updates(step, ticket);
+    return COH_OK;
 }
 
 /* ---- UPDATE ---- */
@@ -97,9 +115,9 @@ coh_update coh_chunk_update(const coh_chunk_place *place, coh_chunk_grains grain
     return update;
 }
 
-void coh_instruction_update(coh_step *step, const coh_bound *bound,
-                            const coh_instruction *instruction)
+coh_status coh_run_update(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
 {
+    const coh_bound *bound = ticket->bound;
     const coh_operand *work = coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_WORK);
     const coh_operand *grad = coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_GRAD);
     const coh_operand *state = coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_STATES);
@@ -121,4 +139,14 @@ void coh_instruction_update(coh_step *step, const coh_bound *bound,
     update.scalar_begin = numbers->scalar_begin;
     coh_kernel_update(
         instruction->lane == COH_LANE_HOST ? (void *)step->host_pool : step->kernel_queue, &update);
+    return COH_OK;
+}
+
+/* Ends a drain. */
+coh_status coh_run_settle(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
+{
+    (void)ticket;
+    (void)instruction;
+    coh_kernel_settle(step->kernel_queue, coh_step_cells(step));
+    return COH_OK;
 }

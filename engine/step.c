@@ -112,7 +112,7 @@ static void issue_run(coh_step *step, const coh_ticket *ticket, const coh_instru
     coh_queue *queue = step->queues[COH_LANE_COMPUTE];
     issue_waits(step, ticket, &ticket->bound->program->instructions[index]);
     ops->notify(queue, coh_instruction_begin, step, ticket->number, index);
-    ops->replay(queue, coh_instruction_recording(ticket->bound, run));
+    ops->replay(queue, run->recording);
     ops->notify(queue, coh_instruction_end_run, step, ticket->number, index);
     ops->signal(queue, coh_step_retired(step, COH_LANE_COMPUTE),
                 ticket->base[COH_LANE_COMPUTE] + run->first + run->count - 1);

@@ -3,9 +3,8 @@
  *   step.c       tickets, the step thread that issues device lanes, waiting, failing
  *   step_create.c  creates and destroys arenas, store, threads
  *   lane_disk.c  the threads of the disk lanes and of the host lane
- *   instruction.c  one instruction on its lane: enter, execute, leave
- *   instruction_replay.c  runs of instructions that the device takes as one
- *   instruction_optimizer.c  FEED, NORM, CLIP, UPDATE
+ *   instruction.c  one instruction on its lane, or a recorded run: enter, execute, leave
+ *   instruction_optimizer.c  FEED, NORM, CLIP, UPDATE, SETTLE
  *   instruction_chunk.c  INIT and visits
  *   bind.c       everything that can be looked up before the first step: views, lanes, uses */
 #ifndef COH_ENGINE_STEP_STATE_H
@@ -14,7 +13,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/instruction_runs.h"
 #include "engine/instruction_times.h"
 #include "engine/instruction_work.h"
 #include "engine/optimizer_numbers.h"
@@ -43,6 +41,22 @@ typedef struct coh_operand_slots {
     uint16_t at[COH_OPERAND_RULES];
 } coh_operand_slots;
 
+/* A run of the compute lane's instructions that may be issued as one command: `first` to `first` +
+ * `count` - 1, by ordinal.
+ *
+ *   compute   FEED | F0 F1 F2 | F3 F4 B4 N4 | CLIP | U4 ...
+ *                             ^ F3 waits for a READ, or a WRITE waits for F2
+ *
+ * The one idea: only the first instruction of a run waits for other instructions, and other
+ * instructions wait only for its last. So a device may take the run as one command, issued in place
+ * of its first instruction and retired when its last instruction ends. Every wait of the program
+ * stays as exact as before. The instructions do the same in every step, since they name cells and
+ * places in arenas, and nothing that belongs to one step. */
+typedef struct coh_instruction_run {
+    uint32_t first, count;
+    const coh_recording *recording; /* NULL: launch the instructions one by one */
+} coh_instruction_run;
+
 typedef struct coh_bound {
     const coh_program *program;
     uint32_t *lane_instructions[COH_LANE_COUNT]; /* instruction of ordinal n at [n - 1] */
@@ -59,8 +73,7 @@ typedef struct coh_bound {
     uint32_t clip_ordinal;     /* in the compute lane; 0: none */
     coh_instruction_run *runs; /* of the compute lane */
     uint32_t run_count;
-    const coh_recording **recordings; /* of each run; NULL: launch its instructions one by one */
-    uint32_t *run_of; /* by ordinal in the compute lane: 1 + the run it is in; 0: none */
+    coh_instruction_run **run_of; /* by ordinal in the compute lane; NULL: in no run */
     /* Indices of residents that this program makes without reading their old values (INIT,
      * IMPORT). */
     uint32_t *replaced, replaced_count;
@@ -267,6 +280,10 @@ uint64_t coh_input_bytes(const coh_graph *graph, uint32_t input);
  * COH_ERR_INTERNAL. */
 coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_bound *out_bound);
 void coh_bound_fini(coh_bound *bound); /* accepts a zeroed struct */
+/* Finds the longest possible runs of a program, in order; a run may have one instruction. The
+ * caller frees the table (coh_free). Reads only the program. Fails: COH_ERR_MEMORY. */
+coh_status coh_instruction_runs_find(const coh_program *program, coh_instruction_run **out_runs,
+                                     uint32_t *out_count);
 /* Resets all counts. Call before the first of several runs, which has ticket `number`. */
 void coh_bound_reset(coh_bound *bound, uint64_t number);
 
@@ -312,6 +329,8 @@ coh_status coh_step_take_back(coh_step *step, coh_stage stage, coh_tier tier, vo
                               uint64_t bytes);
 /* Checks that every element of a tensor on the device is finite, in the same situation. */
 coh_status coh_step_all_finite(coh_step *step, const coh_view *view, int *out_finite);
+/* Makes that situation: an asynchronous device first finishes all earlier launches. */
+void coh_step_wait_for_device(coh_step *step);
 
 /* ---- instruction.c: coh_device_work of (step, ticket number, instruction index) ---- */
 
@@ -322,12 +341,6 @@ void coh_instruction_end(void *step, uint64_t number, uint32_t index); /* count,
  * (coh_device_ops.rehearse), before coh-step starts. Fails: the device's failure, with the
  * operator. */
 coh_status coh_instruction_rehearse_all(coh_step *step);
-/* Runs an instruction of the compute lane, whatever its opcode. */
-coh_status coh_instruction_do(coh_step *step, coh_ticket *ticket,
-                              const coh_instruction *instruction);
-/* Enters the extents of an instruction; leaves those that are no longer used. */
-void coh_instruction_enter(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
-void coh_instruction_leave(coh_step *step, const coh_bound *bound, uint64_t number, uint32_t index);
 /* When a ticket begins: removes the ticket's use of extents that it finds and does not use.
  * Creating thread. */
 void coh_instruction_drop_unused(coh_step *step, const coh_ticket *ticket);
@@ -337,8 +350,6 @@ void coh_instruction_drop_unused(coh_step *step, const coh_ticket *ticket);
 const int32_t *coh_instruction_predicate(const coh_step *step, const coh_bound *bound,
                                          const coh_instruction *instruction);
 
-/* ---- instruction_replay.c ---- */
-
 /* Has the device record the runs of every program, if it can, after the rehearsal. Recording
  * ends at the first run that cannot be recorded, and the log says so. The instructions of that
  * run and of the later runs are launched one by one. */
@@ -347,22 +358,20 @@ void coh_instruction_record_all(coh_step *step);
  * issued by itself. */
 const coh_instruction_run *coh_instruction_recorded(const coh_ticket *ticket,
                                                     const coh_instruction *instruction);
-const coh_recording *coh_instruction_recording(const coh_bound *bound,
-                                               const coh_instruction_run *run);
 /* coh_device_work: does coh_instruction_end for all instructions of the run that begins with
  * instruction `index`. */
 void coh_instruction_end_run(void *step, uint64_t number, uint32_t index);
 
-/* ---- instruction_optimizer.c, instruction_chunk.c: opcodes of the engine itself ---- */
+/* ---- the functions of opcodes (planner/opcodes.def) that instruction.c does not hold ---- */
 
-void coh_instruction_feed(coh_step *step, coh_ticket *ticket);
-void coh_instruction_norm(coh_step *step, const coh_bound *bound,
-                          const coh_instruction *instruction);
-void coh_instruction_clip(coh_step *step, coh_ticket *ticket);
-void coh_instruction_update(coh_step *step, const coh_bound *bound,
-                            const coh_instruction *instruction);
-coh_status coh_instruction_chunks(coh_step *step, coh_ticket *ticket,
-                                  const coh_instruction *instruction);
+/* instruction_optimizer.c */
+coh_status coh_run_feed(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
+coh_status coh_run_norm(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
+coh_status coh_run_clip(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
+coh_status coh_run_update(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
+coh_status coh_run_settle(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
+/* instruction_chunk.c */
+coh_status coh_run_visit(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
 
 /* ---- lane_disk.c ---- */
 

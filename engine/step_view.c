@@ -71,6 +71,12 @@ coh_status coh_step_fill(coh_step *step, coh_tier tier, uint64_t offset, int byt
 
 /* ---- within an instruction ---- */
 
+void coh_step_wait_for_device(coh_step *step)
+{
+    if (!step->host_addressable)
+        step->device_ops->finish(step->queues[COH_LANE_COMPUTE]);
+}
+
 static int is_staged(const coh_step *step, coh_tier tier)
 {
     return tier == COH_TIER_DEVICE && !step->host_addressable;

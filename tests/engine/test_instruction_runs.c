@@ -1,7 +1,7 @@
 /* Which instructions of the compute lane are issued as one. Oracles: programs small enough to
  * read, and the header's rules checked instruction by instruction on all programs of real plans. */
 #include "base/alloc.h"
-#include "engine/instruction_runs.h"
+#include "engine/step_state.h"
 #include "tests/engine/engine_bench.h"
 
 /* ---- programs by hand ---- */
