@@ -14,7 +14,6 @@
 #include "base/small_file.h"
 #include "cohobate/engine.h"
 #include "cohobate/terms.h"
-#include "engine/cpu_quota.h"
 #include "engine/machine_findings.h"
 #include "kernels/product.h"
 #include "memory/arena.h"

@@ -15,7 +15,7 @@
 #include "cohobate/terms.h"
 #include "kernels/cuda/device_kernels.h"
 #include "memory/device_cuda.h"
-#include "memory/node.h"
+#include "memory/topology.h"
 #endif
 
 /* Counts devices that the kernel module offers, even if no driver library can use them. */

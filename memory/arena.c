@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "memory/available.h"
-#include "memory/node.h"
 #include "memory/topology.h"
 
 /* The huge page of x86-64 and of arm64 with 4 KiB pages. */

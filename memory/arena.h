@@ -38,7 +38,7 @@ typedef struct coh_arena coh_arena;
  * Nothing is left behind. */
 coh_status coh_arena_create(uint64_t bytes, const char *name, coh_tier tier, coh_ledger *ledger,
                             int thread_count, coh_arena **out_arena);
-/* As coh_arena_create, on memory node `near` (memory/node.h) if it has room for all of the
+/* As coh_arena_create, on memory node `near` (memory/topology.h) if it has room for all of the
  * arena. */
 coh_status coh_arena_create_near(int near, uint64_t bytes, const char *name, coh_tier tier,
                                  coh_ledger *ledger, int thread_count, coh_arena **out_arena);

@@ -1,15 +1,79 @@
 /* Three limits of memory, read from /proc and from cgroup files: the machine's, the groups' and the
- * process's. The lowest one counts. Read available.h first; cgroup.h for the walk over groups. */
+ * process's; and the groups' limit of processor time. The lowest one counts. A group's limit binds
+ * everything below it, so every group above this process is visited, in cgroup version 1 and 2
+ * alike. Read available.h first. */
 #include "memory/available.h"
 
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/small_file.h"
-#include "memory/cgroup.h"
 
 /* A cgroup limit this high means no limit (v1 writes INT64_MAX rounded down to a page). */
 #define NO_LIMIT_BYTES (UINT64_C(1) << 60)
+
+/* ---- control groups ---- */
+
+/* `folder` is a group's path relative to `root`; version is 1 or 2. */
+typedef void (*group_visit)(const char *root, const char *folder, int version, void *context);
+
+/* Visits the group and its parents up to the mount point. */
+static void walk_up(const char *root, const char *mount, const char *group, int version,
+                    group_visit visit, void *context)
+{
+    char folder[PATH_MAX];
+    int length = snprintf(folder, sizeof(folder), "%s%s", mount, strcmp(group, "/") ? group : "");
+    if (length < 0 || (size_t)length >= sizeof(folder))
+        return;
+    for (size_t mount_length = strlen(mount);;) {
+        visit(root, folder, version, context);
+        char *slash = strrchr(folder + mount_length, '/');
+        if (slash == NULL)
+            return;
+        *slash = '\0';
+    }
+}
+
+/* v1 mounts a set of controllers under the list of their names; each name is a link to it. */
+static void walk_version_1(const char *root, const char *controller, const char *group,
+                           group_visit visit, void *context)
+{
+    char mount[64];
+    int length = snprintf(mount, sizeof(mount), "/sys/fs/cgroup/%s", controller);
+    if (length > 0 && (size_t)length < sizeof(mount))
+        walk_up(root, mount, group, 1, visit, context);
+}
+
+/* Visits every group that may limit `controller` ("memory", "cpu"), from this process's own up to the
+ * root. v2 has one tree of groups, v1 one per controller. Inside a container the path in
+ * /proc/self/cgroup may not exist; the part of it that is visible is walked. */
+static void walk_groups(const char *root, const char *controller, group_visit visit, void *context)
+{
+    char text[8192];
+    if (!coh_small_file_read(root, "/proc/self/cgroup", "", text, sizeof(text)))
+        return;
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        /* "4:cpu,cpuacct:/a/b" (v1) and "0::/a/b" (v2) */
+        (void)strsep(&line, ":");
+        char *controllers = strsep(&line, ":");
+        if (controllers == NULL || line == NULL)
+            continue;
+        if (controllers[0] == '\0') {
+            walk_up(root, "/sys/fs/cgroup", line, 2, visit, context);
+            walk_up(root, "/sys/fs/cgroup/unified", line, 2, visit, context);
+        }
+        for (char *name; (name = strsep(&controllers, ",")) != NULL;)
+            if (strcmp(name, controller) == 0)
+                walk_version_1(root, controller, line, visit, context);
+    }
+}
+
+/* ---- memory ---- */
 
 static uint64_t machine_available(const char *root)
 {
@@ -58,7 +122,7 @@ static void take_limit(const char *root, const char *folder, int version, void *
 static uint64_t group_available(const char *root, uint64_t *out_limit)
 {
     group_walls walls = { UINT64_MAX, UINT64_MAX };
-    coh_cgroup_walk(root, "memory", take_limit, &walls);
+    walk_groups(root, "memory", take_limit, &walls);
     *out_limit = walls.limit;
     return walls.available;
 }
@@ -106,4 +170,31 @@ uint64_t coh_memory_limit_bytes(void)
     uint64_t limit;
     (void)group_available("", &limit);
     return limit;
+}
+
+/* ---- processor time ---- */
+
+/* Takes one group's quota into *context, the least so far; 0: none. */
+static void take_quota(const char *root, const char *folder, int version, void *context)
+{
+    char text[128], *end = text;
+    double quota = 0, period = 0, *least = context;
+    if (version == 2 && coh_small_file_read(root, folder, "/cpu.max", text, sizeof(text))) {
+        quota = strtod(text, &end); /* "max" is not a number: `end` stays */
+        period = end == text ? 0 : strtod(end, NULL);
+    } else if (version == 1) {
+        if (coh_small_file_read(root, folder, "/cpu.cfs_quota_us", text, sizeof(text)))
+            quota = strtod(text, NULL); /* -1: none */
+        if (coh_small_file_read(root, folder, "/cpu.cfs_period_us", text, sizeof(text)))
+            period = strtod(text, NULL);
+    }
+    if (quota > 0 && period > 0 && (*least == 0 || quota / period < *least))
+        *least = quota / period;
+}
+
+double coh_cpu_quota_cores(const char *root)
+{
+    double least = 0;
+    walk_groups(root, "cpu", take_quota, &least);
+    return least;
 }

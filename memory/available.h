@@ -1,4 +1,5 @@
-/* available.h - how much memory this process can still take without being killed for it.
+/* available.h - how much memory this process can still take without being killed for it, and how
+ * much processor time it may use.
  *
  * Linux grants almost any mapping and kills later, so a budget must be compared with the memory
  * that really exists before it is touched. Three limits apply; the lowest one counts:
@@ -24,5 +25,10 @@ uint64_t coh_memory_available_under(const char *root, const char **out_source);
 
 /* Returns the lowest cgroup limit above this process, UINT64_MAX if none; for reports. */
 uint64_t coh_memory_limit_bytes(void);
+
+/* Returns the quota of processor time in cores, or 0 if there is no limit. A container may see 64
+ * cores and be throttled after 2 cores' worth of each 100 ms. The quota of our group and of each
+ * group above it counts; the smallest one is the limit. `root` as above. */
+double coh_cpu_quota_cores(const char *root);
 
 #endif

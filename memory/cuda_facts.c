@@ -1,11 +1,10 @@
 /* Reads names, sizes and the nearest memory node of all GPUs from the driver, without a context.
- * Read cuda_facts.h first; node.h for memory nodes. */
+ * Read cuda_facts.h first; topology.h for memory nodes. */
 #include "memory/cuda_facts.h"
 
 #include <stdio.h>
 
 #include "memory/cuda_driver.h"
-#include "memory/node.h"
 #include "memory/topology.h"
 
 static coh_status read_gpu(const coh_cuda_driver *driver, int index, coh_cuda_gpu *out_gpu)

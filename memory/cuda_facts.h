@@ -31,7 +31,7 @@ struct coh_cuda_driver;
  * Fails: COH_ERR_DEVICE naming the call. */
 coh_status coh_cuda_facts_of(const struct coh_cuda_driver *driver, coh_cuda_facts *out_facts);
 
-/* Returns the memory node (memory/node.h) nearest a GPU, which is named by its handle. Asks the
+/* Returns the memory node (memory/topology.h) nearest a GPU, which is named by its handle. Asks the
  * driver first; if the driver does not know, uses what the system reports for the GPU's PCI
  * address, in files below `root`. COH_NODE_ANY: neither knows. Needs no context. */
 int coh_cuda_near_node(const struct coh_cuda_driver *driver, int gpu, const char *root);

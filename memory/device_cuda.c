@@ -13,7 +13,6 @@
 #include "cohobate/terms.h"
 #include "memory/cuda_facts.h"
 #include "memory/device_cuda_state.h"
-#include "memory/node.h"
 #include "memory/topology.h"
 
 /* Alignment of chunks: enough for 16-byte accesses per thread and for whole cache lines; the

@@ -1,12 +1,14 @@
-/* Reads cores, caches and NUMA nodes with hwloc, and binds an arena's pages to nodes: preferring
- * the near node if it has room, else interleaved. Read topology.h first. */
+/* Reads cores, caches and NUMA nodes with hwloc, a node's free memory and a PCI device's node from
+ * /sys, and binds an arena's pages to nodes: preferring the near node if it has room, else
+ * interleaved. Read topology.h first. */
 #include "memory/topology.h"
 
 #include <hwloc.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "memory/node.h"
+#include "base/small_file.h"
 
 /* hwloc's default filters omit PCI and other I/O devices, whose discovery is slow. */
 static int load(hwloc_topology_t *out_topology)
@@ -67,6 +69,32 @@ coh_status coh_topology_read(coh_topology *out_topology)
         snprintf(out_topology->cpu_name, sizeof(out_topology->cpu_name), "%s", name);
     hwloc_topology_destroy(topology);
     return COH_OK;
+}
+
+/* ---- memory nodes ---- */
+
+uint64_t coh_node_free_bytes(const char *root, int node)
+{
+    char path[64], key[32], text[4096];
+    uint64_t kib;
+    snprintf(path, sizeof(path), "/sys/devices/system/node/node%d", node);
+    snprintf(key, sizeof(key), "Node %d MemFree:", node);
+    if (!coh_small_file_read(root, path, "/meminfo", text, sizeof(text)) ||
+        !coh_small_file_number(text, key, &kib))
+        return 0;
+    return kib * 1024;
+}
+
+int coh_node_of_pci(const char *root, const char *address)
+{
+    char path[64], text[32];
+    uint64_t node;
+    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", address);
+    /* "-1" (no node) is parsed as the largest number. */
+    if (!coh_small_file_read(root, path, "/numa_node", text, sizeof(text)) ||
+        !coh_small_file_number(text, "", &node) || node > INT_MAX)
+        return COH_NODE_ANY;
+    return (int)node;
 }
 
 static int bind_pages(hwloc_topology_t topology, void *base, uint64_t bytes,

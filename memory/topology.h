@@ -22,6 +22,24 @@ typedef struct coh_topology {
  * one core and one node. */
 coh_status coh_topology_read(coh_topology *out_topology);
 
+/* ---- memory nodes, by the system's numbers ----
+ *
+ * On a machine with several processors each has its own memory, and a device's copies from another
+ * processor's memory cross between them. Files in /sys tell which node is nearest a device and how
+ * much of it is free. `root` is put before their paths: "" for the machine itself, a test's own
+ * folder in tests. */
+
+/* No particular node, or an unknown one. */
+#define COH_NODE_ANY (-1)
+
+/* Returns the free pages of that node now, in bytes, without the page cache: the kernel takes free
+ * pages of other nodes before it shrinks the cache. 0: unknown. */
+uint64_t coh_node_free_bytes(const char *root, int node);
+
+/* Returns the node nearest the device at a PCI address such as "0000:1b:00.0"; COH_NODE_ANY if the
+ * system does not know. */
+int coh_node_of_pci(const char *root, const char *address);
+
 typedef struct coh_placement {
     int node_count; /* nodes that pages are spread over; 1: one node, or nothing is bound */
     int is_near;    /* 1: pages prefer the near node */
@@ -33,7 +51,7 @@ typedef struct coh_placement {
  * there; a page that finds no room after all goes to another node. Otherwise they are spread over
  * all nodes that the process may use. If its memory is bound to some nodes, or prefers some
  * (numactl), only those count. With a single node, or if binding is denied, nothing is bound. The
- * node of a page never changes a result, so nothing here fails. `root` as in memory/node.h. */
+ * node of a page never changes a result, so nothing here fails. */
 void coh_topology_place(const char *root, int near, void *base, uint64_t bytes,
                         coh_placement *out_placement);
 

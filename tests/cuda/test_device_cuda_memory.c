@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "memory/device_cuda.h"
-#include "memory/node.h"
+#include "memory/topology.h"
 #include "tests/cuda/stub_driver.h"
 
 static const coh_device_ops *const ops = &coh_device_cuda;

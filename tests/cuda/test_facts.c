@@ -11,7 +11,7 @@
 
 #include "memory/cuda_driver.h"
 #include "memory/cuda_facts.h"
-#include "memory/node.h"
+#include "memory/topology.h"
 
 static struct made_driver {
     int gpu_count, calls, fail_nth;

@@ -1,4 +1,4 @@
-/* Properties of the machine (cohobate/machine.h, engine/cpu_quota.h). */
+/* Properties of the machine (cohobate/machine.h, memory/available.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 #include "coh_config.h"
 #include "cohobate/machine.h"
-#include "engine/cpu_quota.h"
+#include "memory/available.h"
 
 #define FINDINGS_MOST 48
 

@@ -16,7 +16,6 @@
 #include "base/bytes.h"
 #include "memory/arena.h"
 #include "memory/available.h"
-#include "memory/node.h"
 #include "memory/topology.h"
 #include "tests/faults/alloc_faults.h"
 
