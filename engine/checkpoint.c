@@ -130,27 +130,20 @@ static coh_status data_files_open(coh_checkpoint *checkpoint)
 static coh_status hashes_load(coh_checkpoint *checkpoint)
 {
     const coh_manifest *manifest = &checkpoint->manifest;
-    uint64_t bytes = manifest->file_bytes[COH_FILE_HASHES], total;
-    uint64_t *table = NULL;
-    coh_status status = COH_OK;
+    uint64_t bytes, total;
     COH_TRY(coh_logical_hash_create(&manifest->table, NULL, &checkpoint->hashes));
-    COH_TRY(COH_ALLOC(bytes / sizeof(*table), &table));
-    COH_TRY_GOTO(status, file_read(checkpoint, COH_FILE_HASHES, 0, bytes, table), done);
-    status = coh_logical_hash_take(checkpoint->hashes, table);
-    if (status != COH_OK) {
-        coh_fail_prefix(status, "checkpoint %s: hashes.bin is damaged", checkpoint->path);
-        goto done;
-    }
-    COH_TRY_GOTO(
-        status, coh_logical_hash_finish(checkpoint->hashes, manifest->applied_count, &total), done);
+    uint64_t *rows = coh_logical_hash_rows(checkpoint->hashes, &bytes);
+    COH_TRY(file_read(checkpoint, COH_FILE_HASHES, 0, bytes, rows));
+    const coh_status status = coh_logical_hash_take(checkpoint->hashes);
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "checkpoint %s: hashes.bin is damaged", checkpoint->path);
+    COH_TRY(coh_logical_hash_finish(checkpoint->hashes, manifest->applied_count, &total));
     if (total != manifest->hash)
-        status = coh_fail(COH_ERR_CORRUPT,
-                          "checkpoint %s: hashes.bin is damaged: it gives %016" PRIx64
-                          ", the manifest says %016" PRIx64,
-                          checkpoint->path, total, manifest->hash);
-done:
-    coh_free(table);
-    return status;
+        return coh_fail(COH_ERR_CORRUPT,
+                        "checkpoint %s: hashes.bin is damaged: it gives %016" PRIx64
+                        ", the manifest says %016" PRIx64,
+                        checkpoint->path, total, manifest->hash);
+    return COH_OK;
 }
 
 /* Computes the offsets of all tensors, and makes the scratch. Each of its grains is in a file of at
@@ -421,7 +414,6 @@ static coh_status grains_read(coh_checkpoint *checkpoint, uint32_t index, int ro
 {
     const coh_logical_tensor *tensor = &checkpoint->manifest.table.tensors[index];
     const coh_state_stream *stream = coh_logical_stream(&checkpoint->manifest.table, row);
-    const int part = coh_logical_part(tensor, row);
     COH_TRY(file_read(checkpoint, row,
                       checkpoint->offset[row][index] + coh_state_bytes(stream, begin),
                       coh_state_bytes(stream, end - begin), data));
@@ -430,7 +422,7 @@ static coh_status grains_read(coh_checkpoint *checkpoint, uint32_t index, int ro
         uint64_t grain = at / COH_GRAIN_ELEMENTS;
         uint64_t found = coh_grain_hash(data + coh_state_bytes(stream, at - begin),
                                         coh_state_bytes(stream, count));
-        uint64_t expected = coh_logical_hash_grain(checkpoint->hashes, part, index, grain);
+        uint64_t expected = coh_logical_hash_grain(checkpoint->hashes, row, index, grain);
         if (found != expected)
             return coh_fail(COH_ERR_CORRUPT,
                             "checkpoint %s: %s, tensor %s, grain %" PRIu64 " (elements %" PRIu64
@@ -527,14 +519,7 @@ coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash)
         for (int part = 0; part <= tensor->stream_count; part++)
             COH_TRY(row_check(checkpoint, i, coh_logical_row(tensor, part)));
     }
-    /* Every grain matches its hash in the table; open checked that the table folds to the total. */
-    uint64_t total;
-    COH_TRY(coh_logical_hash_finish(checkpoint->hashes, manifest->applied_count, &total));
-    if (total != manifest->hash)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "checkpoint %s: hash %016" PRIx64 ", the manifest says %016" PRIx64,
-                        checkpoint->path, total, manifest->hash);
-    if (out_hash)
-        *out_hash = total;
+    if (out_hash) /* open checked that the table, which every grain now matches, folds to it */
+        *out_hash = manifest->hash;
     return COH_OK;
 }

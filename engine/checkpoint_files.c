@@ -37,18 +37,6 @@ coh_file_name coh_checkpoint_file_name(const coh_logical_table *table, int file)
     return name;
 }
 
-coh_status coh_checkpoint_names_check(const coh_logical_table *table)
-{
-    for (int32_t i = 0; i < table->stream_count; i++) {
-        const char *name = table->streams[i].name;
-        if (strcmp(name, "work") == 0 || strcmp(name, "hashes") == 0 ||
-            strcmp(name, "manifest") == 0)
-            return coh_fail(COH_ERR_ARGUMENT,
-                            "stream %s: another file of a checkpoint has the name", name);
-    }
-    return COH_OK;
-}
-
 uint64_t coh_manifest_hash(const char *text, size_t bytes)
 {
     return XXH3_64bits(text, bytes);

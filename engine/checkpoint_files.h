@@ -5,7 +5,7 @@
  *   hashes.bin      coh_logical_hash_rows
  *   manifest.json   text; its last member is the XXH3-64 of all bytes before it
  *
- * Files are numbered as the rows of the table (logical_table.h), then hashes and manifest.
+ * Files are numbered as the rows of the table (logical_hash.h), then hashes and manifest.
  *
  * docs/checkpoint.md describes the format for people. */
 #ifndef COH_ENGINE_CHECKPOINT_FILES_H
@@ -36,10 +36,6 @@ static inline int coh_checkpoint_next_file(const coh_logical_table *table, int f
 {
     return file == table->stream_count ? COH_FILE_HASHES : file + 1;
 }
-
-/* Checks that no stream has the name of another file: work, hashes or manifest. Fails:
- * COH_ERR_ARGUMENT. */
-coh_status coh_checkpoint_names_check(const coh_logical_table *table);
 
 /* The manifest ends with exactly this text; %016 is the hash as 16 hex digits. */
 #define COH_MANIFEST_SEAL       ",\n  \"manifest_hash\": \"%016" PRIx64 "\"\n}\n"

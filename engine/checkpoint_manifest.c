@@ -227,29 +227,11 @@ static coh_status names_check(const coh_logical_table *table)
     return status;
 }
 
-static coh_status usage_check(const coh_logical_table *table)
-{
-    for (int row = 1; row <= table->stream_count; row++) {
-        uint32_t i = 0;
-        while (i < table->tensor_count && coh_logical_part(&table->tensors[i], row) < 0)
-            i++;
-        if (i == table->tensor_count)
-            return coh_fail(COH_ERR_CORRUPT, "no tensor has stream %s",
-                            coh_logical_stream(table, row)->name);
-    }
-    return COH_OK;
-}
-
 /* Checks what the writer checks of its table. */
 static coh_status table_check(const coh_logical_table *table)
 {
-    coh_status status = coh_logical_table_check(table);
-    if (status == COH_OK)
-        status = coh_checkpoint_names_check(table);
-    if (status != COH_OK)
-        return COH_ERR_CORRUPT; /* with that text */
-    COH_TRY(usage_check(table));
-    return names_check(table);
+    return coh_logical_table_check(table) == COH_OK ? names_check(table)
+                                                    : COH_ERR_CORRUPT; /* with that text */
 }
 
 /* Adds up the parameters, and checks the table as a whole. */
@@ -372,9 +354,22 @@ coh_status coh_manifest_parse(const char *text, size_t bytes, coh_manifest *out_
     return status;
 }
 
+static void free_ours(const void *memory)
+{
+    coh_free((void *)(uintptr_t)memory);
+}
+
 void coh_manifest_fini(coh_manifest *manifest)
 {
-    coh_logical_table_free(&manifest->table);
-    coh_free((void *)(uintptr_t)manifest->note_json);
+    const coh_logical_table *table = &manifest->table;
+    for (uint32_t i = 0; i < table->tensor_count; i++) {
+        free_ours(table->tensors[i].name);
+        free_ours(table->tensors[i].optimizer);
+    }
+    for (int32_t i = 0; i < table->stream_count; i++)
+        free_ours(table->streams[i].name);
+    free_ours(table->tensors);
+    free_ours(table->streams);
+    free_ours(manifest->note_json);
     *manifest = (coh_manifest){ 0 };
 }

@@ -19,7 +19,7 @@
 
 struct coh_checkpoint_writer {
     coh_logical_hash *hash;
-    const coh_logical_table *table; /* the hash's */
+    const coh_logical_table *table;
     coh_file_ops ops;
     uint64_t *offset[COH_LOGICAL_ROWS]; /* of each tensor in the row's file */
     uint64_t file_bytes[COH_FILE_MANIFEST];
@@ -69,8 +69,7 @@ static coh_status names_check(coh_checkpoint_writer *writer)
 
 static coh_status writer_fill(coh_checkpoint_writer *writer)
 {
-    const coh_logical_table *table = coh_logical_hash_table(writer->hash);
-    writer->table = table;
+    const coh_logical_table *table = writer->table;
     for (int row = 0; row <= table->stream_count; row++) {
         COH_TRY(COH_ALLOC(table->tensor_count, &writer->offset[row]));
         COH_TRY(coh_checkpoint_offsets(table, row, writer->offset[row], &writer->file_bytes[row]));
@@ -101,10 +100,10 @@ coh_status coh_checkpoint_writer_create(const coh_logical_table *table, coh_pool
     for (int file = 0; file < COH_FILE_COUNT; file++)
         writer->fd[file] = -1;
     coh_file_ops_init(&writer->ops);
+    writer->table = table;
     if (table->tensor_count == 0)
         COH_TRY_GOTO(status, coh_fail(COH_ERR_ARGUMENT, "a checkpoint of no tensors"), done);
     COH_TRY_GOTO(status, coh_logical_hash_create(table, pool, &writer->hash), done);
-    COH_TRY_GOTO(status, coh_checkpoint_names_check(table), done);
     COH_TRY_GOTO(status, writer_fill(writer), done);
     *out_writer = writer;
     writer = NULL;

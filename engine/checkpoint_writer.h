@@ -27,9 +27,8 @@ typedef struct coh_checkpoint_writer coh_checkpoint_writer;
 
 #define COH_CHECKPOINT_NOTE_BYTES 65536u /* the longest note, with its terminating zero */
 
-/* Copies the table; streams that no tensor has get no file. `pool` (NULL: none) hashes the data of
- * each put. Fails: COH_ERR_MEMORY; COH_ERR_ARGUMENT, also for streams named work, hashes or
- * manifest; COH_ERR_FULL. */
+/* The table must outlive the writer, as `pool` (NULL: none) must, which hashes the data of each put.
+ * Fails: COH_ERR_MEMORY; COH_ERR_ARGUMENT, COH_ERR_FULL as coh_logical_table_check. */
 coh_status coh_checkpoint_writer_create(const coh_logical_table *table, coh_pool *pool,
                                         coh_checkpoint_writer **out_writer);
 void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer); /* accepts NULL; aborts */

@@ -1,8 +1,8 @@
-/* Hashes grains with XXH3 on the pool as they arrive, in any order, and folds the table of grain
- * hashes in tensor order at the end. Next: logical_hash.h. */
+/* Checks tables of tensors and state streams, hashes grains with XXH3 on the pool as they arrive, in
+ * any order, and folds the table of grain hashes in tensor order at the end. Next:
+ * logical_hash.h. */
 #include "engine/logical_hash.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -15,16 +15,161 @@
 #endif
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "kernels/kernels.h"
 
 /* Grain hashes are folded, and tensors written, in the byte order of memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian, so is memory");
 
+/* ---- tables ---- */
+
+enum { BLOCK_BYTES_MOST = 4096, BLOCK_ELEMENTS_MOST = 1024 };
+
+int coh_logical_is_name(const char *name)
+{
+    const size_t length = strlen(name);
+    return length > 0 && length < COH_OPTIMIZER_NAME_BYTES &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == length;
+}
+
+const coh_state_stream *coh_logical_stream(const coh_logical_table *table, int row)
+{
+    static const coh_state_stream work = { "work", sizeof(float), 1, 1 };
+    return row == 0 ? &work : &table->streams[row - 1];
+}
+
+int coh_logical_row(const coh_logical_tensor *tensor, int part)
+{
+    if (part < 0 || part > tensor->stream_count)
+        return -1;
+    return part == COH_PART_WORK ? 0 : 1 + tensor->streams[part - 1];
+}
+
+int coh_logical_part(const coh_logical_tensor *tensor, int row)
+{
+    for (int part = 0; part <= tensor->stream_count; part++)
+        if (coh_logical_row(tensor, part) == row)
+            return part;
+    return -1;
+}
+
+static coh_status stream_check(const coh_logical_table *table, int32_t index)
+{
+    const coh_state_stream *stream = &table->streams[index];
+    const uint32_t elements = stream->elements_per_block;
+    if (!stream->name || !coh_logical_is_name(stream->name))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "stream %" PRId32 ": its name is not 1 to %d of a-z, 0-9 and _", index,
+                        COH_OPTIMIZER_NAME_BYTES - 1);
+    if (stream->bytes_per_block < 1 || stream->bytes_per_block > BLOCK_BYTES_MOST)
+        return coh_fail(COH_ERR_ARGUMENT, "stream %s: blocks of %" PRIu32 " bytes, not of 1 to %d",
+                        stream->name, stream->bytes_per_block, BLOCK_BYTES_MOST);
+    if (elements < 1 || elements > BLOCK_ELEMENTS_MOST || (elements & (elements - 1)) != 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "stream %s: blocks of %" PRIu32
+                        " elements, not of a power of two from 1 to %d",
+                        stream->name, elements, BLOCK_ELEMENTS_MOST);
+    if (stream->is_f32 && stream->bytes_per_block % sizeof(float) != 0)
+        return coh_fail(COH_ERR_ARGUMENT, "stream %s: a block of %" PRIu32 " bytes is not f32",
+                        stream->name, stream->bytes_per_block);
+    for (int32_t i = 0; i < index; i++)
+        if (strcmp(stream->name, table->streams[i].name) == 0)
+            return coh_fail(COH_ERR_ARGUMENT, "stream %s is there twice", stream->name);
+    if (strcmp(stream->name, "work") == 0 || strcmp(stream->name, "hashes") == 0 ||
+        strcmp(stream->name, "manifest") == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "stream %s: another file of a checkpoint has the name",
+                        stream->name);
+    return COH_OK;
+}
+
+static coh_status shape_check(const coh_logical_tensor *tensor)
+{
+    if (!tensor->name || tensor->shape.dtype != COH_DTYPE_F32 || tensor->shape.rank < 1 ||
+        tensor->shape.rank > COH_RANK_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "tensor %s: not a named f32 tensor of 1 to %d dimensions",
+                        tensor->name ? tensor->name : "(none)", COH_RANK_MAX);
+    uint64_t elements = 1;
+    for (int i = 0; i < tensor->shape.rank; i++) {
+        if (tensor->shape.dim[i] < 1)
+            return coh_fail(COH_ERR_ARGUMENT, "tensor %s: dimension %d is %" PRId64, tensor->name,
+                            i, tensor->shape.dim[i]);
+        COH_TRY(coh_bytes_mul(elements, (uint64_t)tensor->shape.dim[i], &elements));
+    }
+    if (elements != tensor->elements)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "tensor %s: %" PRIu64 " elements are given, its shape has %" PRIu64,
+                        tensor->name, tensor->elements, elements);
+    return COH_OK;
+}
+
+static coh_status part_check(const coh_logical_table *table, const coh_logical_tensor *tensor,
+                             int part)
+{
+    const int32_t index = part == COH_PART_WORK ? -1 : tensor->streams[part - 1];
+    if (part != COH_PART_WORK && (index < 0 || index >= table->stream_count))
+        return coh_fail(COH_ERR_ARGUMENT, "tensor %s: stream %" PRId32 " of %" PRId32, tensor->name,
+                        index, table->stream_count);
+    const int row = coh_logical_row(tensor, part);
+    const coh_state_stream *stream = coh_logical_stream(table, row);
+    if (coh_logical_part(tensor, row) != part)
+        return coh_fail(COH_ERR_ARGUMENT, "tensor %s has stream %s twice", tensor->name,
+                        stream->name);
+    uint64_t bytes, blocks = tensor->elements / stream->elements_per_block +
+                             (tensor->elements % stream->elements_per_block != 0);
+    if (coh_bytes_mul(blocks, stream->bytes_per_block, &bytes) != COH_OK || bytes > INT64_MAX)
+        return coh_fail(COH_ERR_FULL, "%s of tensor %s: larger than a file can be", stream->name,
+                        tensor->name);
+    return COH_OK;
+}
+
+static coh_status tensor_check(const coh_logical_table *table, const coh_logical_tensor *tensor)
+{
+    COH_TRY(shape_check(tensor));
+    if (tensor->optimizer && !coh_logical_is_name(tensor->optimizer))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "tensor %s: the name of its optimizer is not 1 to %d of a-z, 0-9 and _",
+                        tensor->name, COH_OPTIMIZER_NAME_BYTES - 1);
+    const int32_t most = tensor->optimizer ? COH_OPTIMIZER_STREAMS : 0;
+    if (tensor->stream_count < 0 || tensor->stream_count > most)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "tensor %s: %" PRId32 " streams, at most %" PRId32 " with %s", tensor->name,
+                        tensor->stream_count, most,
+                        tensor->optimizer ? "an optimizer" : "no optimizer");
+    for (int part = 0; part <= tensor->stream_count; part++)
+        COH_TRY(part_check(table, tensor, part));
+    return COH_OK;
+}
+
+static coh_status usage_check(const coh_logical_table *table, int row)
+{
+    for (uint32_t i = 0; i < table->tensor_count; i++)
+        if (coh_logical_part(&table->tensors[i], row) >= 0)
+            return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT, "no tensor has stream %s",
+                    coh_logical_stream(table, row)->name);
+}
+
+coh_status coh_logical_table_check(const coh_logical_table *table)
+{
+    if (table->stream_count < 0 || table->stream_count > COH_LOGICAL_STREAMS)
+        return coh_fail(COH_ERR_ARGUMENT, "%" PRId32 " streams, not 0 to %d", table->stream_count,
+                        COH_LOGICAL_STREAMS);
+    for (int32_t i = 0; i < table->stream_count; i++)
+        COH_TRY(stream_check(table, i));
+    for (uint32_t i = 0; i < table->tensor_count; i++)
+        COH_TRY(tensor_check(table, &table->tensors[i]));
+    for (int row = 1; row <= table->stream_count; row++)
+        COH_TRY(usage_check(table, row));
+    return COH_OK;
+}
+
+/* ---- hashes ---- */
+
 struct coh_logical_hash {
-    coh_logical_table table; /* our copy */
-    uint64_t *grain_begin;   /* of each tensor in a row; [tensor_count]: grains in a row */
-    uint64_t *grains;        /* row after row */
-    uint8_t *arrived;        /* of each grain */
+    const coh_logical_table *table;
+    uint64_t *grain_begin; /* of each tensor in a row; [tensor_count]: grains in a row */
+    uint64_t *grains;      /* row after row */
+    uint8_t *arrived;      /* of each grain */
     coh_pool *pool;
 };
 
@@ -35,7 +180,7 @@ static uint64_t grains_of(uint64_t elements)
 
 static uint64_t entry_count(const coh_logical_hash *hash)
 {
-    return hash->grain_begin[hash->table.tensor_count] * (1 + (uint64_t)hash->table.stream_count);
+    return hash->grain_begin[hash->table->tensor_count] * (1 + (uint64_t)hash->table->stream_count);
 }
 
 coh_status coh_logical_hash_create(const coh_logical_table *table, coh_pool *pool,
@@ -45,8 +190,9 @@ coh_status coh_logical_hash_create(const coh_logical_table *table, coh_pool *poo
     coh_logical_hash *hash = NULL;
     uint64_t entries;
     *out_hash = NULL;
-    COH_TRY_GOTO(status, COH_ALLOC(1, &hash), done);
-    COH_TRY_GOTO(status, coh_logical_table_copy(table, &hash->table), done);
+    COH_TRY(coh_logical_table_check(table));
+    COH_TRY(COH_ALLOC(1, &hash));
+    hash->table = table;
     COH_TRY_GOTO(status, COH_ALLOC((size_t)table->tensor_count + 1, &hash->grain_begin), done);
     hash->pool = pool;
     (void)XXH3_64bits("", 0); /* selects its code, before the pool's threads do */
@@ -57,7 +203,7 @@ coh_status coh_logical_hash_create(const coh_logical_table *table, coh_pool *poo
                      done);
     COH_TRY_GOTO(status,
                  coh_bytes_mul(hash->grain_begin[table->tensor_count],
-                               1 + (uint64_t)hash->table.stream_count, &entries),
+                               1 + (uint64_t)hash->table->stream_count, &entries),
                  done);
     COH_TRY_GOTO(status, COH_ALLOC(entries, &hash->grains), done);
     COH_TRY_GOTO(status, COH_ALLOC(entries, &hash->arrived), done);
@@ -72,7 +218,6 @@ void coh_logical_hash_destroy(coh_logical_hash *hash)
 {
     if (!hash)
         return;
-    coh_logical_table_free(&hash->table);
     coh_free(hash->grain_begin);
     coh_free(hash->grains);
     coh_free(hash->arrived);
@@ -93,7 +238,7 @@ uint64_t coh_grain_hash(const void *data, uint64_t bytes)
 /* Returns the place of a tensor's first grain in a row. */
 static uint64_t entry_of(const coh_logical_hash *hash, int row, uint32_t tensor)
 {
-    return (uint64_t)row * hash->grain_begin[hash->table.tensor_count] + hash->grain_begin[tensor];
+    return (uint64_t)row * hash->grain_begin[hash->table->tensor_count] + hash->grain_begin[tensor];
 }
 
 /* The grains of a put; each grain is one piece for the pool. */
@@ -143,11 +288,11 @@ static uint64_t first_broken(const put_job *job, uint64_t grain)
 static coh_status expect_grains(coh_logical_hash *hash, int part, uint32_t tensor,
                                 uint64_t element_begin, uint64_t count, int *out_row)
 {
-    if (tensor >= hash->table.tensor_count ||
-        (*out_row = coh_logical_row(&hash->table.tensors[tensor], part)) < 0)
+    if (tensor >= hash->table->tensor_count ||
+        (*out_row = coh_logical_row(&hash->table->tensors[tensor], part)) < 0)
         return coh_fail(COH_ERR_INTERNAL, "hash: no tensor %" PRIu32 " part %d", tensor, part);
-    const coh_logical_tensor *facts = &hash->table.tensors[tensor];
-    const char *what = coh_logical_stream(&hash->table, *out_row)->name;
+    const coh_logical_tensor *facts = &hash->table->tensors[tensor];
+    const char *what = coh_logical_stream(hash->table, *out_row)->name;
     uint64_t end = element_begin + count;
     if (count == 0 || end < count || end > facts->elements ||
         element_begin % COH_GRAIN_ELEMENTS != 0 ||
@@ -172,7 +317,7 @@ coh_status coh_logical_hash_put(coh_logical_hash *hash, int part, uint32_t tenso
 {
     int row;
     COH_TRY(expect_grains(hash, part, tensor, element_begin, count, &row));
-    const coh_state_stream *stream = coh_logical_stream(&hash->table, row);
+    const coh_state_stream *stream = coh_logical_stream(hash->table, row);
     put_job job = {
         .data = data,
         .count = count,
@@ -200,8 +345,8 @@ coh_status coh_logical_hash_finish(const coh_logical_hash *hash, uint64_t applie
                                    uint64_t *out_total)
 {
     uint64_t total = 0;
-    for (uint32_t i = 0; i < hash->table.tensor_count; i++) {
-        const coh_logical_tensor *tensor = &hash->table.tensors[i];
+    for (uint32_t i = 0; i < hash->table->tensor_count; i++) {
+        const coh_logical_tensor *tensor = &hash->table->tensors[i];
         uint64_t grain_count = grains_of(tensor->elements);
         total = fold_facts(tensor, total);
         for (int part = 0; part <= tensor->stream_count; part++) {
@@ -211,7 +356,7 @@ coh_status coh_logical_hash_finish(const coh_logical_hash *hash, uint64_t applie
             if (gap)
                 return coh_fail(COH_ERR_INTERNAL,
                                 "hash: %s of %s, grain %td of %" PRIu64 " never came",
-                                coh_logical_stream(&hash->table, row)->name, tensor->name,
+                                coh_logical_stream(hash->table, row)->name, tensor->name,
                                 gap - (hash->arrived + entry), grain_count);
             total = XXH3_64bits_withSeed(hash->grains + entry, grain_count * sizeof(*hash->grains),
                                          total);
@@ -221,12 +366,7 @@ coh_status coh_logical_hash_finish(const coh_logical_hash *hash, uint64_t applie
     return COH_OK;
 }
 
-const coh_logical_table *coh_logical_hash_table(const coh_logical_hash *hash)
-{
-    return &hash->table;
-}
-
-const uint64_t *coh_logical_hash_rows(const coh_logical_hash *hash, uint64_t *out_bytes)
+uint64_t *coh_logical_hash_rows(coh_logical_hash *hash, uint64_t *out_bytes)
 {
     *out_bytes = entry_count(hash) * sizeof(*hash->grains);
     return hash->grains;
@@ -235,33 +375,28 @@ const uint64_t *coh_logical_hash_rows(const coh_logical_hash *hash, uint64_t *ou
 /* Checks that a row has no entries for a tensor that lacks its stream. */
 static coh_status gap_check(const coh_logical_hash *hash, int row, uint32_t tensor)
 {
-    const coh_logical_tensor *facts = &hash->table.tensors[tensor];
+    const coh_logical_tensor *facts = &hash->table->tensors[tensor];
     const uint64_t *grains = &hash->grains[entry_of(hash, row, tensor)];
     if (coh_logical_part(facts, row) >= 0)
         return COH_OK;
     for (uint64_t g = 0; g < grains_of(facts->elements); g++)
         if (grains[g] != 0)
             return coh_fail(COH_ERR_CORRUPT, "grain %" PRIu64 " of %s, %s, has a hash but no data",
-                            g, coh_logical_stream(&hash->table, row)->name, facts->name);
+                            g, coh_logical_stream(hash->table, row)->name, facts->name);
     return COH_OK;
 }
 
-coh_status coh_logical_hash_take(coh_logical_hash *hash, const uint64_t *rows)
+coh_status coh_logical_hash_take(coh_logical_hash *hash)
 {
-    coh_logical_hash_begin(hash);
-    memcpy(hash->grains, rows, entry_count(hash) * sizeof(*hash->grains));
     memset(hash->arrived, 1, entry_count(hash));
-    for (int row = 1; row <= hash->table.stream_count; row++)
-        for (uint32_t i = 0; i < hash->table.tensor_count; i++)
+    for (int row = 1; row <= hash->table->stream_count; row++)
+        for (uint32_t i = 0; i < hash->table->tensor_count; i++)
             COH_TRY(gap_check(hash, row, i));
     return COH_OK;
 }
 
-uint64_t coh_logical_hash_grain(const coh_logical_hash *hash, int part, uint32_t tensor,
+uint64_t coh_logical_hash_grain(const coh_logical_hash *hash, int row, uint32_t tensor,
                                 uint64_t grain)
 {
-    assert(tensor < hash->table.tensor_count);
-    int row = coh_logical_row(&hash->table.tensors[tensor], part);
-    assert(row >= 0);
     return hash->grains[entry_of(hash, row, tensor) + grain];
 }
