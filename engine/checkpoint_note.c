@@ -1,11 +1,12 @@
 /* A recursive-descent checker of JSON that allocates nothing: each function scans one construct.
- * Next: checkpoint_note.h, which says where it is stricter than RFC 8259. */
-#include "engine/checkpoint_note.h"
-
+ * Next: checkpoint_writer.h, which says where it is stricter than RFC 8259. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/utf8.h"
+#include "engine/checkpoint_writer.h"
 
 enum { LEVELS_MOST = 32 };
 
@@ -25,26 +26,20 @@ static const char *wrong(scan *state, const char *at, const char *reason)
 
 static const char *skip_space(const char *at)
 {
-    while (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')
-        at++;
-    return at;
+    return at + strspn(at, " \t\n\r");
+}
+
+static const char *skip_digits(const char *at)
+{
+    return at + strspn(at, "0123456789");
 }
 
 /* Returns the value of four hex digits, or -1. */
 static int hex4(const char *at)
 {
-    int value = 0;
-    for (int i = 0; i < 4; i++) {
-        char c = at[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
-        if (digit < 0)
-            return -1;
-        value = value * 16 + digit;
-    }
-    return value;
+    char digits[5] = "";
+    strncat(digits, at, 4);
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? (int)strtol(digits, NULL, 16) : -1;
 }
 
 static const char *scan_escape(scan *state, const char *at)
@@ -68,26 +63,6 @@ static const char *scan_escape(scan *state, const char *at)
     return at + 12;
 }
 
-/* Scans one UTF-8 character of two to four bytes: shortest form, no surrogates, up to U+10FFFF. */
-static const char *scan_utf8(scan *state, const char *at)
-{
-    unsigned lead = (unsigned char)at[0];
-    int more = lead >= 0xc2 && lead <= 0xdf   ? 1
-               : lead >= 0xe0 && lead <= 0xef ? 2
-               : lead >= 0xf0 && lead <= 0xf4 ? 3
-                                              : 0;
-    unsigned long code = more == 1 ? lead & 0x1f : more == 2 ? lead & 0x0f : lead & 0x07;
-    for (int i = 1; i <= more; i++) {
-        if (((unsigned char)at[i] & 0xc0) != 0x80)
-            return wrong(state, at, "not UTF-8");
-        code = code << 6 | ((unsigned char)at[i] & 0x3f);
-    }
-    if (more == 0 || (more == 2 && code < 0x800) || (more == 3 && code < 0x10000) ||
-        code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-        return wrong(state, at, "not UTF-8");
-    return at + more + 1;
-}
-
 static const char *scan_string(scan *state, const char *at, int is_key)
 {
     if (*at != '"')
@@ -99,16 +74,12 @@ static const char *scan_string(scan *state, const char *at, int is_key)
             return wrong(state, at, c ? "control character in a string" : "string without end");
         if (c == '\\' && is_key)
             return wrong(state, at, "keys may not hold escapes");
-        at = c == '\\' ? scan_escape(state, at) : c < 0x80 ? at + 1 : scan_utf8(state, at);
+        const size_t bytes = coh_utf8_character((const uint8_t *)at, strnlen(at, 4));
+        if (bytes == 0)
+            return wrong(state, at, "not UTF-8");
+        at = c == '\\' ? scan_escape(state, at) : at + bytes;
     }
     return at ? at + 1 : NULL;
-}
-
-static const char *skip_digits(const char *at)
-{
-    while (*at >= '0' && *at <= '9')
-        at++;
-    return at;
 }
 
 static const char *scan_number(scan *state, const char *at)
@@ -157,77 +128,62 @@ static int key_is_taken(const char *first, const char *key, const char *key_end)
     return 0;
 }
 
-static const char *scan_object(scan *state, const char *at, int level)
+/* Scans the key at `key` of an object whose members begin at `first`, and its colon. */
+static const char *scan_key(scan *state, const char *first, const char *key)
 {
-    const char *first = skip_space(at + 1);
-    at = first;
-    if (*at == '}')
-        return at + 1;
-    for (;;) {
-        const char *key = at;
-        if (!(at = scan_string(state, key, 1)))
-            return NULL;
-        if (key_is_taken(first, key, at))
-            return wrong(state, key, "duplicate key");
-        at = skip_space(at);
-        if (*at != ':')
-            return wrong(state, at, "':' must follow a key");
-        if (!(at = scan_value(state, skip_space(at + 1), level)))
-            return NULL;
-        at = skip_space(at);
-        if (*at == '}')
-            return at + 1;
-        if (*at != ',')
-            return wrong(state, at, "',' or '}' must follow a member");
-        at = skip_space(at + 1);
-    }
+    const char *end = scan_string(state, key, 1);
+    if (!end)
+        return NULL;
+    if (key_is_taken(first, key, end))
+        return wrong(state, key, "duplicate key");
+    end = skip_space(end);
+    return *end == ':' ? skip_space(end + 1) : wrong(state, end, "':' must follow a key");
 }
 
-static const char *scan_array(scan *state, const char *at, int level)
+/* Scans an object or an array, which begins at `at`. */
+static const char *scan_items(scan *state, const char *at, int level)
 {
-    at = skip_space(at + 1);
-    if (*at == ']')
+    const int is_object = *at == '{';
+    const char end = is_object ? '}' : ']', *const first = skip_space(at + 1);
+    at = first;
+    if (*at == end)
         return at + 1;
     for (;;) {
+        if (is_object && !(at = scan_key(state, first, at)))
+            return NULL;
         if (!(at = scan_value(state, at, level)))
             return NULL;
         at = skip_space(at);
-        if (*at == ']')
+        if (*at == end)
             return at + 1;
         if (*at != ',')
-            return wrong(state, at, "',' or ']' must follow an element");
+            return wrong(state, at,
+                         is_object ? "',' or '}' must follow a member"
+                                   : "',' or ']' must follow an element");
         at = skip_space(at + 1);
     }
 }
 
 static const char *scan_value(scan *state, const char *at, int level)
 {
+    static const char *const words[] = { "true", "false", "null" };
     if (level >= LEVELS_MOST)
         return wrong(state, at, "nested too deeply");
-    switch (*at) {
-    case '{':
-        return scan_object(state, at, level + 1);
-    case '[':
-        return scan_array(state, at, level + 1);
-    case '"':
+    if (*at == '{' || *at == '[')
+        return scan_items(state, at, level + 1);
+    if (*at == '"')
         return scan_string(state, at, 0);
-    case 't':
-        return strncmp(at, "true", 4) == 0 ? at + 4 : wrong(state, at, "a value must begin here");
-    case 'f':
-        return strncmp(at, "false", 5) == 0 ? at + 5 : wrong(state, at, "a value must begin here");
-    case 'n':
-        return strncmp(at, "null", 4) == 0 ? at + 4 : wrong(state, at, "a value must begin here");
-    default: /* digits and '-', and any other character */
-        return scan_number(state, at);
-    }
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strncmp(at, words[i], strlen(words[i])) == 0)
+            return at + strlen(words[i]);
+    return scan_number(state, at);
 }
 
 coh_status coh_checkpoint_note_check(const char *json)
 {
-    scan state = { json, "an object must begin here" };
     const char *at = skip_space(json);
-    state.at = at;
-    at = *at == '{' ? scan_object(&state, at, 1) : NULL;
+    scan state = { at, "an object must begin here" };
+    at = *at == '{' ? scan_items(&state, at, 1) : NULL;
     if (at) {
         at = skip_space(at);
         state = (scan){ at, "text after the object" };

@@ -15,7 +15,6 @@
 #include "base/json.h"
 #include "engine/checkpoint_files.h"
 #include "engine/checkpoint_manifest.h"
-#include "engine/checkpoint_note.h"
 
 struct coh_checkpoint_writer {
     coh_logical_hash *hash;

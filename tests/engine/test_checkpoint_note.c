@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "engine/checkpoint_note.h"
+#include "engine/checkpoint_writer.h"
 
 static int reader_takes(const char *text)
 {
