@@ -1,18 +1,25 @@
-/* The host's part of `cohobate doctor` (memory, cores, instruction sets, BLAS), and the machine
- * facts that plans take as defaults. Next: cohobate/machine.h, machine_findings.h; machine_disk.c
- * and machine_cuda.c are the other parts. */
+/* The host's part of `cohobate doctor` (memory, cores, instruction sets, BLAS, disk), and the machine
+ * facts that plans take as defaults. Next: cohobate/machine.h, machine_findings.h; machine_cuda.c is
+ * the other part. */
 #include "cohobate/machine.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/small_file.h"
+#include "coh_config.h"
 #include "cohobate/engine.h"
+#include "cohobate/run.h"
 #include "cohobate/terms.h"
 #include "engine/machine_findings.h"
 #include "kernels/product.h"
@@ -20,7 +27,9 @@
 #include "memory/available.h"
 #include "memory/topology.h"
 
-#define SIZE_TEXT_BYTES 32
+#ifdef COH_HAVE_URING
+#include <liburing.h>
+#endif
 
 /* The process takes less than 128 MiB in addition to the arenas (code, stacks, library buffers);
  * the other half is for the rest of the machine. */
@@ -85,25 +94,35 @@ void coh_finding_print(char *text, size_t text_bytes, const char *format, ...)
     va_end(arguments);
 }
 
+void coh_finding_blame(coh_finding *finding, coh_finding_level level, const char *cost,
+                       const char *remedy, ...)
+{
+    va_list arguments;
+    finding->level = level;
+    COH_FINDING_SAY(finding->cost, "%s", cost);
+    va_start(arguments, remedy);
+    vsnprintf(finding->remedy, sizeof(finding->remedy), remedy, arguments);
+    va_end(arguments);
+}
+
 static void examine_cores(coh_finding_list *list, const coh_topology *topology)
 {
     coh_finding *finding = coh_finding_next(list, "cores");
     double quota = coh_cpu_quota_cores("");
-    char cache[SIZE_TEXT_BYTES];
+    char cache[32];
     COH_FINDING_SAY(finding->found, "%d cores, %d hardware threads (%s), last-level cache %s",
                     topology->core_count, topology->thread_count,
                     topology->cpu_name[0] != '\0' ? topology->cpu_name : "unknown processor",
                     coh_size_format(topology->last_cache_bytes, cache, sizeof(cache)));
     if (quota <= 0 || quota >= topology->core_count)
         return;
-    finding->level = COH_FINDING_NOTE;
     size_t used = strlen(finding->found);
     coh_finding_print(finding->found + used, sizeof(finding->found) - used,
                       ", of which the control group grants %.2f", quota);
-    COH_FINDING_SAY(finding->cost, "all threads are stopped for the rest of a period once the "
-                                   "quota is used up");
-    COH_FINDING_SAY(finding->remedy, "raise the container's processor limit; %s is %d by default",
-                    coh_term_text(COH_TERM_THREADS), core_count_of(topology, quota));
+    coh_finding_blame(finding, COH_FINDING_NOTE,
+                      "all threads are stopped for the rest of a period once the quota is used up",
+                      "raise the container's processor limit; %s is %d by default",
+                      coh_term_text(COH_TERM_THREADS), core_count_of(topology, quota));
 }
 
 static void examine_instruction_set(coh_finding_list *list)
@@ -112,20 +131,16 @@ static void examine_instruction_set(coh_finding_list *list)
     const char *path = coh_kernel_path();
     int length = (int)strcspn(path, "+");
     COH_FINDING_SAY(finding->found, "kernels run on the %.*s path", length, path);
-    if (coh_kernels_bf16() == COH_BF16_PRETENDED) {
-        finding->level = COH_FINDING_NOTE;
-        COH_FINDING_SAY(finding->cost,
-                        "COH_ISA=bf16-pretended, a test setting: bf16 is the default "
-                        "dtype, but is not multiplied in hardware");
-        COH_FINDING_SAY(finding->remedy, "unset COH_ISA");
-    }
+    if (coh_kernels_bf16() == COH_BF16_PRETENDED)
+        coh_finding_blame(finding, COH_FINDING_NOTE,
+                          "COH_ISA=bf16-pretended, a test setting: bf16 is the default dtype, but "
+                          "is not multiplied in hardware",
+                          "unset COH_ISA");
     if (strncmp(path, "plain", 5) != 0)
         return;
-    finding->level = COH_FINDING_NOTE;
-    COH_FINDING_SAY(finding->cost, "norms, attention and updates run on plain C");
-    COH_FINDING_SAY(finding->remedy, "%s",
-                    getenv("COH_ISA") != NULL ? "unset COH_ISA"
-                                              : "a processor with AVX2 or AVX-512 is faster");
+    coh_finding_blame(
+        finding, COH_FINDING_NOTE, "norms, attention and updates run on plain C", "%s",
+        getenv("COH_ISA") != NULL ? "unset COH_ISA" : "a processor with AVX2 or AVX-512 is faster");
 }
 
 static void examine_products(coh_finding_list *list)
@@ -170,11 +185,10 @@ static void report_missing_blas(coh_finding *finding)
         COH_FINDING_SAY(finding->found, "OpenBLAS cannot be loaded; nothing here needs it");
         return;
     }
-    finding->level = COH_FINDING_WARN;
     COH_FINDING_SAY(finding->found, "OpenBLAS cannot be loaded");
-    COH_FINDING_SAY(finding->cost, "f32 products run on panels: slower, and with other bits than "
-                                   "with OpenBLAS");
-    COH_FINDING_SAY(finding->remedy, "%s", coh_kernel_fallback());
+    coh_finding_blame(finding, COH_FINDING_WARN,
+                      "f32 products run on panels: slower, and with other bits than with OpenBLAS",
+                      "%s", coh_kernel_fallback());
 }
 
 /* Examines variables that some machines preset without the user's knowledge. They can halve the
@@ -206,23 +220,21 @@ static void examine_blas(coh_finding_list *list)
     int is_used = coh_product_default(COH_DTYPE_F32) == COH_PRODUCT_OPENBLAS;
     int slow =
         getenv("COH_PLAIN_MATMUL") != NULL || (is_used && has_avx512() && is_narrow_core(core));
-    finding->level = slow ? COH_FINDING_WARN : COH_FINDING_NOTE;
-    COH_FINDING_SAY(finding->cost, "%s",
-                    slow ? "about half the speed of matrix products: 250 instead of 450 to 490 "
-                           "GFLOP/s were measured on two cores with AVX-512"
-                    : !is_used
-                        ? "nothing as it is: our own panels multiply here; a kernel table that "
-                          "names openblas would be slower and round otherwise"
-                        : "the bits of a run depend on the core type: another machine without "
-                          "these variables may round otherwise");
-    COH_FINDING_SAY(finding->remedy, "unset%s", unset);
+    coh_finding_blame(finding, slow ? COH_FINDING_WARN : COH_FINDING_NOTE,
+                      slow ? "about half the speed of matrix products: 250 instead of 450 to 490 "
+                             "GFLOP/s were measured on two cores with AVX-512"
+                      : !is_used ? "nothing as it is: our own panels multiply here; a kernel table "
+                                   "that names openblas would be slower and round otherwise"
+                                 : "the bits of a run depend on the core type: another machine "
+                                   "without these variables may round otherwise",
+                      "unset%s", unset);
 }
 
 static void examine_memory(coh_finding_list *list)
 {
     coh_finding *finding = coh_finding_next(list, "memory");
     const char *wall = "";
-    char total[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], free_text[SIZE_TEXT_BYTES];
+    char total[32], available[32], free_text[32];
     uint64_t total_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t free_bytes = coh_machine_free_bytes();
     coh_size_format(coh_memory_available_bytes(&wall), available, sizeof(available));
@@ -244,17 +256,17 @@ static void examine_cgroup(coh_finding_list *list)
 {
     coh_finding *finding = coh_finding_next(list, "cgroup");
     uint64_t limit = coh_memory_limit_bytes();
-    char text[SIZE_TEXT_BYTES];
+    char text[32];
     if (limit == UINT64_MAX) {
         COH_FINDING_SAY(finding->found, "no memory limit");
         return;
     }
     COH_FINDING_SAY(finding->found, "memory limit of %s",
                     coh_size_format(limit, text, sizeof(text)));
-    COH_FINDING_SAY(finding->cost, "beyond it the kernel kills the process; page cache of the "
-                                   "files it reads counts, too");
-    COH_FINDING_SAY(finding->remedy, "keep %s and 128 MiB of overhead below it",
-                    coh_term_text(COH_TERM_DEVICE_MEMORY));
+    coh_finding_blame(
+        finding, COH_FINDING_OK,
+        "beyond it the kernel kills the process; page cache of the files it reads counts, too",
+        "keep %s and 128 MiB of overhead below it", coh_term_text(COH_TERM_DEVICE_MEMORY));
 }
 
 static void examine_huge_pages(coh_finding_list *list)
@@ -264,19 +276,17 @@ static void examine_huge_pages(coh_finding_list *list)
     if (!coh_small_file_read("", "/sys/kernel/mm/transparent_hugepage/enabled", "", text,
                              sizeof(text))) {
         COH_FINDING_SAY(finding->found, "this kernel has no transparent huge pages");
-        finding->level = COH_FINDING_NOTE;
     } else if (strstr(text, "[never]") != NULL) {
         COH_FINDING_SAY(finding->found, "transparent huge pages are switched off");
-        finding->level = COH_FINDING_NOTE;
     } else {
         COH_FINDING_SAY(finding->found, "transparent huge pages: %s",
                         strstr(text, "[always]") != NULL ? "always" : "for those who ask (arenas)");
         return;
     }
-    COH_FINDING_SAY(finding->cost, "arenas are touched and translated in pages of 4 KiB: a slower "
-                                   "start, more misses in the translation cache");
-    COH_FINDING_SAY(finding->remedy,
-                    "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+    coh_finding_blame(finding, COH_FINDING_NOTE,
+                      "arenas are touched and translated in pages of 4 KiB: a slower start, more "
+                      "misses in the translation cache",
+                      "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
 }
 
 static void examine_numa(coh_finding_list *list, const coh_topology *topology)
@@ -286,12 +296,199 @@ static void examine_numa(coh_finding_list *list, const coh_topology *topology)
                     topology->node_count == 1 ? "" : "s");
     if (topology->node_count == 1)
         return;
-    finding->level = COH_FINDING_NOTE;
-    COH_FINDING_SAY(finding->cost,
-                    "arenas are spread over the nodes (pinned memory is by its GPU where it fits); "
-                    "part of every access crosses between them");
-    COH_FINDING_SAY(finding->remedy,
-                    "if the model fits one node, bind its processors and memory with numactl");
+    coh_finding_blame(finding, COH_FINDING_NOTE,
+                      "arenas are spread over the nodes (pinned memory is by its GPU where it "
+                      "fits); part of every access crosses between them",
+                      "if the model fits one node, bind its processors and memory with numactl");
+}
+
+/* ---- the disk: each interface is tried on a scratch file rather than guessed from versions ---- */
+
+/* Does CAP_IPC_LOCK lift the limit of locked memory? */
+static int may_lock_any(void)
+{
+    char text[4096];
+    if (!coh_small_file_read("", "/proc/self/status", "", text, sizeof(text)))
+        return 0;
+    const char *line = strstr(text, "CapEff:");
+    return line != NULL && (strtoull(line + strlen("CapEff:"), NULL, 16) >> 14 & 1);
+}
+
+static void examine_memlock(coh_finding_list *list)
+{
+    coh_finding *finding = coh_finding_next(list, "memlock");
+    struct rlimit limit;
+    char text[32];
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
+        limit.rlim_cur = 0;
+    if (limit.rlim_cur == RLIM_INFINITY) {
+        COH_FINDING_SAY(finding->found, "no limit on locked memory");
+        return;
+    }
+    coh_size_format(limit.rlim_cur, text, sizeof(text));
+    if (may_lock_any()) {
+        COH_FINDING_SAY(finding->found, "limit of %s, which does not bind this user (CAP_IPC_LOCK)",
+                        text);
+        return;
+    }
+    COH_FINDING_SAY(finding->found, "at most %s of locked memory", text);
+    coh_finding_blame(
+        finding, COH_FINDING_NOTE,
+        "arenas beyond it cannot be registered with io_uring: each transfer maps its pages again",
+        "ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit");
+}
+
+#ifdef COH_HAVE_URING
+/* Makes a small ring and registers one page with it. Returns 0 or -errno. */
+static int uring_probe(int *out_registered)
+{
+    struct io_uring ring;
+    int code = io_uring_queue_init(4, &ring, 0);
+    *out_registered = 0;
+    if (code < 0)
+        return code;
+    void *page = NULL;
+    if (posix_memalign(&page, COH_PAGE_BYTES, COH_PAGE_BYTES) == 0) {
+        struct iovec piece = { .iov_base = page, .iov_len = COH_PAGE_BYTES };
+        *out_registered = io_uring_register_buffers(&ring, &piece, 1) == 0;
+    }
+    io_uring_queue_exit(&ring);
+    free(page);
+    return 0;
+}
+#endif
+
+static void examine_uring(coh_finding_list *list)
+{
+    coh_finding *finding = coh_finding_next(list, "io_uring");
+    static const char slower[] = "transfers run on posix threads with pread and pwrite: more "
+                                 "processor time for the same bytes";
+#ifdef COH_HAVE_URING
+    int registered;
+    int code = uring_probe(&registered);
+    if (code == 0 && registered) {
+        COH_FINDING_SAY(finding->found, "works, with registered buffers");
+    } else if (code == 0) {
+        COH_FINDING_SAY(finding->found, "works, but registering a buffer was denied");
+        coh_finding_blame(finding, COH_FINDING_NOTE, "each transfer maps its pages again",
+                          "ulimit -l unlimited");
+    } else {
+        COH_FINDING_SAY(finding->found, "denied: %s", strerror(-code));
+        coh_finding_blame(finding, COH_FINDING_WARN, slower, "%s",
+                          code == -ENOSYS ? "a kernel of 5.6 or newer"
+                                          : "sysctl kernel.io_uring_disabled=0; in a container: "
+                                            "allow io_uring_setup in its seccomp profile");
+    }
+#else
+    COH_FINDING_SAY(finding->found, "not in this build");
+    coh_finding_blame(finding, COH_FINDING_NOTE, slower, "install liburing-dev and build again");
+#endif
+}
+
+/* Opens an unnamed file in `folder`, or a named one, unlinked at once, if the file system has no
+ * O_TMPFILE. Returns a descriptor or -errno. */
+static int scratch_open(const char *folder, int flags)
+{
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
+    if (fd >= 0)
+        return fd;
+    char path[4096];
+    int length = snprintf(path, sizeof(path), "%s/.cohobate-probe-%ld", folder, (long)getpid());
+    if (length < 0 || (size_t)length >= sizeof(path))
+        return -ENAMETOOLONG;
+    fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600);
+    int code = fd < 0 ? -errno : fd;
+    if (code != -EEXIST) /* some file systems create the file, then refuse O_DIRECT */
+        unlink(path);
+    return code;
+}
+
+/* Writes a page and reads it back. Returns 0 or -errno; -EIO if the page differs. */
+static int page_round_trip(int fd)
+{
+    void *page = NULL;
+    if (posix_memalign(&page, COH_PAGE_BYTES, COH_PAGE_BYTES) != 0)
+        return -ENOMEM;
+    int code = -EIO;
+    memset(page, 0x5a, COH_PAGE_BYTES);
+    if (pwrite(fd, page, COH_PAGE_BYTES, 0) != (ssize_t)COH_PAGE_BYTES) {
+        code = errno != 0 ? -errno : -EIO;
+    } else {
+        memset(page, 0, COH_PAGE_BYTES);
+        if (pread(fd, page, COH_PAGE_BYTES, 0) == (ssize_t)COH_PAGE_BYTES &&
+            ((unsigned char *)page)[COH_PAGE_BYTES - 1] == 0x5a)
+            code = 0;
+    }
+    free(page);
+    return code;
+}
+
+static void examine_direct(coh_finding_list *list, const char *folder)
+{
+    coh_finding *finding = coh_finding_next(list, "O_DIRECT");
+    int fd = scratch_open(folder, O_DIRECT);
+    int code = fd < 0 ? fd : page_round_trip(fd);
+    if (fd >= 0)
+        close(fd);
+    if (code == 0) {
+        COH_FINDING_SAY(finding->found, "works in %.200s", folder);
+        return;
+    }
+    int plain = scratch_open(folder, 0);
+    if (plain < 0) {
+        COH_FINDING_SAY(finding->found, "no file can be made in %.150s: %s", folder,
+                        strerror(-plain));
+        coh_finding_blame(finding, COH_FINDING_WARN, "it cannot be the disk tier",
+                          "choose another folder with %s", coh_term_text(COH_TERM_DISK));
+        return;
+    }
+    close(plain);
+    COH_FINDING_SAY(finding->found, "refused in %.150s: %s", folder, strerror(-code));
+    coh_finding_blame(
+        finding, COH_FINDING_WARN,
+        "the disk tier goes through the page cache, which is memory outside the budget",
+        "%s on a local ext4, xfs or btrfs file system", coh_term_text(COH_TERM_DISK));
+}
+
+const char *coh_file_system_name(long magic)
+{
+    static const struct {
+        long magic;
+        const char *name;
+    } known[] = { { 0xef53, "ext4" },      { 0x58465342, "xfs" },     { 0x9123683e, "btrfs" },
+                  { 0x01021994, "tmpfs" }, { 0x794c7630, "overlay" }, { 0x6969, "nfs" },
+                  { 0x2fc12fc1, "zfs" },   { 0xf2f52010, "f2fs" } };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i].magic == magic)
+            return known[i].name;
+    return "a file system";
+}
+
+static void examine_disk(coh_finding_list *list, const char *folder)
+{
+    coh_finding *finding = coh_finding_next(list, "disk");
+    struct statfs facts;
+    uint64_t free_bytes;
+    char text[32];
+    if (statfs(folder, &facts) != 0 || coh_space_free_bytes(folder, &free_bytes) != COH_OK) {
+        finding->level = COH_FINDING_WARN;
+        COH_FINDING_SAY(finding->found, "the file system of %.200s cannot be looked at", folder);
+        COH_FINDING_SAY(finding->remedy, "name a folder that exists");
+        return;
+    }
+    const char *name = coh_file_system_name((long)facts.f_type);
+    COH_FINDING_SAY(finding->found, "%s free on %s of %.150s",
+                    coh_size_format(free_bytes, text, sizeof(text)), name, folder);
+    if (strcmp(name, "tmpfs") == 0) {
+        coh_finding_blame(finding, COH_FINDING_WARN,
+                          "its files are in memory: nothing is gained by moving there",
+                          "%s on a real disk", coh_term_text(COH_TERM_DISK));
+    } else if (strcmp(name, "nfs") == 0 || strcmp(name, "overlay") == 0) {
+        coh_finding_blame(finding, COH_FINDING_NOTE,
+                          strcmp(name, "nfs") == 0 ? "every transfer crosses the network"
+                                                   : "an overlay adds a layer to every transfer",
+                          "%s on a local disk or a mounted volume", coh_term_text(COH_TERM_DISK));
+    }
 }
 
 coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,
@@ -312,10 +509,10 @@ coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, si
     examine_cgroup(&list);
     examine_huge_pages(&list);
     examine_numa(&list, &topology);
-    coh_examine_memlock(&list);
-    coh_examine_uring(&list);
-    coh_examine_direct(&list, folder);
-    coh_examine_disk(&list, folder);
+    examine_memlock(&list);
+    examine_uring(&list);
+    examine_direct(&list, folder);
+    examine_disk(&list, folder);
     coh_examine_cuda(&list);
     *out_count = list.count;
     return COH_OK;

@@ -165,13 +165,11 @@ static void examine_library(coh_finding_list *list, const coh_cuda_library_name 
         COH_FINDING_SAY(finding->found, "%s, %.200s", version, path);
         return;
     }
-    finding->level = COH_FINDING_NOTE;
     COH_FINDING_SAY(finding->found, "%s", coh_last_error());
-    COH_FINDING_SAY(finding->cost, "%s", cost);
-    COH_FINDING_SAY(finding->remedy,
-                    "pip install %s, or the CUDA toolkit 13; a folder of your own "
-                    "is named in COH_CUDA_LIBRARIES",
-                    name->package);
+    coh_finding_blame(finding, COH_FINDING_NOTE, cost,
+                      "pip install %s, or the CUDA toolkit 13; a folder of your own is named in "
+                      "COH_CUDA_LIBRARIES",
+                      name->package);
 }
 
 void coh_examine_cuda(coh_finding_list *list)
@@ -199,9 +197,9 @@ void coh_examine_cuda(coh_finding_list *list)
                     gpu_count == 1 ? "" : "s", gpu_count == 1 ? "is" : "are");
     if (gpu_count == 0)
         return;
-    finding->level = COH_FINDING_NOTE;
-    COH_FINDING_SAY(finding->cost, "the GPU stays idle: everything is computed on the processor");
-    COH_FINDING_SAY(finding->remedy, "build with nvcc and cuda.h of CUDA 13 (docs/building.md)");
+    coh_finding_blame(finding, COH_FINDING_NOTE,
+                      "the GPU stays idle: everything is computed on the processor",
+                      "build with nvcc and cuda.h of CUDA 13 (docs/building.md)");
 }
 
 #endif

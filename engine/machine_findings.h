@@ -25,14 +25,12 @@ coh_finding *coh_finding_next(coh_finding_list *list, const char *subject);
 void coh_finding_print(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns the name of statfs's f_type: "ext4", "tmpfs", ...; "a file system" if unknown
- * (machine_disk.c). */
+/* Sets the level of a finding that is not OK, its cost and, printf-like, the remedy. */
+void coh_finding_blame(coh_finding *finding, coh_finding_level level, const char *cost,
+                       const char *remedy, ...) __attribute__((format(printf, 4, 5)));
+
+/* Returns the name of statfs's f_type: "ext4", "tmpfs", ...; "a file system" if unknown. */
 const char *coh_file_system_name(long magic);
-/* Examine the limits and interfaces for disk transfers, and the disk that holds `folder`. */
-void coh_examine_memlock(coh_finding_list *list);
-void coh_examine_uring(coh_finding_list *list);
-void coh_examine_direct(coh_finding_list *list, const char *folder);
-void coh_examine_disk(coh_finding_list *list, const char *folder);
 /* Examines the driver, each GPU, cuBLASLt, cuDNN and NCCL (machine_cuda.c). */
 void coh_examine_cuda(coh_finding_list *list);
 
