@@ -47,7 +47,7 @@ int main(void)
 {
     static const uint64_t spins_ns[] = { 0, 10000, 100000 };
     coh_instruction_chain chain;
-    must(coh_instruction_chain_create(link_forward, INSTRUCTIONS, 1, NULL, &chain));
+    must(coh_instruction_chain_create(link_forward, INSTRUCTIONS, 1, NULL, NULL, &chain));
     for (int i = 0; i < 3; i++) {
         char what[64];
         measure_result result;

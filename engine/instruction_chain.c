@@ -36,7 +36,8 @@ static coh_status create_graph(coh_instruction_chain *chain, uint32_t instructio
 }
 
 static coh_status create(coh_instruction_chain *chain, uint32_t instruction_count,
-                         int32_t thread_count, const coh_instruction_chain_place *place)
+                         int32_t thread_count, const coh_engine_device *device,
+                         const coh_profile *profile)
 {
     coh_plan_options plan_options;
     coh_engine_options options;
@@ -44,20 +45,18 @@ static coh_status create(coh_instruction_chain *chain, uint32_t instruction_coun
     coh_plan_options_init(&plan_options);
     plan_options.mode = COH_PLAN_INFER;
     plan_options.thread_count = thread_count;
-    if (place != NULL)
-        plan_options.profile = place->profile;
+    plan_options.profile = profile;
     COH_TRY(coh_plan_create(chain->graph, &plan_options, &chain->plan));
     coh_engine_options_init(&options);
     options.thread_count = thread_count;
-    COH_TRY(place != NULL
-                ? coh_engine_create_on(chain->plan, &options, place->device, &chain->engine)
-                : coh_engine_create(chain->plan, &options, &chain->engine));
+    COH_TRY(device != NULL ? coh_engine_create_on(chain->plan, &options, device, &chain->engine)
+                           : coh_engine_create(chain->plan, &options, &chain->engine));
     return coh_engine_init(chain->engine, 1);
 }
 
 coh_status coh_instruction_chain_create(coh_status (*forward)(const coh_call *call),
                                         uint32_t instruction_count, int32_t thread_count,
-                                        const coh_instruction_chain_place *place,
+                                        const coh_engine_device *device, const coh_profile *profile,
                                         coh_instruction_chain *out_chain)
 {
     *out_chain = (coh_instruction_chain){
@@ -72,7 +71,7 @@ coh_status coh_instruction_chain_create(coh_status (*forward)(const coh_call *ca
                   .devices = { [COH_DEVICE_HOST] = { .forward = forward },
                                [COH_DEVICE_CUDA] = { .forward = forward } } }
     };
-    coh_status status = create(out_chain, instruction_count, thread_count, place);
+    coh_status status = create(out_chain, instruction_count, thread_count, device, profile);
     if (status != COH_OK)
         coh_instruction_chain_fini(out_chain);
     return status;

@@ -7,12 +7,6 @@
 
 struct coh_engine_device;
 
-/* The device, and the profile that its plan needs; both are read while a chain is created. */
-typedef struct coh_instruction_chain_place {
-    const struct coh_engine_device *device;
-    const coh_profile *profile;
-} coh_instruction_chain_place;
-
 typedef struct coh_instruction_chain {
     coh_op_kind kind;
     coh_graph *graph;
@@ -21,10 +15,12 @@ typedef struct coh_instruction_chain {
 } coh_instruction_chain;
 
 /* Makes a chain of `instruction_count` operators in a row. Each one runs `forward`, on either
- * device. `place` NULL: the host. Fails: with the error of graph, plan or engine. */
+ * device. `device` and the profile that its plan needs are read while the chain is created; NULL:
+ * the host. Fails: with the error of graph, plan or engine. */
 coh_status coh_instruction_chain_create(coh_status (*forward)(const coh_call *call),
                                         uint32_t instruction_count, int32_t thread_count,
-                                        const coh_instruction_chain_place *place,
+                                        const struct coh_engine_device *device,
+                                        const coh_profile *profile,
                                         coh_instruction_chain *out_chain);
 /* Runs all instructions once. */
 coh_status coh_instruction_chain_run(coh_instruction_chain *chain);

@@ -160,13 +160,12 @@ static coh_status measure_pairs(coh_measure *m, const uint8_t known[COH_LANE_COU
 
 enum { PROBES = 2 };
 
-static coh_status probe(const coh_measure *m, coh_roofs *roofs, double rates[PROBES])
+static coh_status probe(const coh_measure *m, double rates[PROBES])
 {
-    const coh_load loads[PROBES] = { coh_roofs_product(roofs, COH_DTYPE_F32),
-                                     coh_roofs_pass(roofs) };
+    const coh_load loads[PROBES] = { coh_roofs_product(m, COH_DTYPE_F32), coh_roofs_pass(m) };
     for (int i = 0; i < PROBES; i++) {
-        coh_figure rate;
-        COH_TRY(coh_samples_of_rate(&loads[i], &m->effort, &rate));
+        coh_figure rate = { 0 };
+        COH_TRY(coh_measure_rate(m, &loads[i], &rate));
         rates[i] = rate.p50;
     }
     return COH_OK;
@@ -201,31 +200,6 @@ static void find_known(const coh_measure *m, uint8_t known[COH_LANE_COUNT])
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (m->profile->link[lane].bytes_per_s.p50 > 0)
             known[lane] = 1;
-}
-
-static coh_status measure_lanes(coh_measure *m, const uint8_t known[COH_LANE_COUNT])
-{
-    coh_host_side *side = NULL;
-    coh_links *links = NULL;
-    coh_drive *drive = NULL;
-    coh_status status = COH_OK;
-    if (!m->bed->is_host) {
-        COH_TRY_GOTO(status, coh_host_side_open(m, &side), done);
-        COH_TRY_GOTO(status, coh_measure_host_side(m, side), done);
-    }
-    COH_TRY_GOTO(status, coh_links_open(m, &links), done);
-    COH_TRY_GOTO(status, coh_measure_links(m, links), done);
-    if (m->options->disk_folder != NULL) {
-        coh_measure_begin(m, "a scratch file in %s", m->options->disk_folder);
-        COH_TRY_GOTO(status, coh_drive_open(m, &drive), done);
-        COH_TRY_GOTO(status, coh_measure_drive(m, drive), done);
-    }
-    status = measure_pairs(m, known);
-done:
-    coh_drive_close(m, drive);
-    coh_links_close(m, links);
-    coh_host_side_close(m, side);
-    return status;
 }
 
 /* Memory in addition to the arena of the measurement: the chain of empty instructions has an
@@ -276,14 +250,14 @@ static void say_small_passes(const coh_measure *m)
 }
 
 /* On a GPU: takes the memory for all parts at once. Operators and chunks get the rest. */
-static coh_status take_memory(coh_measure *m, const coh_operator_list *list)
+static coh_status take_memory(coh_measure *m)
 {
     const uint64_t free_bytes = m->bed->facts.memory_bytes, most = m->options->device_bytes;
     const uint64_t room = most < free_bytes ? most : free_bytes;
     m->effort.pass_bytes = gpu_pass_bytes(m, room);
     const uint64_t fixed = 2 * m->effort.pass_bytes + m->effort.link_bytes;
     const uint64_t least = fixed + m->effort.cold_bytes + BESIDE_BYTES;
-    const uint64_t operators = coh_operators_bytes(m, list), chunks = coh_chunks_bytes(m);
+    const uint64_t operators = coh_operators_bytes(m), chunks = coh_chunks_bytes(m);
     const uint64_t wanted = operators > chunks ? operators : chunks;
     if (room < least)
         return refuse_room(m, least, room);
@@ -292,34 +266,46 @@ static coh_status take_memory(coh_measure *m, const coh_operator_list *list)
     return coh_bed_take(m->bed, fixed + (wanted < left ? wanted : left));
 }
 
-static coh_status measure_all(coh_measure *m, coh_operator_list **out_list)
+static coh_status measure_all(coh_measure *m)
 {
     enum { ROOFS = 4, LINKS = 2, DRIVE = 4, HOST_SIDE = 2 };
+    const int is_host = m->bed->is_host, has_drive = m->options->disk_folder != NULL;
     uint8_t known[COH_LANE_COUNT];
     double before[PROBES], after[PROBES];
     uint32_t operator_count = 0;
-    coh_roofs *roofs = NULL;
-    coh_status status = COH_OK;
-    COH_TRY(coh_operators_find(m, out_list, &operator_count));
-    m->total_count = ROOFS + operator_count * coh_operators_turns(m) + COH_MEASURE_CHUNK_SIZES +
-                     LINKS + pair_count(m) + (m->options->disk_folder != NULL ? DRIVE : 0) +
-                     (m->bed->is_host ? 0 : HOST_SIDE);
+    COH_TRY(coh_operators_find(m, &operator_count));
+    m->total_count = ROOFS + operator_count + COH_MEASURE_CHUNK_SIZES + LINKS + pair_count(m) +
+                     (has_drive ? DRIVE : 0) + (is_host ? 0 : HOST_SIDE);
     find_known(m, known);
-    if (!m->bed->is_host)
-        COH_TRY(take_memory(m, *out_list));
-    COH_TRY_GOTO(status, coh_roofs_open(m, &roofs), done);
-    COH_TRY_GOTO(status, probe(m, roofs, before), done);
-    COH_TRY_GOTO(status, coh_measure_roofs(m, roofs), done);
-    COH_TRY_GOTO(status, coh_measure_operators(m, *out_list), done);
-    COH_TRY_GOTO(status, coh_measure_chunks(m), done);
-    m->loads[COH_LANE_COMPUTE] =
-        coh_roofs_product(roofs, m->bed->is_host ? COH_DTYPE_F32 : COH_DTYPE_BF16);
-    COH_TRY_GOTO(status, measure_lanes(m, known), done);
-    COH_TRY_GOTO(status, probe(m, roofs, after), done);
+    if (!is_host)
+        COH_TRY(take_memory(m));
+    COH_TRY(coh_roofs_open(m));
+    COH_TRY(probe(m, before));
+    COH_TRY(coh_measure_roofs(m));
+    COH_TRY(coh_measure_operators(m));
+    COH_TRY(coh_measure_chunks(m));
+    m->loads[COH_LANE_COMPUTE] = coh_roofs_product(m, is_host ? COH_DTYPE_F32 : COH_DTYPE_BF16);
+    if (!is_host)
+        COH_TRY(coh_measure_host_side(m));
+    COH_TRY(coh_measure_links(m));
+    if (has_drive)
+        COH_TRY(coh_measure_drive(m));
+    COH_TRY(measure_pairs(m, known));
+    COH_TRY(probe(m, after));
     note_drift(m, before, after);
-done:
-    coh_roofs_close(roofs);
-    return status;
+    return COH_OK;
+}
+
+static void close_all(coh_measure *m)
+{
+    coh_drive_close(m);
+    coh_links_close(m);
+    coh_host_side_close(m);
+    coh_roofs_close(m);
+    coh_operators_free(m);
+    coh_bed_close(&m->gpu);
+    coh_bed_close(&m->host);
+    coh_pool_destroy(m->pool);
 }
 
 static coh_status join_operators(coh_measure *m, const coh_profile *known)
@@ -414,7 +400,6 @@ static coh_status measure_main(void *argument)
     static const coh_engine_device host = { .ops = &coh_device_host };
     job *j = argument;
     coh_measure *m = &j->m;
-    coh_operator_list *list = NULL;
     coh_status status = COH_OK;
     coh_kernels_start();
     m->bed = j->device->kernels != NULL ? &m->gpu : &m->host;
@@ -425,16 +410,13 @@ static coh_status measure_main(void *argument)
     m->gpu.batch_ns = m->effort.batch_ns;
     COH_TRY_GOTO(status, take_known(m, j->known), done);
     COH_TRY_GOTO(status, coh_measure_products_begin(m), done);
-    status = measure_all(m, &list);
+    status = measure_all(m);
     if (status == COH_OK && m->earlier != NULL)
         status = join_operators(m, m->earlier);
     status = coh_measure_products_write(m, status);
 done:
     coh_measure_products_end();
-    coh_operators_free(list);
-    coh_bed_close(&m->gpu);
-    coh_bed_close(&m->host);
-    coh_pool_destroy(m->pool);
+    close_all(m);
     return status;
 }
 

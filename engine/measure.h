@@ -6,7 +6,12 @@
  *   measure_chunk      norms, updates and additions by the size of a chunk
  *   measure_link       copies between device and host tier; measure_disk: the drive
  *   measure_host       with a GPU: rates of the processor's memory and of its updates
+ *   measure_interference   compute time that single transfers cost
  *   measure            the whole: the choice and order of parts, and how lanes slow one another
+ *
+ * They use measure_bed (a device and the clock), measure_rate (loads, samples, figures) and
+ * measure_window (the instructions of graphs, and cold memory for them). Roofs, links, drive and
+ * host side stay open to the end, because their loads are measured together.
  *
  * The one idea: each figure comes from the code that a step runs, on bytes that are as cold as in a
  * step, and is a median with its spread.
@@ -61,6 +66,12 @@ typedef struct coh_measure {
     /* Of the same lanes: one transfer of few bytes or of many, followed by none. */
     coh_single singles[COH_LANE_COUNT][COH_SINGLES];
     int32_t algorithm_count; /* in the kernel table before any was timed */
+    /* Parts that are open; NULL: closed. */
+    struct coh_operator_list *operators;
+    struct coh_roofs *roofs;
+    struct coh_host_side *host_side;
+    struct coh_links *links;
+    struct coh_drive *drive;
 } coh_measure;
 
 /* ---- measure.c ---- */
@@ -107,7 +118,7 @@ void coh_measure_products_end(void);
  * and `status` is returned. Fails: COH_ERR_IO, COH_ERR_MEMORY. */
 coh_status coh_measure_products_write(const coh_measure *m, coh_status status);
 
-/* ---- measure_sample.c ---- */
+/* ---- measure_rate.c ---- */
 
 enum { COH_SAMPLES_MOST = 32 };
 
@@ -126,24 +137,37 @@ coh_figure coh_samples_figure(const coh_samples *samples);
 /* Joins two figures: means of their quantiles, weighted by their numbers of samples. Either may be
  * zeroed. */
 coh_figure coh_figure_joined(const coh_figure *a, const coh_figure *b);
-/* Samples a load's rate. The first sample is discarded. */
-coh_status coh_samples_of_rate(const coh_load *load, const coh_effort *effort,
-                               coh_figure *out_figure);
+
+/* Measures a load's rate unless the figure is known. The first sample is discarded. */
+coh_status coh_measure_rate(const coh_measure *m, const coh_load *load, coh_figure *figure);
+/* Measures the nanoseconds of `call` by the `count` things that it does. */
+coh_status coh_measure_time(const coh_measure *m, coh_status (*call)(void *context), void *context,
+                            uint32_t count, coh_figure *out_ns);
+/* Measures the seconds of `work`, with indices from 1 on; index 0 only warms up. Before the clock
+ * starts, `prepare` (NULL: nothing) is called with the index. */
+coh_status coh_measure_work(const coh_measure *m, const coh_bed *bed, coh_bed_work prepare,
+                            coh_bed_work work, void *context, coh_figure *out_seconds);
+/* Returns 1 if the link of an open lane is known, and sets the transfers in flight of its load: the
+ * known number, or `deepest` if that is not possible. */
+int coh_measure_knows_link(const coh_measure *m, coh_lane lane, uint32_t deepest, uint32_t *depth);
+/* Measures the rates of an open lane at all `depths`. Sets the depth of its load, and depth and rate
+ * of the profile's link: the least depth whose rate is within 5 % of the best. */
+coh_status coh_measure_depths(coh_measure *m, coh_lane lane, const uint32_t *depths, uint32_t count,
+                              uint32_t *depth, coh_figure *rates);
 
 /* ---- measure_roof.c ---- */
 
-typedef struct coh_roofs coh_roofs;
 /* Allocates memory for the roofs. `coh_roofs_product` and `_pass` are loads on it, counted in flops
  * of products and in bytes of a streaming pass. Fails: COH_ERR_MEMORY, COH_ERR_DEVICE. */
-coh_status coh_roofs_open(coh_measure *m, coh_roofs **out_roofs);
-void coh_roofs_close(coh_roofs *roofs); /* accepts NULL */
-coh_load coh_roofs_product(coh_roofs *roofs, coh_dtype dtype);
-coh_load coh_roofs_pass(coh_roofs *roofs);
+coh_status coh_roofs_open(coh_measure *m);
+void coh_roofs_close(coh_measure *m); /* accepts closed ones, as all that close a part */
+coh_load coh_roofs_product(const coh_measure *m, coh_dtype dtype);
+coh_load coh_roofs_pass(const coh_measure *m);
 /* Measures the rates of products and memory, and the overhead of an instruction in addition to its
  * kernel. */
-coh_status coh_measure_roofs(coh_measure *m, coh_roofs *roofs);
+coh_status coh_measure_roofs(coh_measure *m);
 
-/* ---- measure_lowered.c: the instructions of the graphs, and memory for them ---- */
+/* ---- measure_window.c: the instructions of the graphs, and memory for them ---- */
 
 /* The instructions of a body, and their layout; those of the last micro-batch are measured. */
 typedef struct coh_measure_lowered {
@@ -183,8 +207,6 @@ const coh_lowered_operand *coh_lowered_find(const coh_lowered *lowered,
                                             const coh_lowered_instruction *instruction,
                                             coh_role role);
 
-/* ---- measure_cold.c ---- */
-
 /* Memory for windows that are used in turn, so that the bytes of each window are cold when it is
  * used again. */
 typedef struct coh_cold {
@@ -198,6 +220,8 @@ typedef struct coh_cold {
 
 /* Fails: COH_ERR_MEMORY. */
 coh_status coh_cold_open(coh_bed *bed, uint64_t bytes, coh_cold *out_cold);
+/* Likewise; takes less if the bed has no room for all of it. */
+coh_status coh_cold_open_most(coh_bed *bed, uint64_t bytes, coh_cold *out_cold);
 void coh_cold_close(coh_cold *cold); /* accepts a zeroed one */
 /* Fills all of it with numbers that are valid both as f32 and as bf16: 0.03 to 0.06 in magnitude,
  * positive only if `positive`. Fails: COH_ERR_MEMORY, COH_ERR_DEVICE. */
@@ -219,17 +243,15 @@ coh_status coh_measure_join(coh_measure *m, const coh_operator_times *what,
 int coh_measure_knows(const coh_measure *m, const coh_operator_times *what, double flops,
                       double bytes);
 
-typedef struct coh_operator_list coh_operator_list;
-/* Lists the graphs' operators that are still to be measured. */
-coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint32_t *out_count);
-void coh_operators_free(coh_operator_list *list); /* accepts NULL */
+/* Lists the graphs' operators that are still to be measured, and returns the number of
+ * measurements. */
+coh_status coh_operators_find(coh_measure *m, uint32_t *out_count);
+void coh_operators_free(coh_measure *m);
 /* Returns the bytes that a step touches, limited to a useful size, plus room for the largest
  * call. */
-uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list);
+uint64_t coh_operators_bytes(const coh_measure *m);
 /* Measures all operators in several rounds; a figure joins the samples of all rounds. */
-coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list);
-/* Returns the number of rounds. Each round counts as one measurement. */
-uint32_t coh_operators_turns(const coh_measure *m);
+coh_status coh_measure_operators(coh_measure *m);
 
 enum { COH_MEASURE_CHUNK_SIZES = 5 }; /* measurements that coh_measure_chunks begins */
 /* Returns the memory that they use if it is available. */
@@ -238,12 +260,10 @@ coh_status coh_measure_chunks(coh_measure *m);
 
 /* ---- measure_host.c ---- */
 
-typedef struct coh_host_side coh_host_side;
-/* With a GPU: allocates processor memory. Until it is closed, its updates are the load of the host
- * lane. Fails: COH_ERR_MEMORY. */
-coh_status coh_host_side_open(coh_measure *m, coh_host_side **out_side);
-void coh_host_side_close(coh_measure *m, coh_host_side *side); /* accepts NULL */
-coh_status coh_measure_host_side(coh_measure *m, coh_host_side *side);
+/* With a GPU: allocates processor memory, and measures its rates. Until it is closed, its updates
+ * are the load of the host lane. Fails: COH_ERR_MEMORY. */
+coh_status coh_measure_host_side(coh_measure *m);
+void coh_host_side_close(coh_measure *m);
 
 /* ---- measure_interference.c ---- */
 
@@ -259,21 +279,14 @@ coh_status coh_measure_interference(coh_measure *m, coh_lane lane);
 
 /* ---- measure_link.c, measure_disk.c: lanes that move bytes ---- */
 
-typedef struct coh_links coh_links;
-/* Opens device and host tier and the lanes between them. Their loads are in m->loads until the
- * links are closed. */
-coh_status coh_links_open(coh_measure *m, coh_links **out_links);
-void coh_links_close(coh_measure *m, coh_links *links); /* accepts NULL */
-coh_status coh_measure_links(coh_measure *m, coh_links *links);
+/* Opens device and host tier and the lanes between them, and measures these. Their loads are in
+ * m->loads from then on. */
+coh_status coh_measure_links(coh_measure *m);
+void coh_links_close(coh_measure *m);
 
-typedef struct coh_drive coh_drive;
-/* Opens a store in the disk folder and writes every chunk of it once. Fails: COH_ERR_FULL,
- * COH_ERR_IO, ...; COH_ERR_ARGUMENT: the folder does not exist. */
-coh_status coh_drive_open(coh_measure *m, coh_drive **out_drive);
-void coh_drive_close(coh_measure *m, coh_drive *drive); /* accepts NULL */
-coh_status coh_measure_drive(coh_measure *m, coh_drive *drive);
-
-/* Returns the least of `depths` whose rate is within 5 % of the best. */
-uint32_t coh_depth_choose(const uint32_t *depths, const coh_figure *rates, uint32_t count);
+/* Opens a store in the disk folder, writes every chunk of it once, and measures it. Fails:
+ * COH_ERR_FULL, COH_ERR_IO, ...; COH_ERR_ARGUMENT: the folder does not exist. */
+coh_status coh_measure_drive(coh_measure *m);
+void coh_drive_close(coh_measure *m);
 
 #endif

@@ -20,7 +20,6 @@
 #include "base/pool.h"
 #include "cohobate/measure.h"
 #include "engine/engine_state.h"
-#include "engine/measure_load.h"
 #include "memory/cells.h"
 
 /* Some work of the compute lane; `index` is the caller's. It passes `bed->queue` to kernels. */
@@ -89,6 +88,23 @@ coh_status coh_bed_time(const coh_bed *bed, coh_bed_work work, void *context, ui
 
 /* ---- lanes kept busy ---- */
 
+/* Keeps a lane busy. A load belongs to the thread that calls its turn; between two measurements it
+ * rests. */
+typedef struct coh_load {
+    /* Does some work and adds the amount finished meanwhile to *done, in bytes or flops. May leave
+     * as much in flight as the lane would. NULL: there is no such load. */
+    coh_status (*turn)(void *context, double *done);
+    /* Waits for the work in flight and adds it to *done; NULL: none is ever in flight. */
+    coh_status (*rest)(void *context, double *done);
+    void *context;
+} coh_load;
+
+/* Measures units per second over about `window_ns`, at least one turn. */
+coh_status coh_load_rate(const coh_load *load, uint64_t window_ns, double *out_rate);
+/* Measures both rates at once: `other` runs on a separate thread as long as `load` is measured. */
+coh_status coh_load_rates(const coh_load *load, const coh_load *other, uint64_t window_ns,
+                          double *out_rate, double *out_other_rate);
+
 /* Units under way on a lane of the device; at most one load per lane at a time. */
 typedef struct coh_lane_load {
     coh_bed *bed;
@@ -99,7 +115,7 @@ typedef struct coh_lane_load {
     uint32_t depth; /* units under way, >= 1 */
 } coh_lane_load;
 
-/* The load's turn and rest (measure_load.h). Fail: with enqueue's failure or the device's. */
+/* The turn and rest of such a load. Fail: with enqueue's failure or the device's. */
 coh_status coh_lane_load_turn(void *load, double *done);
 coh_status coh_lane_load_rest(void *load, double *done);
 /* Enqueues one unit. */

@@ -135,23 +135,13 @@ static coh_dtype dtype_of(const coh_measure_lowered *lowered,
 
 static coh_status measure(bench *b, const coh_operator_times *what)
 {
-    const coh_bed *bed = b->cold->bed;
-    coh_samples samples;
-    uint32_t count;
+    coh_operator_sample sample = { .flops = b->instruction->flops,
+                                   .bytes = (double)b->instruction->bytes };
     b->window_count = coh_cold_windows(b->cold, &b->window, UINT32_MAX);
     if (b->window_count == 0)
         return COH_OK;
     COH_TRY(coh_cold_fill(b->cold, 1));
-    COH_TRY(coh_bed_warm(bed, run, b, &count));
-    coh_samples_begin(&samples);
-    for (uint64_t i = 1; coh_samples_go_on(&samples, &b->m->effort); i += count) {
-        double seconds;
-        COH_TRY(coh_bed_time(bed, run, b, i, count, &seconds));
-        coh_samples_add(&samples, seconds);
-    }
-    const coh_operator_sample sample = { .flops = b->instruction->flops,
-                                         .bytes = (double)b->instruction->bytes,
-                                         .seconds = coh_samples_figure(&samples) };
+    COH_TRY(coh_measure_work(b->m, b->cold->bed, NULL, run, b, &sample.seconds));
     return coh_measure_add(b->m, what, &sample);
 }
 
@@ -225,20 +215,14 @@ uint64_t coh_chunks_bytes(const coh_measure *m)
     return m->effort.cold_bytes + ROOM_BYTES;
 }
 
-static coh_status open_cold(const coh_measure *m, coh_bed *bed, coh_cold *out_cold)
-{
-    const uint64_t wanted = coh_chunks_bytes(m), most = coh_bed_room(bed);
-    return coh_cold_open(bed, wanted < most ? wanted : most, out_cold);
-}
-
 coh_status coh_measure_chunks(coh_measure *m)
 {
     static const uint64_t chunk_bytes[COH_MEASURE_CHUNK_SIZES] = { 64u << 10, 256u << 10, 1u << 20,
                                                                    4u << 20, 16u << 20 };
     chunk_memory memory = { 0 };
-    coh_status status = open_cold(m, m->bed, &memory.compute);
+    coh_status status = coh_cold_open_most(m->bed, coh_chunks_bytes(m), &memory.compute);
     if (status == COH_OK && m->bed != &m->host)
-        status = open_cold(m, &m->host, &memory.host);
+        status = coh_cold_open_most(&m->host, coh_chunks_bytes(m), &memory.host);
     for (int size = 0; status == COH_OK && size < COH_MEASURE_CHUNK_SIZES; size++) {
         char text[32];
         coh_measure_begin(m, "norms and updates of chunks of %s",

@@ -9,7 +9,6 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "cohobate/machine.h"
 #include "cohobate/run.h"
 #include "engine/measure.h"
@@ -21,42 +20,34 @@ static const coh_store_port ports[PORTS] = { COH_STORE_READS, COH_STORE_WRITES }
 static const char *const names[PORTS] = { "reads", "writes" };
 static const uint32_t depths[DEPTHS] = { 1, 2, 4, 8, 16, 32, 64 };
 
-struct coh_drive {
+typedef struct coh_drive {
     const coh_store_ops *ops;
     coh_store *store;
     coh_arena *arena;
     coh_store_load loads[PORTS], pages[PORTS];
     coh_store_load chunks[PORTS]; /* as loads, one at a time */
-};
+} coh_drive;
 
 /* ---- loads ---- */
 
-static void count(const coh_store_load *load, uint64_t before, double *done)
+/* Calls `move`, and counts the bytes that it retired. */
+static coh_status counted(coh_status (*move)(coh_store_load *load), coh_store_load *load,
+                          double *done)
 {
+    const uint64_t before = load->retired;
+    COH_TRY(move(load));
     *done += (double)(load->retired - before) * (double)load->chunk_bytes;
+    return COH_OK;
 }
 
 static coh_status turn(void *context, double *done)
 {
-    coh_store_load *load = context;
-    const uint64_t before = load->retired;
-    COH_TRY(coh_store_load_turn(load));
-    count(load, before, done);
-    return COH_OK;
+    return counted(coh_store_load_turn, context, done);
 }
 
 static coh_status rest(void *context, double *done)
 {
-    coh_store_load *load = context;
-    const uint64_t before = load->retired;
-    COH_TRY(coh_store_load_rest(load));
-    count(load, before, done);
-    return COH_OK;
-}
-
-static coh_load load_of(coh_store_load *load)
-{
-    return (coh_load){ .turn = turn, .rest = rest, .context = load };
+    return counted(coh_store_load_rest, context, done);
 }
 
 static coh_status single(void *context)
@@ -161,31 +152,24 @@ static coh_status open_store(coh_measure *m, coh_drive *drive)
     return fill(drive, effort);
 }
 
-coh_status coh_drive_open(coh_measure *m, coh_drive **out_drive)
+static coh_status open_drive(coh_measure *m)
 {
-    coh_drive *drive;
-    *out_drive = NULL;
-    COH_TRY(COH_ALLOC(1, &drive));
-    coh_status status = open_store(m, drive);
-    if (status != COH_OK) {
-        coh_drive_close(m, drive);
-        return status;
-    }
+    COH_TRY(COH_ALLOC(1, &m->drive));
+    coh_drive *drive = m->drive;
+    COH_TRY(open_store(m, drive));
     for (int i = 0; i < PORTS; i++) {
-        m->loads[lanes[i]] = load_of(&drive->loads[i]);
+        m->loads[lanes[i]] = (coh_load){ .turn = turn, .rest = rest, .context = &drive->loads[i] };
         m->singles[lanes[i]][COH_SINGLE_SMALL] = single_of(&drive->pages[i]);
         m->singles[lanes[i]][COH_SINGLE_LARGE] = single_of(&drive->chunks[i]);
     }
-    *out_drive = drive;
     return COH_OK;
 }
 
-void coh_drive_close(coh_measure *m, coh_drive *drive)
+void coh_drive_close(coh_measure *m)
 {
+    coh_drive *drive = m->drive;
     if (drive == NULL)
         return;
-    for (int i = 0; i < PORTS; i++)
-        m->loads[lanes[i]] = (coh_load){ 0 };
     if (drive->store != NULL)
         drive->ops->close(drive->store);
     coh_arena_destroy(drive->arena);
@@ -193,20 +177,6 @@ void coh_drive_close(coh_measure *m, coh_drive *drive)
 }
 
 /* ---- figures ---- */
-
-static coh_status measure_latency(const coh_measure *m, coh_store_load *pages,
-                                  coh_figure *out_figure)
-{
-    coh_samples samples;
-    coh_samples_begin(&samples);
-    while (coh_samples_go_on(&samples, &m->effort)) {
-        const uint64_t begin = coh_clock_ns();
-        COH_TRY(coh_store_load_turn(pages));
-        coh_samples_add(&samples, (double)(coh_clock_ns() - begin));
-    }
-    *out_figure = coh_samples_figure(&samples);
-    return COH_OK;
-}
 
 /* Reports the rates at all depths; a profile keeps only the chosen depth. */
 static void tell_depths(const coh_measure *m, const coh_drive *drive, int port,
@@ -225,20 +195,15 @@ static void tell_depths(const coh_measure *m, const coh_drive *drive, int port,
 
 static coh_status measure_port(coh_measure *m, coh_drive *drive, int port)
 {
-    coh_link_profile *link = &m->profile->link[lanes[port]];
-    coh_store_load *load = &drive->loads[port];
     coh_figure rates[DEPTHS];
     uint32_t depth_count = 0;
-    COH_TRY(measure_latency(m, &drive->pages[port], &link->latency_ns));
-    for (; depth_count < DEPTHS && depths[depth_count] <= m->effort.deepest; depth_count++) {
-        load->depth = depths[depth_count];
-        COH_TRY(coh_samples_of_rate(&m->loads[lanes[port]], &m->effort, &rates[depth_count]));
-    }
+    while (depth_count < DEPTHS && depths[depth_count] <= m->effort.deepest)
+        depth_count++;
+    COH_TRY(coh_measure_time(m, single, &drive->pages[port], 1,
+                             &m->profile->link[lanes[port]].latency_ns));
+    COH_TRY(
+        coh_measure_depths(m, lanes[port], depths, depth_count, &drive->loads[port].depth, rates));
     tell_depths(m, drive, port, rates, depth_count);
-    link->depth = load->depth = coh_depth_choose(depths, rates, depth_count);
-    for (uint32_t i = 0; i < depth_count; i++)
-        if (depths[i] == link->depth)
-            link->bytes_per_s = rates[i];
     return COH_OK;
 }
 
@@ -261,20 +226,18 @@ static coh_status measure_sustained(coh_measure *m, coh_drive *drive)
     return COH_OK;
 }
 
-coh_status coh_measure_drive(coh_measure *m, coh_drive *drive)
+coh_status coh_measure_drive(coh_measure *m)
 {
+    coh_measure_begin(m, "a scratch file in %s", m->options->disk_folder);
+    COH_TRY(open_drive(m));
     for (int i = 0; i < PORTS; i++) {
         coh_measure_begin(m, "%s of the drive", names[i]);
-        if (m->profile->link[lanes[i]].bytes_per_s.p50 > 0)
-            drive->loads[i].depth = m->profile->link[lanes[i]].depth;
-        else
-            COH_TRY(measure_port(m, drive, i));
-        if (drive->loads[i].depth < 1 || drive->loads[i].depth > m->effort.deepest)
-            drive->loads[i].depth = m->effort.deepest;
+        if (!coh_measure_knows_link(m, lanes[i], m->effort.deepest, &m->drive->loads[i].depth))
+            COH_TRY(measure_port(m, m->drive, i));
     }
     coh_measure_begin(m, "writes that a drive sustains");
     if (m->effort.sustained_bytes > 0 &&
         !(m->profile->link[COH_LANE_WRITE].sustained_bytes_per_s.p50 > 0))
-        return measure_sustained(m, drive);
+        return measure_sustained(m, m->drive);
     return COH_OK;
 }

@@ -18,11 +18,11 @@ enum {
     TURN_BYTES = 7 * TURN_PIECES * PIECE_ELEMENTS * (int)sizeof(float)
 };
 
-struct coh_host_side {
+typedef struct coh_host_side {
     coh_pool *pool;
     coh_cold cold;
     uint64_t next; /* next element to update */
-};
+} coh_host_side;
 
 static float *array(const coh_host_side *side, int index)
 {
@@ -64,43 +64,25 @@ static coh_status update(void *context, double *done)
     return COH_OK;
 }
 
-coh_status coh_host_side_open(coh_measure *m, coh_host_side **out_side)
-{
-    coh_host_side *side;
-    *out_side = NULL;
-    COH_TRY(COH_ALLOC(1, &side));
-    side->pool = m->pool;
-    coh_status status = coh_cold_open(&m->host, ARRAYS * ARRAY_BYTES, &side->cold);
-    if (status == COH_OK)
-        status = coh_cold_fill(&side->cold, 1);
-    if (status != COH_OK) {
-        coh_host_side_close(m, side);
-        return status;
-    }
-    m->loads[COH_LANE_HOST] = (coh_load){ .turn = update, .context = side };
-    *out_side = side;
-    return COH_OK;
-}
-
-void coh_host_side_close(coh_measure *m, coh_host_side *side)
-{
-    if (side == NULL)
-        return;
-    m->loads[COH_LANE_HOST] = (coh_load){ 0 };
-    coh_cold_close(&side->cold);
-    coh_free(side);
-}
-
-coh_status coh_measure_host_side(coh_measure *m, coh_host_side *side)
+coh_status coh_measure_host_side(coh_measure *m)
 {
     coh_profile *profile = m->profile;
+    COH_TRY(COH_ALLOC(1, &m->host_side));
+    coh_host_side *side = m->host_side;
+    side->pool = m->pool;
+    COH_TRY(coh_cold_open(&m->host, ARRAYS * ARRAY_BYTES, &side->cold));
+    COH_TRY(coh_cold_fill(&side->cold, 1));
+    m->loads[COH_LANE_HOST] = (coh_load){ .turn = update, .context = side };
     const coh_load streaming = { .turn = pass, .context = side };
     coh_measure_begin(m, "memory of the host");
-    if (!(profile->host_memory_bytes_per_s.p50 > 0))
-        COH_TRY(coh_samples_of_rate(&streaming, &m->effort, &profile->host_memory_bytes_per_s));
+    COH_TRY(coh_measure_rate(m, &streaming, &profile->host_memory_bytes_per_s));
     coh_measure_begin(m, "updates on the host");
-    if (!(profile->host_update_bytes_per_s.p50 > 0))
-        COH_TRY(coh_samples_of_rate(&m->loads[COH_LANE_HOST], &m->effort,
-                                    &profile->host_update_bytes_per_s));
-    return COH_OK;
+    return coh_measure_rate(m, &m->loads[COH_LANE_HOST], &profile->host_update_bytes_per_s);
+}
+
+void coh_host_side_close(coh_measure *m)
+{
+    if (m->host_side != NULL)
+        coh_cold_close(&m->host_side->cold);
+    coh_free(m->host_side);
 }

@@ -4,7 +4,6 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "cohobate/machine.h"
 #include "engine/measure.h"
 
@@ -23,17 +22,17 @@ static const uint32_t depths[DEPTHS] = { 1, 2, 4 };
 #define PROBE_BYTES_MOST ((uint64_t)1 << 30)
 
 typedef struct direction {
-    coh_links *links;
+    struct coh_links *links;
     coh_lane_load load; /* copies of copy_bytes each */
     uint64_t copy_bytes;
 } direction;
 
-struct coh_links {
+typedef struct coh_links {
     coh_bed *bed;
     char *arenas[COH_TIER_COUNT];
     uint64_t bytes; /* of each */
     direction directions[DIRECTIONS];
-};
+} coh_links;
 
 static void set_copy_bytes(direction *d, uint64_t bytes)
 {
@@ -136,34 +135,24 @@ static coh_status open_pinned(coh_measure *m, coh_links *links)
     return COH_OK;
 }
 
-coh_status coh_links_open(coh_measure *m, coh_links **out_links)
+static coh_status open_links(coh_measure *m)
 {
-    coh_links *links;
-    *out_links = NULL;
-    COH_TRY(COH_ALLOC(1, &links));
+    COH_TRY(COH_ALLOC(1, &m->links));
+    coh_links *links = m->links;
     links->bed = m->bed;
     links->bytes = m->effort.link_bytes;
-    coh_status status = m->bed->is_host
-                            ? coh_bed_open_tiers(m->bed, links->bytes, links->bytes, links->arenas)
-                            : open_pinned(m, links);
-    if (status != COH_OK) {
-        coh_links_close(m, links);
-        return status;
-    }
+    COH_TRY(m->bed->is_host ? coh_bed_open_tiers(m->bed, links->bytes, links->bytes, links->arenas)
+                            : open_pinned(m, links));
     for (int i = 0; i < DIRECTIONS; i++)
         open_direction(m, links, i);
-    *out_links = links;
     return COH_OK;
 }
 
-void coh_links_close(coh_measure *m, coh_links *links)
+void coh_links_close(coh_measure *m)
 {
-    if (links == NULL)
-        return;
-    coh_bed_close_tiers(links->bed);
-    for (int i = 0; i < DIRECTIONS; i++)
-        m->loads[lanes[i]] = (coh_load){ 0 };
-    coh_free(links);
+    if (m->links != NULL)
+        coh_bed_close_tiers(m->links->bed);
+    coh_free(m->links);
 }
 
 /* ---- figures ---- */
@@ -181,41 +170,23 @@ static coh_status copy_once(direction *d)
     return bed->what->ops->failure(bed->device);
 }
 
-/* Measures small copies, one after the other. */
-static coh_status measure_latency(const coh_measure *m, direction *d, coh_figure *out_figure)
+/* Small copies, one after the other. */
+static coh_status copy_small(void *context)
 {
-    const uint64_t copy_bytes = d->copy_bytes;
-    coh_samples samples;
-    set_copy_bytes(d, SMALL_BYTES);
-    d->load.depth = 1;
-    coh_samples_begin(&samples);
-    while (coh_samples_go_on(&samples, &m->effort)) {
-        const uint64_t begin = coh_clock_ns();
-        for (int i = 0; i < SMALL_COPIES; i++)
-            COH_TRY(copy_once(d));
-        coh_samples_add(&samples, (double)(coh_clock_ns() - begin) / SMALL_COPIES);
-    }
-    set_copy_bytes(d, copy_bytes);
-    *out_figure = coh_samples_figure(&samples);
+    for (int i = 0; i < SMALL_COPIES; i++)
+        COH_TRY(copy_once(context));
     return COH_OK;
 }
 
-static coh_status measure_direction(const coh_measure *m, direction *d)
+static coh_status measure_direction(coh_measure *m, direction *d)
 {
-    coh_link_profile *link = &m->profile->link[d->load.lane];
-    const coh_load *load = &m->loads[d->load.lane];
+    const coh_lane lane = d->load.lane;
+    const uint64_t copy_bytes = d->copy_bytes;
     coh_figure rates[DEPTHS];
-    COH_TRY(measure_latency(m, d, &link->latency_ns));
-    for (int i = 0; i < DEPTHS; i++) {
-        d->load.depth = depths[i];
-        COH_TRY(coh_samples_of_rate(load, &m->effort, &rates[i]));
-    }
-    const uint32_t chosen = coh_depth_choose(depths, rates, DEPTHS);
-    for (int i = 0; i < DEPTHS; i++)
-        if (depths[i] == chosen)
-            link->bytes_per_s = rates[i];
-    link->depth = d->load.depth = chosen;
-    return COH_OK;
+    set_copy_bytes(d, SMALL_BYTES);
+    COH_TRY(coh_measure_time(m, copy_small, d, SMALL_COPIES, &m->profile->link[lane].latency_ns));
+    set_copy_bytes(d, copy_bytes);
+    return coh_measure_depths(m, lane, depths, DEPTHS, &d->load.depth, rates);
 }
 
 /* Reports the rates of both directions, alone and together, by the size of copies; a profile has
@@ -245,32 +216,17 @@ static coh_status tell_sizes(const coh_measure *m, coh_links *links)
     return COH_OK;
 }
 
-coh_status coh_measure_links(coh_measure *m, coh_links *links)
+coh_status coh_measure_links(coh_measure *m)
 {
-    const uint32_t deepest = depths[DEPTHS - 1];
     int is_new = 0;
+    COH_TRY(open_links(m));
     for (int i = 0; i < DIRECTIONS; i++) {
-        direction *d = &links->directions[i];
+        direction *d = &m->links->directions[i];
         coh_measure_begin(m, "copies on %s", coh_lane_name(lanes[i]));
-        if (m->profile->link[lanes[i]].bytes_per_s.p50 > 0) {
-            d->load.depth = m->profile->link[lanes[i]].depth;
-        } else {
-            is_new = 1;
-            COH_TRY(measure_direction(m, d));
-        }
-        if (d->load.depth < 1 || d->load.depth > deepest)
-            d->load.depth = deepest;
+        if (coh_measure_knows_link(m, lanes[i], depths[DEPTHS - 1], &d->load.depth))
+            continue;
+        is_new = 1;
+        COH_TRY(measure_direction(m, d));
     }
-    return is_new && !links->bed->is_host ? tell_sizes(m, links) : COH_OK;
-}
-
-uint32_t coh_depth_choose(const uint32_t *all, const coh_figure *rates, uint32_t depth_count)
-{
-    double best = 0;
-    uint32_t i = 0;
-    for (uint32_t d = 0; d < depth_count; d++)
-        best = rates[d].p50 > best ? rates[d].p50 : best;
-    while (i + 1 < depth_count && rates[i].p50 < 0.95 * best)
-        i++;
-    return all[i];
+    return is_new && !m->bed->is_host ? tell_sizes(m, m->links) : COH_OK;
 }

@@ -27,22 +27,21 @@
 
 /* One operator of one graph, with its cache or without. */
 typedef struct point {
-    uint32_t lowered;
-    int32_t op;
-    int32_t instruction[COH_PHASE_COUNT]; /* of the lowered body; -1: none */
-    coh_operator_times what;              /* of the operator; times_of completes it for a phase */
+    const coh_measure_lowered *lowered;
+    const coh_graph_op_entry *op;
+    const coh_lowered_instruction *instruction[COH_PHASE_COUNT]; /* NULL: none */
+    coh_operator_times what; /* of the operator; times_of completes it for a phase */
     coh_window window;
     coh_figure seconds[COH_PHASE_COUNT]; /* joined over all rounds; no samples: not measured */
 } point;
 
-struct coh_operator_list {
-    coh_measure_lowered *lowered;
+typedef struct coh_operator_list {
+    coh_measure_lowered *lowered; /* points point at them */
     uint32_t lowered_count;
-    size_t lowered_capacity;
     point *points;
     uint32_t point_count;
     size_t point_capacity;
-};
+} coh_operator_list;
 
 /* ---- the times of a profile ---- */
 
@@ -149,130 +148,117 @@ static void describe_shape(const coh_graph *graph, const coh_graph_op_entry *op,
     }
 }
 
-static void instructions_of(const coh_measure_lowered *lowered, int32_t op,
-                            int32_t instruction[COH_PHASE_COUNT])
+/* Finds the instructions of operator `index` in the last micro-batch. */
+static void find_instructions(point *p, int32_t index)
 {
-    instruction[COH_PHASE_FORWARD] = instruction[COH_PHASE_BACKWARD] = -1;
-    for (size_t i = 0; i < lowered->body.instruction_count; i++) {
-        const coh_lowered_instruction *candidate = &lowered->body.instructions[i];
-        if (candidate->call < 0 || lowered->body.calls[candidate->call].operator_index != op ||
-            lowered->body.calls[candidate->call].microbatch != lowered->microbatch_count - 1 ||
+    const coh_lowered *body = &p->lowered->body;
+    for (size_t i = 0; i < body->instruction_count; i++) {
+        const coh_lowered_instruction *candidate = &body->instructions[i];
+        if (candidate->call < 0 || body->calls[candidate->call].operator_index != index ||
+            body->calls[candidate->call].microbatch != p->lowered->microbatch_count - 1 ||
             (candidate->opcode != COH_OP_FORWARD && candidate->opcode != COH_OP_BACKWARD))
             continue;
         int phase = candidate->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
-        if (instruction[phase] < 0)
-            instruction[phase] = (int32_t)i;
+        if (p->instruction[phase] == NULL)
+            p->instruction[phase] = candidate;
     }
 }
 
-static const coh_lowered_instruction *instruction_of(const coh_operator_list *list, const point *p,
-                                                     int phase)
-{
-    return p->instruction[phase] < 0
-               ? NULL
-               : &list->lowered[p->lowered].body.instructions[p->instruction[phase]];
-}
-
 /* Returns the profile key of a phase's times. */
-static coh_operator_times times_of(const coh_operator_list *list, const point *p, int phase)
+static coh_operator_times times_of(const point *p, int phase)
 {
-    const coh_lowered_instruction *instruction = instruction_of(list, p, phase);
-    const coh_lowered *lowered = &list->lowered[p->lowered].body;
+    const coh_lowered *body = &p->lowered->body;
     coh_operator_times what = p->what;
     what.phase = (uint8_t)phase;
-    if (phase == COH_PHASE_BACKWARD && instruction != NULL)
+    if (phase == COH_PHASE_BACKWARD && p->instruction[phase] != NULL)
         what.signature = coh_backward_signature(
-            what.signature, coh_grad_form(&lowered->calls[instruction->call], lowered->bindings));
+            what.signature,
+            coh_grad_form(&body->calls[p->instruction[phase]->call], body->bindings));
     return what;
 }
 
 /* Is the phase measured already, or covered by another point? */
-static int is_covered(const coh_measure *m, const coh_operator_list *list, const point *p,
-                      int phase)
+static int is_covered(const coh_measure *m, const point *p, int phase)
 {
-    const coh_lowered_instruction *instruction = instruction_of(list, p, phase);
-    const coh_operator_times what = times_of(list, p, phase);
+    const coh_lowered_instruction *instruction = p->instruction[phase];
+    const coh_operator_times what = times_of(p, phase);
     if (instruction == NULL ||
         coh_measure_knows(m, &what, instruction->flops, (double)instruction->bytes))
         return 1;
-    for (uint32_t i = 0; i < list->point_count; i++) {
-        const coh_lowered_instruction *other = instruction_of(list, &list->points[i], phase);
-        const coh_operator_times others = times_of(list, &list->points[i], phase);
-        if (other != NULL && is_same(&others, &what) && other->flops == instruction->flops &&
-            other->bytes == instruction->bytes)
+    for (uint32_t i = 0; i < m->operators->point_count; i++) {
+        const point *other = &m->operators->points[i];
+        const coh_operator_times others = times_of(other, phase);
+        if (other->instruction[phase] != NULL && is_same(&others, &what) &&
+            other->instruction[phase]->flops == instruction->flops &&
+            other->instruction[phase]->bytes == instruction->bytes)
             return 1;
     }
     return 0;
 }
 
-static coh_status find_points(coh_measure *m, coh_operator_list *list, int with_cache)
+static coh_status find_points(coh_measure *m, const coh_measure_lowered *lowered, int with_cache)
 {
-    const uint32_t lowered_index = list->lowered_count - 1;
-    const coh_measure_lowered *lowered = &list->lowered[lowered_index];
+    coh_operator_list *list = m->operators;
     const coh_graph *graph = lowered->graph;
     for (size_t i = 0; i < graph->op_count; i++) {
         const coh_graph_op_entry *op = &graph->ops[i];
-        point p = { .lowered = lowered_index, .op = (int32_t)i };
+        point p = { .lowered = lowered, .op = op };
         if (!with_cache && op->facts.cache_bytes == 0)
             continue;
         p.what = (coh_operator_times){ .dtype = coh_operator_dtype(graph, i),
                                        .lane = COH_LANE_COMPUTE,
                                        .signature = coh_operator_signature(graph, i) };
         snprintf(p.what.kind, sizeof(p.what.kind), "%s", op->kind.name);
-        instructions_of(lowered, (int32_t)i, p.instruction);
-        if (is_covered(m, list, &p, COH_PHASE_FORWARD) &&
-            is_covered(m, list, &p, COH_PHASE_BACKWARD))
+        find_instructions(&p, (int32_t)i);
+        if (is_covered(m, &p, COH_PHASE_FORWARD) && is_covered(m, &p, COH_PHASE_BACKWARD))
             continue;
         describe_shape(graph, op, p.what.shape);
         for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
-            if (p.instruction[phase] >= 0)
-                COH_TRY(coh_window_add(&p.window, lowered, instruction_of(list, &p, phase)));
+            if (p.instruction[phase] != NULL)
+                COH_TRY(coh_window_add(&p.window, lowered, p.instruction[phase]));
         COH_TRY(COH_GROW(&list->points, &list->point_capacity, list->point_count + 1));
         list->points[list->point_count++] = p;
     }
     return COH_OK;
 }
 
-static coh_status add_lowered(coh_measure *m, coh_operator_list *list, const coh_graph *graph,
-                              int with_cache, int32_t microbatch_count)
-{
-    COH_TRY(COH_GROW(&list->lowered, &list->lowered_capacity, list->lowered_count + 1));
-    COH_TRY(coh_measure_lowered_init(m, graph, CHUNK_BYTES, with_cache, microbatch_count,
-                                     &list->lowered[list->lowered_count]));
-    list->lowered_count++;
-    return find_points(m, list, with_cache);
-}
+/* A body with the cache and one without, and the same of two micro-batches, in which gradients
+ * already exist. */
+enum { BODIES_MOST = 4 };
 
-/* Lowers the body with the cache and without, and one in which gradients already exist. */
-static coh_status add_all_lowered(coh_measure *m, coh_operator_list *list, const coh_graph *graph)
+static coh_status find_in_graph(coh_measure *m, const coh_graph *graph)
 {
-    const int32_t most = m->options->accumulates && graph->loss >= 0 ? 2 : 1;
-    for (int32_t microbatch_count = 1; microbatch_count <= most; microbatch_count++)
-        for (int with_cache = 1; with_cache >= 0; with_cache--)
-            COH_TRY(add_lowered(m, list, graph, with_cache, microbatch_count));
-    return COH_OK;
-}
-
-coh_status coh_operators_find(coh_measure *m, coh_operator_list **out_list, uint32_t *out_count)
-{
-    coh_operator_list *list;
-    coh_status status = COH_OK;
-    *out_list = NULL;
-    *out_count = 0;
-    COH_TRY(COH_ALLOC(1, &list));
-    for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++)
-        status = add_all_lowered(m, list, m->options->graphs[i]);
-    if (status != COH_OK) {
-        coh_operators_free(list);
-        return status;
+    const int body_count = m->options->accumulates && graph->loss >= 0 ? BODIES_MOST : 2;
+    for (int body = 0; body < body_count; body++) {
+        const int with_cache = body % 2 == 0;
+        coh_measure_lowered *lowered = &m->operators->lowered[m->operators->lowered_count];
+        COH_TRY(coh_measure_lowered_init(m, graph, CHUNK_BYTES, with_cache, 1 + body / 2, lowered));
+        m->operators->lowered_count++;
+        COH_TRY(find_points(m, lowered, with_cache));
     }
-    *out_list = list;
-    *out_count = list->point_count;
     return COH_OK;
 }
 
-void coh_operators_free(coh_operator_list *list)
+static uint32_t round_count(const coh_measure *m)
 {
+    return m->options->quick ? 1 : TURNS;
+}
+
+coh_status coh_operators_find(coh_measure *m, uint32_t *out_count)
+{
+    const size_t graph_count = m->options->graph_count;
+    *out_count = 0;
+    COH_TRY(COH_ALLOC(1, &m->operators));
+    COH_TRY(COH_ALLOC(graph_count * BODIES_MOST, &m->operators->lowered));
+    for (size_t i = 0; i < graph_count; i++)
+        COH_TRY(find_in_graph(m, m->options->graphs[i]));
+    *out_count = m->operators->point_count * round_count(m);
+    return COH_OK;
+}
+
+void coh_operators_free(coh_measure *m)
+{
+    coh_operator_list *list = m->operators;
     if (list == NULL)
         return;
     for (uint32_t i = 0; i < list->lowered_count; i++)
@@ -287,7 +273,6 @@ void coh_operators_free(coh_operator_list *list)
 typedef struct bench {
     coh_measure *m;
     coh_bed *bed;
-    coh_operator_list *list;
     point *p;
     coh_cold cold;
     uint32_t window_count;
@@ -301,17 +286,17 @@ typedef struct bench {
 static char *place_of(const bench *b, const coh_lowered_instruction *instruction,
                       const coh_binding *binding, char *base)
 {
-    const coh_lowered *lowered = &b->list->lowered[b->p->lowered].body;
-    int32_t object = lowered->operands[instruction->operand_begin + binding->operand].object;
+    const coh_lowered *body = &b->p->lowered->body;
+    int32_t object = body->operands[instruction->operand_begin + binding->operand].object;
     return base + coh_window_place(&b->p->window, object, binding->object_offset);
 }
 
 static void make_call(bench *b, int phase, uint64_t window)
 {
-    const coh_measure_lowered *lowered = &b->list->lowered[b->p->lowered];
-    const coh_lowered_instruction *instruction = instruction_of(b->list, b->p, phase);
-    const coh_instruction_call *instruction_call = &lowered->body.calls[instruction->call];
-    const coh_graph_op_entry *op = &lowered->graph->ops[b->p->op];
+    const coh_lowered *body = &b->p->lowered->body;
+    const coh_lowered_instruction *instruction = b->p->instruction[phase];
+    const coh_instruction_call *instruction_call = &body->calls[instruction->call];
+    const coh_graph_op_entry *op = b->p->op;
     char *base = b->cold.base + window % b->window_count * b->p->window.bytes;
     b->phase = phase;
     b->window = window;
@@ -327,7 +312,7 @@ static void make_call(bench *b, int phase, uint64_t window)
                           .parameter_grad_adds = instruction_call->parameter_grad_adds,
                           .queue = b->bed->queue };
     for (uint32_t i = 0; i < instruction_call->binding_count; i++) {
-        const coh_binding *binding = &lowered->body.bindings[instruction_call->binding_begin + i];
+        const coh_binding *binding = &body->bindings[instruction_call->binding_begin + i];
         const coh_bound_port port =
             coh_bound_port_of(binding, place_of(b, instruction, binding, base));
         coh_call_set_port(&b->call, &port);
@@ -336,8 +321,8 @@ static void make_call(bench *b, int phase, uint64_t window)
 
 static coh_kind_function kernels_of(const bench *b, coh_phase phase)
 {
-    const coh_op_kind *kind = &b->list->lowered[b->p->lowered].graph->ops[b->p->op].kind;
-    return coh_kind_function_of(kind, b->bed->is_host ? COH_DEVICE_HOST : COH_DEVICE_CUDA, phase);
+    return coh_kind_function_of(&b->p->op->kind,
+                                b->bed->is_host ? COH_DEVICE_HOST : COH_DEVICE_CUDA, phase);
 }
 
 /* A coh_bed_work: runs the call of this window; builds it unless it is the current one. */
@@ -396,12 +381,13 @@ static void read_recent(bench *b)
                               coh_dtype_bytes(views[port].shape.dtype));
 }
 
-/* Prepares the data of a call before the clock starts; a GPU's windows were all filled at the
- * begin. */
-static coh_status prepare(bench *b, int phase, uint64_t window)
+/* A coh_bed_work: prepares the data of the phase's call before the clock starts; a GPU's windows
+ * were all filled at the begin. */
+static coh_status prepare(void *context, uint64_t window)
 {
-    make_call(b, phase, window);
-    if (b->bed->is_host && phase == COH_PHASE_FORWARD)
+    bench *b = context;
+    make_call(b, b->phase, window);
+    if (b->bed->is_host && b->phase == COH_PHASE_FORWARD)
         COH_TRY(fill_integers(b));
     read_recent(b);
     return COH_OK;
@@ -410,7 +396,7 @@ static coh_status prepare(bench *b, int phase, uint64_t window)
 static coh_status fill_windows(bench *b)
 {
     COH_TRY(coh_cold_fill(&b->cold, 0));
-    if (b->bed->is_host || b->p->instruction[COH_PHASE_FORWARD] < 0)
+    if (b->bed->is_host || b->p->instruction[COH_PHASE_FORWARD] == NULL)
         return COH_OK;
     for (uint32_t window = 0; window < b->window_count; window++) {
         make_call(b, COH_PHASE_FORWARD, window);
@@ -419,30 +405,13 @@ static coh_status fill_windows(bench *b)
     return COH_OK;
 }
 
-/* Measures the seconds per call of `count` calls. */
-static coh_status run_windows(bench *b, int phase, uint64_t window, uint32_t count,
-                              double *out_seconds)
-{
-    COH_TRY(prepare(b, phase, window));
-    return coh_bed_time(b->bed, run_call, b, window, count, out_seconds);
-}
-
 /* ---- one operator ---- */
 
-/* Measures one phase on all windows but the first, which only warms up. */
 static coh_status measure_phase(bench *b, int phase)
 {
-    coh_samples samples;
-    uint32_t count;
-    double seconds;
-    COH_TRY(prepare(b, phase, 0));
-    COH_TRY(coh_bed_warm(b->bed, run_call, b, &count));
-    coh_samples_begin(&samples);
-    for (uint64_t window = 1; coh_samples_go_on(&samples, &b->m->effort); window += count) {
-        COH_TRY(run_windows(b, phase, window, count, &seconds));
-        coh_samples_add(&samples, seconds);
-    }
-    const coh_figure turn = coh_samples_figure(&samples);
+    coh_figure turn;
+    b->phase = phase;
+    COH_TRY(coh_measure_work(b->m, b->bed, prepare, run_call, b, &turn));
     b->p->seconds[phase] = coh_figure_joined(&b->p->seconds[phase], &turn);
     return COH_OK;
 }
@@ -451,8 +420,10 @@ static coh_status measure_phase(bench *b, int phase)
 static coh_status run_forwards(bench *b)
 {
     double seconds;
-    for (uint32_t window = 0; window < b->window_count; window++)
-        COH_TRY(run_windows(b, COH_PHASE_FORWARD, window, 1, &seconds));
+    for (uint32_t window = 0; window < b->window_count; window++) {
+        COH_TRY(prepare(b, window));
+        COH_TRY(coh_bed_time(b->bed, run_call, b, window, 1, &seconds));
+    }
     return COH_OK;
 }
 
@@ -460,7 +431,7 @@ static coh_status run_forwards(bench *b)
 static int has_kernels(const bench *b)
 {
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++)
-        if (b->p->instruction[phase] >= 0 && kernels_of(b, phase) == NULL)
+        if (b->p->instruction[phase] != NULL && kernels_of(b, phase) == NULL)
             return 0;
     return 1;
 }
@@ -487,11 +458,11 @@ static int can_measure(bench *b)
 static coh_status measure_phases(bench *b)
 {
     COH_TRY(fill_windows(b));
-    if (b->p->instruction[COH_PHASE_FORWARD] >= 0) {
+    if (b->p->instruction[COH_PHASE_FORWARD] != NULL) {
         COH_TRY(measure_phase(b, COH_PHASE_FORWARD));
         COH_TRY(run_forwards(b));
     }
-    if (b->p->instruction[COH_PHASE_BACKWARD] < 0)
+    if (b->p->instruction[COH_PHASE_BACKWARD] == NULL)
         return COH_OK;
     const uint64_t used = b->window_count * b->p->window.bytes;
     coh_cold_read(&b->cold, b->cold.base + used, b->cold.bytes - used);
@@ -521,18 +492,19 @@ static int is_left_out(const point *p)
  * rounds. */
 static coh_status measure_points(bench *b)
 {
-    for (uint32_t turn = 0; turn < coh_operators_turns(b->m); turn++)
-        for (uint32_t i = 0; i < b->list->point_count; i++)
-            if (turn == 0 || !is_left_out(&b->list->points[i]))
-                COH_TRY(measure_point(b, &b->list->points[i]));
+    const coh_operator_list *list = b->m->operators;
+    for (uint32_t turn = 0; turn < round_count(b->m); turn++)
+        for (uint32_t i = 0; i < list->point_count; i++)
+            if (turn == 0 || !is_left_out(&list->points[i]))
+                COH_TRY(measure_point(b, &list->points[i]));
     return COH_OK;
 }
 
-static coh_status add_point(coh_measure *m, const coh_operator_list *list, const point *p)
+static coh_status add_point(coh_measure *m, const point *p)
 {
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {
-        const coh_lowered_instruction *instruction = instruction_of(list, p, phase);
-        const coh_operator_times what = times_of(list, p, phase);
+        const coh_lowered_instruction *instruction = p->instruction[phase];
+        const coh_operator_times what = times_of(p, phase);
         if (p->seconds[phase].samples == 0 ||
             coh_measure_knows(m, &what, instruction->flops, (double)instruction->bytes))
             continue;
@@ -544,8 +516,9 @@ static coh_status add_point(coh_measure *m, const coh_operator_list *list, const
     return COH_OK;
 }
 
-uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list)
+uint64_t coh_operators_bytes(const coh_measure *m)
 {
+    const coh_operator_list *list = m->operators;
     uint64_t step = 0, window = 0;
     for (uint32_t i = 0; i < list->lowered_count; i++) {
         uint64_t bytes = 0;
@@ -560,21 +533,16 @@ uint64_t coh_operators_bytes(const coh_measure *m, const coh_operator_list *list
     return step + window;
 }
 
-uint32_t coh_operators_turns(const coh_measure *m)
+coh_status coh_measure_operators(coh_measure *m)
 {
-    return m->options->quick ? 1 : TURNS;
-}
-
-coh_status coh_measure_operators(coh_measure *m, coh_operator_list *list)
-{
-    bench b = { .m = m, .bed = m->bed, .list = list };
-    const uint64_t wanted = coh_operators_bytes(m, list), most = coh_bed_room(m->bed);
+    const coh_operator_list *list = m->operators;
+    bench b = { .m = m, .bed = m->bed };
     if (list->point_count == 0)
         return COH_OK;
-    COH_TRY(coh_cold_open(b.bed, wanted < most ? wanted : most, &b.cold));
+    COH_TRY(coh_cold_open_most(b.bed, coh_operators_bytes(m), &b.cold));
     coh_status status = measure_points(&b);
     for (uint32_t i = 0; status == COH_OK && i < list->point_count; i++)
-        status = add_point(m, list, &list->points[i]);
+        status = add_point(m, &list->points[i]);
     coh_cold_close(&b.cold);
     return status;
 }

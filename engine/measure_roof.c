@@ -2,7 +2,6 @@
  * writes more than a cache holds, and a chain of empty instructions, run as a program. Next:
  * measure.h. */
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "engine/instruction_chain.h"
 #include "engine/measure.h"
 #include "kernels/kernels.h"
@@ -14,13 +13,13 @@ enum { ROWS = 512, COLUMNS = 768, DEPTH = 192, HOST_SCALE = 4, LEAST_SCALE = 1, 
 
 enum { LOAD_PASS = COH_ROOF_COUNT, LOAD_COUNT };
 
-struct coh_roofs {
+typedef struct coh_roofs {
     coh_bed *bed;
     uint64_t pass_bytes;
     coh_cold cold;
     coh_matmul products[COH_ROOF_COUNT];
     coh_work_load loads[LOAD_COUNT];
-};
+} coh_roofs;
 
 static coh_roof roof_of(coh_dtype dtype)
 {
@@ -106,37 +105,29 @@ static coh_status open_loads(coh_roofs *roofs)
                               &roofs->loads[LOAD_PASS]);
 }
 
-coh_status coh_roofs_open(coh_measure *m, coh_roofs **out_roofs)
+coh_status coh_roofs_open(coh_measure *m)
 {
-    coh_roofs *roofs;
-    *out_roofs = NULL;
-    COH_TRY(COH_ALLOC(1, &roofs));
-    roofs->bed = m->bed;
-    roofs->pass_bytes = m->effort.pass_bytes;
-    coh_status status = open_loads(roofs);
-    if (status == COH_OK)
-        *out_roofs = roofs;
-    else
-        coh_roofs_close(roofs);
-    return status;
+    COH_TRY(COH_ALLOC(1, &m->roofs));
+    m->roofs->bed = m->bed;
+    m->roofs->pass_bytes = m->effort.pass_bytes;
+    return open_loads(m->roofs);
 }
 
-void coh_roofs_close(coh_roofs *roofs)
+void coh_roofs_close(coh_measure *m)
 {
-    if (roofs == NULL)
-        return;
-    coh_cold_close(&roofs->cold);
-    coh_free(roofs);
+    if (m->roofs != NULL)
+        coh_cold_close(&m->roofs->cold);
+    coh_free(m->roofs);
 }
 
-coh_load coh_roofs_product(coh_roofs *roofs, coh_dtype dtype)
+coh_load coh_roofs_product(const coh_measure *m, coh_dtype dtype)
 {
-    return coh_work_load_of(&roofs->loads[roof_of(dtype)]);
+    return coh_work_load_of(&m->roofs->loads[roof_of(dtype)]);
 }
 
-coh_load coh_roofs_pass(coh_roofs *roofs)
+coh_load coh_roofs_pass(const coh_measure *m)
 {
-    return coh_work_load_of(&roofs->loads[LOAD_PASS]);
+    return coh_work_load_of(&m->roofs->loads[LOAD_PASS]);
 }
 
 /* ---- an empty instruction ---- */
@@ -147,43 +138,38 @@ static coh_status do_nothing(const coh_call *call)
     return COH_OK;
 }
 
+static coh_status run_chain(void *chain)
+{
+    return coh_instruction_chain_run(chain);
+}
+
 static coh_status measure_instruction(coh_measure *m)
 {
-    const uint32_t instruction_count = m->effort.instruction_count;
     coh_instruction_chain chain;
-    coh_samples samples;
-    coh_status status = COH_OK;
-    const coh_instruction_chain_place place = { .device = m->bed->what, .profile = m->profile };
-    COH_TRY(coh_instruction_chain_create(do_nothing, instruction_count, m->options->thread_count,
-                                         m->bed->is_host ? NULL : &place, &chain));
-    COH_TRY_GOTO(status, coh_instruction_chain_run(&chain), done);
-    coh_samples_begin(&samples);
-    while (coh_samples_go_on(&samples, &m->effort)) {
-        const uint64_t begin = coh_clock_ns();
-        COH_TRY_GOTO(status, coh_instruction_chain_run(&chain), done);
-        coh_samples_add(&samples, (double)(coh_clock_ns() - begin) / instruction_count);
-    }
-    m->profile->instruction_ns = coh_samples_figure(&samples);
-done:
+    const int is_host = m->bed->is_host;
+    COH_TRY(coh_instruction_chain_create(do_nothing, m->effort.instruction_count,
+                                         m->options->thread_count, is_host ? NULL : m->bed->what,
+                                         is_host ? NULL : m->profile, &chain));
+    coh_status status = coh_instruction_chain_run(&chain);
+    if (status == COH_OK)
+        status = coh_measure_time(m, run_chain, &chain, m->effort.instruction_count,
+                                  &m->profile->instruction_ns);
     coh_instruction_chain_fini(&chain);
     return status;
 }
 
-coh_status coh_measure_roofs(coh_measure *m, coh_roofs *roofs)
+coh_status coh_measure_roofs(coh_measure *m)
 {
     static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
     coh_profile *profile = m->profile;
     for (int i = 0; i < 2; i++) {
-        coh_figure *rate = &profile->flops_per_s[roof_of(dtypes[i])];
-        const coh_load product = coh_roofs_product(roofs, dtypes[i]);
+        const coh_load product = coh_roofs_product(m, dtypes[i]);
         coh_measure_begin(m, "products of %s", i == 0 ? "f32" : "bf16");
-        if (!(rate->p50 > 0))
-            COH_TRY(coh_samples_of_rate(&product, &m->effort, rate));
+        COH_TRY(coh_measure_rate(m, &product, &profile->flops_per_s[roof_of(dtypes[i])]));
     }
-    const coh_load streaming = coh_roofs_pass(roofs);
+    const coh_load streaming = coh_roofs_pass(m);
     coh_measure_begin(m, "memory");
-    if (!(profile->memory_bytes_per_s.p50 > 0))
-        COH_TRY(coh_samples_of_rate(&streaming, &m->effort, &profile->memory_bytes_per_s));
+    COH_TRY(coh_measure_rate(m, &streaming, &profile->memory_bytes_per_s));
     coh_measure_begin(m, "an empty instruction");
     return profile->instruction_ns.p50 > 0 ? COH_OK : measure_instruction(m);
 }
