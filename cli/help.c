@@ -1,5 +1,5 @@
-/* Prints --help of the program and of each command. The one idea: flags come from the table of
- * flag_table.c; only the introductions are written here. Next: flag_table.c. */
+/* Prints --help of the program and of each command. The one idea: flags come from the rows of
+ * flags.def; only the introductions are written here. Next: flags.def. */
 #include <stdio.h>
 #include <string.h>
 
@@ -220,7 +220,7 @@ void cli_help(cli_command command)
         return;
     }
     printf("%s\n\nusage: %s\n\n%s\n", summaries[command], usages[command], details[command]);
-    if (cli_command_takes_preset(command))
+    if (cli_command_operand(command) == CLI_OPERAND_MODEL)
         print_presets();
     printf("flags:\n");
     for (int f = 0; f < CLI_FLAG_COUNT; f++) {

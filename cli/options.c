@@ -1,6 +1,6 @@
 /* Parses a command line by the table of flags. The one idea: getopt_long's tables are built from
- * the rows of the command, and each kind of value has one parser. Next: flag_table.c for the
- * rows. */
+ * the rows of the command, and each kind of value has one parser. Next: flags.def for the rows,
+ * help.c prints them. */
 #include "cli/options.h"
 
 #include <errno.h>
@@ -10,32 +10,83 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const command_names[CLI_COMMAND_COUNT] = {
-    [CLI_TRAIN] = "train",     [CLI_PLAN] = "plan",         [CLI_GENERATE] = "generate",
-    [CLI_EVAL] = "eval",       [CLI_TOKENIZE] = "tokenize", [CLI_INSPECT] = "inspect",
-    [CLI_EXPORT] = "export",   [CLI_CHECK] = "check",       [CLI_TUNE] = "tune",
-    [CLI_PROFILE] = "profile", [CLI_DOCTOR] = "doctor",     [CLI_SIMULATE] = "simulate",
-    [CLI_EXPLAIN] = "explain",
+static const struct {
+    const char *name;
+    cli_operand operand;
+} commands[CLI_COMMAND_COUNT] = {
+    [CLI_TRAIN] = { "train", CLI_OPERAND_MODEL },
+    [CLI_PLAN] = { "plan", CLI_OPERAND_MODEL },
+    [CLI_GENERATE] = { "generate", CLI_OPERAND_CHECKPOINT },
+    [CLI_EVAL] = { "eval", CLI_OPERAND_CHECKPOINT },
+    [CLI_TOKENIZE] = { "tokenize", CLI_OPERAND_IN },
+    [CLI_INSPECT] = { "inspect", CLI_OPERAND_PATH },
+    [CLI_EXPORT] = { "export", CLI_OPERAND_CHECKPOINT },
+    [CLI_CHECK] = { "check", CLI_OPERAND_PATH },
+    [CLI_TUNE] = { "tune", CLI_OPERAND_MODEL },
+    [CLI_PROFILE] = { "profile", CLI_OPERAND_MODEL },
+    [CLI_DOCTOR] = { "doctor", CLI_OPERAND_NONE },
+    [CLI_SIMULATE] = { "simulate", CLI_OPERAND_PLAN },
+    [CLI_EXPLAIN] = { "explain", CLI_OPERAND_PLAN },
 };
+
+/* The operand in the usage; NULL: there is none. */
+static const char *const operand_names[] = { NULL, "MODEL", "CHECKPOINT", "IN", "PATH", "PLAN" };
 
 cli_command cli_command_find(const char *name)
 {
     for (int c = 0; c < CLI_COMMAND_COUNT; c++)
-        if (strcmp(command_names[c], name) == 0)
+        if (strcmp(commands[c].name, name) == 0)
             return (cli_command)c;
     return CLI_COMMAND_COUNT;
 }
 
 const char *cli_command_name(cli_command command)
 {
-    return command < CLI_COMMAND_COUNT ? command_names[command] : "cohobate";
+    return commands[command].name;
 }
 
-int cli_command_takes_preset(cli_command command)
+cli_operand cli_command_operand(cli_command command)
 {
-    return command == CLI_TRAIN || command == CLI_PLAN || command == CLI_TUNE ||
-           command == CLI_PROFILE;
+    return commands[command].operand;
 }
+
+/* ---- the flags ---- */
+
+/* The commands that have a flag. */
+enum {
+    TRAIN = 1 << CLI_TRAIN,
+    PLAN = 1 << CLI_PLAN,
+    GENERATE = 1 << CLI_GENERATE,
+    EVAL = 1 << CLI_EVAL,
+    TOKENIZE = 1 << CLI_TOKENIZE,
+    INSPECT = 1 << CLI_INSPECT,
+    EXPORT = 1 << CLI_EXPORT,
+    CHECK = 1 << CLI_CHECK,
+    TUNE = 1 << CLI_TUNE,
+    PROFILE = 1 << CLI_PROFILE,
+    DOCTOR = 1 << CLI_DOCTOR,
+    REPLAY = 1 << CLI_SIMULATE | 1 << CLI_EXPLAIN, /* commands that analyse a plan file */
+    RUNS = TRAIN | PLAN,                           /* commands with the flags of a training run */
+    BUDGET = RUNS | GENERATE | EVAL,               /* commands with the flags of placement */
+    DATA = RUNS | EVAL | TOKENIZE, /* commands with the flags that turn text into documents */
+    EVERY = (1 << CLI_COMMAND_COUNT) - 1,
+};
+
+/* 2^53: up to here every integer is exact in JSON readers, too. */
+#define MOST_INTEGER 9007199254740992.0
+
+#define CLI_FLAG(id, name_, takes_, value_, field_, commands_, example_, ...)                      \
+    [CLI_FLAG_##id] = { .name = (name_),                                                           \
+                        .takes = (takes_),                                                         \
+                        .value = CLI_VALUE_##value_,                                               \
+                        .offset = offsetof(cli_options, field_),                                   \
+                        .commands = (commands_),                                                   \
+                        .example = (example_),                                                     \
+                        .help = __VA_ARGS__ },
+const cli_flag_row cli_flag_table[CLI_FLAG_COUNT] = {
+#include "cli/flags.def"
+};
+#undef CLI_FLAG
 
 static void set_defaults(cli_command command, cli_options *options)
 {
@@ -375,34 +426,6 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
                     flag, cli_command_name(command), cli_command_name(command));
 }
 
-/* The operand's name in the usage, or NULL if the command takes none. */
-static const char *operand_name(cli_command command)
-{
-    switch (command) {
-    case CLI_TRAIN:
-    case CLI_PLAN:
-    case CLI_TUNE:
-    case CLI_PROFILE:
-        return "MODEL";
-    case CLI_GENERATE:
-    case CLI_EVAL:
-    case CLI_EXPORT:
-        return "CHECKPOINT";
-    case CLI_TOKENIZE:
-        return "IN";
-    case CLI_INSPECT:
-    case CLI_CHECK:
-        return "PATH";
-    case CLI_SIMULATE:
-    case CLI_EXPLAIN:
-        return "PLAN";
-    case CLI_DOCTOR:
-    case CLI_COMMAND_COUNT:
-        return NULL;
-    }
-    return NULL;
-}
-
 static coh_status check_second(cli_options *options, int operand_count, char **arguments)
 {
     if (operand_count == 2)
@@ -415,7 +438,7 @@ static coh_status check_second(cli_options *options, int operand_count, char **a
 
 static coh_status check_operand(cli_options *options, int argument_count, char **arguments)
 {
-    const char *name = operand_name(options->command);
+    const char *name = operand_names[cli_command_operand(options->command)];
     const char *command = cli_command_name(options->command);
     int operand_count = argument_count - optind;
     const int most = options->command == CLI_EXPLAIN ? 2 : name ? 1 : 0;

@@ -1,8 +1,8 @@
 /* options.h - one table of flags for all commands.
  *
- * A flag is a row: name, kind of value, destination, range, an example for error messages, the
- * commands that have it. Parsing, checking and --help read the same rows, so they cannot
- * disagree. */
+ * A flag is a row of flags.def: name, kind of value, destination, range, an example for error
+ * messages, the commands that have it. Parsing, checking and --help read the same rows, so they
+ * cannot disagree. */
 #ifndef COH_CLI_OPTIONS_H
 #define COH_CLI_OPTIONS_H
 
@@ -29,112 +29,13 @@ typedef enum cli_command {
     CLI_COMMAND_COUNT
 } cli_command;
 
-/* Names all flags. The table has the same order. */
+/* Names all flags, in the order of their rows. */
+#define CLI_FLAG(id, ...) CLI_FLAG_##id,
 typedef enum cli_flag {
-    CLI_FLAG_DATA,
-    CLI_FLAG_TOKENIZER,
-    CLI_FLAG_VALIDATION,
-    CLI_FLAG_VALIDATION_EVERY,
-    CLI_FLAG_VALIDATION_WINDOWS,
-    CLI_FLAG_VALIDATION_SPLIT,
-    CLI_FLAG_FIELD,
-    CLI_FLAG_CHAT,
-    CLI_FLAG_CHAT_PROMPT, /* --chat of generate */
-    CLI_FLAG_CHAT_FORM,
-    CLI_FLAG_DOCUMENTS,
-    CLI_FLAG_ID_BYTES,
-    CLI_FLAG_VOCABULARY,
-    CLI_FLAG_DTYPE,
-    CLI_FLAG_GRADIENTS,
-    CLI_FLAG_ATOMICS,
-    CLI_FLAG_EXPORT_DTYPE, /* --dtype of an export: also f16 */
-    CLI_FLAG_DEVICE,
-    CLI_FLAG_DEVICE_MEMORY,
-    CLI_FLAG_MEASURE_MEMORY, /* --device-memory of a profile */
-    CLI_FLAG_DISK,
-    CLI_FLAG_DISK_WRITE_LIMIT,
-    CLI_FLAG_EMULATE_HOST,
-    CLI_FLAG_HOST_MEMORY,
-    CLI_FLAG_LINK_RATE,
-    CLI_FLAG_THREADS,
-    CLI_FLAG_CHUNK,
-    CLI_FLAG_RECOMPUTE,
-    CLI_FLAG_SEARCH,
-    CLI_FLAG_PIN,
-    CLI_FLAG_PINS,
-    CLI_FLAG_PLAN,
-    CLI_FLAG_PROFILE,
-    CLI_FLAG_CALIBRATION,
-    CLI_FLAG_KERNELS,
-    CLI_FLAG_STEPS,
-    CLI_FLAG_EPOCHS,
-    CLI_FLAG_SCHEDULE_STEPS,
-    CLI_FLAG_WARMUP,
-    CLI_FLAG_BATCH,
-    CLI_FLAG_MICRO_BATCH,
-    CLI_FLAG_SWEEP_ORDER,
-    CLI_FLAG_SEQUENCE,
-    CLI_FLAG_STRIDE,
-    CLI_FLAG_LR,
-    CLI_FLAG_LR_FOR,
-    CLI_FLAG_MIN_LR,
-    CLI_FLAG_OPTIMIZER,
-    CLI_FLAG_OPTIMIZER_FOR,
-    CLI_FLAG_HYPERPARAMETER,
-    CLI_FLAG_RESET_OPTIMIZER,
-    CLI_FLAG_BETA1,
-    CLI_FLAG_BETA2,
-    CLI_FLAG_WEIGHT_DECAY,
-    CLI_FLAG_WEIGHT_DECAY_FOR,
-    CLI_FLAG_CLIP,
-    CLI_FLAG_DROPOUT,
-    CLI_FLAG_SEED,
-    CLI_FLAG_SAVE,
-    CLI_FLAG_SAVE_EVERY,
-    CLI_FLAG_KEEP,
-    CLI_FLAG_KEEP_BEST,
-    CLI_FLAG_STOP_AFTER_WORSE,
-    CLI_FLAG_RESUME,
-    CLI_FLAG_NEW_DATA,
-    CLI_FLAG_FREEZE,
-    CLI_FLAG_LORA,
-    CLI_FLAG_LORA_TARGETS,
-    CLI_FLAG_LOG,
-    CLI_FLAG_LOGITS,
-    CLI_FLAG_PROMPT,
-    CLI_FLAG_PROMPT_FILE,
-    CLI_FLAG_PROMPTS,
-    CLI_FLAG_MESSAGES,
-    CLI_FLAG_SYSTEM,
-    CLI_FLAG_TOKENS,
-    CLI_FLAG_STOP,
-    CLI_FLAG_TEMPERATURE,
-    CLI_FLAG_TOP_K,
-    CLI_FLAG_TOP_P,
-    CLI_FLAG_MIN_P,
-    CLI_FLAG_REPETITION_PENALTY,
-    CLI_FLAG_OUTPUT,
-    CLI_FLAG_SHARD_SIZE,
-    CLI_FLAG_MERGE_LORA,
-    CLI_FLAG_PROGRAM,
-    CLI_FLAG_OPERATORS,
-    CLI_FLAG_WHAT_IF,
-    CLI_FLAG_SWEEP,
-    CLI_FLAG_MAX,
-    CLI_FLAG_MEMORY_CURVE,
-    CLI_FLAG_HELD_OUT,
-    CLI_FLAG_HELD_OUT_FILE,
-    CLI_FLAG_HASH,
-    CLI_FLAG_FOLDER,
-    CLI_FLAG_QUICK,
-    CLI_FLAG_AGAIN,
-    CLI_FLAG_TUNE,
-    CLI_FLAG_JSON,
-    CLI_FLAG_TEST_POISON,
-    CLI_FLAG_TEST_DELAY_SEED,
-    CLI_FLAG_TEST_STORE,
+#include "cli/flags.def"
     CLI_FLAG_COUNT
 } cli_flag;
+#undef CLI_FLAG
 
 enum { CLI_PINS_MOST = 64 }; /* on the command line */
 /* How often a repeatable flag may be given. */
@@ -213,11 +114,20 @@ static inline int cli_micro_batch_is_auto(const cli_options *options)
     return options->given[CLI_FLAG_MICRO_BATCH] && options->micro_batch == 0;
 }
 
+/* What the operand of a command names. */
+typedef enum cli_operand {
+    CLI_OPERAND_NONE,
+    CLI_OPERAND_MODEL,      /* a preset, or a model's folder */
+    CLI_OPERAND_CHECKPOINT, /* a model's folder */
+    CLI_OPERAND_IN,         /* text */
+    CLI_OPERAND_PATH,       /* any artefact */
+    CLI_OPERAND_PLAN
+} cli_operand;
+
 /* The command with that name, or CLI_COMMAND_COUNT. */
 cli_command cli_command_find(const char *name);
 const char *cli_command_name(cli_command command);
-/* May MODEL of this command be a preset's name? */
-int cli_command_takes_preset(cli_command command);
+cli_operand cli_command_operand(cli_command command);
 
 /* Fills `out_options` from the arguments after the command's name (arguments[0] is that name).
  * *out_help is 1 if --help was given; nothing else is then checked. Fails: COH_ERR_ARGUMENT with

@@ -47,7 +47,7 @@ void cli_recipe_keep_path(const char *path, char *out_path)
 static int is_preset(const cli_options *options)
 {
     coh_model ignored;
-    return cli_command_takes_preset(options->command) &&
+    return cli_command_operand(options->command) == CLI_OPERAND_MODEL &&
            coh_model_preset(options->operand, 0, &ignored) == COH_OK;
 }
 
