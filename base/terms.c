@@ -1,5 +1,5 @@
 /* Holds the words by which messages call options: cohobate/terms.h. The idea: a message takes the
- * word when it is written, so no message is searched for words afterwards. cli/terms.c has the
+ * word when it is written, so no message is searched for words afterwards. cli/main.c has the
  * names of the flags. */
 #include "cohobate/terms.h"
 

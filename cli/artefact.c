@@ -1,5 +1,5 @@
 /* Finds the kind of a path by its type, its name and its first bytes. The one idea: commands decide
- * by this kind only, and refuse other kinds with a remedy. Next: path_check.c, and cmd_inspect.c as
+ * by this kind only, and refuse other kinds with a remedy. Next: input.c, and cmd_inspect.c as
  * a caller. */
 #include "cli/artefact.h"
 
@@ -29,6 +29,12 @@ static int holds(const char *folder, const char *name)
 int cli_artefact_is_folder(const char *path)
 {
     return holds(path, "config.json");
+}
+
+int cli_artefact_is_preset(const char *name)
+{
+    coh_model ignored;
+    return coh_model_preset(name, 0, &ignored) == COH_OK;
 }
 
 int cli_artefact_has_tokenizer(const char *folder)

@@ -24,6 +24,9 @@ coh_status cli_artefact_find(const cli_options *options, cli_artefact *out_artef
 /* Is `name` (NULL: no) the name of a shipped profile, with or without entries? */
 int cli_artefact_is_shipped_profile(const char *name);
 
+/* Is it the name of a preset? */
+int cli_artefact_is_preset(const char *name);
+
 /* Is `path` a Hugging Face model's folder, and does it hold a tokenizer? */
 int cli_artefact_is_folder(const char *path);
 int cli_artefact_has_tokenizer(const char *folder);

@@ -43,7 +43,6 @@ coh_status cli_budget_check(const cli_options *options)
 coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
 {
     const int has_budget = cli_flag_table[CLI_FLAG_DEVICE_MEMORY].commands >> options->command & 1;
-    char left[32];
     if (!(status == COH_ERR_MEMORY || (status == COH_ERR_FULL && has_budget && !options->profile)))
         return status;
     const uint64_t most = coh_machine_most_bytes();
@@ -56,7 +55,7 @@ coh_status cli_budget_blame_limit(const cli_options *options, coh_status status)
                          ? "the address-space limit leaves %s for a plan: raise ulimit -v, or"
                            " give --device-memory of less than that"
                          : "the address-space limit leaves %s: raise ulimit -v",
-                     coh_size_format(most, left, sizeof(left)));
+                     cli_size(most).at);
 }
 
 coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype)
@@ -442,22 +441,20 @@ void cli_budget_engine_options(const cli_options *options, coh_engine_options *o
 
 void cli_budget_add_flags(const cli_options *options, cli_line *line)
 {
-    char size[32];
     if (cli_budget_on_gpu(options))
         cli_line_add(line, " --device %s", options->device);
     if (cli_given(options, CLI_FLAG_DEVICE_MEMORY))
-        cli_line_add(line, " --device-memory %s",
-                     cli_size_whole(options->device_memory_bytes, size));
+        cli_line_add(line, " --device-memory %s", cli_size_whole(options->device_memory_bytes).at);
     if (options->disk_folder[0]) {
         char *absolute = realpath(options->disk_folder, NULL);
         cli_line_add(line, " --disk ");
         cli_line_add_word(line, absolute ? absolute : options->disk_folder);
         free(absolute);
         if (options->disk_bytes != UINT64_MAX)
-            cli_line_add(line, ":%s", cli_size_whole(options->disk_bytes, size));
+            cli_line_add(line, ":%s", cli_size_whole(options->disk_bytes).at);
     }
     if (cli_given(options, CLI_FLAG_EMULATE_HOST))
-        cli_line_add(line, " --emulate-host %s", cli_size_whole(options->emulate_host_bytes, size));
+        cli_line_add(line, " --emulate-host %s", cli_size_whole(options->emulate_host_bytes).at);
     for (int32_t i = 0; i < options->pin_count; i++)
         cli_line_add(line, " --pin '%s=%s'", options->pin[i].target,
                      coh_pin_place_name(options->pin[i].place));

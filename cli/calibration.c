@@ -127,10 +127,9 @@ void cli_calibration_keep(const cli_options *options, const cli_calibration *cal
 
 void cli_calibration_add_json(const coh_calibration_class *classes, uint32_t count, cli_line *line)
 {
-    cli_line_add(line, ", \"instructions\": [");
+    cli_line_add_json(line, "'instructions': [");
     for (uint32_t i = 0; i < count; i++)
-        cli_line_add(
-            line, "%s{\"opcode\": \"%s\", \"part\": %.4f, \"factor\": %.4f, \"error\": %.4f}",
-            i ? ", " : "", classes[i].opcode, classes[i].part, classes[i].factor, classes[i].error);
-    cli_line_add(line, "]");
+        cli_line_add_json(line, "{'opcode': %s, 'part': %.4f, 'factor': %.4f, 'error': %.4f}",
+                          classes[i].opcode, classes[i].part, classes[i].factor, classes[i].error);
+    cli_line_add_json(line, "]");
 }

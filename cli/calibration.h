@@ -25,7 +25,7 @@ void cli_calibration_keep(const cli_options *options, const cli_calibration *cal
                           coh_calibration_class out_classes[COH_CALIBRATION_CLASSES_MOST],
                           uint32_t *out_count);
 
-/* Adds ", \"instructions\": [...]" to a result. */
+/* Adds "instructions": [...] to a result. */
 void cli_calibration_add_json(const coh_calibration_class *classes, uint32_t count, cli_line *line);
 
 #endif

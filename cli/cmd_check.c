@@ -133,8 +133,7 @@ static coh_status check_tokens(const cli_options *options, int is_raw, uint64_t 
 {
     coh_token_file *file;
     coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
-    CLI_TRY(is_raw ? coh_token_file_open_raw(options->operand, 0, cli_data_id_bytes(options), &file)
-                   : coh_token_file_open(options->operand, &file));
+    CLI_TRY(cli_data_open_file(options, is_raw, &file));
     coh_status status = coh_token_file_check(file);
     if (status == COH_OK)
         status = coh_token_file_facts_get(file, &facts);

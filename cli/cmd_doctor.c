@@ -8,27 +8,24 @@ enum { FINDINGS_MOST = 64 }; /* a machine with sixteen GPUs has 50 */
 
 static const char *const levels[] = { "ok", "note", "warn" };
 
-static coh_status print_json(const coh_finding *findings, size_t count)
+static void print_json(const coh_finding *findings, size_t count)
 {
     cli_line line;
-    printf("{\"version\": \"%s\", \"findings\": [", coh_version());
+    cli_line_clear(&line);
+    cli_line_add_json(&line, "{'version': %s, 'findings': [", coh_version());
     for (size_t i = 0; i < count; i++) {
         const coh_finding *finding = &findings[i];
-        const char *const keys[] = { "subject", "level", "found", "cost", "remedy" };
-        const char *const values[] = { finding->subject, levels[finding->level], finding->found,
-                                       finding->cost, finding->remedy };
-        cli_line_clear(&line);
-        for (int k = 0; k < 5; k++) {
-            cli_line_add(&line, "%s\"%s\": ", k ? ", " : "", keys[k]);
-            cli_line_add_json_string(&line, values[k]);
-        }
-        printf("%s{%s}", i ? ", " : "", line.text);
+        cli_line_add_json(&line,
+                          "{'subject': %s, 'level': %s, 'found': %s, 'cost': %s, 'remedy': %s}",
+                          finding->subject, levels[finding->level], finding->found, finding->cost,
+                          finding->remedy);
+        cli_line_flush(&line);
     }
-    printf("]}\n");
-    return COH_OK;
+    cli_line_add_json(&line, "]}");
+    cli_print("%s", line.text);
 }
 
-static coh_status print_table(const coh_finding *findings, size_t count)
+static void print_table(const coh_finding *findings, size_t count)
 {
     printf("cohobate %s\n", coh_version());
     for (size_t i = 0; i < count; i++) {
@@ -40,7 +37,6 @@ static coh_status print_table(const coh_finding *findings, size_t count)
         if (finding->remedy[0])
             printf("%-22s to do: %s\n", "", finding->remedy);
     }
-    return COH_OK;
 }
 
 coh_status cli_doctor(const cli_options *options)
@@ -48,5 +44,9 @@ coh_status cli_doctor(const cli_options *options)
     coh_finding findings[FINDINGS_MOST];
     size_t count = 0;
     CLI_TRY(coh_machine_examine(options->folder, findings, FINDINGS_MOST, &count));
-    return options->json ? print_json(findings, count) : print_table(findings, count);
+    if (options->json)
+        print_json(findings, count);
+    else
+        print_table(findings, count);
+    return COH_OK;
 }

@@ -1,17 +1,19 @@
 /* cohobate eval: computes the loss of a text over windows (score.h), and with --logits writes its
  * logits. Next: inference.c opens the model, score.c runs the windows. */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/dtype.h"
 #include "cli/inference.h"
-#include "cli/logits_file.h"
 #include "cli/output.h"
 #include "cli/score.h"
 #include "cli/stop.h"
@@ -22,6 +24,123 @@ enum {
     FOLDER_MICRO_BATCH_MOST = 8
 };
 
+/* ---- the file of --logits ---- */
+
+/* A .npy file of NumPy's format 1.0, for --logits: a header of 128 bytes, then f32 [targets,
+ * vocabulary], little-endian, in C order. Each row belongs to a counted target, in the order of the
+ * text; in plain text row r holds the logits of id r + 1. The header is written last, when the
+ * number of rows is known, and then the file is renamed from FILE.partial-<process>. */
+typedef struct logits_file {
+    int descriptor; /* -1: none */
+    const char *path;
+    char partial[CLI_PATH_BYTES + 32];
+    int64_t vocabulary;
+    uint64_t row_count;
+} logits_file;
+
+enum { HEADER_BYTES = 128, PREFIX_BYTES = 10 };
+
+/* Reports a failed write, with errno's reason. */
+static coh_status write_failed(const logits_file *file)
+{
+    return cli_fail(COH_ERR_IO,
+                    "--logits %s cannot be written: %s: nothing of it is kept; give another place",
+                    file->path, strerror(errno));
+}
+
+/* The folder that contains `path`; "." if it names none. */
+static void name_folder(const char *path, char *out_folder)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash ? (size_t)(slash - path) + (slash == path) : 0;
+    snprintf(out_folder, CLI_PATH_BYTES, "%.*s", slash ? (int)length : 1, slash ? path : ".");
+}
+
+/* Checks that there is room for `most_rows`, and opens the file under its temporary name. */
+static coh_status open_rows(const char *path, int64_t vocabulary, uint64_t most_rows,
+                            logits_file *out_file)
+{
+    char folder[CLI_PATH_BYTES];
+    if (strlen(path) >= CLI_PATH_BYTES)
+        return cli_fail(COH_ERR_ARGUMENT, "--logits takes a path of less than %d bytes, not of %zu",
+                        CLI_PATH_BYTES, strlen(path));
+    name_folder(path, folder);
+    const coh_space_item item = { .folder = folder,
+                                  .what = "--logits",
+                                  .bytes = HEADER_BYTES +
+                                           most_rows * (uint64_t)vocabulary * sizeof(float) };
+    CLI_TRY(coh_space_check(&item, 1));
+    out_file->path = path;
+    out_file->vocabulary = vocabulary;
+    snprintf(out_file->partial, sizeof(out_file->partial), "%s.partial-%ld", path, (long)getpid());
+    out_file->descriptor = open(out_file->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (out_file->descriptor < 0 || lseek(out_file->descriptor, HEADER_BYTES, SEEK_SET) < 0)
+        return write_failed(out_file);
+    return COH_OK;
+}
+
+/* Appends the rows of `logits` [count, vocabulary] whose targets count. Allocates nothing. */
+static coh_status add_rows(logits_file *file, const float *logits, const int32_t *targets,
+                           int64_t count)
+{
+    const size_t row_bytes = (size_t)file->vocabulary * sizeof(float);
+    for (int64_t begin = 0, end; begin < count; begin = end) {
+        for (end = begin; end < count && targets[end] >= 0; end++)
+            ;
+        if (end > begin && cli_write(file->descriptor, logits + begin * file->vocabulary,
+                                     (size_t)(end - begin) * row_bytes) != COH_OK)
+            return write_failed(file);
+        file->row_count += (uint64_t)(end - begin);
+        end += end == begin; /* skips a target that does not count */
+    }
+    return COH_OK;
+}
+
+/* Adds "\x93NUMPY", version 1.0, the length of the rest, and a Python dictionary padded with blanks
+ * and ended by a newline. */
+static int add_header(const logits_file *file)
+{
+    char header[HEADER_BYTES];
+    memset(header, ' ', sizeof(header));
+    memcpy(header, "\x93NUMPY\x01\x00", 8);
+    header[8] = (char)(HEADER_BYTES - PREFIX_BYTES);
+    header[9] = 0;
+    const int length =
+        snprintf(header + PREFIX_BYTES, sizeof(header) - PREFIX_BYTES,
+                 "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRIu64 ", %" PRId64 "), }",
+                 file->row_count, file->vocabulary);
+    header[PREFIX_BYTES + length] = ' ';
+    header[HEADER_BYTES - 1] = '\n';
+    return lseek(file->descriptor, 0, SEEK_SET) == 0 &&
+           cli_write(file->descriptor, header, sizeof(header)) == COH_OK;
+}
+
+static coh_status finish_rows(logits_file *file)
+{
+    if (!add_header(file) || (fsync(file->descriptor) != 0 && errno != EINVAL))
+        return write_failed(file);
+    const int closed = close(file->descriptor);
+    file->descriptor = -1;
+    if (closed != 0 || rename(file->partial, file->path) != 0) {
+        const coh_status status = write_failed(file);
+        (void)unlink(file->partial);
+        return status;
+    }
+    return coh_name_flush(file->path);
+}
+
+/* Removes an unfinished file. */
+static void close_rows(logits_file *file)
+{
+    if (file->descriptor < 0)
+        return;
+    close(file->descriptor);
+    (void)unlink(file->partial);
+    file->descriptor = -1;
+}
+
+/* ---- plan and data ---- */
+
 typedef struct evaluation {
     cli_inference inference;
     cli_data data;
@@ -30,8 +149,8 @@ typedef struct evaluation {
     cli_score score;
     cli_score_result result;
     coh_tensor logits; /* with --logits: a graph output */
-    cli_logits_file logits_file;
-    double seconds; /* of the windows only */
+    logits_file rows;  /* of --logits */
+    double seconds;    /* of the windows only */
 } evaluation;
 
 /* The micro-batch affects rounding, so it depends on the model and the sequence, never on the
@@ -178,9 +297,9 @@ static coh_status keep_logits(void *context, const int32_t *targets, int64_t cou
     size_t bytes;
     CLI_TRY(cli_stop_check("while logits were written: nothing of them is kept"));
     CLI_TRY(coh_engine_output(run->inference.engine, run->logits, &logits, &bytes));
-    if (bytes < (size_t)count * (size_t)run->logits_file.vocabulary * sizeof(float))
+    if (bytes < (size_t)count * (size_t)run->rows.vocabulary * sizeof(float))
         return cli_fail(COH_ERR_INTERNAL, "the model gave %zu bytes of logits", bytes);
-    return cli_logits_file_add(&run->logits_file, logits, targets, count);
+    return add_rows(&run->rows, logits, targets, count);
 }
 
 static coh_status open_logits(evaluation *run)
@@ -190,9 +309,9 @@ static coh_status open_logits(evaluation *run)
     CLI_TRY(cli_stop_install(0, at_once, at_once));
     run->score.after = keep_logits;
     run->score.context = run;
-    return cli_logits_file_open(run->inference.options->logits,
-                                coh_model_size_get(&run->inference.model).vocabulary,
-                                run->data.facts.token_count - 1, &run->logits_file);
+    return open_rows(run->inference.options->logits,
+                     coh_model_size_get(&run->inference.model).vocabulary,
+                     run->data.facts.token_count - 1, &run->rows);
 }
 
 static coh_status evaluate(evaluation *run)
@@ -223,29 +342,23 @@ static coh_status evaluate(evaluation *run)
     if (run->result.counted == 0)
         return cli_fail(COH_ERR_CORRUPT, "--data holds no token that counts (padding does not, nor "
                                          "what the assistant did not say): give other data");
-    return options->logits ? cli_logits_file_finish(&run->logits_file) : COH_OK;
+    return options->logits ? finish_rows(&run->rows) : COH_OK;
 }
 
 static void add_json(const evaluation *run, int is_bytes, cli_line *line)
 {
-    const double loss = run->result.loss;
-    cli_line_add(line, "{\"loss\": ");
-    cli_line_add_json_number(line, loss);
-    cli_line_add(line, ", \"perplexity\": ");
-    cli_line_add_json_number(line, exp(loss));
-    if (is_bytes) {
-        cli_line_add(line, ", \"bits_per_byte\": ");
-        cli_line_add_json_number(line, loss / log(2));
-    }
-    cli_line_add(line, ", \"tokens_per_second\": ");
-    cli_line_add_json_number(line, (double)run->result.counted / run->seconds);
-    cli_line_add(line,
-                 ", \"tokens\": %" PRId64 ", \"windows\": %" PRIu64 ", \"sequence\": %" PRId64
-                 ", \"stride\": %" PRId64 ", \"micro_batch\": %" PRId64
-                 ", \"dtype\": \"%s\", \"step\": %" PRIu64 "}",
-                 run->result.counted, run->result.window_count, run->sequence, run->stride,
-                 run->micro_batch, cli_dtype_name(coh_model_size_get(&run->inference.model).dtype),
-                 run->inference.weights.facts.step);
+    const cli_score_result *result = &run->result;
+    cli_line_add_json(line, "{'loss': %.17g, 'perplexity': %.17g", result->loss, exp(result->loss));
+    if (is_bytes)
+        cli_line_add_json(line, "'bits_per_byte': %.17g", result->loss / log(2));
+    cli_line_add_json(line,
+                      "'tokens_per_second': %.17g, 'tokens': %" PRId64 ", 'windows': %" PRIu64
+                      ", 'sequence': %" PRId64 ", 'stride': %" PRId64 ", 'micro_batch': %" PRId64
+                      ", 'dtype': %s, 'step': %" PRIu64 "}",
+                      (double)result->counted / run->seconds, result->counted, result->window_count,
+                      run->sequence, run->stride, run->micro_batch,
+                      cli_dtype_name(coh_model_size_get(&run->inference.model).dtype),
+                      run->inference.weights.facts.step);
 }
 
 static void add_text(const evaluation *run, int is_bytes, cli_line *line)
@@ -278,17 +391,16 @@ static void print_result(const evaluation *run)
 
 coh_status cli_eval(const cli_options *options)
 {
-    evaluation run = { 0 };
+    evaluation run = { .rows.descriptor = -1 };
     if (!options->data)
         return cli_fail(COH_ERR_ARGUMENT, "--data FILE is missing: the text to measure on");
     CLI_TRY(cli_output_check(options));
-    cli_logits_file_clear(&run.logits_file);
     CLI_TRY(cli_inference_open(options, &run.inference));
     coh_status status = evaluate(&run);
     if (status == COH_OK)
         print_result(&run);
     free(run.tokens);
-    cli_logits_file_close(&run.logits_file);
+    close_rows(&run.rows);
     cli_data_close(&run.data);
     cli_inference_close(&run.inference);
     return status;

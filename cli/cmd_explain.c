@@ -240,14 +240,13 @@ static uint64_t sum_lanes(const uint64_t *values)
 static void print_trial(const char *name, uint64_t step_ns, double change, uint64_t busy_ns,
                         const uint64_t *link_bytes, const uint64_t *exposed_ns, uint64_t peak)
 {
-    char step[32], compute[32], waits[32], moved[32], device[32], percent[32] = "-";
+    char percent[32] = "-";
     if (change != 0)
         snprintf(percent, sizeof(percent), "%+.2f %%", 100 * change);
-    printf("%-32.32s %9s %9s %9s %9s %12s %12s\n", name, cli_duration((double)step_ns * 1e-9, step),
-           percent, cli_duration((double)busy_ns * 1e-9, compute),
-           cli_duration((double)sum_lanes(exposed_ns) * 1e-9, waits),
-           coh_size_format(sum_lanes(link_bytes), moved, sizeof(moved)),
-           coh_size_format(peak, device, sizeof(device)));
+    printf("%-32.32s %9s %9s %9s %9s %12s %12s\n", name, cli_time((double)step_ns * 1e-9).at,
+           percent, cli_time((double)busy_ns * 1e-9).at,
+           cli_time((double)sum_lanes(exposed_ns) * 1e-9).at, cli_size(sum_lanes(link_bytes)).at,
+           cli_size(peak).at);
 }
 
 static void print_alternative(const cli_replay *replay, const alternative *a)
@@ -264,10 +263,9 @@ static void print_alternative(const cli_replay *replay, const alternative *a)
 /* Prints an alternative that already holds, apart from real alternatives. */
 static void print_so(const cli_replay *replay, const alternative *a)
 {
-    char step[32];
     printf("%-32.32s is so already; held to it throughout", a->name);
     if (a->trial.fits)
-        printf(": %s a step, %+.2f %%\n", cli_duration((double)a->trial.step_ns * 1e-9, step),
+        printf(": %s a step, %+.2f %%\n", cli_time((double)a->trial.step_ns * 1e-9).at,
                100 * change_of(replay, a));
     else
         printf(", it %s: %s\n", a->contradicts ? "contradicts the plan's pins" : "does not fit",
@@ -286,15 +284,13 @@ static void print_prices(const cli_job *job)
 static void print_text(const cli_replay *replay, const explanation *e)
 {
     const coh_plan_summary *s = &replay->job.summary;
-    char parameters[32], activations[32];
     printf("%s: %s", e->op.name, e->op.kind);
     if (e->block >= 0)
         printf(", block %d of the graph", (int)e->block);
     printf("\n  parameters   %s, stored on %s between steps, their states on %s; updated on %s\n"
            "  activations  %s: %s\n\n%-32s %9s %9s %9s %9s %12s %12s\n",
-           e->op.parameter_bytes ? coh_size_format(e->op.parameter_bytes, parameters, 32) : "none",
-           e->op.parameters, e->op.states, e->op.updates,
-           coh_size_format(e->op.activation_bytes + e->op.saved_bytes, activations, 32),
+           e->op.parameter_bytes ? cli_size(e->op.parameter_bytes).at : "none", e->op.parameters,
+           e->op.states, e->op.updates, cli_size(e->op.activation_bytes + e->op.saved_bytes).at,
            e->op.activations, "with one decision otherwise", "a step", "change", "compute", "waits",
            "moved", "device");
     print_trial("as planned", s->step_ns, 0, s->busy_ns[COH_LANE_COMPUTE], s->link_bytes,
@@ -313,64 +309,49 @@ static void print_text(const cli_replay *replay, const explanation *e)
 
 static void add_trial_json(const cli_replay *replay, const alternative *a, cli_line *line)
 {
-    cli_line_add(line, "{\"pin\": ");
-    cli_line_add_json_string(line, a->name);
-    if (a->trial.replaces_pin)
-        cli_line_add(line, ", \"replaces_pin\": true");
+    const coh_plan_trial *trial = &a->trial;
+    cli_line_add_json(line, "{'pin': %s", a->name);
+    if (trial->replaces_pin)
+        cli_line_add_json(line, "'replaces_pin': true");
     if (a->is_so)
-        cli_line_add(line, ", \"is_so\": true");
-    if (!a->trial.fits) {
-        cli_line_add(line, ", \"%s\": %s, \"why\": ", a->contradicts ? "contradicts" : "fits",
-                     a->contradicts ? "true" : "false");
-        cli_line_add_json_string(line, a->trial.why);
-        if (a->trial.refusal.reason != COH_REFUSAL_NONE) {
-            cli_line_add(line, ", \"refusal\": {");
-            cli_refusal_add_json(&a->trial.refusal, line);
-            cli_line_add(line, "}");
-        }
-        cli_line_add(line, "}");
+        cli_line_add_json(line, "'is_so': true");
+    if (!trial->fits) {
+        cli_line_add_json(line, a->contradicts ? "'contradicts': true" : "'fits': false");
+        cli_line_add_json(line, "'why': %s", trial->why);
+        cli_refusal_add_json("refusal", &trial->refusal, line);
+        cli_line_add_json(line, "}");
         return;
     }
-    cli_line_add(line, ", \"fits\": true, \"step_seconds\": %.9f, \"change\": %.9g",
-                 (double)a->trial.step_ns * 1e-9, change_of(replay, a));
-    cli_line_add(line,
-                 ", \"compute_seconds\": %.9f, \"waits_seconds\": %.9f, \"moved_bytes\": %" PRIu64
-                 ", \"peak_bytes\": {",
-                 (double)a->trial.busy_ns[COH_LANE_COMPUTE] * 1e-9,
-                 (double)sum_lanes(a->trial.exposed_ns) * 1e-9, sum_lanes(a->trial.link_bytes));
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", coh_tier_name(tier),
-                     a->trial.peak_bytes[tier]);
-    cli_line_add(line, "}}");
+    cli_line_add_json(line,
+                      "'fits': true, 'step_seconds': %.9f, 'change': %.9g, 'compute_seconds': %.9f"
+                      ", 'waits_seconds': %.9f, 'moved_bytes': %" PRIu64,
+                      (double)trial->step_ns * 1e-9, change_of(replay, a),
+                      (double)trial->busy_ns[COH_LANE_COMPUTE] * 1e-9,
+                      (double)sum_lanes(trial->exposed_ns) * 1e-9, sum_lanes(trial->link_bytes));
+    cli_line_add_json_tiers(line, "peak_bytes", trial->peak_bytes);
+    cli_line_add_json(line, "}");
 }
 
 static void print_json(const cli_replay *replay, const explanation *e)
 {
     cli_line line;
     cli_line_clear(&line);
-    cli_line_add(&line, "{\"operator\": ");
-    cli_line_add_json_string(&line, e->op.name);
-    cli_line_add(
-        &line,
-        ", \"kind\": \"%s\", \"block\": %d, \"parameter_bytes\": %" PRIu64
-        ", \"parameters\": \"%s\", \"states\": \"%s\", \"updates\": \"%s\", \"activations\": \"%s\""
-        ", \"step_seconds\": %.9f, \"calibrated_runs\": %" PRIu32 ", \"alternatives\": [",
-        e->op.kind, (int)e->block, e->op.parameter_bytes, e->op.parameters, e->op.states,
-        e->op.updates, e->op.activations, (double)replay->job.summary.step_ns * 1e-9,
-        replay->job.calibration.runs);
+    cli_line_add_json(&line,
+                      "{'operator': %s, 'kind': %s, 'block': %d, 'parameter_bytes': %" PRIu64
+                      ", 'parameters': %s, 'states': %s, 'updates': %s, 'activations': %s"
+                      ", 'step_seconds': %.9f, 'calibrated_runs': %" PRIu32 ", 'alternatives': [",
+                      e->op.name, e->op.kind, (int)e->block, e->op.parameter_bytes,
+                      e->op.parameters, e->op.states, e->op.updates, e->op.activations,
+                      (double)replay->job.summary.step_ns * 1e-9, replay->job.calibration.runs);
     for (int i = 0; i < e->count; i++) {
-        printf("%s%s", line.text, i ? ", " : "");
-        cli_line_clear(&line);
+        cli_line_flush(&line);
         add_trial_json(replay, &e->alternatives[i], &line);
     }
-    cli_line_add(&line, "], \"as_planned\": [");
-    for (int i = 0; i < e->same_count; i++) {
-        cli_line_add(&line, "%s", i ? ", " : "");
-        cli_line_add_json_string(&line, e->same[i]);
-    }
-    cli_line_add(&line, "], \"why\": ");
-    cli_line_add_json_string(&line, e->why);
-    printf("%s}\n", line.text);
+    cli_line_add_json(&line, "], 'as_planned': [");
+    for (int i = 0; i < e->same_count; i++)
+        cli_line_add_json(&line, "%s", e->same[i]);
+    cli_line_add_json(&line, "], 'why': %s}", e->why);
+    cli_print("%s", line.text);
 }
 
 /* Alternatives keep the plan's budget, so flags for more memory are refused: with more memory a
@@ -378,16 +359,14 @@ static void print_json(const cli_replay *replay, const explanation *e)
 static coh_status check_room(const cli_replay *replay)
 {
     const cli_options *options = &replay->options;
-    char planned[32], given[32];
     if (!cli_given(options, CLI_FLAG_DEVICE_MEMORY) ||
         options->device_memory_bytes <= replay->job.made_device_bytes)
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
                     "--device-memory %s is more than %s was planned for (%s), and explain searches "
                     "nothing: leave it out, or plan for it with cohobate plan -o and explain that",
-                    coh_size_format(options->device_memory_bytes, given, sizeof(given)),
-                    options->operand,
-                    coh_size_format(replay->job.made_device_bytes, planned, sizeof(planned)));
+                    cli_size(options->device_memory_bytes).at, options->operand,
+                    cli_size(replay->job.made_device_bytes).at);
 }
 
 static coh_status explain(const cli_replay *replay, explanation *e)

@@ -184,29 +184,23 @@ static void print_result(const export_run *run)
     const uint64_t count = parameter_count(run), bytes = data_bytes(run);
     const int mixed = run->model.dtypes[0] && !is_beside(run);
     const char *dtype = cli_dtype_name(run->write.dtype);
-    char text[32];
     cli_line line;
     if (!options->json) {
         cli_print("%s: %s %s model%s of %" PRIu64 " parameters %sin %s, %s", options->output,
                   is_beside(run) ? "adapters beside a" : "a", coh_model_type_name(&run->model),
                   is_beside(run) ? "," : "", count, mixed ? "mostly " : "", dtype,
-                  coh_size_format(bytes, text, sizeof(text)));
+                  cli_size(bytes).at);
         return;
     }
     cli_line_clear(&line);
-    cli_line_add(&line, "{\"folder\": ");
-    cli_line_add_json_string(&line, options->output);
-    cli_line_add(&line,
-                 ", \"model_type\": \"%s\", \"parameters\": %" PRIu64
-                 ", \"dtype\": \"%s\", \"mixed\": %s, \"bytes\": %" PRIu64 ", \"step\": %" PRIu64
-                 ", \"tokenizer\": ",
-                 coh_model_type_name(&run->model), count, dtype, mixed ? "true" : "false", bytes,
-                 run->weights.facts.step);
-    if (run->tokenizer[0] && cli_artefact_has_tokenizer(options->output))
-        cli_line_add_json_string(&line, run->tokenizer);
-    else
-        cli_line_add(&line, "null");
-    cli_print("%s}", line.text);
+    cli_line_add_json(
+        &line,
+        "{'folder': %s, 'model_type': %s, 'parameters': %" PRIu64 ", 'dtype': %s"
+        ", 'mixed': %i, 'bytes': %" PRIu64 ", 'step': %" PRIu64 ", 'tokenizer': %s}",
+        options->output, coh_model_type_name(&run->model), count, dtype, mixed, bytes,
+        run->weights.facts.step,
+        run->tokenizer[0] && cli_artefact_has_tokenizer(options->output) ? run->tokenizer : NULL);
+    cli_print("%s", line.text);
 }
 
 static coh_status write_merged(export_run *run)

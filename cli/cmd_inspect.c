@@ -1,28 +1,32 @@
-/* cohobate inspect: prints what an artefact holds. The one idea: the kind of the path chooses the
- * printer; larger ones have separate files. Next: inspect_folder.c, inspect_plan.c,
- * inspect_profile.c. */
+/* cohobate inspect: prints what an artefact holds, as text or JSON. The one idea: the kind of the
+ * path chooses the printer, and a printer only reports stored facts: nothing is rebuilt. Next:
+ * artefact.c finds the kind. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/artefact.h"
 #include "cli/commands.h"
 #include "cli/data.h"
-#include "cli/inspect_folder.h"
-#include "cli/inspect_plan.h"
-#include "cli/inspect_profile.h"
-#include "cli/parameter_groups.h"
+#include "cli/dtype.h"
+#include "cli/recipe.h"
+#include "cli/replay.h"
 #include "cli/weights.h"
+
+static void print_hash(uint64_t hash)
+{
+    printf("%016" PRIx64 "\n", hash);
+}
 
 /* ---- a checkpoint ---- */
 
-/* Adds the names of the checkpoint's optimizers, in the order in which tensors name them:
- * `before` NAME `after`, with ", " between two. */
-static coh_status add_optimizers(const coh_checkpoint *checkpoint,
-                                 const coh_checkpoint_facts *facts, const char *before,
-                                 const char *after, cli_line *line)
+/* Lists the names of the checkpoint's optimizers, in the order in which tensors name them, and a
+ * NULL. No plan has more. */
+static coh_status list_optimizers(const coh_checkpoint *checkpoint,
+                                  const coh_checkpoint_facts *facts,
+                                  const char *names[COH_OPTIMIZER_CHOICES_MOST + 2])
 {
-    const char *names[COH_OPTIMIZER_CHOICES_MOST + 1]; /* no plan has more */
     int count = 0;
     for (int32_t i = 0; i < facts->tensor_count; i++) {
         coh_checkpoint_tensor tensor;
@@ -30,31 +34,30 @@ static coh_status add_optimizers(const coh_checkpoint *checkpoint,
         int is_known = tensor.optimizer == NULL || count > COH_OPTIMIZER_CHOICES_MOST;
         for (int k = 0; k < count && !is_known; k++)
             is_known = strcmp(names[k], tensor.optimizer) == 0;
-        if (is_known)
-            continue;
-        cli_line_add(line, "%s%s%s%s", count > 0 ? ", " : "", before, tensor.optimizer, after);
-        names[count++] = tensor.optimizer;
+        if (!is_known)
+            names[count++] = tensor.optimizer;
     }
+    names[count] = NULL;
     return COH_OK;
 }
 
-static coh_status checkpoint_json(const coh_checkpoint *checkpoint,
-                                  const coh_checkpoint_facts *facts, uint64_t hash)
+static void checkpoint_json(const coh_checkpoint_facts *facts, const char *const *optimizers,
+                            uint64_t hash)
 {
-    cli_line line, optimizers;
+    cli_line line;
     cli_line_clear(&line);
-    cli_line_clear(&optimizers);
-    cli_line_add_json_string(&line, facts->path);
-    CLI_TRY(add_optimizers(checkpoint, facts, "\"", "\"", &optimizers));
-    printf("{\"type\": \"checkpoint\", \"path\": %s, \"step\": %" PRIu64
-           ", \"applied_count\": %" PRIu64 ", \"parameters\": %" PRIu64 ", \"tensors\": %d"
-           ", \"bytes\": %" PRIu64 ", \"has_states\": %s, \"optimizers\": [%s]"
-           ", \"numeric_fingerprint\": \"%016" PRIx64 "\", \"hash\": \"%016" PRIx64
-           "\", \"note\": %s}\n",
-           line.text, facts->step, facts->applied_count, facts->parameter_count,
-           facts->tensor_count, facts->bytes, facts->stream_count > 0 ? "true" : "false",
-           optimizers.text, facts->numeric_fingerprint, hash, facts->note_json);
-    return COH_OK;
+    cli_line_add_json(&line,
+                      "{'type': 'checkpoint', 'path': %s, 'step': %" PRIu64
+                      ", 'applied_count': %" PRIu64 ", 'parameters': %" PRIu64
+                      ", 'tensors': %d, 'bytes': %" PRIu64 ", 'has_states': %i, 'optimizers': [",
+                      facts->path, facts->step, facts->applied_count, facts->parameter_count,
+                      facts->tensor_count, facts->bytes, facts->stream_count > 0);
+    for (; *optimizers; optimizers++)
+        cli_line_add_json(&line, "%s", *optimizers);
+    cli_line_add_json(
+        &line, "], 'numeric_fingerprint': '%016" PRIx64 "', 'hash': '%016" PRIx64 "', 'note': ",
+        facts->numeric_fingerprint, hash);
+    printf("%s%s}\n", line.text, facts->note_json);
 }
 
 /* Prints the groups of parameters if the note is one of train's. */
@@ -70,20 +73,19 @@ static void print_groups(const char *note_json)
 }
 
 static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
-                                  const coh_checkpoint_facts *facts)
+                                  const coh_checkpoint_facts *facts, const char *const *optimizers)
 {
-    char bytes[32];
-    cli_line optimizers;
-    cli_line_clear(&optimizers);
-    CLI_TRY(add_optimizers(checkpoint, facts, "", "", &optimizers));
     printf("checkpoint %s\n  step %" PRIu64 ", %" PRIu64 " updates applied, %" PRIu64
-           " parameters in %d tensors, %s%s%s%s\n  numeric plan %016" PRIx64 "\n  hash %016" PRIx64
-           " (as saved; --hash reads every byte)\n  note %s\n",
+           " parameters in %d tensors, %s%s%s",
            facts->path, facts->step, facts->applied_count, facts->parameter_count,
-           facts->tensor_count, coh_size_format(facts->bytes, bytes, sizeof(bytes)),
+           facts->tensor_count, cli_size(facts->bytes).at,
            facts->stream_count > 0 ? ", with optimizer states" : "",
-           facts->is_trained ? ", trained by " : "", optimizers.text, facts->numeric_fingerprint,
-           facts->hash, facts->note_json);
+           facts->is_trained ? ", trained by " : "");
+    for (int i = 0; optimizers[i]; i++)
+        printf("%s%s", i ? ", " : "", optimizers[i]);
+    printf("\n  numeric plan %016" PRIx64 "\n  hash %016" PRIx64
+           " (as saved; --hash reads every byte)\n  note %s\n",
+           facts->numeric_fingerprint, facts->hash, facts->note_json);
     print_groups(facts->note_json);
     for (int32_t i = 0; i < facts->tensor_count; i++) {
         coh_checkpoint_tensor tensor;
@@ -99,14 +101,17 @@ static coh_status checkpoint_text(const coh_checkpoint *checkpoint,
 static coh_status inspect_open_checkpoint(const cli_options *options, coh_checkpoint *checkpoint,
                                           const coh_checkpoint_facts *facts)
 {
+    const char *optimizers[COH_OPTIMIZER_CHOICES_MOST + 2];
     uint64_t hash = facts->hash;
     if (options->hash)
         CLI_TRY(coh_checkpoint_check(checkpoint, &hash));
+    CLI_TRY(list_optimizers(checkpoint, facts, optimizers));
     if (options->json)
-        return checkpoint_json(checkpoint, facts, hash);
-    if (!options->hash)
-        return checkpoint_text(checkpoint, facts);
-    printf("%016" PRIx64 "\n", hash);
+        checkpoint_json(facts, optimizers, hash);
+    else if (options->hash)
+        print_hash(hash);
+    else
+        return checkpoint_text(checkpoint, facts, optimizers);
     return COH_OK;
 }
 
@@ -119,96 +124,527 @@ static coh_status inspect_checkpoint(const cli_options *options)
     return status;
 }
 
-/* ---- a token file ---- */
+/* ---- token files and ids ---- */
 
-static coh_status inspect_open_tokens(const cli_options *options, coh_token_file *file)
+static void tokens_json(const coh_token_file_facts *facts, double entropy)
+{
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add_json(&line,
+                      "{'type': 'tokens', 'tokens': %" PRIu64 ", 'vocabulary': %" PRId64
+                      ", 'tokenizer_identity': '%016" PRIx64 "', 'hash': '%016" PRIx64
+                      "', 'unigram_entropy': %.17g, 'has_mask': %i, 'window': %" PRId64 "}",
+                      facts->token_count, facts->vocabulary, facts->tokenizer_identity, facts->hash,
+                      entropy, facts->has_mask, facts->window);
+    cli_print("%s", line.text);
+}
+
+static void tokens_text(const char *path, const coh_token_file_facts *facts, double entropy)
+{
+    printf("token file %s\n  %" PRIu64 " tokens of a vocabulary of %" PRId64
+           " (tokenizer %016" PRIx64
+           ")\n  unigram entropy %.4f nats: the loss without any context\n",
+           path, facts->token_count, facts->vocabulary, facts->tokenizer_identity, entropy);
+    if (facts->window > 0)
+        printf("  documents aligned for sequences of %" PRId64 " tokens\n", facts->window);
+    else if (facts->has_mask)
+        printf("  conversations: only what the assistant says counts\n");
+    printf("  hash %016" PRIx64 "\n", facts->hash);
+}
+
+static void ids_json(const coh_token_file_facts *facts, double entropy)
+{
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add_json(&line,
+                      "{'type': 'ids', 'form': %s, 'tokens': %" PRIu64 ", 'id_bytes': %" PRId32
+                      ", 'vocabulary': %" PRId64 ", 'hash': '%016" PRIx64
+                      "', 'unigram_entropy': %.17g}",
+                      facts->is_llmc ? "llm.c" : "nanoGPT", facts->token_count, facts->id_bytes,
+                      facts->vocabulary, facts->hash, entropy);
+    cli_print("%s", line.text);
+}
+
+/* Files of other programs name neither vocabulary nor tokenizer: the vocabulary is the smallest
+ * possible one. */
+static void ids_text(const char *path, const coh_token_file_facts *facts, double entropy)
+{
+    printf("id file %s\n  %" PRIu64 " tokens of %" PRId32
+           " bytes, %s\n  needs a vocabulary of %" PRId64
+           " at least; which tokenizer made it, it does not say\n  unigram entropy %.4f nats: the "
+           "loss without any context\n  hash %016" PRIx64 "\n",
+           path, facts->token_count, facts->id_bytes,
+           facts->is_llmc ? "behind llm.c's header"
+                          : "without a header, as nanoGPT writes them (--id-bytes if not)",
+           facts->vocabulary, entropy, facts->hash);
+}
+
+static coh_status inspect_open_tokens(const cli_options *options, int is_raw, coh_token_file *file)
 {
     coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
     double entropy;
-    char kind[96] = "";
     CLI_TRY(coh_token_file_facts_get(file, &facts));
-    if (facts.window > 0)
-        snprintf(kind, sizeof(kind), "  documents aligned for sequences of %" PRId64 " tokens\n",
-                 facts.window);
-    else if (facts.has_mask)
-        snprintf(kind, sizeof(kind), "  conversations: only what the assistant says counts\n");
-    if (options->hash)
+    if (options->hash && !is_raw)
         CLI_TRY(coh_token_file_check(file));
     CLI_TRY(coh_token_file_unigram_entropy(file, &entropy));
     if (options->json)
-        printf("{\"type\": \"tokens\", \"tokens\": %" PRIu64 ", \"vocabulary\": %" PRId64
-               ", \"tokenizer_identity\": \"%016" PRIx64 "\", \"hash\": \"%016" PRIx64
-               "\", \"unigram_entropy\": %.17g, \"has_mask\": %s, \"window\": %" PRId64 "}\n",
-               facts.token_count, facts.vocabulary, facts.tokenizer_identity, facts.hash, entropy,
-               facts.has_mask ? "true" : "false", facts.window);
+        (is_raw ? ids_json : tokens_json)(&facts, entropy);
     else if (options->hash)
-        printf("%016" PRIx64 "\n", facts.hash);
+        print_hash(facts.hash);
     else
-        printf("token file %s\n  %" PRIu64 " tokens of a vocabulary of %" PRId64
-               " (tokenizer %016" PRIx64 ")\n  unigram entropy %.4f nats: the loss without any"
-               " context\n%s  hash %016" PRIx64 "\n",
-               options->operand, facts.token_count, facts.vocabulary, facts.tokenizer_identity,
-               entropy, kind, facts.hash);
+        (is_raw ? ids_text : tokens_text)(options->operand, &facts, entropy);
     return COH_OK;
 }
 
-static coh_status inspect_tokens(const cli_options *options)
+static coh_status inspect_tokens(const cli_options *options, int is_raw)
 {
     coh_token_file *file;
-    CLI_TRY(coh_token_file_open(options->operand, &file));
-    coh_status status = inspect_open_tokens(options, file);
+    CLI_TRY(cli_data_open_file(options, is_raw, &file));
+    const coh_status status = inspect_open_tokens(options, is_raw, file);
     coh_token_file_close(file);
     return status;
 }
 
-/* Files of other programs name neither vocabulary nor tokenizer: finds the smallest possible
- * vocabulary. */
-static coh_status inspect_open_ids(const cli_options *options, coh_token_file *file)
-{
-    coh_token_file_facts facts = { .struct_bytes = sizeof(facts) };
-    double entropy;
-    CLI_TRY(coh_token_file_facts_get(file, &facts));
-    CLI_TRY(coh_token_file_unigram_entropy(file, &entropy));
-    if (options->json)
-        printf("{\"type\": \"ids\", \"form\": \"%s\", \"tokens\": %" PRIu64
-               ", \"id_bytes\": %" PRId32 ", \"vocabulary\": %" PRId64 ", \"hash\": \"%016" PRIx64
-               "\", \"unigram_entropy\": %.17g}\n",
-               facts.is_llmc ? "llm.c" : "nanoGPT", facts.token_count, facts.id_bytes,
-               facts.vocabulary, facts.hash, entropy);
-    else if (options->hash)
-        printf("%016" PRIx64 "\n", facts.hash);
-    else
-        printf("id file %s\n  %" PRIu64 " tokens of %" PRId32
-               " bytes, %s\n  needs a vocabulary of %" PRId64
-               " at least; which tokenizer made it, it does not say\n  unigram entropy %.4f nats: "
-               "the loss without any context\n  hash %016" PRIx64 "\n",
-               options->operand, facts.token_count, facts.id_bytes,
-               facts.is_llmc ? "behind llm.c's header"
-                             : "without a header, as nanoGPT writes them (--id-bytes if not)",
-               facts.vocabulary, entropy, facts.hash);
-    return COH_OK;
-}
-
-static coh_status inspect_ids(const cli_options *options)
-{
-    coh_token_file *file;
-    CLI_TRY(coh_token_file_open_raw(options->operand, 0, cli_data_id_bytes(options), &file));
-    const coh_status status = inspect_open_ids(options, file);
-    coh_token_file_close(file);
-    return status;
-}
+/* ---- a kernel table ---- */
 
 static coh_status inspect_kernels(const cli_options *options)
 {
     uint64_t hash;
     CLI_TRY(cli_artefact_kernels_hash(options->operand, &hash));
     if (options->json)
-        printf("{\"type\": \"kernels\", \"hash\": \"%016" PRIx64 "\"}\n", hash);
+        cli_print("{\"type\": \"kernels\", \"hash\": \"%016" PRIx64 "\"}", hash);
     else if (options->hash)
-        printf("%016" PRIx64 "\n", hash);
+        print_hash(hash);
     else
         printf("kernel table %s\n  hash %016" PRIx64 " (the file is JSON for people, too)\n",
                options->operand, hash);
+    return COH_OK;
+}
+
+/* ---- a Hugging Face folder ---- */
+
+typedef struct folder_view {
+    const char *path;
+    coh_model model;
+    cli_weights weights;
+    coh_graph *graph; /* for one sequence of one token; all sizes have the same operators */
+    int name_width;   /* width of the longest name, in characters */
+} folder_view;
+
+/* Formats "2304 x 768". */
+static void shape_text(const coh_model_tensor *tensor, cli_line *line)
+{
+    cli_line_clear(line);
+    for (int32_t i = 0; i < tensor->rank; i++)
+        cli_line_add(line, "%s%" PRId64, i ? " x " : "", tensor->dim[i]);
+}
+
+/* The width of an operator's output. */
+static int64_t width(const coh_graph_operator *op)
+{
+    return op->output.dim[op->output.rank - 1];
+}
+
+/* Prints one line per operator; of the layers, which are all equal, only the first. */
+static coh_status print_graph(const folder_view *of)
+{
+    const int32_t count = coh_graph_operator_count(of->graph);
+    int in_layer = 0;
+    printf("  graph (cohobate plan shows where it would be placed):\n");
+    for (int32_t i = 0; i < count; i++) {
+        coh_graph_operator op;
+        CLI_TRY(coh_graph_operator_at(of->graph, i, &op));
+        if (op.block > 0)
+            continue;
+        if (op.block == 0 && !in_layer)
+            printf("    %" PRId64 " layers, each as the first:\n",
+                   coh_model_size_get(&of->model).layers);
+        in_layer = op.block == 0;
+        printf("    %s%-*s  %-28s ", in_layer ? "  " : "", of->name_width - 2 * in_layer, op.name,
+               op.kind);
+        if (i + 1 == count)
+            printf("the loss\n");
+        else
+            printf("%" PRId64 " wide\n", width(&op));
+    }
+    return COH_OK;
+}
+
+static coh_status print_tensors(const folder_view *of)
+{
+    const int many = of->weights.folder_facts.file_count > 1;
+    printf("  parameters, as checkpoints and as the folder call them:\n");
+    for (int64_t i = 0; i < of->weights.folder_facts.tensor_count; i++) {
+        coh_folder_tensor at;
+        cli_line shape;
+        CLI_TRY(coh_folder_tensor_at(of->weights.folder, i, &at));
+        shape_text(&at.tensor, &shape);
+        printf("    %-*s  %-16s %-4s  %s%s%s%s\n", of->name_width, at.tensor.name, shape.text,
+               cli_dtype_name(at.dtype), at.found_name,
+               at.tensor.transposed ? ", turned round" : "", many ? ", in " : "",
+               many ? at.file_name : "");
+    }
+    return COH_OK;
+}
+
+/* Finds the width of the column of names. */
+static coh_status find_name_width(folder_view *of)
+{
+    for (int64_t i = 0; i < of->weights.folder_facts.tensor_count; i++) {
+        coh_folder_tensor at;
+        CLI_TRY(coh_folder_tensor_at(of->weights.folder, i, &at));
+        const int length = (int)strlen(at.tensor.name);
+        of->name_width = length > of->name_width ? length : of->name_width;
+    }
+    return COH_OK;
+}
+
+static coh_status print_folder_text(const folder_view *of)
+{
+    const coh_model_size size = coh_model_size_get(&of->model);
+    const coh_folder_facts *facts = &of->weights.folder_facts;
+    printf("folder %s\n  a %s model: %" PRId64 " layers, %" PRId64 " heads, %" PRId64
+           " wide, %" PRId64 " positions, vocabulary %" PRId64 "\n",
+           of->path, coh_model_type_name(&of->model), size.layers, size.heads, size.channels,
+           size.positions, size.vocabulary);
+    printf("  %" PRIu64 " parameters in %" PRId64 " tensors of %s%s, %s in %u file%s",
+           facts->parameter_count, facts->tensor_count, facts->mixed ? "mostly " : "",
+           cli_dtype_name(facts->stored), cli_size(facts->bytes).at, facts->file_count,
+           facts->file_count == 1 ? "" : "s");
+    if (facts->passed_over_count)
+        printf("; %" PRId64 " tensors that are no parameters are passed over",
+               facts->passed_over_count);
+    printf("\n  %s\n",
+           cli_artefact_has_tokenizer(of->path) ? "with its tokenizer" : "without a tokenizer");
+    for (const char *line = of->model.notes; *line;) {
+        const size_t length = strcspn(line, "\n");
+        printf("  note: %.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    CLI_TRY(print_graph(of));
+    return print_tensors(of);
+}
+
+static void add_shape_json(const char *key, const int64_t *dim, int32_t rank, cli_line *line)
+{
+    cli_line_add_json(line, "%s: [", key);
+    for (int32_t i = 0; i < rank; i++)
+        cli_line_add_json(line, "%" PRId64, dim[i]);
+    cli_line_add_json(line, "]");
+}
+
+static coh_status print_graph_json(const folder_view *of, cli_line *line)
+{
+    cli_line_add_json(line, "'operators': [");
+    for (int32_t i = 0; i < coh_graph_operator_count(of->graph); i++) {
+        coh_graph_operator op;
+        CLI_TRY(coh_graph_operator_at(of->graph, i, &op));
+        cli_line_add_json(line, "{'name': %s, 'kind': %s, 'block': %d, 'width': %" PRId64 "}",
+                          op.name, op.kind, op.block, width(&op));
+        cli_line_flush(line);
+    }
+    cli_line_add_json(line, "]");
+    return COH_OK;
+}
+
+static coh_status print_tensors_json(const folder_view *of, cli_line *line)
+{
+    cli_line_add_json(line, "'tensors': [");
+    for (int64_t i = 0; i < of->weights.folder_facts.tensor_count; i++) {
+        coh_folder_tensor at;
+        CLI_TRY(coh_folder_tensor_at(of->weights.folder, i, &at));
+        cli_line_add_json(line, "{'name': %s, 'published': %s, 'file': %s, 'dtype': %s",
+                          at.tensor.name, at.found_name, at.file_name, cli_dtype_name(at.dtype));
+        add_shape_json("shape", at.tensor.dim, at.tensor.rank, line);
+        add_shape_json("published_shape", at.tensor.published_dim, at.tensor.rank, line);
+        cli_line_add_json(line, "}");
+        cli_line_flush(line);
+    }
+    cli_line_add_json(line, "]");
+    return COH_OK;
+}
+
+static coh_status print_folder_json(const folder_view *of)
+{
+    const coh_model_size size = coh_model_size_get(&of->model);
+    const coh_folder_facts *facts = &of->weights.folder_facts;
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add_json(&line,
+                      "{'type': 'folder', 'path': %s, 'model_type': %s, 'layers': %" PRId64
+                      ", 'heads': %" PRId64 ", 'channels': %" PRId64 ", 'positions': %" PRId64
+                      ", 'vocabulary': %" PRId64,
+                      of->path, coh_model_type_name(&of->model), size.layers, size.heads,
+                      size.channels, size.positions, size.vocabulary);
+    cli_line_add_json(&line,
+                      "'parameters': %" PRIu64 ", 'dtype': %s, 'mixed': %i, 'bytes': %" PRIu64
+                      ", 'files': %u, 'passed_over': %" PRId64 ", 'tokenizer': %i, 'notes': %s",
+                      facts->parameter_count, cli_dtype_name(facts->stored), facts->mixed,
+                      facts->bytes, facts->file_count, facts->passed_over_count,
+                      cli_artefact_has_tokenizer(of->path), of->model.notes);
+    CLI_TRY(print_graph_json(of, &line));
+    CLI_TRY(print_tensors_json(of, &line));
+    cli_print("%s}", line.text);
+    return COH_OK;
+}
+
+static coh_status inspect_folder(const cli_options *options)
+{
+    folder_view of = { .path = options->operand };
+    coh_status status;
+    if (options->hash)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--hash is of checkpoints and token files, and %s is a model's folder: "
+                        "leave it out",
+                        options->operand);
+    CLI_TRY(cli_weights_resolve(options->operand, 0, &of.model));
+    CLI_TRY_GOTO(status, cli_weights_open(&of.model, &of.weights), done);
+    CLI_TRY_GOTO(status, coh_model_train_graph(&of.model, 1, 1, &of.graph), done);
+    CLI_TRY_GOTO(status, find_name_width(&of), done);
+    status = options->json ? print_folder_json(&of) : print_folder_text(&of);
+done:
+    coh_graph_destroy(of.graph);
+    cli_weights_close(&of.weights);
+    return status;
+}
+
+/* ---- a plan ---- */
+
+typedef struct plan_view {
+    coh_plan_file file;
+    cli_plan_note note;
+    coh_model model;
+    int has_note; /* without a note, the plan's model is unknown */
+} plan_view;
+
+static double tokens_per_s(const plan_view *of)
+{
+    const double step_s = (double)of->file.step_ns * 1e-9;
+    return step_s > 0 ? (double)(of->note.batch * of->note.sequence) / step_s : 0;
+}
+
+static void print_what(const plan_view *of)
+{
+    const coh_model_size size = coh_model_size_get(&of->model);
+    const cli_plan_note *note = &of->note;
+    if (!of->has_note) {
+        printf("  of       a model that it does not name\n");
+        return;
+    }
+    printf("  of       %s in %s%s%s, %.2f M parameters trained (%" PRId64 " layers, %" PRId64
+           " heads, %" PRId64 " wide, vocabulary %" PRId64 ")\n",
+           of->model.name, cli_dtype_name(size.dtype),
+           of->file.f32_gradients ? " (gradients f32)" : "", of->file.atomics ? " (atomics)" : "",
+           (double)coh_model_trained_count(&of->model) * 1e-6, size.layers, size.heads,
+           size.channels, size.vocabulary);
+    printf("  batch    %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once, by %s; %" PRId64
+           " step%s, %s\n",
+           note->batch, note->sequence, note->micro_batch,
+           coh_sweep_order_name(of->file.sweep_order), note->steps, note->steps == 1 ? "" : "s",
+           note->clip > 0 ? "clipped" : "not clipped");
+}
+
+/* Prints the budget for which it was made, and its use of that budget. */
+static void print_room(const plan_view *of)
+{
+    const coh_plan_file *file = &of->file;
+    const uint64_t peaks[] = { file->peak_device_bytes, file->peak_host_bytes,
+                               file->peak_disk_bytes };
+    if (of->has_note) {
+        printf("  budget   device %s", cli_size(of->note.device_bytes).at);
+        if (file->host_memory_bytes > 0)
+            printf(", %s %s", file->is_gpu ? "host" : "emulated host",
+                   cli_size(file->host_memory_bytes).at);
+        if (file->disk_bytes > 0)
+            printf(", a disk");
+        if (of->note.disk_write_limit > 0)
+            printf(", which may be written %s a day", cli_size(of->note.disk_write_limit).at);
+        printf("\n");
+    }
+    printf("  takes    ");
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        if (peaks[tier] > 0)
+            printf("%s%s %s", tier ? ", " : "", cli_tier_name(tier, file->is_gpu),
+                   cli_size(peaks[tier]).at);
+    printf(" at most, to the byte\n");
+}
+
+static void print_decisions(const coh_plan_file *file)
+{
+    printf("  decided  chunks of %s, %d block%s recomputed, %s, %d pin%s\n",
+           cli_size(file->chunk_bytes).at, file->recomputes, file->recomputes == 1 ? "" : "s",
+           file->is_in_memory       ? "nothing leaves the device"
+           : file->host_updates > 0 ? "updates on the host lane too"
+                                    : "updates on the device",
+           file->pin_count, file->pin_count == 1 ? "" : "s");
+    printf("  stand    parameters of %d operators: %s\n", file->operator_count,
+           file->parameters[0] ? file->parameters : "none");
+    if (file->states[0])
+        printf("           states: %s\n", file->states);
+    printf("           activations: %s\n", file->activations);
+}
+
+static void print_plan_text(const char *path, const plan_view *of)
+{
+    const coh_plan_file *file = &of->file;
+    printf("plan %s, for a %s\n", path, file->is_gpu ? "GPU" : "host device");
+    print_what(of);
+    print_room(of);
+    printf("  prices   profile %s (hash %016" PRIx64 ")\n", file->profile_name, file->profile_hash);
+    printf("  speed    %s a step predicted", cli_time((double)file->step_ns * 1e-9).at);
+    if (of->has_note)
+        printf(", %.4g tokens/s", tokens_per_s(of));
+    printf("\n");
+    print_decisions(file);
+    printf("  numbers  %016" PRIx64 "\n  program  %016" PRIx64 ", %" PRIu32
+           " instructions in the step\n  (cohobate simulate rebuilds it; the file is JSON for "
+           "people, too)\n",
+           file->numeric_fingerprint, file->program_hash, file->instruction_count);
+}
+
+static void add_note_json(const plan_view *of, cli_line *line)
+{
+    const cli_plan_note *note = &of->note;
+    cli_line_add_json(line,
+                      "'model': %s, 'dtype': %s, 'trained_parameters': %" PRIu64
+                      ", 'batch': %" PRId64 ", 'micro_batch': %" PRId64 ", 'sequence': %" PRId64
+                      ", 'steps': %" PRId64 ", 'budget_bytes': %" PRIu64
+                      ", 'tokens_per_second': %.9g",
+                      of->model.name, cli_dtype_name(coh_model_size_get(&of->model).dtype),
+                      coh_model_trained_count(&of->model), note->batch, note->micro_batch,
+                      note->sequence, note->steps, note->device_bytes, tokens_per_s(of));
+}
+
+static void print_plan_json(const plan_view *of)
+{
+    const coh_plan_file *file = &of->file;
+    const uint64_t peaks[] = { file->peak_device_bytes, file->peak_host_bytes,
+                               file->peak_disk_bytes };
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add_json(&line, "{'type': 'plan', 'device': %s", file->is_gpu ? "gpu" : "host");
+    if (of->has_note)
+        add_note_json(of, &line);
+    cli_line_add_json_tiers(&line, "peak_bytes", peaks);
+    cli_line_add_json(&line,
+                      "'profile': %s, 'profile_hash': '%016" PRIx64 "', 'step_seconds': %.9f"
+                      ", 'chunk_bytes': %" PRIu64 ", 'sweep_order': %s, 'in_memory': %i"
+                      ", 'recomputes': %d, 'host_updates': %d, 'pins': %d, 'operators': %d"
+                      ", 'instruction_count': %" PRIu32 ", 'numeric_fingerprint': '%016" PRIx64
+                      "', 'program_hash': '%016" PRIx64 "'}",
+                      file->profile_name, file->profile_hash, (double)file->step_ns * 1e-9,
+                      file->chunk_bytes, coh_sweep_order_name(file->sweep_order),
+                      file->is_in_memory, file->recomputes, file->host_updates, file->pin_count,
+                      file->operator_count, file->instruction_count, file->numeric_fingerprint,
+                      file->program_hash);
+    cli_print("%s", line.text);
+}
+
+/* A plan written by another program has no note of ours, but is valid. */
+static coh_status look_at_plan(const cli_options *options, plan_view *of)
+{
+    of->file = (coh_plan_file){ .struct_bytes = sizeof(of->file) };
+    CLI_TRY(coh_plan_file_read(options->operand, &of->file));
+    if (options->hash && !options->json) {
+        print_hash(of->file.program_hash);
+        return COH_OK;
+    }
+    const coh_status status = cli_replay_read_note(options, &of->file, &of->note, &of->model);
+    if (status != COH_OK && status != COH_ERR_CORRUPT)
+        return status;
+    of->has_note = status == COH_OK;
+    if (options->json)
+        print_plan_json(of);
+    else
+        print_plan_text(options->operand, of);
+    return COH_OK;
+}
+
+static coh_status inspect_plan(const cli_options *options)
+{
+    plan_view *of = calloc(1, sizeof(*of));
+    if (!of)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a plan's note");
+    const coh_status status = look_at_plan(options, of);
+    free(of);
+    return status;
+}
+
+/* ---- a profile ---- */
+
+/* A rate with its label; not printed if it is 0. */
+typedef struct figure {
+    const char *label;
+    double value;
+} figure;
+
+static coh_status print_profile_json(const coh_profile *profile, const coh_profile_summary *s)
+{
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add_json(&line,
+                      "{'type': 'profile', 'name': %s, 'machine': %s, 'date': %s, 'source': %s"
+                      ", 'device': %s, 'what_if': %i, 'threads': %" PRId32
+                      ", 'fingerprint': '%016" PRIx64 "', 'hash': '%016" PRIx64 "'",
+                      s->name, s->machine, s->date, s->source, s->is_gpu ? "gpu" : "host",
+                      s->is_what_if, s->threads, s->fingerprint, s->hash);
+    cli_profile_add_rates_json(s, &line);
+    cli_line_add_json(&line,
+                      "'device_bytes': %.0f, 'host_bytes': %.0f, 'disk_bytes': %.0f"
+                      ", 'operators': %" PRIu32 ", 'origins': [",
+                      (double)s->device_bytes, (double)s->host_bytes, (double)s->disk_bytes,
+                      s->operator_count);
+    for (uint32_t i = 0; i < s->origin_count; i++) {
+        coh_profile_origin_text origin;
+        CLI_TRY(coh_profile_origin_at(profile, i, &origin));
+        cli_line_flush(&line);
+        cli_line_add_json(&line, "{'of': %s, 'assumed': %i, 'text': %s}", origin.of,
+                          origin.is_assumed, origin.text);
+    }
+    cli_print("%s]}", line.text);
+    return COH_OK;
+}
+
+static coh_status print_profile_text(const coh_profile *profile, const coh_profile_summary *s)
+{
+    const figure rates[] = {
+        { "products in f32", s->f32_flops_per_s }, { "products in bf16", s->bf16_flops_per_s },
+        { "memory", s->memory_bytes_per_s },       { "host memory", s->host_memory_bytes_per_s },
+        { "host to device", s->h2d_bytes_per_s },  { "device to host", s->d2h_bytes_per_s },
+        { "disk reads", s->read_bytes_per_s },     { "disk writes", s->write_bytes_per_s },
+    };
+    const uint64_t rooms[COH_TIER_COUNT] = { s->device_bytes, s->host_bytes, s->disk_bytes };
+    printf("profile %s\n  %s%s%s%s, of a %s with %" PRId32 " thread%s%s\n  %s\n", s->name,
+           s->source, s->date[0] ? " of " : "", s->date, s->is_what_if ? ", a what-if" : "",
+           s->is_gpu ? "GPU" : "host device", s->threads, s->threads == 1 ? "" : "s",
+           s->fingerprint ? "" : ", of no one machine", s->machine);
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
+        if (rates[i].value > 0)
+            printf("  %-17s %12.1f %s\n", rates[i].label, rates[i].value * 1e-9,
+                   i < 2 ? "GFLOP/s" : "GB/s");
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        if (rooms[tier] > 0)
+            printf("  %-6s %s\n", coh_tier_name(tier), cli_size(rooms[tier]).at);
+    if (s->operator_count)
+        printf("  %" PRIu32 " operators measured\n", s->operator_count);
+    for (uint32_t i = 0; i < s->origin_count; i++) {
+        coh_profile_origin_text origin;
+        CLI_TRY(coh_profile_origin_at(profile, i, &origin));
+        printf("  %s: %s%s\n", origin.of, origin.is_assumed ? "ASSUMED: " : "", origin.text);
+    }
+    printf("  hash %016" PRIx64 " (the file is JSON for people, too)\n", s->hash);
+    return COH_OK;
+}
+
+static coh_status inspect_open_profile(const cli_options *options, const coh_profile *profile)
+{
+    coh_profile_summary summary = { .struct_bytes = sizeof(summary) };
+    CLI_TRY(coh_profile_summarize(profile, &summary));
+    if (options->json)
+        return print_profile_json(profile, &summary);
+    if (!options->hash)
+        return print_profile_text(profile, &summary);
+    print_hash(summary.hash);
     return COH_OK;
 }
 
@@ -216,7 +652,7 @@ static coh_status inspect_profile(const cli_options *options)
 {
     coh_profile *profile;
     CLI_TRY(coh_profile_read(options->operand, &profile));
-    coh_status status = cli_inspect_profile(options, profile);
+    const coh_status status = inspect_open_profile(options, profile);
     coh_profile_destroy(profile);
     return status;
 }
@@ -229,17 +665,16 @@ coh_status cli_inspect(const cli_options *options)
     case CLI_ARTEFACT_CHECKPOINT:
         return inspect_checkpoint(options);
     case CLI_ARTEFACT_FOLDER:
-        return cli_inspect_folder(options);
+        return inspect_folder(options);
     case CLI_ARTEFACT_PLAN:
-        return cli_inspect_plan(options);
+        return inspect_plan(options);
     case CLI_ARTEFACT_KERNELS:
         return inspect_kernels(options);
     case CLI_ARTEFACT_PROFILE:
         return inspect_profile(options);
     case CLI_ARTEFACT_TOKENS:
-        return inspect_tokens(options);
     case CLI_ARTEFACT_IDS:
-        return inspect_ids(options);
+        return inspect_tokens(options, artefact == CLI_ARTEFACT_IDS);
     }
     return COH_OK;
 }

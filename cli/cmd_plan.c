@@ -15,12 +15,10 @@
 
 static void print_operator(const coh_plan_operator *op)
 {
-    char parameters[32], activations[32], saved[32];
     printf("%-22s %-18s %5d  %11s  %-7s %-7s %-7s  %11s  %11s  %s\n", op->name, op->kind, op->block,
-           op->parameter_bytes ? coh_size_format(op->parameter_bytes, parameters, 32) : "-",
-           op->parameters, op->states, op->updates,
-           coh_size_format(op->activation_bytes, activations, 32),
-           coh_size_format(op->saved_bytes, saved, 32), op->activations);
+           op->parameter_bytes ? cli_size(op->parameter_bytes).at : "-", op->parameters, op->states,
+           op->updates, cli_size(op->activation_bytes).at, cli_size(op->saved_bytes).at,
+           op->activations);
 }
 
 static coh_status print_operators(const coh_plan *plan)

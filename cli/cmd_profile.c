@@ -88,7 +88,7 @@ static void show(void *context, uint32_t done, uint32_t total, const char *what)
 {
     enum { BAR = 24 };
     watcher *w = context;
-    char line[160], bar[BAR + 1], spent[32];
+    char line[160], bar[BAR + 1];
     if (!w->is_terminal)
         return;
     const int full = total > 0 ? (int)((uint64_t)done * BAR / total) : 0;
@@ -96,7 +96,7 @@ static void show(void *context, uint32_t done, uint32_t total, const char *what)
     memset(bar, '#', (size_t)(full < BAR ? full : BAR));
     bar[BAR] = '\0';
     int length = snprintf(line, sizeof(line), "\r\x1b[K[%s] %" PRIu32 "/%" PRIu32 " %s %.60s", bar,
-                          done, total, cli_duration(cli_seconds_now() - w->begin, spent), what);
+                          done, total, cli_time(cli_seconds_now() - w->begin).at, what);
     (void)cli_write(STDERR_FILENO, line, (size_t)length);
     w->is_shown = 1;
 }
@@ -109,60 +109,54 @@ static void hear(void *context, const char *sentence)
 
 /* ---- result ---- */
 
-static void print_rate(const char *what, double rate, double unit, const char *unit_name)
+static void print_rate(const char *what, double rate, const char *unit)
 {
     if (rate > 0)
-        printf("  %-34s %10.1f %s/s\n", what, rate / unit, unit_name);
+        printf("  %-34s %10.1f %s/s\n", what, rate / 1e9, unit);
 }
 
 static void print_summary(const coh_profile_summary *summary, double seconds)
 {
-    char spent[32];
     printf("%s: %s, %s; %" PRIu32 " operators and instructions\n", summary->name, summary->machine,
            summary->date, summary->operator_count);
-    print_rate("products of f32", summary->f32_flops_per_s, 1e9, "GFLOP");
-    print_rate("products of bf16", summary->bf16_flops_per_s, 1e9, "GFLOP");
-    print_rate("memory, read and written", summary->memory_bytes_per_s, 1e9, "GB");
-    print_rate("memory of the host", summary->host_memory_bytes_per_s, 1e9, "GB");
+    print_rate("products of f32", summary->f32_flops_per_s, "GFLOP");
+    print_rate("products of bf16", summary->bf16_flops_per_s, "GFLOP");
+    print_rate("memory, read and written", summary->memory_bytes_per_s, "GB");
+    print_rate("memory of the host", summary->host_memory_bytes_per_s, "GB");
     print_rate(summary->is_gpu ? "host to device" : "emulated far tier, to the device",
-               summary->h2d_bytes_per_s, 1e9, "GB");
+               summary->h2d_bytes_per_s, "GB");
     print_rate(summary->is_gpu ? "device to host" : "emulated far tier, from the device",
-               summary->d2h_bytes_per_s, 1e9, "GB");
-    print_rate("drive, reads", summary->read_bytes_per_s, 1e9, "GB");
-    print_rate("drive, writes", summary->write_bytes_per_s, 1e9, "GB");
-    printf("measured in %s\n", cli_duration(seconds, spent));
+               summary->d2h_bytes_per_s, "GB");
+    print_rate("drive, reads", summary->read_bytes_per_s, "GB");
+    print_rate("drive, writes", summary->write_bytes_per_s, "GB");
+    printf("measured in %s\n", cli_time(seconds).at);
+}
+
+void cli_profile_add_rates_json(const coh_profile_summary *s, cli_line *line)
+{
+    cli_line_add_json(line,
+                      "'f32_flops_per_s': %.17g, 'bf16_flops_per_s': %.17g"
+                      ", 'memory_bytes_per_s': %.17g, 'host_memory_bytes_per_s': %.17g"
+                      ", 'h2d_bytes_per_s': %.17g, 'd2h_bytes_per_s': %.17g"
+                      ", 'read_bytes_per_s': %.17g, 'write_bytes_per_s': %.17g",
+                      s->f32_flops_per_s, s->bf16_flops_per_s, s->memory_bytes_per_s,
+                      s->host_memory_bytes_per_s, s->h2d_bytes_per_s, s->d2h_bytes_per_s,
+                      s->read_bytes_per_s, s->write_bytes_per_s);
 }
 
 static void print_json(const coh_profile_summary *summary, double seconds)
 {
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = { { "f32_flops_per_s", summary->f32_flops_per_s },
-                    { "bf16_flops_per_s", summary->bf16_flops_per_s },
-                    { "memory_bytes_per_s", summary->memory_bytes_per_s },
-                    { "host_memory_bytes_per_s", summary->host_memory_bytes_per_s },
-                    { "h2d_bytes_per_s", summary->h2d_bytes_per_s },
-                    { "d2h_bytes_per_s", summary->d2h_bytes_per_s },
-                    { "read_bytes_per_s", summary->read_bytes_per_s },
-                    { "write_bytes_per_s", summary->write_bytes_per_s },
-                    { "seconds", seconds } };
     cli_line line;
     cli_line_clear(&line);
-    cli_line_add(&line, "{\"name\": ");
-    cli_line_add_json_string(&line, summary->name);
-    cli_line_add(&line, ", \"machine\": ");
-    cli_line_add_json_string(&line, summary->machine);
-    cli_line_add(&line, ", \"device\": \"%s\"", summary->is_gpu ? "gpu" : "host");
-    cli_line_add(&line, ", \"date\": \"%s\", \"threads\": %d, \"operators\": %" PRIu32,
-                 summary->date, (int)summary->threads, summary->operator_count);
-    cli_line_add(&line, ", \"fingerprint\": \"%016" PRIx64 "\", \"hash\": \"%016" PRIx64 "\"",
-                 summary->fingerprint, summary->hash);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        cli_line_add(&line, ", \"%s\": ", numbers[i].key);
-        cli_line_add_json_number(&line, numbers[i].value);
-    }
-    cli_print("%s}", line.text);
+    cli_line_add_json(
+        &line,
+        "{'name': %s, 'machine': %s, 'device': %s, 'date': %s, 'threads': %d"
+        ", 'operators': %" PRIu32 ", 'fingerprint': '%016" PRIx64 "', 'hash': '%016" PRIx64 "'",
+        summary->name, summary->machine, summary->is_gpu ? "gpu" : "host", summary->date,
+        (int)summary->threads, summary->operator_count, summary->fingerprint, summary->hash);
+    cli_profile_add_rates_json(summary, &line);
+    cli_line_add_json(&line, "'seconds': %.17g}", seconds);
+    cli_print("%s", line.text);
 }
 
 /* ---- command ---- */

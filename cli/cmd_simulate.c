@@ -18,7 +18,6 @@ static coh_status print(const cli_replay *replay)
     const cli_job *job = &replay->job;
     uint64_t in_memory_bytes;
     cli_line line;
-    char step[32];
     CLI_TRY(coh_plan_in_memory_bytes(job->graph, &job->plan_options, &in_memory_bytes));
     if (replay->options.json)
         return cli_plan_json(job, in_memory_bytes);
@@ -26,7 +25,7 @@ static coh_status print(const cli_replay *replay)
     CLI_TRY(cli_screen(job, in_memory_bytes, &line));
     const char *name = replay->file.profile_name;
     printf("made:   program %016" PRIx64 ", %s a step by the profile%s%s\n%s",
-           replay->file.program_hash, cli_duration((double)replay->file.step_ns * 1e-9, step),
+           replay->file.program_hash, cli_time((double)replay->file.step_ns * 1e-9).at,
            strlen(name) > NAME_BESIDE ? "\n        " : " ", name, line.text);
     return COH_OK;
 }

@@ -23,12 +23,10 @@ static coh_status print_file(const cli_options *options, const char *path, const
                   facts.token_count, facts.vocabulary, facts.hash);
         return COH_OK;
     }
-    cli_line_add(json, "%s\"%s\": {\"path\": ", json->used > 1 ? ", " : "", key);
-    cli_line_add_json_string(json, path);
-    cli_line_add(json,
-                 ", \"tokens\": %" PRIu64 ", \"vocabulary\": %" PRId64 ", \"hash\": \"%016" PRIx64
-                 "\"}",
-                 facts.token_count, facts.vocabulary, facts.hash);
+    cli_line_add_json(json,
+                      "%s: {'path': %s, 'tokens': %" PRIu64 ", 'vocabulary': %" PRId64
+                      ", 'hash': '%016" PRIx64 "'}",
+                      key, path, facts.token_count, facts.vocabulary, facts.hash);
     return COH_OK;
 }
 

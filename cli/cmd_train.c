@@ -13,7 +13,6 @@
 #include "cli/dtype.h"
 #include "cli/epochs.h"
 #include "cli/output.h"
-#include "cli/parameter_groups.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
 #include "cli/stop.h"
@@ -230,9 +229,8 @@ static coh_status open_engine(cli_run *run)
 /* Adds a rate; none if the store was too small to be probed. */
 static void add_rate(const char *what, uint64_t bytes_per_s, cli_line *line)
 {
-    char rate[32];
     if (bytes_per_s > 0)
-        cli_line_add(line, ", %s %s/s", what, coh_size_format(bytes_per_s, rate, sizeof(rate)));
+        cli_line_add(line, ", %s %s/s", what, cli_size(bytes_per_s).at);
     else
         cli_line_add(line, ", %s not measured", what);
 }
@@ -246,11 +244,6 @@ static void describe_disk(const coh_engine_facts *facts, cli_line *line)
     add_rate("read", facts->store_read_bytes_per_s, line);
     add_rate("write", facts->store_write_bytes_per_s, line);
     cli_line_add(line, "\n");
-}
-
-static const char *tier_name(const cli_job *job, int tier)
-{
-    return tier == COH_TIER_HOST && !job->on_gpu ? "emulated host" : coh_tier_name(tier);
 }
 
 /* Adds the number of steps after the end of the schedule, with constant rate: a resumed run may
@@ -269,7 +262,6 @@ static void describe_schedule(const cli_job *job, cli_line *line)
 static void describe_start(const cli_run *run)
 {
     cli_line line;
-    char rate[32], overhead[32];
     const coh_engine_facts *facts = &run->facts;
     cli_line_clear(&line);
     cli_screen_short(&run->job, &line);
@@ -277,17 +269,17 @@ static void describe_start(const cli_run *run)
         describe_disk(facts, &line);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (facts->arena_node_count[tier] > 0)
-            cli_line_add(&line, "%s %s %s, %s, on %d NUMA node%s%s, touched in %s",
-                         tier == COH_TIER_DEVICE ? "arenas:" : ",", tier_name(&run->job, tier),
-                         coh_size_format(facts->arena_bytes[tier], rate, sizeof(rate)),
-                         facts->arena_huge_pages[tier] ? "huge pages asked for" : "small pages",
-                         facts->arena_node_count[tier],
-                         facts->arena_node_count[tier] == 1 ? "" : "s",
-                         facts->arena_is_near[tier] ? ", the GPU's" : "",
-                         cli_duration((double)facts->arena_touch_ns[tier] * 1e-9, overhead));
+            cli_line_add(
+                &line, "%s %s %s, %s, on %d NUMA node%s%s, touched in %s",
+                tier == COH_TIER_DEVICE ? "arenas:" : ",", cli_tier_name(tier, run->job.on_gpu),
+                cli_size(facts->arena_bytes[tier]).at,
+                facts->arena_huge_pages[tier] ? "huge pages asked for" : "small pages",
+                facts->arena_node_count[tier], facts->arena_node_count[tier] == 1 ? "" : "s",
+                facts->arena_is_near[tier] ? ", the GPU's" : "",
+                cli_time((double)facts->arena_touch_ns[tier] * 1e-9).at);
     cli_line_add(&line, "\n");
     cli_line_add(&line, "kernel: %s; overhead outside the arenas %s\n", facts->kernel_path,
-                 coh_size_format(facts->overhead_bytes, overhead, sizeof(overhead)));
+                 cli_size(facts->overhead_bytes).at);
     cli_report_gpu(facts, &line);
     if (run->job.resumed)
         cli_line_add(&line, "resume: %s, step %" PRIu64 "\n", run->job.weights.facts.path,
@@ -306,25 +298,20 @@ static void describe_start(const cli_run *run)
 
 static void add_best_json(const cli_run_folder *folder, cli_line *line)
 {
-    if (!folder->keeps_best || folder->best_step == UINT64_MAX)
-        return;
-    cli_line_add(line,
-                 ", \"best_step\": %" PRIu64 ", \"best_validation_loss\": ", folder->best_step);
-    cli_line_add_json_number(line, folder->best_loss);
+    if (folder->keeps_best && folder->best_step != UINT64_MAX)
+        cli_line_add_json(line, "'best_step': %" PRIu64 ", 'best_validation_loss': %.17g",
+                          folder->best_step, folder->best_loss);
 }
 
 static void add_result_json(const cli_run *run, uint64_t hash, cli_line *line)
 {
-    cli_line_add(line, "{\"model\": ");
-    cli_line_add_json_string(line, run->job.model.name);
-    cli_line_add(line, ", \"dtype\": \"%s\"",
-                 cli_dtype_name(coh_model_size_get(&run->job.model).dtype));
-    cli_line_add(line, ", \"step\": %" PRIu64 ", \"stopped\": %s, \"hash\": \"%016" PRIx64 "\"",
-                 run->done_steps, run->stopped ? "true" : "false", hash);
-    cli_line_add(line, ", \"emulated\": %s, \"run_folder\": ",
-                 cli_job_emulated_bytes(&run->job) ? "true" : "false");
-    cli_line_add_json_string(line, run->folder.path);
-    cli_line_add(line, ", \"ended_early\": %s", run->ended ? "true" : "false");
+    cli_line_add_json(
+        line,
+        "{'model': %s, 'dtype': %s, 'step': %" PRIu64 ", 'stopped': %i, 'hash': '%016" PRIx64
+        "', 'emulated': %i, 'run_folder': %s, 'ended_early': %i",
+        run->job.model.name, cli_dtype_name(coh_model_size_get(&run->job.model).dtype),
+        run->done_steps, run->stopped, hash, cli_job_emulated_bytes(&run->job) > 0,
+        run->folder.path, run->ended);
     add_best_json(&run->folder, line);
     cli_report_totals_json(&run->report, &run->job.summary, &run->facts, line);
     cli_report_ledger_json(run->engine, line);

@@ -3,17 +3,18 @@
  * text/token_file.c reads it. */
 #include "cli/data.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/options.h"
-#include "cli/scratch.h"
 #include "cli/stop.h"
 
 /* Text holds no NUL byte, but the header of a token file does (small numbers in wide fields). A
@@ -155,6 +156,13 @@ coh_status cli_data_is_text(const char *flag, const char *path, int *out_is_text
     return COH_OK;
 }
 
+coh_status cli_data_open_file(const cli_options *options, int is_raw, coh_token_file **out_file)
+{
+    if (is_raw)
+        return coh_token_file_open_raw(options->operand, 0, cli_data_id_bytes(options), out_file);
+    return coh_token_file_open(options->operand, out_file);
+}
+
 /* ---- tokenising ---- */
 
 static coh_status go_on(void *context)
@@ -225,16 +233,124 @@ static coh_status build(const cli_data_source *source, const char *what, const c
     return COH_OK;
 }
 
+/* ---- temporary folder ---- */
+
+#define NAME_BEGINS "cohobate-tokens-"
+enum { NAME_DRAWN = 6 }; /* number of characters that mkdtemp chooses */
+
+/* Two commands that start together may each take the other's new folder for a leftover. */
+enum { TRIES = 100 };
+
+static const char *parent(void)
+{
+    const char *named = getenv("TMPDIR");
+    return named && named[0] ? named : "/tmp";
+}
+
+/* A folder under TMPDIR for temporary token files. It is locked (flock) by its process; the kernel
+ * releases the lock when the process dies, so the next command of the same user recognises and
+ * removes the folders of killed processes. Locked folders, those of other users, and other files
+ * with similar names stay. On a file system without locks only a process's own folder is removed. */
+typedef struct scratch_folder {
+    char path[CLI_PATH_BYTES / 2];
+    int lock_fd; /* -1: there is none */
+} scratch_folder;
+
+/* Opens and locks the folder; -1: another process holds it, or it no longer exists. `is_ours`: just
+ * made by this process, so it is held without a lock if the file system has none. */
+static int hold(const char *path, int is_ours)
+{
+    struct stat held, there;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int is_held = flock(fd, LOCK_EX | LOCK_NB) == 0 || (is_ours && errno != EWOULDBLOCK);
+    is_held &= fstat(fd, &held) == 0 && lstat(path, &there) == 0 && held.st_dev == there.st_dev &&
+               held.st_ino == there.st_ino && held.st_uid == geteuid();
+    if (is_held)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Removes our files. Any other file in it keeps the folder. */
+static void remove_held(const char *path, int fd)
+{
+    struct dirent *entry;
+    const int listed = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = listed < 0 ? NULL : fdopendir(listed);
+    while (folder && (entry = readdir(folder)))
+        if (strncmp(entry->d_name, "data.tokens", 11) == 0 ||
+            strncmp(entry->d_name, "validation.tokens", 17) == 0)
+            (void)unlinkat(fd, entry->d_name, 0);
+    if (folder)
+        closedir(folder);
+    else if (listed >= 0)
+        close(listed);
+    (void)rmdir(path);
+}
+
+static void remove_rests(void)
+{
+    char path[CLI_PATH_BYTES];
+    struct dirent *entry;
+    DIR *folder = opendir(parent());
+    while (folder && (entry = readdir(folder))) {
+        if (strncmp(entry->d_name, NAME_BEGINS, strlen(NAME_BEGINS)) != 0 ||
+            strlen(entry->d_name) != strlen(NAME_BEGINS) + NAME_DRAWN ||
+            snprintf(path, sizeof(path), "%s/%s", parent(), entry->d_name) >= (int)sizeof(path))
+            continue;
+        const int fd = hold(path, 0);
+        if (fd < 0)
+            continue;
+        remove_held(path, fd);
+        close(fd);
+    }
+    if (folder)
+        closedir(folder);
+}
+
+/* Removes folders of killed processes, then makes a new one for files "data.tokens*" and
+ * "validation.tokens*". */
+static coh_status create_scratch(scratch_folder *out_scratch)
+{
+    out_scratch->lock_fd = -1;
+    remove_rests();
+    for (int i = 0; i < TRIES && out_scratch->lock_fd < 0; i++) {
+        if (snprintf(out_scratch->path, sizeof(out_scratch->path), "%s/" NAME_BEGINS "XXXXXX",
+                     parent()) >= (int)sizeof(out_scratch->path))
+            return cli_fail(COH_ERR_ARGUMENT, "TMPDIR is a path of %zu bytes: set a shorter one",
+                            strlen(parent()));
+        if (!mkdtemp(out_scratch->path))
+            break;
+        out_scratch->lock_fd = hold(out_scratch->path, 1);
+        if (out_scratch->lock_fd < 0)
+            (void)rmdir(out_scratch->path);
+    }
+    if (out_scratch->lock_fd >= 0)
+        return COH_OK;
+    return cli_fail(COH_ERR_IO,
+                    "cannot make the folder %s for the tokens: %s: set TMPDIR to a folder that can "
+                    "be written to, or run cohobate tokenize first",
+                    out_scratch->path, strerror(errno));
+}
+
+static void destroy_scratch(const scratch_folder *scratch)
+{
+    remove_held(scratch->path, scratch->lock_fd);
+    close(scratch->lock_fd);
+}
+
 /* Builds into a folder under TMPDIR; files and folder are unlinked as soon as they are open. */
 static coh_status build_unnamed(const cli_data_source *source, const char *what, cli_data *parts[2])
 {
-    cli_scratch scratch;
+    scratch_folder scratch;
     char paths[2][CLI_PATH_BYTES];
-    CLI_TRY(cli_scratch_create(&scratch));
+    CLI_TRY(create_scratch(&scratch));
     snprintf(paths[0], sizeof(paths[0]), "%s/data.tokens", scratch.path);
     snprintf(paths[1], sizeof(paths[1]), "%s/validation.tokens", scratch.path);
     coh_status status = build(source, what, (const char *[]){ paths[0], paths[1] }, parts);
-    cli_scratch_destroy(&scratch);
+    destroy_scratch(&scratch);
     return status;
 }
 

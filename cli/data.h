@@ -31,6 +31,10 @@ coh_status cli_data_check_id_bytes(const struct cli_options *options);
 /* Does a file with this name and these first bytes hold ids as llm.c and nanoGPT write them? */
 int cli_data_is_raw(const char *path, const void *head, size_t head_bytes);
 
+/* Opens the operand, a token file, or if `is_raw` ids of any vocabulary. Fails: as opening does. */
+coh_status cli_data_open_file(const struct cli_options *options, int is_raw,
+                              coh_token_file **out_file);
+
 /* Makes the form from flags and their defaults. Fails: COH_ERR_ARGUMENT for flags that contradict
  * one another. */
 coh_status cli_data_form_from_options(const struct cli_options *options, cli_data_form *out_form);

@@ -74,7 +74,6 @@ void cli_inference_close(cli_inference *inference)
 static void describe(const cli_inference *inference)
 {
     cli_line line;
-    char bytes[32];
     cli_line_clear(&line);
     if (inference->weights.folder)
         cli_line_add(&line, "%s", inference->model.folder);
@@ -85,11 +84,9 @@ static void describe(const cli_inference *inference)
                  cli_dtype_name(coh_model_size_get(&inference->model).dtype));
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (inference->summary.peak_bytes[tier])
-            cli_line_add(
-                &line, "%s %s%s %s", tier ? "," : "",
-                tier == COH_TIER_HOST && inference->profile == NULL ? "EMULATED " : "",
-                coh_tier_name(tier),
-                coh_size_format(inference->summary.peak_bytes[tier], bytes, sizeof(bytes)));
+            cli_line_add(&line, "%s %s%s %s", tier ? "," : "",
+                         tier == COH_TIER_HOST && inference->profile == NULL ? "EMULATED " : "",
+                         coh_tier_name(tier), cli_size(inference->summary.peak_bytes[tier]).at);
     cli_note("%s (predicted)", line.text);
 }
 

@@ -1,14 +1,295 @@
-/* Checks a command's paths and models before anything is opened. The one idea: the contents of a
- * folder show what it is, so the message can name what the user probably meant. Next: path_check.c,
- * artefact.c. */
+/* Checks a command's paths and models before anything is opened. The one idea: a flag's row names
+ * its need, and need and kind of file give the exit code; the contents of a folder show what it is,
+ * so the message can name what the user probably meant. Next: artefact.c; output.c for files that
+ * are replaced. */
 #include "cli/input.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/artefact.h"
-#include "cli/path_check.h"
+
+/* ---- the table ---- */
+
+typedef enum kind {
+    READS_FILE,
+    READS_TEXT,    /* a pipe or a terminal is allowed, too */
+    READS_PLAN,    /* a file; for a folder the message names the plan in it */
+    READS_ANY,     /* a file or a folder */
+    READS_MODEL,   /* the folder of a checkpoint, a run or a Hugging Face model */
+    USES_FOLDER,   /* temporary files are made in it */
+    KEEPS_FILE,    /* read if it exists, and written */
+    WRITES_FILE,   /* replaced as a whole */
+    APPENDS_FILE,  /* a pipe or a terminal is allowed, too */
+    WRITES_FOLDER, /* made if it does not exist */
+    KIND_COUNT
+} kind;
+
+typedef enum found { NOTHING, AN_EMPTY_FILE, A_FILE, A_FOLDER, ANOTHER, FOUND_COUNT } found;
+
+typedef enum verdict {
+    FINE,
+    MISSING,     /* 2 */
+    NEEDS_PLACE, /* fine if its parent folder exists; else 2 */
+    WRONG        /* 4 */
+} verdict;
+
+static const verdict verdicts[KIND_COUNT][FOUND_COUNT] = {
+    /*                  NOTHING      EMPTY  A_FILE A_FOLDER ANOTHER: a device, a pipe, a socket */
+    [READS_FILE] = { MISSING, WRONG, FINE, WRONG, WRONG },
+    [READS_TEXT] = { MISSING, FINE, FINE, WRONG, FINE },
+    [READS_PLAN] = { MISSING, WRONG, FINE, WRONG, WRONG },
+    [READS_ANY] = { MISSING, FINE, FINE, FINE, WRONG },
+    [READS_MODEL] = { MISSING, WRONG, WRONG, FINE, WRONG },
+    [USES_FOLDER] = { MISSING, WRONG, WRONG, FINE, WRONG },
+    [KEEPS_FILE] = { NEEDS_PLACE, WRONG, FINE, WRONG, WRONG },
+    [WRITES_FILE] = { NEEDS_PLACE, FINE, FINE, WRONG, WRONG },
+    [APPENDS_FILE] = { NEEDS_PLACE, FINE, FINE, WRONG, FINE },
+    [WRITES_FOLDER] = { NEEDS_PLACE, WRONG, WRONG, FINE, WRONG },
+};
+
+static const char *const needs[KIND_COUNT] = {
+    [READS_FILE] = "a file",
+    [READS_TEXT] = "a file",
+    [READS_PLAN] = "a plan file",
+    [READS_ANY] = "a file or a folder",
+    [READS_MODEL] = "the folder of a checkpoint, a run or a Hugging Face model",
+    [USES_FOLDER] = "a folder",
+    [KEEPS_FILE] = "a file",
+    [WRITES_FILE] = "a file",
+    [APPENDS_FILE] = "a file",
+    [WRITES_FOLDER] = "a folder",
+};
+
+typedef struct row {
+    cli_flag flag;
+    kind kind;
+    const char *word;   /* a value that is not a path; NULL: none */
+    const char *remedy; /* printed if the path does not exist */
+} row;
+
+static const row rows[] = {
+    { CLI_FLAG_RESUME, READS_MODEL, NULL, "give a run folder or a checkpoint" },
+    { CLI_FLAG_DATA, READS_ANY, NULL, "give a file or folder that is" },
+    { CLI_FLAG_VALIDATION, READS_ANY, "none", "give a file or folder that is" },
+    { CLI_FLAG_TOKENIZER, READS_ANY, "bytes",
+      "give bytes, or a folder with tokenizer.json, tokenizer.model or vocab.json" },
+    { CLI_FLAG_PROMPT_FILE, READS_TEXT, "-", "give a file, or - for standard input" },
+    { CLI_FLAG_PROMPTS, READS_TEXT, "-", "give a file, or - for standard input" },
+    { CLI_FLAG_MESSAGES, READS_TEXT, "-", "give a file, or - for standard input" },
+    { CLI_FLAG_PLAN, READS_PLAN, NULL, "write one with cohobate plan -o" },
+    { CLI_FLAG_PINS, READS_FILE, NULL, "give a JSON file of pins (docs/planning.md)" },
+    { CLI_FLAG_KERNELS, READS_FILE, NULL, "write one with cohobate tune -o" },
+    { CLI_FLAG_PROFILE, READS_FILE, NULL, "give a file, or the name of a shipped profile" },
+    { CLI_FLAG_CALIBRATION, KEEPS_FILE, "none", "" },
+    { CLI_FLAG_DISK, USES_FOLDER, NULL, "give a folder that is" },
+    { CLI_FLAG_FOLDER, USES_FOLDER, NULL, "give a folder that is" },
+    { CLI_FLAG_SAVE, WRITES_FOLDER, "none", "" },
+    { CLI_FLAG_OUTPUT, WRITES_FILE, NULL, "" },
+    { CLI_FLAG_HELD_OUT_FILE, WRITES_FILE, NULL, "" },
+    { CLI_FLAG_PROGRAM, WRITES_FILE, NULL, "" },
+    { CLI_FLAG_TUNE, WRITES_FILE, NULL, "" },
+    { CLI_FLAG_LOGITS, WRITES_FILE, NULL, "" },
+    { CLI_FLAG_LOG, APPENDS_FILE, NULL, "" },
+};
+
+/* ---- one path ---- */
+
+/* A flag's name followed by a space, or "" for an operand, and its path; `taker` is the flag, or
+ * the command of the operand. */
+typedef struct named {
+    const char *flag, *space, *path, *taker;
+} named;
+
+static found look(const char *path, int *out_error)
+{
+    struct stat facts;
+    *out_error = stat(path, &facts) == 0 ? 0 : errno;
+    if (*out_error == ENOENT || *out_error == ENOTDIR) {
+        *out_error = 0;
+        return NOTHING;
+    }
+    if (*out_error != 0)
+        return NOTHING;
+    if (S_ISREG(facts.st_mode))
+        return facts.st_size == 0 ? AN_EMPTY_FILE : A_FILE;
+    return S_ISDIR(facts.st_mode) ? A_FOLDER : ANOTHER;
+}
+
+static coh_status fault(const named *n, const char *path, const char *verb, int error)
+{
+    return cli_fail(COH_ERR_IO, "%s%s%s cannot be %s: %s: see to its rights, or give another",
+                    n->flag, n->space, path, verb, strerror(error));
+}
+
+static coh_status check_length(const named *n, int error)
+{
+    if (error != ENAMETOOLONG && strlen(n->path) < CLI_PATH_BYTES)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "%s%s%.40s... is longer than a path may be (%d bytes, less on some file "
+                    "systems): give a shorter one",
+                    n->flag, n->space, n->path, CLI_PATH_BYTES - 1);
+}
+
+static coh_status wrong(const named *n, found is, const char *need)
+{
+    static const char *const names[FOUND_COUNT] = { [NOTHING] = "not there",
+                                                    [AN_EMPTY_FILE] = "an empty file",
+                                                    [A_FILE] = "a file",
+                                                    [A_FOLDER] = "a folder",
+                                                    [ANOTHER] = "neither a file nor a folder" };
+    return cli_fail(COH_ERR_CORRUPT, "%s%s%s is %s, and %s is needed: give one", n->flag, n->space,
+                    n->path, names[is], need);
+}
+
+/* Checks the parent folder of an output. No command creates it, so that a mistyped path is
+ * detected. */
+static coh_status check_place(const named *n)
+{
+    char folder[CLI_PATH_BYTES] = ".";
+    size_t length = strlen(n->path);
+    int error;
+    while (length > 1 && n->path[length - 1] == '/')
+        length--;
+    while (length > 0 && n->path[length - 1] != '/')
+        length--;
+    if (length > 0)
+        snprintf(folder, sizeof(folder), "%.*s", (int)(length > 1 ? length - 1 : 1), n->path);
+    const found is = look(folder, &error);
+    if (error != 0)
+        return fault(n, folder, "looked at", error);
+    if (is == NOTHING)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s%s%s: the folder %s is not there: make it, or give another", n->flag,
+                        n->space, n->path, folder);
+    if (is != A_FOLDER)
+        return cli_fail(COH_ERR_CORRUPT,
+                        "%s%s%s: %s is a file, and a folder is needed: give another", n->flag,
+                        n->space, n->path, folder);
+    return access(folder, W_OK | X_OK) == 0 ? COH_OK : fault(n, folder, "written", errno);
+}
+
+/* Checks that a pipe has a reader; else opening it would block the run. */
+static coh_status check_reader(const named *n, found is)
+{
+    const int descriptor =
+        is == ANOTHER ? open(n->path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+    if (is == ANOTHER && descriptor < 0)
+        return errno == ENXIO ? cli_fail(COH_ERR_IO,
+                                         "%s%s%s is a pipe without a reader: start the reader "
+                                         "first, or give a file",
+                                         n->flag, n->space, n->path)
+                              : fault(n, n->path, "written", errno);
+    if (descriptor >= 0)
+        close(descriptor);
+    return COH_OK;
+}
+
+static coh_status check_rights(const named *n, kind needed, found is)
+{
+    if (needed == APPENDS_FILE)
+        return check_reader(n, is);
+    if (needed == USES_FOLDER)
+        return access(n->path, X_OK) == 0 ? COH_OK : fault(n, n->path, "used", errno);
+    if (needed == WRITES_FILE || needed == WRITES_FOLDER)
+        return COH_OK; /* a file is replaced; the first write detects a folder */
+    return access(n->path, is == A_FOLDER ? R_OK | X_OK : R_OK) == 0
+               ? COH_OK
+               : fault(n, n->path, "read", errno);
+}
+
+static coh_status check_path(const named *n, kind needed, const char *remedy)
+{
+    int error;
+    const found is = look(n->path, &error);
+    CLI_TRY(check_length(n, error));
+    if (error != 0)
+        return fault(n, n->path, needed >= WRITES_FILE ? "written" : "read", error);
+    switch (verdicts[needed][is]) {
+    case FINE:
+        return check_rights(n, needed, is);
+    case MISSING:
+        return cli_fail(COH_ERR_ARGUMENT, "%s%s%s is not there: %s", n->flag, n->space, n->path,
+                        remedy);
+    case NEEDS_PLACE:
+        return check_place(n);
+    case WRONG:
+        if (needed == READS_PLAN)
+            CLI_TRY(cli_artefact_refuse_run(n->path, n->taker));
+        return wrong(n, is, needs[needed]);
+    }
+    return COH_OK;
+}
+
+/* ---- a command's paths ---- */
+
+/* Nothing exists at this path, so it may be a name; the code that resolves names decides. */
+static int is_name(const char *path)
+{
+    struct stat facts;
+    return !strchr(path, '/') && stat(path, &facts) != 0 &&
+           (errno == ENOENT || errno == ENAMETOOLONG);
+}
+
+static coh_status check_flag(const cli_options *options, const row *r)
+{
+    const cli_flag_row *flag = &cli_flag_table[r->flag];
+    const void *field = (const char *)options + flag->offset;
+    char name[40], profile[CLI_PATH_BYTES];
+    if (!options->given[r->flag])
+        return COH_OK;
+    named n = { name, " ",
+                flag->value == CLI_VALUE_DISK ? (const char *)field : *(const char *const *)field,
+                name };
+    if (flag->short_name)
+        snprintf(name, sizeof(name), "-%c", flag->short_name);
+    else
+        snprintf(name, sizeof(name), "--%s", flag->name);
+    if ((r->word && strcmp(n.path, r->word) == 0) ||
+        (r->flag == CLI_FLAG_TOKENIZER && strcmp(n.path, "none") == 0))
+        return COH_OK;
+    if (r->flag == CLI_FLAG_PROFILE) { /* NAME|FILE[,ENTRY=VALUE...] */
+        snprintf(profile, sizeof(profile), "%.*s", (int)strcspn(n.path, ","), n.path);
+        if (cli_artefact_is_shipped_profile(n.path) || is_name(profile))
+            return COH_OK;
+        n.path = profile;
+    }
+    const int is_export = r->flag == CLI_FLAG_OUTPUT && options->command == CLI_EXPORT;
+    return check_path(&n, is_export ? WRITES_FOLDER : r->kind, r->remedy);
+}
+
+static coh_status check_operand(const cli_options *options)
+{
+    static const char remedy[] = "give a file or folder that is";
+    const named n = { "", "", options->operand, cli_command_name(options->command) };
+    if (!n.path)
+        return COH_OK;
+    switch (cli_command_operand(options->command)) {
+    case CLI_OPERAND_NONE:
+        return COH_OK;
+    case CLI_OPERAND_MODEL:
+        return cli_artefact_is_preset(n.path) || is_name(n.path)
+                   ? COH_OK
+                   : check_path(&n, READS_MODEL, "give a model's folder, or a preset (--help)");
+    case CLI_OPERAND_CHECKPOINT:
+        return check_path(&n, READS_MODEL, remedy);
+    case CLI_OPERAND_IN:
+        return check_path(&n, READS_ANY, remedy);
+    case CLI_OPERAND_PATH:
+        return cli_artefact_is_shipped_profile(n.path) ? COH_OK : check_path(&n, READS_ANY, remedy);
+    case CLI_OPERAND_PLAN:
+        return check_path(&n, READS_PLAN, remedy);
+    }
+    return COH_OK;
+}
+
+/* ---- models ---- */
 
 /* Contents that distinguish folders. */
 typedef struct content {
@@ -18,20 +299,19 @@ typedef struct content {
 
 static content look_into(const char *path)
 {
-    content found = { 0 };
+    content held = { 0 };
     DIR *listing = opendir(path);
     const struct dirent *entry;
     while (listing && (entry = readdir(listing))) {
         const char *name = entry->d_name, *ending = strrchr(name, '.');
-        found.has_config |= strcmp(name, "config.json") == 0;
-        found.has_checkpoint |=
-            strcmp(name, "manifest.json") == 0 || strncmp(name, "step-", 5) == 0;
-        if (ending && strcmp(ending, ".safetensors") == 0 && !found.tensors[0])
-            snprintf(found.tensors, sizeof(found.tensors), "%s", name);
+        held.has_config |= strcmp(name, "config.json") == 0;
+        held.has_checkpoint |= strcmp(name, "manifest.json") == 0 || strncmp(name, "step-", 5) == 0;
+        if (ending && strcmp(ending, ".safetensors") == 0 && !held.tensors[0])
+            snprintf(held.tensors, sizeof(held.tensors), "%s", name);
     }
     if (listing)
         closedir(listing);
-    return found;
+    return held;
 }
 
 int cli_input_has_tensors(const char *path)
@@ -43,22 +323,22 @@ int cli_input_has_tensors(const char *path)
 static coh_status check_has_config(const char *path)
 {
     CLI_TRY(cli_artefact_refuse_adapters(path));
-    const content found = look_into(path);
-    if (!found.tensors[0] || found.has_config || found.has_checkpoint)
+    const content held = look_into(path);
+    if (!held.tensors[0] || held.has_config || held.has_checkpoint)
         return COH_OK;
     return cli_fail(COH_ERR_CORRUPT,
                     "%s holds %s but no config.json, which says what model the tensors are of: put "
                     "the model's config.json next to them",
-                    path, found.tensors);
+                    path, held.tensors);
 }
 
 /* Checks that --resume names something that a run saved. */
 static coh_status check_resume(const char *path)
 {
-    const content found = look_into(path);
+    const content held = look_into(path);
     cli_line word;
     CLI_TRY(check_has_config(path));
-    if (!found.has_config || found.has_checkpoint)
+    if (!held.has_config || held.has_checkpoint)
         return COH_OK;
     cli_line_clear(&word);
     cli_line_add_word(&word, path);
@@ -68,39 +348,18 @@ static coh_status check_resume(const char *path)
                     path, word.text);
 }
 
-/* The folder that the operand names as a model; NULL: none, or a preset of that name. */
-static const char *operand_model(const cli_options *options)
-{
-    coh_model ignored;
-    switch (options->command) {
-    case CLI_TRAIN:
-    case CLI_PLAN:
-    case CLI_TUNE:
-    case CLI_PROFILE:
-        return options->operand && coh_model_preset(options->operand, 0, &ignored) != COH_OK
-                   ? options->operand
-                   : NULL;
-    case CLI_GENERATE:
-    case CLI_EVAL:
-    case CLI_INSPECT:
-    case CLI_EXPORT:
-    case CLI_CHECK:
-        return options->operand;
-    case CLI_SIMULATE:
-    case CLI_EXPLAIN:
-    case CLI_TOKENIZE:
-    case CLI_DOCTOR:
-    case CLI_COMMAND_COUNT:
-        return NULL;
-    }
-    return NULL;
-}
-
 coh_status cli_input_check(const cli_options *options)
 {
-    CLI_TRY(cli_path_check(options));
+    const cli_operand operand = cli_command_operand(options->command);
+    const int may_be_model = operand == CLI_OPERAND_MODEL || operand == CLI_OPERAND_CHECKPOINT ||
+                             operand == CLI_OPERAND_PATH;
+    CLI_TRY(check_operand(options));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        CLI_TRY(check_flag(options, &rows[i]));
     if (options->resume)
         CLI_TRY(check_resume(options->resume));
-    const char *model = operand_model(options);
-    return model ? check_has_config(model) : COH_OK;
+    if (!options->operand || !may_be_model ||
+        (operand == CLI_OPERAND_MODEL && cli_artefact_is_preset(options->operand)))
+        return COH_OK;
+    return check_has_config(options->operand);
 }

@@ -1,11 +1,14 @@
-/* input.h - checks given paths before a command reads them: the kind of each path (path_check.h),
- * and whether a model's folder holds a model. */
+/* input.h - checks the paths of a command line, with one table of what each flag and operand
+ * requires, and whether a model's folder holds a model. Every command calls it first. */
 #ifndef COH_CLI_INPUT_H
 #define COH_CLI_INPUT_H
 
 #include "cli/options.h"
 
-/* Fails: as cli_path_check; COH_ERR_CORRUPT for a folder without the required model. */
+/* Checks every path of `options`. A path may be a preset's or a shipped profile's name if the
+ * command accepts one. Fails: COH_ERR_ARGUMENT (exit code 2): the path, or the parent folder of an
+ * output, does not exist; COH_ERR_CORRUPT (4): it is of another kind, or a folder without the
+ * required model; COH_ERR_IO (5): it cannot be examined, read or written. */
 coh_status cli_input_check(const cli_options *options);
 
 /* Does folder `path` hold a *.safetensors? */

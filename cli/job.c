@@ -16,7 +16,6 @@
 #include "cli/frozen.h"
 #include "cli/input.h"
 #include "cli/job_plan.h"
-#include "cli/parameter_groups.h"
 
 static int is_any_frozen(const coh_model *model)
 {

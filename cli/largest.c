@@ -53,31 +53,27 @@ static coh_status list_family(const char *family, member *members, int *out_coun
 static void print_budget(const cli_options *options, const cli_variant *found)
 {
     const uint64_t *room = found->budget_bytes;
-    char bytes[32];
-    printf("budget: device %s", coh_size_format(room[0], bytes, sizeof(bytes)));
+    printf("budget: device %s", cli_size(room[0]).at);
     if (room[1])
         printf(", %s %s", cli_given(options, CLI_FLAG_EMULATE_HOST) ? "emulated host" : "host",
-               coh_size_format(room[1], bytes, sizeof(bytes)));
+               cli_size(room[1]).at);
     if (options->disk_folder[0])
         printf(", disk %s", options->disk_folder);
     if (room[2] && room[2] != UINT64_MAX)
-        printf("%s %s", options->disk_folder[0] ? " up to" : ", disk",
-               coh_size_format(room[2], bytes, sizeof(bytes)));
+        printf("%s %s", options->disk_folder[0] ? " up to" : ", disk", cli_size(room[2]).at);
     printf("\n");
 }
 
 /* Writes `null` for no limit. */
 static void add_budget_json(const cli_variant *found, cli_line *line)
 {
-    cli_line_add(line, ", \"budgets\": {");
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
-        cli_line_add(line, "%s\"%s\": ", tier ? ", " : "", coh_tier_name(tier));
+    cli_line_add_json(line, "'budgets': {");
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (found->budget_bytes[tier] == UINT64_MAX)
-            cli_line_add(line, "null");
+            cli_line_add_json(line, "%s: null", coh_tier_name(tier));
         else
-            cli_line_add(line, "%" PRIu64, found->budget_bytes[tier]);
-    }
-    cli_line_add(line, "}");
+            cli_line_add_json(line, "%s: %" PRIu64, coh_tier_name(tier), found->budget_bytes[tier]);
+    cli_line_add_json(line, "}");
 }
 
 static void print_largest(const cli_options *options, const cli_variant *found,
@@ -85,11 +81,10 @@ static void print_largest(const cli_options *options, const cli_variant *found,
 {
     cli_line line;
     if (!options->json) {
-        char step[32];
         printf("%s is the largest of %s that trains within these budgets: %.0f tokens/s, %s a step,"
                " micro-batch %" PRId64 ", limit %s\n",
                found->label, options->max, found->speed.tokens_per_s,
-               cli_duration(found->speed.step_s, step), found->micro_batch, found->limit);
+               cli_time(found->speed.step_s).at, found->micro_batch, found->limit);
         if (next)
             printf("%s does not: %s\n", next->label, next->why);
         else
@@ -99,19 +94,13 @@ static void print_largest(const cli_options *options, const cli_variant *found,
         return;
     }
     cli_line_clear(&line);
-    cli_line_add(&line, "{\"family\": ");
-    cli_line_add_json_string(&line, options->max);
+    cli_line_add_json(&line, "{'family': %s", options->max);
     add_budget_json(found, &line);
-    cli_line_add(&line, ", \"largest\": {");
+    cli_line_add_json(&line, "'largest': ");
     cli_variant_add_json(found, &line);
-    cli_line_add(&line, "}, \"next\": ");
-    if (next) {
-        cli_line_add(&line, "{");
+    cli_line_add_json(&line, next ? "'next': " : "'next': null");
+    if (next)
         cli_variant_add_json(next, &line);
-        cli_line_add(&line, "}");
-    } else {
-        cli_line_add(&line, "null");
-    }
     printf("%s}\n", line.text);
 }
 

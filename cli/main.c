@@ -10,7 +10,6 @@
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/stop.h"
-#include "cli/terms.h"
 
 static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *options) = {
     [CLI_TRAIN] = cli_train,     [CLI_PLAN] = cli_plan,         [CLI_GENERATE] = cli_generate,
@@ -18,6 +17,37 @@ static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *option
     [CLI_EXPORT] = cli_export,   [CLI_CHECK] = cli_check,       [CLI_TUNE] = cli_tune,
     [CLI_PROFILE] = cli_profile, [CLI_DOCTOR] = cli_doctor,     [CLI_SIMULATE] = cli_simulate,
     [CLI_EXPLAIN] = cli_explain,
+};
+
+/* The flags by which messages of the library call its options. */
+static const char *const terms[COH_TERM_COUNT] = {
+    [COH_TERM_DEVICE_MEMORY] = "--device-memory",
+    [COH_TERM_HOST_MEMORY] = "--host-memory",
+    [COH_TERM_EMULATED_HOST] = "--emulate-host",
+    [COH_TERM_DISK] = "--disk",
+    [COH_TERM_A_DISK] = "--disk DIR",
+    [COH_TERM_DISK_SIZE] = ":",
+    [COH_TERM_WRITE_LIMIT] = "--disk-write-limit",
+    [COH_TERM_DEVICE] = "--device",
+    [COH_TERM_THREADS] = "--threads",
+    [COH_TERM_CHUNK] = "--chunk",
+    [COH_TERM_RECOMPUTE] = "--recompute",
+    [COH_TERM_SWEEP_ORDER] = "--sweep-order",
+    [COH_TERM_BATCH] = "--batch",
+    [COH_TERM_MICRO_BATCH] = "--micro-batch",
+    [COH_TERM_SEQUENCE] = "--sequence",
+    [COH_TERM_DTYPE] = "--dtype",
+    [COH_TERM_GRADIENTS] = "--gradients",
+    [COH_TERM_ATOMICS] = "--atomics",
+    [COH_TERM_DROPOUT] = "--dropout",
+    [COH_TERM_PROFILE] = "--profile",
+    [COH_TERM_MEASURE] = "cohobate profile -o FILE",
+    [COH_TERM_MEASURE_DRIVE] = "cohobate profile --disk DIR -o FILE",
+    [COH_TERM_QUICK] = "--quick",
+    [COH_TERM_ID_BYTES] = "--id-bytes",
+    [COH_TERM_FIELD] = "--field",
+    [COH_TERM_CHAT] = "--chat",
+    [COH_TERM_CHAT_FORM] = "--chat-form",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };
@@ -92,7 +122,7 @@ int main(int argument_count, char **arguments)
     if (command == CLI_COMMAND_COUNT)
         return finish("", no_command(argument_count, arguments));
 
-    cli_terms_set();
+    (void)coh_terms_set(terms, COH_TERM_COUNT); /* this count is never refused */
     cli_stop_survive_limits();
     static cli_options options; /* large, and the stack may be too small for it */
     int help = 0;

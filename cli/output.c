@@ -1,5 +1,5 @@
 /* Checks output files before they are written. The one idea: a file is replaced only if its first
- * bytes show that such a command wrote it. Next: path_check.c for the kinds of paths. */
+ * bytes show that such a command wrote it. Next: input.c for the kinds of paths. */
 #include "cli/output.h"
 
 #include <errno.h>

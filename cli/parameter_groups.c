@@ -1,7 +1,7 @@
 /* Turns patterns with rates and decays into the engine's groups, and the numbers of optimizers into
  * its hyperparameters. The one idea: each pattern with its value becomes one group; rates first,
  * then decays. Next: engine/ applies them. */
-#include "cli/parameter_groups.h"
+#include "cli/recipe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,13 +48,11 @@ coh_status cli_parameter_groups_check(const cli_recipe *recipe, const coh_graph 
 static void describe_list(const cli_for_list *list, const char *what, const coh_graph *graph,
                           cli_line *line)
 {
-    char number[32];
     for (int64_t i = 0; i < list->count; i++) {
         uint32_t tensors;
         uint64_t elements;
         const cli_for *one = &list->at[i];
-        cli_line_add(line, "group:  %s %s for %s", what, cli_rate(one->value, number),
-                     one->pattern);
+        cli_line_add(line, "group:  %s %s for %s", what, cli_rate(one->value).at, one->pattern);
         if (graph && coh_parameter_group_count(graph, one->pattern, &tensors, &elements) == COH_OK)
             cli_line_add(line, ": %" PRIu32 " tensor%s, %" PRIu64 " parameters", tensors,
                          tensors == 1 ? "" : "s", elements);

@@ -46,9 +46,8 @@ void cli_recipe_keep_path(const char *path, char *out_path)
  * holds. */
 static int is_preset(const cli_options *options)
 {
-    coh_model ignored;
     return cli_command_operand(options->command) == CLI_OPERAND_MODEL &&
-           coh_model_preset(options->operand, 0, &ignored) == COH_OK;
+           cli_artefact_is_preset(options->operand);
 }
 
 /* Finds the tokenizer of the run of a checkpoint; "" if the operand is not a checkpoint, or has no
@@ -196,14 +195,13 @@ uint64_t cli_warmup_steps(const cli_share *warmup, uint64_t schedule_steps)
 
 void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained)
 {
-    char rate[32];
     recipe->schedule.highest = options->lr;
     if (!is_pretrained || cli_given(options, CLI_FLAG_LR))
         return;
     const int adapts = cli_given(options, CLI_FLAG_LORA);
     recipe->schedule.highest = adapts ? ADAPTER_RATE : PRETRAINED_RATE;
     if (options->command == CLI_TRAIN)
-        cli_note("lr %s: default for %s", cli_rate(recipe->schedule.highest, rate),
+        cli_note("lr %s: default for %s", cli_rate(recipe->schedule.highest).at,
                  adapts ? "adapters of pretrained weights" : "pretrained weights");
 }
 
@@ -500,53 +498,42 @@ done:
 
 static void add_fors(const cli_for_list *list, cli_line *line)
 {
-    for (int64_t i = 0; i < list->count; i++) {
-        cli_line_add(line, i ? ", [" : "[");
-        cli_line_add_json_string(line, list->at[i].pattern);
-        cli_line_add(line, ", ");
-        cli_line_add_json_number(line, list->at[i].value);
-        cli_line_add(line, "]");
-    }
+    for (int64_t i = 0; i < list->count; i++)
+        cli_line_add_json(line, "[%s, %.17g]", list->at[i].pattern, list->at[i].value);
 }
 
 static void add_optimizers(const cli_optimizer_list *list, cli_line *line)
 {
-    cli_line_add(line, "[");
-    for (int64_t i = 0; i < list->count; i++) {
-        cli_line_add(line, i ? ", [" : "[");
-        cli_line_add_json_string(line, list->at[i].pattern);
-        cli_line_add(line, ", ");
-        cli_line_add_json_string(line, list->at[i].optimizer);
-        cli_line_add(line, "]");
-    }
-    cli_line_add(line, "]");
+    for (int64_t i = 0; i < list->count; i++)
+        cli_line_add_json(line, "[%s, %s]", list->at[i].pattern, list->at[i].optimizer);
 }
 
 static void add_row(const note_row *row, const cli_recipe *recipe, cli_line *line)
 {
     const void *field = (const char *)recipe + row->offset;
-    cli_line_add(line, ", \"%s\": ", row->key);
     switch (row->type) {
     case NOTE_AMOUNT:
-        cli_line_add(line, "%" PRIu64, *(const uint64_t *)field);
+        cli_line_add_json(line, "%s: %" PRIu64, row->key, *(const uint64_t *)field);
         break;
     case NOTE_REAL:
-        cli_line_add_json_number(line, *(const double *)field);
+        cli_line_add_json(line, "%s: %.17g", row->key, *(const double *)field);
         break;
     case NOTE_HEX:
-        cli_line_add(line, "\"%016" PRIx64 "\"", *(const uint64_t *)field);
+        cli_line_add_json(line, "%s: '%016" PRIx64 "'", row->key, *(const uint64_t *)field);
         break;
     case NOTE_PATH:
     case NOTE_NAME:
-        cli_line_add_json_string(line, field);
+        cli_line_add_json(line, "%s: %s", row->key, (const char *)field);
         break;
     case NOTE_FORS:
-        cli_line_add(line, "[");
+        cli_line_add_json(line, "%s: [", row->key);
         add_fors(field, line);
-        cli_line_add(line, "]");
+        cli_line_add_json(line, "]");
         break;
     case NOTE_OPTIMIZERS:
+        cli_line_add_json(line, "%s: [", row->key);
         add_optimizers(field, line);
+        cli_line_add_json(line, "]");
         break;
     }
 }

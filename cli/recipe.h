@@ -22,7 +22,7 @@ typedef struct cli_recipe {
     uint64_t atomics;       /* 1: attention's backward may use atomics; see coh_model */
     /* beta1, beta2: below 0: the optimizer's own */
     double beta1, beta2, weight_decay, clip, dropout;
-    cli_for_list lr_for, weight_decay_for;    /* parameter_groups.h */
+    cli_for_list lr_for, weight_decay_for;    /* --lr-for, --weight-decay-for */
     char optimizer[COH_OPTIMIZER_NAME_BYTES]; /* "": adamw */
     cli_optimizer_list optimizer_for;
     cli_for_list hyperparameters; /* NAME or OPTIMIZER.NAME, and value */
@@ -120,5 +120,34 @@ coh_status cli_recipe_check_micro_batch(const cli_recipe *recipe);
 /* The largest divisor of `batch` that is at most 8. It depends only on the batch, not on a budget,
  * since the micro-batch is part of the numeric plan (if it does not fit: job.h). */
 int64_t cli_default_micro_batch(int64_t batch);
+
+/* ---- groups of parameters, for the engine: parameter_groups.c ---- */
+
+enum { CLI_GROUPS_MOST = 2 * CLI_FORS_MOST };
+
+/* Fills `out_groups`; returns their number. Their patterns point into the recipe. */
+uint32_t cli_parameter_groups(const cli_recipe *recipe,
+                              coh_parameter_group out_groups[CLI_GROUPS_MOST]);
+
+/* Checks that every pattern matches a trained parameter, and that there is a rate to be multiplied.
+ * Fails: COH_ERR_ARGUMENT with flag and pattern. */
+coh_status cli_parameter_groups_check(const cli_recipe *recipe, const coh_graph *graph);
+
+/* The hyperparameters that differ from the optimizers' own, and their texts. */
+typedef struct cli_hyperparameters {
+    coh_hyperparameter_value values[2 + CLI_FORS_MOST];
+    uint32_t count;
+    char names[CLI_FORS_MOST][COH_PATTERN_BYTES];
+} cli_hyperparameters;
+
+/* Values point to texts in *out_numbers. */
+void cli_hyperparameters_of(const cli_recipe *recipe, cli_hyperparameters *out_numbers);
+
+/* Checks names and ranges against the optimizers of the recipe. Fails: COH_ERR_ARGUMENT. */
+coh_status cli_hyperparameters_check(const cli_recipe *recipe);
+
+/* Adds a line per group and optimizer; without numbers of parameters if `graph` is NULL. */
+void cli_parameter_groups_describe(const cli_recipe *recipe, const coh_graph *graph,
+                                   cli_line *line);
 
 #endif

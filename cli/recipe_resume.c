@@ -29,9 +29,8 @@ static coh_status check_fixed(const cli_options *options)
 
 static void set_real(const char *name, double value, double *field)
 {
-    char before[32], now[32];
     if (*field != value)
-        cli_note("%s %s -> %s", name, cli_rate(*field, before), cli_rate(value, now));
+        cli_note("%s %s -> %s", name, cli_rate(*field).at, cli_rate(value).at);
     *field = value;
 }
 
@@ -48,7 +47,6 @@ static coh_status set_rates(cli_recipe *recipe, const cli_options *options)
     cli_schedule *schedule = &recipe->schedule;
     const double before = schedule->highest;
     double lowest = schedule->lowest;
-    char low[32], high[32];
     if (cli_given(options, CLI_FLAG_LR)) {
         set_real("lr", options->lr, &schedule->highest);
         if (before > 0 && before != options->lr)
@@ -61,7 +59,7 @@ static coh_status set_rates(cli_recipe *recipe, const cli_options *options)
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
                     "the lowest rate %s is above the highest %s: lower --min-lr, or raise --lr",
-                    cli_rate(schedule->lowest, low), cli_rate(schedule->highest, high));
+                    cli_rate(schedule->lowest).at, cli_rate(schedule->highest).at);
 }
 
 static coh_status set_schedule(cli_recipe *recipe, const cli_options *options)
@@ -82,9 +80,8 @@ static coh_status set_schedule(cli_recipe *recipe, const cli_options *options)
 
 static void add_fors(const cli_for_list *list, cli_line *line)
 {
-    char number[32];
     for (int64_t i = 0; i < list->count; i++)
-        cli_line_add(line, " %s=%s", list->at[i].pattern, cli_rate(list->at[i].value, number));
+        cli_line_add(line, " %s=%s", list->at[i].pattern, cli_rate(list->at[i].value).at);
     if (list->count == 0)
         cli_line_add(line, " none");
 }

@@ -1,6 +1,7 @@
-/* Finds the memory that ends most of the recompute: halves the range between the budget and the
- * bytes of a run in memory, with a plan at each size. See cli/recompute.h. */
-#include "cli/recompute.h"
+/* Reports the cost when most of the forward pass is recomputed in backward, and finds the memory
+ * that would avoid it: halves the range between the budget and the bytes of a run in memory, with a
+ * plan at each size. Next: screen.c prints it. */
+#include "cli/screen.h"
 
 #define GIB ((uint64_t)1 << 30)
 #define MIB ((uint64_t)1 << 20)
@@ -104,7 +105,6 @@ coh_status cli_recompute_find(const cli_job *job, uint64_t in_memory_bytes,
 
 void cli_recompute_add(const cli_recompute *recompute, cli_line *line)
 {
-    char size[32];
     if (!recompute->is_large)
         return;
     cli_line_add(line,
@@ -114,7 +114,7 @@ void cli_recompute_add(const cli_recompute *recompute, cli_line *line)
                  100 * recompute->of_step);
     if (recompute->end_bytes > 0)
         cli_line_add(line, "; with --device-memory %s %s%.0f %% would\n",
-                     cli_size_whole(recompute->end_bytes, size),
+                     cli_size_whole(recompute->end_bytes).at,
                      recompute->is_planned ? "" : "(everything in memory) ",
                      100 * recompute->end_of_forward);
     else

@@ -4,9 +4,9 @@
 
 #include "cli/say.h"
 
-/* Adds the members of a refusal, each named as in docs/planning.md, without braces. Nothing here
- * comes from a sentence, except `remedy`, which is one. */
-void cli_refusal_add_json(const coh_refusal *refusal, cli_line *line);
+/* Adds a refusal as member `key`, unless its reason is COH_REFUSAL_NONE. docs/planning.md names its
+ * members; none comes from a sentence, except `remedy`, which is one. */
+void cli_refusal_add_json(const char *key, const coh_refusal *refusal, cli_line *line);
 
 /* Prints the last failure, of `status`, as an object that says why there is no plan for `model`
  * (NULL: no name); nothing if it is no refusal. */

@@ -23,22 +23,19 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
     const cli_recipe *recipe = &job->recipe;
     CLI_TRY(coh_model_to_json(&job->model, model, sizeof(model)));
     cli_line_clear(out_note);
-    cli_line_add(out_note,
-                 "{\"version\": %d, \"batch\": %" PRId64 ", \"micro_batch\": %" PRId64
-                 ", \"sequence\": %" PRId64 ", \"steps\": %" PRIu64 ", \"clip\": ",
-                 NOTE_VERSION, recipe->batch, recipe->micro_batch, recipe->sequence, recipe->steps);
-    cli_line_add_json_number(out_note, recipe->clip);
-    cli_line_add(out_note,
-                 ", \"threads\": %d, \"device_memory_bytes\": \"%" PRIu64 "\", \"profile\": ",
-                 (int)job->plan_options.thread_count, job->plan_options.device_memory_bytes);
-    cli_line_add_json_string(out_note, job->options->profile ? job->options->profile : "");
+    cli_line_add_json(
+        out_note,
+        "{'version': %d, 'batch': %" PRId64 ", 'micro_batch': %" PRId64 ", 'sequence': %" PRId64
+        ", 'steps': %" PRIu64 ", 'clip': %.17g, 'threads': %d, 'device_memory_bytes': '%" PRIu64
+        "', 'profile': %s",
+        NOTE_VERSION, recipe->batch, recipe->micro_batch, recipe->sequence, recipe->steps,
+        recipe->clip, (int)job->plan_options.thread_count, job->plan_options.device_memory_bytes,
+        job->options->profile ? job->options->profile : "");
     if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT))
-        cli_line_add(out_note, ", \"disk_write_limit\": \"%" PRIu64 "\"",
-                     job->options->disk_write_limit);
-    if (job->model.dropout > 0) {
-        cli_line_add(out_note, ", \"dropout\": ");
-        cli_line_add_json_number(out_note, job->model.dropout);
-    }
+        cli_line_add_json(out_note, "'disk_write_limit': '%" PRIu64 "'",
+                          job->options->disk_write_limit);
+    if (job->model.dropout > 0)
+        cli_line_add_json(out_note, "'dropout': %.17g", job->model.dropout);
     cli_line_add(out_note, ", \"model\": %s}", model);
     if (out_note->cut)
         return cli_fail(COH_ERR_ARGUMENT, "the model's description is too long for a plan file");

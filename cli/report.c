@@ -55,31 +55,22 @@ void cli_report_break(cli_report *report)
 
 /* ---- one step ---- */
 
-static void add_lanes_json(cli_line *line, const char *key, const double *seconds,
-                           const uint64_t *bytes)
+static void add_seconds_json(cli_line *line, const char *key, const double *seconds)
 {
-    cli_line_add(line, ", \"%s\": {", key);
-    for (int lane = seconds ? COH_LANE_COMPUTE : COH_LANE_H2D, first = 1; lane < COH_LANE_COUNT;
-         lane++) {
-        if (seconds ? seconds[lane] == 0 : bytes[lane] == 0)
-            continue;
-        cli_line_add(line, "%s\"%s\": ", first ? "" : ", ", coh_lane_name(lane));
-        if (seconds)
-            cli_line_add(line, "%.6f", seconds[lane]);
-        else
-            cli_line_add(line, "%" PRIu64, bytes[lane]);
-        first = 0;
-    }
-    cli_line_add(line, "}");
+    cli_line_add_json(line, "%s: {", key);
+    for (int lane = COH_LANE_COMPUTE; lane < COH_LANE_COUNT; lane++)
+        if (seconds[lane] != 0)
+            cli_line_add_json(line, "%s: %.6f", coh_lane_name(lane), seconds[lane]);
+    cli_line_add_json(line, "}");
 }
 
-static void add_peaks_json(cli_line *line, const char *key, const uint64_t *peak_bytes)
+static void add_bytes_json(cli_line *line, const char *key, const uint64_t *bytes)
 {
-    cli_line_add(line, ", \"%s\": {", key);
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", coh_tier_name(tier),
-                     peak_bytes[tier]);
-    cli_line_add(line, "}");
+    cli_line_add_json(line, "%s: {", key);
+    for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
+        if (bytes[lane] != 0)
+            cli_line_add_json(line, "%s: %" PRIu64, coh_lane_name(lane), bytes[lane]);
+    cli_line_add_json(line, "}");
 }
 
 /* Appends a whole line or nothing. If the log can no longer be written, prints that once and stops
@@ -106,19 +97,18 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         exposed_s[lane] = (double)result->exposed_ns[lane] * 1e-9;
     cli_line_clear(&line);
-    cli_line_add(&line, "{\"step\": %" PRIu64 ", \"loss\": ", result->step + 1);
-    cli_line_add_json_number(&line, result->loss);
-    cli_line_add(&line, ", \"grad_norm\": ");
-    cli_line_add_json_number(&line, result->grad_norm);
-    cli_line_add(&line, ", \"lr\": ");
-    cli_line_add_json_number(&line, learning_rate);
-    cli_line_add(&line, ", \"tokens\": %" PRId64 ", \"seconds\": %.6f", report->tokens_per_step,
-                 (double)result->step_ns * 1e-9);
-    add_lanes_json(&line, "exposed_seconds", exposed_s, NULL);
-    add_lanes_json(&line, "link_bytes", NULL, result->link_bytes);
-    add_lanes_json(&line, "frozen_link_bytes", NULL, result->frozen_bytes);
-    add_peaks_json(&line, "peak_bytes", result->peak_bytes);
-    cli_line_add(&line, "%s}\n", result->finite ? "" : ", \"skipped\": true");
+    cli_line_add_json(&line,
+                      "{'step': %" PRIu64 ", 'loss': %.17g, 'grad_norm': %.17g, 'lr': %.17g"
+                      ", 'tokens': %" PRId64 ", 'seconds': %.6f",
+                      result->step + 1, result->loss, result->grad_norm, learning_rate,
+                      report->tokens_per_step, (double)result->step_ns * 1e-9);
+    add_seconds_json(&line, "exposed_seconds", exposed_s);
+    add_bytes_json(&line, "link_bytes", result->link_bytes);
+    add_bytes_json(&line, "frozen_link_bytes", result->frozen_bytes);
+    cli_line_add_json_tiers(&line, "peak_bytes", result->peak_bytes);
+    if (!result->finite)
+        cli_line_add_json(&line, "'skipped': true");
+    cli_line_add_json(&line, "}\n");
     append_log(report, &line);
 }
 
@@ -137,7 +127,6 @@ static double recent_step_seconds(const cli_report *report)
 
 static void show_step(cli_report *report, const coh_step_result *result)
 {
-    char eta[32], bytes[32];
     cli_line line;
     uint64_t done = result->step + 1;
     double step_s = recent_step_seconds(report);
@@ -152,16 +141,16 @@ static void show_step(cli_report *report, const coh_step_result *result)
         cli_line_add(&line, "%.4f", result->loss);
     else
         cli_line_add(&line, "not finite");
-    (void)cli_duration(step_s * (double)(report->last_step - done), eta);
+    const cli_text eta = cli_time(step_s * (double)(report->last_step - done));
     if (report->step_count < 2)
-        cli_line_add(&line, "  ETA %s (predicted)", eta);
+        cli_line_add(&line, "  ETA %s (predicted)", eta.at);
     else
         cli_line_add(&line, "  %.0f tokens/s  ETA %s",
-                     step_s > 0 ? (double)report->tokens_per_step / step_s : 0.0, eta);
+                     step_s > 0 ? (double)report->tokens_per_step / step_s : 0.0, eta.at);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (result->peak_bytes[tier])
             cli_line_add(&line, "  %s %s", coh_tier_name(tier),
-                         coh_size_format(result->peak_bytes[tier], bytes, sizeof(bytes)));
+                         cli_size(result->peak_bytes[tier]).at);
     cli_line_add(&line, report->terminal ? "\033[K" : "\n");
     (void)cli_write(STDERR_FILENO, line.text, line.used);
     report->live_shown = report->terminal;
@@ -201,10 +190,10 @@ void cli_report_validation(cli_report *report, uint64_t step, double loss, uint6
     if (report->log_descriptor < 0)
         return;
     cli_line_clear(&line);
-    cli_line_add(&line, "{\"step\": %" PRIu64 ", \"validation_loss\": ", step);
-    cli_line_add_json_number(&line, loss);
-    cli_line_add(&line, ", \"windows\": %" PRIu64 ", \"windows_total\": %" PRIu64 "}\n", windows,
-                 total);
+    cli_line_add_json(&line,
+                      "{'step': %" PRIu64 ", 'validation_loss': %.17g, 'windows': %" PRIu64
+                      ", 'windows_total': %" PRIu64 "}\n",
+                      step, loss, windows, total);
     append_log(report, &line);
 }
 
@@ -240,56 +229,50 @@ static uint64_t overhead_bytes(const coh_engine_facts *facts, uint64_t process_p
 /* Adds the bytes of frozen parameters among those moved; no lane writes them. */
 static void add_frozen(const cli_report *report, cli_line *line)
 {
-    char bytes[32];
     int moved = 0;
     for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
         moved |= report->frozen_bytes[lane] > 0;
     for (int lane = COH_LANE_H2D; moved && lane < COH_LANE_COUNT; lane++)
         if (report->link_bytes[lane])
             cli_line_add(line, "%s %s %s", moved++ == 1 ? "; of these frozen parameters:" : ",",
-                         coh_lane_name(lane),
-                         coh_size_format(report->frozen_bytes[lane], bytes, sizeof(bytes)));
+                         coh_lane_name(lane), cli_size(report->frozen_bytes[lane]).at);
 }
 
 void cli_report_gpu(const coh_engine_facts *facts, cli_line *line)
 {
-    char a[32], b[32], c[32];
     if (facts->device_context_bytes + facts->device_library_bytes == 0)
         return;
     cli_line_add(line,
                  "GPU:    overhead outside the arena: context and other programs %s, kernels and "
                  "libraries %s; %s free\n",
-                 coh_size_format(facts->device_context_bytes, a, sizeof(a)),
-                 coh_size_format(facts->device_library_bytes, b, sizeof(b)),
-                 coh_size_format(facts->device_free_bytes, c, sizeof(c)));
+                 cli_size(facts->device_context_bytes).at, cli_size(facts->device_library_bytes).at,
+                 cli_size(facts->device_free_bytes).at);
 }
 
 void cli_report_totals(const cli_report *report, const coh_plan_summary *summary,
                        const coh_engine_facts *facts, cli_line *line)
 {
-    char a[32], b[32], c[32];
     double steps = report->step_count ? (double)report->step_count : 1;
     double still = 0;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         still += report->exposed_s[lane];
     cli_line_add(line, "time:   %s in %" PRIu64 " step%s, %s each (predicted %s)",
-                 cli_duration(report->step_s, a), report->step_count,
-                 report->step_count == 1 ? "" : "s", cli_duration(report->step_s / steps, b),
-                 cli_duration((double)summary->step_ns * 1e-9, c));
+                 cli_time(report->step_s).at, report->step_count,
+                 report->step_count == 1 ? "" : "s", cli_time(report->step_s / steps).at,
+                 cli_time((double)summary->step_ns * 1e-9).at);
     if (still > 0)
-        cli_line_add(line, "; compute waited %s of it", cli_duration(still, a));
+        cli_line_add(line, "; compute waited %s of it", cli_time(still).at);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (report->exposed_s[lane] > 0)
             cli_line_add(line, ", for %s %s", coh_lane_name(lane),
-                         cli_duration(report->exposed_s[lane], a));
+                         cli_time(report->exposed_s[lane]).at);
     cli_line_add(line, "\nbytes: ");
     int moved = 0;
     for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
         if (report->link_bytes[lane]) {
             cli_line_add(line, "%s %s %s (%s a step)", moved++ ? "," : "", coh_lane_name(lane),
-                         coh_size_format(report->link_bytes[lane], a, sizeof(a)),
-                         coh_size_format((uint64_t)((double)report->link_bytes[lane] / steps), b,
-                                         sizeof(b)));
+                         cli_size(report->link_bytes[lane]).at,
+                         cli_size((uint64_t)((double)report->link_bytes[lane] / steps)).at);
         }
     add_frozen(report, line);
     cli_line_add(line, moved ? "\npeak:  " : " nothing moved\npeak:  ");
@@ -302,11 +285,9 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
                                                                                : " (DIFFERENT)");
     uint64_t process = cli_report_process_peak();
     cli_line_add(
-        line, "\nprocess: %s at its peak (VmHWM) = arenas %s + overhead %s\n",
-        coh_size_format(process, a, sizeof(a)),
-        coh_size_format(facts->arena_bytes[COH_TIER_DEVICE] + facts->arena_bytes[COH_TIER_HOST], b,
-                        sizeof(b)),
-        coh_size_format(overhead_bytes(facts, process), c, sizeof(c)));
+        line, "\nprocess: %s at its peak (VmHWM) = arenas %s + overhead %s\n", cli_size(process).at,
+        cli_size(facts->arena_bytes[COH_TIER_DEVICE] + facts->arena_bytes[COH_TIER_HOST]).at,
+        cli_size(overhead_bytes(facts, process)).at);
     cli_report_gpu(facts, line);
 }
 
@@ -314,52 +295,43 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
                             const coh_engine_facts *facts, cli_line *line)
 {
     uint64_t process = cli_report_process_peak();
-    cli_line_add(line, ", \"loss\": ");
-    cli_line_add_json_number(line, report->last_loss);
-    cli_line_add(line, ", \"validation_loss\": ");
-    cli_line_add_json_number(line, report->last_validation);
-    cli_line_add(line,
-                 ", \"validation_step\": %" PRIu64 ", \"validation_windows\": %" PRIu64
-                 ", \"validation_windows_total\": %" PRIu64,
-                 report->validation_step, report->validation_windows,
-                 report->validation_windows_total);
-    cli_line_add(line,
-                 ", \"steps_run\": %" PRIu64 ", \"skipped_steps\": %" PRIu64
-                 ", \"seconds\": %.6f, \"predicted_step_seconds\": %.9f",
-                 report->step_count, report->skipped_count, report->step_s,
-                 (double)summary->step_ns * 1e-9);
-    add_lanes_json(line, "exposed_seconds", report->exposed_s, NULL);
-    add_lanes_json(line, "link_bytes", NULL, report->link_bytes);
-    add_lanes_json(line, "frozen_link_bytes", NULL, report->frozen_bytes);
-    add_peaks_json(line, "peak_bytes", report->peak_bytes);
-    add_peaks_json(line, "predicted_peak_bytes", summary->peak_bytes);
-    cli_line_add(line, ", \"process_peak_bytes\": %" PRIu64 ", \"overhead_bytes\": %" PRIu64,
-                 process, overhead_bytes(facts, process));
+    cli_line_add_json(line,
+                      "'loss': %.17g, 'validation_loss': %.17g, 'validation_step': %" PRIu64
+                      ", 'validation_windows': %" PRIu64 ", 'validation_windows_total': %" PRIu64
+                      ", 'steps_run': %" PRIu64 ", 'skipped_steps': %" PRIu64
+                      ", 'seconds': %.6f, 'predicted_step_seconds': %.9f",
+                      report->last_loss, report->last_validation, report->validation_step,
+                      report->validation_windows, report->validation_windows_total,
+                      report->step_count, report->skipped_count, report->step_s,
+                      (double)summary->step_ns * 1e-9);
+    add_seconds_json(line, "exposed_seconds", report->exposed_s);
+    add_bytes_json(line, "link_bytes", report->link_bytes);
+    add_bytes_json(line, "frozen_link_bytes", report->frozen_bytes);
+    cli_line_add_json_tiers(line, "peak_bytes", report->peak_bytes);
+    cli_line_add_json_tiers(line, "predicted_peak_bytes", summary->peak_bytes);
+    cli_line_add_json(line, "'process_peak_bytes': %" PRIu64 ", 'overhead_bytes': %" PRIu64,
+                      process, overhead_bytes(facts, process));
     if (facts->device_context_bytes + facts->device_library_bytes > 0)
-        cli_line_add(line,
-                     ", \"device_overhead_bytes\": {\"context\": %" PRIu64
-                     ", \"libraries\": %" PRIu64 ", \"free\": %" PRIu64 "}",
-                     facts->device_context_bytes, facts->device_library_bytes,
-                     facts->device_free_bytes);
-    cli_line_add(line, ", \"store\": ");
-    cli_line_add_json_string(line, facts->store_backend ? facts->store_backend : "none");
-    cli_line_add(line, ", \"store_direct\": %s", facts->store_direct > 0 ? "true" : "false");
-    cli_line_add(
-        line, ", \"numeric_fingerprint\": \"%016" PRIx64 "\", \"program_hash\": \"%016" PRIx64 "\"",
-        summary->numeric_fingerprint, summary->program_hash);
+        cli_line_add_json(line,
+                          "'device_overhead_bytes': {'context': %" PRIu64 ", 'libraries': %" PRIu64
+                          ", 'free': %" PRIu64 "}",
+                          facts->device_context_bytes, facts->device_library_bytes,
+                          facts->device_free_bytes);
+    cli_line_add_json(line,
+                      "'store': %s, 'store_direct': %i, 'numeric_fingerprint': '%016" PRIx64
+                      "', 'program_hash': '%016" PRIx64 "'",
+                      facts->store_backend ? facts->store_backend : "none", facts->store_direct > 0,
+                      summary->numeric_fingerprint, summary->program_hash);
 }
 
 void cli_report_ledger_json(const coh_engine *engine, cli_line *line)
 {
     coh_engine_ledger_row row;
-    cli_line_add(line, ", \"ledger\": [");
-    for (uint32_t i = 0; coh_engine_ledger_row_at(engine, i, &row); i++) {
-        cli_line_add(line, "%s{\"tier\": \"%s\", \"purpose\": ", i ? ", " : "", row.tier);
-        cli_line_add_json_string(line, row.purpose);
-        cli_line_add(line, ", \"owner\": ");
-        cli_line_add_json_string(line, row.owner);
-        cli_line_add(line, ", \"bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64 "}", row.bytes,
-                     row.peak_bytes);
-    }
-    cli_line_add(line, "]");
+    cli_line_add_json(line, "'ledger': [");
+    for (uint32_t i = 0; coh_engine_ledger_row_at(engine, i, &row); i++)
+        cli_line_add_json(line,
+                          "{'tier': %s, 'purpose': %s, 'owner': %s, 'bytes': %" PRIu64
+                          ", 'peak_bytes': %" PRIu64 "}",
+                          row.tier, row.purpose, row.owner, row.bytes, row.peak_bytes);
+    cli_line_add_json(line, "]");
 }

@@ -35,7 +35,7 @@ coh_status cli_run_folder_name(const char *model, char *out_path)
                     out_path);
 }
 
-/* Makes the folder. Its parent exists: cli_path_check has checked it. */
+/* Makes the folder. Its parent exists: cli_input_check has checked it. */
 static coh_status make_folder(const char *path, cli_run_folder *folder)
 {
     if (snprintf(folder->given, sizeof(folder->given), "%s", path) >= (int)sizeof(folder->given))

@@ -15,43 +15,25 @@ void cli_line_clear(cli_line *line)
 {
     line->used = 0;
     line->cut = 0;
+    line->flushed = '\0';
     line->text[0] = '\0';
 }
 
-/* Accounts for what vsnprintf wrote to the `room` bytes at the line's end; `wanted` is its
- * result. */
-static void take_up(cli_line *line, size_t room, int wanted)
+static void add_list(cli_line *line, const char *format, va_list arguments)
 {
-    if (wanted < 0 || (size_t)wanted >= room) {
-        line->cut = 1;
-        line->used = sizeof(line->text) - 1;
-        line->text[line->used] = '\0';
-        return;
-    }
-    line->used += (size_t)wanted;
+    const size_t room = sizeof(line->text) - line->used;
+    const int wanted = vsnprintf(line->text + line->used, room, format, arguments);
+    line->cut |= wanted < 0 || (size_t)wanted >= room;
+    line->used = line->cut ? sizeof(line->text) - 1 : line->used + (size_t)wanted;
+    line->text[line->used] = '\0';
 }
 
 void cli_line_add(cli_line *line, const char *format, ...)
 {
     va_list arguments;
-    size_t room = sizeof(line->text) - line->used;
     va_start(arguments, format);
-    take_up(line, room, vsnprintf(line->text + line->used, room, format, arguments));
+    add_list(line, format, arguments);
     va_end(arguments);
-}
-
-void cli_line_add_json_string(cli_line *line, const char *text)
-{
-    cli_line_add(line, "\"");
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            cli_line_add(line, "\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7f)
-            cli_line_add(line, "\\u%04x", *c);
-        else
-            cli_line_add(line, "%c", *c);
-    }
-    cli_line_add(line, "\"");
 }
 
 void cli_line_add_word(cli_line *line, const char *text)
@@ -68,12 +50,77 @@ void cli_line_add_word(cli_line *line, const char *text)
     cli_line_add(line, "'");
 }
 
-void cli_line_add_json_number(cli_line *line, double number)
+static void add_string(cli_line *line, const char *text)
 {
-    if (isfinite(number))
-        cli_line_add(line, "%.17g", number);
-    else
+    if (!text) {
         cli_line_add(line, "null");
+        return;
+    }
+    cli_line_add(line, "\"");
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            cli_line_add(line, "\\%c", *c);
+        else if (*c < 0x20 || *c == 0x7f)
+            cli_line_add(line, "\\u%04x", *c);
+        else
+            cli_line_add(line, "%c", *c);
+    }
+    cli_line_add(line, "\"");
+}
+
+/* Adds the value of one conversion, "%s" or "%.9f". */
+static void add_value(cli_line *line, const char *conversion, va_list *arguments)
+{
+    const char type = conversion[strlen(conversion) - 1];
+    if (type == 's') {
+        add_string(line, va_arg(*arguments, const char *));
+    } else if (type == 'i') {
+        cli_line_add(line, va_arg(*arguments, int) ? "true" : "false");
+    } else if (strchr("efg", type)) {
+        const double number = va_arg(*arguments, double);
+        cli_line_add(line, isfinite(number) ? conversion : "null", number);
+    } else if (strchr(conversion, 'l')) {
+        cli_line_add(line, conversion, va_arg(*arguments, uint64_t));
+    } else {
+        cli_line_add(line, conversion, va_arg(*arguments, int));
+    }
+}
+
+void cli_line_add_json(cli_line *line, const char *format, ...)
+{
+    va_list arguments;
+    const char before = line->used ? line->text[line->used - 1] : line->flushed;
+    if (before && !strchr("{[ ", before) && !strchr("]}", *format))
+        cli_line_add(line, ", ");
+    va_start(arguments, format);
+    for (const char *at = format; *at; at++) {
+        char conversion[16];
+        if (*at == '%') {
+            const size_t length = 2 + strspn(at + 1, "0123456789.l");
+            snprintf(conversion, sizeof(conversion), "%.*s", (int)length, at);
+            add_value(line, conversion, &arguments);
+            at += length - 1;
+        } else {
+            cli_line_add(line, "%c", *at == '\'' ? '"' : *at);
+        }
+    }
+    va_end(arguments);
+}
+
+void cli_line_add_json_tiers(cli_line *line, const char *key, const uint64_t *bytes)
+{
+    cli_line_add_json(line, "%s: {", key);
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        cli_line_add_json(line, "%s: %" PRIu64, coh_tier_name(tier), bytes[tier]);
+    cli_line_add_json(line, "}");
+}
+
+void cli_line_flush(cli_line *line)
+{
+    const char last = line->used ? line->text[line->used - 1] : line->flushed;
+    (void)fwrite(line->text, 1, line->used, stdout);
+    cli_line_clear(line);
+    line->flushed = last;
 }
 
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count)
@@ -101,23 +148,18 @@ coh_status cli_blame(coh_status status, const char *format, ...)
     snprintf(why, sizeof(why), "%s", coh_last_error());
     cli_line_clear(&line);
     va_start(arguments, format);
-    take_up(&line, sizeof(line.text), vsnprintf(line.text, sizeof(line.text), format, arguments));
+    add_list(&line, format, arguments);
     va_end(arguments);
     return cli_fail(status, "%s: %s", line.text, why);
 }
 
-static void end_line(cli_line *line)
-{
-    if (line->used == sizeof(line->text) - 1)
-        line->used--;
-    line->text[line->used++] = '\n';
-}
-
+/* Sets the line to a text and a newline. */
 static void fill_line(cli_line *line, const char *format, va_list arguments)
 {
     cli_line_clear(line);
-    take_up(line, sizeof(line->text), vsnprintf(line->text, sizeof(line->text), format, arguments));
-    end_line(line);
+    add_list(line, format, arguments);
+    line->used -= line->used == sizeof(line->text) - 1;
+    line->text[line->used++] = '\n';
 }
 
 void cli_note(const char *format, ...)
@@ -140,7 +182,21 @@ void cli_print(const char *format, ...)
     (void)fwrite(line.text, 1, line.used, stdout);
 }
 
-const char *cli_size_whole(uint64_t bytes, char *text)
+/* ---- values ---- */
+
+cli_text cli_size(uint64_t bytes)
+{
+    cli_text text;
+    (void)coh_size_format(bytes, text.at, sizeof(text.at));
+    return text;
+}
+
+const char *cli_tier_name(int tier, int is_gpu)
+{
+    return tier == COH_TIER_HOST && !is_gpu ? "emulated host" : coh_tier_name(tier);
+}
+
+cli_text cli_size_whole(uint64_t bytes)
 {
     static const struct {
         const char *name;
@@ -149,11 +205,19 @@ const char *cli_size_whole(uint64_t bytes, char *text)
                   { "GB", 1000000000 },    { "MiB", (uint64_t)1 << 20 },
                   { "MB", 1000000 },       { "KiB", (uint64_t)1 << 10 },
                   { "kB", 1000 },          { "B", 1 } };
-    enum { TEXT_BYTES = 32 };
+    cli_text text;
     size_t unit = 0;
     while (bytes % units[unit].bytes != 0)
         unit++;
-    snprintf(text, TEXT_BYTES, "%" PRIu64 "%s", bytes / units[unit].bytes, units[unit].name);
+    snprintf(text.at, sizeof(text.at), "%" PRIu64 "%s", bytes / units[unit].bytes,
+             units[unit].name);
+    return text;
+}
+
+cli_text cli_time(double seconds)
+{
+    cli_text text;
+    (void)cli_duration(seconds, text.at);
     return text;
 }
 
@@ -178,23 +242,19 @@ const char *cli_duration(double seconds, char *text)
     return text;
 }
 
-const char *cli_rate(double number, char *text)
+cli_text cli_rate(double number)
 {
-    enum { TEXT_BYTES = 32 };
-    if (number == 0 || fabs(number) >= 0.01) {
-        snprintf(text, TEXT_BYTES, "%g", number);
+    cli_text text;
+    snprintf(text.at, sizeof(text.at), "%g", number);
+    if (number == 0 || !(fabs(number) < 0.01))
         return text;
-    }
-    snprintf(text, TEXT_BYTES, "%.5e", number); /* "6.00000e-04" */
-    char *exponent = strchr(text, 'e');
-    char *end = exponent;
-    if (!exponent)
-        return text; /* not a number */
+    snprintf(text.at, sizeof(text.at), "%.5e", number); /* "6.00000e-04" */
+    char *exponent = strchr(text.at, 'e'), *end = exponent;
+    const int power = atoi(exponent + 1);
     while (end[-1] == '0')
         end--;
     end -= end[-1] == '.';
-    const int power = atoi(exponent + 1);
-    snprintf(end, TEXT_BYTES - (size_t)(end - text), "e%d", power);
+    snprintf(end, sizeof(text.at) - (size_t)(end - text.at), "e%d", power);
     return text;
 }
 

@@ -36,17 +36,29 @@ enum { CLI_PATH_BYTES = 4096, CLI_LINE_BYTES = 12288 };
 typedef struct cli_line {
     size_t used;
     int cut;
+    char flushed; /* the last byte that cli_line_flush printed; 0: none */
     char text[CLI_LINE_BYTES];
 } cli_line;
 
 void cli_line_clear(cli_line *line);
 void cli_line_add(cli_line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Adds "text" in quotes, escaped for JSON; bytes above 0x7e are unchanged. */
-void cli_line_add_json_string(cli_line *line, const char *text);
 /* Adds `text` as one word of a shell command, quoted if necessary. */
 void cli_line_add_word(cli_line *line, const char *text);
-/* Adds a double that reads back as the same bits; NaN and infinity become null. */
-void cli_line_add_json_number(cli_line *line, double number);
+
+/* Adds JSON, printf-like, after a comma if a value is before it:
+ *
+ *     cli_line_add_json(&line, "{'path': %s, 'step': %" PRIu64 ", 'valid': %i}", ...);
+ *
+ * In `format` ' stands for ". %s is a text, quoted and escaped (bytes above 0x7e are unchanged), or
+ * null for NULL; %i is true or false. A real number that is not finite becomes null; "%.17g" reads
+ * back as the same bits. Whole numbers are int, or have 64 bits. */
+void cli_line_add_json(cli_line *line, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Adds bytes [COH_TIER_COUNT] as an object: "key": {"device": ..., "host": ..., "disk": ...}. */
+void cli_line_add_json_tiers(cli_line *line, const char *key, const uint64_t *bytes);
+/* Prints the text so far to stdio's standard output, and continues with an empty buffer: for JSON
+ * of any length. */
+void cli_line_flush(cli_line *line);
 
 /* Writes all bytes to `descriptor`, repeating short writes. Fails: COH_ERR_IO with errno's text. */
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count);
@@ -60,17 +72,28 @@ coh_status cli_blame(coh_status status, const char *format, ...)
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Formats "12.4 s", "3 min 20 s", "5 h 12 min", and from two days on "3.5 days", "2.1 years".
- * Returns `text` (at least 32 bytes). */
+/* A formatted value, for an argument of printf: cli_size(bytes).at */
+typedef struct cli_text {
+    char at[32];
+} cli_text;
+
+/* "1.50 GiB": coh_size_format. */
+cli_text cli_size(uint64_t bytes);
+
+/* "device", "host" or "disk"; without a GPU the host tier is "emulated host". */
+const char *cli_tier_name(int tier, int is_gpu);
+
+/* "512MiB", "3GB": the exact value, in the largest unit that divides it. */
+cli_text cli_size_whole(uint64_t bytes);
+
+/* "12.4 s", "3 min 20 s", "5 h 12 min", and from two days on "3.5 days", "2.1 years". */
+cli_text cli_time(double seconds);
+
+/* "6e-4", "0.05", "1": a rate or a factor with six digits, as on the command line. */
+cli_text cli_rate(double number);
+
+/* As cli_time; returns `text` (at least 32 bytes). */
 const char *cli_duration(double seconds, char *text);
-
-/* Formats "512MiB", "3GB": the exact value, in the largest unit that divides it. Returns `text` (at
- * least 32 bytes). */
-const char *cli_size_whole(uint64_t bytes, char *text);
-
-/* Formats "6e-4", "0.05", "1": a rate or a factor with six digits, as on the command line. Returns
- * `text` (at least 32 bytes). */
-const char *cli_rate(double number, char *text);
 
 double cli_seconds_now(void); /* monotonic */
 

@@ -9,13 +9,13 @@
 #include "cli/adapters.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
-#include "cli/recompute.h"
 
 enum { INDENT = 8, SECONDS_PER_DAY = 86400 };
 
-static const char *format_rate(double per_s, char *text)
+cli_text cli_tokens_per_s(double rate)
 {
-    snprintf(text, 32, per_s < 1000 ? "%.4g" : "%.0f", per_s);
+    cli_text text;
+    snprintf(text.at, sizeof(text.at), rate < 1000 ? "%.4g" : "%.0f", rate);
     return text;
 }
 
@@ -99,126 +99,103 @@ static void add_model(const cli_job *job, cli_line *line)
 /* A replay may use the memory of another profile or flag than the plan's. */
 static void add_made_for(const cli_job *job, cli_line *line)
 {
-    char text[32];
     if (!job->made || job->plan_options.device_memory_bytes == job->made_device_bytes)
         return;
     cli_line_add(line, " %s(planned for %s)",
                  cli_given(job->options, CLI_FLAG_DEVICE_MEMORY) ? "" : "of the profile ",
-                 coh_size_format(job->made_device_bytes, text, sizeof(text)));
+                 cli_size(job->made_device_bytes).at);
 }
 
 static void add_budget(const cli_job *job, cli_line *line)
 {
     const cli_options *options = job->options;
-    char text[32];
-    cli_line_add(line, "budget: device %s",
-                 coh_size_format(job->plan_options.device_memory_bytes, text, sizeof(text)));
+    cli_line_add(line, "budget: device %s", cli_size(job->plan_options.device_memory_bytes).at);
     add_made_for(job, line);
     if (job->on_gpu)
-        cli_line_add(line, ", host %s",
-                     coh_size_format(job->plan_options.host_memory_bytes, text, sizeof(text)));
+        cli_line_add(line, ", host %s", cli_size(job->plan_options.host_memory_bytes).at);
     if (job->on_gpu && !options->disk_folder[0] && job->plan_options.disk_bytes)
-        cli_line_add(line, ", disk %s",
-                     coh_size_format(job->plan_options.disk_bytes, text, sizeof(text)));
+        cli_line_add(line, ", disk %s", cli_size(job->plan_options.disk_bytes).at);
     if (job->made && !job->on_gpu && job->plan_options.disk_bytes)
         cli_line_add(line, ", a disk");
     if (cli_job_emulated_bytes(job))
         cli_line_add(line, ", EMULATED host tier %s (a test-bed: its speed means nothing)",
-                     coh_size_format(cli_job_emulated_bytes(job), text, sizeof(text)));
+                     cli_size(cli_job_emulated_bytes(job)).at);
     if (options->disk_folder[0])
         cli_line_add(line, ", disk %s%s%s", options->disk_folder,
                      options->disk_bytes == UINT64_MAX ? "" : " up to ",
-                     options->disk_bytes == UINT64_MAX
-                         ? ""
-                         : coh_size_format(options->disk_bytes, text, sizeof(text)));
+                     options->disk_bytes == UINT64_MAX ? "" : cli_size(options->disk_bytes).at);
 }
 
 static void add_fit(const cli_job *job, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
-    char text[32];
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (summary->peak_bytes[tier])
-            cli_line_add(line, "%s%s %s", tier ? ", " : "",
-                         tier == COH_TIER_HOST && !job->on_gpu ? "emulated host"
-                                                               : coh_tier_name(tier),
-                         coh_size_format(summary->peak_bytes[tier], text, sizeof(text)));
+            cli_line_add(line, "%s%s %s", tier ? ", " : "", cli_tier_name(tier, job->on_gpu),
+                         cli_size(summary->peak_bytes[tier]).at);
     cli_line_add(line, " at most, to the byte\n");
-}
-
-static const char *describe_calibration(const cli_job *job, char text[48])
-{
-    text[0] = '\0';
-    if (job->calibration.runs > 0)
-        snprintf(text, 48, ", calibrated by %" PRIu32 " run%s", job->calibration.runs,
-                 job->calibration.runs == 1 ? "" : "s");
-    return text;
 }
 
 void cli_screen_prices(const cli_job *job, cli_line *line)
 {
     coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
-    char calibrated[48];
     if (coh_profile_summarize(coh_plan_profile(job->plan), &facts) != COH_OK)
         return;
-    cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")%s%s\n",
+    cli_line_add(line, "prices: %sprofile %s (%s%s%s, hash %016" PRIx64 ")",
                  cli_budget_is_what_if(job->options, coh_plan_profile(job->plan)) ? "WHAT-IF, "
                                                                                   : "",
-                 facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash,
-                 describe_calibration(job, calibrated),
+                 facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash);
+    if (job->calibration.runs > 0)
+        cli_line_add(line, ", calibrated by %" PRIu32 " run%s", job->calibration.runs,
+                     job->calibration.runs == 1 ? "" : "s");
+    cli_line_add(line, "%s\n",
                  job->on_gpu && facts.fingerprint == 0 ? ": peaks, no run is as fast" : "");
 }
 
 static void add_speed(const cli_job *job, const cli_speed *s, cli_line *line)
 {
     const cli_recipe *recipe = &job->recipe;
-    char step[32], rate[32], slow[32];
-    cli_line_add(line, "speed:  %s tokens/s predicted", format_rate(s->tokens_per_s, rate));
+    cli_line_add(line, "speed:  %s tokens/s predicted", cli_tokens_per_s(s->tokens_per_s).at);
     if (s->step_fast_s < s->step_slow_s)
         cli_line_add(line, " (%s to %s by the spread of figures)",
-                     format_rate(s->tokens_slow_per_s, slow),
-                     format_rate(s->tokens_fast_per_s, rate));
+                     cli_tokens_per_s(s->tokens_slow_per_s).at,
+                     cli_tokens_per_s(s->tokens_fast_per_s).at);
     cli_line_add(line, ", %s a step of %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once",
-                 cli_duration(s->step_s, step), recipe->batch, recipe->sequence,
-                 recipe->micro_batch);
+                 cli_time(s->step_s).at, recipe->batch, recipe->sequence, recipe->micro_batch);
 }
 
 /* "100 steps in 11 s" */
 static void add_run(const cli_speed *s, cli_line *line)
 {
-    char run[32];
     cli_line_add(line, "%" PRIu64 " step%s in %s", s->steps_left, s->steps_left == 1 ? "" : "s",
-                 cli_duration(s->run_s, run));
+                 cli_time(s->run_s).at);
 }
 
 static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
-    char text[32];
     cli_line_add(line,
                  "limit:  %s: no schedule of these decisions is below %s (this one: %.1f %% above)",
                  coh_plan_bound_name(summary->binding),
-                 cli_duration((double)summary->bound_ns * 1e-9, text), 100 * s->gap);
+                 cli_time((double)summary->bound_ns * 1e-9).at, 100 * s->gap);
     if (summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding)
         cli_line_add(line, "; then %s, %s", coh_plan_bound_name(summary->runner_up),
-                     cli_duration((double)summary->bounds_ns[summary->runner_up] * 1e-9, text));
+                     cli_time((double)summary->bounds_ns[summary->runner_up] * 1e-9).at);
     cli_line_add(line, "\n");
 }
 
 static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
 {
-    char day[32], step[32], life[32];
     if (s->written_per_day <= 0)
         return;
     cli_line_add(line, "drive:  %s written a step, %s a day",
-                 coh_size_format((uint64_t)job->summary.disk_bytes_written, step, sizeof(step)),
-                 coh_size_format((uint64_t)s->written_per_day, day, sizeof(day)));
+                 cli_size((uint64_t)job->summary.disk_bytes_written).at,
+                 cli_size((uint64_t)s->written_per_day).at);
     if (s->endurance_bytes > 0)
         cli_line_add(line, "; it lasts %s of that",
-                     cli_duration(s->endurance_bytes / s->written_per_day * SECONDS_PER_DAY, life));
+                     cli_time(s->endurance_bytes / s->written_per_day * SECONDS_PER_DAY).at);
     if (cli_given(job->options, CLI_FLAG_DISK_WRITE_LIMIT))
-        cli_line_add(line, "; at most %s allowed",
-                     coh_size_format(job->options->disk_write_limit, day, sizeof(day)));
+        cli_line_add(line, "; at most %s allowed", cli_size(job->options->disk_write_limit).at);
     else if (cli_job_wears(job))
         cli_line_add(line, "; train asks for a --disk-write-limit to bound it");
     cli_line_add(line, "\n");
@@ -226,12 +203,10 @@ static void add_drive(const cli_job *job, const cli_speed *s, cli_line *line)
 
 static void add_program(const cli_job *job, cli_line *line)
 {
-    char chunk[32];
     cli_line_add(line,
                  "plan:   %u instructions in the step, chunks of %s, %d blocks recomputed; numbers "
                  "%016" PRIx64 ", program %016" PRIx64 "\n",
-                 job->summary.instruction_count,
-                 coh_size_format(job->summary.chunk_bytes, chunk, sizeof(chunk)),
+                 job->summary.instruction_count, cli_size(job->summary.chunk_bytes).at,
                  job->summary.recomputes, job->summary.numeric_fingerprint,
                  job->summary.program_hash);
 }
@@ -245,18 +220,13 @@ static coh_status add_memory(const cli_job *job, cli_line *line)
     cli_line_add(line, "\n%-13s %12s %12s %12s %12s %12s %12s\n", "memory", "parameters",
                  "gradients", "states", "activations", "workspaces", "peak");
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
-        char text[32];
         if (!job->summary.peak_bytes[tier])
             continue;
-        cli_line_add(line, "%-13s",
-                     tier == COH_TIER_HOST && !job->on_gpu ? "emulated host" : coh_tier_name(tier));
+        cli_line_add(line, "%-13s", cli_tier_name(tier, job->on_gpu));
         for (int purpose = 0; purpose < COH_PLAN_PURPOSES; purpose++)
             cli_line_add(line, " %12s",
-                         bytes[tier][purpose]
-                             ? coh_size_format(bytes[tier][purpose], text, sizeof(text))
-                             : "-");
-        cli_line_add(line, " %12s\n",
-                     coh_size_format(job->summary.peak_bytes[tier], text, sizeof(text)));
+                         bytes[tier][purpose] ? cli_size(bytes[tier][purpose]).at : "-");
+        cli_line_add(line, " %12s\n", cli_size(job->summary.peak_bytes[tier]).at);
     }
     return COH_OK;
 }
@@ -265,12 +235,10 @@ static coh_status add_memory(const cli_job *job, cli_line *line)
 static void add_updates(const coh_plan_summary *summary, cli_line *line)
 {
     enum { HOST = 5 }; /* index of the lane, plan.h */
-    char bytes[32], busy[32], exposed[32];
     cli_line_add(
         line, "updates       %s of parameters on the host lane: busy %s, compute waits for it %s\n",
-        coh_size_format(summary->host_update_bytes, bytes, sizeof(bytes)),
-        cli_duration((double)summary->busy_ns[HOST] * 1e-9, busy),
-        cli_duration((double)summary->exposed_ns[HOST] * 1e-9, exposed));
+        cli_size(summary->host_update_bytes).at, cli_time((double)summary->busy_ns[HOST] * 1e-9).at,
+        cli_time((double)summary->exposed_ns[HOST] * 1e-9).at);
 }
 
 static void add_links(const cli_job *job, cli_line *line)
@@ -278,17 +246,16 @@ static void add_links(const cli_job *job, cli_line *line)
     const coh_plan_summary *summary = &job->summary;
     int any = 0;
     for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++) {
-        char moved[32], possible[32], busy[32], exposed[32];
         if (!summary->link_bytes[lane])
             continue;
         if (!any++)
             cli_line_add(line, "\n%-13s %12s %12s %12s %25s\n", "links", "a step", "least", "busy",
                          "compute waits for it");
         cli_line_add(line, "%-13s %12s %12s %12s %25s\n", coh_lane_name(lane),
-                     coh_size_format(summary->link_bytes[lane], moved, sizeof(moved)),
-                     coh_size_format(summary->least_link_bytes[lane], possible, sizeof(possible)),
-                     cli_duration((double)summary->busy_ns[lane] * 1e-9, busy),
-                     cli_duration((double)summary->exposed_ns[lane] * 1e-9, exposed));
+                     cli_size(summary->link_bytes[lane]).at,
+                     cli_size(summary->least_link_bytes[lane]).at,
+                     cli_time((double)summary->busy_ns[lane] * 1e-9).at,
+                     cli_time((double)summary->exposed_ns[lane] * 1e-9).at);
     }
     if (!any)
         cli_line_add(line, "\nlinks         nothing moves\n");
@@ -305,7 +272,7 @@ static const char *own_name(const char *name)
 
 static void add_group(const cli_group *g, cli_line *line)
 {
-    char name[64], bytes[32];
+    char name[64];
     if (g->first_block >= 0 && g->last_block > g->first_block)
         snprintf(name, sizeof(name), "blocks %d-%d (%d operators)", (int)g->first_block,
                  (int)g->last_block, (int)g->operator_count);
@@ -319,9 +286,8 @@ static void add_group(const cli_group *g, cli_line *line)
     else
         snprintf(name, sizeof(name), "%.30s", g->first);
     cli_line_add(line, "%-30.30s %-9.9s %10.10s %-16.16s %-16.16s %.14s\n", name, g->pattern,
-                 g->parameter_bytes ? coh_size_format(g->parameter_bytes, bytes, sizeof(bytes))
-                                    : "-",
-                 g->parameters, g->states, g->activations);
+                 g->parameter_bytes ? cli_size(g->parameter_bytes).at : "-", g->parameters,
+                 g->states, g->activations);
 }
 
 static coh_status add_groups(const cli_job *job, cli_line *line)
@@ -340,18 +306,16 @@ static coh_status add_groups(const cli_job *job, cli_line *line)
 
 static void add_room(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
 {
-    char memory[32], smallest[32];
     if (job->summary.smallest_device_bytes == 0) { /* there was no search */
         cli_line_add(line, "        all in memory, nothing recomputed: %s\n",
-                     coh_size_format(in_memory_bytes, memory, sizeof(memory)));
+                     cli_size(in_memory_bytes).at);
         return;
     }
     cli_line_add(line,
                  "        all in memory, nothing recomputed: %s; the smallest device budget is "
                  "%s%s (%" PRIu64 " bytes, %s)\n",
-                 coh_size_format(in_memory_bytes, memory, sizeof(memory)),
-                 job->summary.smallest_is_proven ? "at least " : "",
-                 coh_size_format(job->summary.smallest_device_bytes, smallest, sizeof(smallest)),
+                 cli_size(in_memory_bytes).at, job->summary.smallest_is_proven ? "at least " : "",
+                 cli_size(job->summary.smallest_device_bytes).at,
                  job->summary.smallest_device_bytes,
                  job->summary.smallest_is_proven ? "proven" : "smallest found");
 }
@@ -360,17 +324,16 @@ static void add_room(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
 static void add_quotes(const cli_job *job, const cli_speed *s, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
-    char a[32], b[32];
     if (summary->step_alone_ns != summary->step_contended_ns)
         cli_line_add(line, "        %s if nothing that runs at once met, %s if all did\n",
-                     cli_duration((double)summary->step_alone_ns * 1e-9, a),
-                     cli_duration((double)summary->step_contended_ns * 1e-9, b));
+                     cli_time((double)summary->step_alone_ns * 1e-9).at,
+                     cli_time((double)summary->step_contended_ns * 1e-9).at);
     cli_line_add(line, "run:    ");
     add_run(s, line);
     if (s->step_fast_s < s->step_slow_s)
-        cli_line_add(line, " (%s to %s by the spread of figures)", cli_duration(s->run_fast_s, a),
-                     cli_duration(s->run_slow_s, b));
-    cli_line_add(line, "; a save takes %s\n", cli_duration((double)summary->save_ns * 1e-9, a));
+        cli_line_add(line, " (%s to %s by the spread of figures)", cli_time(s->run_fast_s).at,
+                     cli_time(s->run_slow_s).at);
+    cli_line_add(line, "; a save takes %s\n", cli_time((double)summary->save_ns * 1e-9).at);
 }
 
 void cli_screen_short(const cli_job *job, cli_line *line)

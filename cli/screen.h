@@ -23,14 +23,39 @@ typedef struct cli_speed {
 } cli_speed;
 
 cli_speed cli_speed_get(const cli_job *job);
+cli_text cli_tokens_per_s(double rate);
 
 /* Adds one line, "prices: ...": the profile behind the times, and how reliable it is. */
 void cli_screen_prices(const cli_job *job, cli_line *line);
 
-/* Print the whole screen (fails: COH_ERR_MEMORY; may plan again: cli/recompute.h), or at most 8
+/* Print the whole screen (fails: COH_ERR_MEMORY; may plan again: recompute.c), or at most 8
  * lines of it. */
 coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *line);
 void cli_screen_short(const cli_job *job, cli_line *line);
+
+/* ---- recompute ---- */
+
+typedef struct cli_recompute {
+    double seconds; /* of a step's compute time; 0: no recompute */
+    double of_forward, of_compute, of_step;
+    int is_large;     /* of_forward is more than half */
+    int is_asked_for; /* requested by --recompute or a pin */
+    /* With this device memory and otherwise equal options, recompute is not large. 0: it is not
+     * large now, it is requested, or the step is too long to plan again (20,000 lines). */
+    uint64_t end_bytes;
+    double end_of_forward; /* of that plan */
+    int is_planned;        /* such a plan was made; else end_bytes keeps all on the device */
+} cli_recompute;
+
+/* Makes up to two plans if recompute is large and the job's plan was searched.
+ * Fails: COH_ERR_MEMORY. */
+coh_status cli_recompute_find(const cli_job *job, uint64_t in_memory_bytes,
+                              cli_recompute *out_recompute);
+
+/* "repeat: 97 % of the forward pass ..."; adds nothing if recompute is not large. */
+void cli_recompute_add(const cli_recompute *recompute, cli_line *line);
+
+/* ---- groups and JSON ---- */
 
 /* Consecutive blocks, or operators outside of blocks, with equal placement. */
 typedef struct cli_group {

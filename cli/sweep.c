@@ -67,12 +67,11 @@ static int read_count(const char *text, int *out_count)
 static void write_point(const char *entry, double number, const value *like, char *out_text,
                         size_t bytes)
 {
-    char size[32];
     if (like->is_factor) {
         snprintf(out_text, bytes, "%.24s=%.6gx", entry, number);
         return;
     }
-    snprintf(out_text, bytes, "%.24s=%s%s", entry, cli_size_whole((uint64_t)number, size),
+    snprintf(out_text, bytes, "%.24s=%s%s", entry, cli_size_whole((uint64_t)number).at,
              like->is_rate ? "/s" : "");
 }
 

@@ -41,15 +41,13 @@ void cli_validations_add_note(const cli_validations *validations, uint64_t step,
 {
     const double loss = cli_validations_loss_at(validations, step);
     note->used--; /* removes the closing brace */
-    cli_line_add(note, ", \"validated\": {\"loss\": ");
-    cli_line_add_json_number(note, loss);
-    cli_line_add(note, ", \"windows\": %" PRIu64 ", \"best\": ",
-                 isfinite(loss) ? validations->window_count : 0);
-    cli_line_add_json_number(note, validations->best);
-    cli_line_add(note, ", \"best_of_some\": ");
-    cli_line_add_json_number(note, validations->best_of_some);
-    cli_line_add(note, ", \"some_windows\": %" PRIu64 ", \"worse_in_row\": %" PRIu64 "}}",
-                 validations->some_windows, validations->worse_in_row);
+    cli_line_add_json(note,
+                      "'validated': {'loss': %.17g, 'windows': %" PRIu64
+                      ", 'best': %.17g, 'best_of_some': %.17g, 'some_windows': %" PRIu64
+                      ", 'worse_in_row': %" PRIu64 "}}",
+                      loss, isfinite(loss) ? validations->window_count : 0, validations->best,
+                      validations->best_of_some, validations->some_windows,
+                      validations->worse_in_row);
 }
 
 /* Finds "validated" in a note of that validation text; NULL: there is none. Borrowed from

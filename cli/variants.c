@@ -179,35 +179,25 @@ coh_status cli_variant_plan(const cli_options *options, const char *entries,
 
 void cli_variant_add_json(const cli_variant *v, cli_line *line)
 {
-    cli_line_add(line, "\"what\": ");
-    cli_line_add_json_string(line, v->label);
+    cli_line_add_json(line, "{'what': %s, 'fits': %i", v->label, v->fits);
     if (!v->fits) {
-        cli_line_add(line, ", \"fits\": false, \"why\": ");
-        cli_line_add_json_string(line, v->why);
-        if (v->refusal.reason != COH_REFUSAL_NONE) {
-            cli_line_add(line, ", \"refusal\": {");
-            cli_refusal_add_json(&v->refusal, line);
-            cli_line_add(line, "}");
-        }
+        cli_line_add_json(line, "'why': %s", v->why);
+        cli_refusal_add_json("refusal", &v->refusal, line);
+        cli_line_add_json(line, "}");
         return;
     }
-    cli_line_add(line,
-                 ", \"fits\": true, \"micro_batch\": %" PRId64 ", \"step_seconds\": %.9f"
-                 ", \"bound_seconds\": %.9f, \"gap\": %.9g, \"tokens_per_second\": %.9g"
-                 ", \"tokens_per_second_p10\": %.9g, \"tokens_per_second_p90\": %.9g"
-                 ", \"limit\": \"%s\", \"run_seconds\": %.9f"
-                 ", \"disk_bytes_written_per_day\": %.9g, \"what_if\": %s, \"operators\": %" PRIu32
-                 ", \"profile\": ",
-                 v->micro_batch, v->speed.step_s, (double)v->summary.bound_ns * 1e-9, v->speed.gap,
-                 v->speed.tokens_per_s, v->speed.tokens_slow_per_s, v->speed.tokens_fast_per_s,
-                 v->limit, v->speed.run_s, v->speed.written_per_day,
-                 v->is_what_if ? "true" : "false", v->operator_count);
-    cli_line_add_json_string(line, v->profile);
-    cli_line_add(line, ", \"peak_bytes\": {");
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        cli_line_add(line, "%s\"%s\": %" PRIu64, tier ? ", " : "", coh_tier_name(tier),
-                     v->summary.peak_bytes[tier]);
-    cli_line_add(line, "}");
+    cli_line_add_json(line,
+                      "'micro_batch': %" PRId64 ", 'step_seconds': %.9f, 'bound_seconds': %.9f"
+                      ", 'gap': %.9g, 'tokens_per_second': %.9g, 'tokens_per_second_p10': %.9g"
+                      ", 'tokens_per_second_p90': %.9g, 'limit': %s, 'run_seconds': %.9f"
+                      ", 'disk_bytes_written_per_day': %.9g, 'what_if': %i, 'operators': %" PRIu32
+                      ", 'profile': %s",
+                      v->micro_batch, v->speed.step_s, (double)v->summary.bound_ns * 1e-9,
+                      v->speed.gap, v->speed.tokens_per_s, v->speed.tokens_slow_per_s,
+                      v->speed.tokens_fast_per_s, v->limit, v->speed.run_s,
+                      v->speed.written_per_day, v->is_what_if, v->operator_count, v->profile);
+    cli_line_add_json_tiers(line, "peak_bytes", v->summary.peak_bytes);
+    cli_line_add_json(line, "}");
 }
 
 /* ---- several variants ---- */
@@ -216,7 +206,7 @@ enum { ROWS_MOST = 1 + CLI_WHAT_IFS + CLI_SWEEP_POINTS };
 
 static void print_row(const cli_variant *v, const cli_variant *base)
 {
-    char rate[32], change[32] = "-", step[32], peak[COH_TIER_COUNT][32];
+    char change[32] = "-";
     const char *label = v->label[0] ? v->label : "as it is";
     if (!v->fits) {
         printf("%-27.27s %9s\n", label, "-");
@@ -225,15 +215,12 @@ static void print_row(const cli_variant *v, const cli_variant *base)
     if (v != base && base->fits)
         snprintf(change, sizeof(change), "%+.1f %%",
                  100 * (v->speed.tokens_per_s / base->speed.tokens_per_s - 1));
-    snprintf(rate, sizeof(rate), v->speed.tokens_per_s < 1000 ? "%.4g" : "%.0f",
-             v->speed.tokens_per_s);
+    printf("%-27.27s %9s %9s %9.9s %-14.14s", label, cli_tokens_per_s(v->speed.tokens_per_s).at,
+           change, cli_time(v->speed.step_s).at, v->limit);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        if (v->summary.peak_bytes[tier])
-            coh_size_format(v->summary.peak_bytes[tier], peak[tier], sizeof(peak[tier]));
-        else
-            snprintf(peak[tier], sizeof(peak[tier]), "-");
-    printf("%-27.27s %9s %9s %9.9s %-14.14s %s, %s, %s\n", label, rate, change,
-           cli_duration(v->speed.step_s, step), v->limit, peak[0], peak[1], peak[2]);
+        printf("%s %s", tier ? "," : "",
+               v->summary.peak_bytes[tier] ? cli_size(v->summary.peak_bytes[tier]).at : "-");
+    printf("\n");
 }
 
 /* The profile's line for the table: that of the first row that fits; the others are changes of
@@ -276,13 +263,10 @@ static void print_json(const cli_options *options, const cli_variant *rows, int 
 {
     cli_line line;
     cli_line_clear(&line);
-    cli_line_add(&line, "{\"model\": ");
-    cli_line_add_json_string(&line, options->operand ? options->operand : "");
-    printf("%s, \"rows\": [", line.text);
+    cli_line_add_json(&line, "{'model': %s, 'rows': [", options->operand ? options->operand : "");
     for (int i = 0; i < count; i++) {
-        cli_line_clear(&line);
         cli_variant_add_json(&rows[i], &line);
-        printf("%s{%s}", i ? ", " : "", line.text);
+        cli_line_flush(&line);
     }
     printf("]}\n");
 }

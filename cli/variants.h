@@ -37,7 +37,7 @@ coh_status cli_plan_variants(const cli_options *options);
 /* Runs --max FAMILY. Fails: COH_ERR_FULL: no model of the family fits. */
 coh_status cli_plan_largest(const cli_options *options);
 
-/* Adds the members of an object, without braces. */
+/* Adds an object. */
 void cli_variant_add_json(const cli_variant *variant, cli_line *line);
 
 /* The points of a --sweep, as entries ("device-memory=8GB"). */

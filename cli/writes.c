@@ -24,11 +24,10 @@ int cli_job_wears(const cli_job *job)
 coh_status cli_job_check_writes(const cli_job *job)
 {
     const double day = written_per_day(job);
-    char written[32];
     if (!cli_job_wears(job))
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
                     "this run would write %s to the drive in a day, which wears it out: allow it "
                     "with --disk-write-limit %.0fTB/day, or bound it with less",
-                    coh_size_format((uint64_t)day, written, sizeof(written)), day * 1e-12 + 1);
+                    cli_size((uint64_t)day).at, day * 1e-12 + 1);
 }

@@ -33,13 +33,15 @@ static json_t *parse(const coh_refusal *refusal)
     json_error_t error;
     cli_line_clear(&line);
     cli_line_add(&line, "{");
-    cli_refusal_add_json(refusal, &line);
+    cli_refusal_add_json("refusal", refusal, &line);
     cli_line_add(&line, "}");
     assert_false(line.cut);
     json_t *root = json_loads(line.text, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL)
         fail_msg("%s in %s", error.text, line.text);
-    return root;
+    json_t *members = json_incref(json_object_get(root, "refusal"));
+    json_decref(root);
+    return members;
 }
 
 static void check_number(const json_t *root, const char *key, uint64_t value)
