@@ -11,7 +11,6 @@
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/dtype.h"
-#include "cli/epochs.h"
 #include "cli/output.h"
 #include "cli/replay.h"
 #include "cli/screen.h"

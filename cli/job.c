@@ -1,6 +1,7 @@
 /* Opens a training run: resolves profile, model, weights, recipe, graph and plan. The one idea:
- * train and plan open the same job, so the plan that is printed is the one that runs. Next:
- * job_plan.c makes the plan, recipe.c the recipe. */
+ * train and plan open the same job, so the plan that is printed is the one that runs. The library
+ * makes the choices of the plan that the budget permits (cohobate/plan_batch.h). Next: recipe.c
+ * makes the recipe, budget.c the budget. */
 #include "cli/job.h"
 
 #include <inttypes.h>
@@ -8,18 +9,66 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/adapters.h"
 #include "cli/artefact.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
-#include "cli/epochs.h"
-#include "cli/frozen.h"
 #include "cli/input.h"
-#include "cli/job_plan.h"
+#include "cli/train.h"
 
-static int is_any_frozen(const coh_model *model)
+/* ---- the trained part ---- */
+
+/* Parses RANK[:ALPHA]. */
+static coh_status parse_lora(const char *text, coh_adapters *adapters)
 {
-    return model->adapters.rank > 0 || model->adapters.freeze[0];
+    char *end = NULL;
+    const long rank = strtol(text, &end, 10);
+    int is_whole = text[0] >= '0' && text[0] <= '9' && rank >= 1 && rank <= INT32_MAX;
+    if (is_whole && *end == ':') {
+        const char *alpha = end + 1;
+        adapters->alpha = strtof(alpha, &end);
+        is_whole = end != alpha && adapters->alpha > 0;
+    }
+    if (!is_whole || *end != '\0')
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--lora %s is not a rank with or without an alpha: give RANK[:ALPHA], as "
+                        "--lora 8:16",
+                        text);
+    adapters->rank = (int32_t)rank;
+    return COH_OK;
+}
+
+static coh_status take_pattern(cli_flag flag, const char *text, char pattern[COH_PATTERN_BYTES])
+{
+    const char *name = cli_flag_table[flag].name;
+    if (strlen(text) >= COH_PATTERN_BYTES)
+        return cli_fail(COH_ERR_ARGUMENT, "--%s of %zu bytes: at most %d, so use \"*\"", name,
+                        strlen(text), COH_PATTERN_BYTES - 1);
+    snprintf(pattern, COH_PATTERN_BYTES, "%s", text);
+    return COH_OK;
+}
+
+/* Sets the adapters of a new run. Without any of these flags the model is unchanged: training of a
+ * checkpoint's adapters continues. */
+static coh_status select_trained(const cli_options *options, coh_model *model)
+{
+    coh_adapters adapters = { 0 };
+    if (!options->freeze && !options->lora && !options->lora_targets)
+        return COH_OK;
+    if (model->adapters.rank > 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s has adapters of rank %" PRId32
+                        " already: go on with them by leaving --freeze, --lora and --lora-targets "
+                        "out, or begin from what export --merge-lora makes of it",
+                        options->operand, model->adapters.rank);
+    if (options->lora_targets && !options->lora)
+        return cli_fail(COH_ERR_ARGUMENT, "--lora-targets goes with --lora: add --lora 8");
+    if (options->freeze)
+        CLI_TRY(take_pattern(CLI_FLAG_FREEZE, options->freeze, adapters.freeze));
+    if (options->lora)
+        CLI_TRY(parse_lora(options->lora, &adapters));
+    if (options->lora_targets)
+        CLI_TRY(take_pattern(CLI_FLAG_LORA_TARGETS, options->lora_targets, adapters.targets));
+    return coh_model_adapters_set(model, &adapters);
 }
 
 /* Applies --freeze and --lora, and finds whether they freeze parameters that the checkpoint's run
@@ -28,10 +77,70 @@ static coh_status set_adapters(cli_job *job)
 {
     const coh_adapters *before = &job->adapters_before, *now = &job->model.adapters;
     job->adapters_before = job->model.adapters;
-    CLI_TRY(cli_adapters_set(job->options, &job->model));
+    CLI_TRY(select_trained(job->options, &job->model));
     job->freezes_anew = now->rank != before->rank || strcmp(now->freeze, before->freeze) != 0;
     return COH_OK;
 }
+
+/* Has the tensor a number whose lower 16 bits are not 0? */
+static coh_status find_longer(cli_weights *weights, const coh_model_tensor *tensor, int *out_found)
+{
+    enum { PIECE = 16384 };
+    float values[PIECE];
+    const uint64_t elements =
+        (uint64_t)tensor->dim[0] * (uint64_t)(tensor->rank > 1 ? tensor->dim[1] : 1);
+    for (uint64_t begin = 0; begin < elements && !*out_found; begin += PIECE) {
+        const uint64_t count = elements - begin < PIECE ? elements - begin : PIECE;
+        CLI_TRY(cli_weights_numbers(weights, tensor->name, begin, count, values));
+        for (uint64_t i = 0; i < count; i++) {
+            uint32_t bits;
+            memcpy(&bits, &values[i], sizeof(bits));
+            *out_found |= (bits & 0xffff) != 0;
+        }
+    }
+    return COH_OK;
+}
+
+static coh_status look_at_stored(const coh_model *model, const cli_weights *weights, int64_t index,
+                                 int *out_is_rounded)
+{
+    coh_folder_tensor found = { .dtype = coh_model_tensor_stored(model, index, model->stored) };
+    if (weights->folder)
+        CLI_TRY(coh_folder_tensor_at(weights->folder, index, &found));
+    *out_is_rounded = found.dtype != COH_DTYPE_BF16;
+    return COH_OK;
+}
+
+/* Would bf16 change a number of a frozen parameter? Frozen parameters have no optimizer states, and
+ * so no stored low half: the rounding would be permanent. For a folder the dtypes of the frozen
+ * tensors decide (from its files if they are open, else from config.json). A checkpoint, which
+ * holds f32, is read until one number is not representable in bf16; tensors that its run held in
+ * bf16, known from its dtype `trained` and its frozen parameters, are not read. */
+static coh_status find_rounded(cli_job *job, coh_dtype trained, int *out_is_rounded)
+{
+    const coh_model *model = &job->model;
+    cli_weights *weights = &job->weights;
+    coh_model was = *model;
+    coh_model_tensor tensor;
+    was.adapters = job->adapters_before;
+    *out_is_rounded = 0;
+    if (model->adapters.rank == 0 && !model->adapters.freeze[0])
+        return COH_OK; /* nothing is frozen */
+    if (!model->folder[0] && !weights->checkpoint)
+        return COH_OK; /* initialised by this run, in bf16 */
+    for (int64_t i = 0; i < coh_model_tensor_count(model) && !*out_is_rounded; i++) {
+        if (!coh_model_is_frozen(model, i))
+            continue;
+        CLI_TRY(coh_model_tensor_at(model, i, &tensor));
+        if (!weights->checkpoint)
+            CLI_TRY(look_at_stored(model, weights, i, out_is_rounded));
+        else if (trained != COH_DTYPE_BF16 || !coh_model_is_frozen(&was, i))
+            CLI_TRY(find_longer(weights, &tensor, out_is_rounded));
+    }
+    return COH_OK;
+}
+
+/* ---- the recipe ---- */
 
 static coh_status resume_recipe(cli_job *job)
 {
@@ -61,13 +170,11 @@ static coh_status resume_recipe(cli_job *job)
                     dtype = cli_dtype_keep(options, trained);
     coh_model_dtype_set(&job->model, dtype);
     job->adapters_before = job->model.adapters;
-    if (dtype != trained && dtype == COH_DTYPE_BF16 && is_any_frozen(&job->model)) {
-        int is_rounded;
-        CLI_TRY(cli_frozen_is_rounded(&job->model, &job->weights, trained, &job->adapters_before,
-                                      &is_rounded));
-        if (is_rounded)
-            cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports");
-    }
+    int is_rounded = 0;
+    if (dtype != trained && dtype == COH_DTYPE_BF16)
+        CLI_TRY(find_rounded(job, trained, &is_rounded));
+    if (is_rounded)
+        cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports");
     if (dtype != trained)
         cli_note("dtype %s -> %s: other rounding, the run will not continue bit for bit",
                  cli_dtype_name(trained), cli_dtype_name(dtype));
@@ -99,9 +206,8 @@ static coh_status choose_dtype(cli_job *job)
     coh_dtype dtype = job->model.checkpoint[0] ? cli_dtype_keep(options, trained)
                       : job->on_gpu            ? cli_dtype_keep(options, COH_DTYPE_BF16)
                                                : cli_dtype_choose(options);
-    if (dtype == COH_DTYPE_BF16 && is_any_frozen(&job->model))
-        CLI_TRY(cli_frozen_is_rounded(&job->model, &job->weights, trained, &job->adapters_before,
-                                      &is_rounded));
+    if (dtype == COH_DTYPE_BF16)
+        CLI_TRY(find_rounded(job, trained, &is_rounded));
     if (is_rounded) {
         if (cli_given(options, CLI_FLAG_DTYPE)) {
             cli_note("note: what is frozen is rounded to bf16, also in checkpoints and exports;"
@@ -121,9 +227,10 @@ static coh_status choose_dtype(cli_job *job)
 static coh_status open_weights(cli_job *job)
 {
     const coh_model *model = &job->model;
+    const int is_any_frozen = model->adapters.rank > 0 || model->adapters.freeze[0];
     const int are_there =
         model->checkpoint[0] || (model->folder[0] && cli_input_has_tensors(model->folder));
-    if (job->options->command == CLI_TRAIN || (is_any_frozen(model) && are_there))
+    if (job->options->command == CLI_TRAIN || (is_any_frozen && are_there))
         return cli_weights_open(&job->model, &job->weights);
     return COH_OK;
 }
@@ -289,6 +396,119 @@ fail:
     return status;
 }
 
+/* ---- the plan: no flag is read here ---- */
+
+/* The recipe's order; any, if the plan may choose it. */
+static coh_sweep_order order_of(const cli_job *job)
+{
+    if (job->budget.may_choose_order)
+        return COH_SWEEP_AUTO;
+    return job->recipe.by_layers ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
+}
+
+/* Joins budget and recipe. */
+static void set_plan_options(cli_job *job)
+{
+    const cli_recipe *recipe = &job->recipe;
+    coh_plan_options *o = &job->plan_options;
+    *o = job->budget.options;
+    o->microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
+    o->sweep_order = order_of(job);
+    o->f32_gradients = (int32_t)recipe->f32_gradients;
+    o->deferred_update = recipe->clip > 0;
+    snprintf(o->optimizer, sizeof(o->optimizer), "%s", recipe->optimizer);
+    o->optimizer_choices = recipe->optimizer_for.at;
+    o->optimizer_choice_count = (int32_t)recipe->optimizer_for.count;
+    o->earlier = job->earlier;
+    o->earlier_count = job->earlier_count;
+}
+
+static coh_status make_graph(void *context, int64_t microbatch, coh_graph **out_graph)
+{
+    const cli_job *job = context;
+    return coh_model_train_graph(&job->model, microbatch, job->recipe.sequence, out_graph);
+}
+
+/* A plan made for a smaller micro-batch than the default, since nothing larger fitted its budget,
+ * is used with that micro-batch. */
+static coh_status use_planned_micro_batch(cli_job *job)
+{
+    cli_recipe *recipe = &job->recipe;
+    coh_plan_file file = { .struct_bytes = sizeof(file) };
+    CLI_TRY(coh_plan_file_read(job->budget.plan_file, &file));
+    const int64_t count = file.microbatch_count;
+    if (count < 1 || recipe->batch % count != 0 || recipe->batch / count == recipe->micro_batch)
+        return COH_OK; /* a plan for another batch is refused when it is read */
+    cli_note("micro-batch %" PRId64 " -> %" PRId64 ": that of the plan; other rounding",
+             recipe->micro_batch, recipe->batch / count);
+    recipe->micro_batch = recipe->batch / count;
+    return COH_OK;
+}
+
+static coh_status replay(cli_job *job)
+{
+    CLI_TRY(coh_plan_check_budgets(&job->budget.options));
+    if (job->budget.takes_planned_micro_batch)
+        CLI_TRY(use_planned_micro_batch(job));
+    CLI_TRY(make_graph(job, job->recipe.micro_batch, &job->graph));
+    set_plan_options(job);
+    return cli_budget_replay(&job->budget, job->graph, &job->plan_options, &job->plan);
+}
+
+static void say_micro_batch(int64_t wanted, int64_t chosen, uint64_t wanted_ns, uint64_t step_ns)
+{
+    if (chosen == wanted)
+        return;
+    if (wanted_ns > 0)
+        cli_note("micro-batch %" PRId64 " -> %" PRId64
+                 ": other rounding; the step is predicted to take %.2f of its time",
+                 wanted, chosen, (double)step_ns / (double)wanted_ns);
+    else
+        cli_note("micro-batch %" PRId64 " -> %" PRId64
+                 ": other rounding; nothing larger fits this budget",
+                 wanted, chosen);
+}
+
+/* The micro-batch is part of the numeric plan, so neither a budget nor a price changes it, unless
+ * --micro-batch auto permits that. */
+static coh_status plan_batch(cli_job *job)
+{
+    const coh_batch batch = { .struct_bytes = sizeof(batch),
+                              .may_change = job->budget.may_change_micro_batch,
+                              .make_graph = make_graph,
+                              .context = job,
+                              .batch = job->recipe.batch,
+                              .microbatch = job->recipe.micro_batch };
+    const int64_t wanted = job->recipe.micro_batch;
+    coh_batch_plan made = { .struct_bytes = sizeof(made) };
+    set_plan_options(job);
+    CLI_TRY(coh_batch_plan_create(&batch, &job->plan_options, &made));
+    job->graph = made.graph;
+    job->plan = made.plan;
+    job->recipe.micro_batch = made.microbatch;
+    say_micro_batch(wanted, made.microbatch, made.wanted_step_ns, made.chosen_step_ns);
+    return COH_OK;
+}
+
+/* Sets job->plan, graph and summary, and the recipe's micro-batch and sweep order if they may be
+ * chosen, with a note on standard error. */
+static coh_status make_plan(cli_job *job)
+{
+    const int is_replayed = job->budget.plan_file != NULL;
+    CLI_TRY(is_replayed ? replay(job) : plan_batch(job));
+    job->summary = (coh_plan_summary){ .struct_bytes = sizeof(job->summary) };
+    CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
+    if (!is_replayed) {
+        job->plan_options.microbatch_count = (int32_t)(job->recipe.batch / job->recipe.micro_batch);
+        job->plan_options.disk_bytes = job->summary.disk_limit_bytes;
+    }
+    job->plan_options.sweep_order = job->summary.sweep_order;
+    cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
+    return COH_OK;
+}
+
+/* ---- opening ---- */
+
 /* Bytes in f32. */
 static uint64_t largest_chunk(const cli_job *job)
 {
@@ -349,7 +569,7 @@ coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const
                                                coh_model_size_get(&out_job->model).dtype);
     set_budget(out_job);
     if (status == COH_OK)
-        status = cli_job_plan(out_job);
+        status = make_plan(out_job);
     if (status == COH_OK && out_job->budget.is_run_here)
         status = check_memory(out_job);
     out_job->earlier = out_job->plan_options.earlier = NULL;
@@ -383,4 +603,34 @@ double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count)
 {
     return ((double)job->summary.step_ns * (double)step_count + (double)job->summary.drain_ns) *
            1e-9;
+}
+
+/* ---- the drive ---- */
+
+#define DAY_NS 86400e9
+
+/* Bytes per day of uninterrupted training. */
+static double written_per_day(const cli_job *job)
+{
+    return job->summary.step_ns > 0
+               ? job->summary.disk_bytes_written * DAY_NS / (double)job->summary.step_ns
+               : 0;
+}
+
+int cli_job_wears(const cli_job *job)
+{
+    const double run_s = cli_job_predicted_seconds(job, job->recipe.steps - job->first_step);
+    return job->plan_options.disk_write_bytes_per_day == 0 &&
+           written_per_day(job) * (run_s < 86400 ? run_s / 86400 : 1) > CLI_WRITES_ASKED_FOR;
+}
+
+coh_status cli_job_check_writes(const cli_job *job)
+{
+    const double day = written_per_day(job);
+    if (!cli_job_wears(job))
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "this run would write %s to the drive in a day, which wears it out: allow it "
+                    "with --disk-write-limit %.0fTB/day, or bound it with less",
+                    cli_size((uint64_t)day).at, day * 1e-12 + 1);
 }

@@ -62,7 +62,7 @@ coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *optio
 void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_pretrained);
 
 /* Sets the length of the run to `steps`, and the schedule that the flags give for it. With --epochs
- * the length is known when the data is open (epochs.h). Fails: COH_ERR_ARGUMENT for flags that
+ * the length is known when the data is open (train.h). Fails: COH_ERR_ARGUMENT for flags that
  * contradict it. */
 coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, uint64_t steps);
 

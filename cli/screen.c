@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/adapters.h"
 #include "cli/budget.h"
 #include "cli/dtype.h"
 
@@ -72,6 +71,24 @@ cli_speed cli_speed_get(const cli_job *job)
 
 /* ---- shared by both forms ---- */
 
+/* Adds a line if not everything is trained: how much is trained, and what. */
+static void add_trained(const coh_model *model, uint64_t parameter_count, cli_line *line)
+{
+    const coh_adapters *adapters = &model->adapters;
+    if (adapters->rank == 0 && !adapters->freeze[0])
+        return;
+    const uint64_t trained = coh_model_trained_count(model);
+    cli_line_add(line, "trains: %" PRIu64 " of %" PRIu64 " parameters (%.3g %%)", trained,
+                 parameter_count, 100.0 * (double)trained / (double)parameter_count);
+    if (adapters->rank > 0)
+        cli_line_add(line, ": adapters of rank %" PRId32 ", alpha %g on %" PRId64 " of %s",
+                     adapters->rank, (double)adapters->alpha, coh_model_adapter_count(model),
+                     adapters->targets);
+    if (adapters->freeze[0])
+        cli_line_add(line, "%s %s frozen", adapters->rank > 0 ? ";" : ":", adapters->freeze);
+    cli_line_add(line, "\n");
+}
+
 static void add_model(const cli_job *job, cli_line *line)
 {
     const coh_model_size size = coh_model_size_get(&job->model);
@@ -80,7 +97,7 @@ static void add_model(const cli_job *job, cli_line *line)
                  " wide, vocabulary %" PRId64 ")\n",
                  job->model.name, (double)job->summary.parameter_count * 1e-6, size.layers,
                  size.heads, size.channels, size.vocabulary);
-    cli_adapters_describe(&job->model, job->summary.parameter_count, line);
+    add_trained(&job->model, job->summary.parameter_count, line);
     if (job->recipe.dropout > 0)
         cli_line_add(line, "dropout: %g in training, none in validation\n", job->recipe.dropout);
     if (job->on_gpu)

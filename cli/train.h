@@ -47,6 +47,19 @@ typedef struct cli_run {
 /* The settings that turn the text of a run into ids. Points into the job. */
 cli_data_source cli_train_data_source(const cli_job *job);
 
+/* Sets the recipe's steps and schedule from --epochs, if given, and prints their origin:
+ *
+ *     steps = windows of the data x epochs / sequences of a step, rounded up
+ *
+ * `data` is open and holds at least one window: train tokenizes text first. From then on the run is
+ * the same as with --steps. Fails: COH_ERR_ARGUMENT (flags that contradict the schedule, more steps
+ * than a run may have). */
+coh_status cli_epochs_take(cli_job *job, const cli_data *data);
+
+/* As cli_epochs_take; opens --data only for counting. Fails: COH_ERR_ARGUMENT, also if there is no
+ * data or it is text; as cli_data_open does. */
+coh_status cli_epochs_take_named(cli_job *job);
+
 /* Opens the run's training and validation data: run_data.c. */
 coh_status cli_train_open_data(cli_run *run);
 
