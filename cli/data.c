@@ -247,10 +247,11 @@ static const char *parent(void)
     return named && named[0] ? named : "/tmp";
 }
 
-/* A folder under TMPDIR for temporary token files. It is locked (flock) by its process; the kernel
- * releases the lock when the process dies, so the next command of the same user recognises and
- * removes the folders of killed processes. Locked folders, those of other users, and other files
- * with similar names stay. On a file system without locks only a process's own folder is removed. */
+/* A folder under TMPDIR for temporary token files. It is locked (flock) by its process; the
+ * kernel releases the lock when the process dies, so the next command of the same user
+ * recognises and removes the folders of killed processes. Locked folders, those of other users,
+ * and other files with similar names stay. On a file system without locks only a process's own
+ * folder is removed. */
 typedef struct scratch_folder {
     char path[CLI_PATH_BYTES / 2];
     int lock_fd; /* -1: there is none */

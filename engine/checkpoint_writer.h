@@ -29,15 +29,15 @@ typedef struct coh_checkpoint_writer coh_checkpoint_writer;
 
 /* Checks that a text is one JSON object that our strict reader will accept. The caller's note is
  * copied into the manifest unchanged, and a note that the reader refuses would make a whole
- * checkpoint unreadable. The reader's library allocates, which a save must not, so a save calls this
- * small checker first (checkpoint_note.c). It follows RFC 8259 and is stricter where our reader is:
- * no duplicate keys, no escapes in keys, no \u0000, valid UTF-8, integers below 2^63, finite reals,
- * at most 32 levels. Compares the members of an object pairwise, in quadratic time. Fails:
- * COH_ERR_ARGUMENT with the byte offset of the first error. */
+ * checkpoint unreadable. The reader's library allocates, which a save must not, so a save calls
+ * this small checker first (checkpoint_note.c). It follows RFC 8259 and is stricter where our
+ * reader is: no duplicate keys, no escapes in keys, no \u0000, valid UTF-8, integers below 2^63,
+ * finite reals, at most 32 levels. Compares the members of an object pairwise, in quadratic
+ * time. Fails: COH_ERR_ARGUMENT with the byte offset of the first error. */
 coh_status coh_checkpoint_note_check(const char *json);
 
-/* The table must outlive the writer, as `pool` (NULL: none) must, which hashes the data of each put.
- * Fails: COH_ERR_MEMORY; COH_ERR_ARGUMENT, COH_ERR_FULL as coh_logical_table_check. */
+/* The table must outlive the writer, as `pool` (NULL: none) must, which hashes the data of each
+ * put. Fails: COH_ERR_MEMORY; COH_ERR_ARGUMENT, COH_ERR_FULL as coh_logical_table_check. */
 coh_status coh_checkpoint_writer_create(const coh_logical_table *table, coh_pool *pool,
                                         coh_checkpoint_writer **out_writer);
 void coh_checkpoint_writer_destroy(coh_checkpoint_writer *writer); /* accepts NULL; aborts */

@@ -1,6 +1,7 @@
-/* One instruction on its lane, or a run of them that the device has recorded at start and replays as
- * one. The order is the same for every lane: (waits) enter, execute, leave, (retired). Next:
- * step_state.h; instruction_optimizer.c and instruction_chunk.c for the engine's own opcodes. */
+/* One instruction on its lane, or a run of them that the device has recorded at start and
+ * replays as one. The order is the same for every lane: (waits) enter, execute, leave,
+ * (retired). Next: step_state.h; instruction_optimizer.c and instruction_chunk.c for the
+ * engine's own opcodes. */
 #include "engine/step_state.h"
 
 #include <string.h>

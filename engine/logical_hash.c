@@ -1,5 +1,5 @@
-/* Checks tables of tensors and state streams, hashes grains with XXH3 on the pool as they arrive, in
- * any order, and folds the table of grain hashes in tensor order at the end. Next:
+/* Checks tables of tensors and state streams, hashes grains with XXH3 on the pool as they
+ * arrive, in any order, and folds the table of grain hashes in tensor order at the end. Next:
  * logical_hash.h. */
 #include "engine/logical_hash.h"
 

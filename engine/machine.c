@@ -1,6 +1,6 @@
-/* The host's part of `cohobate doctor` (memory, cores, instruction sets, BLAS, disk), and the machine
- * facts that plans take as defaults. Next: cohobate/machine.h, machine_findings.h; machine_cuda.c is
- * the other part. */
+/* The host's part of `cohobate doctor` (memory, cores, instruction sets, BLAS, disk), and the
+ * machine facts that plans take as defaults. Next: cohobate/machine.h, machine_findings.h;
+ * machine_cuda.c is the other part. */
 #include "cohobate/machine.h"
 
 #include <errno.h>
@@ -302,7 +302,8 @@ static void examine_numa(coh_finding_list *list, const coh_topology *topology)
                       "if the model fits one node, bind its processors and memory with numactl");
 }
 
-/* ---- the disk: each interface is tried on a scratch file rather than guessed from versions ---- */
+/* ---- the disk: each interface is tried on a scratch file rather than guessed from versions
+ * ---- */
 
 /* Does CAP_IPC_LOCK lift the limit of locked memory? */
 static int may_lock_any(void)

@@ -150,8 +150,8 @@ coh_status coh_measure_work(const coh_measure *m, const coh_bed *bed, coh_bed_wo
 /* Returns 1 if the link of an open lane is known, and sets the transfers in flight of its load: the
  * known number, or `deepest` if that is not possible. */
 int coh_measure_knows_link(const coh_measure *m, coh_lane lane, uint32_t deepest, uint32_t *depth);
-/* Measures the rates of an open lane at all `depths`. Sets the depth of its load, and depth and rate
- * of the profile's link: the least depth whose rate is within 5 % of the best. */
+/* Measures the rates of an open lane at all `depths`. Sets the depth of its load, and depth and
+ * rate of the profile's link: the least depth whose rate is within 5 % of the best. */
 coh_status coh_measure_depths(coh_measure *m, coh_lane lane, const uint32_t *depths, uint32_t count,
                               uint32_t *depth, coh_figure *rates);
 

@@ -48,8 +48,8 @@ static void walk_version_1(const char *root, const char *controller, const char 
         walk_up(root, mount, group, 1, visit, context);
 }
 
-/* Visits every group that may limit `controller` ("memory", "cpu"), from this process's own up to the
- * root. v2 has one tree of groups, v1 one per controller. Inside a container the path in
+/* Visits every group that may limit `controller` ("memory", "cpu"), from this process's own up
+ * to the root. v2 has one tree of groups, v1 one per controller. Inside a container the path in
  * /proc/self/cgroup may not exist; the part of it that is visible is walked. */
 static void walk_groups(const char *root, const char *controller, group_visit visit, void *context)
 {

@@ -1,6 +1,6 @@
-/* Common parts of all stores: checking the config and the requests, facts, error texts, the requests
- * in flight up to their end, where a write is recorded and a read is checked (checksum.h), and the
- * choice of a backend: io_uring, else posix. Read store_base.h first. */
+/* Common parts of all stores: checking the config and the requests, facts, error texts, the
+ * requests in flight up to their end, where a write is recorded and a read is checked
+ * (checksum.h), and the choice of a backend: io_uring, else posix. Read store_base.h first. */
 #include "offload/store_base.h"
 
 #include <inttypes.h>

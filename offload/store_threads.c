@@ -1,8 +1,8 @@
 /* The posix and the mem store: threads that make transfers. Each takes the oldest request's next
- * piece under the port's lock, moves it without the lock, and returns the result. The posix store
- * runs everywhere; each piece costs a system call and two passes through a lock (about 10 us, 2 % of
- * a piece's time at 1 GB/s). The mem store is for tests: the same threads and checks without a disk.
- * Read store_threads.h first. */
+ * piece under the port's lock, moves it without the lock, and returns the result. The posix
+ * store runs everywhere; each piece costs a system call and two passes through a lock (about 10
+ * us, 2 % of a piece's time at 1 GB/s). The mem store is for tests: the same threads and checks
+ * without a disk. Read store_threads.h first. */
 #include "offload/store_threads.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
-/* The io_uring store: one ring per port; it starts no thread. A lane's thread submits whole chunks;
- * the kernel transfers several pieces at once, without copies: O_DIRECT moves bytes between disk and
- * arena. A port cuts requests into pieces, keeps its ring full, continues short transfers, and
- * hashes while the disk works. Registered arenas save the kernel from pinning pages for every
- * transfer. Read store.h first, then store_uring.h for slots and pieces. */
+/* The io_uring store: one ring per port; it starts no thread. A lane's thread submits whole
+ * chunks; the kernel transfers several pieces at once, without copies: O_DIRECT moves bytes
+ * between disk and arena. A port cuts requests into pieces, keeps its ring full, continues short
+ * transfers, and hashes while the disk works. Registered arenas save the kernel from pinning
+ * pages for every transfer. Read store.h first, then store_uring.h for slots and pieces. */
 #include "coh_config.h"
 
 #include "offload/store_base.h"

@@ -1,7 +1,7 @@
-/* Builds a graph: copies each operator with its kind and attributes, infers its outputs, links its
- * parameters. The idea: each number and text is checked on entry, so that the planner and the engine
- * need not, and a rejected operator leaves the graph unchanged. Every message names the operator.
- * Public interface: cohobate/model.h. */
+/* Builds a graph: copies each operator with its kind and attributes, infers its outputs, links
+ * its parameters. The idea: each number and text is checked on entry, so that the planner and
+ * the engine need not, and a rejected operator leaves the graph unchanged. Every message names
+ * the operator. Public interface: cohobate/model.h. */
 #include "planner/graph.h"
 
 #include <inttypes.h>

@@ -79,16 +79,16 @@ coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes)
 /* ---- the least memory ---- */
 
 /* Sets of decisions, and the device bytes that each needs. */
-typedef struct operands {
+typedef struct least_sizes {
     const coh_plan *plan;
     coh_decisions decisions[COH_AT_ONCE_MOST];
     uint64_t bytes[COH_AT_ONCE_MOST];
     int count;
-} operands;
+} least_sizes;
 
-static coh_status find_operand(void *argument, int index)
+static coh_status find_least(void *argument, int index)
 {
-    operands *n = argument;
+    least_sizes *n = argument;
     return coh_schedule_bound(n->plan->graph, &n->plan->options, &n->decisions[index],
                               &n->bytes[index], NULL);
 }
@@ -110,7 +110,7 @@ coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *o
 {
     int32_t choices[COH_INITIAL_CHOICES];
     int count = coh_initial_choices(plan, choices);
-    operands n = { .plan = plan };
+    least_sizes n = { .plan = plan };
     plan->smallest_device_bytes = UINT64_MAX;
     /* An update on the host lane takes no device memory. */
     int lanes = plan->options.host_memory_bytes > 0 ? 2 : 1;
@@ -124,7 +124,7 @@ coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *o
                              .row_passes = COH_ROW_PASSES_MOST,
                              .slices = COH_SLICES_MOST,
                              .patterns = coh_pattern_choose(COH_SLICES_MOST) };
-    COH_TRY(coh_at_once(pool, n.count, find_operand, &n));
+    COH_TRY(coh_at_once(pool, n.count, find_least, &n));
     for (int i = 0; i < n.count; i++)
         if (n.bytes[i] < plan->smallest_device_bytes) {
             plan->smallest_device_bytes = n.bytes[i];

@@ -61,7 +61,8 @@ static coh_status check_cgroup(const coh_profile *profile, uint64_t device, uint
                         bytes);
 }
 
-/* Checks that the system allows budgets like these. A budget of UINT64_MAX (no limit) counts as 0. */
+/* Checks that the system allows budgets like these. A budget of UINT64_MAX (no limit) counts as
+ * 0. */
 static coh_status check_budgets(const coh_profile *profile, const coh_plan_options *options)
 {
     const uint64_t device = options->device_memory_bytes, host = options->host_memory_bytes;

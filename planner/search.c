@@ -22,7 +22,8 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Evaluations of the local search: together they have about EVALUATED_LINES instructions. */
+/* Evaluations of the local search: together they have about EVALUATED_INSTRUCTIONS
+ * instructions. */
 enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 24, EVALUATED_INSTRUCTIONS = 350000 };
 
 /* Starts that are improved, best first. */

@@ -316,7 +316,7 @@ static void a_predicate_that_no_kernel_takes_is_an_error(void **state)
     ops->launch(b.queues[COH_LANE_COMPUTE], take_predicate, &b, 1, 0, predicate);
     assert_int_equal(ops->failure(b.device), COH_OK);
     ops->launch(b.queues[COH_LANE_COMPUTE], take_predicate, &b, 0, 0, predicate);
-    expect_failure(&b, COH_ERR_INTERNAL, "lane compute: a line has a predicate");
+    expect_failure(&b, COH_ERR_INTERNAL, "lane compute: an instruction has a predicate");
     close_bench(&b);
 }
 

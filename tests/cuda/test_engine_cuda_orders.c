@@ -172,8 +172,8 @@ static void run_by_seed(uint64_t seed)
     }
 }
 
-/* Waits until coh-retire knows that all enqueued commands are done: what it does not know yet counts
- * as in the queue, and a full queue waits for commands that only run_by_seed lets run. */
+/* Waits until coh-retire knows that all enqueued commands are done: what it does not know yet
+ * counts as in the queue, and a full queue waits for commands that only run_by_seed lets run. */
 static void wait_until_passed(const coh_step *step)
 {
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
