@@ -80,9 +80,11 @@ static void add_value(cli_line *line, const char *conversion, va_list *arguments
         const double number = va_arg(*arguments, double);
         cli_line_add(line, isfinite(number) ? conversion : "null", number);
     } else if (strchr(conversion, 'l')) {
-        cli_line_add(line, conversion, va_arg(*arguments, uint64_t));
+        const uint64_t number = va_arg(*arguments, uint64_t);
+        cli_line_add(line, conversion, number);
     } else {
-        cli_line_add(line, conversion, va_arg(*arguments, int));
+        const int number = va_arg(*arguments, int);
+        cli_line_add(line, conversion, number);
     }
 }
 
