@@ -92,11 +92,11 @@ coh_status coh_model_tensor_at(const coh_model *model, int64_t index, coh_model_
     if (!table_of(model, &t) || !out_tensor)
         return coh_fail(COH_ERR_ARGUMENT, "a tensor needs a model of a known family whose graph "
                                           "can be made, and a place");
-    const int64_t in_layers = index - t.begin, behind = index - t.behind_layers;
-    if (index < 0 || behind >= t.end)
+    if (index < 0 || index >= t.behind_layers + t.end)
         return coh_fail(COH_ERR_ARGUMENT,
                         "the model has tensors 0 to %" PRId64 ", and none of index %" PRId64,
                         t.behind_layers + t.end - 1, index);
+    const int64_t in_layers = index - t.begin, behind = index - t.behind_layers;
     if (index < t.begin)
         describe(&t, line_at(&t, t.lines->begin, index), -1, out_tensor);
     else if (behind >= 0)
