@@ -61,8 +61,7 @@ static int recomputes_only(const coh_plan *plan, int32_t block)
         if (body->instructions[i].opcode != COH_OP_RECOMPUTE)
             continue;
         const int32_t op = body->calls[body->instructions[i].call].operator_index;
-        if (plan->graph->ops[op].block < 0 ||
-            plan->graph->ops[op].blocks_before != block)
+        if (plan->graph->ops[op].block < 0 || plan->graph->ops[op].blocks_before != block)
             return 0;
         some = 1;
     }
