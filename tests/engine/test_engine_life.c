@@ -199,7 +199,7 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
 }
 
 /* A visitor gets both halves or none: half a master is not a number. */
-static void a_instruction_that_visits_half_a_master_is_refused(void **state)
+static void an_instruction_that_visits_half_a_master_is_refused(void **state)
 {
     (void)state;
     run r;
@@ -479,7 +479,7 @@ int main(void)
         cmocka_unit_test(resumed_under_another_placement_gives_the_same_bits),
         cmocka_unit_test(a_checkpoint_holds_every_bit_for_the_other_dtype),
         cmocka_unit_test(a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint),
-        cmocka_unit_test(a_instruction_that_visits_half_a_master_is_refused),
+        cmocka_unit_test(an_instruction_that_visits_half_a_master_is_refused),
         cmocka_unit_test(an_engine_without_values_refuses_to_run),
         cmocka_unit_test(first_values_are_a_function_of_seed_parameter_and_element),
         cmocka_unit_test(first_values_may_come_from_a_source),

@@ -66,7 +66,7 @@ static void a_compute_instruction_costs_flops_or_bytes_whichever_is_more(void **
 }
 
 /* An instruction on bf16 tensors runs at the bf16 rate. */
-static void a_instruction_on_bf16_has_its_own_rate(void **state)
+static void an_instruction_on_bf16_has_its_own_rate(void **state)
 {
     (void)state;
     coh_profile profile = unit_profile();
@@ -479,7 +479,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_compute_instruction_costs_flops_or_bytes_whichever_is_more),
-        cmocka_unit_test(a_instruction_on_bf16_has_its_own_rate),
+        cmocka_unit_test(an_instruction_on_bf16_has_its_own_rate),
         cmocka_unit_test(spreads_of_rates_turn_round),
         cmocka_unit_test(writes_go_at_the_rate_they_can_keep_up),
         cmocka_unit_test(updates_on_the_host_lane_go_at_its_rate),

@@ -414,7 +414,7 @@ static void owners_that_are_no_ranges_break_form(void **state)
 }
 
 /* A program is of one rank, so the lanes between ranks have no instructions. */
-static void a_instruction_between_ranks_breaks_form(void **state)
+static void an_instruction_between_ranks_breaks_form(void **state)
 {
     (void)state;
     mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
@@ -507,7 +507,7 @@ int main(void)
         cmocka_unit_test(a_save_that_leaves_a_chunk_out_is_not_consistent),
         cmocka_unit_test(a_save_of_what_another_rank_owns_is_not_consistent),
         cmocka_unit_test(owners_that_are_no_ranges_break_form),
-        cmocka_unit_test(a_instruction_between_ranks_breaks_form),
+        cmocka_unit_test(an_instruction_between_ranks_breaks_form),
         cmocka_unit_test(tables_of_random_bytes_are_refused_and_followed_nowhere),
         cmocka_unit_test(every_failing_allocation_is_reported),
     };
