@@ -441,7 +441,9 @@ static void print_what(const plan_view *of)
            " step%s, %s\n",
            note->batch, note->sequence, note->micro_batch,
            coh_sweep_order_name(of->file.sweep_order), note->steps, note->steps == 1 ? "" : "s",
-           note->clip > 0 ? "clipped" : "not clipped");
+           note->clip <= 0            ? "not clipped"
+           : of->file.deferred_update ? "clipped"
+                                      : "clipped by the previous norm");
 }
 
 /* Prints the budget for which it was made, and its use of that budget. */

@@ -265,6 +265,14 @@ coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *optio
     return COH_OK;
 }
 
+coh_status cli_recipe_check_clip(const cli_recipe *recipe)
+{
+    if (recipe->clips_by_previous && recipe->clip <= 0)
+        return cli_fail(COH_ERR_ARGUMENT, "--clip-mode previous has no limit to clip to with --clip"
+                                          " 0: leave one of them out");
+    return COH_OK;
+}
+
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
 {
     cli_recipe *recipe = out_recipe;
@@ -274,6 +282,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                             .beta2 = cli_given(options, CLI_FLAG_BETA2) ? options->beta2 : -1,
                             .weight_decay = options->weight_decay,
                             .clip = options->clip,
+                            .clips_by_previous = (uint64_t)options->clip_mode,
                             .lr_for = options->lr_for,
                             .weight_decay_for = options->weight_decay_for,
                             .optimizer_for = options->optimizer_for,
@@ -283,6 +292,7 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
     recipe->micro_batch =
         options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(options->batch);
     CLI_TRY(cli_recipe_check_micro_batch(recipe));
+    CLI_TRY(cli_recipe_check_clip(recipe));
     CLI_TRY(cli_recipe_set_optimizer(recipe, options));
     recipe->by_layers =
         cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order == COH_SWEEP_LAYER;
@@ -355,6 +365,7 @@ static const note_row note_rows[] = {
     { "hyperparameters", NOTE_FORS, offsetof(cli_recipe, hyperparameters), -1e30, 1 },
     LATER("dropout", NOTE_REAL, dropout),
     LATER("kernels", NOTE_PATH, kernels),
+    LATER("clips_by_previous", NOTE_AMOUNT, clips_by_previous),
     LATER("by_layers", NOTE_AMOUNT, by_layers),
     LATER("f32_gradients", NOTE_AMOUNT, f32_gradients),
     LATER("atomics", NOTE_AMOUNT, atomics),

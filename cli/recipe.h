@@ -22,6 +22,7 @@ typedef struct cli_recipe {
     uint64_t atomics;       /* 1: attention's backward may use atomics; see coh_model */
     /* beta1, beta2: below 0: the optimizer's own */
     double beta1, beta2, weight_decay, clip, dropout;
+    uint64_t clips_by_previous; /* 1: by the norm of the step before, with updates in backward */
     cli_for_list lr_for, weight_decay_for;    /* --lr-for, --weight-decay-for */
     char optimizer[COH_OPTIMIZER_NAME_BYTES]; /* "": adamw */
     cli_optimizer_list optimizer_for;
@@ -43,6 +44,12 @@ typedef struct cli_recipe {
      * are 0 unless a resumed run changed its data or batch. */
     uint64_t data_first_step, data_first_window;
 } cli_recipe;
+
+/* Do updates wait for the norm of their step? */
+static inline int cli_recipe_defers(const cli_recipe *recipe)
+{
+    return recipe->clip > 0 && !recipe->clips_by_previous;
+}
 
 /* The first window of the data that step `step` reads. */
 static inline uint64_t cli_recipe_window(const cli_recipe *recipe, uint64_t step)
@@ -116,6 +123,9 @@ int cli_recipe_form_is_given(const cli_options *options);
 
 /* Fails: COH_ERR_ARGUMENT if the micro-batch does not divide the batch. */
 coh_status cli_recipe_check_micro_batch(const cli_recipe *recipe);
+
+/* Fails: COH_ERR_ARGUMENT if gradients are to be clipped by the previous norm, to no limit. */
+coh_status cli_recipe_check_clip(const cli_recipe *recipe);
 
 /* The largest divisor of `batch` that is at most 8. It depends only on the batch, not on a budget,
  * since the micro-batch is part of the numeric plan (if it does not fit: job.h). */

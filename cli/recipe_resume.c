@@ -162,6 +162,14 @@ static coh_status choose_optimizers(cli_recipe *recipe, const cli_options *optio
     return COH_OK;
 }
 
+static void set_clip_mode(cli_recipe *recipe, uint64_t by_previous)
+{
+    if (recipe->clips_by_previous != by_previous)
+        cli_note("clip-mode %s -> %s", recipe->clips_by_previous ? "previous" : "exact",
+                 by_previous ? "previous" : "exact");
+    recipe->clips_by_previous = by_previous;
+}
+
 static coh_status set_optimizer(cli_recipe *recipe, const cli_options *options)
 {
     CLI_TRY(choose_optimizers(recipe, options));
@@ -173,6 +181,9 @@ static coh_status set_optimizer(cli_recipe *recipe, const cli_options *options)
         set_real("weight-decay", options->weight_decay, &recipe->weight_decay);
     if (cli_given(options, CLI_FLAG_CLIP))
         set_real("clip", options->clip, &recipe->clip);
+    if (cli_given(options, CLI_FLAG_CLIP_MODE))
+        set_clip_mode(recipe, (uint64_t)options->clip_mode);
+    CLI_TRY(cli_recipe_check_clip(recipe));
     if (cli_given(options, CLI_FLAG_LR_FOR))
         set_fors("lr-for", &options->lr_for, &recipe->lr_for);
     if (cli_given(options, CLI_FLAG_WEIGHT_DECAY_FOR))

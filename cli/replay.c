@@ -137,7 +137,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     if (cli_given(options, CLI_FLAG_THREADS))
         plan_options->thread_count = (int32_t)options->threads;
     plan_options->microbatch_count = said->microbatch_count;
-    plan_options->deferred_update = said->clip > 0;
+    plan_options->deferred_update = replay->file.deferred_update;
     plan_options->sweep_order = COH_SWEEP_AUTO; /* the file has it */
     plan_options->f32_gradients = replay->file.f32_gradients;
     memcpy(plan_options->optimizer, replay->file.optimizer, sizeof(plan_options->optimizer));
@@ -204,12 +204,14 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
     CLI_TRY_GOTO(status, coh_plan_file_read(options->operand, &out_replay->file), fail);
     CLI_TRY_GOTO(status, cli_replay_read_note(options, &out_replay->file, &said, &job->model),
                  fail);
-    job->recipe = (cli_recipe){ .batch = said.batch,
-                                .micro_batch = said.micro_batch,
-                                .sequence = said.sequence,
-                                .steps = (uint64_t)said.steps,
-                                .clip = said.clip,
-                                .dropout = job->model.dropout };
+    job->recipe =
+        (cli_recipe){ .batch = said.batch,
+                      .micro_batch = said.micro_batch,
+                      .sequence = said.sequence,
+                      .steps = (uint64_t)said.steps,
+                      .clip = said.clip,
+                      .clips_by_previous = said.clip > 0 && !out_replay->file.deferred_update,
+                      .dropout = job->model.dropout };
     job->made_device_bytes = said.device_bytes;
     const int is_other_profile = options->profile != NULL;
     name_profile(&said, out_replay);

@@ -51,18 +51,19 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
 {
     char sentence[512];
     coh_step_result later = { .struct_bytes = sizeof(later) };
-    if (run->job.recipe.clip <= 0) {
+    const char *mode = run->job.recipe.clip > 0 ? "--clip-mode previous" : "--clip 0";
+    if (!cli_recipe_defers(&run->job.recipe)) {
         if (run->saved_step == UINT64_MAX)
             return cli_fail(COH_ERR_NUMBER,
-                            "step %" PRIu64 " gave numbers that are not finite, and with --clip 0"
-                            " they have gone into the weights: start again with a lower --lr or"
-                            " with --clip 1",
-                            result->step + 1);
-        return cli_fail(
-            COH_ERR_NUMBER,
-            "step %" PRIu64 " gave numbers that are not finite, and with --clip 0 they"
-            " have gone into the weights: resume from the last checkpoint, %s/step-%" PRIu64,
-            result->step + 1, run->folder.path, run->saved_step);
+                            "step %" PRIu64 " gave numbers that are not finite, and with %s they"
+                            " have gone into the weights: start again with a lower --lr or with"
+                            " --clip 1 --clip-mode exact",
+                            result->step + 1, mode);
+        return cli_fail(COH_ERR_NUMBER,
+                        "step %" PRIu64 " gave numbers that are not finite, and with %s they"
+                        " have gone into the weights: resume from the last checkpoint,"
+                        " %s/step-%" PRIu64,
+                        result->step + 1, mode, run->folder.path, run->saved_step);
     }
     if (run->submitted_steps > run->done_steps) {
         CLI_TRY(coh_engine_wait(run->engine, &later));

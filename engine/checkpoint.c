@@ -367,6 +367,7 @@ coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
         .stream_count = manifest->table.stream_count,
         .note_json = manifest->note_json,
         .passed_over = checkpoint->passed_over,
+        .grad_norm = manifest->grad_norm,
     };
     for (uint32_t i = 0; i < manifest->table.tensor_count; i++)
         facts.is_trained |= manifest->table.tensors[i].optimizer != NULL;

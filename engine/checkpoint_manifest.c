@@ -2,6 +2,7 @@
  * then refuses everything that the writer would not write. Next: checkpoint_manifest.h. */
 #include "engine/checkpoint_manifest.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,6 +159,7 @@ static const coh_json_field tensor_fields[] = {
 static const coh_json_field manifest_fields[] = {
     { "step", COH_JSON_WHOLE, IN(step), .most = COUNT_MOST },
     { "applied_count", COH_JSON_WHOLE, IN(applied_count), .most = COUNT_MOST },
+    { "grad_norm", COH_JSON_REAL, IN(grad_norm), .most = DBL_MAX, .rule = COH_JSON_UNLESS_ZERO },
     { "numeric_fingerprint", COH_JSON_HEX, IN(numeric_fingerprint) },
     { "hash", COH_JSON_HEX, IN(hash) },
     { "grain_elements", COH_JSON_WHOLE, IN(grain_elements), .most = COUNT_MOST },

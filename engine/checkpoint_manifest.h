@@ -16,6 +16,7 @@
 typedef struct coh_manifest {
     uint64_t step, applied_count, grain_elements;
     uint64_t numeric_fingerprint, hash;
+    double grad_norm;        /* of the last step, if the next one needs it; else 0 */
     coh_logical_table table; /* owned; passes its check, and each stream is of some tensor */
     uint64_t parameter_count;
     uint64_t file_bytes[COH_FILE_MANIFEST];

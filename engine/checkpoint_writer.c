@@ -37,6 +37,7 @@ static coh_status manifest_write(coh_checkpoint_writer *writer, const coh_checkp
                               .applied_count = seal->applied_count,
                               .grain_elements = COH_GRAIN_ELEMENTS,
                               .numeric_fingerprint = seal->numeric_fingerprint,
+                              .grad_norm = seal->grad_norm,
                               .hash = hash,
                               .table = *writer->table,
                               .note_json = writer->note };

@@ -64,6 +64,7 @@ coh_status coh_checkpoint_writer_put(coh_checkpoint_writer *writer, int part, ui
 typedef struct coh_checkpoint_seal {
     uint64_t step, applied_count; /* counters, each below 2^63 */
     uint64_t numeric_fingerprint;
+    double grad_norm; /* finite; 0: no step needs it */
 } coh_checkpoint_seal;
 
 /* Checks that every grain of every tensor was put once, makes all files durable, and renames the

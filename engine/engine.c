@@ -212,12 +212,8 @@ static coh_status check_training(const coh_engine *engine, const coh_step_input 
     COH_TRY(coh_engine_check_ready(engine, "step"));
     if (engine->plan->options.mode != COH_PLAN_TRAIN)
         return coh_fail(COH_ERR_ARGUMENT, "this plan does not train: use coh_engine_evaluate");
-    COH_TRY(coh_input_check(engine->plan->graph, engine->limits, input,
-                            engine->plan->layout.microbatch_count));
-    if (input->clip > 0 && !engine->plan->options.deferred_update)
-        return coh_fail(COH_ERR_ARGUMENT, "clip %g needs a plan with deferred updates",
-                        (double)input->clip);
-    return COH_OK;
+    return coh_input_check(engine->plan->graph, engine->limits, input,
+                           engine->plan->layout.microbatch_count);
 }
 
 coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)

@@ -267,6 +267,7 @@ coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_check
     const coh_checkpoint_seal seal = {
         .step = note->step,
         .applied_count = cells.applied_count,
+        .grad_norm = engine->plan->options.deferred_update ? 0 : cells.previous_norm,
         .numeric_fingerprint = engine->plan->numeric_fingerprint,
     };
     return coh_checkpoint_writer_finish(engine->writer, &seal, NULL);
@@ -357,7 +358,8 @@ static coh_status load_run(visit_context *context, const coh_chunk_visit *visit)
                                visit->element_begin, visit->count, visit->data);
 }
 
-static coh_status import(coh_engine *engine, visit_context *visit, uint64_t applied_count)
+static coh_status import(coh_engine *engine, visit_context *visit, uint64_t applied_count,
+                         double previous_norm)
 {
     engine->is_ready = 0;
     COH_TRY(coh_step_clear_pinned(engine->step));
@@ -365,6 +367,7 @@ static coh_status import(coh_engine *engine, visit_context *visit, uint64_t appl
     coh_cells cells;
     COH_TRY(coh_step_get_cells(engine->step, &cells));
     cells.applied_count = applied_count;
+    cells.previous_norm = previous_norm;
     COH_TRY(coh_step_put_cells(engine->step, &cells));
     engine->is_ready = 1;
     return COH_OK;
@@ -391,7 +394,8 @@ static coh_status load_from(coh_engine *engine, coh_checkpoint *checkpoint, cons
                             .checkpoint = checkpoint,
                             .load = tensors,
                             .reads_states = reads_states };
-    COH_TRY(import(engine, &visit, with_states ? facts.applied_count : 0));
+    COH_TRY(import(engine, &visit, with_states ? facts.applied_count : 0,
+                   with_states ? facts.grad_norm : 0));
     if (numeric_changed != NULL)
         *numeric_changed = facts.numeric_fingerprint != engine->plan->numeric_fingerprint;
     return COH_OK;

@@ -71,7 +71,9 @@ typedef struct coh_feed {
     const coh_feed_values *values;
     const coh_feed_input *inputs;
     int32_t input_count;
-    int32_t latches; /* 1: updates of this step run before its CLIP: latch for them */
+    /* 1: updates of this step run before its CLIP: latch for them. Their clip factor is that of the
+     * previous step's norm. */
+    int32_t latches;
     coh_update_scalars scalars;
 } coh_feed;
 void coh_kernel_feed(void *queue, const coh_feed *feed);

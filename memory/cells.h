@@ -31,6 +31,9 @@ typedef struct coh_cells {
     coh_random_cell update_random;
     float update_scalars[COH_CELL_SCALARS];
     float loss_factor; /* FEED: factor of the losses and their gradients */
+    /* CLIP: the norm of the last step whose norm was finite; 0: none yet. With updates in backward,
+     * FEED computes the clip factor of its step from it. Part of checkpoints */
+    double previous_norm;
 } coh_cells;
 
 #endif

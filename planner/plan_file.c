@@ -507,6 +507,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->chunk_bytes = file->decisions.chunk_bytes;
     out->sweep_order = file->options.sweep_order;
     out->f32_gradients = file->options.f32_gradients;
+    out->deferred_update = file->options.deferred_update;
     out->atomics = file->atomics;
     out->is_in_memory = file->decisions.in_memory;
     out->recomputes = coh_block_set_count(&file->decisions.recompute);

@@ -54,6 +54,7 @@ typedef struct coh_checkpoint_facts {
     /* Why the newest checkpoint of the run folder was skipped. "": this one is the newest, or
      * `path` named it directly. */
     const char *passed_over;
+    double grad_norm; /* of the last step, which the next one clips by; 0: none is needed */
 } coh_checkpoint_facts;
 /* Reads the facts. Their texts belong to the checkpoint. */
 COH_API coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,

@@ -119,7 +119,10 @@ typedef struct coh_step_input {
     uint64_t step;         /* counted from 0 */
     uint64_t seed;
     float learning_rate; /* 0 or a positive finite number; clip and loss_factor likewise */
-    /* limit of the global gradient norm; 0: off. Above 0 needs a plan with deferred_update */
+    /* Limit of the global gradient norm; 0: off. The gradients are multiplied by clip / norm if the
+     * norm is above the limit. With a plan of deferred updates it is the norm of this step. With
+     * updates in backward it is that of the step before, because the first update precedes the norm
+     * of its step; the first step of a run is not clipped. */
     float clip;
     const void *inputs[COH_PORT_MAX];
     /* Multiplies the loss and all gradients; 0 counts as 1. The loss of a micro-batch is the sum

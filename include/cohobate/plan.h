@@ -130,7 +130,7 @@ typedef struct coh_plan_options {
     int32_t microbatch_count; /* per optimizer step, >= 1 */
     coh_sweep_order sweep_order;
     /* 1: exact global-norm clipping, so updates wait for the norm and overlap the next forward. 0:
-     * no clipping, updates are made during backward. */
+     * updates are made during backward, with no clipping or by the norm of the step before. */
     int32_t deferred_update;
     char kernel_path[128]; /* instruction set and BLAS core; part of the numeric plan */
     int32_t bf16_is_fast;  /* 1: price bf16 as multiplied in hardware; does not change bits */
@@ -392,6 +392,7 @@ typedef struct coh_plan_file {
     char optimizer[COH_OPTIMIZER_NAME_BYTES];
     int32_t optimizer_choice_count;
     coh_optimizer_choice optimizer_choices[COH_OPTIMIZER_CHOICES_MOST];
+    int32_t deferred_update;
 } coh_plan_file;
 /* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);

@@ -9,6 +9,11 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/table.h"
 
+static float clip_factor(float clip, double norm)
+{
+    return clip > 0 && norm > (double)clip ? (float)((double)clip / norm) : 1.0f;
+}
+
 /* Latches the values of an update, which is number `count` from 1 on. */
 static void latch_update(coh_cells *cells, const coh_update_scalars *scalars, uint64_t count,
                          float scale)
@@ -29,7 +34,8 @@ void coh_cpu_feed(void *queue, const coh_feed *feed)
     cells->clip = feed->values->clip;
     cells->loss_factor = feed->values->loss_factor;
     if (feed->latches)
-        latch_update(cells, &feed->scalars, cells->applied_count + 1, 1.0f);
+        latch_update(cells, &feed->scalars, cells->applied_count + 1,
+                     clip_factor(cells->clip, cells->previous_norm));
     for (int32_t i = 0; i < feed->input_count; i++)
         memcpy(feed->inputs[i].to, feed->inputs[i].from, feed->inputs[i].bytes);
 }
@@ -96,15 +102,14 @@ void coh_cpu_clip(void *queue, const coh_clip *clip)
     const double loss = coh_losses_mean(clip->losses, clip->loss_stride, clip->microbatch_count) *
                         (double)cells->loss_factor;
     const double norm = sqrt(fold_partials(clip));
-    float scale = 1.0f;
-    if (cells->clip > 0 && norm > (double)cells->clip)
-        scale = (float)((double)cells->clip / norm);
     cells->finite = isfinite(loss) && isfinite(norm);
     if (cells->finite)
         cells->applied_count++;
+    if (isfinite(norm))
+        cells->previous_norm = norm;
     if (clip->defers) {
         cells->pending = cells->finite;
-        latch_update(cells, &clip->scalars, cells->applied_count, scale);
+        latch_update(cells, &clip->scalars, cells->applied_count, clip_factor(cells->clip, norm));
     }
     *clip->record = (coh_clip_record){ .step = cells->random.step,
                                        .applied_count = cells->applied_count,

@@ -471,6 +471,11 @@ COH_KERNELS(adamw8, coh_cuda_update_arguments, 256, 4)
 
 /* ---- FEED, CLIP, SETTLE: one thread; in CLIP its block folds the partials first ---- */
 
+COH_DEVICE float clip_factor(float clip, double norm)
+{
+    return clip > 0 && norm > (double)clip ? (float)((double)clip / norm) : 1.0f;
+}
+
 COH_DEVICE void latch_update(coh_cells *cells, const coh_update_scalars &scalars, uint64_t count,
                              float scale)
 {
@@ -491,7 +496,8 @@ COH_KERNEL_OF(coh_cells_feed, 32, 1, const __grid_constant__ coh_cuda_feed_argum
     cells->clip = a.values->clip;
     cells->loss_factor = a.values->loss_factor;
     if (a.latches)
-        latch_update(cells, a.scalars, cells->applied_count + 1, 1.0f);
+        latch_update(cells, a.scalars, cells->applied_count + 1,
+                     clip_factor(cells->clip, cells->previous_norm));
 }
 
 /* Folds all partials with one sum per thread (COH_CLIP_SUMS); the result is in thread 0. */
@@ -522,15 +528,14 @@ COH_KERNEL_OF(coh_cells_clip, COH_CLIP_SUMS, 1, const __grid_constant__ coh_clip
         losses += a.losses[i * a.loss_stride];
     const double loss = losses / (double)a.microbatch_count * (double)cells->loss_factor;
     const double norm = sqrt(folded);
-    float scale = 1.0f;
-    if (cells->clip > 0 && norm > (double)cells->clip)
-        scale = (float)((double)cells->clip / norm);
     cells->finite = isfinite(loss) && isfinite(norm);
     if (cells->finite)
         cells->applied_count++;
+    if (isfinite(norm))
+        cells->previous_norm = norm;
     if (a.defers) {
         cells->pending = cells->finite;
-        latch_update(cells, a.scalars, cells->applied_count, scale);
+        latch_update(cells, a.scalars, cells->applied_count, clip_factor(cells->clip, norm));
     }
     a.record->step = cells->random.step;
     a.record->applied_count = cells->applied_count;

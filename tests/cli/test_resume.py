@@ -83,6 +83,21 @@ class Resume(TrainTest):
             hashes.append(self.says_hash(more))
         self.assertEqual(hashes[0], hashes[1])
 
+    def test_clipping_by_the_previous_norm_goes_on_bit_for_bit_streamed_too(self):
+        flags = ["--batch", 4, "--micro-batch", 2, "--lr", "3e-3", "--schedule-steps", 6, "--clip", 0.05, "--clip-mode", "previous"]
+        hashes = []
+        for name, cut, room in (("whole", 6, []), ("half", 3, []), ("streamed", 3, ["--device-memory", "3MiB", "--disk", self.folder])):
+            done = self.begin(name, *flags, "--steps", cut, *room)
+            if cut < 6:
+                done = self.go_on(name, "--steps", 6, *room)
+                self.assertNotIn("->", done.err)
+            hashes.append(self.says_hash(done))
+        self.assertEqual(len(set(hashes)), 1, hashes)
+        exact = self.begin("exact", *flags[:-1], "exact", "--steps", 6)
+        self.assertNotEqual(self.says_hash(exact), hashes[0])
+        self.assertIn("clip-mode previous -> exact", self.go_on("half", "--steps", 7, "--clip-mode", "exact").err)
+        self.fails(2, "plan", "gpt2-nano", "--clip", 0, "--clip-mode", "previous", says="no limit to clip to")
+
     # ---- reports and notes ----
 
     def test_each_change_is_one_line_and_in_the_next_note(self):

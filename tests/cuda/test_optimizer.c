@@ -207,6 +207,7 @@ static void check_step(int how, int defers)
         partials[i] = ldexp(coh_rng_uniform(6, (uint64_t)(2 * how + defers), i), (int)(i % 7));
     partials[4000] = how == 2 ? INFINITY : 1.0;
     cells->applied_count = 11;
+    cells->previous_norm = how == 1 ? 3.0 : 0.25; /* above the clip, or below it */
     const step_call call = {
         .feed = { .cells = cells,
                   .values = coh_twins_copy(&values, sizeof(values)),

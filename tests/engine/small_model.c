@@ -371,7 +371,9 @@ TEST_ORACLE void small_oracle_step(small_oracle *o, const coh_engine_options *op
     const oracle_numbers numbers = { number_of(options, "beta1"), number_of(options, "beta2"),
                                      number_of(options, "epsilon") };
     oracle_gradients(o, input);
-    double scale = clip > 0 && o->norm > clip ? clip / o->norm : 1;
+    const double norm = o->clips_by_previous ? o->previous_norm : o->norm;
+    const double scale = clip > 0 && norm > clip ? clip / norm : 1;
+    o->previous_norm = o->norm;
     o->applied++;
     for (int l = 0; l < SMALL_LAYERS; l++)
         for (int e = 0; e < SMALL_ELEMENTS; e++) {

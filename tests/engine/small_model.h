@@ -34,6 +34,8 @@ typedef struct small_oracle {
     double gw[SMALL_LAYERS][SMALL_ELEMENTS], gb[SMALL_LAYERS][SMALL_ELEMENTS];
     uint64_t applied;
     double loss, norm;
+    double previous_norm;
+    int clips_by_previous;
 } small_oracle;
 
 /* Returns the part of a master that compute reads: all of it, or its high half. */

@@ -53,6 +53,7 @@ static void steps_equal_plain_loops(int deferred, float clip,
     run_create(&r);
     assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
     oracle_begin(&r);
+    oracle.clips_by_previous = !deferred;
     assert_true(oracle.b[SMALL_LAYERS - 1][7] == 1.0f);
     for (uint64_t step = 0; step < 3; step++) {
         coh_step_result result = { .struct_bytes = sizeof(result) };
@@ -86,6 +87,13 @@ static void updates_in_backward_equal_plain_loops(void **state)
 {
     (void)state;
     steps_equal_plain_loops(0, 0, NULL, 0);
+}
+
+/* The first step is not clipped, each later one by the norm of the step before. */
+static void clipping_by_the_previous_norm_equals_plain_loops(void **state)
+{
+    (void)state;
+    steps_equal_plain_loops(0, 0.002f, NULL, 0);
 }
 
 /* The epsilon is large enough to change every step; of two values of one number the last counts. */
@@ -457,6 +465,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clipped_deferred_steps_equal_plain_loops),
         cmocka_unit_test(updates_in_backward_equal_plain_loops),
+        cmocka_unit_test(clipping_by_the_previous_norm_equals_plain_loops),
         cmocka_unit_test(hyperparameters_that_differ_from_the_defaults_reach_every_update),
         cmocka_unit_test(a_state_that_no_parameter_has_is_not_fetched),
         cmocka_unit_test(a_gradient_is_fetched_as_the_body_left_it),

@@ -404,7 +404,8 @@ static void a_feed_copies_and_latches_for_updates_before_the_clip(void **state)
                             .applied_count = 1,
                             .update_rate = -1.0f,
                             .update_random = { 1, 2 },
-                            .update_scalars = { -1, -1, -1, -1 } };
+                            .update_scalars = { -1, -1, -1, -1 },
+                            .previous_norm = 8 };
         const coh_feed feed = { .cells = &cells,
                                 .values = &values,
                                 .inputs = inputs,
@@ -416,7 +417,7 @@ static void a_feed_copies_and_latches_for_updates_before_the_clip(void **state)
         assert_true(cells.random.seed == 5 && cells.random.step == 6);
         assert_true(cells.learning_rate == 0.5f && cells.clip == 2.0f && cells.loss_factor == 1.5f);
         assert_true(cells.update_rate == (latches ? 0.5f : -1.0f));
-        assert_true(cells.update_scale == (latches ? 1.0f : 0.0f));
+        assert_true(cells.update_scale == (latches ? 0.25f : 0.0f)); /* the clip / 8 */
         assert_true(cells.update_random.seed == (latches ? 5u : 1u));
         assert_true(cells.update_random.step == (latches ? 6u : 2u));
         const float latched[] = { 0.75f, 0.4375f, 1, -1 }; /* 1 - 0.5^2, ...; three are asked for */
@@ -451,7 +452,8 @@ static void a_clip_scales_to_the_norm_and_counts_what_is_finite(void **state)
                             .pending = 7,
                             .applied_count = 10,
                             .update_random = { 1, 2 },
-                            .update_scalars = { -1, -1, -1, -1 } };
+                            .update_scalars = { -1, -1, -1, -1 },
+                            .previous_norm = 3 };
         coh_clip_record record = { 0 };
         const coh_clip clip = { .cells = &cells,
                                 .partials = partials,
@@ -464,6 +466,7 @@ static void a_clip_scales_to_the_norm_and_counts_what_is_finite(void **state)
                                 .scalars = { .count = 3, .base = { 0.5f, 0.25f, 0 } } };
         coh_kernel_clip(pool, &clip);
         assert_true(cells.update_scale == cases[i].scale && cells.update_rate == 0.5f);
+        assert_true(cells.previous_norm == (isfinite(cases[i].more) ? 8 : 3));
         assert_true(cells.finite == cases[i].finite && cells.pending == cases[i].finite);
         assert_true(cells.applied_count == (cases[i].finite ? 11u : 10u));
         assert_true(cells.update_random.seed == 5 && cells.update_random.step == 6);
