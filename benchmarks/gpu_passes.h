@@ -31,9 +31,9 @@ typedef struct gpu_rows {
     double *squares;
 } gpu_rows;
 
-/* The data read and written per element of [N, C]: in its type, floats, and in bf16 numbers of 16
- * bits (the lower half of a master) and bytes (codes; their scales are not counted); and per
- * element of [T, C]. Data per row or column are not counted. Passes whose of_type is 0 have no
+/* The data read and written per element of [N, C]: in its type, floats, bytes (codes; their scales
+ * are not counted), and in bf16 numbers of 16 bits (the lower half of a master); and per element of
+ * [T, C]. Data per row or column are not counted. Passes whose of_type is 0 have no
  * element type, and run with bf16's. */
 typedef struct gpu_pass {
     const char *name;

@@ -59,9 +59,10 @@ static void enqueue_copy(void *context, uint64_t number, uint32_t index)
 static size_t bytes_of(const gpu_pass *pass, const gpu_rows *t)
 {
     const size_t type_bytes = coh_dtype_bytes(t->dtype);
-    size_t element = (size_t)pass->of_type * type_bytes + (size_t)pass->floats * sizeof(float);
+    size_t element = (size_t)pass->of_type * type_bytes + (size_t)pass->floats * sizeof(float) +
+                     (size_t)pass->bytes;
     if (t->dtype == COH_DTYPE_BF16)
-        element += (size_t)pass->halves * sizeof(uint16_t) + (size_t)pass->bytes;
+        element += (size_t)pass->halves * sizeof(uint16_t);
     return (size_t)(t->N * t->C) * element +
            (size_t)(t->T * t->C) * (size_t)pass->of_sequence * type_bytes;
 }
