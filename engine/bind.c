@@ -1,116 +1,36 @@
 /* Binds a program to a step: resolves, once, everything that can be looked up before the first
  * run. That is the instructions of each lane, the extents of each instruction, the versions that
- * a run makes, and every view of every call as pointers. Next: step_state.h. */
+ * a run makes, and every view of every call as pointers. The verifier has checked every property
+ * that this relies on. Next: step_state.h. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "engine/step_state.h"
 
-/* ---- form: properties that the executor relies on ---- */
+/* ---- lanes and uses ---- */
 
-static coh_status refuse(const coh_program *program, const coh_instruction *instruction,
-                         const char *what)
-{
-    return coh_fail(COH_ERR_INTERNAL, "program %s, instruction %u (%s on lane %s): %s",
-                    coh_program_kind_name(program->kind),
-                    (unsigned)(instruction - program->instructions),
-                    coh_opcode_name((coh_opcode)instruction->opcode),
-                    coh_lane_name((coh_lane)instruction->lane), what);
-}
-
-static coh_status check_disk_instruction(const coh_bound *bound, const coh_instruction *instruction)
-{
-    const coh_operand *from = coh_bound_operand(bound, instruction, COH_SLOT_FROM);
-    const coh_operand *to = coh_bound_operand(bound, instruction, COH_SLOT_TO);
-    const int is_read = instruction->opcode == COH_OP_READ;
-    if ((from->tier == COH_TIER_DISK) != is_read || (to->tier == COH_TIER_DISK) == is_read)
-        return refuse(bound->program, instruction, "one end must be the file, the other an arena");
-    return COH_OK;
-}
-
-/* A visited instruction of a bf16 master must name both of its halves: one chunk each, of the same
- * place. */
-static coh_status check_visit(const coh_step *step, const coh_bound *bound,
-                              const coh_instruction *instruction)
-{
-    const coh_layout *layout = step->layout;
-    const coh_touch *touches = bound->program->touches;
-    const coh_operand *work = coh_bound_operand(bound, instruction, COH_SLOT_VISIT_WORK);
-    const coh_operand *state = coh_bound_operand(bound, instruction, COH_SLOT_VISIT_STATES);
-    const coh_operand *either = work != NULL ? work : state;
-    if (either == NULL)
-        return COH_OK;
-    const coh_group_layout *group = &layout->groups[layout->objects[either->object].owner];
-    if (!coh_group_splits_master(group))
-        return COH_OK;
-    if (work == NULL || state == NULL || work->touch_count != 1 || state->touch_count != 1 ||
-        work->object != group->work || state->object != group->state ||
-        touches[state->touch_begin].chunk !=
-            coh_chunk_partner(layout, touches[work->touch_begin].chunk, group->state))
-        return refuse(bound->program, instruction,
-                      "a bf16 master is visited with both of its halves");
-    return COH_OK;
-}
-
-/* Finds the operands of an instruction's row, and checks those that the row requires. */
-static coh_status bind_slots(coh_bound *bound, const coh_instruction *instruction)
+/* Finds the operands of an instruction's row. */
+static void bind_slots(coh_bound *bound, const coh_instruction *instruction)
 {
     const coh_program *program = bound->program;
     const coh_opcode_row *row = coh_opcode_row_of(instruction);
     coh_operand_slots *slots = &bound->slots[instruction - program->instructions];
-    for (int slot = 0; slot < COH_OPERAND_RULES; slot++) {
-        const coh_operand_rule *rule = &row->operands[slot];
-        for (uint32_t i = instruction->operand_count; i-- > 0 && rule->accesses != 0;)
-            if (program->operands[instruction->operand_begin + i].role == rule->role &&
-                i < UINT16_MAX)
+    for (int slot = 0; slot < COH_OPERAND_RULES; slot++)
+        for (uint32_t i = instruction->operand_count; i-- > 0;)
+            if (row->operands[slot].accesses != 0 && i < UINT16_MAX &&
+                program->operands[instruction->operand_begin + i].role == row->operands[slot].role)
                 slots->at[slot] = (uint16_t)(i + 1);
-        const coh_operand *operand = coh_bound_operand(bound, instruction, slot);
-        if ((operand == NULL && (rule->flags & COH_OPERAND_REQUIRED)) ||
-            (operand != NULL && (rule->flags & COH_OPERAND_ONE_CHUNK) &&
-             operand->touch_count != 1) ||
-            (operand != NULL && (rule->flags & COH_OPERAND_NOT_ON_HOST) &&
-             instruction->lane == COH_LANE_HOST))
-            return refuse(program, instruction,
-                          "it lacks an operand of its row, or has one too many");
-    }
-    return COH_OK;
 }
 
-static coh_status check_instruction(const coh_step *step, const coh_bound *bound,
-                                    const coh_instruction *instruction)
-{
-    const coh_program *program = bound->program;
-    const coh_opcode_row *row = coh_opcode_row_of(instruction);
-    if (instruction->lane >= COH_LANE_COUNT || !((row->lanes >> instruction->lane) & 1))
-        return refuse(program, instruction, "the opcode has no such lane");
-    if (instruction->call >= 0 && row->form != COH_FORM_CALL)
-        return refuse(program, instruction, "calls belong to FORWARD, RECOMPUTE, BACKWARD and ADD");
-    if ((row->reads_cells || instruction->predicate_cell != COH_CELL_NONE) &&
-        step->layout->cells < 0)
-        return refuse(program, instruction, "the layout has no cells");
-    if (instruction->lane == COH_LANE_READ || instruction->lane == COH_LANE_WRITE)
-        return check_disk_instruction(bound, instruction);
-    return row->form == COH_FORM_VISIT ? check_visit(step, bound, instruction) : COH_OK;
-}
-
-/* ---- lanes and uses ---- */
-
-static coh_status bind_lanes(const coh_step *step, coh_bound *bound)
+static coh_status bind_lanes(coh_bound *bound)
 {
     const coh_program *program = bound->program;
     COH_TRY(COH_ALLOC(program->instruction_count, &bound->slots));
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         COH_TRY(COH_ALLOC(program->lane_length[lane], &bound->lane_instructions[lane]));
-    uint32_t seen[COH_LANE_COUNT] = { 0 };
     for (uint32_t i = 0; i < program->instruction_count; i++) {
         const coh_instruction *instruction = &program->instructions[i];
-        if (instruction->opcode >= COH_OP_COUNT)
-            return refuse(program, instruction, "there is no such opcode");
-        COH_TRY(bind_slots(bound, instruction));
-        COH_TRY(check_instruction(step, bound, instruction));
-        if (instruction->ordinal != ++seen[instruction->lane] ||
-            instruction->ordinal > program->lane_length[instruction->lane])
-            return refuse(program, instruction, "ordinals do not count the lane's instructions");
+        bind_slots(bound, instruction);
         bound->lane_instructions[instruction->lane][instruction->ordinal - 1] = i;
         if (instruction->opcode == COH_OP_CLIP)
             bound->clip_ordinal = instruction->ordinal;
@@ -339,53 +259,34 @@ coh_bound_port coh_bound_port_of(const coh_binding *binding, void *data)
     return port;
 }
 
-static coh_status bind_call(const coh_step *step, coh_bound *bound,
-                            const coh_instruction *instruction)
+static void bind_call(const coh_step *step, coh_bound *bound, const coh_instruction *instruction)
 {
     const coh_program *program = bound->program;
     const coh_instruction_call *call = &program->calls[instruction->call];
-    int is_add = instruction->opcode == COH_OP_ADD;
-    if (!is_add && (step->plan->graph == NULL || call->operator_index < 0 ||
-                    (size_t)call->operator_index >= step->plan->graph->op_count))
-        return refuse(program, instruction, "no such operator");
-    for (uint32_t i = 0; i < call->binding_count; i++) {
-        const coh_binding *binding = &program->bindings[call->binding_begin + i];
-        int is_end = binding->role == COH_ROLE_FROM || binding->role == COH_ROLE_TO;
-        int is_port = binding->role <= COH_ROLE_WORKSPACE || binding->role == COH_ROLE_LOSS;
-        if (binding->operand >= instruction->operand_count || binding->port >= COH_PORT_MAX ||
-            !(is_add ? is_end : is_port))
-            return refuse(program, instruction, "a binding names nothing that a call has");
+    for (uint32_t i = call->binding_begin; i < call->binding_begin + call->binding_count; i++) {
+        const coh_binding *binding = &program->bindings[i];
         const coh_operand *operand =
             &program->operands[instruction->operand_begin + binding->operand];
-        if (binding->object_offset < operand->object_offset)
-            return refuse(program, instruction, "a binding begins before its operand");
-        uint64_t within = binding->object_offset - operand->object_offset;
-        bound->ports[call->binding_begin + i] =
-            coh_bound_port_of(binding, (char *)coh_operand_data(step, operand) + within);
+        bound->ports[i] =
+            coh_bound_port_of(binding, (char *)coh_operand_data(step, operand) +
+                                           binding->object_offset - operand->object_offset);
     }
-    return COH_OK;
 }
 
 static coh_status bind_calls(const coh_step *step, coh_bound *bound)
 {
     const coh_program *program = bound->program;
     COH_TRY(COH_ALLOC(program->binding_count, &bound->ports));
-    for (uint32_t l = 0; l < program->instruction_count; l++) {
-        const coh_instruction *instruction = &program->instructions[l];
-        const int runs_kind = coh_opcode_calls(instruction->opcode);
-        if (runs_kind != (instruction->call >= 0))
-            return refuse(program, instruction,
-                          "calls belong to FORWARD, RECOMPUTE, BACKWARD and ADD");
-        if (runs_kind)
-            COH_TRY(bind_call(step, bound, instruction));
-    }
+    for (uint32_t l = 0; l < program->instruction_count; l++)
+        if (program->instructions[l].call >= 0)
+            bind_call(step, bound, &program->instructions[l]);
     return COH_OK;
 }
 
 coh_status coh_bound_init(const coh_step *step, const coh_program *program, coh_bound *out_bound)
 {
     *out_bound = (coh_bound){ .program = program };
-    COH_TRY(bind_lanes(step, out_bound));
+    COH_TRY(bind_lanes(out_bound));
     COH_TRY(bind_uses(out_bound));
     COH_TRY(bind_extents(step->layout, out_bound));
     COH_TRY(bind_unused(out_bound));

@@ -12,7 +12,6 @@
 #include "engine/device_find.h"
 #include "engine/engine_state.h"
 #include "engine/parameter_groups.h"
-#include "planner/verify.h"
 
 void coh_engine_options_init(coh_engine_options *out_options)
 {
@@ -62,19 +61,6 @@ static coh_status find_store(const char *name, const coh_store_ops **out_ops)
     return coh_fail(COH_ERR_ARGUMENT, "no store is called '%s': uring, posix or mem", name);
 }
 
-/* Verifies every program before it may run, whoever made the plan. */
-static coh_status verify_all(const coh_plan *plan)
-{
-    coh_verify_options options = { 0 };
-    for (int tier = 0; tier < COH_TIER_DISK; tier++)
-        options.budget_bytes[tier] = plan->layout.arena_bytes[tier];
-    options.budget_bytes[COH_TIER_DISK] = plan->layout.file_bytes;
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        if (plan->programs[kind].instruction_count > 0)
-            COH_TRY(coh_verify(&plan->layout, &plan->programs[kind], &options, NULL));
-    return COH_OK;
-}
-
 /* Logs, once, why the store uses a slower kind than the best one. */
 static void tell_store(const coh_engine *engine)
 {
@@ -105,7 +91,6 @@ static coh_status create_all(coh_engine *engine, const coh_engine_device *device
     COH_TRY(check_device(engine->plan, device));
     if (store_ops == NULL)
         COH_TRY(find_store(engine->options.store, &store_ops));
-    COH_TRY(verify_all(engine->plan));
     COH_TRY(coh_ledger_create(&engine->ledger));
     COH_TRY(coh_pool_create(engine->options.thread_count, &engine->pool));
     COH_TRY(coh_engine_create_tables(engine));

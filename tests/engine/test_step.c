@@ -319,17 +319,6 @@ static void steps_allocate_nothing(void **state)
     bench_finish(&b);
 }
 
-static void an_unknown_form_is_refused(void **state)
-{
-    (void)state;
-    bench b;
-    bench_prepare(&b, MADE_FAR_DISK);
-    made_stream_instruction(&made, COH_OP_READ, 1)->lane = COH_LANE_COMM0;
-    assert_int_equal(bench_start(&b), COH_ERR_INTERNAL);
-    assert_null(b.step);
-    bench_finish(&b);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,7 +335,6 @@ int main(void)
         cmocka_unit_test(every_failing_allocation_of_create_leaves_nothing),
         cmocka_unit_test(peak_and_link_bytes_are_those_of_the_program),
         cmocka_unit_test(steps_allocate_nothing),
-        cmocka_unit_test(an_unknown_form_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
