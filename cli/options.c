@@ -408,6 +408,51 @@ static coh_status not_of(cli_command command, const cli_flag_row *row)
                     row->name, cli_command_name(command), cli_command_name(command));
 }
 
+/* Characters that are inserted, removed or replaced to turn `word` into `name` (Levenshtein 1966).
+ * A word that begins with the name, or is its beginning, is two away. */
+static size_t distance(const char *word, size_t length, const char *name)
+{
+    enum { LONGEST = 32 };
+    const size_t width = strlen(name);
+    size_t row[LONGEST + 1];
+    if (width > LONGEST || length > LONGEST)
+        return LONGEST;
+    if (length > 2 && width > 2 && strncmp(word, name, length < width ? length : width) == 0)
+        return 2;
+    for (size_t j = 0; j <= width; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= width; j++) {
+            size_t least = diagonal + (word[i - 1] != name[j - 1]);
+            diagonal = row[j];
+            least = row[j] + 1 < least ? row[j] + 1 : least;
+            row[j] = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
+        }
+    }
+    return row[width];
+}
+
+/* Returns the command's flag whose name is nearest to the word "--NAME[=VALUE]"; NULL if none is
+ * near. */
+static const char *nearest_flag(cli_command command, const char *word)
+{
+    const char *name = word + strspn(word, "-");
+    const size_t length = strcspn(name, "=");
+    size_t least = 2 + length / 6;
+    const char *nearest = NULL;
+    for (int f = 0; f < CLI_FLAG_COUNT; f++) {
+        const cli_flag_row *row = &cli_flag_table[f];
+        const size_t edits = distance(name, length, row->name);
+        if (!(row->commands >> command & 1) || edits >= least)
+            continue;
+        least = edits;
+        nearest = row->name;
+    }
+    return nearest;
+}
+
 static coh_status unknown_flag(cli_command command, char *const *arguments, int option)
 {
     const char *flag = arguments[optind - 1];
@@ -420,6 +465,12 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
         return cli_fail(COH_ERR_ARGUMENT, "%s takes no value: write it alone", flag);
     if (flag_elsewhere(command, flag) != NULL)
         return not_of(command, flag_elsewhere(command, flag));
+    const char *nearest = nearest_flag(command, flag);
+    if (nearest != NULL && strncmp(flag, "--", 2) == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "'%s' is not a flag of cohobate %s, or is short for more than one: is"
+                        " --%s meant? See cohobate %s --help",
+                        flag, cli_command_name(command), nearest, cli_command_name(command));
     return cli_fail(COH_ERR_ARGUMENT,
                     "'%s' is not a flag of cohobate %s, or is short for more than one: see"
                     " cohobate %s --help",

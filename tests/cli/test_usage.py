@@ -1,6 +1,7 @@
 """Wrong usage: exit 2, no standard output, one message that names the flag and the remedy."""
 
 import os
+import re
 import unittest
 
 from program import TINY, ProgramTest, run
@@ -76,6 +77,10 @@ class Usage(ProgramTest):
             self.fails(2, "simulate", "plan.json", *flag, says="--device is not a flag of cohobate simulate")
         self.fails(2, "tune", "gpt2-nano", "--steps", "4", says="--steps is not a flag of cohobate tune")
         self.fails(2, "tune", "gpt2-nano", "--st", "4", says="'--st' is not a flag of cohobate tune, or is short")
+        for wrong, meant in (("--batchsize", "--batch"), ("--learning-rate", None), ("--microbatch", "--micro-batch"),
+                             ("--vaildation-every=3", "--validation-every"), ("--device_memory", "--device-memory"), ("-z", None)):
+            answer = self.fails(2, "train", "gpt2-nano", wrong, "4", says="is not a flag of cohobate train")
+            self.assertEqual(re.findall(r"is (--\S+) meant", answer.err), [meant] if meant else [])
         self.succeeds("plan", "gpt2-nano", "--sequ", "16", "--batch=1")
 
     def test_flags_that_contradict_one_another_are_refused(self):
