@@ -127,8 +127,13 @@ static coh_status find_kind(const char *flag, const char *path, data_kind *out_k
         *out_kind = KIND_RAW;
     else if (!is_token_file && is_named_lines(path))
         *out_kind = KIND_LINES;
-    else if (is_token_file || memchr(head, 0, (size_t)got))
+    else if (is_token_file)
         *out_kind = KIND_TOKENS;
+    else if (memchr(head, 0, (size_t)got))
+        return cli_fail(COH_ERR_CORRUPT,
+                        "--%s %s is no text, as it has a NUL byte, and is not a token file: convert"
+                        " it to UTF-8, or make it again with cohobate tokenize",
+                        flag, path);
     return COH_OK;
 }
 
