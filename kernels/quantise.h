@@ -1,5 +1,6 @@
 /* quantise.h - f32 in fewer bits and back: building blocks of optimizer states that take less
- * memory. Of the library's optimizers adamw8 uses the codes for moments, at the end.
+ * memory. Of the library's optimizers adamw8 and adamw8sr use the codes for moments, at the end;
+ * the work of adamw8sr is rounded stochastically.
  *
  *    stochastic_round   f32 -> bf16                         2 bytes an element
  *    quantise           f32 -> signed bytes, block scales   1 byte, and 4 for each block
@@ -27,6 +28,9 @@ typedef struct coh_rounding {
     int32_t tensor;
     int32_t use; /* >= 0 */
 } coh_rounding;
+
+/* The uses of tensor 0 in a step's updates, whose elements are numbered through all parameters. */
+enum { COH_ROUNDING_OF_MOMENTS, COH_ROUNDING_OF_WORK };
 
 /* Returns the rounding's micro-batch in its stream. It is negative, so no kind's call uses the same
  * stream. */
@@ -106,7 +110,8 @@ void coh_kernel_dequantise(void *queue, const coh_dequantise *dequantise);
  * moment is the moment, so moving averages have no bias even where a step changes them by less than
  * a code, as v with beta2 = 0.999 (to nearest, v could not follow). v is stored and not its root,
  * because the mean that must be kept is that of v. Both moments of an element use the half of its
- * number (kernels/random.h) in the stream of tensor 0 and use 0. A v that has a code keeps it.
+ * number (kernels/random.h) in the stream of tensor 0 and COH_ROUNDING_OF_MOMENTS. A v that has a
+ * code keeps it.
  *
  * A block with a NaN, an infinity or a number of 2^127 has a NaN as its scale and opens as NaN. A
  * block of zeros has scale 0. */

@@ -213,7 +213,7 @@ void coh_group_streams_make(coh_group_layout *group, const coh_optimizer *optimi
     work->readers |= COH_READER_OPTIMIZER;
     const uint32_t grad_bytes = (uint32_t)coh_dtype_bytes(coh_group_grad_dtype(group));
     add_row(group, "grad", COH_STREAM_GRAD, grad_bytes)->survives = (uint8_t)(deferred != 0);
-    if (group->dtype == COH_DTYPE_BF16)
+    if (group->dtype == COH_DTYPE_BF16 && !optimizer->rounds_work)
         add_row(group, "low", COH_STREAM_STATE, sizeof(uint16_t));
     for (int32_t i = 0; i < optimizer->stream_count; i++) {
         const coh_state_stream *stream = &optimizer->streams[i];

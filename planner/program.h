@@ -80,7 +80,8 @@ typedef struct coh_object {
  *     f32    work |  n: the master  |      state | m  n | v  n |
  *     bf16   work |  n: its high 16 |      state | low  n | m      2n | v      2n |
  *
- * High and low 16 bits together are the f32 master, exactly.
+ * High and low 16 bits together are the f32 master, exactly. Optimizers with rounds_work have no
+ * `low`.
  *
  * Each chunk has one owner, the rank that hashes and saves it. The owners of an object's chunks
  * ascend: each rank owns one range of the object. */
@@ -140,10 +141,11 @@ static inline int coh_group_is_trained(const coh_group_layout *group)
     return group->optimizer >= 0;
 }
 
-/* Returns 1 if the f32 master is stored in two streams: its upper half in WORK, `low` in STATE. */
+/* Returns 1 if the f32 master is stored in two streams: its upper half in WORK, `low` in STATE. The
+ * row of `low` is behind those of work and grad. */
 static inline int coh_group_splits_master(const coh_group_layout *group)
 {
-    return coh_group_is_trained(group) && group->dtype == COH_DTYPE_BF16;
+    return group->stream_count > 2 && group->streams[2].part < 0;
 }
 
 /* Returns the bytes of a stream of a chunk whose WORK has `work_bytes`. */

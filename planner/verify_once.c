@@ -286,6 +286,7 @@ static coh_status check_visit(coh_verifier *v, uint32_t instruction, coh_rule ru
     const coh_group_layout *group =
         object->stream <= COH_STREAM_STATE ? &v->layout->groups[object->owner] : NULL;
     int is_split = group != NULL && group->dtype == COH_DTYPE_BF16 && group->optimizer >= 0 &&
+                   !v->layout->optimizers[group->optimizer]->rounds_work &&
                    object->stream != COH_STREAM_GRAD;
     int good = count == (is_split ? 2u : 1u) && operands[0].touch_count == 1;
     if (good && is_split)

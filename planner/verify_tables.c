@@ -42,7 +42,8 @@ static uint64_t partner_bytes(const coh_layout *layout, const coh_group_layout *
     const int is_half = group->dtype == COH_DTYPE_BF16;
     if (stream == COH_STREAM_GRAD)
         return rounded_up(elements * (is_half && !group->f32_gradients ? 2 : 4), COH_PAGE_BYTES);
-    uint64_t bytes = is_half ? elements * 2 : 0; /* the low 16 bits of the master */
+    /* the low 16 bits of the master */
+    uint64_t bytes = is_half && !optimizer->rounds_work ? elements * 2 : 0;
     for (int32_t i = 0; i < optimizer->stream_count; i++) {
         const coh_state_stream *state = &optimizer->streams[i];
         bytes = rounded_up(bytes, COH_PART_ALIGN);
@@ -138,7 +139,8 @@ static int rows_match(const coh_layout *layout, const coh_group_layout *group)
     const int is_half = group->dtype == COH_DTYPE_BF16;
     const coh_optimizer *optimizer =
         group->optimizer >= 0 ? layout->optimizers[group->optimizer] : NULL;
-    const int32_t states = 2 + is_half; /* work, grad, low */
+    const int has_low = is_half && optimizer != NULL && !optimizer->rounds_work;
+    const int32_t states = 2 + has_low; /* work, grad, low */
     if (group->stream_count != (optimizer != NULL ? states + optimizer->stream_count : 1) ||
         !is_row(&group->streams[0], "work", COH_STREAM_WORK, is_half ? 2 : 4, 1, 0))
         return 0;
@@ -146,7 +148,7 @@ static int rows_match(const coh_layout *layout, const coh_group_layout *group)
         return 1;
     int good = is_row(&group->streams[1], "grad", COH_STREAM_GRAD,
                       is_half && !group->f32_gradients ? 2 : 4, 1, -1);
-    good &= !is_half || is_row(&group->streams[2], "low", COH_STREAM_STATE, 2, 1, -1);
+    good &= !has_low || is_row(&group->streams[2], "low", COH_STREAM_STATE, 2, 1, -1);
     for (int32_t i = 0; i < optimizer->stream_count; i++)
         good &= is_row(&group->streams[states + i], optimizer->streams[i].name, COH_STREAM_STATE,
                        optimizer->streams[i].bytes_per_block,

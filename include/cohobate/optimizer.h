@@ -7,7 +7,7 @@
  * The planner reads the streams: they are the bytes that it places, moves and saves. The engine
  * calls `update` for ranges of elements, on several threads, wherever the data is at that moment.
  * A plan chooses an optimizer by name for each parameter (coh_plan_options). The library has adamw,
- * adamw8, lion and sgd; a program may register its own before it makes a plan:
+ * adamw8, adamw8sr, lion and sgd; a program may register its own before it makes a plan:
  *
  *     static void update(const coh_update_call *call) { ... }
  *     static const coh_optimizer mine = { .struct_bytes = sizeof(mine), .name = "mine",
@@ -75,7 +75,8 @@ typedef struct coh_update_call {
     const float *scalars;          /* in the table's order */
     const coh_random_cell *random; /* seed and number of the step that made the gradient */
     /* work: f32, or bf16 if the optimizer has takes_bf16 and the parameter is bf16. The f32 master
-     * of a bf16 parameter is then (work << 16) + low, with `low` signed, and `low` not NULL. */
+     * of a bf16 parameter is then (work << 16) + low, with `low` signed, and `low` not NULL. With
+     * rounds_work `low` is NULL: the update rounds the new work to bf16 by itself. */
     coh_dtype work_dtype, grad_dtype;
     void *work;
     uint16_t *low;
@@ -109,6 +110,14 @@ typedef struct coh_optimizer {
     /* Price: arithmetic of one element that takes longer than its bytes, as the number of f32
      * operations that a matrix product does in that time. 0: the bytes take longer. */
     double flops;
+    /* 0: a bf16 parameter has an f32 master: `low`, 2 bytes an element, is stored with the states.
+     * 1: it has none. Its work is bf16 between updates, and the new work is rounded
+     * stochastically, so that its mean is the f32 result (Croci, Fasi, Higham, Mary and Mikaitis
+     * 2022): rounding to nearest would lose every change below half a unit in the last place, 2^-9
+     * of the work. Unless takes_bf16 is set the engine rounds, with random bits that are a function
+     * of the seed, the step and the element's number. Initial and loaded weights are rounded to
+     * nearest. */
+    int32_t rounds_work;
 } coh_optimizer;
 
 /* Adds an optimizer to the process's list. The struct and its texts must live as long as the

@@ -124,6 +124,20 @@ void coh_cpu_clip(void *queue, const coh_clip *clip)
  * stay in the first cache. */
 enum { CONVERTED_ELEMENTS = 1024 };
 
+/* Splits the masters of a bf16 parameter; without `low` rounds them stochastically instead. */
+static void store_masters(const coh_update_call *call, uint16_t *high, uint16_t *low)
+{
+    if (low != NULL)
+        coh_kernel_split(high, low, call->work, call->count);
+    else
+        coh_cpu_stochastic_round(
+            NULL, &(coh_stochastic_round){ .count = call->count,
+                                           .first = call->first,
+                                           .rounding = { call->random, 0, COH_ROUNDING_OF_WORK },
+                                           .x = call->work,
+                                           .y = high });
+}
+
 /* Runs an update that takes only f32 on a bf16 parameter, through copies of its elements. */
 static void update_converted(const coh_optimizer *optimizer, coh_update_call call)
 {
@@ -137,14 +151,14 @@ static void update_converted(const coh_optimizer *optimizer, coh_update_call cal
     call.work_dtype = call.grad_dtype = COH_DTYPE_F32;
     for (int64_t at = 0; at < end; at += CONVERTED_ELEMENTS) {
         call.count = end - at < CONVERTED_ELEMENTS ? end - at : CONVERTED_ELEMENTS;
-        coh_kernel_join(master, high + at, low + at, call.count);
+        coh_kernel_join(master, high + at, low != NULL ? low + at : NULL, call.count);
         call.grad = coh_element_const(grad_dtype, from, at);
         if (grad_dtype == COH_DTYPE_BF16) {
             coh_kernel_join(grad, call.grad, NULL, call.count);
             call.grad = grad;
         }
         optimizer->update(&call);
-        coh_kernel_split(high + at, low + at, master, call.count);
+        store_masters(&call, high + at, low != NULL ? low + at : NULL);
         call.first += CONVERTED_ELEMENTS;
         for (int32_t i = 0; i < optimizer->stream_count; i++)
             call.states[i] = (char *)call.states[i] +

@@ -179,6 +179,31 @@ static void rows_of_blocks_begin_at_aligned_offsets(void **state)
     assert_int_equal(chunk_bytes(&group, COH_STREAM_STATE), N + 2 * COH_PAGE_BYTES);
 }
 
+/* With rounds_work a bf16 chunk has no low halves; an f32 chunk never has any. */
+static void a_work_that_is_rounded_has_no_low_halves(void **state)
+{
+    (void)state;
+    for (int has_states = 0; has_states < 2; has_states++) {
+        const coh_optimizer rounds = { .name = "rounds",
+                                       .stream_count = has_states,
+                                       .streams = { { "code", 1, 1, 0 } },
+                                       .rounds_work = 1 };
+        coh_optimizer keeps = rounds;
+        keeps.rounds_work = 0;
+        for (int d = 0; d < 2; d++) {
+            const uint64_t elements = N / coh_dtype_bytes(dtypes[d]);
+            const expected_row rows[] = { { "work", COH_STREAM_WORK, 0, N, 0 },
+                                          { "grad", COH_STREAM_GRAD, -1, N, 0 },
+                                          { "code", COH_STREAM_STATE, 1, elements, 0 } };
+            const coh_group_layout group = group_of(&rounds, dtypes[d], 0);
+            const coh_group_layout split = group_of(&keeps, dtypes[d], 0);
+            check_rows(&group, rows, 2 + has_states);
+            assert_int_equal(coh_group_splits_master(&group), 0);
+            assert_int_equal(coh_group_splits_master(&split), dtypes[d] == COH_DTYPE_BF16);
+        }
+    }
+}
+
 static void a_chunk_without_states_takes_no_bytes_for_them(void **state)
 {
     (void)state;
@@ -261,6 +286,7 @@ int main(void)
         cmocka_unit_test(grains_of_a_segment_count_the_short_one),
         cmocka_unit_test(a_chunk_of_adamw_is_taken_apart_as_the_layout_says),
         cmocka_unit_test(rows_of_blocks_begin_at_aligned_offsets),
+        cmocka_unit_test(a_work_that_is_rounded_has_no_low_halves),
         cmocka_unit_test(a_chunk_without_states_takes_no_bytes_for_them),
         cmocka_unit_test(a_row_says_who_reads_it_and_whether_it_stays),
         cmocka_unit_test(any_chunks_cover_each_element_once),

@@ -209,7 +209,7 @@ static void check_verifies(const coh_plan *plan)
 }
 
 /* The bytes of states of a chunk of this many elements, counted by hand; all are whole pages except
- * those of toy_blocks. */
+ * those of toy_blocks and toy_rounds. */
 static uint64_t state_bytes(const char *optimizer, coh_dtype dtype, uint64_t elements)
 {
     const uint64_t low = dtype == COH_DTYPE_BF16 ? 2 * elements : 0;
@@ -219,6 +219,10 @@ static uint64_t state_bytes(const char *optimizer, coh_dtype dtype, uint64_t ele
         return low + 4 * elements;
     if (strcmp(optimizer, "toy_none") == 0)
         return low;
+    if (strcmp(optimizer, "toy_bare") == 0)
+        return 0;
+    if (strcmp(optimizer, "toy_rounds") == 0)
+        return (elements + 4095) / 4096 * 4096;
     const uint64_t scales = elements / 128 * 4; /* elements: at least a page of f32, 1024 */
     return (low + elements + (scales + 63) / 64 * 64 + 4095) / 4096 * 4096;
 }
@@ -309,6 +313,11 @@ static const char *blocks_for_biases(const char *parameter)
     return is_bias(parameter) ? "toy_blocks" : "toy_none";
 }
 
+static const char *rounds_for_biases(const char *parameter)
+{
+    return is_bias(parameter) ? "toy_rounds" : "toy_bare";
+}
+
 static const char *always_adamw(const char *parameter)
 {
     (void)parameter;
@@ -327,11 +336,13 @@ static void groups_are_split_by_optimizer_and_sized_by_its_streams(void **state)
     static const coh_optimizer_choice one = { "*.bias", "toy_one" };
     static const coh_optimizer_choice blocks = { "*.bias", "toy_blocks" };
     static const coh_optimizer_choice frozen_too = { "*", "adamw" };
+    static const coh_optimizer_choice rounds = { "*.bias", "toy_rounds" };
     check_plans("", NULL, always_adamw, 1);
     check_plans("", &one, one_for_biases, 2);
     check_plans("toy_none", &blocks, blocks_for_biases, 2);
     check_plans("toy_one", &frozen_too, always_adamw, 1);
     check_plans("toy_none", NULL, always_none, 1);
+    check_plans("toy_bare", &rounds, rounds_for_biases, 2);
 }
 
 /* An optimizer without streams: in f32 nothing is stored but parameters and gradients; in bf16 the

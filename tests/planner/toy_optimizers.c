@@ -15,6 +15,8 @@ static const coh_optimizer optimizers[] = {
     { HEAD("toy_blocks"), .stream_count = 2,
       .streams = { { "code", 1, 1, 0 }, { "scale", 4, 128, 1 } } },
     { HEAD("toy_slow"), .stream_count = 1, .streams = { { "velocity", 4, 1, 1 } }, .flops = 1e5 },
+    { HEAD("toy_rounds"), .stream_count = 1, .streams = { { "code", 1, 1, 0 } }, .rounds_work = 1 },
+    { HEAD("toy_bare"), .rounds_work = 1 },
     { HEAD("toy_clash"), .stream_count = 1, .streams = { { "m", 1, 1, 0 } } },
 };
 
