@@ -30,42 +30,51 @@ UPDATE(sgd)
 
 enum { ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPSILON };
 
+#define ADAMW_NUMBERS                                                                              \
+    .hyperparameter_count = 3,                                                                     \
+    .hyperparameters = { [ADAMW_BETA1] = { "beta1", 0.9f, 0, BELOW_1 },                            \
+                         [ADAMW_BETA2] = { "beta2", 0.95f, 0, BELOW_1 },                           \
+                         [ADAMW_EPSILON] = { "epsilon", 1e-8f, FLT_TRUE_MIN, FLT_MAX } },          \
+    .scalar_count = 2, .scalars = { ADAMW_BETA1, ADAMW_BETA2 }
+
 static const coh_optimizer adamw = {
     .struct_bytes = sizeof(adamw),
     .name = "adamw",
     .revision = 1,
     .stream_count = 2,
     .streams = { { "m", 4, 1, 1 }, { "v", 4, 1, 1 } },
-    .hyperparameter_count = 3,
-    .hyperparameters = { [ADAMW_BETA1] = { "beta1", 0.9f, 0, BELOW_1 },
-                         [ADAMW_BETA2] = { "beta2", 0.95f, 0, BELOW_1 },
-                         [ADAMW_EPSILON] = { "epsilon", 1e-8f, FLT_TRUE_MIN, FLT_MAX } },
-    .scalar_count = 2,
-    .scalars = { ADAMW_BETA1, ADAMW_BETA2 },
+    ADAMW_NUMBERS,
     .update = update_adamw,
     .takes_bf16 = 1,
     .cuda_kernel = "adamw",
 };
 
+/* Of both forms of adamw8. Its CUDA kernel rounds the work if there is no `low`. */
+#define ADAMW8_TABLE                                                                               \
+    ADAMW_NUMBERS, .stream_count = 4,                                                              \
+                   .streams = { { "m_code", 1, 1, 0 },                                             \
+                                { "m_scale", 4, COH_QUANTISE_BLOCK, 1 },                           \
+                                { "v_code", 1, 1, 0 },                                             \
+                                { "v_scale", 4, COH_QUANTISE_BLOCK, 1 } },                         \
+                   .update = update_adamw8, .cuda_kernel = "adamw8"
+
 static const coh_optimizer adamw8 = {
     .struct_bytes = sizeof(adamw8),
     .name = "adamw8",
     .revision = 1,
-    .stream_count = 4,
-    .streams = { { "m_code", 1, 1, 0 },
-                 { "m_scale", 4, COH_QUANTISE_BLOCK, 1 },
-                 { "v_code", 1, 1, 0 },
-                 { "v_scale", 4, COH_QUANTISE_BLOCK, 1 } },
-    .hyperparameter_count = 3,
-    .hyperparameters = { [ADAMW_BETA1] = { "beta1", 0.9f, 0, BELOW_1 },
-                         [ADAMW_BETA2] = { "beta2", 0.95f, 0, BELOW_1 },
-                         [ADAMW_EPSILON] = { "epsilon", 1e-8f, FLT_TRUE_MIN, FLT_MAX } },
-    .scalar_count = 2,
-    .scalars = { ADAMW_BETA1, ADAMW_BETA2 },
-    .update = update_adamw8,
+    ADAMW8_TABLE,
     .flops = 256, /* two divisions, a root and two roundings to codes; benchmarks/adamw.c */
     .takes_bf16 = 1,
-    .cuda_kernel = "adamw8",
+};
+
+/* adamw8 without a master: the engine rounds its work to bf16. */
+static const coh_optimizer adamw8sr = {
+    .struct_bytes = sizeof(adamw8sr),
+    .name = "adamw8sr",
+    .revision = 1,
+    ADAMW8_TABLE,
+    .flops = 288, /* the work's rounding in addition */
+    .rounds_work = 1,
 };
 
 static const coh_optimizer lion = {
@@ -100,8 +109,8 @@ static const coh_optimizer sgd = {
 enum { LIST_MOST = 64 };
 #define FLOPS_MOST 1e6 /* of one element */
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
-static const coh_optimizer *list[LIST_MOST] = { &adamw, &adamw8, &lion, &sgd };
-static int32_t list_count = 4;
+static const coh_optimizer *list[LIST_MOST] = { &adamw, &adamw8, &adamw8sr, &lion, &sgd };
+static int32_t list_count = 5;
 
 static coh_status check_name(const char *what, const char *name)
 {

@@ -236,7 +236,8 @@ COH_KERNELS(sgd, coh_cuda_update_arguments, 256, 4)
  *
  * A warp takes a block of 128 elements, four per lane. It takes two blocks at a time, because the
  * halves of a block come from sixteen Philox blocks, of which each lane makes one. Its words reach
- * the lanes that need them through shared memory (as in quantise.cu). 16 bytes an element move. */
+ * the lanes that need them through shared memory (as in quantise.cu). 16 bytes an element move. A
+ * bf16 work without low half (adamw8sr) is rounded by a second draw; 10 bytes move. */
 
 #define WARPS  (256 / COH_WARP)
 #define BLOCK  COH_QUANTISE_BLOCK
@@ -375,12 +376,40 @@ COH_DEVICE coh_block_codes close_block(float *m, const float *v, const uint32_t 
     return to;
 }
 
-/* Updates a block, of which `left` elements from `at` on exist. Each lane's halves are half
- * lane / 16 of its words. */
+/* Returns a lane's half of word i of its four: half lane / 16. */
+COH_DEVICE uint32_t half_of(const uint32_t *words, int i)
+{
+    const int lane = threadIdx.x % COH_WARP;
+    return words[lane % 16 * 4 + i] >> (lane / 16 * 16) & 0xffffu;
+}
+
+/* Opens and closes element i of a lane's work: an f32, or both halves of a master. */
+template <typename T>
+COH_DEVICE float open_work(const coh_raw<T, 4> &high, const coh_raw<coh_half, 4> &low, int i)
+{
+    if constexpr (sizeof(T) == 2)
+        return join_master<4>(high, low, i);
+    else
+        return __uint_as_float(high.word[i]);
+}
+
+template <typename T>
+COH_DEVICE void close_work(coh_raw<T, 4> &high, coh_raw<coh_half, 4> &low, int i, float work)
+{
+    if constexpr (sizeof(T) == 2)
+        split_master<4>(high, low, i, work);
+    else
+        high.word[i] = __float_as_uint(work);
+}
+
+/* Updates a block, of which `left` elements from `at` on exist. `words` are for the moments,
+ * `drawn` for a work without low half. */
 template <typename T>
 COH_DEVICE void update_block(const coh_cuda_update_arguments &a, const coh_adamw_step &step,
-                             int64_t at, int64_t left, bool packed, const uint32_t *words)
+                             int64_t at, int64_t left, bool packed, const uint32_t *words,
+                             const uint32_t *drawn)
 {
+    const bool has_low = sizeof(T) == 2 && a.low != nullptr;
     const int lane = threadIdx.x % COH_WARP;
     const int64_t behind = left - 4 * lane;
     const int rest = behind < 0 ? 0 : behind > 4 ? 4 : (int)behind;
@@ -399,7 +428,7 @@ COH_DEVICE void update_block(const coh_cuda_update_arguments &a, const coh_adamw
     coh_raw<coh_half, 4> low = {};
     coh_raw<T, 4> new_high = {};
     coh_raw<coh_half, 4> new_low = {};
-    if constexpr (sizeof(T) == 2)
+    if (has_low)
         low = coh_fetch_part<coh_half, 4>(a.low + at, rest, whole);
     const uint32_t lowest = v_lowest(v_bits);
     const uint32_t nan = (v_bits & 0x7fffffffu) > 0x7f800000u ? COH_MOMENT_NAN : 0;
@@ -408,25 +437,22 @@ COH_DEVICE void update_block(const coh_cuda_update_arguments &a, const coh_adamw
     uint32_t halves[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        halves[i] = words[lane % 16 * 4 + i] >> (lane / 16 * 16) & 0xffffu;
+        halves[i] = half_of(words, i);
         const float old_v = open_v(v_codes >> 8 * i & 0xffu, lowest);
         float s[2] = { open_m(m_codes >> 8 * i & 0xffu, level, old_v),
                        __uint_as_float(__float_as_uint(old_v) | nan) };
-        float work;
-        if constexpr (sizeof(T) == 2)
-            work = join_master<4>(high, low, i);
-        else
-            work = __uint_as_float(high.word[i]);
+        float work = open_work<T>(high, low, i);
         step(work, grad.x[i], s);
-        if constexpr (sizeof(T) == 2)
-            split_master<4>(new_high, new_low, i, work);
+        if (sizeof(T) == 4 || has_low)
+            close_work<T>(new_high, new_low, i, work);
         else
-            new_high.word[i] = __float_as_uint(work);
+            new_high.word[i / 2] |= coh_bf16_at(__float_as_uint(work), half_of(drawn, i))
+                                    << 16 * (i % 2);
         m[i] = s[0];
         v[i] = s[1];
     }
     put_part<T>((T *)a.work + at, new_high, rest, whole);
-    if constexpr (sizeof(T) == 2)
+    if (has_low)
         put_part<coh_half>(a.low + at, new_low, rest, whole);
     const coh_block_codes codes = close_block(m, v, halves);
     put_codes((uint8_t *)a.states[0] + at, codes.m, rest, whole);
@@ -437,34 +463,52 @@ COH_DEVICE void update_block(const coh_cuda_update_arguments &a, const coh_adamw
     }
 }
 
+COH_DEVICE coh_random stream_of(const coh_cuda_update_arguments &a, int use)
+{
+    return coh_random_stream(&a.cells->update_random, 0, (uint32_t)(-1 - use));
+}
+
+/* Makes a lane's Philox block of two groups. */
+COH_DEVICE void draw_words(uint32_t *words, const coh_random &stream, uint64_t counter)
+{
+    const int lane = threadIdx.x % COH_WARP;
+    uint32_t made[4] = { (uint32_t)counter, (uint32_t)(counter >> 32), stream.high[0],
+                         stream.high[1] };
+    coh_philox_block(made, stream.key[0], stream.key[1]);
+#pragma unroll
+    for (int w = 0; w < 4; w++)
+        words[lane / GROUPS * COH_RANDOM_GROUP + GROUPS * w + lane % GROUPS] = made[w];
+}
+
 /* A grain is the work of COH_CUDA_UPDATE_PARTS blocks of threads, as in update(). */
 template <typename T> COH_DEVICE void adamw8(const coh_cuda_update_arguments &a)
 {
-    __shared__ uint32_t words[WARPS][2 * COH_RANDOM_GROUP];
+    __shared__ uint32_t words[WARPS][2 * COH_RANDOM_GROUP], drawn[WARPS][2 * COH_RANDOM_GROUP];
     constexpr int part = COH_CUDA_GRAIN / COH_CUDA_UPDATE_PARTS;
     if (a.predicate != nullptr && *a.predicate == 0)
         return;
     const grain one = grain_at(a.grains, blockIdx.x / COH_CUDA_UPDATE_PARTS);
     const coh_adamw_step step(a, one);
-    const coh_random stream = coh_random_stream(&a.cells->update_random, 0, (uint32_t)-1);
+    const bool rounds_work = sizeof(T) == 2 && a.low == nullptr;
+    const coh_random stream = stream_of(a, COH_ROUNDING_OF_MOMENTS);
+    coh_random of_work = {};
+    if (rounds_work)
+        of_work = stream_of(a, COH_ROUNDING_OF_WORK);
     const int begin = blockIdx.x % COH_CUDA_UPDATE_PARTS * part, end = min(begin + part, one.count);
     const int lane = threadIdx.x % COH_WARP, warp = threadIdx.x / COH_WARP;
     const bool packed = a.packed && one.element % 4 == 0;
     for (int i = begin + 2 * BLOCK * warp; i < end; i += 2 * BLOCK * WARPS) {
         const uint64_t group = ((uint64_t)one.partial * COH_CUDA_GRAIN + i) / BLOCK + lane / GROUPS;
         const uint64_t counter = GROUPS * group + lane % GROUPS;
-        uint32_t made[4] = { (uint32_t)counter, (uint32_t)(counter >> 32), stream.high[0],
-                             stream.high[1] };
-        coh_philox_block(made, stream.key[0], stream.key[1]);
         __syncwarp(); /* the previous words have been read */
-#pragma unroll
-        for (int w = 0; w < 4; w++)
-            words[warp][lane / GROUPS * COH_RANDOM_GROUP + GROUPS * w + lane % GROUPS] = made[w];
+        draw_words(words[warp], stream, counter);
+        if (rounds_work)
+            draw_words(drawn[warp], of_work, counter);
         __syncwarp();
-        update_block<T>(a, step, one.element + i, end - i, packed, words[warp]);
+        update_block<T>(a, step, one.element + i, end - i, packed, words[warp], drawn[warp]);
         if (i + BLOCK < end)
             update_block<T>(a, step, one.element + i + BLOCK, end - i - BLOCK, packed,
-                            words[warp] + COH_RANDOM_GROUP);
+                            words[warp] + COH_RANDOM_GROUP, drawn[warp] + COH_RANDOM_GROUP);
     }
 }
 COH_KERNELS(adamw8, coh_cuda_update_arguments, 256, 4)

@@ -113,6 +113,18 @@ template <typename T, int W> COH_DEVICE void coh_put(T *to, const coh_floats<W> 
     }
 }
 
+/* Rounds a float's bits to bf16 by a random half (kernels/quantise.h). */
+COH_DEVICE uint32_t coh_bf16_at(uint32_t bits, uint32_t half)
+{
+    const uint32_t infinity = 0x7f800000u, size = bits & 0x7fffffffu;
+    uint32_t sum = size + half;
+    if (size > infinity)
+        return (bits | 0x400000u) >> 16;
+    if (size < infinity && sum >= infinity)
+        sum = 0x7f7f0000u;
+    return (sum | (bits & 0x80000000u)) >> 16;
+}
+
 template <typename T, int W> COH_DEVICE void coh_put_raw(T *to, const coh_raw<T, W> &from)
 {
     constexpr int bytes = W * (int)sizeof(T);

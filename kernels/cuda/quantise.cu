@@ -32,17 +32,6 @@ COH_DEVICE void make_block(const coh_random &stream, uint64_t number, uint32_t w
  * Half 128 g + 64 h + 16 w + l is half h of word w of block 16 g + l, so a thread makes W
  * neighbouring blocks and rounds eight packs, sixteen elements apart. */
 
-COH_DEVICE uint32_t bf16_of(uint32_t bits, uint32_t half)
-{
-    const uint32_t size = bits & 0x7fffffffu;
-    uint32_t sum = size + half;
-    if (size > INFINITY_BITS)
-        return (bits | 0x400000u) >> 16;
-    if (size < INFINITY_BITS && sum >= INFINITY_BITS)
-        sum = 0x7f7f0000u;
-    return (sum | (bits & 0x80000000u)) >> 16;
-}
-
 /* Uses half h of word w of each block. */
 template <int W>
 COH_DEVICE void round_part(const coh_cuda_stochastic_round_arguments &a, int64_t at,
@@ -52,7 +41,7 @@ COH_DEVICE void round_part(const coh_cuda_stochastic_round_arguments &a, int64_t
     coh_raw<coh_half, W> y = {};
 #pragma unroll
     for (int i = 0; i < W; i++)
-        y.word[i / 2] |= bf16_of(x.word[i], words[i][w] >> 16 * h & 0xffffu) << 16 * (i % 2);
+        y.word[i / 2] |= coh_bf16_at(x.word[i], words[i][w] >> 16 * h & 0xffffu) << 16 * (i % 2);
     coh_put_raw<coh_half, W>(a.y + at, y);
 }
 

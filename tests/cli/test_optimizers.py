@@ -12,6 +12,7 @@ CHOICES = {
     "sgd": ["--optimizer", "sgd", "--hyperparameter", "nesterov=1"],
     "lion": ["--optimizer", "lion", "--lr", "1e-4", "--beta2", 0.98],
     "adamw8": ["--optimizer", "adamw8"],
+    "adamw8sr": ["--optimizer", "adamw8sr"],
     "mixed": ["--optimizer", "adamw8", "--optimizer-for", "*.bias,ln_f=adamw", "--optimizer-for", "wte,wpe=lion",
               "--hyperparameter", "lion.beta2=0.95"],
 }

@@ -343,12 +343,12 @@ static void update(parameter *p, int step, const float *hyperparameters)
     join(p);
 }
 
-/* The half of an element's number in the stream of tensor 0 and use 0 (kernels/random.h). */
-static uint32_t half_of(const parameter *p, int64_t i)
+/* The half of number n in the stream of tensor 0 and this use (kernels/random.h). */
+static uint32_t half_of(const coh_random_cell *cell, int use, uint64_t n)
 {
-    const uint64_t n = FIRST + (uint64_t)i, word = n / 128 * 64 + n % 64;
+    const uint64_t word = n / 128 * 64 + n % 64;
     const uint64_t group = word / 64, w = word % 64 / 16, counter = 16 * group + word % 16;
-    const coh_random random = coh_random_of(&p->random, 0, -1);
+    const coh_random random = coh_random_of(cell, 0, -1 - use);
     const uint32_t from[4] = { (uint32_t)counter, (uint32_t)(counter >> 32), random.high[0],
                                random.high[1] };
     uint32_t block[4];
@@ -360,7 +360,7 @@ static uint32_t half_of(const parameter *p, int64_t i)
  * For v with E > 0 only. */
 static int code_for(const parameter *p, int moment, int64_t i, double x)
 {
-    const float fraction = ((float)half_of(p, i) + 0.5f) / 65536;
+    const float fraction = ((float)half_of(&p->random, 0, FIRST + (uint64_t)i) + 0.5f) / 65536;
     if (moment == M)
         return (int)((float)(fabs(x) / m_place(p, i) * 64) + fraction);
     const double size = x / (double)scale_of(p, V, i);
@@ -559,53 +559,100 @@ enum { GRAIN = COH_GRAIN_ELEMENTS, TENSOR = 3 * GRAIN + 77 };
 
 typedef struct tensor {
     float work[TENSOR], grad[TENSOR];
+    uint16_t high[TENSOR], half_grad[TENSOR];
     uint8_t m[TENSOR], v[TENSOR];
     float m_scale[TENSOR / BLOCK + 1], v_scale[TENSOR / BLOCK + 1];
 } tensor;
 
-/* Updates grains [begin, end) as one chunk. */
-static void update_grains(coh_pool *pool, tensor *t, const coh_cells *cells, int64_t begin,
-                          int64_t end)
+/* Updates grains [begin, end) as one chunk: `work` by adamw8, or `high` by adamw8sr. */
+static void update_grains(coh_pool *pool, tensor *t, int form, const coh_cells *cells,
+                          int64_t begin, int64_t end)
 {
     const int64_t first = begin * GRAIN, last = end * GRAIN < TENSOR ? end * GRAIN : TENSOR;
     const coh_grain_run run = {
         .count = last - first, .partial_begin = 4 + begin, .rate_factor = 1, .decay = 0.1f
     };
-    coh_kernel_update(pool, &(coh_update){ .optimizer = optimizer_of("adamw8"),
-                                           .dtype = COH_DTYPE_F32,
-                                           .grains = { &run, 1 },
-                                           .work = t->work + first,
-                                           .grad = t->grad + first,
-                                           .states = { t->m + first, t->m_scale + first / BLOCK,
-                                                       t->v + first, t->v_scale + first / BLOCK },
-                                           .cells = cells,
-                                           .hyperparameters = adamw8_numbers });
+    void *const work = form == PLAIN ? (void *)(t->work + first) : t->high + first;
+    void *const grad = form == SPLIT ? (void *)(t->half_grad + first) : t->grad + first;
+    coh_kernel_update(
+        pool, &(coh_update){ .optimizer = optimizer_of(form == PLAIN ? "adamw8" : "adamw8sr"),
+                             .dtype = form == PLAIN ? COH_DTYPE_F32 : COH_DTYPE_BF16,
+                             .f32_grads = form == WIDE,
+                             .grains = { &run, 1 },
+                             .work = work,
+                             .grad = grad,
+                             .states = { t->m + first, t->m_scale + first / BLOCK, t->v + first,
+                                         t->v_scale + first / BLOCK },
+                             .cells = cells,
+                             .hyperparameters = adamw8_numbers });
+}
+
+/* Draws the gradient of a step, representable in bf16. Returns the step's cells. */
+static coh_cells draw_grains(tensor *t, int step)
+{
+    for (int64_t i = 0; i < TENSOR; i++) {
+        t->half_grad[i] = (uint16_t)(bits_of(normal(90 + (uint64_t)step, i)) >> 16);
+        t->grad[i] = float_of((uint32_t)t->half_grad[i] << 16);
+    }
+    return (coh_cells){ .update_rate = 1e-3f,
+                        .update_scale = 1,
+                        .update_random = { 5, (uint64_t)step },
+                        .update_scalars = { 0.3f, 0.2f } };
 }
 
 static void chunks_and_threads_change_no_bit(void **state)
 {
     static tensor whole, other;
     (void)state;
-    for (int threads = 1; threads <= 3; threads += 2)
-        for (int cut = 1; cut <= 4; cut++) {
-            coh_pool *pool;
-            assert_int_equal(coh_pool_create(threads, &pool), COH_OK);
-            memset(&whole, 0, sizeof(whole));
-            memset(&other, 0, sizeof(other));
-            for (int step = 0; step < 3; step++) {
-                const coh_cells cells = { .update_rate = 1e-3f,
-                                          .update_scale = 1,
-                                          .update_random = { 5, (uint64_t)step },
-                                          .update_scalars = { 0.3f, 0.2f } };
-                for (int64_t i = 0; i < TENSOR; i++)
-                    whole.grad[i] = other.grad[i] = normal(90 + (uint64_t)step, i);
-                update_grains(NULL, &whole, &cells, 0, 4);
-                for (int64_t grain = 3 / cut * cut; grain >= 0; grain -= cut)
-                    update_grains(pool, &other, &cells, grain, grain + cut < 4 ? grain + cut : 4);
-            }
-            coh_pool_destroy(pool);
-            assert_memory_equal(&whole, &other, sizeof(whole));
+    for (int k = 0; k < FORMS * 2 * 4; k++) {
+        const int form = k % FORMS, cut = 1 + k / FORMS % 4, threads = 1 + 2 * (k / FORMS / 4);
+        coh_pool *pool;
+        assert_int_equal(coh_pool_create(threads, &pool), COH_OK);
+        memset(&whole, 0, sizeof(whole));
+        memset(&other, 0, sizeof(other));
+        for (int step = 0; step < 3; step++) {
+            const coh_cells cells = draw_grains(&whole, step);
+            draw_grains(&other, step);
+            update_grains(NULL, &whole, form, &cells, 0, 4);
+            for (int64_t grain = 3 / cut * cut; grain >= 0; grain -= cut)
+                update_grains(pool, &other, form, &cells, grain, grain + cut < 4 ? grain + cut : 4);
         }
+        coh_pool_destroy(pool);
+        assert_memory_equal(&whole, &other, sizeof(whole));
+    }
+}
+
+/* ---- a work without master ---- */
+
+/* A step of adamw8sr is one of adamw8 from the widened work. The result is rounded to a neighbour
+ * in bf16: away from zero if the lower bits plus the half of the element's number reach 2^16. The
+ * moments are those of adamw8. */
+static void adamw8sr_is_adamw8_rounded_by_the_halves_of_its_elements(void **state)
+{
+    static tensor sr, wide;
+    (void)state;
+    for (int form = SPLIT; form < FORMS; form++) {
+        memset(&sr, 0, sizeof(sr));
+        for (int64_t i = 0; i < TENSOR; i++)
+            sr.high[i] = (uint16_t)(bits_of(normal(80, i)) >> 16);
+        for (int step = 0; step < STEPS; step++) {
+            const coh_cells cells = draw_grains(&sr, step);
+            wide = sr;
+            for (int64_t i = 0; i < TENSOR; i++)
+                wide.work[i] = float_of((uint32_t)sr.high[i] << 16);
+            update_grains(NULL, &wide, PLAIN, &cells, 0, 4);
+            update_grains(NULL, &sr, form, &cells, 0, 4);
+            for (int64_t i = 0; i < TENSOR; i++) {
+                const uint64_t number = 4 * GRAIN + (uint64_t)i;
+                const uint32_t half = half_of(&cells.update_random, 1, number);
+                assert_int_equal(sr.high[i], (bits_of(wide.work[i]) + half) >> 16);
+            }
+            assert_memory_equal(sr.m, wide.m, sizeof(sr.m));
+            assert_memory_equal(sr.v, wide.v, sizeof(sr.v));
+            assert_memory_equal(sr.m_scale, wide.m_scale, sizeof(sr.m_scale));
+            assert_memory_equal(sr.v_scale, wide.v_scale, sizeof(sr.v_scale));
+        }
+    }
 }
 
 int main(void)
@@ -622,6 +669,7 @@ int main(void)
         cmocka_unit_test(stress_stays_finite_and_small),
         cmocka_unit_test(a_gradient_that_is_not_finite_shows),
         cmocka_unit_test(chunks_and_threads_change_no_bit),
+        cmocka_unit_test(adamw8sr_is_adamw8_rounded_by_the_halves_of_its_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

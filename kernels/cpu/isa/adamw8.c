@@ -199,7 +199,8 @@ static void update_block(coh_update_call *call, const adamw_factors *factors,
 void ROW(adamw8)(const coh_update_call *call)
 {
     const adamw_factors factors = adamw_factors_of(call);
-    const coh_random random = coh_random_of(call->random, 0, -1);
+    const coh_rounding rounding = { call->random, 0, COH_ROUNDING_OF_MOMENTS };
+    const coh_random random = coh_random_of(call->random, 0, coh_rounding_microbatch(&rounding));
     const int64_t work_bytes = call->work_dtype == COH_DTYPE_BF16 ? 2 : 4;
     const int64_t grad_bytes = call->grad_dtype == COH_DTYPE_BF16 ? 2 : 4;
     for (int64_t at = 0; at < call->count; at += COH_QUANTISE_BLOCK) {
