@@ -99,12 +99,22 @@ void coh_kernel_dequantise(void *queue, const coh_dequantise *dequantise);
  * where m's unit is that of the v which is stored: its root, to within a factor of 2. Each scale is
  * the least power of two, from 2^-87 on, for which all moments of the block have a code.
  *
- * adamw divides m by the root of v, so the error that counts is that of m / sqrt(v). m's is at most
- * 1/31 of the largest |m| / sqrt(v) in the block, however much v differs from element to element. v
- * has a relative error of at most 1/16 down to 2^-14 of a scale, and a v above 0 never has code 0,
- * so that the quotient cannot explode. With evenly spaced codes for both (as above), a small v
- * would be lost next to a large one, and m would be rounded to steps of many times sqrt(v). An
- * element whose sqrt(v) is below 2^-9 of its block's largest moves less than with adamw.
+ * Storing m and v as m' and v' changes every element by at most
+ *
+ *     |v' - v| <= max(v / 16, 2^-18 scale);  v' > 0 if v > 0
+ *     |m' - m| <= sqrt(v') max(Q / 31, 2^-93), where Q is the block's largest |m| / sqrt(v')
+ *
+ * which is the distance of two codes: 2^-4 of a binade for v; scale unit / 64 for m, where scale <
+ * 128 / 127 of the largest |m| / unit, and unit <= sqrt(v') < 2 unit. adamw divides m by the root
+ * of v, so the error that counts is that of m / sqrt(v): m's does not depend on how much v differs
+ * from element to element, and a v above 0 never has code 0, so that the quotient cannot explode.
+ * With evenly spaced codes for both (as above), a small v would be lost next to a large one, and m
+ * would be rounded to steps of many times sqrt(v). Dettmers et al. 2022 give v a code with an
+ * exponent for the same reason, but one that has 0 and rounds to nearest. An element whose sqrt(v)
+ * is below 2^-9 of its block's largest moves less than with adamw. A step computes with the moments
+ * that the last one stored: of its work the rounding is adamw's, and of adamw8sr's work less than a
+ * unit in the last place of bf16, 2^-7 of it, in addition. tests/kernels/test_stress.c checks these
+ * bounds.
  *
  * Rounding is stochastic: it adds a random part to the bits that are dropped. The mean of a stored
  * moment is the moment, so moving averages have no bias even where a step changes them by less than
