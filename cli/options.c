@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/dtype.h"
+
 static const struct {
     const char *name;
     cli_operand operand;
@@ -508,6 +510,31 @@ static coh_status check_operand(cli_options *options, int argument_count, char *
     return COH_OK;
 }
 
+/* Replaces --state by the flags that it is short for. */
+static coh_status expand_state(cli_options *options)
+{
+    static const struct {
+        const char *name, *optimizer;
+        coh_dtype dtype;
+    } forms[] = { { "f32", "adamw", COH_DTYPE_F32 },
+                  { "split", "adamw", COH_DTYPE_BF16 },
+                  { "lean", "adamw8", COH_DTYPE_BF16 },
+                  { "sr", "adamw8sr", COH_DTYPE_BF16 } };
+    if (!cli_given(options, CLI_FLAG_STATE))
+        return COH_OK;
+    const int form = (int)options->state;
+    const coh_dtype dtype = forms[form].dtype;
+    if (cli_given(options, CLI_FLAG_OPTIMIZER) || cli_dtype_keep(options, dtype) != dtype)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--state %s is short for --dtype %s --optimizer %s: leave --state out, or "
+                        "the other --dtype and --optimizer",
+                        forms[form].name, cli_dtype_name(dtype), forms[form].optimizer);
+    options->dtype = dtype;
+    options->optimizer = forms[form].optimizer;
+    options->given[CLI_FLAG_DTYPE] = options->given[CLI_FLAG_OPTIMIZER] = 1;
+    return COH_OK;
+}
+
 coh_status cli_options_parse(cli_command command, int argument_count, char **arguments,
                              cli_options *out_options, int *out_help)
 {
@@ -538,5 +565,6 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
         CLI_TRY(parse_value(&cli_flag_table[flag], optarg, out_options));
         out_options->given[flag] = 1;
     }
+    CLI_TRY(expand_state(out_options));
     return check_operand(out_options, argument_count, arguments);
 }

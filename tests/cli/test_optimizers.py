@@ -52,7 +52,7 @@ class Optimizers(TrainTest):
     def test_optimizers_give_different_weights_and_fingerprints(self):
         seen = {}
         for name, flags in {"adamw": [], **CHOICES}.items():
-            done = self.small(name, *flags, "--dtype", "f32", "--steps", 2)
+            done = self.small(name, *flags, "--dtype", "bf16", "--steps", 2)  # in f32 adamw8sr rounds nothing
             facts = self.succeeds("inspect", self.path(name), "--json").json
             seen[name] = (self.says_hash(done), facts["numeric_fingerprint"])
         for part in (0, 1):
@@ -62,6 +62,37 @@ class Optimizers(TrainTest):
         without, named = (self.small(name, *flags, "--dtype", "f32", "--steps", 2)
                           for name, flags in (("without", []), ("named", ["--optimizer", "adamw", "--beta1", 0.9])))
         self.assertEqual(self.says_hash(without), self.says_hash(named))
+
+    def test_state_is_short_for_a_dtype_and_an_optimizer(self):
+        for state, dtype, optimizer in (("f32", "f32", "adamw"), ("split", "bf16", "adamw"), ("lean", "bf16", "adamw8"),
+                                        ("sr", "bf16", "adamw8sr")):
+            with self.subTest(state):
+                short = self.small(state, "--state", state, "--steps", 2)
+                full = self.small(f"{state}.full", "--dtype", dtype, "--optimizer", optimizer, "--steps", 2)
+                self.assertEqual(self.says_hash(short), self.says_hash(full))
+
+    def test_a_run_without_master_continues_from_any_weights(self):
+        self.small("split", "--state", "split", "--steps", 1, "--schedule-steps", 4)
+        again = ["train", "--resume", self.path("split"), "--threads", 2]
+        self.fails(2, *again, "--state", "sr", "--steps", 2, says="add --reset-optimizer")
+        self.succeeds(*again, "--state", "sr", "--reset-optimizer", "--steps", 2)
+        more = self.succeeds(*again, "--steps", 3)
+        self.assertNotIn("->", more.err)
+
+    # ---- plans ----
+
+    def test_a_plan_has_the_bytes_of_the_state_and_says_what_lean_would_bring(self):
+        model = ["plan", "gpt2-nano", "--batch", 8, "--sequence", 64, "--threads", 2, "--tokenizer", "bytes"]
+        # with the gradient; gpt2-nano's pages add up to 0.1
+        for state, most in (("f32", 16.1), ("split", 14.1), ("lean", 8.2), ("sr", 6.2)):
+            facts = self.succeeds(*model, "--state", state, "--json").json
+            self.assertLess(most - 0.2, facts["stream_bytes"] / facts["parameters"])
+            self.assertLess(facts["stream_bytes"] / facts["parameters"], most)
+        tight = ["--device-memory", "60MiB", "--disk", self.path("")]
+        self.assertIn("states: with 8-bit moments (--state lean) a step", self.succeeds(*model, "--state", "split", *tight).out)
+        self.assertIn("states: with 8-bit moments (--optimizer adamw8)", self.succeeds(*model, "--state", "f32", *tight).out)
+        self.assertNotIn("8-bit", self.succeeds(*model, "--state", "lean", *tight).out)
+        self.assertNotIn("8-bit", self.succeeds(*model, "--state", "split").out)  # nothing moves
 
     # ---- what is kept ----
 
@@ -97,6 +128,10 @@ class Optimizers(TrainTest):
         self.refused("matches no trained parameter", "--optimizer-for", "nothing*=lion")
         self.refused("two optimizers are given for parameter wte.weight", "--optimizer-for", "wte=lion", "--optimizer-for",
                      "w*=sgd")
+        short = "--state lean is short for --dtype bf16 --optimizer adamw8: leave --state out"
+        self.refused(short, "--state", "lean", "--optimizer", "adamw8")
+        self.refused(short, "--state", "lean", "--dtype", "f32")
+        self.refused("--state takes one of", "--state", "tiny")
         self.refused("takes a pattern", "--optimizer-for", "wte")
         self.refused("takes a pattern", "--optimizer-for", "=lion")
         self.refused("momentum of optimizer sgd is 1", "--optimizer", "sgd", "--hyperparameter", "momentum=1")
