@@ -40,7 +40,7 @@ static void must(coh_status status, const char *what)
 
 /* ---- optimizers of this program ---- */
 
-/* AdamW whose f32 master is a stream of its own. The weights are the master rounded to the nearest
+/* AdamW whose f32 master is a stream. The weights are the master rounded to the nearest
  * bf16, halves away from zero. Begins with weights that are bf16. */
 static void update_with_master(const coh_update_call *given)
 {
@@ -204,7 +204,7 @@ static float *fetch(run *r, uint32_t index, const char *stream)
 /* ---- the master ---- */
 
 /* From the same bf16 weights, adamw on work and `low` computes the losses, masters and moments of
- * AdamW on an f32 master that is stored beside bf16 weights. */
+ * AdamW on an f32 master that is stored in addition to bf16 weights. */
 static void work_and_low_are_an_f32_master(void **state)
 {
     (void)state;
