@@ -67,7 +67,7 @@ typedef struct cli_group {
     char pattern[16], parameters[20], states[20], activations[24];
 } cli_group;
 
-enum { CLI_GROUPS = 8 };
+enum { CLI_GROUPS = 7 }; /* a screen of CLI_SCREEN_LINES has room for no more */
 /* Groups them into at most CLI_GROUPS. If there were more, groups of blocks are merged regardless
  * of where parameters and states are stored, and finally all remaining ones. Fails:
  * COH_ERR_ARGUMENT. */
