@@ -293,7 +293,8 @@ static void update(gpu_rows *t, const char *optimizer, const float *hyperparamet
     u.grains = (coh_chunk_grains){ &run, 1 };
     u.work = t->of[1];
     u.grad = t->of[2];
-    u.low = t->dtype == COH_DTYPE_BF16 ? (uint16_t *)(void *)t->of[3] : NULL;
+    if (t->dtype == COH_DTYPE_BF16 && !u.optimizer->rounds_work)
+        u.low = (uint16_t *)(void *)t->of[3];
     u.cells = t->cells;
     u.hyperparameters = hyperparameters;
     coh_kernel_update(t->turns->queue, &u);
@@ -307,13 +308,23 @@ static void adamw(gpu_rows *t)
 }
 
 /* Codes have a byte for each element; the scales are behind them, in the room of f32 moments. */
-static void adamw8(gpu_rows *t)
+static void update_by_codes(gpu_rows *t, const char *optimizer)
 {
     static const float numbers[] = { 0.9f, 0.95f, 1e-8f };
     char *const m = (char *)t->of[4], *const v = (char *)t->of[GPU_ROWS_SQUARES];
     const int64_t scales = 2 * elements(t);
     const coh_update states = { .states = { m, m + scales, v, v + scales } };
-    update(t, "adamw8", numbers, &states);
+    update(t, optimizer, numbers, &states);
+}
+
+static void adamw8(gpu_rows *t)
+{
+    update_by_codes(t, "adamw8");
+}
+
+static void adamw8sr(gpu_rows *t)
+{
+    update_by_codes(t, "adamw8sr");
 }
 
 static void lion(gpu_rows *t)
@@ -450,6 +461,7 @@ const gpu_pass gpu_passes[] = {
     { "square sums", square_sums, "square_sums", .of_type = 1 },
     { "update", adamw, "adamw", .of_type = 3, .floats = 4, .halves = 2 },
     { "update of adamw8", adamw8, "adamw8", .of_type = 3, .halves = 2, .bytes = 4 },
+    { "update of adamw8sr", adamw8sr, "adamw8", .of_type = 3, .bytes = 4 },
     { "update of lion", lion, "lion", .of_type = 3, .floats = 2, .halves = 2 },
     { "update of sgd", sgd, "sgd", .of_type = 3, .floats = 2, .halves = 2 },
     { "stochastic round", stochastic_round, "stochastic_round", .floats = 1, .halves = 1 },
