@@ -196,6 +196,16 @@ static void say_other_tokenizer(const cli_job *job)
             noted.tokenizer);
 }
 
+/* Prints a note if the run begins with weights of which the optimizer keeps no f32 master. */
+static void say_no_master(const cli_job *job, coh_dtype dtype)
+{
+    const coh_optimizer *optimizer = coh_optimizer_find(job->recipe.optimizer);
+    if (dtype == COH_DTYPE_BF16 && optimizer != NULL && optimizer->rounds_work &&
+        (job->model.folder[0] || job->model.checkpoint[0]))
+        cli_note("note: what is not bf16 is rounded to it, also in checkpoints and exports; --state"
+                 " lean keeps every bit");
+}
+
 /* Chooses --dtype; else a checkpoint's dtype, or the machine's fastest, unless that would round
  * frozen parameters. */
 static coh_status choose_dtype(cli_job *job)
@@ -218,6 +228,7 @@ static coh_status choose_dtype(cli_job *job)
                      " the memory and rounds");
         }
     }
+    say_no_master(job, dtype);
     coh_model_dtype_set(&job->model, dtype);
     return COH_OK;
 }
