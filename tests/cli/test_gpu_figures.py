@@ -25,13 +25,14 @@ OF_TYPE = {"norm": 2, "norm backward": 3, "norm backward 1024": 3, "rms norm": 2
            "position backward": 2, "embedding": 2, "embedding backward": 2,
            "embedding backward of common tokens": 2, "classifier loss": 1, "classifier gradient": 2,
            "attention decode": 2, "column sum": 1, "square sums": 1}
-STATES = {"adamw8": 2 * (1 + 1), "lion": 2 * 4, "sgd": 2 * 4}  # read and written, without the scales of blocks
 PASSES = {**{f"{name} {dtype}": count * bytes_ for name, count in OF_TYPE.items() for dtype, bytes_ in (("f32", 4), ("bf16", 2))},
           "round f32": 4 + 4, "round bf16": 4 + 2,
           "update f32": 4 * (2 + 1 + 2 + 2),  # work and both moments are read and written, the gradient is read
           "update bf16": 2 * (2 + 1) + 2 * 2 + 4 * (2 + 2),  # and a master's lower half
-          **{f"update of {name} f32": 4 * (2 + 1) + states for name, states in STATES.items()},
-          **{f"update of {name} bf16": 2 * (2 + 1) + 2 * 2 + states for name, states in STATES.items()},
+          "update of adamw8 f32": 4 * (2 + 1) + 2 + 2, "update of adamw8 bf16": 2 * (2 + 1) + 2 * 2 + 2 + 2,
+          "update of adamw8sr f32": 4 * (2 + 1) + 2 + 2, "update of adamw8sr bf16": 2 * (2 + 1) + 2 + 2,
+          **{f"update of {name} f32": 4 * (2 + 1 + 2) for name in ("lion", "sgd")},
+          **{f"update of {name} bf16": 2 * (2 + 1) + 2 * 2 + 4 * 2 for name in ("lion", "sgd")},
           "stochastic round bf16": 4 + 2, "quantise bf16": 4 + 1, "dequantise bf16": 1 + 4}
 
 
