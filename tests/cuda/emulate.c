@@ -300,7 +300,8 @@ const unsigned char *coh_emulate_exchange(const char *what, const void *value, s
         mine->what[side] = what;
     if (mine->what[side] != what && strcmp(mine->what[side], what) != 0)
         refuse("other lanes are not at ", what);
-    memcpy(mine->values[side][index % WARP], value, bytes);
+    if (bytes > 0) /* a barrier carries no value */
+        memcpy(mine->values[side][index % WARP], value, bytes);
     mine->arrived[side]++;
     while (mine->arrived[side] < WARP)
         yield_turn();
