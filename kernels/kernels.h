@@ -260,6 +260,7 @@ typedef struct coh_attention {
     int64_t B, T, H, G, D;
     coh_dtype dtype;
     int64_t q_stride, kv_stride;
+    int64_t window; /* query i sees keys above i - window; 0 or below T */
     const void *q, *k, *v;
     void *y;    /* written by forward, read by backward */
     float *lse; /* [B,H,T] log-sum-exp of the scores; as y */
@@ -284,6 +285,7 @@ int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G,
  * (kernels/cuda/attention_scratch.h). */
 typedef struct coh_attention_decode {
     int64_t B, H, G, D, positions;
+    int64_t window;          /* the query sees the last `window` rows; 0: all */
     const int32_t *position; /* in device memory */
     coh_dtype dtype;
     int64_t q_stride, kv_stride;

@@ -83,7 +83,7 @@ void coh_call_rows(const coh_call *call, int64_t row_count, int64_t *out_begin, 
 
 /* coh_kind_device.workspace of the kinds that need other scratch than on the host. `attributes` are
  * those of the kind. Kinds with dropout or padding have attributes that begin with the plain
- * kind's.
+ * kind's (its heads, in grouped attention).
  *
  * Attention over one tensor qkv [B,T,3C] */
 size_t coh_cuda_workspace_attention(const void *attributes, const coh_shape *inputs,
@@ -95,6 +95,8 @@ size_t coh_cuda_workspace_attention_decode(const void *attributes, const coh_sha
 /* Attention over q, k and v */
 size_t coh_cuda_workspace_attention_grouped(const void *attributes, const coh_shape *inputs,
                                             coh_phase phase);
+size_t coh_cuda_workspace_attention_grouped_dropout(const void *attributes, const coh_shape *inputs,
+                                                    coh_phase phase);
 size_t coh_cuda_workspace_attention_grouped_atomic(const void *attributes, const coh_shape *inputs,
                                                    coh_phase phase);
 size_t coh_cuda_workspace_attention_grouped_decode(const void *attributes, const coh_shape *inputs,

@@ -132,18 +132,40 @@ static coh_attention grouped(const coh_call *call)
                             .dv_adds = (call->input_grad_adds & 4u) != 0 };
 }
 
+static coh_status check_scores(const coh_attention_scores *scores)
+{
+    return scores->window >= 0
+               ? COH_OK
+               : coh_kind_fail(COH_ERR_SHAPE, "a window of %" PRId64 " keys: 0 is none",
+                               scores->window);
+}
+
+static coh_attention with_scores(coh_attention attention, const coh_attention_scores *scores)
+{
+    attention.window = scores->window < attention.T ? scores->window : 0;
+    return attention;
+}
+
 /* ---- facts ---- */
 
-static coh_status infer_facts(const sizes *s, const coh_shape *input, coh_op_facts *facts)
+/* The sum over i of smaller(i, window), T T / 2 without one. */
+static double pairs_of(int64_t T, int64_t window)
+{
+    const double keys = (double)(window > 0 && window < T ? window : T);
+    return keys * ((double)T - 0.5 * keys);
+}
+
+static coh_status infer_facts(const sizes *s, int64_t window, const coh_shape *input,
+                              coh_op_facts *facts)
 {
     facts->output[0] = coh_shape_make(input->dtype, 3, s->B, s->T, s->H * s->D);
     facts->saved_bytes = (size_t)(s->B * s->H * s->T) * sizeof(float);
     facts->workspace_bytes[COH_PHASE_BACKWARD] =
         (size_t)coh_kernel_attention_scratch(s->B, s->T, s->H, s->G, s->D) * sizeof(float);
-    /* two products forward, five backward, over half of T x T */
-    const double half = (double)s->B * (double)s->T * (double)s->T * (double)(s->H * s->D);
-    facts->flops[COH_PHASE_FORWARD] = 2.0 * half;
-    facts->flops[COH_PHASE_BACKWARD] = 5.0 * half;
+    /* two products forward, five backward, over the pairs of a query and a key that it sees */
+    const double work = (double)s->B * pairs_of(s->T, window) * (double)(s->H * s->D);
+    facts->flops[COH_PHASE_FORWARD] = 4.0 * work;
+    facts->flops[COH_PHASE_BACKWARD] = 10.0 * work;
     return COH_OK;
 }
 
@@ -152,19 +174,28 @@ static coh_status packed_infer(const void *attributes, const coh_shape *inputs, 
     const coh_attention_attributes *a = attributes;
     sizes s;
     const coh_status status = packed_sizes(&inputs[0], a->heads, &s);
-    return status == COH_OK ? infer_facts(&s, &inputs[0], facts) : status;
+    return status == COH_OK ? infer_facts(&s, 0, &inputs[0], facts) : status;
+}
+
+/* `attributes` begin with the heads. */
+static coh_status grouped_infer_scores(const coh_attention_grouped_attributes *a,
+                                       const coh_attention_scores *scores, const coh_shape *inputs,
+                                       coh_op_facts *facts)
+{
+    sizes s;
+    coh_status status = grouped_sizes(inputs, a->heads, a->kv_heads, &s);
+    if (status == COH_OK)
+        status = check_scores(scores);
+    return status == COH_OK ? infer_facts(&s, scores->window, &inputs[0], facts) : status;
 }
 
 static coh_status grouped_infer(const void *attributes, const coh_shape *inputs,
                                 coh_op_facts *facts)
 {
     const coh_attention_grouped_attributes *a = attributes;
-    sizes s;
-    const coh_status status = grouped_sizes(inputs, a->heads, a->kv_heads, &s);
-    return status == COH_OK ? infer_facts(&s, &inputs[0], facts) : status;
+    return grouped_infer_scores(a, &a->scores, inputs, facts);
 }
 
-/* Attributes with dropout begin with those of the plain kind. */
 static coh_status packed_infer_dropout(const void *attributes, const coh_shape *inputs,
                                        coh_op_facts *facts)
 {
@@ -179,8 +210,8 @@ static coh_status grouped_infer_dropout(const void *attributes, const coh_shape 
                                         coh_op_facts *facts)
 {
     const coh_attention_grouped_dropout_attributes *a = attributes;
-    const coh_status status = grouped_infer(&a->attention, inputs, facts);
-    return status == COH_OK ? coh_check_attention_dropout(inputs[0].dim[0] * a->attention.heads,
+    const coh_status status = grouped_infer_scores(attributes, &a->scores, inputs, facts);
+    return status == COH_OK ? coh_check_attention_dropout(inputs[0].dim[0] * a->heads,
                                                           inputs[0].dim[1], a->probability, facts)
                             : status;
 }
@@ -203,7 +234,7 @@ static coh_attention packed_dropout(const coh_call *call)
 static coh_attention grouped_dropout(const coh_call *call)
 {
     const coh_attention_grouped_dropout_attributes *a = call->attributes;
-    return with_dropout(call, grouped(call), a->probability);
+    return with_dropout(call, with_scores(grouped(call), &a->scores), a->probability);
 }
 
 static coh_attention packed_atomic(const coh_call *call)
@@ -213,9 +244,15 @@ static coh_attention packed_atomic(const coh_call *call)
     return attention;
 }
 
+static coh_attention grouped_plain(const coh_call *call)
+{
+    const coh_attention_grouped_attributes *a = call->attributes;
+    return with_scores(grouped(call), &a->scores);
+}
+
 static coh_attention grouped_atomic(const coh_call *call)
 {
-    coh_attention attention = grouped(call);
+    coh_attention attention = grouped_plain(call);
     attention.atomics = 1;
     return attention;
 }
@@ -253,14 +290,21 @@ static coh_status run_backward(const coh_call *call, coh_attention attention)
 RUNS(packed)
 RUNS(packed_atomic)
 RUNS(packed_dropout)
-RUNS(grouped)
+RUNS(grouped_plain)
 RUNS(grouped_atomic)
 RUNS(grouped_dropout)
 
 /* ---- kinds ---- */
 
 #define KIND(kind_name, kind_revision, attributes)                                                 \
-    COH_KIND(kind_name, kind_revision), .output_count = 1, .attribute_bytes = sizeof(attributes)
+    KIND_WITH(kind_name, kind_revision, sizeof(attributes))
+
+/* Attributes that may end before `scores`. */
+#define KIND_WITH_SCORES(kind_name, kind_revision, attributes)                                     \
+    KIND_WITH(kind_name, kind_revision, offsetof(attributes, scores))
+
+#define KIND_WITH(kind_name, kind_revision, bytes)                                                 \
+    COH_KIND(kind_name, kind_revision), .output_count = 1, .attribute_bytes = bytes
 
 /* All that is read by backward can get a gradient. */
 #define INPUTS(count, mask)                                                                        \
@@ -295,16 +339,16 @@ const coh_op_kind coh_kind_attention_dropout = {
 
 /* A block of y is written after its own block of q was read, and dq after all of dy was. */
 const coh_op_kind coh_kind_attention_grouped = {
-    KIND("attention_grouped", 1, coh_attention_grouped_attributes),
+    KIND_WITH_SCORES("attention_grouped", 1, coh_attention_grouped_attributes),
     INPUTS(3, 7u),
     COH_KIND_IN_PLACE,
     .infer = grouped_infer,
-    DEVICES(grouped, .workspace = coh_cuda_workspace_attention_grouped),
+    DEVICES(grouped_plain, .workspace = coh_cuda_workspace_attention_grouped),
 };
 
 /* dq never takes dy's place: cuDNN would then need a copy of dy. */
 const coh_op_kind coh_kind_attention_grouped_atomic = {
-    KIND("attention_grouped_atomic", 1, coh_attention_grouped_attributes),
+    KIND_WITH_SCORES("attention_grouped_atomic", 1, coh_attention_grouped_attributes),
     INPUTS(3, 7u),
     .forward_in_place = { { 0, 0 } },
     .in_place_count = { 1, 0 },
@@ -315,11 +359,11 @@ const coh_op_kind coh_kind_attention_grouped_atomic = {
 };
 
 const coh_op_kind coh_kind_attention_grouped_dropout = {
-    KIND("attention_grouped_dropout", 1, coh_attention_grouped_dropout_attributes),
+    KIND_WITH_SCORES("attention_grouped_dropout", 1, coh_attention_grouped_dropout_attributes),
     INPUTS(3, 7u),
     COH_KIND_IN_PLACE,
     .infer = grouped_infer_dropout,
-    DEVICES(grouped_dropout, .workspace = coh_cuda_workspace_attention_grouped),
+    DEVICES(grouped_dropout, .workspace = coh_cuda_workspace_attention_grouped_dropout),
     .draws = 1,
 };
 
@@ -327,8 +371,9 @@ const coh_op_kind coh_kind_attention_grouped_dropout = {
 
 /* `position`: the input that holds the position, after those of attention. */
 static coh_status infer_step(const sizes *s, const coh_shape *inputs, int position,
-                             int64_t positions, coh_op_facts *facts)
+                             int64_t positions, int64_t window, coh_op_facts *facts)
 {
+    const int64_t seen = window > 0 && window < positions ? window : positions;
     coh_status status = coh_check_count("positions", positions);
     if (status == COH_OK)
         status = coh_check_step(&inputs[0], &inputs[position]);
@@ -338,8 +383,7 @@ static coh_status infer_step(const sizes *s, const coh_shape *inputs, int positi
         facts->state[state] = coh_shape_make(inputs[0].dtype, 3, s->B, positions, s->G * s->D);
         status = coh_check_float(state == 0 ? "keys" : "values", &facts->state[state], 3);
     }
-    facts->flops[COH_PHASE_FORWARD] =
-        4.0 * (double)s->B * (double)positions * (double)(s->H * s->D);
+    facts->flops[COH_PHASE_FORWARD] = 4.0 * (double)s->B * (double)seen * (double)(s->H * s->D);
     return status;
 }
 
@@ -349,7 +393,7 @@ static coh_status packed_infer_decode(const void *attributes, const coh_shape *i
     const coh_attention_decode_attributes *a = attributes;
     sizes s;
     const coh_status status = packed_sizes(&inputs[0], a->heads, &s);
-    return status == COH_OK ? infer_step(&s, inputs, 1, a->positions, facts) : status;
+    return status == COH_OK ? infer_step(&s, inputs, 1, a->positions, 0, facts) : status;
 }
 
 static coh_status grouped_infer_decode(const void *attributes, const coh_shape *inputs,
@@ -357,8 +401,11 @@ static coh_status grouped_infer_decode(const void *attributes, const coh_shape *
 {
     const coh_attention_grouped_decode_attributes *a = attributes;
     sizes s;
-    const coh_status status = grouped_sizes(inputs, a->heads, a->kv_heads, &s);
-    return status == COH_OK ? infer_step(&s, inputs, 3, a->positions, facts) : status;
+    coh_status status = grouped_sizes(inputs, a->heads, a->kv_heads, &s);
+    if (status == COH_OK)
+        status = check_scores(&a->scores);
+    return status == COH_OK ? infer_step(&s, inputs, 3, a->positions, a->scores.window, facts)
+                            : status;
 }
 
 static coh_status decode(const coh_call *call, const coh_attention *attention, int position,
@@ -372,6 +419,7 @@ static coh_status decode(const coh_call *call, const coh_attention *attention, i
                                         .G = attention->G,
                                         .D = attention->D,
                                         .positions = positions,
+                                        .window = attention->window,
                                         .position = call->input[position].data,
                                         .dtype = attention->dtype,
                                         .q_stride = attention->q_stride,
@@ -387,7 +435,7 @@ static coh_status decode(const coh_call *call, const coh_attention *attention, i
     return COH_OK;
 }
 
-/* Attributes of a step begin with those of attention. */
+/* Attributes of a step begin with the heads of attention. */
 static coh_status forward_packed_decode(const coh_call *call)
 {
     const coh_attention_decode_attributes *a = call->attributes;
@@ -398,7 +446,8 @@ static coh_status forward_packed_decode(const coh_call *call)
 static coh_status forward_grouped_decode(const coh_call *call)
 {
     const coh_attention_grouped_decode_attributes *a = call->attributes;
-    const coh_attention attention = grouped(call);
+    coh_attention attention = grouped(call);
+    attention.window = a->scores.window;
     return decode(call, &attention, 3, a->positions);
 }
 
@@ -412,7 +461,7 @@ const coh_op_kind coh_kind_attention_decode = {
 };
 
 const coh_op_kind coh_kind_attention_grouped_decode = {
-    KIND("attention_grouped_decode", 1, coh_attention_grouped_decode_attributes),
+    KIND_WITH_SCORES("attention_grouped_decode", 1, coh_attention_grouped_decode_attributes),
     .input_count = 4,
     .state_count = 2,
     .infer = grouped_infer_decode,

@@ -156,22 +156,23 @@ coh_status coh_builder_positions(coh_builder *b, const char *name,
 }
 
 coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads, int64_t kv_heads,
-                                 const coh_tensor qkv[3], coh_tensor *out_y)
+                                 coh_attention_scores scores, const coh_tensor qkv[3],
+                                 coh_tensor *out_y)
 {
     coh_tensor inputs[4] = { qkv[0], qkv[1], qkv[2], b->position };
+    if (scores.window >= b->tokens)
+        scores.window = 0; /* no limit */
     if (b->decode) {
-        coh_attention_grouped_decode_attributes attributes = { .heads = heads,
-                                                               .kv_heads = kv_heads,
-                                                               .positions = b->tokens };
+        coh_attention_grouped_decode_attributes attributes = { heads, kv_heads, b->tokens, scores };
         return coh_builder_op(b, &coh_kind_attention_grouped_decode, name, &attributes,
                               sizeof(attributes), inputs, out_y);
     }
-    coh_attention_grouped_attributes attributes = { .heads = heads, .kv_heads = kv_heads };
     if (b->dropout > 0) {
-        coh_attention_grouped_dropout_attributes dropped = { attributes, b->dropout };
+        coh_attention_grouped_dropout_attributes dropped = { heads, kv_heads, b->dropout, scores };
         return coh_builder_op(b, &coh_kind_attention_grouped_dropout, name, &dropped,
                               sizeof(dropped), inputs, out_y);
     }
+    coh_attention_grouped_attributes attributes = { heads, kv_heads, scores };
     return coh_builder_op(
         b, b->atomics ? &coh_kind_attention_grouped_atomic : &coh_kind_attention_grouped, name,
         &attributes, sizeof(attributes), inputs, out_y);

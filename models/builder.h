@@ -79,7 +79,8 @@ coh_status coh_builder_positions(coh_builder *b, const char *name,
 
 /* Adds attention over separate queries, keys and values, with dropout of its weights. */
 coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads, int64_t kv_heads,
-                                 const coh_tensor qkv[3], coh_tensor *out_y);
+                                 coh_attention_scores scores, const coh_tensor qkv[3],
+                                 coh_tensor *out_y);
 
 /* Adds the loss or the logits; the head is the token table, or a separate table if `untied`. */
 coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, int untied,

@@ -16,11 +16,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Longer sequences than the window are refused. */
+/* Qwen2's windows, of some layers only, are not computed: longer sequences are refused. */
 static int64_t positions_of(const void *config)
 {
     const coh_llama_config *c = config;
-    return c->window > 0 && c->window < c->positions ? c->window : c->positions;
+    return c->type == COH_LLAMA_QWEN2 && c->window > 0 && c->window < c->positions ? c->window
+                                                                                   : c->positions;
 }
 
 static coh_status check_heads(const coh_llama_config *c)
@@ -170,6 +171,7 @@ static coh_status add_attention(coh_builder *b, const coh_llama_config *c, coh_t
                                 coh_tensor *out_y)
 {
     const int64_t queries = c->heads * c->head_width, keys = c->kv_heads * c->head_width;
+    const coh_attention_scores scores = { .window = c->window };
     coh_tensor normed, qkv[3], attended;
     COH_TRY(add_norm(b, c, "input_layernorm", x, &normed));
     COH_TRY(add_linear(b, c, "self_attn.q_proj", queries, c->qkv_biases, normed, NULL, &qkv[0]));
@@ -177,7 +179,7 @@ static coh_status add_attention(coh_builder *b, const coh_llama_config *c, coh_t
     COH_TRY(add_linear(b, c, "self_attn.v_proj", keys, c->qkv_biases, normed, NULL, &qkv[2]));
     COH_TRY(add_rope(b, c, "self_attn.q_rope", c->heads, qkv[0], &qkv[0]));
     COH_TRY(add_rope(b, c, "self_attn.k_rope", c->kv_heads, qkv[1], &qkv[1]));
-    COH_TRY(coh_builder_attention(b, "self_attn", c->heads, c->kv_heads, qkv, &attended));
+    COH_TRY(coh_builder_attention(b, "self_attn", c->heads, c->kv_heads, scores, qkv, &attended));
     return add_linear(b, c, "self_attn.o_proj", c->channels, c->output_bias, attended, &x, out_y);
 }
 
@@ -439,7 +441,7 @@ static coh_status read_window(coh_config_reader *reader, coh_llama_config *c)
         COH_TRY(coh_config_count("sliding_window", value, INT32_MAX, &c->window));
     if (c->type == COH_LLAMA_QWEN2)
         COH_TRY(check_layer_types(json_object_get(reader->root, "layer_types"), c));
-    if (c->window > 0 && c->window < c->positions)
+    if (c->type == COH_LLAMA_QWEN2 && c->window > 0 && c->window < c->positions)
         coh_config_note(reader,
                         "its sliding window changes nothing within %" PRId64
                         " tokens; longer sequences are refused",

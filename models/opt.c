@@ -83,7 +83,8 @@ static coh_status add_attention(coh_builder *b, const coh_opt_config *c, coh_ten
     COH_TRY(coh_builder_linear(b, "self_attn.q_proj", linear(c, C), from, NULL, &qkv[0]));
     COH_TRY(coh_builder_linear(b, "self_attn.k_proj", linear(c, C), from, NULL, &qkv[1]));
     COH_TRY(coh_builder_linear(b, "self_attn.v_proj", linear(c, C), from, NULL, &qkv[2]));
-    COH_TRY(coh_builder_attention(b, "self_attn", c->heads, c->heads, qkv, &attended));
+    COH_TRY(coh_builder_attention(b, "self_attn", c->heads, c->heads, (coh_attention_scores){ 0 },
+                                  qkv, &attended));
     COH_TRY(coh_builder_branch(b, "self_attn.out_proj", linear(c, C), attended, x, out_y));
     return add_layer_norm(b, !c->norm_before, "self_attn_layer_norm", *out_y, out_y);
 }

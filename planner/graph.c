@@ -268,6 +268,8 @@ void coh_graph_destroy(coh_graph *graph)
 
 /* Most bytes of one operator's attributes: an unset size is rejected, not allocated. */
 #define ATTRIBUTES_MOST ((size_t)1 << 24)
+/* Zeros behind the caller's attributes: more than any built-in kind's struct has grown by. */
+#define ATTRIBUTES_GROWTH 64
 
 /* Joins two texts; the caller owns the result. */
 static coh_status join(const char *first, const char *dot, const char *second, char **out_text)
@@ -405,6 +407,23 @@ static int32_t output_needs_grad(const coh_graph *graph, const coh_graph_op_entr
     return 0;
 }
 
+/* Copies the attributes. A built-in kind's struct may grow: callers of its first version get zeros
+ * in the new members, and operators that use none keep their fingerprint, because trailing zeros
+ * behind the first version do not count. */
+static coh_status copy_attributes(coh_graph_op_entry *op, const coh_op_args *args)
+{
+    const size_t least = op->kind.attribute_bytes;
+    const uint8_t *bytes = args->attributes;
+    size_t count = args->attribute_bytes;
+    COH_TRY(coh_alloc(count + ATTRIBUTES_GROWTH, 1, &op->attributes));
+    if (count > 0)
+        memcpy(op->attributes, bytes, count);
+    while (least > 0 && count > least && bytes[count - 1] == 0)
+        count--;
+    op->attribute_bytes = count;
+    return COH_OK;
+}
+
 /* Computes the scratch for every kind of device, because a graph may be planned for any of them. */
 static void size_workspaces(coh_graph_op_entry *op, const coh_shape *inputs)
 {
@@ -420,10 +439,7 @@ static void size_workspaces(coh_graph_op_entry *op, const coh_shape *inputs)
 static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op_args *args)
 {
     COH_TRY(coh_alloc_text(args->name, &op->name));
-    COH_TRY(coh_alloc(args->attribute_bytes, 1, &op->attributes));
-    if (args->attribute_bytes > 0)
-        memcpy(op->attributes, args->attributes, args->attribute_bytes);
-    op->attribute_bytes = args->attribute_bytes;
+    COH_TRY(copy_attributes(op, args));
     op->block = args->block;
     if (graph->op_count > 0) {
         const coh_graph_op_entry *previous = &graph->ops[graph->op_count - 1];

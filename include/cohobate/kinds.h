@@ -164,12 +164,22 @@ typedef struct coh_attention_decode_attributes {
 } coh_attention_decode_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_decode;
 
+/* Which keys a query of grouped attention attends over. All zero: every key up to its own. */
+typedef struct coh_attention_scores {
+    /* Query i attends over keys j with i - window < j <= i (Beltagy et al. 2020); 0: no limit. Work
+     * outside the window is skipped, and a window of at least T changes no bit. */
+    int64_t window;
+} coh_attention_scores;
+
 /* Grouped-query attention: q [B,T,H*D], k and v [B,T,G*D] -> y [B,T,H*D]. Several query
  * heads share a head of keys and values (Ainslie et al. 2023): head h of q attends over head h / (H
  * / G) of k and v. G is `kv_heads`, a divisor of `heads`; with G = H the bits are
- * those of coh_kind_attention. Saves log-sum-exp [B,H,T]. */
+ * those of coh_kind_attention. Saves log-sum-exp [B,H,T].
+ *
+ * `scores`, here and below, was added later: a struct without it is taken, too. */
 typedef struct coh_attention_grouped_attributes {
     int64_t heads, kv_heads;
+    coh_attention_scores scores;
 } coh_attention_grouped_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_grouped;
 
@@ -183,7 +193,7 @@ extern COH_API const coh_op_kind coh_kind_attention_atomic, coh_kind_attention_g
 /* The two plain attention kinds with dropout of the weights after the softmax, in training: y = (m
  * * softmax) v. m is 0 for a share `probability` of all pairs of a query and a key, 1 / (1 -
  * probability) for the others. kernels/kernels.h says which pair uses which word of the call. B H
- * ceil(T / 4) is below 2^32. The attributes begin with those of the plain kind. */
+ * ceil(T / 4) is below 2^32. The attributes begin with the heads of the plain kind. */
 typedef struct coh_attention_dropout_attributes {
     coh_attention_attributes attention;
     double probability;
@@ -191,16 +201,18 @@ typedef struct coh_attention_dropout_attributes {
 extern COH_API const coh_op_kind coh_kind_attention_dropout;
 
 typedef struct coh_attention_grouped_dropout_attributes {
-    coh_attention_grouped_attributes attention;
+    int64_t heads, kv_heads;
     double probability;
+    coh_attention_scores scores;
 } coh_attention_grouped_dropout_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_grouped_dropout;
 
 /* Grouped-query attention for one step of a decoder: q [B,1,H*D], k and v [B,1,G*D], position i32
  * [1] -> y [B,1,H*D], with states keys and values [B,positions,G*D]: writes row `position` of both,
- * then attends over rows 0..position. Forward only. */
+ * then attends over rows 0..position, the last `window` of them if there is one. Forward only. */
 typedef struct coh_attention_grouped_decode_attributes {
     int64_t heads, kv_heads, positions;
+    coh_attention_scores scores;
 } coh_attention_grouped_decode_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_grouped_decode;
 

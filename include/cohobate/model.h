@@ -258,7 +258,8 @@ typedef struct coh_op_kind {
      * Plans of graphs with such a kind record it (coh_plan_file). */
     int32_t atomics;
     /* Size of the struct that `attributes` points to. coh_graph_op refuses a smaller one, so that
-     * no function reads past its end. 0: the kind has no attributes, or checks them itself. */
+     * no function reads past its end. 0: the kind has no attributes, or checks them itself. Built-in
+     * kinds whose struct grew still have its first size here: new members are 0 if not given. */
     uint32_t attribute_bytes;
 } coh_op_kind;
 
@@ -319,8 +320,8 @@ typedef struct coh_op_args {
     /* Unique, not empty, UTF-8 without control characters, at most COH_NAME_BYTES_MOST. Parameters
      * are named "<name>.<parameter name>" unless tied; these names must be unique, too. */
     const char *name;
-    /* Copied. The bytes are part of the numeric plan's fingerprint, so use a struct without padding
-     * or zero it first. */
+    /* Copied. The bytes, without zeros behind kind->attribute_bytes, are part of the numeric plan's
+     * fingerprint, so use a struct without padding or zero it first. */
     const void *attributes;
     size_t attribute_bytes;
     /* kind->input_count tensors, made before: the order of calls is the order of forward */

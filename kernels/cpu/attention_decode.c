@@ -1,5 +1,5 @@
 /* Attention for one step of a decoder on the host: stores the new keys and values, then each head
- * of the one query attends to all rows so far. Next: kernels/kernels.h (coh_attention_decode). */
+ * of the one query attends to the rows so far, or to the last of them. Next: kernels/kernels.h (coh_attention_decode). */
 #include "kernels/table.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@
 /* One head of one sequence: rows of that stride in keys and values. */
 typedef struct decode_head {
     coh_dtype dtype;
-    int64_t stride, D, last; /* attends over rows 0..last */
+    int64_t stride, D, first, last; /* attends over rows first..last */
     const void *q, *keys, *values;
     void *y;
 } decode_head;
@@ -28,7 +28,7 @@ static void attend_strip(const decode_head *one, int64_t d, int64_t width)
     const coh_rows *row = coh_rows_for(one->dtype);
     const float scale = 1.0f / sqrtf((float)one->D);
     float max = -INFINITY, sum = 0.0f, scores[KEY_ROWS], total[HEAD_STRIP] = { 0 };
-    for (int64_t k0 = 0; k0 <= one->last; k0 += KEY_ROWS) {
+    for (int64_t k0 = one->first; k0 <= one->last; k0 += KEY_ROWS) {
         const int64_t count = smaller(KEY_ROWS, one->last + 1 - k0);
         for (int64_t k = 0; k < count; k++)
             scores[k] =
@@ -52,6 +52,7 @@ static void decode_piece(void *argument, int64_t index)
     const int64_t b = index / a->H, h = index % a->H, D = a->D, stride = a->G * D;
     const int64_t cached = b * a->positions * stride + h / (a->H / a->G) * D;
     decode_head one = { .dtype = dtype, .stride = stride, .D = D, .last = *a->position };
+    one.first = a->window > 0 && a->window <= one.last ? one.last + 1 - a->window : 0;
     one.q = coh_element_const(dtype, a->q, b * a->q_stride + h * D);
     one.keys = coh_element(dtype, a->keys, cached);
     one.values = coh_element(dtype, a->values, cached);

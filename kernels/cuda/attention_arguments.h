@@ -32,6 +32,7 @@ typedef struct coh_attention_arguments {
     int64_t q_stride, kv_stride, first_head;
     int64_t rows; /* B T H: of delta */
     int32_t T, H, G, D;
+    int32_t window; /* T: none */
     const void *q, *k, *v;
     void *y;
     float *lse;
@@ -48,6 +49,7 @@ typedef struct coh_attention_arguments {
 
 typedef struct coh_attention_decode_arguments {
     int64_t q_stride, kv_stride, positions;
+    int64_t window; /* positions: none */
     const int32_t *position;
     int32_t H, G, D;
     float scale;

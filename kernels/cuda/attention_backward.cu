@@ -44,7 +44,7 @@ typedef struct query_block {
     int i;
 } query_block;
 
-/* Returns the index-th block from the diagonal on, head after head of those that share the keys. */
+/* Returns the index-th of `blocks` blocks from the diagonal on, head after head of those that share the keys. */
 static __device__ __forceinline__ query_block query_block_of(const coh_attention_arguments &a,
                                                              int first, int blocks, int rows,
                                                              int index)
@@ -81,10 +81,10 @@ static __device__ __forceinline__ void bring_queries(const coh_attention_argumen
 template <int ROWS, bool DROPS, int WHAT>
 static __device__ __forceinline__ void
 weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
-           const coh_attention_drop &drop, float scale, int i, int j)
+           const coh_attention_drop &drop, float scale, int window, int i, int j)
 {
     const int lane = coh_lane();
-    const bool is_cut = i < j + 15;
+    const bool is_cut = i < j + 15 || i + ROWS - 1 - j >= window;
 #pragma unroll
     for (int n = 0; n < ROWS / 8; n++) {
         float kept[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
@@ -94,7 +94,7 @@ weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
         for (int e = 0; e < 4; e++) {
             const int query = 8 * n + lane % 4 * 2 + e % 2;
             float p = coh_exp2(s[n][e] * scale - statistics[query]);
-            if (is_cut && j + lane / 4 + e / 2 * 8 > i + query)
+            if (is_cut && !coh_sees(i + query, j + lane / 4 + e / 2 * 8, window))
                 p = 0.0f;
             if (WHAT & GRADIENT_K)
                 dp[n][e] = p * (kept[e] * dp[n][e] - statistics[ROWS + query]);
@@ -109,7 +109,9 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
     typedef backward_shape<W> shape;
     enum { ROWS = shape::ROWS, SIDES = shape::SIDES, STRIDE = 16 * (W + COH_ATTENTION_PAD) };
     const int j0 = (int)blockIdx.y * COH_ATTENTION_ROWS, j = j0 + 16 * coh_warp();
-    const int first = j0 / ROWS, blocks = (a.T + ROWS - 1) / ROWS - first;
+    const int first = j0 / ROWS; /* to the last query that sees a key of the block */
+    const int last = min(a.T, j0 + COH_ATTENTION_ROWS - 1 + a.window);
+    const int blocks = (last + ROWS - 1) / ROWS - first;
     const int count = a.H / a.G * blocks, group = (int)(blockIdx.x % a.G);
     const int64_t b = blockIdx.x / a.G, kv = b * a.T * a.kv_stride + (int64_t)group * a.D;
     uint16_t *keys = (uint16_t *)coh_shared(), *values = keys + shape::OWN;
@@ -143,7 +145,7 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
         if (WHAT & GRADIENT_K)
             coh_tile_scores<ROWS, W>(dp, values + coh_warp() * STRIDE, dy);
         weigh_keys<ROWS, DROPS, WHAT>(s, dp, statistics + side * 2 * ROWS, drop,
-                                      a.scale * COH_LOG2E, one.i, j);
+                                      a.scale * COH_LOG2E, a.window, one.i, j);
         if constexpr ((WHAT & GRADIENT_V) != 0)
             coh_tile_add_weighted<ROWS, W>(dv, s, dy);
         if constexpr ((WHAT & GRADIENT_K) != 0)
@@ -167,10 +169,11 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
 template <int ROWS, bool DROPS>
 static __device__ __forceinline__ void
 weigh_queries(const float s[ROWS / 8][4], float dp[ROWS / 8][4], const float lse[2],
-              const float delta[2], const coh_attention_drop &drop, float scale, int i, int j)
+              const float delta[2], const coh_attention_drop &drop, float scale, int window, int i,
+              int j)
 {
     const int lane = coh_lane();
-    const bool is_cut = j + ROWS - 1 > i;
+    const bool is_cut = j + ROWS - 1 > i || i + 15 - j >= window;
 #pragma unroll
     for (int n = 0; n < ROWS / 8; n++) {
         float kept[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
@@ -179,7 +182,8 @@ weigh_queries(const float s[ROWS / 8][4], float dp[ROWS / 8][4], const float lse
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             float p = coh_exp2(s[n][e] * scale - lse[e / 2]);
-            if (is_cut && j + 8 * n + lane % 4 * 2 + e % 2 > i + lane / 4 + e / 2 * 8)
+            if (is_cut &&
+                !coh_sees(i + lane / 4 + e / 2 * 8, j + 8 * n + lane % 4 * 2 + e % 2, window))
                 p = 0.0f;
             dp[n][e] = p * (kept[e] * dp[n][e] - delta[e / 2]);
         }
@@ -203,9 +207,10 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
                                          a.D);
     coh_tile_copy<COH_ATTENTION_ROWS, W>(dy, (const uint16_t *)a.dy + row * y_stride + h * a.D,
                                          y_stride, i0, a.T, a.D);
+    const int begin = coh_first_keys(a, i0, ROWS);
     if (SIDES == 2) {
-        coh_tile_copy<ROWS, W>(tiles, k, a.kv_stride, 0, a.T, a.D);
-        coh_tile_copy<ROWS, W>(tiles + shape::TILE, v, a.kv_stride, 0, a.T, a.D);
+        coh_tile_copy<ROWS, W>(tiles, k, a.kv_stride, begin, a.T, a.D);
+        coh_tile_copy<ROWS, W>(tiles + shape::TILE, v, a.kv_stride, begin, a.T, a.D);
     }
     coh_copy_commit();
     float lse[2], delta[2], dq[W / 8][4] = {};
@@ -218,7 +223,7 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
     coh_attention_drop drop = {};
     if (DROPS)
         drop = coh_attention_drop_of(a, head);
-    for (int j = 0, side = 0; j < last; j += ROWS, side = SIDES - 1 - side) {
+    for (int j = begin, side = 0; j < last; j += ROWS, side = SIDES - 1 - side) {
         const int ahead = j + (SIDES - 1) * ROWS;
         if (ahead < last) {
             uint16_t *to = tiles + (SIDES - 1 - side) * 2 * shape::TILE;
@@ -232,7 +237,7 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
         float s[ROWS / 8][4], dp[ROWS / 8][4];
         coh_tile_scores<ROWS, W>(s, queries + coh_warp() * STRIDE, keys);
         coh_tile_scores<ROWS, W>(dp, dy + coh_warp() * STRIDE, keys + shape::TILE);
-        weigh_queries<ROWS, DROPS>(s, dp, lse, delta, drop, a.scale * COH_LOG2E, i, j);
+        weigh_queries<ROWS, DROPS>(s, dp, lse, delta, drop, a.scale * COH_LOG2E, a.window, i, j);
         coh_tile_add_weighted<ROWS, W>(dq, dp, keys);
         __syncthreads();
     }

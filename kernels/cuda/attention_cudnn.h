@@ -1,5 +1,5 @@
 /* attention_cudnn.h - attention by cuDNN's plans, if the library is installed and takes the shape:
- * bf16 heads on 16-byte boundaries, more than one token, no dropout; for backward, all three
+ * bf16 heads on 16-byte boundaries, more than one token, no dropout, no window; for backward, all three
  * gradients are wanted and none adds. Our own kernels (attention.c) run all other cases. They also
  * run shapes for which cuDNN has no engine, which is logged. Any other failure of cuDNN is an
  * error.

@@ -99,6 +99,13 @@ static __device__ __forceinline__ void join_warps(const coh_attention_decode_arg
     }
 }
 
+/* Returns the first row that the query at row `last` sees. */
+static __device__ __forceinline__ int64_t first_row(const coh_attention_decode_arguments &a,
+                                                    int64_t last)
+{
+    return last < a.window ? 0 : last + 1 - a.window;
+}
+
 /* Uses k and v for row `position` of keys and values; the first of the heads that share it also
  * stores it there. */
 template <typename E>
@@ -110,8 +117,9 @@ static __device__ __forceinline__ void decode(const coh_attention_decode_argumen
     const E *k = (const E *)a.k + b * a.kv_stride + g * a.D;
     const E *v = (const E *)a.v + b * a.kv_stride + g * a.D;
     E *keys = (E *)a.keys + cached, *values = (E *)a.values + cached;
-    const int64_t last = *a.position, begin = blockIdx.y * a.part_keys;
-    const int64_t end = last < begin + a.part_keys ? last + 1 : begin + a.part_keys;
+    const int64_t last = *a.position, first = first_row(a, last), from = blockIdx.y * a.part_keys;
+    const int64_t begin = from > first ? from : first;
+    const int64_t end = last < from + a.part_keys ? last + 1 : from + a.part_keys;
     part mine = { -INFINITY, 0.0f, {} };
     for (int64_t j = begin + threadIdx.x / 32 * GROUP; j < end; j += WARPS * GROUP) {
         const E *ks[GROUP], *vs[GROUP];
@@ -137,9 +145,10 @@ static __device__ __forceinline__ void decode(const coh_attention_decode_argumen
 template <typename E>
 static __device__ __forceinline__ void join_parts(const coh_attention_decode_arguments &a)
 {
-    const int count = (int)(*a.position / a.part_keys) + 1;
-    const float *facts = a.facts + 2 * (blockIdx.x * a.parts);
-    const float *sums = a.sums + blockIdx.x * a.parts * a.D;
+    const int64_t last = *a.position, first = first_row(a, last) / a.part_keys;
+    const int count = (int)(last / a.part_keys - first) + 1;
+    const float *facts = a.facts + 2 * (blockIdx.x * a.parts + first);
+    const float *sums = a.sums + (blockIdx.x * a.parts + first) * a.D;
     const float2 of = largest_and_sum(facts, facts + 1, 2, count);
     for (int d = (int)threadIdx.x; d < a.D; d += COH_ATTENTION_DECODE_THREADS) {
         float value = 0.0f;

@@ -22,10 +22,11 @@ typedef struct softmax_row {
  * first query of the warp and the first key. */
 template <int KEYS>
 static __device__ __forceinline__ void weigh(float s[KEYS / 8][4], softmax_row row[2],
-                                             float factor[2], float scale, int i, int j)
+                                             float factor[2], float scale, int window, int i,
+                                             int j)
 {
     const int lane = coh_lane();
-    const bool is_cut = j + KEYS - 1 > i;
+    const bool is_cut = j + KEYS - 1 > i || i + 15 - j >= window;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int query = i + lane / 4 + 8 * half;
@@ -35,7 +36,7 @@ static __device__ __forceinline__ void weigh(float s[KEYS / 8][4], softmax_row r
 #pragma unroll
             for (int e = 2 * half; e < 2 * half + 2; e++) {
                 s[n][e] *= scale;
-                if (is_cut && j + 8 * n + lane % 4 * 2 + e % 2 > query)
+                if (is_cut && !coh_sees(query, j + 8 * n + lane % 4 * 2 + e % 2, window))
                     s[n][e] = -INFINITY;
                 max = fmaxf(max, s[n][e]);
             }
@@ -136,8 +137,9 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
 
     coh_tile_copy<COH_ATTENTION_ROWS, W>(queries, q, a.q_stride, i0, a.T, a.D);
     coh_copy_commit();
-    coh_tile_copy<KEYS, W>(tiles, k, a.kv_stride, 0, a.T, a.D);
-    coh_tile_copy<KEYS, W>(tiles + TILE, v, a.kv_stride, 0, a.T, a.D);
+    const int begin = coh_first_keys(a, i0, KEYS);
+    coh_tile_copy<KEYS, W>(tiles, k, a.kv_stride, begin, a.T, a.D);
+    coh_tile_copy<KEYS, W>(tiles + TILE, v, a.kv_stride, begin, a.T, a.D);
     coh_copy_commit();
     coh_copy_wait<1>();
     __syncthreads();
@@ -153,9 +155,9 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
     coh_attention_drop drop = {};
     if (DROPS)
         drop = coh_attention_drop_of(a, head);
-    softmax_row row[2] = { { -INFINITY, 0.0f }, { -INFINITY, 0.0f } };
+    softmax_row row[2] = { { COH_MAX_BEFORE, 0.0f }, { COH_MAX_BEFORE, 0.0f } };
     float sum[W / 8][4] = {};
-    for (int j = 0, side = 0; j < last; j += KEYS, side ^= 1) {
+    for (int j = begin, side = 0; j < last; j += KEYS, side ^= 1) {
         const uint16_t *keys = tiles + side * 2 * TILE;
         if (j + KEYS < last) {
             uint16_t *next = tiles + (side ^ 1) * 2 * TILE;
@@ -167,7 +169,7 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
         __syncthreads();
         float s[KEYS / 8][4], factor[2];
         score<W>(s, held, queries, keys);
-        weigh<KEYS>(s, row, factor, a.scale * COH_LOG2E, i, j);
+        weigh<KEYS>(s, row, factor, a.scale * COH_LOG2E, a.window, i, j);
         accumulate<W, DROPS>(sum, s, factor, keys + TILE, drop, i, j);
         __syncthreads();
     }

@@ -150,12 +150,13 @@ static __device__ __forceinline__ coh_attention_drop drop_of(const coh_attention
 /* Takes 32 scores of a row, in sixteen lanes: updates the running maximum and sum, and turns scores
  * into weights times dropout's factor. Returns the factor of earlier sums. */
 static __device__ __forceinline__ float weigh_row(float s[2], float *max, float *sum,
-                                                  const coh_attention_drop &drop, int i, int j)
+                                                  const coh_attention_drop &drop, int window,
+                                                  int i, int j)
 {
     float most = *max;
 #pragma unroll
     for (int c = 0; c < 2; c++) {
-        if (j + 16 * c > i)
+        if (!coh_sees(i, j + 16 * c, window))
             s[c] = -INFINITY;
         most = fmaxf(most, s[c]);
     }
@@ -183,14 +184,15 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
     const head_rows<const E> q = rows_of((const E *)a.q, row, a.q_stride, h * a.D, i);
     const coh_attention_drop drop = drop_of(a, head);
     const sums sum = sums_of(0, 0, a.D);
-    float max[2] = { -INFINITY, -INFINITY }, total[2] = {}, s[2][2];
-    for (int j = 0; j < last; j += ROWS) {
+    float max[2] = { COH_MAX_BEFORE, COH_MAX_BEFORE }, total[2] = {}, s[2][2];
+    for (int j = coh_first_keys(a, i, ROWS); j < last; j += ROWS) {
         multiply(s, q, rows_of((const E *)a.k, row, a.kv_stride, g * a.D, j), a.T, a.D);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             s[r][0] *= a.scale;
             s[r][1] *= a.scale;
-            const float factor = weigh_row(s[r], &max[r], &total[r], drop, i + ty + 16 * r, j + tx);
+            const float factor =
+                weigh_row(s[r], &max[r], &total[r], drop, a.window, i + ty + 16 * r, j + tx);
             for (int d = 0; d < a.D; d += 32)
 #pragma unroll
                 for (int c = 0; c < 2; c++)
@@ -221,7 +223,7 @@ static __device__ __forceinline__ float slope_of(const coh_attention_arguments &
                                                  int i, int j, float *weight)
 {
     *weight = 0.0f;
-    if (i >= a.T || j > i)
+    if (i >= a.T || !coh_sees(i, j, a.window))
         return 0.0f;
     const float p = expf(s * a.scale - a.lse[head * a.T + i]), kept = kept_of(drop, i, j);
     *weight = kept * p;
@@ -260,9 +262,10 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
     const int64_t b = blockIdx.x / a.G, g = blockIdx.x % a.G;
     const int column = (int)blockIdx.z * COH_ATTENTION_GENERAL_COLUMNS;
     const int end = min(column + COH_ATTENTION_GENERAL_COLUMNS, a.D);
+    const int last = min(a.T, j + (int)ROWS - 1 + a.window);
     const sums dk = sums_of(0, column, end), dv = sums_of(1, column, end);
     for (int64_t h = g * shared; h < (g + 1) * shared; h++)
-        for (int i = j; i < a.T; i += ROWS)
+        for (int i = j; i < last; i += ROWS)
             add_queries<E>(a, b, h, i, j, dk, dv);
     const float by_one[2] = { 1.0f, 1.0f }, by_scale[2] = { a.scale, a.scale };
     if (a.dk != NULL)
@@ -283,7 +286,7 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
     const coh_attention_drop drop = drop_of(a, head);
     const sums dq = sums_of(0, 0, a.D);
     float s[2][2], dp[2][2], weight;
-    for (int j = 0; j < last; j += ROWS) {
+    for (int j = coh_first_keys(a, i, ROWS); j < last; j += ROWS) {
         const head_rows<const E> k = rows_of((const E *)a.k, row, a.kv_stride, g * a.D, j);
         multiply(s, q, k, a.T, a.D);
         multiply(dp, dy, rows_of((const E *)a.v, row, a.kv_stride, g * a.D, j), a.T, a.D);

@@ -20,6 +20,22 @@
 #define COH_LOG2E 1.4426950408889634f
 #define COH_LN2   0.6931471805599453f
 
+/* A maximum below every score: finite, so that a query may see no key of its block's first tile. */
+#define COH_MAX_BEFORE -0x1p100f
+
+/* Returns the begin of the first block of `rows` keys that query i sees. */
+static __device__ __forceinline__ int coh_first_keys(const coh_attention_arguments &a, int i,
+                                                     int rows)
+{
+    return max(i + 1 - a.window, 0) / rows * rows;
+}
+
+/* Returns whether query i sees key j. */
+static __device__ __forceinline__ bool coh_sees(int i, int j, int window)
+{
+    return j <= i && i - j < window;
+}
+
 static __device__ __forceinline__ int coh_lane(void)
 {
     return (int)(threadIdx.x % 32);

@@ -41,6 +41,11 @@ static attention_heads grouped_heads_of(const void *attributes, const coh_shape 
                               .D = inputs[0].dim[2] / a->heads };
 }
 
+static int has_window(const coh_attention_scores *scores, int64_t T)
+{
+    return scores->window > 0 && scores->window < T;
+}
+
 static size_t backward_bytes(attention_heads h)
 {
     return coh_cuda_attention_scratch_bytes(h.dtype, h.B, h.T, h.H, h.G, h.D);
@@ -57,8 +62,20 @@ size_t coh_cuda_workspace_attention(const void *attributes, const coh_shape *inp
     return phase == COH_PHASE_BACKWARD ? backward_bytes(heads_of(attributes, inputs)) : 0;
 }
 
+/* cuDNN takes no window, and our own kernels need delta alone. */
 size_t coh_cuda_workspace_attention_grouped(const void *attributes, const coh_shape *inputs,
                                             coh_phase phase)
+{
+    const coh_attention_grouped_attributes *a = attributes;
+    const attention_heads h = grouped_heads_of(attributes, inputs);
+    if (phase != COH_PHASE_BACKWARD)
+        return 0;
+    return has_window(&a->scores, h.T) ? coh_attention_scratch_part(4 * h.B * h.H * h.T)
+                                       : backward_bytes(h);
+}
+
+size_t coh_cuda_workspace_attention_grouped_dropout(const void *attributes, const coh_shape *inputs,
+                                                    coh_phase phase)
 {
     return phase == COH_PHASE_BACKWARD ? backward_bytes(grouped_heads_of(attributes, inputs)) : 0;
 }
@@ -98,6 +115,10 @@ coh_status coh_cuda_accepts_attention_atomic(const void *attributes, const coh_s
 coh_status coh_cuda_accepts_attention_grouped_atomic(const void *attributes,
                                                      const coh_shape *inputs)
 {
+    const coh_attention_grouped_attributes *a = attributes;
+    if (has_window(&a->scores, inputs[0].dim[1]))
+        return coh_kind_fail(COH_ERR_SHAPE, "a window of %" PRId64 " keys: cuDNN is given none",
+                             a->scores.window);
     return accept_heads(grouped_heads_of(attributes, inputs));
 }
 

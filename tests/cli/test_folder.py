@@ -259,16 +259,19 @@ class Folder(ProgramTest):
                                     f"{least}B")
                 self.assertEqual(self.says_hash(little), self.says_hash(whole))
 
-    def test_a_sequence_beyond_a_sliding_window_is_refused_with_the_reason(self):
+    def test_a_window_is_computed_and_one_of_some_layers_is_refused_with_the_reason(self):
         folder, _ = self.model("llama")
-        config = json.loads(self.bytes_of("model", "config.json"))
-        config.update(model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=16)
-        self.write("model/config.json", json.dumps(config))
-        for command in ("eval", "train"):
-            data = [command, folder, "--data", self.corpus(60), *(SHORT if command == "train" else [])]
-            done = self.fails(2, *data, "--sequence", 17, says="--sequence 17 is longer than the")
-            self.assertIn("its sliding window changes nothing within 16 tokens", done.err)
-        self.succeeds("eval", folder, "--data", self.corpus(60), "--sequence", 16)
+        plain = json.loads(self.bytes_of("model", "config.json"))
+        measure = ["eval", folder, "--data", self.corpus(60), "--json", "--sequence"]
+        whole = [self.succeeds(*measure, length).json["loss"] for length in (16, 17)]
+        self.write("model/config.json", json.dumps({**plain, "model_type": "mistral", "sliding_window": 16,
+                                                    "architectures": ["MistralForCausalLM"]}))
+        self.assertEqual(self.succeeds(*measure, 16).json["loss"], whole[0])
+        self.assertNotEqual(self.succeeds(*measure, 17).json["loss"], whole[1])
+        self.write("model/config.json", json.dumps({**plain, "model_type": "qwen2", "sliding_window": 16,
+                                                    "architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True}))
+        done = self.fails(2, "plan", folder, "--sequence", 17, says="--sequence 17 is longer than the")
+        self.assertIn("its sliding window changes nothing within 16 tokens", done.err)
 
     def test_eval_in_a_small_budget_has_the_same_loss(self):
         folder, _ = self.model("gpt2", C=64, inner=256)

@@ -9,8 +9,9 @@
 typedef struct attention_shape {
     const char *why;
     coh_dtype dtype;
-    int64_t B, T, H, G, D; /* G == H: q, k and v are adjacent in one tensor */
+    int64_t B, T, H, G, D; /* G == H without scores: q, k and v are adjacent in one tensor */
     double dropped;        /* share of the weights that is dropped; 0: the kind without dropout */
+    coh_attention_scores scores;
 } attention_shape;
 
 static const attention_shape attention_shapes[] = {
@@ -33,6 +34,12 @@ static const attention_shape attention_shapes[] = {
     { "f32, two blocks and a rest, shared", COH_DTYPE_F32, 2, 67, 4, 2, 64, 0 },
     { "f32, odd width, dropout", COH_DTYPE_F32, 1, 50, 3, 3, 33, 0.25 },
     { "f32, the widest, dk in two parts", COH_DTYPE_F32, 1, 40, 2, 1, 512, 0 },
+    { "a window of a key", COH_DTYPE_BF16, 1, 65, 1, 1, 32, 0, { 1 } },
+    { "a window within tiles, shared", COH_DTYPE_BF16, 1, 200, 2, 1, 64, 0, { 50 } },
+    { "a window of a tile and a key, dropout", COH_DTYPE_BF16, 1, 199, 2, 1, 128, 0.2, { 65 } },
+    { "a window of the widest tiles", COH_DTYPE_BF16, 1, 131, 1, 1, 256, 0, { 33 } },
+    { "f32, a window", COH_DTYPE_F32, 1, 131, 2, 1, 40, 0, { 34 } },
+    { "f32, a window below a tile, dropout", COH_DTYPE_F32, 1, 70, 2, 2, 33, 0.25, { 7 } },
 };
 #define ATTENTION_SHAPES ((int)(sizeof(attention_shapes) / sizeof(attention_shapes[0])))
 
@@ -58,7 +65,7 @@ static inline void attention_case_create(coh_case *one, const attention_shape *s
         { &coh_kind_attention_atomic, &coh_kind_attention_grouped_atomic },
     };
     const int drops = s->dropped > 0;
-    if (s->G == s->H) {
+    if (s->G == s->H && s->scores.window == 0) {
         const coh_shape qkv = attention_rows(s, 3 * s->H * s->D);
         if (drops)
             attributes->dropout = (coh_attention_dropout_attributes){ { s->H }, s->dropped };
@@ -72,9 +79,9 @@ static inline void attention_case_create(coh_case *one, const attention_shape *s
                                  attention_rows(s, s->G * s->D) };
     if (drops)
         attributes->grouped_dropout =
-            (coh_attention_grouped_dropout_attributes){ { s->H, s->G }, s->dropped };
+            (coh_attention_grouped_dropout_attributes){ s->H, s->G, s->dropped, s->scores };
     else
-        attributes->grouped = (coh_attention_grouped_attributes){ s->H, s->G };
+        attributes->grouped = (coh_attention_grouped_attributes){ s->H, s->G, s->scores };
     coh_case_create(one, drops ? &coh_kind_attention_grouped_dropout : kinds[atomics][1],
                     attributes, shapes, 11);
 }

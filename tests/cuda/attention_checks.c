@@ -227,7 +227,7 @@ void attention_check_places(const attention_bench *bench)
 {
     for (int i = 0; i < ATTENTION_SHAPES; i++) {
         const attention_shape shape = shape_at(bench, i);
-        if (shape.G != shape.H)
+        if (shape.G != shape.H || shape.scores.window > 0)
             attention_check_place(bench, &shape);
     }
 }
@@ -237,6 +237,16 @@ static const attention_shape decoded[] = {
     { "bf16, the widest", COH_DTYPE_BF16, 1, 6, 2, 1, 512, 0 },
     { "two parts of keys", COH_DTYPE_F32, 1, 2 * COH_CUDA_DECODE_KEYS, 2, 1, 8, 0 },
     { "three, of heads that share", COH_DTYPE_BF16, 2, 2 * COH_CUDA_DECODE_KEYS + 2, 2, 1, 5, 0 },
+    { "a window of a key", COH_DTYPE_F32, 1, 9, 2, 1, 33, 0, { 1 } },
+    { "a window from the second of three parts on",
+      COH_DTYPE_F32,
+      1,
+      2 * COH_CUDA_DECODE_KEYS + 2,
+      2,
+      1,
+      8,
+      0,
+      { COH_CUDA_DECODE_KEYS } },
 };
 
 static void *element_at(const checked *c, const void *tensor, int64_t index)
@@ -257,6 +267,7 @@ static void decode_step(const checked *c, int32_t *t, void *keys, void *values, 
         .G = s->G,
         .D = s->D,
         .positions = s->T,
+        .window = s->scores.window,
         .position = t,
         .dtype = s->dtype,
         .q_stride = s->T * q,

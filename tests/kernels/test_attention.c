@@ -30,6 +30,7 @@ typedef struct shape {
     int64_t B, T, H, D;
     int64_t G;      /* heads of keys and values; 0: H */
     double dropped; /* share of the weights */
+    int64_t window;
 } shape;
 
 static const shape shapes[] = {
@@ -62,6 +63,13 @@ static const shape shapes[] = {
     { "dropout, blocks of odd rest", 1, 211, 2, 80, 0, 0.1 },
     { "dropout, parts of a head, two blocks of keys", 1, 259, 1, 32, 0, 0.9 },
     { "dropout, one part a head and shared keys", 5, 33, 8, 16, 2, 0.2 },
+    { "a window of one key", 1, 70, 1, 24, .window = 1 },
+    { "a window below a vector", 2, 37, 2, 5, .window = 3 },
+    { "a window of a block of keys, parts", 1, 601, 1, 32, .window = 128 },
+    { "a window of a block and a key, shared keys", 1, 421, 4, 64, 2, .window = 129 },
+    { "a window of one key less than the sequence", 1, 259, 2, 33, .window = 258 },
+    { "a window below a block, one part a head, dropout", 2, 301, 16, 20, 4, 0.3, 75 },
+    { "a window in short blocks", 1, 150, 1, 200, .window = 41 },
 };
 #define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
@@ -135,6 +143,7 @@ static void problem_create(problem *p, const shape *s, coh_dtype dtype)
     p->count = s->B * s->T * p->wide;
     p->scratch_count = coh_kernel_attention_scratch(s->B, s->T, s->H, G, s->D);
     p->a = (coh_attention){ s->B, s->T, s->H, G, s->D, .dtype = dtype };
+    p->a.window = s->window;
     p->dropped = s->dropped;
     if (s->dropped > 0)
         p->a.drop = (coh_drop){ .cell = &random_cell,
@@ -178,6 +187,7 @@ static void problem_destroy(problem *p)
 /* One query of one head; element d of token j's q, k or v is at place[part] + j * wide + d. */
 typedef struct query {
     int64_t place[3], out, i;   /* out: begin in y's row */
+    int64_t first;              /* key that it sees */
     double *p, *kept;           /* by key: the weight, and its factor from dropout */
     double p_error, scale;      /* relative error of a weight as an operand */
     double weight_eps, out_eps; /* of operands; of stored values */
@@ -192,7 +202,7 @@ TEST_ORACLE static double qkv_at(const problem *p, const query *one, int64_t tok
 TEST_ORACLE static void weigh(const problem *p, query *one)
 {
     double max = -INFINITY, sum = 0.0, size = 0.0;
-    for (int64_t j = 0; j <= one->i; j++) {
+    for (int64_t j = one->first; j <= one->i; j++) {
         double s = 0.0, terms = 0.0;
         for (int64_t d = 0; d < p->a.D; d++) {
             const double term = qkv_at(p, one, one->i, 0, d) * qkv_at(p, one, j, 1, d);
@@ -203,9 +213,9 @@ TEST_ORACLE static void weigh(const problem *p, query *one)
         max = fmax(max, one->p[j]);
         size = fmax(size, terms * one->scale);
     }
-    for (int64_t j = 0; j <= one->i; j++)
+    for (int64_t j = one->first; j <= one->i; j++)
         sum += one->p[j] = exp(one->p[j] - max);
-    for (int64_t j = 0; j <= one->i; j++)
+    for (int64_t j = one->first; j <= one->i; j++)
         one->p[j] /= sum;
     /* a score is off by (D + 8) size eps, so is the log-sum-exp; the exponential by 3 eps, the sum
      * by its terms */
@@ -218,7 +228,7 @@ TEST_ORACLE static void draw(const problem *p, query *one, int64_t head)
     const coh_call call = { .random_cell = &random_cell, .operator_index = 13, .microbatch = 14 };
     uint32_t stream[4];
     coh_reference_stream(&call, stream);
-    for (int64_t j = 0; j <= one->i; j++)
+    for (int64_t j = one->first; j <= one->i; j++)
         one->kept[j] = coh_reference_kept(
             coh_reference_pair_word(stream, p->a.first_head + head, p->a.T, one->i, j), p->dropped);
 }
@@ -227,7 +237,7 @@ TEST_ORACLE static void expect_y(problem *p, const query *one)
 {
     for (int64_t d = 0; d < p->a.D; d++) {
         double y = 0.0, size = 0.0;
-        for (int64_t j = 0; j <= one->i; j++) {
+        for (int64_t j = one->first; j <= one->i; j++) {
             const double term = one->kept[j] * one->p[j] * qkv_at(p, one, j, 2, d);
             y += term;
             size += fabs(term);
@@ -250,7 +260,7 @@ TEST_ORACLE static void expect_gradients(problem *p, const query *one)
         mean_error += fabs(dy) * p->y_bound[one->out + d]; /* y as stored */
     }
     mean_error += EPS * (double)(D + 8) * mean_size;
-    for (int64_t j = 0; j <= one->i; j++) {
+    for (int64_t j = one->first; j <= one->i; j++) {
         double dp = 0.0, dp_size = 0.0;
         for (int64_t d = 0; d < D; d++) {
             const double term =
@@ -293,6 +303,7 @@ TEST_ORACLE static void expect(problem *p, int pairs)
                                      shared + part_begin(p, 2) },
                           .out = ((b * T + i) * H + h) * D,
                           .i = i,
+                          .first = p->a.window > 0 && p->a.window <= i ? i + 1 - p->a.window : 0,
                           .p = weights,
                           .kept = weights + T,
                           .scale = 1.0 / sqrt((double)D),
@@ -426,9 +437,10 @@ static void the_number_of_threads_changes_no_bit(void **state)
     (void)state;
     static const shape cut[] = { { "parts", 1, 601, 1, 24 },
                                  { "heads", 4, 150, 9, 20 },
-                                 { "shared keys", 2, 301, 6, 20, 2 } };
+                                 { "shared keys", 2, 301, 6, 20, 2 },
+                                 { "a window", 1, 601, 2, 24, 1, .window = 90 } };
     for (int dtype = 0; dtype < 2; dtype++)
-        for (int s = 0; s < 3; s++) {
+        for (int s = 0; s < 4; s++) {
             problem p;
             problem_create(&p, &cut[s], dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32);
             const size_t out_bytes = tensor_bytes(&p, p.out_count);
@@ -552,6 +564,36 @@ static void a_nan_stays_one(void **state)
             }
 }
 
+/* Replaces the tokens before `later`: results of queries whose windows begin there keep their
+ * bits. */
+static void tokens_before_the_window_change_no_bit(void **state)
+{
+    (void)state;
+    const shape two_blocks = { "", 1, 200, 2, 40, .window = 30 };
+    const int64_t later = 101;
+    for (int isa = 0; isa < 4; isa++)
+        for (int dtype = 0; dtype < 2; dtype++) {
+            problem p, other;
+            problem_create(&p, &two_blocks, dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+            problem_create(&other, &two_blocks, dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+            const coh_attention_pieces *pieces = coh_attention_pieces_of(isa_names[isa], p.a.dtype);
+            memcpy(other.qkv, other.before, tensor_bytes(&p, later * p.count / p.a.T));
+            if (pieces != NULL) {
+                const int64_t row = p.out_count / p.a.T, same = later + p.a.window - 1;
+                run(pieces, &p.a);
+                run(pieces, &other.a);
+                assert_memory_equal((char *)p.a.y + tensor_bytes(&p, same * row),
+                                    (char *)other.a.y + tensor_bytes(&p, same * row),
+                                    tensor_bytes(&p, (p.a.T - same) * row));
+                assert_memory_not_equal((char *)p.a.y + tensor_bytes(&p, (same - 1) * row),
+                                        (char *)other.a.y + tensor_bytes(&p, (same - 1) * row),
+                                        tensor_bytes(&p, row));
+            }
+            problem_destroy(&p);
+            problem_destroy(&other);
+        }
+}
+
 static void an_instruction_set_that_is_not_there_has_no_table(void **state)
 {
     (void)state;
@@ -570,6 +612,7 @@ int main(void)
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(what_is_not_wanted_is_not_written),
         cmocka_unit_test(later_tokens_change_no_bit_of_earlier_ones),
+        cmocka_unit_test(tokens_before_the_window_change_no_bit),
         cmocka_unit_test(a_nan_stays_one),
         cmocka_unit_test(an_instruction_set_that_is_not_there_has_no_table),
     };

@@ -69,11 +69,11 @@ static void take_row(coh_case *step, const coh_case *whole, int input, int64_t t
                (const char *)whole->call.input[input].data + (size_t)(b * T + t) * bytes, bytes);
 }
 
-static void decode_grouped(coh_dtype dtype)
+static void decode_grouped(coh_dtype dtype, coh_attention_scores scores)
 {
     enum { B = 2, T = 277, H = 6, G = 2, D = 5, C = H * D, WIDE = G * D };
-    const coh_attention_grouped_attributes whole_attributes = { H, G };
-    const coh_attention_grouped_decode_attributes step_attributes = { H, G, T + 4 };
+    const coh_attention_grouped_attributes whole_attributes = { H, G, scores };
+    const coh_attention_grouped_decode_attributes step_attributes = { H, G, T + 4, scores };
     coh_shape whole_shapes[] = { F32(B, T, C), F32(B, T, WIDE), F32(B, T, WIDE) };
     coh_shape step_shapes[] = { F32(B, 1, C), F32(B, 1, WIDE), F32(B, 1, WIDE), I32(1) };
     for (int i = 0; i < 3; i++)
@@ -106,8 +106,16 @@ static void decode_grouped(coh_dtype dtype)
 static void decoding_token_by_token_is_grouped_attention(void **state)
 {
     (void)state;
-    decode_grouped(COH_DTYPE_F32);
-    decode_grouped(COH_DTYPE_BF16);
+    decode_grouped(COH_DTYPE_F32, (coh_attention_scores){ 0 });
+    decode_grouped(COH_DTYPE_BF16, (coh_attention_scores){ 0 });
+}
+
+static void a_decoder_has_the_window_of_its_sequence(void **state)
+{
+    (void)state;
+    decode_grouped(COH_DTYPE_F32, (coh_attention_scores){ .window = 1 });
+    decode_grouped(COH_DTYPE_BF16, (coh_attention_scores){ .window = 19 });
+    decode_grouped(COH_DTYPE_F32, (coh_attention_scores){ .window = 270 });
 }
 
 static void a_token_is_turned_as_in_its_sequence(void **state)
@@ -254,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decoding_token_by_token_is_causal_attention),
         cmocka_unit_test(decoding_token_by_token_is_grouped_attention),
+        cmocka_unit_test(a_decoder_has_the_window_of_its_sequence),
         cmocka_unit_test(a_token_is_turned_as_in_its_sequence),
         cmocka_unit_test(a_token_before_the_first_is_not_turned),
         cmocka_unit_test(a_position_is_added_by_its_number),

@@ -150,6 +150,10 @@ static const refusal refusals[] = {
       ATTRIBUTES(coh_attention_grouped_attributes, 4, 2),
       { F32(2, 3, 8), BF16(2, 3, 4), F32(2, 3, 4) },
       "f32 is needed" },
+    { &coh_kind_attention_grouped,
+      ATTRIBUTES(coh_attention_grouped_attributes, 4, 2, { .window = -1 }),
+      { F32(2, 3, 8), F32(2, 3, 4), F32(2, 3, 4) },
+      "window of -1" },
     { &coh_kind_attention_grouped_decode,
       ATTRIBUTES(coh_attention_grouped_decode_attributes, 4, 2, 0),
       { F32(2, 1, 8), F32(2, 1, 4), F32(2, 1, 4), I32(1) },
@@ -290,7 +294,30 @@ static const refusal limits_of_atomics[] = {
       ATTRIBUTES(coh_attention_grouped_attributes, 4, 2),
       { BF16(1, 2, 4 * 12), BF16(1, 2, 2 * 12), BF16(1, 2, 2 * 12) },
       "heads of 12 channels" },
+    { &coh_kind_attention_grouped_atomic,
+      ATTRIBUTES(coh_attention_grouped_attributes, 4, 2, { .window = 2 }),
+      { BF16(1, 2, 4 * 8), BF16(1, 2, 2 * 8), BF16(1, 2, 2 * 8) },
+      NULL },
+    { &coh_kind_attention_grouped_atomic,
+      ATTRIBUTES(coh_attention_grouped_attributes, 4, 2, { .window = 2 }),
+      { BF16(1, 3, 4 * 8), BF16(1, 3, 2 * 8), BF16(1, 3, 2 * 8) },
+      "a window of 2 keys" },
 };
+
+/* Flops of 2 heads of 4 channels: 4 per channel and pair of a query and a key that it sees. */
+static void a_window_is_priced_by_its_pairs(void **state)
+{
+    (void)state;
+    const coh_shape inputs[] = { F32(3, 64, 8), F32(3, 64, 4), F32(3, 64, 4) };
+    static const double pairs[][2] = { { 0, 2048 }, { 64, 2048 }, { 99, 2048 }, { 16, 896 } };
+    for (int i = 0; i < 4; i++) {
+        const coh_attention_grouped_attributes a = { 2, 1, { .window = (int64_t)pairs[i][0] } };
+        coh_op_facts facts = { 0 };
+        assert_int_equal(coh_kind_attention_grouped.infer(&a, inputs, &facts), COH_OK);
+        assert_true(facts.flops[COH_PHASE_FORWARD] == 4.0 * 3 * 8 * pairs[i][1]);
+        assert_true(facts.flops[COH_PHASE_BACKWARD] == 10.0 * 3 * 8 * pairs[i][1]);
+    }
+}
 
 static void attention_by_atomics_names_the_limit_of_cudnn_and_runs_all_the_same(void **state)
 {
@@ -314,6 +341,7 @@ int main(void)
         cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
         cmocka_unit_test(without_any_target_there_is_no_loss_and_no_gradient),
         cmocka_unit_test(blocks_of_rows_are_whole_pages),
+        cmocka_unit_test(a_window_is_priced_by_its_pairs),
         cmocka_unit_test(attention_by_atomics_names_the_limit_of_cudnn_and_runs_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,12 +115,15 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     const coh_attention_grouped_attributes groups = { .heads = 4, .kv_heads = 2 };
     check(&coh_kind_attention_grouped, &groups,
           (coh_shape[]){ F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3) }, 0);
+    const coh_attention_grouped_attributes window = { 4, 2, { .window = 3 } };
+    check(&coh_kind_attention_grouped, &window,
+          (coh_shape[]){ F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3) }, 0);
     const coh_dropout_attributes dropout = { .probability = 0.4 };
     check(&coh_kind_dropout, &dropout, (coh_shape[]){ F32(67) }, 0);
     check(&coh_kind_dropout_residual, &dropout, (coh_shape[]){ F32(67), F32(67) }, 0);
     const coh_attention_dropout_attributes dropped = { heads, 0.3 };
     check(&coh_kind_attention_dropout, &dropped, (coh_shape[]){ F32(2, 7, 18) }, 0);
-    const coh_attention_grouped_dropout_attributes dropped_groups = { groups, 0.3 };
+    const coh_attention_grouped_dropout_attributes dropped_groups = { 4, 2, 0.3, { 4 } };
     check(&coh_kind_attention_grouped_dropout, &dropped_groups,
           (coh_shape[]){ F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3) }, 0);
     const coh_classifier_attributes classes = { .vocabulary = 13 };

@@ -139,7 +139,7 @@ static void what_is_not_said_is_as_in_the_reference(void **state)
         { "{\"model_type\": \"gpt2\"}", 124439808, 1024 },
         { "{\"model_type\": \"opt\"}", 125239296, 2048 },
         { "{\"model_type\": \"llama\"}", 6738415616, 2048 },
-        { "{\"model_type\": \"mistral\"}", 7241732096, 4096 }, /* its window */
+        { "{\"model_type\": \"mistral\"}", 7241732096, 131072 },
         /* layers of 4 C C + 3 C I + 3 C + 2 C, tables of V C twice, one norm */
         { "{\"model_type\": \"qwen2\"}",
           32ull * (4ull * 4096 * 4096 + 3ull * 4096 * 22016 + 5ull * 4096) + 2ull * 151936 * 4096 +
@@ -220,7 +220,7 @@ static void both_spellings_of_rotary_embeddings_are_read(void **state)
                      99);
 }
 
-static void a_window_bounds_the_sequences_and_nothing_else(void **state)
+static void only_a_window_of_some_layers_bounds_the_sequences(void **state)
 {
     (void)state;
     static const struct windowed {
@@ -228,7 +228,7 @@ static void a_window_bounds_the_sequences_and_nothing_else(void **state)
         int64_t positions;
     } all[] = {
         { "{\"model_type\": \"mistral\", \"sliding_window\": null}", 131072 },
-        { "{\"model_type\": \"mistral\", \"sliding_window\": 99}", 99 },
+        { "{\"model_type\": \"mistral\", \"sliding_window\": 99}", 131072 },
         { "{\"model_type\": \"mistral\", \"sliding_window\": 500000}", 131072 },
         { "{\"model_type\": \"qwen2\", \"sliding_window\": 99}", 32768 },
         { "{\"model_type\": \"qwen2\", \"sliding_window\": 99, \"use_sliding_window\": true}", 99 },
@@ -245,7 +245,7 @@ static void a_window_bounds_the_sequences_and_nothing_else(void **state)
                          all[i].positions == 99 || all[i].positions == 4096);
     }
     coh_graph *graph;
-    coh_model model = taken(all[1].text);
+    coh_model model = taken(all[4].text);
     model.llama.layers = 1;
     assert_int_equal(coh_model_train_graph(&model, 1, 100, &graph), COH_ERR_SHAPE);
     assert_non_null(strstr(coh_last_error(), "1..99"));
@@ -344,7 +344,8 @@ static void all_that_is_to_be_told_of_a_config_has_room(void **state)
     (void)state;
     static char text[80000];
     char *end = text, name[181];
-    end += sprintf(end, "{\"model_type\": \"mistral\", \"sliding_window\": 7");
+    end += sprintf(end, "{\"model_type\": \"qwen2\", \"use_sliding_window\": true, "
+                        "\"sliding_window\": 7");
     for (int i = 0; i < 60; i++) {
         snprintf(name, sizeof(name), "%d%0*d", i, 170, 0);
         end += sprintf(end, ", \"%s\": \"%0*d\"", name, 100, i);
@@ -554,7 +555,7 @@ int main(void)
         cmocka_unit_test(what_is_not_said_is_as_in_the_reference),
         cmocka_unit_test(what_transformers_wrote_gives_its_parameter_counts),
         cmocka_unit_test(both_spellings_of_rotary_embeddings_are_read),
-        cmocka_unit_test(a_window_bounds_the_sequences_and_nothing_else),
+        cmocka_unit_test(only_a_window_of_some_layers_bounds_the_sequences),
         cmocka_unit_test(dtypes_are_read_by_either_name),
         cmocka_unit_test(other_names_of_a_field_and_ids_from_the_end_are_read),
         cmocka_unit_test(what_the_user_should_know_is_noted),

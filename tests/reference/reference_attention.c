@@ -5,11 +5,11 @@
 
 #include "cohobate/kinds.h"
 
-/* One query of one head: probabilities over keys 0..i, and the relative error that float may have
+/* One query of one head: probabilities over keys first..i, and the relative error that float may have
  * in them. */
 typedef struct query {
     const double *q, *k, *v; /* q: its row; k, v: row 0 of the sequence */
-    int64_t seen, D, stride;
+    int64_t first, seen, D, stride;
     double scale;
     double *p;
     const double *kept; /* factor of p from dropout */
@@ -20,7 +20,7 @@ typedef struct query {
 static void attend(query *one)
 {
     double max = -INFINITY, sum = 0.0, size = 0.0;
-    for (int64_t j = 0; j < one->seen; j++) {
+    for (int64_t j = one->first; j < one->seen; j++) {
         double s = 0.0, terms = 0.0;
         for (int64_t d = 0; d < one->D; d++) {
             s += one->q[d] * one->k[j * one->stride + d];
@@ -30,11 +30,11 @@ static void attend(query *one)
         max = fmax(max, one->p[j]);
         size = fmax(size, terms * one->scale);
     }
-    for (int64_t j = 0; j < one->seen; j++) {
+    for (int64_t j = one->first; j < one->seen; j++) {
         one->p[j] = exp(one->p[j] - max);
         sum += one->p[j];
     }
-    for (int64_t j = 0; j < one->seen; j++)
+    for (int64_t j = one->first; j < one->seen; j++)
         one->p[j] /= sum;
     /* a score is off by (D + 4) size eps, so is the log-sum-exp; the sum itself by seen eps */
     one->error = 2.0 * (double)(one->D + 8) * size + (double)one->seen + 24.0;
@@ -44,7 +44,7 @@ static void forward_query(const query *one, double *y, double *bound)
 {
     for (int64_t d = 0; d < one->D; d++) {
         double size = 0.0;
-        for (int64_t j = 0; j < one->seen; j++) {
+        for (int64_t j = one->first; j < one->seen; j++) {
             y[d] += one->kept[j] * one->p[j] * one->v[j * one->stride + d];
             size += one->kept[j] * one->p[j] * fabs(one->v[j * one->stride + d]);
         }
@@ -61,7 +61,7 @@ static void backward_query(const query *one, int64_t T, const double *dy, const 
 {
     double mean = 0.0, mean_size = 0.0;
     double *dp = calloc((size_t)one->seen * 2, sizeof(double)), *dp_size = dp + one->seen;
-    for (int64_t j = 0; j < one->seen; j++) {
+    for (int64_t j = one->first; j < one->seen; j++) {
         for (int64_t d = 0; d < one->D; d++) {
             dp[j] += one->kept[j] * dy[d] * one->v[j * one->stride + d];
             dp_size[j] += one->kept[j] * fabs(dy[d] * one->v[j * one->stride + d]);
@@ -69,7 +69,7 @@ static void backward_query(const query *one, int64_t T, const double *dy, const 
         mean += one->p[j] * dp[j];
         mean_size += one->p[j] * dp_size[j];
     }
-    for (int64_t j = 0; j < one->seen; j++) {
+    for (int64_t j = one->first; j < one->seen; j++) {
         const double ds = one->scale * one->p[j] * (dp[j] - mean);
         const double size = one->scale * one->p[j] * (dp_size[j] + mean_size);
         /* in bf16 ds and p are rounded, and the mean is computed from y, where p was rounded and y
@@ -96,6 +96,7 @@ typedef struct layout {
     int input[3]; /* input of q, k and v */
     int64_t begin[3], stride[3];
     double probability; /* of dropout */
+    coh_attention_scores scores;
 } layout;
 
 static void run_query(coh_reference *r, const layout *at, double *p, double *kept, int64_t b,
@@ -119,6 +120,9 @@ static void run_query(coh_reference *r, const layout *at, double *p, double *kep
     query one = { .q = r->input[at->input[0]] + place[0],
                   .k = r->input[at->input[1]] + place[1],
                   .v = r->input[at->input[2]] + place[2],
+                  .first = at->scores.window > 0 && at->scores.window <= i
+                               ? i + 1 - at->scores.window
+                               : 0,
                   .seen = i + 1,
                   .D = D,
                   .stride = at->stride[1],
@@ -166,9 +170,10 @@ static void attend_side_by_side(coh_reference *r, int backward, double probabili
     run_all(r, &at, backward);
 }
 
-static void attend_grouped(coh_reference *r, int backward, double probability)
+static void attend_grouped(coh_reference *r, int backward, double probability,
+                           coh_attention_scores scores)
 {
-    const coh_attention_grouped_attributes *a = r->of->attributes;
+    const coh_attention_grouped_attributes *a = r->of->attributes; /* its heads */
     const int64_t *dim = r->of->call.input[0].shape.dim;
     const int64_t D = dim[2] / a->heads, wide = a->kv_heads * D;
     const layout at = { .B = dim[0],
@@ -178,7 +183,8 @@ static void attend_grouped(coh_reference *r, int backward, double probability)
                         .D = D,
                         .input = { 0, 1, 2 },
                         .stride = { dim[2], wide, wide },
-                        .probability = probability };
+                        .probability = probability,
+                        .scores = scores };
     run_all(r, &at, backward);
 }
 
@@ -195,11 +201,12 @@ void coh_reference_attention_dropout(coh_reference *r, int backward)
 
 void coh_reference_attention_grouped(coh_reference *r, int backward)
 {
-    attend_grouped(r, backward, 0);
+    const coh_attention_grouped_attributes *a = r->of->attributes;
+    attend_grouped(r, backward, 0, a->scores);
 }
 
 void coh_reference_attention_grouped_dropout(coh_reference *r, int backward)
 {
     const coh_attention_grouped_dropout_attributes *a = r->of->attributes;
-    attend_grouped(r, backward, a->probability);
+    attend_grouped(r, backward, a->probability, a->scores);
 }

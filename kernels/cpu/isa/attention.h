@@ -25,7 +25,7 @@ void attention_group(const coh_attention *attention, int64_t index);
 /* One head of queries of one sequence, with its head of keys and values. */
 typedef struct head {
     coh_dtype dtype;
-    int64_t T, D;
+    int64_t T, D, window;
     int64_t q_stride, kv_stride, y_stride;
     int64_t width, words, depth; /* D in columns, in words of a row with and without padding */
     int64_t queries, keys;       /* of a block */
@@ -56,6 +56,7 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
         .dtype = a->dtype,
         .T = a->T,
         .D = a->D,
+        .window = a->window > 0 ? a->window : a->T, /* T is no limit */
         .q_stride = a->q_stride,
         .kv_stride = a->kv_stride,
         .y_stride = C,
@@ -92,6 +93,12 @@ LANES_INLINE void head_rows(const head *one, float *to, int64_t padded, const vo
     block_rows(to, one->words, padded, &source);
 }
 
+/* Returns the first key that query i sees. */
+LANES_INLINE int64_t head_first_key(const head *one, int64_t i)
+{
+    return i < one->window ? 0 : i + 1 - one->window;
+}
+
 LANES_INLINE int64_t within(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
@@ -122,7 +129,7 @@ LANES_INLINE vector vector_multiply_add(vector a, vector b, vector c)
 #endif
 }
 
-/* Returns `a` in the lanes from `first` on and `other` in the lanes below. */
+/* Returns `a` in the lanes from `first` on and `other` in the lanes below; 0 <= first <= lanes. */
 LANES_INLINE vector lanes_from(int64_t first, vector a, vector other)
 {
 #if defined(__AVX512F__)
@@ -134,6 +141,17 @@ LANES_INLINE vector lanes_from(int64_t first, vector a, vector other)
     const vector order = { 0, 1, 2, 3 };
     return vector_select((vector_bits)(order >= vector_all((float)first)), a, other);
 #endif
+}
+
+/* Returns `a` in the lanes of queries i, i + 1, ... that see key j, and `other` in the others. */
+LANES_INLINE vector head_seen(const head *one, int64_t i, int64_t j, vector a, float other)
+{
+    const int64_t first = within(j - i, 0, COH_VECTOR_FLOATS);
+    const int64_t end = within(j - i + one->window, 0, COH_VECTOR_FLOATS);
+    const vector none = vector_all(other);
+    if (first > 0)
+        a = lanes_from(first, a, none);
+    return end < COH_VECTOR_FLOATS ? lanes_from(end, none, a) : a;
 }
 
 /* 2^x for x <= 0 and a little above: n = round(x), |r| <= 1/2, 2^r by the polynomial of degree 5

@@ -10,8 +10,8 @@
  * With dropout, m_ij is 0 or 1 / (1 - probability), dv_j = sum_i m_ij p_ij dy_i and ds_ij = p_ij
  * (m_ij dy_i . v_j - D_i); D_i is still dy_i . y_i.
  *
- * A piece takes blocks of keys in turn; each passes over the blocks of queries from the diagonal
- * on. dk and dv of the block stay in cache. dq of the head is summed in f32 in scratch, and so are
+ * A piece takes blocks of keys in turn; each passes over the blocks of queries that see them, from
+ * the diagonal on. dk and dv of the block stay in cache. dq of the head is summed in f32 in scratch, and so are
  * dk and dv if other heads share the keys. */
 
 #define STRIP 12 /* keys whose scores are held at a time */
@@ -40,10 +40,21 @@ typedef struct backward_block {
     float ds_pairs[COH_ATTENTION_SCORES]; /* [key words][query]; for floats, ds_rows is used */
 } __attribute__((aligned(64))) backward_block;
 
+LANES_INLINE int has_window(const backward_block *t)
+{
+    return t->attention->window > 0;
+}
+
 /* Returns the first query of the tile, a multiple of sixteen, that may see key j of the block. */
 LANES_INLINE int64_t first_query(const backward_block *t, int64_t j)
 {
     return within(t->k0 + j - t->q0, 0, t->lanes) / 16 * 16;
+}
+
+/* Returns the end of the queries of the tile, in sixteens, that may see keys of the strip at j. */
+LANES_INLINE int64_t end_query(const backward_block *t, int64_t j)
+{
+    return block_round(within(t->k0 + j + STRIP - 1 + t->one.window - t->q0, 0, t->lanes), 16);
 }
 
 /* Computes scores (or gradients of p) of STRIP keys from j on. */
@@ -52,7 +63,7 @@ static void score(const backward_block *t, float *to, const float *rows, const f
 {
     const int64_t first = first_query(t, j);
     const block_product product = { .rows = smaller(STRIP, t->keys - j),
-                                    .columns = t->lanes - first,
+                                    .columns = end_query(t, j) - first,
                                     .depth = t->one.depth,
                                     .a = rows + j * t->one.words,
                                     .a_row = t->one.words,
@@ -67,6 +78,12 @@ static void score(const backward_block *t, float *to, const float *rows, const f
 typedef struct weights {
     vector p[WORD_ELEMENTS], ds[WORD_ELEMENTS];
 } weights;
+
+/* Returns `a` for the queries from c on that may see key j of the block, 0 for the others. */
+LANES_INLINE vector or_zero(const backward_block *t, int64_t j, int64_t c, vector a)
+{
+    return j < t->seen ? head_seen(&t->one, t->q0 + c, t->k0 + j, a, 0.0f) : vector_all(0.0f);
+}
 
 /* Returns the weights of keys j and, in pairs, j + 1, which are `at` and `at` + 1 in the strip, for
  * the queries from c on. */
@@ -89,10 +106,9 @@ LANES_INLINE weights weights_at(const backward_block *t, int64_t j, int64_t at, 
         w.ds[e] = w.p[e] * (gradient - mean);
         if (drops)
             w.p[e] = (vector)(kept & (vector_bits)w.p[e]);
-        const int64_t first = j + e < t->seen ? t->k0 + j + e - t->q0 - c : COH_VECTOR_FLOATS;
-        if (masked && first > 0) {
-            w.p[e] = lanes_from(smaller(first, COH_VECTOR_FLOATS), w.p[e], vector_all(0.0f));
-            w.ds[e] = lanes_from(smaller(first, COH_VECTOR_FLOATS), w.ds[e], vector_all(0.0f));
+        if (masked) {
+            w.p[e] = or_zero(t, j + e, c, w.p[e]);
+            w.ds[e] = or_zero(t, j + e, c, w.ds[e]);
         }
     }
     return w;
@@ -120,7 +136,7 @@ LANES_INLINE void put_weights(backward_block *t, int64_t j, int64_t c, const wei
 static void draw(backward_block *t, int64_t j)
 {
     for (int64_t at = 0; at < smaller(STRIP, t->keys - j); at += 4)
-        for (int64_t c = first_query(t, j); c < t->lanes; c += COH_VECTOR_FLOATS) {
+        for (int64_t c = first_query(t, j); c < end_query(t, j); c += COH_VECTOR_FLOATS) {
             vector_bits kept[4];
             head_kept(&t->one, t->k0 + j + at, t->q0 + c, kept);
             for (int e = 0; e < 4; e++)
@@ -128,18 +144,22 @@ static void draw(backward_block *t, int64_t j)
         }
 }
 
-/* Computes p and ds of a strip of keys. The sixteen lanes before the first query are set to zero,
- * because products of twelve queries may begin there. */
+/* Computes p and ds of a strip of keys. The sixteen lanes before the first query and those after
+ * the last are set to zero, because products of twelve queries may begin or end there. */
 LANES_INLINE void weigh_strip(backward_block *t, int64_t j, int drops)
 {
-    const int64_t first = first_query(t, j), keys = smaller(STRIP, t->keys - j);
-    const int64_t whole = within(t->k0 + j + keys - 1 - t->q0, 0, t->lanes);
+    const int64_t first = first_query(t, j), end = end_query(t, j);
+    const int64_t keys = smaller(STRIP, t->keys - j), at_0 = t->k0 + j - t->q0;
+    const int64_t whole = within(at_0 + keys - 1, 0, t->lanes), whole_end = at_0 + t->one.window;
     const weights zeros = { 0 };
     for (int64_t at = 0; at < keys; at += WORD_ELEMENTS) {
         for (int64_t c = first >= 16 ? first - 16 : 0; c < first; c += COH_VECTOR_FLOATS)
             put_weights(t, j + at, c, &zeros);
-        for (int64_t c = first; c < t->lanes; c += COH_VECTOR_FLOATS) {
-            const int masked = c < whole || j + at + WORD_ELEMENTS > t->seen;
+        for (int64_t c = end; c < smaller(end + 16, t->lanes); c += COH_VECTOR_FLOATS)
+            put_weights(t, j + at, c, &zeros);
+        for (int64_t c = first; c < end; c += COH_VECTOR_FLOATS) {
+            const int masked =
+                c < whole || c + COH_VECTOR_FLOATS > whole_end || j + at + WORD_ELEMENTS > t->seen;
             const weights w = masked ? weights_at(t, j + at, at, c, 1, drops)
                                      : weights_at(t, j + at, at, c, 0, drops);
             put_weights(t, j + at, c, &w);
@@ -165,7 +185,7 @@ static void gather_keys(const backward_block *t, float *to, const float *rows, c
     const int64_t row_words = t->one.queries / WORD_ELEMENTS;
     const block_product product = { .rows = smaller(STRIP, t->keys - j),
                                     .columns = t->one.width,
-                                    .depth = t->lanes / WORD_ELEMENTS - first,
+                                    .depth = end_query(t, j) / WORD_ELEMENTS - first,
                                     .a = rows + j * row_words + first,
                                     .a_row = row_words,
                                     .a_depth = 1,
@@ -177,25 +197,31 @@ static void gather_keys(const backward_block *t, float *to, const float *rows, c
     block_multiply(&product);
 }
 
-/* dq (= or, after the part's first keys, +=) ds k. */
+/* dq (= or, after the part's first keys and with a window, +=) ds k. */
 static void gather_queries(const backward_block *t)
 {
+    const head *one = &t->one;
     for (int64_t r = 0; r < t->rows; r += 12) {
         const int64_t rows = smaller(12, t->rows - r);
         const int64_t seen = smaller(t->q0 + r + rows - t->k0, t->seen);
-        if (seen <= 0)
+        const int64_t begin = within(head_first_key(one, t->q0 + r) - t->k0, 0, t->keys);
+        if (seen <= begin)
             continue;
-        const block_product product = { .rows = rows,
-                                        .columns = t->one.width,
-                                        .depth = block_round(seen, WORD_ELEMENTS) / WORD_ELEMENTS,
-                                        .a = (WORD_ELEMENTS == 2 ? t->ds_pairs : t->ds_rows) + r,
-                                        .a_row = 1,
-                                        .a_depth = t->one.queries,
-                                        .b = t->k_deep,
-                                        .b_stride = t->one.width,
-                                        .c = t->dq + (t->q0 + r) * t->one.width,
-                                        .c_stride = t->one.width,
-                                        .into = t->k0 == t->part_k0 ? BLOCK_SET : BLOCK_ADD };
+        const int64_t first = begin / WORD_ELEMENTS;
+        const float *ds = WORD_ELEMENTS == 2 ? t->ds_pairs : t->ds_rows;
+        const block_product product = {
+            .rows = rows,
+            .columns = one->width,
+            .depth = block_round(seen, WORD_ELEMENTS) / WORD_ELEMENTS - first,
+            .a = ds + first * one->queries + r,
+            .a_row = 1,
+            .a_depth = one->queries,
+            .b = t->k_deep + first * one->width,
+            .b_stride = one->width,
+            .c = t->dq + (t->q0 + r) * one->width,
+            .c_stride = one->width,
+            .into = t->k0 == t->part_k0 && !has_window(t) ? BLOCK_SET : BLOCK_ADD
+        };
         block_multiply(&product);
     }
 }
@@ -209,7 +235,7 @@ static void load_queries(backward_block *t)
     block_across(t->dy_across, one->queries, t->dy_rows, t->lanes, one->words);
     t->q_deep = block_deep(t->q_pairs, t->q_rows, t->lanes, one->words, one->width);
     t->dy_deep = block_deep(t->dy_pairs, t->dy_rows, t->lanes, one->words, one->width);
-    if (t->k0 == t->part_k0) {
+    if (t->k0 == t->part_k0 || has_window(t)) { /* with a window, others are seen first */
         head_rows(one, t->y_rows, t->lanes, one->y, one->y_stride, t->q0, t->rows);
         block_dots(t->mean_gradients + t->q0, t->y_rows, t->dy_rows, t->lanes, one->words);
     }
@@ -221,6 +247,8 @@ static void run_tile(backward_block *t)
 {
     load_queries(t);
     for (int64_t j = 0; j < t->seen && first_query(t, j) < t->lanes; j += STRIP) {
+        if (end_query(t, j) <= first_query(t, j))
+            continue;
         score(t, t->scores, t->k_rows, t->q_across, j);
         score(t, t->gradients, t->v_rows, t->dy_across, j);
         weigh(t, j);
@@ -261,7 +289,8 @@ static void run_keys(backward_block *t)
     t->k_deep = block_deep(t->k_pairs, t->k_rows, t->keys, one->words, one->width);
     memset(t->dk, 0, (size_t)(t->keys * one->width) * sizeof(float));
     memset(t->dv, 0, (size_t)(t->keys * one->width) * sizeof(float));
-    for (t->q0 = t->k0 / one->queries * one->queries; t->q0 < one->T; t->q0 += one->queries) {
+    const int64_t end = smaller(one->T, t->k0 + t->seen - 1 + one->window);
+    for (t->q0 = t->k0 / one->queries * one->queries; t->q0 < end; t->q0 += one->queries) {
         t->rows = smaller(one->queries, one->T - t->q0);
         t->lanes = block_round(t->rows, 16);
         run_tile(t);
@@ -286,6 +315,8 @@ void attention_backward(const coh_attention *attention, int64_t index)
     t.mean_gradients = t.dq + cut.scratch / (t.one.width + 1) * t.one.width;
     if (cut.parts == 1 && t.mean_gradients - t.dq <= COH_ATTENTION_WORDS)
         t.dq = t.dq_here;
+    if (has_window(&t))
+        memset(t.dq, 0, (size_t)(t.one.T * t.one.width) * sizeof(float));
     t.part_k0 = coh_attention_part_begin(&cut, part) * cut.keys;
     const int64_t end = coh_attention_part_begin(&cut, part + 1) * cut.keys;
     for (t.k0 = t.part_k0; t.k0 < smaller(end, t.one.T); t.k0 += t.one.keys)

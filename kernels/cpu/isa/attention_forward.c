@@ -3,10 +3,14 @@
  * it. */
 #include "kernels/cpu/isa/attention.h"
 
-/* One block of queries passes over the blocks of keys up to the diagonal, with a running maximum
+/* One block of queries passes over the blocks of keys that it sees, up to the diagonal, with a running maximum
  * and sum per query and y in f32 (Milakov and Gimelshein 2018, alg. 3; Dao et al. 2022, alg. 1). */
+/* A maximum below every score: finite, so that a query may see no key of its block's first tile. */
+#define MAX_BEFORE -0x1p100f
+
 typedef struct forward_block {
     head one;
+    int has_window;          /* y starts at zero, since not all queries see the first tile */
     int64_t q0, rows, lanes; /* queries, rounded up to sixteen in `lanes` */
     int64_t k0, seen, keys;  /* keys of the tile, rounded up to four in `keys` */
     /* one value per query */
@@ -21,13 +25,16 @@ typedef struct forward_block {
     float weights[COH_ATTENTION_SCORES]; /* [key words][query] */
 } __attribute__((aligned(64))) forward_block;
 
-/* scores = k q^T, twelve keys at a time, from the first sixteen queries on that may see them. */
+/* scores = k q^T, twelve keys at a time, for the sixteens of queries that may see them. */
 static void find_scores(forward_block *f)
 {
     for (int64_t j = 0; j < f->keys; j += 12) {
-        const int64_t first = within(f->k0 + j - f->q0, 0, f->lanes) / 16 * 16;
+        const int64_t at = f->k0 + j - f->q0, first = within(at, 0, f->lanes) / 16 * 16;
+        const int64_t end = block_round(within(at + 11 + f->one.window, 0, f->lanes), 16);
+        if (end <= first)
+            continue;
         const block_product product = { .rows = smaller(12, f->keys - j),
-                                        .columns = f->lanes - first,
+                                        .columns = end - first,
                                         .depth = f->one.depth,
                                         .a = f->k_rows + j * f->one.words,
                                         .a_row = f->one.words,
@@ -48,8 +55,7 @@ LANES_INLINE vector score_at(const forward_block *f, int64_t j, int64_t c)
 /* Returns `a` for the queries from c on that may see key j of the tile, `other` for the others. */
 LANES_INLINE vector where_seen(const forward_block *f, int64_t j, int64_t c, vector a, float other)
 {
-    const int64_t first = j < f->seen ? f->k0 + j - f->q0 - c : COH_VECTOR_FLOATS;
-    return first <= 0 ? a : lanes_from(first, a, vector_all(other));
+    return j < f->seen ? head_seen(&f->one, f->q0 + c, f->k0 + j, a, other) : vector_all(other);
 }
 
 /* Stores the words of a pair of keys, or of one. */
@@ -63,45 +69,70 @@ LANES_INLINE void store_weights(forward_block *f, int64_t j, int64_t c, const ve
 #endif
 }
 
-LANES_INLINE vector largest_score(const forward_block *f, int64_t c, int64_t whole, int64_t seen)
+/* The keys of the tile that the queries of one vector see: some of them keys from `begin` to
+ * `end`, all of them keys from `whole` to `whole_end`. `begin` and `whole` are at whole words. */
+typedef struct keys_seen {
+    int64_t begin, whole, whole_end, end;
+} keys_seen;
+
+LANES_INLINE keys_seen keys_seen_of(const forward_block *f, int64_t c)
+{
+    const int64_t i = f->q0 + c, last = i + COH_VECTOR_FLOATS - 1;
+    keys_seen of = { .whole_end = within(i + 1 - f->k0, 0, f->seen),
+                     .end = within(last + 1 - f->k0, 0, f->seen) };
+    of.begin = within(head_first_key(&f->one, i) - f->k0, 0, of.end) / WORD_ELEMENTS;
+    of.begin *= WORD_ELEMENTS;
+    of.whole = within(head_first_key(&f->one, last) - f->k0, 0, f->keys);
+    of.whole = block_round(of.whole, WORD_ELEMENTS);
+    return of;
+}
+
+LANES_INLINE vector largest_score(const forward_block *f, int64_t c, keys_seen of)
 {
     vector max = vector_load(f->max + c), other = max;
-    int64_t j = 0;
-    for (; j + 2 <= whole; j += 2) {
+    int64_t j = of.begin;
+    for (; j < smaller(of.whole, of.end); j++)
+        max = vector_larger(max, where_seen(f, j, c, score_at(f, j, c), -INFINITY));
+    for (; j + 2 <= of.whole_end; j += 2) {
         max = vector_larger(max, score_at(f, j, c));
         other = vector_larger(other, score_at(f, j + 1, c));
     }
-    for (; j < seen; j++)
+    for (; j < of.end; j++)
         max = vector_larger(max, where_seen(f, j, c, score_at(f, j, c), -INFINITY));
     return vector_larger(max, other);
 }
 
-/* Softmax of the queries in one vector from c on, over the first `seen` keys. All of these queries
- * see the first `whole` keys. */
-static void weigh_lanes(forward_block *f, int64_t c, int64_t whole, int64_t seen)
+/* Stores the weights of keys [*j, end), in whole words, and moves *j there; returns `sum` and them.
+ * `masked`: some of these queries may not see some of these keys. */
+LANES_INLINE vector weigh_keys(forward_block *f, int64_t c, int64_t *j, int64_t end, int masked,
+                               vector scale, vector shift, vector sum)
+{
+    vector p[WORD_ELEMENTS];
+    for (; *j < end; *j += WORD_ELEMENTS) {
+        for (int e = 0; e < WORD_ELEMENTS; e++) {
+            p[e] = vector_exp2(vector_multiply_add(score_at(f, *j + e, c), scale, shift));
+            if (masked)
+                p[e] = where_seen(f, *j + e, c, p[e], 0.0f);
+            sum += p[e];
+        }
+        store_weights(f, *j, c, p);
+    }
+    return sum;
+}
+
+/* Softmax of the queries in one vector from c on. */
+static void weigh_lanes(forward_block *f, int64_t c, keys_seen of)
 {
     const vector scale = vector_all(f->one.scale * LOG2_E), old_max = vector_load(f->max + c);
-    const vector max = largest_score(f, c, whole, seen);
+    const vector max = largest_score(f, c, of);
     const vector shift = vector_all(0.0f) - max * scale;
     /* rounded as `shift` was, so that it is 1 if the maximum is unchanged */
     const vector shrink = vector_exp2(old_max * scale + shift);
-    vector sum = vector_load(f->sum + c) * shrink, p[WORD_ELEMENTS];
-    int64_t j = 0;
-    for (; j + WORD_ELEMENTS <= whole; j += WORD_ELEMENTS) {
-        for (int e = 0; e < WORD_ELEMENTS; e++) {
-            p[e] = vector_exp2(vector_multiply_add(score_at(f, j + e, c), scale, shift));
-            sum += p[e];
-        }
-        store_weights(f, j, c, p);
-    }
-    for (; j < seen; j += WORD_ELEMENTS) {
-        for (int e = 0; e < WORD_ELEMENTS; e++) {
-            p[e] = vector_exp2(vector_multiply_add(score_at(f, j + e, c), scale, shift));
-            p[e] = where_seen(f, j + e, c, p[e], 0.0f);
-            sum += p[e];
-        }
-        store_weights(f, j, c, p);
-    }
+    vector sum = vector_load(f->sum + c) * shrink;
+    int64_t j = of.begin;
+    sum = weigh_keys(f, c, &j, smaller(of.whole, of.end), 1, scale, shift, sum);
+    sum = weigh_keys(f, c, &j, of.whole_end / WORD_ELEMENTS * WORD_ELEMENTS, 0, scale, shift, sum);
+    sum = weigh_keys(f, c, &j, of.end, 1, scale, shift, sum);
     vector_store(f->max + c, max);
     vector_store(f->sum + c, sum);
     vector_store(f->shrink + c, shrink);
@@ -111,14 +142,15 @@ static void weigh_lanes(forward_block *f, int64_t c, int64_t whole, int64_t seen
 static void find_weights(forward_block *f)
 {
     for (int64_t c = 0; c < f->lanes; c += COH_VECTOR_FLOATS) {
-        const int64_t whole = within(f->q0 + c + 1 - f->k0, 0, f->seen);
-        const int64_t seen = within(f->q0 + c + COH_VECTOR_FLOATS - f->k0, 0, f->seen);
-        if (seen > 0)
-            weigh_lanes(f, c, whole, seen);
+        const keys_seen of = keys_seen_of(f, c);
+        if (of.begin < of.end)
+            weigh_lanes(f, c, of);
         else
             vector_store(f->shrink + c, vector_all(1.0f));
-        const int64_t first = (seen + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
-        for (int64_t j = first; j < f->keys / WORD_ELEMENTS; j++)
+        const int64_t end = (of.end + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+        for (int64_t j = 0; j < of.begin / WORD_ELEMENTS; j++)
+            vector_store(f->weights + j * f->one.queries + c, vector_all(0.0f));
+        for (int64_t j = end; j < f->keys / WORD_ELEMENTS; j++)
             vector_store(f->weights + j * f->one.queries + c, vector_all(0.0f));
     }
 }
@@ -142,26 +174,30 @@ static void drop_weights(forward_block *f)
     }
 }
 
-/* y = shrink * y + weights v, twelve queries at a time, up to the last key that they see. */
+/* y = shrink * y + weights v, twelve queries at a time, over the keys that they see. */
 static void gather(forward_block *f, const float *v_deep)
 {
     for (int64_t r = 0; r < f->rows; r += 12) {
         const int64_t rows = smaller(12, f->rows - r);
         const int64_t seen = smaller(f->q0 + r + rows - f->k0, f->seen);
-        if (seen <= 0)
+        const int64_t begin = within(head_first_key(&f->one, f->q0 + r) - f->k0, 0, f->keys);
+        if (seen <= begin)
             continue;
-        const block_product product = { .rows = rows,
-                                        .columns = f->one.width,
-                                        .depth = block_round(seen, WORD_ELEMENTS) / WORD_ELEMENTS,
-                                        .a = f->weights + r,
-                                        .a_row = 1,
-                                        .a_depth = f->one.queries,
-                                        .b = v_deep,
-                                        .b_stride = f->one.width,
-                                        .c = f->y + r * f->one.width,
-                                        .c_stride = f->one.width,
-                                        .into = f->k0 == 0 ? BLOCK_SET : BLOCK_SHRINK,
-                                        .factors = f->shrink + r };
+        const int64_t first = begin / WORD_ELEMENTS;
+        const block_product product = {
+            .rows = rows,
+            .columns = f->one.width,
+            .depth = block_round(seen, WORD_ELEMENTS) / WORD_ELEMENTS - first,
+            .a = f->weights + first * f->one.queries + r,
+            .a_row = 1,
+            .a_depth = f->one.queries,
+            .b = v_deep + first * f->one.width,
+            .b_stride = f->one.width,
+            .c = f->y + r * f->one.width,
+            .c_stride = f->one.width,
+            .into = f->k0 == 0 && !f->has_window ? BLOCK_SET : BLOCK_SHRINK,
+            .factors = f->shrink + r
+        };
         block_multiply(&product);
     }
 }
@@ -186,13 +222,17 @@ void attention_forward(const coh_attention *attention, int64_t index)
     f.q0 = index % cut.blocks * queries;
     f.rows = smaller(queries, f.one.T - f.q0);
     f.lanes = block_round(f.rows, 16);
+    f.has_window = attention->window > 0;
     for (int64_t r = 0; r < f.lanes; r++) {
-        f.max[r] = -INFINITY;
+        f.max[r] = f.has_window ? MAX_BEFORE : -INFINITY;
         f.sum[r] = 0.0f;
     }
+    if (f.has_window)
+        memset(f.y, 0, (size_t)(f.lanes * f.one.width) * sizeof(float));
     head_rows(&f.one, f.rows_of, f.lanes, f.one.q, f.one.q_stride, f.q0, f.rows);
     block_across(f.q_across, queries, f.rows_of, f.lanes, f.one.words);
-    for (f.k0 = 0; f.k0 < f.q0 + f.rows; f.k0 += f.one.keys) {
+    for (f.k0 = head_first_key(&f.one, f.q0) / f.one.keys * f.one.keys; f.k0 < f.q0 + f.rows;
+         f.k0 += f.one.keys) {
         f.seen = smaller(f.one.keys, f.q0 + f.rows - f.k0);
         f.keys = block_round(f.seen, 4);
         head_rows(&f.one, f.k_rows, f.keys, f.one.k, f.one.kv_stride, f.k0, f.seen);
