@@ -201,6 +201,14 @@ typedef struct coh_scale {
 } coh_scale;
 void coh_kernel_scale(void *queue, const coh_scale *scale);
 
+/* x = cap tanh(x / cap), for `columns` elements of each row, rows `stride` apart. */
+typedef struct coh_soft_cap {
+    int64_t rows, columns, stride;
+    float *x;
+    float cap;
+} coh_soft_cap;
+void coh_kernel_soft_cap(void *queue, const coh_soft_cap *soft_cap);
+
 /* y (= or +=) scale x + residual (NULL: none), with x where its word keeps it, else 0
  * (kernels/random.h); x's first element has number `first`. y may be x or residual if it does not
  * add. If nothing is dropped, y = x + residual. */
@@ -261,6 +269,8 @@ typedef struct coh_attention {
     coh_dtype dtype;
     int64_t q_stride, kv_stride;
     int64_t window; /* query i sees keys above i - window; 0 or below T */
+    float scale;    /* of scores; 0: 1 / sqrt(D) */
+    float cap;      /* scaled scores s become cap tanh(s / cap); 0: they do not */
     const void *q, *k, *v;
     void *y;    /* written by forward, read by backward */
     float *lse; /* [B,H,T] log-sum-exp of the scores; as y */
@@ -286,6 +296,7 @@ int64_t coh_kernel_attention_scratch(int64_t B, int64_t T, int64_t H, int64_t G,
 typedef struct coh_attention_decode {
     int64_t B, H, G, D, positions;
     int64_t window;          /* the query sees the last `window` rows; 0: all */
+    float scale, cap;        /* as in coh_attention */
     const int32_t *position; /* in device memory */
     coh_dtype dtype;
     int64_t q_stride, kv_stride;
@@ -307,7 +318,8 @@ typedef struct coh_classifier {
     int64_t N, C, V, row_begin, row_end;
     coh_dtype dtype;
     const void *x, *weight;
-    const int32_t *targets;          /* [N]; -1: no loss, no gradient */
+    float cap;              /* soft cap of logits; 0: none. Tiles and cache hold x weight^T */
+    const int32_t *targets; /* [N]; -1: no loss, no gradient */
     float *max, *sum, *target_logit; /* [N] each, kept between calls and for backward */
     void *logits;                    /* coh_kernel_classifier_logits elements of scratch */
     /* NULL, or N x V elements that forward leaves for backward, which overwrites them */

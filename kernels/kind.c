@@ -3,6 +3,7 @@
 #include "kernels/kind.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "kernels/kernels.h"
@@ -68,6 +69,14 @@ coh_status coh_check_count(const char *attribute, int64_t count)
         return coh_kind_fail(COH_ERR_SHAPE, "%s is %" PRId64 ": 1 to %d is possible", attribute,
                              count, INT32_MAX);
     return COH_OK;
+}
+
+coh_status coh_check_cap(float cap)
+{
+    return cap >= 0.0f && isfinite(cap)
+               ? COH_OK
+               : coh_kind_fail(COH_ERR_SHAPE, "a soft cap of %g: above 0, or 0 for none",
+                               (double)cap);
 }
 
 coh_status coh_check_leading(const char *port, const coh_shape *shape, const char *other_port,

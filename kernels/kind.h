@@ -52,6 +52,12 @@ coh_status coh_check_float(const char *port, const coh_shape *shape, int32_t ran
 /* Checks an attribute that becomes a dimension: 1 .. 2^31 - 1. */
 coh_status coh_check_count(const char *attribute, int64_t count);
 
+/* Checks a soft cap: 0 for none, or above 0 and finite. */
+coh_status coh_check_cap(float cap);
+
+/* Flops of a soft cap per element: a hyperbolic tangent, or its slope. */
+#define COH_CAP_FLOPS 25.0
+
 /* Checks that shapes agree in every axis except the last `free_axes`. */
 coh_status coh_check_leading(const char *port, const coh_shape *shape, const char *other_port,
                              const coh_shape *other, int32_t free_axes);

@@ -5,6 +5,7 @@
 #include "cohobate/kinds.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "kernels/kernels.h"
 #include "kernels/kind.h"
@@ -134,15 +135,20 @@ static coh_attention grouped(const coh_call *call)
 
 static coh_status check_scores(const coh_attention_scores *scores)
 {
-    return scores->window >= 0
-               ? COH_OK
-               : coh_kind_fail(COH_ERR_SHAPE, "a window of %" PRId64 " keys: 0 is none",
-                               scores->window);
+    if (scores->window < 0)
+        return coh_kind_fail(COH_ERR_SHAPE, "a window of %" PRId64 " keys: 0 is none",
+                             scores->window);
+    if (!(scores->scale >= 0.0f && isfinite(scores->scale)))
+        return coh_kind_fail(COH_ERR_SHAPE, "scores are scaled by %g: above 0, or 0 for 1/sqrt(D)",
+                             (double)scores->scale);
+    return coh_check_cap(scores->cap);
 }
 
 static coh_attention with_scores(coh_attention attention, const coh_attention_scores *scores)
 {
     attention.window = scores->window < attention.T ? scores->window : 0;
+    attention.scale = scores->scale;
+    attention.cap = scores->cap;
     return attention;
 }
 
@@ -155,7 +161,7 @@ static double pairs_of(int64_t T, int64_t window)
     return keys * ((double)T - 0.5 * keys);
 }
 
-static coh_status infer_facts(const sizes *s, int64_t window, const coh_shape *input,
+static coh_status infer_facts(const sizes *s, coh_attention_scores scores, const coh_shape *input,
                               coh_op_facts *facts)
 {
     facts->output[0] = coh_shape_make(input->dtype, 3, s->B, s->T, s->H * s->D);
@@ -163,9 +169,10 @@ static coh_status infer_facts(const sizes *s, int64_t window, const coh_shape *i
     facts->workspace_bytes[COH_PHASE_BACKWARD] =
         (size_t)coh_kernel_attention_scratch(s->B, s->T, s->H, s->G, s->D) * sizeof(float);
     /* two products forward, five backward, over the pairs of a query and a key that it sees */
-    const double work = (double)s->B * pairs_of(s->T, window) * (double)(s->H * s->D);
-    facts->flops[COH_PHASE_FORWARD] = 4.0 * work;
-    facts->flops[COH_PHASE_BACKWARD] = 10.0 * work;
+    const double pairs = (double)(s->B * s->H) * pairs_of(s->T, scores.window);
+    const double capping = scores.cap > 0 ? COH_CAP_FLOPS * pairs : 0.0;
+    facts->flops[COH_PHASE_FORWARD] = 4.0 * pairs * (double)s->D + capping;
+    facts->flops[COH_PHASE_BACKWARD] = 10.0 * pairs * (double)s->D + capping;
     return COH_OK;
 }
 
@@ -174,7 +181,8 @@ static coh_status packed_infer(const void *attributes, const coh_shape *inputs, 
     const coh_attention_attributes *a = attributes;
     sizes s;
     const coh_status status = packed_sizes(&inputs[0], a->heads, &s);
-    return status == COH_OK ? infer_facts(&s, 0, &inputs[0], facts) : status;
+    return status == COH_OK ? infer_facts(&s, (coh_attention_scores){ 0 }, &inputs[0], facts)
+                            : status;
 }
 
 /* `attributes` begin with the heads. */
@@ -186,7 +194,7 @@ static coh_status grouped_infer_scores(const coh_attention_grouped_attributes *a
     coh_status status = grouped_sizes(inputs, a->heads, a->kv_heads, &s);
     if (status == COH_OK)
         status = check_scores(scores);
-    return status == COH_OK ? infer_facts(&s, scores->window, &inputs[0], facts) : status;
+    return status == COH_OK ? infer_facts(&s, *scores, &inputs[0], facts) : status;
 }
 
 static coh_status grouped_infer(const void *attributes, const coh_shape *inputs,
@@ -420,6 +428,8 @@ static coh_status decode(const coh_call *call, const coh_attention *attention, i
                                         .D = attention->D,
                                         .positions = positions,
                                         .window = attention->window,
+                                        .scale = attention->scale,
+                                        .cap = attention->cap,
                                         .position = call->input[position].data,
                                         .dtype = attention->dtype,
                                         .q_stride = attention->q_stride,
@@ -446,7 +456,7 @@ static coh_status forward_packed_decode(const coh_call *call)
 static coh_status forward_grouped_decode(const coh_call *call)
 {
     const coh_attention_grouped_decode_attributes *a = call->attributes;
-    coh_attention attention = grouped(call);
+    coh_attention attention = with_scores(grouped(call), &a->scores);
     attention.window = a->scores.window;
     return decode(call, &attention, 3, a->positions);
 }

@@ -11,6 +11,8 @@ static coh_status infer_table(const coh_classifier_attributes *a, const coh_shap
     coh_status status = coh_check_float("x", x, 3);
     if (status == COH_OK)
         status = coh_check_count("vocabulary", a->vocabulary);
+    if (status == COH_OK)
+        status = coh_check_cap(a->cap);
     if (status != COH_OK)
         return status;
     facts->parameter[0] = (coh_parameter_facts){
@@ -66,8 +68,9 @@ static coh_status infer(const void *attributes, const coh_shape *inputs, coh_op_
     const double NC = (double)N * (double)C, VC = (double)V * (double)C;
     const double NV = (double)N * (double)V, element_bytes = (double)coh_dtype_bytes(x->dtype);
     facts->cache_saves_flops = 2.0 * NC * (double)V;
-    facts->flops[COH_PHASE_FORWARD] = 2.0 * NC * (double)V;
-    facts->flops[COH_PHASE_BACKWARD] = 6.0 * NC * (double)V;
+    const double capping = a->cap > 0 ? COH_CAP_FLOPS * NV : 0.0;
+    facts->flops[COH_PHASE_FORWARD] = 2.0 * NC * (double)V + capping;
+    facts->flops[COH_PHASE_BACKWARD] = 6.0 * NC * (double)V + capping;
     facts->bytes[COH_PHASE_FORWARD] = element_bytes * (blocks * NC + VC + 2.0 * NV);
     facts->bytes[COH_PHASE_BACKWARD] = element_bytes * (4.0 * blocks * NC + 3.0 * VC + 5.0 * NV);
     return COH_OK;
@@ -82,6 +85,7 @@ static coh_classifier classifier_of(const coh_call *call)
         .N = N,
         .C = x->dim[2],
         .V = a->vocabulary,
+        .cap = a->cap,
         .dtype = x->dtype,
         .x = call->input[0].data,
         .weight = call->parameter[0].data,
@@ -191,6 +195,13 @@ static coh_status forward_logits(const coh_call *call)
         };
         coh_kernel_matmul(call->queue, &product);
     }
+    const coh_soft_cap capping = { .rows = x->dim[0] * x->dim[1],
+                                   .columns = end - begin,
+                                   .stride = a->vocabulary,
+                                   .x = logits + begin,
+                                   .cap = a->cap };
+    if (a->cap > 0)
+        coh_kernel_soft_cap(call->queue, &capping);
     return COH_OK;
 }
 

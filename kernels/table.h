@@ -52,6 +52,7 @@
        const void *of, int64_t count, int adds),                                                   \
       (queue, activation, dtype, dx, dy, of, count, adds))                                         \
     X(scale, (void *queue, const coh_scale *scale), (queue, scale))                                \
+    X(soft_cap, (void *queue, const coh_soft_cap *soft_cap), (queue, soft_cap))                    \
     X(dropout, (void *queue, const coh_dropout *dropout), (queue, dropout))                        \
     X(swiglu, (void *queue, const coh_swiglu *swiglu), (queue, swiglu))                            \
     X(swiglu_backward, (void *queue, const coh_swiglu *swiglu), (queue, swiglu))                   \

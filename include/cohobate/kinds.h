@@ -164,11 +164,16 @@ typedef struct coh_attention_decode_attributes {
 } coh_attention_decode_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_decode;
 
-/* Which keys a query of grouped attention attends over. All zero: every key up to its own. */
+/* Which keys a query of grouped attention attends over, and with which scores. All zero: every key
+ * up to its own, q k / sqrt(D). */
 typedef struct coh_attention_scores {
     /* Query i attends over keys j with i - window < j <= i (Beltagy et al. 2020); 0: no limit. Work
      * outside the window is skipped, and a window of at least T changes no bit. */
     int64_t window;
+    float scale; /* factor of q k; 0: 1 / sqrt(D) */
+    /* Soft cap: a scaled score s becomes cap tanh(s / cap) (Gemma Team 2024, section 2); 0: none.
+     * cuDNN's attention has neither window nor cap: on a GPU our own kernels compute it. */
+    float cap;
 } coh_attention_scores;
 
 /* Grouped-query attention: q [B,T,H*D], k and v [B,T,G*D] -> y [B,T,H*D]. Several query
@@ -225,12 +230,12 @@ extern COH_API const coh_op_kind coh_kind_attention_grouped_decode;
 typedef struct coh_classifier_attributes {
     int64_t vocabulary;
     float init_std;
-    int32_t reserved; /* 0 */
+    float cap; /* soft cap: a logit z becomes cap tanh(z / cap), before the softmax; 0: none */
 } coh_classifier_attributes;
 extern COH_API const coh_op_kind coh_kind_classifier;
 
-/* Logits of the classifier head: x [B,T,C] -> logits [B,T,V] = x weightᵀ; weight [V,C], row-split.
- * Forward only. */
+/* Logits of the classifier head: x [B,T,C] -> logits [B,T,V] = x weightᵀ, capped as the classifier's;
+ * weight [V,C], row-split. Forward only. */
 extern COH_API const coh_op_kind coh_kind_logits;
 
 #ifdef __cplusplus

@@ -19,6 +19,7 @@
 typedef struct decode_head {
     coh_dtype dtype;
     int64_t stride, D, first, last; /* attends over rows first..last */
+    float scale, cap;
     const void *q, *keys, *values;
     void *y;
 } decode_head;
@@ -26,15 +27,16 @@ typedef struct decode_head {
 static void attend_strip(const decode_head *one, int64_t d, int64_t width)
 {
     const coh_rows *row = coh_rows_for(one->dtype);
-    const float scale = 1.0f / sqrtf((float)one->D);
     float max = -INFINITY, sum = 0.0f, scores[KEY_ROWS], total[HEAD_STRIP] = { 0 };
     for (int64_t k0 = one->first; k0 <= one->last; k0 += KEY_ROWS) {
         const int64_t count = smaller(KEY_ROWS, one->last + 1 - k0);
         for (int64_t k = 0; k < count; k++)
             scores[k] =
-                scale * row->dot(one->q,
-                                 coh_element_const(one->dtype, one->keys, (k0 + k) * one->stride),
-                                 one->D);
+                one->scale *
+                row->dot(one->q, coh_element_const(one->dtype, one->keys, (k0 + k) * one->stride),
+                         one->D);
+        if (one->cap > 0)
+            coh_rows_get()->soft_cap(scores, scores, count, one->cap);
         row->scale(total, row->softmax_exp(scores, count, &max, &sum), width);
         for (int64_t k = 0; k < count; k++)
             row->add_scaled(total,
@@ -52,6 +54,8 @@ static void decode_piece(void *argument, int64_t index)
     const int64_t b = index / a->H, h = index % a->H, D = a->D, stride = a->G * D;
     const int64_t cached = b * a->positions * stride + h / (a->H / a->G) * D;
     decode_head one = { .dtype = dtype, .stride = stride, .D = D, .last = *a->position };
+    one.scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)D);
+    one.cap = a->cap;
     one.first = a->window > 0 && a->window <= one.last ? one.last + 1 - a->window : 0;
     one.q = coh_element_const(dtype, a->q, b * a->q_stride + h * D);
     one.keys = coh_element(dtype, a->keys, cached);

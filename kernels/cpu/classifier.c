@@ -47,26 +47,55 @@ static int64_t row_pieces(const coh_logit_tile *tile)
     return (tile->tokens + SOFTMAX_ROWS - 1) / SOFTMAX_ROWS;
 }
 
+/* Folds a token's logits of a tile; returns the one of `target` if it is among them. */
+static float take_row(const coh_classifier *c, const void *logits, int64_t rows, int64_t n,
+                      int64_t target)
+{
+    const coh_rows *row = coh_rows_for(c->dtype);
+    float capped[COH_ROW_BLOCK], logit = 0.0f;
+    if (c->cap > 0) {
+        row->soft_cap(capped, logits, rows, c->cap);
+        coh_rows_get()->softmax_take(capped, rows, &c->max[n], &c->sum[n]);
+        return target >= 0 && target < rows ? capped[target] : 0.0f;
+    }
+    row->softmax_take(logits, rows, &c->max[n], &c->sum[n]);
+    if (target >= 0 && target < rows)
+        row->gather(&logit, coh_element_const(c->dtype, logits, target), 1);
+    return logit;
+}
+
 static void take_rows(void *argument, int64_t index)
 {
     const coh_logit_tile *tile = argument;
     const coh_classifier *c = tile->c;
-    const coh_rows *row = coh_rows_for(c->dtype);
     const int64_t end = smaller((index + 1) * SOFTMAX_ROWS, tile->tokens);
     for (int64_t i = index * SOFTMAX_ROWS; i < end; i++) {
         const int64_t n = tile->n0 + i, target = c->targets[n] - tile->v0;
         const void *logits = coh_element_const(c->dtype, tile->logits, i * tile->stride);
-        row->softmax_take(logits, tile->rows, &c->max[n], &c->sum[n]);
-        if (target >= 0 && target < tile->rows) {
-            c->target_logit[n] = 0.0f;
-            row->gather(&c->target_logit[n], coh_element_const(c->dtype, logits, target), 1);
-        }
+        const float logit = take_row(c, logits, tile->rows, n, target);
+        if (target >= 0 && target < tile->rows)
+            c->target_logit[n] = logit;
     }
 }
 
 static void take_tile(void *queue, const coh_logit_tile *tile)
 {
     coh_parallel(queue, row_pieces(tile), take_rows, (void *)tile);
+}
+
+/* Turns logits below their cap into gradients; `p` is that of the target's capped logit. */
+static void capped_gradient(const coh_logit_tile *tile, void *logits, int64_t target, float p,
+                            float factor, float max)
+{
+    const coh_classifier *c = tile->c;
+    const coh_rows *row = coh_rows_for(c->dtype);
+    float capped[COH_ROW_BLOCK], gradient[COH_ROW_BLOCK];
+    row->soft_cap(capped, logits, tile->rows, c->cap);
+    memcpy(gradient, capped, (size_t)tile->rows * sizeof(float));
+    coh_rows_get()->softmax_again(gradient, tile->rows, max, factor);
+    if (target >= 0 && target < tile->rows)
+        gradient[target] = p;
+    row->soft_cap_back(logits, gradient, capped, tile->rows, c->cap);
 }
 
 static void gradient_row(const coh_logit_tile *tile, int64_t i, float scale)
@@ -80,13 +109,16 @@ static void gradient_row(const coh_logit_tile *tile, int64_t i, float scale)
         return;
     }
     const float factor = scale / c->sum[n];
-    row->softmax_again(logits, tile->rows, c->max[n], factor);
-    if (target >= 0 && target < tile->rows) {
-        float p = c->target_logit[n]; /* so that p - 1 is rounded only once */
-        coh_rows_get()->softmax_again(&p, 1, c->max[n], factor);
-        p -= scale;
-        row->put(coh_element(c->dtype, logits, target), &p, 1, 0);
+    float p = c->target_logit[n]; /* so that p - 1 is rounded only once */
+    coh_rows_get()->softmax_again(&p, 1, c->max[n], factor);
+    p -= scale;
+    if (c->cap > 0) {
+        capped_gradient(tile, logits, target, p, factor, c->max[n]);
+        return;
     }
+    row->softmax_again(logits, tile->rows, c->max[n], factor);
+    if (target >= 0 && target < tile->rows)
+        row->put(coh_element(c->dtype, logits, target), &p, 1, 0);
 }
 
 static void gradient_rows(void *argument, int64_t index)

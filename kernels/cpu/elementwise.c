@@ -129,6 +129,20 @@ void coh_cpu_scale(void *queue, const coh_scale *scale)
     coh_parallel(queue, grain_count(scale->count), scale_grain, (void *)scale);
 }
 
+/* ---- soft cap ---- */
+
+static void soft_cap_row(void *argument, int64_t index)
+{
+    const coh_soft_cap *c = argument;
+    float *x = c->x + index * c->stride;
+    coh_rows_get()->soft_cap(x, x, c->columns, c->cap);
+}
+
+void coh_cpu_soft_cap(void *queue, const coh_soft_cap *soft_cap)
+{
+    coh_parallel(queue, soft_cap->rows, soft_cap_row, (void *)soft_cap);
+}
+
 /* ---- swiglu ---- */
 
 static void swiglu_grain(void *argument, int64_t index)

@@ -141,6 +141,11 @@ typedef void coh_row_rms_backward(const coh_norm_row *row);
 
 /* As softmax_exp, but leaves the row unchanged. */
 typedef void coh_row_softmax_take(const void *row, int64_t count, float *max, float *sum);
+/* to = cap tanh(from / cap). And the gradient behind it, to the element type: to = gradient (1 -
+ * (capped / cap)^2). */
+typedef void coh_row_soft_cap(float *to, const void *from, int64_t count, float cap);
+typedef void coh_row_soft_cap_back(void *to, const float *gradient, const float *capped,
+                                   int64_t count, float cap);
 /* row = factor * exp(row - shift) */
 typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float factor);
 
@@ -183,6 +188,8 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(norm_backward)                                                                               \
     X(rms)                                                                                         \
     X(rms_backward)                                                                                \
+    X(soft_cap)                                                                                    \
+    X(soft_cap_back)                                                                               \
     X(softmax_take)                                                                                \
     X(softmax_again)
 

@@ -1,6 +1,6 @@
-/* activation.cuh - gelu, swish and their slopes: the formulas of kernels/cpu/isa/gelu.h and
- * swiglu.h, which explain the bounds and signs. Denominators are below 1 + e^87, about 6e37, and so
- * below 2^126. */
+/* activation.cuh - gelu, swish and their slopes, the soft cap: the formulas of
+ * kernels/cpu/isa/gelu.h and swiglu.h, which explain the bounds and signs. Denominators are
+ * below 1 + e^87, about 6e37, and so below 2^126. */
 #ifndef COH_KERNELS_CUDA_ACTIVATION_CUH
 #define COH_KERNELS_CUDA_ACTIVATION_CUH
 
@@ -39,6 +39,14 @@ COH_DEVICE coh_swish coh_swish_of(float x)
     const float held = coh_hold(x, SWIGLU_HOLD), decay = expf(-held);
     const float gate = coh_quotient(1.0f, 1.0f + decay);
     return { gate, gate + held * (gate * (decay * gate)) };
+}
+
+/* cap tanh(x / cap), with tanh u = 1 - 2 / (1 + e^2u), to 2^-21 cap; x itself if cap is 0. */
+COH_DEVICE float coh_soft_cap(float x, float cap)
+{
+    return cap == 0.0f
+               ? x
+               : cap - coh_quotient(2.0f * cap, 1.0f + expf(coh_hold(2.0f / cap * x, SWIGLU_HOLD)));
 }
 
 /* max(x, 0); NaN stays NaN. */

@@ -18,7 +18,7 @@ typedef struct coh_cuda_map_arguments {
     int64_t count;
     const void *x, *dy;
     void *y;
-    float factor; /* of scale */
+    float factor; /* of scale; the soft cap */
     int32_t adds, packed;
 } coh_cuda_map_arguments;
 
@@ -208,6 +208,7 @@ typedef struct coh_cuda_logits_arguments {
     const int32_t *targets;
     float *max, *sum, *target_logit;
     const float *loss_factor; /* backward: NULL, or a factor of `share` */
+    float cap;                /* soft cap of logits; 0: none */
     float share;              /* the scale of each token's gradient, times N */
     int64_t N;                /* all tokens */
     int32_t packed;

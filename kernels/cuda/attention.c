@@ -35,17 +35,23 @@ static const tile_kernels tiles[] = {
       COH_CUDA_ATTENTION_DV_256 },
 };
 
-/* Returns NULL for heads that the tile kernels do not take; they move 16 bytes at a time. */
+/* Returns NULL for heads that the tile kernels do not take; they move 16 bytes at a time. Those
+ * with dropout do not cap scores: their registers would spill. */
 static const tile_kernels *tiles_of(const coh_attention *a)
 {
     if (a->dtype != COH_DTYPE_BF16 || a->D % 8 != 0 || a->q_stride % 8 != 0 ||
-        a->kv_stride % 8 != 0 ||
+        a->kv_stride % 8 != 0 || (a->cap > 0 && a->drop.threshold > 0) ||
         !COH_CUDA_PACKED(a->q, a->k, a->v, a->y, a->dy, a->dq, a->dk, a->dv))
         return NULL;
     for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++)
         if (a->D <= tiles[i].width)
             return &tiles[i];
     return NULL;
+}
+
+static float scale_of(float scale, int64_t D)
+{
+    return scale > 0 ? scale : (float)(1.0 / sqrt((double)D));
 }
 
 static coh_attention_arguments arguments_of(const coh_attention *a)
@@ -73,7 +79,11 @@ static coh_attention_arguments arguments_of(const coh_attention *a)
         .dq_adds = a->dq_adds,
         .dk_adds = a->dk_adds,
         .dv_adds = a->dv_adds,
-        .scale = (float)(1.0 / sqrt((double)a->D)),
+        .scale = scale_of(a->scale, a->D),
+        .cap = a->cap,
+        .to_cap = a->cap > 0 ? scale_of(a->scale, a->D) / a->cap : 0.0f,
+        .from_cap = a->cap > 0 ? 1.0f / a->cap : 0.0f,
+        .product_cap = a->cap / scale_of(a->scale, a->D),
         .random_cell = a->drop.cell,
         .operator_index = (uint32_t)a->drop.operator_index,
         .microbatch = (uint32_t)a->drop.microbatch,
@@ -179,7 +189,8 @@ void coh_cuda_attention_decode(void *queue, const coh_attention_decode *d)
         .H = (int32_t)d->H,
         .G = (int32_t)d->G,
         .D = (int32_t)d->D,
-        .scale = (float)(1.0 / sqrt((double)d->D)),
+        .scale = scale_of(d->scale, d->D),
+        .cap = d->cap,
         .q = d->q,
         .k = d->k,
         .v = d->v,

@@ -40,7 +40,9 @@ typedef struct coh_attention_arguments {
     float *delta; /* [B,H,T] sum of dy y over a head's row */
     void *dq, *dk, *dv;
     int32_t dq_adds, dk_adds, dv_adds;
-    float scale; /* of scores: 1 / sqrt(D) */
+    float scale;                         /* of scores */
+    float cap;                           /* 0: none */
+    float to_cap, from_cap, product_cap; /* scale / cap, 1 / cap, cap / scale */
     /* dropout of weights; the cell is in device memory */
     const coh_random_cell *random_cell;
     uint32_t operator_index, microbatch, drop_threshold;
@@ -52,7 +54,7 @@ typedef struct coh_attention_decode_arguments {
     int64_t window; /* positions: none */
     const int32_t *position;
     int32_t H, G, D;
-    float scale;
+    float scale, cap;
     const void *q, *k, *v;
     void *keys, *values, *y;
     int64_t part_keys; /* keys per block */

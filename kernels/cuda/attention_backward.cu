@@ -7,6 +7,8 @@
  *    p = e^(s - lse)   ds = p (keep dp - delta)   delta = sum(dy y)
  *    dv = (keep p)^T dy    dk = scale ds^T q    dq = scale ds k
  *
+ * With a cap, s = cap t, t = tanh(scale q k / cap), and ds has the factor 1 - t^2.
+ *
  * Grid: heads, then blocks, the longest first. */
 #include "kernels/cuda/attention_tile.cuh"
 
@@ -44,7 +46,8 @@ typedef struct query_block {
     int i;
 } query_block;
 
-/* Returns the index-th of `blocks` blocks from the diagonal on, head after head of those that share the keys. */
+/* Returns the index-th of `blocks` blocks from the diagonal on, head after head of those that
+ * share the keys. */
 static __device__ __forceinline__ query_block query_block_of(const coh_attention_arguments &a,
                                                              int first, int blocks, int rows,
                                                              int index)
@@ -77,14 +80,38 @@ static __device__ __forceinline__ void bring_queries(const coh_attention_argumen
     }
 }
 
+/* Returns dp so that dp - delta has the factor `slope`. */
+static __device__ __forceinline__ float sloped(float dp, float delta, float slope)
+{
+    return (dp - delta) * slope + delta;
+}
+
+/* Caps scores [16 keys, ROWS queries], and dp with them. */
+template <int ROWS, int WHAT>
+static __device__ __forceinline__ void cap_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4],
+                                                const float *statistics,
+                                                const coh_attention_arguments &a)
+{
+#pragma unroll
+    for (int n = 0; n < ROWS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float slope = coh_cap(s[n][e], a);
+            const int query = 8 * n + coh_lane() % 4 * 2 + e % 2;
+            if (WHAT & GRADIENT_K)
+                dp[n][e] = sloped(dp[n][e], statistics[ROWS + query], slope);
+        }
+}
+
 /* Turns scores [16 keys, ROWS queries] into weights and, if dp holds dp, that into ds. */
 template <int ROWS, bool DROPS, int WHAT>
 static __device__ __forceinline__ void
 weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
-           const coh_attention_drop &drop, float scale, int window, int i, int j)
+           const coh_attention_drop &drop, const coh_attention_arguments &a, int i, int j)
 {
     const int lane = coh_lane();
-    const bool is_cut = i < j + 15 || i + ROWS - 1 - j >= window;
+    const float scale = a.scale * COH_LOG2E;
+    const bool is_cut = i < j + 15 || i + ROWS - 1 - j >= a.window;
 #pragma unroll
     for (int n = 0; n < ROWS / 8; n++) {
         float kept[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
@@ -94,7 +121,7 @@ weigh_keys(float s[ROWS / 8][4], float dp[ROWS / 8][4], const float *statistics,
         for (int e = 0; e < 4; e++) {
             const int query = 8 * n + lane % 4 * 2 + e % 2;
             float p = coh_exp2(s[n][e] * scale - statistics[query]);
-            if (is_cut && !coh_sees(i + query, j + lane / 4 + e / 2 * 8, window))
+            if (is_cut && !coh_sees(i + query, j + lane / 4 + e / 2 * 8, a.window))
                 p = 0.0f;
             if (WHAT & GRADIENT_K)
                 dp[n][e] = p * (kept[e] * dp[n][e] - statistics[ROWS + query]);
@@ -144,8 +171,9 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
         coh_tile_scores<ROWS, W>(s, keys + coh_warp() * STRIDE, queries);
         if (WHAT & GRADIENT_K)
             coh_tile_scores<ROWS, W>(dp, values + coh_warp() * STRIDE, dy);
-        weigh_keys<ROWS, DROPS, WHAT>(s, dp, statistics + side * 2 * ROWS, drop,
-                                      a.scale * COH_LOG2E, a.window, one.i, j);
+        if (!DROPS && a.cap != 0.0f)
+            cap_keys<ROWS, WHAT>(s, dp, statistics + side * 2 * ROWS, a);
+        weigh_keys<ROWS, DROPS, WHAT>(s, dp, statistics + side * 2 * ROWS, drop, a, one.i, j);
         if constexpr ((WHAT & GRADIENT_V) != 0)
             coh_tile_add_weighted<ROWS, W>(dv, s, dy);
         if constexpr ((WHAT & GRADIENT_K) != 0)
@@ -165,15 +193,29 @@ static __device__ __forceinline__ void backward_keys(const coh_attention_argumen
 
 /* ---- dq ---- */
 
+/* Caps scores [16 queries, ROWS keys], and dp with them. */
+template <int ROWS>
+static __device__ __forceinline__ void cap_queries(float s[ROWS / 8][4], float dp[ROWS / 8][4],
+                                                   const float delta[2],
+                                                   const coh_attention_arguments &a)
+{
+#pragma unroll
+    for (int n = 0; n < ROWS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            dp[n][e] = sloped(dp[n][e], delta[e / 2], coh_cap(s[n][e], a));
+}
+
 /* Turns scores [16 queries, ROWS keys] and dp into ds, in dp. */
 template <int ROWS, bool DROPS>
 static __device__ __forceinline__ void
 weigh_queries(const float s[ROWS / 8][4], float dp[ROWS / 8][4], const float lse[2],
-              const float delta[2], const coh_attention_drop &drop, float scale, int window, int i,
-              int j)
+              const float delta[2], const coh_attention_drop &drop,
+              const coh_attention_arguments &a, int i, int j)
 {
     const int lane = coh_lane();
-    const bool is_cut = j + ROWS - 1 > i || i + 15 - j >= window;
+    const float scale = a.scale * COH_LOG2E;
+    const bool is_cut = j + ROWS - 1 > i || i + 15 - j >= a.window;
 #pragma unroll
     for (int n = 0; n < ROWS / 8; n++) {
         float kept[4] = { 1.0f, 1.0f, 1.0f, 1.0f };
@@ -183,7 +225,7 @@ weigh_queries(const float s[ROWS / 8][4], float dp[ROWS / 8][4], const float lse
         for (int e = 0; e < 4; e++) {
             float p = coh_exp2(s[n][e] * scale - lse[e / 2]);
             if (is_cut &&
-                !coh_sees(i + lane / 4 + e / 2 * 8, j + 8 * n + lane % 4 * 2 + e % 2, window))
+                !coh_sees(i + lane / 4 + e / 2 * 8, j + 8 * n + lane % 4 * 2 + e % 2, a.window))
                 p = 0.0f;
             dp[n][e] = p * (kept[e] * dp[n][e] - delta[e / 2]);
         }
@@ -237,7 +279,9 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
         float s[ROWS / 8][4], dp[ROWS / 8][4];
         coh_tile_scores<ROWS, W>(s, queries + coh_warp() * STRIDE, keys);
         coh_tile_scores<ROWS, W>(dp, dy + coh_warp() * STRIDE, keys + shape::TILE);
-        weigh_queries<ROWS, DROPS>(s, dp, lse, delta, drop, a.scale * COH_LOG2E, a.window, i, j);
+        if (!DROPS && a.cap != 0.0f)
+            cap_queries<ROWS>(s, dp, delta, a);
+        weigh_queries<ROWS, DROPS>(s, dp, lse, delta, drop, a, i, j);
         coh_tile_add_weighted<ROWS, W>(dq, dp, keys);
         __syncthreads();
     }
@@ -251,33 +295,34 @@ static __device__ __forceinline__ void backward_queries(const coh_attention_argu
         backward_queries<W, DROPS>(a);                                                             \
     }
 
-/* Without a number of blocks, ptxas 13.0 spills registers on sm_100 in order to fit one more
- * block. */
+/* Without a number of blocks, ptxas 13.0 spills registers in order to fit one more block: on sm_100
+ * at any width, on others from 96 on. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1000
-#define COH_BACKWARD_KEYS_BOUNDS COH_ATTENTION_THREADS, 2
+#define COH_BOUNDS_USUAL COH_ATTENTION_THREADS, 2
 #else
-#define COH_BACKWARD_KEYS_BOUNDS COH_ATTENTION_THREADS
+#define COH_BOUNDS_USUAL COH_ATTENTION_THREADS
 #endif
-#define COH_BACKWARD_KEYS(name, W, DROPS, WHAT)                                                    \
-    COH_KERNEL(coh_attention_##name, COH_BACKWARD_KEYS_BOUNDS, const coh_attention_arguments a)    \
+#define COH_BOUNDS_WIDE COH_ATTENTION_THREADS, 2
+#define COH_BACKWARD_KEYS(name, W, DROPS, WHAT, BOUNDS)                                            \
+    COH_KERNEL(coh_attention_##name, COH_BOUNDS_##BOUNDS, const coh_attention_arguments a)         \
     {                                                                                              \
         backward_keys<W, DROPS, WHAT>(a);                                                          \
     }
 
-#define COH_BACKWARD_BOTH(W)                                                                       \
+#define COH_BACKWARD_BOTH(W, BOUNDS)                                                               \
     COH_BACKWARD(W, false, )                                                                       \
     COH_BACKWARD(W, true, _drop)                                                                   \
-    COH_BACKWARD_KEYS(dkdv_##W, W, false, GRADIENT_K | GRADIENT_V)                                 \
-    COH_BACKWARD_KEYS(dkdv_##W##_drop, W, true, GRADIENT_K | GRADIENT_V)
+    COH_BACKWARD_KEYS(dkdv_##W, W, false, GRADIENT_K | GRADIENT_V, BOUNDS)                         \
+    COH_BACKWARD_KEYS(dkdv_##W##_drop, W, true, GRADIENT_K | GRADIENT_V, BOUNDS)
 
-COH_BACKWARD_BOTH(32)
-COH_BACKWARD_BOTH(64)
-COH_BACKWARD_BOTH(80)
-COH_BACKWARD_BOTH(96)
-COH_BACKWARD_BOTH(128)
+COH_BACKWARD_BOTH(32, USUAL)
+COH_BACKWARD_BOTH(64, USUAL)
+COH_BACKWARD_BOTH(80, USUAL)
+COH_BACKWARD_BOTH(96, WIDE)
+COH_BACKWARD_BOTH(128, WIDE)
 COH_BACKWARD(256, false, )
 COH_BACKWARD(256, true, _drop)
-COH_BACKWARD_KEYS(dk_256, 256, false, GRADIENT_K)
-COH_BACKWARD_KEYS(dk_256_drop, 256, true, GRADIENT_K)
-COH_BACKWARD_KEYS(dv_256, 256, false, GRADIENT_V)
-COH_BACKWARD_KEYS(dv_256_drop, 256, true, GRADIENT_V)
+COH_BACKWARD_KEYS(dk_256, 256, false, GRADIENT_K, WIDE)
+COH_BACKWARD_KEYS(dk_256_drop, 256, true, GRADIENT_K, WIDE)
+COH_BACKWARD_KEYS(dv_256, 256, false, GRADIENT_V, WIDE)
+COH_BACKWARD_KEYS(dv_256_drop, 256, true, GRADIENT_V, WIDE)

@@ -1,8 +1,8 @@
 /* attention_cudnn.h - attention by cuDNN's plans, if the library is installed and takes the shape:
- * bf16 heads on 16-byte boundaries, more than one token, no dropout, no window; for backward, all three
- * gradients are wanted and none adds. Our own kernels (attention.c) run all other cases. They also
- * run shapes for which cuDNN has no engine, which is logged. Any other failure of cuDNN is an
- * error.
+ * bf16 heads on 16-byte boundaries, more than one token, no dropout, no window, no cap, scores
+ * scaled by 1 / sqrt(D); for backward, all three gradients are wanted and none adds. Our own
+ * kernels (attention.c) run all other cases. They also run shapes for which cuDNN has no engine,
+ * which is logged. Any other failure of cuDNN is an error.
  *
  * Its fastest backward adds up dq by atomics, in another order each time. It is used if
  * coh_attention's `atomics` allows it and dq does not share memory with dy. Otherwise the backward

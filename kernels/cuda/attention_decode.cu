@@ -18,9 +18,10 @@ typedef struct part {
  * others are any row that may be read. */
 template <typename E>
 static __device__ __forceinline__ void attend(part *mine, const E *q, const E *const *k,
-                                              const E *const *v, int count, int D, float scale)
+                                              const E *const *v, int count,
+                                              const coh_attention_decode_arguments &a)
 {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = (int)threadIdx.x % 32, D = a.D;
     float s[GROUP] = {}, max = mine->max;
     for (int d = lane; d < D; d += 32) {
         const float query = coh_attention_read(q + d);
@@ -32,7 +33,10 @@ static __device__ __forceinline__ void attend(part *mine, const E *q, const E *c
     for (int u = 0; u < GROUP; u++) {
         for (int with = 16; with > 0; with /= 2)
             s[u] += __shfl_xor_sync(0xffffffffu, s[u], with);
-        s[u] = u < count ? s[u] * scale : -INFINITY;
+        s[u] *= a.scale;
+        if (a.cap != 0.0f)
+            s[u] = a.cap * tanhf(s[u] / a.cap);
+        s[u] = u < count ? s[u] : -INFINITY;
         max = fmaxf(max, s[u]);
     }
     const float factor = expf(mine->max - max);
@@ -129,7 +133,7 @@ static __device__ __forceinline__ void decode(const coh_attention_decode_argumen
             ks[u] = row == last ? k : keys + row * stride;
             vs[u] = row == last ? v : values + row * stride;
         }
-        attend(&mine, q, ks, vs, (int)(end - j), a.D, a.scale);
+        attend(&mine, q, ks, vs, (int)(end - j), a);
     }
     if (end <= begin)
         return;

@@ -18,15 +18,26 @@ typedef struct softmax_row {
     float max, sum;
 } softmax_row;
 
+template <int KEYS>
+static __device__ __forceinline__ void cap(float s[KEYS / 8][4], const coh_attention_arguments &a)
+{
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            (void)coh_cap(s[n][e], a);
+}
+
 /* Turns scores into weights, in place; `factor` is the factor of earlier sums. `i` and `j` are the
  * first query of the warp and the first key. */
 template <int KEYS>
 static __device__ __forceinline__ void weigh(float s[KEYS / 8][4], softmax_row row[2],
-                                             float factor[2], float scale, int window, int i,
-                                             int j)
+                                             float factor[2], const coh_attention_arguments &a,
+                                             int i, int j)
 {
     const int lane = coh_lane();
-    const bool is_cut = j + KEYS - 1 > i || i + 15 - j >= window;
+    const float scale = a.scale * COH_LOG2E;
+    const bool is_cut = j + KEYS - 1 > i || i + 15 - j >= a.window;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int query = i + lane / 4 + 8 * half;
@@ -36,7 +47,7 @@ static __device__ __forceinline__ void weigh(float s[KEYS / 8][4], softmax_row r
 #pragma unroll
             for (int e = 2 * half; e < 2 * half + 2; e++) {
                 s[n][e] *= scale;
-                if (is_cut && !coh_sees(query, j + 8 * n + lane % 4 * 2 + e % 2, window))
+                if (is_cut && !coh_sees(query, j + 8 * n + lane % 4 * 2 + e % 2, a.window))
                     s[n][e] = -INFINITY;
                 max = fmaxf(max, s[n][e]);
             }
@@ -169,7 +180,9 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
         __syncthreads();
         float s[KEYS / 8][4], factor[2];
         score<W>(s, held, queries, keys);
-        weigh<KEYS>(s, row, factor, a.scale * COH_LOG2E, a.window, i, j);
+        if (!DROPS && a.cap != 0.0f)
+            cap<KEYS>(s, a);
+        weigh<KEYS>(s, row, factor, a, i, j);
         accumulate<W, DROPS>(sum, s, factor, keys + TILE, drop, i, j);
         __syncthreads();
     }

@@ -145,13 +145,18 @@ static __device__ __forceinline__ coh_attention_drop drop_of(const coh_attention
     return a.drop_threshold == 0 ? none : coh_attention_drop_of(a, head);
 }
 
+static __device__ __forceinline__ float score_of(float product, const coh_attention_arguments &a)
+{
+    return a.cap == 0.0f ? product * a.scale : a.cap * tanhf(product * a.to_cap);
+}
+
 /* ---- forward ---- */
 
 /* Takes 32 scores of a row, in sixteen lanes: updates the running maximum and sum, and turns scores
  * into weights times dropout's factor. Returns the factor of earlier sums. */
 static __device__ __forceinline__ float weigh_row(float s[2], float *max, float *sum,
-                                                  const coh_attention_drop &drop, int window,
-                                                  int i, int j)
+                                                  const coh_attention_drop &drop, int window, int i,
+                                                  int j)
 {
     float most = *max;
 #pragma unroll
@@ -189,8 +194,8 @@ static __device__ __forceinline__ void forward(const coh_attention_arguments &a)
         multiply(s, q, rows_of((const E *)a.k, row, a.kv_stride, g * a.D, j), a.T, a.D);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            s[r][0] *= a.scale;
-            s[r][1] *= a.scale;
+            s[r][0] = score_of(s[r][0], a);
+            s[r][1] = score_of(s[r][1], a);
             const float factor =
                 weigh_row(s[r], &max[r], &total[r], drop, a.window, i + ty + 16 * r, j + tx);
             for (int d = 0; d < a.D; d += 32)
@@ -225,9 +230,10 @@ static __device__ __forceinline__ float slope_of(const coh_attention_arguments &
     *weight = 0.0f;
     if (i >= a.T || !coh_sees(i, j, a.window))
         return 0.0f;
-    const float p = expf(s * a.scale - a.lse[head * a.T + i]), kept = kept_of(drop, i, j);
+    const float score = score_of(s, a), tangent = score * a.from_cap;
+    const float p = expf(score - a.lse[head * a.T + i]), kept = kept_of(drop, i, j);
     *weight = kept * p;
-    return p * (kept * dp - a.delta[head * a.T + i]);
+    return p * (kept * dp - a.delta[head * a.T + i]) * (1.0f - tangent * tangent);
 }
 
 /* Adds the contribution of one head's queries from i on to 32 keys. */

@@ -30,6 +30,16 @@ static __device__ __forceinline__ int coh_first_keys(const coh_attention_argumen
     return max(i + 1 - a.window, 0) / rows * rows;
 }
 
+/* Replaces a product q k by the one whose score is capped: cap tanh u, u = scale q k / cap, tanh
+ * u = 1 - 2 / (1 + e^2u). Returns the slope of the cap. */
+static __device__ __forceinline__ float coh_cap(float &product, const coh_attention_arguments &a)
+{
+    const float power = coh_exp2(product * (2.0f * COH_LOG2E * a.to_cap));
+    const float tangent = 1.0f - coh_quotient(2.0f, 1.0f + power);
+    product = tangent * a.product_cap;
+    return 1.0f - tangent * tangent;
+}
+
 /* Returns whether query i sees key j. */
 static __device__ __forceinline__ bool coh_sees(int i, int j, int window)
 {

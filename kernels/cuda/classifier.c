@@ -26,6 +26,7 @@ static void launch_rows(void *queue, coh_cuda_kernel f32, const coh_logit_tile *
         .sum = c->sum + tile->n0,
         .target_logit = c->target_logit + tile->n0,
         .loss_factor = c->loss_factor,
+        .cap = c->cap,
         .share = c->loss_share,
         .N = c->N,
         .packed = COH_CUDA_PACKED(tile->logits) && tile->stride % coh_cuda_pack(c->dtype) == 0,

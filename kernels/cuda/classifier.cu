@@ -5,6 +5,7 @@
  * its gradient. A token's row of a tile, at most COH_CUDA_LOGIT_ROWS logits, belongs to one warp,
  * which holds all of it in registers: one load serves the maximum and the sum (Milakov and
  * Gimelshein 2018, alg. 3). */
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/pack.cuh"
 
@@ -27,7 +28,7 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
         const T *row = (const T *)a.logits + n * a.stride;
         const float old_max = a.v0 > 0 ? a.max[n] : -INFINITY;
         coh_raw<T, W> held[HELD<T>];
-        float max = old_max, sum = 0.0f;
+        float max = -INFINITY, sum = 0.0f;
 #pragma unroll
         for (int k = 0; k < HELD<T>; k++) {
             const int at = part_begin<W>(k);
@@ -40,13 +41,13 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
             for (int i = 0; i < W; i++)
                 max = part_begin<W>(k) + i < rows ? fmaxf(max, x.x[i]) : max;
         }
-        max = coh_warp_largest(max);
+        max = fmaxf(old_max, coh_soft_cap(coh_warp_largest(max), a.cap)); /* it rises with x */
 #pragma unroll
         for (int k = 0; k < HELD<T>; k++) {
             const coh_floats<W> x = coh_open<T, W>(held[k]);
 #pragma unroll
             for (int i = 0; i < W; i++)
-                sum += part_begin<W>(k) + i < rows ? expf(x.x[i] - max) : 0.0f;
+                sum += part_begin<W>(k) + i < rows ? expf(coh_soft_cap(x.x[i], a.cap) - max) : 0.0f;
         }
         sum = coh_warp_sum(sum);
         if (threadIdx.x % COH_WARP == 0) {
@@ -58,7 +59,7 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
             if (a.v0 == 0)
                 a.target_logit[n] = 0.0f;
             if (target >= 0 && target < rows)
-                a.target_logit[n] = coh_take<T, 1>(row + target).x[0];
+                a.target_logit[n] = coh_soft_cap(coh_take<T, 1>(row + target).x[0], a.cap);
         }
     }
 }
@@ -70,11 +71,12 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
 #endif
 COH_KERNELS(classifier_take, coh_cuda_logits_arguments, 256, TAKE_BLOCKS)
 
-/* Turns a token's logits in place into (softmax - onehot) scale: e^(x - max) factor, less `scale`
- * at the target. Without a target (counts 0) it is zeros, whatever the logits. */
+/* Turns a token's logits in place into (softmax - onehot) scale: e^(x - max) factor, less
+ * `scale` at the target, times the slope of the cap. Without a target (counts 0) it is zeros,
+ * whatever the logits. */
 typedef struct token_gradient {
     int64_t target; /* relative to the tile's rows; may be outside */
-    float max, factor, scale;
+    float max, factor, scale, cap;
     int counts;
 } token_gradient;
 
@@ -83,8 +85,11 @@ template <typename T, int W> COH_DEVICE void gradient_part(T *row, int at, const
     coh_floats<W> x = coh_take<T, W>(row + at);
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        const float p = expf(x.x[i] - g.max) * g.factor;
-        const float d = at + i == g.target ? p - g.scale : p; /* rounded only once */
+        const float logit = coh_soft_cap(x.x[i], g.cap);
+        const float p = expf(logit - g.max) * g.factor;
+        float d = at + i == g.target ? p - g.scale : p; /* rounded only once */
+        if (g.cap != 0.0f)
+            d *= 1.0f - logit / g.cap * (logit / g.cap);
         x.x[i] = g.counts ? d : 0.0f;
     }
     coh_put<T, W>(row + at, x);
@@ -100,7 +105,7 @@ template <typename T> COH_DEVICE void classifier_gradient(const coh_cuda_logits_
         const int64_t n = thread / COH_WARP;
         const int lane = threadIdx.x % COH_WARP, rows = (int)a.rows;
         const int whole = a.packed ? rows / W * W : 0;
-        const token_gradient g = { a.targets[n] - a.v0, a.max[n], scale / a.sum[n], scale,
+        const token_gradient g = { a.targets[n] - a.v0, a.max[n], scale / a.sum[n], scale, a.cap,
                                    a.targets[n] >= 0 };
         T *row = (T *)a.logits + n * a.stride;
         for (int at = lane * W; at < whole; at += COH_WARP * W)

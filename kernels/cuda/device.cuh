@@ -33,6 +33,12 @@ static __device__ __forceinline__ float coh_exp2(float x)
     return y;
 }
 
+/* a / b to 2 units in the last place, for b below 2^126; 0 for an infinite b. */
+static __device__ __forceinline__ float coh_quotient(float a, float b)
+{
+    return __fdividef(a, b);
+}
+
 static __device__ __forceinline__ float coh_float_of(uint16_t bits)
 {
     return __uint_as_float((unsigned)bits << 16);
@@ -97,9 +103,9 @@ static __device__ __forceinline__ void coh_mma(float c[4], const uint32_t a[4], 
                                                uint32_t b1)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* Launches the functions of single elements on CUDA: copies, sums, activations, scale, swiglu and
- * dropout. Next: elementwise.cu, dropout.cu for the kernels; grid.h. */
+/* Launches the functions of single elements on CUDA: copies, sums, activations, scale, soft cap,
+ * swiglu and dropout. Next: elementwise.cu, dropout.cu for the kernels; grid.h. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
@@ -70,6 +70,19 @@ void coh_cuda_scale(void *queue, const coh_scale *scale)
                                          .y = scale->y,
                                          .factor = scale->factor,
                                          .adds = scale->adds });
+}
+
+void coh_cuda_soft_cap(void *queue, const coh_soft_cap *c)
+{
+    const int is_whole = c->columns == c->stride;
+    for (int64_t row = 0; row < (is_whole ? 1 : c->rows); row++) {
+        float *x = c->x + row * c->stride;
+        const coh_cuda_map_arguments map = {
+            .count = is_whole ? c->rows * c->columns : c->columns, .x = x, .y = x, .factor = c->cap
+        };
+        const coh_cuda_grid grid = coh_cuda_flat(queue, map.count);
+        coh_cuda_launch(queue, COH_CUDA_SOFT_CAP, &grid, &map);
+    }
 }
 
 static void launch_swiglu(void *queue, coh_cuda_kernel f32, const coh_swiglu *swiglu)

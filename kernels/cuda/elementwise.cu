@@ -82,6 +82,13 @@ COH_DEVICE void scale(const coh_cuda_map_arguments &a, int64_t begin, int64_t en
 }
 COH_MAP_KERNELS(scale, coh_cuda_map_arguments, 8)
 
+/* y = cap tanh(x / cap), in f32; `factor` is the cap. */
+COH_KERNEL_OF(coh_soft_cap_rows, 256, 8, const __grid_constant__ coh_cuda_map_arguments a)
+{
+    COH_EACH(at, 0, a.count, 1)
+    ((float *)a.y)[at] = coh_soft_cap(((const float *)a.x)[at], a.factor);
+}
+
 /* y += x */
 template <typename T, int W>
 COH_DEVICE void add(const coh_cuda_map_arguments &a, int64_t begin, int64_t end)

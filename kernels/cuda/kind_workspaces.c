@@ -41,9 +41,10 @@ static attention_heads grouped_heads_of(const void *attributes, const coh_shape 
                               .D = inputs[0].dim[2] / a->heads };
 }
 
-static int has_window(const coh_attention_scores *scores, int64_t T)
+/* Is this attention of causal pairs alone, scaled by 1 / sqrt(D)? */
+static int is_plain(const coh_attention_scores *scores, int64_t T)
 {
-    return scores->window > 0 && scores->window < T;
+    return (scores->window == 0 || scores->window >= T) && scores->scale == 0 && scores->cap == 0;
 }
 
 static size_t backward_bytes(attention_heads h)
@@ -62,7 +63,7 @@ size_t coh_cuda_workspace_attention(const void *attributes, const coh_shape *inp
     return phase == COH_PHASE_BACKWARD ? backward_bytes(heads_of(attributes, inputs)) : 0;
 }
 
-/* cuDNN takes no window, and our own kernels need delta alone. */
+/* cuDNN is given plain scores only; our own kernels need delta alone. */
 size_t coh_cuda_workspace_attention_grouped(const void *attributes, const coh_shape *inputs,
                                             coh_phase phase)
 {
@@ -70,8 +71,8 @@ size_t coh_cuda_workspace_attention_grouped(const void *attributes, const coh_sh
     const attention_heads h = grouped_heads_of(attributes, inputs);
     if (phase != COH_PHASE_BACKWARD)
         return 0;
-    return has_window(&a->scores, h.T) ? coh_attention_scratch_part(4 * h.B * h.H * h.T)
-                                       : backward_bytes(h);
+    return is_plain(&a->scores, h.T) ? backward_bytes(h)
+                                     : coh_attention_scratch_part(4 * h.B * h.H * h.T);
 }
 
 size_t coh_cuda_workspace_attention_grouped_dropout(const void *attributes, const coh_shape *inputs,
@@ -116,9 +117,11 @@ coh_status coh_cuda_accepts_attention_grouped_atomic(const void *attributes,
                                                      const coh_shape *inputs)
 {
     const coh_attention_grouped_attributes *a = attributes;
-    if (has_window(&a->scores, inputs[0].dim[1]))
-        return coh_kind_fail(COH_ERR_SHAPE, "a window of %" PRId64 " keys: cuDNN is given none",
-                             a->scores.window);
+    if (!is_plain(&a->scores, inputs[0].dim[1]))
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "scores with a window of %" PRId64 " keys, a scale of %g and a cap of "
+                             "%g (0: none): cuDNN is given plain scores only",
+                             a->scores.window, (double)a->scores.scale, (double)a->scores.cap);
     return accept_heads(grouped_heads_of(attributes, inputs));
 }
 

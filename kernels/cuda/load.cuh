@@ -42,10 +42,4 @@ static __device__ __forceinline__ float coh_hold(float x, float bound)
     return held;
 }
 
-/* a / b to 2 units in the last place, for b below 2^126. */
-static __device__ __forceinline__ float coh_quotient(float a, float b)
-{
-    return __fdividef(a, b);
-}
-
 #endif

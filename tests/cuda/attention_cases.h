@@ -40,6 +40,19 @@ static const attention_shape attention_shapes[] = {
     { "a window of the widest tiles", COH_DTYPE_BF16, 1, 131, 1, 1, 256, 0, { 33 } },
     { "f32, a window", COH_DTYPE_F32, 1, 131, 2, 1, 40, 0, { 34 } },
     { "f32, a window below a tile, dropout", COH_DTYPE_F32, 1, 70, 2, 2, 33, 0.25, { 7 } },
+    { "capped", COH_DTYPE_BF16, 1, 97, 2, 1, 64, 0, { .cap = 2.0f } },
+    { "capped, another scale, a window, dropout",
+      COH_DTYPE_BF16,
+      1,
+      131,
+      2,
+      2,
+      128,
+      0.2,
+      { 70, 0.2f, 3.0f } },
+    { "the widest tiles, capped", COH_DTYPE_BF16, 1, 67, 2, 1, 256, 0, { .cap = 1.5f } },
+    { "f32, capped, a window", COH_DTYPE_F32, 1, 70, 2, 1, 33, 0, { 40, 0.0f, 1.5f } },
+    { "f32, another scale", COH_DTYPE_F32, 1, 40, 1, 1, 16, 0, { .scale = 0.4f } },
 };
 #define ATTENTION_SHAPES ((int)(sizeof(attention_shapes) / sizeof(attention_shapes[0])))
 
@@ -50,6 +63,12 @@ typedef union attention_attributes {
     coh_attention_grouped_attributes grouped;
     coh_attention_grouped_dropout_attributes grouped_dropout;
 } attention_attributes;
+
+/* Has it scores that plain attention has not? */
+static inline int attention_is_shaped(const attention_shape *s)
+{
+    return s->scores.window > 0 || s->scores.scale > 0 || s->scores.cap > 0;
+}
 
 static inline coh_shape attention_rows(const attention_shape *s, int64_t columns)
 {
@@ -65,7 +84,7 @@ static inline void attention_case_create(coh_case *one, const attention_shape *s
         { &coh_kind_attention_atomic, &coh_kind_attention_grouped_atomic },
     };
     const int drops = s->dropped > 0;
-    if (s->G == s->H && s->scores.window == 0) {
+    if (s->G == s->H && !attention_is_shaped(s)) {
         const coh_shape qkv = attention_rows(s, 3 * s->H * s->D);
         if (drops)
             attributes->dropout = (coh_attention_dropout_attributes){ { s->H }, s->dropped };

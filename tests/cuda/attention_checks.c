@@ -227,7 +227,7 @@ void attention_check_places(const attention_bench *bench)
 {
     for (int i = 0; i < ATTENTION_SHAPES; i++) {
         const attention_shape shape = shape_at(bench, i);
-        if (shape.G != shape.H || shape.scores.window > 0)
+        if (shape.G != shape.H || attention_is_shaped(&shape))
             attention_check_place(bench, &shape);
     }
 }
@@ -247,6 +247,7 @@ static const attention_shape decoded[] = {
       8,
       0,
       { COH_CUDA_DECODE_KEYS } },
+    { "capped, another scale", COH_DTYPE_BF16, 1, 9, 2, 1, 40, 0, { 0, 0.3f, 1.5f } },
 };
 
 static void *element_at(const checked *c, const void *tensor, int64_t index)
@@ -268,6 +269,8 @@ static void decode_step(const checked *c, int32_t *t, void *keys, void *values, 
         .D = s->D,
         .positions = s->T,
         .window = s->scores.window,
+        .scale = s->scores.scale,
+        .cap = s->scores.cap,
         .position = t,
         .dtype = s->dtype,
         .q_stride = s->T * q,

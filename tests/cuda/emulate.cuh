@@ -185,6 +185,11 @@ static inline unsigned char *coh_shared(void)
     return coh_emulated.shared;
 }
 
+static inline float coh_quotient(float a, float b)
+{
+    return a / b;
+}
+
 static inline float coh_exp2(float x)
 {
     return exp2f(x);

@@ -41,11 +41,6 @@ static inline float coh_hold(float x, float bound)
     return x < -bound ? -bound : x > bound ? bound : x;
 }
 
-static inline float coh_quotient(float a, float b)
-{
-    return a / b;
-}
-
 static inline float __fmul_rn(float a, float b)
 {
     return a * b;

@@ -134,9 +134,10 @@ static void losses_and_gradients_are_the_hosts(void **state)
 {
     (void)state;
     for (int d = 0; d < 2; d++)
-        for (int how = 0; how < 8; how++) {
-            const classifier_call call =
+        for (int how = 0; how < 16; how++) {
+            classifier_call call =
                 make_call(dtypes[d], &two_tiles, how & 1 ? 2 : 1, how & 2, how & 4);
+            call.classifier.cap = how & 8 ? 1.5f : 0.0f;
             check_call(&call);
         }
 }

@@ -113,6 +113,7 @@ static const coh_kernel_table table = {
     .activate = coh_cuda_activate,
     .activate_backward = coh_cuda_activate_backward,
     .scale = coh_cuda_scale,
+    .soft_cap = coh_cuda_soft_cap,
     .dropout = coh_cuda_dropout,
     .swiglu = coh_cuda_swiglu,
     .swiglu_backward = coh_cuda_swiglu_backward,

@@ -31,6 +31,7 @@ typedef struct shape {
     int64_t G;      /* heads of keys and values; 0: H */
     double dropped; /* share of the weights */
     int64_t window;
+    float scale, cap;
 } shape;
 
 static const shape shapes[] = {
@@ -70,6 +71,10 @@ static const shape shapes[] = {
     { "a window of one key less than the sequence", 1, 259, 2, 33, .window = 258 },
     { "a window below a block, one part a head, dropout", 2, 301, 16, 20, 4, 0.3, 75 },
     { "a window in short blocks", 1, 150, 1, 200, .window = 41 },
+    { "capped scores", 1, 211, 2, 80, .cap = 1.5f },
+    { "capped scores of another scale, parts", 1, 421, 1, 33, .scale = 0.75f, .cap = 5.0f },
+    { "a cap, a window, dropout, shared keys", 2, 301, 8, 20, 4, 0.3, 75, 0.3f, 2.0f },
+    { "a scale alone", 2, 65, 2, 16, 1, .scale = 0.1f },
 };
 #define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
@@ -144,6 +149,8 @@ static void problem_create(problem *p, const shape *s, coh_dtype dtype)
     p->scratch_count = coh_kernel_attention_scratch(s->B, s->T, s->H, G, s->D);
     p->a = (coh_attention){ s->B, s->T, s->H, G, s->D, .dtype = dtype };
     p->a.window = s->window;
+    p->a.scale = s->scale;
+    p->a.cap = s->cap;
     p->dropped = s->dropped;
     if (s->dropped > 0)
         p->a.drop = (coh_drop){ .cell = &random_cell,
@@ -188,7 +195,7 @@ static void problem_destroy(problem *p)
 typedef struct query {
     int64_t place[3], out, i;   /* out: begin in y's row */
     int64_t first;              /* key that it sees */
-    double *p, *kept;           /* by key: the weight, and its factor from dropout */
+    double *p, *kept, *slope;   /* by key: the weight, its factor from dropout, that of the cap */
     double p_error, scale;      /* relative error of a weight as an operand */
     double weight_eps, out_eps; /* of operands; of stored values */
 } query;
@@ -210,6 +217,12 @@ TEST_ORACLE static void weigh(const problem *p, query *one)
             terms += fabs(term);
         }
         one->p[j] = s * one->scale;
+        one->slope[j] = 1.0;
+        if (p->a.cap > 0) {
+            const double tangent = tanh(one->p[j] / p->a.cap);
+            one->p[j] = p->a.cap * tangent;
+            one->slope[j] = 1.0 - tangent * tangent;
+        }
         max = fmax(max, one->p[j]);
         size = fmax(size, terms * one->scale);
     }
@@ -221,6 +234,10 @@ TEST_ORACLE static void weigh(const problem *p, query *one)
      * by its terms */
     one->p_error =
         EPS * (2.0 * (double)(p->a.D + 16) * size + (double)one->i + 32.0) + one->weight_eps;
+    /* a cap is off by 8 eps of itself, and its slope by twice the error of score / cap */
+    if (p->a.cap > 0)
+        one->p_error +=
+            EPS * (16.0 * p->a.cap + 4.0 * (double)(p->a.D + 8) * size / p->a.cap + 32.0);
 }
 
 TEST_ORACLE static void draw(const problem *p, query *one, int64_t head)
@@ -268,7 +285,7 @@ TEST_ORACLE static void expect_gradients(problem *p, const query *one)
             dp += term;
             dp_size += fabs(term);
         }
-        const double weight = one->p[j], ds = one->scale * weight * (dp - mean);
+        const double weight = one->p[j], ds = one->scale * weight * (dp - mean) * one->slope[j];
         const double sums = EPS * (double)(sum_terms + 16);
         const double ds_error =
             one->scale * weight *
@@ -292,7 +309,7 @@ TEST_ORACLE static void expect_gradients(problem *p, const query *one)
 TEST_ORACLE static void expect(problem *p, int pairs)
 {
     const int64_t D = p->a.D, H = p->a.H, T = p->a.T;
-    double *weights = doubles(2 * T);
+    double *weights = doubles(3 * T);
     memset(p->d, 0, (size_t)p->count * sizeof(double));
     memset(p->d_bound, 0, (size_t)p->count * sizeof(double));
     for (int64_t head = 0; head < p->a.B * H; head++)
@@ -306,7 +323,8 @@ TEST_ORACLE static void expect(problem *p, int pairs)
                           .first = p->a.window > 0 && p->a.window <= i ? i + 1 - p->a.window : 0,
                           .p = weights,
                           .kept = weights + T,
-                          .scale = 1.0 / sqrt((double)D),
+                          .slope = weights + 2 * T,
+                          .scale = p->a.scale > 0 ? p->a.scale : 1.0 / sqrt((double)D),
                           .weight_eps = pairs ? BF16_EPS : 0.0,
                           .out_eps = p->a.dtype == COH_DTYPE_BF16 ? BF16_EPS : EPS };
             weigh(p, &one);

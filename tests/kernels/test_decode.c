@@ -110,12 +110,14 @@ static void decoding_token_by_token_is_grouped_attention(void **state)
     decode_grouped(COH_DTYPE_BF16, (coh_attention_scores){ 0 });
 }
 
-static void a_decoder_has_the_window_of_its_sequence(void **state)
+static void a_decoder_has_the_window_and_cap_of_its_sequence(void **state)
 {
     (void)state;
     decode_grouped(COH_DTYPE_F32, (coh_attention_scores){ .window = 1 });
     decode_grouped(COH_DTYPE_BF16, (coh_attention_scores){ .window = 19 });
     decode_grouped(COH_DTYPE_F32, (coh_attention_scores){ .window = 270 });
+    decode_grouped(COH_DTYPE_F32, (coh_attention_scores){ 19, 0.5f, 1.5f });
+    decode_grouped(COH_DTYPE_BF16, (coh_attention_scores){ .cap = 2.0f });
 }
 
 static void a_token_is_turned_as_in_its_sequence(void **state)
@@ -262,7 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decoding_token_by_token_is_causal_attention),
         cmocka_unit_test(decoding_token_by_token_is_grouped_attention),
-        cmocka_unit_test(a_decoder_has_the_window_of_its_sequence),
+        cmocka_unit_test(a_decoder_has_the_window_and_cap_of_its_sequence),
         cmocka_unit_test(a_token_is_turned_as_in_its_sequence),
         cmocka_unit_test(a_token_before_the_first_is_not_turned),
         cmocka_unit_test(a_position_is_added_by_its_number),

@@ -154,6 +154,18 @@ static const refusal refusals[] = {
       ATTRIBUTES(coh_attention_grouped_attributes, 4, 2, { .window = -1 }),
       { F32(2, 3, 8), F32(2, 3, 4), F32(2, 3, 4) },
       "window of -1" },
+    { &coh_kind_attention_grouped,
+      ATTRIBUTES(coh_attention_grouped_attributes, 4, 2, { .scale = NAN }),
+      { F32(2, 3, 8), F32(2, 3, 4), F32(2, 3, 4) },
+      "scaled by nan" },
+    { &coh_kind_attention_grouped_decode,
+      ATTRIBUTES(coh_attention_grouped_decode_attributes, 4, 2, 9, { .cap = -1.0f }),
+      { F32(2, 1, 8), F32(2, 1, 4), F32(2, 1, 4), I32(1) },
+      "soft cap of -1" },
+    { &coh_kind_classifier,
+      ATTRIBUTES(coh_classifier_attributes, 5, 1.0f, INFINITY),
+      { F32(2, 3, 8), I32(2, 3) },
+      "soft cap of inf" },
     { &coh_kind_attention_grouped_decode,
       ATTRIBUTES(coh_attention_grouped_decode_attributes, 4, 2, 0),
       { F32(2, 1, 8), F32(2, 1, 4), F32(2, 1, 4), I32(1) },
@@ -301,7 +313,7 @@ static const refusal limits_of_atomics[] = {
     { &coh_kind_attention_grouped_atomic,
       ATTRIBUTES(coh_attention_grouped_attributes, 4, 2, { .window = 2 }),
       { BF16(1, 3, 4 * 8), BF16(1, 3, 2 * 8), BF16(1, 3, 2 * 8) },
-      "a window of 2 keys" },
+      "window of 2 keys" },
 };
 
 /* Flops of 2 heads of 4 channels: 4 per channel and pair of a query and a key that it sees. */

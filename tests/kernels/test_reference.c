@@ -115,9 +115,12 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     const coh_attention_grouped_attributes groups = { .heads = 4, .kv_heads = 2 };
     check(&coh_kind_attention_grouped, &groups,
           (coh_shape[]){ F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3) }, 0);
-    const coh_attention_grouped_attributes window = { 4, 2, { .window = 3 } };
-    check(&coh_kind_attention_grouped, &window,
-          (coh_shape[]){ F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3) }, 0);
+    static const coh_attention_scores scores[] = { { .window = 3 }, { 5, 0.4f, 1.25f } };
+    for (int i = 0; i < 2; i++) {
+        const coh_attention_grouped_attributes shaped = { 4, 2, scores[i] };
+        check(&coh_kind_attention_grouped, &shaped,
+              (coh_shape[]){ F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3) }, 0);
+    }
     const coh_dropout_attributes dropout = { .probability = 0.4 };
     check(&coh_kind_dropout, &dropout, (coh_shape[]){ F32(67) }, 0);
     check(&coh_kind_dropout_residual, &dropout, (coh_shape[]){ F32(67), F32(67) }, 0);
@@ -128,6 +131,8 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
           (coh_shape[]){ F32(2, 7, 4 * 3), F32(2, 7, 2 * 3), F32(2, 7, 2 * 3) }, 0);
     const coh_classifier_attributes classes = { .vocabulary = 13 };
     check(&coh_kind_classifier, &classes, (coh_shape[]){ F32(2, 3, 5), I32(2, 3) }, 13);
+    const coh_classifier_attributes capped = { .vocabulary = 13, .cap = 1.5f };
+    check(&coh_kind_classifier, &capped, (coh_shape[]){ F32(2, 3, 5), I32(2, 3) }, 13);
 }
 
 int main(void)

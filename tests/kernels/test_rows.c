@@ -92,6 +92,34 @@ static void exp_is_within_its_documented_error(void **state)
     assert_true(worst <= 3.0 * EPS);
 }
 
+/* soft_cap with cap 1 is the hyperbolic tangent. */
+static void tanh_is_within_its_documented_error(void **state)
+{
+    (void)state;
+    double worst = 0.0;
+    for (int block = 0; block < 200; block++) {
+        for (int64_t i = 0; i < MOST; i++) {
+            const double place = (double)(block * MOST + i) / (200.0 * MOST);
+            a[i] = (float)((i % 2 ? -1.0 : 1.0) * pow(2.0, -120.0 + 126.0 * place));
+        }
+        coh_rows_get()->soft_cap(b, a, MOST, 1.0f);
+        for (int64_t i = 0; i < MOST; i++) {
+            const double error = fabs(b[i] / tanh((double)a[i]) - 1.0);
+            worst = error > worst ? error : worst;
+        }
+    }
+    print_message("largest relative error of tanh: %.3f * 2^-24\n", worst / EPS);
+    assert_true(worst <= 8.0 * EPS);
+    const float x[] = { 0.0f, -0.0f, 1e30f, -INFINITY, NAN, 3.0f };
+    const float ones[] = { 1, 1, 1, 1, 1, 1 };
+    float y[6], dx[6];
+    coh_rows_get()->soft_cap(y, x, 6, 30.0f);
+    coh_rows_get()->soft_cap_back(dx, ones, y, 6, 30.0f);
+    assert_true(y[0] == 0.0f && signbit(y[1]) && y[2] == 30.0f && y[3] == -30.0f && isnan(y[4]));
+    assert_true(dx[0] == 1.0f && dx[2] == 0.0f && dx[3] == 0.0f && isnan(dx[4]));
+    assert_true(fabs((double)dx[5] - 1.0 / pow(cosh(0.1), 2.0)) < 8.0 * EPS);
+}
+
 static void exp_ends_as_documented(void **state)
 {
     (void)state;
@@ -280,6 +308,10 @@ static void run_gates(const coh_rows *rows, int64_t n)
     rows->gelu_gradient(a, b, c, d, n);
     take_floats(a, n);
     take_floats(d, n);
+    rows->soft_cap(c, a, n, 1.7f);
+    rows->soft_cap_back(d, b, c, n, 1.7f);
+    take_floats(c, n);
+    take_floats(d, n);
     rows->swiglu(c, a, b, n);
     const coh_swiglu_row row = { b, a, c, d, b, n, 1, 0 };
     rows->swiglu_backward(&row);
@@ -346,6 +378,7 @@ int main(void)
         cmocka_unit_test(square_sum_is_exact_to_double_rounding),
         cmocka_unit_test(a_broken_number_is_found_wherever_it_stands),
         cmocka_unit_test(exp_is_within_its_documented_error),
+        cmocka_unit_test(tanh_is_within_its_documented_error),
         cmocka_unit_test(exp_ends_as_documented),
         cmocka_unit_test(gelu_holds_at_the_ends),
         cmocka_unit_test(relu_keeps_what_is_above_zero_and_nan),

@@ -10,8 +10,8 @@
 typedef struct query {
     const double *q, *k, *v; /* q: its row; k, v: row 0 of the sequence */
     int64_t first, seen, D, stride;
-    double scale;
-    double *p;
+    double scale, cap;
+    double *p, *slope;  /* slope: of the cap, at each score */
     const double *kept; /* factor of p from dropout */
     double error;       /* relative, in eps */
     double store;       /* relative error of values kept in bf16 */
@@ -27,6 +27,12 @@ static void attend(query *one)
             terms += fabs(one->q[d] * one->k[j * one->stride + d]);
         }
         one->p[j] = s * one->scale;
+        one->slope[j] = 1.0;
+        if (one->cap > 0) {
+            const double tangent = tanh(one->p[j] / one->cap);
+            one->p[j] = one->cap * tangent;
+            one->slope[j] = 1.0 - tangent * tangent;
+        }
         max = fmax(max, one->p[j]);
         size = fmax(size, terms * one->scale);
     }
@@ -38,6 +44,9 @@ static void attend(query *one)
         one->p[j] /= sum;
     /* a score is off by (D + 4) size eps, so is the log-sum-exp; the sum itself by seen eps */
     one->error = 2.0 * (double)(one->D + 8) * size + (double)one->seen + 24.0;
+    /* a cap is off by 8 eps of itself, and its slope by twice the error of score / cap */
+    if (one->cap > 0)
+        one->error += 16.0 * one->cap + 4.0 * (double)(one->D + 8) * size / one->cap + 32.0;
 }
 
 static void forward_query(const query *one, double *y, double *bound)
@@ -70,7 +79,7 @@ static void backward_query(const query *one, int64_t T, const double *dy, const 
         mean_size += one->p[j] * dp_size[j];
     }
     for (int64_t j = one->first; j < one->seen; j++) {
-        const double ds = one->scale * one->p[j] * (dp[j] - mean);
+        const double ds = one->scale * one->p[j] * (dp[j] - mean) * one->slope[j];
         const double size = one->scale * one->p[j] * (dp_size[j] + mean_size);
         /* in bf16 ds and p are rounded, and the mean is computed from y, where p was rounded and y
          * is: three times, plus a little for their products */
@@ -126,8 +135,10 @@ static void run_query(coh_reference *r, const layout *at, double *p, double *kep
                   .seen = i + 1,
                   .D = D,
                   .stride = at->stride[1],
-                  .scale = 1.0 / sqrt((double)D),
+                  .scale = at->scores.scale > 0 ? at->scores.scale : 1.0 / sqrt((double)D),
+                  .cap = at->scores.cap,
                   .p = p,
+                  .slope = kept + T,
                   .kept = kept,
                   .store = r->store };
     const int64_t out = ((b * T + i) * at->H + h) * D;
@@ -147,7 +158,7 @@ static void run_query(coh_reference *r, const layout *at, double *p, double *kep
 
 static void run_all(coh_reference *r, const layout *at, int backward)
 {
-    double *p = calloc((size_t)at->T, 2 * sizeof(double));
+    double *p = calloc((size_t)at->T, 3 * sizeof(double));
     for (int64_t b = 0; b < at->B; b++)
         for (int64_t h = 0; h < at->H; h++)
             for (int64_t i = 0; i < at->T; i++)

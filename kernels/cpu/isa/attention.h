@@ -35,6 +35,7 @@ typedef struct head {
     const void *dy;
     void *dq, *dk, *dv; /* NULL: not wanted */
     float scale;
+    float cap, to_cap; /* of scores before scaling, and its inverse; 0: none */
     const coh_drop *drop;
     coh_random random;  /* for dropout */
     uint32_t first_row; /* of four keys: in the counters of the words for dropout */
@@ -73,12 +74,16 @@ LANES_INLINE head head_at(const coh_attention *a, int64_t index)
         .dq = gradient_at(a->dtype, a->dq, q),
         .dk = gradient_at(a->dtype, a->dk, kv),
         .dv = gradient_at(a->dtype, a->dv, kv),
-        .scale = 1.0f / sqrtf((float)a->D),
+        .scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)a->D),
         .drop = &a->drop,
         .first_row = (uint32_t)((a->first_head + index) * ((a->T + 3) / 4)),
         .kept = a->drop.threshold > 0 ? a->drop.scale : 1.0f,
     };
     one.words = block_round(one.depth, 16);
+    if (a->cap > 0) {
+        one.cap = a->cap / one.scale;
+        one.to_cap = one.scale / a->cap;
+    }
     if (a->drop.threshold > 0)
         one.random = coh_random_of(a->drop.cell, a->drop.operator_index, a->drop.microbatch);
     return one;
@@ -102,6 +107,17 @@ LANES_INLINE int64_t head_first_key(const head *one, int64_t i)
 LANES_INLINE int64_t within(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
+}
+
+/* Caps the scores, not scaled yet, of `keys` rows in lanes [first, end). */
+LANES_INLINE void head_cap(const head *one, float *scores, int64_t keys, int64_t first, int64_t end)
+{
+    const vector cap = vector_all(one->cap), to_cap = vector_all(one->to_cap);
+    for (int64_t j = 0; j < keys && one->cap > 0; j++)
+        for (int64_t c = first; c < end; c += COH_VECTOR_FLOATS) {
+            float *at = scores + j * one->queries + c;
+            vector_store(at, cap * vector_tanh(vector_load(at) * to_cap));
+        }
 }
 
 /* Computes masks of the weights of keys j to j + 3, j a multiple of four, that dropout keeps in the

@@ -7,7 +7,8 @@
  *  p_ij = exp(s_ij - lse_i);  ds_ij = p_ij (dy_i . v_j - D_i);
  *  dv_j = sum_i p_ij dy_i;  dk_j = sum_i ds_ij q_i / sqrt(D);  dq_i = sum_j ds_ij k_j / sqrt(D).
  *
- * With dropout, m_ij is 0 or 1 / (1 - probability), dv_j = sum_i m_ij p_ij dy_i and ds_ij = p_ij
+ * With a cap, s_ij = cap t_ij, t_ij = tanh(q_i . k_j scale / cap), and ds_ij has the factor 1 -
+ * t_ij^2. With dropout, m_ij is 0 or 1 / (1 - probability), dv_j = sum_i m_ij p_ij dy_i and ds_ij = p_ij
  * (m_ij dy_i . v_j - D_i); D_i is still dy_i . y_i.
  *
  * A piece takes blocks of keys in turn; each passes over the blocks of queries that see them, from
@@ -104,6 +105,10 @@ LANES_INLINE weights weights_at(const backward_block *t, int64_t j, int64_t at, 
             gradient = (vector)(kept & (vector_bits)(gradient * vector_all(t->one.kept)));
         }
         w.ds[e] = w.p[e] * (gradient - mean);
+        if (t->one.cap > 0) {
+            const vector tangent = vector_load(t->scores + from) * vector_all(t->one.to_cap);
+            w.ds[e] *= vector_all(1.0f) - tangent * tangent;
+        }
         if (drops)
             w.p[e] = (vector)(kept & (vector_bits)w.p[e]);
         if (masked) {
@@ -250,6 +255,8 @@ static void run_tile(backward_block *t)
         if (end_query(t, j) <= first_query(t, j))
             continue;
         score(t, t->scores, t->k_rows, t->q_across, j);
+        head_cap(&t->one, t->scores, smaller(STRIP, t->keys - j), first_query(t, j),
+                 end_query(t, j));
         score(t, t->gradients, t->v_rows, t->dy_across, j);
         weigh(t, j);
         gather_keys(t, t->dv, t->p_rows, t->dy_deep, j);

@@ -44,6 +44,7 @@ static void find_scores(forward_block *f)
                                         .c = f->scores + j * f->one.queries + first,
                                         .c_stride = f->one.queries };
         block_multiply(&product);
+        head_cap(&f->one, f->scores + j * f->one.queries, product.rows, first, end);
     }
 }
 
