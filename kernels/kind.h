@@ -107,8 +107,9 @@ size_t coh_cuda_workspace_attention_grouped_atomic(const void *attributes, const
                                                    coh_phase phase);
 size_t coh_cuda_workspace_attention_grouped_decode(const void *attributes, const coh_shape *inputs,
                                                    coh_phase phase);
-/* Layernorm and rmsnorm of x [..,C], which need no attributes */
+/* Layernorm, which needs no attributes, and rmsnorm */
 size_t coh_cuda_workspace_norm(const void *attributes, const coh_shape *inputs, coh_phase phase);
+size_t coh_cuda_workspace_rmsnorm(const void *attributes, const coh_shape *inputs, coh_phase phase);
 size_t coh_cuda_workspace_embedding(const void *attributes, const coh_shape *inputs,
                                     coh_phase phase);
 size_t coh_cuda_workspace_classifier(const void *attributes, const coh_shape *inputs,

@@ -1,12 +1,24 @@
 /* The operator kinds layernorm and rmsnorm: shapes, workspace, costs and calls of kernels. rmsnorm
- * has neither mean nor bias. Next: kernels.h (coh_norm). */
+ * has neither mean nor bias; each of its heads is a row of the kernel. Next: kernels.h (coh_norm).
+ */
 #include "cohobate/kinds.h"
+
+#include <inttypes.h>
 
 #include "kernels/kernels.h"
 #include "kernels/kind.h"
 
-/* Attributes of both kinds are the epsilon alone. */
-_Static_assert(sizeof(coh_layernorm_attributes) == sizeof(coh_rmsnorm_attributes), "one layout");
+/* Attributes of both kinds begin with the epsilon. */
+_Static_assert(offsetof(coh_layernorm_attributes, epsilon) ==
+                   offsetof(coh_rmsnorm_attributes, epsilon),
+               "one layout");
+
+/* The heads of a row that have a norm of their own. */
+static int64_t heads_of(const void *attributes, int has_mean)
+{
+    const coh_rmsnorm_attributes *a = attributes;
+    return has_mean || a->heads == 0 ? 1 : a->heads;
+}
 
 static coh_status infer(const coh_layernorm_attributes *a, const coh_shape *x, int has_mean,
                         coh_op_facts *facts)
@@ -17,7 +29,13 @@ static coh_status infer(const coh_layernorm_attributes *a, const coh_shape *x, i
     if (!(a->epsilon >= 0.0f && a->epsilon < 1.0f))
         return coh_kind_fail(COH_ERR_SHAPE, "epsilon is %g: 0 to 1 is possible",
                              (double)a->epsilon);
-    const int64_t C = x->dim[x->rank - 1], N = coh_shape_rows(x);
+    const int64_t heads = heads_of(a, has_mean), width = x->dim[x->rank - 1];
+    if (heads < 1 || width % heads != 0)
+        return coh_kind_fail(COH_ERR_SHAPE,
+                             "x has %" PRId64 " channels: a multiple of %" PRId64
+                             " heads, at least 1, is needed",
+                             width, heads);
+    const int64_t C = width / heads, N = coh_shape_rows(x) * heads;
     const coh_shape row = coh_shape_make(x->dtype, 1, C, 0, 0);
     facts->output[0] = *x;
     facts->parameter[0] =
@@ -37,10 +55,10 @@ static coh_norm norm_of(const coh_call *call, int has_mean)
 {
     const coh_layernorm_attributes *a = call->attributes;
     const coh_shape *shape = &call->input[0].shape;
-    const int64_t N = coh_shape_rows(shape);
+    const int64_t heads = heads_of(a, has_mean), N = coh_shape_rows(shape) * heads;
     return (coh_norm){
         .N = N,
-        .C = shape->dim[shape->rank - 1],
+        .C = shape->dim[shape->rank - 1] / heads,
         .dtype = shape->dtype,
         .epsilon = a->epsilon,
         .x = call->input[0].data,
@@ -79,7 +97,7 @@ static coh_status backward(const coh_call *call, int has_mean)
 #define NORM_KIND(parameter_mask)                                                                  \
     COH_KIND_GRADIENTS(1u, parameter_mask), COH_KIND_IN_PLACE,                                     \
         .input_count = 1, .output_count = 1, .backward_reads = { .inputs = 1u, .parameters = 1u }, \
-        .attribute_bytes = sizeof(coh_layernorm_attributes)
+        .attribute_bytes = sizeof(coh_layernorm_attributes) /* rmsnorm's grew */
 
 static coh_status infer_layernorm(const void *attributes, const coh_shape *inputs,
                                   coh_op_facts *facts)
@@ -126,5 +144,5 @@ const coh_op_kind coh_kind_rmsnorm = {
     NORM_KIND(1u),
     .parameter_count = 1,
     .infer = infer_rmsnorm,
-    COH_KIND_RUNS_WITH(forward_rmsnorm, backward_rmsnorm, .workspace = coh_cuda_workspace_norm),
+    COH_KIND_RUNS_WITH(forward_rmsnorm, backward_rmsnorm, .workspace = coh_cuda_workspace_rmsnorm),
 };

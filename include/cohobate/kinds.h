@@ -54,9 +54,11 @@ typedef struct coh_layernorm_attributes {
 extern COH_API const coh_op_kind coh_kind_layernorm;
 
 /* RMS norm: x [..,C] -> y = x / sqrt(mean(x²) + epsilon) * weight, over the last axis (Zhang and
- * Sennrich 2019). Saves 1 / sqrt. */
+ * Sennrich 2019). With `heads`, x is [..,heads*D], each head has its own mean, and weight [D] is the
+ * same for all heads. Saves 1 / sqrt. */
 typedef struct coh_rmsnorm_attributes {
     float epsilon;
+    int32_t heads; /* 0: as 1 */
 } coh_rmsnorm_attributes;
 extern COH_API const coh_op_kind coh_kind_rmsnorm;
 

@@ -149,13 +149,24 @@ size_t coh_cuda_workspace_attention_grouped_decode(const void *attributes, const
 
 /* ---- norms, embedding, classifier ---- */
 
-size_t coh_cuda_workspace_norm(const void *attributes, const coh_shape *inputs, coh_phase phase)
+static size_t norm_bytes(const coh_shape *x, int64_t heads, coh_phase phase)
 {
-    const coh_shape *x = &inputs[0];
-    (void)attributes;
     if (phase == COH_PHASE_FORWARD)
         return 0;
-    return (size_t)coh_cuda_norm_partials(coh_shape_rows(x), x->dim[x->rank - 1]) * sizeof(float);
+    return (size_t)coh_cuda_norm_partials(coh_shape_rows(x) * heads, x->dim[x->rank - 1] / heads) *
+           sizeof(float);
+}
+
+size_t coh_cuda_workspace_norm(const void *attributes, const coh_shape *inputs, coh_phase phase)
+{
+    (void)attributes;
+    return norm_bytes(&inputs[0], 1, phase);
+}
+
+size_t coh_cuda_workspace_rmsnorm(const void *attributes, const coh_shape *inputs, coh_phase phase)
+{
+    const coh_rmsnorm_attributes *a = attributes;
+    return norm_bytes(&inputs[0], a->heads ? a->heads : 1, phase);
 }
 
 size_t coh_cuda_workspace_embedding(const void *attributes, const coh_shape *inputs,

@@ -67,6 +67,8 @@ static const refusal refusals[] = {
       "every dimension" },
     { &coh_kind_rmsnorm, ATTRIBUTES(coh_rmsnorm_attributes, NAN), { F32(2, 3) }, "epsilon" },
     { &coh_kind_rmsnorm, ATTRIBUTES(coh_rmsnorm_attributes, 1.0f), { F32(2, 3) }, "epsilon" },
+    { &coh_kind_rmsnorm, ATTRIBUTES(coh_rmsnorm_attributes, 1e-6f, 4), { F32(2, 6) }, "4 heads" },
+    { &coh_kind_rmsnorm, ATTRIBUTES(coh_rmsnorm_attributes, 1e-6f, -3), { F32(2, 6) }, "-3 heads" },
     { &coh_kind_linear, ATTRIBUTES(coh_linear_attributes, 0), { F32(2, 3) }, "outputs is 0" },
     { &coh_kind_linear,
       ATTRIBUTES(coh_linear_attributes, 4),

@@ -95,6 +95,8 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_layernorm, &norm, (coh_shape[]){ F32(4, 11) }, 0);
     const coh_rmsnorm_attributes rms = { .epsilon = 1e-5f };
     check(&coh_kind_rmsnorm, &rms, (coh_shape[]){ F32(4, 11) }, 0);
+    const coh_rmsnorm_attributes rms_heads = { .epsilon = 1e-5f, .heads = 3 };
+    check(&coh_kind_rmsnorm, &rms_heads, (coh_shape[]){ F32(2, 2, 3 * 5) }, 0);
     check(&coh_kind_gelu, NULL, (coh_shape[]){ F32(67) }, 0);
     check(&coh_kind_relu, NULL, (coh_shape[]){ F32(67) }, 0);
     const coh_scale_attributes scale = { -2.5f };

@@ -162,7 +162,7 @@ static void rms_row(coh_reference *r, int64_t n, int64_t N, int64_t C, double ep
 void coh_reference_rmsnorm(coh_reference *r, int backward)
 {
     const coh_rmsnorm_attributes *a = r->of->attributes;
-    const int64_t C = last_dim(&r->of->call.input[0]);
+    const int64_t C = last_dim(&r->of->call.input[0]) / (a->heads ? a->heads : 1);
     const int64_t N = coh_shape_elements(&r->of->call.input[0].shape) / C;
     for (int64_t n = 0; n < N; n++)
         rms_row(r, n, N, C, a->epsilon, backward);
