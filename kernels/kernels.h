@@ -164,11 +164,12 @@ void coh_kernel_rope(void *queue, const coh_rope *rope);
 /* ---- norms, and functions of single elements ---- */
 
 /* Layer norm: (x - mean) / sqrt(var + epsilon) * weight + bias. If `mean` is NULL, RMS norm: x /
- * sqrt(mean(x^2) + epsilon) * weight, without a bias. */
+ * sqrt(mean(x^2) + epsilon) * (weight + offset), without a bias. */
 typedef struct coh_norm {
     int64_t N, C;
     coh_dtype dtype;
     float epsilon;
+    float offset; /* RMS norm; -0.0, which no sum with it changes, or 1 */
     const void *x, *weight, *bias;
     void *y;
     float *mean, *rstd; /* [N] each: written by forward, read by backward */
@@ -223,7 +224,7 @@ typedef struct coh_dropout {
 } coh_dropout;
 void coh_kernel_dropout(void *queue, const coh_dropout *dropout);
 
-/* y = gate / (1 + e^-gate) * up; y may be either. Backward: NULL is not wanted; dgate or dup may be
+/* y = gate / (1 + e^-gate) * up, or with `gelu` gelu(gate) * up; y may be either. Backward: NULL is not wanted; dgate or dup may be
  * dy if it does not add. */
 typedef struct coh_swiglu {
     coh_dtype dtype;
@@ -233,6 +234,7 @@ typedef struct coh_swiglu {
     const void *dy;
     void *dgate, *dup;
     int dgate_adds, dup_adds;
+    int gelu;
 } coh_swiglu;
 void coh_kernel_swiglu(void *queue, const coh_swiglu *swiglu);
 void coh_kernel_swiglu_backward(void *queue, const coh_swiglu *swiglu);

@@ -1,5 +1,5 @@
-/* The operator kinds that work element by element: gelu, relu, scale, swiglu, dropout and
- * dropout_residual. Each element of y depends on the same element of the inputs only, so all may
+/* The operator kinds that work element by element: gelu, relu, scale, swiglu, geglu,
+ * dropout, dropout_residual and add. Each element of y depends on the same element of the inputs only, so all may
  * run in place and be split by sequences. Next: cohobate/kinds.h, kernels.h. */
 #include "cohobate/kinds.h"
 
@@ -150,7 +150,7 @@ const coh_op_kind coh_kind_scale = {
     .infer = infer_scale, .attribute_bytes = sizeof(coh_scale_attributes),
 };
 
-/* ---- swiglu: y = gate / (1 + e^-gate) * up ---- */
+/* ---- swiglu and geglu: y = gate / (1 + e^-gate) * up, gelu(gate) * up ---- */
 
 static coh_status infer_swiglu(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
 {
@@ -159,9 +159,10 @@ static coh_status infer_swiglu(const void *attributes, const coh_shape *inputs, 
     return status == COH_OK ? check_second("up", "gate", inputs, 0) : status;
 }
 
-static coh_swiglu swiglu_of(const coh_call *call)
+static coh_swiglu swiglu_of(const coh_call *call, int gelu)
 {
     return (coh_swiglu){
+        .gelu = gelu,
         .dtype = call->input[0].shape.dtype,
         .count = coh_shape_elements(&call->input[0].shape),
         .gate = call->input[0].data,
@@ -170,16 +171,16 @@ static coh_swiglu swiglu_of(const coh_call *call)
     };
 }
 
-static coh_status forward_swiglu(const coh_call *call)
+static coh_status forward_gated(const coh_call *call, int gelu)
 {
-    const coh_swiglu swiglu = swiglu_of(call);
+    const coh_swiglu swiglu = swiglu_of(call, gelu);
     coh_kernel_swiglu(call->queue, &swiglu);
     return COH_OK;
 }
 
-static coh_status backward_swiglu(const coh_call *call)
+static coh_status backward_gated(const coh_call *call, int gelu)
 {
-    coh_swiglu swiglu = swiglu_of(call);
+    coh_swiglu swiglu = swiglu_of(call, gelu);
     swiglu.dy = call->output_grad[0].data;
     swiglu.dgate = call->input_grad[0].data;
     swiglu.dup = call->input_grad[1].data;
@@ -189,6 +190,35 @@ static coh_status backward_swiglu(const coh_call *call)
         coh_kernel_swiglu_backward(call->queue, &swiglu);
     return COH_OK;
 }
+
+static coh_status forward_swiglu(const coh_call *call)
+{
+    return forward_gated(call, 0);
+}
+
+static coh_status backward_swiglu(const coh_call *call)
+{
+    return backward_gated(call, 0);
+}
+
+static coh_status forward_geglu(const coh_call *call)
+{
+    return forward_gated(call, 1);
+}
+
+static coh_status backward_geglu(const coh_call *call)
+{
+    return backward_gated(call, 1);
+}
+
+const coh_op_kind coh_kind_geglu = {
+    COH_KIND("geglu", 1),
+    ELEMENTWISE_KIND(2),
+    COH_KIND_IN_PLACE,
+    COH_KIND_RUNS(forward_geglu, backward_geglu),
+    .backward_reads = { .inputs = 3u },
+    .infer = infer_swiglu,
+};
 
 const coh_op_kind coh_kind_swiglu = {
     COH_KIND("swiglu", 1),
@@ -273,4 +303,47 @@ const coh_op_kind coh_kind_dropout_residual = {
     .infer = infer_residual,
     .draws = 1,
     .attribute_bytes = sizeof(coh_dropout_attributes),
+};
+
+/* ---- add: y = x + residual, which is dropout that drops nothing ---- */
+
+static coh_status infer_add(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    (void)attributes;
+    const coh_status status = infer("x", &inputs[0], 1.0, 1.0, facts);
+    return status == COH_OK ? check_second("residual", "x", inputs, inputs[0].rank) : status;
+}
+
+static coh_status forward_add(const coh_call *call)
+{
+    const coh_dropout sum = { .dtype = call->input[0].shape.dtype,
+                              .count = coh_shape_elements(&call->input[0].shape),
+                              .drop = { .scale = 1.0f },
+                              .x = call->input[0].data,
+                              .residual = call->input[1].data,
+                              .y = call->output[0].data };
+    coh_kernel_dropout(call->queue, &sum);
+    return COH_OK;
+}
+
+/* dresidual is dy, and may have the same address, so it is passed on last. */
+static coh_status backward_add(const coh_call *call)
+{
+    const coh_view *dy = &call->output_grad[0];
+    for (int port = 0; port < 2; port++)
+        if (call->input_grad[port].data != NULL)
+            coh_kernel_pass(call->queue, dy->shape.dtype, call->input_grad[port].data, dy->data,
+                            coh_shape_elements(&dy->shape),
+                            (call->input_grad_adds >> port & 1u) != 0);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_add = {
+    COH_KIND("add", 1),
+    ELEMENTWISE_KIND(2),
+    COH_KIND_RUNS(forward_add, backward_add),
+    .forward_in_place = { { 0, 0 } },
+    .backward_in_place = { { 0, 1 } },
+    .in_place_count = { 1, 1 },
+    .infer = infer_add,
 };

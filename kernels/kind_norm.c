@@ -20,6 +20,12 @@ static int64_t heads_of(const void *attributes, int has_mean)
     return has_mean || a->heads == 0 ? 1 : a->heads;
 }
 
+static float offset_of(const void *attributes, int has_mean)
+{
+    const coh_rmsnorm_attributes *a = attributes;
+    return !has_mean && a->from_one ? 1.0f : -0.0f;
+}
+
 static coh_status infer(const coh_layernorm_attributes *a, const coh_shape *x, int has_mean,
                         coh_op_facts *facts)
 {
@@ -39,7 +45,9 @@ static coh_status infer(const coh_layernorm_attributes *a, const coh_shape *x, i
     const coh_shape row = coh_shape_make(x->dtype, 1, C, 0, 0);
     facts->output[0] = *x;
     facts->parameter[0] =
-        (coh_parameter_facts){ .name = "weight", .shape = row, .init = COH_INIT_ONE };
+        (coh_parameter_facts){ .name = "weight",
+                               .shape = row,
+                               .init = offset_of(a, has_mean) > 0 ? COH_INIT_ZERO : COH_INIT_ONE };
     if (has_mean)
         facts->parameter[1] =
             (coh_parameter_facts){ .name = "bias", .shape = row, .init = COH_INIT_ZERO };
@@ -61,6 +69,7 @@ static coh_norm norm_of(const coh_call *call, int has_mean)
         .C = shape->dim[shape->rank - 1] / heads,
         .dtype = shape->dtype,
         .epsilon = a->epsilon,
+        .offset = offset_of(a, has_mean),
         .x = call->input[0].data,
         .weight = call->parameter[0].data,
         .mean = has_mean ? call->saved : NULL,

@@ -55,10 +55,12 @@ extern COH_API const coh_op_kind coh_kind_layernorm;
 
 /* RMS norm: x [..,C] -> y = x / sqrt(mean(x²) + epsilon) * weight, over the last axis (Zhang and
  * Sennrich 2019). With `heads`, x is [..,heads*D], each head has its own mean, and weight [D] is the
- * same for all heads. Saves 1 / sqrt. */
+ * same for all heads. With `from_one` the factor is 1 + weight, and weight starts at 0 (Gemma).
+ * Saves 1 / sqrt. */
 typedef struct coh_rmsnorm_attributes {
     float epsilon;
     int32_t heads; /* 0: as 1 */
+    int32_t from_one;
 } coh_rmsnorm_attributes;
 extern COH_API const coh_op_kind coh_kind_rmsnorm;
 
@@ -115,6 +117,12 @@ extern COH_API const coh_op_kind coh_kind_relu;
 /* SwiGLU: gate [..], up [..] -> y = gate / (1 + e^-gate) * up (Shazeer 2020: gate and up are two
  * linears of the same x). */
 extern COH_API const coh_op_kind coh_kind_swiglu;
+
+/* GeGLU: gate [..], up [..] -> y = gelu(gate) * up, with the gelu of coh_kind_gelu (Shazeer 2020). */
+extern COH_API const coh_op_kind coh_kind_geglu;
+
+/* Sum: x, residual -> y = x + residual. */
+extern COH_API const coh_op_kind coh_kind_add;
 
 /* Rotary position embedding (RoPE): x [B,T,H*D] -> y: rotates channels c and c + D/2 of every head
  * by the angle t f_c, c < D/2 (Su et al. 2021; the pairing of channels is Hugging Face's

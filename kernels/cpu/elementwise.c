@@ -149,7 +149,8 @@ static void swiglu_grain(void *argument, int64_t index)
 {
     const coh_swiglu *s = argument;
     const int64_t begin = index * COH_GRAIN_ELEMENTS;
-    coh_rows_for(s->dtype)->swiglu(
+    const coh_rows *rows = coh_rows_for(s->dtype);
+    (s->gelu ? rows->geglu : rows->swiglu)(
         coh_element(s->dtype, s->y, begin), coh_element_const(s->dtype, s->gate, begin),
         coh_element_const(s->dtype, s->up, begin), grain_elements(s->count, index));
 }
@@ -173,7 +174,8 @@ static void swiglu_backward_grain(void *argument, int64_t index)
         .dgate_adds = s->dgate_adds,
         .dup_adds = s->dup_adds,
     };
-    coh_rows_for(s->dtype)->swiglu_backward(&row);
+    const coh_rows *rows = coh_rows_for(s->dtype);
+    (s->gelu ? rows->geglu_backward : rows->swiglu_backward)(&row);
 }
 
 void coh_cpu_swiglu_backward(void *queue, const coh_swiglu *swiglu)

@@ -39,7 +39,7 @@ static void norm_block(void *argument, int64_t index)
         void *y = coh_element(norm->dtype, norm->y, n * C);
         const void *x = coh_element_const(norm->dtype, norm->x, n * C);
         if (norm->mean == NULL)
-            row->rms(y, x, norm->weight, C, norm->epsilon, &norm->rstd[n]);
+            row->rms(y, x, norm->weight, C, norm->epsilon, norm->offset, &norm->rstd[n]);
         else
             row->norm(y, x, norm->weight, norm->bias, C, norm->epsilon, &norm->mean[n],
                       &norm->rstd[n]);
@@ -66,6 +66,7 @@ static void backward_block(void *argument, int64_t index)
             .weight = norm->weight,
             .mean = norm->mean == NULL ? 0.0f : norm->mean[n],
             .rstd = norm->rstd[n],
+            .offset = norm->offset,
             .dweight = partials,
             .dbias = partials + C,
             .C = C,

@@ -106,6 +106,9 @@ typedef struct coh_swiglu_row {
     int32_t dgate_adds, dup_adds;
 } coh_swiglu_row;
 typedef void coh_row_swiglu_backward(const coh_swiglu_row *row);
+/* The same with gelu(gate) * up. */
+typedef coh_row_swiglu coh_row_geglu;
+typedef coh_row_swiglu_backward coh_row_geglu_backward;
 
 /* y (= or +=) a row of heads, each pair (x[i], x[i + half]) rotated by cosine[i] and sine[i]. y may
  * be x if it does not add. */
@@ -130,13 +133,14 @@ typedef struct coh_norm_row {
     float *dweight, *dbias;
     int64_t C;
     int32_t adds;
+    float offset; /* RMS norm */
 } coh_norm_row;
 typedef void coh_row_norm_backward(const coh_norm_row *row);
 
-/* RMS norm: y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon). Backward uses neither mean
- * nor dbias. */
+/* RMS norm: y = x * rstd * (weight + offset), rstd = 1 / sqrt(mean(x^2) + epsilon). Backward uses
+ * neither mean nor dbias. */
 typedef void coh_row_rms(void *y, const void *x, const void *weight, int64_t C, float epsilon,
-                         float *out_rstd);
+                         float offset, float *out_rstd);
 typedef void coh_row_rms_backward(const coh_norm_row *row);
 
 /* As softmax_exp, but leaves the row unchanged. */
@@ -183,6 +187,8 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(drop)                                                                                        \
     X(swiglu)                                                                                      \
     X(swiglu_backward)                                                                             \
+    X(geglu)                                                                                       \
+    X(geglu_backward)                                                                              \
     X(rope)                                                                                        \
     X(norm)                                                                                        \
     X(norm_backward)                                                                               \

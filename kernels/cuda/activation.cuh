@@ -41,6 +41,13 @@ COH_DEVICE coh_swish coh_swish_of(float x)
     return { gate, gate + held * (gate * (decay * gate)) };
 }
 
+/* gelu x, as x gate. */
+COH_DEVICE coh_swish coh_gelu_gate_of(float x)
+{
+    const float decay = coh_gelu_decay(coh_hold(x, GELU_HOLD));
+    return { coh_quotient(1.0f, 1.0f + decay), coh_gelu_slope(x) };
+}
+
 /* cap tanh(x / cap), with tanh u = 1 - 2 / (1 + e^2u), to 2^-21 cap; x itself if cap is 0. */
 COH_DEVICE float coh_soft_cap(float x, float cap)
 {

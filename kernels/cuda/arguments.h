@@ -128,6 +128,7 @@ typedef struct coh_cuda_norm_arguments {
     float *mean, *rstd;
     float *partials; /* [blocks, 2C]: of dweight, of dbias */
     float epsilon;
+    float offset;  /* of weight: RMS norm */
     int32_t width; /* threads of a row: a multiple of 32 that divides the block's */
     int32_t dx_adds, packed;
 } coh_cuda_norm_arguments;

@@ -109,12 +109,13 @@ static void launch_swiglu(void *queue, coh_cuda_kernel f32, const coh_swiglu *sw
 
 void coh_cuda_swiglu(void *queue, const coh_swiglu *swiglu)
 {
-    launch_swiglu(queue, COH_CUDA_SWIGLU_F32, swiglu);
+    launch_swiglu(queue, swiglu->gelu ? COH_CUDA_GEGLU_F32 : COH_CUDA_SWIGLU_F32, swiglu);
 }
 
 void coh_cuda_swiglu_backward(void *queue, const coh_swiglu *swiglu)
 {
-    launch_swiglu(queue, COH_CUDA_SWIGLU_BACKWARD_F32, swiglu);
+    launch_swiglu(queue, swiglu->gelu ? COH_CUDA_GEGLU_BACKWARD_F32 : COH_CUDA_SWIGLU_BACKWARD_F32,
+                  swiglu);
 }
 
 void coh_cuda_dropout(void *queue, const coh_dropout *dropout)

@@ -125,8 +125,8 @@ COH_KERNEL_OF(coh_copy, 256, 8, const __grid_constant__ coh_cuda_map_arguments a
     ((char *)a.y)[at] = a.x == nullptr ? 0 : ((const char *)a.x)[at];
 }
 
-template <typename T, int W>
-COH_DEVICE void swiglu(const coh_cuda_swiglu_arguments &a, int64_t begin, int64_t end)
+template <typename T, int W, coh_swish GATE(float)>
+COH_DEVICE void gated(const coh_cuda_swiglu_arguments &a, int64_t begin, int64_t end)
 {
     COH_EACH(at, begin, end, W)
     {
@@ -134,14 +134,13 @@ COH_DEVICE void swiglu(const coh_cuda_swiglu_arguments &a, int64_t begin, int64_
         const coh_floats<W> up = coh_take<T, W>((const T *)a.up + at);
 #pragma unroll
         for (int i = 0; i < W; i++)
-            y.x[i] = y.x[i] * coh_swish_of(y.x[i]).gate * up.x[i];
+            y.x[i] = y.x[i] * GATE(y.x[i]).gate * up.x[i];
         coh_put<T, W>((T *)a.y + at, y);
     }
 }
-COH_MAP_KERNELS(swiglu, coh_cuda_swiglu_arguments, 6)
 
-template <typename T, int W>
-COH_DEVICE void swiglu_backward(const coh_cuda_swiglu_arguments &a, int64_t begin, int64_t end)
+template <typename T, int W, coh_swish GATE(float)>
+COH_DEVICE void gated_backward(const coh_cuda_swiglu_arguments &a, int64_t begin, int64_t end)
 {
     COH_EACH(at, begin, end, W)
     {
@@ -151,7 +150,7 @@ COH_DEVICE void swiglu_backward(const coh_cuda_swiglu_arguments &a, int64_t begi
         coh_floats<W> dgate, dup;
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            const coh_swish s = coh_swish_of(gate.x[i]);
+            const coh_swish s = GATE(gate.x[i]);
             dgate.x[i] = dy.x[i] * up.x[i] * s.slope;
             dup.x[i] = dy.x[i] * (gate.x[i] * s.gate);
         }
@@ -161,4 +160,21 @@ COH_DEVICE void swiglu_backward(const coh_cuda_swiglu_arguments &a, int64_t begi
             coh_give<T, W>((T *)a.dup + at, dup, a.dup_adds);
     }
 }
-COH_MAP_KERNELS(swiglu_backward, coh_cuda_swiglu_arguments, 4)
+
+/* A gated activation: y = x gate(x) up, of the swish gate or gelu's. */
+#define COH_GATED(name, gate)                                                                      \
+    template <typename T, int W>                                                                   \
+    COH_DEVICE void name(const coh_cuda_swiglu_arguments &a, int64_t begin, int64_t end)           \
+    {                                                                                              \
+        gated<T, W, gate>(a, begin, end);                                                          \
+    }                                                                                              \
+    template <typename T, int W>                                                                   \
+    COH_DEVICE void name##_backward(const coh_cuda_swiglu_arguments &a, int64_t begin,             \
+                                    int64_t end)                                                   \
+    {                                                                                              \
+        gated_backward<T, W, gate>(a, begin, end);                                                 \
+    }                                                                                              \
+    COH_MAP_KERNELS(name, coh_cuda_swiglu_arguments, 6)                                            \
+    COH_MAP_KERNELS(name##_backward, coh_cuda_swiglu_arguments, 4)
+COH_GATED(swiglu, coh_swish_of)
+COH_GATED(geglu, coh_gelu_gate_of)

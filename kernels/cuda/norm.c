@@ -30,6 +30,7 @@ static coh_cuda_norm_arguments arguments_of(const coh_norm *norm)
         .mean = norm->mean,
         .rstd = norm->rstd,
         .epsilon = norm->epsilon,
+        .offset = norm->mean == NULL ? norm->offset : -0.0f,
         .dx_adds = norm->dx_adds,
         .packed = COH_CUDA_PACKED(norm->x, norm->weight, norm->bias, norm->dy, norm->y, norm->dx) &&
                   norm->C % coh_cuda_pack(norm->dtype) == 0,

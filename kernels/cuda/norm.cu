@@ -95,7 +95,7 @@ COH_DEVICE void put_row(const coh_cuda_norm_arguments &a, const row_of_x<T, HELD
             b = coh_open<T, W>(coh_fetch_part_again<T, W>(bias + at, rest, a.packed));
 #pragma unroll
         for (int i = 0; i < W; i++)
-            x.x[i] = (x.x[i] - mean) * rstd * w.x[i] + b.x[i];
+            x.x[i] = (x.x[i] - mean) * rstd * (w.x[i] + a.offset) + b.x[i];
         coh_give_part<T, W>(y + at, x, rest, a.packed, 0);
     }
 }
@@ -187,7 +187,7 @@ COH_DEVICE void gradient_of(const coh_cuda_norm_arguments &a, int at, int rest,
 #pragma unroll
     for (int i = 0; i < W; i++) {
         x.x[i] = (x.x[i] - facts.mean) * facts.rstd;
-        dy.x[i] *= weight.x[i];
+        dy.x[i] *= weight.x[i] + a.offset;
     }
 }
 

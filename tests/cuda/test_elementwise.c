@@ -76,6 +76,43 @@ static void run_swiglu(void *queue, const void *call)
                    .dtype = m->dtype, .count = m->count, .gate = m->x, .up = m->other, .y = m->y });
 }
 
+static void run_geglu(void *queue, const void *call)
+{
+    const map *m = call;
+    coh_kernel_swiglu(queue, &(coh_swiglu){ .dtype = m->dtype,
+                                            .count = m->count,
+                                            .gate = m->x,
+                                            .up = m->other,
+                                            .y = m->y,
+                                            .gelu = 1 });
+}
+
+/* In place, of f32, in rows that are apart. */
+static void run_soft_cap(void *queue, const void *call)
+{
+    const coh_soft_cap *c = call;
+    coh_kernel_soft_cap(queue, c);
+}
+
+static void capped_rows_are_the_hosts(void **state)
+{
+    (void)state;
+    for (int64_t columns = 21; columns <= 25; columns += 4) { /* some of a row; whole rows */
+        const coh_soft_cap call = { .rows = 3,
+                                    .columns = columns,
+                                    .stride = 25,
+                                    .x = coh_twins_random(COH_DTYPE_F32, 75, 0, 1),
+                                    .cap = 1.5f };
+        coh_twins_check(&(coh_twins_case){ .name = "soft cap",
+                                           .run = run_soft_cap,
+                                           .call = &call,
+                                           .outputs = { { COH_DTYPE_F32, 75, call.x } },
+                                           .units = 2,
+                                           .absolute = 0x1p-20 });
+        coh_twins_release();
+    }
+}
+
 /* `f32_units`: error in units of the last place for f32, from the exponential and the quotient; for
  * bf16 one unit, if an element rounds the other way. */
 static void check_maps(const char *name, void (*run)(void *queue, const void *call), int may_add,
@@ -112,6 +149,7 @@ static void functions_of_an_element_are_the_hosts(void **state)
     check_maps("gelu", run_gelu, 0, 16);
     check_maps("gelu backward", run_gelu_backward, 1, 16);
     check_maps("swiglu", run_swiglu, 0, 16);
+    check_maps("geglu", run_geglu, 0, 16);
 }
 
 static void what_rounds_at_most_once_has_the_hosts_bits(void **state)
@@ -167,9 +205,10 @@ static void nan_and_infinity_stay(void **state)
                            .outputs = { { COH_DTYPE_F32, 8, call.y } },
                            .units = 16,
                            .absolute = 0x1p-100 }; /* e^-87 is accurate to 87 roundings */
-    void (*const runs[])(void *, const void *) = { run_gelu, run_gelu_backward, run_relu,
-                                                   run_relu_backward, run_swiglu };
-    for (int r = 0; r < 5; r++) {
+    void (*const runs[])(void *,
+                         const void *) = { run_gelu,          run_gelu_backward, run_relu,
+                                           run_relu_backward, run_swiglu,        run_geglu };
+    for (int r = 0; r < 6; r++) {
         char name[64];
         snprintf(name, sizeof(name), "special numbers, function %d", r);
         one.name = name;
@@ -189,10 +228,11 @@ static void run_swiglu_backward(void *queue, const void *call)
 static void gradients_of_swiglu_are_the_hosts(void **state)
 {
     (void)state;
-    for (int wanted = 1; wanted < 16; wanted++)
+    for (int wanted = 1; wanted < 32; wanted += wanted == 15 ? 2 : 1)
         for (int d = 0; d < 2; d++) {
             const coh_dtype dtype = dtypes[d];
             coh_swiglu call = { .dtype = dtype,
+                                .gelu = wanted >= 16,
                                 .count = 1003,
                                 .gate = coh_twins_random(dtype, 1003, 0, 1),
                                 .up = coh_twins_random(dtype, 1003, 0, 2),
@@ -396,6 +436,7 @@ int coh_twins_elementwise(void)
         cmocka_unit_test(functions_of_an_element_are_the_hosts),
         cmocka_unit_test(what_rounds_at_most_once_has_the_hosts_bits),
         cmocka_unit_test(scaled_tensors_are_the_hosts),
+        cmocka_unit_test(capped_rows_are_the_hosts),
         cmocka_unit_test(functions_work_in_place),
         cmocka_unit_test(nan_and_infinity_stay),
         cmocka_unit_test(gradients_of_swiglu_are_the_hosts),

@@ -185,7 +185,7 @@ static void run_sums(const coh_rows *rows, int64_t n)
         take(f, whole);
         take(g, whole);
     }
-    rows->rms(c, a, b, n, 1e-5f, &rstd);
+    rows->rms(c, a, b, n, 1e-5f, 0.75f, &rstd);
     take(c, half);
     take(&rstd, sizeof(rstd));
     for (int adds = 0; adds < 2; adds++) {
@@ -237,6 +237,9 @@ static void run_gates(const coh_rows *rows, int64_t n)
     rows->swiglu(c, a, b, n);
     const coh_swiglu_row row = { b, a, c, d, b, n, 1, 0 };
     rows->swiglu_backward(&row);
+    rows->geglu(b, c, d, n);
+    const coh_swiglu_row gelu_row = { b, a, c, d, a, n, 0, 1 };
+    rows->geglu_backward(&gelu_row);
     take(b, (size_t)n * 2);
     take(c, (size_t)n * 2);
     take(d, (size_t)n * 2);

@@ -92,6 +92,7 @@ static const refusal refusals[] = {
     { &coh_kind_scale, ATTRIBUTES(coh_scale_attributes, NAN), { F32(2, 3) }, "factor is nan" },
     { &coh_kind_swiglu, NULL, { F32(2, 3), BF16(2, 3) }, "f32 is needed" },
     { &coh_kind_swiglu, NULL, { F32(2, 3), F32(2, 4) }, "must agree" },
+    { &coh_kind_add, NULL, { F32(2, 3), F32(3, 2) }, "must agree" },
     { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 2, 1e4), { F32(2, 6) }, "3 dimensions" },
     { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 2, 1e4), { F32(2, 3, 6) }, "even number" },
     { &coh_kind_rope, ATTRIBUTES(coh_rope_attributes, 1, 1e4), { F32(2, 3, 514) }, "at most 512" },

@@ -97,11 +97,15 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_rmsnorm, &rms, (coh_shape[]){ F32(4, 11) }, 0);
     const coh_rmsnorm_attributes rms_heads = { .epsilon = 1e-5f, .heads = 3 };
     check(&coh_kind_rmsnorm, &rms_heads, (coh_shape[]){ F32(2, 2, 3 * 5) }, 0);
+    const coh_rmsnorm_attributes from_one = { .epsilon = 1e-5f, .from_one = 1 };
+    check(&coh_kind_rmsnorm, &from_one, (coh_shape[]){ F32(4, 11) }, 0);
     check(&coh_kind_gelu, NULL, (coh_shape[]){ F32(67) }, 0);
     check(&coh_kind_relu, NULL, (coh_shape[]){ F32(67) }, 0);
     const coh_scale_attributes scale = { -2.5f };
     check(&coh_kind_scale, &scale, (coh_shape[]){ F32(67) }, 0);
     check(&coh_kind_swiglu, NULL, (coh_shape[]){ F32(67), F32(67) }, 0);
+    check(&coh_kind_geglu, NULL, (coh_shape[]){ F32(67), F32(67) }, 0);
+    check(&coh_kind_add, NULL, (coh_shape[]){ F32(67), F32(67) }, 0);
     const coh_embedding_attributes table = { .vocabulary = 9, .channels = 3 };
     check(&coh_kind_embedding, &table, (coh_shape[]){ I32(2, 5) }, 9);
     const coh_embedding_padded_attributes padded = { { .vocabulary = 3, .channels = 3 }, 1 };

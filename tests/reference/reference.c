@@ -107,6 +107,8 @@ static void run(coh_reference *r, int backward)
         { &coh_kind_linear_uniform, coh_reference_linear },
         { &coh_kind_scale, coh_reference_scale },
         { &coh_kind_swiglu, coh_reference_swiglu },
+        { &coh_kind_geglu, coh_reference_geglu },
+        { &coh_kind_add, coh_reference_add },
         { &coh_kind_embedding, coh_reference_embedding },
         { &coh_kind_embedding_padded, coh_reference_embedding },
         { &coh_kind_position, coh_reference_position },

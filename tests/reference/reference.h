@@ -57,6 +57,8 @@ void coh_reference_gelu(coh_reference *r, int backward);
 void coh_reference_relu(coh_reference *r, int backward);
 void coh_reference_scale(coh_reference *r, int backward);
 void coh_reference_swiglu(coh_reference *r, int backward);
+void coh_reference_geglu(coh_reference *r, int backward);
+void coh_reference_add(coh_reference *r, int backward);
 void coh_reference_embedding(coh_reference *r, int backward);
 void coh_reference_position(coh_reference *r, int backward);
 void coh_reference_rope(coh_reference *r, int backward);

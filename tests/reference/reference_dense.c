@@ -134,19 +134,21 @@ void coh_reference_layernorm(coh_reference *r, int backward)
 
 /* ---- norm by root mean square ---- */
 
-static void rms_row(coh_reference *r, int64_t n, int64_t N, int64_t C, double epsilon, int backward)
+static void rms_row(coh_reference *r, int64_t n, int64_t N, int64_t C, double epsilon,
+                    double offset, int backward)
 {
+    const double *weight = r->parameter[0];
     const double *x = r->input[0] + n * C, *dy = r->output_grad + n * C;
     double square = 0.0, mean_gn = 0.0, size_gn = 0.0;
     for (int64_t c = 0; c < C; c++)
         square += x[c] * x[c] / (double)C;
     const double rstd = 1.0 / sqrt(square + epsilon); /* off by a relative (C + 8) eps */
     for (int64_t c = 0; c < C; c++) {
-        mean_gn += dy[c] * r->parameter[0][c] * x[c] * rstd / (double)C;
-        size_gn += fabs(dy[c] * r->parameter[0][c] * x[c] * rstd) / (double)C;
+        mean_gn += dy[c] * (weight[c] + offset) * x[c] * rstd / (double)C;
+        size_gn += fabs(dy[c] * (weight[c] + offset) * x[c] * rstd) / (double)C;
     }
     for (int64_t c = 0; c < C; c++) {
-        const double normal = x[c] * rstd, w = r->parameter[0][c];
+        const double normal = x[c] * rstd, w = weight[c] + offset;
         if (!backward) {
             r->output.value[n * C + c] = normal * w;
             r->output.bound[n * C + c] = COH_EPS * (double)(C + 12) * fabs(normal * w);
@@ -165,7 +167,7 @@ void coh_reference_rmsnorm(coh_reference *r, int backward)
     const int64_t C = last_dim(&r->of->call.input[0]) / (a->heads ? a->heads : 1);
     const int64_t N = coh_shape_elements(&r->of->call.input[0].shape) / C;
     for (int64_t n = 0; n < N; n++)
-        rms_row(r, n, N, C, a->epsilon, backward);
+        rms_row(r, n, N, C, a->epsilon, a->from_one ? 1.0 : 0.0, backward);
 }
 
 /* ---- relu: nothing is rounded ---- */
@@ -244,6 +246,27 @@ static gelu_value gelu_at(double x, int slope)
     const double size = up + 2.0 * fabs(x) * up * down * rise;
     return (gelu_value){ 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * rise,
                          2.0 * COH_EPS * gate_error * size + 1e-15 * (1.0 + fabs(x)) };
+}
+
+/* gelu(gate) * up */
+void coh_reference_geglu(coh_reference *r, int backward)
+{
+    const int64_t count = coh_shape_elements(&r->of->call.input[0].shape);
+    for (int64_t i = 0; i < count; i++) {
+        const double up = r->input[1][i];
+        const gelu_value y = gelu_at(r->input[0][i], 0), slope = gelu_at(r->input[0][i], 1);
+        if (!backward) {
+            r->output.value[i] = y.value * up;
+            r->output.bound[i] = (y.bound + COH_EPS * fabs(y.value)) * fabs(up) + 1e-36;
+            continue;
+        }
+        const double dy = r->output_grad[i];
+        r->input_grad[0].value[i] = dy * up * slope.value;
+        r->input_grad[0].bound[i] =
+            fabs(dy * up) * (slope.bound + 2.0 * COH_EPS * fabs(slope.value)) + 1e-36;
+        r->input_grad[1].value[i] = dy * y.value;
+        r->input_grad[1].bound[i] = fabs(dy) * (y.bound + COH_EPS * fabs(y.value)) + 1e-36;
+    }
 }
 
 void coh_reference_gelu(coh_reference *r, int backward)
@@ -383,4 +406,18 @@ void coh_reference_position(coh_reference *r, int backward)
             add_product(&r->parameter_grad[0], at, r->output_grad[i], 1.0, (double)(B + 1));
         }
     }
+}
+
+/* ---- add ---- */
+
+void coh_reference_add(coh_reference *r, int backward)
+{
+    const int64_t count = coh_shape_elements(&r->of->call.input[0].shape);
+    for (int64_t i = 0; i < count && !backward; i++) {
+        r->output.value[i] = r->input[0][i] + r->input[1][i];
+        r->output.bound[i] = COH_EPS * fabs(r->output.value[i]);
+    }
+    for (int port = 0; port < 2 && backward; port++)
+        for (int64_t i = 0; i < count; i++)
+            r->input_grad[port].value[i] = r->output_grad[i];
 }

@@ -1,4 +1,4 @@
-/* Row loops of gelu, relu and swiglu and of their gradients, sixteen elements at a time. Compiled
+/* Row loops of gelu, relu, swiglu and geglu and of their gradients, sixteen elements at a time. Compiled
  * once per instruction set and element type. Next: kernels/cpu/rows.h for each loop's meaning,
  * activation.h for the formulas. */
 #include "kernels/cpu/isa/element.h"
@@ -120,4 +120,34 @@ LANES_INLINE void swiglu_backward_part(const coh_swiglu_row *row, int64_t i, int
 void ROW(swiglu_backward)(const coh_swiglu_row *row)
 {
     EACH_LANES(i, n, row->count, swiglu_backward_part(row, i, n));
+}
+
+/* ---- geglu ---- */
+
+void ROW(geglu)(void *out, const void *gates, const void *ups, int64_t count)
+{
+    element *y = out;
+    const element *gate = gates, *up = ups;
+    EACH_LANES(i, n, count,
+               elements_give(y + i, n,
+                             lanes_multiply(gelu(elements_take(gate + i, n, 0.0f)),
+                                            elements_take(up + i, n, 0.0f))));
+}
+
+LANES_INLINE void geglu_backward_part(const coh_swiglu_row *row, int64_t i, int64_t count)
+{
+    const lanes dy = elements_take((const element *)row->dy + i, count, 0.0f);
+    const lanes gate = elements_take((const element *)row->gate + i, count, 0.0f);
+    const lanes up = elements_take((const element *)row->up + i, count, 0.0f);
+    const lanes dgate = gelu_back(lanes_multiply(dy, up), gate);
+    const lanes dup = lanes_multiply(dy, gelu(gate));
+    if (row->dgate != NULL)
+        elements_put((element *)row->dgate + i, count, dgate, row->dgate_adds);
+    if (row->dup != NULL)
+        elements_put((element *)row->dup + i, count, dup, row->dup_adds);
+}
+
+void ROW(geglu_backward)(const coh_swiglu_row *row)
+{
+    EACH_LANES(i, n, row->count, geglu_backward_part(row, i, n));
 }

@@ -38,12 +38,19 @@ LANES_INLINE lanes normal(const element *x, int64_t count, float mean, float rst
     return lanes_multiply(away(x, count, mean, is_rms), lanes_all(rstd));
 }
 
+/* `offset` is of RMS norm. */
+LANES_INLINE lanes weight_at(const element *weight, int64_t count, float offset, int is_rms)
+{
+    const lanes taken = elements_take(weight, count, 0.0f);
+    return is_rms ? lanes_add(taken, lanes_all(offset)) : taken;
+}
+
 LANES_INLINE void norm_row(element *y, const element *x, const element *weight, const element *bias,
-                           int64_t C, float mean, float rstd, int is_rms)
+                           int64_t C, float mean, float rstd, float offset, int is_rms)
 {
     EACH_LANES(i, n, C, {
         const lanes scaled = lanes_multiply(normal(x + i, n, mean, rstd, is_rms),
-                                            elements_take(weight + i, n, 0.0f));
+                                            weight_at(weight + i, n, offset, is_rms));
         elements_give(y + i, n,
                       is_rms ? scaled : lanes_add(scaled, elements_take(bias + i, n, 0.0f)));
     });
@@ -53,15 +60,16 @@ void ROW(norm)(void *y, const void *x, const void *weight, const void *bias, int
                float epsilon, float *out_mean, float *out_rstd)
 {
     const float mean = row_mean(x, C), rstd = 1.0f / sqrtf(row_variance(x, C, mean, 0) + epsilon);
-    norm_row(y, x, weight, bias, C, mean, rstd, 0);
+    norm_row(y, x, weight, bias, C, mean, rstd, 0.0f, 0);
     *out_mean = mean;
     *out_rstd = rstd;
 }
 
-void ROW(rms)(void *y, const void *x, const void *weight, int64_t C, float epsilon, float *out_rstd)
+void ROW(rms)(void *y, const void *x, const void *weight, int64_t C, float epsilon, float offset,
+              float *out_rstd)
 {
     const float rstd = 1.0f / sqrtf(row_variance(x, C, 0.0f, 1) + epsilon);
-    norm_row(y, x, weight, NULL, C, 0.0f, rstd, 1);
+    norm_row(y, x, weight, NULL, C, 0.0f, rstd, offset, 1);
     *out_rstd = rstd;
 }
 
@@ -81,7 +89,7 @@ LANES_INLINE void take_part(norm_sums *sums, const coh_norm_row *row, int64_t i,
 {
     const lanes dy = elements_take((const element *)row->dy + i, count, 0.0f);
     const lanes g =
-        lanes_multiply(dy, elements_take((const element *)row->weight + i, count, 0.0f));
+        lanes_multiply(dy, weight_at((const element *)row->weight + i, count, row->offset, is_rms));
     const lanes n = normal_at(row, i, count, is_rms);
     sums->gn = lanes_add(sums->gn, lanes_multiply(g, n));
     lanes_add_to(row->dweight + i, count, lanes_multiply(dy, n));
@@ -94,8 +102,9 @@ LANES_INLINE void take_part(norm_sums *sums, const coh_norm_row *row, int64_t i,
 LANES_INLINE void give_part(const coh_norm_row *row, int64_t i, int64_t count, lanes mean_g,
                             lanes mean_gn, int is_rms)
 {
-    const lanes g = lanes_multiply(elements_take((const element *)row->dy + i, count, 0.0f),
-                                   elements_take((const element *)row->weight + i, count, 0.0f));
+    const lanes g =
+        lanes_multiply(elements_take((const element *)row->dy + i, count, 0.0f),
+                       weight_at((const element *)row->weight + i, count, row->offset, is_rms));
     const lanes n = normal_at(row, i, count, is_rms);
     const lanes less =
         lanes_subtract(is_rms ? g : lanes_subtract(g, mean_g), lanes_multiply(n, mean_gn));
