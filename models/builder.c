@@ -1,6 +1,7 @@
 /* Builds decoder graphs: inputs, shared operators, loss or logits. The one idea: a family's body is
  * called between a common beginning and end, and all linears pass through one function, which adds
- * their adapters. Next: gpt2.c, opt.c and llama.c are the bodies. */
+ * their adapters. Next: gpt2.c, opt.c, llama.c and
+ * gemma.c are the bodies. */
 #include "models/builder.h"
 
 #include <inttypes.h>
@@ -178,10 +179,12 @@ coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads
         &attributes, sizeof(attributes), inputs, out_y);
 }
 
-coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, int untied,
-                            coh_tensor x, coh_tensor targets, coh_tensor *out_last)
+coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, float cap,
+                            int untied, coh_tensor x, coh_tensor targets, coh_tensor *out_last)
 {
-    coh_classifier_attributes classifier = { .vocabulary = vocabulary, .init_std = init_std };
+    coh_classifier_attributes classifier = { .vocabulary = vocabulary,
+                                             .init_std = init_std,
+                                             .cap = cap };
     coh_tensor inputs[2] = { x, targets };
     coh_op_args head = { .name = "lm_head",
                          .attributes = &classifier,

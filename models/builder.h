@@ -82,8 +82,9 @@ coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads
                                  coh_attention_scores scores, const coh_tensor qkv[3],
                                  coh_tensor *out_y);
 
-/* Adds the loss or the logits; the head is the token table, or a separate table if `untied`. */
-coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, int untied,
-                            coh_tensor x, coh_tensor targets, coh_tensor *out_last);
+/* Adds the loss or the logits, with a soft cap unless `cap` is 0; the head is the token table, or a
+ * separate table if `untied`. */
+coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, float cap,
+                            int untied, coh_tensor x, coh_tensor targets, coh_tensor *out_last);
 
 #endif

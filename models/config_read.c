@@ -16,6 +16,7 @@ static const coh_family_table *const families[COH_FAMILY_COUNT] = {
     [COH_FAMILY_GPT2] = &coh_family_gpt2,
     [COH_FAMILY_OPT] = &coh_family_opt,
     [COH_FAMILY_LLAMA] = &coh_family_llama,
+    [COH_FAMILY_GEMMA] = &coh_family_gemma,
 };
 
 /* Members that no family computes with, by kind. If `transformers` would compute with a member, its
@@ -286,6 +287,10 @@ static coh_status read_field(coh_config_reader *reader, const coh_config_field *
             return COH_OK;
         return coh_config_count(field->name, value, field->most ? field->most : INT32_MAX, at);
     case COH_FIELD_POSITIVE:
+    case COH_FIELD_POSITIVE_MAYBE:
+        *(float *)at = 0;
+        if (field->kind == COH_FIELD_POSITIVE_MAYBE && json_is_null(value))
+            return COH_OK;
         COH_TRY(coh_config_positive(field->name, value, &number));
         *(float *)at = (float)number;
         return COH_OK;
@@ -362,7 +367,13 @@ static coh_status find_type(coh_config_reader *reader, const json_t *value,
                 *out_family = families[f];
                 return COH_OK;
             }
-    return coh_config_refuse("model_type", value, "gpt2, opt, llama, mistral or qwen2");
+    if (name && strcmp(name, "gemma3") == 0)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "config.json: \"model_type\" is \"gemma3\", a model with a vision tower: "
+                        "save its text model alone (Gemma3ForCausalLM) in a folder, whose "
+                        "model_type is \"gemma3_text\"");
+    return coh_config_refuse("model_type", value,
+                             "gpt2, opt, llama, mistral, qwen2, gemma2 or gemma3_text");
 }
 
 static coh_status read_architectures(const json_t *list, const coh_config_type *type)

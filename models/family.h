@@ -2,7 +2,7 @@
  * folder (fields of config.json, names of tensors). Each family is one table; no other code in this
  * folder depends on which family it handles.
  *
- *   gpt2.c opt.c llama.c   check, graph, fields and tensors, and the table itself */
+ *   gpt2.c opt.c llama.c gemma.c   check, graph, fields and tensors, and the table itself */
 #ifndef COH_MODELS_FAMILY_H
 #define COH_MODELS_FAMILY_H
 
@@ -18,11 +18,12 @@ enum { COH_LAYERS_MOST = 100000 };
 
 /* Kinds before COH_FIELD_NONE are written as well as read. */
 typedef enum coh_field_kind {
-    COH_FIELD_COUNT,       /* int64: a whole number from 1 to `most` (0: 2^31 - 1) */
-    COH_FIELD_COUNT_MAYBE, /* the same, or null: 0 */
-    COH_FIELD_POSITIVE,    /* float: above 0 and finite */
-    COH_FIELD_FLAG,        /* int32: true or false */
-    COH_FIELD_NOT,         /* int32: the negation of the member */
+    COH_FIELD_COUNT,          /* int64: a whole number from 1 to `most` (0: 2^31 - 1) */
+    COH_FIELD_COUNT_MAYBE,    /* the same, or null: 0 */
+    COH_FIELD_POSITIVE,       /* float: above 0 and finite */
+    COH_FIELD_POSITIVE_MAYBE, /* the same, or null: 0 */
+    COH_FIELD_FLAG,           /* int32: true or false */
+    COH_FIELD_NOT,            /* int32: the negation of the member */
     COH_FIELD_ID,   /* int64: an id of the vocabulary, counted from its end if negative; null: -1 */
     COH_FIELD_WORD, /* not stored: must be one of `words`; the first is written */
     COH_FIELD_ONLY, /* not stored: must be the boolean given in `words` */
@@ -98,6 +99,7 @@ typedef enum coh_side {
     COH_SIDE_EMBEDDING, /* width of the token table */
     COH_SIDE_QUERIES,   /* heads x head width */
     COH_SIDE_KEYS,      /* heads of keys and values x head width */
+    COH_SIDE_HEAD,      /* head width */
     COH_SIDE_COUNT
 } coh_side;
 
@@ -151,7 +153,7 @@ typedef struct coh_family_table {
     void (*sizes)(const void *config, coh_tensor_sizes *out_sizes);
 } coh_family_table;
 
-extern const coh_family_table coh_family_gpt2, coh_family_opt, coh_family_llama;
+extern const coh_family_table coh_family_gpt2, coh_family_opt, coh_family_llama, coh_family_gemma;
 
 /* The table of the model's family; NULL for an unknown family. */
 const coh_family_table *coh_family_of(const coh_model *model);

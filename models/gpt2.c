@@ -112,7 +112,7 @@ static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, co
         COH_TRY(add_layer(b, c, x, &x));
     b->block = -1;
     COH_TRY(add_norm(b, c, "ln_f", x, &x));
-    return coh_builder_head(b, c->vocabulary, table_std, c->untied, x, targets, out_last);
+    return coh_builder_head(b, c->vocabulary, table_std, 0, c->untied, x, targets, out_last);
 }
 
 /* A model with only this configuration. */

@@ -211,7 +211,7 @@ static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, co
     }
     b->block = -1;
     COH_TRY(add_norm(b, c, "norm", x, &x));
-    return coh_builder_head(b, c->vocabulary, c->init_std, c->untied, x, targets, out_last);
+    return coh_builder_head(b, c->vocabulary, c->init_std, 0, c->untied, x, targets, out_last);
 }
 
 /* ---- config.json ---- */

@@ -134,7 +134,7 @@ static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, co
     if (c->norm_before && c->last_norm)
         COH_TRY(add_norm(b, "decoder.final_layer_norm", x, &x));
     COH_TRY(add_projection(b, c, "decoder.project_out", c->embedding, x, &x));
-    return coh_builder_head(b, c->vocabulary, c->init_std, c->untied, x, targets, out_last);
+    return coh_builder_head(b, c->vocabulary, c->init_std, 0, c->untied, x, targets, out_last);
 }
 
 /* ---- config.json ---- */

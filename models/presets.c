@@ -1,6 +1,6 @@
 /* Models by name, with their published sizes (GPT-2: Radford et al. 2019; OPT: Zhang et al. 2022,
- * table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024), and our own
- * gpt2-nano. A graph holds no weights, and at most a few thousand operators, so a preset can be
+ * table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024; Gemma 2 and 3: Gemma
+ * Team 2024, 2025, and their config.json), and our own gpt2-nano. A graph holds no weights, and at most a few thousand operators, so a preset can be
  * planned without files. */
 #include "models/family.h"
 
@@ -16,12 +16,36 @@ static const coh_llama_rope llama3_rope = { .theta = 5e5,
                                             .high_frequency = 4,
                                             .original_positions = 8192 };
 
+/* Fields that the sizes of a Gemma share. */
+static const coh_gemma_config gemma2 = { .padding = -1,
+                                         .window = 4096,
+                                         .pattern = 2,
+                                         .theta = 1e4,
+                                         .local_theta = 1e4,
+                                         .factor = 1,
+                                         .score_cap = 50,
+                                         .logit_cap = 30,
+                                         .rmsnorm_epsilon = 1e-6f,
+                                         .init_std = 0.02f,
+                                         .type = COH_GEMMA_2 };
+static const coh_gemma_config gemma3 = { .padding = -1,
+                                         .window = 1024,
+                                         .pattern = 6,
+                                         .theta = 1e6,
+                                         .local_theta = 1e4,
+                                         .factor = 8,
+                                         .rmsnorm_epsilon = 1e-6f,
+                                         .init_std = 0.02f,
+                                         .type = COH_GEMMA_3 };
+
 static const struct preset {
     const char *name;
     coh_family family;
     int64_t layers, heads, channels, positions, vocabulary;
-    int64_t inner, kv_heads; /* Llama's */
-    int64_t embedding;       /* OPT's, if it differs from `channels`: norms then come last, too */
+    int64_t inner, kv_heads;    /* Llama's and Gemma's */
+    int64_t head_width, scalar; /* Gemma's */
+    const coh_gemma_config *gemma;
+    int64_t embedding; /* OPT's, if it differs from `channels`: norms then come last, too */
     const coh_llama_rope *rope; /* Llama's */
 } presets[] = {
     { "gpt2-nano", COH_FAMILY_GPT2, 6, 6, 384, 1024, 50257 },
@@ -44,6 +68,10 @@ static const struct preset {
       .rope = &llama3_rope },
     { "llama-3.1-70b", COH_FAMILY_LLAMA, 80, 64, 8192, 131072, 128256, 28672, 8,
       .rope = &llama3_rope },
+    { "gemma-2-9b", COH_FAMILY_GEMMA, 42, 16, 3584, 8192, 256000, 14336, 8, 256, 256, &gemma2 },
+    { "gemma-2-27b", COH_FAMILY_GEMMA, 46, 32, 4608, 8192, 256000, 36864, 16, 128, 144, &gemma2 },
+    { "gemma-3-4b", COH_FAMILY_GEMMA, 34, 8, 2560, 131072, 262208, 10240, 4, 256, 256, &gemma3 },
+    { "gemma-3-27b", COH_FAMILY_GEMMA, 62, 32, 5376, 131072, 262208, 21504, 16, 128, 168, &gemma3 },
 };
 enum { PRESET_COUNT = sizeof(presets) / sizeof(presets[0]) };
 
@@ -73,6 +101,13 @@ static coh_model model_of(const struct preset *p)
                                           .rmsnorm_epsilon = 1e-5f,
                                           .init_std = 0.02f,
                                           .untied = 1 };
+        break;
+    case COH_FAMILY_GEMMA:
+        model.gemma = *p->gemma;
+        model.gemma.kv_heads = p->kv_heads;
+        model.gemma.head_width = p->head_width;
+        model.gemma.inner = p->inner;
+        model.gemma.scalar = p->scalar;
         break;
     }
     return model;

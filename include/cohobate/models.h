@@ -3,8 +3,8 @@
  * A model is a family and its configuration. Configurations come from presets, from the notes of
  * checkpoints, or from the config.json of a Hugging Face folder:
  *
- *     model_type   gpt2    opt    llama mistral qwen2
- *     family       GPT2    OPT    LLAMA (they differ in fields, not in the graph)
+ *     model_type   gpt2    opt    llama mistral qwen2                             gemma2 gemma3_text
+ *     family       GPT2    OPT    LLAMA (they differ in fields, not in the graph) GEMMA
  *
  * Every field of config.json that changes what is computed is either honoured or refused by name
  * (docs/models.md has the table). Parameters have Hugging Face's names. */
@@ -75,8 +75,36 @@ typedef struct coh_llama_config {
     int32_t untied;
 } coh_llama_config;
 
-typedef enum coh_family { COH_FAMILY_GPT2, COH_FAMILY_OPT, COH_FAMILY_LLAMA } coh_family;
-#define COH_FAMILY_COUNT 3
+typedef enum coh_gemma_type { COH_GEMMA_2, COH_GEMMA_3 } coh_gemma_type;
+
+/* Gemma 2, and the text model of Gemma 3: norms before and after each branch, GeGLU, local and
+ * global layers. */
+typedef struct coh_gemma_config {
+    int64_t layers, heads, channels, positions, vocabulary;
+    int64_t kv_heads; /* heads of keys and values: a divisor of `heads` */
+    int64_t head_width;
+    int64_t inner;   /* of the gated layer */
+    int64_t padding; /* id whose row is not trained by lookups; -1: none */
+    int64_t window;  /* positions that a query of a local layer attends to, itself included */
+    int64_t pattern; /* every pattern-th layer is global; 0: none is */
+    int64_t scalar;  /* scores are multiplied by its inverse root */
+    double theta, local_theta;  /* rope of global and local layers; one value in Gemma 2 */
+    float factor;               /* linear scaling of the global rope; 1: none */
+    float score_cap, logit_cap; /* soft caps of scores (Gemma 2) and logits; 0: none */
+    float rmsnorm_epsilon;
+    coh_dtype dtype;
+    float init_std;
+    int32_t type; /* a coh_gemma_type */
+    int32_t untied;
+} coh_gemma_config;
+
+typedef enum coh_family {
+    COH_FAMILY_GPT2,
+    COH_FAMILY_OPT,
+    COH_FAMILY_LLAMA,
+    COH_FAMILY_GEMMA
+} coh_family;
+#define COH_FAMILY_COUNT 4
 
 /* Which parameters are trained, and with which adapters. All zero: all parameters, no adapters.
  *
@@ -109,6 +137,7 @@ typedef struct coh_model {
         coh_gpt2_config gpt2;
         coh_opt_config opt;
         coh_llama_config llama;
+        coh_gemma_config gemma;
     };
     coh_adapters adapters;
     char checkpoint[4096]; /* checkpoint to load parameters from; "": none */
@@ -136,7 +165,7 @@ typedef struct coh_model {
 
 /* Creates a model by name: gpt2-nano (6 layers, 6 heads, 384 wide), or a published one: gpt2,
  * gpt2-medium, gpt2-large, gpt2-xl; opt-125m, -350m, -1.3b, -2.7b, -6.7b, -13b, -30b, -66b;
- * llama-2-7b, -13b, -70b; llama-3.1-8b, -70b. Only sizes, no weights: its parameters are new, in
+ * llama-2-7b, -13b, -70b; llama-3.1-8b, -70b; gemma-2-9b, -27b; gemma-3-4b, -27b (text). Only sizes, no weights: its parameters are new, in
  * f32. `vocabulary` 0: as published (gpt2-nano: GPT-2's 50257), else that many (257 for bytes + end
  * of text). No id is padding, because only a tokenizer defines padding.
  * Fails: COH_ERR_ARGUMENT listing the names. */
@@ -165,7 +194,7 @@ typedef struct coh_model_size {
 COH_API coh_model_size coh_model_size_get(const coh_model *model);
 /* Sets the dtype of parameters and activations: f32 or bf16. */
 COH_API void coh_model_dtype_set(coh_model *model, coh_dtype dtype);
-/* Returns config.json's model_type: "gpt2", "opt", "llama", "mistral" or "qwen2". */
+/* Returns config.json's model_type, as listed at the top. */
 COH_API const char *coh_model_type_name(const coh_model *model);
 
 /* Builds the training graph for micro-batches of `sequences` x `tokens`, with inputs "tokens" and

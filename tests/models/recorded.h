@@ -86,6 +86,9 @@ static inline void assert_same_model(const coh_model *left, const coh_model *rig
     case COH_FAMILY_LLAMA:
         assert_memory_equal(&left->llama, &right->llama, sizeof(left->llama));
         break;
+    case COH_FAMILY_GEMMA:
+        assert_memory_equal(&left->gemma, &right->gemma, sizeof(left->gemma));
+        break;
     }
 }
 
