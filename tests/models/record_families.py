@@ -5,7 +5,7 @@
 
 Needs torch and transformers. OUT.json has the version that wrote it and per case: the config.json of `save_pretrained`
 unchanged, the names and shapes of the tensors in model.safetensors, and the model's parameter count. The recorded files
-came from versions 4.46 and 5.23, which name the fields of dtype and rotary embedding differently."""
+came from versions 4.46 and 5.23, which name the fields of dtype and rotary embedding differently. (4.46 has no Gemma 3.)"""
 
 import json
 import os
@@ -15,7 +15,7 @@ import tempfile
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, MistralConfig, OPTConfig, Qwen2Config
 
 GPT2 = dict(vocab_size=37, n_positions=19, n_embd=12, n_layer=2, n_head=3, bos_token_id=0, eos_token_id=0)
 OPT = dict(vocab_size=37, max_position_embeddings=19, hidden_size=12, word_embed_proj_dim=12, ffn_dim=20,
@@ -24,6 +24,10 @@ LLAMA = dict(vocab_size=37, max_position_embeddings=19, hidden_size=24, intermed
              num_attention_heads=4)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=8)
+
+GEMMA2 = dict(LLAMA, num_key_value_heads=2, head_dim=10, query_pre_attn_scalar=7, sliding_window=3,
+              attn_logit_softcapping=3.0, final_logit_softcapping=2.0)
+GEMMA3 = dict(LLAMA, num_key_value_heads=2, head_dim=12, query_pre_attn_scalar=12, sliding_window=3)
 
 CASES = {
     "gpt2": (GPT2Config, GPT2),
@@ -45,7 +49,18 @@ CASES = {
     "mistral head_dim": (MistralConfig, dict(LLAMA, num_key_value_heads=2, sliding_window=None, head_dim=8)),
     "qwen2": (Qwen2Config, dict(LLAMA, num_key_value_heads=2)),
     "qwen2 tied": (Qwen2Config, dict(LLAMA, num_key_value_heads=2, tie_word_embeddings=True, rope_theta=1e6)),
+    "mistral window": (MistralConfig, dict(LLAMA, num_key_value_heads=2, sliding_window=3)),
+    "gemma2": (Gemma2Config, GEMMA2),
+    "gemma2 untied, no caps": (Gemma2Config, dict(GEMMA2, tie_word_embeddings=False, attn_logit_softcapping=None,
+                                                  final_logit_softcapping=None)),
 }
+if hasattr(transformers, "Gemma3TextConfig"):
+    CASES.update({
+        "gemma3_text": (transformers.Gemma3TextConfig, GEMMA3),
+        "gemma3_text two bases, pattern": (transformers.Gemma3TextConfig, dict(
+            GEMMA3, num_hidden_layers=4, sliding_window_pattern=2, query_pre_attn_scalar=5, final_logit_softcapping=2.0,
+            rope_theta=500000.0, rope_local_base_freq=20000.0, rope_scaling=dict(rope_type="linear", factor=2.0))),
+    })
 
 
 def tensors(path):

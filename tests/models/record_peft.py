@@ -32,6 +32,8 @@ ADAPTED = {
     "llama grouped, tied": ((3, 8, "q_proj,v_proj"), None),
     "llama biases": ((1, 2, "*"), "all-linear"),
     "qwen2": ((2, 4, "o_proj,down_proj"), ["o_proj", "down_proj"]),
+    "gemma2": ((3, 8, "q_proj,v_proj"), None),
+    "gemma3_text": ((2, 4, "*"), "all-linear"),
 }
 
 
@@ -53,7 +55,7 @@ def record(case, ours, theirs):
     model = peft.get_peft_model(base, adapters, autocast_adapter_dtype=False).double().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(torch.from_numpy(weights(published(name), tuple(parameter.shape))))
+            parameter.copy_(torch.from_numpy(weights(published(name), tuple(parameter.shape), said["model_type"])))
     logits = model(ids("tokens")).logits
     loss = loss_of(logits, ids("targets"))
     loss.backward()

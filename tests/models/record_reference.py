@@ -40,12 +40,12 @@ def drawn(name, count):
     return (mixed(places + numpy.uint64(seed)) >> numpy.uint64(40)).astype(numpy.float64) / (1 << 24) - 0.5
 
 
-def weights(name, shape):
-    """Makes every term of every formula matter: no gain is one, no bias is zero."""
+def weights(name, shape, kind):
+    """Makes every term of every formula matter: no gain is one, no bias is zero. Gemma's gains are 1 + weight."""
     values = drawn(name, int(numpy.prod(shape))).reshape(shape)
     if len(shape) == 2:
         return values * 0.5
-    return values * 0.5 + (1.0 if name.endswith("weight") else 0.0)
+    return values * 0.5 + (1.0 if name.endswith("weight") and not kind.startswith("gemma") else 0.0)
 
 
 def ids(name):
@@ -55,7 +55,9 @@ def ids(name):
 
 def exact_norm(self, x):
     """RMSNorm in double: the class computes it in float, whatever the model's dtype is."""
-    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+    is_gemma = type(self).__name__.startswith("Gemma")
+    epsilon = self.eps if is_gemma else self.variance_epsilon
+    return (self.weight + is_gemma) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon))
 
 
 def loss_of(logits, targets):
@@ -87,7 +89,7 @@ def record(name, kind, fields):
     parameters = dict(model.named_parameters())  # a tied head is there once
     with torch.no_grad():
         for tensor, parameter in parameters.items():
-            parameter.copy_(torch.from_numpy(weights(tensor, tuple(parameter.shape))))
+            parameter.copy_(torch.from_numpy(weights(tensor, tuple(parameter.shape), said["model_type"])))
     logits = model(ids("tokens")).logits
     loss = loss_of(logits, ids("targets"))
     loss.backward()

@@ -468,7 +468,7 @@ static void what_is_no_opt_is_refused(void **state)
     REFUSE(opt.padding, -2, COH_ERR_ARGUMENT);
     REFUSE(opt.init_std, 0, COH_ERR_ARGUMENT);
     REFUSE(opt.dtype, COH_DTYPE_F16, COH_ERR_ARGUMENT);
-    REFUSE(family, (coh_family)3, COH_ERR_ARGUMENT);
+    REFUSE(family, (coh_family)COH_FAMILY_COUNT, COH_ERR_ARGUMENT);
 }
 
 static void what_is_no_llama_is_refused(void **state)

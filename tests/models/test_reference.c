@@ -87,10 +87,11 @@ static coh_status weights(void *context, coh_parameter parameter, const char *na
     const uint64_t seed = name_seed("", tensor.published);
     const size_t length = strlen(tensor.published);
     const int is_gain = tensor.rank == 1 && strcmp(tensor.published + length - 6, "weight") == 0;
+    const int from_one = ((const coh_model *)context)->family == COH_FAMILY_GEMMA;
     (void)parameter;
     for (uint64_t i = 0; i < count; i++) {
         const int64_t place = published_place(&tensor, (int64_t)(element_begin + i));
-        values[i] = (float)(0.5 * drawn(seed, place) + is_gain);
+        values[i] = (float)(0.5 * drawn(seed, place) + (is_gain && !from_one));
     }
     return COH_OK;
 }

@@ -28,7 +28,8 @@ import gpt2_torch  # noqa: E402
 import numpy  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from transformers import GPT2Config, LlamaConfig, MistralConfig, OPTConfig, Qwen2Config  # noqa: E402
+from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, LlamaConfig, MistralConfig, OPTConfig,  # noqa: E402
+                          Qwen2Config)
 
 # Widths are divisible by a vector's width only where they must be; targets of -1; two micro-batches.
 RUN = {"vocabulary": 311, "positions": 40, "sequences": 3, "tokens": 33, "microbatches": 2, "ignored": 0.06,
@@ -44,6 +45,13 @@ LLAMA = dict(vocab_size=311, max_position_embeddings=40, hidden_size=60, interme
              num_attention_heads=6)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
+# Caps that matter; windows below the tokens; heads of another width than the scale of the scores says.
+GEMMA2 = dict(LLAMA, num_key_value_heads=2, head_dim=14, query_pre_attn_scalar=10, sliding_window=9,
+              attn_logit_softcapping=3.0, final_logit_softcapping=2.0, pad_token_id=2)
+GEMMA3 = dict(LLAMA, num_key_value_heads=2, head_dim=14, query_pre_attn_scalar=14, sliding_window=9, pad_token_id=None,
+              layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+              rope_parameters={"full_attention": dict(rope_type="linear", factor=2.5, rope_theta=1e6),
+                               "sliding_attention": dict(rope_type="default", rope_theta=1e4)})
 WIDE = dict(vocab_size=1111, max_position_embeddings=300, num_hidden_layers=2)
 
 CASES = {
@@ -69,23 +77,37 @@ CASES = {
     "llama llama3": (RUN, LlamaConfig, dict(LLAMA, num_key_value_heads=2, rope_theta=500000.0, rope_scaling=LLAMA3)),
     "mistral": (RUN, MistralConfig, dict(LLAMA, num_key_value_heads=2, sliding_window=33)),
     "mistral head_dim": (RUN, MistralConfig, dict(LLAMA, num_key_value_heads=2, sliding_window=None, head_dim=8)),
+    "mistral window": (RUN, MistralConfig, dict(LLAMA, num_key_value_heads=2, sliding_window=9)),
+    "gemma2": (RUN, Gemma2Config, GEMMA2),
+    "gemma2 untied, no caps": (RUN, Gemma2Config, dict(GEMMA2, tie_word_embeddings=False, attn_logit_softcapping=None,
+                                                       final_logit_softcapping=None, num_key_value_heads=3)),
+    "gemma3_text": (RUN, Gemma3TextConfig, GEMMA3),
+    "gemma3_text capped logits, no local layer": (RUN, Gemma3TextConfig, dict(
+        GEMMA3, final_logit_softcapping=2.0, query_pre_attn_scalar=56, layer_types=["full_attention"] * 3)),
     "qwen2": (RUN, Qwen2Config, dict(LLAMA, num_key_value_heads=2)),
     "qwen2 tied": (RUN, Qwen2Config, dict(LLAMA, num_key_value_heads=2, tie_word_embeddings=True, rope_theta=1e6)),
     "gpt2, long": (LONG, GPT2Config, dict(GPT2, vocab_size=1111, n_positions=300, n_layer=2)),
     "opt, long": (LONG, OPTConfig, dict(OPT, **WIDE)),
+    "mistral window, long": (LONG, MistralConfig, dict(LLAMA, **WIDE, num_key_value_heads=2, sliding_window=130)),
+    "gemma2, long": (LONG, Gemma2Config, dict(GEMMA2, **WIDE, sliding_window=100)),
+    "gemma3_text, long": (LONG, Gemma3TextConfig, dict(GEMMA3, **WIDE, sliding_window=150,
+                                                       layer_types=["sliding_attention", "full_attention"])),
     "llama, long": (LONG, LlamaConfig, dict(LLAMA, **WIDE, num_key_value_heads=2, rope_scaling=LLAMA3)),
 }
 
 
 def exact_norm(self, x):
     """RMSNorm in its input's dtype: the class computes it in float, whatever the model's dtype."""
-    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+    is_gemma = type(self).__name__.startswith("Gemma")
+    epsilon = self.eps if is_gemma else self.variance_epsilon
+    return (self.weight + is_gemma) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon))
 
 
 def made_model(kind, fields, dtype, weights):
     """A model of `transformers` with `weights`, given by published name."""
     fields = {key: dict(value) if isinstance(value, dict) else value for key, value in fields.items()}
-    model = transformers.AutoModelForCausalLM.from_config(kind(**fields), attn_implementation="sdpa").to(dtype).eval()
+    attention = "eager" if kind is Gemma2Config else "sdpa"  # sdpa has no soft cap
+    model = transformers.AutoModelForCausalLM.from_config(kind(**fields), attn_implementation=attention).to(dtype).eval()
     parameters = dict(model.named_parameters())  # a tied head is there once
     assert sorted(parameters) == sorted(weights), sorted(set(parameters) ^ set(weights))
     with torch.no_grad():
@@ -133,7 +155,7 @@ class Side:
         trained = {key: more[key] for key in ("lora", "alpha", "targets") if key in more}
         self.weights = self.draw(parity.Run(test.folder, self.run_shape, 0, model=self.config, **trained).tensors)
         for name, values in self.weights.items() if more.get("bf16") else ():
-            middle = numpy.float32(values.ndim == 1 and name.endswith("weight"))
+            middle = numpy.float32(self.is_gain(name, values))
             values = torch.from_numpy(middle + numpy.float32(size) * (values - middle))
             self.weights[name] = values.bfloat16().float().numpy()
         self.run = parity.Run(test.folder, self.run_shape, more.pop("steps"), weights=self.weights,
@@ -142,8 +164,14 @@ class Side:
             rows = [line.split() for line in file]
         self.published = {name: (published, transposed == "1") for name, published, transposed in rows}
 
+    def is_gain(self, name, values):
+        """A norm's weight around one. Gemma's are around zero: it adds the one."""
+        return values.ndim == 1 and name.endswith("weight") and not self.kind.__name__.startswith("Gemma")
+
     def draw(self, tensors):
-        return parity.drawn_weights(tensors)
+        weights = parity.drawn_weights(tensors)
+        return {name: values - numpy.float32(values.ndim == 1 and name.endswith("weight") and not self.is_gain(name, values))
+                for name, values in weights.items()}
 
     def publish(self, ours):
         """Under published names and in published layout."""
