@@ -224,8 +224,8 @@ typedef struct coh_dropout {
 } coh_dropout;
 void coh_kernel_dropout(void *queue, const coh_dropout *dropout);
 
-/* y = gate / (1 + e^-gate) * up, or with `gelu` gelu(gate) * up; y may be either. Backward: NULL is not wanted; dgate or dup may be
- * dy if it does not add. */
+/* y = gate / (1 + e^-gate) * up, or with `gelu` gelu(gate) * up; y may be either. Backward: NULL
+ * is not wanted; dgate or dup may be dy if it does not add. */
 typedef struct coh_swiglu {
     coh_dtype dtype;
     int64_t count;

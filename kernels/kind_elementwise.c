@@ -1,6 +1,6 @@
-/* The operator kinds that work element by element: gelu, relu, scale, swiglu, geglu,
- * dropout, dropout_residual and add. Each element of y depends on the same element of the inputs only, so all may
- * run in place and be split by sequences. Next: cohobate/kinds.h, kernels.h. */
+/* The operator kinds that work element by element: gelu, relu, scale, swiglu, geglu, dropout,
+ * dropout_residual and add. Each element of y depends on the same element of the inputs only, so
+ * all may run in place and be split by sequences. Next: cohobate/kinds.h, kernels.h. */
 #include "cohobate/kinds.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* Builds the graphs of Gemma 2 and of Gemma 3's text model (Gemma Team 2024, 2025). Names are Hugging
- * Face's, prefixed with "model.". Next: builder.c, family.h; llama.c is the nearest relative.
+/* Builds the graphs of Gemma 2 and of Gemma 3's text model (Gemma Team 2024, 2025). Names are
+ * Hugging Face's, prefixed with "model.". Next: builder.c, family.h; llama.c is the nearest
+ * relative.
  *
  *   tokens -> embed_tokens -> times sqrt(channels) -> layers -> norm -> lm_head, capped
  *

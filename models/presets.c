@@ -1,7 +1,7 @@
-/* Models by name, with their published sizes (GPT-2: Radford et al. 2019; OPT: Zhang et al. 2022,
- * table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024; Gemma 2 and 3: Gemma
- * Team 2024, 2025, and their config.json), and our own gpt2-nano. A graph holds no weights, and at most a few thousand operators, so a preset can be
- * planned without files. */
+/* Models by name, with their published sizes (GPT-2: Radford et al. 2019; OPT: Zhang et al.
+ * 2022, table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024; Gemma 2 and
+ * 3: Gemma Team 2024, 2025, and their config.json), and our own gpt2-nano. A graph holds no
+ * weights, and at most a few thousand operators, so a preset can be planned without files. */
 #include "models/family.h"
 
 #include <inttypes.h>

@@ -54,9 +54,9 @@ typedef struct coh_layernorm_attributes {
 extern COH_API const coh_op_kind coh_kind_layernorm;
 
 /* RMS norm: x [..,C] -> y = x / sqrt(mean(x²) + epsilon) * weight, over the last axis (Zhang and
- * Sennrich 2019). With `heads`, x is [..,heads*D], each head has its own mean, and weight [D] is the
- * same for all heads. With `from_one` the factor is 1 + weight, and weight starts at 0 (Gemma).
- * Saves 1 / sqrt. */
+ * Sennrich 2019). With `heads`, x is [..,heads*D], each head has its own mean, and weight [D] is
+ * the same for all heads. With `from_one` the factor is 1 + weight, and weight starts at 0
+ * (Gemma). Saves 1 / sqrt. */
 typedef struct coh_rmsnorm_attributes {
     float epsilon;
     int32_t heads; /* 0: as 1 */
@@ -118,7 +118,8 @@ extern COH_API const coh_op_kind coh_kind_relu;
  * linears of the same x). */
 extern COH_API const coh_op_kind coh_kind_swiglu;
 
-/* GeGLU: gate [..], up [..] -> y = gelu(gate) * up, with the gelu of coh_kind_gelu (Shazeer 2020). */
+/* GeGLU: gate [..], up [..] -> y = gelu(gate) * up, with the gelu of coh_kind_gelu (Shazeer
+ * 2020). */
 extern COH_API const coh_op_kind coh_kind_geglu;
 
 /* Sum: x, residual -> y = x + residual. */
@@ -244,8 +245,8 @@ typedef struct coh_classifier_attributes {
 } coh_classifier_attributes;
 extern COH_API const coh_op_kind coh_kind_classifier;
 
-/* Logits of the classifier head: x [B,T,C] -> logits [B,T,V] = x weightᵀ, capped as the classifier's;
- * weight [V,C], row-split. Forward only. */
+/* Logits of the classifier head: x [B,T,C] -> logits [B,T,V] = x weightᵀ, capped as the
+ * classifier's; weight [V,C], row-split. Forward only. */
 extern COH_API const coh_op_kind coh_kind_logits;
 
 #ifdef __cplusplus

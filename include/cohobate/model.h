@@ -257,9 +257,10 @@ typedef struct coh_op_kind {
     /* 1: backward on a GPU may add by atomics, in varying order, so its bits vary from run to run.
      * Plans of graphs with such a kind record it (coh_plan_file). */
     int32_t atomics;
-    /* Size of the struct that `attributes` points to. coh_graph_op refuses a smaller one, so that
-     * no function reads past its end. 0: the kind has no attributes, or checks them itself. Built-in
-     * kinds whose struct grew still have its first size here: new members are 0 if not given. */
+    /* Size of the struct that `attributes` points to. coh_graph_op refuses a smaller one, so
+     * that no function reads past its end. 0: the kind has no attributes, or checks them itself.
+     * Built-in kinds whose struct grew still have its first size here: new members are 0 if not
+     * given. */
     uint32_t attribute_bytes;
 } coh_op_kind;
 

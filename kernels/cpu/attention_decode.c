@@ -1,5 +1,6 @@
-/* Attention for one step of a decoder on the host: stores the new keys and values, then each head
- * of the one query attends to the rows so far, or to the last of them. Next: kernels/kernels.h (coh_attention_decode). */
+/* Attention for one step of a decoder on the host: stores the new keys and values, then each
+ * head of the one query attends to the rows so far, or to the last of them. Next:
+ * kernels/kernels.h (coh_attention_decode). */
 #include "kernels/table.h"
 
 #include <math.h>

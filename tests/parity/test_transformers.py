@@ -48,7 +48,7 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
 # Caps that matter; windows below the tokens; heads of another width than the scale of the scores says.
 GEMMA2 = dict(LLAMA, num_key_value_heads=2, head_dim=14, query_pre_attn_scalar=10, sliding_window=9,
               attn_logit_softcapping=3.0, final_logit_softcapping=2.0, pad_token_id=2)
-GEMMA3 = dict(LLAMA, num_key_value_heads=2, head_dim=14, query_pre_attn_scalar=14, sliding_window=9, pad_token_id=None,
+GEMMA3 = dict(LLAMA, num_key_value_heads=2, head_dim=14, query_pre_attn_scalar=40, sliding_window=9, pad_token_id=None,
               layer_types=["sliding_attention", "full_attention", "sliding_attention"],
               rope_parameters={"full_attention": dict(rope_type="linear", factor=2.5, rope_theta=1e6),
                                "sliding_attention": dict(rope_type="default", rope_theta=1e4)})

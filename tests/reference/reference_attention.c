@@ -5,8 +5,8 @@
 
 #include "cohobate/kinds.h"
 
-/* One query of one head: probabilities over keys first..i, and the relative error that float may have
- * in them. */
+/* One query of one head: probabilities over keys first..i, and the relative error that float may
+ * have in them. */
 typedef struct query {
     const double *q, *k, *v; /* q: its row; k, v: row 0 of the sequence */
     int64_t first, seen, D, stride;

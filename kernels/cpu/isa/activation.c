@@ -1,6 +1,6 @@
-/* Row loops of gelu, relu, swiglu and geglu and of their gradients, sixteen elements at a time. Compiled
- * once per instruction set and element type. Next: kernels/cpu/rows.h for each loop's meaning,
- * activation.h for the formulas. */
+/* Row loops of gelu, relu, swiglu and geglu and of their gradients, sixteen elements at a time.
+ * Compiled once per instruction set and element type. Next: kernels/cpu/rows.h for each loop's
+ * meaning, activation.h for the formulas. */
 #include "kernels/cpu/isa/element.h"
 
 #include "kernels/cpu/isa/activation.h"

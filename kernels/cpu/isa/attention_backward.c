@@ -8,12 +8,12 @@
  *  dv_j = sum_i p_ij dy_i;  dk_j = sum_i ds_ij q_i / sqrt(D);  dq_i = sum_j ds_ij k_j / sqrt(D).
  *
  * With a cap, s_ij = cap t_ij, t_ij = tanh(q_i . k_j scale / cap), and ds_ij has the factor 1 -
- * t_ij^2. With dropout, m_ij is 0 or 1 / (1 - probability), dv_j = sum_i m_ij p_ij dy_i and ds_ij = p_ij
- * (m_ij dy_i . v_j - D_i); D_i is still dy_i . y_i.
+ * t_ij^2. With dropout, m_ij is 0 or 1 / (1 - probability), dv_j = sum_i m_ij p_ij dy_i and ds_ij =
+ * p_ij (m_ij dy_i . v_j - D_i); D_i is still dy_i . y_i.
  *
- * A piece takes blocks of keys in turn; each passes over the blocks of queries that see them, from
- * the diagonal on. dk and dv of the block stay in cache. dq of the head is summed in f32 in scratch, and so are
- * dk and dv if other heads share the keys. */
+ * A piece takes blocks of keys in turn; each passes over the blocks of queries that see them,
+ * from the diagonal on. dk and dv of the block stay in cache. dq of the head is summed in f32 in
+ * scratch, and so are dk and dv if other heads share the keys. */
 
 #define STRIP 12 /* keys whose scores are held at a time */
 

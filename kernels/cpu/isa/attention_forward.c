@@ -3,8 +3,9 @@
  * it. */
 #include "kernels/cpu/isa/attention.h"
 
-/* One block of queries passes over the blocks of keys that it sees, up to the diagonal, with a running maximum
- * and sum per query and y in f32 (Milakov and Gimelshein 2018, alg. 3; Dao et al. 2022, alg. 1). */
+/* One block of queries passes over the blocks of keys that it sees, up to the diagonal, with a
+ * running maximum and sum per query and y in f32 (Milakov and Gimelshein 2018, alg. 3; Dao et
+ * al. 2022, alg. 1). */
 /* A maximum below every score: finite, so that a query may see no key of its block's first tile. */
 #define MAX_BEFORE -0x1p100f
 

@@ -1,5 +1,6 @@
-/* Softmax and soft cap over rows of logits in the model's element type, for the classifier. Compiled
- * once per instruction set and element type. Next: kernels/cpu/rows.h (softmax_take, soft_cap). */
+/* Softmax and soft cap over rows of logits in the model's element type, for the classifier.
+ * Compiled once per instruction set and element type. Next: kernels/cpu/rows.h (softmax_take,
+ * soft_cap). */
 #include "kernels/cpu/isa/element.h"
 
 void ROW(softmax_take)(const void *logits, int64_t count, float *max, float *sum)

@@ -224,10 +224,10 @@ LANES_INLINE lanes lanes_root(lanes a)
     return a;
 }
 
-/* exp(x) = 2^n e^r = 2^n (1 + m), n = round(x / ln 2), |r| <= ln 2 / 2 (Cody and Waite 1980: ln 2 in two parts, n
- * times the first exact). e^r = 1 + r + r^2 q(r), q of degree 4 through the Chebyshev points of the
- * interval: its error is 1.1e-8, so rounding dominates. Relative error below 3 * 2^-24 (tested).
- * For -87 <= x <= 88; NaN stays NaN. Returns m; *out_power is 2^n. */
+/* exp(x) = 2^n e^r = 2^n (1 + m), n = round(x / ln 2), |r| <= ln 2 / 2 (Cody and Waite 1980: ln
+ * 2 in two parts, n times the first exact). e^r = 1 + r + r^2 q(r), q of degree 4 through the
+ * Chebyshev points of the interval: its error is 1.1e-8, so rounding dominates. Relative error
+ * below 3 * 2^-24 (tested). For -87 <= x <= 88; NaN stays NaN. Returns m; *out_power is 2^n. */
 LANES_INLINE vector vector_exp_parts(vector x, vector *out_power)
 {
     const vector round_shift = vector_all(0x1.8p23f);
