@@ -25,6 +25,8 @@ LLAMA = {"model_type": "llama", "vocab_size": 37, "max_position_embeddings": 19,
          "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4}
 MISTRAL = dict(LLAMA, model_type="mistral", num_key_value_heads=2, sliding_window=None)
 QWEN2 = dict(LLAMA, model_type="qwen2", num_key_value_heads=2)
+GEMMA2 = dict(LLAMA, model_type="gemma2", num_key_value_heads=2, head_dim=10, sliding_window=3)
+GEMMA3 = dict(GEMMA2, model_type="gemma3_text")
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 8}
 LIMIT = "beyond what our kinds compute (kinds.h)"
@@ -126,6 +128,19 @@ CASES = [
     ("qwen2: layers of a sort", text(QWEN2, layer_types=["full_attention", "linear_attention"]), "layer_types", ""),
     ("qwen2: too few sorts", text(QWEN2, layer_types=["full_attention"]), "layer_types", ""),
     ("mistral: window of 0", text(MISTRAL, sliding_window=0), "sliding_window", NONSENSE),
+    ("gemma3 with its vision tower", json.dumps({"model_type": "gemma3", "text_config": GEMMA3}), "vision tower", OTHER),
+    ("gemma2: a cap below 0", text(GEMMA2, final_logit_softcapping=-1.0), "final_logit_softcapping", NONSENSE),
+    ("gemma2: half a scalar", text(GEMMA2, query_pre_attn_scalar=0.5), "query_pre_attn_scalar", ""),
+    ("gemma2: scaled rope", text(GEMMA2, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}),
+     "rope_type", OTHER),
+    ("gemma2: heads that do not divide", text(GEMMA2, hidden_size=26), "hidden_size", ""),
+    ("gemma2: biases", text(GEMMA2, attention_bias=True), "attention_bias", OTHER),
+    ("gemma3: capped scores", text(GEMMA3, attn_logit_softcapping=5.0), "attn_logit_softcapping", STRICT),
+    ("gemma3: layers in no pattern", text(GEMMA3, num_hidden_layers=4, layer_types=[
+        "full_attention", "sliding_attention", "full_attention", "sliding_attention"]), "layer_types", OTHER),
+    ("gemma3: a window that is null", text(GEMMA3, sliding_window=None), "sliding_window", ""),
+    ("gemma3: other attention", text(GEMMA3, use_bidirectional_attention=True), "use_bidirectional_attention", OTHER),
+    ("gemma3: another activation", text(GEMMA3, hidden_activation="silu"), "hidden_activation", OTHER),
 ]
 
 
