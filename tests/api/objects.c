@@ -60,6 +60,26 @@ coh_model valid_model_of(coh_family family)
                                       .norm_before = 1,
                                       .last_norm = 1,
                                       .biases = 1 };
+    else if (family == COH_FAMILY_GEMMA)
+        model.gemma = (coh_gemma_config){ .layers = 2,
+                                          .heads = 2,
+                                          .channels = 16,
+                                          .positions = TOKENS,
+                                          .vocabulary = VOCABULARY,
+                                          .kv_heads = 1,
+                                          .head_width = 8,
+                                          .inner = 32,
+                                          .padding = -1,
+                                          .window = 3,
+                                          .pattern = 2,
+                                          .scalar = 8,
+                                          .theta = 1e4,
+                                          .local_theta = 1e4,
+                                          .factor = 1,
+                                          .score_cap = 50,
+                                          .logit_cap = 30,
+                                          .rmsnorm_epsilon = 1e-6f,
+                                          .init_std = 0.02f };
     else
         model.llama = (coh_llama_config){ .layers = 1,
                                           .heads = 2,

@@ -36,13 +36,13 @@ EXTENTS = {
 }
 SIGNED = {True: ("0", "-1", "INT{0}_MAX", "INT{0}_MIN"), False: ("0", "UINT{0}_MAX")}
 FLOATS = ("NAN", "INFINITY", "-INFINITY", "-1", "0", "MAX")
-FAMILIES = {"opt": "COH_FAMILY_OPT", "llama": "COH_FAMILY_LLAMA"}
+FAMILIES = {"opt": "COH_FAMILY_OPT", "llama": "COH_FAMILY_LLAMA", "gemma": "COH_FAMILY_GEMMA"}
 # Attributes of the library's kinds whose names differ from the kind's.
 ATTRIBUTES = {
     "attention_atomic": "attention", "attention_grouped_atomic": "attention_grouped", "logits": "classifier",
     "dropout_residual": "dropout", "linear_uniform": "linear", "linear_residual": "linear",
     "linear_gelu": "linear", "linear_relu": "linear", "position_at": "position", "rope_at": "rope",
-    "gelu": None, "relu": None, "swiglu": None,
+    "gelu": None, "relu": None, "swiglu": None, "geglu": None, "add": None,
 }
 
 
