@@ -136,14 +136,12 @@ static void add_field(const coh_config_field *field, const void *config, coh_tex
         else
             (void)coh_text_add(text, "%" PRId64, *(const int64_t *)at);
         return;
+    case COH_FIELD_POSITIVE: /* never 0 */
     case COH_FIELD_POSITIVE_MAYBE:
-        if (*(const float *)at == 0) {
+        if (*(const float *)at == 0)
             (void)coh_text_add(text, "null");
-            return;
-        }
-        /* fall through */
-    case COH_FIELD_POSITIVE:
-        coh_config_text_add_float(text, *(const float *)at);
+        else
+            coh_config_text_add_float(text, *(const float *)at);
         return;
     case COH_FIELD_FLAG:
         (void)coh_text_add(text, *(const int32_t *)at ? "true" : "false");
