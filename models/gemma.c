@@ -17,6 +17,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/half.h"
+
 static coh_status check_heads(const coh_gemma_config *c)
 {
     int64_t width;
@@ -181,14 +183,8 @@ static coh_status add_inner(coh_builder *b, const coh_gemma_config *c, coh_tenso
 /* sqrt(channels) in the model's dtype, as `transformers` rounds it. */
 static float embedding_scale(const coh_gemma_config *c)
 {
-    float scale = (float)sqrt((double)c->channels);
-    uint32_t bits;
-    if (c->dtype != COH_DTYPE_BF16)
-        return scale;
-    memcpy(&bits, &scale, sizeof(bits));
-    bits = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u; /* to nearest even */
-    memcpy(&scale, &bits, sizeof(bits));
-    return scale;
+    const float scale = (float)sqrt((double)c->channels);
+    return c->dtype == COH_DTYPE_BF16 ? coh_f32_of_bf16(coh_bf16_of_f32(scale)) : scale;
 }
 
 static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, coh_tensor targets,
