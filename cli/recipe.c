@@ -269,7 +269,7 @@ coh_status cli_recipe_check_clip(const cli_recipe *recipe)
 {
     if (recipe->clips_by_previous && recipe->clip <= 0)
         return cli_fail(COH_ERR_ARGUMENT, "--clip-mode previous has no limit to clip to with --clip"
-                                          " 0: leave one of them out");
+                                          " 0: raise it, or give --clip-mode exact");
     return COH_OK;
 }
 
