@@ -16,7 +16,7 @@
 /* The largest share of a step's time that is worth a change of states, and the longest program for
  * which it is looked for. */
 #define WORTH_SAYING 0.99
-enum { LEAN_LINES_MOST = 20000 };
+enum { LEAN_INSTRUCTIONS_MOST = 20000 };
 
 static void print_operator(const coh_plan_operator *op)
 {
@@ -39,29 +39,27 @@ static coh_status print_operators(const coh_plan *plan)
 }
 
 /* Where states of AdamW move over a link, plans the step with 8-bit moments, and prints its time if
- * it is shorter. */
-static coh_status add_lean(const cli_job *job, cli_line *line)
+ * it is shorter. Without such a plan nothing is printed. */
+static void add_lean(const cli_job *job, cli_line *line)
 {
     coh_plan_options options = job->plan_options;
     coh_plan_summary lean = { .struct_bytes = sizeof(lean) };
     coh_plan *plan = NULL;
     const int is_adamw = options.optimizer[0] == '\0' || strcmp(options.optimizer, "adamw") == 0;
     if (job->summary.state_link_bytes == 0 || !is_adamw || options.optimizer_choice_count > 0 ||
-        job->budget.plan_file != NULL || job->summary.instruction_count > LEAN_LINES_MOST)
-        return COH_OK;
+        job->budget.plan_file != NULL || job->summary.instruction_count > LEAN_INSTRUCTIONS_MOST)
+        return;
     snprintf(options.optimizer, sizeof(options.optimizer), "adamw8");
     coh_status status = coh_plan_create(job->graph, &options, &plan);
     if (status == COH_OK)
         status = coh_plan_summarize(plan, &lean);
     coh_plan_destroy(plan);
-    CLI_TRY(status);
-    if ((double)lean.step_ns < WORTH_SAYING * (double)job->summary.step_ns)
+    if (status == COH_OK && (double)lean.step_ns < WORTH_SAYING * (double)job->summary.step_ns)
         cli_line_add(line, "states: with 8-bit moments (%s) a step takes %s, %.2f of this one\n",
                      coh_model_size_get(&job->model).dtype == COH_DTYPE_BF16 ? "--state lean"
                                                                              : "--optimizer adamw8",
                      cli_time((double)lean.step_ns * 1e-9).at,
                      (double)lean.step_ns / (double)job->summary.step_ns);
-    return COH_OK;
 }
 
 static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
@@ -69,7 +67,7 @@ static coh_status print_text(const cli_job *job, uint64_t in_memory_bytes)
     cli_line line;
     cli_line_clear(&line);
     CLI_TRY(cli_screen(job, in_memory_bytes, &line));
-    CLI_TRY(add_lean(job, &line));
+    add_lean(job, &line);
     printf("%s", line.text);
     return job->options->operators ? print_operators(job->plan) : COH_OK;
 }
