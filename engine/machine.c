@@ -302,8 +302,7 @@ static void examine_numa(coh_finding_list *list, const coh_topology *topology)
                       "if the model fits one node, bind its processors and memory with numactl");
 }
 
-/* ---- the disk: each interface is tried on a scratch file rather than guessed from versions
- * ---- */
+/* ---- the disk: each interface is tried on a scratch file, as versions do not tell ---- */
 
 /* Does CAP_IPC_LOCK lift the limit of locked memory? */
 static int may_lock_any(void)
