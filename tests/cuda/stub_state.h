@@ -175,7 +175,8 @@ void coh_stub_push_all(CUstream stream, const stub_commands *group);
 void coh_stub_stand_back(void);
 int coh_stub_head_is_ready(const struct CUstream_st *stream);
 void coh_stub_execute_head(CUstream stream);
-/* Executes until the stream is empty; executes other streams where this one waits for them. */
+/* Executes until the stream is empty; executes other streams where this one waits for them. Of a
+ * broken GPU it only waits until no work runs. */
 CUresult coh_stub_finish(CUstream stream);
 /* Returns 1 if [address, address + bytes) lies inside one range of memory that streams reach. */
 int coh_stub_reaches(const void *address, size_t bytes);

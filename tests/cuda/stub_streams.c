@@ -265,6 +265,21 @@ int coh_stub_awaits_word(void)
     return awaits;
 }
 
+static int is_any_busy(void)
+{
+    for (int i = 0; i < coh_stub.stream_count; i++)
+        if (coh_stub.streams[i] != NULL && coh_stub.streams[i]->is_busy)
+            return 1;
+    return 0;
+}
+
+static void yield_mutex(void)
+{
+    unlock();
+    sched_yield();
+    lock();
+}
+
 CUresult coh_stub_finish(CUstream stream)
 {
     while (stream->commands.begin < stream->commands.end && coh_stub.broken == CUDA_SUCCESS) {
@@ -274,11 +289,12 @@ CUresult coh_stub_finish(CUstream stream)
         } else if (find_ready(ready, STUB_STREAMS_MOST) > 0) {
             coh_stub_execute_head(coh_stub.streams[ready[0]]);
         } else {
-            unlock();
-            sched_yield();
-            lock();
+            yield_mutex();
         }
     }
+    /* No kernel runs on a GPU that reports its fault: memory and streams may be freed. */
+    while (coh_stub.broken != CUDA_SUCCESS && is_any_busy())
+        yield_mutex();
     return coh_stub.broken;
 }
 
