@@ -136,11 +136,21 @@ coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *o
 
 /* ---- the most promising ---- */
 
+/* Compares by bound; of equal bounds, that of fewer recomputed blocks and fewer host updates. */
 static int compare_initial(const void *x, const void *y)
 {
-    uint64_t a = ((const coh_initial_candidate *)x)->bound_ns,
-             b = ((const coh_initial_candidate *)y)->bound_ns;
-    return a < b ? -1 : a > b;
+    const coh_initial_candidate *a = x, *b = y;
+    if (a->bound_ns != b->bound_ns)
+        return a->bound_ns < b->bound_ns ? -1 : 1;
+    const int32_t differences[] = { coh_block_set_count(&a->decisions.recompute) -
+                                        coh_block_set_count(&b->decisions.recompute),
+                                    a->decisions.host_updates - b->decisions.host_updates,
+                                    a->decisions.cache - b->decisions.cache,
+                                    a->decisions.row_passes - b->decisions.row_passes };
+    for (size_t i = 0; i < sizeof(differences) / sizeof(differences[0]); i++)
+        if (differences[i] != 0)
+            return differences[i];
+    return 0;
 }
 
 static coh_status bound_initial(const coh_plan *plan, coh_initial_candidate *s)
@@ -169,13 +179,13 @@ static uint64_t largest_split_bytes(const coh_graph *graph)
     return most;
 }
 
-/* The starts of each way to recompute, before sorting. */
-_Static_assert(COH_INITIAL_CHOICES * 2 <= COH_AT_ONCE_MOST, "all ways are tried at once");
+/* The starts of each way to recompute, cache and update, before sorting. */
 typedef struct ways {
     const coh_plan *plan;
-    coh_decisions decisions[COH_INITIAL_CHOICES * 2];
-    coh_initial_candidate starts[COH_INITIAL_CHOICES * 2][COH_INITIAL_ROW_CHOICES];
-    int counts[COH_INITIAL_CHOICES * 2];
+    coh_decisions decisions[COH_INITIAL_WAYS];
+    coh_initial_candidate starts[COH_INITIAL_WAYS][COH_INITIAL_ROW_CHOICES];
+    int counts[COH_INITIAL_WAYS];
+    int begin;         /* of the ways that are listed at once */
     int one_is_enough; /* more passes over rows would only cost time */
 } ways;
 
@@ -183,6 +193,7 @@ static coh_status list_way(void *argument, int index)
 {
     static const int32_t row_passes[COH_INITIAL_ROW_CHOICES] = { 1, 4, COH_ROW_PASSES_MOST };
     ways *w = argument;
+    index += w->begin;
     for (int k = 0; k < COH_INITIAL_ROW_CHOICES; k++) {
         coh_initial_candidate *s = &w->starts[index][w->counts[index]];
         uint64_t least_bytes = 0;
@@ -204,66 +215,62 @@ static coh_status list_way(void *argument, int index)
     return COH_OK;
 }
 
+/* Lists how many of the last blocks to update on the host lane, into
+ * counts[COH_INITIAL_HOST_CHOICES]. Returns the number of choices. */
+static int host_choices(const coh_plan *plan, int32_t *counts)
+{
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    const int32_t all[] = { 0, (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1 };
+    const int has_host =
+        plan->options.mode == COH_PLAN_TRAIN && plan->options.host_memory_bytes > 0;
+    int count = 0;
+    for (int i = 0; i < (has_host ? COH_INITIAL_HOST_CHOICES : 1); i++)
+        if (count == 0 || all[i] > counts[count - 1])
+            counts[count++] = all[i];
+    return count;
+}
+
+/* Fills the decisions of every way. Returns the number of ways. */
+static int list_decisions(const coh_plan *plan, uint64_t chunk_bytes, int slices,
+                          coh_decisions *list)
+{
+    int32_t choices[COH_INITIAL_CHOICES], hosts[COH_INITIAL_HOST_CHOICES];
+    const int count = coh_initial_choices(plan, choices), host_count = host_choices(plan, hosts);
+    int way_count = 0;
+    for (int cache = 0; cache <= coh_candidates_have_caches(plan); cache++)
+        for (int h = 0; h < host_count; h++)
+            for (int i = 0; i < count; i++)
+                list[way_count++] = (coh_decisions){ .device_bytes = coh_bytes_whole_pages(
+                                                         plan->options.device_memory_bytes),
+                                                     .chunk_bytes = chunk_bytes,
+                                                     .cache = cache,
+                                                     .recompute = coh_block_set_first(choices[i]),
+                                                     .host_updates = hosts[h],
+                                                     .slices = slices,
+                                                     .patterns = coh_pattern_choose(slices),
+                                                     .patient = 1,
+                                                     .boundary = COH_BOUNDARY_SETTLED,
+                                                     .horizon = COH_HORIZON_USUAL };
+    return way_count;
+}
+
 coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
                             coh_initial_candidate *starts, int *out_count)
 {
-    int32_t choices[COH_INITIAL_CHOICES];
-    int count = coh_initial_choices(plan, choices);
-    int way_count = count * (1 + coh_candidates_have_caches(plan));
-    uint64_t budget = coh_bytes_whole_pages(plan->options.device_memory_bytes);
+    const uint64_t budget = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     uint64_t chunk_bytes = 0;
-    COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
     ways w = { .plan = plan, .one_is_enough = largest_split_bytes(plan->graph) <= budget / ROOMY };
-    for (int i = 0; i < way_count; i++)
-        w.decisions[i] = (coh_decisions){ .device_bytes = budget,
-                                          .chunk_bytes = chunk_bytes,
-                                          .cache = i >= count,
-                                          .recompute = coh_block_set_first(choices[i % count]),
-                                          .slices = slices,
-                                          .patterns = coh_pattern_choose(slices),
-                                          .patient = 1,
-                                          .boundary = COH_BOUNDARY_SETTLED,
-                                          .horizon = COH_HORIZON_USUAL };
-    COH_TRY(coh_at_once(pool, way_count, list_way, &w));
+    COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
+    const int way_count = list_decisions(plan, chunk_bytes, slices, w.decisions);
+    for (; w.begin < way_count; w.begin += COH_AT_ONCE_MOST) {
+        const int left = way_count - w.begin;
+        COH_TRY(coh_at_once(pool, left < COH_AT_ONCE_MOST ? left : COH_AT_ONCE_MOST, list_way, &w));
+    }
     *out_count = 0;
     for (int i = 0; i < way_count; i++)
         for (int k = 0; k < w.counts[i]; k++)
             starts[(*out_count)++] = w.starts[i][k];
     if (*out_count > 1)
         qsort(starts, (size_t)*out_count, sizeof(*starts), compare_initial);
-    return COH_OK;
-}
-
-/* ---- the least bound ---- */
-
-typedef struct bound_list {
-    const coh_plan *plan;
-    coh_initial_candidate starts[3];
-} bound_list;
-
-static coh_status bound_piece(void *argument, int index)
-{
-    bound_list *list = argument;
-    return bound_initial(list->plan, &list->starts[index]);
-}
-
-coh_status coh_initial_least_bound(const coh_plan *plan, coh_pool *pool,
-                                   const coh_initial_candidate *starts, int count,
-                                   uint64_t *out_bound_ns)
-{
-    const int32_t blocks = coh_graph_block_count(plan->graph);
-    const int32_t host_updates[] = { (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1 };
-    bound_list list = { .plan = plan };
-    *out_bound_ns = count > 0 ? starts[0].bound_ns : 0;
-    if (count == 0 || plan->options.host_memory_bytes == 0)
-        return COH_OK;
-    for (int i = 0; i < 3; i++) {
-        list.starts[i] = starts[0];
-        list.starts[i].decisions.host_updates = host_updates[i];
-    }
-    COH_TRY(coh_at_once(pool, 3, bound_piece, &list));
-    for (int i = 0; i < 3; i++)
-        if (list.starts[i].bound_ns < *out_bound_ns)
-            *out_bound_ns = list.starts[i].bound_ns;
     return COH_OK;
 }

@@ -22,8 +22,9 @@ typedef struct coh_initial_candidate {
  * place in seconds. */
 enum { COH_INITIAL_SURVIVORS = 8192 };
 
-enum { COH_INITIAL_CHOICES = 5, COH_INITIAL_ROW_CHOICES = 3 };
-enum { COH_INITIAL_MOST = COH_INITIAL_CHOICES * 2 * COH_INITIAL_ROW_CHOICES };
+enum { COH_INITIAL_CHOICES = 5, COH_INITIAL_HOST_CHOICES = 4, COH_INITIAL_ROW_CHOICES = 3 };
+enum { COH_INITIAL_WAYS = COH_INITIAL_CHOICES * 2 * COH_INITIAL_HOST_CHOICES };
+enum { COH_INITIAL_MOST = COH_INITIAL_WAYS * COH_INITIAL_ROW_CHOICES };
 
 /* Lists how many of the first blocks to recompute: the choices that the options leave, fewest
  * first, into choices[COH_INITIAL_CHOICES]. Returns the number of choices. */
@@ -40,15 +41,10 @@ coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes);
  * COH_ERR_MEMORY. */
 coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *out_decisions);
 
-/* Lists every way to recompute, with and without caches, that fits in `slices` slices; most
- * promising first, into starts[COH_INITIAL_MOST]. Fails: COH_ERR_MEMORY. */
+/* Lists every way to recompute, with and without caches, and with a host tier with none, a quarter,
+ * half or all of the updates there, that fits in `slices` slices; most promising first, into
+ * starts[COH_INITIAL_MOST]. Fails: COH_ERR_MEMORY. */
 coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
                             coh_initial_candidate *starts, int *out_count);
-
-/* Computes a bound that no set is known to beat: that of the most promising start, with none, some
- * or all of its updates in the host tier. Fails: COH_ERR_MEMORY. */
-coh_status coh_initial_least_bound(const coh_plan *plan, coh_pool *pool,
-                                   const coh_initial_candidate *starts, int count,
-                                   uint64_t *out_bound_ns);
 
 #endif

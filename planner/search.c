@@ -231,7 +231,6 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
 {
     coh_initial_candidate *starts = NULL;
     int count = 0;
-    uint64_t bound_ns = 0;
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
     COH_TRY_GOTO(status, list_initial(candidates, starts, &count), done);
@@ -241,11 +240,7 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     if (candidates->best.valid && candidates->plan->options.search == COH_SEARCH_USUAL) {
         candidates->evaluations_most =
             candidates->evaluations + evaluations_for(candidates->best.instruction_count);
-        COH_TRY_GOTO(
-            status,
-            coh_initial_least_bound(candidates->plan, candidates->pool, starts, count, &bound_ns),
-            done);
-        status = improve_several(candidates, bound_ns);
+        status = improve_several(candidates, count > 0 ? starts[0].bound_ns : 0);
     }
 done:
     coh_free(starts);
@@ -593,7 +588,7 @@ coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
     COH_TRY(coh_candidates_open(&candidates, plan, 0));
     COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
     COH_TRY_GOTO(status, list_initial(&candidates, starts, &count), done);
-    status = coh_initial_least_bound(plan, candidates.pool, starts, count, out_ns);
+    *out_ns = count > 0 ? starts[0].bound_ns : 0;
 done:
     coh_free(starts);
     coh_candidates_close(&candidates);

@@ -1,8 +1,9 @@
 /* search.h - choose the decisions of a plan, priced by the simulator.
  *
  *     in memory            if everything fits
- *     starts               every way to recompute and to cache, in the order of their lower bounds
- *                          (bounds.h); a start that cannot beat the best is not built
+ *     starts               every way to recompute, to cache and to update on the host, in the order
+ *                          of their lower bounds (bounds.h); a start that cannot beat the best is
+ *                          not built
  *     neighbours           of the best, one decision varied at a time, until none is better, one is
  *                          as fast as the bound, or the evaluations are used up
  *
