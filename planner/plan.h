@@ -42,6 +42,13 @@ typedef struct coh_bounds {
     uint64_t least_bytes[COH_LANE_COUNT]; /* over each link */
 } coh_bounds;
 
+/* The least step over all decisions; planner/least_step.h. */
+typedef struct coh_least_step {
+    uint64_t ns; /* 0: no bound is known (a forward-only plan, no far tier) */
+    /* The decisions of the solution, rounded to whole blocks. */
+    int32_t recompute, host_updates;
+} coh_least_step;
+
 /* How the body treats an operator. */
 typedef struct coh_operator_note {
     char pattern[24];      /* "slice x4" */
@@ -71,6 +78,7 @@ struct coh_plan {
     coh_simulation simulations[COH_PROGRAM_KIND_COUNT];
     coh_forecast forecast; /* of the body */
     coh_bounds bounds;     /* of the decisions, within the options' limits */
+    coh_least_step least;  /* of all decisions */
     uint64_t numeric_fingerprint;
     uint64_t program_hash;
     uint64_t smallest_device_bytes;

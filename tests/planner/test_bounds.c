@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "planner/bounds.h"
 #include "planner/bounds_traffic.h"
+#include "planner/least_step.h"
 #include "planner/schedule.h"
 #include "tests/length.h"
 #include "tests/planner/toy_graph.h"
@@ -99,6 +100,8 @@ typedef struct tally {
     int beyond; /* programs whose states, all on the host lane, exceed the room above the drive */
     int binding[COH_PLAN_BOUND_COUNT];
     double ratio_sum;
+    int least;        /* programs of which a bound over all decisions is known */
+    double least_sum; /* of their step over that bound */
 } tally;
 
 static int is_of_two_lanes(int bound)
@@ -146,6 +149,23 @@ static void check_states(uint64_t seed, const coh_layout *layout, const coh_deci
     t->beyond++;
 }
 
+/* The bound over all decisions is above no program, whatever its decisions. */
+static void compare_least(uint64_t seed, const coh_graph *graph, const coh_plan_options *options,
+                          const coh_pricer *pricer, const coh_decisions *decisions,
+                          const coh_simulation *fluid, tally *t)
+{
+    coh_plan_options of = *options;
+    coh_least_step least;
+    of.device_memory_bytes = decisions->in_memory ? UINT64_MAX : decisions->device_bytes;
+    assert_int_equal(coh_least_step_find(graph, &of, pricer, &least), COH_OK);
+    if (least.ns > fluid->period_ns)
+        fail_msg("seed %llu: a step of %llu ns, least is %llu", (unsigned long long)seed,
+                 (unsigned long long)fluid->period_ns, (unsigned long long)least.ns);
+    t->least += least.ns > 0;
+    if (least.ns > 0)
+        t->least_sum += (double)fluid->period_ns / (double)least.ns;
+}
+
 static int has_slices(const coh_program *body)
 {
     int found = 0;
@@ -191,6 +211,7 @@ static void check_configuration(uint64_t seed, const coh_graph *graph,
     assert_int_equal(
         coh_bounds_at(base, decisions->device_bytes, options->host_memory_bytes, &bounds), COH_OK);
     compare(seed, &bounds, &alone, &fluid, t);
+    compare_least(seed, graph, options, &pricer, decisions, &fluid, t);
     if (options->disk_bytes > 0 && options->host_memory_bytes > 0 && !decisions->in_memory &&
         decisions->host_updates > coh_graph_block_count(graph))
         check_states(seed, &layout, decisions, options->host_memory_bytes, &bounds, t);
@@ -233,6 +254,7 @@ static void check_seed(uint64_t seed, int drives, tally *t)
     coh_plan_options_init(&options);
     options.microbatch_count = 1 + (int32_t)draw(&d, 3);
     options.deferred_update = (int32_t)draw(&d, 2);
+    options.sweep_order = seed % 3 == 0 ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
     options.mode = draw(&d, 12) == 0 && !drives ? COH_PLAN_INFER : COH_PLAN_TRAIN;
     if (options.mode == COH_PLAN_INFER)
         options.microbatch_count = 1;
@@ -265,6 +287,8 @@ static void no_program_is_faster_than_a_bound(void **state)
         check_seed((uint64_t)seed, 0, &t);
     print_message("%d programs, %d refused, %d within 1 %% of the bound, mean ratio %.3f\n",
                   t.built, t.refused, t.met, t.ratio_sum / t.built);
+    print_message("%d steps over the least of all decisions: mean ratio %.3f\n", t.least,
+                  t.least_sum / t.least);
     for (int b = 0; b < COH_PLAN_BOUND_COUNT; b++)
         print_message("  %-14s %d\n", coh_plan_bound_name((coh_plan_bound)b), t.binding[b]);
     print_message("  in slices %d, with blocks that stay %d\n", t.sliced, t.resident);

@@ -1,0 +1,558 @@
+/* Writes and solves the linear programme over shares of blocks. The idea: each content (weights,
+ * states, gradients, activations) is split by where it lies in memory, and each split adds bytes to
+ * phases and boundaries. The programme is explained in least_step.h; its figures come from
+ * step_facts.c, the solver is simplex.c. */
+#include "planner/least_step.h"
+
+#include "base/alloc.h"
+#include "planner/simplex.h"
+#include "planner/step_facts.h"
+
+typedef coh_step_facts facts;
+typedef coh_step_unit unit;
+
+enum { AHEAD = COH_AHEAD, BETWEEN = COH_BETWEEN, BACK = COH_BACK, ANY = AHEAD | BETWEEN | BACK };
+enum { MASKS = COH_PHASE_MASKS, PHASES = COH_PHASES };
+
+/* Where memory is counted, as bits of a pattern: what lies in memory there. */
+enum { BEGIN = 1, TURN = 2, MIDDLE = 4, BOUNDARIES = 3, PATTERNS = 8 };
+
+/* Two levels of memory: the innermost with its link, and all but the drive. */
+enum { LEVELS = 2 };
+enum { LANE_COMPUTE, LANE_HOST, LANE_LINKS, LANES = LANE_LINKS + 4 * LEVELS };
+enum { WAY_IN, WAY_OUT, WAY_BOTH }; /* lanes of a level; WAY_BOTH: two, of the pair */
+
+/* Kinds of block and of other parameters in the programme; the smallest are left out. */
+enum { UNITS_MOST = 10 };
+
+/* ---- the programme ---- */
+
+/* What a share costs: nanoseconds of each lane that fall into a mask of phases, and bytes of each
+ * level at each boundary. */
+typedef struct cost {
+    double ns[LANES][MASKS];
+    double bytes[LEVELS][BOUNDARIES];
+} cost;
+
+/* A level of memory. */
+typedef struct level {
+    int32_t exists, number;
+    int32_t splits_updates; /* the host's updates lie beyond it */
+    double room;
+    double ns_per_byte[2];
+    double pair[2]; /* the speed of each way while the other is busy */
+} level;
+
+enum { ROWS_PER_UNIT = 24, COLUMNS_PER_UNIT = 64 };
+
+typedef struct programme {
+    const facts *f;
+    const coh_plan_options *options;
+    const coh_pricer *pricer;
+    level levels[LEVELS];
+    int patterns;   /* BEGIN | TURN, with MIDDLE if there are several passes */
+    cost fixed;     /* of the shares that are all zero */
+    cost *columns;  /* by column: what it adds */
+    double *shares; /* by share row and column */
+    double *limits; /* by share row */
+    int column_count, row_count, column_most, row_most;
+    int update_column[UNITS_MOST], keep_column[UNITS_MOST]; /* by unit; -1: none */
+} programme;
+
+static int is_deferred(const programme *p)
+{
+    return p->options->deferred_update;
+}
+
+static void need(cost *c, int lane, int mask, double ns)
+{
+    c->ns[lane][mask] += ns;
+}
+
+/* Adds a transfer of the level in one direction. */
+static void move(const level *l, cost *c, int way, int mask, double bytes)
+{
+    const int first = LANE_LINKS + 4 * l->number;
+    const double ns = bytes * l->ns_per_byte[way], a = l->pair[WAY_IN], b = l->pair[WAY_OUT];
+    const int never_gains = a + b <= 1;
+    need(c, first + way, mask, ns);
+    /* The corners of the dual in bounds.c. */
+    need(c, first + WAY_BOTH, mask, never_gains || way == WAY_IN ? ns : ns * (1 - a) / b);
+    need(c, first + WAY_BOTH + 1, mask, never_gains || way == WAY_OUT ? ns : ns * (1 - b) / a);
+}
+
+static void keep(const level *l, cost *c, int pattern, double bytes)
+{
+    for (int boundary = 0; boundary < BOUNDARIES; boundary++)
+        if (pattern & 1 << boundary)
+            c->bytes[l->number][boundary] += bytes;
+}
+
+/* A way to treat content of a unit: what it costs if it lies in memory at the boundaries of
+ * `pattern`. Returns 0 if it cannot. */
+typedef int content(const programme *p, const level *l, const unit *u, int pattern, cost *out);
+
+/* Weights that each pass reads. */
+static void read_weights(const programme *p, const level *l, double bytes, double back, int pattern,
+                         cost *out)
+{
+    if (!(pattern & BEGIN))
+        move(l, out, WAY_IN, AHEAD, bytes);
+    if (!(pattern & TURN))
+        move(l, out, WAY_IN, BACK, p->f->passes * back);
+    if (!(pattern & MIDDLE))
+        move(l, out, WAY_IN, BETWEEN, (p->f->passes - 1) * bytes);
+    keep(l, out, pattern, bytes);
+}
+
+static int frozen_weights(const programme *p, const level *l, const unit *u, int pattern, cost *out)
+{
+    read_weights(p, l, u->frozen, u->frozen_back, pattern, out);
+    return u->frozen > 0;
+}
+
+/* Returns 1 if it is known in which phases an update may run and its results leave. */
+static int is_timed(const programme *p, const level *l)
+{
+    return p->f->passes == 1 && (is_deferred(p) || l->number == 0);
+}
+
+/* Changed content that the update leaves: it crosses unless it never leaves memory. */
+static void store_changed(const programme *p, const level *l, double bytes, int pattern, cost *out)
+{
+    const int is_simple = is_timed(p, l);
+    int mask = AHEAD | BACK;
+    if (pattern == p->patterns)
+        return;
+    if (is_simple && is_deferred(p) && !(pattern & TURN))
+        mask = AHEAD;
+    if (is_simple && !is_deferred(p) && !(pattern & BEGIN))
+        mask = BACK;
+    move(l, out, WAY_OUT, is_simple ? mask : ANY, bytes);
+}
+
+static int own_weights(const programme *p, const level *l, const unit *u, int pattern, cost *out)
+{
+    read_weights(p, l, u->work, u->work_back, pattern, out);
+    store_changed(p, l, u->work, pattern, out);
+    return u->work > 0;
+}
+
+/* Weights that the host updates: copies in memory are stale from then on. */
+static int host_weights(const programme *p, const level *l, const unit *u, int pattern, cost *out)
+{
+    read_weights(p, l, u->work, u->work_back, pattern, out);
+    if (!is_deferred(p) && (pattern & BEGIN))
+        move(l, out, WAY_IN, BACK, u->work);
+    return u->work > 0 && (!is_deferred(p) || !(pattern & BEGIN));
+}
+
+static int states(const programme *p, const level *l, const unit *u, int pattern, cost *out)
+{
+    const int is_simple = is_timed(p, l);
+    int mask = ANY;
+    if (is_deferred(p) && !(pattern & BEGIN))
+        mask = AHEAD;
+    else if (is_deferred(p))
+        mask = BETWEEN | BACK;
+    else if (is_simple)
+        mask = pattern & TURN ? AHEAD : BACK;
+    if (pattern != p->patterns)
+        move(l, out, WAY_IN, mask, u->state);
+    store_changed(p, l, u->state, pattern, out);
+    keep(l, out, pattern, u->state);
+    return u->state > 0;
+}
+
+/* Gradients from one micro-batch to the next. */
+static int sums(const programme *p, const level *l, const unit *u, int pattern, cost *out)
+{
+    const double times = p->f->passes - 1;
+    if (!(pattern & TURN) || !(pattern & MIDDLE)) {
+        move(l, out, WAY_OUT, pattern & MIDDLE ? BETWEEN | BACK : BACK, times * u->grad);
+        move(l, out, WAY_IN, pattern & TURN ? BETWEEN : BACK, times * u->grad);
+    }
+    keep(l, out, pattern & MIDDLE, u->grad);
+    keep(l, out, pattern & TURN, u->grad * times / p->f->passes); /* not at the first turn */
+    return times > 0 && u->grad > 0 && !(pattern & BEGIN);
+}
+
+/* Gradients that wait for a deferred update on the device. */
+static int own_gradients(const programme *p, const level *l, const unit *u, int pattern, cost *out)
+{
+    if (!(pattern & BEGIN)) {
+        move(l, out, WAY_OUT, BACK, u->grad);
+        move(l, out, WAY_IN, AHEAD, u->grad);
+    }
+    keep(l, out, pattern, u->grad);
+    return is_deferred(p) && u->grad > 0 && !(pattern & ~BEGIN);
+}
+
+/* Gradients on their way to an update of the host. */
+static int host_gradients(const programme *p, const level *l, const unit *u, int pattern, cost *out)
+{
+    move(l, out, WAY_OUT, !is_deferred(p) ? AHEAD | BACK : pattern & BEGIN ? AHEAD : BACK, u->grad);
+    keep(l, out, pattern, u->grad);
+    return u->grad > 0 && !(pattern & ~BEGIN);
+}
+
+/* Activations: written before the turn, read after it. */
+static void activations(const programme *p, const level *l, double bytes, int pattern, cost *out)
+{
+    if (!(pattern & TURN)) {
+        move(l, out, WAY_OUT, AHEAD | BETWEEN, p->f->passes * bytes);
+        move(l, out, WAY_IN, BACK, p->f->passes * bytes);
+    }
+    keep(l, out, pattern, bytes);
+}
+
+static int kept(const programme *p, const level *l, const unit *u, int pattern, cost *out)
+{
+    activations(p, l, u->kept, pattern, out);
+    return u->kept > 0 && !(pattern & ~TURN);
+}
+
+static int recomputed(const programme *p, const level *l, const unit *u, int pattern, cost *out)
+{
+    activations(p, l, u->recomputed, pattern, out);
+    return u->recomputed > 0 && !(pattern & ~TURN);
+}
+
+/* Adds `factor` times a cost to a column, or to what is fixed (column -1). */
+static void charge(programme *p, int column, const cost *c, double factor)
+{
+    double *to = (double *)(column < 0 ? &p->fixed : &p->columns[column]);
+    const double *from = (const double *)c;
+    for (size_t i = 0; i < sizeof(cost) / sizeof(double); i++)
+        to[i] += factor * from[i];
+}
+
+static double *share_at(const programme *p, int row, int column)
+{
+    return &p->shares[(size_t)row * (size_t)p->column_most + (size_t)column];
+}
+
+/* Adds a share that is at most `limit`, or at most another share. */
+static int add_row(programme *p, double limit)
+{
+    p->limits[p->row_count] = limit;
+    return p->row_count++;
+}
+
+/* Which part of a unit has the content: all of it, or with `with` >= 0 what that share takes or
+ * leaves. */
+typedef struct part {
+    int with;
+    int takes;
+} part;
+
+/* Adds a content of a unit: nothing in memory, or the shares of each other pattern. */
+static void add_content(programme *p, const level *l, const unit *u, content *of, part share)
+{
+    cost none = { 0 };
+    const int is_part = share.with >= 0;
+    const int takes = is_part && share.takes;
+    if (!of(p, l, u, 0, &none))
+        return;
+    charge(p, takes ? share.with : -1, &none, u->copies);
+    if (is_part && !takes)
+        charge(p, share.with, &none, -u->copies);
+    const int row = add_row(p, takes ? 0 : 1);
+    if (is_part)
+        *share_at(p, row, share.with) = takes ? -1 : 1;
+    for (int pattern = 1; pattern < PATTERNS; pattern++) {
+        cost other = { 0 };
+        if ((pattern & ~p->patterns) || !of(p, l, u, pattern, &other))
+            continue;
+        const int column = p->column_count++;
+        charge(p, column, &other, u->copies);
+        charge(p, column, &none, -u->copies);
+        *share_at(p, row, column) = 1;
+    }
+}
+
+/* Adds a share of its own, between 0 and 1. */
+static int add_share(programme *p)
+{
+    const int column = p->column_count++;
+    *share_at(p, add_row(p, 1), column) = 1;
+    return column;
+}
+
+static void add_unit(programme *p, int index)
+{
+    const unit *u = &p->f->units[index];
+    const coh_plan_options *o = p->options;
+    const int may_keep = o->recompute != COH_RECOMPUTE_ALL || o->pin_count > 0;
+    const int may_recompute = o->recompute != COH_RECOMPUTE_NONE || o->pin_count > 0;
+    cost device = { 0 }, host = { 0 }, again = { 0 };
+    const part all = { -1, 0 };
+    part kept_part = all, updated = all;
+    p->update_column[index] = p->keep_column[index] = -1;
+    need(&device, LANE_COMPUTE, is_deferred(p) ? AHEAD : BACK, u->update_ns);
+    need(&host, LANE_HOST, is_deferred(p) ? AHEAD : AHEAD | BACK, u->host_update_ns);
+    need(&again, LANE_COMPUTE, BACK, u->recompute_ns);
+    charge(p, -1, &device, u->copies);
+    if (u->grad > 0 && o->host_memory_bytes > 0) {
+        p->update_column[index] = updated.with = add_share(p);
+        charge(p, updated.with, &host, u->copies);
+        charge(p, updated.with, &device, -u->copies);
+    }
+    if (u->is_block && may_recompute) {
+        charge(p, -1, &again, u->copies);
+        p->keep_column[index] = kept_part.with = add_share(p);
+        charge(p, kept_part.with, &again, -u->copies);
+        if (!may_keep)
+            p->limits[p->row_count - 1] = 0;
+    }
+    for (int i = 0; i < LEVELS && p->levels[i].exists; i++) {
+        const level *l = &p->levels[i];
+        part device_part = l->splits_updates ? updated : all;
+        add_content(p, l, u, frozen_weights, all);
+        add_content(p, l, u, own_weights, device_part);
+        add_content(p, l, u, states, device_part);
+        add_content(p, l, u, sums, all);
+        add_content(p, l, u, own_gradients, device_part);
+        if (l->splits_updates && updated.with >= 0) {
+            add_content(p, l, u, host_weights, (part){ updated.with, 1 });
+            add_content(p, l, u, host_gradients, (part){ updated.with, 1 });
+        }
+        add_content(p, l, u, kept, kept_part.with < 0 ? all : (part){ kept_part.with, 1 });
+        if (kept_part.with >= 0)
+            add_content(p, l, u, recomputed, kept_part);
+    }
+}
+
+/* ---- the machine ---- */
+
+/* The least time of a byte: chunks' times are rounded to whole nanoseconds. */
+static double ns_per_byte(const coh_pricer *pricer, coh_lane lane, coh_opcode opcode)
+{
+    const uint64_t bytes = (uint64_t)COH_CHUNK_LEAST;
+    const coh_instruction instruction = {
+        .opcode = (uint8_t)opcode, .lane = (uint8_t)lane, .bytes = bytes, .call = -1
+    };
+    const coh_program none = { 0 };
+    const double ns = coh_price_instruction(pricer, NULL, &none, &instruction).p50 - 0.5;
+    return ns > 0 ? ns / COH_CHUNK_LEAST : 0;
+}
+
+static level make_level(const coh_pricer *pricer, int number, int is_drive, double room)
+{
+    const coh_lane in = is_drive ? COH_LANE_READ : COH_LANE_H2D;
+    const coh_lane out = is_drive ? COH_LANE_WRITE : COH_LANE_D2H;
+    const coh_profile *profile = pricer->profile;
+    return (
+        level){ .exists = 1,
+                .number = number,
+                .splits_updates = !is_drive,
+                .room = room,
+                .ns_per_byte = { ns_per_byte(pricer, in, is_drive ? COH_OP_READ : COH_OP_LOAD),
+                                 ns_per_byte(pricer, out, is_drive ? COH_OP_WRITE : COH_OP_STORE) },
+                .pair = { profile->contention[in][out], profile->contention[out][in] } };
+}
+
+static void make_levels(programme *p)
+{
+    const coh_plan_options *o = p->options;
+    const double pinned = p->f->pinned_bytes;
+    const double device = (double)o->device_memory_bytes - pinned;
+    const double host = (double)o->host_memory_bytes;
+    int count = 0;
+    if (host > 0)
+        p->levels[count++] = make_level(p->pricer, 0, 0, device);
+    if (o->disk_bytes > 0) {
+        p->levels[count] = make_level(p->pricer, count, 1, device + host);
+        count++;
+    }
+}
+
+/* ---- solving ---- */
+
+/* The rows of the table, one after another. */
+typedef struct table {
+    double *values;
+    int rows, columns;
+} table;
+
+static double *cell(const table *t, int row, int column)
+{
+    return &t->values[(size_t)row * (size_t)(t->columns + 1) + (size_t)column];
+}
+
+/* Sums what falls into a mask of phases; without BETWEEN, that phase does not exist. */
+static double inside(const programme *p, const cost *c, int lane, int mask)
+{
+    const int exists = p->patterns & MIDDLE ? ANY : AHEAD | BACK;
+    double ns = 0;
+    for (int m = 1; m < MASKS; m++)
+        if (((m & exists) & ~mask) == 0)
+            ns += c->ns[lane][m];
+    return ns;
+}
+
+/* Each lane has as much time as the phases that its work falls into. */
+static void add_times(const programme *p, double most_ns, table *t)
+{
+    for (int lane = 0; lane < LANES; lane++)
+        for (int mask = 1; mask < MASKS; mask++) {
+            const int number = (lane - LANE_LINKS) / 4;
+            if ((!(p->patterns & MIDDLE) && (mask & BETWEEN)) ||
+                (lane >= LANE_LINKS && !p->levels[number].exists))
+                continue;
+            double limit = -inside(p, &p->fixed, lane, mask) / most_ns;
+            for (int column = 0; column < p->column_count; column++)
+                *cell(t, t->rows, column) = inside(p, &p->columns[column], lane, mask) / most_ns;
+            for (int phase = 0; phase < PHASES; phase++)
+                if (mask & 1 << phase) {
+                    *cell(t, t->rows, p->column_count + phase) = 1;
+                    limit += 1;
+                }
+            *cell(t, t->rows++, t->columns) = limit > 0 ? limit : 0;
+        }
+}
+
+static void add_rooms(const programme *p, table *t)
+{
+    for (int i = 0; i < LEVELS && p->levels[i].exists; i++)
+        for (int boundary = 0; boundary < BOUNDARIES; boundary++) {
+            for (int column = 0; column < p->column_count; column++)
+                *cell(t, t->rows, column) =
+                    p->columns[column].bytes[i][boundary] / p->levels[i].room;
+            *cell(t, t->rows++, t->columns) = 1;
+        }
+}
+
+/* Without a drive, everything that lives at the turn lies in the device or the host tier. */
+static void add_far_room(const programme *p, table *t)
+{
+    const coh_plan_options *o = p->options;
+    const double room = (double)o->device_memory_bytes + (double)o->host_memory_bytes;
+    double left = room;
+    if (o->disk_bytes > 0)
+        return;
+    for (int i = 0; i < p->f->unit_count; i++) {
+        const unit *u = &p->f->units[i];
+        const int column = p->keep_column[i];
+        const double less = u->kept < u->recomputed ? u->kept : u->recomputed;
+        left -= u->copies * (u->frozen + u->work + u->state + (column < 0 ? u->kept : less));
+        if (column >= 0)
+            *cell(t, t->rows, column) = u->copies * (u->kept - less) / room;
+    }
+    *cell(t, t->rows++, t->columns) = left > 0 ? left / room : 0;
+}
+
+static void add_shares(const programme *p, table *t)
+{
+    for (int row = 0; row < p->row_count; row++) {
+        for (int column = 0; column < p->column_count; column++)
+            *cell(t, t->rows, column) = *share_at(p, row, column);
+        *cell(t, t->rows++, t->columns) = p->limits[row];
+    }
+}
+
+static double most_fixed_ns(const programme *p)
+{
+    double most = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        const double ns = inside(p, &p->fixed, lane, ANY);
+        most = ns > most ? ns : most;
+    }
+    return most;
+}
+
+/* Rounds the decisions of the solution to whole blocks. */
+static void read_decisions(const programme *p, const double *x, coh_least_step *out)
+{
+    double recompute = 0, host_updates = 0;
+    for (int i = 0; i < p->f->unit_count; i++) {
+        const unit *u = &p->f->units[i];
+        if (!u->is_block)
+            continue;
+        if (p->keep_column[i] >= 0)
+            recompute += u->copies * (1 - x[p->keep_column[i]]);
+        if (p->update_column[i] >= 0)
+            host_updates += u->copies * x[p->update_column[i]];
+    }
+    out->recompute = (int32_t)(recompute + 0.5);
+    out->host_updates = (int32_t)(host_updates + 0.5);
+    if (out->host_updates >= p->f->block_count && host_updates > 0)
+        out->host_updates = p->f->block_count + 1;
+}
+
+/* The error of the solver, as a part of the sum of all phases, and of each object's time. */
+#define SOLVER_ERROR 1e-7
+
+static coh_status solve(const programme *p, coh_least_step *out)
+{
+    const double most_ns = most_fixed_ns(p) + 1;
+    const int phases = p->patterns & MIDDLE ? PHASES : PHASES - 1;
+    table t = { .columns = p->column_count + PHASES };
+    const int row_most = LANES * MASKS + LEVELS * BOUNDARIES + 2 + p->row_count;
+    double *x = NULL, value = 0;
+    int is_most = 0;
+    coh_status status = COH_OK;
+    COH_TRY_GOTO(status, COH_ALLOC((size_t)row_most * (size_t)(t.columns + 1), &t.values), done);
+    COH_TRY_GOTO(status, COH_ALLOC(t.columns, &x), done);
+    add_times(p, most_ns, &t);
+    add_rooms(p, &t);
+    add_far_room(p, &t);
+    add_shares(p, &t);
+    for (int phase = 0; phase < PHASES; phase++)
+        if (1 << phase != BETWEEN || (p->patterns & MIDDLE))
+            *cell(&t, t.rows, p->column_count + phase) = -1;
+    COH_TRY_GOTO(status, coh_simplex_maximise(t.values, t.rows, t.columns, x, &value, &is_most),
+                 done);
+    const double slack = 2.0 * (p->f->passes + 1) * p->f->object_count;
+    const double ns = most_ns * (phases - value - phases * SOLVER_ERROR) - slack;
+    if (is_most && ns > 0)
+        out->ns = (uint64_t)ns;
+    read_decisions(p, x, out);
+done:
+    coh_free(t.values);
+    coh_free(x);
+    return status;
+}
+
+static coh_status build_and_solve(const facts *f, const coh_plan_options *options,
+                                  const coh_pricer *pricer, coh_least_step *out)
+{
+    programme p = { .f = f,
+                    .options = options,
+                    .pricer = pricer,
+                    .patterns = f->passes > 1 ? BEGIN | TURN | MIDDLE : BEGIN | TURN };
+    coh_status status = COH_OK;
+    p.column_most = f->unit_count * COLUMNS_PER_UNIT;
+    p.row_most = f->unit_count * ROWS_PER_UNIT;
+    COH_TRY_GOTO(status, COH_ALLOC(p.column_most, &p.columns), done);
+    COH_TRY_GOTO(status, COH_ALLOC(p.row_most, &p.limits), done);
+    COH_TRY_GOTO(status, COH_ALLOC((size_t)p.row_most * (size_t)p.column_most, &p.shares), done);
+    for (int mask = 1; mask < MASKS; mask++)
+        p.fixed.ns[LANE_COMPUTE][mask] = f->compute_ns[mask];
+    make_levels(&p);
+    if (!p.levels[0].exists || !(p.levels[0].room > 0))
+        goto done;
+    for (int i = 0; i < f->unit_count; i++)
+        add_unit(&p, i);
+    status = solve(&p, out);
+done:
+    coh_free(p.shares);
+    coh_free(p.limits);
+    coh_free(p.columns);
+    return status;
+}
+
+coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *options,
+                               const coh_pricer *pricer, coh_least_step *out_least)
+{
+    facts f = { 0 };
+    *out_least = (coh_least_step){ 0 };
+    if (options->mode != COH_PLAN_TRAIN ||
+        (options->host_memory_bytes == 0 && options->disk_bytes == 0))
+        return COH_OK;
+    coh_status status = coh_step_facts_find(graph, options, pricer, UNITS_MOST, &f);
+    if (status == COH_OK)
+        status = build_and_solve(&f, options, pricer, out_least);
+    coh_step_facts_fini(&f);
+    return status;
+}
