@@ -191,13 +191,17 @@ static void add_run(const cli_speed *s, cli_line *line)
 static void add_limits(const cli_job *job, const cli_speed *s, cli_line *line)
 {
     const coh_plan_summary *summary = &job->summary;
+    const double bound_s = (double)summary->bounds_ns[summary->binding] * 1e-9;
     cli_line_add(line,
                  "limit:  %s: no schedule of these decisions is below %s (this one: %.1f %% above)",
-                 coh_plan_bound_name(summary->binding),
-                 cli_time((double)summary->bound_ns * 1e-9).at, 100 * s->gap);
+                 coh_plan_bound_name(summary->binding), cli_time(bound_s).at,
+                 100 * (times(s->step_s, bound_s) - 1));
     if (summary->bounds_ns[summary->runner_up] > 0 && summary->runner_up != summary->binding)
         cli_line_add(line, "; then %s, %s", coh_plan_bound_name(summary->runner_up),
                      cli_time((double)summary->bounds_ns[summary->runner_up] * 1e-9).at);
+    if (summary->bound_ns != summary->bounds_ns[summary->binding])
+        cli_line_add(line, "; no decisions go below %s (%.1f %% above)",
+                     cli_time((double)summary->bound_ns * 1e-9).at, 100 * s->gap);
     cli_line_add(line, "\n");
 }
 

@@ -14,7 +14,7 @@ typedef struct cli_speed {
     /* tenth and ninetieth percentile, by the spread of figures */
     double step_s, step_fast_s, step_slow_s;
     double tokens_per_s, tokens_fast_per_s, tokens_slow_per_s;
-    double gap;   /* step over its lower bound, less one */
+    double gap;   /* step over the least of all decisions, less one */
     double run_s; /* remaining steps and the drain, without saves and validations */
     double run_fast_s, run_slow_s;
     uint64_t steps_left;

@@ -186,12 +186,16 @@ static int same_decisions(const coh_decisions *a, const coh_decisions *b)
            memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 
-static int was_tried(const coh_candidates *candidates, const batch *b,
-                     const coh_decisions *decisions)
+int coh_candidates_was_tried(const coh_candidates *candidates, const coh_decisions *decisions)
 {
     for (size_t i = 0; i < candidates->count; i++)
         if (same_decisions(&candidates->all[i].decisions, decisions))
             return 1;
+    return 0;
+}
+
+static int is_in_batch(const batch *b, const coh_decisions *decisions)
+{
     for (int i = 0; i < b->count; i++)
         if (same_decisions(b->decisions[i], decisions))
             return 1;
@@ -217,7 +221,7 @@ coh_status coh_candidates_try(coh_candidates *candidates, const coh_decisions *l
     for (int i = 0; i < count; i++) {
         if (candidates->evaluations + (uint32_t)b.count >= candidates->evaluations_most)
             break;
-        if (was_tried(candidates, &b, &list[i]))
+        if (coh_candidates_was_tried(candidates, &list[i]) || is_in_batch(&b, &list[i]))
             continue;
         coh_effort effort;
         COH_TRY(

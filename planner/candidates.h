@@ -55,6 +55,9 @@ coh_status coh_candidates_open(coh_candidates *candidates, const coh_plan *plan,
                                uint32_t evaluations_most);
 void coh_candidates_close(coh_candidates *candidates);
 
+/* Returns 1 if the set was tried before. */
+int coh_candidates_was_tried(const coh_candidates *candidates, const coh_decisions *decisions);
+
 /* Tries the sets of list[0 .. count) that were not tried before, in order, until the evaluations
  * are used up. Of equal sets the first stays the best. Fails: as coh_candidate_make. */
 coh_status coh_candidates_try(coh_candidates *candidates, const coh_decisions *list, int count);

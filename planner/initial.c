@@ -5,6 +5,7 @@
 #include "planner/initial.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "planner/at_once.h"
@@ -153,15 +154,15 @@ static int compare_initial(const void *x, const void *y)
     return 0;
 }
 
-static coh_status bound_initial(const coh_plan *plan, coh_initial_candidate *s)
+coh_status coh_initial_bound(const coh_plan *plan, coh_initial_candidate *start)
 {
     coh_bound_base *base = NULL;
     coh_bounds bounds = { 0 };
-    COH_TRY(
-        coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &s->decisions, &base));
-    coh_status status =
-        coh_bounds_at(base, s->decisions.device_bytes, plan->options.host_memory_bytes, &bounds);
-    s->bound_ns = bounds.most_ns;
+    COH_TRY(coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &start->decisions,
+                                  &base));
+    coh_status status = coh_bounds_at(base, start->decisions.device_bytes,
+                                      plan->options.host_memory_bytes, &bounds);
+    start->bound_ns = bounds.most_ns;
     coh_bound_base_destroy(base);
     return status;
 }
@@ -186,6 +187,7 @@ typedef struct ways {
     coh_initial_candidate starts[COH_INITIAL_WAYS][COH_INITIAL_ROW_CHOICES];
     int counts[COH_INITIAL_WAYS];
     int begin;         /* of the ways that are listed at once */
+    int is_long;       /* their bounds are all that of the linear programme */
     int one_is_enough; /* more passes over rows would only cost time */
 } ways;
 
@@ -207,7 +209,9 @@ static coh_status list_way(void *argument, int index)
                                    NULL));
         if (least_bytes > s->decisions.device_bytes)
             continue;
-        COH_TRY(bound_initial(w->plan, s));
+        s->bound_ns = w->plan->least.ns;
+        if (!w->is_long)
+            COH_TRY(coh_initial_bound(w->plan, s));
         w->counts[index]++;
         if (w->one_is_enough)
             break;
@@ -215,43 +219,103 @@ static coh_status list_way(void *argument, int index)
     return COH_OK;
 }
 
+/* Adds a number to a rising list, unless it is there. Returns the new count. */
+static int add_choice(int32_t *list, int count, int32_t number)
+{
+    int at = 0;
+    while (at < count && list[at] < number)
+        at++;
+    if (at < count && list[at] == number)
+        return count;
+    memmove(&list[at + 1], &list[at], (size_t)(count - at) * sizeof(*list));
+    list[at] = number;
+    return count + 1;
+}
+
 /* Lists how many of the last blocks to update on the host lane, into
  * counts[COH_INITIAL_HOST_CHOICES]. Returns the number of choices. */
 static int host_choices(const coh_plan *plan, int32_t *counts)
 {
     const int32_t blocks = coh_graph_block_count(plan->graph);
-    const int32_t all[] = { 0, (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1 };
+    const int32_t all[] = { 0, (blocks + 3) / 4, (blocks + 1) / 2, blocks + 1,
+                            plan->least.host_updates };
     const int has_host =
         plan->options.mode == COH_PLAN_TRAIN && plan->options.host_memory_bytes > 0;
     int count = 0;
     for (int i = 0; i < (has_host ? COH_INITIAL_HOST_CHOICES : 1); i++)
-        if (count == 0 || all[i] > counts[count - 1])
-            counts[count++] = all[i];
+        count = add_choice(counts, count, all[i]);
     return count;
+}
+
+/* Lists how many of the first blocks to recompute, as coh_initial_choices, and the number that the
+ * linear programme names. */
+static int recompute_choices(const coh_plan *plan, int32_t *choices)
+{
+    const int count = coh_initial_choices(plan, choices);
+    return plan->options.recompute == COH_RECOMPUTE_AUTO
+               ? add_choice(choices, count, plan->least.recompute)
+               : count;
+}
+
+/* A way to start from, in as many slices. */
+static coh_decisions start_of(const coh_plan *plan, uint64_t chunk_bytes, int slices,
+                              int32_t recompute, int32_t host_updates)
+{
+    return (coh_decisions){ .device_bytes =
+                                coh_bytes_whole_pages(plan->options.device_memory_bytes),
+                            .chunk_bytes = chunk_bytes,
+                            .recompute = coh_block_set_first(recompute),
+                            .host_updates = host_updates,
+                            .slices = slices,
+                            .patterns = coh_pattern_choose(slices),
+                            .patient = 1,
+                            .boundary = COH_BOUNDARY_SETTLED,
+                            .horizon = COH_HORIZON_USUAL };
 }
 
 /* Fills the decisions of every way. Returns the number of ways. */
 static int list_decisions(const coh_plan *plan, uint64_t chunk_bytes, int slices,
                           coh_decisions *list)
 {
-    int32_t choices[COH_INITIAL_CHOICES], hosts[COH_INITIAL_HOST_CHOICES];
-    const int count = coh_initial_choices(plan, choices), host_count = host_choices(plan, hosts);
+    int32_t choices[COH_INITIAL_CHOICES + 1], hosts[COH_INITIAL_HOST_CHOICES];
+    const int count = recompute_choices(plan, choices), host_count = host_choices(plan, hosts);
     int way_count = 0;
     for (int cache = 0; cache <= coh_candidates_have_caches(plan); cache++)
         for (int h = 0; h < host_count; h++)
-            for (int i = 0; i < count; i++)
-                list[way_count++] = (coh_decisions){ .device_bytes = coh_bytes_whole_pages(
-                                                         plan->options.device_memory_bytes),
-                                                     .chunk_bytes = chunk_bytes,
-                                                     .cache = cache,
-                                                     .recompute = coh_block_set_first(choices[i]),
-                                                     .host_updates = hosts[h],
-                                                     .slices = slices,
-                                                     .patterns = coh_pattern_choose(slices),
-                                                     .patient = 1,
-                                                     .boundary = COH_BOUNDARY_SETTLED,
-                                                     .horizon = COH_HORIZON_USUAL };
+            for (int i = 0; i < count; i++) {
+                list[way_count] = start_of(plan, chunk_bytes, slices, choices[i], hosts[h]);
+                list[way_count++].cache = cache;
+            }
     return way_count;
+}
+
+/* Fills the few ways of a long program: the bound of one takes about as long as its schedule. First
+ * what the linear programme names, then its neighbours among the usual choices. */
+static int list_few(const coh_plan *plan, uint64_t chunk_bytes, int slices, coh_decisions *list)
+{
+    int32_t choices[COH_INITIAL_CHOICES + 1], hosts[COH_INITIAL_HOST_CHOICES];
+    const int count = recompute_choices(plan, choices), host_count = host_choices(plan, hosts);
+    int at = 0, host_at = 0, way_count = 0;
+    while (at + 1 < count && choices[at] < plan->least.recompute)
+        at++;
+    while (host_at + 1 < host_count && hosts[host_at] < plan->least.host_updates)
+        host_at++;
+    const int near[][2] = { { 0, 0 }, { 0, 1 }, { 1, 0 }, { 0, -1 }, { -1, 0 } };
+    for (size_t i = 0; i < sizeof(near) / sizeof(near[0]); i++) {
+        const int r = at + near[i][0], h = host_at + near[i][1];
+        if (r >= 0 && r < count && h >= 0 && h < host_count)
+            list[way_count++] = start_of(plan, chunk_bytes, slices, choices[r], hosts[h]);
+    }
+    return way_count;
+}
+
+/* The effort of the shortest way. */
+static coh_status least_effort(const coh_plan *plan, uint64_t chunk_bytes, int slices,
+                               coh_effort *out)
+{
+    coh_decisions first = start_of(plan, chunk_bytes, slices, 0, 0);
+    first.row_passes = 1;
+    return coh_effort_of(plan->graph, &plan->options, &first, out);
 }
 
 coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
@@ -260,8 +324,12 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
     const uint64_t budget = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     uint64_t chunk_bytes = 0;
     ways w = { .plan = plan, .one_is_enough = largest_split_bytes(plan->graph) <= budget / ROOMY };
+    coh_effort effort;
     COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
-    const int way_count = list_decisions(plan, chunk_bytes, slices, w.decisions);
+    COH_TRY(least_effort(plan, chunk_bytes, slices, &effort));
+    w.is_long = plan->least.ns > 0 && effort.instructions > COH_LONG_INSTRUCTIONS;
+    const int way_count =
+        (w.is_long ? list_few : list_decisions)(plan, chunk_bytes, slices, w.decisions);
     for (; w.begin < way_count; w.begin += COH_AT_ONCE_MOST) {
         const int left = way_count - w.begin;
         COH_TRY(coh_at_once(pool, left < COH_AT_ONCE_MOST ? left : COH_AT_ONCE_MOST, list_way, &w));
@@ -270,7 +338,7 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
     for (int i = 0; i < way_count; i++)
         for (int k = 0; k < w.counts[i]; k++)
             starts[(*out_count)++] = w.starts[i][k];
-    if (*out_count > 1)
+    if (*out_count > 1 && !w.is_long)
         qsort(starts, (size_t)*out_count, sizeof(*starts), compare_initial);
     return COH_OK;
 }

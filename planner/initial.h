@@ -22,8 +22,11 @@ typedef struct coh_initial_candidate {
  * place in seconds. */
 enum { COH_INITIAL_SURVIVORS = 8192 };
 
-enum { COH_INITIAL_CHOICES = 5, COH_INITIAL_HOST_CHOICES = 4, COH_INITIAL_ROW_CHOICES = 3 };
-enum { COH_INITIAL_WAYS = COH_INITIAL_CHOICES * 2 * COH_INITIAL_HOST_CHOICES };
+/* With more compute instructions, few ways are listed, and none is bounded. */
+enum { COH_LONG_INSTRUCTIONS = 16384 };
+
+enum { COH_INITIAL_CHOICES = 5, COH_INITIAL_HOST_CHOICES = 5, COH_INITIAL_ROW_CHOICES = 3 };
+enum { COH_INITIAL_WAYS = (COH_INITIAL_CHOICES + 1) * 2 * COH_INITIAL_HOST_CHOICES };
 enum { COH_INITIAL_MOST = COH_INITIAL_WAYS * COH_INITIAL_ROW_CHOICES };
 
 /* Lists how many of the first blocks to recompute: the choices that the options leave, fewest
@@ -40,6 +43,9 @@ coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes);
  * that number: with these --chunk, --recompute and pins, none of our schedules needs less. Fails:
  * COH_ERR_MEMORY. */
 coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *out_decisions);
+
+/* Computes the lower bound of start->decisions. Fails: COH_ERR_MEMORY. */
+coh_status coh_initial_bound(const coh_plan *plan, coh_initial_candidate *start);
 
 /* Lists every way to recompute, with and without caches, and with a host tier with none, a quarter,
  * half or all of the updates there, that fits in `slices` slices; most promising first, into

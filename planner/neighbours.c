@@ -111,6 +111,29 @@ static void vary_updates(const coh_candidates *candidates, neighbours *n)
             d->host_updates = counts[i];
 }
 
+/* Varies recomputation and updates together: one leaves time on the link or the device that the
+ * other takes. */
+static void vary_both(const coh_candidates *candidates, neighbours *n)
+{
+    const coh_plan *plan = candidates->plan;
+    const int32_t blocks = coh_graph_block_count(plan->graph), few = (blocks + 7) / 8;
+    const coh_decisions *now = &candidates->best.decisions;
+    const int32_t recompute = coh_block_set_count(&now->recompute);
+    if (plan->options.mode != COH_PLAN_TRAIN || plan->options.host_memory_bytes == 0 ||
+        plan->options.recompute != COH_RECOMPUTE_AUTO)
+        return;
+    for (int i = 0; i < 4; i++) {
+        const int32_t blocks_more = recompute + (i & 1 ? few : -few);
+        const int32_t updates_more = now->host_updates + (i & 2 ? few : -few);
+        coh_decisions *d;
+        if (blocks_more < 0 || blocks_more > blocks || updates_more < 0 ||
+            updates_more > blocks + 1 || (d = add_neighbour(n, candidates)) == NULL)
+            continue;
+        d->recompute = coh_block_set_first(blocks_more);
+        d->host_updates = updates_more;
+    }
+}
+
 /* Varies the number of blocks with resident weights. The first blocks are the last that backward
  * updates and the first that the next forward needs, so keeping their weights gains most. */
 static void vary_resident(const coh_candidates *candidates, neighbours *n)
@@ -159,23 +182,66 @@ static void vary_budget(const coh_candidates *candidates, neighbours *n)
         }
 }
 
+/* The bounds of neighbours, computed at once. */
+typedef struct bounded {
+    const coh_candidates *candidates;
+    const neighbours *list;
+    int is_hopeless[NEIGHBOURS_MOST];
+} bounded;
+
+/* A neighbour whose bound is not below the best step cannot be better. Other decisions than these
+ * change no bound by much. */
+static coh_status check_hope(void *argument, int index)
+{
+    bounded *b = argument;
+    const coh_candidate *best = &b->candidates->best;
+    coh_initial_candidate of = { .decisions = b->list->list[index] };
+    const coh_decisions *d = &of.decisions, *now = &best->decisions;
+    if ((d->host_updates == now->host_updates && d->cache == now->cache &&
+         coh_block_set_count(&d->recompute) == coh_block_set_count(&now->recompute)) ||
+        coh_candidates_was_tried(b->candidates, d))
+        return COH_OK;
+    COH_TRY(coh_initial_bound(b->candidates->plan, &of));
+    b->is_hopeless[index] = of.bound_ns >= best->step_ns;
+    return COH_OK;
+}
+
+static coh_status drop_hopeless(const coh_candidates *candidates, neighbours *n)
+{
+    bounded b = { .candidates = candidates, .list = n };
+    int count = 0;
+    if (candidates->best.instruction_count > COH_LONG_INSTRUCTIONS * 4)
+        return COH_OK; /* bounds take as long as schedules */
+    COH_TRY(coh_at_once(candidates->pool, n->count, check_hope, &b));
+    for (int i = 0; i < n->count; i++)
+        if (!b.is_hopeless[i])
+            n->list[count++] = n->list[i];
+    n->count = count;
+    return COH_OK;
+}
+
+/* Varies the decisions that change what is computed and moved, again and again; where these gain
+ * nothing, how it is placed. */
 coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
 {
     static void (*const variations[])(const coh_candidates *,
-                                      neighbours *) = { vary_updates,  vary_sizes,  vary_recompute,
-                                                        vary_resident, vary_places, vary_budget,
-                                                        vary_together };
-    for (;;) {
-        uint64_t before_ns = candidates->best.step_ns;
-        for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {
-            if (candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
-                return COH_OK;
-            neighbours n = { .count = 0 };
-            variations[i](candidates, &n);
-            COH_TRY(coh_candidates_try(candidates, n.list, n.count));
-        }
-        if (candidates->best.step_ns == before_ns ||
-            candidates->evaluations >= candidates->evaluations_most)
+                                      neighbours *) = { vary_updates, vary_recompute, vary_both,
+                                                        vary_sizes,   vary_resident,  vary_places,
+                                                        vary_budget,  vary_together };
+    enum { MAIN = 4, COUNT = sizeof(variations) / sizeof(variations[0]) };
+    uint64_t before_ns = candidates->best.step_ns;
+    for (int i = 0; i < COUNT; i++) {
+        if (candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
             return COH_OK;
+        neighbours n = { .count = 0 };
+        variations[i](candidates, &n);
+        COH_TRY(drop_hopeless(candidates, &n));
+        COH_TRY(coh_candidates_try(candidates, n.list, n.count));
+        if ((i + 1 == MAIN || i + 1 == COUNT) && candidates->best.step_ns < before_ns &&
+            candidates->evaluations < candidates->evaluations_most) {
+            before_ns = candidates->best.step_ns;
+            i = -1;
+        }
     }
+    return COH_OK;
 }

@@ -15,6 +15,7 @@
 #include "cohobate/terms.h"
 #include "planner/bounds.h"
 #include "planner/fingerprint.h"
+#include "planner/least_step.h"
 #include "planner/live.h"
 #include "planner/optimizers.h"
 #include "planner/pins.h"
@@ -157,6 +158,8 @@ coh_status coh_plan_check_budgets(const coh_plan_options *options)
 static coh_status find_bounds(coh_plan *plan)
 {
     coh_bound_base *base = NULL;
+    if (plan->least.ns == 0)
+        COH_TRY(coh_least_step_find(plan->graph, &plan->options, &plan->pricer, &plan->least));
     COH_TRY(
         coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &plan->decisions, &base));
     coh_status status = coh_bounds_at(base, plan->options.device_memory_bytes,

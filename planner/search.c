@@ -14,6 +14,7 @@
 #include "planner/effort.h"
 #include "planner/initial.h"
 #include "planner/layout.h"
+#include "planner/least_step.h"
 #include "planner/live.h"
 #include "planner/neighbours.h"
 #include "planner/pins.h"
@@ -22,9 +23,9 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Evaluations of the local search: together they have about EVALUATED_INSTRUCTIONS
- * instructions. */
-enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 24, EVALUATED_INSTRUCTIONS = 350000 };
+/* Evaluations of the starts, and of the local search: either have about EVALUATED_INSTRUCTIONS
+ * instructions in all. */
+enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 2, EVALUATED_INSTRUCTIONS = 450000 };
 
 /* Starts that are improved, best first. */
 enum { VALLEYS = 4 };
@@ -150,21 +151,6 @@ static coh_status check_far_room(const coh_plan *plan)
     return refuse_as(plan, &refusal);
 }
 
-/* Tries the starts, best first, a few at a time; a start that cannot beat the best is not built. */
-static coh_status try_initial(coh_candidates *candidates, const coh_initial_candidate *starts,
-                              int count)
-{
-    for (int i = 0; i < count;) {
-        coh_decisions list[INITIAL_AT_ONCE];
-        int taken = 0;
-        for (; i < count && taken < INITIAL_AT_ONCE; i++)
-            if (!candidates->best.valid || starts[i].bound_ns < candidates->best.step_ns)
-                list[taken++] = starts[i].decisions;
-        COH_TRY(coh_candidates_try(candidates, list, taken));
-    }
-    return COH_OK;
-}
-
 /* The longer the schedules of a model, the fewer are evaluated, so planning time stays about
  * constant. */
 static uint32_t evaluations_for(uint32_t instruction_count)
@@ -175,6 +161,25 @@ static uint32_t evaluations_for(uint32_t instruction_count)
     return count < EVALUATIONS_MOST ? (uint32_t)count : EVALUATIONS_MOST;
 }
 
+/* Tries the starts, best first, a few at a time; a start that cannot beat the best is not built. */
+static coh_status try_initial(coh_candidates *candidates, const coh_initial_candidate *starts,
+                              int count)
+{
+    for (int i = 0; i < count;) {
+        const coh_candidate *best = &candidates->best;
+        const int most = i == 0 ? 1 : INITIAL_AT_ONCE; /* the first says how long schedules are */
+        coh_decisions list[INITIAL_AT_ONCE];
+        int taken = 0;
+        if (best->valid && candidates->evaluations >= evaluations_for(best->instruction_count))
+            break;
+        for (; i < count && taken < most; i++)
+            if (!best->valid || starts[i].bound_ns < best->step_ns)
+                list[taken++] = starts[i].decisions;
+        COH_TRY(coh_candidates_try(candidates, list, taken));
+    }
+    return COH_OK;
+}
+
 static int compare_candidates(const void *x, const void *y)
 {
     const coh_candidate *a = x, *b = y;
@@ -183,18 +188,36 @@ static int compare_candidates(const void *x, const void *y)
     return coh_candidate_is_better(b, a);
 }
 
+/* Moves the best candidate of each number of host updates to the front, in the same order: the
+ * others of that number lead to the same local optimum more often. */
+static size_t take_valleys(coh_candidate *all, size_t count)
+{
+    size_t valleys = 0;
+    for (size_t i = 0; i < count && valleys < VALLEYS && all[i].valid; i++) {
+        int is_new = 1;
+        for (size_t k = 0; k < valleys; k++)
+            is_new &= all[k].decisions.host_updates != all[i].decisions.host_updates;
+        if (is_new)
+            all[valleys++] = all[i];
+    }
+    return valleys;
+}
+
 /* Improves from the best candidate, then from the next best: they may lead to other local
- * optima. */
+ * optima. Each of them may use half of the evaluations that are left. */
 static coh_status improve_several(coh_candidates *candidates, uint64_t bound_ns)
 {
     coh_candidate *from = NULL, best = candidates->best;
-    size_t count = candidates->count < VALLEYS ? candidates->count : VALLEYS;
+    const uint32_t most = candidates->evaluations_most;
     COH_TRY(COH_ALLOC(candidates->count, &from));
     for (size_t i = 0; i < candidates->count; i++)
         from[i] = candidates->all[i];
     qsort(from, candidates->count, sizeof(*from), compare_candidates);
+    const size_t count = take_valleys(from, candidates->count);
     coh_status status = COH_OK;
-    for (size_t i = 0; i < count && from[i].valid && status == COH_OK; i++) {
+    for (size_t i = 0; i < count && status == COH_OK; i++) {
+        const uint32_t left = most - candidates->evaluations;
+        candidates->evaluations_most = i + 1 < count ? most - left / 2 : most;
         candidates->best = from[i];
         status = coh_candidates_improve(candidates, bound_ns);
         if (coh_candidate_is_better(&candidates->best, &best))
@@ -240,7 +263,10 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     if (candidates->best.valid && candidates->plan->options.search == COH_SEARCH_USUAL) {
         candidates->evaluations_most =
             candidates->evaluations + evaluations_for(candidates->best.instruction_count);
-        status = improve_several(candidates, count > 0 ? starts[0].bound_ns : 0);
+        const uint64_t least_ns = candidates->plan->least.ns;
+        status = improve_several(candidates, least_ns > 0 ? least_ns
+                                             : count > 0  ? starts[0].bound_ns
+                                                          : 0);
     }
 done:
     coh_free(starts);
@@ -276,6 +302,9 @@ static coh_status search_streamed(coh_plan *plan, coh_candidate *best)
     if (smallest.device_bytes < plan->smallest_device_bytes)
         goto done;
     COH_TRY_GOTO(status, check_far_room(plan), done);
+    COH_TRY_GOTO(status,
+                 coh_least_step_find(plan->graph, &plan->options, &plan->pricer, &plan->least),
+                 done);
     status = search_candidates(&candidates, &smallest);
     *best = candidates.best;
     if (!best->valid)
@@ -585,6 +614,7 @@ coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
     COH_TRY(shortest_effort(plan, &shortest));
     if (!coh_effort_is_bearable(&shortest))
         return COH_OK;
+    COH_TRY(coh_least_step_find(plan->graph, &plan->options, &plan->pricer, &plan->least));
     COH_TRY(coh_candidates_open(&candidates, plan, 0));
     COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
     COH_TRY_GOTO(status, list_initial(&candidates, starts, &count), done);

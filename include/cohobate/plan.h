@@ -223,8 +223,10 @@ typedef struct coh_plan_summary {
     uint64_t parameter_count, parameter_bytes;
     uint64_t stream_bytes; /* work + gradient + states of all parameters */
     uint64_t step_ns;      /* predicted time of a body in steady state */
-    uint64_t bound_ns;     /* no schedule of these decisions is faster: the maximum of bounds_ns */
-    uint64_t bounds_ns[COH_PLAN_BOUND_COUNT];
+    /* No plan of these options is faster, whatever it decides; of a plan that only runs forward, or
+     * has no far tier, the largest of bounds_ns. */
+    uint64_t bound_ns;
+    uint64_t bounds_ns[COH_PLAN_BOUND_COUNT]; /* no schedule of these decisions is faster */
     /* the largest bound, and the next largest with another cause */
     coh_plan_bound binding, runner_up;
     uint64_t drain_ns, save_ns, evaluate_ns;
