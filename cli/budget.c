@@ -381,6 +381,7 @@ void cli_budget_resolve(const cli_options *options, const coh_profile *profile,
         .may_change_micro_batch = cli_micro_batch_is_auto(options),
         .may_choose_order =
             is_given ? options->sweep_order == COH_SWEEP_AUTO : options->plan_file != NULL,
+        .keeps_order = is_given,
         .takes_planned_micro_batch = options->plan_file && options->micro_batch == 0,
     };
     cli_budget_plan_options(options, profile, COH_PLAN_TRAIN, &out_budget->options);

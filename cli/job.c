@@ -409,12 +409,15 @@ fail:
 
 /* ---- the plan: no flag is read here ---- */
 
-/* The recipe's order; any, if the plan may choose it. */
+/* The recipe's order; any, if the plan may choose it. Without a flag, any that keeps the bits of
+ * the usual one. */
 static coh_sweep_order order_of(const cli_job *job)
 {
     if (job->budget.may_choose_order)
         return COH_SWEEP_AUTO;
-    return job->recipe.by_layers ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
+    if (job->recipe.by_layers)
+        return COH_SWEEP_LAYER;
+    return job->budget.keeps_order ? COH_SWEEP_MICROBATCH : COH_SWEEP_SAME_BITS;
 }
 
 /* Joins budget and recipe. */
@@ -514,7 +517,8 @@ static coh_status make_plan(cli_job *job)
         job->plan_options.disk_bytes = job->summary.disk_limit_bytes;
     }
     job->plan_options.sweep_order = job->summary.sweep_order;
-    cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
+    if (!job->summary.order_keeps_bits)
+        cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
     return COH_OK;
 }
 

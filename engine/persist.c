@@ -13,6 +13,7 @@
 #include "base/struct_bytes.h"
 #include "cohobate/checkpoint.h"
 #include "engine/engine_state.h"
+#include "planner/fingerprint.h"
 
 /* ---- tables ---- */
 
@@ -397,7 +398,8 @@ static coh_status load_from(coh_engine *engine, coh_checkpoint *checkpoint, cons
     COH_TRY(import(engine, &visit, with_states ? facts.applied_count : 0,
                    with_states ? facts.grad_norm : 0));
     if (numeric_changed != NULL)
-        *numeric_changed = facts.numeric_fingerprint != engine->plan->numeric_fingerprint;
+        *numeric_changed = !coh_numeric_fingerprint_is(engine->plan->graph, &engine->plan->options,
+                                                       facts.numeric_fingerprint);
     return COH_OK;
 }
 

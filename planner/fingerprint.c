@@ -70,15 +70,29 @@ static uint64_t fold_optimizers(uint64_t hash, const coh_graph *graph,
     return hash;
 }
 
+int coh_order_changes_bits(const coh_graph *graph)
+{
+    for (size_t i = 0; i < graph->parameter_count; i++) {
+        int uses = 0;
+        for (size_t op = 0; op < graph->op_count; op++)
+            for (int32_t port = 0; port < graph->ops[op].kind.parameter_count; port++)
+                uses += graph->ops[op].parameter[port] == (int32_t)i;
+        if (uses > 1 && !graph->parameters[i].frozen)
+            return 1;
+    }
+    return 0;
+}
+
 /* Raise the number in the text if sums outside any kind (the norm's) are added in another order. */
-uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options *options)
+static uint64_t fingerprint_of(const coh_graph *graph, const coh_plan_options *options,
+                               int names_layers)
 {
     uint64_t hash = fold_text(0, "cohobate numeric plan 2, state f32");
     hash = fold_number(hash, options->mode);
     hash = fold_number(hash, options->microbatch_count);
     hash = fold_number(hash, options->deferred_update);
     hash = fold_text(hash, options->kernel_path);
-    if (options->sweep_order == COH_SWEEP_LAYER)
+    if (names_layers)
         hash = fold_text(hash, "layer by layer");
     if (options->f32_gradients)
         hash = fold_text(hash, "gradients f32");
@@ -87,6 +101,19 @@ uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options 
     if (options->mode == COH_PLAN_TRAIN)
         hash = fold_optimizers(hash, graph, options);
     return fold_number(hash, graph->loss);
+}
+
+uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options *options)
+{
+    return fingerprint_of(graph, options,
+                          options->sweep_order == COH_SWEEP_LAYER && coh_order_changes_bits(graph));
+}
+
+int coh_numeric_fingerprint_is(const coh_graph *graph, const coh_plan_options *options,
+                               uint64_t stored)
+{
+    return stored == coh_numeric_fingerprint(graph, options) ||
+           (!coh_order_changes_bits(graph) && stored == fingerprint_of(graph, options, 1));
 }
 
 coh_dtype coh_operator_dtype(const coh_graph *graph, size_t op)

@@ -11,6 +11,15 @@
  * state format and kernel path. Forward-only plans of a graph have a fingerprint, too. */
 uint64_t coh_numeric_fingerprint(const coh_graph *graph, const coh_plan_options *options);
 
+/* Returns 1 if `stored` is the fingerprint, or the one that earlier versions gave to a sweep by
+ * layers of a graph whose results do not depend on the order. */
+int coh_numeric_fingerprint_is(const coh_graph *graph, const coh_plan_options *options,
+                               uint64_t stored);
+
+/* Returns 1 if the sweep order changes result bits: several operators use a parameter that is
+ * trained, so its gradient is summed in that order. */
+int coh_order_changes_bits(const coh_graph *graph);
+
 /* Operators with the same signature take the same time for the same work: kind, revision,
  * attributes, shapes without batch and tokens, frozen parameters, dtype. Never 0. */
 uint64_t coh_operator_signature(const coh_graph *graph, size_t op);

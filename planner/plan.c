@@ -139,7 +139,7 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
                         "%d micro-batches are not 1..65536: raise %s, or lower %s",
                         options->microbatch_count, coh_term_text(COH_TERM_MICRO_BATCH),
                         coh_term_text(COH_TERM_BATCH));
-    if (options->sweep_order < COH_SWEEP_MICROBATCH || options->sweep_order > COH_SWEEP_AUTO)
+    if (options->sweep_order < COH_SWEEP_MICROBATCH || options->sweep_order > COH_SWEEP_SAME_BITS)
         return coh_fail(COH_ERR_ARGUMENT, "sweep order %d is none", (int)options->sweep_order);
     if (options->mode == COH_PLAN_INFER && options->microbatch_count != 1)
         return coh_fail(COH_ERR_ARGUMENT, "a forward-only plan runs one micro-batch at a time");
@@ -199,7 +199,7 @@ coh_status coh_plan_finish(coh_plan *plan)
 
 const char *coh_sweep_order_name(coh_sweep_order order)
 {
-    static const char *const names[] = { "micro-batch", "layer", "auto" };
+    static const char *const names[] = { "micro-batch", "layer", "auto", "same bits" };
     return (unsigned)order < sizeof(names) / sizeof(names[0]) ? names[order] : "unknown";
 }
 
@@ -259,7 +259,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     COH_TRY(COH_ALLOC(1, &plan));
     plan->graph = graph;
     plan->options = *options;
-    if (options->microbatch_count == 1 || options->sweep_order == COH_SWEEP_AUTO)
+    if (options->microbatch_count == 1 || options->sweep_order >= COH_SWEEP_AUTO)
         plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* same program with one micro-batch */
     plan->options.f32_gradients =
         options->mode == COH_PLAN_TRAIN && options->f32_gradients && coh_graph_trains_bf16(graph);
@@ -333,47 +333,134 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
     return COH_OK;
 }
 
-/* Tries both sweep orders and takes the faster one, or the one that fits; of equal plans the usual
- * order. If neither fits, the message is that of the order that needs less memory. */
+/* The order to plan in: one of the two, or AUTO for the faster. */
+static coh_sweep_order order_of(const coh_graph *graph, const coh_plan_options *options)
+{
+    if (options->microbatch_count == 1)
+        return COH_SWEEP_MICROBATCH;
+    if (options->sweep_order != COH_SWEEP_SAME_BITS)
+        return options->sweep_order;
+    return coh_order_changes_bits(graph) ? COH_SWEEP_MICROBATCH : COH_SWEEP_AUTO;
+}
+
+/* Computes the least step of an order. */
+static coh_status least_of_order(const coh_graph *graph, const coh_plan_options *options,
+                                 uint64_t *out_ns)
+{
+    coh_plan *plan = NULL;
+    coh_least_step least;
+    *out_ns = 0;
+    COH_TRY(coh_plan_open(graph, options, &plan));
+    const coh_status status = coh_least_step_find(graph, &plan->options, &plan->pricer, &least);
+    if (status == COH_OK)
+        *out_ns = least.ns;
+    coh_plan_destroy(plan);
+    return status;
+}
+
+/* The plan of one sweep order, or why there is none. */
+typedef struct ordered {
+    coh_sweep_order order;
+    uint64_t least_ns, far_bytes;
+    coh_plan *plan;
+    coh_status status;
+    char sentence[COH_ERROR_TEXT_BYTES];
+    coh_refusal refusal; /* struct_bytes 0: none */
+} ordered;
+
+static uint64_t period_of(const coh_plan *plan)
+{
+    return plan->simulations[COH_PROGRAM_BODY].period_ns;
+}
+
+/* Returns 1 if the other order cannot be faster by more than the search's own precision, or nothing
+ * streams that an order could save. */
+static int is_settled(const ordered *first, const ordered *second)
+{
+    return first->plan != NULL &&
+           (first->plan->decisions.in_memory ||
+            (second->least_ns > 0 &&
+             second->least_ns + second->least_ns / 500 >= period_of(first->plan)));
+}
+
+static void create_one(const coh_graph *graph, const coh_plan_options *options, ordered *o)
+{
+    coh_plan_options each = *options;
+    each.sweep_order = o->order;
+    o->status = create_in_order(graph, &each, &o->plan, &o->far_bytes);
+    if (o->status == COH_OK)
+        return;
+    coh_error_save(o->sentence);
+    o->refusal.struct_bytes = sizeof(o->refusal);
+    if (!coh_last_refusal(&o->refusal))
+        o->refusal.struct_bytes = 0;
+}
+
+/* Returns 1 if the plan failed for another reason than its size. */
+static int is_fault(const ordered *o)
+{
+    return o->status != COH_OK && o->status != COH_ERR_FULL && o->status != COH_ERR_ARGUMENT;
+}
+
+static coh_status fail_as(const ordered *o)
+{
+    return o->refusal.struct_bytes > 0 ? coh_refuse(&o->refusal)
+                                       : coh_fail(o->status, "%s", o->sentence);
+}
+
+/* Fails with the message of the order that needs less of the outermost tier, else with that of the
+ * usual order. */
+static coh_status fail_in_order(const ordered *by_microbatches, const ordered *by_layers)
+{
+    const uint64_t bytes = by_layers->refusal.struct_bytes > 0 ? by_layers->far_bytes : 0;
+    const int is_less = by_microbatches->status == COH_ERR_FULL && bytes > 0 &&
+                        (by_microbatches->far_bytes == 0 || bytes < by_microbatches->far_bytes);
+    return fail_as(is_less ? by_layers : by_microbatches);
+}
+
+/* Plans the sweep order with the lower bound, then the other if it may be faster, and takes the
+ * faster plan; of equal plans the usual order. */
 static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_options *options,
                                        coh_plan **out_plan)
 {
-    coh_plan_options each = *options;
-    coh_plan *by_layers = NULL;
-    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
-    uint64_t by_layers_bytes, far_bytes;
-    each.sweep_order = COH_SWEEP_LAYER;
-    coh_status status = create_in_order(graph, &each, &by_layers, &by_layers_bytes);
-    if (status != COH_OK && status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
-        return status;
-    if (by_layers_bytes > 0 && (!coh_last_refusal(&refusal) || refusal.status != COH_ERR_FULL))
-        by_layers_bytes = 0;
-    each.sweep_order = COH_SWEEP_MICROBATCH;
-    status = create_in_order(graph, &each, out_plan, &far_bytes);
-    if (status == COH_ERR_FULL && by_layers_bytes > 0 &&
-        (far_bytes == 0 || by_layers_bytes < far_bytes))
-        return coh_refuse(&refusal);
-    if (by_layers == NULL || (status != COH_OK && status != COH_ERR_FULL)) {
-        coh_plan_destroy(by_layers);
-        return status;
+    ordered orders[] = { { .order = COH_SWEEP_MICROBATCH }, { .order = COH_SWEEP_LAYER } };
+    for (int i = 0; i < 2; i++) {
+        coh_plan_options each = *options;
+        each.sweep_order = orders[i].order;
+        COH_TRY(least_of_order(graph, &each, &orders[i].least_ns));
     }
-    if (status == COH_OK && (*out_plan)->simulations[COH_PROGRAM_BODY].period_ns <=
-                                by_layers->simulations[COH_PROGRAM_BODY].period_ns) {
-        coh_plan_destroy(by_layers);
-        return COH_OK;
+    const int begin = orders[1].least_ns < orders[0].least_ns;
+    ordered *first = &orders[begin], *second = &orders[1 - begin];
+    create_one(graph, options, first);
+    if (is_fault(first))
+        return fail_as(first);
+    if (!is_settled(first, second))
+        create_one(graph, options, second);
+    if (is_fault(second)) {
+        coh_plan_destroy(first->plan);
+        return fail_as(second);
     }
-    coh_plan_destroy(*out_plan);
-    *out_plan = by_layers;
+    if (orders[0].plan == NULL && orders[1].plan == NULL)
+        return fail_in_order(&orders[0], &orders[1]);
+    const int taken =
+        orders[0].plan == NULL ||
+        (orders[1].plan != NULL && period_of(orders[1].plan) < period_of(orders[0].plan));
+    *out_plan = orders[taken].plan;
+    coh_plan_destroy(orders[1 - taken].plan);
     return COH_OK;
 }
 
 static coh_status create(const coh_graph *graph, const coh_plan_options *options,
                          coh_plan **out_plan)
 {
+    const int keeps_bits = options->sweep_order == COH_SWEEP_SAME_BITS;
     uint64_t unused;
-    if (options->sweep_order != COH_SWEEP_AUTO || options->microbatch_count == 1)
-        return create_in_order(graph, options, out_plan, &unused);
     coh_plan_options each = *options;
+    each.sweep_order = order_of(graph, options);
+    if (each.sweep_order != COH_SWEEP_AUTO)
+        return create_in_order(graph, &each, out_plan, &unused);
+    if (keeps_bits)
+        return create_in_best_order(graph, &each, out_plan);
     each.uncalibrated = 1; /* result bits depend on the order, so calibration must not choose it */
     COH_TRY(create_in_best_order(graph, &each, out_plan));
     if (options->uncalibrated || options->profile == NULL || options->profile->calibrated_runs == 0)
@@ -423,8 +510,8 @@ coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options
     *out_bytes = 0;
     coh_plan_options next_to_none;
     COH_TRY(coh_plan_options_read(options, &next_to_none));
-    const int any_order =
-        next_to_none.sweep_order == COH_SWEEP_AUTO && next_to_none.microbatch_count > 1;
+    next_to_none.sweep_order = order_of(graph, &next_to_none);
+    const int any_order = next_to_none.sweep_order == COH_SWEEP_AUTO;
     next_to_none.wear_bytes = 1;
     for (int i = 0; i < 1 + any_order; i++) {
         coh_plan *plan = NULL;
@@ -572,9 +659,11 @@ coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *opt
     *out_ns = 0;
     COH_TRY(coh_plan_options_read(options, &known));
     COH_TRY(coh_plan_check_options(&known));
-    if (known.sweep_order != COH_SWEEP_AUTO || known.microbatch_count == 1)
+    const int keeps_bits = known.sweep_order == COH_SWEEP_SAME_BITS;
+    known.sweep_order = order_of(graph, &known);
+    if (known.sweep_order != COH_SWEEP_AUTO)
         return least_in_order(graph, &known, out_ns);
-    known.uncalibrated = 1; /* as coh_plan_create */
+    known.uncalibrated |= !keeps_bits; /* as coh_plan_create */
     known.sweep_order = COH_SWEEP_LAYER;
     COH_TRY(least_in_order(graph, &known, &by_layers_ns));
     known.sweep_order = COH_SWEEP_MICROBATCH;

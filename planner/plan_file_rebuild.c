@@ -85,7 +85,7 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
         return coh_fail(COH_ERR_ARGUMENT, "%s is for attention %s atomics: give %s %s", path,
                         file->atomics ? "by" : "without", coh_term_text(COH_TERM_ATOMICS),
                         file->atomics ? "on" : "off");
-    if (options->sweep_order != COH_SWEEP_AUTO && options->sweep_order != made->sweep_order &&
+    if (options->sweep_order < COH_SWEEP_AUTO && options->sweep_order != made->sweep_order &&
         options->microbatch_count > 1)
         return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give %s %s", path,
                         coh_sweep_order_name(made->sweep_order),
@@ -97,14 +97,14 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
     return COH_OK;
 }
 
-/* The fingerprint with the kernels that the file was made with: other kernels may run it, with
- * other result bits. */
-static uint64_t fingerprint_as_made(const coh_plan_text *file, const coh_plan *plan)
+/* The options with the kernels that the file was made with: other kernels may run it, with other
+ * result bits. */
+static coh_plan_options options_as_made(const coh_plan_text *file, const coh_plan *plan)
 {
     coh_plan_options options = plan->options;
     if (file->names_kernels)
         memcpy(options.kernel_path, file->options.kernel_path, sizeof(options.kernel_path));
-    return coh_numeric_fingerprint(plan->graph, &options);
+    return options;
 }
 
 /* Checks that the rebuilt plan is the one that was written. */
@@ -112,10 +112,10 @@ static coh_status check_program_agrees(const char *path, const coh_plan_text *fi
                                        const coh_plan *plan)
 {
     uint64_t slots_hash = 0, profile_hash = 0;
-    const uint64_t fingerprint = fingerprint_as_made(file, plan);
+    const coh_plan_options made = options_as_made(file, plan);
+    const int is_same = coh_numeric_fingerprint_is(plan->graph, &made, file->numeric_fingerprint);
     COH_TRY(coh_profile_hash(&plan->profile, &profile_hash));
-    if (plan->program_hash != file->program_hash && profile_hash != file->profile_hash &&
-        fingerprint == file->numeric_fingerprint)
+    if (plan->program_hash != file->program_hash && profile_hash != file->profile_hash && is_same)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%s was made with the profile %s (hash %016" PRIx64
                         "), and %s gives another program: give that %s, or plan again",
@@ -126,12 +126,13 @@ static coh_status check_program_agrees(const char *path, const coh_plan_text *fi
                         "%s names program %016" PRIx64 ", this model and batch give %016" PRIx64
                         ": it was made for another run; plan again",
                         path, file->program_hash, plan->program_hash);
-    if (fingerprint != file->numeric_fingerprint)
+    if (!is_same)
         return coh_fail(COH_ERR_CORRUPT,
                         "%s: its numeric_fingerprint is %016" PRIx64
                         ", this model and batch with its kernels give %016" PRIx64
                         ": it was made for another run, or edited; plan again",
-                        path, file->numeric_fingerprint, fingerprint);
+                        path, file->numeric_fingerprint,
+                        coh_numeric_fingerprint(plan->graph, &made));
     for (uint32_t i = 0; i < plan->layout.resident_count; i++) {
         const coh_resident *r = &plan->layout.residents[i];
         slots_hash = coh_plan_fold_slot(slots_hash, r->chunk, r->tier, r->offset);
@@ -234,7 +235,9 @@ static coh_status check_writes(const char *path, const coh_plan_options *options
 static coh_status finish(const char *path, const coh_plan_text *file, coh_plan *plan)
 {
     coh_status status = coh_plan_finish(plan);
-    if (status == COH_ERR_FULL && fingerprint_as_made(file, plan) != file->numeric_fingerprint)
+    const coh_plan_options made = options_as_made(file, plan);
+    if (status == COH_ERR_FULL &&
+        !coh_numeric_fingerprint_is(plan->graph, &made, file->numeric_fingerprint))
         return coh_fail(COH_ERR_CORRUPT, "%s was made for another model or batch; plan again",
                         path);
     if (status == COH_ERR_CORRUPT || status == COH_ERR_INTERNAL)

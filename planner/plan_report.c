@@ -10,6 +10,7 @@
 #include "base/file_text.h"
 #include "base/struct_bytes.h"
 #include "planner/layout.h"
+#include "planner/fingerprint.h"
 #include "planner/plan_make.h"
 
 /* ---- sums ---- */
@@ -107,6 +108,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .numeric_fingerprint = plan->numeric_fingerprint,
                            .program_hash = plan->program_hash,
                            .sweep_order = plan->options.sweep_order,
+                           .order_keeps_bits = !coh_order_changes_bits(plan->graph),
                            .disk_limit_bytes = plan->options.disk_bytes,
                            .recomputes = coh_block_set_count(&plan->decisions.recompute),
                            .chunk_bytes = plan->decisions.chunk_bytes };

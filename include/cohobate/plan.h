@@ -38,10 +38,13 @@ typedef enum coh_sweep_order {
      * only twice a step, however many micro-batches it has, but activations of all micro-batches
      * are live at once. */
     COH_SWEEP_LAYER,
-    COH_SWEEP_AUTO /* the faster of the two, priced without calibration */
+    COH_SWEEP_AUTO, /* the faster of the two, priced without calibration */
+    /* the faster of the two if results do not depend on it, because no two operators share a
+     * parameter that is trained; else COH_SWEEP_MICROBATCH */
+    COH_SWEEP_SAME_BITS
 } coh_sweep_order;
 
-/* Returns "micro-batch", "layer" or "auto". */
+/* Returns "micro-batch", "layer", "auto" or "same bits". */
 COH_API const char *coh_sweep_order_name(coh_sweep_order order);
 
 /* Effort of the search for a placement. It does not affect bits. */
@@ -242,7 +245,7 @@ typedef struct coh_plan_summary {
     uint64_t program_hash;                     /* of the body and its memory layout */
     uint64_t chunk_bytes;
     uint64_t host_update_bytes;  /* bytes of parameters that are updated on the host lane */
-    coh_sweep_order sweep_order; /* never AUTO */
+    coh_sweep_order sweep_order; /* MICROBATCH or LAYER */
     int32_t recomputes;          /* number of recomputed blocks */
     /* Compute time of the forward calls, and of those repeated in backward, each without
      * interference: parts of bounds_ns[COH_PLAN_BOUND_COMPUTE]. */
@@ -257,6 +260,7 @@ typedef struct coh_plan_summary {
     /* The step's time under the spread of the profile's figures: 10 % of such machines are faster
      * than p10, 10 % slower than p90. All three equal step_ns if the profile has no spread. */
     uint64_t step_p10_ns, step_p50_ns, step_p90_ns;
+    int32_t order_keeps_bits; /* 1: results do not depend on the sweep order */
 } coh_plan_summary;
 
 /* Returns the profile that priced the plan, with link_bytes_per_s applied; lives as long as the

@@ -182,6 +182,16 @@ class Plan(ProgramTest):
         taken = self.succeeds(*flags, "--micro-batch", "auto", "--json")
         self.assertEqual(taken.json["micro_batch"], fits[0])
 
+    def test_an_untied_model_streams_in_the_faster_order_unless_one_is_given(self):
+        flags = ["plan", "llama-2-7b", "--profile", "a100-80g,host-memory=512GB,device-memory=8GB", "--sequence", "256",
+                 "--batch", "4", "--micro-batch", "1", "--search", "quick", *QUICK]
+        plans = {order: self.succeeds(*flags, "--sweep-order", order, "--json").json for order in ("micro-batch", "layer")}
+        done = self.succeeds(*flags, "--json")
+        self.assertLess(plans["layer"]["step_seconds"], plans["micro-batch"]["step_seconds"])
+        self.assertEqual((done.json["sweep_order"], done.json["program_hash"]), ("layer", plans["layer"]["program_hash"]))
+        self.assertNotIn("other rounding", done.err)
+        self.assertEqual(len({plan["numeric_fingerprint"] for plan in (done.json, *plans.values())}), 1)
+
     def test_limits_fall_and_no_step_is_below_the_first_or_the_bound_of_all_decisions(self):
         for flags in (self.disk(), [], ["--profile", "h100,pcie=100MB/s", "--device-memory", "40MiB"]):
             planned = self.plan(*flags)
