@@ -220,28 +220,24 @@ static coh_status drop_hopeless(const coh_candidates *candidates, neighbours *n)
     return COH_OK;
 }
 
-/* Varies the decisions that change what is computed and moved, again and again; where these gain
- * nothing, how it is placed. */
 coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
 {
     static void (*const variations[])(const coh_candidates *,
-                                      neighbours *) = { vary_updates, vary_recompute, vary_both,
-                                                        vary_sizes,   vary_resident,  vary_places,
-                                                        vary_budget,  vary_together };
-    enum { MAIN = 4, COUNT = sizeof(variations) / sizeof(variations[0]) };
-    uint64_t before_ns = candidates->best.step_ns;
-    for (int i = 0; i < COUNT; i++) {
-        if (candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
-            return COH_OK;
-        neighbours n = { .count = 0 };
-        variations[i](candidates, &n);
-        COH_TRY(drop_hopeless(candidates, &n));
-        COH_TRY(coh_candidates_try(candidates, n.list, n.count));
-        if ((i + 1 == MAIN || i + 1 == COUNT) && candidates->best.step_ns < before_ns &&
-            candidates->evaluations < candidates->evaluations_most) {
-            before_ns = candidates->best.step_ns;
-            i = -1;
+                                      neighbours *) = { vary_updates,  vary_sizes,  vary_recompute,
+                                                        vary_resident, vary_places, vary_budget,
+                                                        vary_together, vary_both };
+    for (;;) {
+        const uint64_t before_ns = candidates->best.step_ns;
+        for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {
+            if (candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
+                return COH_OK;
+            neighbours n = { .count = 0 };
+            variations[i](candidates, &n);
+            COH_TRY(drop_hopeless(candidates, &n));
+            COH_TRY(coh_candidates_try(candidates, n.list, n.count));
         }
+        if (candidates->best.step_ns == before_ns ||
+            candidates->evaluations >= candidates->evaluations_most)
+            return COH_OK;
     }
-    return COH_OK;
 }

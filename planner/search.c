@@ -25,7 +25,7 @@
 
 /* Evaluations of the starts, and of the local search: either have about EVALUATED_INSTRUCTIONS
  * instructions in all. */
-enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 2, EVALUATED_INSTRUCTIONS = 450000 };
+enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 2, EVALUATED_INSTRUCTIONS = 350000 };
 
 /* Starts that are improved, best first. */
 enum { VALLEYS = 4 };
@@ -161,6 +161,14 @@ static uint32_t evaluations_for(uint32_t instruction_count)
     return count < EVALUATIONS_MOST ? (uint32_t)count : EVALUATIONS_MOST;
 }
 
+/* A step this short is also searched from no host updates: one decision varied at a time does not
+ * find every way there from a start that has some. */
+static int is_short(const coh_candidates *candidates)
+{
+    return candidates->plan->options.host_memory_bytes > 0 &&
+           evaluations_for(candidates->best.instruction_count) == EVALUATIONS_MOST;
+}
+
 /* Tries the starts, best first, a few at a time; a start that cannot beat the best is not built. */
 static coh_status try_initial(coh_candidates *candidates, const coh_initial_candidate *starts,
                               int count)
@@ -173,7 +181,8 @@ static coh_status try_initial(coh_candidates *candidates, const coh_initial_cand
         if (best->valid && candidates->evaluations >= evaluations_for(best->instruction_count))
             break;
         for (; i < count && taken < most; i++)
-            if (!best->valid || starts[i].bound_ns < best->step_ns)
+            if (!best->valid || starts[i].bound_ns < best->step_ns ||
+                (is_short(candidates) && starts[i].decisions.host_updates == 0))
                 list[taken++] = starts[i].decisions;
         COH_TRY(coh_candidates_try(candidates, list, taken));
     }
@@ -188,36 +197,34 @@ static int compare_candidates(const void *x, const void *y)
     return coh_candidate_is_better(b, a);
 }
 
-/* Moves the best candidate of each number of host updates to the front, in the same order: the
- * others of that number lead to the same local optimum more often. */
-static size_t take_valleys(coh_candidate *all, size_t count)
+/* Moves the candidates to improve to the front, in the same order: with a host tier the best of
+ * each number of host updates, since others of that number mostly lead to the same local optimum;
+ * with `without_host` those of none. */
+static size_t take_valleys(const coh_plan *plan, int without_host, coh_candidate *all, size_t count)
 {
     size_t valleys = 0;
     for (size_t i = 0; i < count && valleys < VALLEYS && all[i].valid; i++) {
-        int is_new = 1;
-        for (size_t k = 0; k < valleys; k++)
-            is_new &= all[k].decisions.host_updates != all[i].decisions.host_updates;
-        if (is_new)
+        int is_taken = !without_host || all[i].decisions.host_updates == 0;
+        for (size_t k = 0; !without_host && plan->options.host_memory_bytes > 0 && k < valleys; k++)
+            is_taken &= all[k].decisions.host_updates != all[i].decisions.host_updates;
+        if (is_taken)
             all[valleys++] = all[i];
     }
     return valleys;
 }
 
 /* Improves from the best candidate, then from the next best: they may lead to other local
- * optima. Each of them may use half of the evaluations that are left. */
-static coh_status improve_several(coh_candidates *candidates, uint64_t bound_ns)
+ * optima. */
+static coh_status improve_several(coh_candidates *candidates, int without_host, uint64_t bound_ns)
 {
     coh_candidate *from = NULL, best = candidates->best;
-    const uint32_t most = candidates->evaluations_most;
     COH_TRY(COH_ALLOC(candidates->count, &from));
     for (size_t i = 0; i < candidates->count; i++)
         from[i] = candidates->all[i];
     qsort(from, candidates->count, sizeof(*from), compare_candidates);
-    const size_t count = take_valleys(from, candidates->count);
+    const size_t count = take_valleys(candidates->plan, without_host, from, candidates->count);
     coh_status status = COH_OK;
     for (size_t i = 0; i < count && status == COH_OK; i++) {
-        const uint32_t left = most - candidates->evaluations;
-        candidates->evaluations_most = i + 1 < count ? most - left / 2 : most;
         candidates->best = from[i];
         status = coh_candidates_improve(candidates, bound_ns);
         if (coh_candidate_is_better(&candidates->best, &best))
@@ -250,6 +257,21 @@ static coh_status try_last_resort(coh_candidates *candidates, const coh_decision
     return status;
 }
 
+/* Local search, from every valley. The programme's bound ends it; of a plan without one,
+ * `start_ns`. */
+static coh_status improve_all(coh_candidates *candidates, uint64_t start_ns)
+{
+    const uint64_t least_ns = candidates->plan->least.ns;
+    const uint64_t bound_ns = least_ns > 0 ? least_ns : start_ns;
+    const uint32_t more = evaluations_for(candidates->best.instruction_count);
+    candidates->evaluations_most = candidates->evaluations + more;
+    if (is_short(candidates)) {
+        COH_TRY(improve_several(candidates, 1, bound_ns));
+        candidates->evaluations_most = candidates->evaluations + more / 4;
+    }
+    return improve_several(candidates, 0, bound_ns);
+}
+
 static coh_status search_candidates(coh_candidates *candidates, const coh_decisions *smallest)
 {
     coh_initial_candidate *starts = NULL;
@@ -260,14 +282,8 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     COH_TRY_GOTO(status, try_initial(candidates, starts, count), done);
     if (!candidates->best.valid)
         COH_TRY_GOTO(status, try_last_resort(candidates, smallest), done);
-    if (candidates->best.valid && candidates->plan->options.search == COH_SEARCH_USUAL) {
-        candidates->evaluations_most =
-            candidates->evaluations + evaluations_for(candidates->best.instruction_count);
-        const uint64_t least_ns = candidates->plan->least.ns;
-        status = improve_several(candidates, least_ns > 0 ? least_ns
-                                             : count > 0  ? starts[0].bound_ns
-                                                          : 0);
-    }
+    if (candidates->best.valid && candidates->plan->options.search == COH_SEARCH_USUAL)
+        status = improve_all(candidates, count > 0 ? starts[0].bound_ns : 0);
 done:
     coh_free(starts);
     return status;
