@@ -149,6 +149,19 @@ static void vary_resident(const coh_candidates *candidates, neighbours *n)
             d->resident = counts[i];
 }
 
+/* With a host tier and a drive: varies the window of the host tier. */
+static void vary_window(const coh_candidates *candidates, neighbours *n)
+{
+    static const int32_t windows[] = { 0, 2, 4, 6, 8, 16 };
+    const coh_plan *plan = candidates->plan;
+    coh_decisions *d;
+    if (plan->options.host_memory_bytes == 0 || plan->options.disk_bytes == 0)
+        return;
+    for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++)
+        if ((d = add_neighbour(n, candidates)) != NULL)
+            d->host_window = windows[i];
+}
+
 /* Tries decisions that help only together: a filled boundary map, a horizon, and sparing changed
  * content. */
 static void vary_together(const coh_candidates *candidates, neighbours *n)
@@ -223,9 +236,9 @@ static coh_status drop_hopeless(const coh_candidates *candidates, neighbours *n)
 coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
 {
     static void (*const variations[])(const coh_candidates *,
-                                      neighbours *) = { vary_updates,  vary_sizes,  vary_recompute,
-                                                        vary_resident, vary_places, vary_budget,
-                                                        vary_together, vary_both };
+                                      neighbours *) = { vary_window,    vary_updates,  vary_sizes,
+                                                        vary_recompute, vary_resident, vary_places,
+                                                        vary_budget,    vary_together, vary_both };
     for (;;) {
         const uint64_t before_ns = candidates->best.step_ns;
         for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {

@@ -30,7 +30,11 @@ typedef struct coh_decisions {
     /* With a host tier: the parameters of the last `host_updates` blocks, and of what follows them,
      * are updated on the host lane, the others on the device. More than there are blocks: all. */
     int32_t host_updates;
-    int32_t resident;        /* the weights of this many first blocks stay on the device */
+    int32_t resident; /* the weights of this many first blocks stay on the device */
+    /* With a host tier and a drive: of the host tier, this many 64ths are a window through which the
+     * rest is streamed; chunks in the other part never reach the drive. 0: all of the tier is
+     * a window. */
+    int32_t host_window;
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 

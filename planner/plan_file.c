@@ -284,6 +284,7 @@ static const coh_json_field decision_fields[] = {
     { "horizon", DECIDED(horizon, 1 << 20) },
     { "host_updates", DECIDED(host_updates, INT32_MAX) },
     { "resident", DECIDED(resident, INT32_MAX) },
+    { "host_window", DECIDED(host_window, 64), .rule = COH_JSON_UNLESS_ZERO },
     { "patterns", COH_JSON_OWN, .rule = COH_JSON_MAY_LACK, .read = read_patterns,
       .write = write_patterns },
     { "recompute", COH_JSON_OWN, .read = read_recompute, .write = write_recompute },

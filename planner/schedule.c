@@ -216,6 +216,66 @@ static coh_status refuse_tier(builder *b, coh_tier tier, uint64_t room, uint64_t
     return coh_refuse(&refusal);
 }
 
+static int may_be_fixed(const builder *b, const uint8_t *is_used, uint32_t chunk, int stream)
+{
+    return is_used[chunk] && b->host_home[chunk] == COH_NO_HOME &&
+           b->layout->objects[b->layout->chunks[chunk].object].stream == stream;
+}
+
+/* Gives chunks of a stream that the body uses in the host tier places at its bottom, up to `room`,
+ * as evenly spread over the stream as possible, so that the drive moves the others during the whole
+ * pass over it. */
+static void fix_stream(builder *b, const uint8_t *is_used, int stream, uint64_t room)
+{
+    const coh_layout *layout = b->layout;
+    uint64_t used_bytes = 0;
+    double due = 0;
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++)
+        used_bytes += may_be_fixed(b, is_used, chunk, stream) ? layout->chunks[chunk].bytes : 0;
+    const double share = room < used_bytes ? (double)room / (double)used_bytes : 1;
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        const double bytes = (double)layout->chunks[chunk].bytes;
+        if (!may_be_fixed(b, is_used, chunk, stream))
+            continue;
+        due += share * bytes;
+        if (due < bytes)
+            continue;
+        due -= bytes;
+        b->host_home[chunk] = b->host_floor;
+        b->host_floor += layout->chunks[chunk].bytes;
+    }
+}
+
+/* Fixes what fits beside the window: weights, which forward and backward read, before states. */
+static coh_status fix_host(builder *b)
+{
+    static const int streams[] = { COH_STREAM_WORK, COH_STREAM_STATE };
+    const uint64_t room =
+        b->options->host_memory_bytes / 64 * (uint64_t)(64 - b->decisions->host_window);
+    const coh_outer_list *outer = &b->drafts[COH_PROGRAM_BODY].outer;
+    const uint32_t chunks = b->layout->chunk_count;
+    uint8_t *is_used = NULL;
+    if (b->decisions->host_window == 0)
+        return COH_OK;
+    if (b->host_home == NULL) {
+        COH_TRY(COH_ALLOC(chunks, &b->host_home));
+        for (uint32_t chunk = 0; chunk < chunks; chunk++)
+            b->host_home[chunk] = COH_NO_HOME;
+    }
+    COH_TRY(COH_ALLOC(chunks, &is_used));
+    for (uint32_t i = 0; i < outer->operand_begin[outer->count]; i++) {
+        const coh_lowered_operand *operand = &outer->operands[i];
+        const coh_object *object = &b->layout->objects[operand->object];
+        for (uint32_t t = operand->touch_begin; t < operand->touch_end; t++)
+            is_used[object->chunk_begin + t] = (uint8_t)(object->survives && !object->pinned);
+    }
+    for (int i = 0; i < 2; i++)
+        if (b->host_floor < room)
+            fix_stream(b, is_used, streams[i], room - b->host_floor);
+    coh_free(is_used);
+    return COH_OK;
+}
+
 static coh_status place_host(builder *b)
 {
     COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->held_nearer));
@@ -229,9 +289,11 @@ static coh_status place_host(builder *b)
         if (b->drafts[kind].is_wanted)
             COH_TRY(coh_outer_list_make(&assembly, &b->drafts[kind].outer));
     }
+    if (has_disk(b))
+        COH_TRY(fix_host(b));
     coh_level level = { .layout = b->layout,
                         .tier = COH_TIER_HOST,
-                        .capacity = b->options->host_memory_bytes,
+                        .capacity = coh_bytes_whole_pages(b->options->host_memory_bytes),
                         .graph = b->graph,
                         .is_gpu = is_gpu(b),
                         .has_far = has_disk(b),

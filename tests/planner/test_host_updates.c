@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "planner/opcodes.h"
 #include "planner/plan_make.h"
 #include "planner/verify.h"
 #include "tests/planner/toy_graph.h"
@@ -56,7 +57,8 @@ static coh_plan_options options_of(const setting *what, const coh_graph *graph)
 }
 
 /* Verifies every program of the plan. */
-static coh_plan *make_plan(const setting *what, const coh_graph *graph, int host_updates)
+static coh_plan *make_plan_of(const setting *what, const coh_graph *graph, int host_updates,
+                              int host_window)
 {
     const coh_plan_options options = options_of(what, graph);
     coh_plan *plan = NULL;
@@ -68,12 +70,19 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph, int host
                                        .patient = 1,
                                        .boundary = what->boundary,
                                        .horizon = 16,
-                                       .host_updates = host_updates };
+                                       .host_updates = host_updates,
+                                       .host_window = host_window };
     if (coh_plan_finish(plan) != COH_OK)
-        fail_msg("toy %d, %d micro-batches, deferred %d, disk %d, boundary %d, host updates %d: %s",
+        fail_msg("toy %d, %d micro-batches, deferred %d, disk %d, boundary %d, host updates %d, "
+                 "window %d: %s",
                  what->toy, what->microbatches, what->deferred, what->disk, what->boundary,
-                 host_updates, coh_last_error());
+                 host_updates, host_window, coh_last_error());
     return plan;
+}
+
+static coh_plan *make_plan(const setting *what, const coh_graph *graph, int host_updates)
+{
+    return make_plan_of(what, graph, host_updates, 0);
 }
 
 static void each_setting(void (*check)(const setting *what, const coh_graph *graph))
@@ -135,6 +144,67 @@ static void lanes_are_as_decided(const setting *what, const coh_graph *graph)
         }
         coh_plan_destroy(plan);
     }
+}
+
+/* Marks the chunks that the body moves over a link: 1 host, 2 drive. */
+static void mark_moved(const coh_plan *plan, uint8_t *marks)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    memset(marks, 0, plan->layout.chunk_count);
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        const int is_drive =
+            instruction->opcode == COH_OP_READ || instruction->opcode == COH_OP_WRITE;
+        if (!coh_opcode_moves(instruction->opcode))
+            continue;
+        const coh_operand *from = &body->operands[instruction->operand_begin];
+        for (uint32_t t = 0; t < from->touch_count; t++)
+            marks[body->touches[from->touch_begin + t].chunk] |= is_drive ? 2 : 1;
+    }
+}
+
+/* Beside a window of `window` 64ths the host tier keeps weights and states off the drive: as many as
+ * fit, and of the states as large a share in the first half as in the second, up to the window. */
+static void the_rest_stays(const setting *what, const coh_graph *graph)
+{
+    enum { CHUNKS_MOST = 4096, CHUNK_BYTES = 2 * 65536 }; /* states of a chunk of weights */
+    static uint8_t marks[CHUNKS_MOST];
+    for (int window = 32; what->disk && window <= 48; window += 8) {
+        coh_plan *plan = make_plan_of(what, graph, 0, window);
+        const coh_layout *layout = &plan->layout;
+        const uint64_t room = plan->options.host_memory_bytes / 64 * (uint64_t)(64 - window);
+        uint64_t moved = 0, kept = 0, states = 0, so_far = 0, kept_of_half[2] = { 0 };
+        assert_true(layout->chunk_count <= CHUNKS_MOST);
+        mark_moved(plan, marks);
+        for (uint32_t c = 0; c < layout->chunk_count; c++) {
+            const coh_object *object = &layout->objects[layout->chunks[c].object];
+            if (!(marks[c] & 1) || object->pinned ||
+                (object->stream != COH_STREAM_WORK && object->stream != COH_STREAM_STATE))
+                marks[c] = 0;
+            states += marks[c] && object->stream == COH_STREAM_STATE ? layout->chunks[c].bytes : 0;
+        }
+        for (uint32_t c = 0; c < layout->chunk_count; c++) {
+            const uint64_t bytes = layout->chunks[c].bytes;
+            const uint64_t stays = marks[c] == 1 ? bytes : 0;
+            moved += marks[c] ? bytes : 0;
+            kept += stays;
+            if (!marks[c] || layout->objects[layout->chunks[c].object].stream != COH_STREAM_STATE)
+                continue;
+            kept_of_half[2 * so_far >= states] += stays;
+            so_far += bytes;
+        }
+        assert_true(kept + 2 * CHUNK_BYTES >= (room < moved ? room : moved));
+        const uint64_t slack = plan->options.host_memory_bytes - room + 2 * CHUNK_BYTES;
+        assert_true(kept_of_half[0] <= kept_of_half[1] + slack &&
+                    kept_of_half[1] <= kept_of_half[0] + slack);
+        coh_plan_destroy(plan);
+    }
+}
+
+static void beside_a_window_the_host_tier_keeps_chunks_off_the_drive(void **state)
+{
+    (void)state;
+    each_setting(the_rest_stays);
 }
 
 static void the_last_blocks_are_updated_on_the_host_lane(void **state)
@@ -352,6 +422,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_blocks_are_updated_on_the_host_lane),
+        cmocka_unit_test(beside_a_window_the_host_tier_keeps_chunks_off_the_drive),
         cmocka_unit_test(states_that_are_updated_on_the_host_never_cross_the_link),
         cmocka_unit_test(a_search_takes_the_host_lane_where_it_is_faster),
         cmocka_unit_test(a_plan_file_keeps_which_lane_updates),
