@@ -41,21 +41,22 @@ static void add_accesses(coh_next_use *uses, const coh_layout *layout, const coh
         }
 }
 
-static void add_ends(coh_next_use *uses, const coh_layout *layout, const uint8_t *held_nearer)
+static void add_ends(coh_next_use *uses, const coh_level *level)
 {
+    const coh_layout *layout = level->layout;
     for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
-        int is_held = held_nearer != NULL && held_nearer[chunk];
+        int is_held = level->held_nearer != NULL && level->held_nearer[chunk];
         int alive = layout->objects[layout->chunks[chunk].object].survives &&
-                    (!is_held || coh_chunk_is_read_only(layout, chunk));
+                    (!is_held || level->keeps_far[chunk]);
         uses->accesses[uses->cursor[chunk]++] =
             (coh_chunk_access){ .step = uses->end_step, .what = alive ? END_ALIVE : END_DEAD };
     }
 }
 
-coh_status coh_next_use_init(coh_next_use *uses, const coh_layout *layout,
-                             const uint8_t *held_nearer, const coh_sequence *sequence,
-                             const coh_sequence *next)
+coh_status coh_next_use_init(coh_next_use *uses, const coh_level *level,
+                             const coh_sequence *sequence, const coh_sequence *next)
 {
+    const coh_layout *layout = level->layout;
     uint32_t chunks = layout->chunk_count;
     *uses = (coh_next_use){ .chunk_count = chunks, .end_step = sequence->step_count };
     COH_TRY(COH_ALLOC(chunks + 1, &uses->begin));
@@ -75,7 +76,7 @@ coh_status coh_next_use_init(coh_next_use *uses, const coh_layout *layout,
     for (uint32_t i = 0; i < chunks; i++)
         uses->cursor[i] = uses->begin[i];
     add_accesses(uses, layout, sequence, 0);
-    add_ends(uses, layout, held_nearer);
+    add_ends(uses, level);
     if (next != NULL)
         add_accesses(uses, layout, next, sequence->step_count + 1);
     for (uint32_t i = 0; i < chunks; i++)
@@ -115,6 +116,20 @@ uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk)
         left |= what == FAR_READ;
     }
     return never;
+}
+
+uint64_t coh_next_use_last_read(const coh_next_use *uses, uint32_t chunk)
+{
+    uint32_t i = uses->cursor[chunk];
+    uint64_t last = 0;
+    for (i += uses->accesses[i].what == USE_WRITE; i < uses->begin[chunk + 1]; i++) {
+        if (uses->accesses[i].what == END_ALIVE)
+            return COH_NEVER;
+        if (uses->accesses[i].what == USE_WRITE || uses->accesses[i].what == END_DEAD)
+            return last;
+        last = uses->accesses[i].step;
+    }
+    return last;
 }
 
 void coh_next_use_advance(coh_next_use *uses, uint32_t step, const coh_sequence *sequence,

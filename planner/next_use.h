@@ -21,10 +21,9 @@ typedef struct coh_next_use {
     uint32_t chunk_count, end_step;
 } coh_next_use;
 
-/* `held_nearer`: see coh_level. `next` may be NULL. */
-coh_status coh_next_use_init(coh_next_use *uses, const coh_layout *layout,
-                             const uint8_t *held_nearer, const coh_sequence *sequence,
-                             const coh_sequence *next);
+/* `next` may be NULL. */
+coh_status coh_next_use_init(coh_next_use *uses, const coh_level *level,
+                             const coh_sequence *sequence, const coh_sequence *next);
 void coh_next_use_fini(coh_next_use *uses); /* accepts a zeroed struct */
 
 /* Returns 1 if the present content of the chunk is read again, here or farther out, or needed at
@@ -34,6 +33,9 @@ int coh_next_use_is_needed(const coh_next_use *uses, uint32_t chunk);
  * first. Content needed only farther out, or at the end, can be evicted before all else: COH_NEVER
  * - 1. */
 uint64_t coh_next_use_step(const coh_next_use *uses, uint32_t chunk);
+/* Returns the step that reads a chunk last before its content dies: the present content, or that of
+ * a write at the present step. COH_NEVER: the content survives; 0: nothing reads it. */
+uint64_t coh_next_use_last_read(const coh_next_use *uses, uint32_t chunk);
 
 /* Marks the chunks that local step `local_step` of `sequence` touches as used at `step`. */
 void coh_next_use_advance(coh_next_use *uses, uint32_t step, const coh_sequence *sequence,

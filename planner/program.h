@@ -194,10 +194,11 @@ static inline uint64_t coh_group_grad_factor(const coh_group_layout *group)
  * program that runs on these arenas: body, drain, evaluate, save alike.
  *
  * Copies of an entry farther out count as stale at the begin, unless only INIT and IMPORT write it
- * (coh_chunk_is_read_only): these programs leave its copy in the farthest tier up to date, and no
- * other program need write it. A program that displaces an entry restores it before its end (the
- * wrap-around prefetch), so programs can follow one another in any order, and the loop closes by
- * construction. Pinned objects are not listed. Entries are of surviving objects. */
+ * (coh_chunk_is_read_only): these programs leave the file and the entry of the host tier, if there
+ * is one, up to date, and no other program need write them. A program that displaces an entry
+ * restores it before its end (the wrap-around prefetch), so programs can follow one another in any
+ * order, and the loop closes by construction. Pinned objects are not listed. Entries are of
+ * surviving objects. */
 typedef struct coh_resident {
     uint32_t chunk;
     uint8_t tier; /* device or host */

@@ -416,7 +416,7 @@ int coh_runner_holds_between(const coh_runner *r, uint32_t chunk)
 /* Returns 1 if a copy exists farther out between programs, in addition to any nearer copy. */
 static int stays_far(const coh_runner *r, uint32_t chunk)
 {
-    return r->level->has_far && coh_chunk_is_read_only(r->layout, chunk);
+    return r->level->has_far && r->level->keeps_far[chunk];
 }
 
 coh_status coh_runner_begin(coh_runner *r)
@@ -507,7 +507,7 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     for (uint32_t i = 0; i < level->layout->object_count; i++)
         all_bytes += level->layout->objects[i].bytes;
     COH_TRY(coh_arena_map_init(&r->map, level->base_bytes, capacity, all_bytes, (uint32_t)chunks));
-    return coh_next_use_init(&r->next, level->layout, level->held_nearer, sequence, next);
+    return coh_next_use_init(&r->next, level, sequence, next);
 }
 
 void coh_runner_close(coh_runner *r)

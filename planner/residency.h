@@ -53,9 +53,16 @@ typedef struct coh_level {
      * never evicted. */
     const uint64_t *home_offset;
     uint64_t floor_bytes;
+    /* NULL, or the chunks with fixed places, from the lowest on: while one of them is absent,
+     * chunks placed by search may lie there (no far tier). */
+    const uint32_t *home_chunks;
+    uint32_t home_count;
     /* NULL, or by chunk: 1 if a nearer tier holds the value between programs, so that the copy here
      * is garbage at the begin and not required at the end */
     const uint8_t *held_nearer;
+    /* by chunk: 1 if a copy also lies farther out than the nearest one between programs: of a
+     * parameter that is not trained */
+    const uint8_t *keeps_far;
     const uint8_t *rules;          /* NULL, or by chunk: enum coh_chunk_rule */
     const struct coh_graph *graph; /* for messages */
     int is_gpu;

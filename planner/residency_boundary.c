@@ -42,8 +42,7 @@ static coh_status keep_survivors(const coh_level *level, const boundary *b)
     for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
         const coh_object *object = &layout->objects[layout->chunks[chunk].object];
         if (object->survives && !object->pinned && is_home(level, chunk) &&
-            (level->held_nearer == NULL || !level->held_nearer[chunk] ||
-             coh_chunk_is_read_only(layout, chunk)))
+            (level->held_nearer == NULL || !level->held_nearer[chunk] || level->keeps_far[chunk]))
             COH_TRY(append(b, chunk, level->tier, level->home_offset[chunk]));
     }
     return COH_OK;

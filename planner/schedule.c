@@ -42,8 +42,12 @@ typedef struct builder {
     coh_block_set recompute; /* of the decisions, modified by pins */
     /* by chunk: homes if all chunks have them, or pinned places */
     uint64_t *device_home, *host_home;
+    uint32_t *host_list; /* the chunks with homes in the host tier, without a drive */
     uint64_t device_floor, host_floor;
+    uint64_t hold_bytes; /* pinned to the device since the host tier is too small for them */
+    uint64_t survivor_bytes;
     uint8_t *held_nearer;         /* host level: by chunk, in the device's boundary map */
+    uint8_t *keeps_far;           /* see coh_level */
     int32_t written_microbatches; /* instructions are written for the first this many; 0: for all */
     /* if short_bytes > 0: the tier that is too small; that many bytes would do */
     coh_tier short_of;
@@ -96,22 +100,29 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
     return COH_OK;
 }
 
-/* Assigns a place to each chunk of a tier without a far tier: all survivors, and the chunks that
- * `moves` (may be NULL) marks; of objects pinned on the device only the marked chunks. Other chunks
- * get COH_NO_HOME. Returns the end. */
-static uint64_t assign_homes(const coh_layout *layout, const uint8_t *moves, uint64_t offset,
-                             uint64_t *homes)
+/* Assigns places one after another, from `offset` on, to the marked chunks; all others get
+ * COH_NO_HOME. Returns the end. */
+static uint64_t assign_places(const coh_layout *layout, const uint8_t *is_marked, uint64_t offset,
+                              uint64_t *homes)
 {
     for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
-        const coh_object *object = &layout->objects[layout->chunks[chunk].object];
-        int is_moved = moves != NULL && moves[chunk];
-        homes[chunk] = COH_NO_HOME;
-        if (!is_moved && (object->pinned || !object->survives))
-            continue;
-        homes[chunk] = offset;
-        offset += layout->chunks[chunk].bytes;
+        homes[chunk] = is_marked[chunk] ? offset : COH_NO_HOME;
+        offset += is_marked[chunk] ? layout->chunks[chunk].bytes : 0;
     }
     return offset;
+}
+
+/* Marks the chunks of survivors that are not pinned, except those that only a nearer tier
+ * holds. */
+static void mark_survivors(const builder *b, const uint8_t *held_nearer, uint8_t *marks)
+{
+    const coh_layout *layout = b->layout;
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        const coh_object *object = &layout->objects[layout->chunks[chunk].object];
+        const int is_held_nearer = held_nearer != NULL && held_nearer[chunk];
+        marks[chunk] =
+            object->survives && !object->pinned && (!is_held_nearer || b->keeps_far[chunk]);
+    }
 }
 
 static coh_level device_level(const builder *b)
@@ -123,6 +134,7 @@ static coh_level device_level(const builder *b)
                             b->decisions->in_memory ? UINT64_MAX : b->decisions->device_bytes,
                         .graph = b->graph,
                         .has_far = has_host(b) || has_disk(b),
+                        .keeps_far = b->keeps_far,
                         .home_offset = b->device_home,
                         .floor_bytes = b->device_floor,
                         .rules = b->pins.device_rules,
@@ -130,6 +142,19 @@ static coh_level device_level(const builder *b)
                         .patient = b->decisions->patient,
                         .boundary = b->decisions->boundary,
                         .horizon = (uint32_t)b->decisions->horizon };
+}
+
+/* Without a drive, parameters that are not trained need no copy in the host tier if the device
+ * holds them between programs and the body never evicts them. */
+static void drop_far_copies(builder *b)
+{
+    const coh_residency *body = &b->drafts[COH_PROGRAM_BODY].device;
+    uint8_t *keeps_far = b->keeps_far;
+    for (uint32_t i = 0; i < b->layout->resident_count; i++)
+        keeps_far[b->layout->residents[i].chunk] = 0;
+    for (size_t i = 0; i < body->move_count; i++)
+        keeps_far[body->moves[i].chunk] =
+            (uint8_t)coh_chunk_is_read_only(b->layout, body->moves[i].chunk);
 }
 
 /* Places every program in one tier: the body first, the others within its peak, so that the body's
@@ -144,6 +169,8 @@ static coh_status run_level(builder *b, const coh_level *level,
     const coh_resident *residents = b->layout->residents;
     uint32_t resident_count = b->layout->resident_count;
     COH_TRY(coh_residency_run(level, &next, &next, residents, resident_count, bodys));
+    if (!is_host && !has_disk(b))
+        drop_far_copies(b);
     coh_level within = *level;
     if (level->has_far) /* otherwise homes give the places, also beyond the body's peak */
         within.capacity = bodys->peak_bytes;
@@ -164,10 +191,17 @@ static coh_status run_level(builder *b, const coh_level *level,
 
 static coh_status place_device(builder *b)
 {
+    COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->keeps_far));
+    for (uint32_t chunk = 0; chunk < b->layout->chunk_count; chunk++)
+        b->keeps_far[chunk] = (uint8_t)coh_chunk_is_read_only(b->layout, chunk);
     coh_level level = device_level(b);
     if (!level.has_far) {
+        uint8_t *marks = NULL;
         COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->device_home));
-        level.floor_bytes = assign_homes(b->layout, NULL, level.base_bytes, b->device_home);
+        COH_TRY(COH_ALLOC(b->layout->chunk_count, &marks));
+        mark_survivors(b, NULL, marks);
+        level.floor_bytes = assign_places(b->layout, marks, level.base_bytes, b->device_home);
+        coh_free(marks);
         level.rules = NULL;
         level.home_offset = b->device_home;
     }
@@ -186,20 +220,6 @@ static coh_assembly assembly_of(const builder *b, const draft *d)
                            .operand_begin = d->operand_begin,
                            .device = &d->device,
                            .host = has_host(b) ? &d->host : NULL };
-}
-
-/* Assigns homes in the host tier to every chunk that may ever be there. */
-static coh_status assign_host_homes(builder *b, uint64_t *out_bytes)
-{
-    uint8_t *moves = NULL;
-    COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->host_home));
-    COH_TRY(COH_ALLOC(b->layout->chunk_count, &moves));
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        for (size_t i = 0; i < b->drafts[kind].device.move_count; i++)
-            moves[b->drafts[kind].device.moves[i].chunk] = 1;
-    *out_bytes = assign_homes(b->layout, moves, 0, b->host_home);
-    coh_free(moves);
-    return COH_OK;
 }
 
 /* Refuses a far tier of `room` bytes; a larger one would do. */
@@ -276,6 +296,64 @@ static coh_status fix_host(builder *b)
     return COH_OK;
 }
 
+/* Makes the boundary map and places every program. */
+static coh_status fill_host(builder *b, const coh_level *level)
+{
+    coh_sequence body = outer_sequence(&b->drafts[COH_PROGRAM_BODY]);
+    COH_TRY(coh_residency_boundary(level, &body, &b->layout->residents, &b->layout->resident_count,
+                                   &b->resident_capacity));
+    return run_level(b, level, outer_sequence, 1);
+}
+
+/* As assign_places, but gradients last: their homes are vacant for longest, and several in a row
+ * hold a larger chunk. Lists the marked chunks. */
+static uint64_t assign_shared(const coh_layout *layout, const uint8_t *is_marked, uint64_t *homes,
+                              uint32_t *list, uint32_t *out_count)
+{
+    uint64_t offset = 0;
+    *out_count = 0;
+    for (int is_grad = 0; is_grad < 2; is_grad++)
+        for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+            const int stream = layout->objects[layout->chunks[chunk].object].stream;
+            if ((stream == COH_STREAM_GRAD) != is_grad)
+                continue;
+            homes[chunk] = is_marked[chunk] ? offset : COH_NO_HOME;
+            offset += is_marked[chunk] ? layout->chunks[chunk].bytes : 0;
+            if (is_marked[chunk])
+                list[(*out_count)++] = chunk;
+        }
+    return offset;
+}
+
+/* Places the host tier without a drive. Each chunk that lies there between programs has a home. So
+ * has each chunk that some program moves, if all homes fit; if not, these chunks take the homes of
+ * absent chunks, or the lowest free place above all homes. Their places do not depend on the tier's
+ * size: a tier of the peak would do. */
+static coh_status place_without_drive(builder *b, coh_level *level, uint8_t *marks)
+{
+    const uint64_t room = level->capacity;
+    uint64_t peak = 0;
+    mark_survivors(b, b->held_nearer, marks);
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        for (size_t i = 0; i < b->drafts[kind].device.move_count; i++)
+            marks[b->drafts[kind].device.moves[i].chunk] = 1;
+    const uint64_t all_bytes = assign_places(b->layout, marks, 0, b->host_home);
+    if (all_bytes <= room)
+        return fill_host(b, level);
+    mark_survivors(b, b->held_nearer, marks);
+    level->floor_bytes =
+        assign_shared(b->layout, marks, b->host_home, b->host_list, &level->home_count);
+    level->home_chunks = b->host_list;
+    level->capacity = UINT64_MAX;
+    COH_TRY(fill_host(b, level));
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        if (b->drafts[kind].host.peak_bytes > peak)
+            peak = b->drafts[kind].host.peak_bytes;
+    if (peak <= room)
+        return COH_OK;
+    return refuse_tier(b, COH_TIER_HOST, room, peak < all_bytes ? peak : all_bytes);
+}
+
 static coh_status place_host(builder *b)
 {
     COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->held_nearer));
@@ -298,23 +376,24 @@ static coh_status place_host(builder *b)
                         .is_gpu = is_gpu(b),
                         .has_far = has_disk(b),
                         .held_nearer = b->held_nearer,
+                        .keeps_far = b->keeps_far,
                         .home_offset = b->host_home,
                         .floor_bytes = b->host_floor,
                         .rules = b->pins.host_rules,
                         .tie_break = COH_TIE_LOWEST,
                         .horizon = (uint32_t)b->decisions->horizon };
-    if (!has_disk(b)) {
-        uint64_t bytes = 0;
-        COH_TRY(assign_host_homes(b, &bytes));
-        if (bytes > b->options->host_memory_bytes)
-            return refuse_tier(b, COH_TIER_HOST, b->options->host_memory_bytes, bytes);
-        level.home_offset = b->host_home;
-        level.rules = NULL;
-    }
-    coh_sequence body = outer_sequence(&b->drafts[COH_PROGRAM_BODY]);
-    COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
-                                   &b->resident_capacity));
-    return run_level(b, &level, outer_sequence, 1);
+    if (has_disk(b))
+        return fill_host(b, &level);
+    uint8_t *marks = NULL;
+    const uint32_t chunks = b->layout->chunk_count;
+    COH_TRY(COH_ALLOC(chunks, &b->host_home));
+    COH_TRY(COH_ALLOC(chunks, &b->host_list));
+    COH_TRY(COH_ALLOC(chunks, &marks));
+    level.home_offset = b->host_home;
+    level.rules = NULL;
+    const coh_status status = place_without_drive(b, &level, marks);
+    coh_free(marks);
+    return status;
 }
 
 /* ---- final tables ---- */
@@ -402,19 +481,10 @@ static void fini_builder(builder *b)
     coh_object_map_fini(&b->map);
     coh_free(b->device_home);
     coh_free(b->host_home);
+    coh_free(b->host_list);
     coh_free(b->held_nearer);
+    coh_free(b->keeps_far);
     coh_pin_map_fini(&b->pins);
-}
-
-/* Assigns places at the bottom of a tier to the chunks that pins hold there. Returns the end. */
-static uint64_t assign_pinned(const coh_layout *layout, const uint8_t *is_pinned, uint64_t offset,
-                              uint64_t *homes)
-{
-    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
-        homes[chunk] = is_pinned[chunk] ? offset : COH_NO_HOME;
-        offset += is_pinned[chunk] ? layout->chunks[chunk].bytes : 0;
-    }
-    return offset;
 }
 
 /* Translates the pins to this layout's chunks; does nothing if everything stays in memory. */
@@ -430,48 +500,127 @@ static coh_status take_pins(builder *b)
     if (b->pins.on_device != NULL && (has_host(b) || has_disk(b))) {
         COH_TRY(COH_ALLOC(chunks, &b->device_home));
         b->device_floor =
-            assign_pinned(b->layout, b->pins.on_device, b->layout->pinned_bytes, b->device_home);
+            assign_places(b->layout, b->pins.on_device, b->layout->pinned_bytes, b->device_home);
     }
     if (b->pins.on_host != NULL && has_host(b) && has_disk(b)) {
         COH_TRY(COH_ALLOC(chunks, &b->host_home));
-        b->host_floor = assign_pinned(b->layout, b->pins.on_host, 0, b->host_home);
+        b->host_floor = assign_places(b->layout, b->pins.on_host, 0, b->host_home);
     }
     return COH_OK;
+}
+
+/* Pins parameters and states of the first groups to the device, whole objects up to `hold_bytes`,
+ * because a host tier without a drive is too small for them. Leaves out objects that the host lane
+ * updates, and objects that pins send away. */
+static coh_status hold_on_device(builder *b)
+{
+    const coh_layout *layout = b->layout;
+    const coh_lowered *body = &b->drafts[COH_PROGRAM_BODY].lowered;
+    uint8_t *is_far = NULL; /* by object */
+    uint64_t bytes = 0;
+    if (b->hold_bytes == 0)
+        return COH_OK;
+    if (b->pins.on_device == NULL) {
+        COH_TRY(COH_ALLOC(layout->chunk_count, &b->pins.on_device));
+        COH_TRY(COH_ALLOC(layout->chunk_count, &b->device_home));
+    }
+    COH_TRY(COH_ALLOC(layout->object_count, &is_far));
+    for (size_t i = 0; i < body->operand_count; i++)
+        is_far[body->operands[i].object] |= body->operands[i].is_far;
+    for (uint32_t i = 0; i < layout->object_count && bytes < b->hold_bytes; i++) {
+        const coh_object *object = &layout->objects[i];
+        const int is_sent_away =
+            b->pins.device_rules != NULL && b->pins.device_rules[object->chunk_begin] != 0;
+        if (is_far[i] || is_sent_away || object->pinned || !object->survives ||
+            object->stream == COH_STREAM_GRAD)
+            continue;
+        memset(b->pins.on_device + object->chunk_begin, 1, object->chunk_count);
+        bytes += object->bytes;
+    }
+    b->device_floor =
+        assign_places(layout, b->pins.on_device, layout->pinned_bytes, b->device_home);
+    coh_free(is_far);
+    return COH_OK;
+}
+
+static uint64_t count_survivors(const coh_layout *layout)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < layout->object_count; i++)
+        if (layout->objects[i].survives && !layout->objects[i].pinned)
+            bytes += layout->objects[i].bytes;
+    return bytes;
 }
 
 static coh_status build(builder *b, int all, coh_program *programs)
 {
     COH_TRY(coh_layout_build(b->graph, b->options, b->decisions, b->layout, &b->map));
+    b->survivor_bytes = count_survivors(b->layout);
     COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         if (all || kind == COH_PROGRAM_BODY)
             COH_TRY(lower_draft(b, (coh_program_kind)kind));
+    COH_TRY(hold_on_device(b));
     COH_TRY(place_device(b));
     if (has_host(b))
         COH_TRY(place_host(b));
     return finish(b, programs);
 }
 
+static coh_status build_and_release(builder *b, int all, coh_program *programs)
+{
+    memset(programs, 0, COH_PROGRAM_KIND_COUNT * sizeof(*programs));
+    *b->layout = (coh_layout){ 0 };
+    const coh_status status = build(b, all, programs);
+    fini_builder(b);
+    for (int kind = 0; status != COH_OK && kind < COH_PROGRAM_KIND_COUNT; kind++)
+        coh_program_fini(&programs[kind]);
+    if (status != COH_OK) {
+        coh_layout_fini(b->layout);
+        b->layout->arena_bytes[b->short_of] = b->short_bytes;
+    }
+    return status;
+}
+
+/* Returns the device bytes to hold at a further attempt (1, 2 or 3): a quarter, half or three
+ * quarters, beginning with the least that takes the survivors beyond the host tier. */
+static uint64_t held_bytes(const builder *b, uint64_t survivor_bytes, uint64_t attempt)
+{
+    const uint64_t room = b->options->host_memory_bytes, quarter = b->decisions->device_bytes / 4;
+    uint64_t first = 1;
+    while (first < 3 && survivor_bytes > room && quarter * first < survivor_bytes - room)
+        first++;
+    return quarter * (1 + (first + attempt - 2) % 3);
+}
+
+/* If the host tier is too small, builds again with a part of the device held. The parts do not
+ * depend on the tier's size: the least size of them all would do. */
 coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *options,
                               const coh_profile *profile, const coh_decisions *decisions, int all,
                               coh_layout *out_layout, coh_program *out_programs)
 {
-    memset(out_programs, 0, COH_PROGRAM_KIND_COUNT * sizeof(*out_programs));
-    *out_layout = (coh_layout){ 0 };
-    builder b = { .graph = graph,
-                  .options = options,
-                  .profile = profile,
-                  .decisions = decisions,
-                  .layout = out_layout };
-    coh_status status = build(&b, all, out_programs);
-    fini_builder(&b);
-    if (status != COH_OK) {
-        for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-            coh_program_fini(&out_programs[kind]);
-        coh_layout_fini(out_layout);
-        out_layout->arena_bytes[b.short_of] = b.short_bytes;
+    enum { ATTEMPTS = 4 };
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    uint64_t least_bytes = UINT64_MAX, survivor_bytes = 0;
+    for (uint64_t attempt = 0; attempt < ATTEMPTS; attempt++) {
+        builder b = { .graph = graph,
+                      .options = options,
+                      .profile = profile,
+                      .decisions = decisions,
+                      .layout = out_layout };
+        if (attempt > 0)
+            b.hold_bytes = held_bytes(&b, survivor_bytes, attempt);
+        const coh_status status = build_and_release(&b, all, out_programs);
+        if (status != COH_ERR_FULL || (attempt == 0 && b.short_of != COH_TIER_HOST))
+            return status;
+        survivor_bytes = b.survivor_bytes;
+        if (b.short_bytes > 0 && b.short_bytes < least_bytes) {
+            least_bytes = b.short_bytes;
+            (void)coh_last_refusal(&refusal);
+        }
     }
-    return status;
+    *out_layout = (coh_layout){ .arena_bytes[COH_TIER_HOST] = least_bytes };
+    return coh_refuse(&refusal);
 }
 
 /* ---- the bound ---- */

@@ -115,11 +115,15 @@ static coh_status try_in_memory(const coh_plan *plan, coh_candidate *best,
 
 /* ---- streamed ---- */
 
-/* The capacity of the outermost tier. */
-static uint64_t far_room(const coh_plan *plan)
+/* The bytes in which survivors lie between programs: the drive's, or without a drive those of the
+ * device and the host tier together. */
+static uint64_t survivor_room(const coh_plan_options *o)
 {
-    const coh_plan_options *o = &plan->options;
-    return o->disk_bytes > 0 ? o->disk_bytes : o->host_memory_bytes;
+    uint64_t room = 0;
+    if (o->disk_bytes > 0)
+        return o->disk_bytes;
+    return __builtin_add_overflow(o->device_memory_bytes, o->host_memory_bytes, &room) ? UINT64_MAX
+                                                                                       : room;
 }
 
 /* Adds what all refusals of a plan have. */
@@ -135,18 +139,20 @@ static uint64_t room_of(const coh_plan_options *o, coh_tier tier)
     return tier == COH_TIER_DISK ? o->disk_bytes : o->host_memory_bytes;
 }
 
-/* Survivors are stored in the outermost tier under any decisions: too small a tier is reported
- * before anything is tried. */
-static coh_status check_far_room(const coh_plan *plan)
+/* Survivors need the same room under any decisions: too little is reported before anything is
+ * tried. */
+static coh_status check_survivor_room(const coh_plan *plan)
 {
-    const uint64_t bytes = plan->survivor_bytes, room = far_room(plan);
-    const int with_disk = plan->options.disk_bytes > 0;
+    const coh_plan_options *o = &plan->options;
+    const uint64_t bytes = plan->survivor_bytes, room = survivor_room(o);
+    const coh_tier tier = o->disk_bytes > 0 ? COH_TIER_DISK : COH_TIER_HOST;
     if (bytes <= room)
         return COH_OK;
-    const coh_tier tier = with_disk ? COH_TIER_DISK : COH_TIER_HOST;
-    coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_STATES, tier, room, bytes);
+    coh_refusal refusal = tier == COH_TIER_DISK
+                              ? coh_refusal_bytes(COH_REFUSAL_STATES, tier, room, bytes)
+                              : coh_refusal_bytes(COH_REFUSAL_ALL_TIERS, -1, room, bytes);
     refusal.is_least = refusal.is_proven = 1;
-    coh_refusal_raise(&refusal, tier, bytes);
+    coh_refusal_raise(&refusal, tier, room_of(o, tier) + (bytes - room));
     refusal.changes[0].is_least = 1;
     return refuse_as(plan, &refusal);
 }
@@ -317,7 +323,7 @@ static coh_status search_streamed(coh_plan *plan, coh_candidate *best)
     smallest.device_bytes = coh_bytes_whole_pages(plan->options.device_memory_bytes);
     if (smallest.device_bytes < plan->smallest_device_bytes)
         goto done;
-    COH_TRY_GOTO(status, check_far_room(plan), done);
+    COH_TRY_GOTO(status, check_survivor_room(plan), done);
     COH_TRY_GOTO(status,
                  coh_least_step_find(plan->graph, &plan->options, &plan->pricer, &plan->least),
                  done);
@@ -584,7 +590,7 @@ static coh_status try_earlier(const coh_plan *plan, coh_candidate *best)
 static int may_gain_far(const coh_plan *plan, const coh_candidate *in_memory)
 {
     const coh_plan_options *o = &plan->options;
-    if (in_memory->valid && plan->survivor_bytes > far_room(plan))
+    if (in_memory->valid && plan->survivor_bytes > survivor_room(o))
         return 0;
     return !in_memory->valid || coh_block_set_count(&in_memory->decisions.recompute) > 0 ||
            (o->mode == COH_PLAN_TRAIN && o->host_memory_bytes > 0 &&

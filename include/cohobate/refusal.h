@@ -26,7 +26,7 @@ typedef enum coh_refusal_reason {
     COH_REFUSAL_NONE,
     COH_REFUSAL_STEP,      /* "step": an instruction needs more device memory at once */
     COH_REFUSAL_IN_MEMORY, /* "in-memory": without a far tier the whole step must fit */
-    COH_REFUSAL_STATES,    /* "states": parameters and optimizer states exceed the outermost tier */
+    COH_REFUSAL_STATES,    /* "states": parameters and optimizer states exceed the disk */
     COH_REFUSAL_FAR_TIER,  /* "far-tier": the plan needs more of a far tier */
     COH_REFUSAL_ALL_TIERS, /* "all-tiers": live bytes exceed all tiers together */
     COH_REFUSAL_WINDOW,    /* "window": operands of one instruction do not fit next to the rest */

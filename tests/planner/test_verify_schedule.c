@@ -21,11 +21,12 @@ typedef struct setting {
     toy_options toy;
     int microbatches, deferred, host, disk;
     coh_recompute recompute;
-    int percent; /* budget in percent of the in-memory bytes */
-    int caches;  /* 1: this budget leaves room for the operators' caches */
-    int updates; /* coh_decisions.host_updates; 0: searched */
-    int slices;  /* coh_decisions.slices; 0: searched */
-    int f32;     /* coh_plan_options.f32_gradients */
+    int percent;      /* budget in percent of the in-memory bytes */
+    int caches;       /* 1: this budget leaves room for the operators' caches */
+    int updates;      /* coh_decisions.host_updates; 0: searched */
+    int slices;       /* coh_decisions.slices; 0: searched */
+    int f32;          /* coh_plan_options.f32_gradients */
+    int host_percent; /* host tier in percent of the in-memory bytes; 0: 400 */
     const char *pins[3];
     const char *optimizer; /* NULL: the default */
     coh_optimizer_choice choice;
@@ -56,6 +57,29 @@ static const setting settings[] = {
       0,
       COH_RECOMPUTE_ALL,
       60 },
+    { "host, deferred, survivors in both tiers",
+      { .layers = 3, .width = 96, .vocabulary = 300, .rows = 40 },
+      2,
+      1,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      60,
+      .host_percent = 67 },
+    { "host, direct, bf16, frozen, survivors in both tiers",
+      { .layers = 6,
+        .width = 128,
+        .vocabulary = 300,
+        .rows = 20,
+        .freezes = 1,
+        .dtype = COH_DTYPE_BF16 },
+      1,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_ALL,
+      60,
+      .host_percent = 61 },
     { "host and disk, direct",
       { .layers = 1, .width = 48, .vocabulary = 700, .rows = 50 },
       2,
@@ -282,11 +306,14 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
                          COH_OK);
     options.pins = pins;
     options.emulate_host = 1;
-    options.host_memory_bytes = what->host ? 4 * memory : 0;
+    const int host_percent = what->host_percent > 0 ? what->host_percent : 400;
+    options.host_memory_bytes = what->host ? memory / 100 * (uint64_t)host_percent : 0;
     options.disk_bytes = what->disk ? UINT64_MAX : 0;
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
     assert_int_equal(plan->decisions.cache, what->caches);
+    if (what->host_percent > 0) /* survivors lie in both tiers */
+        assert_true(plan->survivor_bytes > options.host_memory_bytes);
     if (what->updates > 0 || what->slices > 0)
         put_decisions(what, &plan);
     return plan;

@@ -1,0 +1,238 @@
+/* Without a drive, device and host tier hold each survivor once. The oracles: the bytes that are
+ * live in the host tier at each instruction, counted from the extents of the programs; the size
+ * that a refusal names, planned for; and the verifier, which proves every plan made here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "planner/plan_make.h"
+#include "planner/residency.h"
+#include "tests/planner/toy_graph.h"
+
+enum { PAGE = 4096, LAYERS = 3 };
+
+static const toy_options toys[] = {
+    { .layers = LAYERS, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
+    { .layers = LAYERS, .width = 80, .vocabulary = 300, .rows = 60, .overwrites = 1, .freezes = 1 },
+    { .layers = LAYERS,
+      .width = 64,
+      .vocabulary = 900,
+      .rows = 40,
+      .is_tied = 1,
+      .dtype = COH_DTYPE_BF16 },
+};
+enum { TOYS = sizeof(toys) / sizeof(toys[0]) };
+
+typedef struct setting {
+    int microbatches, deferred, boundary, percent, host_updates;
+} setting;
+
+/* Plans fixed decisions for a host tier of these bytes; returns the status. */
+static coh_status plan_in(const setting *what, const coh_graph *graph, uint64_t host_bytes,
+                          coh_plan **out_plan)
+{
+    coh_plan_options options = { .struct_bytes = sizeof(options),
+                                 .device_memory_bytes = UINT64_MAX,
+                                 .thread_count = 2,
+                                 .microbatch_count = what->microbatches,
+                                 .deferred_update = what->deferred,
+                                 .emulate_host = 1,
+                                 .host_memory_bytes = host_bytes,
+                                 .kernel_path = "toy" };
+    uint64_t memory = 0;
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
+    options.device_memory_bytes = memory / 100 * (uint64_t)what->percent;
+    assert_int_equal(coh_plan_open(graph, &options, out_plan), COH_OK);
+    (*out_plan)->decisions =
+        (coh_decisions){ .device_bytes = options.device_memory_bytes & ~(uint64_t)(PAGE - 1),
+                         .chunk_bytes = 65536,
+                         .row_passes = 4,
+                         .patterns = coh_pattern_choose(1),
+                         .patient = 1,
+                         .boundary = what->boundary,
+                         .horizon = 16,
+                         .host_updates = what->host_updates };
+    const coh_status status = coh_plan_finish(*out_plan);
+    if (status != COH_OK) {
+        coh_plan_destroy(*out_plan);
+        *out_plan = NULL;
+    }
+    return status;
+}
+
+/* Returns the bytes that a refusal of this host tier asks for. */
+static uint64_t refused_for(const setting *what, const coh_graph *graph, uint64_t host_bytes)
+{
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    coh_plan *plan = NULL;
+    assert_int_equal(plan_in(what, graph, host_bytes, &plan), COH_ERR_FULL);
+    assert_true(coh_last_refusal(&refusal));
+    assert_int_equal(refusal.tier, COH_TIER_HOST);
+    assert_int_equal(refusal.needed_bytes, refusal.changes[0].bytes);
+    assert_int_equal(refusal.short_bytes, refusal.needed_bytes - host_bytes);
+    return refusal.needed_bytes;
+}
+
+static void each_setting(void (*check)(const setting *what, const coh_graph *graph))
+{
+    for (int toy = 0; toy < TOYS; toy++) {
+        coh_graph *graph = NULL;
+        assert_int_equal(toy_graph_make(&toys[toy], &graph), COH_OK);
+        for (int i = 0; i < 16; i++) {
+            const setting what = { .microbatches = 1 + 2 * (i % 2),
+                                   .deferred = i / 2 % 2,
+                                   .boundary = i % COH_BOUNDARY_COUNT,
+                                   .percent = i < 8 ? 60 : 80,
+                                   .host_updates = i % 5 == 4 ? 1 : 0 };
+            check(&what, graph);
+        }
+        coh_graph_destroy(graph);
+    }
+}
+
+static uint64_t survivor_bytes(const coh_layout *layout)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < layout->object_count; i++)
+        if (layout->objects[i].survives && !layout->objects[i].pinned)
+            bytes += layout->objects[i].bytes;
+    return bytes;
+}
+
+/* ---- refusals ---- */
+
+static int settings_beyond_host;
+
+static void named_bytes_are_enough(const setting *what, const coh_graph *graph)
+{
+    coh_plan *plan = NULL;
+    const uint64_t needed = refused_for(what, graph, PAGE);
+    assert_int_equal(refused_for(what, graph, needed - PAGE), needed);
+    assert_int_equal(plan_in(what, graph, needed, &plan), COH_OK);
+    assert_true(plan->layout.arena_bytes[COH_TIER_HOST] <= needed);
+    settings_beyond_host += survivor_bytes(&plan->layout) > needed;
+    coh_plan_destroy(plan);
+}
+
+static void a_refused_host_tier_is_short_by_what_is_said(void **state)
+{
+    (void)state;
+    settings_beyond_host = 0;
+    each_setting(named_bytes_are_enough);
+    assert_true(settings_beyond_host >= 40); /* of 48: survivors need both tiers */
+}
+
+/* ---- places ---- */
+
+/* The most bytes that extents of the host tier cover at one instruction. An extent covers its bytes
+ * from its first use, or the begin, to its last use, or the end. */
+static uint64_t most_live(const coh_program *program)
+{
+    const uint32_t count = program->instruction_count;
+    uint32_t *first = calloc(program->extent_count, sizeof(*first));
+    uint32_t *last = calloc(program->extent_count, sizeof(*last));
+    uint64_t most = 0;
+    assert_true(first != NULL && last != NULL);
+    for (uint32_t e = 0; e < program->extent_count; e++)
+        first[e] = program->extents[e].at_begin ? 0 : UINT32_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t o = 0; o < program->instructions[i].operand_count; o++) {
+            const coh_operand *operand =
+                &program->operands[program->instructions[i].operand_begin + o];
+            for (uint32_t t = 0; t < operand->touch_count; t++) {
+                const uint32_t e = program->touches[operand->touch_begin + t].extent;
+                first[e] = i < first[e] ? i : first[e];
+                last[e] = i;
+            }
+        }
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bytes = 0;
+        for (uint32_t e = 0; e < program->extent_count; e++) {
+            const coh_extent *extent = &program->extents[e];
+            if (extent->tier == COH_TIER_HOST && first[e] <= i && (last[e] >= i || extent->at_end))
+                bytes += extent->bytes;
+        }
+        most = bytes > most ? bytes : most;
+    }
+    free(first);
+    free(last);
+    return most;
+}
+
+static uint64_t sum_of_peaks, sum_of_live;
+
+static void shared_places_waste_little(const setting *what, const coh_graph *graph)
+{
+    coh_plan *plan = NULL;
+    uint64_t live = 0;
+    assert_int_equal(plan_in(what, graph, refused_for(what, graph, PAGE), &plan), COH_OK);
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        const coh_program *program = &plan->programs[kind];
+        const uint64_t bytes = program->instruction_count > 0 ? most_live(program) : 0;
+        assert_true(bytes <= program->peak_bytes[COH_TIER_HOST]);
+        live = bytes > live ? bytes : live;
+    }
+    sum_of_live += live;
+    sum_of_peaks += plan->layout.arena_bytes[COH_TIER_HOST];
+    coh_plan_destroy(plan);
+}
+
+static void the_least_host_tier_is_near_its_live_bytes(void **state)
+{
+    (void)state;
+    sum_of_live = sum_of_peaks = 0;
+    each_setting(shared_places_waste_little);
+    print_message("host tiers of %.3f times their live bytes\n",
+                  (double)sum_of_peaks / (double)sum_of_live);
+    assert_true(sum_of_peaks <= sum_of_live + sum_of_live / 10);
+}
+
+/* A chunk that the device holds between programs has an extent in the host tier only if it moves,
+ * and no entry of the boundary map there unless the body evicts a parameter that is not trained. */
+static void chunks_that_never_move_are_not_in_the_host_tier(const setting *what,
+                                                            const coh_graph *graph)
+{
+    coh_plan *plan = NULL;
+    assert_int_equal(plan_in(what, graph, (uint64_t)1 << 40, &plan), COH_OK);
+    const coh_layout *layout = &plan->layout;
+    uint8_t *places = calloc(layout->chunk_count, 1), *body_moves = calloc(layout->chunk_count, 1);
+    assert_true(places != NULL && body_moves != NULL);
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    for (uint32_t e = 0; e < body->extent_count; e++)
+        if (body->extents[e].tier == COH_TIER_HOST && body->extents[e].use_count > 0)
+            body_moves[body->extents[e].chunk] = 1;
+    for (uint32_t i = 0; i < layout->resident_count; i++)
+        places[layout->residents[i].chunk] |= (uint8_t)(1u << layout->residents[i].tier);
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        const coh_object *object = &layout->objects[layout->chunks[chunk].object];
+        if (!object->survives || object->pinned)
+            assert_int_equal(places[chunk], 0);
+        else if (places[chunk] == 3)
+            assert_true(coh_chunk_is_read_only(layout, chunk) && body_moves[chunk]);
+        else
+            assert_in_range(places[chunk], 1, 2);
+    }
+    free(places);
+    free(body_moves);
+    coh_plan_destroy(plan);
+}
+
+static void each_survivor_lies_in_one_tier(void **state)
+{
+    (void)state;
+    each_setting(chunks_that_never_move_are_not_in_the_host_tier);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_refused_host_tier_is_short_by_what_is_said),
+        cmocka_unit_test(the_least_host_tier_is_near_its_live_bytes),
+        cmocka_unit_test(each_survivor_lies_in_one_tier),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
