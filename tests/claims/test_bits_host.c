@@ -42,6 +42,11 @@ static const trial_placement placements[] = {
     { "40 %, emulated host of 20 %, disk", 40, 20, 1, 64 << 10, 1, COH_RECOMPUTE_AUTO, 0 },
 };
 
+/* Survivors exceed the host tier: some of them lie only on the device between programs. */
+static const trial_placement apart = {
+    "60 %, emulated host of 55 %", 60, 55, 0, 64 << 10, 2, COH_RECOMPUTE_AUTO, 0
+};
+
 enum {
     NUMBERS_COUNT = sizeof(numbers) / sizeof(numbers[0]),
     PLACEMENT_COUNT = sizeof(placements) / sizeof(placements[0])
@@ -207,11 +212,42 @@ static void quiet_points_and_a_resume_elsewhere_change_no_bit(void **state)
     rmdir(folder);
 }
 
+static void survivors_in_both_tiers_change_no_bit(void **state)
+{
+    (void)state;
+    char folder[] = "test_bits_host_XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/half", folder);
+    for (int i = 0; i < 2 * NUMBERS_COUNT; i++) {
+        if (test_is_short() && i % 2 != i / 2 % 2) /* each numeric plan in one dtype */
+            continue;
+        trial_subject subject = subject_of(i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
+        const trial_numbers *numeric = &numbers[i / 2];
+        trial_outcome expected, found = { 0 };
+        trial t;
+        trial_run(&subject, numeric, &in_memory, &(trial_manner){ 0 }, STEPS, &expected);
+        trial_plan(&t, &subject, numeric, &apart);
+        assert_true(t.plan->survivor_bytes > t.plan->options.host_memory_bytes);
+        run_and_save(&t, path, &found);
+        trial_check_equal(apart.name, &found, &expected);
+        trial_check_peak(apart.name, &found);
+        trial_close(&t);
+        trial_plan(&t, &subject, numeric, &apart);
+        resume(&t, path, &found);
+        trial_check_equal("resumed there", &found, &expected);
+        trial_close(&t);
+        remove_checkpoint(path);
+        trial_subject_close(&subject);
+    }
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lane_that_updates_changes_no_bit),
         cmocka_unit_test(quiet_points_and_a_resume_elsewhere_change_no_bit),
+        cmocka_unit_test(survivors_in_both_tiers_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -342,6 +342,21 @@ class Train(TrainTest):
         self.assertTrue({("device", "work"), ("device", "state"), ("disk", "working")} <= shown, table)
         self.assertEqual(len(table), 1 + len(rows))
 
+    def test_survivors_beyond_the_host_tier_train_save_resume_and_evaluate_bit_for_bit(self):
+        far = ["--device-memory", "96MiB", "--emulate-host", "112MiB"]
+        whole = self.train("--steps", 4, "--save", self.path("whole"))
+        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"), *far)
+        more = self.resumed(self.path("half"), "--steps", 4, "--json", *far)
+        self.assertEqual(more.json["hash"], self.says_hash(whole))
+        plan = self.succeeds("plan", *TINY, *far, "--json").json
+        self.assertGreater(plan["stream_bytes"], 112 << 20)  # no gradient dies before the next step
+        for tier, budget in (("device", 96 << 20), ("host", 112 << 20)):
+            self.assertEqual(more.json["peak_bytes"][tier], more.json["predicted_peak_bytes"][tier])
+            self.assertLessEqual(more.json["peak_bytes"][tier], budget)
+        short = self.fails(3, "plan", *TINY, "--device-memory", "96MiB", "--emulate-host", "64MiB",
+                           says="raise --emulate-host to at least")
+        self.assertIn("all tiers together", short.err)
+
     def test_the_emulated_tier_is_called_emulated(self):
         done = self.train("--steps", 1, "--save", "none", "--emulate-host", "1GiB", "--device-memory", "64MiB")
         self.assertIn("EMULATED", done.err)

@@ -37,6 +37,7 @@ typedef struct trial_placement {
     int deferred;
     int microbatches; /* 0: TRIAL_MICROBATCHES, else fewer */
     int f32_gradients;
+    int host_percent; /* without a disk: percent of the in-memory bytes; 0: more than enough */
 } trial_placement;
 
 /* The host device, and the stub's GPU with the host's kernels (host_twins.h). */

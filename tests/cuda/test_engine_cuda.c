@@ -29,6 +29,7 @@ static const trial_placement placements[] = {
     { "streamed, poison", 45, 0, 1, 1 },
     { "streamed, updates in backward", 45, 0, 0, 0 },
     { "streamed, disk", 45, TRIAL_MANY, 0, 1 },
+    { "streamed, survivors in both tiers", 60, 0, 0, 1, .host_percent = 55 },
 };
 enum { PLACEMENT_COUNT = sizeof(placements) / sizeof(placements[0]) };
 
@@ -61,7 +62,11 @@ static uint64_t compare(coh_dtype dtype, const trial_placement *p, uint64_t seed
     assert_int_equal(coh_stub_live_count(), 0);
     assert_int_equal(coh_stub_call_count(COH_STUB_cuGraphLaunch) > 0, uses && !p->poison);
     trial_check_equal(p, &found, &expected);
-    assert_int_equal(found.steps[TRIAL_STEPS - 1].peak_bytes[0], gpu_plan->layout.arena_bytes[0]);
+    if (p->host_percent > 0)
+        assert_true(gpu_plan->survivor_bytes > gpu_plan->options.host_memory_bytes);
+    for (int tier = 0; tier < 2; tier++)
+        assert_int_equal(found.steps[TRIAL_STEPS - 1].peak_bytes[tier],
+                         gpu_plan->layout.arena_bytes[tier]);
     assert_int_equal(found.live_after, found.live_before);
     assert_true(found.live_peak <= gpu_plan->layout.arena_bytes[0]);
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
@@ -102,6 +107,7 @@ static void with_f32_gradients_as_well(void **state)
     (void)state;
     for (int i = test_is_brief() ? 2 : 1; i < PLACEMENT_COUNT; i += stride()) {
         trial_placement p = placements[i];
+        p.host_percent = 0; /* these gradients need more */
         p.f32_gradients = 1;
         host_updates += compare(COH_DTYPE_BF16, &p, (uint64_t)i + 31, 1);
     }
