@@ -368,9 +368,10 @@ typedef struct ordered {
     coh_refusal refusal; /* struct_bytes 0: none */
 } ordered;
 
+/* The step of a plan; without a plan it has no end. */
 static uint64_t period_of(const coh_plan *plan)
 {
-    return plan->simulations[COH_PROGRAM_BODY].period_ns;
+    return plan != NULL ? plan->simulations[COH_PROGRAM_BODY].period_ns : UINT64_MAX;
 }
 
 /* Returns 1 if the other order cannot be faster by more than the search's own precision, or nothing
@@ -404,8 +405,11 @@ static int is_fault(const ordered *o)
 
 static coh_status fail_as(const ordered *o)
 {
-    return o->refusal.struct_bytes > 0 ? coh_refuse(&o->refusal)
-                                       : coh_fail(o->status, "%s", o->sentence);
+    if (o->refusal.struct_bytes > 0)
+        (void)coh_refuse(&o->refusal);
+    else
+        (void)coh_fail(o->status, "%s", o->sentence);
+    return o->status;
 }
 
 /* Fails with the message of the order that needs less of the outermost tier, else with that of the
@@ -440,11 +444,12 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
         coh_plan_destroy(first->plan);
         return fail_as(second);
     }
-    if (orders[0].plan == NULL && orders[1].plan == NULL)
-        return fail_in_order(&orders[0], &orders[1]);
-    const int taken =
-        orders[0].plan == NULL ||
-        (orders[1].plan != NULL && period_of(orders[1].plan) < period_of(orders[0].plan));
+    const int taken = period_of(orders[1].plan) < period_of(orders[0].plan);
+    const coh_status status = orders[taken].status;
+    if (status != COH_OK || orders[taken].plan == NULL) {
+        (void)fail_in_order(&orders[0], &orders[1]);
+        return status != COH_OK ? status : COH_ERR_INTERNAL;
+    }
     *out_plan = orders[taken].plan;
     coh_plan_destroy(orders[1 - taken].plan);
     return COH_OK;
