@@ -125,13 +125,20 @@ static void mark_survivors(const builder *b, const uint8_t *held_nearer, uint8_t
     }
 }
 
+/* Rounds a tier's size down to pages; one without a limit keeps none (UINT64_MAX). */
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return bytes < coh_bytes_whole_pages(UINT64_MAX) ? coh_bytes_whole_pages(bytes) : UINT64_MAX;
+}
+
 static coh_level device_level(const builder *b)
 {
     return (coh_level){ .layout = b->layout,
                         .tier = COH_TIER_DEVICE,
                         .base_bytes = b->layout->pinned_bytes,
-                        .capacity =
-                            b->decisions->in_memory ? UINT64_MAX : b->decisions->device_bytes,
+                        .capacity = b->decisions->in_memory
+                                        ? UINT64_MAX
+                                        : whole_pages(b->decisions->device_bytes),
                         .graph = b->graph,
                         .has_far = has_host(b) || has_disk(b),
                         .keeps_far = b->keeps_far,
@@ -274,6 +281,7 @@ static coh_status fix_host(builder *b)
         b->options->host_memory_bytes / 64 * (uint64_t)(64 - b->decisions->host_window);
     const coh_outer_list *outer = &b->drafts[COH_PROGRAM_BODY].outer;
     const uint32_t chunks = b->layout->chunk_count;
+    const uint8_t *rules = b->pins.host_rules;
     uint8_t *is_used = NULL;
     if (b->decisions->host_window == 0)
         return COH_OK;
@@ -286,8 +294,10 @@ static coh_status fix_host(builder *b)
     for (uint32_t i = 0; i < outer->operand_begin[outer->count]; i++) {
         const coh_lowered_operand *operand = &outer->operands[i];
         const coh_object *object = &b->layout->objects[operand->object];
-        for (uint32_t t = operand->touch_begin; t < operand->touch_end; t++)
-            is_used[object->chunk_begin + t] = (uint8_t)(object->survives && !object->pinned);
+        for (uint32_t chunk = object->chunk_begin + operand->touch_begin;
+             chunk < object->chunk_begin + operand->touch_end; chunk++)
+            is_used[chunk] = object->survives && !object->pinned &&
+                             (rules == NULL || !(rules[chunk] & COH_CHUNK_AWAY));
     }
     for (int i = 0; i < 2; i++)
         if (b->host_floor < room)
@@ -371,7 +381,7 @@ static coh_status place_host(builder *b)
         COH_TRY(fix_host(b));
     coh_level level = { .layout = b->layout,
                         .tier = COH_TIER_HOST,
-                        .capacity = coh_bytes_whole_pages(b->options->host_memory_bytes),
+                        .capacity = whole_pages(b->options->host_memory_bytes),
                         .graph = b->graph,
                         .is_gpu = is_gpu(b),
                         .has_far = has_disk(b),

@@ -71,7 +71,8 @@ coh_plan *trial_plan(const coh_graph *graph, const coh_profile *profile, const t
                 : TRIAL_GPU_BYTES / 2;
         options.host_memory_bytes = p->disk_bytes > 0     ? model / 2
                                     : p->host_percent > 0 ? model / 100 * (uint64_t)p->host_percent
-                                                          : (uint64_t)256 << 20;
+                                    : p->device_percent > 0 ? (uint64_t)256 << 20
+                                                            : 0;
         options.disk_bytes = p->disk_bytes;
     }
     /* The usual search puts updates on the host, but takes most of the time under a sanitizer.
