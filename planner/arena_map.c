@@ -1,6 +1,7 @@
 /* Keeps the segments of an arena sorted by offset and finds free ranges in it. The idea: each of
- * 1024 strides records its first segment, its last free segment and its longest free range, so that
- * a search skips strides without enough space. Interface: arena_map.h; its user is residency.c. */
+ * 1024 strides records its first segment, its last free segment, its longest free range and its
+ * latest next use, so that a search skips strides. Interface: arena_map.h; its user is
+ * residency.c. */
 #include "planner/arena_map.h"
 
 #include <assert.h>
@@ -36,6 +37,26 @@ static size_t marked_before(const uint64_t *strides, size_t stride)
         below = strides[--word];
     }
     return word * 64 + 63 - (size_t)__builtin_clzll(below);
+}
+
+/* Returns the first marked stride after `stride`; COH_ARENA_STRIDES if there is none. */
+static size_t marked_after(const uint64_t *strides, size_t stride)
+{
+    size_t word = ++stride / 64;
+    if (stride == COH_ARENA_STRIDES)
+        return COH_ARENA_STRIDES;
+    uint64_t above = strides[word] & (UINT64_MAX << (stride % 64));
+    while (above == 0) {
+        if (++word == COH_ARENA_STRIDES / 64)
+            return COH_ARENA_STRIDES;
+        above = strides[word];
+    }
+    return word * 64 + (size_t)__builtin_ctzll(above);
+}
+
+static int is_marked(const uint64_t *strides, size_t stride)
+{
+    return (int)(strides[stride / 64] >> (stride % 64) & 1);
 }
 
 /* Records that a segment now begins at its offset. */
@@ -189,6 +210,83 @@ int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest,
     return 0;
 }
 
+/* ---- next uses ---- */
+
+void coh_arena_map_set_next_use(coh_arena_map *map, int32_t segment, uint64_t next_use)
+{
+    coh_segment *s = &map->segments[segment];
+    uint64_t *latest = &map->latest_next_use[stride_of(map, s->offset)];
+    s->next_use = next_use;
+    if (next_use > *latest)
+        *latest = next_use;
+}
+
+/* Returns the first taken segment after the free ones from `first` on, or `first` if these have
+ * `bytes`; -1 if there is neither. */
+static int32_t end_of_range(const coh_arena_map *map, int32_t first, uint64_t bytes)
+{
+    const coh_segment *segments = map->segments;
+    uint64_t found = 0;
+    int32_t i = first;
+    for (; i >= 0 && segments[i].chunk < 0; i = segments[i].next) {
+        found += segments[i].bytes;
+        if (found >= bytes)
+            return first;
+    }
+    return i;
+}
+
+/* Returns the free segment with which a stride ends, else the first segment after the stride. */
+static int32_t last_of(const coh_arena_map *map, size_t stride)
+{
+    const size_t after = marked_after(map->strides_with_begin, stride);
+    const int32_t end = after < COH_ARENA_STRIDES ? map->in_stride[after] : -1;
+    if (!is_marked(map->strides_with_free, stride))
+        return end;
+    int32_t i = map->last_free[stride];
+    if (map->segments[i].next != end)
+        return end;
+    while (i != map->in_stride[stride] && map->segments[map->segments[i].previous].chunk < 0)
+        i = map->segments[i].previous;
+    return i;
+}
+
+static int may_hold(const coh_arena_map *map, size_t stride, uint64_t bytes)
+{
+    return is_marked(map->strides_with_free, stride) && map->most_free[stride] >= bytes;
+}
+
+int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment, uint64_t next_use,
+                            uint64_t bytes)
+{
+    const coh_segment *segments = map->segments;
+    int32_t i = segments[segment].next;
+    while (i >= 0) {
+        const size_t stride = stride_of(map, segments[i].offset);
+        int is_whole = i == map->in_stride[stride];
+        uint64_t latest = 0;
+        if (map->latest_next_use[stride] < next_use && !may_hold(map, stride, bytes)) {
+            const int32_t last = last_of(map, stride);
+            if (last < 0 || segments[last].offset > segments[i].offset)
+                i = last;
+            is_whole = 0;
+        }
+        for (; i >= 0 && stride_of(map, segments[i].offset) == stride; i = segments[i].next) {
+            const int32_t taken = segments[i].chunk < 0 ? end_of_range(map, i, bytes) : i;
+            if (taken < 0)
+                return -1;
+            if (segments[taken].chunk < 0 || segments[taken].next_use >= next_use)
+                return i;
+            i = taken;
+            if (segments[i].next_use > latest)
+                latest = segments[i].next_use;
+        }
+        if (is_whole)
+            map->latest_next_use[stride] = latest;
+    }
+    return -1;
+}
+
 /* ---- segments ---- */
 
 /* Makes a node for a new segment, linked after `previous` (-1: first). */
@@ -251,6 +349,7 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
     for (int i = 0; i < COH_ARENA_STRIDES; i++)
         map->in_stride[i] = -1;
     COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->most_free));
+    COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->latest_next_use));
     COH_TRY(COH_ALLOC(chunk_count, &map->segment_of_chunk));
     for (uint32_t i = 0; i < chunk_count; i++)
         map->segment_of_chunk[i] = -1;
@@ -270,6 +369,7 @@ void coh_arena_map_fini(coh_arena_map *map)
     coh_free(map->segments);
     coh_free(map->segment_of_chunk);
     coh_free(map->most_free);
+    coh_free(map->latest_next_use);
     *map = (coh_arena_map){ 0 };
 }
 

@@ -19,7 +19,7 @@ typedef struct coh_segment {
     int32_t previous_free, next_free; /* free segments: the free neighbours; -1: none */
     uint32_t extent;
     int64_t last_use;  /* step; -1: before the first */
-    uint64_t next_use; /* of the chunk; set by the caller that takes and uses it */
+    uint64_t next_use; /* of the chunk; set by coh_arena_map_set_next_use */
     uint32_t pin_step; /* the step that needs the segment now; UINT32_MAX: none */
 } coh_segment;
 
@@ -42,6 +42,8 @@ typedef struct coh_arena_map {
     /* By stride with free segments: upper bound of the free bytes that they alone have in one
      * piece. */
     uint64_t *most_free;
+    /* By stride: no taken segment that begins there has a later next use. */
+    uint64_t *latest_next_use;
     /* strides in which any segment begins, as in_stride */
     uint64_t strides_with_begin[COH_ARENA_STRIDES / 64];
 } coh_arena_map;
@@ -68,6 +70,15 @@ int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest,
 
 /* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment yet. */
 coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);
+
+/* Sets the next use of a taken segment. */
+void coh_arena_map_set_next_use(coh_arena_map *map, int32_t segment, uint64_t next_use);
+
+/* Returns the first segment after `segment` with which a range of `bytes` may begin that is free or
+ * taken by chunks whose next use is not before `next_use`; -1 if there is none. Lowers bounds in
+ * *map. */
+int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment, uint64_t next_use,
+                            uint64_t bytes);
 
 /* Frees the segment of a chunk; the segment keeps its last use. */
 void coh_arena_map_release(coh_arena_map *map, int32_t segment);

@@ -113,7 +113,8 @@ static void pin(coh_runner *r, const coh_lowered_operand *operand)
 static coh_status reserve(coh_runner *r, uint32_t chunk, uint64_t offset)
 {
     COH_TRY(coh_arena_map_take(&r->map, chunk, offset, coh_runner_chunk(r, chunk)->bytes));
-    r->map.segments[r->map.segment_of_chunk[chunk]].next_use = coh_next_use_step(&r->next, chunk);
+    coh_arena_map_set_next_use(&r->map, r->map.segment_of_chunk[chunk],
+                               coh_next_use_step(&r->next, chunk));
     return COH_OK;
 }
 
@@ -353,7 +354,7 @@ static coh_status leave_step(coh_runner *r, uint32_t local_step)
             if (segment < 0)
                 continue;
             r->map.segments[segment].last_use = r->step;
-            r->map.segments[segment].next_use = coh_next_use_step(&r->next, chunk);
+            coh_arena_map_set_next_use(&r->map, segment, coh_next_use_step(&r->next, chunk));
             if (!coh_next_use_is_needed(&r->next, chunk)) {
                 snapshot_lost(r, chunk);
                 coh_arena_map_release(&r->map, segment);

@@ -25,6 +25,7 @@ typedef struct search {
     uint32_t window_first, window_last; /* chunks */
     int above, fetches;
     int has_content; /* some chunk of the window is resident */
+    int has_segment; /* some chunk of it has a segment, perhaps without content */
     candidate best[PASS_COUNT];
     /* By pass: limits for content at a useful place. Its next use is no earlier than
      * least_next_use, which only rises as better places are found; its last use is no later than
@@ -292,6 +293,13 @@ static int is_wanted_before(const search *s, const coh_segment *segment, uint64_
     return segment->chunk >= 0 && segment->next_use < step && !is_own(s, segment);
 }
 
+/* Returns the next segment with which a place that counts may begin. */
+static int32_t next_first(const coh_runner *r, const search *s, int32_t segment, uint64_t soonest)
+{
+    return s->has_segment ? r->map.segments[segment].next
+                          : coh_arena_map_after(&r->map, segment, soonest, s->bytes);
+}
+
 /* Considers every place that begins or ends with a segment, from the lowest on. */
 static void consider_all(const coh_runner *r, search *s)
 {
@@ -304,24 +312,24 @@ static void consider_all(const coh_runner *r, search *s)
         const coh_segment *segment = &segments[first];
         /* every place over it includes the next segment */
         const int is_short = segment->bytes < s->bytes;
-        if (is_wanted_before(s, segment, soonest)) {
-            first = segment->next; /* the most common case */
+        if (is_wanted_before(s, segment, soonest)) { /* the most common case */
+            first = next_first(r, s, first, soonest);
             continue;
         }
         if (is_short && is_wanted_before(s, &segments[segment->next], soonest)) {
-            first = segments[segment->next].next;
+            first = next_first(r, s, segment->next, soonest);
             continue;
         }
         candidate c;
         const int32_t barrier = weigh(r, s, segment->offset, &c);
         if (barrier >= 0) {
-            first = segments[barrier].next;
+            first = next_first(r, s, barrier, soonest);
             continue;
         }
         consider(r, s, &c);
         consider_ends(r, s, first);
         soonest = soonest_that_counts(s);
-        first = segment->next;
+        first = next_first(r, s, first, soonest);
     }
 }
 
@@ -432,6 +440,7 @@ int coh_residency_choose(const coh_runner *r, const coh_lowered_operand *operand
     for (uint32_t chunk = s.window_first; chunk <= s.window_last; chunk++) {
         int32_t segment = r->map.segment_of_chunk[chunk];
         s.has_content |= segment >= 0 && r->map.segments[segment].extent != COH_NO_EXTENT;
+        s.has_segment |= segment >= 0;
     }
     if (r->level->home_chunks != NULL && find_vacant(r, &s, out_offset))
         return 1;

@@ -62,12 +62,14 @@ static int is_free(const coh_arena_map *map, uint64_t offset, uint64_t bytes)
     return offset + bytes <= map->end;
 }
 
-static void draw_content(draws *d, coh_segment *segment)
+static void draw_content(draws *d, coh_arena_map *map, int32_t index)
 {
+    coh_segment *segment = &map->segments[index];
     static const uint64_t far[] = { COH_NEVER, COH_NEVER - 1 };
     segment->extent = draw(d, 0, 9) == 0 ? COH_NO_EXTENT : 0;
     segment->last_use = draw(d, 0, 7) == 0 ? STEP : draw(d, 0, STEP / 2) * 2 - 1;
-    segment->next_use = draw(d, 0, 9) == 0 ? far[draw(d, 0, 1)] : (uint64_t)(STEP + draw(d, 1, 30));
+    coh_arena_map_set_next_use(
+        map, index, draw(d, 0, 9) == 0 ? far[draw(d, 0, 1)] : (uint64_t)(STEP + draw(d, 1, 30)));
     segment->pin_step = draw(d, 0, 9) == 0 ? STEP : UINT32_MAX;
 }
 
@@ -81,10 +83,30 @@ static void change(draws *d, scene *s)
         coh_arena_map_release(map, segment);
     } else if (segment < 0 && is_free(map, offset, s->chunks[chunk].bytes)) {
         assert_int_equal(coh_arena_map_take(map, chunk, offset, s->chunks[chunk].bytes), COH_OK);
-        draw_content(d, &map->segments[map->segment_of_chunk[chunk]]);
+        draw_content(d, map, map->segment_of_chunk[chunk]);
     }
     if (draw(d, 0, 15) == 0)
         coh_arena_map_settle(map, draw(d, 0, STEP));
+}
+
+/* As coh_arena_map_after, segment by segment. */
+static int32_t walk_after(const coh_arena_map *map, int32_t segment, uint64_t next_use,
+                          uint64_t bytes)
+{
+    for (int32_t i = map->segments[segment].next; i >= 0; i = map->segments[i].next) {
+        int32_t taken = i;
+        uint64_t free_bytes = 0;
+        for (; taken >= 0 && map->segments[taken].chunk < 0; taken = map->segments[taken].next)
+            free_bytes += map->segments[taken].bytes;
+        if (free_bytes >= bytes && free_bytes > 0)
+            return i;
+        if (taken < 0)
+            return -1;
+        if (map->segments[taken].next_use >= next_use)
+            return i;
+        i = taken;
+    }
+    return -1;
 }
 
 /* Checks that every list of the map agrees with the chain of segments. */
@@ -97,6 +119,10 @@ static void check_map(const coh_arena_map *map)
         assert_true(s->offset == offset && s->previous == previous && s->bytes > 0);
         assert_int_equal(coh_arena_map_at(map, offset), i);
         assert_int_equal(coh_arena_map_at(map, offset + s->bytes - 1), i);
+        for (uint64_t next_use = STEP; next_use < STEP + 32; next_use += 10)
+            for (uint64_t bytes = UNIT; bytes <= 4 * UNIT; bytes += UNIT)
+                assert_int_equal(coh_arena_map_after(map, i, next_use, bytes),
+                                 walk_after(map, i, next_use, bytes));
         if (s->chunk < 0) {
             assert_int_equal(free_one, i);
             assert_int_equal(s->previous_free, last_free);
