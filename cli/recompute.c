@@ -1,6 +1,6 @@
 /* Reports the cost when most of the forward pass is recomputed in backward, and finds the memory
  * that would avoid it: halves the range between the budget and the bytes of a run in memory, with a
- * plan at each size. Next: screen.c prints it. */
+ * plan of a quick search at each size. Next: screen.c prints it. */
 #include "cli/screen.h"
 
 #define GIB ((uint64_t)1 << 30)
@@ -40,6 +40,7 @@ static coh_status try_bytes(const cli_job *job, uint64_t bytes, double *out_of_f
     *out_of_forward = 1;
     options.device_memory_bytes = bytes;
     options.earlier_count = 0;
+    options.search = COH_SEARCH_QUICK;
     coh_status status = coh_plan_create(job->graph, &options, &plan);
     if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
         return COH_OK; /* more than this machine allows, or a program that is too long */

@@ -51,7 +51,7 @@ COH_API const char *coh_sweep_order_name(coh_sweep_order order);
 typedef enum coh_search {
     COH_SEARCH_USUAL, /* improves the best placements of the first round */
     /* Takes the best placement of the first round, in a third to a thirtieth of the time. Steps are
-     * often a tenth slower, and the host updates no parameters for a GPU. */
+     * often a tenth slower. */
     COH_SEARCH_QUICK,
     /* Gives up early: COH_ERR_FULL does not mean that the usual search finds nothing. For callers
      * that try many budgets to see which may fit. */
