@@ -31,9 +31,8 @@ typedef struct coh_decisions {
      * are updated on the host lane, the others on the device. More than there are blocks: all. */
     int32_t host_updates;
     int32_t resident; /* the weights of this many first blocks stay on the device */
-    /* With a host tier and a drive: of the host tier, this many 64ths are a window through which the
-     * rest is streamed; chunks in the other part never reach the drive. 0: all of the tier is
-     * a window. */
+    /* With a host tier and a drive: this many 64ths of the host tier are a window through which the
+     * rest is streamed; chunks in the other part never reach the drive. 0: it is all window. */
     int32_t host_window;
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;

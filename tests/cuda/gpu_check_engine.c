@@ -54,7 +54,7 @@ static coh_plan *make_plan(const coh_graph *graph, const coh_profile *profile, u
     if (profile != NULL) {
         const uint64_t model = whole - COH_CUDA_LIBRARY_BYTES;
         options.device_memory_bytes = COH_CUDA_LIBRARY_BYTES + model / 100 * percent;
-        options.host_memory_bytes = (uint64_t)64 << 20;
+        options.host_memory_bytes = percent < 100 ? (uint64_t)64 << 20 : 0;
     }
     if (coh_plan_create(graph, &options, &plan) != COH_OK)
         fail_msg("no plan: %s", coh_last_error());

@@ -163,8 +163,8 @@ static void mark_moved(const coh_plan *plan, uint8_t *marks)
     }
 }
 
-/* Beside a window of `window` 64ths the host tier keeps weights and states off the drive: as many as
- * fit, and of the states as large a share in the first half as in the second, up to the window. */
+/* Beside a window of `window` 64ths the host tier keeps weights and states off the drive: as many
+ * as fit, and of the states as large a share in the first half as in the second. */
 static void the_rest_stays(const setting *what, const coh_graph *graph)
 {
     enum { CHUNKS_MOST = 4096, CHUNK_BYTES = 2 * 65536 }; /* states of a chunk of weights */
