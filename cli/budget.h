@@ -61,7 +61,7 @@ typedef struct cli_budget {
     int has_disk_folder;
     int is_run_here; /* not only planned */
     int may_change_micro_batch, may_choose_order;
-    int keeps_order; /* the sweep order was given */
+    int keeps_order;               /* the sweep order was given */
     int takes_planned_micro_batch; /* that of plan_file, since none is given */
 } cli_budget;
 

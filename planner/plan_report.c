@@ -9,8 +9,8 @@
 #include "base/alloc.h"
 #include "base/file_text.h"
 #include "base/struct_bytes.h"
-#include "planner/layout.h"
 #include "planner/fingerprint.h"
+#include "planner/layout.h"
 #include "planner/plan_make.h"
 
 /* ---- sums ---- */

@@ -24,24 +24,24 @@ extern "C" {
 /* Reasons. The bytes of a reason: needed_bytes against given_bytes. */
 typedef enum coh_refusal_reason {
     COH_REFUSAL_NONE,
-    COH_REFUSAL_STEP,      /* "step": an instruction needs more device memory at once */
-    COH_REFUSAL_IN_MEMORY, /* "in-memory": without a far tier the whole step must fit */
-    COH_REFUSAL_STATES,    /* "states": parameters and optimizer states exceed the disk */
-    COH_REFUSAL_FAR_TIER,  /* "far-tier": the plan needs more of a far tier */
-    COH_REFUSAL_ALL_TIERS, /* "all-tiers": live bytes exceed all tiers together */
-    COH_REFUSAL_WINDOW,    /* "window": operands of one instruction do not fit next to the rest */
-    COH_REFUSAL_FIXED,     /* "fixed": cells, inputs and outputs alone exceed the tier */
-    COH_REFUSAL_PINS,      /* "pins": pinned weights alone exceed the tier */
-    COH_REFUSAL_PIN,       /* "pin": one pin makes a step need too much */
-    COH_REFUSAL_PLACEMENT, /* "placement": one placement, tried by itself, needs more */
-    COH_REFUSAL_SEARCH,    /* "search": nothing was found, and no single tier is the cause */
-    COH_REFUSAL_LENGTH,    /* "length": the program is too long to be planned */
-    COH_REFUSAL_SIZE,      /* "size": a number of bytes overflows 64 bits */
-    COH_REFUSAL_CGROUP,    /* "cgroup": the process may not have that much memory */
-    COH_REFUSAL_MEMLOCK,   /* "memlock": the process may not lock that much memory */
-    COH_REFUSAL_MACHINE,   /* "machine": the machine has less free memory */
-    COH_REFUSAL_PLAN_FILE, /* "plan-file": a plan that was read needs a larger tier */
-    COH_REFUSAL_WRITES,    /* "writes": bytes written to the drive per day */
+    COH_REFUSAL_STEP,       /* "step": an instruction needs more device memory at once */
+    COH_REFUSAL_IN_MEMORY,  /* "in-memory": without a far tier the whole step must fit */
+    COH_REFUSAL_STATES,     /* "states": parameters and optimizer states exceed the disk */
+    COH_REFUSAL_FAR_TIER,   /* "far-tier": the plan needs more of a far tier */
+    COH_REFUSAL_ALL_TIERS,  /* "all-tiers": live bytes exceed all tiers together */
+    COH_REFUSAL_WINDOW,     /* "window": operands of one instruction do not fit next to the rest */
+    COH_REFUSAL_FIXED,      /* "fixed": cells, inputs and outputs alone exceed the tier */
+    COH_REFUSAL_PINS,       /* "pins": pinned weights alone exceed the tier */
+    COH_REFUSAL_PIN,        /* "pin": one pin makes a step need too much */
+    COH_REFUSAL_PLACEMENT,  /* "placement": one placement, tried by itself, needs more */
+    COH_REFUSAL_SEARCH,     /* "search": nothing was found, and no single tier is the cause */
+    COH_REFUSAL_LENGTH,     /* "length": the program is too long to be planned */
+    COH_REFUSAL_SIZE,       /* "size": a number of bytes overflows 64 bits */
+    COH_REFUSAL_CGROUP,     /* "cgroup": the process may not have that much memory */
+    COH_REFUSAL_MEMLOCK,    /* "memlock": the process may not lock that much memory */
+    COH_REFUSAL_MACHINE,    /* "machine": the machine has less free memory */
+    COH_REFUSAL_PLAN_FILE,  /* "plan-file": a plan that was read needs a larger tier */
+    COH_REFUSAL_WRITES,     /* "writes": bytes written to the drive per day */
     COH_REFUSAL_FREE_SPACE, /* "free-space": a file system has less room */
     COH_REFUSAL_REASONS
 } coh_refusal_reason;

@@ -126,7 +126,7 @@ static void the_lane_that_updates_changes_no_bit(void **state)
         for (int n = 0; n < NUMBERS_COUNT; n++) {
             if (test_is_brief() && (n + n / 2) % 2 != half) /* each numeric plan in one dtype */
                 continue;
-            check_numbers(&subject, &numbers[n], (uint64_t)(100 * half + 10 * n + 1));
+            check_numbers(&subject, &numbers[n], 100 * (uint64_t)half + 10 * (uint64_t)n + 1);
         }
         trial_subject_close(&subject);
     }
