@@ -225,10 +225,11 @@ typedef struct coh_dropout {
 void coh_kernel_dropout(void *queue, const coh_dropout *dropout);
 
 /* y = gate / (1 + e^-gate) * up, or with `gelu` gelu(gate) * up; y may be either. Backward: NULL
- * is not wanted; dgate or dup may be dy if it does not add. */
+ * is not wanted; dgate or dup may be dy if it does not add. With `columns`, gate and up are halves
+ * of rows of 2 columns, and so are dgate and dup; `count` is that of y. */
 typedef struct coh_swiglu {
     coh_dtype dtype;
-    int64_t count;
+    int64_t count, columns; /* columns 0: all are contiguous */
     const void *gate, *up;
     void *y;
     const void *dy;

@@ -1,8 +1,10 @@
 /* The operator kinds that work element by element: gelu, relu, scale, swiglu, geglu, dropout,
  * dropout_residual and add. Each element of y depends on the same element of the inputs only, so
- * all may run in place and be split by sequences. Next: cohobate/kinds.h, kernels.h. */
+ * all may run in place (except swiglu_packed, whose y is narrower) and be split by sequences. Next:
+ * cohobate/kinds.h, kernels.h. */
 #include "cohobate/kinds.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "kernels/kernels.h"
@@ -227,6 +229,68 @@ const coh_op_kind coh_kind_swiglu = {
     COH_KIND_RUNS(forward_swiglu, backward_swiglu),
     .backward_reads = { .inputs = 3u },
     .infer = infer_swiglu,
+};
+
+/* gate and up are the halves of each row of one tensor */
+
+static coh_status infer_swiglu_packed(const void *attributes, const coh_shape *inputs,
+                                      coh_op_facts *facts)
+{
+    (void)attributes;
+    const coh_status status = infer("x", &inputs[0], 12.5, 17.5, facts);
+    int64_t *columns = &facts->output[0].dim[inputs[0].rank - 1];
+    if (status != COH_OK)
+        return status;
+    if (*columns % 2 != 0)
+        return coh_kind_fail(
+            COH_ERR_SHAPE, "x has %" PRId64 " channels: an even number is needed, for gate and up",
+            *columns);
+    *columns /= 2;
+    return COH_OK;
+}
+
+static coh_swiglu swiglu_packed_of(const coh_call *call)
+{
+    const coh_shape *x = &call->input[0].shape;
+    const int64_t columns = x->dim[x->rank - 1] / 2;
+    const size_t half_bytes = (size_t)columns * coh_dtype_bytes(x->dtype);
+    const char *gate = call->input[0].data;
+    char *dgate = call->input_grad[0].data;
+    const int adds = (call->input_grad_adds & 1u) != 0;
+    return (coh_swiglu){ .dtype = x->dtype,
+                         .count = coh_shape_elements(x) / 2,
+                         .columns = columns,
+                         .gate = gate,
+                         .up = gate + half_bytes,
+                         .y = call->output[0].data,
+                         .dy = call->output_grad[0].data,
+                         .dgate = dgate,
+                         .dup = dgate != NULL ? dgate + half_bytes : NULL,
+                         .dgate_adds = adds,
+                         .dup_adds = adds };
+}
+
+static coh_status forward_swiglu_packed(const coh_call *call)
+{
+    const coh_swiglu swiglu = swiglu_packed_of(call);
+    coh_kernel_swiglu(call->queue, &swiglu);
+    return COH_OK;
+}
+
+static coh_status backward_swiglu_packed(const coh_call *call)
+{
+    const coh_swiglu swiglu = swiglu_packed_of(call);
+    if (swiglu.dgate != NULL)
+        coh_kernel_swiglu_backward(call->queue, &swiglu);
+    return COH_OK;
+}
+
+const coh_op_kind coh_kind_swiglu_packed = {
+    COH_KIND("swiglu_packed", 1),
+    ELEMENTWISE_KIND(1),
+    COH_KIND_RUNS(forward_swiglu_packed, backward_swiglu_packed),
+    .backward_reads = { .inputs = 1u },
+    .infer = infer_swiglu_packed,
 };
 
 /* ---- dropout: backward draws the same words as forward, so no mask is stored (random.h) ---- */

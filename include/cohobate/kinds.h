@@ -124,6 +124,9 @@ extern COH_API const coh_op_kind coh_kind_geglu;
 
 /* Sum: x, residual -> y = x + residual. */
 extern COH_API const coh_op_kind coh_kind_add;
+/* SwiGLU of one tensor: x [..,2I] -> y [..,I]; the first half of a row is gate, the second up. Has
+ * the bits of coh_kind_swiglu. */
+extern COH_API const coh_op_kind coh_kind_swiglu_packed;
 
 /* Rotary position embedding (RoPE): x [B,T,H*D] -> y: rotates channels c and c + D/2 of every head
  * by the angle t f_c, c < D/2 (Su et al. 2021; the pairing of channels is Hugging Face's

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "cohobate/model.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/smaller.h"
 
 /* Each piece is one grain: 64 KiB of each operand, a few microseconds of work. */
 
@@ -145,14 +146,38 @@ void coh_cpu_soft_cap(void *queue, const coh_soft_cap *soft_cap)
 
 /* ---- swiglu ---- */
 
+/* Splits a grain where rows of gate end: the elements of y from *begin on whose gates are
+ * contiguous, and the place of the first gate. Returns 0 at the grain's end. */
+typedef struct swiglu_part {
+    int64_t begin, end, count, place;
+} swiglu_part;
+
+static swiglu_part swiglu_grain_of(const coh_swiglu *s, int64_t index)
+{
+    const int64_t begin = index * COH_GRAIN_ELEMENTS;
+    return (swiglu_part){ .begin = begin, .end = begin + grain_elements(s->count, index) };
+}
+
+static int swiglu_next(const coh_swiglu *s, swiglu_part *part)
+{
+    part->begin += part->count;
+    const int64_t row = s->columns > 0 ? part->begin / s->columns : 0;
+    part->place = part->begin + row * s->columns;
+    part->count = part->end - part->begin;
+    if (s->columns > 0)
+        part->count = smaller(part->count, (row + 1) * s->columns - part->begin);
+    return part->count > 0;
+}
+
 static void swiglu_grain(void *argument, int64_t index)
 {
     const coh_swiglu *s = argument;
-    const int64_t begin = index * COH_GRAIN_ELEMENTS;
     const coh_rows *rows = coh_rows_for(s->dtype);
-    (s->gelu ? rows->geglu : rows->swiglu)(
-        coh_element(s->dtype, s->y, begin), coh_element_const(s->dtype, s->gate, begin),
-        coh_element_const(s->dtype, s->up, begin), grain_elements(s->count, index));
+    for (swiglu_part part = swiglu_grain_of(s, index); swiglu_next(s, &part);)
+        (s->gelu ? rows->geglu : rows->swiglu)(coh_element(s->dtype, s->y, part.begin),
+                                               coh_element_const(s->dtype, s->gate, part.place),
+                                               coh_element_const(s->dtype, s->up, part.place),
+                                               part.count);
 }
 
 void coh_cpu_swiglu(void *queue, const coh_swiglu *swiglu)
@@ -163,19 +188,20 @@ void coh_cpu_swiglu(void *queue, const coh_swiglu *swiglu)
 static void swiglu_backward_grain(void *argument, int64_t index)
 {
     const coh_swiglu *s = argument;
-    const int64_t begin = index * COH_GRAIN_ELEMENTS;
-    const coh_swiglu_row row = {
-        .dy = coh_element_const(s->dtype, s->dy, begin),
-        .gate = coh_element_const(s->dtype, s->gate, begin),
-        .up = coh_element_const(s->dtype, s->up, begin),
-        .dgate = s->dgate == NULL ? NULL : coh_element(s->dtype, s->dgate, begin),
-        .dup = s->dup == NULL ? NULL : coh_element(s->dtype, s->dup, begin),
-        .count = grain_elements(s->count, index),
-        .dgate_adds = s->dgate_adds,
-        .dup_adds = s->dup_adds,
-    };
     const coh_rows *rows = coh_rows_for(s->dtype);
-    (s->gelu ? rows->geglu_backward : rows->swiglu_backward)(&row);
+    for (swiglu_part part = swiglu_grain_of(s, index); swiglu_next(s, &part);) {
+        const coh_swiglu_row row = {
+            .dy = coh_element_const(s->dtype, s->dy, part.begin),
+            .gate = coh_element_const(s->dtype, s->gate, part.place),
+            .up = coh_element_const(s->dtype, s->up, part.place),
+            .dgate = s->dgate == NULL ? NULL : coh_element(s->dtype, s->dgate, part.place),
+            .dup = s->dup == NULL ? NULL : coh_element(s->dtype, s->dup, part.place),
+            .count = part.count,
+            .dgate_adds = s->dgate_adds,
+            .dup_adds = s->dup_adds,
+        };
+        (s->gelu ? rows->geglu_backward : rows->swiglu_backward)(&row);
+    }
 }
 
 void coh_cpu_swiglu_backward(void *queue, const coh_swiglu *swiglu)

@@ -23,7 +23,7 @@ typedef struct coh_cuda_map_arguments {
 } coh_cuda_map_arguments;
 
 typedef struct coh_cuda_swiglu_arguments {
-    int64_t count;
+    int64_t count, columns; /* columns 0: all are contiguous */
     const void *gate, *up, *dy;
     void *y;
     void *dgate, *dup; /* NULL: not wanted */

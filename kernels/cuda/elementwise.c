@@ -91,6 +91,7 @@ static void launch_swiglu(void *queue, coh_cuda_kernel f32, const coh_swiglu *sw
         return;
     const coh_cuda_swiglu_arguments arguments = {
         .count = swiglu->count,
+        .columns = swiglu->columns,
         .gate = swiglu->gate,
         .up = swiglu->up,
         .dy = swiglu->dy,
@@ -100,7 +101,8 @@ static void launch_swiglu(void *queue, coh_cuda_kernel f32, const coh_swiglu *sw
         .dgate_adds = swiglu->dgate_adds,
         .dup_adds = swiglu->dup_adds,
         .packed = COH_CUDA_PACKED(swiglu->gate, swiglu->up, swiglu->dy, swiglu->y, swiglu->dgate,
-                                  swiglu->dup),
+                                  swiglu->dup) &&
+                  swiglu->columns % coh_cuda_pack(swiglu->dtype) == 0,
     };
     const int64_t part = arguments.packed ? coh_cuda_pack(swiglu->dtype) : 1;
     const coh_cuda_grid grid = coh_cuda_flat(queue, coh_cuda_parts(swiglu->count, part));

@@ -125,13 +125,21 @@ COH_KERNEL_OF(coh_copy, 256, 8, const __grid_constant__ coh_cuda_map_arguments a
     ((char *)a.y)[at] = a.x == nullptr ? 0 : ((const char *)a.x)[at];
 }
 
+/* Where gate's element of y's element `at` is: rows of gate are 2 columns apart, if they are parts
+ * of wider rows. */
+COH_DEVICE int64_t gate_place(const coh_cuda_swiglu_arguments &a, int64_t at)
+{
+    return a.columns > 0 ? at + at / a.columns * a.columns : at;
+}
+
 template <typename T, int W, coh_swish GATE(float)>
 COH_DEVICE void gated(const coh_cuda_swiglu_arguments &a, int64_t begin, int64_t end)
 {
     COH_EACH(at, begin, end, W)
     {
-        coh_floats<W> y = coh_take<T, W>((const T *)a.gate + at);
-        const coh_floats<W> up = coh_take<T, W>((const T *)a.up + at);
+        const int64_t place = gate_place(a, at);
+        coh_floats<W> y = coh_take<T, W>((const T *)a.gate + place);
+        const coh_floats<W> up = coh_take<T, W>((const T *)a.up + place);
 #pragma unroll
         for (int i = 0; i < W; i++)
             y.x[i] = y.x[i] * GATE(y.x[i]).gate * up.x[i];
@@ -144,9 +152,10 @@ COH_DEVICE void gated_backward(const coh_cuda_swiglu_arguments &a, int64_t begin
 {
     COH_EACH(at, begin, end, W)
     {
+        const int64_t place = gate_place(a, at);
         const coh_floats<W> dy = coh_take<T, W>((const T *)a.dy + at);
-        const coh_floats<W> gate = coh_take<T, W>((const T *)a.gate + at);
-        const coh_floats<W> up = coh_take<T, W>((const T *)a.up + at);
+        const coh_floats<W> gate = coh_take<T, W>((const T *)a.gate + place);
+        const coh_floats<W> up = coh_take<T, W>((const T *)a.up + place);
         coh_floats<W> dgate, dup;
 #pragma unroll
         for (int i = 0; i < W; i++) {
@@ -155,9 +164,9 @@ COH_DEVICE void gated_backward(const coh_cuda_swiglu_arguments &a, int64_t begin
             dup.x[i] = dy.x[i] * (gate.x[i] * s.gate);
         }
         if (a.dgate != nullptr)
-            coh_give<T, W>((T *)a.dgate + at, dgate, a.dgate_adds);
+            coh_give<T, W>((T *)a.dgate + place, dgate, a.dgate_adds);
         if (a.dup != nullptr)
-            coh_give<T, W>((T *)a.dup + at, dup, a.dup_adds);
+            coh_give<T, W>((T *)a.dup + place, dup, a.dup_adds);
     }
 }
 

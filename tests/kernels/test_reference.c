@@ -106,6 +106,7 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_swiglu, NULL, (coh_shape[]){ F32(67), F32(67) }, 0);
     check(&coh_kind_geglu, NULL, (coh_shape[]){ F32(67), F32(67) }, 0);
     check(&coh_kind_add, NULL, (coh_shape[]){ F32(67), F32(67) }, 0);
+    check(&coh_kind_swiglu_packed, NULL, (coh_shape[]){ F32(5, 2 * 7) }, 0);
     const coh_embedding_attributes table = { .vocabulary = 9, .channels = 3 };
     check(&coh_kind_embedding, &table, (coh_shape[]){ I32(2, 5) }, 9);
     const coh_embedding_padded_attributes padded = { { .vocabulary = 3, .channels = 3 }, 1 };

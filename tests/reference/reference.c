@@ -109,6 +109,7 @@ static void run(coh_reference *r, int backward)
         { &coh_kind_swiglu, coh_reference_swiglu },
         { &coh_kind_geglu, coh_reference_geglu },
         { &coh_kind_add, coh_reference_add },
+        { &coh_kind_swiglu_packed, coh_reference_swiglu_packed },
         { &coh_kind_embedding, coh_reference_embedding },
         { &coh_kind_embedding_padded, coh_reference_embedding },
         { &coh_kind_position, coh_reference_position },

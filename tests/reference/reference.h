@@ -59,6 +59,7 @@ void coh_reference_scale(coh_reference *r, int backward);
 void coh_reference_swiglu(coh_reference *r, int backward);
 void coh_reference_geglu(coh_reference *r, int backward);
 void coh_reference_add(coh_reference *r, int backward);
+void coh_reference_swiglu_packed(coh_reference *r, int backward);
 void coh_reference_embedding(coh_reference *r, int backward);
 void coh_reference_position(coh_reference *r, int backward);
 void coh_reference_rope(coh_reference *r, int backward);

@@ -198,30 +198,54 @@ void coh_reference_scale(coh_reference *r, int backward)
 
 /* ---- swiglu ---- */
 
+/* An element of y, and where its gate and up are: in two inputs, or in the halves of a row. */
+typedef struct swiglu_at {
+    int64_t y, gate, up;
+    int up_input;
+} swiglu_at;
+
 /* The exponential is off by 3 eps, the quotient s by 5; therefore 1 - s, which is e^-x s, by 8. */
-static void swiglu_backward(coh_reference *r, int64_t i)
+static void swiglu_backward(coh_reference *r, const swiglu_at *at)
 {
-    const double x = r->input[0][i], up = r->input[1][i], dy = r->output_grad[i];
+    const coh_array *dgate = &r->input_grad[0], *dup = &r->input_grad[at->up_input];
+    const double x = r->input[0][at->gate], up = r->input[at->up_input][at->up];
+    const double dy = r->output_grad[at->y];
     const double s = 1.0 / (1.0 + exp(-x)), rest = 1.0 / (1.0 + exp(x));
-    r->input_grad[0].value[i] = dy * up * (s + x * s * rest);
-    r->input_grad[0].bound[i] =
+    dgate->value[at->gate] = dy * up * (s + x * s * rest);
+    dgate->bound[at->gate] =
         COH_EPS * fabs(dy * up) * (8.0 * s + 20.0 * fabs(x) * s * rest) + 1e-36;
-    r->input_grad[1].value[i] = dy * x * s;
-    r->input_grad[1].bound[i] = COH_EPS * 8.0 * fabs(dy * x * s) + 1e-36;
+    dup->value[at->up] = dy * x * s;
+    dup->bound[at->up] = COH_EPS * 8.0 * fabs(dy * x * s) + 1e-36;
+}
+
+static void swiglu(coh_reference *r, const swiglu_at *at, int backward)
+{
+    const double x = r->input[0][at->gate];
+    const double y = x / (1.0 + exp(-x)) * r->input[at->up_input][at->up];
+    if (backward) {
+        swiglu_backward(r, at);
+        return;
+    }
+    r->output.value[at->y] = y;
+    r->output.bound[at->y] = COH_EPS * 8.0 * fabs(y) + 1e-36;
 }
 
 void coh_reference_swiglu(coh_reference *r, int backward)
 {
     const int64_t count = coh_shape_elements(&r->of->call.input[0].shape);
-    for (int64_t i = 0; i < count; i++) {
-        const double x = r->input[0][i], y = x / (1.0 + exp(-x)) * r->input[1][i];
-        if (backward) {
-            swiglu_backward(r, i);
-            continue;
+    for (int64_t i = 0; i < count; i++)
+        swiglu(r, &(swiglu_at){ i, i, i, 1 }, backward);
+}
+
+void coh_reference_swiglu_packed(coh_reference *r, int backward)
+{
+    const int64_t wide = last_dim(&r->of->call.input[0]), columns = wide / 2;
+    const int64_t rows = coh_shape_elements(&r->of->call.input[0].shape) / wide;
+    for (int64_t n = 0; n < rows; n++)
+        for (int64_t c = 0; c < columns; c++) {
+            const int64_t gate = n * wide + c;
+            swiglu(r, &(swiglu_at){ n * columns + c, gate, gate + columns, 0 }, backward);
         }
-        r->output.value[i] = y;
-        r->output.bound[i] = COH_EPS * 8.0 * fabs(y) + 1e-36;
-    }
 }
 
 /* ---- gelu ---- */
