@@ -148,13 +148,15 @@ typedef struct coh_position_gradient {
 void coh_kernel_position_backward(void *queue, const coh_position_gradient *gradient);
 
 /* y [B,T,H*D] = x, with channels c and c + D/2 of each head rotated by the angle (position + t)
- * frequencies[c], c < D/2 <= COH_HEAD_WIDTH_MOST / 2. `turns_back` rotates by the negative angle,
- * which is the derivative. y may be x if it does not add. */
+ * frequencies[c], c < D/2 <= COH_HEAD_WIDTH_MOST / 2, and multiplied by `magnitude`. `turns_back`
+ * rotates by the negative angle, which is the derivative. Rows of x and y are that many elements
+ * from the next, so that they may be parts of wider rows. y may be x if it does not add. */
 typedef struct coh_rope {
-    int64_t B, T, H, D;
+    int64_t B, T, H, D, x_stride, y_stride;
     const int32_t *position; /* in device memory; NULL: 0 */
     coh_dtype dtype;
     const float *frequencies; /* [D / 2], host memory: read before the call returns */
+    float magnitude;
     const void *x;
     void *y;
     int turns_back, adds;

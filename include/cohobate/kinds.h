@@ -138,16 +138,26 @@ extern COH_API const coh_op_kind coh_kind_swiglu_packed;
  * f_c = theta^(-2c / D), then scaled. COH_ROPE_LINEAR divides f_c by `factor`. COH_ROPE_LLAMA3
  * depends on the wavelength 2 pi / f_c: above original_positions / low_frequency it divides by
  * `factor`, below original_positions / high_frequency it leaves f_c unchanged, and between the two
- * it interpolates linearly in original_positions / wavelength. f_c and t f_c are rounded to float,
- * as in the training of models of that folder format. Fields that a scaling does not use are 0.
- * theta is from 1 to COH_ROPE_THETA_MOST, D at most COH_HEAD_WIDTH_MOST, T times the fastest f_c at
- * most 2^31. */
+ * it interpolates linearly in original_positions / wavelength. COH_ROPE_YARN (Peng et al. 2023)
+ * interpolates linearly in c instead, from 0 at `first` to 1 at `last`:
+ *
+ *     c(r)  = D ln(original_positions / (2 pi r)) / (2 ln theta)
+ *     first = max(floor(c(high_frequency)), 0)
+ *     last  = min(ceil(c(low_frequency)), D - 1), or first + 0.001 if it is `first`
+ *     part  = (c - first) / (last - first), held within 0 and 1
+ *     f_c becomes (1 - part) f_c + part f_c / factor
+ *
+ * and multiplies cosines and sines by `magnitude`. f_c and t f_c are rounded to float, as in the
+ * training of models of that folder format. Fields that a scaling does not use are 0. theta is from
+ * 1 to COH_ROPE_THETA_MOST (YaRN: above 1), D at most COH_HEAD_WIDTH_MOST, T times the fastest f_c
+ * at most 2^31. */
 #define COH_HEAD_WIDTH_MOST 512
 #define COH_ROPE_THETA_MOST 0x1p100
 typedef enum coh_rope_scaling {
     COH_ROPE_UNSCALED,
     COH_ROPE_LINEAR,
-    COH_ROPE_LLAMA3
+    COH_ROPE_LLAMA3,
+    COH_ROPE_YARN
 } coh_rope_scaling;
 typedef struct coh_rope_attributes {
     int64_t heads;
@@ -155,12 +165,25 @@ typedef struct coh_rope_attributes {
     int32_t scaling; /* coh_rope_scaling */
     float factor, low_frequency, high_frequency;
     int64_t original_positions;
+    float magnitude;
+    int32_t reserved; /* 0 */
 } coh_rope_attributes;
 extern COH_API const coh_op_kind coh_kind_rope;
 
 /* RoPE for one step of a decoder: x [B,1,H*D], position i32 [1] -> y, rotated as token `position`
  * of a sequence. Forward only. */
 extern COH_API const coh_op_kind coh_kind_rope_at;
+
+/* RoPE that takes one tensor apart: qkv [B,T,(H+2G)*D] -> q [B,T,H*D] and k [B,T,G*D], rotated, and
+ * v [B,T,G*D], copied. H is rope.heads, G kv_heads, a divisor of H. */
+typedef struct coh_rope_split_attributes {
+    int64_t kv_heads;
+    coh_rope_attributes rope;
+} coh_rope_split_attributes;
+extern COH_API const coh_op_kind coh_kind_rope_split;
+
+/* The same for one step of a decoder: qkv [B,1,(H+2G)*D], position i32 [1]. Forward only. */
+extern COH_API const coh_op_kind coh_kind_rope_split_at;
 
 /* Causal self-attention: qkv [B,T,3C] -> y [B,T,C]: causal softmax(q kᵀ / sqrt(D)) v per head.
  * Never holds T x T for the whole batch (online softmax, Milakov and Gimelshein 2018; Dao et al.

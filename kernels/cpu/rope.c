@@ -15,20 +15,24 @@
 static void turn_token(const coh_rope *rope, int64_t t)
 {
     float cosine[HALF_MOST], sine[HALF_MOST];
-    const int64_t half = rope->D / 2, C = rope->H * rope->D;
+    const int64_t half = rope->D / 2;
     const int64_t begin = rope->position != NULL ? *rope->position : 0;
     coh_rows_get()->turns(cosine, sine, rope->frequencies, (float)(begin + t), half);
-    for (int64_t i = 0; rope->turns_back && i < half; i++)
-        sine[i] = -sine[i];
+    for (int64_t i = 0; i < half; i++) {
+        cosine[i] *= rope->magnitude;
+        sine[i] *= rope->turns_back ? -rope->magnitude : rope->magnitude;
+    }
     for (int64_t b = 0; b < rope->B; b++) {
-        const int64_t at = (b * rope->T + t) * C;
-        const coh_rope_row row = { .x = coh_element_const(rope->dtype, rope->x, at),
-                                   .y = coh_element(rope->dtype, rope->y, at),
-                                   .cosine = cosine,
-                                   .sine = sine,
-                                   .heads = rope->H,
-                                   .half = half,
-                                   .adds = rope->adds };
+        const int64_t row_index = b * rope->T + t;
+        const coh_rope_row row = {
+            .x = coh_element_const(rope->dtype, rope->x, row_index * rope->x_stride),
+            .y = coh_element(rope->dtype, rope->y, row_index * rope->y_stride),
+            .cosine = cosine,
+            .sine = sine,
+            .heads = rope->H,
+            .half = half,
+            .adds = rope->adds
+        };
         coh_rows_for(rope->dtype)->rope(&row);
     }
 }

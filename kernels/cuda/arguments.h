@@ -188,11 +188,12 @@ typedef struct coh_cuda_position_arguments {
 /* ---- rope.cu ---- */
 
 typedef struct coh_cuda_rope_arguments {
-    int64_t B, T, H, D;
+    int64_t B, T, H, D, x_stride, y_stride;
     const int32_t *position; /* NULL: 0 */
     const void *x;
     void *y;
     int32_t turns_back, adds, packed;
+    float magnitude;
     float frequencies[COH_HEAD_WIDTH_MOST / 2]; /* D / 2 of them */
 } coh_cuda_rope_arguments;
 

@@ -17,12 +17,16 @@ void coh_cuda_rope(void *queue, const coh_rope *rope)
         .T = rope->T,
         .H = rope->H,
         .D = rope->D,
+        .x_stride = rope->x_stride,
+        .y_stride = rope->y_stride,
         .position = rope->position,
         .x = rope->x,
         .y = rope->y,
         .turns_back = rope->turns_back,
         .adds = rope->adds,
-        .packed = COH_CUDA_PACKED(rope->x, rope->y) && rope->D / 2 % pack == 0,
+        .magnitude = rope->magnitude,
+        .packed = COH_CUDA_PACKED(rope->x, rope->y) && rope->D / 2 % pack == 0 &&
+                  rope->x_stride % pack == 0 && rope->y_stride % pack == 0,
     };
     memcpy(arguments.frequencies, rope->frequencies, (size_t)(rope->D / 2) * sizeof(float));
     const int64_t units = rope->T * (rope->D / 2) / (arguments.packed ? pack : 1);

@@ -50,19 +50,19 @@ COH_DEVICE turn turn_of(float position, float frequency)
 
 /* Reads both halves before it writes either, because y may be x. */
 template <typename T, int W>
-COH_DEVICE void turn_head(const coh_cuda_rope_arguments &a, int64_t at, const coh_floats<W> &cosine,
-                          const coh_floats<W> &sine)
+COH_DEVICE void turn_head(const coh_cuda_rope_arguments &a, const T *x, T *y,
+                          const coh_floats<W> &cosine, const coh_floats<W> &sine)
 {
-    const coh_floats<W> first = coh_take<T, W>((const T *)a.x + at);
-    const coh_floats<W> second = coh_take<T, W>((const T *)a.x + at + a.D / 2);
+    const coh_floats<W> first = coh_take<T, W>(x);
+    const coh_floats<W> second = coh_take<T, W>(x + a.D / 2);
     coh_floats<W> low, high;
 #pragma unroll
     for (int i = 0; i < W; i++) {
         low.x[i] = first.x[i] * cosine.x[i] - second.x[i] * sine.x[i];
         high.x[i] = second.x[i] * cosine.x[i] + first.x[i] * sine.x[i];
     }
-    coh_give<T, W>((T *)a.y + at, low, a.adds);
-    coh_give<T, W>((T *)a.y + at + a.D / 2, high, a.adds);
+    coh_give<T, W>(y, low, a.adds);
+    coh_give<T, W>(y + a.D / 2, high, a.adds);
 }
 
 template <typename T, int W> COH_DEVICE void turn_tokens(const coh_cuda_rope_arguments &a)
@@ -75,12 +75,13 @@ template <typename T, int W> COH_DEVICE void turn_tokens(const coh_cuda_rope_arg
 #pragma unroll
         for (int i = 0; i < W; i++) {
             const turn one = turn_of((float)(begin + t), a.frequencies[c + i]);
-            cosine.x[i] = one.cosine;
-            sine.x[i] = a.turns_back ? -one.sine : one.sine;
+            cosine.x[i] = one.cosine * a.magnitude;
+            sine.x[i] = one.sine * (a.turns_back ? -a.magnitude : a.magnitude);
         }
         for (int64_t head = blockIdx.y; head < a.B * a.H; head += gridDim.y) {
-            const int64_t b = head / a.H, h = head % a.H;
-            turn_head<T, W>(a, ((b * a.T + t) * a.H + h) * a.D + c, cosine, sine);
+            const int64_t row = head / a.H * a.T + t, at = head % a.H * a.D + c;
+            turn_head<T, W>(a, (const T *)a.x + row * a.x_stride + at,
+                            (T *)a.y + row * a.y_stride + at, cosine, sine);
         }
     }
 }

@@ -42,7 +42,7 @@ ATTRIBUTES = {
     "attention_atomic": "attention", "attention_grouped_atomic": "attention_grouped", "logits": "classifier",
     "dropout_residual": "dropout", "linear_uniform": "linear", "linear_residual": "linear",
     "linear_gelu": "linear", "linear_relu": "linear", "position_at": "position", "rope_at": "rope",
-    "gelu": None, "relu": None, "swiglu": None, "geglu": None, "add": None,
+    "rope_split_at": "rope_split", "gelu": None, "relu": None, "swiglu": None, "swiglu_packed": None, "geglu": None, "add": None,
 }
 
 

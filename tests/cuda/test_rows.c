@@ -343,19 +343,23 @@ static void turns_are_the_hosts(void **state)
     for (int c = 0; c < 64; c++)
         frequencies[c] = (float)pow(10000.0, -c / 64.0);
     for (int d = 0; d < 2; d++)
-        for (int how = 0; how < 8; how++) {
+        for (int how = 0; how < 16; how++) {
             const coh_dtype dtype = dtypes[d];
-            const int64_t B = 2, T = 7, H = 3, D = how & 1 ? 10 : 48, count = B * T * H * D;
+            const int64_t B = 2, T = 7, H = 3, D = how & 1 ? 10 : 48;
+            const int64_t wide = H * D + (how & 8 ? how & 2 ? 5 : 16 : 0), count = B * T * wide;
             coh_rope call = { .B = B,
                               .T = T,
                               .H = H,
                               .D = D,
+                              .x_stride = how & 4 ? wide : H * D,
+                              .y_stride = wide,
+                              .magnitude = how & 8 ? 1.375f : 1.0f,
                               .position = how & 4 ? coh_twins_copy(&far, sizeof(far)) : NULL,
                               .dtype = dtype,
                               .frequencies = frequencies,
                               .y = coh_twins_random(dtype, count, 0, 1),
                               .turns_back = how & 2,
-                              .adds = how == 2 };
+                              .adds = (how & 7) == 2 };
             call.x = how == 4 ? call.y : coh_twins_random(dtype, count, 0, 2);
             coh_twins_check(&(coh_twins_case){ .name = "rope",
                                                .run = run_rope,

@@ -120,31 +120,44 @@ static void a_decoder_has_the_window_and_cap_of_its_sequence(void **state)
     decode_grouped(COH_DTYPE_BF16, (coh_attention_scores){ .cap = 2.0f });
 }
 
-static void a_token_is_turned_as_in_its_sequence(void **state)
+/* Compares every output of the kind for a decoder with that for sequences. */
+static void turn_tokens(const coh_op_kind *sequence, const coh_op_kind *at, const void *attributes)
 {
-    (void)state;
-    enum { B = 3, T = 29, C = 2 * 38 };
-    const coh_rope_attributes a = { 2, 500000.0, COH_ROPE_LLAMA3, 8.0f, 1.0f, 4.0f, 64 };
+    enum { B = 3, T = 29, C = 4 * 38 };
     for (int dtype = 0; dtype < 2; dtype++) {
         coh_shape whole_shape[] = { F32(B, T, C) }, step_shapes[] = { F32(B, 1, C), I32(1) };
         whole_shape[0].dtype = step_shapes[0].dtype = dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32;
-        const size_t bytes = C * coh_dtype_bytes(whole_shape[0].dtype);
         coh_case whole, step;
-        coh_case_create(&whole, &coh_kind_rope, &a, whole_shape, 16);
-        coh_case_create(&step, &coh_kind_rope_at, &a, step_shapes, 17);
+        coh_case_create(&whole, sequence, attributes, whole_shape, 16);
+        coh_case_create(&step, at, attributes, step_shapes, 17);
         assert_int_equal(coh_case_forward(&whole, NULL), COH_OK);
         for (int32_t t = 0; t < T; t++) {
             *(int32_t *)step.call.input[1].data = t;
             take_row(&step, &whole, 0, t);
             assert_int_equal(coh_case_forward(&step, NULL), COH_OK);
-            for (int b = 0; b < B; b++)
-                assert_memory_equal((char *)step.call.output[0].data + (size_t)b * bytes,
-                                    (char *)whole.call.output[0].data + (size_t)(b * T + t) * bytes,
-                                    bytes);
+            for (int i = 0; i < B * sequence->output_count; i++) {
+                const int b = i % B, port = i / B;
+                const size_t bytes =
+                    (size_t)step.facts.output[port].dim[2] * coh_dtype_bytes(whole_shape[0].dtype);
+                assert_memory_equal(
+                    (char *)step.call.output[port].data + (size_t)b * bytes,
+                    (char *)whole.call.output[port].data + (size_t)(b * T + t) * bytes, bytes);
+            }
         }
         coh_case_destroy(&step);
         coh_case_destroy(&whole);
     }
+}
+
+static void a_token_is_turned_as_in_its_sequence(void **state)
+{
+    (void)state;
+    const coh_rope_attributes one = { 4, 500000.0, COH_ROPE_LLAMA3, 8.0f, 1.0f, 4.0f, 64 };
+    const coh_rope_split_attributes split = {
+        1, { 2, 10000.0, COH_ROPE_YARN, 4.0f, 1.0f, 32.0f, 64, 1.14f }
+    };
+    turn_tokens(&coh_kind_rope, &coh_kind_rope_at, &one);
+    turn_tokens(&coh_kind_rope_split, &coh_kind_rope_split_at, &split);
 }
 
 static void add_positions(coh_dtype dtype, int32_t offset)

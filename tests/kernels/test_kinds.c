@@ -303,6 +303,70 @@ static void three_tensors_have_the_bits_of_one(void **state)
     }
 }
 
+/* Fills an array with a part of each row of a tensor. */
+static void part_of(void *to, const coh_view *of, int64_t begin, int64_t width)
+{
+    take_part(to, of->data, of->shape.dim[0] * of->shape.dim[1], of->shape.dim[2], begin, width,
+              coh_dtype_bytes(of->shape.dtype));
+}
+
+/* Runs rope on one part of qkv and expects the same bits in the split's output and gradient. */
+static void check_part(coh_case *split, const coh_rope_attributes *rope, int port, int64_t begin)
+{
+    static float part[8192], gradient[8192];
+    const coh_shape shape = split->facts.output[port];
+    const int64_t width = shape.dim[2];
+    const size_t bytes =
+        (size_t)coh_shape_elements(&shape) * coh_dtype_bytes(split->facts.output[0].dtype);
+    coh_rope_attributes heads = *rope;
+    heads.heads = port == 0 ? rope->heads : 2;
+    coh_case one;
+    assert_true(bytes <= sizeof(part));
+    coh_case_create(&one, &coh_kind_rope, &heads, &shape, 3);
+    part_of(part, &split->call.input[0], begin, width);
+    part_of(gradient, &split->call.input_grad[0], begin, width);
+    memcpy(one.call.input[0].data, part, bytes);
+    memcpy(one.call.output_grad[0].data, split->call.output_grad[port].data, bytes);
+    assert_int_equal(coh_case_forward(&one, pool), COH_OK);
+    assert_int_equal(coh_case_backward(&one, pool), COH_OK);
+    if (port < 2)
+        assert_memory_equal(one.call.output[0].data, split->call.output[port].data, bytes);
+    else
+        assert_memory_equal(part, split->call.output[port].data, bytes);
+    assert_memory_equal(port < 2 ? one.call.input_grad[0].data : split->call.output_grad[2].data,
+                        gradient, bytes);
+    coh_case_destroy(&one);
+}
+
+static void q_and_k_of_one_tensor_are_turned_and_v_is_copied(void **state)
+{
+    (void)state;
+    enum { B = 2, T = 11, H = 6, G = 2, D = 14 };
+    const coh_rope_split_attributes a = {
+        G, { H, 10000.0, COH_ROPE_YARN, 4.0f, 1.0f, 32.0f, 64, 1.14f }
+    };
+    for (int dtype = 0; dtype < 2; dtype++) {
+        coh_shape shape = F32(B, T, (H + 2 * G) * D);
+        shape.dtype = dtype ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        coh_case split;
+        coh_case_create(&split, &coh_kind_rope_split, &a, &shape, 31);
+        assert_int_equal(coh_case_forward(&split, pool), COH_OK);
+        assert_int_equal(coh_case_backward(&split, pool), COH_OK);
+        check_part(&split, &a.rope, 0, 0);
+        check_part(&split, &a.rope, 1, (int64_t)H * D);
+        check_part(&split, &a.rope, 2, (int64_t)(H + G) * D);
+        split.call.input_grad_adds = 1;
+        double *before = coh_doubles_of(&split.call.input_grad[0]);
+        assert_int_equal(coh_case_backward(&split, pool), COH_OK);
+        double *twice = coh_doubles_of(&split.call.input_grad[0]);
+        for (int64_t i = 0; i < coh_shape_elements(&shape); i++)
+            assert_true(twice[i] == 2 * before[i]);
+        free(before);
+        free(twice);
+        coh_case_destroy(&split);
+    }
+}
+
 /* ---- what the tables declare ---- */
 
 static void declared_pairs_may_share_their_bytes(void **state)
@@ -420,6 +484,7 @@ int main(void)
         cmocka_unit_test(ranges_of_rows_change_no_bit),
         cmocka_unit_test(a_cache_changes_no_bit),
         cmocka_unit_test(three_tensors_have_the_bits_of_one),
+        cmocka_unit_test(q_and_k_of_one_tensor_are_turned_and_v_is_copied),
         cmocka_unit_test(declared_pairs_may_share_their_bytes),
         cmocka_unit_test(a_gradient_that_may_be_left_out_leaves_the_others_as_they_are),
         cmocka_unit_test(frozen_parameters_leave_the_gradients_of_inputs_as_they_are),

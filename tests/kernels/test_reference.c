@@ -117,6 +117,8 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_position, &later, (coh_shape[]){ F32(2, 5, 3) }, 0);
     const coh_rope_attributes turns = { 2, 10000.0, COH_ROPE_LLAMA3, 8.0f, 1.0f, 4.0f, 64 };
     check(&coh_kind_rope, &turns, (coh_shape[]){ F32(2, 5, 2 * 6) }, 0);
+    const coh_rope_attributes yarn = { 2, 1e4, COH_ROPE_YARN, 4.0f, 1.0f, 32.0f, 64, 1.14f };
+    check(&coh_kind_rope, &yarn, (coh_shape[]){ F32(2, 5, 2 * 6) }, 0);
     const coh_attention_attributes heads = { .heads = 2 };
     check(&coh_kind_attention, &heads, (coh_shape[]){ F32(2, 7, 18) }, 0);
     const coh_attention_grouped_attributes groups = { .heads = 4, .kv_heads = 2 };

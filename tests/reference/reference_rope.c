@@ -6,9 +6,30 @@
 
 static const double turn = 6.283185307179586;
 
-/* Follows the formats' own description, by wavelengths: in positions per turn. */
-static double scaled(const coh_rope_attributes *a, double frequency)
+/* The pair of channels that turns `turns` times over the original positions: YaRN's ramp goes from
+ * that of high_frequency, rounded down, to that of low_frequency, rounded up. */
+static double ramp_at(const coh_rope_attributes *a, int64_t c, int64_t D)
 {
+    double end[2];
+    for (int i = 0; i < 2; i++) {
+        const double turns = i == 0 ? a->high_frequency : a->low_frequency;
+        const double rate = turns * turn / (double)a->original_positions; /* theta^(-2c / D) */
+        end[i] = -log(rate) / log(a->theta) * (double)D / 2.0;
+    }
+    end[0] = floor(end[0]) > 0.0 ? floor(end[0]) : 0.0;
+    end[1] = ceil(end[1]) < (double)(D - 1) ? ceil(end[1]) : (double)(D - 1);
+    const double width = end[1] == end[0] ? 0.001 : end[1] - end[0];
+    const double part = ((double)c - end[0]) / width;
+    return part < 0.0 ? 0.0 : part > 1.0 ? 1.0 : part;
+}
+
+/* Follows the formats' own description, by wavelengths: in positions per turn. */
+static double scaled(const coh_rope_attributes *a, double frequency, int64_t c, int64_t D)
+{
+    if (a->scaling == COH_ROPE_YARN) {
+        const double part = ramp_at(a, c, D);
+        return frequency / a->factor * part + frequency * (1.0 - part);
+    }
     const double wave = turn / frequency, original = (double)a->original_positions;
     if (a->scaling == COH_ROPE_LINEAR)
         return frequency / a->factor;
@@ -30,9 +51,10 @@ typedef struct pair {
 static pair pair_at(const coh_rope_attributes *a, int64_t c, int64_t D)
 {
     const double plain = pow(a->theta, -2.0 * (double)c / (double)D), step = 1e-6;
-    const double value = scaled(a, plain);
+    const double value = scaled(a, plain, c, D);
     const double slope =
-        (scaled(a, plain * (1.0 + step)) - scaled(a, plain * (1.0 - step))) / (2.0 * step * value);
+        (scaled(a, plain * (1.0 + step), c, D) - scaled(a, plain * (1.0 - step), c, D)) /
+        (2.0 * step * value);
     return (pair){ value, COH_EPS * ((fabs(log(a->theta)) + 3.0) * fabs(slope) + 2.0) };
 }
 
@@ -40,15 +62,16 @@ static pair pair_at(const coh_rope_attributes *a, int64_t c, int64_t D)
 static void turn_row(const coh_rope_attributes *a, int64_t D, double place, double sign,
                      const double *x, double *value, double *bound)
 {
+    const double size = a->scaling == COH_ROPE_YARN ? a->magnitude : 1.0;
     for (int64_t h = 0; h < a->heads; h++)
         for (int64_t c = 0; c < D / 2; c++) {
             const pair one = pair_at(a, c, D);
             const int64_t first = h * D + c, second = first + D / 2;
             const double angle = place * one.frequency;
-            const double cosine = cos(angle), sine = sign * sin(angle);
-            /* the angle is rounded once more; cosine, sine, two products, a sum */
-            const double error = (fabs(x[first]) + fabs(x[second])) *
-                                 (fabs(angle) * (one.error + COH_EPS) + 4.0 * COH_EPS);
+            const double cosine = size * cos(angle), sine = size * sign * sin(angle);
+            /* the angle is rounded once more; cosine, sine, their sizes, two products, a sum */
+            const double error = size * (fabs(x[first]) + fabs(x[second])) *
+                                 (fabs(angle) * (one.error + COH_EPS) + 5.0 * COH_EPS);
             value[first] = x[first] * cosine - x[second] * sine;
             value[second] = x[second] * cosine + x[first] * sine;
             bound[first] = bound[second] = error;
