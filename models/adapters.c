@@ -257,6 +257,14 @@ coh_status coh_adapters_check(const coh_model *model)
     return COH_OK;
 }
 
+static const char *default_targets(const coh_model *model, const coh_family_table *family)
+{
+    const int type = family->type_of ? family->type_of(coh_family_config(model)) : 0;
+    const int is_known = type >= 0 && type < family->type_count;
+    const char *targets = is_known ? family->types[type].adapter_targets : NULL;
+    return targets ? targets : family->adapter_targets;
+}
+
 coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters)
 {
     COH_NEED(model);
@@ -266,7 +274,7 @@ coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters
     const coh_adapters before = model->adapters;
     model->adapters = *adapters;
     if (adapters->rank > 0 && !adapters->targets[0])
-        snprintf(model->adapters.targets, COH_PATTERN_BYTES, "%s", family->adapter_targets);
+        snprintf(model->adapters.targets, COH_PATTERN_BYTES, "%s", default_targets(model, family));
     if (adapters->rank > 0 && adapters->alpha == 0)
         model->adapters.alpha = alpha_default;
     const coh_status status = coh_adapters_check(model);

@@ -372,8 +372,9 @@ static coh_status find_type(coh_config_reader *reader, const json_t *value,
                         "config.json: \"model_type\" is \"gemma3\", a model with a vision tower: "
                         "save its text model alone (Gemma3ForCausalLM) in a folder, whose "
                         "model_type is \"gemma3_text\"");
-    return coh_config_refuse("model_type", value,
-                             "gpt2, opt, llama, mistral, qwen2, gemma2 or gemma3_text");
+    return coh_config_refuse(
+        "model_type", value,
+        "gpt2, opt, llama, mistral, qwen2, qwen3, phi3, gemma2 or gemma3_text");
 }
 
 static coh_status read_architectures(const json_t *list, const coh_config_type *type)

@@ -48,8 +48,9 @@ typedef struct coh_config_field {
 /* A model_type of a family. */
 typedef struct coh_config_type {
     const char *name;
-    const char *architectures; /* architectures with the same tensors; the first is written */
-    const void *defaults;      /* values of members that config.json omits */
+    const char *architectures;   /* architectures with the same tensors; the first is written */
+    const void *defaults;        /* values of members that config.json omits */
+    const char *adapter_targets; /* default targets; NULL: the family's */
 } coh_config_type;
 
 /* Names for a note: as many as fit, and the number of the others. */
@@ -92,8 +93,9 @@ int coh_config_is_word(const char *word, const char *words);
 typedef enum coh_side {
     COH_SIDE_NONE, /* rank 1 */
     COH_SIDE_CHANNELS,
-    COH_SIDE_QKV, /* 3 channels */
+    COH_SIDE_QKV, /* of queries, keys and values together */
     COH_SIDE_INNER,
+    COH_SIDE_GATED, /* 2 inner */
     COH_SIDE_VOCABULARY,
     COH_SIDE_POSITIONS, /* rows of the position table */
     COH_SIDE_EMBEDDING, /* width of the token table */
@@ -148,7 +150,7 @@ typedef struct coh_family_table {
     /* Adds the members of kind OWN to `text`, each as `, "name": value`; may be NULL. */
     void (*write_own)(const void *config, coh_text *text);
 
-    const char *adapter_targets; /* default targets, as in PEFT */
+    const char *adapter_targets; /* default targets, as in PEFT; a type may have its own */
     coh_tensor_lines lines;
     void (*sizes)(const void *config, coh_tensor_sizes *out_sizes);
 } coh_family_table;

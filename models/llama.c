@@ -1,22 +1,25 @@
 /* Builds the graph of Llama's family (Touvron et al. 2023; Mistral and Qwen2 are the same graph
- * with other biases). Names are Hugging Face's, prefixed with "model.". Next: builder.c, family.h.
+ * with other biases). Names are Hugging Face's, prefixed with "model.". Next: builder.c, family.h,
+ * rope.h.
  *
  *   tokens -> embed_tokens -> layers -> norm -> lm_head (its own table, or that of embed_tokens)
  *
  *   input_layernorm -> q k v -> rope of q and k -> self_attn -> o_proj(+)
  *   -> post_attention_layernorm -> gate up -> gate / (1 + e^-gate) * up -> down_proj(+)
  *
- * Dropout, in training: on self_attn's weights.
+ * Qwen3 has norms of each head of q and k before rope. Phi-3 has one linear for q, k and v, which
+ * rope takes apart, and one for gate and up.
  *
- * In config.json, rotary embeddings have two spellings: "rope_theta" and "rope_scaling" up to
- * transformers 4, and one object "rope_parameters" since. */
+ * Dropout, in training: on self_attn's weights; Phi-3 also on what o_proj and down_proj add. */
 #include "models/family.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* Qwen2's windows, of some layers only, are not computed: longer sequences are refused. */
+#include "models/rope.h"
+
+/* Qwen's windows, of some layers only, are not computed: longer sequences are refused. */
 static int64_t positions_of(const void *config)
 {
     const coh_llama_config *c = config;
@@ -46,54 +49,20 @@ static coh_status check_heads(const coh_llama_config *c)
     return COH_OK;
 }
 
-/* Checks the parameters of RoPE at every position of the model. */
-static coh_status check_rope(const coh_llama_rope *rope, int64_t positions)
-{
-    if (!(rope->theta >= 1.0 && rope->theta <= COH_ROPE_THETA_MOST))
-        return coh_fail(COH_ERR_ARGUMENT, "\"rope_theta\" is %g, and must be from 1 to 2^100 (%g)",
-                        rope->theta, COH_ROPE_THETA_MOST);
-    if (!isfinite(rope->factor) || !isfinite(rope->low_frequency) ||
-        !isfinite(rope->high_frequency))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "\"rope_scaling\" has a number that is not finite (factor %g, frequencies "
-                        "%g and %g): what a scaling does not use is 0",
-                        (double)rope->factor, (double)rope->low_frequency,
-                        (double)rope->high_frequency);
-    switch (rope->scaling) {
-    case COH_ROPE_UNSCALED:
-        return COH_OK;
-    case COH_ROPE_LLAMA3:
-        if (!(rope->low_frequency > 0) || !(rope->high_frequency > rope->low_frequency) ||
-            !isfinite(rope->high_frequency) || rope->original_positions < 1)
-            return coh_fail(COH_ERR_ARGUMENT,
-                            "frequency factors %g and %g over %" PRId64
-                            " positions: the first must be positive, the second above it",
-                            (double)rope->low_frequency, (double)rope->high_frequency,
-                            rope->original_positions);
-        break;
-    case COH_ROPE_LINEAR:
-        break;
-    default:
-        return coh_fail(COH_ERR_ARGUMENT, "a scaling of turns %d is not known", (int)rope->scaling);
-    }
-    if (!((double)rope->factor * 0x1p31 >= (double)positions) || !isfinite(rope->factor))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "\"factor\" of the scaling of turns is %g, and must be finite and at least "
-                        "%g for %" PRId64 " positions",
-                        (double)rope->factor, (double)positions * 0x1p-31, positions);
-    return COH_OK;
-}
-
 /* Checks fields that the model type fixes; other values could not be written as that type. */
 static coh_status check_type(const coh_llama_config *c)
 {
-    static const char *const names[] = { "llama", "mistral", "qwen2" };
+    static const char *const names[] = { "llama", "mistral", "qwen2", "qwen3", "phi3" };
     int32_t qkv = c->qkv_biases != 0, fits;
     switch (c->type) {
     case COH_LLAMA_PLAIN:
         fits = qkv == (c->output_bias != 0) && c->window == 0;
         break;
+    case COH_LLAMA_QWEN3:
+        fits = qkv == (c->output_bias != 0) && !c->mlp_bias;
+        break;
     case COH_LLAMA_MISTRAL:
+    case COH_LLAMA_PHI3:
         fits = !qkv && !c->output_bias && !c->mlp_bias;
         break;
     case COH_LLAMA_QWEN2:
@@ -115,8 +84,11 @@ static coh_status check(const void *config)
     const coh_model_size size = coh_family_size(&coh_family_llama, config);
     COH_TRY(coh_family_check_size("a Llama", &size));
     COH_TRY(check_heads(c));
-    COH_TRY(check_rope(&c->rope, size.positions));
+    COH_TRY(coh_rope_config_check(&c->rope, size.positions));
     COH_TRY(check_type(c));
+    if (c->type == COH_LLAMA_PHI3 && c->rope.scaling != COH_ROPE_UNSCALED)
+        return coh_fail(COH_ERR_ARGUMENT, "a Phi-3 has no scaling of turns %d",
+                        (int)c->rope.scaling);
     if (c->inner < 1 || c->inner > INT32_MAX || c->window < 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "an inner width of %" PRId64 " or a window of %" PRId64 " is out of range",
@@ -134,13 +106,12 @@ static coh_status check(const void *config)
 /* ---- the graph ---- */
 
 static coh_status add_linear(coh_builder *b, const coh_llama_config *c, const char *name,
-                             int64_t outputs, int has_bias, coh_tensor x,
-                             const coh_tensor *residual, coh_tensor *out_y)
+                             int64_t outputs, int has_bias, coh_tensor x, coh_tensor *out_y)
 {
     const coh_linear_attributes linear = { .outputs = outputs,
                                            .has_bias = has_bias != 0,
                                            .init_std = c->init_std };
-    return coh_builder_linear(b, name, linear, x, residual, out_y);
+    return coh_builder_linear(b, name, linear, x, NULL, out_y);
 }
 
 static coh_status add_norm(coh_builder *b, const coh_llama_config *c, const char *name,
@@ -150,37 +121,88 @@ static coh_status add_norm(coh_builder *b, const coh_llama_config *c, const char
     return coh_builder_op(b, &coh_kind_rmsnorm, name, &norm, sizeof(norm), &x, out_y);
 }
 
+/* y = residual + x weightᵀ + bias: the end of a branch. */
+static coh_status add_branch(coh_builder *b, const coh_llama_config *c, const char *name,
+                             int has_bias, coh_tensor x, coh_tensor residual, coh_tensor *out_y)
+{
+    const coh_linear_attributes linear = { .outputs = c->channels,
+                                           .has_bias = has_bias != 0,
+                                           .init_std = c->init_std };
+    return c->type == COH_LLAMA_PHI3 ? coh_builder_branch(b, name, linear, x, residual, out_y)
+                                     : coh_builder_linear(b, name, linear, x, &residual, out_y);
+}
+
+/* Normalises each head of queries or keys. */
+static coh_status add_head_norm(coh_builder *b, const coh_llama_config *c, const char *name,
+                                int64_t heads, coh_tensor x, coh_tensor *out_y)
+{
+    const coh_rmsnorm_attributes norm = { .epsilon = c->rmsnorm_epsilon, .heads = (int32_t)heads };
+    return coh_builder_op(b, &coh_kind_rmsnorm, name, &norm, sizeof(norm), &x, out_y);
+}
+
+static coh_rope_attributes rope_of(const coh_llama_config *c, int64_t heads)
+{
+    return (coh_rope_attributes){ .heads = heads,
+                                  .theta = c->rope.theta,
+                                  .scaling = c->rope.scaling,
+                                  .factor = c->rope.factor,
+                                  .low_frequency = c->rope.low_frequency,
+                                  .high_frequency = c->rope.high_frequency,
+                                  .original_positions = c->rope.original_positions,
+                                  .magnitude = c->rope.magnitude };
+}
+
 /* Rotates the heads of queries or keys. */
 static coh_status add_rope(coh_builder *b, const coh_llama_config *c, const char *name,
                            int64_t heads, coh_tensor x, coh_tensor *out_y)
 {
-    const coh_rope_attributes rope = { .heads = heads,
-                                       .theta = c->rope.theta,
-                                       .scaling = c->rope.scaling,
-                                       .factor = c->rope.factor,
-                                       .low_frequency = c->rope.low_frequency,
-                                       .high_frequency = c->rope.high_frequency,
-                                       .original_positions = c->rope.original_positions };
+    const coh_rope_attributes rope = rope_of(c, heads);
     const coh_tensor inputs[2] = { x, b->position };
     return coh_builder_op(b, b->decode ? &coh_kind_rope_at : &coh_kind_rope, name, &rope,
                           sizeof(rope), inputs, out_y);
+}
+
+/* Queries, keys and values of x, the first two rotated: of three linears. */
+static coh_status add_qkv(coh_builder *b, const coh_llama_config *c, coh_tensor x,
+                          coh_tensor qkv[3])
+{
+    const int64_t queries = c->heads * c->head_width, keys = c->kv_heads * c->head_width;
+    COH_TRY(add_linear(b, c, "self_attn.q_proj", queries, c->qkv_biases, x, &qkv[0]));
+    COH_TRY(add_linear(b, c, "self_attn.k_proj", keys, c->qkv_biases, x, &qkv[1]));
+    COH_TRY(add_linear(b, c, "self_attn.v_proj", keys, c->qkv_biases, x, &qkv[2]));
+    if (c->type == COH_LLAMA_QWEN3) {
+        COH_TRY(add_head_norm(b, c, "self_attn.q_norm", c->heads, qkv[0], &qkv[0]));
+        COH_TRY(add_head_norm(b, c, "self_attn.k_norm", c->kv_heads, qkv[1], &qkv[1]));
+    }
+    COH_TRY(add_rope(b, c, "self_attn.q_rope", c->heads, qkv[0], &qkv[0]));
+    return add_rope(b, c, "self_attn.k_rope", c->kv_heads, qkv[1], &qkv[1]);
+}
+
+/* The same of one linear. */
+static coh_status add_packed_qkv(coh_builder *b, const coh_llama_config *c, coh_tensor x,
+                                 coh_tensor qkv[3])
+{
+    const coh_rope_split_attributes split = { c->kv_heads, rope_of(c, c->heads) };
+    const int64_t outputs = (c->heads + 2 * c->kv_heads) * c->head_width;
+    coh_tensor inputs[2] = { x, b->position };
+    COH_TRY(add_linear(b, c, "self_attn.qkv_proj", outputs, 0, x, &inputs[0]));
+    return coh_builder_op(b, b->decode ? &coh_kind_rope_split_at : &coh_kind_rope_split,
+                          "self_attn.qkv_rope", &split, sizeof(split), inputs, qkv);
 }
 
 /* y = x + attention of x */
 static coh_status add_attention(coh_builder *b, const coh_llama_config *c, coh_tensor x,
                                 coh_tensor *out_y)
 {
-    const int64_t queries = c->heads * c->head_width, keys = c->kv_heads * c->head_width;
     const coh_attention_scores scores = { .window = c->window };
     coh_tensor normed, qkv[3], attended;
     COH_TRY(add_norm(b, c, "input_layernorm", x, &normed));
-    COH_TRY(add_linear(b, c, "self_attn.q_proj", queries, c->qkv_biases, normed, NULL, &qkv[0]));
-    COH_TRY(add_linear(b, c, "self_attn.k_proj", keys, c->qkv_biases, normed, NULL, &qkv[1]));
-    COH_TRY(add_linear(b, c, "self_attn.v_proj", keys, c->qkv_biases, normed, NULL, &qkv[2]));
-    COH_TRY(add_rope(b, c, "self_attn.q_rope", c->heads, qkv[0], &qkv[0]));
-    COH_TRY(add_rope(b, c, "self_attn.k_rope", c->kv_heads, qkv[1], &qkv[1]));
+    if (c->type == COH_LLAMA_PHI3)
+        COH_TRY(add_packed_qkv(b, c, normed, qkv));
+    else
+        COH_TRY(add_qkv(b, c, normed, qkv));
     COH_TRY(coh_builder_attention(b, "self_attn", c->heads, c->kv_heads, scores, qkv, &attended));
-    return add_linear(b, c, "self_attn.o_proj", c->channels, c->output_bias, attended, &x, out_y);
+    return add_branch(b, c, "self_attn.o_proj", c->output_bias, attended, x, out_y);
 }
 
 /* y = x + gated MLP of x */
@@ -189,10 +211,16 @@ static coh_status add_inner(coh_builder *b, const coh_llama_config *c, coh_tenso
 {
     coh_tensor normed, gated[2], inner;
     COH_TRY(add_norm(b, c, "post_attention_layernorm", x, &normed));
-    COH_TRY(add_linear(b, c, "mlp.gate_proj", c->inner, c->mlp_bias, normed, NULL, &gated[0]));
-    COH_TRY(add_linear(b, c, "mlp.up_proj", c->inner, c->mlp_bias, normed, NULL, &gated[1]));
-    COH_TRY(coh_builder_op(b, &coh_kind_swiglu, "mlp.act_fn", NULL, 0, gated, &inner));
-    return add_linear(b, c, "mlp.down_proj", c->channels, c->mlp_bias, inner, &x, out_y);
+    if (c->type == COH_LLAMA_PHI3) {
+        COH_TRY(add_linear(b, c, "mlp.gate_up_proj", 2 * c->inner, 0, normed, &gated[0]));
+        COH_TRY(coh_builder_op(b, &coh_kind_swiglu_packed, "mlp.activation_fn", NULL, 0, gated,
+                               &inner));
+    } else {
+        COH_TRY(add_linear(b, c, "mlp.gate_proj", c->inner, c->mlp_bias, normed, &gated[0]));
+        COH_TRY(add_linear(b, c, "mlp.up_proj", c->inner, c->mlp_bias, normed, &gated[1]));
+        COH_TRY(coh_builder_op(b, &coh_kind_swiglu, "mlp.act_fn", NULL, 0, gated, &inner));
+    }
+    return add_branch(b, c, "mlp.down_proj", c->mlp_bias, inner, x, out_y);
 }
 
 static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, coh_tensor targets,
@@ -233,13 +261,33 @@ static const coh_llama_config qwen2_defaults = { COMMON_DEFAULTS,      .position
                                                  .vocabulary = 151936, .kv_heads = 32,
                                                  .inner = 22016,       .type = COH_LLAMA_QWEN2,
                                                  .qkv_biases = 1 };
-static const int64_t qwen2_window = 4096;
+static const coh_llama_config qwen3_defaults = { COMMON_DEFAULTS,        .positions = 32768,
+                                                 .vocabulary = 151936,   .kv_heads = 32,
+                                                 .head_width = 128,      .inner = 22016,
+                                                 .type = COH_LLAMA_QWEN3 };
+static const coh_llama_config phi3_defaults = {
+    .layers = 32,
+    .heads = 32,
+    .channels = 3072,
+    .positions = 4096,
+    .vocabulary = 32064,
+    .inner = 8192,
+    .padding = 32000,
+    .rope.theta = 1e4,
+    .rmsnorm_epsilon = 1e-5f,
+    .init_std = 0.02f,
+    .untied = 1,
+    .type = COH_LLAMA_PHI3,
+};
+static const int64_t qwen_window = 4096;
 
 /* By coh_llama_type. */
 static const coh_config_type types[] = {
     [COH_LLAMA_PLAIN] = { "llama", "LlamaForCausalLM LlamaModel", &llama_defaults },
     [COH_LLAMA_MISTRAL] = { "mistral", "MistralForCausalLM MistralModel", &mistral_defaults },
     [COH_LLAMA_QWEN2] = { "qwen2", "Qwen2ForCausalLM Qwen2Model", &qwen2_defaults },
+    [COH_LLAMA_QWEN3] = { "qwen3", "Qwen3ForCausalLM Qwen3Model", &qwen3_defaults },
+    [COH_LLAMA_PHI3] = { "phi3", "Phi3ForCausalLM Phi3Model", &phi3_defaults, "qkv_proj" },
 };
 
 static int type_of(const void *config)
@@ -250,7 +298,9 @@ static int type_of(const void *config)
 enum {
     PLAIN = 1 << COH_LLAMA_PLAIN,
     MISTRAL = 1 << COH_LLAMA_MISTRAL,
-    QWEN2 = 1 << COH_LLAMA_QWEN2
+    QWEN2 = 1 << COH_LLAMA_QWEN2,
+    QWEN3 = 1 << COH_LLAMA_QWEN3,
+    PHI3 = 1 << COH_LLAMA_PHI3
 };
 
 static const coh_config_field fields[] = {
@@ -258,7 +308,8 @@ static const coh_config_field fields[] = {
     { "num_attention_heads", COH_FIELD_COUNT, FIELD(heads) },
     { "num_key_value_heads", COH_FIELD_COUNT_MAYBE, FIELD(kv_heads) },
     { "hidden_size", COH_FIELD_COUNT, FIELD(channels) },
-    { "head_dim", COH_FIELD_COUNT_MAYBE, FIELD(head_width) },
+    { "head_dim", COH_FIELD_COUNT, FIELD(head_width), .types = QWEN3 },
+    { "head_dim", COH_FIELD_COUNT_MAYBE, FIELD(head_width), .types = ~(uint32_t)QWEN3 },
     { "intermediate_size", COH_FIELD_COUNT, FIELD(inner) },
     { "max_position_embeddings", COH_FIELD_COUNT, FIELD(positions) },
     { "vocab_size", COH_FIELD_COUNT, FIELD(vocabulary) },
@@ -267,141 +318,30 @@ static const coh_config_field fields[] = {
     { "initializer_range", COH_FIELD_POSITIVE, FIELD(init_std) },
     { "tie_word_embeddings", COH_FIELD_NOT, FIELD(untied) },
     { "hidden_act", COH_FIELD_WORD, .words = "silu swish" },
-    { "attention_bias", COH_FIELD_OWN, .types = PLAIN },
+    { "attention_bias", COH_FIELD_OWN, .types = PLAIN | QWEN3 },
     { "mlp_bias", COH_FIELD_FLAG, FIELD(mlp_bias), .types = PLAIN },
     { "rope_theta", COH_FIELD_OWN },
     { "rope_scaling", COH_FIELD_OWN },
     { "rope_parameters", COH_FIELD_OWN },
+    { "original_max_position_embeddings", COH_FIELD_KEPT, .types = PHI3 }, /* of longrope */
     { "original_max_position_embeddings", COH_FIELD_OWN },
     { "partial_rotary_factor", COH_FIELD_OWN },
-    { "sliding_window", COH_FIELD_OWN, .types = MISTRAL | QWEN2 },
-    { "use_sliding_window", COH_FIELD_OWN, .types = QWEN2 },
-    { "layer_types", COH_FIELD_OWN_KEPT, .types = QWEN2 },
-    { "max_window_layers", COH_FIELD_KEPT, .types = QWEN2 },
+    { "sliding_window", COH_FIELD_OWN, .types = MISTRAL | QWEN2 | QWEN3 | PHI3 },
+    { "use_sliding_window", COH_FIELD_OWN, .types = QWEN2 | QWEN3 },
+    { "layer_types", COH_FIELD_OWN_KEPT, .types = QWEN2 | QWEN3 },
+    { "max_window_layers", COH_FIELD_KEPT, .types = QWEN2 | QWEN3 },
     { "attention_dropout", COH_FIELD_DROPOUT },
+    { "resid_pdrop", COH_FIELD_DROPOUT, .types = PHI3 },
+    { "embd_pdrop", COH_FIELD_DROPOUT, .types = PHI3 }, /* its class drops nothing there */
     { "pretraining_tp", COH_FIELD_KEPT, .types = PLAIN },
     { "is_llama_config", COH_FIELD_KEPT, .types = PLAIN },
     { "rope_interleaved", COH_FIELD_ONLY, .words = "false", .types = PLAIN },
     { NULL },
 };
 
-/* ---- rotary embeddings ---- */
-
-/* Members of the RoPE object; those that a scaling does not use are ignored. */
-static const char rope_members[] =
-    "rope_type type rope_theta partial_rotary_factor factor low_freq_factor high_freq_factor "
-    "original_max_position_embeddings attention_factor beta_fast beta_slow";
-
-/* Finds the object that describes RoPE; NULL if there is none. */
-static coh_status rope_object(const json_t *root, json_t **out_object)
-{
-    static const char *const names[] = { "rope_scaling", "rope_parameters" };
-    *out_object = NULL;
-    for (size_t i = 0; i < 2; i++) {
-        json_t *value = json_object_get(root, names[i]);
-        if (!value || json_is_null(value))
-            continue;
-        if (!json_is_object(value))
-            return coh_config_refuse(names[i], value, "null or an object");
-        if (*out_object && !json_equal(*out_object, value))
-            return coh_fail(COH_ERR_CORRUPT, "config.json: \"rope_scaling\" and "
-                                             "\"rope_parameters\" both are there, and differ");
-        *out_object = value;
-        for (void *at = json_object_iter(value); at; at = json_object_iter_next(value, at))
-            if (!coh_config_is_word(json_object_iter_key(at), rope_members))
-                return coh_fail(COH_ERR_CORRUPT,
-                                "config.json: \"%s\" has a member \"%.100s\" that is not known",
-                                names[i], json_object_iter_key(at));
-    }
-    return COH_OK;
-}
-
-static coh_status read_theta(const json_t *root, const json_t *object, double *out_theta)
-{
-    const json_t *outside = json_object_get(root, "rope_theta"),
-                 *inside = json_object_get(object, "rope_theta");
-    if (outside && inside && json_number_value(outside) != json_number_value(inside))
-        return coh_fail(COH_ERR_CORRUPT,
-                        "config.json: \"rope_theta\" is there twice, as %g and as %g",
-                        json_number_value(outside), json_number_value(inside));
-    if (!outside && !inside)
-        return COH_OK;
-    return coh_config_positive("rope_theta", inside ? inside : outside, out_theta);
-}
-
-/* Checks that all channels are rotated; partial rotation is not supported. */
-static coh_status check_whole(const json_t *object)
-{
-    const json_t *part = json_object_get(object, "partial_rotary_factor");
-    if (!part || json_is_null(part) || (json_is_number(part) && json_number_value(part) == 1.0))
-        return COH_OK;
-    return coh_config_refuse("partial_rotary_factor", part, "1: nothing else is computed");
-}
-
-static coh_status read_scaling_name(const json_t *object, int32_t *out_scaling)
-{
-    const json_t *type = json_object_get(object, "rope_type"),
-                 *old = json_object_get(object, "type");
-    const json_t *value = type ? type : old;
-    const char *name = value ? json_string_value(value) : "default";
-    if (type && old && !json_equal(type, old))
-        return coh_fail(COH_ERR_CORRUPT,
-                        "config.json: \"rope_type\" and \"type\" both are there, and differ");
-    if (name && strcmp(name, "default") == 0)
-        *out_scaling = COH_ROPE_UNSCALED;
-    else if (name && strcmp(name, "linear") == 0)
-        *out_scaling = COH_ROPE_LINEAR;
-    else if (name && strcmp(name, "llama3") == 0)
-        *out_scaling = COH_ROPE_LLAMA3;
-    else
-        return coh_config_refuse("rope_type", value, "default, linear or llama3");
-    return COH_OK;
-}
-
-static coh_status read_factor(const json_t *object, const char *name, float *out_factor)
-{
-    double number;
-    COH_TRY(coh_config_positive(name, json_object_get(object, name), &number));
-    *out_factor = (float)number;
-    return COH_OK;
-}
-
-static coh_status read_llama3(const json_t *root, const json_t *object, int64_t positions,
-                              coh_llama_rope *rope)
-{
-    static const char name[] = "original_max_position_embeddings";
-    COH_TRY(read_factor(object, "low_freq_factor", &rope->low_frequency));
-    COH_TRY(read_factor(object, "high_freq_factor", &rope->high_frequency));
-    if (!(rope->high_frequency > rope->low_frequency))
-        return coh_config_refuse("high_freq_factor", json_object_get(object, "high_freq_factor"),
-                                 "above low_freq_factor");
-    /* The outer member takes precedence over the inner one; without either, the model's positions
-     * apply. */
-    const json_t *value = json_object_get(root, name);
-    if (!value)
-        value = json_object_get(object, name);
-    rope->original_positions = positions;
-    return value ? coh_config_count(name, value, INT32_MAX, &rope->original_positions) : COH_OK;
-}
-
-static coh_status read_rope(const json_t *root, coh_llama_config *c)
-{
-    json_t *object;
-    COH_TRY(rope_object(root, &object));
-    COH_TRY(check_whole(root));
-    COH_TRY(check_whole(object));
-    COH_TRY(read_theta(root, object, &c->rope.theta));
-    COH_TRY(read_scaling_name(object, &c->rope.scaling));
-    if (c->rope.scaling == COH_ROPE_UNSCALED)
-        return COH_OK;
-    COH_TRY(read_factor(object, "factor", &c->rope.factor));
-    return c->rope.scaling == COH_ROPE_LLAMA3 ? read_llama3(root, object, c->positions, &c->rope)
-                                              : COH_OK;
-}
-
 /* ---- windows ---- */
 
-/* Checks qwen2's list of each layer's window type. */
+/* Checks the list of each layer's window type. */
 static coh_status check_layer_types(const json_t *list, const coh_llama_config *c)
 {
     if (!list || json_is_null(list))
@@ -421,17 +361,29 @@ static coh_status check_layer_types(const json_t *list, const coh_llama_config *
     return COH_OK;
 }
 
+/* Qwen's types have a flag for the window and a list of layers that have it. */
+static int is_qwen(const coh_llama_config *c)
+{
+    return c->type == COH_LLAMA_QWEN2 || c->type == COH_LLAMA_QWEN3;
+}
+
+/* The types whose linears have biases if "attention_bias" asks for them. */
+static int has_bias_flag(const coh_llama_config *c)
+{
+    return c->type == COH_LLAMA_PLAIN || c->type == COH_LLAMA_QWEN3;
+}
+
 static coh_status read_window(coh_config_reader *reader, coh_llama_config *c)
 {
     const json_t *value = json_object_get(reader->root, "sliding_window");
     if (c->type == COH_LLAMA_PLAIN)
         return COH_OK;
-    if (c->type == COH_LLAMA_QWEN2) {
+    if (is_qwen(c)) {
         const json_t *used = json_object_get(reader->root, "use_sliding_window");
         int32_t is_used = 0;
         if (used)
             COH_TRY(coh_config_flag("use_sliding_window", used, &is_used));
-        c->window = is_used ? qwen2_window : 0;
+        c->window = is_used ? qwen_window : 0;
         if (!is_used)
             value = NULL;
     }
@@ -439,7 +391,7 @@ static coh_status read_window(coh_config_reader *reader, coh_llama_config *c)
         c->window = 0;
     else if (value)
         COH_TRY(coh_config_count("sliding_window", value, INT32_MAX, &c->window));
-    if (c->type == COH_LLAMA_QWEN2)
+    if (is_qwen(c))
         COH_TRY(check_layer_types(json_object_get(reader->root, "layer_types"), c));
     if (c->type == COH_LLAMA_QWEN2 && c->window > 0 && c->window < c->positions)
         coh_config_note(reader,
@@ -477,51 +429,26 @@ static coh_status read_own(coh_config_reader *reader, void *config)
 {
     coh_llama_config *c = config;
     const json_t *bias = json_object_get(reader->root, "attention_bias");
-    if (c->type == COH_LLAMA_PLAIN && bias) {
+    if (has_bias_flag(c) && bias) {
         COH_TRY(coh_config_flag("attention_bias", bias, &c->qkv_biases));
         c->output_bias = c->qkv_biases;
     }
     COH_TRY(read_heads(reader->root, c));
-    COH_TRY(read_rope(reader->root, c));
+    COH_TRY(coh_rope_config_read(reader->root, c->positions, c->type != COH_LLAMA_PHI3, &c->rope));
     return read_window(reader, c);
 }
 
 /* ---- writing ---- */
 
-static void write_rope(const coh_llama_rope *rope, coh_text *text)
-{
-    (void)coh_text_add(text, ", \"rope_theta\": ");
-    (void)coh_config_text_add_double(text, rope->theta);
-    (void)coh_text_add(text, ", \"rope_scaling\": ");
-    if (rope->scaling == COH_ROPE_UNSCALED) {
-        (void)coh_text_add(text, "null");
-        return;
-    }
-    /* Versions before "rope_type" read "type"; all later versions read it, too. */
-    (void)coh_text_add(text, "{\"%s\", \"factor\": ",
-                       rope->scaling == COH_ROPE_LINEAR ? "type\": \"linear"
-                                                        : "rope_type\": \"llama3");
-    coh_config_text_add_float(text, rope->factor);
-    if (rope->scaling == COH_ROPE_LLAMA3) {
-        (void)coh_text_add(text, ", \"low_freq_factor\": ");
-        coh_config_text_add_float(text, rope->low_frequency);
-        (void)coh_text_add(text, ", \"high_freq_factor\": ");
-        coh_config_text_add_float(text, rope->high_frequency);
-        (void)coh_text_add(text, ", \"original_max_position_embeddings\": %" PRId64,
-                           rope->original_positions);
-    }
-    (void)coh_text_add(text, "}");
-}
-
 static void write_own(const void *config, coh_text *text)
 {
     const coh_llama_config *c = config;
-    write_rope(&c->rope, text);
-    if (c->type == COH_LLAMA_PLAIN) {
+    coh_rope_config_write(&c->rope, text);
+    if (has_bias_flag(c))
         (void)coh_text_add(text, ", \"attention_bias\": %s", c->qkv_biases ? "true" : "false");
+    if (c->type == COH_LLAMA_PLAIN)
         return;
-    }
-    if (c->type == COH_LLAMA_QWEN2)
+    if (is_qwen(c))
         (void)coh_text_add(text, ", \"use_sliding_window\": %s", c->window ? "true" : "false");
     if (c->window)
         (void)coh_text_add(text, ", \"sliding_window\": %" PRId64, c->window);
@@ -534,7 +461,10 @@ static void write_own(const void *config, coh_text *text)
 enum {
     QKV_BIASES = COH_TENSOR_UNTIED << 1,
     OUTPUT_BIAS = QKV_BIASES << 1,
-    MLP_BIAS = OUTPUT_BIAS << 1
+    MLP_BIAS = OUTPUT_BIAS << 1,
+    HEAD_NORMS = MLP_BIAS << 1,
+    SEPARATE = HEAD_NORMS << 1, /* q, k, v, gate and up have a linear each */
+    PACKED = SEPARATE << 1
 };
 
 static const coh_tensor_line begin[] = {
@@ -544,18 +474,22 @@ static const coh_tensor_line begin[] = {
 
 static const coh_tensor_line in_layer[] = {
     { "input_layernorm.weight", COH_SIDE_CHANNELS },
-    { "self_attn.q_proj.weight", COH_SIDE_QUERIES, COH_SIDE_CHANNELS },
+    { "self_attn.qkv_proj.weight", COH_SIDE_QKV, COH_SIDE_CHANNELS, .needs = PACKED },
+    { "self_attn.q_proj.weight", COH_SIDE_QUERIES, COH_SIDE_CHANNELS, .needs = SEPARATE },
     { "self_attn.q_proj.bias", COH_SIDE_QUERIES, .needs = QKV_BIASES },
-    { "self_attn.k_proj.weight", COH_SIDE_KEYS, COH_SIDE_CHANNELS },
+    { "self_attn.k_proj.weight", COH_SIDE_KEYS, COH_SIDE_CHANNELS, .needs = SEPARATE },
     { "self_attn.k_proj.bias", COH_SIDE_KEYS, .needs = QKV_BIASES },
-    { "self_attn.v_proj.weight", COH_SIDE_KEYS, COH_SIDE_CHANNELS },
+    { "self_attn.v_proj.weight", COH_SIDE_KEYS, COH_SIDE_CHANNELS, .needs = SEPARATE },
     { "self_attn.v_proj.bias", COH_SIDE_KEYS, .needs = QKV_BIASES },
+    { "self_attn.q_norm.weight", COH_SIDE_HEAD, .needs = HEAD_NORMS },
+    { "self_attn.k_norm.weight", COH_SIDE_HEAD, .needs = HEAD_NORMS },
     { "self_attn.o_proj.weight", COH_SIDE_CHANNELS, COH_SIDE_QUERIES },
     { "self_attn.o_proj.bias", COH_SIDE_CHANNELS, .needs = OUTPUT_BIAS },
     { "post_attention_layernorm.weight", COH_SIDE_CHANNELS },
-    { "mlp.gate_proj.weight", COH_SIDE_INNER, COH_SIDE_CHANNELS },
+    { "mlp.gate_up_proj.weight", COH_SIDE_GATED, COH_SIDE_CHANNELS, .needs = PACKED },
+    { "mlp.gate_proj.weight", COH_SIDE_INNER, COH_SIDE_CHANNELS, .needs = SEPARATE },
     { "mlp.gate_proj.bias", COH_SIDE_INNER, .needs = MLP_BIAS },
-    { "mlp.up_proj.weight", COH_SIDE_INNER, COH_SIDE_CHANNELS },
+    { "mlp.up_proj.weight", COH_SIDE_INNER, COH_SIDE_CHANNELS, .needs = SEPARATE },
     { "mlp.up_proj.bias", COH_SIDE_INNER, .needs = MLP_BIAS },
     { "mlp.down_proj.weight", COH_SIDE_CHANNELS, COH_SIDE_INNER },
     { "mlp.down_proj.bias", COH_SIDE_CHANNELS, .needs = MLP_BIAS },
@@ -574,15 +508,21 @@ static const char *const buffers[] = { "self_attn.rotary_emb.inv_freq", NULL };
 static void sizes(const void *config, coh_tensor_sizes *out_sizes)
 {
     const coh_llama_config *c = config;
+    const int64_t queries = c->heads * c->head_width, keys = c->kv_heads * c->head_width;
     *out_sizes = (coh_tensor_sizes){
         .side = { [COH_SIDE_CHANNELS] = c->channels,
+                  [COH_SIDE_QKV] = queries + 2 * keys,
                   [COH_SIDE_INNER] = c->inner,
+                  [COH_SIDE_GATED] = 2 * c->inner,
                   [COH_SIDE_VOCABULARY] = c->vocabulary,
-                  [COH_SIDE_QUERIES] = c->heads * c->head_width,
-                  [COH_SIDE_KEYS] = c->kv_heads * c->head_width },
+                  [COH_SIDE_QUERIES] = queries,
+                  [COH_SIDE_KEYS] = keys,
+                  [COH_SIDE_HEAD] = c->head_width },
         .layers = c->layers,
-        .has = (c->untied ? COH_TENSOR_UNTIED : 0) | (c->qkv_biases ? QKV_BIASES : 0) |
-               (c->output_bias ? OUTPUT_BIAS : 0) | (c->mlp_bias ? MLP_BIAS : 0),
+        .has = (c->type == COH_LLAMA_PHI3 ? PACKED : SEPARATE) |
+               (c->type == COH_LLAMA_QWEN3 ? HEAD_NORMS : 0) | (c->untied ? COH_TENSOR_UNTIED : 0) |
+               (c->qkv_biases ? QKV_BIASES : 0) | (c->output_bias ? OUTPUT_BIAS : 0) |
+               (c->mlp_bias ? MLP_BIAS : 0),
     };
 }
 

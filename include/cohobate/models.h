@@ -3,8 +3,8 @@
  * A model is a family and its configuration. Configurations come from presets, from the notes of
  * checkpoints, or from the config.json of a Hugging Face folder:
  *
- *     model_type   gpt2    opt    llama mistral qwen2   gemma2 gemma3_text
- *     family       GPT2    OPT    LLAMA                 GEMMA
+ *     model_type   gpt2    opt    llama mistral qwen2 qwen3 phi3   gemma2 gemma3_text
+ *     family       GPT2    OPT    LLAMA                            GEMMA
  *
  * Types of one family differ in fields, hardly in the graph.
  *
@@ -53,10 +53,17 @@ typedef struct coh_llama_rope {
     int32_t scaling; /* a coh_rope_scaling; fields that it does not use are 0 */
     float factor, low_frequency, high_frequency;
     int64_t original_positions;
+    float magnitude;
 } coh_llama_rope;
 
 /* The model_type that a configuration is written as. */
-typedef enum coh_llama_type { COH_LLAMA_PLAIN, COH_LLAMA_MISTRAL, COH_LLAMA_QWEN2 } coh_llama_type;
+typedef enum coh_llama_type {
+    COH_LLAMA_PLAIN,
+    COH_LLAMA_MISTRAL,
+    COH_LLAMA_QWEN2,
+    COH_LLAMA_QWEN3, /* with a norm of each head of queries and keys */
+    COH_LLAMA_PHI3   /* with one linear for queries, keys and values, and one for gate and up */
+} coh_llama_type;
 
 /* Llama: RMSNorm, rotary positions, grouped heads, SwiGLU. */
 typedef struct coh_llama_config {
@@ -231,7 +238,7 @@ COH_API coh_status coh_gpt2_decode_graph(const coh_gpt2_config *config, int64_t 
 /* ---- freezing and adapters ---- */
 
 /* Sets what is trained. Targets "" selects PEFT's defaults for the family: c_attn of GPT-2, q_proj
- * and v_proj of the others; alpha 0 selects PEFT's 8.
+ * and v_proj of the others; for Phi-3, where PEFT has none, qkv_proj; alpha 0 selects PEFT's 8.
  * Fails: COH_ERR_ARGUMENT, with the model unchanged: a pattern matches nothing, or a target matches
  * no linear operator (the text lists the names to choose from); or nothing is left to train. */
 COH_API coh_status coh_model_adapters_set(coh_model *model, const coh_adapters *adapters);

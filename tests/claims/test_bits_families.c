@@ -1,7 +1,7 @@
-/* Placement never changes a bit of an OPT or a Llama either: two small ones with every feature of
- * their kinds (padding, an offset of positions, projections around the table; heads that share
- * keys, scaled rotations, a separate head), in both dtypes, clipped and with updates in
- * backward. */
+/* Placement never changes a bit of an OPT or a model of Llama's family either: small ones with
+ * every feature of their kinds (padding, an offset of positions, projections around the table;
+ * heads that share keys, scaled rotations, norms of heads, fused linears, a separate head), in both
+ * dtypes, clipped and with updates in backward. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,11 +92,34 @@ static void placement_changes_no_bit_of_a_llama(void **state)
     check(&llama, COH_DTYPE_BF16);
 }
 
+static void placement_changes_no_bit_of_a_qwen3(void **state)
+{
+    (void)state;
+    coh_model qwen3 = llama;
+    qwen3.llama.type = COH_LLAMA_QWEN3;
+    qwen3.llama.rope.scaling = COH_ROPE_YARN;
+    qwen3.llama.rope.magnitude = 1.2f;
+    check(&qwen3, COH_DTYPE_F32);
+    check(&qwen3, COH_DTYPE_BF16);
+}
+
+static void placement_changes_no_bit_of_a_phi3(void **state)
+{
+    (void)state;
+    coh_model phi3 = llama;
+    phi3.llama.type = COH_LLAMA_PHI3;
+    phi3.llama.rope = (coh_llama_rope){ .theta = 1e4 };
+    check(&phi3, COH_DTYPE_F32);
+    check(&phi3, COH_DTYPE_BF16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(placement_changes_no_bit_of_an_opt),
         cmocka_unit_test(placement_changes_no_bit_of_a_llama),
+        cmocka_unit_test(placement_changes_no_bit_of_a_qwen3),
+        cmocka_unit_test(placement_changes_no_bit_of_a_phi3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

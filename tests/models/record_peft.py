@@ -34,6 +34,9 @@ ADAPTED = {
     "qwen2": ((2, 4, "o_proj,down_proj"), ["o_proj", "down_proj"]),
     "gemma2": ((3, 8, "q_proj,v_proj"), None),
     "gemma3_text": ((2, 4, "*"), "all-linear"),
+    "qwen3": ((3, 8, "q_proj,v_proj"), None),
+    "phi3": ((2, 4, "qkv_proj"), ["qkv_proj"]),
+    "phi3 tied, window": ((3, 2, "*"), "all-linear"),
 }
 
 

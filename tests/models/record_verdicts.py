@@ -29,6 +29,9 @@ GEMMA2 = dict(LLAMA, model_type="gemma2", num_key_value_heads=2, head_dim=10, sl
 GEMMA3 = dict(GEMMA2, model_type="gemma3_text")
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 8}
+QWEN3 = dict(LLAMA, model_type="qwen3", num_key_value_heads=2, head_dim=10)
+PHI3 = dict(LLAMA, model_type="phi3", pad_token_id=None)
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
 LIMIT = "beyond what our kinds compute (kinds.h)"
 OTHER = "computes what our graphs do not"
 NONSENSE = "no model that anybody could want"
@@ -41,6 +44,10 @@ def text(base, **changes):
 
 def rope(**changes):
     return text(LLAMA, rope_scaling={k: v for k, v in dict(LLAMA3, **changes).items() if v is not None})
+
+
+def yarn(**changes):
+    return text(LLAMA, rope_scaling={k: v for k, v in dict(YARN, **changes).items() if v is not None})
 
 
 # (name, text, a word of our message, why we refuse what the reference accepts)
@@ -112,8 +119,16 @@ CASES = [
     ("llama: theta in words", text(LLAMA, rope_theta="1e4"), "rope_theta", ""),
     ("llama: scaling in words", text(LLAMA, rope_scaling="linear"), "rope_scaling", ""),
     ("llama: scaling of nobody", rope(rope_type="quux"), "quux", ""),
-    ("llama: yarn", text(LLAMA, rope_scaling={"rope_type": "yarn", "factor": 4.0,
-                                               "original_max_position_embeddings": 8}), "yarn", OTHER),
+    ("llama: yarn without a factor", yarn(factor=None), "factor", ""),
+    ("llama: yarn by null", text(LLAMA, rope_scaling=dict(YARN, factor=None)), "factor", STRICT),
+    ("llama: yarn without truncation", yarn(truncate=False), "truncate", OTHER),
+    ("llama: yarn attends by 0", yarn(attention_factor=0.0), "attention_factor", NONSENSE),
+    ("llama: yarn attends in words", yarn(attention_factor="1"), "attention_factor", ""),
+    ("llama: yarn betas the wrong way", yarn(beta_fast=1.0, beta_slow=32.0), "beta_fast", NONSENSE),
+    ("llama: yarn betas below 0", yarn(beta_slow=-1.0), "beta_slow", ""),
+    ("llama: yarn of theta 1", text(LLAMA, rope_theta=1.0, rope_scaling=YARN), "rope_theta", ""),
+    ("llama: longrope", text(LLAMA, rope_scaling={"rope_type": "longrope", "factor": 2.0, "short_factor": [1.0, 1.0, 1.0],
+                                                   "long_factor": [2.0, 2.0, 2.0]}), "longrope", OTHER),
     ("llama: dynamic", text(LLAMA, rope_scaling={"type": "dynamic", "factor": 2.0}), "dynamic", OTHER),
     ("llama: part of each head", text(LLAMA, partial_rotary_factor=0.5), "partial_rotary_factor", STRICT),
     ("llama: linear without a factor", text(LLAMA, rope_scaling={"rope_type": "linear"}), "factor", ""),
@@ -127,6 +142,18 @@ CASES = [
      "rope_theta", STRICT),
     ("qwen2: layers of a sort", text(QWEN2, layer_types=["full_attention", "linear_attention"]), "layer_types", ""),
     ("qwen2: too few sorts", text(QWEN2, layer_types=["full_attention"]), "layer_types", ""),
+    ("qwen3: head_dim null", text(QWEN3, head_dim=None), "head_dim", ""),
+    ("qwen3: bias in words", text(QWEN3, attention_bias="true"), "attention_bias", ""),
+    ("qwen3: layers of a sort", text(QWEN3, layer_types=["full_attention", "linear_attention"]), "layer_types", ""),
+    ("phi3: longrope", text(PHI3, rope_scaling={"type": "longrope", "short_factor": [1.0, 1.0, 1.0],
+                                                 "long_factor": [2.0, 2.0, 2.0]}), "longrope", OTHER),
+    ("phi3: su", text(PHI3, rope_scaling={"type": "su", "short_factor": [1.0, 1.0, 1.0], "long_factor": [2.0, 2.0, 2.0]}),
+     "su", OTHER),
+    ("phi3: yarn", text(PHI3, rope_scaling=YARN), "yarn", ""),
+    ("phi3: linear", text(PHI3, rope_scaling={"type": "linear", "factor": 2.0}), "linear", ""),
+    ("phi3: part of each head", text(PHI3, partial_rotary_factor=0.5), "partial_rotary_factor", OTHER),
+    ("phi3: padding by default outside the vocabulary", text({k: v for k, v in PHI3.items() if k != "pad_token_id"}),
+     "padding", ""),
     ("mistral: window of 0", text(MISTRAL, sliding_window=0), "sliding_window", NONSENSE),
     ("gemma3 with its vision tower", json.dumps({"model_type": "gemma3", "text_config": GEMMA3}), "vision tower", OTHER),
     ("gemma2: a cap below 0", text(GEMMA2, final_logit_softcapping=-1.0), "final_logit_softcapping", NONSENSE),

@@ -5,6 +5,7 @@
 #include <locale.h>
 #include <unistd.h>
 
+#include "cohobate/kinds.h"
 #include "planner/graph.h"
 #include "tests/faults/alloc_faults.h"
 
@@ -177,6 +178,12 @@ static void check_parameters(const json_t *one, const coh_model *model)
         fail_msg("%s: %llu parameters", recorded_text(one, "case"), (unsigned long long)found);
 }
 
+        /* the same without biases and with two norms of 128 channels a layer */
+        { "{\"model_type\": \"qwen3\"}",
+          32ull * (4ull * 4096 * 4096 + 3ull * 4096 * 22016 + 2ull * 4096 + 2ull * 128) +
+              2ull * 151936 * 4096 + 4096,
+          32768 },
+        { "{\"model_type\": \"phi3\"}", 3821079552, 4096 }, /* Phi-3-mini */
 static void what_transformers_wrote_gives_its_parameter_counts(void **state)
 {
     (void)state;
@@ -252,6 +259,40 @@ static void only_a_window_of_some_layers_bounds_the_sequences(void **state)
           "\"sliding_attention\"]}",
           99 },
     };
+static void assert_yarn(const char *members, float slow, float fast, int64_t original,
+                        double magnitude)
+{
+    const coh_llama_rope rope = rope_of(members);
+    assert_int_equal(rope.scaling, COH_ROPE_YARN);
+    assert_true(rope.low_frequency == slow && rope.high_frequency == fast);
+    assert_int_equal(rope.original_positions, original);
+    assert_float_equal(rope.magnitude, magnitude, 1e-6);
+}
+
+/* 1 + 0.1 ln 4 is 1.138629. */
+static void yarn_is_read_in_both_spellings_with_its_defaults(void **state)
+{
+    (void)state;
+    assert_yarn("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0, "
+                "\"original_max_position_embeddings\": 512}",
+                1, 32, 512, 1.138629436);
+    assert_yarn("\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 1e6, "
+                "\"factor\": 4.0, \"attention_factor\": null, \"beta_fast\": null, "
+                "\"truncate\": true}",
+                1, 32, 2048, 1.138629436);
+    assert_yarn("\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 16, "
+                "\"beta_slow\": 0.5, \"attention_factor\": 0.75, \"mscale\": 2.0, "
+                "\"mscale_all_dim\": 1.0}",
+                0.5f, 16, 2048, 0.75);
+    /* (1 + 0.2 ln 4) / (1 + 0.1 ln 4); one of the two alone has no effect */
+    assert_yarn("\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, \"mscale\": 2.0, "
+                "\"mscale_all_dim\": 1.0}",
+                1, 32, 2048, 1.277258872 / 1.138629436);
+    assert_yarn("\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, \"mscale\": 2.0}", 1,
+                32, 2048, 1.138629436);
+    assert_yarn("\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 0.5}", 1, 32, 2048, 1.0);
+}
+
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         coh_model model = taken(all[i].text);
         assert_int_equal(coh_model_size_get(&model).positions, all[i].positions);
@@ -269,6 +310,9 @@ static void dtypes_are_read_by_either_name(void **state)
 {
     (void)state;
     static const struct spelled {
+        { "{\"model_type\": \"qwen3\", \"sliding_window\": 99, \"use_sliding_window\": true}", 99 },
+        { "{\"model_type\": \"qwen3\", \"sliding_window\": 99}", 32768 },
+        { "{\"model_type\": \"phi3\", \"sliding_window\": 99}", 99 },
         const char *text;
         coh_dtype stored, computed;
     } all[] = {
@@ -583,3 +627,4 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        cmocka_unit_test(yarn_is_read_in_both_spellings_with_its_defaults),

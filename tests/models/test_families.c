@@ -267,11 +267,18 @@ static void training_graphs_end_in_a_loss_and_keep_their_dtype(void **state)
 static void check_decoding(const json_t *one, const coh_model *model)
 {
     const coh_model_size size = coh_model_size_get(model);
-    /* of keys and values, from the recorded shapes if there are any */
+    /* of keys and values, from the recorded shapes if there are any: Phi-3's lie behind queries,
+     * which are as wide as the output's input */
     int64_t width = size.channels, states = 0;
-    const json_t *keys = published_shape(one, "model.layers.0.self_attn.k_proj.weight");
+    const json_t *keys = published_shape(one, "model.layers.0.self_attn.k_proj.weight"),
+                 *all = published_shape(one, "model.layers.0.self_attn.qkv_proj.weight"),
+                 *outputs = published_shape(one, "model.layers.0.self_attn.o_proj.weight");
     if (keys)
         width = json_integer_value(json_array_get(keys, 0));
+    else if (all)
+        width = (json_integer_value(json_array_get(all, 0)) -
+                 json_integer_value(json_array_get(outputs, 1))) /
+                2;
     coh_tensor logits;
     coh_graph *graph = build(model, 1, &logits);
     const coh_shape *shape = &graph->tensors[logits.index].shape;
@@ -489,10 +496,29 @@ static void what_is_no_llama_is_refused(void **state)
     REFUSE(llama.window, -1, COH_ERR_ARGUMENT);
     REFUSE(llama.window, 5, COH_ERR_ARGUMENT); /* no Llama has a window */
     REFUSE(llama.qkv_biases, 1, COH_ERR_ARGUMENT);
-    REFUSE(llama.type, 3, COH_ERR_ARGUMENT);
+    REFUSE(llama.type, 5, COH_ERR_ARGUMENT);
+    REFUSE(llama.type, -1, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.theta, 0, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.scaling, COH_ROPE_LINEAR, COH_ERR_ARGUMENT); /* factor 0 */
     REFUSE(llama.rope.scaling, 7, COH_ERR_ARGUMENT);
+    const coh_llama_rope yarn = { 1e4, COH_ROPE_YARN, 4, 1, 32, 64, 1 };
+    good.llama.rope = yarn;
+    coh_graph_destroy(build(&good, 0, NULL));
+    REFUSE(llama.rope.magnitude, 0, COH_ERR_ARGUMENT);
+    REFUSE(llama.rope.magnitude, INFINITY, COH_ERR_ARGUMENT);
+    REFUSE(llama.rope.theta, 1, COH_ERR_ARGUMENT);
+    REFUSE(llama.rope.low_frequency, 32, COH_ERR_ARGUMENT);
+    REFUSE(llama.rope.original_positions, 0, COH_ERR_ARGUMENT);
+    REFUSE(llama.type, COH_LLAMA_PHI3, COH_ERR_ARGUMENT); /* no Phi-3 has YaRN */
+    good.llama.rope = (coh_llama_rope){ .theta = 1e4 };
+    good.llama.type = COH_LLAMA_QWEN3;
+    coh_graph_destroy(build(&good, 0, NULL));
+    REFUSE(llama.mlp_bias, 1, COH_ERR_ARGUMENT);
+    REFUSE(llama.qkv_biases, 1, COH_ERR_ARGUMENT); /* without the output's */
+    good.llama.type = COH_LLAMA_PHI3;
+    coh_graph_destroy(build(&good, 0, NULL));
+    REFUSE(llama.output_bias, 1, COH_ERR_ARGUMENT);
+    good.llama.type = COH_LLAMA_PLAIN;
     REFUSE(llama.rope.theta, 0.5, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.theta, 0x1p101, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.theta, NAN, COH_ERR_ARGUMENT);
@@ -501,6 +527,55 @@ static void what_is_no_llama_is_refused(void **state)
     REFUSE(llama.rmsnorm_epsilon, 1, COH_ERR_ARGUMENT);
     REFUSE(llama.rmsnorm_epsilon, NAN, COH_ERR_ARGUMENT);
     REFUSE(llama.dtype, COH_DTYPE_I32, COH_ERR_ARGUMENT);
+}
+
+/* Qwen3 has a norm of each head before rope; Phi-3 has the linears that transformers fuses. */
+static void qwen3_has_norms_of_heads_and_phi3_fused_linears(void **state)
+{
+    (void)state;
+#define LAYER "model.layers.1."
+#define SIZES                                                                                      \
+    "\"vocab_size\": 37, \"hidden_size\": 24, \"intermediate_size\": 20, "                         \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+    coh_model qwen3 = taken("{\"model_type\": \"qwen3\", " SIZES "\"head_dim\": 10}");
+    coh_model phi3 = taken("{\"model_type\": \"phi3\", " SIZES "\"pad_token_id\": null}");
+    for (int decode = 0; decode < 2; decode++) {
+        coh_tensor logits;
+        coh_graph *graph = build(&qwen3, decode, &logits);
+        assert_follows(graph, LAYER "self_attn.q_norm", 0, LAYER "self_attn.q_proj");
+        assert_follows(graph, LAYER "self_attn.k_norm", 0, LAYER "self_attn.k_proj");
+        assert_follows(graph, LAYER "self_attn.q_rope", 0, LAYER "self_attn.q_norm");
+        assert_follows(graph, LAYER "self_attn.k_rope", 0, LAYER "self_attn.k_norm");
+        assert_follows(graph, LAYER "self_attn", 2, LAYER "self_attn.v_proj");
+        const coh_rmsnorm_attributes *q = op_named(graph, LAYER "self_attn.q_norm")->attributes,
+                                     *k = op_named(graph, LAYER "self_attn.k_norm")->attributes;
+        assert_int_equal(q->heads, 4);
+        assert_int_equal(k->heads, 2);
+        coh_graph_destroy(graph);
+        graph = build(&phi3, decode, &logits);
+        assert_follows(graph, LAYER "self_attn.qkv_rope", 0, LAYER "self_attn.qkv_proj");
+        for (int port = 0; port < 3; port++)
+            assert_follows(graph, LAYER "self_attn", port, LAYER "self_attn.qkv_rope");
+        assert_follows(graph, LAYER "mlp.activation_fn", 0, LAYER "mlp.gate_up_proj");
+        assert_follows(graph, LAYER "mlp.down_proj", 0, LAYER "mlp.activation_fn");
+        coh_graph_destroy(graph);
+    }
+    coh_adapters adapters = { .rank = 2 };
+    assert_int_equal(coh_model_adapters_set(&phi3, &adapters), COH_OK);
+    assert_string_equal(phi3.adapters.targets, "qkv_proj");
+    assert_int_equal(coh_model_adapters_set(&qwen3, &adapters), COH_OK);
+    assert_string_equal(qwen3.adapters.targets, "q_proj,v_proj");
+    /* dropout behind both branches of Phi-3, as in its class, and on no other type's */
+    phi3.adapters = qwen3.adapters = (coh_adapters){ 0 };
+    phi3.dropout = qwen3.dropout = 0.1;
+    coh_graph *graph = build(&phi3, 0, NULL);
+    assert_follows(graph, LAYER "self_attn.o_proj.dropout", 0, LAYER "self_attn.o_proj");
+    assert_follows(graph, LAYER "mlp.down_proj.dropout", 0, LAYER "mlp.down_proj");
+    coh_graph_destroy(graph);
+    graph = build(&qwen3, 0, NULL);
+    assert_follows(graph, LAYER "mlp.down_proj", 1, LAYER "self_attn.o_proj");
+    coh_graph_destroy(graph);
+#undef LAYER
 }
 
 /* The kinds accept every model that passes the configuration's check: at each limit a graph is
@@ -537,8 +612,10 @@ static void every_failing_allocation_is_said_and_leaves_nothing_behind(void **st
         "{\"model_type\": \"opt\", \"word_embed_proj_dim\": 8, " SMALL_OPT "}",
         "{\"model_type\": \"qwen2\", \"vocab_size\": 37, \"hidden_size\": 24, "
         "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2}",
+        "{\"model_type\": \"phi3\", \"vocab_size\": 37, \"hidden_size\": 24, "
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"pad_token_id\": 3}",
     };
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         const coh_model model = taken(configs[i / 2]);
         for (uint64_t n = 1;; n++) {
             coh_graph *graph = NULL;
@@ -576,6 +653,7 @@ int main(void)
         cmocka_unit_test(norms_of_opt_stand_before_the_branches_or_after_the_sums),
         cmocka_unit_test(queries_and_keys_of_llama_are_turned_and_values_are_not),
         cmocka_unit_test(opt_reads_positions_from_the_third_row_on),
+        cmocka_unit_test(qwen3_has_norms_of_heads_and_phi3_fused_linears),
         cmocka_unit_test(what_is_no_opt_is_refused),
         cmocka_unit_test(what_is_no_llama_is_refused),
         cmocka_unit_test(a_graph_is_made_of_every_model_at_the_limits),

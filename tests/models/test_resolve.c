@@ -106,9 +106,10 @@ static void the_longest_model_fits_its_json(void **state)
                         "\"max_position_embeddings\": 2147483647, \"pad_token_id\": 2147483646, "
                         "\"initializer_range\": 1.23456789e-38, \"use_sliding_window\": true, "
                         "\"sliding_window\": 2147483647, \"rope_theta\": 1.2345678901234567e+29, "
-                        "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 1.23456789e+38, "
-                        "\"low_freq_factor\": 1.2345678e-38, \"high_freq_factor\": "
-                        "1.23456789e+38, \"original_max_position_embeddings\": 2147483647}, "
+                        "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 1.23456789e+38, "
+                        "\"beta_slow\": 1.2345678e-38, \"beta_fast\": 1.23456789e+38, "
+                        "\"attention_factor\": 1.23456789e-38, "
+                        "\"original_max_position_embeddings\": 2147483647}, "
                         "\"prefix\": \"");
     const size_t length = sizeof(model.extras) - sizeof("\"prefix\": \"\"");
     memset(end, 'x', length);
