@@ -1,6 +1,6 @@
-/* Models by name, with their published sizes (GPT-2: Radford et al. 2019; OPT: Zhang et al.
- * 2022, table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024; Gemma 2 and
- * 3: Gemma Team 2024, 2025, and their config.json), and our own gpt2-nano. A graph holds no
+/* Models by name, with their published sizes (GPT-2: Radford et al. 2019; OPT: Zhang et al. 2022,
+ * table 1; Llama 2: Touvron et al. 2023; Llama 3.1: Grattafiori et al. 2024; Gemma 2 and 3: Gemma
+ * Team 2024, 2025; the others: their folders' config.json), and our own gpt2-nano. A graph holds no
  * weights, and at most a few thousand operators, so a preset can be planned without files. */
 #include "models/family.h"
 
@@ -8,13 +8,29 @@
 #include <stdio.h>
 #include <string.h>
 
-static const coh_llama_rope llama2_rope = { .theta = 1e4 };
-static const coh_llama_rope llama3_rope = { .theta = 5e5,
-                                            .scaling = COH_ROPE_LLAMA3,
-                                            .factor = 8,
-                                            .low_frequency = 1,
-                                            .high_frequency = 4,
-                                            .original_positions = 8192 };
+/* Of each series of Llama's family: all but sizes. head_width 0: channels / heads. */
+#define SERIES .padding = -1, .init_std = 0.02f, .untied = 1
+static const coh_llama_config llama2 = { SERIES, .rope.theta = 1e4, .rmsnorm_epsilon = 1e-5f };
+static const coh_llama_config llama3 = { SERIES,
+                                         .rope = { .theta = 5e5,
+                                                   .scaling = COH_ROPE_LLAMA3,
+                                                   .factor = 8,
+                                                   .low_frequency = 1,
+                                                   .high_frequency = 4,
+                                                   .original_positions = 8192 },
+                                         .rmsnorm_epsilon = 1e-5f };
+#define QWEN2 SERIES, .rope.theta = 1e6, .type = COH_LLAMA_QWEN2, .qkv_biases = 1
+static const coh_llama_config qwen2 = { QWEN2, .rmsnorm_epsilon = 1e-6f }; /* up to 7B */
+static const coh_llama_config qwen2_large = { QWEN2, .rmsnorm_epsilon = 1e-5f };
+static const coh_llama_config qwen3 = { SERIES, .head_width = 128, .rope.theta = 1e6,
+                                        .rmsnorm_epsilon = 1e-6f, .type = COH_LLAMA_QWEN3 };
+static const coh_llama_config mistral = { SERIES, .rope.theta = 1e6, .rmsnorm_epsilon = 1e-5f,
+                                          .type = COH_LLAMA_MISTRAL };
+static const coh_llama_config mistral_small = { SERIES, .head_width = 128, .rope.theta = 1e8,
+                                                .rmsnorm_epsilon = 1e-5f,
+                                                .type = COH_LLAMA_MISTRAL };
+static const coh_llama_config phi3 = { SERIES, .window = 2047, .rope.theta = 1e4,
+                                       .rmsnorm_epsilon = 1e-5f, .type = COH_LLAMA_PHI3 };
 
 /* Fields that the sizes of a Gemma share. */
 static const coh_gemma_config gemma2 = { .padding = -1,
@@ -46,7 +62,7 @@ static const struct preset {
     int64_t head_width, scalar; /* Gemma's */
     const coh_gemma_config *gemma;
     int64_t embedding; /* OPT's, if it differs from `channels`: norms then come last, too */
-    const coh_llama_rope *rope; /* Llama's */
+    const coh_llama_config *series; /* Llama's */
 } presets[] = {
     { "gpt2-nano", COH_FAMILY_GPT2, 6, 6, 384, 1024, 50257 },
     { "gpt2", COH_FAMILY_GPT2, 12, 12, 768, 1024, 50257 },
@@ -61,13 +77,24 @@ static const struct preset {
     { "opt-13b", COH_FAMILY_OPT, 40, 40, 5120, 2048, 50272 },
     { "opt-30b", COH_FAMILY_OPT, 48, 56, 7168, 2048, 50272 },
     { "opt-66b", COH_FAMILY_OPT, 64, 72, 9216, 2048, 50272 },
-    { "llama-2-7b", COH_FAMILY_LLAMA, 32, 32, 4096, 4096, 32000, 11008, 32, .rope = &llama2_rope },
-    { "llama-2-13b", COH_FAMILY_LLAMA, 40, 40, 5120, 4096, 32000, 13824, 40, .rope = &llama2_rope },
-    { "llama-2-70b", COH_FAMILY_LLAMA, 80, 64, 8192, 4096, 32000, 28672, 8, .rope = &llama2_rope },
-    { "llama-3.1-8b", COH_FAMILY_LLAMA, 32, 32, 4096, 131072, 128256, 14336, 8,
-      .rope = &llama3_rope },
+    { "llama-2-7b", COH_FAMILY_LLAMA, 32, 32, 4096, 4096, 32000, 11008, 32, .series = &llama2 },
+    { "llama-2-13b", COH_FAMILY_LLAMA, 40, 40, 5120, 4096, 32000, 13824, 40, .series = &llama2 },
+    { "llama-2-70b", COH_FAMILY_LLAMA, 80, 64, 8192, 4096, 32000, 28672, 8, .series = &llama2 },
+    { "llama-3.1-8b", COH_FAMILY_LLAMA, 32, 32, 4096, 131072, 128256, 14336, 8, .series = &llama3 },
     { "llama-3.1-70b", COH_FAMILY_LLAMA, 80, 64, 8192, 131072, 128256, 28672, 8,
-      .rope = &llama3_rope },
+      .series = &llama3 },
+    { "qwen2.5-7b", COH_FAMILY_LLAMA, 28, 28, 3584, 131072, 152064, 18944, 4, .series = &qwen2 },
+    { "qwen2.5-14b", COH_FAMILY_LLAMA, 48, 40, 5120, 131072, 152064, 13824, 8,
+      .series = &qwen2_large },
+    { "qwen2.5-32b", COH_FAMILY_LLAMA, 64, 40, 5120, 131072, 152064, 27648, 8,
+      .series = &qwen2_large },
+    { "qwen3-8b", COH_FAMILY_LLAMA, 36, 32, 4096, 40960, 151936, 12288, 8, .series = &qwen3 },
+    { "qwen3-14b", COH_FAMILY_LLAMA, 40, 40, 5120, 40960, 151936, 17408, 8, .series = &qwen3 },
+    { "qwen3-32b", COH_FAMILY_LLAMA, 64, 64, 5120, 40960, 151936, 25600, 8, .series = &qwen3 },
+    { "mistral-7b", COH_FAMILY_LLAMA, 32, 32, 4096, 32768, 32768, 14336, 8, .series = &mistral },
+    { "mistral-small-24b", COH_FAMILY_LLAMA, 40, 32, 5120, 32768, 131072, 32768, 8,
+      .series = &mistral_small },
+    { "phi-3-medium", COH_FAMILY_LLAMA, 40, 40, 5120, 4096, 32064, 17920, 10, .series = &phi3 },
     { "gemma-2-9b", COH_FAMILY_GEMMA, 42, 16, 3584, 8192, 256000, 14336, 8, 256, 256, &gemma2 },
     { "gemma-2-27b", COH_FAMILY_GEMMA, 46, 32, 4608, 8192, 256000, 36864, 16, 128, 144, &gemma2 },
     { "gemma-3-4b", COH_FAMILY_GEMMA, 34, 8, 2560, 131072, 262208, 10240, 4, 256, 256, &gemma3 },
@@ -93,14 +120,11 @@ static coh_model model_of(const struct preset *p)
                                       .biases = 1 };
         break;
     case COH_FAMILY_LLAMA:
-        model.llama = (coh_llama_config){ .kv_heads = p->kv_heads,
-                                          .head_width = p->channels / p->heads,
-                                          .inner = p->inner,
-                                          .padding = -1,
-                                          .rope = *p->rope,
-                                          .rmsnorm_epsilon = 1e-5f,
-                                          .init_std = 0.02f,
-                                          .untied = 1 };
+        model.llama = *p->series;
+        model.llama.kv_heads = p->kv_heads;
+        model.llama.inner = p->inner;
+        if (model.llama.head_width == 0)
+            model.llama.head_width = p->channels / p->heads;
         break;
     case COH_FAMILY_GEMMA:
         model.gemma = *p->gemma;
