@@ -319,11 +319,13 @@ static coh_status ask_for_atomics(const cli_job *job)
 {
     const coh_model_size size = coh_model_size_get(&job->model);
     const coh_attention_attributes attributes = { .heads = size.heads };
-    const coh_shape qkv = { .dtype = size.dtype,
-                            .rank = 3,
-                            .dim = { 1, job->recipe.sequence, 3 * size.channels } };
     if (size.heads <= 0 || size.channels < size.heads)
         return cli_fail(COH_ERR_SHAPE, "a model without heads");
+    const int64_t width = job->model.family == COH_FAMILY_LLAMA ? job->model.llama.head_width
+                                                                : size.channels / size.heads;
+    const coh_shape qkv = { .dtype = size.dtype,
+                            .rank = 3,
+                            .dim = { 1, job->recipe.sequence, 3 * size.heads * width } };
     return coh_kind_attention_atomic.devices[COH_DEVICE_CUDA].accepts(&attributes, &qkv);
 }
 
