@@ -116,17 +116,17 @@ class Transformers(Folders):
             return self.write("text.txt", file.read(12000))
 
     def loss_by_transformers(self, folder, ids):
-        """Mean over all disjoint windows, as in `cohobate eval`; and the loader's warnings."""
+        """Mean over all targets of disjoint windows, the last of which is shorter, as in `cohobate eval`."""
         model, told = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
         self.assertFalse(told["missing_keys"] or told["unexpected_keys"] or told["mismatched_keys"], told)
         model.float().eval()
-        sums, count = 0.0, (len(ids) - 1) // SEQUENCE
+        sums = 0.0
         with torch.no_grad():
-            for w in range(count):
-                window = torch.tensor(ids[w * SEQUENCE:(w + 1) * SEQUENCE + 1])
+            for begin in range(0, len(ids) - 1, SEQUENCE):
+                window = torch.tensor(ids[begin:begin + SEQUENCE + 1])
                 logits = model(window[None, :-1]).logits[0].double()
-                sums += torch.nn.functional.cross_entropy(logits, window[1:]).item()
-        return sums / count
+                sums += torch.nn.functional.cross_entropy(logits, window[1:], reduction="sum").item()
+        return sums / (len(ids) - 1)
 
     def test_a_fine_tune_beyond_the_budget_is_a_folder_with_equal_loss(self):
         for kind, sizes in KINDS.items():
