@@ -76,8 +76,34 @@ def llama(C=32, L=2, V=520, P=64, inner=88):
     return config, {**tensors, "model.norm.weight": [C], "lm_head.weight": [V, C]}
 
 
+def qwen3(C=32, L=2, V=424, P=64, inner=88, D=12):
+    config, tensors = llama(C, L, V, P, inner)
+    config.update(model_type="qwen3", architectures=["Qwen3ForCausalLM"], head_dim=D, tie_word_embeddings=True,
+                  rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16))
+    for n in range(L):
+        part = f"model.layers.{n}.self_attn."
+        tensors.update({part + "q_proj.weight": [4 * D, C], part + "k_proj.weight": [2 * D, C],
+                        part + "v_proj.weight": [2 * D, C], part + "o_proj.weight": [C, 4 * D],
+                        part + "q_norm.weight": [D], part + "k_norm.weight": [D]})
+    del tensors["lm_head.weight"]
+    return config, tensors
+
+
+def phi3(C=32, L=2, V=520, P=64, inner=88):
+    config, tensors = llama(C, L, V, P, inner)
+    config.update(model_type="phi3", architectures=["Phi3ForCausalLM"], pad_token_id=None, resid_pdrop=0.1)
+    for n in range(L):
+        layer = f"model.layers.{n}."
+        for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"):
+            del tensors[f"{layer}{name}.weight"]
+        tensors[layer + "self_attn.qkv_proj.weight"] = [2 * C, C]
+        tensors[layer + "mlp.gate_up_proj.weight"] = [2 * inner, C]
+    return config, tensors
+
+
 # family, its tokenizer, dtype, tensors per file
-KINDS = {"gpt2": (gpt2, "gpt2", "F16", 0), "opt": (opt, "opt", "BF16", 10), "llama": (llama, "llama2", "F32", 0)}
+KINDS = {"gpt2": (gpt2, "gpt2", "F16", 0), "opt": (opt, "opt", "BF16", 10), "llama": (llama, "llama2", "F32", 0),
+         "qwen3": (qwen3, "qwen2", "BF16", 0), "phi3": (phi3, "llama2", "F16", 7)}
 TORCH = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 

@@ -18,7 +18,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig,  # noqa: E402
-                          PreTrainedTokenizerFast, Qwen2Config)
+                          Phi3Config, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config)
 
 import model_folder  # noqa: E402
 from program import ProgramTest  # noqa: E402
@@ -31,6 +31,8 @@ KINDS = {
     "gpt2": dict(C=192, L=6, P=128, inner=768),
     "opt": dict(C=192, L=6, P=128, inner=768),
     "llama": dict(C=192, L=6, P=128, inner=512),
+    "qwen3": dict(C=192, L=6, P=128, inner=512, D=64),
+    "phi3": dict(C=192, L=6, P=128, inner=512),
 }
 
 
@@ -38,6 +40,7 @@ LLAMA = dict(vocab_size=99, max_position_embeddings=40, hidden_size=48, intermed
              num_attention_heads=4)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=8)
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=40, attention_factor=0.75)
 OPT = dict(vocab_size=99, max_position_embeddings=40, hidden_size=48, ffn_dim=70, num_hidden_layers=2,
            num_attention_heads=3)
 WRITTEN = {
@@ -48,6 +51,8 @@ WRITTEN = {
     "llama biases": LlamaConfig(**LLAMA, attention_bias=True, mlp_bias=True),
     "mistral": MistralConfig(**LLAMA, num_key_value_heads=2, sliding_window=None),
     "qwen2": Qwen2Config(**LLAMA, num_key_value_heads=2),
+    "qwen3": Qwen3Config(**LLAMA, num_key_value_heads=2, head_dim=20, rope_scaling=YARN),
+    "phi3": Phi3Config(**LLAMA, num_key_value_heads=2, pad_token_id=None, bos_token_id=0, eos_token_id=0),
 }
 
 

@@ -26,7 +26,7 @@ import numpy  # noqa: E402
 import peft  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from transformers import GPT2Config, LlamaConfig, OPTConfig, Qwen2Config  # noqa: E402
+from transformers import GPT2Config, LlamaConfig, OPTConfig, Phi3Config, Qwen2Config, Qwen3Config  # noqa: E402
 
 GROUPED = dict(LLAMA, num_key_value_heads=2)
 
@@ -42,6 +42,9 @@ CASES = {
     "llama, as by default": (LlamaConfig, GROUPED, (8, 4, None), None),
     "llama, everywhere": (LlamaConfig, dict(GROUPED, attention_bias=True, mlp_bias=True), (2, 3, "*"), "all-linear"),
     "qwen2, as by default": (Qwen2Config, GROUPED, (1, 1, None), None),
+    "qwen3, as by default": (Qwen3Config, dict(GROUPED, head_dim=14), (3, 8, None), None),
+    "phi3, as by default": (Phi3Config, dict(GROUPED, pad_token_id=None), (4, 8, None), ["qkv_proj"]),
+    "phi3, everywhere": (Phi3Config, dict(GROUPED, pad_token_id=None), (2, 3, "*"), "all-linear"),
 }
 # Their cases are ours where test_transformers.py looks them up.
 test_transformers.CASES.update({name: (RUN, kind, fields) for name, (kind, fields, _, _) in CASES.items()})

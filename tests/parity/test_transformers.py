@@ -29,7 +29,7 @@ import numpy  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, LlamaConfig, MistralConfig, OPTConfig,  # noqa: E402
-                          Qwen2Config)
+                          Phi3Config, Qwen2Config, Qwen3Config)
 
 # Widths are divisible by a vector's width only where they must be; targets of -1; two micro-batches.
 RUN = {"vocabulary": 311, "positions": 40, "sequences": 3, "tokens": 33, "microbatches": 2, "ignored": 0.06,
@@ -52,6 +52,9 @@ GEMMA3 = dict(LLAMA, num_key_value_heads=2, head_dim=14, query_pre_attn_scalar=4
               layer_types=["sliding_attention", "full_attention", "sliding_attention"],
               rope_parameters={"full_attention": dict(rope_type="linear", factor=2.5, rope_theta=1e6),
                                "sliding_attention": dict(rope_type="default", rope_theta=1e4)})
+# Of the pairs of a head some are kept, some interpolated, some scaled.
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=40, beta_fast=2.0, beta_slow=0.125)
+PHI3 = dict(LLAMA, pad_token_id=None, bos_token_id=0, eos_token_id=0)
 WIDE = dict(vocab_size=1111, max_position_embeddings=300, num_hidden_layers=2)
 
 CASES = {
@@ -86,6 +89,14 @@ CASES = {
         GEMMA3, final_logit_softcapping=2.0, query_pre_attn_scalar=56, layer_types=["full_attention"] * 3)),
     "qwen2": (RUN, Qwen2Config, dict(LLAMA, num_key_value_heads=2)),
     "qwen2 tied": (RUN, Qwen2Config, dict(LLAMA, num_key_value_heads=2, tie_word_embeddings=True, rope_theta=1e6)),
+    "llama yarn": (RUN, LlamaConfig, dict(LLAMA, num_key_value_heads=2, rope_scaling=YARN)),
+    "qwen2 yarn, attention_factor": (RUN, Qwen2Config, dict(LLAMA, num_key_value_heads=2,
+                                                            rope_scaling=dict(YARN, attention_factor=0.75))),
+    "qwen3": (RUN, Qwen3Config, dict(LLAMA, num_key_value_heads=2, head_dim=14)),
+    "qwen3 tied, biases, yarn": (RUN, Qwen3Config, dict(LLAMA, head_dim=10, num_key_value_heads=6, attention_bias=True,
+                                                        tie_word_embeddings=True, rope_scaling=YARN)),
+    "phi3": (RUN, Phi3Config, dict(PHI3, num_key_value_heads=2, sliding_window=33)),
+    "phi3 tied": (RUN, Phi3Config, dict(PHI3, tie_word_embeddings=True, pad_token_id=2)),
     "gpt2, long": (LONG, GPT2Config, dict(GPT2, vocab_size=1111, n_positions=300, n_layer=2)),
     "opt, long": (LONG, OPTConfig, dict(OPT, **WIDE)),
     "mistral window, long": (LONG, MistralConfig, dict(LLAMA, **WIDE, num_key_value_heads=2, sliding_window=130)),
@@ -93,6 +104,8 @@ CASES = {
     "gemma3_text, long": (LONG, Gemma3TextConfig, dict(GEMMA3, **WIDE, sliding_window=150,
                                                        layer_types=["sliding_attention", "full_attention"])),
     "llama, long": (LONG, LlamaConfig, dict(LLAMA, **WIDE, num_key_value_heads=2, rope_scaling=LLAMA3)),
+    "qwen3, long": (LONG, Qwen3Config, dict(LLAMA, **WIDE, num_key_value_heads=2, head_dim=20)),
+    "phi3, long": (LONG, Phi3Config, dict(PHI3, **WIDE, num_key_value_heads=2)),
 }
 
 
@@ -261,7 +274,7 @@ class Transformers(parity.ParityTest):
         self.each(lambda case: None if case.endswith("long") else self.training_agrees(case))
 
     def test_a_quarter_of_the_memory_gives_the_same_losses_and_hash(self):
-        for case in ("opt post-norm, projected (350M)", "llama one head of keys, biases", "qwen2 tied"):
+        for case in ("opt post-norm, projected (350M)", "llama one head of keys, biases", "qwen2 tied", "qwen3", "phi3"):
             memory, streamed = (Side(self, case, steps=4, percent=percent).run for percent in (0, 25))
             self.assertGreater(int(streamed.plan["link_bytes"]), 0)
             for name in ("steps", "hash"):
