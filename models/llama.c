@@ -19,12 +19,17 @@
 
 #include "models/rope.h"
 
+/* Qwen's types have a flag for the window and a list of layers that have it. */
+static int is_qwen(const coh_llama_config *c)
+{
+    return c->type == COH_LLAMA_QWEN2 || c->type == COH_LLAMA_QWEN3;
+}
+
 /* Qwen's windows, of some layers only, are not computed: longer sequences are refused. */
 static int64_t positions_of(const void *config)
 {
     const coh_llama_config *c = config;
-    return c->type == COH_LLAMA_QWEN2 && c->window > 0 && c->window < c->positions ? c->window
-                                                                                   : c->positions;
+    return is_qwen(c) && c->window > 0 && c->window < c->positions ? c->window : c->positions;
 }
 
 static coh_status check_heads(const coh_llama_config *c)
@@ -361,12 +366,6 @@ static coh_status check_layer_types(const json_t *list, const coh_llama_config *
     return COH_OK;
 }
 
-/* Qwen's types have a flag for the window and a list of layers that have it. */
-static int is_qwen(const coh_llama_config *c)
-{
-    return c->type == COH_LLAMA_QWEN2 || c->type == COH_LLAMA_QWEN3;
-}
-
 /* The types whose linears have biases if "attention_bias" asks for them. */
 static int has_bias_flag(const coh_llama_config *c)
 {
@@ -393,7 +392,7 @@ static coh_status read_window(coh_config_reader *reader, coh_llama_config *c)
         COH_TRY(coh_config_count("sliding_window", value, INT32_MAX, &c->window));
     if (is_qwen(c))
         COH_TRY(check_layer_types(json_object_get(reader->root, "layer_types"), c));
-    if (c->type == COH_LLAMA_QWEN2 && c->window > 0 && c->window < c->positions)
+    if (is_qwen(c) && c->window > 0 && c->window < c->positions)
         coh_config_note(reader,
                         "its sliding window changes nothing within %" PRId64
                         " tokens; longer sequences are refused",
