@@ -179,11 +179,14 @@ void coh_preset_names(char names[COH_PRESET_NAMES_BYTES]);
  * COH_ERR_ARGUMENT or COH_ERR_SHAPE. */
 coh_status coh_family_check_size(const char *who, const coh_model_size *size);
 
-/* Check that channels divide evenly into heads and that heads are not too wide for attention. The
- * names are those of config.json. Fail: COH_ERR_SHAPE. */
+/* Check that channels divide evenly into heads, or heads into those of keys and values, and that
+ * heads are not too wide for attention. The names are those of config.json. Fail: COH_ERR_SHAPE. */
 coh_status coh_family_check_heads(const coh_model_size *size, const char *channels_name,
                                   const char *heads_name);
-coh_status coh_family_check_head_width(const char *name, int64_t width);
+coh_status coh_family_check_grouped_heads(int64_t heads, int64_t kv_heads, int64_t width);
+
+/* Checks the padding id and init_std. Fails: COH_ERR_ARGUMENT. */
+coh_status coh_family_check_init(int64_t vocabulary, int64_t padding, float init_std);
 
 /* Checks that a norm's epsilon is above 0 and below 1. Fails: COH_ERR_ARGUMENT. */
 coh_status coh_family_check_epsilon(const char *name, float epsilon);

@@ -19,29 +19,6 @@
 
 #include "base/half.h"
 
-static coh_status check_heads(const coh_gemma_config *c)
-{
-    int64_t width;
-    if (c->kv_heads < 1 || c->heads % c->kv_heads != 0)
-        return coh_fail(COH_ERR_SHAPE,
-                        "%" PRId64 " heads do not divide into %" PRId64
-                        " of keys and values: choose a divisor",
-                        c->heads, c->kv_heads);
-    if (c->channels % c->heads != 0)
-        return coh_fail(COH_ERR_SHAPE,
-                        "\"hidden_size\" is %" PRId64 ", and must be a multiple of the %" PRId64
-                        " heads",
-                        c->channels, c->heads);
-    if (c->head_width < 2 || c->head_width % 2 != 0)
-        return coh_fail(COH_ERR_SHAPE, "\"head_dim\" is %" PRId64 ", and must be even",
-                        c->head_width);
-    COH_TRY(coh_family_check_head_width("\"head_dim\"", c->head_width));
-    if (__builtin_mul_overflow(c->heads, c->head_width, &width) || width > INT32_MAX)
-        return coh_fail(COH_ERR_SHAPE, "%" PRId64 " heads of %" PRId64 " channels exceed %d",
-                        c->heads, c->head_width, INT32_MAX);
-    return COH_OK;
-}
-
 static int is_theta(double theta)
 {
     return theta >= 1.0 && theta <= COH_ROPE_THETA_MOST;
@@ -68,7 +45,12 @@ static coh_status check(const void *config)
     const coh_gemma_config *c = config;
     const coh_model_size size = coh_family_size(&coh_family_gemma, config);
     COH_TRY(coh_family_check_size("a Gemma", &size));
-    COH_TRY(check_heads(c));
+    COH_TRY(coh_family_check_grouped_heads(c->heads, c->kv_heads, c->head_width));
+    if (c->channels % c->heads != 0)
+        return coh_fail(COH_ERR_SHAPE,
+                        "\"hidden_size\" is %" PRId64 ", and must be a multiple of the %" PRId64
+                        " heads",
+                        c->channels, c->heads);
     if (c->type != COH_GEMMA_2 && c->type != COH_GEMMA_3)
         return coh_fail(COH_ERR_ARGUMENT, "a Gemma of type %d is not known", (int)c->type);
     COH_TRY(check_rope(c));
@@ -77,13 +59,7 @@ static coh_status check(const void *config)
                         "an inner width of %" PRId64 ", a window of %" PRId64
                         " or a global layer in every %" PRId64 " is out of range",
                         c->inner, c->window, c->pattern);
-    if (c->padding < -1 || c->padding >= c->vocabulary)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "padding %" PRId64 " is no id of a vocabulary of %" PRId64 " (-1: none)",
-                        c->padding, c->vocabulary);
-    if (!(c->init_std > 0) || !isfinite(c->init_std))
-        return coh_fail(COH_ERR_ARGUMENT, "init_std is %g, must be positive and finite",
-                        (double)c->init_std);
+    COH_TRY(coh_family_check_init(c->vocabulary, c->padding, c->init_std));
     if (c->scalar < 1 || !(c->score_cap >= 0) || !isfinite(c->score_cap) || !(c->logit_cap >= 0) ||
         !isfinite(c->logit_cap) || (c->type == COH_GEMMA_3 && c->score_cap > 0))
         return coh_fail(COH_ERR_ARGUMENT,
@@ -368,10 +344,6 @@ static coh_status read_own(coh_config_reader *reader, void *config)
     if (pattern && c->type == COH_GEMMA_3)
         COH_TRY(coh_config_count("sliding_window_pattern", pattern, COH_LAYERS_MOST, &c->pattern));
     COH_TRY(read_layer_types(json_object_get(reader->root, "layer_types"), c));
-    if (c->heads % c->kv_heads != 0)
-        return coh_config_refuse("num_key_value_heads",
-                                 json_object_get(reader->root, "num_key_value_heads"),
-                                 "a divisor of num_attention_heads");
     return read_rope(reader->root, c);
 }
 

@@ -14,7 +14,6 @@
 #include "models/family.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "models/rope.h"
@@ -30,28 +29,6 @@ static int64_t positions_of(const void *config)
 {
     const coh_llama_config *c = config;
     return is_qwen(c) && c->window > 0 && c->window < c->positions ? c->window : c->positions;
-}
-
-static coh_status check_heads(const coh_llama_config *c)
-{
-    int64_t width;
-    if (c->kv_heads < 1 || c->heads % c->kv_heads != 0)
-        return coh_fail(COH_ERR_SHAPE,
-                        "%" PRId64 " heads do not divide into %" PRId64
-                        " of keys and values: choose a divisor",
-                        c->heads, c->kv_heads);
-    if (c->head_width < 2 || c->head_width % 2 != 0)
-        return coh_fail(COH_ERR_SHAPE,
-                        "heads of %" PRId64 " channels cannot be turned in pairs: choose an even "
-                        "width",
-                        c->head_width);
-    COH_TRY(coh_family_check_head_width(
-        "\"head_dim\" (\"hidden_size\" / \"num_attention_heads\" where it is not there)",
-        c->head_width));
-    if (__builtin_mul_overflow(c->heads, c->head_width, &width) || width > INT32_MAX)
-        return coh_fail(COH_ERR_SHAPE, "%" PRId64 " heads of %" PRId64 " channels exceed %d",
-                        c->heads, c->head_width, INT32_MAX);
-    return COH_OK;
 }
 
 /* Checks fields that the model type fixes; other values could not be written as that type. */
@@ -88,7 +65,7 @@ static coh_status check(const void *config)
     const coh_llama_config *c = config;
     const coh_model_size size = coh_family_size(&coh_family_llama, config);
     COH_TRY(coh_family_check_size("a Llama", &size));
-    COH_TRY(check_heads(c));
+    COH_TRY(coh_family_check_grouped_heads(c->heads, c->kv_heads, c->head_width));
     COH_TRY(coh_rope_config_check(&c->rope, size.positions));
     COH_TRY(check_type(c));
     if (c->type == COH_LLAMA_PHI3 && c->rope.scaling != COH_ROPE_UNSCALED)
@@ -98,13 +75,7 @@ static coh_status check(const void *config)
         return coh_fail(COH_ERR_ARGUMENT,
                         "an inner width of %" PRId64 " or a window of %" PRId64 " is out of range",
                         c->inner, c->window);
-    if (c->padding < -1 || c->padding >= c->vocabulary)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "padding %" PRId64 " is no id of a vocabulary of %" PRId64 " (-1: none)",
-                        c->padding, c->vocabulary);
-    if (!(c->init_std > 0) || !isfinite(c->init_std))
-        return coh_fail(COH_ERR_ARGUMENT, "init_std is %g, must be positive and finite",
-                        (double)c->init_std);
+    COH_TRY(coh_family_check_init(c->vocabulary, c->padding, c->init_std));
     return coh_family_check_epsilon("rms_norm_eps", c->rmsnorm_epsilon);
 }
 
@@ -412,15 +383,6 @@ static coh_status read_heads(const json_t *root, coh_llama_config *c)
                                  "a divisor of hidden_size where there is no head_dim");
     if (c->head_width == 0)
         c->head_width = c->channels / c->heads;
-    if (c->heads % c->kv_heads != 0)
-        return coh_config_refuse("num_key_value_heads",
-                                 json_object_get(root, "num_key_value_heads"),
-                                 "a divisor of num_attention_heads");
-    if (c->head_width % 2 != 0)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "config.json: \"head_dim\" (hidden_size / num_attention_heads where it is "
-                        "not there) is %" PRId64 ", and must be even",
-                        c->head_width);
     return COH_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "models/family.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,6 +67,17 @@ coh_status coh_family_check_size(const char *who, const coh_model_size *size)
     return COH_OK;
 }
 
+static coh_status check_head_width(const char *name, int64_t width)
+{
+    if (width <= COH_HEAD_WIDTH_MOST)
+        return COH_OK;
+    return coh_fail(COH_ERR_SHAPE,
+                    "%s is %" PRId64
+                    " channels a head, and heads of at most %d are computed: choose more heads, or "
+                    "narrower ones",
+                    name, width, COH_HEAD_WIDTH_MOST);
+}
+
 coh_status coh_family_check_heads(const coh_model_size *size, const char *channels_name,
                                   const char *heads_name)
 {
@@ -76,18 +88,38 @@ coh_status coh_family_check_heads(const coh_model_size *size, const char *channe
                         ": choose a multiple",
                         channels_name, size->channels, heads_name, size->heads);
     snprintf(width_name, sizeof(width_name), "\"%s\" / \"%s\"", channels_name, heads_name);
-    return coh_family_check_head_width(width_name, size->channels / size->heads);
+    return check_head_width(width_name, size->channels / size->heads);
 }
 
-coh_status coh_family_check_head_width(const char *name, int64_t width)
+coh_status coh_family_check_grouped_heads(int64_t heads, int64_t kv_heads, int64_t width)
 {
-    if (width <= COH_HEAD_WIDTH_MOST)
-        return COH_OK;
-    return coh_fail(COH_ERR_SHAPE,
-                    "%s is %" PRId64
-                    " channels a head, and heads of at most %d are computed: choose more heads, or "
-                    "narrower ones",
-                    name, width, COH_HEAD_WIDTH_MOST);
+    static const char width_name[] =
+        "\"head_dim\" (\"hidden_size\" / \"num_attention_heads\" where it is not there)";
+    int64_t channels;
+    if (kv_heads < 1 || heads % kv_heads != 0)
+        return coh_fail(COH_ERR_SHAPE,
+                        "\"num_key_value_heads\" is %" PRId64
+                        ", and must be a divisor of \"num_attention_heads\" (%" PRId64 ")",
+                        kv_heads, heads);
+    if (width < 2 || width % 2 != 0)
+        return coh_fail(COH_ERR_SHAPE, "%s is %" PRId64 ", and must be even", width_name, width);
+    COH_TRY(check_head_width(width_name, width));
+    if (__builtin_mul_overflow(heads, width, &channels) || channels > INT32_MAX)
+        return coh_fail(COH_ERR_SHAPE, "%" PRId64 " heads of %" PRId64 " channels exceed %d", heads,
+                        width, INT32_MAX);
+    return COH_OK;
+}
+
+coh_status coh_family_check_init(int64_t vocabulary, int64_t padding, float init_std)
+{
+    if (padding < -1 || padding >= vocabulary)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "padding %" PRId64 " is no id of a vocabulary of %" PRId64 " (-1: none)",
+                        padding, vocabulary);
+    if (!(init_std > 0) || !isfinite(init_std))
+        return coh_fail(COH_ERR_ARGUMENT, "init_std is %g, must be positive and finite",
+                        (double)init_std);
+    return COH_OK;
 }
 
 coh_status coh_family_check_epsilon(const char *name, float epsilon)

@@ -18,7 +18,6 @@
 #include "models/family.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 /* Unused rows of the position table before the row of position 0. */
 enum { POSITION_OFFSET = 2 };
@@ -40,14 +39,7 @@ static coh_status check(const void *config)
                         "an inner width of %" PRId64 " or an embedding of %" PRId64
                         " is outside 1..%d",
                         c->inner, c->embedding, INT32_MAX);
-    if (c->padding < -1 || c->padding >= c->vocabulary)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "padding %" PRId64 " is no id of a vocabulary of %" PRId64 " (-1: none)",
-                        c->padding, c->vocabulary);
-    if (!(c->init_std > 0) || !isfinite(c->init_std))
-        return coh_fail(COH_ERR_ARGUMENT, "init_std is %g, must be positive and finite",
-                        (double)c->init_std);
-    return COH_OK;
+    return coh_family_check_init(c->vocabulary, c->padding, c->init_std);
 }
 
 /* ---- the graph ---- */
