@@ -156,6 +156,14 @@ coh_status coh_builder_positions(coh_builder *b, const char *name,
                           positions, sizeof(*positions), inputs, out_y);
 }
 
+coh_status coh_builder_rope(coh_builder *b, const char *name, coh_rope_attributes rope,
+                            coh_tensor x, coh_tensor *out_y)
+{
+    const coh_tensor inputs[2] = { x, b->position };
+    return coh_builder_op(b, b->decode ? &coh_kind_rope_at : &coh_kind_rope, name, &rope,
+                          sizeof(rope), inputs, out_y);
+}
+
 coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads, int64_t kv_heads,
                                  coh_attention_scores scores, const coh_tensor qkv[3],
                                  coh_tensor *out_y)

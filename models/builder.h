@@ -77,6 +77,10 @@ coh_status coh_builder_positions(coh_builder *b, const char *name,
                                  const coh_position_attributes *positions, coh_tensor x,
                                  coh_tensor *out_y);
 
+/* Rotates the `rope.heads` heads of queries or keys. */
+coh_status coh_builder_rope(coh_builder *b, const char *name, coh_rope_attributes rope,
+                            coh_tensor x, coh_tensor *out_y);
+
 /* Adds attention over separate queries, keys and values, with dropout of its weights. */
 coh_status coh_builder_attention(coh_builder *b, const char *name, int64_t heads, int64_t kv_heads,
                                  coh_attention_scores scores, const coh_tensor qkv[3],

@@ -18,32 +18,13 @@
 #include <string.h>
 
 #include "base/half.h"
-
-static int is_theta(double theta)
-{
-    return theta >= 1.0 && theta <= COH_ROPE_THETA_MOST;
-}
-
-static coh_status check_rope(const coh_gemma_config *c)
-{
-    if (!is_theta(c->theta) || !is_theta(c->local_theta))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "\"rope_theta\" is %g for global layers and %g for local ones, and must be "
-                        "from 1 to 2^100",
-                        c->theta, c->local_theta);
-    if (!(c->factor >= 1.0f) || !isfinite(c->factor))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "\"factor\" of \"rope_scaling\" is %g, and must be at least 1 and finite",
-                        (double)c->factor);
-    if (c->type == COH_GEMMA_2 && (c->factor != 1.0f || c->local_theta != c->theta))
-        return coh_fail(COH_ERR_ARGUMENT, "a Gemma 2 has one rope_theta for all layers, unscaled");
-    return COH_OK;
-}
+#include "models/rope.h"
 
 static coh_status check(const void *config)
 {
     const coh_gemma_config *c = config;
     const coh_model_size size = coh_family_size(&coh_family_gemma, config);
+    const coh_rope_attributes local = { .theta = c->local_theta };
     COH_TRY(coh_family_check_size("a Gemma", &size));
     COH_TRY(coh_family_check_grouped_heads(c->heads, c->kv_heads, c->head_width));
     if (c->channels % c->heads != 0)
@@ -53,7 +34,11 @@ static coh_status check(const void *config)
                         c->channels, c->heads);
     if (c->type != COH_GEMMA_2 && c->type != COH_GEMMA_3)
         return coh_fail(COH_ERR_ARGUMENT, "a Gemma of type %d is not known", (int)c->type);
-    COH_TRY(check_rope(c));
+    COH_TRY(coh_rope_config_check(&c->rope, "rope_theta", c->positions));
+    COH_TRY(coh_rope_config_check(&local, "rope_local_base_freq", c->positions));
+    if (c->type == COH_GEMMA_2 &&
+        (c->rope.scaling != COH_ROPE_UNSCALED || c->local_theta != c->rope.theta))
+        return coh_fail(COH_ERR_ARGUMENT, "a Gemma 2 has one rope_theta for all layers, unscaled");
     if (c->inner < 1 || c->inner > INT32_MAX || c->window < 1 || c->pattern < 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "an inner width of %" PRId64 ", a window of %" PRId64
@@ -102,19 +87,13 @@ static int is_local(const coh_builder *b, const coh_gemma_config *c)
     return c->pattern == 0 || (b->block + 1) % c->pattern != 0;
 }
 
-/* Rotates the heads of queries or keys. */
-static coh_status add_rope(coh_builder *b, const coh_gemma_config *c, const char *name,
-                           int64_t heads, coh_tensor x, coh_tensor *out_y)
+static coh_rope_attributes rope_of(const coh_builder *b, const coh_gemma_config *c, int64_t heads)
 {
-    coh_rope_attributes rope = { .heads = heads,
-                                 .theta = is_local(b, c) ? c->local_theta : c->theta };
-    if (!is_local(b, c) && c->factor != 1.0f) {
-        rope.scaling = COH_ROPE_LINEAR;
-        rope.factor = c->factor;
-    }
-    const coh_tensor inputs[2] = { x, b->position };
-    return coh_builder_op(b, b->decode ? &coh_kind_rope_at : &coh_kind_rope, name, &rope,
-                          sizeof(rope), inputs, out_y);
+    coh_rope_attributes rope = c->rope;
+    if (is_local(b, c))
+        rope = (coh_rope_attributes){ .theta = c->local_theta };
+    rope.heads = heads;
+    return rope;
 }
 
 /* y = x + norm of attention of x */
@@ -136,8 +115,8 @@ static coh_status add_attention(coh_builder *b, const coh_gemma_config *c, coh_t
         COH_TRY(add_norm(b, c, "self_attn.q_norm", c->heads, qkv[0], &qkv[0]));
         COH_TRY(add_norm(b, c, "self_attn.k_norm", c->kv_heads, qkv[1], &qkv[1]));
     }
-    COH_TRY(add_rope(b, c, "self_attn.q_rope", c->heads, qkv[0], &qkv[0]));
-    COH_TRY(add_rope(b, c, "self_attn.k_rope", c->kv_heads, qkv[1], &qkv[1]));
+    COH_TRY(coh_builder_rope(b, "self_attn.q_rope", rope_of(b, c, c->heads), qkv[0], &qkv[0]));
+    COH_TRY(coh_builder_rope(b, "self_attn.k_rope", rope_of(b, c, c->kv_heads), qkv[1], &qkv[1]));
     COH_TRY(coh_builder_attention(b, "self_attn", c->heads, c->kv_heads, scores, qkv, &y));
     COH_TRY(add_linear(b, c, "self_attn.o_proj", c->channels, y, &y));
     return end_branch(b, c, "post_attention_layernorm", "self_attn.residual", y, x, out_y);
@@ -192,15 +171,14 @@ static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, co
 /* Defaults of the `transformers` classes, of version 5, for members that config.json omits. */
 #define COMMON_DEFAULTS                                                                            \
     .layers = 26, .heads = 8, .channels = 2304, .kv_heads = 4, .head_width = 256, .inner = 9216,   \
-    .window = 4096, .scalar = 256, .factor = 1, .local_theta = 1e4, .rmsnorm_epsilon = 1e-6f,      \
-    .init_std = 0.02f
+    .window = 4096, .scalar = 256, .local_theta = 1e4, .rmsnorm_epsilon = 1e-6f, .init_std = 0.02f
 static const coh_gemma_config gemma2_defaults = { COMMON_DEFAULTS,      .positions = 8192,
                                                   .vocabulary = 256000, .pattern = 2,
-                                                  .theta = 1e4,         .score_cap = 50,
+                                                  .rope.theta = 1e4,    .score_cap = 50,
                                                   .logit_cap = 30,      .type = COH_GEMMA_2 };
 static const coh_gemma_config gemma3_defaults = { COMMON_DEFAULTS,      .positions = 131072,
                                                   .vocabulary = 262208, .pattern = 6,
-                                                  .theta = 1e6,         .type = COH_GEMMA_3 };
+                                                  .rope.theta = 1e6,    .type = COH_GEMMA_3 };
 
 /* By coh_gemma_type. */
 static const coh_config_type types[] = {
@@ -243,6 +221,8 @@ static const coh_config_field fields[] = {
     { "rope_local_base_freq", COH_FIELD_OWN, .types = THREE },
     { "rope_scaling", COH_FIELD_OWN },
     { "rope_parameters", COH_FIELD_OWN },
+    { "original_max_position_embeddings", COH_FIELD_OWN },
+    { "partial_rotary_factor", COH_FIELD_OWN },
     { "attention_dropout", COH_FIELD_DROPOUT },
     { "hidden_act", COH_FIELD_KEPT },          /* `transformers` reads hidden_activation */
     { "sliding_window_size", COH_FIELD_KEPT }, /* in published files, next to sliding_window */
@@ -252,61 +232,27 @@ static const coh_config_field fields[] = {
 
 /* ---- rotary embeddings ---- */
 
-/* Reads theta and, if `factor` is not NULL, a linear scaling. An object of another scaling is
- * refused by its name. */
-static coh_status read_rope_object(const char *name, const json_t *object, double *theta,
-                                   float *factor)
-{
-    double number;
-    if (!object || json_is_null(object))
-        return COH_OK;
-    if (!json_is_object(object))
-        return coh_config_refuse(name, object, "null or an object");
-    for (void *at = json_object_iter((json_t *)object); at;
-         at = json_object_iter_next((json_t *)object, at))
-        if (!coh_config_is_word(json_object_iter_key(at), "rope_type type rope_theta factor"))
-            return coh_fail(COH_ERR_CORRUPT,
-                            "config.json: \"%s\" has a member \"%.100s\" that is not known", name,
-                            json_object_iter_key(at));
-    const json_t *type = json_object_get(object, "rope_type"),
-                 *base = json_object_get(object, "rope_theta");
-    if (!type)
-        type = json_object_get(object, "type");
-    const char *word = type ? json_string_value(type) : "default";
-    if (base)
-        COH_TRY(coh_config_positive("rope_theta", base, theta));
-    if (word && strcmp(word, "default") == 0)
-        return COH_OK;
-    if (!factor || !word || strcmp(word, "linear") != 0)
-        return coh_config_refuse("rope_type", type, factor ? "default or linear" : "default here");
-    COH_TRY(coh_config_positive("factor", json_object_get(object, "factor"), &number));
-    *factor = (float)number;
-    return COH_OK;
-}
-
 /* Up to version 4: rope_theta, rope_local_base_freq and rope_scaling; since 5: rope_parameters, in
  * Gemma 3 an object for each type of layer. */
 static coh_status read_rope(const json_t *root, coh_gemma_config *c)
 {
-    const json_t *theta = json_object_get(root, "rope_theta"),
-                 *local = json_object_get(root, "rope_local_base_freq"),
-                 *parameters = json_object_get(root, "rope_parameters");
-    float *factor = c->type == COH_GEMMA_3 ? &c->factor : NULL;
-    if (theta)
-        COH_TRY(coh_config_positive("rope_theta", theta, &c->theta));
-    if (local && c->type == COH_GEMMA_3)
-        COH_TRY(coh_config_positive("rope_local_base_freq", local, &c->local_theta));
-    COH_TRY(
-        read_rope_object("rope_scaling", json_object_get(root, "rope_scaling"), &c->theta, factor));
-    if (c->type == COH_GEMMA_3) {
-        COH_TRY(read_rope_object("full_attention", json_object_get(parameters, "full_attention"),
-                                 &c->theta, factor));
-        return read_rope_object("sliding_attention",
-                                json_object_get(parameters, "sliding_attention"), &c->local_theta,
-                                NULL);
-    }
-    COH_TRY(read_rope_object("rope_parameters", parameters, &c->theta, NULL));
-    c->local_theta = c->theta;
+    const json_t *parameters = json_object_get(root, "rope_parameters"),
+                 *full = json_object_get(parameters, "full_attention"),
+                 *sliding = json_object_get(parameters, "sliding_attention");
+    const int by_layer = c->type == COH_GEMMA_3;
+    const coh_rope_source source = { "rope_theta", json_object_get(root, "rope_scaling"),
+                                     by_layer ? full : parameters, .scales = by_layer };
+    const coh_rope_source local_source = { "rope_local_base_freq", .parameters = sliding };
+    coh_rope_attributes local = { .theta = c->local_theta };
+    if (by_layer && parameters && !json_is_null(parameters) &&
+        (!json_is_object(parameters) ||
+         json_object_size(parameters) != (size_t)(full != NULL) + (size_t)(sliding != NULL)))
+        return coh_config_refuse("rope_parameters", parameters,
+                                 "an object for full_attention and one for sliding_attention");
+    COH_TRY(coh_rope_config_read(root, &source, c->positions, &c->rope));
+    if (by_layer)
+        COH_TRY(coh_rope_config_read(root, &local_source, c->positions, &local));
+    c->local_theta = by_layer ? local.theta : c->rope.theta;
     return COH_OK;
 }
 
@@ -351,17 +297,10 @@ static coh_status read_own(coh_config_reader *reader, void *config)
 static void write_own(const void *config, coh_text *text)
 {
     const coh_gemma_config *c = config;
-    (void)coh_text_add(text, ", \"rope_theta\": ");
-    (void)coh_config_text_add_double(text, c->theta);
+    coh_rope_config_write(&c->rope, "rope_type", text);
     if (c->type == COH_GEMMA_3) {
         (void)coh_text_add(text, ", \"rope_local_base_freq\": ");
         (void)coh_config_text_add_double(text, c->local_theta);
-        (void)coh_text_add(text, ", \"rope_scaling\": ");
-        if (c->factor != 1.0f) {
-            (void)coh_text_add(text, "{\"rope_type\": \"linear\", \"factor\": ");
-            coh_config_text_add_float(text, c->factor);
-        }
-        (void)coh_text_add(text, c->factor != 1.0f ? "}" : "null");
     }
     if (c->pattern == (c->type == COH_GEMMA_3 ? 6 : 2))
         return;

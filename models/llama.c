@@ -66,7 +66,7 @@ static coh_status check(const void *config)
     const coh_model_size size = coh_family_size(&coh_family_llama, config);
     COH_TRY(coh_family_check_size("a Llama", &size));
     COH_TRY(coh_family_check_grouped_heads(c->heads, c->kv_heads, c->head_width));
-    COH_TRY(coh_rope_config_check(&c->rope, size.positions));
+    COH_TRY(coh_rope_config_check(&c->rope, "rope_theta", size.positions));
     COH_TRY(check_type(c));
     if (c->type == COH_LLAMA_PHI3 && c->rope.scaling != COH_ROPE_UNSCALED)
         return coh_fail(COH_ERR_ARGUMENT, "a Phi-3 has no scaling of turns %d",
@@ -118,24 +118,9 @@ static coh_status add_head_norm(coh_builder *b, const coh_llama_config *c, const
 
 static coh_rope_attributes rope_of(const coh_llama_config *c, int64_t heads)
 {
-    return (coh_rope_attributes){ .heads = heads,
-                                  .theta = c->rope.theta,
-                                  .scaling = c->rope.scaling,
-                                  .factor = c->rope.factor,
-                                  .low_frequency = c->rope.low_frequency,
-                                  .high_frequency = c->rope.high_frequency,
-                                  .original_positions = c->rope.original_positions,
-                                  .magnitude = c->rope.magnitude };
-}
-
-/* Rotates the heads of queries or keys. */
-static coh_status add_rope(coh_builder *b, const coh_llama_config *c, const char *name,
-                           int64_t heads, coh_tensor x, coh_tensor *out_y)
-{
-    const coh_rope_attributes rope = rope_of(c, heads);
-    const coh_tensor inputs[2] = { x, b->position };
-    return coh_builder_op(b, b->decode ? &coh_kind_rope_at : &coh_kind_rope, name, &rope,
-                          sizeof(rope), inputs, out_y);
+    coh_rope_attributes rope = c->rope;
+    rope.heads = heads;
+    return rope;
 }
 
 /* Queries, keys and values of x, the first two rotated: of three linears. */
@@ -150,8 +135,8 @@ static coh_status add_qkv(coh_builder *b, const coh_llama_config *c, coh_tensor 
         COH_TRY(add_head_norm(b, c, "self_attn.q_norm", c->heads, qkv[0], &qkv[0]));
         COH_TRY(add_head_norm(b, c, "self_attn.k_norm", c->kv_heads, qkv[1], &qkv[1]));
     }
-    COH_TRY(add_rope(b, c, "self_attn.q_rope", c->heads, qkv[0], &qkv[0]));
-    return add_rope(b, c, "self_attn.k_rope", c->kv_heads, qkv[1], &qkv[1]);
+    COH_TRY(coh_builder_rope(b, "self_attn.q_rope", rope_of(c, c->heads), qkv[0], &qkv[0]));
+    return coh_builder_rope(b, "self_attn.k_rope", rope_of(c, c->kv_heads), qkv[1], &qkv[1]);
 }
 
 /* The same of one linear. */
@@ -395,7 +380,10 @@ static coh_status read_own(coh_config_reader *reader, void *config)
         c->output_bias = c->qkv_biases;
     }
     COH_TRY(read_heads(reader->root, c));
-    COH_TRY(coh_rope_config_read(reader->root, c->positions, c->type != COH_LLAMA_PHI3, &c->rope));
+    const coh_rope_source rope = { "rope_theta", json_object_get(reader->root, "rope_scaling"),
+                                   json_object_get(reader->root, "rope_parameters"),
+                                   .scales = c->type != COH_LLAMA_PHI3 };
+    COH_TRY(coh_rope_config_read(reader->root, &rope, c->positions, &c->rope));
     return read_window(reader, c);
 }
 
@@ -404,7 +392,9 @@ static coh_status read_own(coh_config_reader *reader, void *config)
 static void write_own(const void *config, coh_text *text)
 {
     const coh_llama_config *c = config;
-    coh_rope_config_write(&c->rope, text);
+    /* Versions before "rope_type" read "type"; all later versions read it, too. */
+    coh_rope_config_write(&c->rope, c->rope.scaling == COH_ROPE_LINEAR ? "type" : "rope_type",
+                          text);
     if (has_bias_flag(c))
         (void)coh_text_add(text, ", \"attention_bias\": %s", c->qkv_biases ? "true" : "false");
     if (c->type == COH_LLAMA_PLAIN)

@@ -36,23 +36,23 @@ static const coh_llama_config phi3 = { SERIES, .window = 2047, .rope.theta = 1e4
 static const coh_gemma_config gemma2 = { .padding = -1,
                                          .window = 4096,
                                          .pattern = 2,
-                                         .theta = 1e4,
+                                         .rope.theta = 1e4,
                                          .local_theta = 1e4,
-                                         .factor = 1,
                                          .score_cap = 50,
                                          .logit_cap = 30,
                                          .rmsnorm_epsilon = 1e-6f,
                                          .init_std = 0.02f,
                                          .type = COH_GEMMA_2 };
-static const coh_gemma_config gemma3 = { .padding = -1,
-                                         .window = 1024,
-                                         .pattern = 6,
-                                         .theta = 1e6,
-                                         .local_theta = 1e4,
-                                         .factor = 8,
-                                         .rmsnorm_epsilon = 1e-6f,
-                                         .init_std = 0.02f,
-                                         .type = COH_GEMMA_3 };
+static const coh_gemma_config gemma3 = {
+    .padding = -1,
+    .window = 1024,
+    .pattern = 6,
+    .rope = { .theta = 1e6, .scaling = COH_ROPE_LINEAR, .factor = 8 },
+    .local_theta = 1e4,
+    .rmsnorm_epsilon = 1e-6f,
+    .init_std = 0.02f,
+    .type = COH_GEMMA_3
+};
 
 static const struct preset {
     const char *name;

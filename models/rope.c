@@ -19,10 +19,10 @@ static const char *const scaling_names[] = { "default", "linear", "llama3", "yar
 
 /* ---- checks ---- */
 
-static coh_status check_bands(const coh_llama_rope *rope)
+static coh_status check_bands(const coh_rope_attributes *rope)
 {
     if (!(rope->low_frequency > 0) || !(rope->high_frequency > rope->low_frequency) ||
-        !isfinite(rope->high_frequency) || rope->original_positions < 1)
+        rope->original_positions < 1)
         return coh_fail(COH_ERR_ARGUMENT,
                         "frequency factors %g and %g over %" PRId64
                         " positions: the first must be positive, the second above it",
@@ -31,11 +31,12 @@ static coh_status check_bands(const coh_llama_rope *rope)
     return COH_OK;
 }
 
-coh_status coh_rope_config_check(const coh_llama_rope *rope, int64_t positions)
+coh_status coh_rope_config_check(const coh_rope_attributes *rope, const char *theta_name,
+                                 int64_t positions)
 {
     if (!(rope->theta >= 1.0 && rope->theta <= COH_ROPE_THETA_MOST))
-        return coh_fail(COH_ERR_ARGUMENT, "\"rope_theta\" is %g, and must be from 1 to 2^100 (%g)",
-                        rope->theta, COH_ROPE_THETA_MOST);
+        return coh_fail(COH_ERR_ARGUMENT, "\"%s\" is %g, and must be from 1 to 2^100 (%g)",
+                        theta_name, rope->theta, COH_ROPE_THETA_MOST);
     if (!isfinite(rope->factor) || !isfinite(rope->low_frequency) ||
         !isfinite(rope->high_frequency) || !isfinite(rope->magnitude))
         return coh_fail(COH_ERR_ARGUMENT,
@@ -49,16 +50,15 @@ coh_status coh_rope_config_check(const coh_llama_rope *rope, int64_t positions)
         return COH_OK;
     if (rope->scaling != COH_ROPE_LINEAR)
         COH_TRY(check_bands(rope));
-    if (rope->scaling == COH_ROPE_YARN &&
-        (!(rope->theta > 1.0) || !(rope->magnitude > 0) || !isfinite(rope->magnitude)))
+    if (rope->scaling == COH_ROPE_YARN && (!(rope->theta > 1.0) || !(rope->magnitude > 0)))
         return coh_fail(COH_ERR_ARGUMENT,
                         "YaRN has \"rope_theta\" %g and \"attention_factor\" %g: the first must be "
-                        "above 1, the second positive and finite",
+                        "above 1, the second positive",
                         rope->theta, (double)rope->magnitude);
-    if (!((double)rope->factor * 0x1p31 >= (double)positions) || !isfinite(rope->factor))
+    if (!((double)rope->factor * 0x1p31 >= (double)positions))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "\"factor\" of the scaling of turns is %g, and must be finite and at least "
-                        "%g for %" PRId64 " positions",
+                        "\"factor\" of the scaling of turns is %g, and must be at least %g for "
+                        "%" PRId64 " positions",
                         (double)rope->factor, (double)positions * 0x1p-31, positions);
     return COH_OK;
 }
@@ -72,17 +72,19 @@ static const char rope_members[] =
     "truncate";
 
 /* Finds the object that describes RoPE; NULL if there is none. */
-static coh_status rope_object(const json_t *root, json_t **out_object, const char **out_name)
+static coh_status rope_object(const coh_rope_source *source, const json_t **out_object,
+                              const char **out_name)
 {
     static const char *const names[] = { "rope_scaling", "rope_parameters" };
+    const json_t *const values[] = { source->scaling, source->parameters };
     *out_object = NULL;
     for (size_t i = 0; i < 2; i++) {
-        json_t *value = json_object_get(root, names[i]);
+        const json_t *value = values[i];
         if (!value || json_is_null(value))
             continue;
         if (!json_is_object(value))
             return coh_config_refuse(names[i], value, "null or an object");
-        if (*out_object && !json_equal(*out_object, value))
+        if (*out_object && !json_equal((json_t *)*out_object, (json_t *)value))
             return coh_fail(COH_ERR_CORRUPT, "config.json: \"rope_scaling\" and "
                                              "\"rope_parameters\" both are there, and differ");
         *out_object = value;
@@ -91,9 +93,10 @@ static coh_status rope_object(const json_t *root, json_t **out_object, const cha
     return COH_OK;
 }
 
-static coh_status check_members(json_t *object, const char *name)
+static coh_status check_members(const json_t *object, const char *name)
 {
-    for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at))
+    for (void *at = json_object_iter((json_t *)object); at;
+         at = json_object_iter_next((json_t *)object, at))
         if (!coh_config_is_word(json_object_iter_key(at), rope_members))
             return coh_fail(COH_ERR_CORRUPT,
                             "config.json: \"%s\" has a member \"%.100s\" that is not known", name,
@@ -101,17 +104,17 @@ static coh_status check_members(json_t *object, const char *name)
     return COH_OK;
 }
 
-static coh_status read_theta(const json_t *root, const json_t *object, double *out_theta)
+static coh_status read_theta(const json_t *root, const char *name, const json_t *object,
+                             double *out_theta)
 {
-    const json_t *outside = json_object_get(root, "rope_theta"),
+    const json_t *outside = json_object_get(root, name),
                  *inside = json_object_get(object, "rope_theta");
     if (outside && inside && json_number_value(outside) != json_number_value(inside))
-        return coh_fail(COH_ERR_CORRUPT,
-                        "config.json: \"rope_theta\" is there twice, as %g and as %g",
-                        json_number_value(outside), json_number_value(inside));
+        return coh_fail(COH_ERR_CORRUPT, "config.json: \"%s\" is there twice, as %g and as %g",
+                        name, json_number_value(outside), json_number_value(inside));
     if (!outside && !inside)
         return COH_OK;
-    return coh_config_positive("rope_theta", inside ? inside : outside, out_theta);
+    return coh_config_positive(name, inside ? inside : outside, out_theta);
 }
 
 /* Checks that all channels are rotated; partial rotation is not supported. */
@@ -139,8 +142,7 @@ static coh_status read_scaling_name(const json_t *object, int scales, int32_t *o
         }
     return coh_config_refuse("rope_type", value,
                              scales ? "default, linear, llama3 or yarn"
-                                    : "default: longrope, which this model type also calls su and "
-                                      "yarn, is not computed");
+                                    : "default for this model type");
 }
 
 static coh_status read_factor(const json_t *object, const char *name, float *out_factor)
@@ -154,7 +156,7 @@ static coh_status read_factor(const json_t *object, const char *name, float *out
 /* The outer member takes precedence over the inner one; without either, the model's positions
  * apply. */
 static coh_status read_original(const json_t *root, const json_t *object, int64_t positions,
-                                coh_llama_rope *rope)
+                                coh_rope_attributes *rope)
 {
     static const char name[] = "original_max_position_embeddings";
     const json_t *value = json_object_get(root, name);
@@ -164,7 +166,7 @@ static coh_status read_original(const json_t *root, const json_t *object, int64_
     return value ? coh_config_count(name, value, INT32_MAX, &rope->original_positions) : COH_OK;
 }
 
-static coh_status read_llama3(const json_t *object, coh_llama_rope *rope)
+static coh_status read_llama3(const json_t *object, coh_rope_attributes *rope)
 {
     COH_TRY(read_factor(object, "low_freq_factor", &rope->low_frequency));
     COH_TRY(read_factor(object, "high_freq_factor", &rope->high_frequency));
@@ -191,7 +193,7 @@ static double magnitude_of(double factor, double weight)
     return factor <= 1.0 ? 1.0 : 0.1 * weight * log(factor) + 1.0;
 }
 
-static coh_status read_yarn(const json_t *object, coh_llama_rope *rope)
+static coh_status read_yarn(const json_t *object, coh_rope_attributes *rope)
 {
     const json_t *given = json_object_get(object, "attention_factor"),
                  *truncate = json_object_get(object, "truncate");
@@ -216,17 +218,17 @@ static coh_status read_yarn(const json_t *object, coh_llama_rope *rope)
     return COH_OK;
 }
 
-coh_status coh_rope_config_read(const json_t *root, int64_t positions, int scales,
-                                coh_llama_rope *rope)
+coh_status coh_rope_config_read(const json_t *root, const coh_rope_source *source,
+                                int64_t positions, coh_rope_attributes *rope)
 {
-    json_t *object;
+    const json_t *object;
     const char *name = NULL;
-    COH_TRY(rope_object(root, &object, &name));
-    COH_TRY(read_scaling_name(object, scales, &rope->scaling));
+    COH_TRY(rope_object(source, &object, &name));
+    COH_TRY(read_scaling_name(object, source->scales, &rope->scaling));
     COH_TRY(check_members(object, name));
     COH_TRY(check_whole(root));
     COH_TRY(check_whole(object));
-    COH_TRY(read_theta(root, object, &rope->theta));
+    COH_TRY(read_theta(root, source->theta_name, object, &rope->theta));
     if (rope->scaling == COH_ROPE_UNSCALED)
         return COH_OK;
     COH_TRY(read_factor(object, "factor", &rope->factor));
@@ -247,7 +249,7 @@ static void write_number(const char *name, float value, float otherwise, coh_tex
     coh_config_text_add_float(text, value);
 }
 
-void coh_rope_config_write(const coh_llama_rope *rope, coh_text *text)
+void coh_rope_config_write(const coh_rope_attributes *rope, const char *type_name, coh_text *text)
 {
     (void)coh_text_add(text, ", \"rope_theta\": ");
     (void)coh_config_text_add_double(text, rope->theta);
@@ -256,10 +258,7 @@ void coh_rope_config_write(const coh_llama_rope *rope, coh_text *text)
         (void)coh_text_add(text, "null");
         return;
     }
-    /* Versions before "rope_type" read "type"; all later versions read it, too. */
-    (void)coh_text_add(text, "{\"%s\": \"%s\"",
-                       rope->scaling == COH_ROPE_LINEAR ? "type" : "rope_type",
-                       scaling_names[rope->scaling]);
+    (void)coh_text_add(text, "{\"%s\": \"%s\"", type_name, scaling_names[rope->scaling]);
     write_number("factor", rope->factor, 0, text);
     if (rope->scaling == COH_ROPE_YARN) {
         write_number("beta_slow", rope->low_frequency, (float)BETA_SLOW, text);

@@ -12,14 +12,21 @@
 #include "cohobate/models.h"
 
 /* Checks the parameters at every position of the model. Fails: COH_ERR_ARGUMENT. */
-coh_status coh_rope_config_check(const coh_llama_rope *rope, int64_t positions);
+coh_status coh_rope_config_check(const coh_rope_attributes *rope, const char *theta_name,
+                                 int64_t positions);
 
-/* Reads the members of the root object over the defaults in `rope`. `scales` 0: the model type
- * reads no scaling but longrope, which is refused. Fails: COH_ERR_CORRUPT naming the member. */
-coh_status coh_rope_config_read(const json_t *root, int64_t positions, int scales,
-                                coh_llama_rope *rope);
+/* Where a config.json has them. */
+typedef struct coh_rope_source {
+    const char *theta_name;             /* member of the root object */
+    const json_t *scaling, *parameters; /* the object in both spellings; NULL: absent */
+    int scales;                         /* 0: a scaling is refused */
+} coh_rope_source;
 
-/* Adds the members "rope_theta" and "rope_scaling". */
-void coh_rope_config_write(const coh_llama_rope *rope, coh_text *text);
+/* Reads the members over the defaults in `rope`. Fails: COH_ERR_CORRUPT naming the member. */
+coh_status coh_rope_config_read(const json_t *root, const coh_rope_source *source,
+                                int64_t positions, coh_rope_attributes *rope);
+
+/* Adds the members "rope_theta" and "rope_scaling", which names its type `type_name`. */
+void coh_rope_config_write(const coh_rope_attributes *rope, const char *type_name, coh_text *text);
 
 #endif

@@ -13,7 +13,7 @@
 #ifndef COHOBATE_MODELS_H
 #define COHOBATE_MODELS_H
 
-#include "cohobate/model.h"
+#include "cohobate/kinds.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,16 +46,6 @@ typedef struct coh_opt_config {
     int32_t untied;
 } coh_opt_config;
 
-/* Rotary position embedding, and its scaling for sequences longer than those trained on: the
- * attributes of coh_kind_rope. */
-typedef struct coh_llama_rope {
-    double theta;    /* 1e4 */
-    int32_t scaling; /* a coh_rope_scaling; fields that it does not use are 0 */
-    float factor, low_frequency, high_frequency;
-    int64_t original_positions;
-    float magnitude;
-} coh_llama_rope;
-
 /* The model_type that a configuration is written as. */
 typedef enum coh_llama_type {
     COH_LLAMA_PLAIN,
@@ -75,7 +65,7 @@ typedef struct coh_llama_config {
     /* Positions that a query attends to, itself included; 0: all. It has no effect on shorter
      * sequences. Qwen2's, which only some layers have, is not computed: longer ones are refused. */
     int64_t window;
-    coh_llama_rope rope;
+    coh_rope_attributes rope; /* `heads` 0, here and below */
     float rmsnorm_epsilon;
     coh_dtype dtype;
     float init_std;
@@ -97,8 +87,8 @@ typedef struct coh_gemma_config {
     int64_t window;  /* positions that a query of a local layer attends to, itself included */
     int64_t pattern; /* every pattern-th layer is global; 0: none is */
     int64_t scalar;  /* scores are multiplied by its inverse root */
-    double theta, local_theta;  /* rope of global and local layers; one value in Gemma 2 */
-    float factor;               /* linear scaling of the global rope; 1: none */
+    coh_rope_attributes rope;   /* of global layers; unscaled in Gemma 2 */
+    double local_theta;         /* of the unscaled rope of local layers; in Gemma 2, rope.theta */
     float score_cap, logit_cap; /* soft caps of scores (Gemma 2) and logits; 0: none */
     float rmsnorm_epsilon;
     coh_dtype dtype;

@@ -108,7 +108,7 @@ static void placement_changes_no_bit_of_a_phi3(void **state)
     (void)state;
     coh_model phi3 = llama;
     phi3.llama.type = COH_LLAMA_PHI3;
-    phi3.llama.rope = (coh_llama_rope){ .theta = 1e4 };
+    phi3.llama.rope = (coh_rope_attributes){ .theta = 1e4 };
     check(&phi3, COH_DTYPE_F32);
     check(&phi3, COH_DTYPE_BF16);
 }

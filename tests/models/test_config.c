@@ -199,7 +199,7 @@ static void what_transformers_wrote_gives_its_parameter_counts(void **state)
     recorded_each(check_parameters);
 }
 
-static coh_llama_rope rope_of(const char *members)
+static coh_rope_attributes rope_of(const char *members)
 {
     char text[512];
     snprintf(text, sizeof(text), "{\"model_type\": \"llama\", %s}", members);
@@ -208,7 +208,7 @@ static coh_llama_rope rope_of(const char *members)
 
 static void assert_rope(const char *members, int scaling, double theta, float factor)
 {
-    const coh_llama_rope rope = rope_of(members);
+    const coh_rope_attributes rope = rope_of(members);
     assert_int_equal(rope.scaling, scaling);
     assert_true(rope.theta == theta);
     assert_true(rope.factor == factor);
@@ -253,7 +253,7 @@ static void both_spellings_of_rotary_embeddings_are_read(void **state)
 static void assert_yarn(const char *members, float slow, float fast, int64_t original,
                         double magnitude)
 {
-    const coh_llama_rope rope = rope_of(members);
+    const coh_rope_attributes rope = rope_of(members);
     assert_int_equal(rope.scaling, COH_ROPE_YARN);
     assert_true(rope.low_frequency == slow && rope.high_frequency == fast);
     assert_int_equal(rope.original_positions, original);

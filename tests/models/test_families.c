@@ -501,7 +501,7 @@ static void what_is_no_llama_is_refused(void **state)
     REFUSE(llama.rope.theta, 0, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.scaling, COH_ROPE_LINEAR, COH_ERR_ARGUMENT); /* factor 0 */
     REFUSE(llama.rope.scaling, 7, COH_ERR_ARGUMENT);
-    const coh_llama_rope yarn = { 1e4, COH_ROPE_YARN, 4, 1, 32, 64, 1 };
+    const coh_rope_attributes yarn = { 0, 1e4, COH_ROPE_YARN, 4, 1, 32, 64, 1 };
     good.llama.rope = yarn;
     coh_graph_destroy(build(&good, 0, NULL));
     REFUSE(llama.rope.magnitude, 0, COH_ERR_ARGUMENT);
@@ -510,7 +510,7 @@ static void what_is_no_llama_is_refused(void **state)
     REFUSE(llama.rope.low_frequency, 32, COH_ERR_ARGUMENT);
     REFUSE(llama.rope.original_positions, 0, COH_ERR_ARGUMENT);
     REFUSE(llama.type, COH_LLAMA_PHI3, COH_ERR_ARGUMENT); /* no Phi-3 has YaRN */
-    good.llama.rope = (coh_llama_rope){ .theta = 1e4 };
+    good.llama.rope = (coh_rope_attributes){ .theta = 1e4 };
     good.llama.type = COH_LLAMA_QWEN3;
     coh_graph_destroy(build(&good, 0, NULL));
     REFUSE(llama.mlp_bias, 1, COH_ERR_ARGUMENT);
