@@ -77,6 +77,9 @@ if hasattr(transformers, "Gemma3TextConfig"):
         "gemma3_text two bases, pattern": (transformers.Gemma3TextConfig, dict(
             GEMMA3, num_hidden_layers=4, sliding_window_pattern=2, query_pre_attn_scalar=5, final_logit_softcapping=2.0,
             rope_theta=500000.0, rope_local_base_freq=20000.0, rope_scaling=dict(rope_type="linear", factor=2.0))),
+        "gemma3_text yarn": (transformers.Gemma3TextConfig, dict(
+            GEMMA3, layer_types=["sliding_attention", "full_attention"],
+            rope_scaling=dict(YARN_SET, attention_factor=0.75))),
     })
 
 
