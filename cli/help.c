@@ -49,8 +49,8 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
 static const char *const details[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
         "MODEL is a preset (see below), or the folder of a checkpoint, a run or a Hugging Face\n"
-        "model (GPT-2, OPT, Llama, Mistral, Qwen2, Qwen3, Phi-3). A new run starts from the\n"
-        "weights of that folder; a Hugging Face folder also provides the tokenizer.\n"
+        "model (GPT-2, OPT, Llama, Mistral, Qwen2, Qwen3, Phi-3, Gemma 2 and 3). A new run starts\n"
+        "from the weights of that folder; a Hugging Face folder also provides the tokenizer.\n"
         "With --resume, model, data and schedule come from the checkpoint, and the run\n"
         "continues bit for bit under any budget (with --atomics on it continues, but no two\n"
         "runs have the same bits). Flags given with --resume replace those of the checkpoint:\n"

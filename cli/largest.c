@@ -45,7 +45,8 @@ static coh_status list_family(const char *family, member *members, int *out_coun
     if (count > 0)
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
-                    "--max %.40s: no preset is called so: give gpt2, opt, llama-2 or llama-3.1",
+                    "--max %.40s: no preset begins so: give one's name up to a dash, such as gpt2 "
+                    "or llama-3.1",
                     family);
 }
 

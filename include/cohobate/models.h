@@ -63,7 +63,7 @@ typedef struct coh_llama_config {
     int64_t inner;      /* of the gated layer */
     int64_t padding;    /* id whose row is not trained by lookups; -1: none */
     /* Positions that a query attends to, itself included; 0: all. It has no effect on shorter
-     * sequences. Qwen2's, which only some layers have, is not computed: longer ones are refused. */
+     * sequences. Qwen's, which only some layers have, is not computed: longer ones are refused. */
     int64_t window;
     coh_rope_attributes rope; /* `heads` 0, here and below */
     float rmsnorm_epsilon;
