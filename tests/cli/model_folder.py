@@ -101,9 +101,20 @@ def phi3(C=32, L=2, V=520, P=64, inner=88):
     return config, tensors
 
 
+def gemma3(C=32, L=2, V=424, P=64, inner=88, D=12):
+    config, tensors = qwen3(C, L, V, P, inner, D)
+    config.update(model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], query_pre_attn_scalar=D, sliding_window=8,
+                  layer_types=["sliding_attention", "full_attention"] * (L // 2), pad_token_id=None,
+                  rope_scaling=dict(rope_type="linear", factor=2.0))
+    for n in range(L):
+        tensors.update({f"model.layers.{n}.{side}_feedforward_layernorm.weight": [C] for side in ("pre", "post")})
+    return config, tensors
+
+
 # family, its tokenizer, dtype, tensors per file
 KINDS = {"gpt2": (gpt2, "gpt2", "F16", 0), "opt": (opt, "opt", "BF16", 10), "llama": (llama, "llama2", "F32", 0),
-         "qwen3": (qwen3, "qwen2", "BF16", 0), "phi3": (phi3, "llama2", "F16", 7)}
+         "qwen3": (qwen3, "qwen2", "BF16", 0), "phi3": (phi3, "llama2", "F16", 7),
+         "gemma3_text": (gemma3, "qwen2", "F32", 9)}
 TORCH = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -139,9 +150,9 @@ def write(folder, config, tensors, per_file=0):
         json.dump({"metadata": {"total_size": 0}, "weight_map": where}, file)
 
 
-def values(shape, name, chance):
+def values(shape, name, chance, gain=1.0):
     count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-    around = 1.0 if len(shape) == 1 and name.endswith("weight") else 0.0
+    around = gain if len(shape) == 1 and name.endswith("weight") else 0.0
     return [chance.gauss(around, 0.05) for _ in range(count)]
 
 
@@ -151,8 +162,8 @@ def make(folder, kind, dtype=None, **sizes):
     family, tokenizer, own_dtype, per_file = KINDS[kind]
     dtype = dtype or own_dtype
     config, shapes = family(**sizes)
-    chance = random.Random(kind)
-    tensors = {name: (dtype, shape, narrow(values(shape, name, chance), dtype)) for name, shape in shapes.items()}
+    chance, gain = random.Random(kind), float(kind != "gemma3_text")  # Gemma's gains are 1 + weight
+    tensors = {name: (dtype, shape, narrow(values(shape, name, chance, gain), dtype)) for name, shape in shapes.items()}
     write(folder, dict(config, torch_dtype=TORCH[dtype]), tensors, per_file)
     for name in os.listdir(os.path.join(TOKENIZERS, tokenizer)):
         if name != "cases":

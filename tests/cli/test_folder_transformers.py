@@ -17,8 +17,8 @@ reference_python.need("torch", "transformers")
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig,  # noqa: E402
-                          Phi3Config, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config)
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, LlamaConfig,  # noqa: E402
+                          MistralConfig, OPTConfig, Phi3Config, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config)
 
 import model_folder  # noqa: E402
 from program import ProgramTest  # noqa: E402
@@ -33,6 +33,7 @@ KINDS = {
     "llama": dict(C=192, L=6, P=128, inner=512),
     "qwen3": dict(C=192, L=6, P=128, inner=512, D=64),
     "phi3": dict(C=192, L=6, P=128, inner=512),
+    "gemma3_text": dict(C=192, L=6, P=128, inner=512, D=64),
 }
 
 
@@ -53,6 +54,9 @@ WRITTEN = {
     "qwen2": Qwen2Config(**LLAMA, num_key_value_heads=2),
     "qwen3": Qwen3Config(**LLAMA, num_key_value_heads=2, head_dim=20, rope_scaling=YARN),
     "phi3": Phi3Config(**LLAMA, num_key_value_heads=2, pad_token_id=None, bos_token_id=0, eos_token_id=0),
+    "gemma2": Gemma2Config(**LLAMA, num_key_value_heads=2, head_dim=20, sliding_window=9, pad_token_id=None),
+    "gemma3": Gemma3TextConfig(**LLAMA, num_key_value_heads=2, head_dim=20, sliding_window=9, pad_token_id=None,
+                               layer_types=["sliding_attention", "full_attention"], rope_scaling=YARN),
 }
 
 
