@@ -37,12 +37,15 @@ EXTENTS = {
 SIGNED = {True: ("0", "-1", "INT{0}_MAX", "INT{0}_MIN"), False: ("0", "UINT{0}_MAX")}
 FLOATS = ("NAN", "INFINITY", "-INFINITY", "-1", "0", "MAX")
 FAMILIES = {"opt": "COH_FAMILY_OPT", "llama": "COH_FAMILY_LLAMA", "gemma": "COH_FAMILY_GEMMA"}
+# Types with another graph than the family's valid object.
+TYPES = {"llama": ("COH_LLAMA_QWEN3", "COH_LLAMA_PHI3")}
 # Attributes of the library's kinds whose names differ from the kind's.
 ATTRIBUTES = {
     "attention_atomic": "attention", "attention_grouped_atomic": "attention_grouped", "logits": "classifier",
     "dropout_residual": "dropout", "linear_uniform": "linear", "linear_residual": "linear",
     "linear_gelu": "linear", "linear_relu": "linear", "position_at": "position", "rope_at": "rope",
-    "rope_split_at": "rope_split", "gelu": None, "relu": None, "swiglu": None, "swiglu_packed": None, "geglu": None, "add": None,
+    "rope_split_at": "rope_split", "gelu": None, "relu": None, "swiglu": None, "swiglu_packed": None, "geglu": None,
+    "add": None,
 }
 
 
@@ -137,10 +140,9 @@ class Writer:
     def struct_cases(self, function, parameter):
         name, struct = parameter.name, parameter.type
         for path, variable in fields(self.api, struct):
-            key = f"{struct}.{variable.name}"
-            before = ""
-            if struct == "coh_model" and path.split(".")[0] in FAMILIES:
-                before = f"{name}_value = valid_model_of({FAMILIES[path.split('.')[0]]}); "
+            key, family, types, before = f"{struct}.{variable.name}", path.split(".")[0], (), ""
+            if struct == "coh_model" and family in FAMILIES:
+                before, types = f"{name}_value = valid_model_of({FAMILIES[family]}); ", TYPES.get(family, ())
             if not is_number(self.api, variable):
                 yield f"{name}->{path} NULL", f"{name}_value.{path} = NULL;", "any"
                 continue
@@ -149,8 +151,10 @@ class Writer:
                 continue  # sized_cases
             for value in values(variable, key):
                 strict = value == "NAN" and not (struct == "coh_model" and not function.name.endswith("_graph"))
-                yield (f"{name}->{path} {value}", f"{before}{name}_value.{path} = {value};",
-                       "refused" if strict else "any")
+                for of in ("", *types):
+                    setting = f"{name}_value.{family}.type = {of}; " if of else ""
+                    yield (f"{name}->{path} {value}{of and ' of ' + of}",
+                           f"{before}{setting}{name}_value.{path} = {value};", "refused" if strict else "any")
 
     def sized_cases(self, function, parameter):
         """Sizes that no struct has. The larger and smaller ones are in test_struct_bytes.c."""
