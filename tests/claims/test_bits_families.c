@@ -1,7 +1,7 @@
-/* Placement never changes a bit of an OPT or a model of Llama's family either: small ones with
- * every feature of their kinds (padding, an offset of positions, projections around the table;
- * heads that share keys, scaled rotations, norms of heads, fused linears, a separate head), in both
- * dtypes, clipped and with updates in backward. */
+/* Placement never changes a bit of an OPT or a model of Llama's or Gemma's family either: small
+ * ones with every feature of their kinds (padding, an offset of positions, projections around the
+ * table; heads that share keys, scaled rotations, norms of heads, fused linears, a separate head;
+ * windows, soft caps), in both dtypes, clipped and with updates in backward. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,6 +46,26 @@ static const coh_model llama = { .family = COH_FAMILY_LLAMA,
                                             .rmsnorm_epsilon = 1e-5f,
                                             .init_std = 0.05f,
                                             .untied = 1 } };
+
+static const coh_model gemma = { .family = COH_FAMILY_GEMMA,
+                                 .gemma = { .layers = 2,
+                                            .heads = 6,
+                                            .channels = 48,
+                                            .positions = 70,
+                                            .vocabulary = VOCABULARY,
+                                            .kv_heads = 2,
+                                            .head_width = 10,
+                                            .inner = 104,
+                                            .padding = -1,
+                                            .window = 17,
+                                            .pattern = 2,
+                                            .scalar = 7,
+                                            .rope.theta = 1e4,
+                                            .local_theta = 1e4,
+                                            .score_cap = 5,
+                                            .logit_cap = 3,
+                                            .rmsnorm_epsilon = 1e-6f,
+                                            .init_std = 0.05f } };
 
 static const trial_manner overlapped = { .overlapped = 1 };
 static const trial_manner poisoned = { .overlapped = 1, .poison = 1 };
@@ -113,6 +133,17 @@ static void placement_changes_no_bit_of_a_phi3(void **state)
     check(&phi3, COH_DTYPE_BF16);
 }
 
+static void placement_changes_no_bit_of_a_gemma(void **state)
+{
+    (void)state;
+    coh_model gemma3 = gemma;
+    gemma3.gemma.type = COH_GEMMA_3;
+    gemma3.gemma.score_cap = 0;
+    check(&gemma, COH_DTYPE_F32);
+    check(&gemma, COH_DTYPE_BF16);
+    check(&gemma3, COH_DTYPE_BF16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +151,7 @@ int main(void)
         cmocka_unit_test(placement_changes_no_bit_of_a_llama),
         cmocka_unit_test(placement_changes_no_bit_of_a_qwen3),
         cmocka_unit_test(placement_changes_no_bit_of_a_phi3),
+        cmocka_unit_test(placement_changes_no_bit_of_a_gemma),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
