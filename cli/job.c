@@ -5,6 +5,7 @@
 #include "cli/job.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,20 +314,33 @@ static coh_status check_gradients(const cli_job *job)
                                       " leave it out, or add --dtype bf16");
 }
 
-/* Asks whether a GPU adds by atomics in attention with the heads of this run. Fails: with the limit
+/* Asks whether a GPU adds by atomics in any attention layer of this run. Fails: with the limit
  * as text. */
 static coh_status ask_for_atomics(const cli_job *job)
 {
     const coh_model_size size = coh_model_size_get(&job->model);
-    const coh_attention_attributes attributes = { .heads = size.heads };
+    const coh_llama_config *llama = &job->model.llama;
+    const coh_gemma_config *gemma = &job->model.gemma;
+    coh_attention_grouped_attributes attributes = { .heads = size.heads, .kv_heads = size.heads };
     if (size.heads <= 0 || size.channels < size.heads)
         return cli_fail(COH_ERR_SHAPE, "a model without heads");
-    const int64_t width = job->model.family == COH_FAMILY_LLAMA ? job->model.llama.head_width
-                                                                : size.channels / size.heads;
-    const coh_shape qkv = { .dtype = size.dtype,
-                            .rank = 3,
-                            .dim = { 1, job->recipe.sequence, 3 * size.heads * width } };
-    return coh_kind_attention_atomic.devices[COH_DEVICE_CUDA].accepts(&attributes, &qkv);
+    int64_t width = size.channels / size.heads;
+    if (job->model.family == COH_FAMILY_LLAMA) {
+        width = llama->head_width;
+        attributes.scores.window = llama->window;
+    } else if (job->model.family == COH_FAMILY_GEMMA) { /* its global layers, if it has any */
+        width = gemma->head_width;
+        attributes.scores.cap = gemma->score_cap;
+        if (gemma->scalar != width)
+            attributes.scores.scale = 1.0f / sqrtf((float)gemma->scalar);
+        if (gemma->pattern == 0 || gemma->pattern > gemma->layers)
+            attributes.scores.window = gemma->window;
+    }
+    const coh_shape x = { .dtype = size.dtype,
+                          .rank = 3,
+                          .dim = { 1, job->recipe.sequence, size.heads * width } };
+    return coh_kind_attention_grouped_atomic.devices[COH_DEVICE_CUDA].accepts(
+        &attributes, (const coh_shape[]){ x, x, x });
 }
 
 /* Refuses --atomics if no kind of the run can use atomics; a resumed run continues without them. */

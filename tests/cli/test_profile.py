@@ -92,6 +92,11 @@ class Profile(ProgramTest):
         for flags, of in (([], "a GPU"), (["--profile", "h100", "--dtype", "f32"], "weights in bf16"),
                           (["--profile", "h100", "--dropout", "0.1"], "attention without dropout")):
             self.fails(2, "plan", *TINY, "--atomics", "on", *flags, says=f"--atomics on is of {of}: leave it out")
+        for of, says in (("gemma-2-9b", "a cap of 50"), ("gemma-3-27b", "a scale of 0.077"),
+                         ("phi-3-medium", "a window of 2047")):
+            self.fails(2, "plan", of, "--profile", "h100", "--sequence", "4096", "--atomics", "on", says=says)
+        # Its heads have 256 channels, not hidden_size / num_attention_heads = 320.
+        self.succeeds("plan", "gemma-3-4b", "--profile", "h100", "--search", "quick", "--sequence", "64", "--atomics", "on")
 
     def test_train_takes_a_profile_of_a_host_device_and_no_other(self):
         data, host = self.corpus(), datasheet("h100")
