@@ -190,7 +190,9 @@ static int find_file(bench *b)
 
 static int open_store(bench *b, const char *folder)
 {
-    const coh_store_config config = { .folder = folder,
+    const coh_disk disk = { .folder = folder, .bytes = UINT64_MAX };
+    const coh_store_config config = { .disks = &disk,
+                                      .disk_count = 1,
                                       .bytes = FILE_BYTES,
                                       .chunk_count = b->chunk_count,
                                       .port_depth = PORT_DEPTH };

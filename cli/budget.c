@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/artefact.h"
+#include "cli/disks.h"
 
 static coh_status refuse_host_memory(void)
 {
@@ -170,6 +171,20 @@ coh_status cli_budget_datasheet(const cli_options *options, const char **out_nam
                     options->device, device.name, options->device);
 }
 
+static void say_other_drive(const cli_options *options, const coh_profile *profile)
+{
+    cli_disks disks;
+    cli_line flags;
+    cli_disks_list(options, &disks);
+    if (disks.count == 0 || coh_profile_is_of_drives(profile, disks.of, disks.count))
+        return;
+    cli_line_clear(&flags);
+    cli_disks_add(options, " --disk ", NULL, &flags);
+    cli_note("note: --profile %s measured another drive than that of%s: predicted times of it are"
+             " not its own; cohobate profile%s -o FILE measures it",
+             options->profile, flags.text, flags.text);
+}
+
 coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out_profile)
 {
     coh_profile *profile = NULL;
@@ -204,11 +219,8 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
                  " are not its own; cohobate profile --threads %d measures them",
                  options->profile, (int)facts.threads, facts.threads == 1 ? "" : "s",
                  (int)cli_budget_thread_count(options), (int)cli_budget_thread_count(options));
-    if (!facts.is_what_if && facts.fingerprint != 0 && options->disk_folder[0] &&
-        !coh_profile_is_of_drive(profile, options->disk_folder))
-        cli_note("note: --profile %s measured another drive than that of --disk %s: predicted times"
-                 " of it are not its own; cohobate profile --disk %s -o FILE measures it",
-                 options->profile, options->disk_folder, options->disk_folder);
+    if (!facts.is_what_if && facts.fingerprint != 0)
+        say_other_drive(options, profile);
     *out_profile = profile;
     return COH_OK;
 }
@@ -327,7 +339,8 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
                                            : coh_machine_free_bytes();
     out_options->host_memory_bytes = options->emulate_host_bytes;
     out_options->emulate_host = options->emulate_host_bytes > 0;
-    out_options->disk_bytes = options->disk_folder[0] ? options->disk_bytes : 0;
+    out_options->disk_bytes = options->disk_bytes;
+    out_options->drive_count = cli_disks_drives(options);
     out_options->link_bytes_per_s = (double)options->link_bytes_per_s;
     out_options->thread_count = cli_budget_thread_count(options);
     out_options->chunk_bytes = options->chunk_bytes;
@@ -376,7 +389,7 @@ void cli_budget_resolve(const cli_options *options, const coh_profile *profile,
     const int is_given = cli_given(options, CLI_FLAG_SWEEP_ORDER);
     *out_budget = (cli_budget){
         .plan_file = options->plan_file,
-        .has_disk_folder = options->disk_folder[0] != '\0',
+        .has_disk_folder = options->disk_count > 0,
         .is_run_here = options->command == CLI_TRAIN,
         .may_change_micro_batch = cli_micro_batch_is_auto(options),
         .may_choose_order =
@@ -429,7 +442,6 @@ static void log_sentence(void *context, const char *sentence)
 void cli_budget_engine_options(const cli_options *options, coh_engine_options *out_options)
 {
     coh_engine_options_init(out_options);
-    out_options->disk_folder = options->disk_folder[0] ? options->disk_folder : NULL;
     out_options->disk_bytes = options->disk_bytes;
     out_options->thread_count = cli_budget_thread_count(options);
     out_options->poison = (int32_t)options->test_poison;
@@ -446,13 +458,14 @@ void cli_budget_add_flags(const cli_options *options, cli_line *line)
         cli_line_add(line, " --device %s", options->device);
     if (cli_given(options, CLI_FLAG_DEVICE_MEMORY))
         cli_line_add(line, " --device-memory %s", cli_size_whole(options->device_memory_bytes).at);
-    if (options->disk_folder[0]) {
-        char *absolute = realpath(options->disk_folder, NULL);
+    for (int32_t i = 0; i < options->disk_count; i++) {
+        const cli_disk *disk = &options->disk[i];
+        char *absolute = realpath(disk->folder, NULL);
         cli_line_add(line, " --disk ");
-        cli_line_add_word(line, absolute ? absolute : options->disk_folder);
+        cli_line_add_word(line, absolute ? absolute : disk->folder);
         free(absolute);
-        if (options->disk_bytes != UINT64_MAX)
-            cli_line_add(line, ":%s", cli_size_whole(options->disk_bytes).at);
+        if (disk->bytes != UINT64_MAX)
+            cli_line_add(line, ":%s", cli_size_whole(disk->bytes).at);
     }
     if (cli_given(options, CLI_FLAG_EMULATE_HOST))
         cli_line_add(line, " --emulate-host %s", cli_size_whole(options->emulate_host_bytes).at);
@@ -463,25 +476,4 @@ void cli_budget_add_flags(const cli_options *options, cli_line *line)
         cli_line_add(line, " --pins %s", options->pins);
     if (cli_given(options, CLI_FLAG_THREADS))
         cli_line_add(line, " --threads %" PRId64, (int64_t)options->threads);
-}
-
-/* ---- preflight ---- */
-
-coh_status cli_budget_preflight(const char *disk_folder, uint64_t store_bytes,
-                                const char *run_folder, uint64_t checkpoint_count,
-                                uint64_t checkpoint_bytes)
-{
-    coh_space_item items[2];
-    uint32_t item_count = 0;
-    char what[48];
-    uint64_t held_bytes = 0;
-    if (__builtin_mul_overflow(checkpoint_count, checkpoint_bytes, &held_bytes))
-        held_bytes = UINT64_MAX;
-    if (store_bytes > 0 && disk_folder[0])
-        items[item_count++] = (coh_space_item){ disk_folder, "the working store", store_bytes };
-    snprintf(what, sizeof(what), "%" PRIu64 " checkpoint%s", checkpoint_count,
-             checkpoint_count == 1 ? "" : "s");
-    if (run_folder)
-        items[item_count++] = (coh_space_item){ run_folder, what, held_bytes };
-    return coh_space_check(items, item_count);
 }

@@ -77,18 +77,12 @@ coh_status cli_budget_replay(const cli_budget *budget, const coh_graph *graph,
 coh_status cli_budget_check_disk(const coh_profile *profile, const char *path,
                                  const coh_plan_summary *summary);
 
-/* Sets disk folder, threads, test modes; the caller sets the optimizer's numbers. The engine's
- * messages go to standard error. */
+/* Sets the limit of the store, threads, test modes; the caller sets its folders and the optimizer's
+ * numbers. The engine's messages go to standard error. */
 void cli_budget_engine_options(const cli_options *options, coh_engine_options *out_options);
 
 /* Adds the budget and thread flags as given ("--device-memory 64MiB --disk ..."), with the folder
  * absolute, for the message that says how to resume. */
 void cli_budget_add_flags(const cli_options *options, cli_line *line);
-
-/* Checks that the working store and `checkpoint_count` checkpoints fit, summed per file system.
- * `run_folder` NULL: no checkpoints are kept. Fails: COH_ERR_FULL with the missing bytes. */
-coh_status cli_budget_preflight(const char *disk_folder, uint64_t store_bytes,
-                                const char *run_folder, uint64_t checkpoint_count,
-                                uint64_t checkpoint_bytes);
 
 #endif

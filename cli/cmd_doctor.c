@@ -3,8 +3,9 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/disks.h"
 
-enum { FINDINGS_MOST = 64 }; /* a machine with sixteen GPUs has 50 */
+enum { FINDINGS_MOST = 96 }; /* a machine with sixteen GPUs and eight drives has 71 */
 
 static const char *const levels[] = { "ok", "note", "warn" };
 
@@ -43,7 +44,11 @@ coh_status cli_doctor(const cli_options *options)
 {
     coh_finding findings[FINDINGS_MOST];
     size_t count = 0;
-    CLI_TRY(coh_machine_examine(options->folder, findings, FINDINGS_MOST, &count));
+    cli_disks disks;
+    cli_disks_list(options, &disks);
+    if (disks.count == 0)
+        disks = (cli_disks){ .of = { { .folder = ".", .bytes = UINT64_MAX } }, .count = 1 };
+    CLI_TRY(coh_machine_examine(disks.of, disks.count, findings, FINDINGS_MOST, &count));
     if (options->json)
         print_json(findings, count);
     else

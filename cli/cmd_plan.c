@@ -7,6 +7,7 @@
 
 #include "cli/budget.h"
 #include "cli/commands.h"
+#include "cli/disks.h"
 #include "cli/output.h"
 #include "cli/refusal.h"
 #include "cli/replay.h"
@@ -78,13 +79,21 @@ static void say_unusable_drive(const cli_job *job)
 {
     const cli_options *options = job->options;
     const uint64_t bytes = job->summary.peak_bytes[COH_TIER_DISK];
-    if (cli_budget_is_what_if(options, job->profile) || bytes == 0 || !options->disk_folder[0])
+    cli_disks disks;
+    cli_disks_list(options, &disks);
+    if (cli_budget_is_what_if(options, job->profile) || bytes == 0 || disks.count == 0)
         return;
-    if (cli_budget_preflight(options->disk_folder, bytes, NULL, 0, 0) == COH_ERR_FULL)
+    for (uint32_t i = 0; i < disks.count && disks.count > 1; i++) { /* train measures the shares */
+        uint64_t room;
+        if (coh_space_free_bytes(disks.of[i].folder, &room) == COH_OK && room < disks.of[i].bytes)
+            disks.of[i].bytes = room;
+    }
+    if (cli_disks_preflight(&disks, bytes, NULL, 0, 0) == COH_ERR_FULL)
         cli_note("note: train would be refused here and now: %s", coh_last_error());
-    else if (access(options->disk_folder, W_OK) != 0)
-        cli_note("note: train would be refused here and now: --disk %s cannot be written: %s",
-                 options->disk_folder, strerror(errno));
+    for (uint32_t i = 0; i < disks.count; i++)
+        if (access(disks.of[i].folder, W_OK) != 0)
+            cli_note("note: train would be refused here and now: --disk %s cannot be written: %s",
+                     disks.of[i].folder, strerror(errno));
 }
 
 static coh_status plan_out(const cli_job *job)

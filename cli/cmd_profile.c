@@ -9,6 +9,7 @@
 
 #include "cli/budget.h"
 #include "cli/commands.h"
+#include "cli/disks.h"
 #include "cli/job.h"
 #include "cli/output.h"
 
@@ -177,14 +178,17 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
 {
     watcher w = { .is_terminal = isatty(STDERR_FILENO), .begin = cli_seconds_now() };
     coh_measure_options measuring;
+    cli_disks disks;
     coh_measure_options_init(&measuring);
     measuring.graphs = (const coh_graph *const *)s->graphs;
     measuring.graph_count = s->count;
     measuring.f32_gradients = s->f32_gradients;
     measuring.accumulates = s->accumulates;
     measuring.thread_count = cli_budget_thread_count(options);
-    measuring.disk_folder = options->disk_folder[0] ? options->disk_folder : NULL;
-    measuring.disk_bytes = options->disk_bytes;
+    cli_disks_list(options, &disks);
+    measuring.disks = disks.of;
+    measuring.disk_count = disks.count;
+    measuring.disk_bytes = disks.count > 0 ? options->disk_bytes : UINT64_MAX;
     measuring.quick = options->quick != 0;
     measuring.again = options->again != 0;
     measuring.device = options->device;

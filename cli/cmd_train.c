@@ -169,10 +169,14 @@ static coh_status find_room(cli_run *run)
     const cli_job *job = &run->job;
     int keeps = run->folder.path[0] != '\0';
     uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
+    const uint64_t store_bytes = job->summary.peak_bytes[COH_TIER_DISK];
     uint64_t checkpoint_bytes;
     CLI_TRY(coh_engine_save_bytes(job->plan, &checkpoint_bytes));
-    CLI_TRY(cli_budget_preflight(run->options->disk_folder, job->summary.peak_bytes[COH_TIER_DISK],
-                                 keeps ? run->folder.path : NULL, count, checkpoint_bytes));
+    if (run->disks.count == 0)
+        cli_disks_list(run->options, &run->disks);
+    CLI_TRY(cli_disks_measure(&run->disks, store_bytes));
+    CLI_TRY(cli_disks_preflight(&run->disks, store_bytes, keeps ? run->folder.path : NULL, count,
+                                checkpoint_bytes));
     return keeps ? cli_run_folder_hold(&run->folder, count, checkpoint_bytes) : COH_OK;
 }
 
@@ -219,6 +223,8 @@ static coh_status open_engine(cli_run *run)
     cli_hyperparameters_of(recipe, &numbers);
     engine_options.hyperparameters = numbers.values;
     engine_options.hyperparameter_count = numbers.count;
+    engine_options.disks = run->disks.of;
+    engine_options.disk_count = run->disks.count;
     CLI_TRY(coh_engine_create(run->job.plan, &engine_options, &run->engine));
     CLI_TRY(load_parameters(run));
     run->facts = (coh_engine_facts){ .struct_bytes = sizeof(run->facts) };
@@ -234,8 +240,10 @@ static void add_rate(const char *what, uint64_t bytes_per_s, cli_line *line)
         cli_line_add(line, ", %s not measured", what);
 }
 
-static void describe_disk(const coh_engine_facts *facts, cli_line *line)
+static void describe_disk(const cli_run *run, cli_line *line)
 {
+    const coh_engine_facts *facts = &run->facts;
+    const coh_plan_summary *summary = &run->job.summary;
     cli_line_add(line, "disk:   %s (%s)",
                  facts->store_direct ? "O_DIRECT, past the page cache"
                                      : "through the page cache, which is memory outside the budget",
@@ -243,6 +251,8 @@ static void describe_disk(const coh_engine_facts *facts, cli_line *line)
     add_rate("read", facts->store_read_bytes_per_s, line);
     add_rate("write", facts->store_write_bytes_per_s, line);
     cli_line_add(line, "\n");
+    (void)cli_disks_describe(&run->disks, summary->peak_bytes[COH_TIER_DISK],
+                             cli_speed_get(&run->job).written_per_day, line);
 }
 
 /* Adds the number of steps after the end of the schedule, with constant rate: a resumed run may
@@ -265,7 +275,7 @@ static void describe_start(const cli_run *run)
     cli_line_clear(&line);
     cli_screen_short(&run->job, &line);
     if (facts->store_direct >= 0)
-        describe_disk(facts, &line);
+        describe_disk(run, &line);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (facts->arena_node_count[tier] > 0)
             cli_line_add(

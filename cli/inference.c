@@ -7,6 +7,7 @@
 
 #include "cli/artefact.h"
 #include "cli/budget.h"
+#include "cli/disks.h"
 #include "cli/dtype.h"
 
 static coh_status open_checkpoint(cli_inference *inference)
@@ -107,10 +108,15 @@ coh_status cli_inference_start(cli_inference *inference)
 {
     coh_engine_options engine_options;
     const cli_options *options = inference->options;
+    const uint64_t store_bytes = inference->summary.peak_bytes[COH_TIER_DISK];
+    cli_disks disks;
     describe(inference);
-    CLI_TRY(cli_budget_preflight(options->disk_folder, inference->summary.peak_bytes[COH_TIER_DISK],
-                                 NULL, 0, 0));
+    cli_disks_list(options, &disks);
+    CLI_TRY(cli_disks_measure(&disks, store_bytes));
+    CLI_TRY(cli_disks_preflight(&disks, store_bytes, NULL, 0, 0));
     cli_budget_engine_options(options, &engine_options);
+    engine_options.disks = disks.of;
+    engine_options.disk_count = disks.count;
     CLI_TRY(coh_engine_create(inference->plan, &engine_options, &inference->engine));
     if (inference->weights.folder)
         return coh_engine_init_from(inference->engine, 0, cli_weights_source, &inference->weights);

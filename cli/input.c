@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/artefact.h"
+#include "cli/disks.h"
 
 /* ---- the table ---- */
 
@@ -237,16 +238,11 @@ static int is_name(const char *path)
            (errno == ENOENT || errno == ENAMETOOLONG);
 }
 
-static coh_status check_flag(const cli_options *options, const row *r)
+static coh_status check_value(const cli_options *options, const row *r, const char *path)
 {
     const cli_flag_row *flag = &cli_flag_table[r->flag];
-    const void *field = (const char *)options + flag->offset;
     char name[40], profile[CLI_PATH_BYTES];
-    if (!options->given[r->flag])
-        return COH_OK;
-    named n = { name, " ",
-                flag->value == CLI_VALUE_DISK ? (const char *)field : *(const char *const *)field,
-                name };
+    named n = { name, " ", path, name };
     if (flag->short_name)
         snprintf(name, sizeof(name), "-%c", flag->short_name);
     else
@@ -262,6 +258,19 @@ static coh_status check_flag(const cli_options *options, const row *r)
     }
     const int is_export = r->flag == CLI_FLAG_OUTPUT && options->command == CLI_EXPORT;
     return check_path(&n, is_export ? WRITES_FOLDER : r->kind, r->remedy);
+}
+
+static coh_status check_flag(const cli_options *options, const row *r)
+{
+    const cli_flag_row *flag = &cli_flag_table[r->flag];
+    const void *field = (const char *)options + flag->offset;
+    if (!options->given[r->flag])
+        return COH_OK;
+    if (flag->value != CLI_VALUE_DISK)
+        return check_value(options, r, *(const char *const *)field);
+    for (int32_t i = 0; i < options->disk_count; i++)
+        CLI_TRY(check_value(options, r, options->disk[i].folder));
+    return cli_disks_check(options);
 }
 
 static coh_status check_operand(const cli_options *options)

@@ -58,10 +58,10 @@ static void print_budget(const cli_options *options, const cli_variant *found)
     if (room[1])
         printf(", %s %s", cli_given(options, CLI_FLAG_EMULATE_HOST) ? "emulated host" : "host",
                cli_size(room[1]).at);
-    if (options->disk_folder[0])
-        printf(", disk %s", options->disk_folder);
+    for (int32_t i = 0; i < options->disk_count; i++)
+        printf(", disk %s", options->disk[i].folder);
     if (room[2] && room[2] != UINT64_MAX)
-        printf("%s %s", options->disk_folder[0] ? " up to" : ", disk", cli_size(room[2]).at);
+        printf("%s %s", options->disk_count > 0 ? " up to" : ", disk", cli_size(room[2]).at);
     printf("\n");
 }
 

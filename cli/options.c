@@ -95,7 +95,6 @@ static void set_defaults(cli_command command, cli_options *options)
     *options = (cli_options){ .command = command,
                               .tokenizer = "bytes",
                               .device = "host",
-                              .folder = ".",
                               .batch = 8,
                               .sequence = 256,
                               .steps = 100,
@@ -232,21 +231,43 @@ static coh_status parse_size(const cli_flag_row *row, const char *text, const ch
         text, row->example);
 }
 
-/* Parses DIR[:SIZE]: the part after the last colon is a size if it begins with a digit. */
-static coh_status parse_disk(const cli_flag_row *row, const char *text, cli_options *options)
+/* Adds up the limits of the folders. A part of several is whole units. */
+static uint64_t disk_limit(const cli_options *options)
 {
-    const char *colon = strrchr(text, ':');
+    uint64_t sum = 0;
+    if (options->disk_count == 1)
+        return options->disk[0].bytes;
+    for (int32_t i = 0; i < options->disk_count; i++) {
+        const uint64_t bytes = options->disk[i].bytes;
+        if (bytes == UINT64_MAX ||
+            __builtin_add_overflow(sum, bytes - bytes % COH_DISK_UNIT_BYTES, &sum))
+            return UINT64_MAX;
+    }
+    return sum;
+}
+
+/* Parses DIR[:SIZE]: the part after the last colon is a size if it begins with a digit. */
+static coh_status add_disk(const cli_flag_row *row, const char *text, cli_options *options)
+{
+    const char *colon = strchr(row->takes, ':') ? strrchr(text, ':') : NULL;
     size_t length = strlen(text);
-    options->disk_bytes = UINT64_MAX;
+    cli_disk *disk = &options->disk[options->disk_count];
+    if (options->disk_count == COH_DISKS_MOST)
+        return cli_fail(COH_ERR_ARGUMENT, "--%s is given more than %d times: leave out %s",
+                        row->name, COH_DISKS_MOST, text);
+    disk->bytes = UINT64_MAX;
     if (colon && colon[1] >= '0' && colon[1] <= '9' && !strchr(colon, '/')) {
-        CLI_TRY(parse_size(row, colon + 1, "", &options->disk_bytes));
+        CLI_TRY(parse_size(row, colon + 1, "", &disk->bytes));
         length = (size_t)(colon - text);
     }
-    if (length == 0 || length >= sizeof(options->disk_folder))
-        return cli_fail(COH_ERR_ARGUMENT, "--disk takes DIR or DIR:SIZE, not '%s': for example %s",
-                        text, row->example);
-    memcpy(options->disk_folder, text, length);
-    options->disk_folder[length] = '\0';
+    if (length == 0 || length >= sizeof(disk->folder))
+        return cli_fail(COH_ERR_ARGUMENT, "--%s takes %s, not '%s': for example %s", row->name,
+                        strchr(row->takes, ':') ? "DIR or DIR:SIZE" : row->takes, text,
+                        row->example);
+    memcpy(disk->folder, text, length);
+    disk->folder[length] = '\0';
+    options->disk_count++;
+    options->disk_bytes = disk_limit(options);
     return COH_OK;
 }
 
@@ -339,7 +360,7 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
     case CLI_VALUE_DAILY:
         return parse_size(row, text, "/day", field);
     case CLI_VALUE_DISK:
-        return parse_disk(row, text, options);
+        return add_disk(row, text, options);
     case CLI_VALUE_CHOICE:
         return parse_choice(row, text, field);
     }

@@ -65,6 +65,12 @@ typedef struct cli_share {
     int is_share; /* 1: `percent` is used */
 } cli_share;
 
+/* A folder of the working store. */
+typedef struct cli_disk {
+    char folder[CLI_PATH_BYTES];
+    uint64_t bytes; /* limit of its part; UINT64_MAX: none */
+} cli_disk;
+
 typedef struct cli_options {
     cli_command command;
     const char *operand;                   /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
@@ -76,13 +82,14 @@ typedef struct cli_options {
     const char *prompt_file, *prompts, *messages, *system;
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;
-    const char *field, *output, *program, *held_out_file, *folder, *test_store, *device;
+    const char *field, *output, *program, *held_out_file, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
     const char *sweep, *max, *logits;
     coh_pin pin[CLI_PINS_MOST];
     int32_t pin_count;
-    char disk_folder[CLI_PATH_BYTES]; /* "": no disk */
-    uint64_t disk_bytes;              /* UINT64_MAX: as much as needed */
+    cli_disk disk[COH_DISKS_MOST];
+    int32_t disk_count;  /* 0: no disk */
+    uint64_t disk_bytes; /* of all together; UINT64_MAX: as much as needed */
 
     uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes, shard_bytes;
     uint64_t link_bytes_per_s; /* 0: memory speed */
@@ -156,7 +163,7 @@ typedef enum cli_value {
     CLI_VALUE_ROOM,   /* a size, or "none": stored as 0 */
     CLI_VALUE_RATE,   /* a size, "/s" allowed */
     CLI_VALUE_DAILY,  /* a size, "/day" allowed */
-    CLI_VALUE_DISK,   /* DIR[:SIZE] */
+    CLI_VALUE_DISK,   /* DIR or DIR:SIZE, appended */
     CLI_VALUE_CHOICE, /* one of choices, "a|b|c"; the index is stored */
 } cli_value;
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/budget.h"
+#include "cli/disks.h"
 #include "cli/dtype.h"
 
 enum { INDENT = 8, SECONDS_PER_DAY = 86400 };
@@ -130,17 +131,14 @@ static void add_budget(const cli_job *job, cli_line *line)
     add_made_for(job, line);
     if (job->on_gpu)
         cli_line_add(line, ", host %s", cli_size(job->plan_options.host_memory_bytes).at);
-    if (job->on_gpu && !options->disk_folder[0] && job->plan_options.disk_bytes)
+    if (job->on_gpu && options->disk_count == 0 && job->plan_options.disk_bytes)
         cli_line_add(line, ", disk %s", cli_size(job->plan_options.disk_bytes).at);
     if (job->made && !job->on_gpu && job->plan_options.disk_bytes)
         cli_line_add(line, ", a disk");
     if (cli_job_emulated_bytes(job))
         cli_line_add(line, ", EMULATED host tier %s (a test-bed: its speed means nothing)",
                      cli_size(cli_job_emulated_bytes(job)).at);
-    if (options->disk_folder[0])
-        cli_line_add(line, ", disk %s%s%s", options->disk_folder,
-                     options->disk_bytes == UINT64_MAX ? "" : " up to ",
-                     options->disk_bytes == UINT64_MAX ? "" : cli_size(options->disk_bytes).at);
+    cli_disks_add(options, ", disk ", " up to ", line);
 }
 
 static void add_fit(const cli_job *job, cli_line *line)

@@ -8,6 +8,7 @@
 #define COH_CLI_TRAIN_H
 
 #include "cli/data.h"
+#include "cli/disks.h"
 #include "cli/job.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
@@ -24,6 +25,7 @@ typedef struct cli_run {
     cli_job job;
     cli_run_folder folder;
     cli_data data, validation;
+    cli_disks disks;
     coh_engine *engine;
     coh_engine_facts facts;
     cli_report report;

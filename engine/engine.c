@@ -30,12 +30,15 @@ void coh_engine_options_init(coh_engine_options *out_options)
 
 static coh_status check_options(const coh_plan *plan, const coh_engine_options *options)
 {
+    uint32_t file_system_count;
     COH_TRY(coh_check_integer("thread_count", options->thread_count, 1, COH_THREADS_MOST));
     COH_TRY(coh_check_integer("delay_most_us", options->delay_most_us, 0, DELAY_US_MOST));
     if (!(options->weight_decay >= 0 && isfinite(options->weight_decay)))
         return coh_fail(COH_ERR_ARGUMENT, "weight_decay is %g: give a number from 0 on",
                         (double)options->weight_decay);
-    if (plan->layout.file_bytes > 0 && options->disk_folder == NULL)
+    if (options->disk_count > 0)
+        COH_TRY(coh_disks_check(options->disks, options->disk_count, &file_system_count));
+    if (plan->layout.file_bytes > 0 && options->disk_folder == NULL && options->disk_count == 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "the plan has a working store of %" PRIu64 " bytes: name a disk folder",
                         plan->layout.file_bytes);

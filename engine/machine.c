@@ -491,13 +491,42 @@ static void examine_disk(coh_finding_list *list, const char *folder)
     }
 }
 
-coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,
-                               size_t *out_count)
+/* Measures each drive; one of less than half the rate of another is named, as it adds little. */
+static void examine_rates(coh_finding_list *list, const coh_disk *given, uint32_t disk_count)
+{
+    coh_disk disks[COH_DISKS_MOST];
+    uint32_t best = 0;
+    memcpy(disks, given, disk_count * sizeof(disks[0]));
+    if (coh_disks_measure(disks, disk_count) != COH_OK) {
+        COH_FINDING_SAY(coh_finding_next(list, "drive")->found, "not measured: %.200s",
+                        coh_last_error());
+        return;
+    }
+    for (uint32_t i = 1; i < disk_count; i++)
+        best = disks[i].bytes_per_s > disks[best].bytes_per_s ? i : best;
+    for (uint32_t i = 0; i < disk_count && disks[i].bytes_per_s > 0; i++) {
+        coh_finding *finding = coh_finding_next(list, "drive");
+        COH_FINDING_SAY(finding->found, "%.2f GB/s of reads and writes in turn in %.150s",
+                        disks[i].bytes_per_s * 1e-9, disks[i].folder);
+        if (2 * disks[i].bytes_per_s < disks[best].bytes_per_s)
+            coh_finding_blame(finding, COH_FINDING_NOTE,
+                              "it is slow next to the others: its share of the working store is "
+                              "small",
+                              "leave it out, or give a folder on a faster drive");
+    }
+}
+
+coh_status coh_machine_examine(const coh_disk *disks, uint32_t disk_count,
+                               coh_finding *out_findings, size_t most, size_t *out_count)
 {
     COH_NEED(out_count);
     *out_count = 0;
-    if (folder == NULL || (out_findings == NULL && most > 0))
-        return coh_fail(COH_ERR_ARGUMENT, "no folder or no room for findings was given");
+    if (out_findings == NULL && most > 0)
+        return coh_fail(COH_ERR_ARGUMENT, "no room for findings was given");
+    COH_NEED(disks);
+    COH_TRY(coh_check_integer("disk_count", disk_count, 1, COH_DISKS_MOST));
+    for (uint32_t i = 0; i < disk_count; i++)
+        COH_NEED(disks[i].folder);
     coh_finding_list list = { .findings = out_findings, .most = most };
     coh_topology topology;
     (void)coh_topology_read(&topology);
@@ -511,8 +540,11 @@ coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, si
     examine_numa(&list, &topology);
     examine_memlock(&list);
     examine_uring(&list);
-    examine_direct(&list, folder);
-    examine_disk(&list, folder);
+    for (uint32_t i = 0; i < disk_count; i++) {
+        examine_direct(&list, disks[i].folder);
+        examine_disk(&list, disks[i].folder);
+    }
+    examine_rates(&list, disks, disk_count);
     coh_examine_cuda(&list);
     *out_count = list.count;
     return COH_OK;

@@ -269,7 +269,7 @@ static coh_status take_memory(coh_measure *m)
 static coh_status measure_all(coh_measure *m)
 {
     enum { ROOFS = 4, LINKS = 2, DRIVE = 4, HOST_SIDE = 2 };
-    const int is_host = m->bed->is_host, has_drive = m->options->disk_folder != NULL;
+    const int is_host = m->bed->is_host, has_drive = m->options->disk_count > 0;
     uint8_t known[COH_LANE_COUNT];
     double before[PROBES], after[PROBES];
     uint32_t operator_count = 0;
@@ -337,6 +337,9 @@ static coh_status check_options(const coh_measure_options *options)
     if (options->graph_count > 0 && options->graphs == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "measure options: graphs is NULL, graph_count is %u",
                         options->graph_count);
+    uint32_t file_system_count;
+    if (options->disk_count > 0)
+        COH_TRY(coh_disks_check(options->disks, options->disk_count, &file_system_count));
     return coh_check_integer("thread_count", options->thread_count, 1, COH_THREADS_MOST);
 }
 
@@ -361,10 +364,12 @@ static coh_status check(const coh_measure_options *options, const coh_engine_dev
                         "figures of it were given, not measured (\"%s\" %s): name the file "
                         "without entries",
                         known->origins[0].of, known->origins[0].text);
-    if (options->disk_folder != NULL && !coh_profile_is_of_drive(known, options->disk_folder))
+    if (options->disk_count > 0 &&
+        !coh_profile_is_of_drives(known, options->disks, options->disk_count))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "its drive is another (%s) than that of %s: name another file",
-                        known->drive, options->disk_folder);
+                        "its drive is another (%s) than that of %s%s: name another file",
+                        known->drive, options->disks[0].folder,
+                        options->disk_count > 1 ? " and the other folders" : "");
     if (known->threads != options->thread_count)
         return coh_fail(COH_ERR_ARGUMENT,
                         "it was measured for %d threads, not %d: name another file, or ask for as "
@@ -425,8 +430,14 @@ coh_status coh_profile_measure_on(const coh_measure_options *options,
                                   coh_profile **out_profile)
 {
     *out_profile = NULL;
-    COH_TRY(check(options, device, known));
-    job j = { .m = { .options = options, .effort = options->quick ? quick : full },
+    const coh_disk alone = { .folder = options->disk_folder, .bytes = UINT64_MAX };
+    coh_measure_options all = *options;
+    if (options->disk_folder != NULL && options->disk_count == 0) {
+        all.disks = &alone;
+        all.disk_count = 1;
+    }
+    COH_TRY(check(&all, device, known));
+    job j = { .m = { .options = &all, .effort = options->quick ? quick : full },
               .device = device,
               .known = known };
     COH_TRY(COH_ALLOC(1, &j.m.profile));

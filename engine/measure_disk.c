@@ -5,7 +5,7 @@
  *    | chunks that are read | chunks that are written | page | page | */
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/stat.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -111,20 +111,41 @@ static coh_status refuse_size(uint64_t least_bytes, uint64_t bytes)
                     coh_size_format(bytes, allowed, sizeof(allowed)));
 }
 
-static coh_status check_folder(const char *folder, uint64_t bytes)
+static coh_status check_room(const coh_disk *disks, uint32_t disk_count, uint64_t bytes)
 {
-    const coh_space_item item = { .folder = folder,
-                                  .what = "scratch file to measure the drive with",
-                                  .bytes = bytes };
-    struct stat facts;
-    if (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode))
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is no folder: name one on the drive that is to be measured", folder);
-    return coh_space_check(&item, 1);
+    coh_space_item items[COH_DISKS_MOST];
+    uint64_t shares[COH_DISKS_MOST];
+    COH_TRY(coh_disks_share(disks, disk_count, bytes, shares));
+    for (uint32_t i = 0; i < disk_count; i++)
+        items[i] = (coh_space_item){ .folder = disks[i].folder,
+                                     .what = "scratch file to measure the drive with",
+                                     .bytes = shares[i] };
+    return coh_space_check(items, disk_count);
+}
+
+/* Measures each of several drives by itself. A drive that has less than half the rate of another is
+ * worth a sentence: it adds little. */
+static coh_status measure_each(coh_measure *m, coh_disk *disks, uint32_t disk_count)
+{
+    uint32_t best = 0;
+    if (disk_count < 2)
+        return COH_OK;
+    COH_TRY(coh_disks_measure(disks, disk_count));
+    for (uint32_t i = 1; i < disk_count; i++)
+        best = disks[i].bytes_per_s > disks[best].bytes_per_s ? i : best;
+    for (uint32_t i = 0; i < disk_count && disks[i].bytes_per_s > 0; i++)
+        coh_measure_say(m, "%s alone: %.2f GB/s of reads and writes in turn%s", disks[i].folder,
+                        disks[i].bytes_per_s * 1e-9,
+                        2 * disks[i].bytes_per_s < disks[best].bytes_per_s
+                            ? ", a slow one: it gets a small share"
+                            : "");
+    return COH_OK;
 }
 
 static coh_status open_store(coh_measure *m, coh_drive *drive)
 {
+    const uint32_t disk_count = m->options->disk_count;
+    coh_disk disks[COH_DISKS_MOST];
     const coh_effort *effort = &m->effort;
     const uint64_t chunk = effort->disk_chunk_bytes;
     uint64_t bytes = effort->disk_bytes;
@@ -132,14 +153,18 @@ static coh_status open_store(coh_measure *m, coh_drive *drive)
     coh_store_facts facts;
     if (bytes > m->options->disk_bytes)
         bytes = m->options->disk_bytes;
-    const uint32_t half = (uint32_t)(bytes / chunk / PORTS);
+    const uint64_t pages = PORTS * COH_PAGE_BYTES;
+    const uint32_t half = (uint32_t)((bytes > pages ? bytes - pages : 0) / chunk / PORTS);
     if (half < effort->deepest)
-        return refuse_size(PORTS * effort->deepest * chunk, bytes);
-    const coh_store_config config = { .folder = m->options->disk_folder,
-                                      .bytes = PORTS * (half * chunk + COH_PAGE_BYTES),
+        return refuse_size(PORTS * effort->deepest * chunk + pages, bytes);
+    memcpy(disks, m->options->disks, disk_count * sizeof(disks[0]));
+    const coh_store_config config = { .disks = disks,
+                                      .disk_count = disk_count,
+                                      .bytes = PORTS * half * chunk + pages,
                                       .chunk_count = PORTS * (half + 1),
                                       .port_depth = effort->deepest };
-    COH_TRY(check_folder(config.folder, config.bytes));
+    COH_TRY(measure_each(m, disks, disk_count));
+    COH_TRY(check_room(disks, disk_count, config.bytes));
     COH_TRY(coh_arena_create(memory_bytes, "memory to measure a drive with", COH_TIER_DEVICE, NULL,
                              m->options->thread_count, &drive->arena));
     COH_TRY(coh_store_open(&config, NULL, &drive->ops, &drive->store));
@@ -228,7 +253,8 @@ static coh_status measure_sustained(coh_measure *m, coh_drive *drive)
 
 coh_status coh_measure_drive(coh_measure *m)
 {
-    coh_measure_begin(m, "a scratch file in %s", m->options->disk_folder);
+    coh_measure_begin(m, "a scratch file in %s%s", m->options->disks[0].folder,
+                      m->options->disk_count > 1 ? " and the other folders" : "");
     COH_TRY(open_drive(m));
     for (int i = 0; i < PORTS; i++) {
         coh_measure_begin(m, "%s of the drive", names[i]);

@@ -3,6 +3,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -121,7 +122,10 @@ int coh_profile_is_of_here(const coh_profile *profile)
            profile->fingerprint == coh_machine_fingerprint_of(profile);
 }
 
-/* Prints "ext4, device 254:0, 252 GiB", or "" if the folder cannot be examined. */
+/* Of one drive: "ext4, device 254:0, 252 GiB". */
+enum { DRIVE_BYTES = 96 };
+
+/* Prints "" if the folder cannot be examined. */
 static void describe_drive(const char *folder, char *text, size_t text_bytes)
 {
     struct stat place;
@@ -134,13 +138,51 @@ static void describe_drive(const char *folder, char *text, size_t text_bytes)
              (unsigned long long)(((uint64_t)system.f_blocks * (uint64_t)system.f_bsize) >> 30));
 }
 
-int coh_profile_is_of_drive(const coh_profile *profile, const char *folder)
+static int by_text(const void *a, const void *b)
 {
-    if (profile == NULL || folder == NULL)
+    return strcmp(a, b);
+}
+
+/* Joins the drives of the folders, in an order that does not depend on that of the folders. */
+static void describe_drives(const coh_disk *disks, uint32_t disk_count, char *text,
+                            size_t text_bytes)
+{
+    char drives[COH_DISKS_MOST][DRIVE_BYTES];
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < disk_count; i++)
+        describe_drive(disks[i].folder, drives[i], DRIVE_BYTES);
+    qsort(drives, disk_count, DRIVE_BYTES, by_text);
+    for (uint32_t i = 0; i < disk_count && used < text_bytes; i++)
+        used +=
+            (size_t)snprintf(text + used, text_bytes - used, "%s%s", i > 0 ? " + " : "", drives[i]);
+}
+
+int coh_profile_is_of_drives(const coh_profile *profile, const coh_disk *disks, uint32_t disk_count)
+{
+    if (profile == NULL || disks == NULL || disk_count < 1 || disk_count > COH_DISKS_MOST)
         return 0;
     char here[sizeof(profile->drive)];
-    describe_drive(folder, here, sizeof(here));
+    describe_drives(disks, disk_count, here, sizeof(here));
     return profile->drive[0] == '\0' || strcmp(profile->drive, here) == 0;
+}
+
+/* Adds up the free space of the drives; each file system counts once. */
+static uint64_t free_bytes_of(const coh_disk *disks, uint32_t disk_count)
+{
+    dev_t systems[COH_DISKS_MOST] = { 0 };
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < disk_count; i++) {
+        struct stat place;
+        uint64_t bytes = 0;
+        uint32_t first = 0;
+        systems[i] = stat(disks[i].folder, &place) == 0 ? place.st_dev : 0;
+        while (systems[first] != systems[i])
+            first++;
+        if (first == i && coh_space_free_bytes(disks[i].folder, &bytes) == COH_OK)
+            sum = bytes > UINT64_MAX - sum ? UINT64_MAX : sum + bytes;
+    }
+    return sum;
 }
 
 uint64_t coh_measure_memlock_bytes(void)
@@ -198,10 +240,12 @@ void coh_measure_machine(coh_measure *m)
     profile->threads = m->options->thread_count;
     describe_device(m);
     profile->fingerprint = coh_machine_fingerprint_of(profile);
-    if (m->options->disk_folder != NULL)
-        describe_drive(m->options->disk_folder, profile->drive, sizeof(profile->drive));
-    if (m->options->disk_folder != NULL)
-        (void)coh_space_free_bytes(m->options->disk_folder, &profile->memory_bytes[COH_TIER_DISK]);
+    if (m->options->disk_count > 0) {
+        describe_drives(m->options->disks, m->options->disk_count, profile->drive,
+                        sizeof(profile->drive));
+        profile->memory_bytes[COH_TIER_DISK] =
+            free_bytes_of(m->options->disks, m->options->disk_count);
+    }
     profile->memlock_bytes = coh_measure_memlock_bytes();
     profile->cgroup_bytes = coh_memory_limit_bytes();
 }

@@ -87,7 +87,10 @@ static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
     if (layout->file_bytes > step->options.disk_bytes)
         return refuse_disk(layout->file_bytes, step->options.disk_bytes);
     uint32_t reads = deepest(step, COH_LANE_READ), writes = deepest(step, COH_LANE_WRITE);
-    const coh_store_config config = { .folder = step->options.disk_folder,
+    const coh_disk alone = { .folder = step->options.disk_folder, .bytes = UINT64_MAX };
+    const int is_alone = step->options.disk_count == 0;
+    const coh_store_config config = { .disks = is_alone ? &alone : step->options.disks,
+                                      .disk_count = is_alone ? 1 : step->options.disk_count,
                                       .bytes = layout->file_bytes,
                                       .chunk_count = layout->chunk_count,
                                       .port_depth = reads > writes ? reads : writes };
@@ -341,6 +344,7 @@ coh_status coh_step_create(const coh_step_config *config, coh_step **out_step)
         return status;
     }
     step->options.groups = NULL; /* the caller's; no longer needed */
+    step->options.disks = NULL;
     *out_step = step;
     return COH_OK;
 }

@@ -11,8 +11,9 @@
  * the same memory, the program must have a wait between them, even on one lane; the store does not
  * check.
  *
- * The store is scratch: an unnamed file, preallocated and written once, that vanishes with the
- * process. The expected checksum and generation of each chunk are in RAM, shared by both ports.
+ * The store is scratch: an unnamed file in each folder, preallocated and written once, that
+ * vanishes with the process. A request's parts in several folders are transferred in parallel. The
+ * expected checksum and generation of each chunk are in RAM, shared by both ports.
  *
  * Threads: a store has two ports, one for reads and one for writes; each port belongs to one thread
  * (the lanes coh-read and coh-write). Nothing here allocates after `open`. */
@@ -23,6 +24,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "cohobate/disk.h"
 
 typedef struct coh_store coh_store;
 
@@ -66,7 +68,10 @@ typedef struct coh_store_completion {
 } coh_store_completion;
 
 typedef struct coh_store_config {
-    const char *folder; /* for the unnamed file (O_TMPFILE, or create and unlink) */
+    /* The folders that share the store (stripe.h); each has an unnamed file (O_TMPFILE, or create
+     * and unlink). */
+    const coh_disk *disks;
+    uint32_t disk_count;
     uint64_t bytes;
     uint32_t chunk_count; /* number of checksums kept */
     uint32_t port_depth;  /* requests in flight per port: the lane depth of the program */

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -23,14 +24,23 @@ coh_status coh_store_base_init(coh_store *base, const coh_store_config *config, 
     if (config->port_depth == 0 || config->port_depth > PORT_DEPTH_MOST)
         return coh_fail(COH_ERR_ARGUMENT, "a store with %" PRIu32 " requests per port: 1 to %u",
                         config->port_depth, PORT_DEPTH_MOST);
+    if (config->disk_count > COH_DISKS_MOST)
+        return coh_fail(COH_ERR_ARGUMENT, "a store in %" PRIu32 " folders: at most %d",
+                        config->disk_count, COH_DISKS_MOST);
     coh_status status = COH_OK;
     base->config = *config;
-    base->config.folder = NULL;
+    base->config.disks = base->disks;
+    for (int i = 0; i < COH_DISKS_MOST; i++)
+        base->fds[i] = -1;
     COH_TRY_GOTO(status, coh_checksum_table_create(config->chunk_count, &base->checksums), failed);
-    if (config->folder != NULL) {
-        COH_TRY_GOTO(status, coh_alloc_text(config->folder, &base->folder), failed);
-        base->config.folder = base->folder;
+    for (uint32_t i = 0; i < config->disk_count; i++) {
+        COH_TRY_GOTO(status, coh_alloc_text(config->disks[i].folder, &base->folders[i]), failed);
+        base->disks[i] = config->disks[i];
+        base->disks[i].folder = base->folders[i];
     }
+    COH_TRY_GOTO(status,
+                 coh_stripe_init(&base->stripe, base->disks, config->disk_count, config->bytes),
+                 failed);
     base->facts = (coh_store_facts){ .block_bytes = COH_PAGE_BYTES,
                                      .queue_depth = config->queue_depth,
                                      .backend = backend };
@@ -43,9 +53,15 @@ failed:
 void coh_store_base_fini(coh_store *base)
 {
     coh_checksum_table_destroy(base->checksums);
-    coh_free(base->folder);
     base->checksums = NULL;
-    base->folder = NULL;
+    coh_stripe_fini(&base->stripe);
+    for (uint32_t i = 0; i < base->config.disk_count; i++) {
+        if (base->fds[i] >= 0)
+            (void)close(base->fds[i]);
+        base->fds[i] = -1;
+        coh_free(base->folders[i]);
+        base->folders[i] = NULL;
+    }
 }
 
 void coh_store_base_say(coh_store *base, const char *format, ...)
@@ -141,11 +157,26 @@ coh_store_slot *coh_store_slots_oldest(const coh_store_slots *slots, coh_slot_st
     return oldest;
 }
 
-int coh_store_slots_return(coh_store_slots *slots, coh_store_slot *slot, int error)
+size_t coh_store_slots_take(coh_store_slots *slots, coh_store_slot *slot, size_t *out_bytes)
+{
+    const size_t at = slot->next_bytes, left = slot->request.bytes - at;
+    uint64_t offset;
+    *out_bytes = left < COH_STORE_PIECE_BYTES ? left : COH_STORE_PIECE_BYTES;
+    (void)coh_stripe_find(&slots->store->stripe, slot->request.file_offset + at, out_bytes,
+                          &offset);
+    slot->next_bytes += *out_bytes;
+    slot->piece_count++;
+    return at;
+}
+
+int coh_store_slots_return(coh_store_slots *slots, coh_store_slot *slot, int error,
+                           uint64_t file_offset)
 {
     slot->piece_count--;
-    if (slot->error == COH_STORE_NO_ERROR)
+    if (slot->error == COH_STORE_NO_ERROR) {
         slot->error = error;
+        slot->error_offset = file_offset;
+    }
     if (slot->piece_count > 0 || has_work(slot))
         return 0;
     slot->state = COH_SLOT_DONE;
@@ -162,13 +193,48 @@ coh_store_slot coh_store_slots_free(coh_store_slots *slots, coh_store_slot *slot
     return *slot;
 }
 
+static const char *folder_at(const coh_store *base, uint64_t file_offset)
+{
+    uint64_t offset;
+    const char *folder = base->folders[coh_stripe_find(&base->stripe, file_offset, NULL, &offset)];
+    return folder != NULL ? folder : "memory";
+}
+
+/* Adds to the error text the folders that hold the chunk: its checksum covers all of its parts. */
+static coh_status name_folders(const coh_store *base, const coh_store_request *request,
+                               coh_status status)
+{
+    char list[COH_ERROR_TEXT_BYTES / 2] = "";
+    const char *named[COH_DISKS_MOST];
+    size_t used = 0;
+    uint32_t count = 0;
+    for (uint64_t at = 0; at < request->bytes && used < sizeof(list);) {
+        size_t bytes = request->bytes - at;
+        uint64_t offset;
+        uint32_t i = 0;
+        const char *folder = folder_at(base, request->file_offset + at);
+        (void)coh_stripe_find(&base->stripe, request->file_offset + at, &bytes, &offset);
+        at += bytes;
+        while (i < count && named[i] != folder)
+            i++;
+        if (i < count)
+            continue;
+        named[count++] = folder;
+        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i > 0 ? " and " : "",
+                                 folder);
+    }
+    return coh_fail_prefix(status, "the working store in %s", list);
+}
+
 static coh_status end_request(const coh_store *base, coh_store_port port,
                               const coh_store_slot *ended)
 {
     const coh_store_request *request = &ended->request;
     const int reads = port == COH_STORE_READS;
-    if (ended->error == COH_STORE_NO_ERROR && reads)
-        return coh_checksum_table_check(base->checksums, request);
+    if (ended->error == COH_STORE_NO_ERROR && reads) {
+        const coh_status status = coh_checksum_table_check(base->checksums, request);
+        return status == COH_OK ? COH_OK : name_folders(base, request, status);
+    }
     if (ended->error == COH_STORE_NO_ERROR) {
         coh_checksum_table_record(base->checksums, request, ended->checksum);
         return COH_OK;
@@ -179,7 +245,7 @@ static coh_status end_request(const coh_store *base, coh_store_port port,
                     "%s chunk %" PRIu32 ", %zu bytes at file offset %" PRIu64
                     " of the working store in %s failed: %s",
                     reads ? "reading" : "writing", request->id.chunk, request->bytes,
-                    request->file_offset, base->folder != NULL ? base->folder : "memory",
+                    request->file_offset, folder_at(base, ended->error_offset),
                     ended->error == 0 ? "the file ended" : coh_store_error_text(ended->error));
 }
 

@@ -1,5 +1,5 @@
 /* store_base.h - the common part of every store: its config, the requests in flight on a port, the
- * choice of a backend, and the unnamed file that two backends use.
+ * choice of a backend, and the unnamed files that two backends use.
  *
  * A store's struct begins with a struct coh_store, which store.h only declares. Read store.h
  * first. */
@@ -11,6 +11,7 @@
 
 #include "offload/checksum.h"
 #include "offload/store.h"
+#include "offload/stripe.h"
 
 #define COH_STORE_REASON_BYTES 512
 
@@ -20,12 +21,15 @@
 #define COH_STORE_PIECE_BYTES ((size_t)2 << 20)
 
 /* The read rate is measured at open, for this long; a smaller file would measure a cache. */
-#define COH_STORE_MEASURED_LEAST (UINT64_C(64) << 20)
+#define COH_STORE_MEASURED_LEAST COH_DISK_WORTH_BYTES
 #define COH_STORE_MEASURE_NS     UINT64_C(50000000)
 
 struct coh_store {
-    coh_store_config config; /* folder: our copy */
-    char *folder;
+    coh_store_config config; /* disks: our copy */
+    coh_disk disks[COH_DISKS_MOST];
+    char *folders[COH_DISKS_MOST];
+    coh_stripe stripe;
+    int fds[COH_DISKS_MOST]; /* of the unnamed files; -1: none */
     coh_store_facts facts;
     coh_checksum_table *checksums;
     char reason[COH_STORE_REASON_BYTES]; /* facts.reason points here after the first sentence */
@@ -33,10 +37,11 @@ struct coh_store {
 
 /* Checks the config and initialises the common part. On failure nothing is held.
  * Fails: COH_ERR_ARGUMENT (bytes is not a positive multiple of a page, port_depth is 0 or above
- * 1024), COH_ERR_MEMORY. */
+ * 1024, more than COH_DISKS_MOST folders), COH_ERR_FULL (limits of folders), COH_ERR_MEMORY. */
 coh_status coh_store_base_init(coh_store *base, const coh_store_config *config,
                                const char *backend);
-void coh_store_base_fini(coh_store *base); /* does nothing on a zeroed struct */
+/* Closes the unnamed files, too. `base` has been initialised, or its init has failed. */
+void coh_store_base_fini(coh_store *base);
 
 /* Appends a sentence to facts.reason, after "; " if there is one already. */
 void coh_store_base_say(coh_store *base, const char *format, ...)
@@ -71,11 +76,12 @@ typedef enum coh_slot_state { COH_SLOT_FREE, COH_SLOT_ACTIVE, COH_SLOT_DONE } co
 /* A request on its way free -> active -> done -> free. It hands out pieces from its front. */
 typedef struct coh_store_slot {
     coh_store_request request;
-    uint64_t checksum;    /* of a write */
-    uint64_t sequence;    /* order of submission; of a done slot: order of completion */
-    size_t next_bytes;    /* handed out so far */
-    uint32_t piece_count; /* handed out, not returned */
-    int error;            /* an errno, 0: the file ended; COH_STORE_NO_ERROR: none yet */
+    uint64_t checksum;     /* of a write */
+    uint64_t sequence;     /* order of submission; of a done slot: order of completion */
+    size_t next_bytes;     /* handed out so far */
+    uint32_t piece_count;  /* handed out, not returned */
+    int error;             /* an errno, 0: the file ended; COH_STORE_NO_ERROR: none yet */
+    uint64_t error_offset; /* of the piece with the error */
     coh_slot_state state;
 } coh_store_slot;
 
@@ -99,9 +105,13 @@ coh_status coh_store_slots_add(coh_store_slots *slots, const coh_store_request *
                                uint64_t checksum);
 /* Returns the oldest slot in `state`, or NULL. An active one has bytes to hand out and no error. */
 coh_store_slot *coh_store_slots_oldest(const coh_store_slots *slots, coh_slot_state state);
-/* Returns a piece of a slot. After the last piece, or the last one under way after an error, the
- * slot is done: returns 1. */
-int coh_store_slots_return(coh_store_slots *slots, coh_store_slot *slot, int error);
+/* Takes the next piece of an active slot: at most COH_STORE_PIECE_BYTES of memory, in one
+ * folder's file. Returns its offset in the request. */
+size_t coh_store_slots_take(coh_store_slots *slots, coh_store_slot *slot, size_t *out_bytes);
+/* Returns a piece of a slot, which was transferred at `file_offset`. After the last piece, or the
+ * last one under way after an error, the slot is done: returns 1. */
+int coh_store_slots_return(coh_store_slots *slots, coh_store_slot *slot, int error,
+                           uint64_t file_offset);
 /* Frees a done slot, and returns a copy of it. */
 coh_store_slot coh_store_slots_free(coh_store_slots *slots, coh_store_slot *slot);
 
@@ -110,13 +120,13 @@ coh_store_slot coh_store_slots_free(coh_store_slots *slots, coh_store_slot *slot
 coh_store_completion coh_store_slots_finish(coh_store_slots *slots, const coh_store_slot *ended,
                                             int *failed);
 
-/* ---- the unnamed file ---- */
+/* ---- the unnamed files ---- */
 
-/* Makes the file of base->config in its folder: unnamed from the start (O_TMPFILE, or created and
- * unlinked at once), with all blocks allocated and written once. Sets facts.direct and
- * facts.write_bytes_per_s, and reports if O_DIRECT is not used.
- * Fails: COH_ERR_FULL with bytes wanted and free; COH_ERR_IO; COH_ERR_MEMORY. Nothing is left
- * behind then and *out_fd is -1. */
-coh_status coh_store_file_open(coh_store *base, int *out_fd);
+/* Makes the files of base->stripe in their folders: unnamed from the start (O_TMPFILE, or created
+ * and unlinked at once), with all blocks allocated and written once, all folders in parallel. Sets
+ * base->fds, facts.direct and facts.write_bytes_per_s, and reports if O_DIRECT is not used.
+ * Fails: COH_ERR_FULL with bytes wanted and free; COH_ERR_IO; COH_ERR_MEMORY; each names the
+ * folder. */
+coh_status coh_store_files_open(coh_store *base);
 
 #endif

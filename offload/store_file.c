@@ -1,4 +1,4 @@
-/* The unnamed file below a store. Three things make it more than an open:
+/* The unnamed files below a store, one in each folder. Three things make it more than an open:
  *   - Its blocks are written once here. Blocks that are only reserved are "unwritten" to the file
  *     system, and a first O_DIRECT write to them would wait inside the submission.
  *   - Whether O_DIRECT works is found by trying: file systems refuse it at open or at the first
@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "cohobate/terms.h"
 #include "memory/available.h"
 #include "offload/store_base.h"
@@ -29,19 +31,32 @@
 /* Not zero, because thin disks and compressing file systems do not store zeros. */
 #define FILL_BYTE 0xa5
 
-static coh_status full(const coh_store_config *config)
+/* The file in one folder. */
+typedef struct part {
+    coh_store *base;
+    const char *folder;
+    uint64_t bytes;
+    int fd;
+    int direct;  /* 1: with O_DIRECT */
+    int refused; /* 1: the first write was refused with it */
+    uint64_t spent_ns;
+    coh_status status; /* of filling it, with its text */
+    char text[COH_ERROR_TEXT_BYTES];
+} part;
+
+static coh_status full(const part *p)
 {
     struct statvfs space;
     uint64_t free_bytes = 0;
-    if (statvfs(config->folder, &space) == 0)
+    if (statvfs(p->folder, &space) == 0)
         free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
     return coh_fail(COH_ERR_FULL,
                     "the working store needs %" PRIu64 " bytes in %s, %" PRIu64
                     " are free: free space there or name another folder with %s",
-                    config->bytes, config->folder, free_bytes, coh_term_text(COH_TERM_DISK));
+                    p->bytes, p->folder, free_bytes, coh_term_text(COH_TERM_DISK));
 }
 
-static coh_status tell(const coh_store_config *config, const char *what)
+static coh_status tell(const part *p, const char *what)
 {
     if (errno == EFBIG)
         return coh_fail(
@@ -49,14 +64,14 @@ static coh_status tell(const coh_store_config *config, const char *what)
             "the working store needs a file of %" PRIu64
             " bytes in %s, which is more than a file may have: raise ulimit -f, or name "
             "another folder with %s",
-            config->bytes, config->folder, coh_term_text(COH_TERM_DISK));
+            p->bytes, p->folder, coh_term_text(COH_TERM_DISK));
     if (errno == ENOSPC || errno == EDQUOT)
-        return full(config);
+        return full(p);
     return coh_fail(
         COH_ERR_IO,
         "%s for the working store in %s failed: %s: name a folder on a local drive that "
         "can be written",
-        what, config->folder, coh_store_error_text(errno));
+        what, p->folder, coh_store_error_text(errno));
 }
 
 /* Opens a file without a name; returns -1 with errno on failure. */
@@ -84,97 +99,152 @@ static int is_in_memory(int fd)
            (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
 }
 
-static coh_status check_room(const coh_store_config *config, int fd)
+static coh_status check_room(const part *p)
 {
     struct statvfs space;
-    if (fstatvfs(fd, &space) == 0 && space.f_blocks > 0 &&
-        (uint64_t)space.f_bavail * space.f_frsize < config->bytes)
-        return full(config);
-    if (is_in_memory(fd) && coh_memory_available_bytes(NULL) < config->bytes)
+    if (fstatvfs(p->fd, &space) == 0 && space.f_blocks > 0 &&
+        (uint64_t)space.f_bavail * space.f_frsize < p->bytes)
+        return full(p);
+    if (is_in_memory(p->fd) && coh_memory_available_bytes(NULL) < p->bytes)
         return coh_fail(COH_ERR_FULL,
                         "the working store needs %" PRIu64 " bytes, %s is a file system in memory "
                         "and %" PRIu64 " are available: name a folder on a disk with %s",
-                        config->bytes, config->folder, coh_memory_available_bytes(NULL),
+                        p->bytes, p->folder, coh_memory_available_bytes(NULL),
                         coh_term_text(COH_TERM_DISK));
     return COH_OK;
 }
 
-/* Writes every block once. If the first write with O_DIRECT is refused, goes on without it
- * (base->facts.direct). */
-static coh_status fill(coh_store *base, int fd)
+static coh_status leave_direct(part *p)
 {
-    const coh_store_config *config = &base->config;
-    coh_status status = COH_OK;
-    size_t buffer_bytes = config->bytes < FILL_BYTES ? (size_t)config->bytes : FILL_BYTES;
-    void *buffer =
-        mmap(NULL, buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (buffer == MAP_FAILED)
-        return coh_fail(COH_ERR_MEMORY, "no %zu bytes to prepare the working store with",
-                        buffer_bytes);
-    memset(buffer, FILL_BYTE, buffer_bytes);
-    uint64_t begin_ns = coh_clock_ns();
-    for (uint64_t at = 0; at < config->bytes && status == COH_OK;) {
-        uint64_t left = config->bytes - at;
+    p->direct = 0;
+    return fcntl(p->fd, F_SETFL, fcntl(p->fd, F_GETFL) & ~O_DIRECT) == 0
+               ? COH_OK
+               : tell(p, "leaving O_DIRECT");
+}
+
+/* Writes every block once. If the first write with O_DIRECT is refused, goes on without it. */
+static coh_status write_all(part *p, const void *buffer, size_t buffer_bytes)
+{
+    for (uint64_t at = 0; at < p->bytes;) {
+        uint64_t left = p->bytes - at;
         size_t bytes = left < buffer_bytes ? (size_t)left : buffer_bytes;
-        ssize_t written = pwrite(fd, buffer, bytes, (off_t)at);
-        if (written < 0 && errno == EINVAL && base->facts.direct && at == 0) {
-            base->facts.direct = 0;
-            coh_store_base_say(base,
-                               "%s refuses direct transfers: the store goes through the page "
-                               "cache, memory outside the budget",
-                               config->folder);
-            if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT) != 0)
-                status = tell(config, "leaving O_DIRECT");
+        ssize_t written = pwrite(p->fd, buffer, bytes, (off_t)at);
+        if (written < 0 && errno == EINVAL && p->direct && at == 0) {
+            p->refused = 1;
+            COH_TRY(leave_direct(p));
         } else if (written < 0 && errno != EINTR && errno != EAGAIN)
-            status = tell(config, "writing every block once");
+            return tell(p, "writing every block once");
         else if (written == 0)
-            status = full(config);
+            return full(p);
         else if (written > 0)
             at += (uint64_t)written - (uint64_t)written % COH_PAGE_BYTES;
     }
-    uint64_t spent_ns = coh_clock_ns() - begin_ns;
-    if (status == COH_OK && spent_ns > 0)
-        base->facts.write_bytes_per_s = (uint64_t)((double)config->bytes * 1e9 / (double)spent_ns);
-    (void)munmap(buffer, buffer_bytes);
-    return status;
+    return COH_OK;
 }
 
-coh_status coh_store_file_open(coh_store *base, int *out_fd)
+static void *fill(void *argument)
 {
-    const coh_store_config *config = &base->config;
-    coh_status status = COH_OK;
-    *out_fd = -1;
-    if (config->folder == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "the working store has no folder: give %s",
-                        coh_term_text(COH_TERM_A_DISK));
-    int fd = open_unnamed(config->folder, O_DIRECT);
-    base->facts.direct = fd >= 0;
-    if (fd < 0 && errno == EINVAL) {
-        fd = open_unnamed(config->folder, 0);
-        coh_store_base_say(base,
+    part *p = argument;
+    size_t buffer_bytes = p->bytes < FILL_BYTES ? (size_t)p->bytes : FILL_BYTES;
+    void *buffer =
+        mmap(NULL, buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (buffer == MAP_FAILED) {
+        p->status = coh_fail(COH_ERR_MEMORY, "no %zu bytes to prepare the working store with",
+                             buffer_bytes);
+    } else {
+        memset(buffer, FILL_BYTE, buffer_bytes);
+        const uint64_t begin_ns = coh_clock_ns();
+        p->status = write_all(p, buffer, buffer_bytes);
+        p->spent_ns = coh_clock_ns() - begin_ns;
+        (void)munmap(buffer, buffer_bytes);
+    }
+    if (p->status != COH_OK)
+        coh_error_save(p->text);
+    return NULL;
+}
+
+/* Opens the file and reserves its blocks. */
+static coh_status open_part(part *p)
+{
+    p->fd = open_unnamed(p->folder, O_DIRECT);
+    p->direct = p->fd >= 0;
+    if (p->fd < 0 && errno == EINVAL) {
+        p->fd = open_unnamed(p->folder, 0);
+        coh_store_base_say(p->base,
                            "%s refuses O_DIRECT: the store goes through the page cache, "
                            "memory outside the budget",
-                           config->folder);
+                           p->folder);
     }
-    if (fd < 0)
-        return tell(config, "making the file");
-    if (base->facts.direct && is_in_memory(fd)) {
-        base->facts.direct = 0;
-        coh_store_base_say(base,
+    if (p->fd < 0)
+        return tell(p, "making the file");
+    if (p->direct && is_in_memory(p->fd)) {
+        coh_store_base_say(p->base,
                            "%s is a file system in memory: O_DIRECT means nothing there and "
                            "the store is memory outside the budget",
-                           config->folder);
-        if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT) != 0)
-            COH_TRY_GOTO(status, tell(config, "leaving O_DIRECT"), failed);
+                           p->folder);
+        COH_TRY(leave_direct(p));
     }
-    COH_TRY_GOTO(status, check_room(config, fd), failed);
+    COH_TRY(check_room(p));
     /* If the file system cannot reserve, the writes allocate. */
-    if (fallocate(fd, 0, 0, (off_t)config->bytes) != 0 && errno != EOPNOTSUPP && errno != EINTR)
-        COH_TRY_GOTO(status, tell(config, "reserving space"), failed);
-    COH_TRY_GOTO(status, fill(base, fd), failed);
-    *out_fd = fd;
+    if (fallocate(p->fd, 0, 0, (off_t)p->bytes) != 0 && errno != EOPNOTSUPP && errno != EINTR)
+        return tell(p, "reserving space");
     return COH_OK;
-failed:
-    (void)close(fd);
-    return status;
+}
+
+/* Fills all files at once, the last one on this thread. */
+static void fill_parts(part *parts, uint32_t part_count)
+{
+    pthread_t threads[COH_DISKS_MOST];
+    int is_started[COH_DISKS_MOST] = { 0 };
+    for (uint32_t i = 0; i < part_count; i++) {
+        if (i + 1 < part_count)
+            is_started[i] = coh_thread_start(&threads[i], fill, &parts[i]) == 0;
+        if (!is_started[i])
+            (void)fill(&parts[i]);
+    }
+    for (uint32_t i = 0; i < part_count; i++)
+        if (is_started[i])
+            (void)pthread_join(threads[i], NULL);
+}
+
+coh_status coh_store_files_open(coh_store *base)
+{
+    const coh_store_config *config = &base->config;
+    part parts[COH_DISKS_MOST];
+    uint32_t part_count = 0;
+    uint64_t spent_ns = 0;
+    if (config->disk_count == 0 || config->disks[0].folder == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "the working store has no folder: give %s",
+                        coh_term_text(COH_TERM_A_DISK));
+    for (uint32_t i = 0; i < config->disk_count; i++) {
+        part *p = &parts[part_count];
+        if (base->stripe.disk_bytes[i] == 0)
+            continue;
+        *p = (part){ .base = base,
+                     .folder = config->disks[i].folder,
+                     .bytes = base->stripe.disk_bytes[i] };
+        const coh_status status = open_part(p);
+        base->fds[i] = p->fd; /* from here on the store closes it */
+        COH_TRY(status);
+        part_count++;
+    }
+    fill_parts(parts, part_count);
+    base->facts.direct = 1;
+    for (uint32_t i = 0; i < part_count; i++) {
+        const part *p = &parts[i];
+        if (p->status != COH_OK) {
+            coh_error_restore(p->text);
+            return p->status;
+        }
+        if (p->refused)
+            coh_store_base_say(base,
+                               "%s refuses direct transfers: the store goes through the page "
+                               "cache, memory outside the budget",
+                               p->folder);
+        base->facts.direct &= p->direct;
+        spent_ns = p->spent_ns > spent_ns ? p->spent_ns : spent_ns;
+    }
+    if (spent_ns > 0)
+        base->facts.write_bytes_per_s = (uint64_t)((double)config->bytes * 1e9 / (double)spent_ns);
+    return COH_OK;
 }

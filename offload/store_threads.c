@@ -47,15 +47,12 @@ static int move(coh_threads_port *port, const piece *work)
     return COH_STORE_NO_ERROR;
 }
 
-static piece take(coh_store_slot *slot)
+static piece take(coh_store_slots *slots, coh_store_slot *slot)
 {
-    size_t left = slot->request.bytes - slot->next_bytes;
-    piece work = { .slot = slot,
-                   .memory = (unsigned char *)slot->request.memory + slot->next_bytes,
-                   .file_offset = slot->request.file_offset + slot->next_bytes,
-                   .bytes = left < COH_STORE_PIECE_BYTES ? left : COH_STORE_PIECE_BYTES };
-    slot->next_bytes += work.bytes;
-    slot->piece_count++;
+    piece work = { .slot = slot };
+    const size_t at = coh_store_slots_take(slots, slot, &work.bytes);
+    work.memory = (unsigned char *)slot->request.memory + at;
+    work.file_offset = slot->request.file_offset + at;
     return work;
 }
 
@@ -66,11 +63,11 @@ static void *run_thread(void *argument)
     for (;;) {
         coh_store_slot *slot = coh_store_slots_oldest(&port->slots, COH_SLOT_ACTIVE);
         if (slot != NULL) {
-            piece work = take(slot);
+            piece work = take(&port->slots, slot);
             pthread_mutex_unlock(&port->lock);
             int error = move(port, &work);
             pthread_mutex_lock(&port->lock);
-            if (coh_store_slots_return(&port->slots, slot, error))
+            if (coh_store_slots_return(&port->slots, slot, error, work.file_offset))
                 pthread_cond_signal(&port->done);
         } else if (port->stop)
             break;
@@ -185,8 +182,6 @@ static void threads_close(coh_store *base)
     stop_port(&store->ports[COH_STORE_READS]);
     if (store->bytes != NULL)
         (void)munmap(store->bytes, base->config.bytes);
-    if (store->fd >= 0)
-        (void)close(store->fd);
     coh_store_base_fini(base);
     coh_free(store);
 }
@@ -201,11 +196,11 @@ static coh_status threads_open(const coh_store_config *config, const char *backe
     coh_threads_store *store;
     *out_store = NULL;
     COH_TRY(COH_ALLOC(1, &store));
-    store->fd = -1;
     store->transfer = transfer;
     if (config->queue_depth > 0)
-        thread_count =
-            config->queue_depth < COH_THREADS_MOST ? config->queue_depth : COH_THREADS_MOST;
+        thread_count = config->queue_depth;
+    if (thread_count > COH_THREADS_MOST)
+        thread_count = COH_THREADS_MOST;
     COH_TRY_GOTO(status, coh_store_base_init(&store->base, config, backend), failed);
     COH_TRY_GOTO(status, prepare(store), failed);
     for (int port = 0; port < COH_STORE_PORT_COUNT; port++)
@@ -221,14 +216,17 @@ failed:
 /* ---- the posix store ---- */
 
 /* Four transfers at once reach the rate of network and solid state disks within a few per cent;
- * more threads only help where io_uring would be better anyway. */
+ * more threads per drive only help where io_uring would be better anyway. */
 #define POSIX_THREADS 4u
 
 static ssize_t transfer_file(coh_threads_store *store, coh_store_port port, void *memory,
                              size_t bytes, uint64_t file_offset)
 {
-    return port == COH_STORE_READS ? pread(store->fd, memory, bytes, (off_t)file_offset)
-                                   : pwrite(store->fd, memory, bytes, (off_t)file_offset);
+    uint64_t offset;
+    const int fd =
+        store->base.fds[coh_stripe_find(&store->base.stripe, file_offset, &bytes, &offset)];
+    return port == COH_STORE_READS ? pread(fd, memory, bytes, (off_t)offset)
+                                   : pwrite(fd, memory, bytes, (off_t)offset);
 }
 
 /* Reads the beginning of the file for a short time, one transfer at a time, so the rate is a lower
@@ -244,7 +242,7 @@ static void measure(coh_threads_store *store)
     if (buffer == MAP_FAILED)
         return;
     while (spent_ns < COH_STORE_MEASURE_NS && moved < base->config.bytes) {
-        ssize_t got = pread(store->fd, buffer, COH_STORE_PIECE_BYTES, (off_t)moved);
+        ssize_t got = transfer_file(store, COH_STORE_READS, buffer, COH_STORE_PIECE_BYTES, moved);
         if (got <= 0)
             break;
         moved += (uint64_t)got;
@@ -257,14 +255,15 @@ static void measure(coh_threads_store *store)
 
 static coh_status make_file(coh_threads_store *store)
 {
-    COH_TRY(coh_store_file_open(&store->base, &store->fd));
+    COH_TRY(coh_store_files_open(&store->base));
     measure(store);
     return COH_OK;
 }
 
 static coh_status posix_open(const coh_store_config *config, coh_store **out_store)
 {
-    return threads_open(config, "posix", POSIX_THREADS, make_file, transfer_file, out_store);
+    const uint32_t thread_count = POSIX_THREADS * (config->disk_count > 1 ? config->disk_count : 1);
+    return threads_open(config, "posix", thread_count, make_file, transfer_file, out_store);
 }
 
 const coh_store_ops coh_store_posix = {

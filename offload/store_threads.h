@@ -21,12 +21,12 @@
 
 typedef struct coh_threads_store coh_threads_store;
 
-/* Transfers at most `bytes`; as pread and pwrite: returns the bytes moved, 0 at the end, -1 with
- * errno. Called by several threads at once. */
+/* Transfers at most `bytes` at an offset of the store; as pread and pwrite: returns the bytes
+ * moved, 0 at the end, -1 with errno. Called by several threads at once. */
 typedef ssize_t (*coh_threads_transfer)(coh_threads_store *store, coh_store_port port, void *memory,
                                         size_t bytes, uint64_t file_offset);
 
-#define COH_THREADS_MOST 16
+#define COH_THREADS_MOST 32
 
 typedef struct coh_threads_port {
     coh_threads_store *store;
@@ -44,7 +44,6 @@ struct coh_threads_store {
     coh_store base;
     coh_threads_transfer transfer;
     coh_threads_port ports[COH_STORE_PORT_COUNT];
-    int fd;               /* of the posix store; -1: none */
     unsigned char *bytes; /* of the mem store; NULL: none */
 };
 

@@ -25,7 +25,7 @@
  * delays the other port (benchmarks/store.c; 8 x 512 KiB read 1.4 GB/s and wrote 3.3, this 2.2 and
  * 4.9). Not measured at open: on a shared disk, 20 ms per depth gave a random choice. */
 #define DEFAULT_DEPTH 16u
-#define DEPTH_MOST    64u
+#define DEPTH_MOST    128u /* per drive DEFAULT_DEPTH */
 
 /* A transfer that the kernel refuses with "try again" becomes an error after this many tries. */
 #define RETRIES_MOST 10000u
@@ -56,19 +56,18 @@ static void hand_out(coh_ring_port *port)
         coh_store_slot *slot = coh_store_slots_oldest(&port->slots, COH_SLOT_ACTIVE);
         if (slot == NULL)
             return;
-        size_t left = slot->request.bytes - slot->next_bytes;
-        size_t bytes = left < COH_STORE_PIECE_BYTES ? left : COH_STORE_PIECE_BYTES;
-        unsigned char *memory = (unsigned char *)slot->request.memory + slot->next_bytes;
+        size_t bytes;
+        const size_t at = coh_store_slots_take(&port->slots, slot, &bytes);
+        const size_t taken = bytes;
+        unsigned char *memory = (unsigned char *)slot->request.memory + at;
         int buffer = find_buffer(port, memory, &bytes);
+        slot->next_bytes -= taken - bytes;
         uint32_t number = port->unused[--port->unused_count];
-        port->pieces[number] =
-            (coh_ring_piece){ .slot = slot,
-                              .bytes = (uint32_t)bytes,
-                              .buffer = buffer,
-                              .memory = memory,
-                              .file_offset = slot->request.file_offset + slot->next_bytes };
-        slot->next_bytes += bytes;
-        slot->piece_count++;
+        port->pieces[number] = (coh_ring_piece){ .slot = slot,
+                                                 .bytes = (uint32_t)bytes,
+                                                 .buffer = buffer,
+                                                 .memory = memory,
+                                                 .file_offset = slot->request.file_offset + at };
         port->waiting[port->waiting_count++] = number;
     }
 }
@@ -76,18 +75,20 @@ static void hand_out(coh_ring_port *port)
 static void prepare(coh_ring_port *port, struct io_uring_sqe *sqe, uint32_t number)
 {
     const coh_ring_piece *piece = &port->pieces[number];
+    const coh_store *store = port->slots.store;
     int reads = port->slots.port == COH_STORE_READS;
+    uint64_t offset;
+    const uint32_t disk = coh_stripe_find(&store->stripe, piece->file_offset, NULL, &offset);
+    const int file = port->files_fixed ? (int)disk : store->fds[disk];
     if (piece->buffer >= 0 && reads)
-        io_uring_prep_read_fixed(sqe, port->file, piece->memory, piece->bytes, piece->file_offset,
-                                 piece->buffer);
+        io_uring_prep_read_fixed(sqe, file, piece->memory, piece->bytes, offset, piece->buffer);
     else if (piece->buffer >= 0)
-        io_uring_prep_write_fixed(sqe, port->file, piece->memory, piece->bytes, piece->file_offset,
-                                  piece->buffer);
+        io_uring_prep_write_fixed(sqe, file, piece->memory, piece->bytes, offset, piece->buffer);
     else if (reads)
-        io_uring_prep_read(sqe, port->file, piece->memory, piece->bytes, piece->file_offset);
+        io_uring_prep_read(sqe, file, piece->memory, piece->bytes, offset);
     else
-        io_uring_prep_write(sqe, port->file, piece->memory, piece->bytes, piece->file_offset);
-    if (port->file_fixed)
+        io_uring_prep_write(sqe, file, piece->memory, piece->bytes, offset);
+    if (port->files_fixed)
         io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
     io_uring_sqe_set_data64(sqe, number);
 }
@@ -121,7 +122,8 @@ static coh_status send_waiting(coh_ring_port *port)
 static void end_piece(coh_ring_port *port, uint32_t number, int error)
 {
     port->unused[port->unused_count++] = number;
-    (void)coh_store_slots_return(&port->slots, port->pieces[number].slot, error);
+    const coh_ring_piece *piece = &port->pieces[number];
+    (void)coh_store_slots_return(&port->slots, piece->slot, error, piece->file_offset);
 }
 
 static void take_result(coh_ring_port *port, uint32_t number, int result)
@@ -221,7 +223,7 @@ done:
 
 /* ---- a port: init and fini ---- */
 
-coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_port which, int fd,
+coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_port which,
                               uint32_t queue_depth)
 {
     COH_TRY(coh_store_slots_init(&port->slots, store, which));
@@ -236,8 +238,8 @@ coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_p
         return coh_fail(COH_ERR_DEVICE, "io_uring is denied here (%s)",
                         coh_store_error_text(-denied));
     port->ring_is_open = 1;
-    port->file_fixed = io_uring_register_files(&port->ring, &fd, 1) == 0;
-    port->file = port->file_fixed ? 0 : fd;
+    port->files_fixed =
+        io_uring_register_files(&port->ring, store->fds, store->config.disk_count) == 0;
     return COH_OK;
 }
 
@@ -269,7 +271,6 @@ void coh_ring_port_fini(coh_ring_port *port)
 
 typedef struct uring_store {
     coh_store base;
-    int fd;
     coh_ring_port ports[COH_STORE_PORT_COUNT];
     coh_ring_arena arenas[COH_RING_ARENAS_MOST];
     uint32_t arena_count;
@@ -279,14 +280,17 @@ typedef struct uring_store {
 
 /* Queues one read of the measurement. Reads cycle through the file, all into the same memory, whose
  * contents are not used. */
-static void put_read(struct io_uring *ring, int fd, void *memory, uint64_t *next_offset,
-                     uint64_t file_bytes)
+static void put_read(struct io_uring *ring, const coh_store *store, void *memory,
+                     uint64_t *next_offset)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
-    if (*next_offset + COH_STORE_PIECE_BYTES > file_bytes)
+    size_t bytes = COH_STORE_PIECE_BYTES;
+    uint64_t offset;
+    if (*next_offset + COH_STORE_PIECE_BYTES > store->config.bytes)
         *next_offset = 0;
-    io_uring_prep_read(sqe, fd, memory, COH_STORE_PIECE_BYTES, *next_offset);
-    *next_offset += COH_STORE_PIECE_BYTES;
+    const uint32_t disk = coh_stripe_find(&store->stripe, *next_offset, &bytes, &offset);
+    io_uring_prep_read(sqe, store->fds[disk], memory, (unsigned)bytes, offset);
+    *next_offset += bytes;
 }
 
 /* Measures bytes per second of reads with `depth` in flight; 0 if one fails. */
@@ -298,7 +302,7 @@ static double measure_rate(struct io_uring *ring, const uring_store *uring, void
     uint32_t in_flight = 0;
     int failed = 0;
     for (; in_flight < depth; in_flight++)
-        put_read(ring, uring->fd, memory, &next_offset, uring->base.config.bytes);
+        put_read(ring, &uring->base, memory, &next_offset);
     while (in_flight > 0) {
         struct io_uring_cqe *cqe;
         int sent = io_uring_submit_and_wait(ring, 1);
@@ -310,7 +314,7 @@ static double measure_rate(struct io_uring *ring, const uring_store *uring, void
             io_uring_cqe_seen(ring, cqe);
             end_ns = coh_clock_ns();
             if (!failed && end_ns - begin_ns < COH_STORE_MEASURE_NS)
-                put_read(ring, uring->fd, memory, &next_offset, uring->base.config.bytes);
+                put_read(ring, &uring->base, memory, &next_offset);
             else
                 in_flight--;
         }
@@ -343,8 +347,6 @@ static void uring_close(coh_store *store)
     uring_store *uring = (uring_store *)store;
     coh_ring_port_fini(&uring->ports[COH_STORE_WRITES]);
     coh_ring_port_fini(&uring->ports[COH_STORE_READS]);
-    if (uring->fd >= 0)
-        (void)close(uring->fd);
     coh_store_base_fini(store);
     coh_free(uring);
 }
@@ -368,19 +370,18 @@ static coh_status uring_open(const coh_store_config *config, coh_store **out_sto
     *out_store = NULL;
     COH_TRY(probe());
     COH_TRY(COH_ALLOC(1, &uring));
-    uring->fd = -1;
     coh_store *base = &uring->base;
     COH_TRY_GOTO(status, coh_store_base_init(base, config, "io_uring"), failed);
-    COH_TRY_GOTO(status, coh_store_file_open(base, &uring->fd), failed);
-    uint32_t depth = config->queue_depth == 0 ? DEFAULT_DEPTH : config->queue_depth;
+    COH_TRY_GOTO(status, coh_store_files_open(base), failed);
+    uint32_t depth =
+        config->queue_depth == 0 ? DEFAULT_DEPTH * config->disk_count : config->queue_depth;
     if (depth > DEPTH_MOST)
         depth = DEPTH_MOST;
     measure(uring, depth);
     for (int port = 0; port < COH_STORE_PORT_COUNT; port++)
-        COH_TRY_GOTO(
-            status,
-            coh_ring_port_init(&uring->ports[port], base, (coh_store_port)port, uring->fd, depth),
-            failed);
+        COH_TRY_GOTO(status,
+                     coh_ring_port_init(&uring->ports[port], base, (coh_store_port)port, depth),
+                     failed);
     base->facts.queue_depth = depth;
     *out_store = base;
     return COH_OK;

@@ -38,8 +38,7 @@ typedef struct coh_ring_port {
     coh_store_slots slots;
     struct io_uring ring;
     int ring_is_open;
-    int file;       /* 0, its index, if the file is registered; else the descriptor */
-    int file_fixed; /* 1: registered */
+    int files_fixed; /* 1: the store's files are registered; their index is that of the folder */
     coh_ring_piece *pieces;
     uint32_t *waiting; /* a stack of pieces to send: new ones and repeated ones */
     uint32_t *unused;  /* a stack of free pieces */
@@ -48,10 +47,10 @@ typedef struct coh_ring_port {
     const uint32_t *arena_count;
 } coh_ring_port;
 
-/* Opens a ring of queue_depth entries on `fd`. On failure `fini` must still be called; it frees
- * what was made.
+/* Opens a ring of queue_depth entries on store->fds. On failure `fini` must still be called; it
+ * frees what was made.
  * Fails: COH_ERR_DEVICE if the kernel denies it (the text says how), COH_ERR_MEMORY. */
-coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_port which, int fd,
+coh_status coh_ring_port_init(coh_ring_port *port, coh_store *store, coh_store_port which,
                               uint32_t queue_depth);
 /* Waits for transfers in the kernel and frees the port. Does nothing on a zeroed struct. */
 void coh_ring_port_fini(coh_ring_port *port);

@@ -93,6 +93,7 @@ coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_optio
     if (options->struct_bytes < sizeof(*options))
         coh_plan_options_init(out_known);
     coh_struct_read(options, out_known, sizeof(*out_known));
+    COH_TRY(coh_check_integer("drive_count", out_known->drive_count, 0, COH_DISKS_MOST));
     return coh_check_number("link_bytes_per_s", out_known->link_bytes_per_s, 0, DBL_MAX);
 }
 
@@ -274,6 +275,8 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
         coh_profile_builtin(options->thread_count, options->bf16_is_fast, options->link_bytes_per_s,
                             &plan->profile);
     }
+    if (options->drive_count > 1 && coh_profile_is_of_one_drive(&plan->profile))
+        coh_profile_stripe(&plan->profile, options->drive_count);
     coh_status status = check_links(plan);
     if (status == COH_OK)
         status = copy_lists(plan);

@@ -268,6 +268,8 @@ static const coh_json_field option_fields[] = {
     { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.host_memory_bytes) },
     { "disk_bytes", COH_JSON_DECIMAL, IN(options.disk_bytes) },
     { "link_bytes_per_s", COH_JSON_REAL, IN(options.link_bytes_per_s), .most = 1e300 },
+    { "drive_count",
+      WHOLE(options.drive_count, .most = COH_DISKS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
     { 0 },
 };
 

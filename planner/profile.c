@@ -4,6 +4,7 @@
 #include "planner/profile.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Matmul on one core of an AVX-512 server (Zen 4 at 3.7 GHz: 100 of a peak of 118 GFLOP/s in f32,
  * 215 of 236 with AVX512_BF16). */
@@ -93,6 +94,38 @@ void coh_profile_share_cores(coh_profile *profile)
     share_with_host(profile, COH_LANE_COMPUTE, threads / (threads + 1));
     share_with_host(profile, COH_LANE_H2D, threads / (1 + COPY_CORES));
     share_with_host(profile, COH_LANE_D2H, threads / (1 + COPY_CORES));
+}
+
+int coh_profile_is_of_one_drive(const coh_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->origin_count; i++)
+        if ((strcmp(profile->origins[i].of, "links.read") == 0 ||
+             strcmp(profile->origins[i].of, "links.write") == 0) &&
+            strncmp(profile->origins[i].text, COH_PROFILE_GIVEN, strlen(COH_PROFILE_GIVEN)) == 0)
+            return 0;
+    return profile->drive[0] == '\0' && coh_profile_has_drive(profile);
+}
+
+static uint64_t times(uint64_t bytes, uint32_t factor)
+{
+    return bytes > UINT64_MAX / factor ? UINT64_MAX : bytes * factor;
+}
+
+/* Transfers of more bytes per second keep more cores busy, as in link_set. */
+void coh_profile_stripe(coh_profile *profile, int32_t drive_count)
+{
+    static const coh_lane lanes[] = { COH_LANE_READ, COH_LANE_WRITE };
+    for (int i = 0; i < 2; i++) {
+        double *slowed = &profile->contention[COH_LANE_COMPUTE][lanes[i]];
+        double *slows = &profile->contention[lanes[i]][COH_LANE_COMPUTE];
+        coh_figure_multiply(&profile->link[lanes[i]].bytes_per_s, drive_count);
+        coh_figure_multiply(&profile->link[lanes[i]].sustained_bytes_per_s, drive_count);
+        *slowed = 1 / (1 + (1 / *slowed - 1) * drive_count);
+        *slows = 1 / (1 + (1 / *slows - 1) * drive_count);
+    }
+    profile->drive_endurance_bytes = times(profile->drive_endurance_bytes, (uint32_t)drive_count);
+    profile->memory_bytes[COH_TIER_DISK] =
+        times(profile->memory_bytes[COH_TIER_DISK], (uint32_t)drive_count);
 }
 
 static double least(double a, double b)

@@ -33,6 +33,13 @@ static inline coh_figure coh_figure_of(double value)
     return (coh_figure){ .p10 = value, .p50 = value, .p90 = value };
 }
 
+static inline void coh_figure_multiply(coh_figure *figure, double factor)
+{
+    figure->p10 *= factor;
+    figure->p50 *= factor;
+    figure->p90 *= factor;
+}
+
 /* One link in one direction, running alone. No link: bytes_per_s.p50 is 0. */
 typedef struct coh_link_profile {
     coh_figure latency_ns, bytes_per_s; /* at `depth` instructions in flight */
@@ -78,6 +85,9 @@ typedef struct coh_calibration {
     uint32_t runs; /* 0: none; the factor is not used */
 } coh_calibration;
 
+/* The text of an origin begins with this if the figures were given as an entry. */
+#define COH_PROFILE_GIVEN "as given: "
+
 /* The source of one group of figures; a datasheet has one for every group. */
 typedef struct coh_profile_origin {
     char of[32];        /* the member of the file: "flops_per_s", "links.read" */
@@ -105,7 +115,9 @@ struct coh_profile {
     uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: unknown */
     uint64_t memlock_bytes, cgroup_bytes;  /* limits; UINT64_MAX: none */
     uint64_t drive_endurance_bytes;        /* 0: unknown */
-    char drive[96]; /* that was measured: file system, device, size; "": none, or unknown */
+    /* that was measured: file system, device, size; several are joined by " + "; "": none, or
+     * unknown */
+    char drive[512];
     coh_operator_times *operators;
     uint32_t operator_count;
     coh_calibration calibration[COH_OP_COUNT]; /* by opcode */
@@ -181,6 +193,11 @@ void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_p
 /* On a host device the host lane shares the cores with the compute lane: sets its unmeasured
  * contention with other lanes to their share of the cores. With a GPU: does nothing. */
 void coh_profile_share_cores(coh_profile *profile);
+
+/* Returns 1 if the profile's drive is assumed: not measured, nor given as entries. */
+int coh_profile_is_of_one_drive(const coh_profile *profile);
+/* Puts this many such drives in the place of one: rates, endurance, and room on disk. */
+void coh_profile_stripe(coh_profile *profile, int32_t drive_count);
 
 /* Limits the emulated far tier's links, H2D and D2H, to this many bytes per second (0: no limit). A
  * throttled copy sleeps the rest of the time and slows other lanes proportionally less. */

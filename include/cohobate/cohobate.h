@@ -14,6 +14,7 @@
  *   profile.h, measure.h, calibration.h   machine speeds from which the planner predicts times
  *   kernels.h, machine.h                  tables of matrix products; what this machine has
  *   checkpoint.h, run.h                   reading checkpoints; disk space and the run's lock
+ *   disk.h                                several drives as one working store
  *   plan_batch.h                          plans a batch and chooses its micro-batch
  *   status.h, refusal.h, terms.h          errors; what does not fit, as data; words of messages
  *   tier.h                                tiers and lanes: indices of arrays in plans and results
@@ -32,6 +33,7 @@
 #include "cohobate/adapters.h"
 #include "cohobate/calibration.h"
 #include "cohobate/checkpoint.h"
+#include "cohobate/disk.h"
 #include "cohobate/engine.h"
 #include "cohobate/folder.h"
 #include "cohobate/kernels.h"

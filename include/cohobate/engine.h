@@ -12,6 +12,7 @@
 #ifndef COHOBATE_ENGINE_H
 #define COHOBATE_ENGINE_H
 
+#include "cohobate/disk.h"
 #include "cohobate/plan.h"
 
 #ifdef __cplusplus
@@ -81,6 +82,10 @@ typedef struct coh_engine_options {
      * value that no optimizer of the plan has is refused. */
     const coh_hyperparameter_value *hyperparameters;
     uint32_t hyperparameter_count;
+    /* Read by coh_engine_create only. Folders that share the working store (disk.h), in place of
+     * disk_folder; disk_bytes still limits the whole store. NULL, 0: disk_folder alone. */
+    const coh_disk *disks;
+    uint32_t disk_count;
 } coh_engine_options;
 
 /* Sets the defaults: weight decay 0.1, one thread, the optimizers' own hyperparameters. */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cohobate/disk.h"
 #include "cohobate/status.h"
 
 #ifdef __cplusplus
@@ -26,11 +27,13 @@ typedef struct coh_finding {
 } coh_finding;
 
 /* Examines cores, instruction set, BLAS core type (and environment variables that slow it), memory
- * and cgroup, huge pages, NUMA, memlock, io_uring, O_DIRECT in `folder`, the CUDA driver, each GPU,
- * and the libraries that GPU work uses. On each GPU it briefly loads a context, the kernels and the
- * libraries, to measure the memory they take. Fills at most `most` findings; 64 are enough. */
-COH_API coh_status coh_machine_examine(const char *folder, coh_finding *out_findings, size_t most,
-                                       size_t *out_count);
+ * and cgroup, huge pages, NUMA, memlock, io_uring, O_DIRECT and the drive's rate in each folder,
+ * the CUDA driver, each GPU, and the libraries that GPU work uses. On each GPU it briefly loads a
+ * context, the kernels and the libraries, to measure the memory they take. Writes 64 MiB to an
+ * unnamed file in each folder. Fills at most `most` findings; 96 are enough.
+ * Fails: COH_ERR_ARGUMENT. */
+COH_API coh_status coh_machine_examine(const coh_disk *disks, uint32_t disk_count,
+                                       coh_finding *out_findings, size_t most, size_t *out_count);
 
 /* Returns the bytes that may be taken now: the smallest of MemAvailable and the limits of cgroup
  * and address space, minus a reserve of 256 MiB or 1/16, whichever is larger. */

@@ -15,6 +15,7 @@
 #ifndef COHOBATE_MEASURE_H
 #define COHOBATE_MEASURE_H
 
+#include "cohobate/disk.h"
 #include "cohobate/model.h"
 #include "cohobate/profile.h"
 
@@ -55,6 +56,11 @@ typedef struct coh_measure_options {
      * Products that it lacks are timed and added; the table is written at the end. NULL: no
      * algorithm is timed. */
     const char *kernel_table;
+    /* The folders of a working store, in place of disk_folder: their drives are measured one by
+     * one, then as one store (disk.h). disk_bytes limits the scratch file in all of them. NULL, 0:
+     * disk_folder alone. */
+    const coh_disk *disks;
+    uint32_t disk_count;
 } coh_measure_options;
 
 /* Sets the defaults: no graph, gradients in their parameters' dtype, one thread, no drive, not
@@ -72,9 +78,10 @@ COH_API void coh_measure_options_init(coh_measure_options *out_options);
 COH_API coh_status coh_profile_measure(const coh_measure_options *options, const coh_profile *known,
                                        coh_profile **out_profile);
 
-/* Returns 1 if the profile's drive is the one that holds `folder`, or if the profile names no
+/* Returns 1 if the profile's drives are those that hold the folders, or if the profile names no
  * drive. */
-COH_API int coh_profile_is_of_drive(const coh_profile *profile, const char *folder);
+COH_API int coh_profile_is_of_drives(const coh_profile *profile, const coh_disk *disks,
+                                     uint32_t disk_count);
 
 /* Returns 1 if the profile was measured on this machine by this build; 0 also for one that was not
  * measured. For a GPU's profile, additionally a GPU of that name must be here, under a driver for

@@ -14,6 +14,7 @@
 #ifndef COHOBATE_PLAN_H
 #define COHOBATE_PLAN_H
 
+#include "cohobate/disk.h"
 #include "cohobate/model.h"
 #include "cohobate/optimizer.h"
 #include "cohobate/profile.h"
@@ -164,6 +165,10 @@ typedef struct coh_plan_options {
     char optimizer[COH_OPTIMIZER_NAME_BYTES];
     const coh_optimizer_choice *optimizer_choices;
     int32_t optimizer_choice_count;
+    /* Drives that share the disk tier (disk.h), 0 or 1: one. A profile's assumed drive is one of
+     * them, so that they have this multiple of its rates and endurance; measured rates, and those
+     * given as entries, are of all drives together. */
+    int32_t drive_count;
 } coh_plan_options;
 
 /* Sets the defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred updates,

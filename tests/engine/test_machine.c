@@ -158,7 +158,9 @@ static void every_subject_is_examined_and_a_warning_says_what_to_do(void **state
     };
     coh_finding findings[FINDINGS_MOST];
     size_t count = 0;
-    assert_int_equal(coh_machine_examine(folder, findings, FINDINGS_MOST, &count), COH_OK);
+    assert_int_equal(coh_machine_examine(&(coh_disk){ folder, UINT64_MAX, 0 }, 1, findings,
+                                         FINDINGS_MOST, &count),
+                     COH_OK);
     for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
         if (find(findings, count, subjects[i]) == NULL)
             fail_msg("nothing is said about %s", subjects[i]);
@@ -178,13 +180,15 @@ static void no_more_findings_are_written_than_there_is_room_for(void **state)
     coh_finding findings[4];
     memset(findings, 0x77, sizeof(findings));
     size_t count = 0;
-    assert_int_equal(coh_machine_examine(folder, findings, 3, &count), COH_OK);
+    assert_int_equal(
+        coh_machine_examine(&(coh_disk){ folder, UINT64_MAX, 0 }, 1, findings, 3, &count), COH_OK);
     assert_int_equal(count, 3);
     for (size_t i = 0; i < sizeof(findings[3]); i++)
         assert_int_equal(((unsigned char *)&findings[3])[i], 0x77);
-    assert_int_equal(coh_machine_examine(folder, NULL, 0, &count), COH_OK);
+    assert_int_equal(coh_machine_examine(&(coh_disk){ folder, UINT64_MAX, 0 }, 1, NULL, 0, &count),
+                     COH_OK);
     assert_int_equal(count, 0);
-    assert_int_equal(coh_machine_examine(NULL, findings, 3, &count), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_machine_examine(NULL, 1, findings, 3, &count), COH_ERR_ARGUMENT);
 }
 
 static void the_probe_of_a_folder_leaves_nothing_in_it(void **state)
@@ -192,7 +196,9 @@ static void the_probe_of_a_folder_leaves_nothing_in_it(void **state)
     (void)state;
     coh_finding findings[FINDINGS_MOST];
     size_t count = 0;
-    assert_int_equal(coh_machine_examine(folder, findings, FINDINGS_MOST, &count), COH_OK);
+    assert_int_equal(coh_machine_examine(&(coh_disk){ folder, UINT64_MAX, 0 }, 1, findings,
+                                         FINDINGS_MOST, &count),
+                     COH_OK);
     DIR *open_folder = opendir(folder);
     assert_non_null(open_folder);
     int entry_count = 0;
@@ -209,7 +215,9 @@ static void a_folder_that_cannot_hold_files_is_a_finding_not_a_failure(void **st
     for (int i = 0; i < 2; i++) {
         coh_finding findings[FINDINGS_MOST];
         size_t count = 0;
-        assert_int_equal(coh_machine_examine(folders[i], findings, FINDINGS_MOST, &count), COH_OK);
+        assert_int_equal(coh_machine_examine(&(coh_disk){ folders[i], UINT64_MAX, 0 }, 1, findings,
+                                             FINDINGS_MOST, &count),
+                         COH_OK);
         const coh_finding *direct = find(findings, count, "O_DIRECT");
         assert_non_null(direct);
         assert_int_equal(direct->level, COH_FINDING_WARN);
@@ -225,7 +233,9 @@ static void a_preset_blas_variable_is_named_with_its_remedy(void **state)
     char *before = getenv("OPENBLAS_CORETYPE");
     before = before == NULL ? NULL : strdup(before);
     setenv("OPENBLAS_CORETYPE", "Haswell", 1);
-    assert_int_equal(coh_machine_examine(folder, findings, FINDINGS_MOST, &count), COH_OK);
+    assert_int_equal(coh_machine_examine(&(coh_disk){ folder, UINT64_MAX, 0 }, 1, findings,
+                                         FINDINGS_MOST, &count),
+                     COH_OK);
     const coh_finding *blas = find(findings, count, "BLAS");
     assert_non_null(blas);
     assert_int_not_equal(blas->level, COH_FINDING_OK);
@@ -234,7 +244,9 @@ static void a_preset_blas_variable_is_named_with_its_remedy(void **state)
     unsetenv("OPENBLAS_CORETYPE");
     unsetenv("OPENBLAS_L2_SIZE");
     unsetenv("COH_PLAIN_MATMUL");
-    assert_int_equal(coh_machine_examine(folder, findings, FINDINGS_MOST, &count), COH_OK);
+    assert_int_equal(coh_machine_examine(&(coh_disk){ folder, UINT64_MAX, 0 }, 1, findings,
+                                         FINDINGS_MOST, &count),
+                     COH_OK);
     assert_null(strstr(find(findings, count, "BLAS")->found, "preset"));
     if (before != NULL)
         setenv("OPENBLAS_CORETYPE", before, 1);

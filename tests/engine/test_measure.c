@@ -336,8 +336,9 @@ static void roofs_links_updates_and_limits_are_there(void **state)
     assert_true(samples_of(profile, "norm", COH_DTYPE_F32, COH_LANE_COMPUTE) > 0);
     assert_true(profile->memory_bytes[COH_TIER_DEVICE] > 0);
     assert_true(profile->memory_bytes[COH_TIER_DISK] > 0);
-    assert_true(coh_profile_is_of_drive(profile, "."));
-    assert_false(coh_profile_is_of_drive(profile, "/proc"));
+    const coh_disk here = { .folder = "." }, elsewhere = { .folder = "/proc" };
+    assert_true(coh_profile_is_of_drives(profile, &here, 1));
+    assert_false(coh_profile_is_of_drives(profile, &elsewhere, 1));
     refuse_other_drive(options, profile);
     assert_int_equal(profile->threads, 2);
     assert_true(coh_profile_is_of_here(profile));

@@ -32,6 +32,7 @@ static const size_t chunk_sizes[] = { PAGE, 3 * PAGE, PIECE, PIECE + PAGE, 3 * P
 
 typedef struct rig {
     char folder[256];
+    coh_disk disk;
     const coh_store_ops *ops;
     coh_store *store;
     unsigned char *arena;
@@ -64,9 +65,11 @@ static inline void rig_layout(rig *made)
     assert_true(memory <= ARENA_BYTES);
 }
 
-static inline coh_store_config rig_config(const rig *made)
+static inline coh_store_config rig_config(rig *made)
 {
-    return (coh_store_config){ .folder = made->folder,
+    made->disk = (coh_disk){ .folder = made->folder, .bytes = UINT64_MAX };
+    return (coh_store_config){ .disks = &made->disk,
+                               .disk_count = 1,
                                .bytes = made->file_bytes,
                                .chunk_count = CHUNKS,
                                .port_depth = DEPTH };

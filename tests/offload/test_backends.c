@@ -143,10 +143,10 @@ static void a_folder_that_is_not_there_is_an_io_error(void **state)
     coh_store_config config = rig_config(&made);
     char missing[300];
     snprintf(missing, sizeof(missing), "%s/missing", made.folder);
-    config.folder = missing;
+    made.disk.folder = missing;
     assert_int_equal(coh_store_open(&config, &coh_store_posix, &made.ops, &made.store), COH_ERR_IO);
     assert_non_null(strstr(coh_last_error(), missing));
-    config.folder = NULL;
+    config.disk_count = 0;
     assert_int_equal(coh_store_open(&config, &coh_store_posix, &made.ops, &made.store),
                      COH_ERR_ARGUMENT);
     rig_close(&made);
@@ -166,7 +166,7 @@ static void a_file_system_in_memory_is_never_called_direct(void **state)
     coh_store_facts facts;
     rig_layout(&made);
     coh_store_config config = rig_config(&made);
-    config.folder = "/dev/shm";
+    made.disk.folder = "/dev/shm";
     assert_int_equal(coh_store_open(&config, NULL, &made.ops, &made.store), COH_OK);
     assert_int_equal(made.ops->facts(made.store, &facts), COH_OK);
     assert_int_equal(facts.direct, 0);

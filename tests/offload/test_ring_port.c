@@ -15,7 +15,6 @@ typedef struct bench {
     rig made;
     coh_store base;
     coh_ring_port port;
-    int fd;
 } bench;
 
 static void bench_open(bench *b, coh_store_port which, uint64_t file_bytes)
@@ -26,19 +25,18 @@ static void bench_open(bench *b, coh_store_port which, uint64_t file_bytes)
     coh_store_config config = rig_config(&b->made);
     assert_int_equal(coh_store_base_init(&b->base, &config, "io_uring"), COH_OK);
     snprintf(path, sizeof(path), "%s/file", b->made.folder);
-    b->fd = open(path, O_RDWR | O_CREAT, 0600);
-    assert_true(b->fd >= 0);
+    b->base.fds[0] = open(path, O_RDWR | O_CREAT, 0600);
+    assert_true(b->base.fds[0] >= 0);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(ftruncate(b->fd, (off_t)file_bytes), 0);
-    assert_int_equal(coh_ring_port_init(&b->port, &b->base, which, b->fd, 4), COH_OK);
+    assert_int_equal(ftruncate(b->base.fds[0], (off_t)file_bytes), 0);
+    assert_int_equal(coh_ring_port_init(&b->port, &b->base, which, 4), COH_OK);
 }
 
 static void bench_close(bench *b)
 {
     coh_ring_port_fini(&b->port);
-    coh_ring_port_fini(&b->port); /* has no effect the second time */
-    coh_store_base_fini(&b->base);
-    close(b->fd);
+    coh_ring_port_fini(&b->port);  /* has no effect the second time */
+    coh_store_base_fini(&b->base); /* closes the file */
     rig_close(&b->made);
 }
 
@@ -125,12 +123,12 @@ static void a_file_that_cannot_be_read_fails_its_request(void **state)
     bench_open(&b, COH_STORE_READS, PAGE);
     int not_a_file = open(b.made.folder, O_RDONLY | O_DIRECTORY); /* a folder is not readable */
     assert_true(not_a_file >= 0);
-    b.port.file_fixed = 0;
-    b.port.file = not_a_file;
+    b.port.files_fixed = 0;
+    close(b.base.fds[0]);
+    b.base.fds[0] = not_a_file;
     coh_store_request request = rig_request(&b.made, 0, 1);
     assert_int_equal(one(&b, &request), COH_ERR_IO);
     assert_non_null(strstr(coh_last_error(), "failed: "));
-    close(not_a_file);
     bench_close(&b);
 }
 
@@ -140,8 +138,9 @@ static void pipe_in_place_of_the_file(bench *b, int *out_far_end)
     int ends[2];
     bench_open(b, COH_STORE_READS, PAGE);
     assert_int_equal(pipe(ends), 0);
-    b->port.file_fixed = 0;
-    b->port.file = ends[0];
+    b->port.files_fixed = 0;
+    close(b->base.fds[0]);
+    b->base.fds[0] = ends[0];
     *out_far_end = ends[1];
 }
 
@@ -171,7 +170,6 @@ static void a_short_transfer_goes_on_where_it_stopped(void **state)
     assert_memory_equal(request.memory, sent, request.bytes);
     free(sent);
     close(far_end);
-    close(b.port.file);
     bench_close(&b);
 }
 

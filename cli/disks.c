@@ -1,0 +1,126 @@
+/* The folders of --disk. The one idea: a list of one folder and a list of eight take the same
+ * path; only what is printed differs. Next: disks.h; offload/disks.c, which divides the store. */
+#include "cli/disks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void cli_disks_list(const cli_options *options, cli_disks *out_disks)
+{
+    *out_disks = (cli_disks){ .count = (uint32_t)options->disk_count };
+    for (int32_t i = 0; i < options->disk_count; i++)
+        out_disks->of[i] =
+            (coh_disk){ .folder = options->disk[i].folder, .bytes = options->disk[i].bytes };
+}
+
+void cli_disks_add(const cli_options *options, const char *before, const char *up_to,
+                   cli_line *line)
+{
+    for (int32_t i = 0; i < options->disk_count; i++) {
+        const cli_disk *disk = &options->disk[i];
+        cli_line_add(line, "%s%s", before, disk->folder);
+        if (up_to && disk->bytes != UINT64_MAX)
+            cli_line_add(line, "%s%s", up_to, cli_size(disk->bytes).at);
+    }
+}
+
+coh_status cli_disks_check(const cli_options *options)
+{
+    cli_disks disks;
+    uint32_t drives;
+    cli_disks_list(options, &disks);
+    if (disks.count < 2)
+        return COH_OK;
+    CLI_TRY(coh_disks_check(disks.of, disks.count, &drives));
+    if (drives < disks.count)
+        cli_note("note: the %" PRIu32 " folders of --disk are on %" PRIu32 " file system%s: folders"
+                 " on one drive are not faster than one of them",
+                 disks.count, drives, drives == 1 ? "" : "s");
+    return COH_OK;
+}
+
+int32_t cli_disks_drives(const cli_options *options)
+{
+    cli_disks disks;
+    uint32_t drives = 0;
+    cli_disks_list(options, &disks);
+    return disks.count > 1 && coh_disks_check(disks.of, disks.count, &drives) == COH_OK
+               ? (int32_t)drives
+               : 0;
+}
+
+coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, const char *run_folder,
+                               uint64_t checkpoint_count, uint64_t checkpoint_bytes)
+{
+    coh_space_item items[COH_DISKS_MOST + 1];
+    uint64_t shares[COH_DISKS_MOST] = { 0 };
+    uint32_t item_count = 0;
+    char what[48];
+    uint64_t held_bytes = 0;
+    if (__builtin_mul_overflow(checkpoint_count, checkpoint_bytes, &held_bytes))
+        held_bytes = UINT64_MAX;
+    if (store_bytes > 0 && disks->count > 0)
+        CLI_TRY(coh_disks_share(disks->of, disks->count, store_bytes, shares));
+    for (uint32_t i = 0; i < disks->count; i++)
+        if (shares[i] > 0)
+            items[item_count++] = (coh_space_item){ disks->of[i].folder,
+                                                    disks->count > 1 ? "a part of the working store"
+                                                                     : "the working store",
+                                                    shares[i] };
+    snprintf(what, sizeof(what), "%" PRIu64 " checkpoint%s", checkpoint_count,
+             checkpoint_count == 1 ? "" : "s");
+    if (run_folder)
+        items[item_count++] = (coh_space_item){ run_folder, what, held_bytes };
+    return coh_space_check(items, item_count);
+}
+
+coh_status cli_disks_measure(cli_disks *disks, uint64_t store_bytes)
+{
+    return disks->count < 2 || store_bytes < COH_DISK_WORTH_BYTES || disks->of[0].bytes_per_s > 0
+               ? COH_OK
+               : coh_disks_measure(disks->of, disks->count);
+}
+
+/* Notes a limit that makes the drives slower together than their rates allow. */
+static void say_narrow(const cli_disks *disks, const uint64_t *shares, uint64_t store_bytes)
+{
+    double sum = 0, together = 0;
+    uint32_t slowest = 0;
+    for (uint32_t i = 0; i < disks->count; i++) {
+        const double rate = disks->of[i].bytes_per_s;
+        const double store = shares[i] > 0 ? rate / (double)shares[i] * (double)store_bytes : 0;
+        sum += rate;
+        if (store > 0 && (together == 0 || store < together)) {
+            together = store;
+            slowest = i;
+        }
+    }
+    if (together < 0.9 * sum)
+        cli_note("note: limits of --disk leave %s more than its share: the drives reach %s/s"
+                 " together, without limits %s/s",
+                 disks->of[slowest].folder, cli_size((uint64_t)together).at,
+                 cli_size((uint64_t)sum).at);
+}
+
+coh_status cli_disks_describe(const cli_disks *disks, uint64_t store_bytes, double written_per_day,
+                              cli_line *line)
+{
+    uint64_t shares[COH_DISKS_MOST];
+    if (disks->count < 2 || store_bytes == 0)
+        return COH_OK;
+    CLI_TRY(coh_disks_share(disks->of, disks->count, store_bytes, shares));
+    for (uint32_t i = 0; i < disks->count; i++) {
+        const double part = (double)shares[i] / (double)store_bytes;
+        cli_line_add(line, "%s %s: %s, %.0f %% of the working store",
+                     i == 0 ? "disks: " : "       ", disks->of[i].folder, cli_size(shares[i]).at,
+                     100 * part);
+        if (disks->of[i].bytes_per_s > 0)
+            cli_line_add(line, ", %s/s measured", cli_size((uint64_t)disks->of[i].bytes_per_s).at);
+        if (written_per_day > 0)
+            cli_line_add(line, ", %s written a day",
+                         cli_size((uint64_t)(part * written_per_day)).at);
+        cli_line_add(line, "\n");
+    }
+    say_narrow(disks, shares, store_bytes);
+    return COH_OK;
+}

@@ -1,0 +1,43 @@
+/* disks.h - the folders of --disk: several drives that share the working store. Shared by all
+ * commands with a disk tier. Next: cohobate/disk.h. */
+#ifndef COH_CLI_DISKS_H
+#define COH_CLI_DISKS_H
+
+#include "cli/options.h"
+
+/* The folders as the library takes them; `of` points into the options. */
+typedef struct cli_disks {
+    coh_disk of[COH_DISKS_MOST];
+    uint32_t count;
+} cli_disks;
+
+void cli_disks_list(const cli_options *options, cli_disks *out_disks);
+
+/* Adds each folder after the text `before`, and its limit, if it has one, after `up_to` (NULL: no
+ * limits). */
+void cli_disks_add(const cli_options *options, const char *before, const char *up_to,
+                   cli_line *line);
+
+/* Refuses a folder that is given twice; prints a note if folders share a file system. Fails:
+ * COH_ERR_ARGUMENT. */
+coh_status cli_disks_check(const cli_options *options);
+
+/* Returns the number of file systems behind the folders: each counts as a drive. */
+int32_t cli_disks_drives(const cli_options *options);
+
+/* Checks that the working store and `checkpoint_count` checkpoints fit, summed per file system.
+ * `run_folder` NULL: no checkpoints are kept. Fails: COH_ERR_FULL with the folder and the missing
+ * bytes. */
+coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, const char *run_folder,
+                               uint64_t checkpoint_count, uint64_t checkpoint_bytes);
+
+/* Measures the drives if there are several and the store is worth it, once. Fails: COH_ERR_FULL,
+ * COH_ERR_IO. */
+coh_status cli_disks_measure(cli_disks *disks, uint64_t store_bytes);
+
+/* Adds a line for each of several folders: its part of the store, its rate, and its part of the
+ * bytes written a day (0: none). */
+coh_status cli_disks_describe(const cli_disks *disks, uint64_t store_bytes, double written_per_day,
+                              cli_line *line);
+
+#endif
