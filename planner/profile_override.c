@@ -8,13 +8,15 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cohobate/disk.h"
 #include "cohobate/machine.h"
 #include "planner/profile_file.h"
 
 typedef enum entry_kind {
-    ENTRY_BYTES, /* a size: "80GB" */
-    ENTRY_RATE,  /* a size per second: "16GB/s" */
-    ENTRY_FLOPS, /* operations per second: "312e12" */
+    ENTRY_BYTES,  /* a size: "80GB" */
+    ENTRY_RATE,   /* a size per second: "16GB/s" */
+    ENTRY_FLOPS,  /* operations per second: "312e12" */
+    ENTRY_DRIVES, /* a number of equal drives */
 } entry_kind;
 
 typedef struct entry {
@@ -43,6 +45,11 @@ static const entry entries[] = {
       0 },
     { "disk-read", ENTRY_RATE, { LINK_OF(COH_LANE_READ) }, { "links.read" }, 0 },
     { "disk-write", ENTRY_RATE, { LINK_OF(COH_LANE_WRITE) }, { "links.write" }, 0 },
+    { "drives",
+      ENTRY_DRIVES,
+      { LINK_OF(COH_LANE_READ), LINK_OF(COH_LANE_WRITE) },
+      { "links.read", "links.write" },
+      0 },
     { "flops",
       ENTRY_FLOPS,
       { ROOF_OF(COH_ROOF_F32), ROOF_OF(COH_ROOF_BF16) },
@@ -116,6 +123,16 @@ static int parse_flops(const char *text, change *out_change)
     return 1;
 }
 
+static int parse_drives(const char *text, change *out_change)
+{
+    char *end = NULL;
+    const long count = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || count < 1 || count > COH_DISKS_MOST)
+        return 0;
+    *out_change = (change){ .value = (double)count };
+    return 1;
+}
+
 static int parse_generation(const entry *e, const char *text, change *out_change)
 {
     for (size_t i = 0; i < sizeof(pcie_generations) / sizeof(pcie_generations[0]); i++)
@@ -128,6 +145,13 @@ static int parse_generation(const entry *e, const char *text, change *out_change
 
 static coh_status parse_change(const entry *e, const char *text, change *out_change)
 {
+    if (e->kind == ENTRY_DRIVES)
+        return parse_drives(text, out_change)
+                   ? COH_OK
+                   : coh_fail(COH_ERR_ARGUMENT,
+                              "%s takes a number of equal drives, 1 to %d, not '%.40s': for "
+                              "example %s=4",
+                              e->name, COH_DISKS_MOST, text, e->name);
     if (parse_factor(text, out_change) || parse_generation(e, text, out_change))
         return COH_OK;
     switch (e->kind) {
@@ -153,6 +177,8 @@ static coh_status parse_change(const entry *e, const char *text, change *out_cha
                         "%s takes operations per second or a factor, not '%.40s': for example "
                         "%s=312e12 or %s=0.5x",
                         e->name, text, e->name, e->name);
+    case ENTRY_DRIVES:
+        break;
     }
     return COH_OK;
 }
@@ -170,7 +196,7 @@ static coh_status note_origin(coh_profile *profile, const char *of, const char *
         snprintf(origin->of, sizeof(origin->of), "%s", of);
     }
     origin->is_assumed = 1;
-    snprintf(origin->text, sizeof(origin->text), "as given: %.200s", assignment);
+    snprintf(origin->text, sizeof(origin->text), COH_PROFILE_GIVEN "%.200s", assignment);
     return COH_OK;
 }
 
@@ -227,13 +253,6 @@ static void lift_limit(coh_profile *profile, uint64_t *bytes)
     profile->cgroup_bytes = UINT64_MAX;
 }
 
-static void multiply(coh_figure *figure, double factor)
-{
-    figure->p10 *= factor;
-    figure->p50 *= factor;
-    figure->p90 *= factor;
-}
-
 /* Checks a rate; for a link also the sustained rate, if known. */
 static coh_status check_rate(const entry *e, const coh_figure *figure)
 {
@@ -252,7 +271,7 @@ static coh_status change_rate(const coh_profile *profile, const entry *e, const 
                         "the profile %s has no %s to multiply: give a rate, %s=16GB/s",
                         profile->name, e->name, e->name);
     if (c->factor > 0)
-        multiply(figure, c->factor);
+        coh_figure_multiply(figure, c->factor);
     else
         *figure = coh_figure_of(c->value);
     return check_rate(e, figure);
@@ -272,7 +291,7 @@ static coh_status change_link(coh_profile *profile, coh_lane lane, const entry *
 {
     coh_link_profile *link = &profile->link[lane];
     if (c->factor > 0)
-        multiply(&link->sustained_bytes_per_s, c->factor);
+        coh_figure_multiply(&link->sustained_bytes_per_s, c->factor);
     else
         link->sustained_bytes_per_s = (coh_figure){ 0 };
     if (link->depth == 0)
@@ -282,8 +301,22 @@ static coh_status change_link(coh_profile *profile, coh_lane lane, const entry *
     return check_rate(e, &link->sustained_bytes_per_s);
 }
 
+static coh_status change_drives(coh_profile *profile, const entry *e, const change *c)
+{
+    if (!coh_profile_has_drive(profile))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the profile %s has no drive to multiply: give disk-read= and disk-write= "
+                        "before %s=",
+                        profile->name, e->name);
+    coh_profile_stripe(profile, (int32_t)c->value);
+    profile->drive[0] = '\0'; /* they are not those that were measured */
+    return check_rate(e, &profile->link[COH_LANE_READ].bytes_per_s);
+}
+
 static coh_status change_one(coh_profile *profile, const entry *e, const change *c)
 {
+    if (e->kind == ENTRY_DRIVES)
+        return change_drives(profile, e, c);
     for (size_t i = 0; i < 2 && e->origin[i]; i++) {
         void *field = (char *)profile + e->offset[i];
         if (e->kind == ENTRY_BYTES) {
