@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -525,8 +526,10 @@ coh_status coh_machine_examine(const coh_disk *disks, uint32_t disk_count,
         return coh_fail(COH_ERR_ARGUMENT, "no room for findings was given");
     COH_NEED(disks);
     COH_TRY(coh_check_integer("disk_count", disk_count, 1, COH_DISKS_MOST));
-    for (uint32_t i = 0; i < disk_count; i++)
+    for (uint32_t i = 0; i < disk_count; i++) {
         COH_NEED(disks[i].folder);
+        COH_TRY(coh_check_number("bytes_per_s", disks[i].bytes_per_s, 0, DBL_MAX));
+    }
     coh_finding_list list = { .findings = out_findings, .most = most };
     coh_topology topology;
     (void)coh_topology_read(&topology);

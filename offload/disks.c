@@ -1,6 +1,7 @@
 /* Divides the working store among folders: shares by rate and limit, the map from units to folders,
  * and the measurement of a drive, which opens a small store in its folder. Read cohobate/disk.h and
  * stripe.h first. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -149,9 +150,7 @@ static coh_status check_disk(const coh_disk *disks, uint32_t at, struct stat *fa
 {
     const coh_disk *disk = &disks[at];
     COH_NEED(disk->folder);
-    if (!(disk->bytes_per_s >= 0 && isfinite(disk->bytes_per_s)))
-        return coh_fail(COH_ERR_ARGUMENT, "the rate of %s is %g: give bytes per second, or 0",
-                        disk->folder, disk->bytes_per_s);
+    COH_TRY(coh_check_number("bytes_per_s", disk->bytes_per_s, 0, DBL_MAX));
     if (stat(disk->folder, &facts[at]) != 0 || !S_ISDIR(facts[at].st_mode))
         return coh_fail(COH_ERR_ARGUMENT, "%s is no folder: name one on a drive with %s",
                         disk->folder, coh_term_text(COH_TERM_DISK));

@@ -365,6 +365,11 @@ coh_space_item valid_coh_space_item(void)
     return (coh_space_item){ .folder = ".", .what = "a file", .bytes = 1 };
 }
 
+coh_disk valid_coh_disk(void)
+{
+    return (coh_disk){ .folder = ".", .bytes = UINT64_MAX };
+}
+
 coh_space_hold valid_coh_space_hold(void)
 {
     return (coh_space_hold){ .fd = -1 };

@@ -41,6 +41,7 @@ coh_call valid_coh_call(void);
 coh_optimizer valid_coh_optimizer(void);
 coh_pin valid_coh_pin(void);
 coh_space_item valid_coh_space_item(void);
+coh_disk valid_coh_disk(void);
 coh_space_hold valid_coh_space_hold(void);
 coh_run_lock valid_coh_run_lock(void);
 coh_refusal valid_coh_refusal(void);

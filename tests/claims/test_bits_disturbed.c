@@ -1,6 +1,6 @@
 /* The program, not timing, determines order and lifetimes: with NaN in every released extent and
- * seeded delays before instructions, gpt2-nano ends with the bits of the undisturbed run in
- * memory. */
+ * seeded delays before instructions, and the working store in one to three folders of unequal
+ * shares, gpt2-nano ends with the bits of the undisturbed run in memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,8 @@ static void seeds_of_delays_and_poison_change_no_bit(void **state)
                                       .poison = 1,
                                       .delay_seed = seed,
                                       .delay_most_us = DELAY_MOST_US,
-                                      .store = stores[seed % STORE_COUNT] };
+                                      .store = stores[seed % STORE_COUNT],
+                                      .disk_count = (uint32_t)(1 + seed / STORE_COUNT % 3) };
         trial_outcome found;
         char name[128];
         snprintf(name, sizeof(name), "seed %d, %s, %s", (int)seed, placements[p].name,

@@ -102,8 +102,13 @@ static void check_numbers(const trial_subject *subject, const trial_numbers *num
     for (int p = 0; p < PLACEMENT_COUNT; p++)
         for (int32_t count = 0; count <= ALL; count += count == 0 ? 1 : 2) {
             const trial_manner manner = {
-                .overlapped = 1, .poison = 1, .delay_seed = seed++, .delay_most_us = DELAY_MOST_US
+                .overlapped = 1,
+                .poison = 1,
+                .delay_seed = seed,
+                .delay_most_us = DELAY_MOST_US,
+                .disk_count = (uint32_t)(1 + seed / 3 % 3),
             };
+            seed++;
             if (test_is_short() && manner.delay_seed % 3 != (uint64_t)p)
                 continue;
             char name[128];

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/rng.h"
 #include "tests/length.h"
@@ -128,6 +130,19 @@ void trial_plan(trial *t, const trial_subject *subject, const trial_numbers *num
     assert_true(t->summary.peak_bytes[0] <= options.device_memory_bytes);
 }
 
+static const coh_disk *make_disks(uint32_t count)
+{
+    static const double rates[] = { 2, 5, 1 };
+    static char names[3][64];
+    static coh_disk disks[3];
+    for (uint32_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof(names[i]), "striped-%d-%u", (int)getpid(), (unsigned)i);
+        assert_int_equal(mkdir(names[i], 0700), 0);
+        disks[i] = (coh_disk){ names[i], UINT64_MAX, rates[i] };
+    }
+    return disks;
+}
+
 void trial_engine(trial *t, const trial_manner *manner)
 {
     coh_engine_options options;
@@ -139,8 +154,13 @@ void trial_engine(trial *t, const trial_manner *manner)
     options.delay_seed = manner->delay_seed;
     options.delay_most_us = manner->delay_most_us;
     options.store = manner->store;
+    options.disks = make_disks(manner->disk_count);
+    options.disk_count = manner->disk_count;
     t->manner = *manner;
-    if (coh_engine_create(t->plan, &options, &t->engine) != COH_OK)
+    const coh_status status = coh_engine_create(t->plan, &options, &t->engine);
+    for (uint32_t i = 0; i < manner->disk_count; i++) /* its files have no names */
+        assert_int_equal(rmdir(options.disks[i].folder), 0);
+    if (status != COH_OK)
         fail_msg("%s: no engine: %s", t->placement->name, coh_last_error());
 }
 

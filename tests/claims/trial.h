@@ -50,7 +50,8 @@ typedef struct trial_manner {
     int32_t poison;
     uint64_t delay_seed;
     uint32_t delay_most_us;
-    const char *store; /* NULL: the engine's choice */
+    const char *store;   /* NULL: the engine's choice */
+    uint32_t disk_count; /* folders of the store, of unequal rates, at most 3; 0: one */
 } trial_manner;
 
 typedef struct trial {

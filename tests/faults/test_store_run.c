@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/faults/fault_model.h"
@@ -22,7 +23,7 @@
 enum { RUN_SECONDS = 60 }; /* for a run that takes milliseconds */
 
 static const char *store;
-static char folder[64], path[80], partial[96];
+static char folder[64], path[80], partial[96], disk_folders[2][80];
 static fault_model_size size;
 static coh_graph *graph;
 static coh_plan *plan;
@@ -30,6 +31,9 @@ static uint64_t expected_hash;
 static int64_t stride;      /* 1: every operation; in short runs the thread sanitizer sees one in
                              * five */
 static uint64_t host_bytes; /* 0: the disk is the only far tier */
+static coh_disk disks[2] = { { .bytes = UINT64_MAX, .bytes_per_s = 2 },
+                             { .bytes = UINT64_MAX, .bytes_per_s = 1 } };
+static uint32_t disk_count; /* 0: the working store is in the current folder */
 static int64_t operation_count;
 
 static const store_fault_plan no_faults = {
@@ -46,6 +50,11 @@ static int set_up(void **state)
     coh_engine *engine;
     fault_watchdog(RUN_SECONDS, "set-up");
     fault_make_folder(folder);
+    for (uint32_t i = 0; i < disk_count; i++) {
+        snprintf(disk_folders[i], sizeof(disk_folders[i]), "%s/disk-%u", folder, (unsigned)i);
+        assert_int_equal(mkdir(disk_folders[i], 0700), 0);
+        disks[i].folder = disk_folders[i];
+    }
     snprintf(path, sizeof(path), "%s/save", folder);
     snprintf(partial, sizeof(partial), "%s.partial", path);
     assert_int_equal(fault_graph(size, &graph), COH_OK);
@@ -116,6 +125,8 @@ static outcome run_with(const store_fault_plan *faults, const char *what, int64_
     snprintf(name, sizeof(name), "%s store, %s at operation %" PRId64, store, what, n);
     fault_watchdog(RUN_SECONDS, name);
     fault_engine_options(NULL, &options);
+    options.disks = disks;
+    options.disk_count = disk_count;
     store_fault_plan_set(faults);
     out.hash = 0;
     out.status = live(&options, &engine, &out.hash);
@@ -126,6 +137,8 @@ static outcome run_with(const store_fault_plan *faults, const char *what, int64_
         char sentence[1024];
         snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
         fault_check_sentence(sentence);
+        assert_true(disk_count == 0 || strstr(sentence, disk_folders[0]) != NULL ||
+                    strstr(sentence, disk_folders[1]) != NULL);
         assert_non_null(engine); /* the store is first used by init */
         assert_int_equal(coh_engine_hash(engine, &hash), out.status);
         assert_string_equal(coh_last_error(), sentence);
@@ -225,15 +238,16 @@ static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
     assert_true(found_count > 9 * unread_count);
 }
 
-/* test_store_run STORE [STRIDE [HOST-KIB]]: the store; with STRIDE the larger model, every STRIDEth
- * operation; with HOST-KIB an emulated host tier between device and disk, and updates in
- * backward. */
+/* test_store_run STORE [STRIDE [HOST-KIB [FOLDERS]]]: the store; with STRIDE the larger model, every
+ * STRIDEth operation; with HOST-KIB above 0 an emulated host tier between device and disk, and
+ * updates in backward; with FOLDERS 2 the store is striped over two. */
 int main(int argument_count, char **arguments)
 {
     store = argument_count > 1 ? arguments[1] : "mem";
     size = argument_count > 2 ? FAULT_TINY_GPT : FAULT_TWO_OPERATORS;
     stride = argument_count > 2 ? strtol(arguments[2], NULL, 10) : test_seeks_races() ? 5 : 1;
     host_bytes = argument_count > 3 ? strtoull(arguments[3], NULL, 10) << 10 : 0;
+    disk_count = argument_count > 4 ? (uint32_t)strtoul(arguments[4], NULL, 10) : 0;
     fault_set_clip(host_bytes == 0 ? 1.0f : 0);
     fault_set_store(strcmp(store, "mem") == 0 ? &store_faulty_mem : &store_faulty_posix);
     const struct CMUnitTest tests[] = {

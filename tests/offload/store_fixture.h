@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,9 +31,12 @@ static const size_t chunk_sizes[] = { PAGE, 3 * PAGE, PIECE, PIECE + PAGE, 3 * P
 #define DEPTH       4u
 #define ARENA_BYTES ((size_t)6 << 20)
 
+/* Folders of a rig, 1 to 3; a test sets it before the first rig. Their rates are 3 : 4 : 2. */
+static uint32_t rig_disk_count = 1;
+
 typedef struct rig {
-    char folder[256];
-    coh_disk disk;
+    char folder[256], others[2][272];
+    coh_disk disks[3];
     const coh_store_ops *ops;
     coh_store *store;
     unsigned char *arena;
@@ -46,6 +50,11 @@ static inline void rig_folder(rig *made)
     const char *parent = getenv("TMPDIR");
     snprintf(made->folder, sizeof(made->folder), "%s/coh-store-XXXXXX", parent ? parent : "/tmp");
     assert_non_null(mkdtemp(made->folder));
+    for (uint32_t i = 1; i < rig_disk_count; i++) {
+        char *other = made->others[i - 1];
+        snprintf(other, sizeof(made->others[0]), "%s-%u", made->folder, (unsigned)i);
+        assert_int_equal(mkdir(other, 0700), 0);
+    }
 }
 
 /* Sets chunk sizes and places in the file (with a hole between) and in memory. Opens no store. */
@@ -67,9 +76,13 @@ static inline void rig_layout(rig *made)
 
 static inline coh_store_config rig_config(rig *made)
 {
-    made->disk = (coh_disk){ .folder = made->folder, .bytes = UINT64_MAX };
-    return (coh_store_config){ .disks = &made->disk,
-                               .disk_count = 1,
+    static const double rates[] = { 3, 4, 2 };
+    for (uint32_t i = 0; i < rig_disk_count; i++)
+        made->disks[i] = (coh_disk){ .folder = i == 0 ? made->folder : made->others[i - 1],
+                                     .bytes = UINT64_MAX,
+                                     .bytes_per_s = rates[i] };
+    return (coh_store_config){ .disks = made->disks,
+                               .disk_count = rig_disk_count,
                                .bytes = made->file_bytes,
                                .chunk_count = CHUNKS,
                                .port_depth = DEPTH };
@@ -88,6 +101,8 @@ static inline void rig_close(rig *made)
         made->ops->close(made->store);
     made->store = NULL;
     free(made->arena);
+    for (uint32_t i = 1; i < rig_disk_count; i++)
+        assert_int_equal(rmdir(made->others[i - 1]), 0);
     assert_int_equal(rmdir(made->folder), 0); /* empty: nothing is left */
 }
 

@@ -143,7 +143,7 @@ static void a_folder_that_is_not_there_is_an_io_error(void **state)
     coh_store_config config = rig_config(&made);
     char missing[300];
     snprintf(missing, sizeof(missing), "%s/missing", made.folder);
-    made.disk.folder = missing;
+    made.disks[0].folder = missing;
     assert_int_equal(coh_store_open(&config, &coh_store_posix, &made.ops, &made.store), COH_ERR_IO);
     assert_non_null(strstr(coh_last_error(), missing));
     config.disk_count = 0;
@@ -166,7 +166,7 @@ static void a_file_system_in_memory_is_never_called_direct(void **state)
     coh_store_facts facts;
     rig_layout(&made);
     coh_store_config config = rig_config(&made);
-    made.disk.folder = "/dev/shm";
+    made.disks[0].folder = "/dev/shm";
     assert_int_equal(coh_store_open(&config, NULL, &made.ops, &made.store), COH_OK);
     assert_int_equal(made.ops->facts(made.store, &facts), COH_OK);
     assert_int_equal(facts.direct, 0);

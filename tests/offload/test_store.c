@@ -369,7 +369,7 @@ static const struct CMUnitTest cases[] = {
 };
 #define CASE_COUNT (sizeof(cases) / sizeof(cases[0]))
 
-/* The argument selects one store per process: the build lists three tests, so that a machine
+/* test_store STORE [FOLDERS]. The argument selects one store per process: the build lists three tests, so that a machine
  * without io_uring reports a skip. */
 int main(int argument_count, char **arguments)
 {
@@ -377,10 +377,12 @@ int main(int argument_count, char **arguments)
     const coh_store_ops *chosen = NULL;
     struct CMUnitTest tests[CASE_COUNT];
     for (size_t i = 0; i < 3; i++)
-        if (argument_count == 2 && strcmp(arguments[1], stores[i]->name) == 0)
+        if (argument_count > 1 && strcmp(arguments[1], stores[i]->name) == 0)
             chosen = stores[i];
     if (chosen == NULL)
         return 2;
+    if (argument_count > 2)
+        rig_disk_count = (uint32_t)strtoul(arguments[2], NULL, 10);
     if (!rig_can(chosen)) {
         printf("skipped: %s\n", coh_last_error());
         return 77;

@@ -1,6 +1,7 @@
 /* Every operation of the posix and the mem store fails once, is short, late or flips a bit. */
 #include <errno.h>
 
+#include "offload/store_base.h"
 #include "tests/faults/store_faults.h"
 #include "tests/length.h"
 #include "tests/offload/store_fixture.h"
@@ -84,6 +85,44 @@ static void the_sentence_of_a_failed_transfer_names_chunk_place_and_reason(void 
     assert_non_null(strstr(coh_last_error(), "No space left on device"));
     store_fault_plan_set(NULL);
     rig_close(&made);
+}
+
+/* A failed transfer names the folder of its part, wrong bytes those of the whole chunk. */
+static void the_sentence_of_a_failure_names_the_folders_concerned(void **state)
+{
+    uint32_t named[COH_DISKS_MOST] = { 0 };
+    for (uint32_t chunk = 0; chunk < CHUNKS; chunk++) {
+        rig made = { 0 };
+        char first[300];
+        uint64_t offset;
+        store_fault_plan plan = no_faults;
+        plan.fail_at = 0;
+        plan.flip_at = 1;
+        rig_layout(&made);
+        store_fault_plan_set(&plan);
+        rig_open(&made, *state);
+        const coh_stripe *stripe = &((coh_store *)made.store)->stripe;
+        const uint32_t disk = coh_stripe_find(stripe, made.file_offset[chunk], NULL, &offset);
+        named[disk]++;
+        snprintf(first, sizeof(first), "in %s failed", made.disks[disk].folder);
+        assert_int_equal(rig_write(&made, chunk, 1), COH_ERR_IO);
+        assert_non_null(strstr(coh_last_error(), first));
+        assert_int_equal(rig_write(&made, chunk, 2), COH_OK);
+        assert_int_equal(rig_read(&made, chunk, 2), COH_ERR_CORRUPT);
+        const char *text = coh_last_error();
+        for (uint32_t i = 0; i < rig_disk_count; i++) {
+            int holds = 0;
+            for (uint64_t at = 0; at < made.bytes[chunk]; at += PAGE)
+                holds |= coh_stripe_find(stripe, made.file_offset[chunk] + at, NULL, &offset) == i;
+            snprintf(first, sizeof(first), "%s%s", made.disks[i].folder, i == 0 ? ":" : "");
+            if (i > 0 || rig_disk_count == 1) /* the first folder's name begins the others' */
+                assert_int_equal(strstr(text, first) != NULL, holds);
+        }
+        store_fault_plan_set(NULL);
+        rig_close(&made);
+    }
+    for (uint32_t i = 0; i < rig_disk_count; i++)
+        assert_true(named[i] > 0); /* else the test shows little */
 }
 
 /* Half of the chunk may have been overwritten. */
@@ -203,6 +242,7 @@ static void the_first_of_two_failures_writes_the_sentence(void **state)
 static const struct CMUnitTest cases[] = {
     CASE(every_failing_operation_fails_its_own_request_only),
     CASE(the_sentence_of_a_failed_transfer_names_chunk_place_and_reason),
+    CASE(the_sentence_of_a_failure_names_the_folders_concerned),
     CASE(after_a_failed_write_the_older_bytes_are_not_believed_either),
     CASE(a_short_transfer_at_any_operation_is_continued),
     CASE(a_flipped_bit_in_any_chunk_is_found),
@@ -212,10 +252,13 @@ static const struct CMUnitTest cases[] = {
 };
 #define CASE_COUNT (sizeof(cases) / sizeof(cases[0]))
 
+/* test_store_faults STORE [FOLDERS] */
 int main(int argument_count, char **arguments)
 {
     struct CMUnitTest tests[CASE_COUNT];
-    int posix = argument_count == 2 && strcmp(arguments[1], "posix") == 0;
+    int posix = argument_count > 1 && strcmp(arguments[1], "posix") == 0;
+    if (argument_count > 2)
+        rig_disk_count = (uint32_t)strtoul(arguments[2], NULL, 10);
     const coh_store_ops *chosen = posix ? &store_faulty_posix : &store_faulty_mem;
     for (size_t i = 0; i < CASE_COUNT; i++) {
         tests[i] = cases[i];
