@@ -148,12 +148,12 @@ static coh_status open_store(coh_measure *m, coh_drive *drive)
     coh_disk disks[COH_DISKS_MOST];
     const coh_effort *effort = &m->effort;
     const uint64_t chunk = effort->disk_chunk_bytes;
-    uint64_t bytes = effort->disk_bytes;
+    const uint64_t pages = PORTS * COH_PAGE_BYTES;
+    uint64_t bytes = effort->disk_bytes + pages;
     const uint64_t memory_bytes = PORTS * effort->deepest * chunk;
     coh_store_facts facts;
     if (bytes > m->options->disk_bytes)
         bytes = m->options->disk_bytes;
-    const uint64_t pages = PORTS * COH_PAGE_BYTES;
     const uint32_t half = (uint32_t)((bytes > pages ? bytes - pages : 0) / chunk / PORTS);
     if (half < effort->deepest)
         return refuse_size(PORTS * effort->deepest * chunk + pages, bytes);

@@ -154,8 +154,8 @@ static void describe_drives(const coh_disk *disks, uint32_t disk_count, char *te
         describe_drive(disks[i].folder, drives[i], DRIVE_BYTES);
     qsort(drives, disk_count, DRIVE_BYTES, by_text);
     for (uint32_t i = 0; i < disk_count && used < text_bytes; i++)
-        used +=
-            (size_t)snprintf(text + used, text_bytes - used, "%s%s", i > 0 ? " + " : "", drives[i]);
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s",
+                                 i > 0 ? COH_PROFILE_DRIVE_JOIN : "", drives[i]);
 }
 
 int coh_profile_is_of_drives(const coh_profile *profile, const coh_disk *disks, uint32_t disk_count)

@@ -272,12 +272,13 @@ typedef struct rate {
     uint32_t source; /* relative to the end of the curves */
 } rate;
 
-/* Checkpoints use the same drive as the store; an unknown drive has the usual rates. */
+/* Checkpoints use one drive of the store; an unknown drive has the usual rates. */
 static rate drive_rate(const coh_profile *profile, coh_lane lane)
 {
-    return (rate){ coh_profile_is_link(profile, lane) ? *link_rate(profile, lane)
-                                                      : coh_profile_usual_drive(lane),
-                   lane };
+    coh_figure figure = coh_profile_is_link(profile, lane) ? *link_rate(profile, lane)
+                                                           : coh_profile_usual_drive(lane);
+    coh_figure_multiply(&figure, 1.0 / coh_profile_drive_count(profile));
+    return (rate){ figure, lane };
 }
 
 /* The rate at which the instruction's bytes are processed. */

@@ -111,10 +111,33 @@ static uint64_t times(uint64_t bytes, uint32_t factor)
     return bytes > UINT64_MAX / factor ? UINT64_MAX : bytes * factor;
 }
 
+int32_t coh_profile_drive_count(const coh_profile *profile)
+{
+    int32_t count = 1;
+    if (profile->drive_count > 0)
+        return profile->drive_count;
+    for (const char *at = profile->drive; (at = strstr(at, COH_PROFILE_DRIVE_JOIN)) != NULL; at++)
+        count++;
+    return count;
+}
+
+/* What runs found is dropped for the drive, and is not that of this profile. */
+static void drop_calibration(coh_profile *profile)
+{
+    static const coh_opcode opcodes[] = { COH_OP_READ, COH_OP_WRITE, COH_OP_IMPORT, COH_OP_SAVE };
+    if (profile->uncalibrated_hash != 0)
+        memcpy(profile->calibration, profile->uncalibrated, sizeof(profile->calibration));
+    profile->uncalibrated_hash = 0;
+    profile->calibrated_runs = 0;
+    for (size_t i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++)
+        profile->calibration[opcodes[i]] = (coh_calibration){ 0 };
+}
+
 /* Transfers of more bytes per second keep more cores busy, as in link_set. */
 void coh_profile_stripe(coh_profile *profile, int32_t drive_count)
 {
     static const coh_lane lanes[] = { COH_LANE_READ, COH_LANE_WRITE };
+    drop_calibration(profile);
     for (int i = 0; i < 2; i++) {
         double *slowed = &profile->contention[COH_LANE_COMPUTE][lanes[i]];
         double *slows = &profile->contention[lanes[i]][COH_LANE_COMPUTE];
@@ -123,6 +146,7 @@ void coh_profile_stripe(coh_profile *profile, int32_t drive_count)
         *slowed = 1 / (1 + (1 / *slowed - 1) * drive_count);
         *slows = 1 / (1 + (1 / *slows - 1) * drive_count);
     }
+    profile->drive_count = drive_count * coh_profile_drive_count(profile);
     profile->drive_endurance_bytes = times(profile->drive_endurance_bytes, (uint32_t)drive_count);
     profile->memory_bytes[COH_TIER_DISK] =
         times(profile->memory_bytes[COH_TIER_DISK], (uint32_t)drive_count);

@@ -95,6 +95,8 @@ typedef struct coh_profile_origin {
     int32_t is_assumed; /* 1: not published */
 } coh_profile_origin;
 
+#define COH_PROFILE_DRIVE_JOIN " + "
+
 struct coh_profile {
     char name[64];
     coh_profile_source source;
@@ -115,9 +117,10 @@ struct coh_profile {
     uint64_t memory_bytes[COH_TIER_COUNT]; /* device, host, disk; 0: unknown */
     uint64_t memlock_bytes, cgroup_bytes;  /* limits; UINT64_MAX: none */
     uint64_t drive_endurance_bytes;        /* 0: unknown */
-    /* that was measured: file system, device, size; several are joined by " + "; "": none, or
+    /* that was measured: file system, device, size; several are joined; "": none, or
      * unknown */
     char drive[512];
+    int32_t drive_count; /* not in the file: of coh_profile_stripe; 0: as many as `drive` names */
     coh_operator_times *operators;
     uint32_t operator_count;
     coh_calibration calibration[COH_OP_COUNT]; /* by opcode */
@@ -198,6 +201,8 @@ void coh_profile_share_cores(coh_profile *profile);
 int coh_profile_is_of_one_drive(const coh_profile *profile);
 /* Puts this many such drives in the place of one: rates, endurance, and room on disk. */
 void coh_profile_stripe(coh_profile *profile, int32_t drive_count);
+/* Returns the number of drives behind the links READ and WRITE: a checkpoint is on one of them. */
+int32_t coh_profile_drive_count(const coh_profile *profile);
 
 /* Limits the emulated far tier's links, H2D and D2H, to this many bytes per second (0: no limit). A
  * throttled copy sleeps the rest of the time and slows other lanes proportionally less. */

@@ -542,6 +542,38 @@ static void an_entry_of_a_link_is_what_its_instructions_are_priced_by(void **sta
         }
 }
 
+/* The same as both rates multiplied by hand; checkpoints stay on one drive. The assumed drive of a
+ * profile is one of the plan's; rates that were given or measured are those of all. */
+static void drives_are_as_many_times_one_drive(void **state)
+{
+    (void)state;
+    coh_profile *one = read_ok("a100-40g"), *four = read_ok("a100-40g,endurance=1000TB,drives=4");
+    coh_profile *by_hand = read_ok("a100-40g,disk-read=4x,disk-write=4x");
+    static const coh_lane lanes[] = { COH_LANE_READ, COH_LANE_WRITE };
+    for (int i = 0; i < 2; i++) {
+        const coh_lane lane = lanes[i];
+        assert_true(four->link[lane].bytes_per_s.p50 == by_hand->link[lane].bytes_per_s.p50);
+        assert_true(four->link[lane].bytes_per_s.p50 == 4 * one->link[lane].bytes_per_s.p50);
+        assert_true(four->link[lane].latency_ns.p50 == one->link[lane].latency_ns.p50);
+        const coh_opcode moves = i == 0 ? COH_OP_READ : COH_OP_WRITE;
+        const coh_opcode keeps = i == 0 ? COH_OP_IMPORT : COH_OP_SAVE;
+        assert_true(instruction_ns(four, moves, lane) < instruction_ns(one, moves, lane));
+        assert_true(instruction_ns(four, keeps, COH_LANE_COMPUTE) ==
+                    instruction_ns(one, keeps, COH_LANE_COMPUTE));
+    }
+    assert_true(four->memory_bytes[COH_TIER_DISK] == 4 * one->memory_bytes[COH_TIER_DISK]);
+    assert_true(four->drive_endurance_bytes == 4 * UINT64_C(1000000000000000));
+    assert_true(coh_profile_is_of_one_drive(one));
+    assert_false(coh_profile_is_of_one_drive(four));
+    assert_false(coh_profile_is_of_one_drive(by_hand));
+    snprintf(one->drive, sizeof(one->drive), "ext4, device 8:0, 5 GiB + ext4, device 8:1, 5 GiB");
+    assert_false(coh_profile_is_of_one_drive(one));
+    assert_int_equal(coh_profile_drive_count(one), 2);
+    coh_profile_destroy(by_hand);
+    coh_profile_destroy(four);
+    coh_profile_destroy(one);
+}
+
 static void a_measured_profile_with_entries_is_a_what_if_without_operators(void **state)
 {
     (void)state;
@@ -610,6 +642,7 @@ int main(void)
         cmocka_unit_test(figures_that_no_machine_has_are_refused),
         cmocka_unit_test(entries_replace_and_multiply),
         cmocka_unit_test(an_entry_of_a_link_is_what_its_instructions_are_priced_by),
+        cmocka_unit_test(drives_are_as_many_times_one_drive),
         cmocka_unit_test(a_measured_profile_with_entries_is_a_what_if_without_operators),
         cmocka_unit_test(wrong_names_and_entries_are_refused_with_what_there_is),
     };
