@@ -44,8 +44,9 @@ class Killed(ProgramTest):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.text = self.corpus()
         self.random = random.Random(SEED)
-        # Alternates: in memory, and streamed through a third of that. Both have the same bits.
-        self.budgets = [[], ["--device-memory", "64MiB", "--disk", self.folder]]
+        # Alternates: in memory, and streamed through a third of that, over two folders. Both have the same bits.
+        os.mkdir(self.path("disk"))
+        self.budgets = [[], ["--device-memory", "64MiB", "--disk", self.folder, "--disk", self.path("disk")]]
         # Masks must be those of the step, whichever process runs it.
         dropout = ["--dropout", "0.1"] if DTYPE == "bf16" else []
         self.new_run = ["train", *TINY, "--dtype", DTYPE, *dropout, "--data", self.text, "--steps", STEPS, "--save-every", 1]

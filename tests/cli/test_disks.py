@@ -1,0 +1,148 @@
+"""Several --disk: the same bits, each folder's share and limit, a sentence for every list that cannot work, and a drive
+that vanishes in the middle of a run."""
+
+import os
+import re
+import time
+import unittest
+
+from program import QUICK, TINY, TrainTest, start
+
+STREAMED = ["--device-memory", "64MiB"]
+WRITES = ["--disk-write-limit", "1000000TB/day"]
+MIB = 1 << 20
+
+
+def other_file_system(folder):
+    """A folder on another file system that can be written, or None."""
+    other = "/dev/shm"
+    is_there = os.path.isdir(other) and os.access(other, os.W_OK)
+    return other if is_there and os.stat(other).st_dev != os.stat(folder).st_dev else None
+
+
+class Disks(TrainTest):
+    def folders(self, *names, limit=""):
+        flags = []
+        for name in names:
+            os.makedirs(self.path(name), exist_ok=True)
+            flags += ["--disk", self.path(name) + limit]
+        return flags
+
+    def wait_for_step(self, process, step):
+        """Waits until the run has saved that step or a later one."""
+        while self.last_step() < step:
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+
+    def last_step(self):
+        names = os.listdir(self.path("run")) if os.path.isdir(self.path("run")) else []
+        return max((int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name)), default=0)
+
+    def test_one_two_and_three_folders_give_the_bits_of_the_run_in_memory(self):
+        run = ["--steps", 2, "--save", "none"]
+        expected = self.says_hash(self.train(*run))
+        for flags in (self.folders("a"), self.folders("a", "b"), self.folders("a", "b", "c"),
+                      self.folders("a", "b", limit=":150MiB"),
+                      [*self.folders("a"), "--disk", self.path("b") + ":70MiB"]):
+            done = self.train(*run, *STREAMED, *flags)
+            self.assertEqual(self.says_hash(done), expected, flags)
+            self.assertEqual(os.listdir(self.path("a")), [])
+            shares = re.findall(r" (\d+) % of the working store", done.err)
+            self.assertEqual(len(shares), 0 if len(flags) == 2 else len(flags) // 2, done.err)
+            self.assertTrue(not shares or abs(sum(map(int, shares)) - 100) <= 2, done.err)
+
+    def test_a_run_goes_on_with_other_folders(self):
+        unbroken = self.says_hash(self.train("--steps", 3, "--save", "none"))
+        self.train("--steps", 1, "--schedule-steps", 3, "--save", self.path("run"), *STREAMED, *self.folders("a", "b"))
+        done = self.resumed(self.path("run"), "--steps", 3, *STREAMED, *self.folders("b", "a", "c"))
+        self.assertEqual(self.says_hash(done), unbroken)
+        loss = re.compile(r"loss [\d.]+")
+        said = [loss.search(self.succeeds("eval", self.path("run"), "--data", self.corpus(40), *flags).out)[0]
+                for flags in ([], [*STREAMED, *self.folders("a", "b")])]
+        self.assertEqual(said[0], said[1])
+
+    def test_a_stopped_run_names_all_folders(self):
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 10000, "--save-every", 1,
+                        "--save", self.path("run"), *STREAMED,
+                        *WRITES, *self.folders("a", "b", limit=":1GiB"))
+        self.wait_for_step(process, 1)
+        process.terminate()
+        said = process.communicate()[1].decode()
+        self.assertEqual(process.returncode, 75, said)
+        self.assertIn(f"--disk {self.path('a')}:1GiB --disk {self.path('b')}:1GiB", said)
+
+    def test_lists_that_cannot_work(self):
+        plan = ["plan", *TINY, *STREAMED]
+        two = self.folders("a", "b")
+        self.fails(2, *plan, *two, "--disk", self.path("b", "..", "a"), says="are one folder: name each folder once with --disk")
+        self.fails(2, *plan, *self.folders(*"abcdefgh"), "--disk", self.folder, says="--disk is given more than 8 times")
+        self.fails(2, *plan, *two, "--disk", self.path("none"), says=f"--disk {self.path('none')}")
+        self.fails(2, *plan, *two, "--disk", ":1GiB", says="--disk takes DIR or DIR:SIZE")
+        self.fails(2, "doctor", "--folder", self.folder, "--folder", self.folder + "/.", says="are one folder")
+
+    def test_limits_add_up(self):
+        plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory", "40MiB"]
+        said = self.fails(3, *plan, *self.folders("a", "b", limit=":10MiB"), says="disk: ").err
+        least = int(re.search(r"raise --disk to at least (\d+)B", said)[1])
+        half = (least // 2 // (2 * MIB) + 2) * 2
+        self.succeeds(*plan, *self.folders("a", "b", limit=f":{half}MiB"))
+        train = ["train", *TINY, *STREAMED, "--data", self.corpus(), "--save", "none", "--steps", 1]
+        self.fails(3, *train, *self.folders("a"), "--disk", "/proc:60MiB", says="the file system of /proc has")
+        self.fails(5, *train, *self.folders("a"), "--disk", "/proc", says="for the working store in /proc failed")
+
+    def test_folders_on_one_file_system_are_said_to_gain_nothing(self):
+        plan = ["plan", *TINY, *STREAMED]
+        self.assertIn("the 2 folders of --disk are on 1 file system:", self.succeeds(*plan, *self.folders("a", "b")).err)
+        other = other_file_system(self.folder)
+        if not other:
+            self.skipTest("no second file system that can be written")
+        self.assertNotIn("file system:", self.succeeds(*plan, *self.folders("a"), "--disk", other).err)
+        # two drives of the assumed kind: never slower, and the plan's file knows them
+        steps = [self.succeeds(*plan, *flags, "--json").json["step_seconds"]
+                 for flags in (self.folders("a"), [*self.folders("a"), "--disk", other])]
+        self.assertLess(steps[1], steps[0])
+        self.succeeds(*plan, *self.folders("a"), "--disk", other, "-o", self.path("plan.json"))
+        again = self.succeeds("simulate", self.path("plan.json"), "--json")
+        self.assertEqual(again.json["step_seconds"], steps[1])
+        self.assertNotIn("other times", again.err)
+
+    def test_drives_of_a_datasheet_are_as_many_times_its_rates(self):
+        plan = ["plan", "llama-3.1-8b", *QUICK, "--sequence", 2048, "--batch", 4, "--json", "--profile"]
+        entry = self.succeeds(*plan, "a100-40g,host-memory=32GB,drives=4").json
+        rates = self.succeeds(*plan, "a100-40g,host-memory=32GB,disk-read=4x,disk-write=4x").json
+        self.assertEqual(entry["step_seconds"], rates["step_seconds"])
+        self.assertGreater(entry["disk_bytes_written"], 0)
+        self.fails(2, *plan, "a100-40g,drives=9", says="drives takes a number of equal drives, 1 to 8, not '9'")
+        self.fails(2, *plan, "a100-40g,drives=2x", says="not '2x'")
+
+    def test_the_doctor_examines_every_folder(self):
+        self.folders("a", "b")
+        done = self.succeeds("doctor", "--folder", self.path("a"), "--folder", self.path("b"), "--json").json["findings"]
+        for name in "ab":
+            subjects = {finding["subject"] for finding in done if self.path(name) in finding["found"]}
+            self.assertEqual(subjects, {"O_DIRECT", "disk", "drive"})
+
+    def test_a_drive_that_vanishes_costs_the_run_and_no_checkpoint(self):
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 10000, "--save-every", 1, "--save",
+                        self.path("run"), *STREAMED, *WRITES, *self.folders("a", "b"))
+        self.wait_for_step(process, 3)
+        opened = f"/proc/{process.pid}/fd"
+        for name in os.listdir(opened):
+            link = os.path.join(opened, name)
+            if os.readlink(link).startswith(self.path("b") + "/"):
+                os.truncate(link, 0)
+        said = process.communicate()[1].decode()
+        self.assertEqual(process.returncode, 5, said)
+        message = said.strip().split("\n")[-1]
+        self.assertIn(f"of the working store in {self.path('b')} failed: the file ended", message)
+        self.assertNotIn(f"in {self.path('a')} failed", message)
+        last = self.last_step()
+        self.succeeds("check", self.path("run", f"step-{last}"))
+        steps = ["--steps", last + 1]
+        done = self.resumed(self.path("run"), *steps, *STREAMED, *WRITES, *self.folders("a", "b"))
+        self.assertEqual(self.says_hash(done),
+                         self.says_hash(self.train(*steps, "--schedule-steps", 10000, "--save", "none")))
+
+
+if __name__ == "__main__":
+    unittest.main()
