@@ -50,10 +50,12 @@ static coh_status share_units(const coh_disk *disks, uint32_t disk_count, uint64
                               uint64_t unit_count, double *out_units)
 {
     int is_measured = 1, is_full[COH_DISKS_MOST] = { 0 }, found = 1;
-    double left = (double)unit_count, allowed = 0;
+    double left = (double)unit_count, allowed = 0, most[COH_DISKS_MOST];
     for (uint32_t i = 0; i < disk_count; i++) {
+        const uint64_t units = disks[i].bytes / unit_bytes;
+        most[i] = (double)units;
         is_measured &= disks[i].bytes_per_s > 0;
-        allowed += (double)(disks[i].bytes / unit_bytes);
+        allowed += most[i];
     }
     if (allowed < left)
         return refuse_limits(unit_count * unit_bytes, (uint64_t)allowed * unit_bytes);
@@ -63,14 +65,13 @@ static coh_status share_units(const coh_disk *disks, uint32_t disk_count, uint64
         for (uint32_t i = 0; i < disk_count; i++)
             weight += is_full[i] ? 0 : is_measured ? disks[i].bytes_per_s : 1;
         for (uint32_t i = 0; i < disk_count && !found; i++) {
-            const double most = (double)(disks[i].bytes / unit_bytes);
             if (is_full[i])
                 continue;
             out_units[i] = left * (is_measured ? disks[i].bytes_per_s : 1) / weight;
-            if (out_units[i] <= most)
+            if (out_units[i] <= most[i])
                 continue;
-            out_units[i] = most;
-            left -= most;
+            out_units[i] = most[i];
+            left -= most[i];
             is_full[i] = found = 1;
         }
     }

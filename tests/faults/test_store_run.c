@@ -238,9 +238,9 @@ static void a_flipped_bit_in_any_chunk_is_found_and_never_a_number(void **state)
     assert_true(found_count > 9 * unread_count);
 }
 
-/* test_store_run STORE [STRIDE [HOST-KIB [FOLDERS]]]: the store; with STRIDE the larger model, every
- * STRIDEth operation; with HOST-KIB above 0 an emulated host tier between device and disk, and
- * updates in backward; with FOLDERS 2 the store is striped over two. */
+/* test_store_run STORE [STRIDE [HOST-KIB [FOLDERS]]]: the store; with STRIDE the larger model,
+ * every STRIDEth operation; with HOST-KIB above 0 an emulated host tier between device and disk,
+ * and updates in backward; with FOLDERS 2 the store is striped over two. */
 int main(int argument_count, char **arguments)
 {
     store = argument_count > 1 ? arguments[1] : "mem";

@@ -369,8 +369,8 @@ static const struct CMUnitTest cases[] = {
 };
 #define CASE_COUNT (sizeof(cases) / sizeof(cases[0]))
 
-/* test_store STORE [FOLDERS]. The argument selects one store per process: the build lists three tests, so that a machine
- * without io_uring reports a skip. */
+/* test_store STORE [FOLDERS]. The argument selects one store per process: the build lists one test
+ * for each, so that a machine without io_uring reports a skip. */
 int main(int argument_count, char **arguments)
 {
     const coh_store_ops *stores[] = { &coh_store_uring, &coh_store_posix, &coh_store_mem };
