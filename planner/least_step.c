@@ -4,7 +4,10 @@
  * step_facts.c, the solver is simplex.c. */
 #include "planner/least_step.h"
 
+#include <assert.h>
+
 #include "base/alloc.h"
+#include "planner/effort.h"
 #include "planner/simplex.h"
 #include "planner/step_facts.h"
 
@@ -232,9 +235,16 @@ static double *share_at(const programme *p, int row, int column)
     return &p->shares[(size_t)row * (size_t)p->column_most + (size_t)column];
 }
 
+static int add_column(programme *p)
+{
+    assert(p->column_count < p->column_most);
+    return p->column_count++;
+}
+
 /* Adds a share that is at most `limit`, or at most another share. */
 static int add_row(programme *p, double limit)
 {
+    assert(p->row_count < p->row_most);
     p->limits[p->row_count] = limit;
     return p->row_count++;
 }
@@ -264,7 +274,7 @@ static void add_content(programme *p, const level *l, const unit *u, content *of
         cost other = { 0 };
         if ((pattern & ~p->patterns) || !of(p, l, u, pattern, &other))
             continue;
-        const int column = p->column_count++;
+        const int column = add_column(p);
         charge(p, column, &other, u->copies);
         charge(p, column, &none, -u->copies);
         *share_at(p, row, column) = 1;
@@ -274,7 +284,7 @@ static void add_content(programme *p, const level *l, const unit *u, content *of
 /* Adds a share of its own, between 0 and 1. */
 static int add_share(programme *p)
 {
-    const int column = p->column_count++;
+    const int column = add_column(p);
     *share_at(p, add_row(p, 1), column) = 1;
     return column;
 }
@@ -545,11 +555,18 @@ done:
 coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *options,
                                const coh_pricer *pricer, coh_least_step *out_least)
 {
+    const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
+                                  .row_passes = 1,
+                                  .patterns = coh_pattern_choose(1) };
     facts f = { 0 };
+    coh_effort effort;
     *out_least = (coh_least_step){ 0 };
     if (options->mode != COH_PLAN_TRAIN ||
         (options->host_memory_bytes == 0 && options->disk_bytes == 0))
         return COH_OK;
+    COH_TRY(coh_effort_of(graph, options, &whole, &effort));
+    if (!coh_effort_is_bearable(&effort))
+        return COH_OK; /* the facts are of a whole body, whose length would be refused */
     coh_status status = coh_step_facts_find(graph, options, pricer, UNITS_MOST, &f);
     if (status == COH_OK)
         status = build_and_solve(&f, options, pricer, out_least);
