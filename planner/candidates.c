@@ -165,6 +165,7 @@ static coh_status run_batch(coh_candidates *candidates, batch *b)
     COH_TRY(make_all(candidates, b));
     for (int i = 0; i < b->count; i++) {
         candidates->effort += b->all[i].is_refused ? REFUSED_EFFORT : b->all[i].effort;
+        b->all[i].number = candidates->count;
         candidates->all[candidates->count++] = b->all[i];
         note_worn(candidates, b->all[i].worn_bytes);
         if (coh_candidate_is_better(&b->all[i], &candidates->best))

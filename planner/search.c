@@ -200,7 +200,9 @@ static int compare_candidates(const void *x, const void *y)
     const coh_candidate *a = x, *b = y;
     if (coh_candidate_is_better(a, b))
         return -1;
-    return coh_candidate_is_better(b, a);
+    if (coh_candidate_is_better(b, a))
+        return 1;
+    return a->number < b->number ? -1 : a->number > b->number;
 }
 
 /* Moves the candidates to improve to the front, in the same order: with a host tier the best of
@@ -295,9 +297,9 @@ done:
     return status;
 }
 
-/* Records the least outermost bytes of the candidates that lacked only these. The sets tried until
- * one fits do not depend on that capacity: with this many bytes there is a plan, with fewer there
- * is none. */
+/* Records the least outermost bytes of the candidates that lacked only these: with this many bytes
+ * there is a plan, with fewer there is none. The sets tried until one fits do not depend on that
+ * capacity, except those that the linear programme names. */
 static void note_least_far(const coh_candidates *candidates, coh_plan *plan)
 {
     plan->least_far_bytes = 0;
@@ -576,7 +578,7 @@ static coh_status try_earlier(const coh_plan *plan, coh_candidate *best)
         const coh_plan *earlier = plan->options.earlier[i];
         coh_candidate candidate;
         if (earlier->numeric_fingerprint != plan->numeric_fingerprint)
-            continue; /* of another micro-batch or sweep order */
+            continue; /* of another micro-batch, or a sweep order with other bits */
         COH_TRY(coh_candidate_make(plan, &earlier->decisions, &candidate));
         if (coh_candidate_is_better(&candidate, best))
             *best = candidate;
