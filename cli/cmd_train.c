@@ -390,6 +390,7 @@ static coh_status finish(cli_run *run)
     cli_calibration_keep(run->options, &run->job.calibration, run->engine, run->classes,
                          &run->class_count);
     CLI_TRY(coh_engine_hash(run->engine, &hash));
+    cli_report_peaks(&run->report, run->engine);
     CLI_TRY(coh_engine_facts_get(run->engine, &run->facts)); /* with memory that libraries took */
     cli_line_clear(&line);
     if (run->options->json) {

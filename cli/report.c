@@ -249,6 +249,16 @@ void cli_report_gpu(const coh_engine_facts *facts, cli_line *line)
                  cli_size(facts->device_free_bytes).at);
 }
 
+void cli_report_peaks(cli_report *report, const coh_engine *engine)
+{
+    coh_engine_ledger_row row;
+    for (uint32_t i = 0; coh_engine_ledger_row_at(engine, i, &row); i++)
+        for (int tier = 0; tier < COH_TIER_DISK; tier++)
+            if (strcmp(row.purpose, "highest end") == 0 &&
+                strcmp(row.tier, coh_tier_name((coh_tier)tier)) == 0)
+                report->peak_bytes[tier] = row.peak_bytes;
+}
+
 void cli_report_totals(const cli_report *report, const coh_plan_summary *summary,
                        const coh_engine_facts *facts, cli_line *line)
 {
@@ -275,14 +285,16 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
                          cli_size((uint64_t)((double)report->link_bytes[lane] / steps)).at);
         }
     add_frozen(report, line);
+    static const char *const verdicts[] = { " (less: of a program that did not run)", " (equal)",
+                                            " (DIFFERENT)" };
     cli_line_add(line, moved ? "\npeak:  " : " nothing moved\npeak:  ");
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         if (summary->peak_bytes[tier])
             cli_line_add(line, "%s %s predicted %" PRIu64 " measured %" PRIu64 " bytes%s",
                          tier ? "," : "", coh_tier_name(tier), summary->peak_bytes[tier],
                          report->peak_bytes[tier],
-                         summary->peak_bytes[tier] == report->peak_bytes[tier] ? " (equal)"
-                                                                               : " (DIFFERENT)");
+                         verdicts[1 + (report->peak_bytes[tier] > summary->peak_bytes[tier]) -
+                                  (report->peak_bytes[tier] < summary->peak_bytes[tier])]);
     uint64_t process = cli_report_process_peak();
     cli_line_add(
         line, "\nprocess: %s at its peak (VmHWM) = arenas %s + overhead %s\n", cli_size(process).at,
