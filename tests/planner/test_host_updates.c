@@ -397,20 +397,21 @@ static void an_update_before_its_scale_arrived_is_refused(void **state)
 }
 
 /* The plan file rebuilds the plan. */
-static void a_plan_file_keeps_which_lane_updates(void **state)
+static void a_plan_file_keeps_which_lane_updates_and_the_window(void **state)
 {
     (void)state;
-    const setting what = { .toy = 2, .microbatches = 1, .deferred = 1, .percent = 60 };
+    const setting what = { .toy = 2, .microbatches = 1, .deferred = 1, .percent = 60, .disk = 1 };
     coh_graph *graph = NULL;
     coh_plan *again = NULL;
     char path[64];
     snprintf(path, sizeof(path), "host-updates-%d.json", (int)getpid());
     assert_int_equal(toy_graph_make(&toys[2], &graph), COH_OK);
-    coh_plan *plan = make_plan(&what, graph, 2);
+    coh_plan *plan = make_plan_of(&what, graph, 2, 24);
     assert_int_equal(coh_plan_write(plan, path), COH_OK);
     if (coh_plan_read(graph, &plan->options, path, &again) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_int_equal(again->decisions.host_updates, 2);
+    assert_int_equal(again->decisions.host_window, 24);
     assert_true(again->program_hash == plan->program_hash);
     unlink(path);
     coh_plan_destroy(again);
@@ -425,7 +426,7 @@ int main(void)
         cmocka_unit_test(beside_a_window_the_host_tier_keeps_chunks_off_the_drive),
         cmocka_unit_test(states_that_are_updated_on_the_host_never_cross_the_link),
         cmocka_unit_test(a_search_takes_the_host_lane_where_it_is_faster),
-        cmocka_unit_test(a_plan_file_keeps_which_lane_updates),
+        cmocka_unit_test(a_plan_file_keeps_which_lane_updates_and_the_window),
         cmocka_unit_test(a_stale_copy_on_the_device_is_refused),
         cmocka_unit_test(an_update_before_its_gradient_arrived_is_refused),
         cmocka_unit_test(an_update_before_its_scale_arrived_is_refused),
