@@ -203,10 +203,8 @@ static coh_status load_parameters(cli_run *run)
     CLI_TRY(coh_engine_load(run->engine, job->weights.facts.path, &numeric_changed));
     if (numeric_changed)
         cli_note("numeric plan %016" PRIx64 " -> %016" PRIx64
-                 " (dtype, gradients, micro-batch or their number, kinds or kernel path): other "
-                 "rounding,"
-                 " the run will"
-                 " not continue bit for bit",
+                 " (dtype, gradients, micro-batch or their number, sweep order, kinds or kernel "
+                 "path): other rounding, the run will not continue bit for bit",
                  job->weights.facts.numeric_fingerprint, job->summary.numeric_fingerprint);
     return COH_OK;
 }
