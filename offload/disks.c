@@ -103,12 +103,14 @@ coh_status coh_stripe_init(coh_stripe *stripe, const coh_disk *disks, uint32_t d
     uint64_t counts[COH_DISKS_MOST] = { 0 };
     uint32_t disk = 0;
     *stripe = (coh_stripe){ .unit_bytes = bytes, .disk_bytes = { bytes } };
-    if (bytes > STORE_BYTES_MOST)
-        return coh_fail(COH_ERR_ARGUMENT, "a working store of %" PRIu64 " bytes: at most %" PRIu64,
-                        bytes, STORE_BYTES_MOST);
     if (disk_count <= 1)
         return disk_count == 0 || disks[0].bytes >= bytes ? COH_OK
                                                           : refuse_limits(bytes, disks[0].bytes);
+    if (bytes > STORE_BYTES_MOST)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a working store of %" PRIu64 " bytes in %" PRIu32
+                        " folders: at most %" PRIu64,
+                        bytes, disk_count, STORE_BYTES_MOST);
     const uint64_t unit_bytes = unit_bytes_of(disk_count, bytes);
     const uint64_t unit_count = (bytes + unit_bytes - 1) / unit_bytes;
     COH_TRY(share_units(disks, disk_count, unit_bytes, unit_count, units));

@@ -151,7 +151,19 @@ static void limits_of_whole_units_hold_exactly_their_sum(void **state)
     assert_non_null(strstr(coh_last_error(), "at most 12.00 MiB together"));
 }
 
-static void folders_that_are_no_list_of_drives_are_refused(void **state)
+/* Only the map of several folders bounds the store: one folder has none. */
+static void one_folder_takes_a_store_of_any_size(void **state)
+{
+    (void)state;
+    const coh_disk disks[] = { { ".", UINT64_MAX, 0 }, { "..", UINT64_MAX, 0 } };
+    uint64_t shares[2];
+    assert_int_equal(coh_disks_share(disks, 1, (uint64_t)1 << 51, shares), COH_OK);
+    assert_true(shares[0] == (uint64_t)1 << 51);
+    assert_int_equal(coh_disks_share(disks, 2, (uint64_t)1 << 51, shares), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "2251799813685248 bytes in 2 folders"));
+}
+
+static void bad_lists_of_folders_are_refused(void **state)
 {
     (void)state;
     coh_disk disks[COH_DISKS_MOST + 1] = { { ".", UINT64_MAX, 0 }, { "./.", UINT64_MAX, 0 } };
@@ -192,7 +204,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_has_one_home_and_every_folder_its_share),
         cmocka_unit_test(limits_of_whole_units_hold_exactly_their_sum),
-        cmocka_unit_test(folders_that_are_no_list_of_drives_are_refused),
+        cmocka_unit_test(one_folder_takes_a_store_of_any_size),
+        cmocka_unit_test(bad_lists_of_folders_are_refused),
         cmocka_unit_test(a_measured_folder_has_a_rate_and_is_empty_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
