@@ -76,9 +76,15 @@ coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, con
 
 coh_status cli_disks_measure(cli_disks *disks, uint64_t store_bytes)
 {
-    return disks->count < 2 || store_bytes < COH_DISK_WORTH_BYTES || disks->of[0].bytes_per_s > 0
-               ? COH_OK
-               : coh_disks_measure(disks->of, disks->count);
+    if (disks->count < 2 || store_bytes < COH_DISK_WORTH_BYTES || disks->of[0].bytes_per_s > 0)
+        return COH_OK;
+    for (uint32_t i = 0; i < disks->count; i++) {
+        uint64_t room;
+        CLI_TRY(coh_space_free_bytes(disks->of[i].folder, &room));
+        if (room < COH_DISK_WORTH_BYTES)
+            return COH_OK;
+    }
+    return coh_disks_measure(disks->of, disks->count);
 }
 
 /* Notes a limit that makes the drives slower together than their rates allow. */

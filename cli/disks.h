@@ -31,8 +31,9 @@ int32_t cli_disks_drives(const cli_options *options);
 coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, const char *run_folder,
                                uint64_t checkpoint_count, uint64_t checkpoint_bytes);
 
-/* Measures the drives if there are several and the store is worth it, once. Fails: COH_ERR_FULL,
- * COH_ERR_IO. */
+/* Measures the drives if there are several and the store is worth it, once. A folder without room
+ * for that is left to cli_disks_preflight, which knows its share. Fails: COH_ERR_FULL, COH_ERR_IO.
+ */
 coh_status cli_disks_measure(cli_disks *disks, uint64_t store_bytes);
 
 /* Adds a line for each of several folders: its part of the store, its rate, and its part of the

@@ -88,7 +88,8 @@ class Disks(TrainTest):
         self.succeeds(*plan, *self.folders("a", "b", limit=f":{half}MiB"))
         train = ["train", *TINY, *STREAMED, "--data", self.corpus(), "--save", "none", "--steps", 1]
         self.fails(3, *train, *self.folders("a"), "--disk", "/proc:60MiB", says="the file system of /proc has")
-        self.fails(5, *train, *self.folders("a"), "--disk", "/proc", says="for the working store in /proc failed")
+        # too full to be measured: its share of the store is refused, not the file that measures the drive
+        self.fails(3, *train, *self.folders("a"), "--disk", "/proc", says="the file system of /proc has")
 
     def test_folders_on_one_file_system_are_said_to_gain_nothing(self):
         plan = ["plan", *TINY, *STREAMED]
