@@ -41,7 +41,7 @@ static const char *budget(const coh_refusal *r, int32_t tier)
 {
     if (tier == HOST)
         return term(r->is_gpu ? COH_TERM_HOST_MEMORY : COH_TERM_EMULATED_HOST);
-    return term(tier == DISK ? COH_TERM_DISK : COH_TERM_DEVICE_MEMORY);
+    return term(tier == DISK ? COH_TERM_DISK_LIMIT : COH_TERM_DEVICE_MEMORY);
 }
 
 typedef struct size_text {

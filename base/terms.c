@@ -12,6 +12,7 @@ static const char *const own[COH_TERM_COUNT] = {
     [COH_TERM_HOST_MEMORY] = "host memory",
     [COH_TERM_EMULATED_HOST] = "emulated host memory",
     [COH_TERM_DISK] = "disk",
+    [COH_TERM_DISK_LIMIT] = "disk",
     [COH_TERM_A_DISK] = "a disk",
     [COH_TERM_DISK_SIZE] = " of ",
     [COH_TERM_WRITE_LIMIT] = "the limit of disk writes",

@@ -20,11 +20,12 @@ static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *option
 };
 
 /* The flags by which messages of the library call its options. */
-static const char *const terms[COH_TERM_COUNT] = {
+static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_DEVICE_MEMORY] = "--device-memory",
     [COH_TERM_HOST_MEMORY] = "--host-memory",
     [COH_TERM_EMULATED_HOST] = "--emulate-host",
     [COH_TERM_DISK] = "--disk",
+    [COH_TERM_DISK_LIMIT] = "--disk",
     [COH_TERM_A_DISK] = "--disk DIR",
     [COH_TERM_DISK_SIZE] = ":",
     [COH_TERM_WRITE_LIMIT] = "--disk-write-limit",
@@ -136,6 +137,8 @@ int main(int argument_count, char **arguments)
         status = check_environment();
     if (status == COH_OK)
         status = grow_stack();
+    if (options.disk_count > 1) /* the limit is a sum */
+        terms[COH_TERM_DISK_LIMIT] = "the sum of the --disk limits (whole 2 MiB of each)";
     if (status == COH_OK)
         status = cli_input_check(&options);
     if (status == COH_OK)

@@ -23,6 +23,7 @@ typedef enum coh_term {
     COH_TERM_HOST_MEMORY,   /* "host memory": pinned, next to a GPU */
     COH_TERM_EMULATED_HOST, /* "emulated host memory": next to the host device */
     COH_TERM_DISK,          /* "disk" */
+    COH_TERM_DISK_LIMIT,    /* "disk": as the budget of all folders together */
     COH_TERM_A_DISK,        /* "a disk": with what a user has to add to the option */
     COH_TERM_DISK_SIZE,     /* " of ": between COH_TERM_A_DISK and its size */
     COH_TERM_WRITE_LIMIT,   /* "the limit of disk writes" */

@@ -83,7 +83,7 @@ class Disks(TrainTest):
     def test_limits_add_up(self):
         plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory", "40MiB"]
         said = self.fails(3, *plan, *self.folders("a", "b", limit=":10MiB"), says="disk: ").err
-        least = int(re.search(r"raise --disk to at least (\d+)B", said)[1])
+        least = int(re.search(r"raise the sum of the --disk limits \(whole 2 MiB of each\) to at least (\d+)B", said)[1])
         half = (least // 2 // (2 * MIB) + 2) * 2
         self.succeeds(*plan, *self.folders("a", "b", limit=f":{half}MiB"))
         train = ["train", *TINY, *STREAMED, "--data", self.corpus(), "--save", "none", "--steps", 1]
