@@ -340,7 +340,7 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
     out_options->host_memory_bytes = options->emulate_host_bytes;
     out_options->emulate_host = options->emulate_host_bytes > 0;
     out_options->disk_bytes = options->disk_bytes;
-    out_options->drive_count = cli_disks_drives(options);
+    out_options->drive_count = options->drive_count;
     out_options->link_bytes_per_s = (double)options->link_bytes_per_s;
     out_options->thread_count = cli_budget_thread_count(options);
     out_options->chunk_bytes = options->chunk_bytes;

@@ -24,7 +24,7 @@ void cli_disks_add(const cli_options *options, const char *before, const char *u
     }
 }
 
-coh_status cli_disks_check(const cli_options *options)
+coh_status cli_disks_check(cli_options *options)
 {
     cli_disks disks;
     uint32_t drives;
@@ -36,17 +36,8 @@ coh_status cli_disks_check(const cli_options *options)
         cli_note("note: the %" PRIu32 " folders of --disk are on %" PRIu32 " file system%s: folders"
                  " on one drive are not faster than one of them",
                  disks.count, drives, drives == 1 ? "" : "s");
+    options->drive_count = (int32_t)drives;
     return COH_OK;
-}
-
-int32_t cli_disks_drives(const cli_options *options)
-{
-    cli_disks disks;
-    uint32_t drives = 0;
-    cli_disks_list(options, &disks);
-    return disks.count > 1 && coh_disks_check(disks.of, disks.count, &drives) == COH_OK
-               ? (int32_t)drives
-               : 0;
 }
 
 coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, const char *run_folder,

@@ -18,12 +18,9 @@ void cli_disks_list(const cli_options *options, cli_disks *out_disks);
 void cli_disks_add(const cli_options *options, const char *before, const char *up_to,
                    cli_line *line);
 
-/* Refuses a folder that is given twice; prints a note if folders share a file system. Fails:
- * COH_ERR_ARGUMENT. */
-coh_status cli_disks_check(const cli_options *options);
-
-/* Returns the number of file systems behind the folders: each counts as a drive. */
-int32_t cli_disks_drives(const cli_options *options);
+/* Refuses a folder that is given twice; prints a note if folders share a file system. Sets
+ * drive_count: each file system counts as a drive. Fails: COH_ERR_ARGUMENT. */
+coh_status cli_disks_check(cli_options *options);
 
 /* Checks that the working store and `checkpoint_count` checkpoints fit, summed per file system.
  * `run_folder` NULL: no checkpoints are kept. Fails: COH_ERR_FULL with the folder and the missing

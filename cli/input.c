@@ -270,7 +270,7 @@ static coh_status check_flag(const cli_options *options, const row *r)
         return check_value(options, r, *(const char *const *)field);
     for (int32_t i = 0; i < options->disk_count; i++)
         CLI_TRY(check_value(options, r, options->disk[i].folder));
-    return cli_disks_check(options);
+    return COH_OK;
 }
 
 static coh_status check_operand(const cli_options *options)

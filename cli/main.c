@@ -8,6 +8,7 @@
 
 #include "cli/budget.h"
 #include "cli/commands.h"
+#include "cli/disks.h"
 #include "cli/input.h"
 #include "cli/stop.h"
 
@@ -141,6 +142,8 @@ int main(int argument_count, char **arguments)
         terms[COH_TERM_DISK_LIMIT] = "the sum of the --disk limits (whole 2 MiB of each)";
     if (status == COH_OK)
         status = cli_input_check(&options);
+    if (status == COH_OK)
+        status = cli_disks_check(&options);
     if (status == COH_OK)
         status = commands[command](&options);
     status = cli_budget_blame_limit(&options, status);

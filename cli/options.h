@@ -89,6 +89,7 @@ typedef struct cli_options {
     int32_t pin_count;
     cli_disk disk[COH_DISKS_MOST];
     int32_t disk_count;  /* 0: no disk */
+    int32_t drive_count; /* file systems of several folders; cli_disks_check counts them */
     uint64_t disk_bytes; /* of all together; UINT64_MAX: as much as needed */
 
     uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes, shard_bytes;
