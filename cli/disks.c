@@ -33,8 +33,8 @@ coh_status cli_disks_check(cli_options *options)
         return COH_OK;
     CLI_TRY(coh_disks_check(disks.of, disks.count, &drives));
     if (drives < disks.count)
-        cli_note("note: the %" PRIu32 " folders of --disk are on %" PRIu32 " file system%s: folders"
-                 " on one drive are not faster than one of them",
+        cli_note("note: the %" PRIu32 " folders are on %" PRIu32 " file system%s: folders on one"
+                 " drive are not faster than one of them",
                  disks.count, drives, drives == 1 ? "" : "s");
     options->drive_count = (int32_t)drives;
     return COH_OK;

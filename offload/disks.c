@@ -155,13 +155,11 @@ static coh_status check_disk(const coh_disk *disks, uint32_t at, struct stat *fa
     COH_NEED(disk->folder);
     COH_TRY(coh_check_number("bytes_per_s", disk->bytes_per_s, 0, DBL_MAX));
     if (stat(disk->folder, &facts[at]) != 0 || !S_ISDIR(facts[at].st_mode))
-        return coh_fail(COH_ERR_ARGUMENT, "%s is no folder: name one on a drive with %s",
-                        disk->folder, coh_term_text(COH_TERM_DISK));
+        return coh_fail(COH_ERR_ARGUMENT, "%s is not a folder: name an existing one", disk->folder);
     for (uint32_t i = 0; i < at; i++)
         if (facts[i].st_dev == facts[at].st_dev && facts[i].st_ino == facts[at].st_ino)
-            return coh_fail(COH_ERR_ARGUMENT,
-                            "%s and %s are one folder: name each folder once with %s",
-                            disks[i].folder, disk->folder, coh_term_text(COH_TERM_DISK));
+            return coh_fail(COH_ERR_ARGUMENT, "%s and %s are one folder: name each folder once",
+                            disks[i].folder, disk->folder);
     return COH_OK;
 }
 
