@@ -46,8 +46,8 @@ coh_status cli_doctor(const cli_options *options)
     size_t count = 0;
     cli_disks disks;
     cli_disks_list(options, &disks);
-    if (disks.count == 0)
-        disks = (cli_disks){ .of = { { .folder = ".", .bytes = UINT64_MAX } }, .count = 1 };
+    if (disks.count == 0) /* not given: 0 bytes may be written there to measure it */
+        disks = (cli_disks){ .of = { { .folder = "." } }, .count = 1 };
     CLI_TRY(coh_machine_examine(disks.of, disks.count, findings, FINDINGS_MOST, &count));
     if (options->json)
         print_json(findings, count);

@@ -30,7 +30,7 @@ typedef struct coh_finding {
  * and cgroup, huge pages, NUMA, memlock, io_uring, O_DIRECT and the drive's rate in each folder,
  * the CUDA driver, each GPU, and the libraries that GPU work uses. On each GPU it briefly loads a
  * context, the kernels and the libraries, to measure the memory they take. Writes 64 MiB to an
- * unnamed file in each folder. Fills at most `most` findings; 96 are enough.
+ * unnamed file in each folder if all limits allow it. Fills at most `most` findings; 96 are enough.
  * Fails: COH_ERR_ARGUMENT. */
 COH_API coh_status coh_machine_examine(const coh_disk *disks, uint32_t disk_count,
                                        coh_finding *out_findings, size_t most, size_t *out_count);

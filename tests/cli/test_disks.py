@@ -127,6 +127,11 @@ class Disks(TrainTest):
         self.assertIn("the 2 folders are on 1 file system", said)
         self.assertNotIn("--disk", said)
 
+    def test_the_doctor_measures_no_drive_that_is_not_named(self):
+        subjects = [finding["subject"] for finding in self.succeeds("doctor", "--json").json["findings"]]
+        self.assertIn("disk", subjects)
+        self.assertNotIn("drive", subjects)
+
     def test_a_drive_that_vanishes_costs_the_run_and_no_checkpoint(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 10000, "--save-every", 1, "--save",
                         self.path("run"), *STREAMED, *WRITES, *self.folders("a", "b"))
