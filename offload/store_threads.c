@@ -199,8 +199,8 @@ static coh_status threads_open(const coh_store_config *config, const char *backe
     store->transfer = transfer;
     if (config->queue_depth > 0)
         thread_count = config->queue_depth;
-    if (thread_count > COH_THREADS_MOST)
-        thread_count = COH_THREADS_MOST;
+    if (thread_count > COH_STORE_THREADS_MOST)
+        thread_count = COH_STORE_THREADS_MOST;
     COH_TRY_GOTO(status, coh_store_base_init(&store->base, config, backend), failed);
     COH_TRY_GOTO(status, prepare(store), failed);
     for (int port = 0; port < COH_STORE_PORT_COUNT; port++)

@@ -26,7 +26,7 @@ typedef struct coh_threads_store coh_threads_store;
 typedef ssize_t (*coh_threads_transfer)(coh_threads_store *store, coh_store_port port, void *memory,
                                         size_t bytes, uint64_t file_offset);
 
-#define COH_THREADS_MOST 32
+#define COH_STORE_THREADS_MOST 32
 
 typedef struct coh_threads_port {
     coh_threads_store *store;
@@ -36,7 +36,7 @@ typedef struct coh_threads_port {
     pthread_cond_t work, done;
     coh_store_slots slots;
     int stop;
-    pthread_t threads[COH_THREADS_MOST];
+    pthread_t threads[COH_STORE_THREADS_MOST];
     uint32_t thread_count;
 } coh_threads_port;
 

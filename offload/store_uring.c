@@ -25,7 +25,7 @@
  * delays the other port (benchmarks/store.c; 8 x 512 KiB read 1.4 GB/s and wrote 3.3, this 2.2 and
  * 4.9). Not measured at open: on a shared disk, 20 ms per depth gave a random choice. */
 #define DEFAULT_DEPTH 16u
-#define DEPTH_MOST    128u /* per drive DEFAULT_DEPTH */
+#define DEPTH_MOST    128u /* of all drives together; each adds DEFAULT_DEPTH */
 
 /* A transfer that the kernel refuses with "try again" becomes an error after this many tries. */
 #define RETRIES_MOST 10000u

@@ -275,7 +275,7 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
         coh_profile_builtin(options->thread_count, options->bf16_is_fast, options->link_bytes_per_s,
                             &plan->profile);
     }
-    if (options->drive_count > 1 && coh_profile_is_of_one_drive(&plan->profile))
+    if (options->drive_count > 1 && coh_profile_drive_is_assumed(&plan->profile))
         coh_profile_stripe(&plan->profile, options->drive_count);
     coh_status status = check_links(plan);
     if (status == COH_OK)

@@ -96,7 +96,7 @@ void coh_profile_share_cores(coh_profile *profile)
     share_with_host(profile, COH_LANE_D2H, threads / (1 + COPY_CORES));
 }
 
-int coh_profile_is_of_one_drive(const coh_profile *profile)
+int coh_profile_drive_is_assumed(const coh_profile *profile)
 {
     for (uint32_t i = 0; i < profile->origin_count; i++)
         if ((strcmp(profile->origins[i].of, "links.read") == 0 ||

@@ -198,7 +198,7 @@ void coh_profile_builtin(int thread_count, int bf16_is_fast, double link_bytes_p
 void coh_profile_share_cores(coh_profile *profile);
 
 /* Returns 1 if the profile's drive is assumed: not measured, nor given as entries. */
-int coh_profile_is_of_one_drive(const coh_profile *profile);
+int coh_profile_drive_is_assumed(const coh_profile *profile);
 /* Puts this many such drives in the place of one: rates, endurance, and room on disk. */
 void coh_profile_stripe(coh_profile *profile, int32_t drive_count);
 /* Returns the number of drives behind the links READ and WRITE: a checkpoint is on one of them. */

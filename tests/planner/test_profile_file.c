@@ -563,11 +563,11 @@ static void drives_are_as_many_times_one_drive(void **state)
     }
     assert_true(four->memory_bytes[COH_TIER_DISK] == 4 * one->memory_bytes[COH_TIER_DISK]);
     assert_true(four->drive_endurance_bytes == 4 * UINT64_C(1000000000000000));
-    assert_true(coh_profile_is_of_one_drive(one));
-    assert_false(coh_profile_is_of_one_drive(four));
-    assert_false(coh_profile_is_of_one_drive(by_hand));
+    assert_true(coh_profile_drive_is_assumed(one));
+    assert_false(coh_profile_drive_is_assumed(four));
+    assert_false(coh_profile_drive_is_assumed(by_hand));
     snprintf(one->drive, sizeof(one->drive), "ext4, device 8:0, 5 GiB + ext4, device 8:1, 5 GiB");
-    assert_false(coh_profile_is_of_one_drive(one));
+    assert_false(coh_profile_drive_is_assumed(one));
     assert_int_equal(coh_profile_drive_count(one), 2);
     coh_profile_destroy(by_hand);
     coh_profile_destroy(four);
