@@ -1,8 +1,8 @@
 /* disk.h - the folders of the working store: several drives work as one, in parallel.
  *
  * The store is one range of bytes, cut into units of up to 2 MiB. Each unit lies in one folder, and
- * the units of a folder are spread evenly over the range, so every chunk of some size is read from
- * all drives at once:
+ * the units of a folder are spread evenly over the range. A chunk of up to one unit lies in one or
+ * two folders; with n equal drives, a chunk of n units or more is read from all of them at once:
  *
  *     bytes of the store   | A | A | B | A | A | B | A | ...      A is twice as fast as B
  *
@@ -36,7 +36,7 @@ typedef struct coh_disk {
 } coh_disk;
 
 /* Checks a list of folders, and counts their file systems: folders on one file system share a
- * drive, so they gain nothing over one of them.
+ * drive, so they are not faster than one of them.
  * Fails: COH_ERR_ARGUMENT: no folder or more than COH_DISKS_MOST, one that does not exist or
  * occurs twice, a rate that is negative or not finite. */
 COH_API coh_status coh_disks_check(const coh_disk *disks, uint32_t disk_count,
