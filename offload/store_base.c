@@ -56,8 +56,12 @@ void coh_store_base_fini(coh_store *base)
     base->checksums = NULL;
     coh_stripe_fini(&base->stripe);
     for (uint32_t i = 0; i < base->config.disk_count; i++) {
-        if (base->fds[i] >= 0)
+        if (base->fds[i] >= 0) {
+            /* A ring keeps its file open until the kernel has closed the ring, some time after this
+             * process did. The space is free at once. */
+            (void)ftruncate(base->fds[i], 0);
             (void)close(base->fds[i]);
+        }
         base->fds[i] = -1;
         coh_free(base->folders[i]);
         base->folders[i] = NULL;
