@@ -3,10 +3,11 @@ that vanishes in the middle of a run."""
 
 import os
 import re
+import shutil
 import time
 import unittest
 
-from program import QUICK, TINY, TrainTest, start
+from program import COHOBATE, QUICK, TINY, TrainTest, run, start
 
 STREAMED = ["--device-memory", "64MiB"]
 WRITES = ["--disk-write-limit", "1000000TB/day"]
@@ -131,6 +132,16 @@ class Disks(TrainTest):
         subjects = [finding["subject"] for finding in self.succeeds("doctor", "--json").json["findings"]]
         self.assertIn("disk", subjects)
         self.assertNotIn("drive", subjects)
+
+    def test_the_space_of_a_measurement_is_free_for_the_store(self):
+        flags = [*self.folders("a", limit=":90MiB"), *self.folders("small", limit=":100MiB")]
+        mounted = ["-m", "sh", "-c", 'mount -t tmpfs -o size=130m none "$0" && exec "$@"', self.path("small")]
+        if not shutil.which("unshare") or run(*mounted, "true", program="unshare").code != 0:
+            self.skipTest("may not mount a file system")
+        done = run(*mounted, COHOBATE, "train", *TINY, *STREAMED, "--data", self.corpus(), "--steps", 1, "--save", "none",
+                   *flags, program="unshare")
+        self.assertEqual(done.code, 0, done.err)
+        self.assertIn(f"{self.path('small')}: ", done.err)
 
     def test_a_drive_that_vanishes_costs_the_run_and_no_checkpoint(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 10000, "--save-every", 1, "--save",
