@@ -59,8 +59,8 @@ uint64_t cli_report_process_peak(void);
 /* Adds a line about GPU memory in addition to the arena; nothing on the host device. */
 void cli_report_gpu(const coh_engine_facts *facts, cli_line *line);
 
-/* Takes the peaks of all programs that have run: a step's result has none of a drain or a save after
- * it. */
+/* Takes the peaks of all programs that have run: a step's result has none of a drain or a save
+ * after it. */
 void cli_report_peaks(cli_report *report, const coh_engine *engine);
 
 /* Add where time and bytes went: as lines of text, or as members of a JSON object. */

@@ -175,7 +175,8 @@ extern COH_API const coh_op_kind coh_kind_rope;
 extern COH_API const coh_op_kind coh_kind_rope_at;
 
 /* RoPE that takes one tensor apart: qkv [B,T,(H+2G)*D] -> q [B,T,H*D] and k [B,T,G*D], rotated, and
- * v [B,T,G*D], copied (rotated by 0: -0 may become 0). H is rope.heads, G kv_heads, a divisor of H. */
+ * v [B,T,G*D], copied (rotated by 0: -0 may become 0). H is rope.heads, G kv_heads, a divisor of
+ * H. */
 typedef struct coh_rope_split_attributes {
     int64_t kv_heads;
     coh_rope_attributes rope;

@@ -48,11 +48,13 @@ typedef struct rig {
 static inline void rig_folder(rig *made)
 {
     const char *parent = getenv("TMPDIR");
-    snprintf(made->folder, sizeof(made->folder), "%s/coh-store-XXXXXX", parent ? parent : "/tmp");
-    assert_non_null(mkdtemp(made->folder));
+    char folder[sizeof(made->folder)];
+    snprintf(folder, sizeof(folder), "%s/coh-store-XXXXXX", parent ? parent : "/tmp");
+    assert_non_null(mkdtemp(folder));
+    memcpy(made->folder, folder, sizeof(folder));
     for (uint32_t i = 1; i < rig_disk_count; i++) {
         char *other = made->others[i - 1];
-        snprintf(other, sizeof(made->others[0]), "%s-%u", made->folder, (unsigned)i);
+        snprintf(other, sizeof(made->others[0]), "%s-%u", folder, (unsigned)i);
         assert_int_equal(mkdir(other, 0700), 0);
     }
 }
