@@ -353,7 +353,7 @@ class Train(TrainTest):
         for tier, budget in (("device", 96 << 20), ("host", 112 << 20)):
             self.assertEqual(more.json["peak_bytes"][tier], more.json["predicted_peak_bytes"][tier])
             self.assertLessEqual(more.json["peak_bytes"][tier], budget)
-        short = self.fails(3, "plan", *TINY, "--device-memory", "96MiB", "--emulate-host", "64MiB",
+        short = self.fails(3, "plan", *TINY, "--device-memory", "96MiB", "--emulate-host", "32MiB",
                            says="raise --emulate-host to at least")
         self.assertIn("all tiers together", short.err)
 
