@@ -162,6 +162,9 @@ int coh_profile_is_of_drives(const coh_profile *profile, const coh_disk *disks, 
 {
     if (profile == NULL || disks == NULL || disk_count < 1 || disk_count > COH_DISKS_MOST)
         return 0;
+    for (uint32_t i = 0; i < disk_count; i++)
+        if (disks[i].folder == NULL)
+            return 0;
     char here[sizeof(profile->drive)];
     describe_drives(disks, disk_count, here, sizeof(here));
     return profile->drive[0] == '\0' || strcmp(profile->drive, here) == 0;
