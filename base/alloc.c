@@ -5,7 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const coh_alloc_calls system_calls = { .zeroed = calloc, .resized = realloc };
+/* For a large table, calloc of jemalloc gives pages back to the kernel to have them zeroed: a call
+ * that interrupts all threads, and page faults. Up to this size zeroing here takes less. */
+#define ZEROED_HERE ((size_t)16 << 20)
+
+static void *zeroed(size_t count, size_t element_bytes)
+{
+    if (count > ZEROED_HERE / element_bytes)
+        return calloc(count, element_bytes);
+    void *memory = malloc(count * element_bytes);
+    if (memory != NULL)
+        explicit_bzero(memory, count * element_bytes); /* gcc would make calloc of memset */
+    return memory;
+}
+
+static const coh_alloc_calls system_calls = { .zeroed = zeroed, .resized = realloc };
 static const coh_alloc_calls *calls_in_use = &system_calls;
 
 void coh_alloc_calls_use(const coh_alloc_calls *calls)
