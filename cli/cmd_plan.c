@@ -39,8 +39,8 @@ static coh_status print_operators(const coh_plan *plan)
     return COH_OK;
 }
 
-/* Where states of AdamW move over a link, plans the step with 8-bit moments, and prints its time if
- * it is shorter. Without such a plan nothing is printed. */
+/* Where states of AdamW move over a link, plans the step with 8-bit moments by a quick search, and
+ * prints its time if it is shorter. Without such a plan nothing is printed. */
 static void add_lean(const cli_job *job, cli_line *line)
 {
     coh_plan_options options = job->plan_options;
@@ -51,6 +51,7 @@ static void add_lean(const cli_job *job, cli_line *line)
         job->budget.plan_file != NULL || job->summary.instruction_count > LEAN_INSTRUCTIONS_MOST)
         return;
     snprintf(options.optimizer, sizeof(options.optimizer), "adamw8");
+    options.search = COH_SEARCH_QUICK;
     coh_status status = coh_plan_create(job->graph, &options, &plan);
     if (status == COH_OK)
         status = coh_plan_summarize(plan, &lean);
