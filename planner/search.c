@@ -297,20 +297,42 @@ done:
     return status;
 }
 
+static int compare_far(const void *x, const void *y)
+{
+    const coh_candidate *a = x, *b = y;
+    if (a->far_bytes != b->far_bytes)
+        return a->far_bytes < b->far_bytes ? -1 : 1;
+    return a->number < b->number ? -1 : a->number > b->number;
+}
+
 /* Records the least outermost bytes of the candidates that lacked only these: with this many bytes
  * there is a plan, with fewer there is none. The sets tried until one fits do not depend on that
- * capacity, except those that the linear programme names. */
-static void note_least_far(const coh_candidates *candidates, coh_plan *plan)
+ * capacity, except those that the linear programme names. Each is built again with all programs,
+ * which need no less than the body alone, until the next body needs more than the least found. */
+static coh_status note_least_far(coh_candidates *candidates, coh_plan *plan)
 {
+    coh_candidate *all = candidates->all;
+    const int32_t counts_all = plan->counts_all;
     plan->least_far_bytes = 0;
+    plan->counts_all = 1;
+    if (candidates->count > 1)
+        qsort(all, candidates->count, sizeof(*all), compare_far);
     for (size_t i = 0; i < candidates->count; i++) {
-        const coh_candidate *candidate = &candidates->all[i];
-        if (candidate->far_bytes == 0 ||
-            (plan->least_far_bytes > 0 && candidate->far_bytes >= plan->least_far_bytes))
+        coh_candidate whole;
+        if (all[i].far_bytes == 0)
             continue;
-        plan->least_far_bytes = candidate->far_bytes;
-        plan->decisions = candidate->decisions;
+        if (plan->least_far_bytes > 0 && all[i].far_bytes >= plan->least_far_bytes)
+            break;
+        COH_TRY(coh_candidate_make(plan, &all[i].decisions, &whole));
+        if (whole.far_bytes == 0 ||
+            (plan->least_far_bytes > 0 && whole.far_bytes >= plan->least_far_bytes))
+            continue;
+        plan->least_far_bytes = whole.far_bytes;
+        plan->decisions = whole.decisions;
     }
+    if (plan->least_far_bytes == 0)
+        plan->counts_all = counts_all;
+    return COH_OK;
 }
 
 static coh_status search_streamed(coh_plan *plan, coh_candidate *best)
@@ -331,24 +353,13 @@ static coh_status search_streamed(coh_plan *plan, coh_candidate *best)
                  done);
     status = search_candidates(&candidates, &smallest);
     *best = candidates.best;
-    if (!best->valid)
-        note_least_far(&candidates, plan);
+    if (status == COH_OK && !best->valid)
+        status = note_least_far(&candidates, plan);
     plan->least_worn_bytes = candidates.least_worn_bytes;
     plan->search_effort = candidates.effort;
 done:
     coh_candidates_close(&candidates);
     return status;
-}
-
-/* Repeats the search with all programs counted if the outermost tier is too small, so that the
- * reported size covers all of them. */
-static coh_status search_far(coh_plan *plan, coh_candidate *best)
-{
-    COH_TRY(search_streamed(plan, best));
-    if (best->valid || plan->least_far_bytes == 0 || plan->counts_all)
-        return COH_OK;
-    plan->counts_all = 1;
-    return search_streamed(plan, best);
 }
 
 /* ---- refusals ---- */
@@ -616,7 +627,7 @@ coh_status coh_plan_search(coh_plan *plan)
         plan->smallest_device_bytes = in_memory.device_bytes;
     }
     if (has_far(&plan->options) && may_gain_far(plan, &best))
-        COH_TRY(search_far(plan, &best));
+        COH_TRY(search_streamed(plan, &best));
     COH_TRY(try_earlier(plan, &best));
     if (!best.valid)
         return refuse(plan, &in_memory);
