@@ -110,7 +110,8 @@ class Disks(TrainTest):
         self.assertNotIn("other times", again.err)
 
     def test_drives_of_a_datasheet_are_as_many_times_its_rates(self):
-        plan = ["plan", "llama-3.1-8b", *QUICK, "--sequence", 2048, "--batch", 4, "--json", "--profile"]
+        plan = ["plan", "llama-3.1-8b", *QUICK, "--sequence", 2048, "--batch", 4, "--chunk", "512MiB", "--recompute", "all", "--json",
+                "--profile"]
         entry = self.succeeds(*plan, "a100-40g,host-memory=32GB,drives=4").json
         rates = self.succeeds(*plan, "a100-40g,host-memory=32GB,disk-read=4x,disk-write=4x").json
         self.assertEqual(entry["step_seconds"], rates["step_seconds"])
