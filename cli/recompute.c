@@ -1,6 +1,6 @@
 /* Reports the cost when most of the forward pass is recomputed in backward, and finds the memory
- * that would avoid it: halves the range between the budget and the bytes of a run in memory, with a
- * plan of a quick search at each size. Next: screen.c prints it. */
+ * that would avoid it: halves the range between the budget and the bytes of a run in memory, or the
+ * memory of the GPU, with a plan of a quick search at each size. Next: screen.c prints it. */
 #include "cli/screen.h"
 
 #define GIB ((uint64_t)1 << 30)
@@ -57,12 +57,22 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return bytes / unit * unit + (bytes % unit ? unit : 0);
 }
 
-/* Halves the range from the budget, which is too small, to `most`, which is enough. */
-static coh_status find_end(const cli_job *job, uint64_t most, cli_recompute *out)
+/* Returns the memory of the profile's GPU; UINT64_MAX if it is unknown or the host computes. */
+static uint64_t room_of(const cli_job *job)
 {
-    const uint64_t unit = most >= 16 * GIB ? GIB : MIB;
+    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
+    if (job->plan_options.profile == NULL ||
+        coh_profile_summarize(job->plan_options.profile, &facts) != COH_OK || !facts.is_gpu ||
+        facts.device_bytes == 0)
+        return UINT64_MAX;
+    return facts.device_bytes;
+}
+
+/* Halves the range from the budget, which is too small, to out->end_bytes, which is enough. */
+static coh_status find_end(const cli_job *job, cli_recompute *out)
+{
+    const uint64_t unit = out->end_bytes >= 16 * GIB ? GIB : MIB;
     uint64_t low = job->plan_options.device_memory_bytes;
-    out->end_bytes = most;
     for (int i = 0; i < TRIALS; i++) {
         double share = 1;
         const uint64_t bytes = round_up(low + (out->end_bytes - low) / 2, unit);
@@ -85,7 +95,8 @@ coh_status cli_recompute_find(const cli_job *job, uint64_t in_memory_bytes,
 {
     const coh_plan_summary *summary = &job->summary;
     const double ns = (double)summary->recompute_ns;
-    const uint64_t most = round_up(in_memory_bytes, MIB);
+    const uint64_t budget = job->plan_options.device_memory_bytes;
+    const uint64_t most = round_up(in_memory_bytes, MIB), room = room_of(job);
     cli_recompute found = { .seconds = ns * 1e-9, .of_forward = of_forward(summary) };
     if (summary->recompute_ns > 0) {
         found.of_compute = ns / (double)summary->bounds_ns[COH_PLAN_BOUND_COMPUTE];
@@ -94,14 +105,22 @@ coh_status cli_recompute_find(const cli_job *job, uint64_t in_memory_bytes,
     found.is_large = found.of_forward > LARGE;
     *out_recompute = found;
     out_recompute->is_asked_for = is_asked_for(job);
-    if (!found.is_large || out_recompute->is_asked_for ||
-        job->plan_options.device_memory_bytes >= most ||
+    if (!found.is_large || out_recompute->is_asked_for || budget >= (most < room ? most : room) ||
         summary->instruction_count > TRIAL_LINES_MOST)
         return COH_OK;
-    out_recompute->end_bytes = most;
-    if (summary->smallest_device_bytes == 0)
-        return COH_OK; /* the plan is from a file: no search */
-    return find_end(job, most, out_recompute);
+    const int is_searched = summary->smallest_device_bytes > 0; /* not from a file */
+    if (most > room && !is_searched)
+        return COH_OK;
+    if (most > room) {
+        double share = 1;
+        CLI_TRY(try_bytes(job, room, &share));
+        if (share > LARGE)
+            return COH_OK;
+        out_recompute->end_of_forward = share;
+        out_recompute->is_planned = 1;
+    }
+    out_recompute->end_bytes = most < room ? most : room;
+    return is_searched ? find_end(job, out_recompute) : COH_OK;
 }
 
 void cli_recompute_add(const cli_recompute *recompute, cli_line *line)

@@ -41,13 +41,14 @@ typedef struct cli_recompute {
     int is_large;     /* of_forward is more than half */
     int is_asked_for; /* requested by --recompute or a pin */
     /* With this device memory and otherwise equal options, recompute is not large. 0: it is not
-     * large now, it is requested, or the step is too long to plan again (20,000 lines). */
+     * large now, it is requested, the GPU has too little memory to avoid it, or the step is too
+     * long to plan again (20,000 lines). */
     uint64_t end_bytes;
     double end_of_forward; /* of that plan */
     int is_planned;        /* such a plan was made; else end_bytes keeps all on the device */
 } cli_recompute;
 
-/* Makes up to two plans if recompute is large and the job's plan was searched.
+/* Makes up to three plans if recompute is large and the job's plan was searched.
  * Fails: COH_ERR_MEMORY. */
 coh_status cli_recompute_find(const cli_job *job, uint64_t in_memory_bytes,
                               cli_recompute *out_recompute);

@@ -79,6 +79,9 @@ class Plan(ProgramTest):
         self.assertEqual([round(100 * found["of_forward"]), round(100 * found["end_of_forward"])], [int(line[1]), int(line[3])])
         self.assertEqual(line[2], f"{enough >> 20}MiB")
         self.assertNotIn("repeat:", self.succeeds(*plan, "--device-memory", f"{enough}B").out)
+        small = [*plan[:-4], "--profile", "rtx-4090,device-memory=60MiB,pcie=100MB/s"]  # no more than the GPU has
+        self.assertRegex(self.succeeds(*small).out, r"(?m)^repeat: .* of the step\)$")
+        self.assertIsNone(self.succeeds(*small, "--json").json["recompute"]["end_device_bytes"])
         asked = self.succeeds("plan", *TINY, "--recompute", "all", "--json").json["recompute"]
         self.assertGreater(asked["of_forward"], 0.5)
         self.assertIsNone(asked["end_device_bytes"])
