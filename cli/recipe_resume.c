@@ -146,9 +146,10 @@ static coh_status choose_optimizers(cli_recipe *recipe, const cli_options *optio
     if (!is_same && !options->reset_optimizer)
         return cli_fail(COH_ERR_ARGUMENT,
                         "the checkpoint holds the states of other optimizers (%s%s): add "
-                        "--reset-optimizer to start new ones, or leave --optimizer and "
-                        "--optimizer-for out",
-                        optimizer_name(name), before.count > 0 ? " and more" : "");
+                        "--reset-optimizer to start new ones, or leave %s out",
+                        optimizer_name(name), before.count > 0 ? " and more" : "",
+                        cli_given(options, CLI_FLAG_STATE) ? "--state"
+                                                           : "--optimizer and --optimizer-for");
     if (!is_same) {
         cli_note("optimizer %s%s -> %s%s", optimizer_name(name),
                  before.count > 0 ? " and others" : "", optimizer_name(recipe->optimizer),

@@ -75,7 +75,7 @@ class Optimizers(TrainTest):
     def test_a_run_without_master_continues_from_any_weights(self):
         self.small("split", "--state", "split", "--steps", 1, "--schedule-steps", 4)
         again = ["train", "--resume", self.path("split"), "--threads", 2]
-        self.fails(2, *again, "--state", "sr", "--steps", 2, says="add --reset-optimizer")
+        self.fails(2, *again, "--state", "sr", "--steps", 2, says="add --reset-optimizer to start new ones, or leave --state out")
         self.succeeds(*again, "--state", "sr", "--reset-optimizer", "--steps", 2)
         more = self.succeeds(*again, "--steps", 3)
         self.assertNotIn("->", more.err)
