@@ -1,35 +1,28 @@
-/* Walks a program from event to event. The idea: between two events the set of busy lanes, and so
- * every lane's speed, is constant. A lane is busy while it computes or moves bytes, not during a
- * link's latency. The model is in simulate.h; prices are in price.c. */
+/* Walks a program from event to event: issues each instruction as soon as its lane has room and its
+ * waits hold. The lanes serve it (fluid.c). The model is in simulate.h; prices are in price.c. */
 #include "planner/simulate.h"
 
 #include <math.h>
 
 #include "base/alloc.h"
+#include "planner/fluid.h"
 
 /* A body that has not settled after RUNS_MOST runs is averaged over its last three: a cyclic
  * pattern longer than one run has no single period. */
 enum { RUNS_MOST = 6, RUNS_AVERAGED = 3 };
 
-enum { LANE_SETS = 1 << COH_LANE_COUNT };
-
-/* This many instructions of a lane have reached a stage; the next is instruction `at` of run
- * `run`. */
+/* The next instruction of a lane to reach a stage: `at` of run `run`. */
 typedef struct progress {
-    uint64_t count, run, at;
+    uint64_t run, at;
 } progress;
 
 typedef struct walk_lane {
     const uint32_t *instructions; /* of the program, in order */
-    uint64_t length, depth;
-    double latency;
-    const coh_link_profile *link; /* whose transfers slow the compute lane; NULL: none */
+    uint64_t length;
     progress issued, served, retired;
-    uint32_t next_wait;      /* of the instruction to be issued next */
-    uint8_t last_wait;       /* the lane that it waited for last */
-    double free_since;       /* when the preceding instruction retired */
-    double remaining, began; /* of the instruction in service */
-    double *served_at;       /* by number modulo depth */
+    uint32_t next_wait; /* of the instruction to be issued next */
+    uint8_t last_wait;  /* the lane that it waited for last */
+    double free_since;  /* when the preceding instruction retired */
 } walk_lane;
 
 typedef struct walk {
@@ -37,9 +30,7 @@ typedef struct walk {
     const uint64_t *service_ns;
     uint32_t *instructions; /* by lane */
     walk_lane lanes[COH_LANE_COUNT];
-    double speed[LANE_SETS][COH_LANE_COUNT];
-    unsigned busy; /* set of lanes in service */
-    double now;
+    coh_fluid fluid;
     uint64_t runs; /* limit of runs */
     double end[RUNS_MOST][COH_LANE_COUNT];
     double mark[RUNS_MOST]; /* when the last instruction of the run retired */
@@ -58,7 +49,6 @@ static uint64_t latency_ns(const coh_profile *profile, int lane)
 
 static void go_on(const walk_lane *lane, progress *made)
 {
-    made->count++;
     if (++made->at == lane->length) {
         made->at = 0;
         made->run++;
@@ -68,12 +58,15 @@ static void go_on(const walk_lane *lane, progress *made)
 static void issue(walk *w, int number)
 {
     walk_lane *lane = &w->lanes[number];
+    const double now = w->fluid.now_ns;
     uint64_t run = lane->issued.run;
     uint32_t instruction = lane->instructions[lane->issued.at];
-    if (number == COH_LANE_COMPUTE && w->now > lane->free_since)
-        w->exposed_ns[run][lane->last_wait] += w->now - lane->free_since;
+    if (number == COH_LANE_COMPUTE && now > lane->free_since)
+        w->exposed_ns[run][lane->last_wait] += now - lane->free_since;
     if (w->begin_ns)
-        w->begin_ns[run * w->program->instruction_count + instruction] = w->now;
+        w->begin_ns[run * w->program->instruction_count + instruction] = now;
+    coh_fluid_issue(&w->fluid, number, (double)w->service_ns[instruction],
+                    w->program->instructions[instruction].bytes);
     go_on(lane, &lane->issued);
     lane->next_wait = 0;
     lane->last_wait = COH_LANE_COMPUTE;
@@ -83,7 +76,7 @@ static void issue(walk *w, int number)
 static int try_issue(walk *w, int number)
 {
     walk_lane *lane = &w->lanes[number];
-    if (lane->issued.run == w->runs || lane->issued.count - lane->retired.count >= lane->depth)
+    if (lane->issued.run == w->runs || !coh_fluid_has_room(&w->fluid, number))
         return 0;
     uint64_t run = lane->issued.run;
     const coh_instruction *instruction =
@@ -92,8 +85,8 @@ static int try_issue(walk *w, int number)
         const coh_wait *wait = &w->program->waits[instruction->wait_begin + lane->next_wait];
         if (wait->carry && run == 0)
             continue; /* the previous run is complete */
-        const walk_lane *other = &w->lanes[wait->lane];
-        if (other->retired.count < (run - wait->carry) * other->length + wait->ordinal) {
+        const uint64_t length = w->lanes[wait->lane].length;
+        if (w->fluid.lanes[wait->lane].retired < (run - wait->carry) * length + wait->ordinal) {
             lane->last_wait = wait->lane;
             return 0;
         }
@@ -102,86 +95,33 @@ static int try_issue(walk *w, int number)
     return 1;
 }
 
-static void start_service(walk *w, int number)
-{
-    walk_lane *lane = &w->lanes[number];
-    if ((w->busy >> number & 1) || lane->served.count == lane->issued.count)
-        return;
-    lane->remaining = (double)w->service_ns[lane->instructions[lane->served.at]];
-    lane->began = w->now;
-    w->busy |= 1u << number;
-    if (lane->link != NULL && (w->busy & 1u << COH_LANE_COMPUTE))
-        w->lanes[COH_LANE_COMPUTE].remaining += coh_link_interference_ns(
-            lane->link, w->program->instructions[lane->instructions[lane->served.at]].bytes);
-}
-
 static void retire(walk *w, int number)
 {
     walk_lane *lane = &w->lanes[number];
     uint64_t run = lane->retired.run;
     uint32_t instruction = lane->instructions[lane->retired.at];
     if (w->end_ns)
-        w->end_ns[run * w->program->instruction_count + instruction] = w->now;
+        w->end_ns[run * w->program->instruction_count + instruction] = w->fluid.now_ns;
     go_on(lane, &lane->retired);
-    lane->free_since = w->now;
+    lane->free_since = w->fluid.now_ns;
     if (lane->retired.run == run)
         return;
-    w->end[run][number] = w->now;
+    w->end[run][number] = w->fluid.now_ns;
     if (++w->lanes_done[run] == w->lane_count)
-        w->mark[run] = w->now;
+        w->mark[run] = w->fluid.now_ns;
 }
 
-static void end_service(walk *w, int number)
+static void happen(walk *w, const coh_fluid_event *next)
 {
-    walk_lane *lane = &w->lanes[number];
-    w->busy_ns[lane->served.run][number] += w->now - lane->began;
-    w->busy &= ~(1u << number);
-    lane->served_at[lane->served.count % lane->depth] = w->now;
-    go_on(lane, &lane->served);
-    if (lane->latency == 0)
-        retire(w, number);
-}
-
-/* ---- events ---- */
-
-typedef struct event {
-    double when;
-    int lane, is_service;
-} event;
-
-/* Returns the next event; lane -1: none. */
-static event next_event(const walk *w)
-{
-    event next = { .when = INFINITY, .lane = -1 };
-    for (int number = 0; number < COH_LANE_COUNT; number++) {
-        const walk_lane *lane = &w->lanes[number];
-        if (w->busy >> number & 1) {
-            double when = w->now + lane->remaining / w->speed[w->busy][number];
-            if (when < next.when)
-                next = (event){ .when = when, .lane = number, .is_service = 1 };
-        }
-        if (lane->retired.count < lane->served.count) {
-            double when = lane->served_at[lane->retired.count % lane->depth] + lane->latency;
-            if (when < next.when)
-                next = (event){ .when = when, .lane = number };
-        }
+    walk_lane *lane = &w->lanes[next->lane];
+    const coh_fluid_lane *fluid = &w->fluid.lanes[next->lane];
+    const uint64_t retired = fluid->retired;
+    coh_fluid_happen(&w->fluid, next);
+    if (next->is_service) {
+        w->busy_ns[lane->served.run][next->lane] += w->fluid.now_ns - fluid->began_ns;
+        go_on(lane, &lane->served);
     }
-    return next;
-}
-
-static void happen(walk *w, const event *next)
-{
-    double passed = next->when - w->now;
-    for (int number = 0; number < COH_LANE_COUNT; number++)
-        if (w->busy >> number & 1) {
-            walk_lane *lane = &w->lanes[number];
-            lane->remaining -= passed * w->speed[w->busy][number];
-            lane->remaining = lane->remaining > 0 ? lane->remaining : 0;
-        }
-    w->now = next->when;
-    if (next->is_service)
-        end_service(w, next->lane);
-    else
+    if (fluid->retired > retired)
         retire(w, next->lane);
 }
 
@@ -213,9 +153,9 @@ static uint64_t walk_runs(walk *w, int *out_settled)
         for (int number = 0; number < COH_LANE_COUNT; number++) {
             while (w->lanes[number].length > 0 && try_issue(w, number)) {
             }
-            start_service(w, number);
+            coh_fluid_start(&w->fluid, number);
         }
-        event next = next_event(w);
+        coh_fluid_event next = coh_fluid_next(&w->fluid);
         if (next.lane < 0)
             return 0;
         happen(w, &next);
@@ -235,27 +175,8 @@ static void walk_fini(walk *w)
     coh_free(w->instructions);
     coh_free(w->begin_ns);
     coh_free(w->end_ns);
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        coh_free(w->lanes[lane].served_at);
+    coh_fluid_fini(&w->fluid);
     coh_free(w);
-}
-
-/* Computes each lane's relative speed for every set of lanes that may be busy together. */
-static void set_speeds(walk *w, const coh_profile *profile)
-{
-    unsigned used = 0;
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        used |= (unsigned)(w->program->lane_length[lane] > 0) << lane;
-    for (unsigned set = used;; set = (set - 1) & used) {
-        for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-            w->speed[set][lane] = 1;
-            for (int other = 0; profile != NULL && other < COH_LANE_COUNT; other++)
-                if (other != lane && (set >> other & 1))
-                    w->speed[set][lane] *= profile->contention[lane][other];
-        }
-        if (set == 0)
-            break;
-    }
 }
 
 /* `slows`: lanes slow one another. */
@@ -270,20 +191,12 @@ static coh_status walk_open(walk *w, const coh_profile *profile, int slows, int 
         filled[number] = total;
         total += program->lane_length[number];
         lane->length = program->lane_length[number];
-        lane->depth = 1;
         lane->last_wait = COH_LANE_COMPUTE;
-        if (coh_profile_is_link(profile, (coh_lane)number)) {
-            lane->link = slows ? &profile->link[number] : NULL;
-            lane->latency = (double)latency_ns(profile, number);
-            if (program->lane_depth[number] > 0)
-                lane->depth = program->lane_depth[number];
-        }
         w->lane_count += lane->length > 0;
-        COH_TRY(COH_ALLOC(lane->depth, &lane->served_at));
     }
     for (uint32_t i = 0; i < program->instruction_count; i++)
         w->instructions[filled[program->instructions[i].lane]++] = i;
-    set_speeds(w, slows ? profile : NULL);
+    COH_TRY(coh_fluid_init(&w->fluid, program, profile, slows));
     w->runs = program->kind == COH_PROGRAM_BODY ? RUNS_MOST : 1;
     if (with_times) {
         COH_TRY(COH_ALLOC(w->runs * program->instruction_count, &w->begin_ns));
