@@ -10,12 +10,66 @@
 /* Looks at the value this often before sleeping: 1-2 us, about the cost of a wake-up. */
 #define SPIN_COUNT 64
 
+/* ---- threads that are awake ---- */
+
+coh_status coh_awake_init(coh_awake *awake)
+{
+    *awake = (coh_awake){ .count = 1 };
+    if (pthread_mutex_init(&awake->mutex, NULL) != 0)
+        return coh_fail(COH_ERR_MEMORY, "the system gives no mutex for a count of threads");
+    if (pthread_cond_init(&awake->changed, NULL) != 0) {
+        pthread_mutex_destroy(&awake->mutex);
+        return coh_fail(COH_ERR_MEMORY, "the system gives no condition variable for a count of "
+                                        "threads");
+    }
+    return COH_OK;
+}
+
+void coh_awake_fini(coh_awake *awake)
+{
+    pthread_cond_destroy(&awake->changed);
+    pthread_mutex_destroy(&awake->mutex);
+}
+
+void coh_awake_add(coh_awake *awake, int count)
+{
+    if (awake == NULL)
+        return;
+    pthread_mutex_lock(&awake->mutex);
+    awake->count += count;
+    if (awake->count == 0)
+        pthread_cond_signal(&awake->changed);
+    pthread_mutex_unlock(&awake->mutex);
+}
+
+int coh_awake_wait(coh_awake *awake)
+{
+    pthread_mutex_lock(&awake->mutex);
+    while (awake->count > 0 && !awake->closed)
+        pthread_cond_wait(&awake->changed, &awake->mutex);
+    const int is_open = !awake->closed;
+    pthread_mutex_unlock(&awake->mutex);
+    return is_open;
+}
+
+void coh_awake_close(coh_awake *awake)
+{
+    pthread_mutex_lock(&awake->mutex);
+    awake->closed = 1;
+    pthread_cond_signal(&awake->changed);
+    pthread_mutex_unlock(&awake->mutex);
+}
+
+/* ---- the counter ---- */
+
 coh_status coh_counter_init(coh_counter *counter)
 {
     atomic_init(&counter->value, 0);
     atomic_init(&counter->wanted, NOBODY);
     atomic_init(&counter->closed, 0);
     atomic_init(&counter->mirror, NULL);
+    counter->awake = NULL;
+    counter->sleeper_count = counter->wake_count = 0;
     if (pthread_mutex_init(&counter->mutex, NULL) != 0)
         return coh_fail(COH_ERR_MEMORY, "the system gives no mutex for a counter");
     if (pthread_cond_init(&counter->condition, NULL) != 0) {
@@ -36,6 +90,9 @@ static void wake_all(coh_counter *counter)
 {
     pthread_mutex_lock(&counter->mutex);
     atomic_store(&counter->wanted, NOBODY);
+    coh_awake_add(counter->awake, (int)counter->sleeper_count);
+    counter->sleeper_count = 0;
+    counter->wake_count++;
     pthread_cond_broadcast(&counter->condition);
     pthread_mutex_unlock(&counter->mutex);
 }
@@ -45,6 +102,11 @@ void coh_counter_set_mirror(coh_counter *counter, _Atomic uint64_t *mirror)
     atomic_store(&counter->mirror, mirror);
     if (mirror != NULL)
         coh_word_lift(mirror, coh_counter_read(counter));
+}
+
+void coh_counter_set_awake(coh_counter *counter, coh_awake *awake)
+{
+    counter->awake = awake;
 }
 
 /* No wake-up is lost: the value is stored before `wanted` is read, and a waiter lowers `wanted`
@@ -76,6 +138,21 @@ static void rest(void)
 #endif
 }
 
+/* Sleeps until woken; the mutex is locked. A thread that is counted as awake is no longer counted
+ * meanwhile. */
+static void sleep_once(coh_counter *counter)
+{
+    if (counter->awake == NULL) {
+        pthread_cond_wait(&counter->condition, &counter->mutex);
+        return;
+    }
+    const uint32_t woken = counter->wake_count;
+    counter->sleeper_count++;
+    coh_awake_add(counter->awake, -1);
+    while (counter->wake_count == woken)
+        pthread_cond_wait(&counter->condition, &counter->mutex);
+}
+
 int coh_counter_wait(coh_counter *counter, uint64_t value)
 {
     for (int spin = 0; spin < SPIN_COUNT; spin++) {
@@ -91,7 +168,7 @@ int coh_counter_wait(coh_counter *counter, uint64_t value)
             atomic_store(&counter->wanted, value); /* under the mutex: no other waiter lowers it */
         if (atomic_load(&counter->closed) || atomic_load(&counter->value) >= value)
             break;
-        pthread_cond_wait(&counter->condition, &counter->mutex);
+        sleep_once(counter);
     }
     pthread_mutex_unlock(&counter->mutex);
     return !coh_counter_is_closed(counter);

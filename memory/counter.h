@@ -12,6 +12,10 @@
  * hundreds of instructions ahead. Closing wakes all waiters for good; a failure stops every thread
  * this way.
  *
+ * In a rehearsal (engine/phantom.h) time goes on only while every thread sleeps. A coh_awake counts
+ * the threads that do not. A raise counts the sleepers that it wakes before they run, so the count
+ * is 0 only if none can go on.
+ *
  * Threads: one writer at a time, any number of readers. Nothing is allocated. */
 #ifndef COH_MEMORY_COUNTER_H
 #define COH_MEMORY_COUNTER_H
@@ -32,6 +36,22 @@ static inline void coh_word_lift(_Atomic uint64_t *word, uint64_t value)
     }
 }
 
+/* The threads that are awake, of those that wait for counters of one group. */
+typedef struct coh_awake {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* count is 0, or closed is 1 */
+    int count, closed;      /* under the mutex */
+} coh_awake;
+
+/* Starts with one thread, the calling one. Fails: COH_ERR_MEMORY. */
+coh_status coh_awake_init(coh_awake *awake);
+void coh_awake_fini(coh_awake *awake); /* no thread may be waiting */
+/* Counts `count` more threads, before they run. NULL: does nothing. */
+void coh_awake_add(coh_awake *awake, int count);
+/* Waits until all threads of the group sleep. Returns 0 once it is closed. */
+int coh_awake_wait(coh_awake *awake);
+void coh_awake_close(coh_awake *awake);
+
 typedef struct coh_counter {
     _Atomic uint64_t value; /* its writer raises (release), anyone reads (acquire) */
     /* lowest value a sleeper waits for: waiters lower it, raise reads it */
@@ -40,6 +60,9 @@ typedef struct coh_counter {
     /* A copy of `value` for a reader without access to this struct: a word that a GPU polls. NULL:
      * none. */
     _Atomic uint64_t *_Atomic mirror;
+    coh_awake *awake; /* of its readers; NULL: they are not counted */
+    /* Under the mutex, with `awake`: sleepers, and how often they were all woken. */
+    uint32_t sleeper_count, wake_count;
     pthread_mutex_t mutex;
     pthread_cond_t condition;
 } coh_counter;
@@ -51,6 +74,9 @@ void coh_counter_fini(coh_counter *counter); /* no thread may be waiting */
 /* Makes raise keep *mirror at least at the counter's value; nothing lowers it. NULL ends that. Call
  * it before other threads raise the counter, or after they stopped. */
 void coh_counter_set_mirror(coh_counter *counter, _Atomic uint64_t *mirror);
+
+/* Counts the counter's readers in `awake` (NULL: not). Before any thread waits. */
+void coh_counter_set_awake(coh_counter *counter, coh_awake *awake);
 
 /* Raises the counter to `value`, which must be at least the present value. */
 void coh_counter_raise(coh_counter *counter, uint64_t value);

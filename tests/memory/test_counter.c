@@ -93,12 +93,46 @@ static void closing_wakes_whoever_waits_for_anything(void **state)
     coh_counter_fini(&counter);
 }
 
+/* While all sleep, each has done what its number allows, and none can go on. */
+static void a_group_sleeps_only_when_nobody_can_go_on(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 3000 };
+    coh_awake awake;
+    coh_counter counters[WAITERS];
+    waiter waiters[WAITERS];
+    assert_int_equal(coh_awake_init(&awake), COH_OK);
+    for (int i = 0; i < WAITERS; i++) {
+        assert_int_equal(coh_counter_init(&counters[i]), COH_OK);
+        coh_counter_set_awake(&counters[i], &awake);
+        coh_awake_add(&awake, 1);
+        start(&waiters[i], &counters[i], 1);
+    }
+    coh_awake_add(&awake, -1); /* this thread is the clock */
+    for (uint64_t n = 1; n <= ROUNDS; n++) {
+        assert_int_equal(coh_awake_wait(&awake), 1);
+        for (int i = 0; i < WAITERS; i++)
+            assert_int_equal(waiters[i].reached, n - 1);
+        for (int i = 0; i < WAITERS; i++)
+            coh_counter_raise(&counters[i], n);
+    }
+    coh_awake_close(&awake);
+    assert_int_equal(coh_awake_wait(&awake), 0);
+    for (int i = 0; i < WAITERS; i++) {
+        coh_counter_close(&counters[i]);
+        pthread_join(waiters[i].thread, NULL);
+        coh_counter_fini(&counters[i]);
+    }
+    coh_awake_fini(&awake);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everyone_whose_number_has_come_goes_on),
         cmocka_unit_test(a_sleeper_is_not_woken_before_its_number),
         cmocka_unit_test(closing_wakes_whoever_waits_for_anything),
+        cmocka_unit_test(a_group_sleeps_only_when_nobody_can_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
