@@ -22,8 +22,9 @@ static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
 {
     const int32_t *predicate = coh_instruction_predicate(step, ticket->bound, instruction);
     const int is_seen = step->host_addressable || instruction->lane == COH_LANE_HOST;
-    if (ticket->repetition == 0 || ticket->bound != &step->bounds[COH_PROGRAM_BODY] ||
-        ticket->scan || (predicate != NULL && is_seen && *predicate == 0))
+    if (step->phantom != NULL || ticket->repetition == 0 ||
+        ticket->bound != &step->bounds[COH_PROGRAM_BODY] || ticket->scan ||
+        (predicate != NULL && is_seen && *predicate == 0))
         return 0;
     return coh_clock_ns();
 }
@@ -65,6 +66,8 @@ void coh_instruction_begin(void *context, uint64_t number, uint32_t index)
     const coh_instruction *instruction = &ticket->bound->program->instructions[index];
     delay(step, ticket, instruction);
     step->times.begin_ns[instruction->lane] = begin_of_time(step, ticket, instruction);
+    if (step->phantom != NULL)
+        coh_phantom_read_versions(step, number, index);
     enter(step, ticket->bound, number, index);
 }
 
@@ -147,6 +150,8 @@ void coh_instruction_end(void *context, uint64_t number, uint32_t index)
     const coh_instruction *instruction = &bound->program->instructions[index];
     if (instruction->opcode == COH_OP_CLIP)
         take_clip(step, ticket);
+    if (step->phantom != NULL)
+        coh_phantom_write_versions(step, number, index);
     leave(step, bound, number, index);
     coh_instruction_times_add(&step->times, (coh_lane)instruction->lane, index);
     if (instruction->lane == COH_LANE_COMPUTE || instruction->lane == COH_LANE_HOST)

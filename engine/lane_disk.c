@@ -111,13 +111,11 @@ static coh_status submit(coh_lane_thread *lane, const coh_ticket *ticket,
     const coh_operand *file = coh_bound_operand(
         ticket->bound, instruction, lane->lane == COH_LANE_READ ? COH_SLOT_FROM : COH_SLOT_TO);
     const coh_touch *touch = &program->touches[memory->touch_begin];
-    uint64_t generation = step->generations[touch->chunk] + (uint64_t)touch->version +
-                          ticket->repetition * ticket->bound->versions_per_run[touch->chunk];
     const coh_store_request request = {
         .memory = coh_operand_data(step, memory),
         .file_offset = file->offset,
         .bytes = (size_t)memory->bytes,
-        .id = { .chunk = touch->chunk, .generation = generation },
+        .id = { .chunk = touch->chunk, .generation = coh_touch_generation(step, ticket, touch) },
         .number = lane->submitted,
     };
     return step->store_ops->submit(step->store, lane_port(lane->lane), &request);
@@ -143,6 +141,11 @@ static coh_status run_instruction(coh_lane_thread *lane, const coh_ticket *ticke
     const coh_instruction *instruction = &ticket->bound->program->instructions[index];
     if (lane->lane != COH_LANE_HOST)
         return start_request(lane, ticket, index);
+    if (step->phantom != NULL) {
+        coh_phantom_start(step, ticket->number, index);
+        (void)coh_counter_wait(coh_step_retired(step, lane->lane), ++lane->submitted);
+        return COH_OK;
+    }
     const int32_t *predicate = coh_instruction_predicate(step, ticket->bound, instruction);
     coh_instruction_begin(step, ticket->number, index);
     if (predicate == NULL || *predicate != 0)

@@ -24,6 +24,7 @@ static void close_all(coh_step *step)
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (step->queues[lane] != NULL)
             step->device_ops->queue_close(step->queues[lane]);
+    coh_phantom_stop(step->phantom);
 }
 
 void coh_step_fail(coh_step *step, coh_status status)
@@ -88,6 +89,10 @@ static void issue_instruction(coh_step *step, coh_ticket *ticket, uint32_t index
     coh_queue *queue = step->queues[instruction->lane];
 
     issue_waits(step, ticket, instruction);
+    if (step->phantom != NULL) {
+        ops->launch(queue, coh_phantom_start, step, ticket->number, index, NULL);
+        return;
+    }
     ops->notify(queue, coh_instruction_begin, step, ticket->number, index);
     if (coh_opcode_moves(instruction->opcode)) { /* LOAD, STORE: disk lanes have threads */
         const coh_operand *from = coh_bound_operand(ticket->bound, instruction, COH_SLOT_FROM);
@@ -150,7 +155,7 @@ void *coh_issue_main(void *argument)
 
 /* Waits until all lanes have retired all instructions of ticket `number` and no thread reads it any
  * more. */
-static coh_status wait_finished(coh_step *step, uint64_t number)
+coh_status coh_step_finish(coh_step *step, uint64_t number)
 {
     const coh_ticket *ticket = coh_step_ticket(step, number);
     int reached = coh_counter_wait(&step->counters[COH_COUNTER_ISSUED], number);
@@ -172,7 +177,7 @@ coh_status coh_step_quiet(coh_step *step)
 {
     COH_TRY(coh_step_failure(step));
     uint64_t newest = submitted_count(step);
-    return newest == 0 ? COH_OK : wait_finished(step, newest);
+    return newest == 0 ? COH_OK : coh_step_finish(step, newest);
 }
 
 /* Computes exposed time and link bytes since the CLIP before, from totals since create. */
@@ -208,7 +213,7 @@ coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_resul
         if (!coh_counter_wait(coh_step_retired(step, COH_LANE_COMPUTE), clip))
             return coh_step_failure(step);
     } else {
-        COH_TRY(wait_finished(step, ticket_number));
+        COH_TRY(coh_step_finish(step, ticket_number));
         coh_step_stamp(step, ticket);
     }
     take_differences(step, ticket, out_result);
@@ -295,7 +300,7 @@ coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step
         COH_TRY(coh_step_quiet(step));
         change_program(step, kind, number);
     } else if (number > 2) {
-        COH_TRY(wait_finished(step, number - 2));
+        COH_TRY(coh_step_finish(step, number - 2));
     }
     if (feed->scan)
         step->has_finding = 0;

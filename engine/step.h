@@ -72,6 +72,7 @@ typedef struct coh_step_config {
     const coh_device_kernels *device_kernels;
     const struct coh_cuda_driver *driver;
     const coh_store_ops *store_ops; /* NULL: the best available kind */
+    struct coh_phantom *phantom;    /* of a rehearsal, with the host device; else NULL */
     coh_pool *pool;                 /* for kernels of the compute lane; NULL: none */
     coh_ledger *ledger;
 } coh_step_config;
@@ -114,7 +115,9 @@ coh_status coh_step_failure(coh_step *step);
  * only report its failure and be destroyed. */
 void coh_step_halt(coh_step *step);
 
-/* Waits until all lanes have retired everything submitted. */
+/* Waits until all lanes have retired ticket `number`, and until all have retired everything
+ * submitted. */
+coh_status coh_step_finish(coh_step *step, uint64_t number);
 coh_status coh_step_quiet(coh_step *step);
 
 /* After a run with scan: operator and tensor of the first instruction that wrote a value that is

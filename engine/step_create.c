@@ -93,6 +93,7 @@ static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
                                       .disk_count = is_alone ? 1 : step->options.disk_count,
                                       .bytes = layout->file_bytes,
                                       .chunk_count = layout->chunk_count,
+                                      .phantom = step->phantom,
                                       .port_depth = reads > writes ? reads : writes };
     if (step->ledger != NULL)
         COH_TRY(
@@ -182,6 +183,7 @@ static coh_status start_lane_thread(coh_step *step, coh_lane lane)
     thread->depth = deepest(step, lane);
     COH_TRY(COH_ALLOC(thread->depth, &thread->ring));
     COH_TRY(COH_ALLOC(thread->depth, &thread->completions));
+    coh_awake_add(coh_phantom_awake(step->phantom), 1);
     int error = coh_thread_start(&thread->thread, coh_lane_main, thread);
     if (error != 0)
         return coh_fail(COH_ERR_MEMORY, "no thread for lane %s: %s", coh_lane_name(lane),
@@ -206,8 +208,11 @@ static coh_status start_threads(coh_step *step)
     }
     step->kernel_queue =
         step->host_addressable ? (void *)step->pool : (void *)step->queues[COH_LANE_COMPUTE];
+    if (step->phantom != NULL)
+        COH_TRY(coh_phantom_run(step->phantom, step));
     COH_TRY(coh_instruction_rehearse_all(step));
     coh_instruction_record_all(step);
+    coh_awake_add(coh_phantom_awake(step->phantom), 1);
     int error = coh_thread_start(&step->issuer, coh_issue_main, step);
     if (error != 0)
         return coh_fail(COH_ERR_MEMORY, "no thread to issue the step: %s", strerror(error));
@@ -297,6 +302,7 @@ static coh_status create_device(coh_step *step, const coh_step_config *config)
         .log_context = step->options.log_context,
         .lockstep = step->options.poison,
         .driver = config->driver,
+        .awake = coh_phantom_awake(step->phantom),
     };
     COH_TRY(step->device_ops->create(&device_config, &step->device));
     COH_TRY(coh_step_create_views(step));
@@ -314,8 +320,11 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     if (pthread_mutex_init(&step->failure_mutex, NULL) != 0)
         return coh_fail(COH_ERR_MEMORY, "the system gives no mutex");
     step->mutex_is_made = 1;
-    for (; step->counter_count < COH_COUNTER_COUNT; step->counter_count++)
+    for (; step->counter_count < COH_COUNTER_COUNT; step->counter_count++) {
         COH_TRY(coh_counter_init(&step->counters[step->counter_count]));
+        coh_counter_set_awake(&step->counters[step->counter_count],
+                              coh_phantom_awake(step->phantom));
+    }
     COH_TRY(create_device(step, config));
     COH_TRY(create_arenas(step));
     COH_TRY(bind_programs(step));
@@ -336,6 +345,7 @@ coh_status coh_step_create(const coh_step_config *config, coh_step **out_step)
     step->layout = &config->plan->layout;
     step->options = *config->options;
     step->device_ops = config->device_ops;
+    step->phantom = config->phantom;
     step->pool = config->pool;
     step->ledger = config->ledger;
     coh_status status = create_all(step, config);
@@ -376,6 +386,7 @@ void coh_step_halt(coh_step *step)
     coh_error_save(text);
     coh_fail(COH_ERR_STOPPED, "the engine was destroyed");
     coh_step_fail(step, COH_ERR_STOPPED);
+    coh_phantom_join(step->phantom);
     if (is_refused)
         (void)coh_refuse(&refusal);
     else

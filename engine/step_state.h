@@ -16,6 +16,7 @@
 #include "engine/instruction_times.h"
 #include "engine/instruction_work.h"
 #include "engine/optimizer_numbers.h"
+#include "engine/phantom.h"
 #include "engine/step.h"
 #include "planner/opcodes.h"
 
@@ -168,6 +169,7 @@ struct coh_step {
     coh_engine_options options;
     const coh_device_ops *device_ops;
     coh_device *device;
+    coh_phantom *phantom;              /* of a rehearsal: no byte may be touched; else NULL */
     coh_queue *queues[COH_LANE_COUNT]; /* of device lanes in use */
     /* 1: the host reads and writes the device tier directly, and a launch is complete when it
      * returns. 0: the host accesses it through `stages`: a buffer for data of the parameters' size
@@ -253,6 +255,14 @@ static inline uint64_t coh_wait_value(const coh_ticket *ticket, const coh_wait *
     if (ticket->repetition == 0)
         return 0;
     return base - ticket->bound->program->lane_length[wait->lane] + wait->ordinal;
+}
+
+/* Returns the number of the version of a chunk that an instruction of the ticket finds. */
+static inline uint64_t coh_touch_generation(const coh_step *step, const coh_ticket *ticket,
+                                            const coh_touch *touch)
+{
+    return step->generations[touch->chunk] + (uint64_t)touch->version +
+           ticket->repetition * ticket->bound->versions_per_run[touch->chunk];
 }
 
 /* ---- step.c ---- */

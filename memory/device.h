@@ -67,6 +67,9 @@ typedef struct coh_device_config {
     /* receives the arenas' reservations; must outlive the device. May be NULL */
     coh_ledger *ledger;
     double link_bytes_per_s; /* rate limit of h2d and of d2h; 0: memory speed. Host device only */
+    /* Of a rehearsal (engine/phantom.h), on the host device: arenas are addresses that nothing may
+     * touch, and the queues' threads are counted. Else NULL. */
+    coh_awake *awake;
 
     /* The rest is for devices other than the host. */
     const coh_device_kernels *kernels; /* NULL: nothing computes */

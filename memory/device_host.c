@@ -2,9 +2,12 @@
  * commands into a queue's ring; the queue's thread executes them in order. Read device.h first. */
 #include "memory/device.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -55,6 +58,8 @@ struct coh_queue {
 struct coh_device {
     coh_device_config config;
     coh_arena *arenas[COH_TIER_COUNT];
+    void *reserved[COH_TIER_COUNT]; /* in place of an arena, with config.awake */
+    uint64_t reserved_bytes[COH_TIER_COUNT];
 };
 
 static coh_status device_create(const coh_device_config *config, coh_device **out_device)
@@ -83,10 +88,26 @@ static void device_facts(const coh_device *device, coh_device_facts *out_facts)
         (coh_device_facts){ .name = "host", .alignment = COH_PAGE_BYTES, .host_addressable = 1 };
 }
 
+/* Reserves addresses without memory. */
+static coh_status reserve(coh_device *device, coh_tier tier, uint64_t bytes, void **out_base)
+{
+    void *base = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return coh_fail(COH_ERR_MEMORY,
+                        "the system refused %" PRIu64 " bytes of addresses (%s): raise the limit "
+                        "of virtual memory",
+                        bytes, strerror(errno));
+    device->reserved_bytes[tier] = bytes;
+    device->reserved[tier] = *out_base = base;
+    return COH_OK;
+}
+
 static coh_status device_arena_create(coh_device *device, coh_tier tier, uint64_t bytes,
                                       void **out_base)
 {
     *out_base = NULL;
+    if (device->config.awake != NULL)
+        return reserve(device, tier, bytes, out_base);
     const char *name = tier == COH_TIER_DEVICE ? "device arena" : "emulated host arena";
     COH_TRY(coh_arena_create(bytes, name, tier, device->config.ledger, device->config.thread_count,
                              &device->arenas[tier]));
@@ -98,6 +119,9 @@ static void device_arena_destroy(coh_device *device, coh_tier tier)
 {
     coh_arena_destroy(device->arenas[tier]);
     device->arenas[tier] = NULL;
+    if (device->reserved[tier] != NULL)
+        (void)munmap(device->reserved[tier], device->reserved_bytes[tier]);
+    device->reserved[tier] = NULL;
 }
 
 static void device_arena_facts(const coh_device *device, coh_tier tier, coh_arena_facts *out_facts)
@@ -243,6 +267,9 @@ static coh_status queue_create(coh_device *device, coh_lane lane, coh_queue **ou
     queue->lane = lane;
     COH_TRY_GOTO(status, coh_counter_init(&queue->pushed), free_queue);
     COH_TRY_GOTO(status, coh_counter_init(&queue->popped), fini_pushed);
+    coh_counter_set_awake(&queue->pushed, device->config.awake);
+    coh_counter_set_awake(&queue->popped, device->config.awake);
+    coh_awake_add(device->config.awake, 1);
     int error = coh_thread_start(&queue->thread, queue_main, queue);
     if (error == 0) {
         *out_queue = queue;

@@ -73,9 +73,10 @@ typedef struct coh_store_config {
     const coh_disk *disks;
     uint32_t disk_count;
     uint64_t bytes;
-    uint32_t chunk_count; /* number of checksums kept */
-    uint32_t port_depth;  /* requests in flight per port: the lane depth of the program */
-    uint32_t queue_depth; /* pieces in flight inside the store; 0: automatic */
+    uint32_t chunk_count;        /* number of checksums kept */
+    uint32_t port_depth;         /* requests in flight per port: the lane depth of the program */
+    uint32_t queue_depth;        /* pieces in flight inside the store; 0: automatic */
+    struct coh_phantom *phantom; /* of a rehearsal: its clock (engine/phantom.h) */
 } coh_store_config;
 
 typedef struct coh_store_ops {

@@ -317,6 +317,34 @@ COH_API coh_status coh_engine_instruction_classes(
     coh_engine *engine, coh_instruction_class out_classes[COH_INSTRUCTION_CLASSES_MOST],
     uint32_t *out_count);
 
+/* ---- rehearsal ---- */
+
+enum { COH_REHEARSAL_STEPS_LEAST = 4, COH_REHEARSAL_STEPS_MOST = 10000 };
+
+/* What a rehearsal found; equal to the plan's summary (coh_plan_summarize) unless it failed. */
+typedef struct coh_rehearsal {
+    uint32_t struct_bytes;               /* sizeof(coh_rehearsal); set by the caller */
+    int32_t program_count;               /* that were run: the steps, and each other one once */
+    uint64_t executed_count;             /* instructions of all runs */
+    uint64_t step_ns, predicted_step_ns; /* the pace of the last steps; the plan's */
+    uint64_t link_bytes[COH_LANE_COUNT]; /* per step */
+    uint64_t idle_ns;                    /* per step: the compute lane waited for other lanes */
+    /* Highest end that was in use; disk: the working store, outside of which nothing moved. */
+    uint64_t peak_bytes[COH_TIER_COUNT];
+} coh_rehearsal;
+
+/* Runs all programs of a plan on the executor, `step_count` steps among them, without a byte behind
+ * them: memory is reserved addresses, drives are not opened, and each instruction takes its price
+ * by the plan's profile on a clock of its own. A plan for any machine can be rehearsed on a small
+ * one, and the result does not depend on that machine's speed. No values exist, so there is no loss
+ * and no norm.
+ * Fails: COH_ERR_INTERNAL, naming the first difference: instructions or bytes that a program
+ * executes or moves, a tier's peak, a time of a step by more than 2 % of the step, a chunk that is
+ * read in another version than the program says, a deadlock. COH_ERR_MEMORY (addresses, tables);
+ * COH_ERR_ARGUMENT. */
+COH_API coh_status coh_engine_rehearse(const coh_plan *plan, int32_t step_count,
+                                       coh_rehearsal *out_rehearsal);
+
 /* Returns the instruction set, matrix products and BLAS core type in use, as in the numeric plan.
  * With the test setting COH_ISA=bf16-pretended it contains "+bf16-pretended". */
 COH_API const char *coh_kernel_path(void);
