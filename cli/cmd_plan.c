@@ -97,11 +97,12 @@ static void say_unusable_drive(const cli_job *job)
                      disks.of[i].folder, strerror(errno));
 }
 
-static coh_status plan_out(const cli_job *job)
+static coh_status plan_out(cli_job *job)
 {
     const cli_options *options = job->options;
     uint64_t in_memory_bytes;
     say_unusable_drive(job);
+    CLI_TRY(cli_job_rehearse(job));
     if (options->output) {
         cli_line note;
         CLI_TRY(cli_replay_note(job, &note));
@@ -118,10 +119,10 @@ static coh_status check_table(const cli_options *options)
 {
     const char *flag = options->max ? "--max" : options->sweep ? "--sweep" : "--what-if";
     if (options->output || options->program || options->plan_file || options->operators ||
-        options->memory_curve > 0)
+        options->memory_curve > 0 || options->rehearse > 0)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "%s compares plans: leave -o, --plan, --program, --operators and "
-                        "--memory-curve to the one that you take",
+                        "%s compares plans: leave -o, --plan, --program, --operators, "
+                        "--memory-curve and --rehearse to the one that you take",
                         flag);
     if (options->max &&
         (options->operand || options->resume || options->what_if[0] || options->sweep))

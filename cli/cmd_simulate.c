@@ -13,11 +13,12 @@
 /* The longest profile name printed on the same line; a longer one gets a separate line. */
 #define NAME_BESIDE 36
 
-static coh_status print(const cli_replay *replay)
+static coh_status print(cli_replay *replay)
 {
-    const cli_job *job = &replay->job;
+    cli_job *job = &replay->job;
     uint64_t in_memory_bytes;
     cli_line line;
+    CLI_TRY(cli_job_rehearse(job));
     CLI_TRY(coh_plan_in_memory_bytes(job->graph, &job->plan_options, &in_memory_bytes));
     if (replay->options.json)
         return cli_plan_json(job, in_memory_bytes);

@@ -31,7 +31,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
         ("cohobate plan MODEL [flags of train] [-o plan.json] [--json]\n"
          "       cohobate plan MODEL --what-if ENTRY=VALUE | --sweep ENTRY=FROM:TO [flags]\n"
          "       cohobate plan --max FAMILY [flags]"),
-    [CLI_SIMULATE] = "cohobate simulate PLAN [--profile NAME|FILE] [--json]",
+    [CLI_SIMULATE] = "cohobate simulate PLAN [--profile NAME|FILE] [--rehearse N] [--json]",
     [CLI_EXPLAIN] = "cohobate explain PLAN OPERATOR [--json]",
     [CLI_GENERATE] = ("cohobate generate CHECKPOINT|FOLDER --prompt TEXT [flags]\n"
                       "       cohobate generate CHECKPOINT|FOLDER --chat --prompt TEXT [flags]\n"
@@ -68,7 +68,9 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "--device-memory; --disk and --emulate-host add far tiers. --profile prices the plan\n"
         "for another machine, with its memory unless flags set it: a what-if.\n"
         "Shipped datasheets: a100-40g, a100-80g, h100, h200, mi250x, rtx-3090, rtx-4090,\n"
-        "rtx-5090; cohobate inspect NAME shows the sources of their figures.\n",
+        "rtx-5090; cohobate inspect NAME shows the sources of their figures.\n"
+        "--rehearse N also runs N steps of the plan without memory, and exits with 1 if they\n"
+        "are not as planned.\n",
     [CLI_GENERATE] =
         "CHECKPOINT is a checkpoint or a run folder (its newest checkpoint), FOLDER a Hugging\n"
         "Face model. Keys and values are part of the plan and count towards the budget. Prompts\n"

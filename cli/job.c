@@ -665,3 +665,11 @@ coh_status cli_job_check_writes(const cli_job *job)
                     "with --disk-write-limit %.0fTB/day, or bound it with less",
                     cli_size((uint64_t)day).at, day * 1e-12 + 1);
 }
+
+coh_status cli_job_rehearse(cli_job *job)
+{
+    if (job->options->rehearse == 0)
+        return COH_OK;
+    job->rehearsal.struct_bytes = sizeof(job->rehearsal);
+    return coh_engine_rehearse(job->plan, (int32_t)job->options->rehearse, &job->rehearsal);
+}

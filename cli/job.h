@@ -32,6 +32,7 @@ typedef struct cli_job {
                                     * plan chose */
     coh_plan *plan;
     coh_plan_summary summary;
+    coh_rehearsal rehearsal;    /* of --rehearse: cli_job_rehearse */
     const coh_plan_file *made;  /* facts of the plan's file if it is replayed; or NULL */
     uint64_t made_device_bytes; /* the budget that the file was made for */
 } cli_job;
@@ -51,6 +52,9 @@ coh_status cli_job_open_beside(const cli_options *options, const coh_plan *const
 /* As cli_job_open, but without a plan: model and recipe only. */
 coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job);
 void cli_job_close(cli_job *job); /* accepts a zeroed one */
+
+/* Rehearses the plan if --rehearse asks for it. Fails: with the first difference. */
+coh_status cli_job_rehearse(cli_job *job);
 
 /* Bytes of the plan's emulated host tier, set by a flag or a plan file; 0: none. */
 uint64_t cli_job_emulated_bytes(const cli_job *job);

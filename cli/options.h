@@ -99,7 +99,7 @@ typedef struct cli_options {
     int64_t steps, epochs, schedule_steps, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, clip_mode, save_every, keep, validation_every, seed, tokens, top_k,
         held_out;
-    int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve;
+    int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve, rehearse;
     cli_share warmup;
     cli_for_list lr_for, weight_decay_for, hyperparameters;
     cli_optimizer_list optimizer_for;

@@ -243,6 +243,21 @@ static void add_made(const cli_job *job, cli_line *line)
                       job->made_device_bytes);
 }
 
+static void add_rehearsal(const cli_job *job, cli_line *line)
+{
+    const coh_rehearsal *r = &job->rehearsal;
+    cli_line_add_json(line,
+                      "'rehearsal': {'steps': %" PRId64 ", 'programs': %d, 'instructions': %" PRIu64
+                      ", 'step_seconds': %.9f, 'predicted_step_seconds': %.9f"
+                      ", 'idle_seconds': %.9f",
+                      job->options->rehearse, (int)r->program_count, r->executed_count,
+                      (double)r->step_ns * 1e-9, (double)r->predicted_step_ns * 1e-9,
+                      (double)r->idle_ns * 1e-9);
+    add_lanes("link_bytes", r->link_bytes, 1, line);
+    cli_line_add_json_tiers(line, "peak_bytes", r->peak_bytes);
+    cli_line_add_json(line, "}");
+}
+
 coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)
 {
     cli_recompute recompute;
@@ -263,6 +278,8 @@ coh_status cli_plan_json(const cli_job *job, uint64_t in_memory_bytes)
     CLI_TRY(add_operators(job->plan, &line));
     if (job->options->memory_curve > 0)
         CLI_TRY(add_memory_curve(job->plan, (int32_t)job->options->memory_curve, &line));
+    if (job->options->rehearse > 0)
+        add_rehearsal(job, &line);
     cli_print("%s}", line.text);
     return COH_OK;
 }

@@ -321,6 +321,18 @@ static coh_status add_groups(const cli_job *job, cli_line *line)
     return COH_OK;
 }
 
+static void add_rehearsal(const cli_job *job, cli_line *line)
+{
+    const coh_rehearsal *r = &job->rehearsal;
+    cli_line_add(line,
+                 "\nrehearsed without memory: %" PRId64 " steps, %d other programs, %" PRIu64
+                 " instructions\n        bytes over links and peaks of tiers are those above; a "
+                 "step takes %s (predicted %s)\n",
+                 job->options->rehearse, (int)r->program_count - 1, r->executed_count,
+                 cli_time((double)r->step_ns * 1e-9).at,
+                 cli_time((double)r->predicted_step_ns * 1e-9).at);
+}
+
 /* ---- public functions ---- */
 
 static void add_room(const cli_job *job, uint64_t in_memory_bytes, cli_line *line)
@@ -395,6 +407,8 @@ coh_status cli_screen(const cli_job *job, uint64_t in_memory_bytes, cli_line *li
     CLI_TRY(add_groups(job, &plain));
     cli_line_add(&plain, "\n");
     add_program(job, &plain);
+    if (job->options->rehearse > 0)
+        add_rehearsal(job, &plain);
     add_wrapped(plain.text, line);
     return COH_OK;
 }

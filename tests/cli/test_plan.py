@@ -206,6 +206,28 @@ class Plan(ProgramTest):
             self.assertAlmostEqual(planned["gap"], planned["step_seconds"] / planned["bound_seconds"] - 1, delta=1e-6)
             self.assertEqual(len({limit["name"] for limit in planned["limits"]}), len(times))
 
+    def test_a_rehearsal_does_what_the_plan_says(self):
+        far = ["--device-memory", "40MiB", "--emulate-host", "1GiB"]
+        for flags in pairs([], far, [*self.disk(), "--batch", "4", "--micro-batch", "1"]):
+            with self.subTest(flags=flags):
+                planned = self.plan(*flags, "--rehearse", "6")
+                found = planned["rehearsal"]
+                self.assertEqual(found["steps"], 6)
+                self.assertEqual(found["programs"], planned["program_count"])
+                self.assertGreater(found["instructions"], 6 * planned["instruction_count"])
+                self.assertEqual(found["link_bytes"], planned["link_bytes"])
+                self.assertEqual(found["peak_bytes"], planned["peak_bytes"])
+                self.assertEqual(found["predicted_step_seconds"], planned["step_seconds"])
+                self.assertAlmostEqual(found["step_seconds"], planned["step_seconds"], delta=0.02 * planned["step_seconds"])
+                self.assertAlmostEqual(found["idle_seconds"], sum(planned["exposed_seconds"].values()),
+                                       delta=0.02 * planned["step_seconds"])
+        self.assertNotIn("rehearsal", self.plan())
+        file = self.path("plan.json")
+        self.assertIn("\nrehearsed without memory: 4 steps,", self.succeeds("plan", *TINY, *far, "--rehearse", "4", "-o", file).out)
+        self.assertIn("\nrehearsed without memory: 5 steps,", self.succeeds("simulate", file, "--rehearse", "5").out)
+        self.fails(2, "plan", *TINY, "--rehearse", "3", says="--rehearse")
+        self.fails(2, "plan", *TINY, "--rehearse", "4", "--what-if", "pcie=2x", says="--rehearse")
+
     def test_memory_by_purpose_is_that_of_the_fullest_moment(self):
         for flags in ([], ["--profile", "rtx-4090,host-memory=60MiB", "--device-memory", "40MiB"],
                       *pairs(self.disk(), ["--device-memory", "40MiB", "--emulate-host", "1GiB"])):
