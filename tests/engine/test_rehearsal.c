@@ -151,7 +151,7 @@ static void a_rehearsal_is_the_same_each_time(void **state)
     while (!draw_plan(&d, ON_BOTH, &p))
         d.seed++;
     assert_int_equal(rehearse(p.plan, &first), COH_OK);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 4; i++) {
         assert_int_equal(rehearse(p.plan, &again), COH_OK);
         assert_memory_equal(&again, &first, sizeof(first));
     }
@@ -238,7 +238,7 @@ static void removed_waits_are_noticed(void **state)
             continue;
         assert_int_equal(rehearse(p.plan, &whole), COH_OK);
         coh_program *body = &p.plan->programs[COH_PROGRAM_BODY];
-        for (uint32_t i = 0; i < body->wait_count; i += 1 + body->wait_count / 20) {
+        for (uint32_t i = 0; i < body->wait_count; i += 1 + body->wait_count / 10) {
             const coh_wait wait = body->waits[i];
             body->waits[i] = (coh_wait){ .lane = wait.lane, .carry = 1 }; /* long since true */
             const coh_status status = rehearse(p.plan, &without);
