@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "planner/at_once.h"
-#include "planner/effort.h"
+#include "planner/fold.h"
 #include "planner/live.h"
 #include "planner/schedule.h"
 
@@ -38,9 +38,10 @@ static coh_status refuse_early(const coh_plan *plan, coh_candidate *candidate)
 {
     coh_effort effort;
     uint64_t live_bytes = 0;
-    COH_TRY(coh_effort_of(plan->graph, &plan->options, &candidate->decisions, &effort));
+    int is_bearable;
+    COH_TRY(coh_fold_effort(plan, &candidate->decisions, &effort, &is_bearable));
     candidate->effort = coh_effort_sum(&effort);
-    candidate->is_refused = !coh_effort_is_bearable(&effort);
+    candidate->is_refused = !is_bearable;
     if (candidate->effort <= COH_SHORT_EFFORT)
         return COH_OK;
     COH_TRY(coh_live_bytes(plan->graph, &plan->options, &candidate->decisions.recompute, 0,
@@ -52,12 +53,39 @@ static coh_status refuse_early(const coh_plan *plan, coh_candidate *candidate)
     return COH_OK;
 }
 
+/* Fills the candidate from a finished body, of some or of all micro-batches. */
+static coh_status note_body(const coh_plan *plan, const coh_layout *layout, const coh_program *body,
+                            coh_candidate *candidate)
+{
+    coh_simulation simulation = { 0 };
+    uint64_t *instruction_ns = NULL;
+    if (plan->is_folded)
+        COH_TRY(COH_ALLOC(2 * (size_t)body->instruction_count, &instruction_ns));
+    const coh_status status =
+        coh_simulate_priced(layout, body, &plan->pricer, &simulation, instruction_ns);
+    if (status == COH_OK && plan->is_folded)
+        coh_fold_continue(body, instruction_ns, plan->options.microbatch_count, &simulation);
+    coh_free(instruction_ns);
+    COH_TRY(status);
+    candidate->step_ns = simulation.period_ns;
+    candidate->instruction_count = body->instruction_count;
+    candidate->device_bytes = layout->arena_bytes[COH_TIER_DEVICE];
+    candidate->valid = candidate->device_bytes <= plan->options.device_memory_bytes;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        candidate->link_bytes += simulation.link_bytes[lane];
+    if (plan->options.wear_bytes > 0 && candidate->valid &&
+        simulation.link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes) {
+        candidate->valid = 0;
+        candidate->worn_bytes = simulation.link_bytes[COH_LANE_WRITE];
+    }
+    return COH_OK;
+}
+
 coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisions,
                               coh_candidate *out_candidate)
 {
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
-    coh_simulation simulation = { 0 };
     *out_candidate = (coh_candidate){ .decisions = *decisions };
     COH_TRY(refuse_early(plan, out_candidate));
     if (out_candidate->is_refused)
@@ -65,29 +93,16 @@ coh_status coh_candidate_make(const coh_plan *plan, const coh_decisions *decisio
     /* If memory is short, an instruction of another program that takes one large chunk may not
      * fit. */
     int all = plan->counts_all || decisions->chunk_bytes > decisions->device_bytes / CHUNKS_ROOMY;
-    coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
-                                           all, &layout, programs);
+    coh_status status =
+        coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
+                           plan->is_folded ? COH_FOLDED : 0, all, &layout, programs);
     if (status == COH_ERR_FULL) {
         out_candidate->far_bytes =
             layout.arena_bytes[COH_TIER_HOST] + layout.arena_bytes[COH_TIER_DISK];
         return COH_OK;
     }
     COH_TRY(status);
-    status =
-        coh_simulate_priced(&layout, &programs[COH_PROGRAM_BODY], &plan->pricer, &simulation, NULL);
-    if (status == COH_OK) {
-        out_candidate->step_ns = simulation.period_ns;
-        out_candidate->instruction_count = programs[COH_PROGRAM_BODY].instruction_count;
-        out_candidate->device_bytes = layout.arena_bytes[COH_TIER_DEVICE];
-        out_candidate->valid = out_candidate->device_bytes <= plan->options.device_memory_bytes;
-        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-            out_candidate->link_bytes += simulation.link_bytes[lane];
-        if (plan->options.wear_bytes > 0 && out_candidate->valid &&
-            simulation.link_bytes[COH_LANE_WRITE] > plan->options.wear_bytes) {
-            out_candidate->valid = 0;
-            out_candidate->worn_bytes = simulation.link_bytes[COH_LANE_WRITE];
-        }
-    }
+    status = note_body(plan, &layout, &programs[COH_PROGRAM_BODY], out_candidate);
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         coh_program_fini(&programs[kind]);
     coh_layout_fini(&layout);
@@ -225,9 +240,9 @@ coh_status coh_candidates_try(coh_candidates *candidates, const coh_decisions *l
         if (coh_candidates_was_tried(candidates, &list[i]) || is_in_batch(&b, &list[i]))
             continue;
         coh_effort effort;
-        COH_TRY(
-            coh_effort_of(candidates->plan->graph, &candidates->plan->options, &list[i], &effort));
-        ahead += coh_effort_is_bearable(&effort) ? coh_effort_sum(&effort) : REFUSED_EFFORT;
+        int is_bearable;
+        COH_TRY(coh_fold_effort(candidates->plan, &list[i], &effort, &is_bearable));
+        ahead += is_bearable ? coh_effort_sum(&effort) : REFUSED_EFFORT;
         if (is_too_much(candidates, &b, candidates->effort + ahead))
             break;
         b.decisions[b.count++] = &list[i];

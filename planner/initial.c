@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "planner/at_once.h"
 #include "planner/bounds.h"
-#include "planner/effort.h"
+#include "planner/fold.h"
 #include "planner/neighbours.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
@@ -154,17 +154,33 @@ static int compare_initial(const void *x, const void *y)
     return 0;
 }
 
-coh_status coh_initial_bound(const coh_plan *plan, coh_initial_candidate *start)
+/* Computes the bound for a step of `microbatches` micro-batches. */
+static coh_status bound_of(const coh_plan *plan, const coh_decisions *decisions,
+                           int32_t microbatches, uint64_t *out_ns)
 {
+    const coh_plan_options options = coh_fold_options(plan, microbatches);
     coh_bound_base *base = NULL;
     coh_bounds bounds = { 0 };
-    COH_TRY(coh_bound_base_create(plan->graph, &plan->options, &plan->pricer, &start->decisions,
-                                  &base));
-    coh_status status = coh_bounds_at(base, start->decisions.device_bytes,
-                                      plan->options.host_memory_bytes, &bounds);
-    start->bound_ns = bounds.most_ns;
+    COH_TRY(coh_bound_base_create(plan->graph, &options, &plan->pricer, decisions, &base));
+    coh_status status =
+        coh_bounds_at(base, decisions->device_bytes, options.host_memory_bytes, &bounds);
+    *out_ns = bounds.most_ns;
     coh_bound_base_destroy(base);
     return status;
+}
+
+/* A folded step continues the bounds of one and of two micro-batches. */
+coh_status coh_initial_bound(const coh_plan *plan, coh_initial_candidate *start)
+{
+    const uint64_t count = (uint64_t)plan->options.microbatch_count;
+    uint64_t one_ns = 0;
+    if (!plan->is_folded)
+        return bound_of(plan, &start->decisions, (int32_t)count, &start->bound_ns);
+    COH_TRY(bound_of(plan, &start->decisions, 1, &one_ns));
+    COH_TRY(bound_of(plan, &start->decisions, 2, &start->bound_ns));
+    if (start->bound_ns > one_ns)
+        start->bound_ns += (start->bound_ns - one_ns) * (count - 2);
+    return COH_OK;
 }
 
 /* Bytes of the largest parameter that can be taken in row ranges. */
@@ -202,8 +218,9 @@ static coh_status list_way(void *argument, int index)
         *s = (coh_initial_candidate){ .decisions = w->decisions[index] };
         s->decisions.row_passes = row_passes[k];
         coh_effort effort;
-        COH_TRY(coh_effort_of(w->plan->graph, &w->plan->options, &s->decisions, &effort));
-        if (!coh_effort_is_bearable(&effort))
+        int is_bearable;
+        COH_TRY(coh_fold_effort(w->plan, &s->decisions, &effort, &is_bearable));
+        if (!is_bearable)
             break;
         COH_TRY(coh_schedule_bound(w->plan->graph, &w->plan->options, &s->decisions, &least_bytes,
                                    NULL));
@@ -315,7 +332,8 @@ static coh_status least_effort(const coh_plan *plan, uint64_t chunk_bytes, int s
 {
     coh_decisions first = start_of(plan, chunk_bytes, slices, 0, 0);
     first.row_passes = 1;
-    return coh_effort_of(plan->graph, &plan->options, &first, out);
+    int unused;
+    return coh_fold_effort(plan, &first, out, &unused);
 }
 
 coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
@@ -327,7 +345,8 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
     coh_effort effort;
     COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
     COH_TRY(least_effort(plan, chunk_bytes, slices, &effort));
-    w.is_long = plan->least.ns > 0 && effort.instructions > COH_LONG_INSTRUCTIONS;
+    w.is_long =
+        plan->least.ns > 0 && (plan->is_folded || effort.instructions > COH_LONG_INSTRUCTIONS);
     const int way_count =
         (w.is_long ? list_few : list_decisions)(plan, chunk_bytes, slices, w.decisions);
     for (; w.begin < way_count; w.begin += COH_AT_ONCE_MOST) {

@@ -48,8 +48,10 @@ static void vary_sizes(const coh_candidates *candidates, neighbours *n)
     uint64_t chunk = candidates->best.decisions.chunk_bytes;
     const uint64_t sizes[] = { chunk / 2, 2 * chunk, 4 * chunk };
     const uint64_t of_many = plan->survivor_bytes / (2 * COH_INITIAL_SURVIVORS);
-    const uint64_t least = of_many > CHUNK_LEAST ? of_many : CHUNK_LEAST;
+    uint64_t least = of_many > CHUNK_LEAST ? of_many : CHUNK_LEAST;
     coh_decisions *d;
+    if (plan->is_folded && least < chunk) /* the whole step is built, too */
+        least = chunk;
     if (coh_candidates_have_caches(plan) && (d = add_neighbour(n, candidates)) != NULL)
         d->cache = !d->cache;
     for (size_t i = 0; plan->options.chunk_bytes == 0 && i < 3; i++)

@@ -173,7 +173,7 @@ static coh_status find_bounds(coh_plan *plan)
 coh_status coh_plan_finish(coh_plan *plan)
 {
     COH_TRY(coh_pins_blocks(plan->graph, &plan->options, &plan->decisions.recompute));
-    COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 1,
+    COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 0, 1,
                                &plan->layout, plan->programs));
     COH_TRY(check_arenas(&plan->profile, plan->layout.arena_bytes));
     coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
@@ -291,18 +291,25 @@ coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options
     return COH_OK;
 }
 
-static coh_status search_and_finish(coh_plan *plan)
-{
-    COH_TRY(coh_plan_search(plan));
-    return coh_plan_finish(plan);
-}
-
 /* Returns 1 if the body fits, but another program needs more of a far tier than there is
  * (schedule.h). */
 static int is_short_beside_body(const coh_plan *plan)
 {
     return plan->layout.object_count == 0 && (plan->layout.arena_bytes[COH_TIER_HOST] > 0 ||
                                               plan->layout.arena_bytes[COH_TIER_DISK] > 0);
+}
+
+/* A folded search may find decisions with which the whole step does not fit; then the whole step
+ * is searched. */
+static coh_status search_and_finish(coh_plan *plan)
+{
+    COH_TRY(coh_plan_search(plan));
+    const coh_status status = coh_plan_finish(plan);
+    if (status != COH_ERR_FULL || !plan->is_folded || is_short_beside_body(plan))
+        return status;
+    plan->never_folds = 1;
+    COH_TRY(coh_plan_search(plan));
+    return coh_plan_finish(plan);
 }
 
 /* Creates a plan in the given sweep order. *out_far_bytes: if it is refused only for lack of the
@@ -698,7 +705,7 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     coh_status status = coh_plan_search(plan);
     if (status == COH_OK)
         status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions,
-                                    1, &plan->layout, plan->programs);
+                                    0, 1, &plan->layout, plan->programs);
     *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
     if (status == COH_ERR_ARGUMENT) { /* too long a program to build */
         const coh_block_set none = coh_block_set_first(0);

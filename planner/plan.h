@@ -91,6 +91,8 @@ struct coh_plan {
      * least_far_bytes: if no set fits for lack of the outermost tier, the least that would do
      * there, else 0. */
     int32_t counts_all;
+    int32_t is_folded; /* sets are built with few of the step's micro-batches (fold.h) */
+    int32_t never_folds;
     uint64_t least_far_bytes;
     /* If no set fits because of options.wear_bytes: the fewest bytes that a step wrote, else 0. */
     uint64_t least_worn_bytes;

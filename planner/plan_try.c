@@ -71,8 +71,8 @@ static coh_status build(const coh_plan *plan, const coh_plan_options *options,
     coh_layout layout;
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_simulation simulation = { 0 };
-    COH_TRY(
-        coh_schedule_build(plan->graph, options, &plan->profile, decisions, 1, &layout, programs));
+    COH_TRY(coh_schedule_build(plan->graph, options, &plan->profile, decisions, 0, 1, &layout,
+                               programs));
     const coh_program *body = &programs[COH_PROGRAM_BODY];
     coh_status status = check_room(options, &layout);
     if (status == COH_OK)

@@ -606,8 +606,9 @@ static uint64_t held_bytes(const builder *b, uint64_t survivor_bytes, uint64_t a
 /* If the host tier is too small, builds again with a part of the device held. The parts do not
  * depend on the tier's size: the least size of them all would do. */
 coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *options,
-                              const coh_profile *profile, const coh_decisions *decisions, int all,
-                              coh_layout *out_layout, coh_program *out_programs)
+                              const coh_profile *profile, const coh_decisions *decisions,
+                              int32_t microbatches, int all, coh_layout *out_layout,
+                              coh_program *out_programs)
 {
     enum { ATTEMPTS = 4 };
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
@@ -617,7 +618,8 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
                       .options = options,
                       .profile = profile,
                       .decisions = decisions,
-                      .layout = out_layout };
+                      .layout = out_layout,
+                      .written_microbatches = microbatches };
         if (attempt > 0)
             b.hold_bytes = held_bytes(&b, survivor_bytes, attempt);
         const coh_status status = build_and_release(&b, all, out_programs);

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/refusal.h"
 #include "planner/candidates.h"
-#include "planner/effort.h"
+#include "planner/fold.h"
 #include "planner/initial.h"
 #include "planner/layout.h"
 #include "planner/least_step.h"
@@ -384,7 +384,7 @@ static coh_status refuse_far(const coh_plan *plan)
         decisions = plan->decisions;
     COH_TRY(coh_effort_of(plan->graph, &plan->options, &decisions, &effort));
     if (coh_effort_is_bearable(&effort)) {
-        COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &decisions,
+        COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &decisions, 0,
                                    plan->counts_all, &layout, programs));
         for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
             coh_program_fini(&programs[kind]);
@@ -539,11 +539,13 @@ static coh_status check_device(const coh_plan *plan)
                                                                        : COH_OK;
 }
 
-/* Checks bytes first, since more memory helps; then the length of the program. */
-static coh_status check_size(const coh_plan *plan)
+/* Checks bytes first, since more memory helps; then the length of the program. Decides whether
+ * the step is folded. */
+static coh_status check_size(coh_plan *plan)
 {
     coh_effort shortest;
     COH_TRY(shortest_effort(plan, &shortest));
+    plan->is_folded = coh_fold_is_worth(plan, &shortest);
     COH_TRY(check_live_room(plan, &shortest));
     if (!coh_effort_is_bearable(&shortest) && has_far(&plan->options))
         COH_TRY(check_device(plan));
@@ -581,9 +583,7 @@ static coh_status refuse(const coh_plan *plan, const coh_candidate *in_memory)
     return refuse_far(plan);
 }
 
-/* Tries the decisions of earlier plans. A program that fits a smaller memory fits a larger one; in
- * a fixed program shorter instructions never take longer. */
-static coh_status try_earlier(const coh_plan *plan, coh_candidate *best)
+static coh_status try_each_earlier(const coh_plan *plan, coh_candidate *best)
 {
     for (int32_t i = 0; i < plan->options.earlier_count; i++) {
         const coh_plan *earlier = plan->options.earlier[i];
@@ -595,6 +595,26 @@ static coh_status try_earlier(const coh_plan *plan, coh_candidate *best)
             *best = candidate;
     }
     return COH_OK;
+}
+
+/* Tries the decisions of earlier plans. A program that fits a smaller memory fits a larger one; in
+ * a fixed program shorter instructions never take longer. Both are exact for whole steps only. */
+static coh_status try_earlier(coh_plan *plan, coh_candidate *best)
+{
+    const int32_t is_folded = plan->is_folded;
+    coh_candidate whole = *best;
+    coh_status status = COH_OK;
+    if (plan->options.earlier_count == 0)
+        return COH_OK;
+    plan->is_folded = 0;
+    if (is_folded && best->valid)
+        status = coh_candidate_make(plan, &best->decisions, &whole);
+    if (whole.valid)
+        *best = whole;
+    if (status == COH_OK)
+        status = try_each_earlier(plan, best);
+    plan->is_folded = is_folded;
+    return status;
 }
 
 /* Returns 1 if streaming may be faster. It may be faster than recomputing in memory; it is
@@ -649,6 +669,7 @@ coh_status coh_plan_search_bound(coh_plan *plan, uint64_t *out_ns)
     COH_TRY(shortest_effort(plan, &shortest));
     if (!coh_effort_is_bearable(&shortest))
         return COH_OK;
+    plan->is_folded = coh_fold_is_worth(plan, &shortest);
     COH_TRY(coh_least_step_find(plan->graph, &plan->options, &plan->pricer, &plan->least));
     COH_TRY(coh_candidates_open(&candidates, plan, 0));
     COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);

@@ -198,7 +198,7 @@ static void check_configuration(uint64_t seed, const coh_graph *graph,
     coh_bound_base *base = NULL;
     coh_bounds bounds;
     coh_status status =
-        coh_schedule_build(graph, options, profile, decisions, 0, &layout, programs);
+        coh_schedule_build(graph, options, profile, decisions, 0, 0, &layout, programs);
     t->refused += status == COH_ERR_FULL;
     if (status == COH_ERR_FULL)
         return;

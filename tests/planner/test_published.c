@@ -52,7 +52,7 @@ static uint64_t step_ns(const coh_plan *plan, const coh_decisions *decisions)
     coh_program programs[COH_PROGRAM_KIND_COUNT];
     coh_simulation simulation;
     coh_status status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, decisions,
-                                           0, &layout, programs);
+                                           0, 0, &layout, programs);
     if (status == COH_ERR_FULL)
         return UINT64_MAX;
     must(status);

@@ -1,0 +1,149 @@
+/* Steps that are evaluated by a part of their micro-batches: the numbers continued from the part
+ * are those of the whole step, and a search by them finds a plan as good as one by whole steps. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "planner/fold.h"
+#include "planner/plan_make.h"
+#include "planner/schedule.h"
+#include "planner/search.h"
+#include "tests/planner/toy_graph.h"
+
+static coh_graph *make_graph(int layers)
+{
+    const toy_options toy = { .layers = layers, .width = 256, .vocabulary = 200, .rows = 200 };
+    coh_graph *graph = NULL;
+    if (toy_graph_make(&toy, &graph) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return graph;
+}
+
+static coh_plan_options options_of(const coh_graph *graph, uint64_t percent, int32_t count)
+{
+    coh_plan_options options;
+    uint64_t memory = 0;
+    coh_plan_options_init(&options);
+    options.search = COH_SEARCH_QUICK;
+    options.microbatch_count = count;
+    options.sweep_order = COH_SWEEP_MICROBATCH;
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &memory), COH_OK);
+    options.device_memory_bytes = percent < 100 ? memory / 100 * percent : memory;
+    options.disk_bytes = percent < 100 ? UINT64_MAX : 0;
+    return options;
+}
+
+/* Simulates the body with `microbatches` micro-batches (0: all), continued to all of them. */
+static coh_simulation simulate(const coh_plan *plan, int32_t microbatches)
+{
+    coh_layout layout;
+    coh_program programs[COH_PROGRAM_KIND_COUNT];
+    coh_simulation simulation;
+    uint64_t *instruction_ns = NULL;
+    assert_int_equal(coh_schedule_build(plan->graph, &plan->options, &plan->profile,
+                                        &plan->decisions, microbatches, 0, &layout, programs),
+                     COH_OK);
+    const coh_program *body = &programs[COH_PROGRAM_BODY];
+    assert_int_equal(COH_ALLOC(2 * (size_t)body->instruction_count, &instruction_ns), COH_OK);
+    assert_int_equal(coh_simulate_priced(&layout, body, &plan->pricer, &simulation, instruction_ns),
+                     COH_OK);
+    if (microbatches > 0)
+        coh_fold_continue(body, instruction_ns, plan->options.microbatch_count, &simulation);
+    coh_free(instruction_ns);
+    coh_program_fini(&programs[COH_PROGRAM_BODY]);
+    coh_layout_fini(&layout);
+    return simulation;
+}
+
+static double share_off(uint64_t found, uint64_t wanted)
+{
+    return wanted == 0 ? (double)found : fabs((double)found / (double)wanted - 1);
+}
+
+/* In memory all inner micro-batches take the same time. Streamed, what they move depends on what
+ * lies where; a toy has few chunks. */
+static void numbers_of_a_part_continue_to_those_of_the_step(void **state)
+{
+    static const uint64_t percents[] = { 100, 70, 40, 25 };
+    static const int32_t counts[] = { 5, 24 };
+    (void)state;
+    coh_graph *graph = make_graph(6);
+    for (size_t p = 0; p < sizeof(percents) / sizeof(percents[0]); p++)
+        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+            const coh_plan_options options = options_of(graph, percents[p], counts[c]);
+            const double allowed = percents[p] == 100 ? 1e-6 : 0.1;
+            coh_plan *plan = NULL;
+            if (coh_plan_create(graph, &options, &plan) != COH_OK)
+                fail_msg("%s", coh_last_error());
+            const coh_simulation whole = simulate(plan, 0), part = simulate(plan, COH_FOLDED);
+            assert_true(share_off(part.period_ns, whole.period_ns) <= allowed);
+            for (int lane = COH_LANE_READ; lane <= COH_LANE_WRITE; lane++)
+                assert_true(share_off(part.link_bytes[lane], whole.link_bytes[lane]) <=
+                            1.5 * allowed);
+            coh_plan_destroy(plan);
+        }
+    coh_graph_destroy(graph);
+}
+
+/* The step that a search finds, by parts or by whole steps. */
+static uint64_t searched_ns(const coh_graph *graph, const coh_plan_options *options, int folds)
+{
+    coh_plan *plan = NULL;
+    assert_int_equal(coh_plan_open(graph, options, &plan), COH_OK);
+    plan->never_folds = !folds;
+    assert_int_equal(coh_plan_search(plan), COH_OK);
+    assert_int_equal(plan->is_folded, folds);
+    assert_int_equal(coh_plan_finish(plan), COH_OK);
+    const uint64_t period_ns = plan->simulations[COH_PROGRAM_BODY].period_ns;
+    coh_plan_destroy(plan);
+    return period_ns;
+}
+
+static void a_search_by_parts_finds_as_good_a_plan(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(20);
+    coh_plan_options options = options_of(graph, 40, 40);
+    const uint64_t folded_ns = searched_ns(graph, &options, 1),
+                   whole_ns = searched_ns(graph, &options, 0);
+    assert_true(folded_ns <= whole_ns + whole_ns / 50);
+    coh_graph_destroy(graph);
+}
+
+/* Only long steps in micro-batch order are folded. */
+static void short_steps_and_steps_by_layers_are_whole(void **state)
+{
+    static const struct {
+        coh_sweep_order order;
+        int32_t count;
+        uint64_t instructions;
+        int folds;
+    } cases[] = { { COH_SWEEP_MICROBATCH, COH_FOLDED + 1, COH_FOLD_INSTRUCTIONS + 1, 1 },
+                  { COH_SWEEP_MICROBATCH, COH_FOLDED + 1, COH_FOLD_INSTRUCTIONS, 0 },
+                  { COH_SWEEP_MICROBATCH, COH_FOLDED, COH_FOLD_INSTRUCTIONS + 1, 0 },
+                  { COH_SWEEP_LAYER, COH_FOLDED + 1, COH_FOLD_INSTRUCTIONS + 1, 0 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const coh_effort effort = { .instructions = cases[i].instructions };
+        coh_plan plan = { .options = { .mode = COH_PLAN_TRAIN,
+                                       .sweep_order = cases[i].order,
+                                       .microbatch_count = cases[i].count } };
+        assert_int_equal(coh_fold_is_worth(&plan, &effort), cases[i].folds);
+        plan.never_folds = 1;
+        assert_false(coh_fold_is_worth(&plan, &effort));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_of_a_part_continue_to_those_of_the_step),
+        cmocka_unit_test(a_search_by_parts_finds_as_good_a_plan),
+        cmocka_unit_test(short_steps_and_steps_by_layers_are_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
