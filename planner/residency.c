@@ -52,8 +52,10 @@ static coh_status add_move(coh_runner *r, uint32_t chunk, uint32_t extent, int32
 
 static void snapshot_lost(coh_runner *r, uint32_t chunk)
 {
-    if (r->snapshot != NULL && r->snapshot[chunk] == SNAPSHOT_OPEN)
-        r->snapshot[chunk] = SNAPSHOT_GONE;
+    if (r->snapshot == NULL || r->snapshot[chunk] != SNAPSHOT_OPEN)
+        return;
+    r->snapshot[chunk] = SNAPSHOT_GONE;
+    r->open_count--;
 }
 
 /* Evicts the content of a segment: writes it out if it is needed and changed. */
@@ -250,6 +252,7 @@ static coh_status acquire(coh_runner *r, uint32_t chunk, int reads, uint32_t *ou
         }
     } else if (r->snapshot != NULL && r->snapshot[chunk] == SNAPSHOT_OPEN) {
         r->snapshot[chunk] = reads ? SNAPSHOT_HIT : SNAPSHOT_GONE;
+        r->open_count--;
     }
     *out_extent = s->extent;
     return COH_OK;

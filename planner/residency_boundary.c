@@ -59,6 +59,7 @@ static void take_snapshot(coh_runner *r, uint64_t *offsets)
             !coh_runner_holds_between(r, (uint32_t)s->chunk))
             continue;
         r->snapshot[s->chunk] = SNAPSHOT_OPEN;
+        r->open_count++;
         offsets[s->chunk] = s->offset;
     }
 }
@@ -85,7 +86,7 @@ static coh_status run_twice(coh_runner *r, uint64_t *offsets)
     coh_next_use_cross(&r->next);
     restart_versions(r);
     r->step++;
-    for (uint32_t i = 0; i < r->sequence->step_count; i++, r->step++)
+    for (uint32_t i = 0; i < r->sequence->step_count && r->open_count > 0; i++, r->step++)
         COH_TRY(coh_runner_step(r, i));
     return COH_OK;
 }
