@@ -154,10 +154,11 @@ COH_API coh_status coh_trace_file_put(coh_trace_file *file, uint32_t slot,
 /* Replaces the latencies. Allocates nothing. Fails: COH_ERR_IO. */
 COH_API coh_status coh_trace_file_put_latencies(coh_trace_file *file,
                                                 const coh_trace_latency latencies[COH_LANE_COUNT]);
-COH_API void coh_trace_file_close(coh_trace_file *file); /* accepts NULL */
+/* Accepts NULL. */
+COH_API void coh_trace_file_close(coh_trace_file *file);
 
-/* Reads a trace file. Slots that are empty or whose checksum is wrong are left out; out_lost (may be
- * NULL) counts the latter.
+/* Reads a trace file. Slots that are empty or whose checksum is wrong are left out; out_lost counts
+ * the latter, and may be NULL.
  * Fails: COH_ERR_IO (cannot be read), COH_ERR_CORRUPT (no trace, a newer version, the tables are
  * truncated, changed or inconsistent), COH_ERR_MEMORY. */
 COH_API coh_status coh_trace_read(const char *path, coh_trace **out_trace, uint32_t *out_lost);
