@@ -1,6 +1,6 @@
-/* Allocates, checks and frees the tables of a trace. The one idea: everything is one block, laid out
- * by the counts, so freeing needs no knowledge of who filled it. Next: engine/trace_file.c stores a
- * trace. */
+/* Allocates, checks and frees the tables of a trace. The one idea: everything is one block, laid
+ * out by the counts, so freeing needs no knowledge of who filled it. Next: engine/trace_file.c
+ * stores a trace. */
 #include "planner/trace_tables.h"
 
 #include <inttypes.h>

@@ -14,7 +14,7 @@ import public_api
 MAY_BE_NULL = {
     "coh_checkpoint_check.out_hash", "coh_engine_evaluate.out_loss", "coh_engine_load.numeric_changed", "coh_graph_op.out_parameters",
     "coh_kernels_tune.report", "coh_terms_set.texts", "coh_kernels_use.out_machine",
-    "coh_device_summarize.device", "coh_token_file_make.out_facts", "coh_token_file_build.held_out_path",
+    "coh_device_summarize.device", "coh_trace_read.out_lost", "coh_token_file_make.out_facts", "coh_token_file_build.held_out_path",
     "coh_token_file_build.out_token_count", "coh_parameter_group_count.out_parameter_count",
     "coh_parameter_group_count.out_element_count",
 }
@@ -33,6 +33,8 @@ EXTENTS = {
     "coh_plan_memory_curve.count", "coh_measure_options.graph_count", "coh_plan_options.pin_count",
     "coh_plan_options.earlier_count", "coh_engine_options.group_count", "coh_op_args.attribute_bytes", "coh_op_kind.input_count",
     "coh_parallel.piece_count",  # number of calls
+    "coh_trace.opcode_count", "coh_trace.purpose_count", "coh_trace.operator_count", "coh_trace.instruction_count",
+    "coh_trace.wait_count", "coh_trace.extent_count", "coh_trace.step_count",
 }
 SIGNED = {True: ("0", "-1", "INT{0}_MAX", "INT{0}_MIN"), False: ("0", "UINT{0}_MAX")}
 FLOATS = ("NAN", "INFINITY", "-INFINITY", "-1", "0", "MAX")
