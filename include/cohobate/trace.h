@@ -36,10 +36,11 @@ typedef struct coh_trace_instruction {
     uint64_t predicted_begin_ns, predicted_end_ns;
     uint64_t bytes; /* movers: over the link. Others: memory traffic */
     double flops;
-    uint32_t opcode;         /* in opcodes */
-    uint32_t operator_index; /* that computes, or whose parameters move or are updated; or NONE */
-    uint32_t chunk;          /* the first chunk that a mover moves; others: NONE */
-    uint32_t stream;         /* in purposes: that of the chunk; NONE without one */
+    uint32_t opcode; /* in opcodes */
+    /* that computes, or whose parameters or activations move or are updated; or NONE */
+    uint32_t operator_index;
+    uint32_t chunk;  /* the first chunk that a mover moves; others: NONE */
+    uint32_t stream; /* in purposes: that of the chunk; NONE without one */
     uint32_t wait_begin, wait_count;
     int32_t microbatch; /* -1: of none */
     uint8_t lane;       /* coh_lane */
@@ -106,7 +107,8 @@ typedef struct coh_trace {
     uint32_t wait_count;
     const coh_trace_extent *extents;
     uint32_t extent_count;
-    /* Pinned bytes of a tier, in use all the time, that are in no extent. */
+    /* Bytes of a tier that are in use all the time and in no extent: pinned objects, the working
+     * store. */
     uint64_t pinned_bytes[COH_TIER_COUNT];
     uint64_t arena_bytes[COH_TIER_COUNT];  /* the plan's peaks over all programs */
     uint64_t budget_bytes[COH_TIER_COUNT]; /* UINT64_MAX: no limit; 0: no such tier */
@@ -121,15 +123,20 @@ typedef struct coh_trace {
     uint32_t step_count;
 } coh_trace;
 
-/* Describes the body of a plan, with predicted times and no steps. Fails: COH_ERR_MEMORY. */
+/* Describes the body of a plan, with predicted times and no steps; is_shared is 0 everywhere.
+ * Fails: COH_ERR_MEMORY, COH_ERR_FULL (a size overflows). */
 COH_API coh_status coh_plan_trace(const coh_plan *plan, coh_trace **out_trace);
+/* As coh_plan_trace for the engine's plan, with is_shared as the engine's device issues it. */
+COH_API coh_status coh_engine_trace(const coh_engine *engine, coh_trace **out_trace);
 /* Frees a trace, whichever call made it. Accepts NULL. */
 COH_API void coh_trace_free(coh_trace *trace);
 
-/* Reads the record of a finished step. The engine keeps those of the last
- * coh_engine_options.record_steps steps, so call it after each coh_engine_wait. *out_step points
- * into the engine and holds until the next call on it. Allocates nothing.
- * Fails: COH_ERR_ARGUMENT: the step is not kept (any more), or nothing is recorded. */
+/* Reads the record of a step that was waited for. The engine keeps those of the last
+ * coh_engine_options.record_steps steps, so call it after each coh_engine_wait. Waits until the
+ * step's last transfers have ended, as the next coh_engine_submit does. *out_step points into the
+ * engine and holds until the next call on it. Allocates nothing.
+ * Fails: COH_ERR_ARGUMENT: the step is not kept (any more), or nothing is recorded; the engine's
+ * failure. */
 COH_API coh_status coh_engine_recorded(coh_engine *engine, uint64_t step, coh_trace_step *out_step);
 /* Reads the latencies of all lanes so far, by lane. Fails: COH_ERR_ARGUMENT: nothing is
  * recorded. */
