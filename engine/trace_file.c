@@ -277,6 +277,18 @@ static uint64_t text_bytes_of(const coh_trace *t)
     return bytes;
 }
 
+uint64_t coh_trace_file_bytes(const coh_trace *trace, uint32_t slots)
+{
+    part_sizes sizes;
+    uint64_t bytes = HEADER_BYTES + LATENCIES_BYTES;
+    if (!trace || coh_trace_check(trace, COH_ERR_ARGUMENT) != COH_OK ||
+        size_parts(trace, text_bytes_of(trace), &sizes) != COH_OK ||
+        coh_bytes_add(bytes, sizes.tables, &bytes) != COH_OK ||
+        add_product(slots, sizes.slot, &bytes) != COH_OK)
+        return UINT64_MAX;
+    return bytes;
+}
+
 static void copy_texts(const coh_trace *t, char *texts)
 {
     for (uint32_t i = 0; i < t->opcode_count; i++)

@@ -150,6 +150,9 @@ COH_API coh_status coh_engine_latencies(coh_engine *engine,
  * being written is lost. docs/report.md has the layout. */
 typedef struct coh_trace_file coh_trace_file;
 
+/* Returns the bytes of a trace file when all its slots are used; UINT64_MAX for NULL, or a trace
+ * that cannot be stored. */
+COH_API uint64_t coh_trace_file_bytes(const coh_trace *trace, uint32_t slots);
 /* Creates `path` with the tables of `trace` and empty slots, and opens it for coh_trace_file_put.
  * Fails: COH_ERR_IO, COH_ERR_MEMORY; nothing is left then. */
 COH_API coh_status coh_trace_file_create(const char *path, const coh_trace *trace, uint32_t slots,

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -91,6 +92,9 @@ static void what_was_written_is_read_back(void **state)
     uint32_t lost = 77;
     coh_trace *trace = small_trace(), *read;
     write_trace(trace);
+    struct stat facts;
+    assert_int_equal(stat(PATH, &facts), 0);
+    assert_int_equal(facts.st_size, coh_trace_file_bytes(trace, 5));
     assert_int_equal(coh_trace_read(PATH, &read, &lost), COH_OK);
     assert_int_equal(lost, 0);
     same_tables(trace, read);
