@@ -10,7 +10,8 @@
 #include "base/alloc.h"
 
 enum { READ, FWD, BWD, UPDATE, WRITE, OPCODES };
-static const char *const opcode_names[OPCODES] = { "READ", "FWD", "BWD", "UPDATE", "WRITE" };
+static const char *const opcode_names[OPCODES] = { "read", "forward", "backward", "update",
+                                                   "write" };
 static const uint8_t opcode_lanes[OPCODES] = { COH_LANE_READ, COH_LANE_COMPUTE, COH_LANE_COMPUTE,
                                                COH_LANE_HOST, COH_LANE_WRITE };
 

@@ -1,0 +1,18 @@
+/* format.h - numbers as texts for people: an argument of printf is report_time(seconds).at. NaN
+ * becomes "-". */
+#ifndef COH_REPORT_FORMAT_H
+#define COH_REPORT_FORMAT_H
+
+typedef struct report_text {
+    char at[40];
+} report_text;
+
+report_text report_time(double seconds);     /* "12.4 ms", "3.20 s" */
+report_text report_size(double bytes);       /* "1.50 GiB" */
+report_text report_rate(double bytes_per_s); /* "3.10 GB/s" */
+report_text report_count(double number);     /* "124 M", "1,234" */
+report_text report_percent(double share);    /* "41.5 %" */
+report_text report_change(double share);     /* "+4.1 %" */
+report_text report_real(double number);      /* 4 digits */
+
+#endif

@@ -1,0 +1,304 @@
+/* Reads the files of a run's folder. The one idea: run.json must be there, everything else may be
+ * missing or cut off, because a run may have been killed. Next: analysis.h. */
+#include "report/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/file_text.h"
+#include "base/json.h"
+
+#define VERSION         1
+#define FACTS_BYTES     ((uint64_t)16 << 20)
+#define LINE_BYTES_MOST (1u << 20)
+
+void report_note(report_run *run, const char *format, ...)
+{
+    va_list arguments;
+    if (run->note_count == REPORT_NOTES)
+        return;
+    char *note = run->notes[run->note_count++];
+    va_start(arguments, format);
+    vsnprintf(note, REPORT_NOTE_BYTES, format, arguments);
+    va_end(arguments);
+    coh_text_make_printable(note);
+}
+
+/* ---- facts ---- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void read_names(const json_t *object, double *out, int count, const char *(*name)(int index))
+{
+    for (int i = 0; i < count; i++)
+        out[i] = number_of(object, name(i));
+}
+
+static const char *tier_name(int tier)
+{
+    return coh_tier_name((coh_tier)tier);
+}
+
+static const char *lane_name(int lane)
+{
+    return coh_lane_name((coh_lane)lane);
+}
+
+static coh_status join_command(const json_t *arguments, char **out)
+{
+    coh_text text = { 0 };
+    coh_status status = coh_text_add(&text, "%s", "");
+    for (size_t i = 0; i < json_array_size(arguments) && status == COH_OK; i++) {
+        const char *word = json_string_value(json_array_get(arguments, i));
+        status = coh_text_add(&text, "%s%s", i ? " " : "", word ? word : "?");
+    }
+    *out = text.data;
+    return status;
+}
+
+static coh_status read_facts(const json_t *root, report_facts *f)
+{
+    const json_t *machine = json_object_get(root, "machine");
+    const json_t *calibrated = json_object_get(root, "calibrated");
+    *f = (report_facts){
+        .model = text_of(root, "model"),
+        .started = text_of(root, "started"),
+        .version = text_of(root, "cohobate"),
+        .device = text_of(root, "device"),
+        .cpu = text_of(machine, "cpu"),
+        .gpu = text_of(machine, "gpu"),
+        .dtype = text_of(root, "dtype"),
+        .optimizer = text_of(root, "optimizer"),
+        .state = text_of(root, "state"),
+        .profile = text_of(root, "profile"),
+        .plan_hash = text_of(root, "plan_hash"),
+        .profile_hash = text_of(root, "profile_hash"),
+        .limit = text_of(root, "limit"),
+        .seed = number_of(root, "seed"),
+        .cores = number_of(machine, "cores"),
+        .memory_bytes = number_of(machine, "memory_bytes"),
+        .batch = number_of(root, "batch"),
+        .micro_batch = number_of(root, "micro_batch"),
+        .sequence = number_of(root, "sequence"),
+        .tokens_per_step = number_of(root, "tokens_per_step"),
+        .parameters = number_of(root, "parameters"),
+        .flops_per_step = number_of(root, "flops_per_step"),
+        .peak_flops_per_s = number_of(root, "peak_flops_per_s"),
+        .predicted_step_s = number_of(root, "predicted_step_s"),
+        .predicted_in_memory_step_s = number_of(root, "predicted_in_memory_step_s"),
+        .threads = number_of(root, "threads"),
+        .is_calibrated = json_is_boolean(calibrated) ? json_is_true(calibrated) : -1,
+    };
+    read_names(json_object_get(root, "predicted_peak_bytes"), f->predicted_peak_bytes,
+               COH_TIER_COUNT, tier_name);
+    read_names(json_object_get(root, "budget_bytes"), f->budget_bytes, COH_TIER_COUNT, tier_name);
+    read_names(json_object_get(root, "least_link_bytes"), f->least_link_bytes, COH_LANE_COUNT,
+               lane_name);
+    return join_command(json_object_get(root, "command"), &f->command);
+}
+
+static coh_status take_facts(const char *text, size_t bytes, report_run *run)
+{
+    COH_TRY(coh_json_load_any(text, bytes, &run->json));
+    const double version = number_of(run->json, "version");
+    if (version > VERSION)
+        return coh_fail(COH_ERR_CORRUPT,
+                        "it is of version %g, and this program reads %d: use a newer program",
+                        version, VERSION);
+    if (version != VERSION)
+        return coh_fail(COH_ERR_CORRUPT, "it has no version %d: it is not a run's", VERSION);
+    return read_facts(run->json, &run->facts);
+}
+
+/* ---- steps ---- */
+
+/* A loss that was NaN is null in JSON. */
+static float real_of(const json_t *object, const char *key)
+{
+    return (float)number_of(object, key);
+}
+
+static void add_numbers(const json_t *line, report_run *run)
+{
+    const json_t *exposed = json_object_get(line, "exposed_seconds");
+    const json_t *bytes = json_object_get(line, "link_bytes");
+    const json_t *peaks = json_object_get(line, "peak_bytes");
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        const double seconds = number_of(exposed, lane_name(lane));
+        const double moved = number_of(bytes, lane_name(lane));
+        run->exposed_s[lane] += isfinite(seconds) ? seconds : 0;
+        run->link_bytes[lane] += isfinite(moved) ? moved : 0;
+    }
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        run->peak_bytes[tier] = fmax(run->peak_bytes[tier], number_of(peaks, tier_name(tier)));
+    run->skipped_count += (uint64_t)json_is_true(json_object_get(line, "skipped"));
+}
+
+static coh_status add_line(const json_t *line, report_run *run)
+{
+    const json_t *step = json_object_get(line, "step");
+    if (!json_is_integer(step) || json_integer_value(step) < 0 ||
+        json_integer_value(step) > UINT32_MAX) {
+        run->bad_lines++;
+        return COH_OK;
+    }
+    const uint32_t number = (uint32_t)json_integer_value(step);
+    if (json_object_get(line, "validation_loss")) {
+        COH_TRY(COH_GROW(&run->validations, &run->validation_capacity, run->validation_count + 1));
+        run->validations[run->validation_count++] =
+            (report_validation){ number, real_of(line, "validation_loss") };
+        return COH_OK;
+    }
+    /* a resumed run writes the steps after its checkpoint again */
+    while (run->row_count > 0 && run->rows[run->row_count - 1].step >= number)
+        run->row_count--;
+    COH_TRY(COH_GROW(&run->rows, &run->row_capacity, run->row_count + 1));
+    run->rows[run->row_count++] = (report_row){ .step = number,
+                                                .loss = real_of(line, "loss"),
+                                                .norm = real_of(line, "grad_norm"),
+                                                .rate = real_of(line, "lr"),
+                                                .seconds = real_of(line, "seconds") };
+    add_numbers(line, run);
+    return COH_OK;
+}
+
+static coh_status read_lines(FILE *file, report_run *run)
+{
+    char *line = NULL;
+    size_t room = 0;
+    coh_status status = COH_OK;
+    for (ssize_t got; status == COH_OK && (got = getline(&line, &room, file)) >= 0;) {
+        json_error_t error;
+        json_t *object = got > 0 && got <= LINE_BYTES_MOST
+                             ? json_loadb(line, (size_t)got, JSON_ALLOW_NUL, &error)
+                             : NULL;
+        if (json_is_object(object))
+            status = add_line(object, run);
+        else
+            run->bad_lines++;
+        json_decref(object);
+    }
+    free(line);
+    return status;
+}
+
+static coh_status read_rows(const char *path, report_run *run)
+{
+    struct stat facts;
+    FILE *file = stat(path, &facts) == 0 && S_ISREG(facts.st_mode) ? fopen(path, "re") : NULL;
+    if (!file) {
+        report_note(run, "There are no curves: steps.jsonl cannot be read: %s.", strerror(errno));
+        return COH_OK;
+    }
+    const coh_status status = read_lines(file, run);
+    fclose(file);
+    if (run->bad_lines)
+        report_note(run, "%" PRIu64 " line%s of steps.jsonl cannot be read and %s left out.",
+                    run->bad_lines, run->bad_lines == 1 ? "" : "s",
+                    run->bad_lines == 1 ? "is" : "are");
+    return status;
+}
+
+/* ---- the folder ---- */
+
+static coh_status path_of(const char *folder, const char *name, char *out)
+{
+    if (snprintf(out, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "the path %s is too long", folder);
+    return COH_OK;
+}
+
+static coh_status read_json(const char *path, report_run *run)
+{
+    char *text;
+    size_t bytes;
+    struct stat facts;
+    if (stat(path, &facts) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s does not exist: give the folder of a run that recorded itself", path);
+    COH_TRY(coh_file_read_whole(path, FACTS_BYTES, &text, &bytes));
+    const coh_status status = take_facts(text, bytes, run);
+    coh_free(text);
+    return status == COH_OK ? COH_OK : coh_fail_prefix(status, "%s", path);
+}
+
+/* A trace that cannot be read costs its sections. */
+static coh_status read_trace(const char *path, report_run *run)
+{
+    struct stat facts;
+    if (stat(path, &facts) != 0) {
+        report_note(run, "No step was recorded: trace.bin does not exist.");
+        return COH_OK;
+    }
+    const coh_status status = coh_trace_read(path, &run->own_trace, &run->lost_steps);
+    if (status == COH_ERR_MEMORY)
+        return status;
+    if (status != COH_OK)
+        report_note(run, "The recorded steps cannot be shown: %s.", coh_last_error());
+    else if (run->lost_steps)
+        report_note(run, "%" PRIu32 " recorded part%s of trace.bin %s damaged and left out.",
+                    run->lost_steps, run->lost_steps == 1 ? "" : "s",
+                    run->lost_steps == 1 ? "is" : "are");
+    run->trace = run->own_trace;
+    return COH_OK;
+}
+
+static coh_status read_folder(const char *folder, report_run *run)
+{
+    char path[PATH_MAX];
+    COH_TRY(coh_alloc_text(folder, &run->folder));
+    COH_TRY(path_of(folder, "run.json", path));
+    COH_TRY(read_json(path, run));
+    COH_TRY(path_of(folder, "steps.jsonl", path));
+    COH_TRY(read_rows(path, run));
+    COH_TRY(path_of(folder, "trace.bin", path));
+    return read_trace(path, run);
+}
+
+coh_status report_run_read(const char *folder, report_run *out_run)
+{
+    *out_run = (report_run){ 0 };
+    const coh_status status = read_folder(folder, out_run);
+    if (status != COH_OK)
+        report_run_close(out_run);
+    return status;
+}
+
+coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *trace,
+                              report_run *out_run)
+{
+    *out_run = (report_run){ .trace = trace };
+    const coh_status status = take_facts(json, bytes, out_run);
+    if (status != COH_OK)
+        report_run_close(out_run);
+    return status;
+}
+
+void report_run_close(report_run *run)
+{
+    json_decref(run->json);
+    coh_free(run->facts.command);
+    coh_free(run->rows);
+    coh_free(run->validations);
+    coh_trace_free(run->own_trace);
+    coh_free(run->folder);
+    *run = (report_run){ 0 };
+}

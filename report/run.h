@@ -1,0 +1,71 @@
+/* run.h - reads what a report is made of: a run's folder, or the trace of a plan.
+ *
+ *     run.json     facts: model, machine, command, predictions     report_facts
+ *     steps.jsonl  one line per step                               report_row
+ *     trace.bin    recorded steps, instruction by instruction      coh_trace
+ *
+ * A missing or damaged part is no failure: the report leaves out its sections and prints one
+ * sentence about it. Numbers that are not known are NaN, texts "". */
+#ifndef COH_REPORT_RUN_H
+#define COH_REPORT_RUN_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "cohobate/trace.h"
+
+enum { REPORT_NOTES = 8, REPORT_NOTE_BYTES = 320 };
+
+typedef struct report_facts {
+    const char *model, *started, *version, *device, *cpu, *gpu, *dtype, *optimizer, *state;
+    const char *profile, *plan_hash, *profile_hash, *limit;
+    char *command; /* the arguments, joined */
+    double seed, cores, memory_bytes, batch, micro_batch, sequence, tokens_per_step, parameters;
+    double flops_per_step, peak_flops_per_s, predicted_step_s, predicted_in_memory_step_s, threads;
+    double predicted_peak_bytes[COH_TIER_COUNT], budget_bytes[COH_TIER_COUNT];
+    double least_link_bytes[COH_LANE_COUNT];
+    int is_calibrated; /* -1: not known */
+} report_facts;
+
+/* A step of steps.jsonl. */
+typedef struct report_row {
+    uint32_t step; /* counted from 1, as printed */
+    float loss, norm, rate, seconds;
+} report_row;
+
+typedef struct report_validation {
+    uint32_t step;
+    float loss;
+} report_validation;
+
+typedef struct report_run {
+    char *folder; /* as given; NULL: of a plan */
+    json_t *json; /* run.json; facts point into it */
+    report_facts facts;
+    report_row *rows;
+    size_t row_count, row_capacity;
+    report_validation *validations;
+    size_t validation_count, validation_capacity;
+    uint64_t skipped_count, bad_lines;
+    double exposed_s[COH_LANE_COUNT], link_bytes[COH_LANE_COUNT]; /* sums over all rows */
+    double peak_bytes[COH_TIER_COUNT];                            /* the largest of all rows */
+    const coh_trace *trace;                                       /* NULL: there is none */
+    coh_trace *own_trace;                                         /* freed with the run */
+    uint32_t lost_steps;                                          /* of the trace */
+    char notes[REPORT_NOTES][REPORT_NOTE_BYTES];                  /* about missing parts */
+    int note_count;
+} report_run;
+
+/* Reads a run's folder. Fails: COH_ERR_ARGUMENT: no such folder, or no run's; COH_ERR_CORRUPT:
+ * run.json is malformed or of a newer version; COH_ERR_IO; COH_ERR_MEMORY. */
+coh_status report_run_read(const char *folder, report_run *out_run);
+/* Fills a run from facts (the text of a run.json) and a plan's trace, which is borrowed. Fails:
+ * COH_ERR_CORRUPT, COH_ERR_MEMORY. */
+coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *trace,
+                              report_run *out_run);
+void report_run_close(report_run *run); /* accepts a zeroed one */
+
+/* Adds a sentence to the notes, printf-like; there is room for REPORT_NOTES. */
+void report_note(report_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,455 @@
+/* Names what a step loses time to, and what to do about it. The one idea: idle compute time is
+ * divided by the chain of waits (analysis.h), busy time by comparison with the prediction; the
+ * largest part is the cause, and each remedy is played on the recorded program. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "report/analysis.h"
+#include "report/format.h"
+
+/* A cause below this share of the step is not named, except computing itself. */
+#define WORTH_NAMING 0.02
+/* A time is called slower than predicted from this ratio on. */
+#define SLOWER 1.15
+/* Smaller transfers are limited by the latency of each rather than by the link's rate. */
+#define SMALL_BYTES ((double)(1 << 20))
+/* Cost of a fault, from memory and from a drive, to rank faults among other causes. */
+#define MINOR_FAULT_S 0.5e-6
+#define MAJOR_FAULT_S 100e-6
+#define GAIN_LEAST    0.005
+
+const char *report_kind_name(report_kind kind)
+{
+    static const char *const names[REPORT_KINDS] = {
+        [REPORT_COMPUTE] = "compute",
+        [REPORT_WAITS] = "waits",
+        [REPORT_SLOW_LINK] = "slow link",
+        [REPORT_SMALL_CHUNK] = "small chunks",
+        [REPORT_LATE_UPDATE] = "late update",
+        [REPORT_BUSY_CORE] = "busy core",
+        [REPORT_SLOW_OPERATOR] = "slow operator",
+        [REPORT_THROTTLED] = "throttled",
+        [REPORT_FAULTS] = "page faults",
+        [REPORT_ISSUE] = "issue",
+    };
+    return names[kind];
+}
+
+static double seconds_of(uint64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+static report_cause *add_cause(report_analysis *a, report_kind kind, double seconds, int lane)
+{
+    if (a->cause_count == REPORT_CAUSES ||
+        (kind != REPORT_COMPUTE && !(seconds >= WORTH_NAMING * seconds_of(a->window.window_ns))))
+        return NULL;
+    report_cause *cause = &a->causes[a->cause_count++];
+    *cause = (report_cause){ .kind = kind,
+                             .seconds = seconds,
+                             .lane = lane,
+                             .instruction = COH_TRACE_NONE,
+                             .operator_index = COH_TRACE_NONE };
+    return cause;
+}
+
+/* ---- waits ---- */
+
+/* The instruction of a lane that most of the blame fell on. */
+static uint32_t worst_of(const report_window *w, int lane)
+{
+    uint32_t worst = COH_TRACE_NONE;
+    for (uint32_t i = 0; i < w->trace->instruction_count; i++)
+        if (w->trace->instructions[i].lane == lane && w->blame_ns[i] > 0 &&
+            (worst == COH_TRACE_NONE || w->blame_ns[i] > w->blame_ns[worst]))
+            worst = i;
+    return worst;
+}
+
+/* Is a link latency-bound: would a transfer take less than half of its time at the profile's rate,
+ * and is it small? */
+static int is_latency_bound(const report_window *w, int lane)
+{
+    const report_lane *l = &w->lanes[lane];
+    const double rate = w->trace->lane_bytes_per_s[lane];
+    const double mean = (double)l->bytes / (double)(l->instruction_count + !l->instruction_count);
+    return l->bytes > 0 && rate > 0 && mean < SMALL_BYTES &&
+           (double)l->bytes / rate < 0.5 * seconds_of(l->busy_ns);
+}
+
+static void say_link(const report_analysis *a, report_cause *cause)
+{
+    const report_lane *l = &a->window.lanes[cause->lane];
+    const char *name = coh_lane_name((coh_lane)cause->lane);
+    const double rate = l->busy_ns ? (double)l->bytes / seconds_of(l->busy_ns) : 0;
+    const double ceiling = a->run->trace->lane_bytes_per_s[cause->lane];
+    char known[80] = "";
+    if (ceiling > 0)
+        snprintf(known, sizeof(known), ", and the profile's rate is %s", report_rate(ceiling).at);
+    if (cause->kind == REPORT_SMALL_CHUNK)
+        snprintf(cause->text, sizeof(cause->text),
+                 "compute waits %s for %s, whose %" PRIu32 " transfers are small (%s on average): "
+                 "latency fills the lane, which moves %s%s",
+                 report_time(cause->seconds).at, name, l->instruction_count,
+                 report_size((double)l->bytes / l->instruction_count).at, report_rate(rate).at,
+                 known);
+    else if (cause->kind == REPORT_SLOW_LINK)
+        snprintf(cause->text, sizeof(cause->text),
+                 "compute waits %s for %s, which is slower than predicted: it moves %s%s",
+                 report_time(cause->seconds).at, name, report_rate(rate).at, known);
+    else
+        snprintf(cause->text, sizeof(cause->text), "compute waits %s for %s, which moves %s%s",
+                 report_time(cause->seconds).at, name, report_rate(rate).at, known);
+}
+
+static void add_waits(report_analysis *a)
+{
+    const report_window *w = &a->window;
+    for (int lane = COH_LANE_COMPUTE + 1; lane < COH_LANE_COUNT; lane++) {
+        const report_lane *l = &w->lanes[lane];
+        const int is_slower =
+            !w->is_predicted && (double)l->durations_ns > SLOWER * (double)l->predicted_ns;
+        report_kind kind = is_latency_bound(w, lane) ? REPORT_SMALL_CHUNK
+                           : is_slower               ? REPORT_SLOW_LINK
+                                                     : REPORT_WAITS;
+        if (lane == COH_LANE_HOST)
+            kind = REPORT_LATE_UPDATE;
+        report_cause *cause = add_cause(a, kind, seconds_of(l->blame_ns), lane);
+        if (!cause)
+            continue;
+        cause->instruction = worst_of(w, lane);
+        if (cause->instruction != COH_TRACE_NONE)
+            cause->operator_index = w->trace->instructions[cause->instruction].operator_index;
+        if (kind == REPORT_LATE_UPDATE)
+            snprintf(cause->text, sizeof(cause->text),
+                     "compute waits %s for updates on the host lane, which take %s a step "
+                     "(predicted %s)",
+                     report_time(cause->seconds).at, report_time(seconds_of(l->durations_ns)).at,
+                     report_time(seconds_of(l->predicted_ns)).at);
+        else
+            say_link(a, cause);
+    }
+    report_cause *issue = add_cause(a, REPORT_ISSUE, seconds_of(w->issue_ns), REPORT_LANE_NONE);
+    if (issue)
+        snprintf(issue->text, sizeof(issue->text),
+                 "compute is idle for %s with nothing left to wait for: instructions are issued "
+                 "late, or the step's end was not recorded",
+                 report_time(issue->seconds).at);
+}
+
+/* ---- computing slower than predicted ---- */
+
+static uint64_t predicted_ns(const report_window *w, uint32_t i)
+{
+    return w->trace->instructions[i].predicted_end_ns -
+           w->trace->instructions[i].predicted_begin_ns;
+}
+
+/* The share of predicted compute time in instructions within a quarter of the mean ratio. */
+static double share_alike(const report_window *w, double ratio)
+{
+    double alike = 0, all = 0;
+    for (uint32_t i = 0; i < w->trace->instruction_count; i++) {
+        const double predicted = (double)predicted_ns(w, i);
+        if (w->trace->instructions[i].lane != COH_LANE_COMPUTE || !(predicted > 0))
+            continue;
+        all += predicted;
+        if (fabs((double)report_duration(w, i) / predicted / ratio - 1) < 0.25)
+            alike += predicted;
+    }
+    return all > 0 ? alike / all : 0;
+}
+
+/* The operator that lost most against its prediction, and how much. */
+static uint32_t worst_operator(const report_analysis *a, double *out_s)
+{
+    uint32_t worst = COH_TRACE_NONE;
+    *out_s = 0;
+    for (uint32_t i = 0; i < a->operator_count; i++) {
+        const double excess = a->operators[i].measured_s - a->operators[i].predicted_s;
+        if (excess > *out_s) {
+            *out_s = excess;
+            worst = a->operators[i].index;
+        }
+    }
+    return worst;
+}
+
+static void add_excess(report_analysis *a, double hidden_s)
+{
+    const report_lane *compute = &a->window.lanes[COH_LANE_COMPUTE];
+    const double measured = seconds_of(compute->durations_ns);
+    const double predicted = seconds_of(compute->predicted_ns);
+    const double excess = measured - predicted - hidden_s;
+    if (a->window.is_predicted || !(measured > 1.05 * predicted) || !(predicted > 0))
+        return;
+    if (share_alike(&a->window, measured / predicted) > 0.6) {
+        report_cause *cause = add_cause(a, REPORT_BUSY_CORE, excess, COH_LANE_COMPUTE);
+        if (cause)
+            snprintf(cause->text, sizeof(cause->text),
+                     "all compute instructions alike take %.2f times as long as predicted, %s in "
+                     "all: the cores are busy with other work or clocked lower",
+                     measured / predicted, report_time(cause->seconds).at);
+        return;
+    }
+    double seconds;
+    const uint32_t worst = worst_operator(a, &seconds);
+    report_cause *cause = worst == COH_TRACE_NONE
+                              ? NULL
+                              : add_cause(a, REPORT_SLOW_OPERATOR, seconds, COH_LANE_COMPUTE);
+    if (!cause)
+        return;
+    cause->operator_index = worst;
+    snprintf(cause->text, sizeof(cause->text), "operator %.120s takes %s longer than predicted",
+             a->run->trace->operators[worst].name, report_time(seconds).at);
+}
+
+/* Returns the seconds that the system took, which also appear as slow instructions. */
+static double add_system(report_analysis *a)
+{
+    const coh_trace *t = a->run->trace;
+    const coh_trace_counters *c = NULL;
+    double sum = 0;
+    for (uint32_t i = 0; i < t->step_count && a->is_measured; i++)
+        if (t->steps[i].step == a->window.step)
+            c = &t->steps[i].counters;
+    if (!c)
+        return 0;
+    if (c->throttled_ns != UINT64_MAX) {
+        report_cause *cause =
+            add_cause(a, REPORT_THROTTLED, seconds_of(c->throttled_ns), REPORT_LANE_NONE);
+        sum += seconds_of(c->throttled_ns);
+        if (cause)
+            snprintf(cause->text, sizeof(cause->text),
+                     "the CPU limit of the cgroup stopped the process for %s",
+                     report_time(cause->seconds).at);
+    }
+    const double minor = c->minor_faults == UINT64_MAX ? 0 : (double)c->minor_faults;
+    const double major = c->major_faults == UINT64_MAX ? 0 : (double)c->major_faults;
+    report_cause *cause = add_cause(a, REPORT_FAULTS, minor * MINOR_FAULT_S + major * MAJOR_FAULT_S,
+                                    REPORT_LANE_NONE);
+    sum += minor * MINOR_FAULT_S + major * MAJOR_FAULT_S;
+    if (cause)
+        snprintf(cause->text, sizeof(cause->text),
+                 "%.0f page faults, of these %.0f from a drive, cost about %s", minor + major,
+                 major, report_time(cause->seconds).at);
+    return sum;
+}
+
+static int cause_order(const void *left, const void *right)
+{
+    const report_cause *a = left, *b = right;
+    if ((a->kind == REPORT_COMPUTE) != (b->kind == REPORT_COMPUTE))
+        return a->kind == REPORT_COMPUTE ? 1 : -1;
+    return (a->seconds < b->seconds) - (a->seconds > b->seconds);
+}
+
+static void find_causes(report_analysis *a)
+{
+    const report_window *w = &a->window;
+    add_waits(a);
+    add_excess(a, add_system(a));
+    qsort(a->causes, (size_t)a->cause_count, sizeof(a->causes[0]), cause_order);
+    report_cause *cause = add_cause(
+        a, REPORT_COMPUTE, seconds_of(w->lanes[COH_LANE_COMPUTE].busy_ns), COH_LANE_COMPUTE);
+    if (cause)
+        snprintf(cause->text, sizeof(cause->text), "compute is busy for %s of %s (%.0f %%)",
+                 report_time(cause->seconds).at, report_time(seconds_of(w->window_ns)).at,
+                 100 * cause->seconds / seconds_of(w->window_ns));
+}
+
+/* ---- actions ---- */
+
+static void add_action(report_analysis *a, double gain, const char *source, const char *text)
+{
+    int at = a->action_count;
+    if (!(gain >= GAIN_LEAST))
+        return;
+    while (at > 0 && a->actions[at - 1].gain < gain)
+        at--;
+    if (at == REPORT_ACTIONS)
+        return;
+    if (a->action_count < REPORT_ACTIONS)
+        a->action_count++;
+    memmove(&a->actions[at + 1], &a->actions[at],
+            sizeof(a->actions[0]) * (size_t)(a->action_count - 1 - at));
+    a->actions[at] = (report_action){ .gain = gain, .source = source };
+    snprintf(a->actions[at].text, sizeof(a->actions[at].text), "%s", text);
+}
+
+/* Durations with the remedy of a cause. Returns 0 if it has none. */
+static int remedy(const report_analysis *a, const report_cause *cause, uint64_t *durations,
+                  char text[256])
+{
+    const report_window *w = &a->window;
+    const coh_trace *t = w->trace;
+    const char *lane = cause->lane < COH_LANE_COUNT ? coh_lane_name((coh_lane)cause->lane) : "";
+    const double rate = cause->lane < COH_LANE_COUNT ? t->lane_bytes_per_s[cause->lane] : 0;
+    switch (cause->kind) {
+    case REPORT_WAITS:
+        snprintf(text, 256, "double the rate of %s: a faster link or drive, or one more drive",
+                 lane);
+        break;
+    case REPORT_SLOW_LINK:
+        snprintf(text, 256,
+                 "bring %s back to its predicted rate: look for other users of the link, or "
+                 "measure the profile again",
+                 lane);
+        break;
+    case REPORT_SMALL_CHUNK:
+        snprintf(text, 256, "use larger chunks (--chunk), so that %s moves at its rate", lane);
+        break;
+    case REPORT_LATE_UPDATE:
+        snprintf(text, 256,
+                 "halve the updates on the host lane: more threads for it, or smaller optimizer "
+                 "states (--state lean)");
+        break;
+    case REPORT_BUSY_CORE:
+        snprintf(text, 256, "free the cores: stop other work, or pin and cool the machine");
+        break;
+    case REPORT_SLOW_OPERATOR:
+        snprintf(text, 256, "bring operator %.120s to its predicted time (cohobate tune)",
+                 t->operators[cause->operator_index].name);
+        break;
+    case REPORT_THROTTLED:
+        snprintf(text, 256, "raise the CPU limit of the cgroup, or use fewer threads (--threads)");
+        break;
+    case REPORT_FAULTS:
+        snprintf(text, 256, "avoid page faults: leave memory free, and switch swap off");
+        break;
+    case REPORT_COMPUTE:
+    case REPORT_ISSUE:
+    case REPORT_KINDS:
+        return 0;
+    }
+    for (uint32_t i = 0; i < t->instruction_count; i++) {
+        const coh_trace_instruction *in = &t->instructions[i];
+        const uint64_t predicted = predicted_ns(w, i);
+        if (in->lane != cause->lane ||
+            (cause->kind == REPORT_SLOW_OPERATOR && in->operator_index != cause->operator_index))
+            continue;
+        if (cause->kind == REPORT_WAITS)
+            durations[i] /= 2;
+        else if (cause->kind == REPORT_SMALL_CHUNK)
+            durations[i] = (uint64_t)((double)in->bytes / rate * 1e9);
+        else if (cause->kind == REPORT_LATE_UPDATE)
+            durations[i] = predicted < durations[i] / 2 ? predicted : durations[i] / 2;
+        else if (predicted < durations[i])
+            durations[i] = predicted;
+    }
+    return 1;
+}
+
+static coh_status play_remedy(report_analysis *a, const report_cause *cause, uint64_t before_ns,
+                              uint64_t *durations)
+{
+    const report_window *w = &a->window;
+    uint64_t after_ns;
+    char text[256];
+    for (uint32_t i = 0; i < w->trace->instruction_count; i++)
+        durations[i] = report_duration(w, i);
+    if (!remedy(a, cause, durations, text))
+        return COH_OK;
+    if (cause->lane == REPORT_LANE_NONE) { /* what the system took is in no single instruction */
+        const double step = seconds_of(w->window_ns);
+        add_action(a, cause->seconds < step ? step / (step - cause->seconds) - 1 : 0, "estimated",
+                   text);
+        return COH_OK;
+    }
+    COH_TRY(report_replay(w, durations, &after_ns));
+    if (after_ns > 0)
+        add_action(a, (double)before_ns / (double)after_ns - 1, "replayed", text);
+    return COH_OK;
+}
+
+static coh_status find_actions(report_analysis *a)
+{
+    const report_window *w = &a->window;
+    uint64_t *durations, before_ns;
+    for (int i = 0; i < a->what_if_count; i++)
+        if (a->what_ifs[i].gain > 0)
+            add_action(a, a->what_ifs[i].gain, "planned", a->what_ifs[i].text);
+    COH_TRY(COH_ALLOC(w->trace->instruction_count, &durations));
+    for (uint32_t i = 0; i < w->trace->instruction_count; i++)
+        durations[i] = report_duration(w, i);
+    coh_status status = report_replay(w, durations, &before_ns);
+    for (int i = 0; i < a->cause_count && status == COH_OK; i++)
+        status = play_remedy(a, &a->causes[i], before_ns, durations);
+    coh_free(durations);
+    return status;
+}
+
+/* ---- slow steps and the sentence ---- */
+
+/* The kind of time by which a recorded slow step differs most from the step shown. */
+static coh_status explain_slow(report_analysis *a, report_slow_step *slow)
+{
+    const coh_trace *t = a->run->trace;
+    report_window w;
+    uint32_t index = 0;
+    while (index < t->step_count && t->steps[index].step + 1 != slow->step)
+        index++;
+    if (index == t->step_count)
+        return COH_OK;
+    const coh_status status = report_window_open(t, index, &w);
+    if (status != COH_OK)
+        return status == COH_ERR_MEMORY ? status : COH_OK;
+    const report_window *usual = &a->window;
+    double most = seconds_of(w.lanes[COH_LANE_COMPUTE].busy_ns) -
+                  seconds_of(usual->lanes[COH_LANE_COMPUTE].busy_ns);
+    const char *what = "computing";
+    for (int lane = 1; lane < COH_LANE_COUNT; lane++) {
+        const double more =
+            seconds_of(w.lanes[lane].blame_ns) - seconds_of(usual->lanes[lane].blame_ns);
+        if (more > most) {
+            most = more;
+            what = coh_lane_name((coh_lane)lane);
+        }
+    }
+    snprintf(slow->why, sizeof(slow->why), "%s%s took %s more",
+             strcmp(what, "computing") == 0 ? "" : "waiting for ", what, report_time(most).at);
+    report_window_close(&w);
+    return COH_OK;
+}
+
+static void write_verdict(report_analysis *a)
+{
+    const report_cause *cause = &a->causes[0];
+    const double step = seconds_of(a->window.window_ns);
+    const char *subject = a->is_measured ? "A step takes" : "A step is predicted to take";
+    if (!a->has_window) {
+        if (isfinite(a->step_s))
+            snprintf(a->verdict, sizeof(a->verdict),
+                     "%s %s; no step was recorded, so what holds it back cannot be named.",
+                     a->run->row_count ? "A step takes" : "A step is predicted to take",
+                     report_time(a->step_s).at);
+        else
+            snprintf(a->verdict, sizeof(a->verdict),
+                     "The run has no steps, so nothing can be said about its speed.");
+        return;
+    }
+    if (cause->kind == REPORT_COMPUTE)
+        snprintf(a->verdict, sizeof(a->verdict),
+                 "%s %s and is limited by compute: no wait is longer than %.0f %% of it, and %s.",
+                 subject, report_time(step).at, 100 * WORTH_NAMING, cause->text);
+    else
+        snprintf(a->verdict, sizeof(a->verdict), "%s %s and loses most to %s: %s.", subject,
+                 report_time(step).at, report_kind_name(cause->kind), cause->text);
+}
+
+coh_status report_judge(report_analysis *a)
+{
+    if (a->has_window) {
+        find_causes(a);
+        COH_TRY(find_actions(a));
+        for (int i = 0; i < a->slow_count && i < REPORT_SLOW_STEPS; i++)
+            COH_TRY(explain_slow(a, &a->slow_steps[i]));
+    }
+    write_verdict(a);
+    return COH_OK;
+}

@@ -1,0 +1,233 @@
+/* The analysis of steps: sums hold to the nanosecond, and a stall that was planted in a step is the
+ * first cause named, with its seconds and the gain of its remedy. The oracle is the play of
+ * made_trace.c: the step with the stall against the step without it. */
+#include "tests/report/made_trace.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "report/analysis.h"
+
+static const made_options usual = { .operators = 6,
+                                    .chunks = 2,
+                                    .steps = 4,
+                                    .chunk_bytes = 4 << 20,
+                                    .forward_ns = 3000000,
+                                    .backward_ns = 6000000,
+                                    .update_ns = 100000,
+                                    .read_ns = 500000,
+                                    .write_ns = 200000,
+                                    .read_bytes_per_s = (4 << 20) / 500e-6 };
+
+static const char facts[] = "{\"version\": 1, \"model\": \"made\", \"tokens_per_step\": 1000}";
+
+static void analyse(const coh_trace *trace, report_run *run, report_analysis *a)
+{
+    assert_int_equal(report_run_of_plan(facts, strlen(facts), trace, run), COH_OK);
+    *a = (report_analysis){ 0 };
+    assert_int_equal(report_analyse(run, a), COH_OK);
+    assert_true(a->has_window);
+}
+
+static void done(report_run *run, report_analysis *a, coh_trace *trace)
+{
+    report_analysis_close(a);
+    report_run_close(run);
+    coh_trace_free(trace);
+}
+
+/* The time from one step's first compute instruction to the next one's. */
+static double period_s(const coh_trace *trace)
+{
+    const uint32_t first = made_find(trace, "forward", 0);
+    const coh_trace_step *a = &trace->steps[1], *b = &trace->steps[2];
+    return (double)(b->begin_ns + b->spans[first].begin_ns - a->begin_ns -
+                    a->spans[first].begin_ns) *
+           1e-9;
+}
+
+static void check_sums(const report_analysis *a)
+{
+    const report_window *w = &a->window;
+    uint64_t exposed = 0, opcodes = 0, gaps = 0, blamed = 0;
+    assert_true(w->lanes[COH_LANE_COMPUTE].busy_ns + w->idle_ns == w->window_ns);
+    for (int lane = 1; lane < COH_LANE_COUNT; lane++) {
+        exposed += w->lanes[lane].exposed_ns;
+        blamed += w->lanes[lane].blame_ns;
+        assert_true(w->lanes[lane].busy_ns <= w->window_ns);
+    }
+    for (uint32_t i = 0; i < w->trace->opcode_count; i++)
+        opcodes += w->opcode_ns[i];
+    for (uint32_t i = 0; i < w->gap_count; i++)
+        gaps += w->gaps[i].end_ns - w->gaps[i].begin_ns;
+    assert_true(exposed + w->issue_ns == w->idle_ns);
+    assert_true(opcodes == w->lanes[COH_LANE_COMPUTE].busy_ns);
+    assert_true(gaps == w->idle_ns && blamed <= exposed);
+}
+
+static void a_step_as_predicted_is_limited_by_compute(void **state)
+{
+    (void)state;
+    report_run run;
+    report_analysis a;
+    for (int measured = 0; measured < 2; measured++) {
+        coh_trace *trace = made_trace(&usual);
+        if (!measured)
+            trace->step_count = 0;
+        analyse(trace, &run, &a);
+        check_sums(&a);
+        assert_int_equal(a.is_measured, measured);
+        assert_int_equal(a.causes[0].kind, REPORT_COMPUTE);
+        assert_true(fabs(a.causes[0].seconds - 6 * 9e-3) < 1e-12);
+        assert_non_null(strstr(a.verdict, measured ? "takes" : "predicted to take"));
+        /* the room of two operators is full: their bytes and the pinned ones */
+        assert_true(a.memory.peak_bytes[COH_TIER_DEVICE] >= (1 << 20) + 2 * (4 << 20));
+        assert_true(a.memory.peak_bytes[COH_TIER_DEVICE] <= trace->arena_bytes[COH_TIER_DEVICE]);
+        done(&run, &a, trace);
+    }
+}
+
+/* Plays the trace with these durations; expects the cause first, with the seconds that the step
+ * became longer by, within `slack`, and the gain of its remedy. */
+static void expect(coh_trace *trace, uint64_t *durations, report_kind kind, double slack)
+{
+    report_run run;
+    report_analysis a;
+    const double before = period_s(trace);
+    made_run(trace, durations);
+    const double after = period_s(trace);
+    assert_true(after > 1.1 * before);
+    analyse(trace, &run, &a);
+    check_sums(&a);
+    if (a.causes[0].kind != kind)
+        print_error("%s\n", a.verdict);
+    assert_int_equal(a.causes[0].kind, kind);
+    if (!(fabs(a.causes[0].seconds - (after - before)) <= slack * (after - before)))
+        print_error("%s: %g s, not %g s\n", a.verdict, a.causes[0].seconds, after - before);
+    assert_true(fabs(a.causes[0].seconds - (after - before)) <= slack * (after - before));
+    assert_non_null(strstr(a.verdict, report_kind_name(kind)));
+    assert_true(a.action_count >= 1 && a.actions[0].gain > 0);
+    /* the remedy of all but a late update brings the planned step back */
+    if (kind != REPORT_LATE_UPDATE)
+        assert_true(fabs(a.actions[0].gain - (after / before - 1)) <= slack * (after / before - 1));
+    coh_free(durations);
+    done(&run, &a, trace);
+}
+
+static void a_slow_read_is_named(void **state)
+{
+    (void)state;
+    coh_trace *trace = made_trace(&usual);
+    uint64_t *durations = made_durations(trace);
+    made_scale(trace, durations, "read", 12);
+    expect(trace, durations, REPORT_SLOW_LINK, 0.1);
+}
+
+/* All parameters wait for the last update, that of the first operator. */
+static void a_late_update_is_named(void **state)
+{
+    (void)state;
+    coh_trace *trace = made_trace(&usual);
+    uint64_t *durations = made_durations(trace);
+    durations[made_find(trace, "update", 0)] = 30000000;
+    expect(trace, durations, REPORT_LATE_UPDATE, 0.02);
+}
+
+/* 64 chunks of 16 KiB take 200 us each; at the link's rate they would take 2 us. */
+static void small_chunks_are_named(void **state)
+{
+    (void)state;
+    made_options options = usual;
+    options.chunks = 64;
+    options.chunk_bytes = 16 << 10;
+    options.read_ns = 2000;
+    options.read_bytes_per_s = (16 << 10) / 2e-6;
+    coh_trace *trace = made_trace(&options);
+    uint64_t *durations = made_durations(trace);
+    made_scale(trace, durations, "read", 100);
+    expect(trace, durations, REPORT_SMALL_CHUNK, 0.1);
+}
+
+static void a_busy_core_is_named(void **state)
+{
+    (void)state;
+    coh_trace *trace = made_trace(&usual);
+    uint64_t *durations = made_durations(trace);
+    made_scale(trace, durations, "forward", 1.3);
+    made_scale(trace, durations, "backward", 1.3);
+    expect(trace, durations, REPORT_BUSY_CORE, 0.02);
+}
+
+static void a_slow_operator_is_named(void **state)
+{
+    (void)state;
+    coh_trace *trace = made_trace(&usual);
+    uint64_t *durations = made_durations(trace);
+    durations[made_find(trace, "backward", 3)] *= 4;
+    expect(trace, durations, REPORT_SLOW_OPERATOR, 0.02);
+}
+
+/* The same slowness with a throttled process: not a busy core. */
+static void throttling_is_named(void **state)
+{
+    (void)state;
+    report_run run;
+    report_analysis a;
+    coh_trace *trace = made_trace(&usual);
+    uint64_t *durations = made_durations(trace);
+    made_scale(trace, durations, "forward", 1.3);
+    made_scale(trace, durations, "backward", 1.3);
+    made_run(trace, durations);
+    for (uint32_t i = 0; i < trace->step_count; i++)
+        trace->steps[i].counters.throttled_ns = 6 * 2700000;
+    analyse(trace, &run, &a);
+    assert_int_equal(a.causes[0].kind, REPORT_THROTTLED);
+    assert_true(fabs(a.causes[0].seconds - 6 * 2.7e-3) < 1e-9);
+    assert_int_equal(a.causes[1].kind, REPORT_COMPUTE);
+    coh_free(durations);
+    done(&run, &a, trace);
+}
+
+/* The larger of two stalls is first. */
+static void causes_are_ranked_by_their_seconds(void **state)
+{
+    (void)state;
+    report_run run;
+    report_analysis a;
+    coh_trace *trace = made_trace(&usual);
+    uint64_t *durations = made_durations(trace);
+    made_scale(trace, durations, "read", 12);
+    durations[made_find(trace, "update", 0)] = 10000000;
+    made_run(trace, durations);
+    analyse(trace, &run, &a);
+    check_sums(&a);
+    assert_int_equal(a.causes[0].kind, REPORT_SLOW_LINK);
+    assert_int_equal(a.causes[1].kind, REPORT_LATE_UPDATE);
+    assert_true(a.causes[0].seconds > a.causes[1].seconds);
+    assert_true(fabs(a.causes[1].seconds - 10e-3) < 1e-4);
+    coh_free(durations);
+    done(&run, &a, trace);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_as_predicted_is_limited_by_compute),
+        cmocka_unit_test(a_slow_read_is_named),
+        cmocka_unit_test(a_late_update_is_named),
+        cmocka_unit_test(small_chunks_are_named),
+        cmocka_unit_test(a_busy_core_is_named),
+        cmocka_unit_test(a_slow_operator_is_named),
+        cmocka_unit_test(throttling_is_named),
+        cmocka_unit_test(causes_are_ranked_by_their_seconds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
