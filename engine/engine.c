@@ -33,6 +33,9 @@ static coh_status check_options(const coh_plan *plan, const coh_engine_options *
     uint32_t file_system_count;
     COH_TRY(coh_check_integer("thread_count", options->thread_count, 1, COH_THREADS_MOST));
     COH_TRY(coh_check_integer("delay_most_us", options->delay_most_us, 0, DELAY_US_MOST));
+    if (options->record_steps > COH_RECORD_STEPS_MOST)
+        return coh_fail(COH_ERR_ARGUMENT, "record_steps is %" PRIu64 ": give a number from 0 to %d",
+                        options->record_steps, COH_RECORD_STEPS_MOST);
     if (!(options->weight_decay >= 0 && isfinite(options->weight_decay)))
         return coh_fail(COH_ERR_ARGUMENT, "weight_decay is %g: give a number from 0 on",
                         (double)options->weight_decay);

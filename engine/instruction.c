@@ -14,19 +14,27 @@
 
 /* ---- its time ---- */
 
-/* Returns the start time of an instruction, or 0 if it is not timed. Only body runs after the
- * first at a row count are timed, and only instructions that no predicate switches off, as far
- * as the host can see. */
-static uint64_t begin_of_time(const coh_step *step, const coh_ticket *ticket,
-                              const coh_instruction *instruction)
+/* Only body runs after the first at a row count are timed, and only instructions that no predicate
+ * switches off, as far as the host can see. */
+static int is_timed(const coh_step *step, const coh_ticket *ticket,
+                    const coh_instruction *instruction)
 {
     const int32_t *predicate = coh_instruction_predicate(step, ticket->bound, instruction);
     const int is_seen = step->host_addressable || instruction->lane == COH_LANE_HOST;
-    if (step->phantom != NULL || ticket->repetition == 0 ||
-        ticket->bound != &step->bounds[COH_PROGRAM_BODY] || ticket->scan ||
-        (predicate != NULL && is_seen && *predicate == 0))
-        return 0;
-    return coh_clock_ns();
+    return step->phantom == NULL && ticket->repetition > 0 &&
+           ticket->bound == &step->bounds[COH_PROGRAM_BODY] && !ticket->scan &&
+           (predicate == NULL || !is_seen || *predicate != 0);
+}
+
+/* Notes the begin of an instruction for its time (0: not timed) and for the record of its step. */
+static void note_begin(coh_step *step, const coh_ticket *ticket, uint32_t index)
+{
+    const coh_instruction *instruction = &ticket->bound->program->instructions[index];
+    const int counts = is_timed(step, ticket, instruction);
+    const uint64_t now = counts || ticket->record != NULL ? coh_clock_ns() : 0;
+    step->times.begin_ns[instruction->lane] = counts ? now : 0;
+    if (ticket->record != NULL)
+        ticket->record->step.spans[index].begin_ns = now;
 }
 
 /* ---- enter and leave ---- */
@@ -65,7 +73,7 @@ void coh_instruction_begin(void *context, uint64_t number, uint32_t index)
     const coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_instruction *instruction = &ticket->bound->program->instructions[index];
     delay(step, ticket, instruction);
-    step->times.begin_ns[instruction->lane] = begin_of_time(step, ticket, instruction);
+    note_begin(step, ticket, index);
     if (step->phantom != NULL)
         coh_phantom_read_versions(step, number, index);
     enter(step, ticket->bound, number, index);
@@ -153,7 +161,10 @@ void coh_instruction_end(void *context, uint64_t number, uint32_t index)
     if (step->phantom != NULL)
         coh_phantom_write_versions(step, number, index);
     leave(step, bound, number, index);
-    coh_instruction_times_add(&step->times, (coh_lane)instruction->lane, index);
+    const coh_lane lane = (coh_lane)instruction->lane;
+    const uint64_t now = coh_instruction_times_add(&step->times, lane, index);
+    if (ticket->record != NULL)
+        coh_step_records_end(&step->records, ticket->record, lane, index, now);
     if (instruction->lane == COH_LANE_COMPUTE || instruction->lane == COH_LANE_HOST)
         return; /* uses no link */
     atomic_fetch_add_explicit(&step->link_bytes[instruction->lane], instruction->bytes,
@@ -543,5 +554,9 @@ void coh_instruction_end_run(void *context, uint64_t number, uint32_t index)
             enter(step, bound, number, instructions[i]);
         leave(step, bound, number, instructions[i]);
     }
-    coh_instruction_times_share(&step->times, COH_LANE_COMPUTE, instructions, run->count);
+    const uint64_t now =
+        coh_instruction_times_share(&step->times, COH_LANE_COMPUTE, instructions, run->count);
+    if (ticket->record != NULL)
+        coh_step_records_share(&step->records, ticket->record, instructions, run->count,
+                               step->times.predicted_s, now);
 }

@@ -24,15 +24,17 @@ static void add(coh_instruction_times *times, uint32_t instruction, double secon
     samples->seconds[samples->count++ % COH_TIMES_KEPT] = (float)seconds;
 }
 
-void coh_instruction_times_add(coh_instruction_times *times, coh_lane lane, uint32_t instruction)
+uint64_t coh_instruction_times_add(coh_instruction_times *times, coh_lane lane,
+                                   uint32_t instruction)
 {
     const double seconds = take_time(times, lane);
     if (seconds >= 0)
         add(times, instruction, seconds);
+    return times->end_ns[lane];
 }
 
-void coh_instruction_times_share(coh_instruction_times *times, coh_lane lane,
-                                 const uint32_t *instructions, uint32_t count)
+uint64_t coh_instruction_times_share(coh_instruction_times *times, coh_lane lane,
+                                     const uint32_t *instructions, uint32_t count)
 {
     const double seconds = take_time(times, lane);
     double predicted = 0;
@@ -42,6 +44,7 @@ void coh_instruction_times_share(coh_instruction_times *times, coh_lane lane,
         add(times, instructions[i],
             seconds * (predicted > 0 ? (double)times->predicted_s[instructions[i]] / predicted
                                      : 1.0 / count));
+    return times->end_ns[lane];
 }
 
 /* Applies the rule of the header to simulated begins and ends. Lanes retire in order. */

@@ -37,10 +37,11 @@ typedef struct coh_instruction_times {
 coh_status coh_instruction_times_init(coh_instruction_times *out_times, const coh_plan *plan);
 void coh_instruction_times_fini(coh_instruction_times *times); /* accepts a zeroed one */
 
-/* Records the end of the current instruction on `lane`. */
-void coh_instruction_times_add(coh_instruction_times *times, coh_lane lane, uint32_t instruction);
+/* Records the end of the current instruction on `lane`. Returns the time. */
+uint64_t coh_instruction_times_add(coh_instruction_times *times, coh_lane lane,
+                                   uint32_t instruction);
 /* Records the end of `count` instructions on `lane` that were issued as one. Their total time is
- * divided in proportion to their predicted times. */
-void coh_instruction_times_share(coh_instruction_times *times, coh_lane lane,
-                                 const uint32_t *instructions, uint32_t count);
+ * divided in proportion to their predicted times. Returns the time. */
+uint64_t coh_instruction_times_share(coh_instruction_times *times, coh_lane lane,
+                                     const uint32_t *instructions, uint32_t count);
 #endif

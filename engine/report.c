@@ -6,9 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/struct_bytes.h"
 #include "engine/engine_state.h"
 #include "engine/step_state.h"
+#include "planner/trace_tables.h"
 
 /* ---- facts ---- */
 
@@ -152,6 +154,36 @@ coh_engine_instruction_classes(coh_engine *engine,
     COH_TRY(coh_step_quiet(engine->step));
     sum_classes(engine->plan, coh_step_times(engine->step), out_classes, out_count);
     return COH_OK;
+}
+
+/* ---- recorded steps ---- */
+
+coh_status coh_engine_trace(const coh_engine *engine, coh_trace **out_trace)
+{
+    COH_NEED(engine);
+    COH_NEED(out_trace);
+    uint8_t *is_shared = NULL;
+    *out_trace = NULL;
+    COH_TRY(COH_ALLOC(engine->plan->programs[COH_PROGRAM_BODY].instruction_count, &is_shared));
+    coh_step_shared(engine->step, is_shared);
+    const coh_status status = coh_plan_trace_shared(engine->plan, is_shared, out_trace);
+    coh_free(is_shared);
+    return status;
+}
+
+coh_status coh_engine_recorded(coh_engine *engine, uint64_t step, coh_trace_step *out_step)
+{
+    COH_NEED(engine);
+    COH_NEED(out_step);
+    COH_TRY(coh_step_failure(engine->step));
+    return coh_step_recorded(engine->step, step, out_step);
+}
+
+coh_status coh_engine_latencies(coh_engine *engine, coh_trace_latency out_latencies[COH_LANE_COUNT])
+{
+    COH_NEED(engine);
+    COH_NEED(out_latencies);
+    return coh_step_latencies(engine->step, out_latencies);
 }
 
 /* ---- ledger ---- */

@@ -9,6 +9,7 @@
  *   coh_step_await    the caller sleeps until CLIP has retired */
 #include "engine/step.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -204,6 +205,13 @@ static void take_differences(coh_step *step, const coh_ticket *ticket, coh_step_
     result->peak_bytes[COH_TIER_DISK] = step->layout->file_bytes;
 }
 
+static coh_system_counts count_system(const coh_step *step)
+{
+    coh_store_facts facts;
+    (void)coh_step_store_facts(step, &facts);
+    return coh_system_counts_read(&step->records, facts.retry_count);
+}
+
 coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_result *out_result)
 {
     COH_TRY(coh_step_failure(step));
@@ -217,6 +225,10 @@ coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_resul
         coh_step_stamp(step, ticket);
     }
     take_differences(step, ticket, out_result);
+    if (ticket->record != NULL) {
+        const coh_system_counts now = count_system(step);
+        coh_step_records_await(&step->records, ticket->record, out_result->step_ns, &now);
+    }
     if (ticket->kind_failure != COH_OK)
         coh_error_restore(ticket->kind_failure_text);
     return ticket->kind_failure;
@@ -258,6 +270,16 @@ static void change_program(coh_step *step, coh_program_kind kind, uint64_t numbe
     }
 }
 
+/* Gives a training step its record; NULL: it has none. */
+static coh_step_record *begin_record(coh_step *step, const coh_ticket *ticket)
+{
+    if (ticket->bound != &step->bounds[COH_PROGRAM_BODY] || ticket->scan)
+        return NULL;
+    if (step->records.slot_count > 0 && ticket->repetition == 0)
+        step->records.before = count_system(step);
+    return coh_step_records_begin(&step->records, ticket->number, ticket->input.step);
+}
+
 static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
                         const coh_step_feed *feed)
 {
@@ -276,6 +298,7 @@ static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
     ticket->kind_failure = COH_OK;
     ticket->result = (coh_step_result){ 0 };
     ticket->input = feed->input != NULL ? *feed->input : (coh_step_input){ 0 };
+    ticket->record = begin_record(step, ticket);
     ticket->shared->feed =
         (coh_feed_values){ .random = { .seed = ticket->input.seed, .step = ticket->input.step },
                            .learning_rate = ticket->input.learning_rate,
@@ -323,6 +346,38 @@ int coh_step_scan_finding(const coh_step *step, coh_scan_finding *out_finding)
 const coh_instruction_times *coh_step_times(const coh_step *step)
 {
     return &step->times;
+}
+
+coh_status coh_step_recorded(coh_step *step, uint64_t index, coh_trace_step *out_step)
+{
+    coh_step_record *record = coh_step_records_find(&step->records, index);
+    if (record == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "step %" PRIu64 " is not recorded (any more)", index);
+    if (record->ticket + 2 > submitted_count(step))
+        COH_TRY(coh_step_finish(step, record->ticket));
+    coh_step_records_count(&step->records, record);
+    *out_step = record->step;
+    return COH_OK;
+}
+
+coh_status coh_step_latencies(const coh_step *step, coh_trace_latency *out_latencies)
+{
+    if (step->records.slot_count == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "no step is recorded");
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        for (int power = 0; power < COH_TRACE_LATENCIES; power++)
+            out_latencies[lane].counts[power] =
+                atomic_load_explicit(&step->records.latencies[lane][power], memory_order_relaxed);
+    return COH_OK;
+}
+
+void coh_step_shared(const coh_step *step, uint8_t *out_is_shared)
+{
+    const coh_bound *body = &step->bounds[COH_PROGRAM_BODY];
+    for (uint32_t i = 0; i < body->run_count; i++)
+        for (uint32_t at = 0; at < body->runs[i].count; at++)
+            out_is_shared[body->lane_instructions[COH_LANE_COMPUTE][body->runs[i].first - 1 + at]] =
+                body->runs[i].recording != NULL && body->runs[i].count > 1;
 }
 
 int coh_step_store_facts(const coh_step *step, coh_store_facts *out_facts)

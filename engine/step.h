@@ -28,6 +28,7 @@
 #include "base/check.h"
 #include "base/pool.h"
 #include "cohobate/engine.h"
+#include "cohobate/trace.h"
 #include "engine/instruction_times.h"
 #include "engine/segments.h"
 #include "memory/cells.h"
@@ -145,6 +146,14 @@ coh_status coh_step_first_loss(coh_step *step, double *out_loss);
 
 /* Returns the measured times of the body's instructions: at a quiet point. */
 const coh_instruction_times *coh_step_times(const coh_step *step);
+
+/* coh_engine_recorded. */
+coh_status coh_step_recorded(coh_step *step, uint64_t index, coh_trace_step *out_step);
+/* coh_engine_latencies. */
+coh_status coh_step_latencies(const coh_step *step, coh_trace_latency *out_latencies);
+/* Finds the body's instructions that the device issues together with others: 1 for each of them,
+ * by index. */
+void coh_step_shared(const coh_step *step, uint8_t *out_is_shared);
 
 /* Returns the figures of the store; returns 0 when the plan has none. */
 int coh_step_store_facts(const coh_step *step, coh_store_facts *out_facts);

@@ -332,6 +332,9 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
         COH_TRY(share_ticket(step, &step->tickets[slot]));
     COH_TRY(allocate_visit(step));
     COH_TRY(coh_instruction_times_init(&step->times, step->plan));
+    COH_TRY(coh_step_records_init(
+        &step->records, step->plan->options.mode == COH_PLAN_TRAIN ? step->options.record_steps : 0,
+        step->plan->programs[COH_PROGRAM_BODY].instruction_count));
     COH_TRY(open_store(step, config->store_ops));
     return start_threads(step);
 }
@@ -443,6 +446,7 @@ void coh_step_destroy(coh_step *step)
     coh_free(step->generations);
     coh_free(step->visit_values);
     coh_instruction_times_fini(&step->times);
+    coh_step_records_fini(&step->records);
     if (step->device != NULL)
         release_arenas(step, is_orderly);
     for (int i = 0; i < step->counter_count; i++)

@@ -18,6 +18,7 @@
 #include "engine/optimizer_numbers.h"
 #include "engine/phantom.h"
 #include "engine/step.h"
+#include "engine/step_records.h"
 #include "planner/opcodes.h"
 
 /* ---- a program, bound to the arenas (bind.c) ---- */
@@ -110,6 +111,7 @@ typedef struct coh_ticket {
     coh_chunk_filter visitor_wants;
     void *visitor_context;
     int32_t scan;
+    coh_step_record *record; /* NULL: the ticket is not recorded */
 
     /* The failure of a kind in this ticket that ends only the ticket (instruction.c). The
      * compute lane writes it; coh_step_await reads it after the lane has retired. COH_OK: none. */
@@ -202,6 +204,7 @@ struct coh_step {
     uint64_t *generations;     /* by chunk; changed at quiet points only */
 
     coh_instruction_times times; /* of the body's instructions */
+    coh_step_records records;
 
     pthread_t issuer;
     int issuer_is_started;

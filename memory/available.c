@@ -4,6 +4,7 @@
  * alike. Read available.h first. */
 #include "memory/available.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,4 +198,42 @@ double coh_cpu_quota_cores(const char *root)
     double least = 0;
     walk_groups(root, "cpu", take_quota, &least);
     return least;
+}
+
+/* ---- throttling ---- */
+
+uint64_t coh_cpu_throttled_ns(int descriptor)
+{
+    char text[2048];
+    uint64_t time;
+    const ssize_t bytes = descriptor < 0 ? -1 : pread(descriptor, text, sizeof(text) - 1, 0);
+    if (bytes <= 0)
+        return UINT64_MAX;
+    text[bytes] = '\0';
+    if (coh_small_file_number(text, "throttled_usec ", &time)) /* v2 */
+        return time * 1000;
+    return coh_small_file_number(text, "throttled_time ", &time) ? time : UINT64_MAX; /* v1 */
+}
+
+/* Keeps the first file that has a count. */
+static void open_throttle(const char *root, const char *folder, int version, void *context)
+{
+    int *descriptor = context;
+    char path[2 * PATH_MAX];
+    (void)version;
+    const int length = snprintf(path, sizeof(path), "%s%s/cpu.stat", root, folder);
+    if (*descriptor >= 0 || length < 0 || (size_t)length >= sizeof(path))
+        return;
+    *descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (*descriptor >= 0 && coh_cpu_throttled_ns(*descriptor) == UINT64_MAX) {
+        close(*descriptor);
+        *descriptor = -1;
+    }
+}
+
+int coh_cpu_throttle_open(const char *root)
+{
+    int descriptor = -1;
+    walk_groups(root, "cpu", open_throttle, &descriptor);
+    return descriptor;
 }

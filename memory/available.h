@@ -31,4 +31,10 @@ uint64_t coh_memory_limit_bytes(void);
  * group above it counts; the smallest one is the limit. `root` as above. */
 double coh_cpu_quota_cores(const char *root);
 
+/* Opens the file that counts how long the CPU limit of the nearest group, of our group and those
+ * above it, kept processes from running. Returns its descriptor, or -1 if there is none. */
+int coh_cpu_throttle_open(const char *root);
+/* Reads the time so far; UINT64_MAX if it cannot be read, or `descriptor` is -1. */
+uint64_t coh_cpu_throttled_ns(int descriptor);
+
 #endif

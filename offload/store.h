@@ -41,7 +41,8 @@ typedef struct coh_store_facts {
     const char *backend;                          /* "io_uring fixed", "io_uring", "posix", "mem" */
     /* why a better backend is not used: one sentence, print it once; NULL: it is the best */
     const char *reason;
-    int direct; /* 0: through the page cache, memory outside every budget */
+    int direct;           /* 0: through the page cache, memory outside every budget */
+    uint64_t retry_count; /* transfers so far that had to be repeated or continued */
 } coh_store_facts;
 
 /* Identity of a chunk. Mixed into its checksum in RAM, so that reading a stale, torn or misplaced

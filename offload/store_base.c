@@ -85,6 +85,7 @@ void coh_store_base_say(coh_store *base, const char *format, ...)
 coh_status coh_store_base_facts(const coh_store *store, coh_store_facts *out_facts)
 {
     *out_facts = store->facts;
+    out_facts->retry_count = atomic_load_explicit(&store->retry_count, memory_order_relaxed);
     return COH_OK;
 }
 

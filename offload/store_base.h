@@ -6,6 +6,7 @@
 #ifndef COH_OFFLOAD_STORE_BASE_H
 #define COH_OFFLOAD_STORE_BASE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,7 +31,8 @@ struct coh_store {
     char *folders[COH_DISKS_MOST];
     coh_stripe stripe;
     int fds[COH_DISKS_MOST]; /* of the unnamed files; -1: none */
-    coh_store_facts facts;
+    coh_store_facts facts;   /* without retry_count */
+    _Atomic uint64_t retry_count;
     coh_checksum_table *checksums;
     char reason[COH_STORE_REASON_BYTES]; /* facts.reason points here after the first sentence */
 };
@@ -84,6 +86,12 @@ typedef struct coh_store_slot {
     uint64_t error_offset; /* of the piece with the error */
     coh_slot_state state;
 } coh_store_slot;
+
+/* Counts a transfer that is repeated or continued. Any thread. */
+static inline void coh_store_count_retry(coh_store *store)
+{
+    atomic_fetch_add_explicit(&store->retry_count, 1, memory_order_relaxed);
+}
 
 /* If several threads use the slots of a port, its owner locks around each call but the last. */
 typedef struct coh_store_slots {

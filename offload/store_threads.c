@@ -43,6 +43,8 @@ static int move(coh_threads_port *port, const piece *work)
         if (moved >
             0) /* a partial block is transferred again: O_DIRECT continues only at block borders */
             done += (size_t)moved - ((size_t)moved < bytes ? (size_t)moved % COH_PAGE_BYTES : 0);
+        if (done < work->bytes)
+            coh_store_count_retry(port->slots.store);
     }
     return COH_STORE_NO_ERROR;
 }

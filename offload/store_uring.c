@@ -149,8 +149,10 @@ static void take_result(coh_ring_port *port, uint32_t number, int result)
         end_piece(port, number, COH_STORE_NO_ERROR);
     else if (again && ++piece->retry_count > RETRIES_MOST)
         end_piece(port, number, result < 0 ? -result : EIO);
-    else
+    else {
+        coh_store_count_retry(port->slots.store);
         port->waiting[port->waiting_count++] = number;
+    }
 }
 
 static void harvest(coh_ring_port *port)

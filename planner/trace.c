@@ -251,14 +251,16 @@ static coh_trace counts_of(const scene *s)
     return counts;
 }
 
-static coh_status make(const scene *s, coh_trace **out_trace)
+static coh_status make(const scene *s, const uint8_t *is_shared, coh_trace **out_trace)
 {
     const coh_trace counts = counts_of(s);
     coh_trace_tables tables;
     COH_TRY(coh_trace_allocate(&counts, text_bytes(s->plan), &tables, out_trace));
     fill_texts(s->plan, &tables);
-    for (uint32_t i = 0; i < s->body->instruction_count; i++)
+    for (uint32_t i = 0; i < s->body->instruction_count; i++) {
         fill_instruction(s, i, &tables.instructions[i]);
+        tables.instructions[i].is_shared = is_shared != NULL && is_shared[i];
+    }
     for (uint32_t i = 0; i < s->body->wait_count; i++) {
         const coh_wait *wait = &s->body->waits[i];
         tables.waits[i] =
@@ -269,15 +271,21 @@ static coh_status make(const scene *s, coh_trace **out_trace)
     return COH_OK;
 }
 
-coh_status coh_plan_trace(const coh_plan *plan, coh_trace **out_trace)
+coh_status coh_plan_trace_shared(const coh_plan *plan, const uint8_t *is_shared,
+                                 coh_trace **out_trace)
 {
-    COH_NEED(plan);
-    COH_NEED(out_trace);
     scene s = { 0 };
     *out_trace = NULL;
     coh_status status = scene_init(&s, plan);
     if (status == COH_OK)
-        status = make(&s, out_trace);
+        status = make(&s, is_shared, out_trace);
     scene_fini(&s);
     return status;
+}
+
+coh_status coh_plan_trace(const coh_plan *plan, coh_trace **out_trace)
+{
+    COH_NEED(plan);
+    COH_NEED(out_trace);
+    return coh_plan_trace_shared(plan, NULL, out_trace);
 }

@@ -28,6 +28,10 @@ coh_status coh_trace_allocate(const coh_trace *counts, size_t text_bytes,
 /* Copies `text` to *texts and moves *texts behind it; returns the copy. */
 const char *coh_trace_text(const char *text, char **texts);
 
+/* coh_plan_trace, with is_shared by instruction (NULL: 0 everywhere). */
+coh_status coh_plan_trace_shared(const coh_plan *plan, const uint8_t *is_shared,
+                                 coh_trace **out_trace);
+
 /* Checks that all indices are within their tables, that all tables and texts are there and that
  * times and rates are possible. Fails: `failure`. */
 coh_status coh_trace_check(const coh_trace *trace, coh_status failure);

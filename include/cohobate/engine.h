@@ -52,6 +52,8 @@ typedef struct coh_hyperparameter_value {
     float value;
 } coh_hyperparameter_value;
 
+enum { COH_RECORD_STEPS_MOST = 1000 };
+
 /* Options of an engine. coh_engine_create checks every number (COH_ERR_ARGUMENT): hyperparameters
  * within their optimizers' ranges; weight_decay >= 0 and finite; 1 to 1024 threads; delays of at
  * most 1 s. */
@@ -86,6 +88,9 @@ typedef struct coh_engine_options {
      * disk_folder; disk_bytes still limits the whole store. NULL, 0: disk_folder alone. */
     const coh_disk *disks;
     uint32_t disk_count;
+    /* Steps whose instructions' begins and ends are kept for coh_engine_recorded (trace.h), at most
+     * COH_RECORD_STEPS_MOST. 0: nothing is recorded. Only training steps are recorded. */
+    uint64_t record_steps;
 } coh_engine_options;
 
 /* Sets the defaults: weight decay 0.1, one thread, the optimizers' own hyperparameters. */

@@ -97,6 +97,29 @@ static void version_1_groups_are_read_by_controller(void **state)
     assert_true(coh_cpu_quota_cores(folder) == 0);
 }
 
+static uint64_t throttled_under_folder(void)
+{
+    const int descriptor = coh_cpu_throttle_open(folder);
+    const uint64_t ns = coh_cpu_throttled_ns(descriptor);
+    if (descriptor >= 0)
+        close(descriptor);
+    return ns;
+}
+
+static void throttling_is_that_of_the_nearest_group_with_a_limit(void **state)
+{
+    (void)state;
+    assert_true(throttled_under_folder() == UINT64_MAX); /* no file exists */
+    plant("/proc/self/cgroup", "0::/slice/unit\n");
+    plant("/sys/fs/cgroup/slice/unit/cpu.stat", "usage_usec 12\nuser_usec 8\n");
+    assert_true(throttled_under_folder() == UINT64_MAX);
+    plant("/sys/fs/cgroup/slice/cpu.stat", "usage_usec 99\nnr_throttled 3\nthrottled_usec 250\n");
+    assert_true(throttled_under_folder() == 250000);
+    plant("/proc/self/cgroup", "4:cpu,cpuacct:/a\n");
+    plant("/sys/fs/cgroup/cpu/a/cpu.stat", "nr_periods 7\nthrottled_time 1234567\n");
+    assert_true(throttled_under_folder() == 1234567);
+}
+
 static void cores_are_those_this_process_may_run_on(void **state)
 {
     (void)state;
@@ -260,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(the_smallest_quota_on_the_way_up_counts),
         IN_FOLDER(a_group_that_is_not_visible_falls_back_to_the_mount),
+        IN_FOLDER(throttling_is_that_of_the_nearest_group_with_a_limit),
         IN_FOLDER(version_1_groups_are_read_by_controller),
         IN_FOLDER(every_subject_is_examined_and_a_warning_says_what_to_do),
         IN_FOLDER(no_more_findings_are_written_than_there_is_room_for),
