@@ -89,7 +89,7 @@ static void say_unusable_drive(const cli_job *job)
         if (coh_space_free_bytes(disks.of[i].folder, &room) == COH_OK && room < disks.of[i].bytes)
             disks.of[i].bytes = room;
     }
-    if (cli_disks_preflight(&disks, bytes, NULL, 0, 0) == COH_ERR_FULL)
+    if (cli_disks_preflight(&disks, bytes, NULL, 0, 0, 0) == COH_ERR_FULL)
         cli_note("note: train would be refused here and now: %s", coh_last_error());
     for (uint32_t i = 0; i < disks.count; i++)
         if (access(disks.of[i].folder, W_OK) != 0)

@@ -170,13 +170,15 @@ static coh_status find_room(cli_run *run)
     int keeps = run->folder.path[0] != '\0';
     uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
     const uint64_t store_bytes = job->summary.peak_bytes[COH_TIER_DISK];
-    uint64_t checkpoint_bytes;
+    uint64_t checkpoint_bytes, record_bytes = 0;
     CLI_TRY(coh_engine_save_bytes(job->plan, &checkpoint_bytes));
+    if (keeps)
+        CLI_TRY(cli_record_bytes(job, &record_bytes));
     if (run->disks.count == 0)
         cli_disks_list(run->options, &run->disks);
     CLI_TRY(cli_disks_measure(&run->disks, store_bytes));
     CLI_TRY(cli_disks_preflight(&run->disks, store_bytes, keeps ? run->folder.path : NULL, count,
-                                checkpoint_bytes));
+                                checkpoint_bytes, record_bytes));
     return keeps ? cli_run_folder_hold(&run->folder, count, checkpoint_bytes) : COH_OK;
 }
 
@@ -223,6 +225,7 @@ static coh_status open_engine(cli_run *run)
     engine_options.hyperparameter_count = numbers.count;
     engine_options.disks = run->disks.of;
     engine_options.disk_count = run->disks.count;
+    engine_options.record_steps = run->folder.path[0] ? (uint64_t)run->options->record : 0;
     CLI_TRY(coh_engine_create(run->job.plan, &engine_options, &run->engine));
     CLI_TRY(load_parameters(run));
     run->facts = (coh_engine_facts){ .struct_bytes = sizeof(run->facts) };
@@ -420,6 +423,7 @@ static coh_status finish(cli_run *run)
 static void close_run(cli_run *run)
 {
     cli_report_close(&run->report);
+    cli_record_close(&run->record);
     coh_engine_destroy(run->engine);
     free(run->tokens[0]);
     cli_data_close(&run->validation);
@@ -494,13 +498,15 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(make_note(&run->job.recipe, run));
     CLI_TRY(take_buffers(run));
     run->done_steps = run->submitted_steps = run->job.first_step;
-    CLI_TRY(cli_report_open(options->log, run->job.first_step, run->job.recipe.steps,
-                            run->job.recipe.batch * run->job.recipe.sequence,
+    CLI_TRY(cli_report_open(options->log, run->folder.path, run->job.first_step,
+                            run->job.recipe.steps, run->job.recipe.batch * run->job.recipe.sequence,
                             (double)run->job.summary.step_ns * 1e-9, &run->report));
     CLI_TRY(open_engine(run));
     CLI_TRY(write_plan(run));
     describe_start(run);
     CLI_TRY(cli_stop_check(before_first_step));
+    if (run->folder.path[0])
+        CLI_TRY(cli_record_open(&run->job, run->engine, run->folder.path, &run->record));
     run->has_begun = 1;
     CLI_TRY(cli_train_loop(run));
     return finish(run);
@@ -526,7 +532,7 @@ coh_status cli_train(const cli_options *options)
         return cli_fail(COH_ERR_MEMORY, "no memory for the run's own tables");
     run->options = options;
     cli_run_folder_clear(&run->folder);
-    run->report.log_descriptor = -1;
+    cli_report_clear(&run->report);
     coh_status status = run_all(run);
     close_run(run);
     return status;

@@ -41,9 +41,10 @@ coh_status cli_disks_check(cli_options *options)
 }
 
 coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, const char *run_folder,
-                               uint64_t checkpoint_count, uint64_t checkpoint_bytes)
+                               uint64_t checkpoint_count, uint64_t checkpoint_bytes,
+                               uint64_t record_bytes)
 {
-    coh_space_item items[COH_DISKS_MOST + 1];
+    coh_space_item items[COH_DISKS_MOST + 2];
     uint64_t shares[COH_DISKS_MOST] = { 0 };
     uint32_t item_count = 0;
     char what[48];
@@ -62,6 +63,8 @@ coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, con
              checkpoint_count == 1 ? "" : "s");
     if (run_folder)
         items[item_count++] = (coh_space_item){ run_folder, what, held_bytes };
+    if (run_folder && record_bytes > 0)
+        items[item_count++] = (coh_space_item){ run_folder, "records of steps", record_bytes };
     return coh_space_check(items, item_count);
 }
 

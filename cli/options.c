@@ -103,6 +103,7 @@ static void set_defaults(cli_command command, cli_options *options)
                               .clip = 1.0,
                               .seed = 1,
                               .keep = 2,
+                              .record = 3,
                               .shard_bytes = 5000000000,
                               .tokens = 200,
                               .temperature = 1.0,
@@ -334,7 +335,7 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
     case CLI_VALUE_INTEGER:
         return parse_integer(row, text, field);
     case CLI_VALUE_COUNT:
-        if (strcmp(text, "auto") != 0)
+        if (strcmp(text, strchr(row->takes, '|') + 1) != 0)
             return parse_integer(row, text, field);
         *(int64_t *)field = 0;
         return COH_OK;
@@ -563,6 +564,8 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
     char shorts[8 + 2 * CLI_FLAG_COUNT];
     build_getopt(command, longs, shorts);
     set_defaults(command, out_options);
+    out_options->arguments = arguments;
+    out_options->argument_count = argument_count;
     *out_help = 0;
     opterr = 0;
     optind = 1;

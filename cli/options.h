@@ -73,8 +73,10 @@ typedef struct cli_disk {
 
 typedef struct cli_options {
     cli_command command;
-    const char *operand;                   /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
-    const char *second_operand;            /* OPERATOR */
+    const char *operand;        /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
+    const char *second_operand; /* OPERATOR */
+    char **arguments;           /* the command's name and what follows it */
+    int argument_count;
     uint8_t given[CLI_FLAG_COUNT];         /* 1: the flag was given */
     const char *what_if[CLI_WHAT_IFS + 1]; /* all values; ended by NULL */
     const char *prompt[CLI_WHAT_IFS + 1];  /* likewise */
@@ -99,6 +101,7 @@ typedef struct cli_options {
     int64_t steps, epochs, schedule_steps, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, clip_mode, save_every, keep, validation_every, seed, tokens, top_k,
         held_out;
+    int64_t record; /* 0: none */
     int64_t test_delay_seed, chat, chat_form, documents, id_bytes, memory_curve, rehearse;
     cli_share warmup;
     cli_for_list lr_for, weight_decay_for, hyperparameters;
@@ -154,7 +157,7 @@ typedef enum cli_value {
     CLI_VALUE_TEXT,
     CLI_VALUE_LIST, /* a text; may be given several times */
     CLI_VALUE_INTEGER,
-    CLI_VALUE_COUNT, /* a whole number, or "auto": stored as 0 */
+    CLI_VALUE_COUNT, /* a whole number, or the word after | in `takes`: stored as 0 */
     CLI_VALUE_PIN,   /* appended */
     CLI_VALUE_REAL,
     CLI_VALUE_FOR,           /* PATTERN=X, appended; "none" empties the list */

@@ -6,15 +6,72 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-coh_status cli_report_open(const char *log_path, uint64_t first_step, uint64_t last_step,
-                           int64_t tokens_per_step, double predicted_step_s, cli_report *out_report)
+static void close_log(cli_step_log *log)
+{
+    if (log->descriptor >= 0)
+        close(log->descriptor);
+    log->descriptor = -1;
+}
+
+/* Cuts off a last line without an end. */
+static coh_status end_whole(int descriptor)
+{
+    char text[4096];
+    off_t end = lseek(descriptor, 0, SEEK_END);
+    while (end > 0) {
+        const off_t begin = end > (off_t)sizeof(text) ? end - (off_t)sizeof(text) : 0;
+        const ssize_t got = pread(descriptor, text, (size_t)(end - begin), begin);
+        if (got <= 0)
+            return COH_ERR_IO;
+        const char *last = memrchr(text, '\n', (size_t)got);
+        end = last ? begin + (last - text) + 1 : begin;
+        if (last)
+            break;
+    }
+    return ftruncate(descriptor, end < 0 ? 0 : end) == 0 ? COH_OK : COH_ERR_IO;
+}
+
+/* Steps of a run that left no checkpoint are not those of the run that begins here. */
+static coh_status start_anew(int descriptor)
+{
+    return ftruncate(descriptor, 0) == 0 ? COH_OK : COH_ERR_IO;
+}
+
+static coh_status open_steps(const char *folder, uint64_t first_step, cli_step_log *log)
+{
+    char path[CLI_PATH_BYTES + 16];
+    snprintf(path, sizeof(path), "%s/steps.jsonl", folder);
+    log->name = "steps.jsonl";
+    log->descriptor = open(path, O_CREAT | O_RDWR | O_APPEND | O_CLOEXEC, 0666);
+    const coh_status status = log->descriptor < 0 ? COH_ERR_IO
+                              : first_step == 0   ? start_anew(log->descriptor)
+                                                  : end_whole(log->descriptor);
+    if (status == COH_OK)
+        return COH_OK;
+    return cli_fail(COH_ERR_IO, "%s cannot be written: %s: give another --save", path,
+                    strerror(errno));
+}
+
+/* A log that is the folder's steps.jsonl would get each line twice. */
+static int is_same(int one, int other)
+{
+    struct stat a, b;
+    return fstat(one, &a) == 0 && fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+coh_status cli_report_open(const char *log_path, const char *folder, uint64_t first_step,
+                           uint64_t last_step, int64_t tokens_per_step, double predicted_step_s,
+                           cli_report *out_report)
 {
     uint64_t every = (last_step - first_step + CLI_REPORT_PLAIN_LINES - 1) / CLI_REPORT_PLAIN_LINES;
-    *out_report = (cli_report){ .log_descriptor = -1,
+    *out_report = (cli_report){ .logs = { { -1, "--log" }, { -1, NULL } },
                                 .terminal = isatty(STDERR_FILENO),
                                 .first_step = first_step,
                                 .last_step = last_step,
@@ -23,22 +80,31 @@ coh_status cli_report_open(const char *log_path, uint64_t first_step, uint64_t l
                                 .predicted_step_s = predicted_step_s,
                                 .last_loss = NAN,
                                 .last_validation = NAN };
+    if (folder[0])
+        CLI_TRY(open_steps(folder, first_step, &out_report->logs[1]));
     if (!log_path)
         return COH_OK;
-    out_report->log_descriptor = open(log_path, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0666);
-    if (out_report->log_descriptor < 0)
+    int *descriptor = &out_report->logs[0].descriptor;
+    *descriptor = open(log_path, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0666);
+    if (*descriptor < 0)
         return cli_fail(COH_ERR_IO,
                         "--log %s cannot be written: %s: give another name, or leave it out",
                         log_path, strerror(errno));
+    if (folder[0] && is_same(*descriptor, out_report->logs[1].descriptor))
+        close_log(&out_report->logs[0]);
     return COH_OK;
+}
+
+void cli_report_clear(cli_report *report)
+{
+    *report = (cli_report){ .logs = { { -1, NULL }, { -1, NULL } } };
 }
 
 void cli_report_close(cli_report *report)
 {
     cli_report_break(report);
-    if (report->log_descriptor >= 0)
-        close(report->log_descriptor);
-    report->log_descriptor = -1;
+    for (int i = 0; i < CLI_STEP_LOGS; i++)
+        close_log(&report->logs[i]);
 }
 
 void cli_report_start(cli_report *report)
@@ -75,19 +141,30 @@ static void add_bytes_json(cli_line *line, const char *key, const uint64_t *byte
 
 /* Appends a whole line or nothing. If the log can no longer be written, prints that once and stops
  * logging; the run continues. */
-static void append_log(cli_report *report, const cli_line *line)
+static void append_log(cli_report *report, cli_step_log *log, const cli_line *line)
 {
-    off_t end = lseek(report->log_descriptor, 0, SEEK_END);
-    if (cli_write(report->log_descriptor, line->text, line->used) == COH_OK)
+    off_t end = lseek(log->descriptor, 0, SEEK_END);
+    if (cli_write(log->descriptor, line->text, line->used) == COH_OK)
         return;
     int error = errno;
-    if (end >= 0 && ftruncate(report->log_descriptor, end) != 0)
+    if (end >= 0 && ftruncate(log->descriptor, end) != 0)
         end = -1; /* half a line stays */
     cli_report_break(report);
-    cli_note("warning: --log ends here%s: %s; the run goes on without it",
+    cli_note("warning: %s ends here%s: %s; the run goes on without it", log->name,
              end < 0 ? ", in the middle of a line" : "", strerror(error));
-    close(report->log_descriptor);
-    report->log_descriptor = -1;
+    close_log(log);
+}
+
+static int has_log(const cli_report *report)
+{
+    return report->logs[0].descriptor >= 0 || report->logs[1].descriptor >= 0;
+}
+
+static void append_logs(cli_report *report, const cli_line *line)
+{
+    for (int i = 0; i < CLI_STEP_LOGS; i++)
+        if (report->logs[i].descriptor >= 0)
+            append_log(report, &report->logs[i], line);
 }
 
 static void write_log(cli_report *report, const coh_step_result *result, double learning_rate)
@@ -109,7 +186,7 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
     if (!result->finite)
         cli_line_add_json(&line, "'skipped': true");
     cli_line_add_json(&line, "}\n");
-    append_log(report, &line);
+    append_logs(report, &line);
 }
 
 /* Seconds per step over the results that are still in `recent`. */
@@ -172,7 +249,7 @@ void cli_report_step(cli_report *report, const coh_step_result *result, double l
     }
     memcpy(report->peak_bytes, result->peak_bytes, sizeof(report->peak_bytes));
     show_step(report, result);
-    if (report->log_descriptor >= 0)
+    if (has_log(report))
         write_log(report, result, learning_rate);
 }
 
@@ -187,14 +264,14 @@ void cli_report_validation(cli_report *report, uint64_t step, double loss, uint6
     cli_report_break(report);
     cli_note("step %" PRIu64 "  validation loss %.4f over %" PRIu64 " of %" PRIu64 " windows", step,
              loss, windows, total);
-    if (report->log_descriptor < 0)
+    if (!has_log(report))
         return;
     cli_line_clear(&line);
     cli_line_add_json(&line,
                       "{'step': %" PRIu64 ", 'validation_loss': %.17g, 'windows': %" PRIu64
                       ", 'windows_total': %" PRIu64 "}\n",
                       step, loss, windows, total);
-    append_log(report, &line);
+    append_logs(report, &line);
 }
 
 void cli_report_skip_time(cli_report *report)

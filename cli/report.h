@@ -10,9 +10,18 @@
 
 enum { CLI_REPORT_RECENT = 16, CLI_REPORT_PLAIN_LINES = 25 };
 
+/* A file that gets a JSON line per step. */
+typedef struct cli_step_log {
+    int descriptor; /* -1: none */
+    const char *name;
+} cli_step_log;
+
+/* --log, and steps.jsonl of the run folder. */
+enum { CLI_STEP_LOGS = 2 };
+
 typedef struct cli_report {
-    int log_descriptor; /* -1: no --log */
-    int terminal;       /* 1: one line, rewritten */
+    cli_step_log logs[CLI_STEP_LOGS];
+    int terminal; /* 1: one line, rewritten */
     int live_shown;
     uint64_t first_step, last_step; /* of this process: steps first_step + 1 .. last_step */
     uint64_t plain_every;
@@ -29,17 +38,21 @@ typedef struct cli_report {
     uint64_t validation_step, validation_windows, validation_windows_total;
 } cli_report;
 
-/* Opens `log_path` for appending (NULL: no log). Fails: COH_ERR_IO. */
-coh_status cli_report_open(const char *log_path, uint64_t first_step, uint64_t last_step,
-                           int64_t tokens_per_step, double predicted_step_s,
+/* Opens `log_path` and steps.jsonl in `folder` for appending (NULL: no log; "": no folder). A run
+ * from step 0 on writes steps.jsonl anew. In a resumed one, a line that a killed run left
+ * unfinished is removed. Fails: COH_ERR_IO. */
+coh_status cli_report_open(const char *log_path, const char *folder, uint64_t first_step,
+                           uint64_t last_step, int64_t tokens_per_step, double predicted_step_s,
                            cli_report *out_report);
+/* Makes a report without logs, for cli_report_close. */
+void cli_report_clear(cli_report *report);
 void cli_report_close(cli_report *report);
 
 /* Starts the clock of the run; call it before the first submit. */
 void cli_report_start(cli_report *report);
 
-/* Reports a finished step: `result`, and its learning rate. If the log cannot be written (a full
- * disk), prints that once and stops logging; the run continues. */
+/* Reports a finished step: `result`, and its learning rate. If a log cannot be written (a full
+ * disk), prints that once and stops writing it; the run continues. */
 void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate);
 
 /* Reports a validation loss after `step` steps, over `windows` of the `total` windows of the

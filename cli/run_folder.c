@@ -147,7 +147,8 @@ static coh_status check_no_model(const char *folder)
  * `data` may be one of them, since a token file is read in place. */
 static coh_status check_nothing_foreign(const char *folder, const char *data)
 {
-    static const char *const ours[] = { "data.tokens", "plan.json" };
+    static const char *const ours[] = { "data.tokens", "plan.json", "run.json", "steps.jsonl",
+                                        "trace.bin" };
     char path[CLI_PATH_BYTES + 16];
     struct stat facts, read;
     snprintf(path, sizeof(path), "%s/lock", folder);
@@ -317,15 +318,18 @@ void cli_run_folder_clear(cli_run_folder *folder)
 /* Removes the files that a run writes before its first step, as named by run_data.c. */
 static void remove_ours(const cli_run_folder *folder)
 {
-    char paths[5][CLI_PATH_BYTES + 64];
-    static const char *const ours[] = { "data.tokens", "validation.tokens", "plan.json" };
-    for (int i = 0; i < 3; i++)
-        snprintf(paths[i], sizeof(paths[i]), "%s/%s", folder->path, ours[i]);
-    for (int i = 3; i < 5; i++)
-        snprintf(paths[i], sizeof(paths[i]), "%s/%s-%" PRIu64 ".tokens", folder->path,
-                 i == 3 ? "data" : "validation", folder->first_step);
-    for (int i = 0; i < 5; i++)
-        (void)unlink(paths[i]);
+    static const char *const ours[] = { "data.tokens", "validation.tokens", "plan.json",
+                                        "run.json",    "steps.jsonl",       "trace.bin" };
+    enum { NAMED = sizeof(ours) / sizeof(ours[0]), ALL = NAMED + 2 };
+    char path[CLI_PATH_BYTES + 64];
+    for (int i = 0; i < ALL; i++) {
+        if (i < NAMED)
+            snprintf(path, sizeof(path), "%s/%s", folder->path, ours[i]);
+        else
+            snprintf(path, sizeof(path), "%s/%s-%" PRIu64 ".tokens", folder->path,
+                     i == NAMED ? "data" : "validation", folder->first_step);
+        (void)unlink(path);
+    }
 }
 
 void cli_run_folder_undo(cli_run_folder *folder)

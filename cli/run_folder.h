@@ -4,6 +4,9 @@
  *         lock           held (flock) while a run writes here
  *         data.tokens    the text as tokens, if it was not a token file already
  *         plan.json      what the run was planned to do
+ *         run.json       what runs, on which machine (record.h)
+ *         steps.jsonl    a line per step, as --log writes (report.h)
+ *         trace.bin      the last steps and slow ones, instruction by instruction
  *         step-100/      checkpoints: <kept> newest, and with --keep-best the best
  *         best           a link to the best
  *

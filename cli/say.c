@@ -125,6 +125,15 @@ void cli_line_flush(cli_line *line)
     line->flushed = last;
 }
 
+coh_status cli_line_write(cli_line *line, int descriptor)
+{
+    const char last = line->used ? line->text[line->used - 1] : line->flushed;
+    const coh_status status = cli_write(descriptor, line->text, line->used);
+    cli_line_clear(line);
+    line->flushed = last;
+    return status;
+}
+
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count)
 {
     const char *next = bytes;

@@ -59,6 +59,8 @@ void cli_line_add_json_tiers(cli_line *line, const char *key, const uint64_t *by
 /* Prints the text so far to stdio's standard output, and continues with an empty buffer: for JSON
  * of any length. */
 void cli_line_flush(cli_line *line);
+/* Likewise to `descriptor`. Fails: COH_ERR_IO with errno's text. */
+coh_status cli_line_write(cli_line *line, int descriptor);
 
 /* Writes all bytes to `descriptor`, repeating short writes. Fails: COH_ERR_IO with errno's text. */
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count);

@@ -10,6 +10,7 @@
 #include "cli/data.h"
 #include "cli/disks.h"
 #include "cli/job.h"
+#include "cli/record.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
 #include "cli/score.h"
@@ -29,6 +30,7 @@ typedef struct cli_run {
     coh_engine *engine;
     coh_engine_facts facts;
     cli_report report;
+    cli_record record;
     cli_line note;     /* stored in every checkpoint of this run */
     size_t note_bytes; /* of it without validation results, which are added at each save */
     cli_score score;   /* of the validation text */

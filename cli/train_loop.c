@@ -237,6 +237,7 @@ coh_status cli_train_loop(cli_run *run)
         run->done_steps++;
         cli_report_step(&run->report, &result,
                         cli_schedule_rate(&run->job.recipe.schedule, result.step));
+        cli_record_step(&run->record, run->engine, &result);
         if (result.finite)
             run->skipped_in_row = 0;
         else

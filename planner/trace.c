@@ -1,6 +1,6 @@
 /* Describes the body of a plan as a trace: what each instruction does, when it is predicted to run,
- * and which instructions it waits for. The one idea: all indices of a trace are into its own tables,
- * so a reader needs neither plan nor graph. Interface: cohobate/trace.h. */
+ * and which instructions it waits for. The one idea: all indices of a trace are into its own
+ * tables, so a reader needs neither plan nor graph. Interface: cohobate/trace.h. */
 #include <stdio.h>
 #include <string.h>
 

@@ -52,6 +52,7 @@
 #include "cohobate/terms.h"
 #include "cohobate/text.h"
 #include "cohobate/tier.h"
+#include "cohobate/trace.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -28,7 +28,7 @@ class Allocations(ProgramTest):
         with open(counted, encoding="utf-8", errors="replace") as file:
             head, traces = file.read().split("\n", 1)
         state, seen_by, *words = head.split()
-        kept = sorted(name for name in os.listdir(self.path("run")) if name.startswith("step"))
+        kept = sorted(name for name in os.listdir(self.path("run")) if name.startswith("step-"))
         self.assertEqual(kept[-2:], ["step-8", "step-9"])
         self.assertIn(os.readlink(self.path("run", "best")), kept)
         return done.json, state, seen_by, dict(zip(words[::2], map(int, words[1::2]))), traces

@@ -19,7 +19,7 @@ class Train(TrainTest):
         self.assertEqual(self.says_hash(more), self.says_hash(whole))
         self.assertEqual(self.hash_of(self.path("half")), self.says_hash(whole))
         self.assertEqual(sorted(os.listdir(self.path("half"))),
-                         ["data.tokens", "lock", "plan.json", "step-3", "step-6"])
+                         ["data.tokens", "lock", "plan.json", "run.json", "step-3", "step-6", "steps.jsonl", "trace.bin"])
 
     def test_steps_behind_the_schedule_are_said_to_run_at_its_lowest_rate(self):
         self.train("--steps", 2, "--schedule-steps", 3, "--lr", "1e-3", "--save", self.path("run"))
@@ -261,7 +261,7 @@ class Train(TrainTest):
         done = run("train", *TINY, "--data", self.corpus(), *flags, "--clip", "0")
         self.assertEqual(done.code, 1, done.err)
         self.assertIn("not finite", done.err.strip().split("\n")[-1])
-        self.assertEqual([n for n in os.listdir(self.path("run")) if n.startswith("step")], [])
+        self.assertEqual([n for n in os.listdir(self.path("run")) if n.startswith("step-")], [])
 
     def test_steps_that_are_not_finite_are_left_out_by_name_and_ten_end_the_run(self):
         done = run("train", *TINY, "--data", self.corpus(), "--steps", 40, "--lr", "1e6", "--warmup", 0, "--save-every",

@@ -18,7 +18,7 @@ from program import FAULTY, TINY, TrainTest, environment, run, start
 class TrainFolder(TrainTest):
     def test_only_the_newest_checkpoints_are_kept_and_all_are_whole(self):
         self.train("--steps", 5, "--save-every", 1, "--keep", 2, "--save", self.path("run"))
-        self.assertEqual(sorted(n for n in os.listdir(self.path("run")) if n.startswith("step")), ["step-4", "step-5"])
+        self.assertEqual(sorted(n for n in os.listdir(self.path("run")) if n.startswith("step-")), ["step-4", "step-5"])
         for name in ("step-4", "step-5", "."):
             self.succeeds("check", self.path("run", name))
         self.assertEqual(self.hash_of(self.path("run")), self.hash_of(self.path("run", "step-5")))
@@ -129,7 +129,7 @@ class TrainFolder(TrainTest):
         self.wait_for_another_step(process)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, 4096))
         for line in process.stderr:
-            if line.startswith(b"warning: "):
+            if line.startswith(b"warning: nothing was saved"):
                 break
         self.assertRegex(line, rb"^warning: .*after step \d+: .*File too large.*; the run goes on, step-\d+ stays the")
         process.send_signal(signal.SIGTERM)
@@ -196,7 +196,8 @@ class TrainFolder(TrainTest):
             self.write("run/" + name, "half")
         self.train("--steps", 1, "--save", self.path("run"))
         self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "data.tokens.partial-x", "lock",
-                                                                "mine.tokens.partial-1", "plan.json", "step-1"])
+                                                                "mine.tokens.partial-1", "plan.json", "run.json", "step-1",
+                                                                "steps.jsonl", "trace.bin"])
 
     def test_a_save_on_the_way_that_fails_costs_one_checkpoint_and_not_the_run(self):
         whole = self.train("--steps", 3, "--save", "none")
@@ -207,7 +208,8 @@ class TrainFolder(TrainTest):
             warnings = [line for line in done.err.split("\n") if line.startswith("warning: nothing was saved")]
             self.assertEqual(len(warnings), 1, done.err)
             self.assertIn("after step 1", warnings[0])
-            self.assertEqual(sorted(os.listdir(run_folder)), ["data.tokens", "lock", "plan.json", "step-2", "step-3"])
+            self.assertEqual(sorted(os.listdir(run_folder)), ["data.tokens", "lock", "plan.json", "run.json", "step-2",
+                                                               "step-3", "steps.jsonl", "trace.bin"])
             self.succeeds("check", run_folder)
             self.assertEqual(self.says_hash(done), self.says_hash(whole))
 
@@ -341,7 +343,8 @@ class TrainFolder(TrainTest):
             done = self.fails(5, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
                               program=FAULTY, env=environment(COH_TEST_FAIL_AT=fault), says=says)
             self.assertNotIn("warning: nothing was saved", done.err)
-            self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock", "plan.json"])
+            self.assertEqual(sorted(os.listdir(self.path("run"))), ["data.tokens", "lock", "plan.json", "run.json",
+                                                                    "steps.jsonl", "trace.bin"])
 
     def test_the_save_of_a_stop_that_fails_ends_the_run_with_its_reason(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save", self.path("run"),

@@ -77,7 +77,7 @@ class Killed(ProgramTest):
         if not was_over:
             self.assertEqual(self.says_hash(self.succeeds(*self.go_on(folder))), expected)
         self.assertEqual(self.succeeds("inspect", folder, "--hash").out.strip(), expected)
-        left = sorted(name for name in os.listdir(folder) if name.startswith("step"))
+        left = sorted(name for name in os.listdir(folder) if name.startswith("step-"))
         # Killed after the last save, it may not have removed the oldest one.
         self.assertEqual(left[-2:] if was_over else left, [f"step-{STEPS - 1}", f"step-{STEPS}"])
         shutil.rmtree(folder)
@@ -137,7 +137,7 @@ class Killed(ProgramTest):
             at = self.random.randint(1, 100)
             self.fails(code, "train", *TINY, "--data", self.text, "--steps", 2, "--save", folder,
                        program=FAULTY, env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
-            self.assertEqual([name for name in os.listdir(folder) if name.startswith("step")], [])
+            self.assertEqual([name for name in os.listdir(folder) if name.startswith("step-")], [])
 
     def test_a_disk_that_fails_in_a_save_on_the_way_costs_that_checkpoint_only(self):
         expected = self.whole_run()

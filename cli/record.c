@@ -1,0 +1,276 @@
+/* Writes run.json and trace.bin. The one idea: everything that can be decided is decided before the
+ * first step, so a step only copies its record into a slot of the file. Next: record.h, the files;
+ * train_loop.c, the caller. */
+#include "cli/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/dtype.h"
+
+/* More than a line of steps.jsonl, or run.json, takes. */
+enum { LINE_BYTES = 512, RUN_BYTES = 65536, ARGUMENT_BYTES = 1500 };
+
+/* ---- run.json ---- */
+
+static coh_status add_command(const cli_options *options, int descriptor, cli_line *line)
+{
+    char argument[ARGUMENT_BYTES];
+    cli_line_add_json(line, "'command': ['cohobate'");
+    for (int i = 0; i < options->argument_count; i++) {
+        snprintf(argument, sizeof(argument), "%s", options->arguments[i]);
+        cli_line_add_json(line, "%s", argument);
+        if (line->used > sizeof(line->text) / 4)
+            CLI_TRY(cli_line_write(line, descriptor));
+    }
+    cli_line_add_json(line, "]");
+    return COH_OK;
+}
+
+/* The name of the processor, from /proc; "" if the system does not say. */
+static void processor_name(char out_name[128])
+{
+    char text[4096];
+    out_name[0] = '\0';
+    const int descriptor = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    const ssize_t bytes = descriptor < 0 ? -1 : read(descriptor, text, sizeof(text) - 1);
+    if (descriptor >= 0)
+        close(descriptor);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    const char *name = strstr(text, "model name");
+    name = name ? strchr(name, ':') : NULL;
+    if (name)
+        snprintf(out_name, 128, "%.*s", (int)strcspn(name + 2, "\n"), name + 2);
+}
+
+/* The --state that a dtype and an optimizer are; NULL: none of them. */
+static const char *state_of(coh_dtype dtype, const char *optimizer)
+{
+    if (strcmp(optimizer, "adamw") == 0)
+        return dtype == COH_DTYPE_F32 ? "f32" : "split";
+    if (dtype == COH_DTYPE_F32)
+        return NULL;
+    return strcmp(optimizer, "adamw8") == 0     ? "lean"
+           : strcmp(optimizer, "adamw8sr") == 0 ? "sr"
+                                                : NULL;
+}
+
+static void add_machine(const cli_job *job, cli_line *line)
+{
+    coh_device_summary device = { .struct_bytes = sizeof(device) };
+    char processor[128];
+    if (coh_device_summarize(job->budget.engine_options.device, &device) != COH_OK)
+        device.name[0] = '\0';
+    processor_name(processor);
+    cli_line_add_json(line,
+                      "'device': %s, 'machine': {'cpu': %s, 'cores': %d, 'memory_bytes': %" PRIu64
+                      ", 'gpu': %s}",
+                      device.name, processor, coh_machine_core_count(),
+                      (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+                      device.is_gpu ? device.name : NULL);
+}
+
+static void add_recipe(const cli_job *job, const coh_trace *trace, cli_line *line)
+{
+    const cli_recipe *recipe = &job->recipe;
+    const coh_dtype dtype = coh_model_size_get(&job->model).dtype;
+    const char *optimizer = recipe->optimizer[0] ? recipe->optimizer : "adamw";
+    double flops = 0;
+    for (uint32_t i = 0; i < trace->instruction_count; i++) {
+        const char *opcode = trace->opcodes[trace->instructions[i].opcode];
+        if (strcmp(opcode, "forward") == 0 || strcmp(opcode, "backward") == 0)
+            flops += trace->instructions[i].flops;
+    }
+    cli_line_add_json(line,
+                      "'seed': %" PRIu64 ", 'dtype': %s, 'optimizer': %s, 'state': %s"
+                      ", 'batch': %" PRId64 ", 'micro_batch': %" PRId64 ", 'sequence': %" PRId64
+                      ", 'tokens_per_step': %" PRId64 ", 'parameters': %" PRIu64
+                      ", 'flops_per_step': %.17g, 'peak_flops_per_s': %.17g",
+                      recipe->seed, cli_dtype_name(dtype), optimizer, state_of(dtype, optimizer),
+                      recipe->batch, recipe->micro_batch, recipe->sequence,
+                      recipe->batch * recipe->sequence, job->summary.parameter_count, flops,
+                      trace->flops_per_s);
+}
+
+/* The predicted step without far tiers: its compute alone, without recomputation. NaN: not known,
+ * because the host makes updates. */
+static double in_memory_s(const coh_plan_summary *summary)
+{
+    if (summary->host_update_bytes > 0)
+        return NAN;
+    return (double)(summary->bounds_ns[COH_PLAN_BOUND_COMPUTE] - summary->recompute_ns) * 1e-9;
+}
+
+static coh_status add_plan(const cli_job *job, const coh_trace *trace, cli_line *line)
+{
+    const coh_plan_summary *summary = &job->summary;
+    coh_profile_summary profile = { .struct_bytes = sizeof(profile) };
+    CLI_TRY(coh_profile_summarize(coh_plan_profile(job->plan), &profile));
+    cli_line_add_json(line,
+                      "'plan_hash': '%016" PRIx64 "', 'profile_hash': '%016" PRIx64
+                      "', 'profile': %s, 'predicted_step_s': %.9f"
+                      ", 'predicted_in_memory_step_s': %.9f, 'limit': %s, 'threads': %d"
+                      ", 'calibrated': %i",
+                      summary->program_hash, profile.hash, profile.name,
+                      (double)summary->step_ns * 1e-9, in_memory_s(summary),
+                      coh_plan_bound_name(summary->binding),
+                      (int)job->budget.engine_options.thread_count, job->calibration.runs > 0);
+    cli_line_add_json_tiers(line, "predicted_peak_bytes", summary->peak_bytes);
+    cli_line_add_json(line, "'budget_bytes': {");
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        if (trace->budget_bytes[tier] == UINT64_MAX)
+            cli_line_add_json(line, "%s: null", coh_tier_name((coh_tier)tier));
+        else
+            cli_line_add_json(line, "%s: %" PRIu64, coh_tier_name((coh_tier)tier),
+                              trace->budget_bytes[tier]);
+    cli_line_add_json(line, "}, 'least_link_bytes': {");
+    for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
+        if (summary->link_bytes[lane] > 0)
+            cli_line_add_json(line, "%s: %" PRIu64, coh_lane_name((coh_lane)lane),
+                              summary->least_link_bytes[lane]);
+    cli_line_add_json(line, "}");
+    return COH_OK;
+}
+
+static coh_status write_run(const cli_job *job, const coh_trace *trace, int descriptor)
+{
+    const time_t now = time(NULL);
+    struct tm date;
+    char started[32];
+    cli_line line;
+    gmtime_r(&now, &date);
+    strftime(started, sizeof(started), "%Y-%m-%dT%H:%M:%SZ", &date);
+    cli_line_clear(&line);
+    cli_line_add_json(&line, "{'version': 1, 'model': %s, 'started': %s, 'cohobate': %s",
+                      job->model.name, started, coh_version());
+    CLI_TRY(add_command(job->options, descriptor, &line));
+    add_machine(job, &line);
+    CLI_TRY(cli_line_write(&line, descriptor));
+    add_recipe(job, trace, &line);
+    CLI_TRY(add_plan(job, trace, &line));
+    cli_line_add_json(&line, "}\n");
+    return cli_line_write(&line, descriptor);
+}
+
+/* Replaces run.json as a whole, so that a reader finds the old or the new one. */
+static coh_status replace_run(const cli_job *job, const coh_trace *trace, const char *path)
+{
+    char fresh[CLI_PATH_BYTES + 32];
+    snprintf(fresh, sizeof(fresh), "%s.partial", path);
+    const int descriptor = open(fresh, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor < 0)
+        return cli_fail(COH_ERR_IO, "%s: %s", fresh, strerror(errno));
+    coh_status status = write_run(job, trace, descriptor);
+    if (close(descriptor) != 0 && status == COH_OK)
+        status = cli_fail(COH_ERR_IO, "%s: %s", fresh, strerror(errno));
+    if (status == COH_OK && rename(fresh, path) != 0)
+        status = cli_fail(COH_ERR_IO, "%s: %s", path, strerror(errno));
+    if (status != COH_OK)
+        (void)unlink(fresh);
+    return status;
+}
+
+/* ---- trace.bin ---- */
+
+static uint32_t slots_of(const cli_options *options)
+{
+    return options->record > 0 ? (uint32_t)options->record + CLI_SLOW_STEPS : 0;
+}
+
+coh_status cli_record_bytes(const cli_job *job, uint64_t *out_bytes)
+{
+    coh_trace *trace;
+    CLI_TRY(coh_plan_trace(job->plan, &trace));
+    *out_bytes = RUN_BYTES + (job->recipe.steps - job->first_step) * LINE_BYTES;
+    if (slots_of(job->options) > 0)
+        *out_bytes += coh_trace_file_bytes(trace, slots_of(job->options));
+    coh_trace_free(trace);
+    return COH_OK;
+}
+
+/* Prints once why a file ends; the run goes on. */
+static void give_up(cli_record *record, const char *name)
+{
+    cli_note("warning: %s is not written (any more): %s; the run goes on without it", name,
+             coh_last_error());
+    if (record->file)
+        coh_trace_file_close(record->file);
+    record->file = NULL;
+}
+
+coh_status cli_record_open(const cli_job *job, const coh_engine *engine, const char *folder,
+                           cli_record *out_record)
+{
+    char path[CLI_PATH_BYTES + 16];
+    coh_trace *trace;
+    *out_record = (cli_record){ .kept = (uint32_t)job->options->record };
+    CLI_TRY(coh_engine_trace(engine, &trace));
+    snprintf(path, sizeof(path), "%s/run.json", folder);
+    if (replace_run(job, trace, path) != COH_OK)
+        give_up(out_record, "run.json");
+    snprintf(path, sizeof(path), "%s/trace.bin", folder);
+    (void)unlink(path); /* of the run before a resume: its steps have other tables */
+    if (out_record->kept > 0 &&
+        coh_trace_file_create(path, trace, slots_of(job->options), &out_record->file) != COH_OK)
+        give_up(out_record, "trace.bin");
+    coh_trace_free(trace);
+    return COH_OK;
+}
+
+/* Returns the median time of the last steps; 0: too few. */
+static uint64_t median_ns(const cli_record *record)
+{
+    uint64_t sorted[CLI_MEDIAN_STEPS], count = record->step_count;
+    if (count < CLI_MEDIAN_LEAST)
+        return 0;
+    count = count < CLI_MEDIAN_STEPS ? count : CLI_MEDIAN_STEPS;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t at = i;
+        for (; at > 0 && sorted[at - 1] > record->recent_ns[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = record->recent_ns[i];
+    }
+    return sorted[count / 2];
+}
+
+/* Returns the slot of a step, and sets is_slow. */
+static uint32_t choose_slot(cli_record *record, coh_trace_step *step)
+{
+    const uint64_t median = median_ns(record);
+    uint32_t least = 0;
+    record->recent_ns[record->step_count++ % CLI_MEDIAN_STEPS] = step->step_ns;
+    for (uint32_t i = 1; i < CLI_SLOW_STEPS; i++)
+        least = record->slow_ns[i] < record->slow_ns[least] ? i : least;
+    step->is_slow = median > 0 && step->step_ns > median + median / 2;
+    if (step->is_slow && step->step_ns > record->slow_ns[least]) {
+        record->slow_ns[least] = step->step_ns;
+        return record->kept + least;
+    }
+    return (uint32_t)(record->put_count++ % record->kept);
+}
+
+void cli_record_step(cli_record *record, coh_engine *engine, const coh_step_result *result)
+{
+    coh_trace_step step;
+    coh_trace_latency latencies[COH_LANE_COUNT];
+    /* A failure of the engine is reported by its next call. */
+    if (!record->file || coh_engine_recorded(engine, result->step, &step) != COH_OK ||
+        coh_engine_latencies(engine, latencies) != COH_OK)
+        return;
+    const uint32_t slot = choose_slot(record, &step);
+    if (coh_trace_file_put(record->file, slot, &step) != COH_OK ||
+        coh_trace_file_put_latencies(record->file, latencies) != COH_OK)
+        give_up(record, "trace.bin");
+}
+
+void cli_record_close(cli_record *record)
+{
+    coh_trace_file_close(record->file);
+    record->file = NULL;
+}

@@ -1,0 +1,120 @@
+"""What a run folder keeps of its steps: run.json, steps.jsonl, trace.bin. The oracles: a reader of trace.bin of its own
+(trace_file.py), --log, and the sums that the result prints."""
+import json
+import os
+import signal
+import time
+import unittest
+
+import trace_file
+from program import FAULTY, TINY, TrainTest, environment, run, start
+
+
+def lines_of(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+class Record(TrainTest):
+    def streamed(self):
+        os.makedirs(self.path("disk"), exist_ok=True)
+        return ["--device-memory", "130MiB", "--disk", self.path("disk") + ":1GB"]
+
+    def test_steps_are_kept_instruction_by_instruction_and_sum_to_what_the_run_reports(self):
+        for more in ([], self.streamed()):
+            folder, log = self.path(f"run{len(more)}"), self.path(f"log{len(more)}.jsonl")
+            done = self.train("--steps", 6, "--save", folder, "--log", log, "--json", *more).json
+            lines, trace = lines_of(os.path.join(folder, "steps.jsonl")), trace_file.read(folder)
+            self.assertEqual(lines, lines_of(log))
+            self.assertEqual([step.step for step in trace.steps], [3, 4, 5])
+            moved = {}
+            for one in trace.instructions:
+                if one.chunk != trace_file.NONE:
+                    moved[one.lane] = moved.get(one.lane, 0) + one.bytes
+            for step in trace.steps:
+                self.assertEqual(min(begin for begin, _ in step.spans), 0)
+                self.assertTrue(all(0 <= begin <= end for begin, end in step.spans))
+                self.assertAlmostEqual(step.step_ns * 1e-9, lines[step.step]["seconds"], places=6)
+                if step.step == 3:
+                    continue  # its first bytes are of the step before
+                least, most = trace_file.link_bytes(trace, step.step)
+                for lane, counted in lines[step.step]["link_bytes"].items():
+                    self.assertTrue(least[lane] <= counted <= most[lane], (lane, least, counted, most))
+                self.assertEqual(set(moved), set(lines[step.step]["link_bytes"]))
+            self.assertEqual(bool(more), bool(moved))
+            self.assertEqual(trace.arena_bytes, done["predicted_peak_bytes"])
+            counted = {lane: sum(counts) for lane, counts in trace.latencies.items() if any(counts)}
+            wanted = {}
+            for one in trace.instructions:
+                wanted[one.lane] = wanted.get(one.lane, 0) + 6
+            self.assertEqual(counted, wanted)
+            with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:
+                facts = json.load(file)
+            self.assertEqual((facts["version"], facts["model"], facts["tokens_per_step"], facts["seed"]), (1, "gpt2-nano", 32, 1))
+            self.assertEqual(facts["plan_hash"], f"{trace.program_hash:016x}")
+            self.assertEqual(facts["command"][:2], ["cohobate", "train"])
+            self.assertIn("--save", facts["command"])
+            self.succeeds("check", folder)
+            self.succeeds("inspect", folder)
+
+    def test_none_keeps_no_trace_and_no_folder_keeps_nothing(self):
+        folder = self.path("run")
+        bits = self.says_hash(self.train("--steps", 2, "--save", folder, "--record", "none"))
+        self.assertFalse(os.path.exists(os.path.join(folder, "trace.bin")))
+        self.assertEqual(len(lines_of(os.path.join(folder, "steps.jsonl"))), 2)
+        os.mkdir(self.path("empty"))
+        self.assertEqual(self.says_hash(self.train("--steps", 2, "--save", "none", cwd=self.path("empty"))), bits)
+        self.assertEqual(os.listdir(self.path("empty")), [])
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--record", "0", says="--record")
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--record", "auto", says="--record")
+
+    def test_a_resumed_run_goes_on_with_its_steps(self):
+        folder = self.path("run")
+        self.train("--steps", 2, "--schedule-steps", 5, "--save", folder)
+        with open(os.path.join(folder, "steps.jsonl"), "a", encoding="utf-8") as file:
+            file.write('{"step": 3, "lo')  # a kill in the middle of a line
+        self.resumed(folder, "--steps", 5, "--record", 2)
+        self.assertEqual([line["step"] for line in lines_of(os.path.join(folder, "steps.jsonl"))], [1, 2, 3, 4, 5])
+        self.assertEqual([step.step for step in trace_file.read(folder).steps], [3, 4])
+        log = os.path.join(folder, "steps.jsonl")
+        self.resumed(folder, "--steps", 6, "--log", log)  # not twice
+        self.assertEqual([line["step"] for line in lines_of(log)], [1, 2, 3, 4, 5, 6])
+
+    def test_a_killed_run_leaves_whole_files(self):
+        for steps, more in ((3, []), (5, self.streamed())):
+            process = start("train", *TINY, "--data", self.corpus(), "--steps", 1000, "--save", self.path(f"run{steps}"), *more)
+            folder = self.path(f"run{steps}")
+            log = os.path.join(folder, "steps.jsonl")
+            for _ in range(3000):
+                if os.path.exists(log) and os.path.getsize(log) > 300 * steps:
+                    break
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            lines, trace = lines_of(log), trace_file.read(folder)
+            self.assertGreaterEqual(len(lines), 1)
+            self.assertIn(trace.steps[-1].step, (len(lines) - 2, len(lines) - 1))
+            with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["version"], 1)
+
+    def test_a_full_disk_ends_the_trace_with_one_warning_and_not_the_run(self):
+        folder = self.path("run")
+        done = run("train", *TINY, "--data", self.corpus(), "--steps", 6, "--save", folder, program=FAULTY,
+                   env=environment(COH_TEST_FAIL_AT="5:28"))  # a write of the trace, and one of the last save
+        self.assertEqual(done.err.count("warning: trace.bin is not written"), 1, done.err)
+        self.assertIn("No space left", done.err)
+        self.assertEqual(len(lines_of(os.path.join(folder, "steps.jsonl"))), 6)
+        self.assertGreaterEqual(len(trace_file.read(folder).steps), 1)
+
+    def test_files_of_others_stay_and_those_of_a_refused_run_go(self):
+        os.mkdir(self.path("theirs"))
+        self.write("theirs/trace.bin", "x")
+        self.fails(2, "train", *TINY, "--data", self.corpus(), "--save", self.path("theirs"), says="trace.bin")
+        done = run("train", *TINY, "--data", self.corpus(), "--save", self.path("refused"), "--log", self.path("none/log"))
+        self.assertIn("--log", done.err)
+        self.assertNotEqual(done.code, 0)
+        self.assertFalse(os.path.exists(self.path("refused")))
+
+
+if __name__ == "__main__":
+    unittest.main()
