@@ -21,6 +21,8 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_SIMULATE] =
         "predict the time of a plan with another profile, without changing its program",
     [CLI_EXPLAIN] = "explain why an operator's data is stored where it is in a plan",
+    [CLI_REPORT] = "show where every second and byte of a run's steps went",
+    [CLI_DIFF] = "show what became faster or slower from one run to another",
     [CLI_DOCTOR] = "examine this machine: what it has, what that costs, what to do about it",
 };
 
@@ -33,6 +35,8 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
          "       cohobate plan --max FAMILY [flags]"),
     [CLI_SIMULATE] = "cohobate simulate PLAN [--profile NAME|FILE] [--rehearse N] [--json]",
     [CLI_EXPLAIN] = "cohobate explain PLAN OPERATOR [--json]",
+    [CLI_REPORT] = "cohobate report RUN [RUN ...] [-o FILE.html|.txt|.json | --text | --json]",
+    [CLI_DIFF] = "cohobate diff RUN RUN",
     [CLI_GENERATE] = ("cohobate generate CHECKPOINT|FOLDER --prompt TEXT [flags]\n"
                       "       cohobate generate CHECKPOINT|FOLDER --chat --prompt TEXT [flags]\n"
                       "       cohobate generate CHECKPOINT|FOLDER --messages FILE [flags]"),
@@ -136,6 +140,12 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "Each alternative is the plan with one decision changed (the operator's parameters kept\n"
         "on the device or moved to a far tier; the activations of its block kept, recomputed or\n"
         "moved out). It is built, verified and simulated. All other decisions stay.\n",
+    [CLI_REPORT] =
+        "RUN is a run's folder, during the run or after it. Without -o, --text and --json the\n"
+        "report becomes report.html in the first folder: one file that loads nothing, for any\n"
+        "browser. Curves of further runs are drawn over those of the first. docs/report.md\n"
+        "explains each section.\n",
+    [CLI_DIFF] = "Compares the second run with the first, lane by lane and operator by operator.\n",
     [CLI_DOCTOR] = "Changes nothing.\n",
 };
 
@@ -184,6 +194,10 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
     [CLI_SIMULATE] = "  cohobate simulate plan.json --profile machine.json\n"
                      "  cohobate simulate ./run/plan.json --profile built-in-8,disk-read=7GB/s\n",
     [CLI_EXPLAIN] = "  cohobate explain plan.json h.3.mlp.c_fc\n",
+    [CLI_REPORT] = "  cohobate report ./run\n"
+                   "  cohobate report ./run --text\n"
+                   "  cohobate report ./run ./other -o compared.html\n",
+    [CLI_DIFF] = "  cohobate diff ./before ./after\n",
     [CLI_DOCTOR] = "  cohobate doctor\n"
                    "  cohobate doctor --folder /mnt/nvme --json\n",
 };

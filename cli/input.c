@@ -23,6 +23,7 @@ typedef enum kind {
     READS_PLAN,    /* a file; for a folder the message names the plan in it */
     READS_ANY,     /* a file or a folder */
     READS_MODEL,   /* the folder of a checkpoint, a run or a Hugging Face model */
+    READS_RUN,     /* a run's folder */
     USES_FOLDER,   /* temporary files are made in it */
     KEEPS_FILE,    /* read if it exists, and written */
     WRITES_FILE,   /* replaced as a whole */
@@ -47,6 +48,7 @@ static const verdict verdicts[KIND_COUNT][FOUND_COUNT] = {
     [READS_PLAN] = { MISSING, WRONG, FINE, WRONG, WRONG },
     [READS_ANY] = { MISSING, FINE, FINE, FINE, WRONG },
     [READS_MODEL] = { MISSING, WRONG, WRONG, FINE, WRONG },
+    [READS_RUN] = { MISSING, WRONG, WRONG, FINE, WRONG },
     [USES_FOLDER] = { MISSING, WRONG, WRONG, FINE, WRONG },
     [KEEPS_FILE] = { NEEDS_PLACE, WRONG, FINE, WRONG, WRONG },
     [WRITES_FILE] = { NEEDS_PLACE, FINE, FINE, WRONG, WRONG },
@@ -60,6 +62,7 @@ static const char *const needs[KIND_COUNT] = {
     [READS_PLAN] = "a plan file",
     [READS_ANY] = "a file or a folder",
     [READS_MODEL] = "the folder of a checkpoint, a run or a Hugging Face model",
+    [READS_RUN] = "a run's folder",
     [USES_FOLDER] = "a folder",
     [KEEPS_FILE] = "a file",
     [WRITES_FILE] = "a file",
@@ -294,6 +297,8 @@ static coh_status check_operand(const cli_options *options)
         return cli_artefact_is_shipped_profile(n.path) ? COH_OK : check_path(&n, READS_ANY, remedy);
     case CLI_OPERAND_PLAN:
         return check_path(&n, READS_PLAN, remedy);
+    case CLI_OPERAND_RUN:
+        return check_path(&n, READS_RUN, "give a run's folder");
     }
     return COH_OK;
 }

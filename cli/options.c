@@ -29,10 +29,13 @@ static const struct {
     [CLI_DOCTOR] = { "doctor", CLI_OPERAND_NONE },
     [CLI_SIMULATE] = { "simulate", CLI_OPERAND_PLAN },
     [CLI_EXPLAIN] = { "explain", CLI_OPERAND_PLAN },
+    [CLI_REPORT] = { "report", CLI_OPERAND_RUN },
+    [CLI_DIFF] = { "diff", CLI_OPERAND_RUN },
 };
 
 /* The operand in the usage; NULL: there is none. */
-static const char *const operand_names[] = { NULL, "MODEL", "CHECKPOINT", "IN", "PATH", "PLAN" };
+static const char *const operand_names[] = { NULL,   "MODEL", "CHECKPOINT", "IN",
+                                             "PATH", "PLAN",  "RUN" };
 
 cli_command cli_command_find(const char *name)
 {
@@ -67,6 +70,8 @@ enum {
     TUNE = 1 << CLI_TUNE,
     PROFILE = 1 << CLI_PROFILE,
     DOCTOR = 1 << CLI_DOCTOR,
+    REPORT = 1 << CLI_REPORT,
+    DIFF = 1 << CLI_DIFF,
     REPLAY = 1 << CLI_SIMULATE | 1 << CLI_EXPLAIN, /* commands that analyse a plan file */
     RUNS = TRAIN | PLAN,                           /* commands with the flags of a training run */
     BUDGET = RUNS | GENERATE | EVAL,               /* commands with the flags of placement */
@@ -501,13 +506,18 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
                     flag, cli_command_name(command), cli_command_name(command));
 }
 
+/* explain and diff take two operands. */
 static coh_status check_second(cli_options *options, int operand_count, char **arguments)
 {
+    const int is_diff = options->command == CLI_DIFF;
     if (operand_count == 2)
         options->second_operand = arguments[optind + 1];
     else if (operand_count < 2)
-        return cli_fail(COH_ERR_ARGUMENT, "%s is missing: see cohobate explain --help",
-                        operand_count ? "OPERATOR" : "PLAN");
+        return cli_fail(COH_ERR_ARGUMENT, "%s is missing: see cohobate %s --help",
+                        operand_count ? is_diff ? "the second RUN" : "OPERATOR"
+                        : is_diff     ? "RUN"
+                                      : "PLAN",
+                        cli_command_name(options->command));
     return COH_OK;
 }
 
@@ -516,7 +526,8 @@ static coh_status check_operand(cli_options *options, int argument_count, char *
     const char *name = operand_names[cli_command_operand(options->command)];
     const char *command = cli_command_name(options->command);
     int operand_count = argument_count - optind;
-    const int most = options->command == CLI_EXPLAIN ? 2 : name ? 1 : 0;
+    const int takes_two = options->command == CLI_EXPLAIN || options->command == CLI_DIFF;
+    const int most = options->command == CLI_REPORT ? CLI_RUNS_MOST : takes_two ? 2 : name ? 1 : 0;
     if (operand_count > most)
         return cli_fail(COH_ERR_ARGUMENT,
                         "'%s' is one operand too many: cohobate %s takes %s (see cohobate %s"
@@ -524,7 +535,9 @@ static coh_status check_operand(cli_options *options, int argument_count, char *
                         arguments[optind + most], command, name ? name : "flags only", command);
     if (operand_count >= 1)
         options->operand = arguments[optind];
-    if (options->command == CLI_EXPLAIN)
+    options->operands = arguments + optind;
+    options->operand_count = operand_count;
+    if (takes_two)
         return check_second(options, operand_count, arguments);
     if (operand_count == 0 && name && !options->resume && !options->max &&
         options->command != CLI_PROFILE)

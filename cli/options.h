@@ -26,6 +26,8 @@ typedef enum cli_command {
     CLI_DOCTOR,
     CLI_SIMULATE,
     CLI_EXPLAIN,
+    CLI_REPORT,
+    CLI_DIFF,
     CLI_COMMAND_COUNT
 } cli_command;
 
@@ -38,6 +40,7 @@ typedef enum cli_flag {
 #undef CLI_FLAG
 
 enum { CLI_PINS_MOST = 64 }; /* on the command line */
+enum { CLI_RUNS_MOST = 8 };  /* operands of report */
 /* How often a repeatable flag may be given. */
 enum { CLI_WHAT_IFS = 16 };
 
@@ -74,8 +77,10 @@ typedef struct cli_disk {
 typedef struct cli_options {
     cli_command command;
     const char *operand;        /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
-    const char *second_operand; /* OPERATOR */
-    char **arguments;           /* the command's name and what follows it */
+    const char *second_operand; /* OPERATOR, or another RUN */
+    char **operands;            /* all of them */
+    int operand_count;
+    char **arguments; /* the command's name and what follows it */
     int argument_count;
     uint8_t given[CLI_FLAG_COUNT];         /* 1: the flag was given */
     const char *what_if[CLI_WHAT_IFS + 1]; /* all values; ended by NULL */
@@ -86,7 +91,7 @@ typedef struct cli_options {
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;
     const char *field, *output, *program, *held_out_file, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
-    const char *sweep, *max, *logits;
+    const char *sweep, *max, *logits, *report;
     coh_pin pin[CLI_PINS_MOST];
     int32_t pin_count;
     cli_disk disk[COH_DISKS_MOST];
@@ -112,7 +117,7 @@ typedef struct cli_options {
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
     double top_p, min_p, repetition_penalty;
-    int64_t again, new_data, operators, hash, json, merge_lora, quick, test_poison;
+    int64_t again, new_data, operators, hash, json, text, ascii, merge_lora, quick, test_poison;
 } cli_options;
 
 static inline int cli_given(const cli_options *options, cli_flag flag)
@@ -133,7 +138,8 @@ typedef enum cli_operand {
     CLI_OPERAND_CHECKPOINT, /* a model's folder */
     CLI_OPERAND_IN,         /* text */
     CLI_OPERAND_PATH,       /* any artefact */
-    CLI_OPERAND_PLAN
+    CLI_OPERAND_PLAN,
+    CLI_OPERAND_RUN /* a run's folder */
 } cli_operand;
 
 /* The command with that name, or CLI_COMMAND_COUNT. */

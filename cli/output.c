@@ -23,6 +23,7 @@ static const form program_file = { "program ", NULL, "program listing" };
 static const form kernel_table = { "{", "\"cohobate kernels\"", "kernel table" };
 static const form profile_file = { "{", "\"cohobate profile\"", "profile" };
 static const form logits_file = { "\x93NUMPY", NULL, ".npy file" };
+static const form report_file = { "", "cohobate report", "report" };
 static const form log_file = { "{", NULL, "log of JSON lines" };
 
 static coh_status read_head(const char *flag, const char *path, char *head)
@@ -114,9 +115,12 @@ coh_status cli_output_check(const cli_options *options)
                       options->command == CLI_TOKENIZE  ? &token_file
                       : options->command == CLI_TUNE    ? &kernel_table
                       : options->command == CLI_PROFILE ? &profile_file
+                      : options->command == CLI_REPORT  ? &report_file
                                                         : &plan_file));
     CLI_TRY(check_one(options, "--held-out-file", options->held_out_file, &token_file));
     CLI_TRY(check_one(options, "--program", options->program, &program_file));
+    CLI_TRY(check_differ("-o", options->output, "--report", options->report));
+    CLI_TRY(check_one(options, "--report", options->report, &report_file));
     CLI_TRY(check_one(options, "--tune", options->tune, &kernel_table));
     CLI_TRY(check_one(options, "--logits", options->logits, &logits_file));
     return check_one(options, "--log", options->log, &log_file);

@@ -88,8 +88,8 @@ typedef enum report_kind {
     REPORT_SLOW_LINK,   /* below its profile's rate */
     REPORT_SMALL_CHUNK, /* latency, not the rate, fills the lane */
     REPORT_LATE_UPDATE,
-    REPORT_BUSY_CORE, /* compute slower than predicted on all instructions alike */
-    REPORT_SLOW_OPERATOR,
+    REPORT_BUSY_CORE,     /* compute slower than predicted on all instructions alike */
+    REPORT_SLOW_OPERATOR, /* some of them */
     REPORT_THROTTLED,
     REPORT_FAULTS,
     REPORT_ISSUE,

@@ -171,6 +171,7 @@ static coh_status add_line(const json_t *line, report_run *run)
     while (run->row_count > 0 && run->rows[run->row_count - 1].step >= number)
         run->row_count--;
     COH_TRY(COH_GROW(&run->rows, &run->row_capacity, run->row_count + 1));
+    run->line_count++;
     run->rows[run->row_count++] = (report_row){ .step = number,
                                                 .loss = real_of(line, "loss"),
                                                 .norm = real_of(line, "grad_norm"),

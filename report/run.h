@@ -44,11 +44,12 @@ typedef struct report_run {
     report_facts facts;
     report_row *rows;
     size_t row_count, row_capacity;
+    uint64_t line_count; /* of steps; a resumed run repeats some */
     report_validation *validations;
     size_t validation_count, validation_capacity;
     uint64_t skipped_count, bad_lines;
-    double exposed_s[COH_LANE_COUNT], link_bytes[COH_LANE_COUNT]; /* sums over all rows */
-    double peak_bytes[COH_TIER_COUNT];                            /* the largest of all rows */
+    double exposed_s[COH_LANE_COUNT], link_bytes[COH_LANE_COUNT]; /* sums over all lines */
+    double peak_bytes[COH_TIER_COUNT];                            /* the largest of all lines */
     const coh_trace *trace;                                       /* NULL: there is none */
     coh_trace *own_trace;                                         /* freed with the run */
     uint32_t lost_steps;                                          /* of the trace */

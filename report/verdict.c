@@ -31,7 +31,7 @@ const char *report_kind_name(report_kind kind)
         [REPORT_SMALL_CHUNK] = "small chunks",
         [REPORT_LATE_UPDATE] = "late update",
         [REPORT_BUSY_CORE] = "busy core",
-        [REPORT_SLOW_OPERATOR] = "slow operator",
+        [REPORT_SLOW_OPERATOR] = "slow operators",
         [REPORT_THROTTLED] = "throttled",
         [REPORT_FAULTS] = "page faults",
         [REPORT_ISSUE] = "issue",
@@ -201,12 +201,13 @@ static void add_excess(report_analysis *a, double hidden_s)
     const uint32_t worst = worst_operator(a, &seconds);
     report_cause *cause = worst == COH_TRACE_NONE
                               ? NULL
-                              : add_cause(a, REPORT_SLOW_OPERATOR, seconds, COH_LANE_COMPUTE);
+                              : add_cause(a, REPORT_SLOW_OPERATOR, excess, COH_LANE_COMPUTE);
     if (!cause)
         return;
     cause->operator_index = worst;
-    snprintf(cause->text, sizeof(cause->text), "operator %.120s takes %s longer than predicted",
-             a->run->trace->operators[worst].name, report_time(seconds).at);
+    snprintf(cause->text, sizeof(cause->text),
+             "compute takes %s longer than predicted, most of all operator %.120s (%s longer)",
+             report_time(excess).at, a->run->trace->operators[worst].name, report_time(seconds).at);
 }
 
 /* Returns the seconds that the system took, which also appear as slow instructions. */
@@ -282,14 +283,10 @@ static void add_action(report_analysis *a, double gain, const char *source, cons
     snprintf(a->actions[at].text, sizeof(a->actions[at].text), "%s", text);
 }
 
-/* Durations with the remedy of a cause. Returns 0 if it has none. */
-static int remedy(const report_analysis *a, const report_cause *cause, uint64_t *durations,
-                  char text[256])
+/* Writes what to do about a cause. Returns 0 if there is nothing. */
+static int name_remedy(const report_analysis *a, const report_cause *cause, char text[256])
 {
-    const report_window *w = &a->window;
-    const coh_trace *t = w->trace;
     const char *lane = cause->lane < COH_LANE_COUNT ? coh_lane_name((coh_lane)cause->lane) : "";
-    const double rate = cause->lane < COH_LANE_COUNT ? t->lane_bytes_per_s[cause->lane] : 0;
     switch (cause->kind) {
     case REPORT_WAITS:
         snprintf(text, 256, "double the rate of %s: a faster link or drive, or one more drive",
@@ -313,8 +310,10 @@ static int remedy(const report_analysis *a, const report_cause *cause, uint64_t 
         snprintf(text, 256, "free the cores: stop other work, or pin and cool the machine");
         break;
     case REPORT_SLOW_OPERATOR:
-        snprintf(text, 256, "bring operator %.120s to its predicted time (cohobate tune)",
-                 t->operators[cause->operator_index].name);
+        snprintf(text, 256,
+                 "bring compute to its predicted time, operator %.80s first: measure the machine "
+                 "(cohobate profile) to see which time is wrong, and try cohobate tune",
+                 a->run->trace->operators[cause->operator_index].name);
         break;
     case REPORT_THROTTLED:
         snprintf(text, 256, "raise the CPU limit of the cgroup, or use fewer threads (--threads)");
@@ -327,11 +326,18 @@ static int remedy(const report_analysis *a, const report_cause *cause, uint64_t 
     case REPORT_KINDS:
         return 0;
     }
+    return 1;
+}
+
+/* Changes the durations to those with the remedy. */
+static void apply_remedy(const report_window *w, const report_cause *cause, uint64_t *durations)
+{
+    const coh_trace *t = w->trace;
+    const double rate = t->lane_bytes_per_s[cause->lane];
     for (uint32_t i = 0; i < t->instruction_count; i++) {
         const coh_trace_instruction *in = &t->instructions[i];
         const uint64_t predicted = predicted_ns(w, i);
-        if (in->lane != cause->lane ||
-            (cause->kind == REPORT_SLOW_OPERATOR && in->operator_index != cause->operator_index))
+        if (in->lane != cause->lane)
             continue;
         if (cause->kind == REPORT_WAITS)
             durations[i] /= 2;
@@ -342,7 +348,6 @@ static int remedy(const report_analysis *a, const report_cause *cause, uint64_t 
         else if (predicted < durations[i])
             durations[i] = predicted;
     }
-    return 1;
 }
 
 static coh_status play_remedy(report_analysis *a, const report_cause *cause, uint64_t before_ns,
@@ -351,9 +356,7 @@ static coh_status play_remedy(report_analysis *a, const report_cause *cause, uin
     const report_window *w = &a->window;
     uint64_t after_ns;
     char text[256];
-    for (uint32_t i = 0; i < w->trace->instruction_count; i++)
-        durations[i] = report_duration(w, i);
-    if (!remedy(a, cause, durations, text))
+    if (!name_remedy(a, cause, text))
         return COH_OK;
     if (cause->lane == REPORT_LANE_NONE) { /* what the system took is in no single instruction */
         const double step = seconds_of(w->window_ns);
@@ -361,6 +364,9 @@ static coh_status play_remedy(report_analysis *a, const report_cause *cause, uin
                    text);
         return COH_OK;
     }
+    for (uint32_t i = 0; i < w->trace->instruction_count; i++)
+        durations[i] = report_duration(w, i);
+    apply_remedy(w, cause, durations);
     COH_TRY(report_replay(w, durations, &after_ns));
     if (after_ns > 0)
         add_action(a, (double)before_ns / (double)after_ns - 1, "replayed", text);
@@ -421,7 +427,9 @@ static void write_verdict(report_analysis *a)
 {
     const report_cause *cause = &a->causes[0];
     const double step = seconds_of(a->window.window_ns);
-    const char *subject = a->is_measured ? "A step takes" : "A step is predicted to take";
+    char subject[64] = "A step is predicted to take";
+    if (a->is_measured)
+        snprintf(subject, sizeof(subject), "Step %" PRIu64 " takes", a->window.step + 1);
     if (!a->has_window) {
         if (isfinite(a->step_s))
             snprintf(a->verdict, sizeof(a->verdict),

@@ -87,7 +87,7 @@ static void a_step_as_predicted_is_limited_by_compute(void **state)
         assert_int_equal(a.is_measured, measured);
         assert_int_equal(a.causes[0].kind, REPORT_COMPUTE);
         assert_true(fabs(a.causes[0].seconds - 6 * 9e-3) < 1e-12);
-        assert_non_null(strstr(a.verdict, measured ? "takes" : "predicted to take"));
+        assert_non_null(strstr(a.verdict, measured ? "Step 2 takes" : "predicted to take"));
         /* the room of two operators is full: their bytes and the pinned ones */
         assert_true(a.memory.peak_bytes[COH_TIER_DEVICE] >= (1 << 20) + 2 * (4 << 20));
         assert_true(a.memory.peak_bytes[COH_TIER_DEVICE] <= trace->arena_bytes[COH_TIER_DEVICE]);

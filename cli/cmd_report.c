@@ -1,0 +1,124 @@
+/* cohobate report and cohobate diff: read run folders and write reports of them. The one idea:
+ * everything is in the folder, so nothing is planned or measured here. Next: report/report.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/plan_report.h"
+#include "report/report.h"
+
+/* The runs of the operands. */
+typedef struct runs {
+    int count;
+    report_run of[CLI_RUNS_MOST];
+    report_analysis analyses[CLI_RUNS_MOST];
+    const report_analysis *list[CLI_RUNS_MOST];
+} runs;
+
+static coh_status read_runs(const cli_options *options, runs *all)
+{
+    for (int i = 0; i < options->operand_count; i++) {
+        CLI_TRY(report_run_read(options->operands[i], &all->of[i]));
+        all->count = i + 1;
+        CLI_TRY(report_analyse(&all->of[i], &all->analyses[i]));
+        all->list[i] = &all->analyses[i];
+    }
+    return COH_OK;
+}
+
+static void close_runs(runs *all)
+{
+    for (int i = 0; i < all->count; i++) {
+        report_analysis_close(&all->analyses[i]);
+        report_run_close(&all->of[i]);
+    }
+    free(all);
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    const size_t bytes = strlen(text), end_bytes = strlen(end);
+    return bytes >= end_bytes && strcasecmp(text + bytes - end_bytes, end) == 0;
+}
+
+/* Is the locale's encoding UTF-8? The first of these variables that is set decides. */
+static int is_utf8(void)
+{
+    static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+        if (value && value[0])
+            return strcasestr(value, "utf-8") != NULL || strcasestr(value, "utf8") != NULL;
+    }
+    return 0;
+}
+
+coh_status cli_report_form(const char *flag, const char *path, report_form *out_form)
+{
+    *out_form = ends_with(path, ".txt")    ? REPORT_TEXT
+                : ends_with(path, ".json") ? REPORT_JSON
+                                           : REPORT_HTML;
+    if (*out_form == REPORT_HTML && !ends_with(path, ".html") && !ends_with(path, ".htm"))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s %s: the form of a report is the end of its name: .html, .txt or .json",
+                        flag, path);
+    return COH_OK;
+}
+
+/* The form of the output, and its path; "": standard output. */
+static coh_status choose_form(const cli_options *options, report_form *out_form,
+                              char path[CLI_PATH_BYTES])
+{
+    path[0] = '\0';
+    if (options->output && (options->text || options->json))
+        return cli_fail(COH_ERR_ARGUMENT, "-o %s and %s are two outputs: leave one out",
+                        options->output, options->text ? "--text" : "--json");
+    if (options->text && options->json)
+        return cli_fail(COH_ERR_ARGUMENT, "--text and --json are two forms: leave one out");
+    *out_form = options->json ? REPORT_JSON : REPORT_TEXT;
+    if (options->output) {
+        CLI_TRY(cli_report_form("-o", options->output, out_form));
+        snprintf(path, CLI_PATH_BYTES, "%s", options->output);
+    } else if (!options->text && !options->json) {
+        *out_form = REPORT_HTML;
+        if (snprintf(path, CLI_PATH_BYTES, "%s/report.html", options->operand) >= CLI_PATH_BYTES)
+            return cli_fail(COH_ERR_ARGUMENT, "the path %s is too long", options->operand);
+    }
+    if (*out_form == REPORT_TEXT && (options->ascii || (!path[0] && !is_utf8())))
+        *out_form = REPORT_ASCII;
+    return COH_OK;
+}
+
+coh_status cli_report_runs(const cli_options *options)
+{
+    char path[CLI_PATH_BYTES];
+    report_form form;
+    CLI_TRY(cli_output_check(options));
+    CLI_TRY(choose_form(options, &form, path));
+    runs *all = calloc(1, sizeof(*all));
+    if (!all)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a report");
+    coh_status status = read_runs(options, all);
+    if (status == COH_OK)
+        status = report_write(all->list, all->count, form, path[0] ? path : NULL);
+    if (status == COH_OK && path[0])
+        cli_print("%s\n%s", path, all->analyses[0].verdict);
+    close_runs(all);
+    return status;
+}
+
+coh_status cli_diff_runs(const cli_options *options)
+{
+    runs *all = calloc(1, sizeof(*all));
+    if (!all)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a report");
+    coh_status status = read_runs(options, all);
+    if (status == COH_OK)
+        status = report_diff(all->list[0], all->list[1],
+                             options->ascii || !is_utf8() ? REPORT_ASCII : REPORT_TEXT);
+    close_runs(all);
+    return status;
+}

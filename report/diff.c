@@ -1,0 +1,174 @@
+/* Compares two runs: what became faster or slower by lane and by operator, and what differs between
+ * them. The one idea: rows are matched by name, so runs of different plans compare, too. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "report/draw.h"
+#include "report/format.h"
+
+enum { ROWS = 12 };
+
+#define ADD(...) COH_TRY(coh_text_add(out, __VA_ARGS__))
+
+static coh_status add_row(const char *name, double before, double after, coh_text *out)
+{
+    ADD("  ");
+    COH_TRY(report_add_cell(out, name, 34));
+    COH_TRY(report_add_cell(out, report_time(before).at, -12));
+    COH_TRY(report_add_cell(out, report_time(after).at, -12));
+    COH_TRY(report_add_cell(out, report_change(after / before - 1).at, -12));
+    ADD("\n");
+    return COH_OK;
+}
+
+static coh_status add_fact(const char *name, const char *before, const char *after, int *count,
+                           coh_text *out)
+{
+    char texts[2][200];
+    if (strcmp(before, after) == 0)
+        return COH_OK;
+    snprintf(texts[0], sizeof(texts[0]), "%.60s", before[0] ? before : "-");
+    snprintf(texts[1], sizeof(texts[1]), "%.60s", after[0] ? after : "-");
+    for (int i = 0; i < 2; i++)
+        coh_text_make_printable(texts[i]);
+    ++*count;
+    ADD("  %-16s %s → %s\n", name, texts[0], texts[1]);
+    return COH_OK;
+}
+
+static coh_status add_number(const char *name, double before, double after, int *count,
+                             coh_text *out)
+{
+    return add_fact(name, report_count(before).at, report_count(after).at, count, out);
+}
+
+static coh_status add_why(const report_facts *a, const report_facts *b, coh_text *out)
+{
+    int count = 0;
+    ADD("\nWHAT DIFFERS\n");
+    COH_TRY(add_fact("plan", a->plan_hash, b->plan_hash, &count, out));
+    COH_TRY(add_fact("planned limit", a->limit, b->limit, &count, out));
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
+        char name[32];
+        snprintf(name, sizeof(name), "%s budget", coh_tier_name((coh_tier)tier));
+        COH_TRY(add_fact(name, report_size(a->budget_bytes[tier]).at,
+                         report_size(b->budget_bytes[tier]).at, &count, out));
+    }
+    COH_TRY(add_fact("profile", a->profile_hash, b->profile_hash, &count, out));
+    COH_TRY(add_fact("cpu", a->cpu, b->cpu, &count, out));
+    COH_TRY(add_fact("gpu", a->gpu, b->gpu, &count, out));
+    COH_TRY(add_number("cores", a->cores, b->cores, &count, out));
+    COH_TRY(add_number("threads", a->threads, b->threads, &count, out));
+    COH_TRY(add_fact("memory", report_size(a->memory_bytes).at, report_size(b->memory_bytes).at,
+                     &count, out));
+    COH_TRY(add_fact("cohobate", a->version, b->version, &count, out));
+    COH_TRY(add_fact("model", a->model, b->model, &count, out));
+    COH_TRY(add_fact("dtype", a->dtype, b->dtype, &count, out));
+    COH_TRY(add_fact("optimizer", a->optimizer, b->optimizer, &count, out));
+    COH_TRY(add_number("batch", a->batch, b->batch, &count, out));
+    COH_TRY(add_number("micro-batch", a->micro_batch, b->micro_batch, &count, out));
+    COH_TRY(add_number("sequence", a->sequence, b->sequence, &count, out));
+    if (count == 0)
+        ADD("  nothing that is recorded: plan, machine and data are equal\n");
+    return COH_OK;
+}
+
+static coh_status add_lanes(const report_analysis *a, const report_analysis *b, coh_text *out)
+{
+    if (!a->has_window || !b->has_window)
+        return COH_OK;
+    ADD("\nLANES, of the step shown by report\n");
+    COH_TRY(add_row("compute busy", (double)a->window.lanes[0].busy_ns * 1e-9,
+                    (double)b->window.lanes[0].busy_ns * 1e-9, out));
+    for (int lane = 1; lane < COH_LANE_COUNT; lane++) {
+        const report_lane *x = &a->window.lanes[lane], *y = &b->window.lanes[lane];
+        char name[48];
+        if (x->piece_count + y->piece_count == 0)
+            continue;
+        snprintf(name, sizeof(name), "%s busy", coh_lane_name((coh_lane)lane));
+        COH_TRY(add_row(name, (double)x->busy_ns * 1e-9, (double)y->busy_ns * 1e-9, out));
+        snprintf(name, sizeof(name), "%s exposed", coh_lane_name((coh_lane)lane));
+        COH_TRY(add_row(name, (double)x->exposed_ns * 1e-9, (double)y->exposed_ns * 1e-9, out));
+    }
+    return COH_OK;
+}
+
+/* An operator of both runs. */
+typedef struct pair {
+    const char *name;
+    double before, after;
+} pair;
+
+static int name_order(const void *left, const void *right)
+{
+    return strcmp(((const pair *)left)->name, ((const pair *)right)->name);
+}
+
+static int change_order(const void *left, const void *right)
+{
+    const pair *a = left, *b = right;
+    const double x = fabs(a->after - a->before), y = fabs(b->after - b->before);
+    return (x < y) - (x > y);
+}
+
+static double seconds_of(const report_operator *o)
+{
+    return isnan(o->measured_s) ? o->predicted_s : o->measured_s;
+}
+
+static coh_status add_operators(const report_analysis *a, const report_analysis *b, coh_text *out)
+{
+    pair *pairs;
+    uint32_t count = 0;
+    COH_TRY(COH_ALLOC(a->operator_count, &pairs));
+    for (uint32_t i = 0; i < a->operator_count; i++)
+        pairs[i] = (pair){ a->run->trace->operators[a->operators[i].index].name,
+                           seconds_of(&a->operators[i]), NAN };
+    qsort(pairs, a->operator_count, sizeof(*pairs), name_order);
+    for (uint32_t i = 0; i < b->operator_count; i++) {
+        const pair wanted = { b->run->trace->operators[b->operators[i].index].name, 0, 0 };
+        pair *found = a->operator_count
+                          ? bsearch(&wanted, pairs, a->operator_count, sizeof(*pairs), name_order)
+                          : NULL;
+        if (found)
+            found->after = seconds_of(&b->operators[i]);
+    }
+    for (uint32_t i = 0; i < a->operator_count; i++)
+        if (isfinite(pairs[i].after))
+            pairs[count++] = pairs[i];
+    qsort(pairs, count, sizeof(*pairs), change_order);
+    coh_status status = count ? coh_text_add(out, "\nOPERATORS, largest change first\n") : COH_OK;
+    for (uint32_t i = 0; i < count && i < ROWS && status == COH_OK; i++) {
+        char name[200];
+        snprintf(name, sizeof(name), "%.199s", pairs[i].name);
+        coh_text_make_printable(name);
+        status = add_row(name, pairs[i].before, pairs[i].after, out);
+    }
+    coh_free(pairs);
+    return status;
+}
+
+coh_status report_draw_diff(const report_analysis *before, const report_analysis *after,
+                            coh_text *out)
+{
+    const double change = after->step_s / before->step_s - 1;
+    ADD("BEFORE  %.200s\nAFTER   %.200s\n\n  A step takes %s, before %s: %s.\n",
+        before->run->folder, after->run->folder, report_time(after->step_s).at,
+        report_time(before->step_s).at,
+        !isfinite(change)     ? "one of the runs has no steps"
+        : fabs(change) < 0.01 ? "within 1 %"
+        : change < 0          ? "it became faster"
+                              : "it became slower");
+    ADD("  ");
+    COH_TRY(report_add_cell(out, "", 34));
+    ADD("%12s%12s%12s\n", "before", "after", "change");
+    COH_TRY(add_row("step, median", before->step_s, after->step_s, out));
+    COH_TRY(add_row("step, predicted", before->predicted_s, after->predicted_s, out));
+    COH_TRY(add_lanes(before, after, out));
+    COH_TRY(add_operators(before, after, out));
+    return add_why(&before->run->facts, &after->run->facts, out);
+}
