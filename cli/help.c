@@ -23,6 +23,7 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_EXPLAIN] = "explain why an operator's data is stored where it is in a plan",
     [CLI_REPORT] = "show where every second and byte of a run's steps went",
     [CLI_DIFF] = "show what became faster or slower from one run to another",
+    [CLI_TRACE] = "write a run's recorded steps for Perfetto and Chrome's tracing",
     [CLI_DOCTOR] = "examine this machine: what it has, what that costs, what to do about it",
 };
 
@@ -34,6 +35,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
          "       cohobate plan MODEL --what-if ENTRY=VALUE | --sweep ENTRY=FROM:TO [flags]\n"
          "       cohobate plan --max FAMILY [flags]"),
     [CLI_SIMULATE] = "cohobate simulate PLAN [--profile NAME|FILE] [--rehearse N] [--json]",
+    [CLI_TRACE] = "cohobate trace RUN -o trace.json [--steps A:B]",
     [CLI_EXPLAIN] = "cohobate explain PLAN OPERATOR [--json]",
     [CLI_REPORT] = "cohobate report RUN [RUN ...] [-o FILE.html|.txt|.json | --text | --json]",
     [CLI_DIFF] = "cohobate diff RUN RUN",
@@ -146,6 +148,11 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "browser. Curves of further runs are drawn over those of the first. docs/report.md\n"
         "explains each section.\n",
     [CLI_DIFF] = "Compares the second run with the first, lane by lane and operator by operator.\n",
+    [CLI_TRACE] =
+        "RUN is the folder of a run that recorded steps (train --record). Open the file at\n"
+        "ui.perfetto.dev, or at chrome://tracing. Each lane is a track, measured and below it\n"
+        "predicted; an arrow leads from a transfer to the compute instruction that waited for\n"
+        "it; counters are the bytes of each tier by purpose.\n",
     [CLI_DOCTOR] = "Changes nothing.\n",
 };
 
@@ -198,6 +205,8 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
                    "  cohobate report ./run --text\n"
                    "  cohobate report ./run ./other -o compared.html\n",
     [CLI_DIFF] = "  cohobate diff ./before ./after\n",
+    [CLI_TRACE] = "  cohobate trace ./run -o trace.json\n"
+                  "  cohobate trace ./run -o trace.json --steps 98:100\n",
     [CLI_DOCTOR] = "  cohobate doctor\n"
                    "  cohobate doctor --folder /mnt/nvme --json\n",
 };

@@ -31,6 +31,7 @@ static const struct {
     [CLI_EXPLAIN] = { "explain", CLI_OPERAND_PLAN },
     [CLI_REPORT] = { "report", CLI_OPERAND_RUN },
     [CLI_DIFF] = { "diff", CLI_OPERAND_RUN },
+    [CLI_TRACE] = { "trace", CLI_OPERAND_RUN },
 };
 
 /* The operand in the usage; NULL: there is none. */
@@ -72,6 +73,7 @@ enum {
     DOCTOR = 1 << CLI_DOCTOR,
     REPORT = 1 << CLI_REPORT,
     DIFF = 1 << CLI_DIFF,
+    TRACE = 1 << CLI_TRACE,
     REPLAY = 1 << CLI_SIMULATE | 1 << CLI_EXPLAIN, /* commands that analyse a plan file */
     RUNS = TRAIN | PLAN,                           /* commands with the flags of a training run */
     BUDGET = RUNS | GENERATE | EVAL,               /* commands with the flags of placement */

@@ -28,6 +28,7 @@ typedef enum cli_command {
     CLI_EXPLAIN,
     CLI_REPORT,
     CLI_DIFF,
+    CLI_TRACE,
     CLI_COMMAND_COUNT
 } cli_command;
 
@@ -91,7 +92,7 @@ typedef struct cli_options {
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;
     const char *field, *output, *program, *held_out_file, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
-    const char *sweep, *max, *logits, *report;
+    const char *sweep, *max, *logits, *step_range, *report;
     coh_pin pin[CLI_PINS_MOST];
     int32_t pin_count;
     cli_disk disk[COH_DISKS_MOST];

@@ -24,6 +24,7 @@ static const form kernel_table = { "{", "\"cohobate kernels\"", "kernel table" }
 static const form profile_file = { "{", "\"cohobate profile\"", "profile" };
 static const form logits_file = { "\x93NUMPY", NULL, ".npy file" };
 static const form report_file = { "", "cohobate report", "report" };
+static const form trace_file = { "{", "\"traceEvents\"", "trace" };
 static const form log_file = { "{", NULL, "log of JSON lines" };
 
 static coh_status read_head(const char *flag, const char *path, char *head)
@@ -116,6 +117,7 @@ coh_status cli_output_check(const cli_options *options)
                       : options->command == CLI_TUNE    ? &kernel_table
                       : options->command == CLI_PROFILE ? &profile_file
                       : options->command == CLI_REPORT  ? &report_file
+                      : options->command == CLI_TRACE   ? &trace_file
                                                         : &plan_file));
     CLI_TRY(check_one(options, "--held-out-file", options->held_out_file, &token_file));
     CLI_TRY(check_one(options, "--program", options->program, &program_file));
