@@ -152,6 +152,31 @@ coh_engine *valid_coh_engine(void)
     return engine;
 }
 
+coh_trace valid_coh_trace(void)
+{
+    static coh_trace *trace;
+    if (trace == NULL)
+        need(coh_plan_trace(valid_coh_plan(), &trace), "trace");
+    return *trace;
+}
+
+coh_trace_step valid_coh_trace_step(void)
+{
+    static coh_trace_span spans[4096];
+    if (valid_coh_trace().instruction_count > sizeof(spans) / sizeof(spans[0]))
+        need(COH_ERR_INTERNAL, "room for spans");
+    return (coh_trace_step){ .spans = spans };
+}
+
+coh_trace_file *valid_coh_trace_file(void)
+{
+    static coh_trace_file *file;
+    const coh_trace trace = valid_coh_trace();
+    if (file == NULL)
+        need(coh_trace_file_create(path_of(7, "file.trace"), &trace, 2, &file), "trace file");
+    return file;
+}
+
 coh_step_input valid_coh_step_input(void)
 {
     return (coh_step_input){ .struct_bytes = sizeof(coh_step_input),

@@ -20,6 +20,7 @@ coh_chat *valid_coh_chat(void);
 coh_token_file *valid_coh_token_file(void);
 coh_folder *valid_coh_folder(void);
 coh_merge *valid_coh_merge(void);
+coh_trace_file *valid_coh_trace_file(void);
 
 coh_model valid_coh_model(void);
 coh_model valid_model_of(coh_family family);
@@ -46,6 +47,8 @@ coh_space_hold valid_coh_space_hold(void);
 coh_run_lock valid_coh_run_lock(void);
 coh_refusal valid_coh_refusal(void);
 coh_batch valid_coh_batch(void);
+coh_trace valid_coh_trace(void);
+coh_trace_step valid_coh_trace_step(void);
 
 /* Returns text for parameter `name` of `function`. */
 const char *valid_text(const char *function, const char *name);

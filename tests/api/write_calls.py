@@ -130,6 +130,8 @@ class Writer:
         if f"{function.name}.{name}" in KEEPS:
             return [f"static {kind} {name}_value;", f"{const}{kind} *{name} = &{name}_value;",
                     f"{name}_value = valid_{kind}();"]
+        if parameter.extents:
+            return [f"{const}{kind} {stars}{name} = scratch({i});"]
         if kind in self.api.structs:
             return [f"{kind} {name}_value = valid_{kind}();", f"{const}{kind} *{name} = &{name}_value;"]
         maker = f"valid_{kind}"
@@ -182,7 +184,7 @@ class Writer:
             else:
                 for value in values(parameter, key):
                     yield f"{parameter.name} {value}", f"{parameter.name} = {value};", "any"
-            if (parameter.stars == 1 and parameter.type in self.api.structs and parameter.is_const):
+            if (parameter.stars == 1 and parameter.type in self.api.structs and parameter.is_const and not parameter.extents):
                 yield from self.struct_cases(function, parameter)
             yield from self.sized_cases(function, parameter)
 
