@@ -1,0 +1,214 @@
+"""cohobate report and diff on made-up runs: the planted cause is named first in every form, the forms agree, and nothing
+in a run can run a script, load anything, make the page large or crash the program.
+
+    test_report.py COHOBATE MAKE_RUN"""
+import base64
+import hashlib
+import html.parser
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+COHOBATE, MAKE_RUN = sys.argv[1:3]
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+BYTES_MOST = 3 << 20
+
+
+def run(*arguments, expect=0, **more):
+    done = subprocess.run([COHOBATE, *arguments], capture_output=True, timeout=300, **more)
+    text = (done.stdout.decode(), done.stderr.decode())
+    assert done.returncode == expect, (arguments, done.returncode, *text)
+    return text
+
+
+def make(folder, case, *more):
+    os.mkdir(folder)
+    subprocess.run([MAKE_RUN, folder, case, *map(str, more)], check=True)
+    return folder
+
+
+class Page(html.parser.HTMLParser):
+    """Checks nesting and collects what matters."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.ids, self.headings, self.policy, self.text = [], [], [], "", {}
+        self.blocks, self.kind = {"script": [], "style": []}, ""
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        for name, value in attributes:
+            assert name not in ("style", "src", "action", "srcdoc", "background"), (tag, name)
+            assert not name.startswith("on"), (tag, name)
+            if name in ("href", "xlink:href"):
+                assert value.startswith("#"), value
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form", "foreignobject"), tag
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"]
+        if "id" in given:
+            self.ids.append(given["id"])
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, (tag, self.open[-3:], self.getpos())
+        self.open.pop()
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in self.blocks:
+            self.blocks[self.open[-1]].append(data)
+        for tag in set(self.open):
+            self.text[tag] = self.text.get(tag, "") + data
+
+
+def read_page(path):
+    assert os.path.getsize(path) <= BYTES_MOST, os.path.getsize(path)
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    page = Page(text)
+    assert "default-src 'none'" in page.policy and "unsafe" not in page.policy and "http" not in page.policy
+    for tag, blocks in page.blocks.items():
+        assert len(blocks) == 1, (tag, len(blocks))
+        digest = base64.b64encode(hashlib.sha256(blocks[0].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in page.policy, tag
+    assert len(set(page.ids)) == len(page.ids)
+    for target in re.findall(r'href="#([^"]*)"', text):
+        assert target in page.ids, target
+    return page
+
+
+def causes(folder):
+    CASES = {"slow-read": "slow link", "late-update": "late update", "small-chunk": "small chunks", "busy-core": "busy core",
+             "usual": "compute"}
+    for case, kind in CASES.items():
+        path = make(os.path.join(folder, case), case)
+        report = json.loads(run("report", path, "--json")[0])
+        assert report["format"] == "cohobate report" and report["version"] == 1
+        assert report["causes"][0]["kind"] == kind, (case, report["causes"])
+        # the parts sum to the window, as busy and idle time do
+        assert sum(part["ns"] for part in report["parts"]) == report["window_ns"]
+        for lane in report["lanes"]:
+            assert lane["busy_ns"] + lane["idle_ns"] == report["window_ns"]
+        text = run("report", path, "--text", env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
+        assert kind in " ".join(text.split()), text
+        assert max(len(line) for line in text.splitlines()) <= 80, text
+        plain = run("report", path, "--text", "--ascii")[0]
+        assert plain.isascii() and max(len(line) for line in plain.splitlines()) <= 80
+        out = run("report", path)[0]
+        page = read_page(os.path.join(path, "report.html"))
+        assert kind in out and kind in page.text["section"]
+        assert page.ids[1:] == ["verdict", "run", "time", "lanes", "links", "memory", "operators", "curves", "faults",
+                                "method"], page.ids
+        # the same numbers in all forms
+        for action in report["actions"]:
+            assert f"{100 * action['gain']:+.1f} %" in page.text["section"] and f"{100 * action['gain']:+.1f} %" in text
+    print("causes: each planted one is first, in all forms")
+
+
+def hostile(folder):
+    path = make(os.path.join(folder, "script"), "script")
+    run("report", path)
+    page = read_page(os.path.join(path, "report.html"))
+    assert "<script>alert(2)</script>" in page.text["h1"]
+    text = run("report", path, "--text")[0]
+    assert "\x1b" not in text
+    path = make(os.path.join(folder, "operators"), "operators")
+    run("report", path)
+    read_page(os.path.join(path, "report.html"))
+    path = make(os.path.join(folder, "zero"), "zero")
+    out = run("report", path)[0]
+    assert "predicted" in out
+    read_page(os.path.join(path, "report.html"))
+    path = make(os.path.join(folder, "nan"), "nan")
+    run("report", path)
+    assert "10 steps were left out" in read_page(os.path.join(path, "report.html")).text["p"]
+    path = make(os.path.join(folder, "many"), "usual", 20000)
+    run("report", path)
+    read_page(os.path.join(path, "report.html"))
+    print("hostile runs: no script, no request, at most 3 MB")
+
+
+def damaged(folder):
+    path = make(os.path.join(folder, "damaged"), "usual")
+    trace = os.path.join(path, "trace.bin")
+    with open(trace, "rb") as file:
+        whole = file.read()
+    for bytes_kept in (0, 5, 71, 100, 1000, len(whole) // 2, len(whole) - 1):
+        with open(trace, "wb") as file:
+            file.write(whole[:bytes_kept])
+        report = json.loads(run("report", path, "--json")[0])
+        assert len(report["notes"]) == 1, report["notes"]
+        run("report", path)
+        read_page(os.path.join(path, "report.html"))
+    for at in (9, 30, 80, 2000, len(whole) - 20):
+        with open(trace, "wb") as file:
+            file.write(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1:])
+        report = json.loads(run("report", path, "--json")[0])
+        assert len(report["notes"]) == 1, (at, report["notes"])
+    os.remove(trace)
+    report = json.loads(run("report", path, "--json")[0])
+    assert not report["measured"] and "no step was recorded" in report["verdict"], report["verdict"]
+    with open(os.path.join(path, "steps.jsonl"), "a", encoding="utf-8") as file:
+        file.write('{"step": 21, "lo')  # a killed run
+    assert any("1 line" in note for note in json.loads(run("report", path, "--json")[0])["notes"])
+    print("damaged files: one sentence for each")
+
+
+def refusals(folder):
+    path = make(os.path.join(folder, "refusals"), "usual")
+    sentences = [run("report", os.path.join(folder, "nowhere"), expect=2)[1], run("report", folder, expect=2)[1],
+                 run("report", path, "-o", "report.doc", expect=2)[1],
+                 run("report", path, "-o", os.path.join(folder, "no", "place.html"), expect=2)[1],
+                 run("report", path, "--text", "--json", expect=2)[1],
+                 run("diff", path, expect=2)[1], run("report", *[path] * 9, expect=2)[1]]
+    json_path = os.path.join(path, "run.json")
+    with open(json_path, encoding="utf-8") as file:
+        facts = json.load(file)
+    for text, word in ((json.dumps({**facts, "version": 2}), "newer"), ("{", "run.json"), ("[]", "version"), ("", "run.json")):
+        with open(json_path, "w", encoding="utf-8") as file:
+            file.write(text)
+        said = run("report", path, expect=4)[1]
+        assert word in said and not os.path.exists(os.path.join(path, "report.html"))
+        sentences.append(said)
+    for said in sentences:
+        assert said.startswith("cohobate ") and said.count("\n") == 1, said
+    print(f"refusals: {len(sentences)}, one sentence each")
+
+
+def several(folder):
+    paths = [make(os.path.join(folder, name), case) for name, case in (("a", "usual"), ("b", "slow-read"))]
+    out = os.path.join(folder, "both.html")
+    run("report", *paths, "-o", out)
+    page = read_page(out)
+    assert paths[1] in page.text["li"]
+    text = run("diff", *paths, env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
+    assert "became slower" in text and "read exposed" in text and "plan, machine and data are equal" in text, text
+    assert "became faster" in run("diff", *reversed(paths))[0]
+    assert max(len(line) for line in text.splitlines() if folder not in line) <= 80
+    foreign = os.path.join(folder, "foreign.txt")
+    with open(foreign, "w", encoding="utf-8") as file:
+        file.write("someone's notes\n")
+    run("report", paths[0], "-o", foreign, expect=2)
+    print("several runs: curves overlaid, diff names what changed")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        for number, part in enumerate((causes, hostile, damaged, refusals, several)):
+            sub = os.path.join(folder, str(number))
+            os.mkdir(sub)
+            part(sub)
+
+
+main()
