@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/disks.h"
 #include "cli/output.h"
+#include "cli/plan_report.h"
 #include "cli/refusal.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
@@ -108,6 +109,8 @@ static coh_status plan_out(cli_job *job)
         CLI_TRY(cli_replay_note(job, &note));
         CLI_TRY(coh_plan_write_noted(job->plan, note.text, options->output));
     }
+    if (options->report)
+        CLI_TRY(cli_plan_report(job));
     if (options->program)
         CLI_TRY(coh_plan_write_program(job->plan, options->program));
     CLI_TRY(coh_plan_in_memory_bytes(job->graph, &job->plan_options, &in_memory_bytes));
@@ -118,10 +121,10 @@ static coh_status plan_out(cli_job *job)
 static coh_status check_table(const cli_options *options)
 {
     const char *flag = options->max ? "--max" : options->sweep ? "--sweep" : "--what-if";
-    if (options->output || options->program || options->plan_file || options->operators ||
-        options->memory_curve > 0 || options->rehearse > 0)
+    if (options->output || options->program || options->report || options->plan_file ||
+        options->operators || options->memory_curve > 0 || options->rehearse > 0)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "%s compares plans: leave -o, --plan, --program, --operators, "
+                        "%s compares plans: leave -o, --plan, --program, --report, --operators, "
                         "--memory-curve and --rehearse to the one that you take",
                         flag);
     if (options->max &&

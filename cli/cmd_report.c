@@ -1,5 +1,5 @@
-/* cohobate report and cohobate diff: read run folders and write reports of them. The one idea:
- * everything is in the folder, so nothing is planned or measured here. Next: report/report.h. */
+/* cohobate report and cohobate diff: read run folders and write reports of them. The one idea: all
+ * that was measured is in the folder; only what-ifs are planned here. Next: report/report.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +18,40 @@ typedef struct runs {
     const report_analysis *list[CLI_RUNS_MOST];
 } runs;
 
+/* The most instructions of a plan that is made again, and the seconds for all of them. */
+#define AGAIN_INSTRUCTIONS 5000
+#define AGAIN_SECONDS      1.5
+
+/* Plans the run again, by its command, for other budgets and links. A resumed run takes its recipe
+ * from a checkpoint, which may be gone: it has none. */
+static void find_what_ifs(const report_run *run, report_analysis *analysis)
+{
+    enum { ARGUMENTS = 256 };
+    char *arguments[ARGUMENTS + 1] = { 0 };
+    int count = 0, help = 0;
+    const char *name = report_run_argument(run, 1);
+    cli_options *options = calloc(1, sizeof(*options));
+    if (options && name && strcmp(name, "train") == 0 && run->trace &&
+        run->trace->instruction_count <= AGAIN_INSTRUCTIONS) {
+        for (const char *word;
+             count < ARGUMENTS && (word = report_run_argument(run, (size_t)count + 1)) != NULL;)
+            arguments[count++] = strdup(word);
+        if (cli_options_parse(CLI_TRAIN, count, arguments, options, &help) == COH_OK && !help &&
+            !options->resume)
+            cli_report_what_ifs(options, AGAIN_SECONDS, analysis);
+        while (count > 0)
+            free(arguments[--count]);
+    }
+    free(options);
+}
+
 static coh_status read_runs(const cli_options *options, runs *all)
 {
     for (int i = 0; i < options->operand_count; i++) {
         CLI_TRY(report_run_read(options->operands[i], &all->of[i]));
         all->count = i + 1;
+        if (i == 0 && options->command == CLI_REPORT)
+            find_what_ifs(&all->of[i], &all->analyses[i]);
         CLI_TRY(report_analyse(&all->of[i], &all->analyses[i]));
         all->list[i] = &all->analyses[i];
     }

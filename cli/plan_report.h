@@ -5,6 +5,13 @@
 #include "cli/job.h"
 #include "report/report.h"
 
+/* Draws options->report of the job's plan. Fails: COH_ERR_ARGUMENT, COH_ERR_IO, COH_ERR_MEMORY. */
+coh_status cli_plan_report(const cli_job *job);
+
+/* Fills the what-ifs: plans of `options` for other budgets and links, by the quick search, as many
+ * as are made in `seconds`. Options without a plan have none. */
+void cli_report_what_ifs(const cli_options *options, double seconds, report_analysis *out_analysis);
+
 /* The form of a report by the end of its name. Fails: COH_ERR_ARGUMENT, naming the flag. */
 coh_status cli_report_form(const char *flag, const char *path, report_form *out_form);
 

@@ -138,7 +138,7 @@ static coh_status add_plan(const cli_job *job, const coh_trace *trace, cli_line 
     return COH_OK;
 }
 
-static coh_status write_run(const cli_job *job, const coh_trace *trace, int descriptor)
+coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace, int descriptor)
 {
     const time_t now = time(NULL);
     struct tm date;
@@ -166,7 +166,7 @@ static coh_status replace_run(const cli_job *job, const coh_trace *trace, const 
     const int descriptor = open(fresh, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor < 0)
         return cli_fail(COH_ERR_IO, "%s: %s", fresh, strerror(errno));
-    coh_status status = write_run(job, trace, descriptor);
+    coh_status status = cli_record_write_run(job, trace, descriptor);
     if (close(descriptor) != 0 && status == COH_OK)
         status = cli_fail(COH_ERR_IO, "%s: %s", fresh, strerror(errno));
     if (status == COH_OK && rename(fresh, path) != 0)

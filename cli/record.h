@@ -26,6 +26,8 @@ typedef struct cli_record {
  * coh_plan_trace. */
 coh_status cli_record_bytes(const cli_job *job, uint64_t *out_bytes);
 
+/* Writes the text of a run.json. Fails: COH_ERR_IO. */
+coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace, int descriptor);
 /* Writes run.json and begins trace.bin in `folder`; --record none leaves trace.bin out. Fails:
  * COH_ERR_MEMORY; a file that cannot be written is a warning. */
 coh_status cli_record_open(const cli_job *job, const coh_engine *engine, const char *folder,

@@ -106,8 +106,9 @@ static coh_status add_bar(const lanes *l, const report_window *w, int lane, uint
     const double width = 100 * (double)(end_ns - p->begin_ns) / l->scale_ns;
     int top, bottom;
     extent_of(style, height, &top, &bottom);
-    ADD("<rect class=\"b %s%s\" x=\"%.4f%%\" y=\"%d\" width=\"%.4f%%\" height=\"%d\">", style,
-        w->is_predicted && l->predicted ? " predicted" : "", x, y + top, width, bottom - top);
+    ADD("<rect class=\"b%s %s%s\" x=\"%.4f%%\" y=\"%d\" width=\"%.4f%%\" height=\"%d\">",
+        width > 0.4 ? " w" : "", style, w->is_predicted && l->predicted ? " predicted" : "", x,
+        y + top, width, bottom - top);
     if (count == 1)
         COH_TRY(add_title(w, p, out));
     else
@@ -181,7 +182,7 @@ static coh_status add_axis(double seconds, int height, coh_text *out)
     const double about = seconds / 5 / power;
     const double step = power * (about < 2 ? 2 : about < 5 ? 5 : 10);
     ADD("<g class=\"ticks\">");
-    for (double at = 0; at < seconds * 0.97; at += step)
+    for (double at = 0; at < seconds * 0.94; at += step)
         ADD("<line class=\"grid\" x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"0\" y2=\"%d\"/><text "
             "class=\"mute\" x=\"%.3f%%\" y=\"%d\">%s</text>",
             100 * at / seconds, 100 * at / seconds, height - 16, 100 * at / seconds, height - 3,
@@ -503,7 +504,7 @@ static coh_status add_curve(const report_analysis *a, int run, curve_kind kind,
         const uint32_t step = a->run->rows[(2 * point + 1) * rows / (2 * points)].step;
         if (isfinite(value))
             ADD("%s%.1f %.1f", is_drawing ? "L" : "M", 1000 * (step - r->first_step) / width,
-                96 - 92 * (value - r->least) / height);
+                r->most > r->least ? 96 - 92 * (value - r->least) / height : 50);
         is_drawing = isfinite(value);
     }
     ADD("\"/>");

@@ -36,6 +36,8 @@ report_text report_time(double seconds)
     report_text text;
     if (!isfinite(seconds))
         return missing();
+    if (seconds == 0)
+        return (report_text){ "0 s" };
     if (seconds < 1000)
         return scaled(seconds, units, names);
     if (seconds < 100 * 3600.0)

@@ -442,7 +442,7 @@ static coh_status add_head(const report_analysis *a, coh_text *out)
                        : "A plan: nothing ran, all times are "
                          "predicted · ",
         report_count(f->parameters).at, isfinite(f->parameters) ? "" : " ");
-    const char *const machine = f->gpu[0] ? f->gpu : f->cpu[0] ? f->cpu : "an unknown machine";
+    const char *const machine = f->gpu[0] ? f->gpu : f->cpu[0] ? f->cpu : f->device;
     COH_TRY(report_add_escaped(out, machine, 2 * NAME_MOST));
     ADD("%s", f->started[0] ? " · " : "");
     COH_TRY(report_add_escaped(out, f->started, NAME_MOST));

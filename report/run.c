@@ -293,6 +293,11 @@ coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *t
     return status;
 }
 
+const char *report_run_argument(const report_run *run, size_t index)
+{
+    return json_string_value(json_array_get(json_object_get(run->json, "command"), index));
+}
+
 void report_run_close(report_run *run)
 {
     json_decref(run->json);

@@ -64,6 +64,8 @@ coh_status report_run_read(const char *folder, report_run *out_run);
  * COH_ERR_CORRUPT, COH_ERR_MEMORY. */
 coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *trace,
                               report_run *out_run);
+/* Returns argument `index` of the run's command, 0 being the program; NULL: there is none. */
+const char *report_run_argument(const report_run *run, size_t index);
 void report_run_close(report_run *run); /* accepts a zeroed one */
 
 /* Adds a sentence to the notes, printf-like; there is room for REPORT_NOTES. */

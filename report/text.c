@@ -213,8 +213,8 @@ static coh_status add_rest(const report_analysis *a, coh_text *out)
     if (a->what_if_count)
         ADD("\nWHAT IF\n");
     for (int i = 0; i < a->what_if_count; i++)
-        ADD("  %-36.36s %12s %10s  %s\n", a->what_ifs[i].text,
-            report_time(a->what_ifs[i].step_s).at, report_change(a->what_ifs[i].gain).at,
+        ADD("  %-42.42s %9s %9s  %s\n", a->what_ifs[i].text, report_time(a->what_ifs[i].step_s).at,
+            report_change(a->what_ifs[i].gain).at,
             isnan(a->what_ifs[i].step_s) ? "does not fit" : a->what_ifs[i].limit);
     if (a->slow_count)
         ADD("\nSLOW STEPS  %d took more than 1.5 times the median\n", a->slow_count);
