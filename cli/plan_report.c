@@ -1,5 +1,5 @@
-/* Draws the report of a plan, and plans its what-ifs. The one idea: a plan's report is that of a run
- * without steps, made of the same run.json and trace. Next: record.c, variants.c. */
+/* Draws the report of a plan, and plans its what-ifs. The one idea: a plan is drawn as a run
+ * without steps, of the same run.json and trace. Next: record.c, variants.c. */
 #include "cli/plan_report.h"
 
 #include <math.h>

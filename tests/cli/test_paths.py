@@ -12,13 +12,13 @@ FLAGS = {
     "--data": "any", "--validation": "any", "--tokenizer": "any", "--plan": "file", "--pins": "file", "--kernels": "file",
     "--profile": "file", "--calibration": "kept file", "--disk": "folder", "--folder": "folder", "--resume": "model",
     "--save": "new folder", "--output": "new file", "--held-out-file": "new file", "--program": "new file",
-    "--tune": "new file", "--log": "log", "--prompt-file": "text", "--prompts": "text", "--messages": "text",
+    "--report": "new file", "--tune": "new file", "--log": "log", "--prompt-file": "text", "--prompts": "text", "--messages": "text",
     "--logits": "new file",
 }
 OPERANDS = {
     "train": "model", "plan": "model", "tune": "model", "profile": "model", "generate": "model", "eval": "model",
     "export": "model", "tokenize": "any", "inspect": "any", "check": "any", "simulate": "file", "explain": "file",
-    "doctor": None,
+    "trace": "model", "report": "model", "diff": "model", "doctor": None,
 }
 # A command up to its flags, with a valid operand.
 BEGIN = {"train": ["gpt2-nano"], "plan": ["gpt2-nano"], "tune": ["gpt2-nano"], "profile": ["gpt2-nano"], "doctor": []}
@@ -37,13 +37,14 @@ class Paths(ProgramTest):
         self.succeeds("plan", "gpt2-nano", "--sequence", 16, "--batch", 1, "-o", self.plan)
         self.begin = {**BEGIN, "generate": [self.folder], "eval": [self.folder], "export": [self.folder],
                       "tokenize": [self.text], "inspect": [self.text], "check": [self.text], "simulate": [self.plan],
-                      "explain": [self.plan, "wte"]}
+                      "explain": [self.plan, "wte"], "trace": [self.folder], "report": [self.folder],
+                      "diff": [self.folder, self.folder]}
 
     def places(self):
         """Each path argument of each command: its name, the type it needs, and the arguments for a path."""
         for command, needs in OPERANDS.items():
             if needs:
-                second = ["wte"] if command == "explain" else []
+                second = {"explain": ["wte"], "diff": [self.folder]}.get(command, [])
                 yield "", needs, lambda path, c=command, s=second: [c, path, *s]
             for flag in self.flags_of(command):
                 kind = "fresh folder" if (command, flag) == ("export", "--output") else FLAGS[flag]
