@@ -18,11 +18,12 @@
 #include "benchmarks/measure.h"
 #include "cohobate/cohobate.h"
 
-enum { PINS_MOST = 8 };
+enum { PINS_MOST = 8, RECORD_STEPS = 3 };
 
 typedef struct settings {
     const char *model; /* a preset's name, or a folder with a config.json */
     const char *dtype, *disk, *profile;
+    const char *record;      /* the steps' trace, as train writes it; NULL: none */
     const char *calibration; /* its file; NULL: none */
     int calibrates;          /* 1: this run's times are added to it */
     coh_recompute recompute;
@@ -43,6 +44,7 @@ typedef struct run {
     coh_plan_summary summary;
     uint64_t in_memory_bytes;
     coh_engine *engine;
+    coh_trace_file *trace; /* NULL: none */
     int32_t *tokens, *targets;
     uint64_t step;
 } run;
@@ -88,6 +90,8 @@ static int set(settings *s, const char *flag, const char *value)
         s->disk = value;
     else if (strcmp(flag, "--profile") == 0)
         s->profile = value;
+    else if (strcmp(flag, "--record") == 0)
+        s->record = value;
     else if (strcmp(flag, "--calibration") == 0 || strcmp(flag, "--calibrate") == 0) {
         s->calibration = value;
         s->calibrates = strcmp(flag, "--calibrate") == 0;
@@ -123,7 +127,7 @@ static int parse(int argc, char **argv, settings *s)
                             " [--emulate-host SIZE [--link-rate SIZE]]"
                             " [--recompute auto|none|all] [--profile FILE"
                             " [--calibration FILE | --calibrate FILE]]"
-                            " [--chunk SIZE] [--pin OPERATORS=PLACE]...\n");
+                            " [--record FILE] [--chunk SIZE] [--pin OPERATORS=PLACE]...\n");
             return 1;
         }
     if (s->micro_batch == 0)
@@ -189,10 +193,38 @@ static int start_engine(run *r)
     options.disk_bytes = UINT64_MAX;
     options.thread_count = (int32_t)r->settings.threads;
     options.log = log_sentence;
+    options.record_steps = r->settings.record != NULL ? RECORD_STEPS : 0;
     if (coh_engine_create(r->plan, &options, &r->engine) != COH_OK)
         return fail("engine");
     if (coh_engine_init(r->engine, 1) != COH_OK)
         return fail("initialisation");
+    return 0;
+}
+
+static int start_trace(run *r)
+{
+    coh_trace *trace = NULL;
+    if (r->settings.record == NULL)
+        return 0;
+    coh_status status = coh_engine_trace(r->engine, &trace);
+    if (status == COH_OK)
+        status = coh_trace_file_create(r->settings.record, trace, RECORD_STEPS, &r->trace);
+    coh_trace_free(trace);
+    return status == COH_OK ? 0 : fail("trace");
+}
+
+/* Writes the record of a step, as train does after each step. */
+static int record(const run *r, const coh_step_result *result)
+{
+    coh_trace_step step;
+    coh_trace_latency latencies[COH_LANE_COUNT];
+    if (r->trace == NULL)
+        return 0;
+    if (coh_engine_recorded(r->engine, result->step, &step) != COH_OK ||
+        coh_engine_latencies(r->engine, latencies) != COH_OK ||
+        coh_trace_file_put(r->trace, (uint32_t)(step.step % RECORD_STEPS), &step) != COH_OK ||
+        coh_trace_file_put_latencies(r->trace, latencies) != COH_OK)
+        return fail("record");
     return 0;
 }
 
@@ -295,7 +327,7 @@ static int run_steps(void *argument, int count)
             if (coh_engine_submit(r->engine, &input) != COH_OK)
                 return fail("step");
         }
-        if (coh_engine_wait(r->engine, &result) != COH_OK)
+        if (coh_engine_wait(r->engine, &result) != COH_OK || record(r, &result) != 0)
             return fail("step");
         now = coh_clock_ns();
         seconds[i] = (double)(now - before) * 1e-9;
@@ -339,8 +371,9 @@ int main(int argc, char **argv)
 {
     run r = { 0 };
     int status = parse(argc, argv, &r.settings) || plan_run(&r) || start_engine(&r) ||
-                 make_tokens(&r) || print_facts(&r) || measure_serve(run_steps, &r) ||
-                 calibrate(&r);
+                 start_trace(&r) || make_tokens(&r) || print_facts(&r) ||
+                 measure_serve(run_steps, &r) || calibrate(&r);
+    coh_trace_file_close(r.trace);
     coh_engine_destroy(r.engine);
     coh_plan_destroy(r.plan);
     coh_graph_destroy(r.graph);
