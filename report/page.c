@@ -355,8 +355,9 @@ static coh_status add_faults(const report_analysis *a, coh_text *out)
             report_size(written).at, report_size(written * 86400 / a->step_s).at);
     else
         ADD("<p>Steps write nothing to a drive.</p>");
-    ADD("<p>%" PRIu64 " step%s left out because numbers were not finite.</p>", run->skipped_count,
-        run->skipped_count == 1 ? " was" : "s were");
+    if (run->skipped_count > 0)
+        ADD("<p>%" PRIu64 " step%s left out because numbers were not finite.</p>",
+            run->skipped_count, run->skipped_count == 1 ? " was" : "s were");
     if (t && t->step_count) {
         ADD("<div class=\"scroll\"><table><thead><tr><th>Recorded step</th><th class=\"n\">Time"
             "</th><th class=\"n\">Page faults</th><th class=\"n\">From a drive</th><th "
