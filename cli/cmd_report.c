@@ -124,7 +124,7 @@ static coh_status choose_form(const cli_options *options, report_form *out_form,
 coh_status cli_report_runs(const cli_options *options)
 {
     char path[CLI_PATH_BYTES];
-    report_form form;
+    report_form form = REPORT_HTML;
     CLI_TRY(cli_output_check(options));
     CLI_TRY(choose_form(options, &form, path));
     runs *all = calloc(1, sizeof(*all));

@@ -146,7 +146,7 @@ static coh_status run_of(const cli_job *job, const coh_trace *trace, report_run 
 static coh_status draw(const cli_job *job, const coh_trace *trace, report_form form,
                        report_analysis *analysis)
 {
-    report_run run;
+    report_run run = { 0 };
     CLI_TRY(run_of(job, trace, &run));
     if (cli_budget_is_what_if(job->options, job->profile)) { /* another machine than this one */
         run.facts.device = run.facts.profile;
@@ -166,8 +166,8 @@ static coh_status draw(const cli_job *job, const coh_trace *trace, report_form f
 
 coh_status cli_plan_report(const cli_job *job)
 {
-    report_form form;
-    coh_trace *trace;
+    report_form form = REPORT_HTML;
+    coh_trace *trace = NULL;
     CLI_TRY(cli_report_form("--report", job->options->report, &form));
     report_analysis *analysis = calloc(1, sizeof(*analysis));
     if (!analysis)

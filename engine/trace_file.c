@@ -17,8 +17,9 @@
 #include "cohobate/trace.h"
 #include "planner/trace_tables.h"
 
-#define MAGIC   "COHTRACE"
 #define VERSION 1u
+
+static const char magic[8] = { 'C', 'O', 'H', 'T', 'R', 'A', 'C', 'E' };
 
 enum {
     HASH_BYTES = 8,
@@ -323,7 +324,7 @@ static coh_status write_tables(const char *path, const coh_trace *trace, uint32_
     uint32_t version = VERSION;
     uint8_t *data;
     COH_TRY(coh_alloc(bytes, 1, (void **)&data));
-    memcpy(data, MAGIC, 8);
+    memcpy(data, magic, sizeof(magic));
     coder header = { .at = data + 8 };
     visit_header(&header, &copy, &version, &slots, &text_bytes);
     seal(data, HEADER_BYTES);
@@ -448,7 +449,7 @@ static coh_status read_header(reading *r, coh_trace *counts)
     if (r->file_bytes < HEADER_BYTES)
         return coh_fail(COH_ERR_CORRUPT, "%s is no trace: it is shorter than a header", r->path);
     COH_TRY(read_part(r, 0, HEADER_BYTES, bytes));
-    if (memcmp(bytes, MAGIC, 8) != 0)
+    if (memcmp(bytes, magic, sizeof(magic)) != 0)
         return coh_fail(COH_ERR_CORRUPT, "%s is no trace", r->path);
     coder c = { .at = bytes + 8, .is_reading = 1 };
     visit_header(&c, counts, &version, &r->slots, &r->text_bytes);

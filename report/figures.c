@@ -182,11 +182,13 @@ static coh_status add_axis(double seconds, int height, coh_text *out)
     const double about = seconds / 5 / power;
     const double step = power * (about < 2 ? 2 : about < 5 ? 5 : 10);
     ADD("<g class=\"ticks\">");
-    for (double at = 0; at < seconds * 0.94; at += step)
+    for (int i = 0; i * step < seconds * 0.94; i++) {
+        const double at = i * step;
         ADD("<line class=\"grid\" x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"0\" y2=\"%d\"/><text "
             "class=\"mute\" x=\"%.3f%%\" y=\"%d\">%s</text>",
             100 * at / seconds, 100 * at / seconds, height - 16, 100 * at / seconds, height - 3,
             at > 0 ? report_time(at).at : "0");
+    }
     ADD("</g>");
     return COH_OK;
 }
@@ -527,9 +529,15 @@ coh_status report_figure_curves(const report_analysis *const *analyses, int coun
             if (analyses[run]->run->row_count > 0)
                 COH_TRY(add_curve(analyses[run], run, (curve_kind)kind, &range, out));
         ADD("</svg><figcaption>Steps %" PRIu32 " to %" PRIu32 "; from %s to %s, at the end "
-            "%s</figcaption></figure>",
+            "%s",
             range.first_step, range.last_step, report_real(range.least).at,
             report_real(range.most).at, report_real(range.last).at);
+        const report_run *run = analyses[0]->run;
+        if (kind == CURVE_LOSS && run->validation_count > 0)
+            ADD("; validation %s at step %" PRIu32,
+                report_real((double)run->validations[run->validation_count - 1].loss).at,
+                run->validations[run->validation_count - 1].step);
+        ADD("</figcaption></figure>");
     }
     ADD("</div>");
     if (count < 2)

@@ -157,9 +157,7 @@ static coh_status add_waterfall(const report_analysis *a, coh_text *out)
         "class=\"n\">Time</th><th "
         "class=\"n\">Share</th></tr></thead><tbody>");
     for (int i = 0; i < count; i++) {
-        const char *style = parts[i].kind == REPORT_PART_WAIT    ? "wait"
-                            : parts[i].kind == REPORT_PART_ISSUE ? "other"
-                                                                 : "other";
+        const char *style = parts[i].kind == REPORT_PART_WAIT ? "wait" : "other";
         for (uint32_t op = 0; op < a->window.trace->opcode_count; op++)
             if (parts[i].kind == REPORT_PART_COMPUTE &&
                 strcmp(parts[i].name, a->window.trace->opcodes[op]) == 0)

@@ -15,8 +15,8 @@
 #define WORTH_NAMING 0.02
 /* A time is called slower than predicted from this ratio on. */
 #define SLOWER 1.15
-/* Smaller transfers are limited by the latency of each rather than by the link's rate. */
-#define SMALL_BYTES ((double)(1 << 20))
+/* A transfer that would take less at the link's rate is limited by its latency. */
+#define SMALL_S 100e-6
 /* Cost of a fault, from memory and from a drive, to rank faults among other causes. */
 #define MINOR_FAULT_S 0.5e-6
 #define MAJOR_FAULT_S 100e-6
@@ -71,15 +71,15 @@ static uint32_t worst_of(const report_window *w, int lane)
     return worst;
 }
 
-/* Is a link latency-bound: would a transfer take less than half of its time at the profile's rate,
- * and is it small? */
+/* Is a link latency-bound: are its transfers small, and do they take more than twice their time at
+ * the profile's rate? */
 static int is_latency_bound(const report_window *w, int lane)
 {
     const report_lane *l = &w->lanes[lane];
     const double rate = w->trace->lane_bytes_per_s[lane];
-    const double mean = (double)l->bytes / (double)(l->instruction_count + !l->instruction_count);
-    return l->bytes > 0 && rate > 0 && mean < SMALL_BYTES &&
-           (double)l->bytes / rate < 0.5 * seconds_of(l->busy_ns);
+    const double at_rate = (double)l->bytes / rate;
+    return l->bytes > 0 && rate > 0 && at_rate < SMALL_S * l->instruction_count &&
+           at_rate < 0.5 * seconds_of(l->busy_ns);
 }
 
 static void say_link(const report_analysis *a, report_cause *cause)
