@@ -412,18 +412,18 @@ static coh_status write_trace(const cli_options *options, const coh_trace *trace
     uint32_t *tracks = calloc(2 * (size_t)trace->instruction_count + 1, sizeof(*tracks));
     change *changes =
         calloc(2 * (size_t)trace->extent_count * trace->step_count + 1, sizeof(*changes));
-    coh_status status = COH_OK;
-    if (!o || !tracks || !changes)
-        status = cli_fail(COH_ERR_MEMORY, "no memory for the tables of a trace");
-    if (status == COH_OK) {
+    coh_status status = COH_ERR_MEMORY;
+    if (o && tracks && changes) {
         o->trace = trace;
         o->tracks = tracks;
         status = parse_steps(options->step_range, &o->first, &o->last);
+        if (status == COH_OK)
+            status = find_origin(options, o);
+        if (status == COH_OK)
+            status = write_file(o, options->output, changes);
+    } else {
+        (void)cli_fail(COH_ERR_MEMORY, "no memory for the tables of a trace");
     }
-    if (status == COH_OK)
-        status = find_origin(options, o);
-    if (status == COH_OK)
-        status = write_file(o, options->output, changes);
     free(changes);
     free(tracks);
     free(o);
@@ -432,12 +432,13 @@ static coh_status write_trace(const cli_options *options, const coh_trace *trace
 
 coh_status cli_trace(const cli_options *options)
 {
-    coh_trace *trace;
+    coh_trace *trace = NULL;
     if (!options->output)
         return cli_fail(COH_ERR_ARGUMENT, "-o FILE is missing: the trace's name");
     CLI_TRY(cli_output_check(options));
-    CLI_TRY(open_trace(options->operand, &trace));
-    const coh_status status = write_trace(options, trace);
+    coh_status status = open_trace(options->operand, &trace);
+    if (status == COH_OK && trace)
+        status = write_trace(options, trace);
     coh_trace_free(trace);
     return status;
 }

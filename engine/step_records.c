@@ -79,12 +79,14 @@ void coh_step_records_share(coh_step_records *records, coh_step_record *record,
 {
     coh_trace_span *spans = record->step.spans;
     const uint64_t begin_ns = spans[instructions[0]].begin_ns;
+    const int is_priced = predicted_s != NULL;
     double whole = 0, before = 0;
     uint64_t at_ns = begin_ns;
-    for (uint32_t i = 0; predicted_s != NULL && i < count; i++)
+    for (uint32_t i = 0; is_priced && i < count; i++)
         whole += (double)predicted_s[instructions[i]];
     for (uint32_t i = 0; i < count; i++) {
-        before += whole > 0 ? (double)predicted_s[instructions[i]] / whole : 1.0 / count;
+        before +=
+            is_priced && whole > 0 ? (double)predicted_s[instructions[i]] / whole : 1.0 / count;
         spans[instructions[i]].begin_ns = at_ns;
         at_ns = begin_ns + (uint64_t)((double)(end_ns - begin_ns) * before);
         at_ns = i + 1 == count || at_ns > end_ns ? end_ns : at_ns;

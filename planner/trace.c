@@ -168,7 +168,7 @@ static void fill_instruction(const scene *s, uint32_t index, coh_trace_instructi
     } else if (operand != NULL) {
         to->operator_index = operator_of(s->plan, &layout->objects[operand->object]);
     }
-    if (coh_opcode_moves(from->opcode)) {
+    if (operand != NULL && coh_opcode_moves(from->opcode)) {
         to->chunk = body->touches[operand->touch_begin].chunk;
         to->stream = layout->objects[operand->object].stream;
     }
