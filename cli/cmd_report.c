@@ -121,22 +121,45 @@ static coh_status choose_form(const cli_options *options, report_form *out_form,
     return COH_OK;
 }
 
+static coh_status report_operands(const cli_options *options, report_form form, const char *path,
+                                  int says)
+{
+    runs *all = calloc(1, sizeof(*all));
+    if (!all)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a report");
+    coh_status status = read_runs(options, all);
+    if (status == COH_OK)
+        status = report_write(all->list, all->count, form, path);
+    if (status == COH_OK && says)
+        cli_print("%s\n%s", path, all->analyses[0].verdict);
+    close_runs(all);
+    return status;
+}
+
+coh_status cli_report_folder(const char *folder, const char *path)
+{
+    char *operands[] = { (char *)(uintptr_t)folder };
+    report_form form = REPORT_HTML;
+    cli_options *options = calloc(1, sizeof(*options));
+    if (!options)
+        return cli_fail(COH_ERR_MEMORY, "no memory for a report");
+    options->command = CLI_REPORT;
+    options->operands = operands;
+    options->operand_count = 1;
+    coh_status status = cli_report_form("--report", path, &form);
+    if (status == COH_OK)
+        status = report_operands(options, form, path, 0);
+    free(options);
+    return status;
+}
+
 coh_status cli_report_runs(const cli_options *options)
 {
     char path[CLI_PATH_BYTES];
     report_form form = REPORT_HTML;
     CLI_TRY(cli_output_check(options));
     CLI_TRY(choose_form(options, &form, path));
-    runs *all = calloc(1, sizeof(*all));
-    if (!all)
-        return cli_fail(COH_ERR_MEMORY, "no memory for a report");
-    coh_status status = read_runs(options, all);
-    if (status == COH_OK)
-        status = report_write(all->list, all->count, form, path[0] ? path : NULL);
-    if (status == COH_OK && path[0])
-        cli_print("%s\n%s", path, all->analyses[0].verdict);
-    close_runs(all);
-    return status;
+    return report_operands(options, form, path[0] ? path : NULL, path[0] != '\0');
 }
 
 coh_status cli_diff_runs(const cli_options *options)

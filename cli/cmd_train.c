@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/dtype.h"
 #include "cli/output.h"
+#include "cli/plan_report.h"
 #include "cli/replay.h"
 #include "cli/screen.h"
 #include "cli/stop.h"
@@ -512,6 +513,29 @@ static coh_status run_all(cli_run *run)
     return finish(run);
 }
 
+/* A report is drawn from the run's folder. */
+static coh_status check_report(const cli_options *options)
+{
+    report_form form;
+    if (!options->report)
+        return COH_OK;
+    if (options->save && strcmp(options->save, "none") == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--report is drawn from the run's folder, and --save none "
+                        "keeps nothing: leave one of them out");
+    return cli_report_form("--report", options->report, &form);
+}
+
+/* Writes the report of a run that ended with `status`, or was stopped. */
+static coh_status report_run_of(const char *folder, const char *path, coh_status status)
+{
+    if (status == COH_OK)
+        return cli_report_folder(folder, path);
+    if (status == COH_ERR_STOPPED && folder[0] && cli_report_folder(folder, path) != COH_OK)
+        cli_note("warning: there is no report: %s", coh_last_error());
+    return status;
+}
+
 coh_status cli_train(const cli_options *options)
 {
     if (!options->data && !options->resume)
@@ -527,13 +551,16 @@ coh_status cli_train(const cli_options *options)
         return cli_fail(COH_ERR_ARGUMENT, "--reset-optimizer is for --resume: add it, or leave "
                                           "--reset-optimizer out");
     CLI_TRY(cli_output_check(options));
+    CLI_TRY(check_report(options));
     cli_run *run = calloc(1, sizeof(*run));
     if (!run)
         return cli_fail(COH_ERR_MEMORY, "no memory for the run's own tables");
     run->options = options;
     cli_run_folder_clear(&run->folder);
     cli_report_clear(&run->report);
+    char folder[CLI_PATH_BYTES];
     coh_status status = run_all(run);
+    snprintf(folder, sizeof(folder), "%s", run->folder.path);
     close_run(run);
-    return status;
+    return options->report ? report_run_of(folder, options->report, status) : status;
 }

@@ -1,4 +1,4 @@
-/* plan_report.h - the profiling report of a plan, drawn by the same code as that of a run. */
+/* plan_report.h - the profiling reports that plan and train write, drawn by the same code. */
 #ifndef COH_CLI_PLAN_REPORT_H
 #define COH_CLI_PLAN_REPORT_H
 
@@ -7,6 +7,9 @@
 
 /* Draws options->report of the job's plan. Fails: COH_ERR_ARGUMENT, COH_ERR_IO, COH_ERR_MEMORY. */
 coh_status cli_plan_report(const cli_job *job);
+
+/* Writes the report of a run's folder to `path`. Fails: as report_run_read, report_write. */
+coh_status cli_report_folder(const char *folder, const char *path);
 
 /* Fills the what-ifs: plans of `options` for other budgets and links, by the quick search, as many
  * as are made in `seconds`. Options without a plan have none. */

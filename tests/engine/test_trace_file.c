@@ -2,13 +2,13 @@
  * loses slots, and is never read as something else. */
 #include "tests/report/made_trace.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -112,14 +112,16 @@ static void read_damaged(const coh_trace *trace, const char *data, size_t bytes,
 {
     uint32_t lost;
     coh_trace *read;
-    const int fd = open(PATH, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    char path[64];
+    const int fd = memfd_create("trace", MFD_CLOEXEC);
     assert_true(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const coh_status status = coh_trace_read(path, &read, &lost);
     close(fd);
-    const coh_status status = coh_trace_read(PATH, &read, &lost);
     if (status != COH_OK) {
         assert_int_equal(status, COH_ERR_CORRUPT);
         assert_null(read);
-        assert_non_null(strstr(coh_last_error(), PATH));
+        assert_non_null(strstr(coh_last_error(), path));
         assert_null(strchr(coh_last_error(), '\n'));
         return;
     }

@@ -203,9 +203,29 @@ def several(folder):
     print("several runs: curves overlaid, diff names what changed")
 
 
+def real(folder):
+    small = ["gpt2-nano", "--batch", "2", "--micro-batch", "1", "--sequence", "16"]
+    plan, text, out = (os.path.join(folder, name) for name in ("plan.html", "text.txt", "report.html"))
+    run("plan", *small, "--report", plan)
+    page = read_page(plan)
+    assert "predicted to take" in page.text["section"] and "curves" not in page.ids and "lanes" in page.ids
+    with open(text, "w", encoding="utf-8") as file:
+        file.write("a step of a small model\n" * 200)
+    kept = os.path.join(folder, "run")
+    run("train", *small, "--data", text, "--steps", "4", "--save", kept, "--report", out)
+    page = read_page(out)
+    assert "Step 3 takes" in page.text["section"], page.text["section"][:400]
+    report = json.loads(run("report", kept, "--json")[0])
+    assert report["measured"] and report["steps"] == 4 and not report["notes"]
+    assert sum(part["ns"] for part in report["parts"]) == report["window_ns"]
+    refused = run("train", *small, "--data", text, "--save", "none", "--report", out, expect=2)[1]
+    assert "--save none" in refused
+    print("a plan and a real run: drawn")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for number, part in enumerate((causes, hostile, damaged, refusals, several)):
+        for number, part in enumerate((causes, hostile, damaged, refusals, several, real)):
             sub = os.path.join(folder, str(number))
             os.mkdir(sub)
             part(sub)
