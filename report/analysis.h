@@ -98,8 +98,9 @@ typedef enum report_kind {
 
 typedef struct report_cause {
     report_kind kind;
-    double seconds;                       /* of the step shown */
-    int lane;                             /* or REPORT_LANE_NONE */
+    double seconds; /* of the step shown */
+    double saved_s; /* the step is shorter by this without it: other waits remain */
+    int lane;       /* or REPORT_LANE_NONE */
     uint32_t instruction, operator_index; /* the worst of it; or COH_TRACE_NONE */
     char text[320];                       /* a sentence */
 } report_cause;
@@ -138,7 +139,7 @@ typedef struct report_analysis {
     double step_s, predicted_s; /* median of the run; if nothing ran, the predicted one */
     double first_s, least_s, most_s;
     double tokens_per_s, utilisation, of_in_memory; /* NaN: not known */
-    report_cause causes[REPORT_CAUSES];             /* the largest first */
+    report_cause causes[REPORT_CAUSES]; /* by saved_s, the largest first; computing last */
     int cause_count;
     report_action actions[REPORT_ACTIONS];
     int action_count;

@@ -43,6 +43,7 @@ static void add_causes(const report_analysis *a, coh_json_writer *w)
         coh_json_begin(w, NULL, '{', COH_JSON_INLINE);
         coh_json_put_text(w, "kind", report_kind_name(c->kind));
         put(w, "seconds", c->seconds);
+        put(w, "saved_seconds", c->saved_s);
         coh_json_put_text(w, "lane",
                           c->lane < COH_LANE_COUNT ? coh_lane_name((coh_lane)c->lane) : NULL);
         coh_json_put_text(w, "operator",

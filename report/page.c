@@ -175,11 +175,12 @@ static coh_status add_waterfall(const report_analysis *a, coh_text *out)
     ADD("</tbody><tfoot><tr><td>Step</td><td></td><td class=\"n\">%s</td><td "
         "class=\"n\">%s</td></tr></tfoot></table></div>",
         report_time(window * 1e-9).at, report_percent((double)before / window).at);
-    ADD("<h3>Causes, by the seconds that they cost</h3><ul>");
+    ADD("<h3>Causes, by what the step would save without them</h3><ul>");
     for (int i = 0; i < a->cause_count; i++) {
-        ADD("<li><b>%s</b>, %s: ", report_kind_name(a->causes[i].kind),
-            report_time(a->causes[i].seconds).at);
+        ADD("<li><b>%s</b>: ", report_kind_name(a->causes[i].kind));
         COH_TRY(report_add_escaped(out, a->causes[i].text, TEXT_MOST));
+        if (a->causes[i].kind != REPORT_COMPUTE)
+            ADD("; without it the step would be %s shorter", report_time(a->causes[i].saved_s).at);
         ADD("</li>");
     }
     ADD("</ul></section>");

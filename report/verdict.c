@@ -13,6 +13,8 @@
 
 /* A cause below this share of the step is not named, except computing itself. */
 #define WORTH_NAMING 0.02
+/* A step that loses less than this share to anything is limited by compute. */
+#define WORTH_BLAMING 0.1
 /* A time is called slower than predicted from this ratio on. */
 #define SLOWER 1.15
 /* A transfer that would take less at the link's rate is limited by its latency. */
@@ -52,6 +54,7 @@ static report_cause *add_cause(report_analysis *a, report_kind kind, double seco
     report_cause *cause = &a->causes[a->cause_count++];
     *cause = (report_cause){ .kind = kind,
                              .seconds = seconds,
+                             .saved_s = seconds,
                              .lane = lane,
                              .instruction = COH_TRACE_NONE,
                              .operator_index = COH_TRACE_NONE };
@@ -247,7 +250,7 @@ static int cause_order(const void *left, const void *right)
     const report_cause *a = left, *b = right;
     if ((a->kind == REPORT_COMPUTE) != (b->kind == REPORT_COMPUTE))
         return a->kind == REPORT_COMPUTE ? 1 : -1;
-    return (a->seconds < b->seconds) - (a->seconds > b->seconds);
+    return (a->saved_s < b->saved_s) - (a->saved_s > b->saved_s);
 }
 
 static void find_causes(report_analysis *a)
@@ -255,7 +258,6 @@ static void find_causes(report_analysis *a)
     const report_window *w = &a->window;
     add_waits(a);
     add_excess(a, add_system(a));
-    qsort(a->causes, (size_t)a->cause_count, sizeof(a->causes[0]), cause_order);
     report_cause *cause = add_cause(
         a, REPORT_COMPUTE, seconds_of(w->lanes[COH_LANE_COMPUTE].busy_ns), COH_LANE_COMPUTE);
     if (cause)
@@ -329,17 +331,22 @@ static int name_remedy(const report_analysis *a, const report_cause *cause, char
     return 1;
 }
 
-/* Changes the durations to those with the remedy. */
-static void apply_remedy(const report_window *w, const report_cause *cause, uint64_t *durations)
+/* Fills the durations with the remedy; `whole`: as if all of the cause were gone. */
+static void apply_remedy(const report_window *w, const report_cause *cause, int whole,
+                         uint64_t *durations)
 {
     const coh_trace *t = w->trace;
     const double rate = t->lane_bytes_per_s[cause->lane];
+    for (uint32_t i = 0; i < t->instruction_count; i++)
+        durations[i] = report_duration(w, i);
     for (uint32_t i = 0; i < t->instruction_count; i++) {
         const coh_trace_instruction *in = &t->instructions[i];
         const uint64_t predicted = predicted_ns(w, i);
         if (in->lane != cause->lane)
             continue;
-        if (cause->kind == REPORT_WAITS)
+        if (whole && (cause->kind == REPORT_WAITS || cause->kind == REPORT_LATE_UPDATE))
+            durations[i] = 0;
+        else if (cause->kind == REPORT_WAITS)
             durations[i] /= 2;
         else if (cause->kind == REPORT_SMALL_CHUNK)
             durations[i] = (uint64_t)((double)in->bytes / rate * 1e9);
@@ -364,12 +371,23 @@ static coh_status play_remedy(report_analysis *a, const report_cause *cause, uin
                    text);
         return COH_OK;
     }
-    for (uint32_t i = 0; i < w->trace->instruction_count; i++)
-        durations[i] = report_duration(w, i);
-    apply_remedy(w, cause, durations);
+    apply_remedy(w, cause, 0, durations);
     COH_TRY(report_replay(w, durations, &after_ns));
     if (after_ns > 0)
         add_action(a, (double)before_ns / (double)after_ns - 1, "replayed", text);
+    return COH_OK;
+}
+
+/* Finds what the step would save without the cause. */
+static coh_status play_without(const report_window *w, report_cause *cause, uint64_t before_ns,
+                               uint64_t *durations)
+{
+    uint64_t after_ns;
+    if (cause->kind == REPORT_COMPUTE || cause->lane == REPORT_LANE_NONE)
+        return COH_OK;
+    apply_remedy(w, cause, 1, durations);
+    COH_TRY(report_replay(w, durations, &after_ns));
+    cause->saved_s = before_ns > after_ns ? seconds_of(before_ns - after_ns) : 0;
     return COH_OK;
 }
 
@@ -384,6 +402,10 @@ static coh_status find_actions(report_analysis *a)
     for (uint32_t i = 0; i < w->trace->instruction_count; i++)
         durations[i] = report_duration(w, i);
     coh_status status = report_replay(w, durations, &before_ns);
+    for (int i = 0; i < a->cause_count && status == COH_OK; i++)
+        status = play_without(w, &a->causes[i], before_ns, durations);
+    if (status == COH_OK)
+        qsort(a->causes, (size_t)a->cause_count, sizeof(a->causes[0]), cause_order);
     for (int i = 0; i < a->cause_count && status == COH_OK; i++)
         status = play_remedy(a, &a->causes[i], before_ns, durations);
     coh_free(durations);
@@ -441,10 +463,18 @@ static void write_verdict(report_analysis *a)
                      "The run has no steps, so nothing can be said about its speed.");
         return;
     }
+    const double busy = seconds_of(a->window.lanes[COH_LANE_COMPUTE].busy_ns);
     if (cause->kind == REPORT_COMPUTE)
         snprintf(a->verdict, sizeof(a->verdict),
-                 "%s %s and is limited by compute: no wait is longer than %.0f %% of it, and %s.",
-                 subject, report_time(step).at, 100 * WORTH_NAMING, cause->text);
+                 "%s %s and is limited by compute, which is busy for %.0f %% of it; no loss is "
+                 "above %.0f %%.",
+                 subject, report_time(step).at, 100 * busy / step, 100 * WORTH_NAMING);
+    else if (cause->saved_s < WORTH_BLAMING * step)
+        snprintf(a->verdict, sizeof(a->verdict),
+                 "%s %s and is limited by compute, which is busy for %.0f %% of it; the largest "
+                 "loss is %s: %s.",
+                 subject, report_time(step).at, 100 * busy / step, report_kind_name(cause->kind),
+                 cause->text);
     else
         snprintf(a->verdict, sizeof(a->verdict), "%s %s and loses most to %s: %s.", subject,
                  report_time(step).at, report_kind_name(cause->kind), cause->text);
