@@ -34,13 +34,14 @@ document.querySelectorAll(".zoomable").forEach(chart => {
     const about = window_s / (svg.clientWidth / 110), power = 10 ** Math.floor(Math.log10(about));
     const step = [1, 2, 5, 10].map(m => m * power).find(s => s >= about);
     const marks = [];
-    for (let i = 0; i * step < window_s && i < 4000; i++) {
+    for (let i = 0; i * step < window_s * 0.98 && i < 4000; i++) {
       const x = i * step / window_s * 100 + "%";
+      const last = zoom === 1 && i * step > window_s * 0.94;
       const line = document.createElementNS(svg.namespaceURI, "line");
       for (const [k, v] of [["x1", x], ["x2", x], ["y1", 0], ["y2", height - 16], ["class", "grid"]]) line.setAttribute(k, v);
       const text = document.createElementNS(svg.namespaceURI, "text");
       for (const [k, v] of [["x", x], ["y", height - 3], ["class", "mute"]]) text.setAttribute(k, v);
-      text.textContent = time(i * step);
+      text.textContent = last ? "" : time(i * step);
       marks.push(line, text);
     }
     ticks.replaceChildren(...marks);
