@@ -97,6 +97,28 @@ class Record(TrainTest):
             with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:
                 self.assertEqual(json.load(file)["version"], 1)
 
+    def test_a_slow_step_is_kept_among_the_slow_ones(self):
+        folder, log = self.path("run"), self.path("run", "steps.jsonl")
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 40, "--save", folder)
+        while process.poll() is None and (not os.path.exists(log) or len(lines_of(log)) < 15):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1 + 5 * max(line["seconds"] for line in lines_of(log)))
+        process.send_signal(signal.SIGCONT)
+        process.communicate()
+        lines, trace = lines_of(log), trace_file.read(folder)
+        slow = [step for step in trace.steps if step.is_slow]
+        slowest = max(lines[8:], key=lambda line: line["seconds"])["step"] - 1
+        self.assertIn(slowest, [step.step for step in slow])
+        self.assertLessEqual(len(slow), 8 + 3)
+        for step in trace.steps:
+            before = sorted(line["seconds"] for line in lines[max(0, step.step - 63):step.step])
+            limit = 1.5 * before[len(before) // 2]
+            if abs(step.step_ns * 1e-9 - limit) > 1e-5:
+                self.assertEqual(step.is_slow, step.step_ns * 1e-9 > limit, step.step)
+            self.assertTrue(step.slot < 3 or step.is_slow)
+        self.assertEqual(len({step.step for step in trace.steps}), len(trace.steps))
+
     def test_a_full_disk_ends_the_trace_with_one_warning_and_not_the_run(self):
         folder = self.path("run")
         done = run("train", *TINY, "--data", self.corpus(), "--steps", 6, "--save", folder, program=FAULTY,

@@ -52,7 +52,7 @@ class Events:
 
 
 class Trace(TrainTest):
-    def made(self, *more, steps=5):
+    def made(self, *more, steps=3):
         folder, out = self.path(f"run{len(os.listdir(self.folder))}"), self.path("trace.json")
         self.train("--steps", steps, "--save", folder, *more)
         self.succeeds("trace", folder, "-o", out)
@@ -139,11 +139,12 @@ class Trace(TrainTest):
     def test_slices_flows_and_counters_are_those_of_the_run(self):
         os.mkdir(self.path("disk"))
         streamed = ["--device-memory", "130MiB", "--disk", self.path("disk") + ":1GB"]
-        for more in ([], streamed, ["--device-memory", "130MiB", "--emulate-host", "1GiB", "--link-rate", "200MB/s"]):
+        for more in ([], streamed, ["--device-memory", "130MiB", "--emulate-host", "1GiB", "--link-rate", "30MB/s"]):
             trace, events = self.made(*more)
             self.check_slices(trace, events)
             self.check_flows(trace, events)
             self.check_counters(trace, events)
+            # A link this slow is waited for on any machine; a disk may be fast enough.
             self.assertTrue(events.flows if "--link-rate" in more else more or not events.flows)
 
     def test_some_steps_and_what_cannot_be_written(self):
