@@ -518,9 +518,11 @@ static coh_status read_latencies(reading *r, uint32_t *lost)
 static int is_step(const coh_trace_step *step, uint32_t instruction_count)
 {
     for (uint32_t i = 0; i < instruction_count; i++)
-        if (step->spans[i].begin_ns > step->spans[i].end_ns || step->spans[i].end_ns > INT64_MAX)
+        if (step->spans[i].begin_ns > step->spans[i].end_ns ||
+            step->spans[i].end_ns > COH_TRACE_TIME_MOST)
             return 0;
-    return step->step_ns <= INT64_MAX && step->begin_ns <= INT64_MAX && step->step <= INT64_MAX;
+    return step->step_ns <= COH_TRACE_TIME_MOST && step->begin_ns <= COH_TRACE_TIME_MOST &&
+           step->step <= INT64_MAX;
 }
 
 static int is_zero(const uint8_t *bytes, uint64_t count)

@@ -119,9 +119,9 @@ static int is_instruction(const coh_trace *t, const coh_trace_instruction *i)
 {
     return i->opcode < t->opcode_count && is_index(i->operator_index, t->operator_count) &&
            is_index(i->stream, t->purpose_count) && i->lane < COH_LANE_COUNT && i->is_shared <= 1 &&
-           i->predicted_begin_ns <= i->predicted_end_ns && i->predicted_end_ns <= INT64_MAX &&
-           i->wait_begin <= t->wait_count && i->wait_count <= t->wait_count - i->wait_begin &&
-           is_rate(i->flops);
+           i->predicted_begin_ns <= i->predicted_end_ns &&
+           i->predicted_end_ns <= COH_TRACE_TIME_MOST && i->wait_begin <= t->wait_count &&
+           i->wait_count <= t->wait_count - i->wait_begin && is_rate(i->flops);
 }
 
 static int is_extent(const coh_trace *t, const coh_trace_extent *e)
@@ -136,7 +136,7 @@ coh_status coh_trace_check(const coh_trace *trace, coh_status failure)
     int rates = is_rate(trace->flops_per_s);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         rates &= is_rate(trace->lane_bytes_per_s[lane]);
-    if (!rates || trace->predicted_step_ns > INT64_MAX)
+    if (!rates || trace->predicted_step_ns > COH_TRACE_TIME_MOST)
         return coh_fail(failure, "a rate or the step's time of the trace is impossible");
     if (!has_tables(trace) || !has_texts(trace))
         return coh_fail(failure, "a table or a text of the trace is missing");

@@ -9,6 +9,9 @@
 
 #include "cohobate/trace.h"
 
+/* The latest time of a trace, 36 years: sums of a few times stay within 63 bits. */
+#define COH_TRACE_TIME_MOST ((uint64_t)1 << 60)
+
 /* The tables of a trace, to be filled. `texts` has room for the bytes asked for. */
 typedef struct coh_trace_tables {
     const char **opcodes, **purposes;

@@ -349,7 +349,7 @@ static void apply_remedy(const report_window *w, const report_cause *cause, int 
         else if (cause->kind == REPORT_WAITS)
             durations[i] /= 2;
         else if (cause->kind == REPORT_SMALL_CHUNK)
-            durations[i] = (uint64_t)((double)in->bytes / rate * 1e9);
+            durations[i] = (uint64_t)fmin((double)in->bytes / rate * 1e9, 1e18);
         else if (cause->kind == REPORT_LATE_UPDATE)
             durations[i] = predicted < durations[i] / 2 ? predicted : durations[i] / 2;
         else if (predicted < durations[i])
