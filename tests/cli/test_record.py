@@ -99,7 +99,7 @@ class Record(TrainTest):
 
     def test_a_slow_step_is_kept_among_the_slow_ones(self):
         folder, log = self.path("run"), self.path("run", "steps.jsonl")
-        process = start("train", *TINY, "--data", self.corpus(), "--steps", 40, "--save", folder)
+        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100, "--save", folder)
         while process.poll() is None and (not os.path.exists(log) or len(lines_of(log)) < 15):
             time.sleep(0.01)
         process.send_signal(signal.SIGSTOP)
