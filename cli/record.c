@@ -1,5 +1,5 @@
-/* Writes run.json and trace.bin. The one idea: everything that can be decided is decided before the
- * first step, so a step only copies its record into a slot of the file. Next: record.h, the files;
+/* Writes run.json and trace.bin. The one idea: the tables are written before the first step, so a
+ * step only copies its record into a slot of the file. Next: record.h, the files;
  * train_loop.c, the caller. */
 #include "cli/record.h"
 
@@ -45,8 +45,10 @@ static void processor_name(char out_name[128])
     text[bytes > 0 ? bytes : 0] = '\0';
     const char *name = strstr(text, "model name");
     name = name ? strchr(name, ':') : NULL;
-    if (name)
-        snprintf(out_name, 128, "%.*s", (int)strcspn(name + 2, "\n"), name + 2);
+    if (!name)
+        return;
+    name += 1 + (name[1] == ' ');
+    snprintf(out_name, 128, "%.*s", (int)strcspn(name, "\n"), name);
 }
 
 /* The --state that a dtype and an optimizer are; NULL: none of them. */
