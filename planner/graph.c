@@ -94,7 +94,15 @@ static int masks_are_within(const coh_op_kind *kind)
             beyond(masks[i].parameters, kind->parameter_count))
             return 0;
     return !beyond(kind->row_split_parameters, kind->parameter_count) &&
-           !beyond(kind->can_widen_grad, kind->parameter_count);
+           !beyond(kind->can_widen_grad, kind->parameter_count) &&
+           !beyond(kind->split_axes, COH_RANK_MAX);
+}
+
+/* reads_for_parameters is a part of backward_reads, since it says which of them may be left out. */
+static int left_out_reads_are_reads(const coh_op_kind *kind)
+{
+    const coh_port_mask part = kind->reads_for_parameters, whole = kind->backward_reads;
+    return (part.inputs & ~whole.inputs) == 0 && (part.outputs & ~whole.outputs) == 0;
 }
 
 static int pairs_are_within(const coh_op_kind *kind)
@@ -145,7 +153,12 @@ static coh_status check_kind(const coh_op_kind *kind, const char *name)
     if (!masks_are_within(kind) || !pairs_are_within(kind))
         return coh_fail(COH_ERR_ARGUMENT,
                         "operator %s: kind %s names a port that it does not have (in a mask of "
-                        "ports, or in a pair that shares bytes)",
+                        "ports or axes, or in a pair that shares bytes)",
+                        name, kind->name);
+    if (!left_out_reads_are_reads(kind))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "operator %s: kind %s names a port in reads_for_parameters that "
+                        "backward_reads does not name: name it in both",
                         name, kind->name);
     if (kind->row_split_parameters & (kind->row_split_parameters - 1))
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: kind %s splits rows of several parameters",
@@ -159,8 +172,52 @@ static coh_status check_kind(const coh_op_kind *kind, const char *name)
 
 /* ---- facts ---- */
 
+/* Checks that infer describes no port from `count` on, and no such port has a name. */
+static coh_status check_beyond(const char *what, const coh_shape *shape, size_t stride,
+                               int32_t count)
+{
+    for (int32_t i = count; i < COH_PORT_MAX; i++) {
+        const coh_shape *at =
+            (const coh_shape *)(const void *)((const char *)shape + (size_t)i * stride);
+        if (at->rank != 0)
+            return coh_fail(COH_ERR_SHAPE,
+                            "infer describes %s %d, and the kind counts %d: raise %s_count", what,
+                            i, count, what);
+    }
+    return COH_OK;
+}
+
+static coh_status check_ports_beyond(const coh_graph_op_entry *op)
+{
+    const coh_op_facts *facts = &op->facts;
+    COH_TRY(check_beyond("output", facts->output, sizeof(facts->output[0]), op->kind.output_count));
+    COH_TRY(check_beyond("parameter", &facts->parameter[0].shape, sizeof(facts->parameter[0]),
+                         op->kind.parameter_count));
+    return check_beyond("state", facts->state, sizeof(facts->state[0]), op->kind.state_count);
+}
+
+static coh_status check_ranges(const coh_graph_op_entry *op, const coh_shape *inputs)
+{
+    for (int32_t i = 0; i < COH_PORT_MAX; i++) {
+        const coh_index_range range = op->facts.index_range[i];
+        if (range.least == 0 && range.end == 0)
+            continue;
+        if (range.least > range.end)
+            return coh_fail(COH_ERR_SHAPE, "the range of input %d ends before it begins", i);
+        if (i >= op->kind.input_count || inputs[i].dtype != COH_DTYPE_I32)
+            return coh_fail(COH_ERR_SHAPE,
+                            "input %d has a range of indices, and is no integer input of the kind",
+                            i);
+    }
+    return COH_OK;
+}
+
 static coh_status check_parameter_facts(const coh_parameter_facts *facts, int32_t port)
 {
+    if (facts->name == NULL || facts->name[0] == '\0')
+        return coh_fail(COH_ERR_SHAPE,
+                        "the name of parameter %d is %s: a checkpoint needs one, as \"weight\"",
+                        port, facts->name == NULL ? "NULL" : "empty");
     COH_TRY(check_shape(&facts->shape, "parameter"));
     if (facts->shape.dtype != COH_DTYPE_F32 && facts->shape.dtype != COH_DTYPE_BF16)
         return coh_fail(COH_ERR_SHAPE, "parameter %d is neither f32 nor bf16", port);
@@ -207,10 +264,11 @@ static coh_status check_amounts(const coh_graph_op_entry *op)
     return COH_OK;
 }
 
-/* Checks what infer reported about op->kind. */
-static coh_status check_facts(const coh_graph_op_entry *op)
+/* Checks what infer reported about op->kind for these inputs. */
+static coh_status check_facts(const coh_graph_op_entry *op, const coh_shape *inputs)
 {
     int32_t first = -1; /* first parameter present */
+    COH_TRY(check_ports_beyond(op));
     for (int32_t i = 0; i < op->kind.output_count; i++)
         COH_TRY(check_shape(&op->facts.output[i], "output"));
     for (int32_t i = 0; i < op->kind.state_count; i++)
@@ -228,9 +286,7 @@ static coh_status check_facts(const coh_graph_op_entry *op)
                             first, i);
     }
     COH_TRY(check_amounts(op));
-    for (int32_t i = 0; i < op->kind.input_count; i++)
-        if (op->facts.index_range[i].least > op->facts.index_range[i].end)
-            return coh_fail(COH_ERR_SHAPE, "the range of input %d ends before it begins", i);
+    COH_TRY(check_ranges(op, inputs));
     if (op->kind.is_loss && (coh_shape_elements(&op->facts.output[0]) != 1 ||
                              op->facts.output[0].dtype != COH_DTYPE_F32))
         return coh_fail(COH_ERR_SHAPE, "a loss has one element, in f32");
@@ -332,7 +388,7 @@ coh_status coh_graph_input(coh_graph *graph, const char *name, const coh_shape *
 static coh_status name_parameter(const coh_graph *graph, const coh_graph_op_entry *op,
                                  const char *name, char **out_name)
 {
-    COH_TRY(join(op->name, ".", name ? name : "parameter", out_name));
+    COH_TRY(join(op->name, ".", name, out_name));
     coh_status status = check_name("parameter", *out_name);
     for (size_t i = 0; status == COH_OK && i < graph->parameter_count; i++)
         if (strcmp(graph->parameters[i].name, *out_name) == 0)
@@ -459,7 +515,7 @@ static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op
     if (status == COH_OK)
         size_workspaces(op, inputs);
     if (status == COH_OK)
-        status = check_facts(op);
+        status = check_facts(op, inputs);
     if (status != COH_OK)
         return coh_fail_prefix(status, "operator %s", args->name);
     return COH_OK;
@@ -490,13 +546,22 @@ static coh_status copy_kind(const coh_op_kind *kind, const char *name, coh_op_ki
 static coh_status check_args(const coh_graph *graph, const coh_op_kind *kind,
                              const coh_op_args *args)
 {
+    const size_t most =
+        kind->attribute_bytes > 0 ? kind->attribute_bytes + ATTRIBUTES_GROWTH : ATTRIBUTES_MOST;
     if (args->attribute_bytes > 0 && args->attributes == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: %zu bytes of attributes at NULL",
                         args->name, args->attribute_bytes);
-    if (args->attribute_bytes < kind->attribute_bytes || args->attribute_bytes > ATTRIBUTES_MOST)
+    if (args->attribute_bytes < kind->attribute_bytes || args->attribute_bytes > most)
         return coh_fail(COH_ERR_ARGUMENT,
                         "operator %s: %zu bytes of attributes, and kind %s takes %u", args->name,
                         args->attribute_bytes, kind->name, kind->attribute_bytes);
+    if (args->frozen_parameters != UINT32_MAX &&
+        beyond(args->frozen_parameters, kind->parameter_count))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "operator %s: frozen_parameters %#x names a parameter from %d on, and "
+                        "kind %s has %d",
+                        args->name, args->frozen_parameters, kind->parameter_count, kind->name,
+                        kind->parameter_count);
     if (kind->input_count > 0 && args->inputs == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: its inputs are NULL, and kind %s has %d",
                         args->name, kind->name, kind->input_count);

@@ -61,8 +61,9 @@ typedef enum coh_phase { COH_PHASE_FORWARD, COH_PHASE_BACKWARD, COH_PHASE_COUNT 
 typedef enum coh_init { COH_INIT_ZERO, COH_INIT_ONE, COH_INIT_NORMAL, COH_INIT_UNIFORM } coh_init;
 
 typedef struct coh_parameter_facts {
-    const char *name; /* "weight": the parameter is named "<operator>.weight"; static storage */
-    coh_shape shape;  /* rank 0: this operator has no such parameter (a linear without bias) */
+    /* "weight": the parameter is named "<operator>.weight"; static storage, not NULL */
+    const char *name;
+    coh_shape shape; /* rank 0: this operator has no such parameter (a linear without bias) */
     coh_init init;
     float init_std;
     int32_t decays; /* weight decay applies: matrices and embeddings, not norms and biases */
@@ -78,7 +79,7 @@ typedef struct coh_index_range {
 } coh_index_range;
 
 /* Facts about one operator, which its kind derives from the input shapes. Zeroed before `infer` is
- * called. */
+ * called. Ports from the kind's counts on stay zero. */
 typedef struct coh_op_facts {
     coh_shape output[COH_PORT_MAX];
     coh_parameter_facts parameter[COH_PORT_MAX];
@@ -329,7 +330,7 @@ typedef struct coh_op_args {
     const coh_tensor *inputs;
     /* NULL, or parameter_count handles; COH_PARAMETER_NEW makes a new one. Shapes must match. */
     const coh_parameter *tied;
-    /* bit i: parameter i is frozen: no gradient, no states, no update */
+    /* bit i: parameter i is frozen: no gradient, no states, no update. UINT32_MAX: all */
     uint32_t frozen_parameters;
     /* Operators of one block are kept, recomputed or moved together; -1: none. The operators of a
      * block must be consecutive. */
