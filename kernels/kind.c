@@ -115,6 +115,21 @@ coh_status coh_check_step(const coh_shape *x, const coh_shape *position)
     return status;
 }
 
+coh_status coh_axis_of(const coh_shape *shape, int32_t axis, coh_axis *out_axis)
+{
+    const int32_t from_first = axis < 0 ? axis + shape->rank : axis;
+    *out_axis = (coh_axis){ .axis = from_first, .outer = 1, .inner = 1 };
+    if (from_first < 0 || from_first >= shape->rank)
+        return coh_kind_fail(COH_ERR_SHAPE, "axis is %d: -%d to %d is possible", axis, shape->rank,
+                             shape->rank - 1);
+    out_axis->count = shape->dim[from_first];
+    for (int32_t i = 0; i < from_first; i++)
+        out_axis->outer *= shape->dim[i];
+    for (int32_t i = from_first + 1; i < shape->rank; i++)
+        out_axis->inner *= shape->dim[i];
+    return COH_OK;
+}
+
 int64_t coh_shape_rows(const coh_shape *shape)
 {
     return coh_shape_elements(shape) / shape->dim[shape->rank - 1];

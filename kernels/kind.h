@@ -22,6 +22,10 @@
                  [COH_DEVICE_CUDA] = {                                                             \
                      .forward = forward_of, .backward = backward_of, __VA_ARGS__ } }
 
+/* Functions that compute on the host only. */
+#define COH_KIND_RUNS_ON_HOST(forward_of, backward_of)                                             \
+    .devices = { [COH_DEVICE_HOST] = { .forward = forward_of, .backward = backward_of } }
+
 /* Masks of inputs and parameters whose gradients backward adds to if asked, and skips if they are
  * not wanted; those of parameters in f32 if asked. */
 #define COH_KIND_GRADIENTS(input_mask, parameter_mask)                                             \
@@ -61,6 +65,14 @@ coh_status coh_check_cap(float cap);
 /* Checks that shapes agree in every axis except the last `free_axes`. */
 coh_status coh_check_leading(const char *port, const coh_shape *shape, const char *other_port,
                              const coh_shape *other, int32_t free_axes);
+
+/* A tensor seen along one axis: outer x count x inner elements. */
+typedef struct coh_axis {
+    int32_t axis; /* from 0 on */
+    int64_t outer, count, inner;
+} coh_axis;
+/* Finds axis `axis` of a shape that was checked; -1 is the last one, -2 the one before. */
+coh_status coh_axis_of(const coh_shape *shape, int32_t axis, coh_axis *out_axis);
 
 /* Checks that the call's input `port`, i32 [1], is a row of a table of `positions` rows (kernels.h,
  * coh_kernel_check_indices). Fails: COH_ERR_CORRUPT. */

@@ -272,6 +272,50 @@ typedef struct coh_classifier_attributes {
 } coh_classifier_attributes;
 extern COH_API const coh_op_kind coh_kind_classifier;
 
+/* ---- kinds of any model, on the host device only: an engine on a GPU refuses them ----
+ *
+ * An axis counts from 0; -1 is the last one. */
+
+/* The same elements in other dimensions: x -> y of `rank` dimensions `dim`. One of them may be -1:
+ * as many as are left over. */
+typedef struct coh_reshape_attributes {
+    int64_t dim[COH_RANK_MAX];
+    int32_t rank;
+    int32_t reserved; /* 0 */
+} coh_reshape_attributes;
+extern COH_API const coh_op_kind coh_kind_reshape;
+
+/* Slice: x -> y = the elements `begin` to `end` - 1 of an axis of x. */
+typedef struct coh_slice_attributes {
+    int64_t begin, end;
+    int32_t axis;
+    int32_t reserved; /* 0 */
+} coh_slice_attributes;
+extern COH_API const coh_op_kind coh_kind_slice;
+
+typedef struct coh_axis_attributes {
+    int32_t axis;
+} coh_axis_attributes;
+
+/* Concat: x, second -> y, which has all of x and then all of second along an axis. The other axes
+ * agree. */
+extern COH_API const coh_op_kind coh_kind_concat;
+
+/* Mean over an axis, which y lacks: x [..,n,..] -> y [..]; if x has no other axis, y is [1]. */
+extern COH_API const coh_op_kind coh_kind_mean;
+
+/* Softmax over the last axis: y = e^x / sum(e^x). Backward reads y, so y may overwrite x. */
+extern COH_API const coh_op_kind coh_kind_softmax;
+
+/* Cross-entropy of given logits: logits [..,V], targets i32 [..] -> loss [1]: mean over all items
+ * of -log softmax(logits)[target]; a target of -1 contributes 0. coh_kind_classifier has the same
+ * loss and never holds all logits. Saves maximum and sum of each row. */
+extern COH_API const coh_op_kind coh_kind_cross_entropy;
+
+/* Mean squared error: x, target -> loss [1] = mean((x - target)²) over all elements. The target has
+ * the dimensions of x; its dtype is that of x or f32. */
+extern COH_API const coh_op_kind coh_kind_mean_squared_error;
+
 /* Logits of the classifier head: x [B,T,C] -> logits [B,T,V] = x weightᵀ, capped as the
  * classifier's; weight [V,C], row-split. Forward only. */
 extern COH_API const coh_op_kind coh_kind_logits;

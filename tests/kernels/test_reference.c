@@ -53,7 +53,7 @@ static void check(const coh_op_kind *kind, const void *attributes, const coh_sha
     for (int i = 0; i < kind->input_count; i++)
         if (inputs[i].dtype == COH_DTYPE_I32)
             coh_case_ids(&one, i, ids, 3);
-    if (kind->is_loss)
+    if (kind->is_loss && inputs[1].dtype == COH_DTYPE_I32)
         ((int32_t *)one.call.input[1].data)[1] = -1;
     coh_reference r;
     coh_reference_create(&r, &one);
@@ -144,10 +144,28 @@ static void the_naive_gradients_are_those_of_the_naive_formulas(void **state)
     check(&coh_kind_classifier, &capped, (coh_shape[]){ F32(2, 3, 5), I32(2, 3) }, 13);
 }
 
+static void so_are_those_of_the_kinds_of_any_model(void **state)
+{
+    (void)state;
+    const coh_reshape_attributes dimensions = { { 5, -1 }, 2 };
+    check(&coh_kind_reshape, &dimensions, (coh_shape[]){ F32(2, 3, 5) }, 0);
+    const coh_slice_attributes slice = { 1, 3, -1 };
+    check(&coh_kind_slice, &slice, (coh_shape[]){ F32(2, 3, 5) }, 0);
+    for (int32_t axis = 0; axis < 2; axis++) {
+        const coh_axis_attributes along = { axis };
+        check(&coh_kind_concat, &along, (coh_shape[]){ F32(2, 3, 5), F32(2, 3, 5) }, 0);
+        check(&coh_kind_mean, &along, (coh_shape[]){ F32(2, 3, 5) }, 0);
+    }
+    check(&coh_kind_softmax, NULL, (coh_shape[]){ F32(3, 7) }, 0);
+    check(&coh_kind_cross_entropy, NULL, (coh_shape[]){ F32(2, 3, 5), I32(2, 3) }, 5);
+    check(&coh_kind_mean_squared_error, NULL, (coh_shape[]){ F32(3, 7), F32(3, 7) }, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_naive_gradients_are_those_of_the_naive_formulas),
+        cmocka_unit_test(so_are_those_of_the_kinds_of_any_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

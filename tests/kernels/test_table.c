@@ -106,6 +106,8 @@ static void a_kind_computes_where_its_queue_says_and_reads_nothing_itself(void *
     for (int index = 0; index < SHAPE_CASES; index++) {
         coh_case here, there;
         results expected, got;
+        if (shape_case_at(index)->kind->devices[COH_DEVICE_CUDA].forward == NULL)
+            continue;
         shape_case_create(&here, index, 21);
         shape_case_create(&there, index, 21);
         assert_int_equal(run_here(&here, NULL, &expected), 0);

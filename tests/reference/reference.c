@@ -123,6 +123,13 @@ static void run(coh_reference *r, int backward)
         { &coh_kind_dropout, coh_reference_dropout },
         { &coh_kind_dropout_residual, coh_reference_dropout },
         { &coh_kind_classifier, coh_reference_classifier },
+        { &coh_kind_reshape, coh_reference_reshape },
+        { &coh_kind_slice, coh_reference_slice },
+        { &coh_kind_concat, coh_reference_concat },
+        { &coh_kind_mean, coh_reference_mean },
+        { &coh_kind_softmax, coh_reference_softmax },
+        { &coh_kind_cross_entropy, coh_reference_cross_entropy },
+        { &coh_kind_mean_squared_error, coh_reference_mean_squared_error },
     };
     for (size_t i = 0; i < sizeof(references) / sizeof(references[0]); i++)
         if (references[i].kind == r->of->kind)

@@ -69,6 +69,13 @@ void coh_reference_attention_dropout(coh_reference *r, int backward);
 void coh_reference_attention_grouped_dropout(coh_reference *r, int backward);
 void coh_reference_dropout(coh_reference *r, int backward);
 void coh_reference_classifier(coh_reference *r, int backward);
+void coh_reference_reshape(coh_reference *r, int backward);
+void coh_reference_slice(coh_reference *r, int backward);
+void coh_reference_concat(coh_reference *r, int backward);
+void coh_reference_mean(coh_reference *r, int backward);
+void coh_reference_softmax(coh_reference *r, int backward);
+void coh_reference_cross_entropy(coh_reference *r, int backward);
+void coh_reference_mean_squared_error(coh_reference *r, int backward);
 
 /* ---- random words, as kernels/random.h numbers them (reference_dropout.c) ---- */
 
