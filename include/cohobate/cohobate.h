@@ -42,6 +42,7 @@
 #include "cohobate/measure.h"
 #include "cohobate/model.h"
 #include "cohobate/models.h"
+#include "cohobate/op_check.h"
 #include "cohobate/optimizer.h"
 #include "cohobate/plan.h"
 #include "cohobate/plan_batch.h"

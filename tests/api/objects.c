@@ -351,6 +351,19 @@ coh_op_args valid_coh_op_args(void)
     return (coh_op_args){ .name = "added", .inputs = first_tensor, .block = -1 };
 }
 
+static void no_finding(void *context, const coh_op_finding *finding)
+{
+    (void)context, (void)finding;
+}
+
+coh_op_check_options valid_coh_op_check_options(void)
+{
+    static const coh_shape input = { .dtype = COH_DTYPE_F32, .rank = 2, .dim = { 2, 3 } };
+    return (coh_op_check_options){ .struct_bytes = sizeof(coh_op_check_options),
+                                   .inputs = &input,
+                                   .found = no_finding };
+}
+
 coh_shape valid_coh_shape(void)
 {
     return (coh_shape){ .dtype = COH_DTYPE_F32, .rank = 2, .dim = { 2, 3 } };

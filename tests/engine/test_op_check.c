@@ -1,0 +1,169 @@
+/* The check of a kind: planted mistakes are found with the right fault, port and cause, and right
+ * kinds pass: those of op_mistakes.c and all of the library, at every shape of their tests, with
+ * several seeds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cohobate/cohobate.h"
+#include "tests/engine/op_mistakes.h"
+#include "tests/kernels/shapes.h"
+#include "tests/length.h"
+
+typedef struct findings {
+    int count;
+    coh_op_fault fault; /* of the first */
+    char port[64], sentence[1024];
+} findings;
+
+static void take(void *context, const coh_op_finding *finding)
+{
+    findings *all = context;
+    assert_int_equal(finding->struct_bytes, sizeof(*finding));
+    if (all->count++ > 0)
+        return;
+    all->fault = finding->fault;
+    snprintf(all->port, sizeof(all->port), "%s", finding->port);
+    snprintf(all->sentence, sizeof(all->sentence), "%s", finding->sentence);
+}
+
+static coh_op_check_options options_for(const coh_shape *inputs, findings *all)
+{
+    *all = (findings){ 0 };
+    return (coh_op_check_options){ .struct_bytes = sizeof(coh_op_check_options),
+                                   .inputs = inputs,
+                                   .seed = 1,
+                                   .found = take,
+                                   .context = all };
+}
+
+static void every_planted_mistake_is_found_with_its_cause(void **state)
+{
+    (void)state;
+    int count = 0, missed = 0;
+    for (const op_mistake *mistake; (mistake = op_mistake_at(count)) != NULL; count++) {
+        findings all;
+        const coh_op_check_options options = options_for(&mistake->input, &all);
+        coh_op_report report = { .struct_bytes = sizeof(report) };
+        assert_int_equal(coh_op_check(mistake->kind, &options, &report), COH_OK);
+        assert_int_equal(report.finding_count, all.count);
+        const int is_right = all.count > 0 && all.fault == mistake->fault &&
+                             (mistake->port == NULL || strcmp(mistake->port, all.port) == 0) &&
+                             (mistake->says == NULL || strstr(all.sentence, mistake->says));
+        printf("%s %s: %s\n", is_right ? "found " : "MISSED", mistake->what,
+               all.count > 0 ? all.sentence : "nothing");
+        missed += !is_right;
+    }
+    assert_true(count >= 30);
+    assert_int_equal(missed, 0);
+}
+
+/* Returns 1 if gradients were compared. */
+static int must_pass(const char *name, const coh_op_kind *kind, const coh_op_check_options *options,
+                     const findings *all)
+{
+    coh_op_report report = { .struct_bytes = sizeof(report) };
+    if (coh_op_check(kind, options, &report) != COH_OK)
+        fail_msg("%s: %s", name, coh_last_error());
+    if (report.finding_count > 0)
+        fail_msg("%s, seed %d: %s", name, (int)options->seed, all->sentence);
+    return report.gradient_count > 0;
+}
+
+static void right_kinds_pass(void **state)
+{
+    (void)state;
+    coh_shape input;
+    const coh_op_kind *kind;
+    int compared = 0;
+    for (int i = 0; (kind = op_right_kind_at(i, &input)) != NULL; i++)
+        for (uint64_t seed = 0; seed < 20; seed++) {
+            findings all;
+            coh_op_check_options options = options_for(&input, &all);
+            options.seed = seed;
+            compared += must_pass(kind->name, kind, &options, &all);
+        }
+    assert_true(compared >= 7 * 19);
+}
+
+/* The size of a case's attributes: of the last version of the kind's struct. */
+static size_t attribute_bytes(const coh_op_kind *kind)
+{
+    return kind == &coh_kind_rmsnorm ? sizeof(coh_rmsnorm_attributes)
+           : kind == &coh_kind_rope  ? sizeof(coh_rope_attributes)
+           : kind == &coh_kind_attention_grouped || kind == &coh_kind_attention_grouped_atomic
+               ? sizeof(coh_attention_grouped_attributes)
+           : kind == &coh_kind_attention_grouped_dropout
+               ? sizeof(coh_attention_grouped_dropout_attributes)
+           : kind == &coh_kind_classifier ? sizeof(coh_classifier_attributes)
+           : kind == &coh_kind_position   ? sizeof(coh_position_attributes)
+                                          : kind->attribute_bytes;
+}
+
+static void all_kinds_of_the_library_pass(void **state)
+{
+    (void)state;
+    int compared = 0, cases = 0;
+    for (int index = 0; index < SHAPE_CASES; index += test_is_brief() ? 5 : 1) {
+        const shape_case *from = shape_case_at(index);
+        if (from->is_large)
+            continue;
+        coh_case one;
+        findings all;
+        shape_case_create(&one, index, 1);
+        const coh_shape inputs[3] = { one.call.input[0].shape, one.call.input[1].shape,
+                                      one.call.input[2].shape };
+        coh_op_check_options options = options_for(inputs, &all);
+        options.attributes = one.attributes;
+        options.attribute_bytes = attribute_bytes(from->kind);
+        options.seed = (uint64_t)index;
+        if (from->kind == &coh_kind_embedding_padded)
+            options.other_gradients.parameters = 1; /* its padding is not trained */
+        compared += must_pass(from->why, from->kind, &options, &all);
+        cases++;
+        coh_case_destroy(&one);
+    }
+    assert_true(compared >= cases / 3);
+}
+
+static void wrong_options_are_refused(void **state)
+{
+    (void)state;
+    const coh_shape input = F32(3, 5), zero = F32(3, 0), large = F32(1 << 14, 1 << 14);
+    findings all;
+    coh_op_check_options options = options_for(&input, &all);
+    coh_op_report report = { .struct_bytes = sizeof(report) };
+    options.in_process = 1;
+    assert_int_equal(coh_op_check(&coh_kind_relu, &options, &report), COH_OK);
+    assert_int_equal(report.gradient_count, 1);
+    assert_int_equal(coh_op_check(NULL, &options, &report), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_op_check(&coh_kind_relu, NULL, &report), COH_ERR_ARGUMENT);
+    options.thread_count = -1;
+    assert_int_equal(coh_op_check(&coh_kind_relu, &options, &report), COH_ERR_ARGUMENT);
+    options.thread_count = 1;
+    options.inputs = NULL;
+    assert_int_equal(coh_op_check(&coh_kind_relu, &options, &report), COH_ERR_ARGUMENT);
+    options.inputs = &zero;
+    assert_int_equal(coh_op_check(&coh_kind_relu, &options, &report), COH_ERR_SHAPE);
+    options.inputs = &large;
+    assert_int_equal(coh_op_check(&coh_kind_relu, &options, &report), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "smaller shapes"));
+    for (int fault = -1; fault <= COH_OP_FAULT_COUNT; fault++)
+        assert_true(strlen(coh_op_fault_name((coh_op_fault)fault)) > 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_planted_mistake_is_found_with_its_cause),
+        cmocka_unit_test(right_kinds_pass),
+        cmocka_unit_test(all_kinds_of_the_library_pass),
+        cmocka_unit_test(wrong_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
