@@ -593,12 +593,24 @@ static coh_status add_outputs(coh_graph *graph, coh_graph_op_entry *op, coh_tens
     return COH_OK;
 }
 
-/* Removes the parameters and tensors of a rejected operator. */
-static void drop_names(coh_graph *graph, size_t parameter_count, size_t tensor_count)
+coh_graph_mark coh_graph_mark_of(const coh_graph *graph)
 {
-    while (graph->parameter_count > parameter_count)
+    return (coh_graph_mark){ graph->op_count, graph->parameter_count, graph->tensor_count };
+}
+
+static void free_op(coh_graph_op_entry *op)
+{
+    coh_free(op->name);
+    coh_free(op->attributes);
+}
+
+void coh_graph_cut(coh_graph *graph, coh_graph_mark mark)
+{
+    while (graph->op_count > mark.op_count)
+        free_op(&graph->ops[--graph->op_count]);
+    while (graph->parameter_count > mark.parameter_count)
         coh_free(graph->parameters[--graph->parameter_count].name);
-    while (graph->tensor_count > tensor_count)
+    while (graph->tensor_count > mark.tensor_count)
         coh_free(graph->tensors[--graph->tensor_count].name);
 }
 
@@ -614,16 +626,15 @@ coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_
     COH_TRY(copy_kind(kind, args->name, &op.kind));
     COH_TRY(check_args(graph, &op.kind, args));
     COH_TRY(COH_GROW(&graph->ops, &graph->op_capacity, graph->op_count + 1));
-    const size_t parameter_count = graph->parameter_count, tensor_count = graph->tensor_count;
+    const coh_graph_mark before = coh_graph_mark_of(graph);
     coh_status status = fill_op(graph, &op, args);
     if (status == COH_OK)
         status = link_parameters(graph, &op, args, out_parameters);
     if (status == COH_OK)
         status = add_outputs(graph, &op, out_outputs);
     if (status != COH_OK) {
-        drop_names(graph, parameter_count, tensor_count);
-        coh_free(op.name);
-        coh_free(op.attributes);
+        coh_graph_cut(graph, before);
+        free_op(&op);
         return status;
     }
     graph->ops[graph->op_count++] = op;

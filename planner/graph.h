@@ -59,6 +59,13 @@ struct coh_graph {
 /* The ports that backward of this operator reads again; fewer if all its parameters are frozen. */
 coh_port_mask coh_graph_backward_reads(const coh_graph *graph, const coh_graph_op_entry *op);
 
+/* How much a graph has. coh_graph_cut removes what was added since. */
+typedef struct coh_graph_mark {
+    size_t op_count, parameter_count, tensor_count;
+} coh_graph_mark;
+coh_graph_mark coh_graph_mark_of(const coh_graph *graph);
+void coh_graph_cut(coh_graph *graph, coh_graph_mark mark);
+
 /* Returns the number of blocks. */
 int32_t coh_graph_block_count(const coh_graph *graph);
 

@@ -40,28 +40,11 @@ static void gate_backward(float *dx, float *dgate, float *dshift, const float *d
         }
 }
 
-/* ---- 2. the same layer as a kind: what it reads and writes, and two calls ---- */
-
-static coh_status gate_infer(const void *attributes, const coh_shape *inputs,
-                             coh_op_facts *out_facts)
-{
-    const coh_shape row = { .dtype = COH_DTYPE_F32,
-                            .rank = 1,
-                            .dim = { inputs[0].dim[inputs[0].rank - 1] } };
-    (void)attributes;
-    if (inputs[0].dtype != COH_DTYPE_F32) /* a model may be in bf16; this layer supports only f32 */
-        return coh_kind_fail(COH_ERR_SHAPE, "a gate computes in f32 only");
-    out_facts->output[0] = inputs[0];
-    out_facts->parameter[0] =
-        (coh_parameter_facts){ .name = "gate", .shape = row, .init = COH_INIT_ONE };
-    out_facts->parameter[1] =
-        (coh_parameter_facts){ .name = "shift", .shape = row, .init = COH_INIT_ZERO };
-    return COH_OK;
-}
+/* ---- 2. the same layer as a kind: two calls, and the shapes of its parameters ---- */
 
 static coh_status gate_call_forward(const coh_call *call)
 {
-    int64_t width = call->parameter[0].shape.dim[0];
+    const int64_t width = call->parameter[0].shape.dim[0];
     gate_forward(call->output[0].data, call->input[0].data, call->parameter[0].data,
                  call->parameter[1].data, coh_shape_elements(&call->input[0].shape) / width, width);
     return COH_OK;
@@ -69,7 +52,7 @@ static coh_status gate_call_forward(const coh_call *call)
 
 static coh_status gate_call_backward(const coh_call *call)
 {
-    int64_t width = call->parameter[0].shape.dim[0];
+    const int64_t width = call->parameter[0].shape.dim[0];
     gate_backward(call->input_grad[0].data, call->parameter_grad[0].data,
                   call->parameter_grad[1].data, call->output_grad[0].data, call->input[0].data,
                   call->parameter[0].data, call->parameter[1].data,
@@ -77,20 +60,9 @@ static coh_status gate_call_backward(const coh_call *call)
     return COH_OK;
 }
 
-static const coh_op_kind gate_kind = {
-    .struct_bytes = sizeof(coh_op_kind),
-    .abi_version = COH_KIND_ABI,
-    .name = "mine.gate",
-    .revision = 1,
-    .input_count = 1,
-    .output_count = 1,
-    .parameter_count = 2,
-    .backward_reads = { .inputs = 1, .parameters = 3 }, /* x; gate and shift; as bits */
-    /* can_add_grad and can_skip_grad stay 0: the planner adds for us, and provides scratch. */
-    .infer = gate_infer,
-    .devices = { [COH_DEVICE_HOST] = { .forward = gate_call_forward,
-                                       .backward = gate_call_backward } },
-};
+/* One input, two parameters as wide as its last axis (-1). */
+COH_LAYER(gate_kind, "mine.gate", 1, 2, gate_call_forward, gate_call_backward,
+          .parameter = { { "gate", { -1 }, COH_INIT_ONE }, { "shift", { -1 } } });
 
 /* ---- 3. a model: embedding, four blocks of linear and gate, classifier ---- */
 

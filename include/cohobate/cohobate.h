@@ -38,6 +38,7 @@
 #include "cohobate/folder.h"
 #include "cohobate/kernels.h"
 #include "cohobate/kinds.h"
+#include "cohobate/layer.h"
 #include "cohobate/machine.h"
 #include "cohobate/measure.h"
 #include "cohobate/model.h"

@@ -351,6 +351,19 @@ coh_op_args valid_coh_op_args(void)
     return (coh_op_args){ .name = "added", .inputs = first_tensor, .block = -1 };
 }
 
+coh_layer valid_coh_layer(void)
+{
+    return (coh_layer){ .struct_bytes = sizeof(coh_layer),
+                        .input_count = 1,
+                        .parameter_count = 1,
+                        .parameter = { { "weight", { -1 }, COH_INIT_ONE } } };
+}
+
+coh_chain_link valid_coh_chain_link(void)
+{
+    return (coh_chain_link)COH_LINK_OF(coh_kind_relu);
+}
+
 static void no_finding(void *context, const coh_op_finding *finding)
 {
     (void)context, (void)finding;
@@ -488,7 +501,7 @@ const char *valid_text(const char *function, const char *name)
         return is(name, "in_path") ? text_path() : is(name, "out_path") ? path_of(5, "new") : NULL;
     if (is(function, "coh_token_file"))
         return token_path();
-    if (is(name, "folder"))
+    if (is(name, "folder") || is(name, "disk_folder"))
         return ".";
     return is(name, "path") ? path_of(5, "new") : "name";
 }

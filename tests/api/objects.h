@@ -38,6 +38,8 @@ coh_adapters_write_options valid_coh_adapters_write_options(void);
 coh_op_kind valid_coh_op_kind(void);
 coh_op_args valid_coh_op_args(void);
 coh_op_check_options valid_coh_op_check_options(void);
+coh_layer valid_coh_layer(void);
+coh_chain_link valid_coh_chain_link(void);
 coh_shape valid_coh_shape(void);
 coh_call valid_coh_call(void);
 coh_optimizer valid_coh_optimizer(void);

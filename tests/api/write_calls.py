@@ -12,6 +12,7 @@ import public_api
 
 # NULL is documented as allowed: any status will do.
 MAY_BE_NULL = {
+    "coh_engine_create_within.disk_folder",
     "coh_checkpoint_check.out_hash", "coh_engine_evaluate.out_loss", "coh_engine_load.numeric_changed", "coh_graph_op.out_parameters",
     "coh_kernels_tune.report", "coh_terms_set.texts", "coh_kernels_use.out_machine",
     "coh_device_summarize.device", "coh_trace_read.out_lost", "coh_token_file_make.out_facts", "coh_token_file_build.held_out_path",
@@ -32,6 +33,8 @@ EXTENTS = {
     "coh_kernels_use.machine_bytes", "coh_engine_ledger.text_bytes", "coh_random_words.count",
     "coh_plan_memory_curve.count", "coh_measure_options.graph_count", "coh_plan_options.pin_count",
     "coh_plan_options.earlier_count", "coh_engine_options.group_count", "coh_op_args.attribute_bytes", "coh_op_kind.input_count",
+    "coh_chain_link.attribute_bytes", "coh_graph_chain.link_count", "coh_op_check_options.attribute_bytes",
+    "coh_layer.input_count",
     "coh_parallel.piece_count",  # number of calls
     "coh_trace.opcode_count", "coh_trace.purpose_count", "coh_trace.operator_count", "coh_trace.instruction_count",
     "coh_trace.wait_count", "coh_trace.extent_count", "coh_trace.step_count",
@@ -135,7 +138,7 @@ class Writer:
         if kind in self.api.structs:
             return [f"{kind} {name}_value = valid_{kind}();", f"{const}{kind} *{name} = &{name}_value;"]
         maker = f"valid_{kind}"
-        if function.name in ("coh_graph_op", "coh_graph_input", "coh_graph_output"):
+        if function.name in ("coh_graph_op", "coh_graph_input", "coh_graph_output", "coh_graph_chain"):
             maker = "valid_open_graph"
         if function.name == "coh_profile_measure":
             maker = "valid_datasheet"  # refused after the options: nothing is measured in each case
@@ -203,7 +206,7 @@ class Writer:
             lines += [f"    (void){call};"]
         elif function.result.type == "coh_status" and not function.result.stars:
             lines += [f"    judge({call}, must);"]
-            for parameter in function.parameters:
+            for parameter in reversed(function.parameters):  # an engine before its plan
                 if parameter.stars == 2 and parameter.type in self.destroys and parameter.name.startswith("out_"):
                     lines += [f"    if (case_number > 0 && {parameter.name} != NULL)",
                               f"        {self.destroys[parameter.type]}(*{parameter.name});"]

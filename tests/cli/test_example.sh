@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test_example.sh BUILD EXAMPLE: installs into a temporary folder, builds the example there with its own Makefile and
-# runs it: a user's layer or optimizer, streamed, ends with the hash of the run in memory.
+# runs it: a user's layer or optimizer, streamed, ends with the hash of the run in memory; a model of a table is saved.
 set -eu
 build=$1 example=$2 name=$(basename "$2")
 folder=$(mktemp -d)
@@ -15,4 +15,8 @@ cp "$example/$name.c" "$example/Makefile" "$folder"
 sed "s|^prefix=.*|prefix=$folder/root$prefix|" "$pc" >"$folder/cohobate.pc"
 
 CFLAGS=-Werror PKG_CONFIG_PATH=$folder make -s -C "$folder"
-LD_LIBRARY_PATH=$folder/root$prefix/$COH_LIBRARY_FOLDER "$folder/$name" "$folder"
+arguments=("$folder")
+if [ -e "$example/table.txt" ]; then arguments=("$example/table.txt" "$folder/saved"); fi
+cd "$folder"
+LD_LIBRARY_PATH=$folder/root$prefix/$COH_LIBRARY_FOLDER "./$name" "${arguments[@]}"
+[ ! -e "$example/table.txt" ] || [ -s "$folder/saved/manifest.json" ]

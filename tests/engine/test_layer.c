@@ -1,0 +1,244 @@
+/* The short way to a model: a layer of COH_LAYER, a chain, an engine within a limit; and the kinds
+ * of any model in training: streamed, a run has the bits of the run in memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cohobate/cohobate.h"
+
+enum { BATCH = 8, TOKENS = 6, WIDTH = 32, STEPS = 4 };
+
+/* ---- a layer: y = w x + b, by channel ---- */
+
+static coh_status affine_forward(const coh_call *call)
+{
+    const float *x = call->input[0].data, *w = call->parameter[0].data;
+    const float *b = call->parameter[1].data;
+    const int64_t width = call->parameter[0].shape.dim[0];
+    for (int64_t i = 0; i < coh_shape_elements(&call->input[0].shape); i++)
+        ((float *)call->output[0].data)[i] = w[i % width] * x[i] + b[i % width];
+    return COH_OK;
+}
+
+static coh_status affine_backward(const coh_call *call)
+{
+    const float *x = call->input[0].data, *w = call->parameter[0].data;
+    const float *dy = call->output_grad[0].data;
+    float *dx = call->input_grad[0].data, *dw = call->parameter_grad[0].data;
+    float *db = call->parameter_grad[1].data;
+    const int64_t width = call->parameter[0].shape.dim[0];
+    memset(dw, 0, (size_t)width * sizeof(float));
+    memset(db, 0, (size_t)width * sizeof(float));
+    for (int64_t i = 0; i < coh_shape_elements(&call->input[0].shape); i++) {
+        dx[i] = w[i % width] * dy[i];
+        dw[i % width] += x[i] * dy[i];
+        db[i % width] += dy[i];
+    }
+    return COH_OK;
+}
+
+COH_LAYER(affine, "test.affine", 1, 2, affine_forward, affine_backward,
+          .parameter = { { "w", { -1 }, COH_INIT_ONE }, { "b", { -1 } } });
+COH_LAYER(far, "test.far", 1, 1, affine_forward, affine_backward, .parameter = { { "w", { -4 } } });
+COH_LAYER(nothing, "test.nothing", 1, 1, affine_forward, affine_backward, .takes_bf16 = 1);
+
+static void a_layer_has_the_shapes_that_it_names_and_passes_the_check(void **state)
+{
+    (void)state;
+    const coh_shape input = { COH_DTYPE_F32, 2, { 5, 7 } }, ids = { COH_DTYPE_I32, 2, { 5, 7 } };
+    const coh_op_check_options options = { .struct_bytes = sizeof(options), .inputs = &input };
+    coh_op_report report = { .struct_bytes = sizeof(report) };
+    coh_op_facts facts = { 0 };
+    assert_int_equal(affine.infer(NULL, &input, &facts), COH_OK);
+    assert_int_equal(facts.parameter[1].shape.rank, 1);
+    assert_int_equal(facts.parameter[1].shape.dim[0], 7);
+    assert_int_equal(coh_op_check(&affine, &options, &report), COH_OK);
+    assert_int_equal(report.finding_count, 0);
+    assert_int_equal(report.gradient_count, 3);
+    assert_int_equal(affine.infer(NULL, &ids, &facts), COH_ERR_SHAPE);
+    assert_int_equal(far.infer(NULL, &input, &facts), COH_ERR_SHAPE);
+    assert_non_null(strstr(coh_last_error(), "axis -4"));
+    assert_int_equal(nothing.infer(NULL, &input, &facts), COH_ERR_SHAPE);
+    assert_non_null(strstr(coh_last_error(), "no dimension"));
+}
+
+/* ---- chains ---- */
+
+static void a_chain_names_its_operators_and_is_added_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    const coh_linear_attributes wide = { 9, 1, 0.1f }, none = { 0 };
+    const coh_shape shape = { COH_DTYPE_F32, 2, { 5, 7 } };
+    const coh_chain_link links[] = { COH_LINK(coh_kind_linear, wide), COH_LINK_OF(affine),
+                                     COH_LINK_OF(coh_kind_relu) };
+    coh_chain_link wrong[] = { COH_LINK(coh_kind_linear, wide), COH_LINK(coh_kind_linear, none) };
+    coh_graph *graph = NULL;
+    coh_graph_operator at;
+    coh_tensor x, y = { -1 };
+    assert_int_equal(coh_graph_create(&graph), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "x", &shape, &x), COH_OK);
+    assert_int_equal(coh_graph_chain(graph, x, wrong, 2, &y), COH_ERR_SHAPE);
+    assert_non_null(strstr(coh_last_error(), "1.linear"));
+    wrong[1].kind = &coh_kind_add;
+    assert_int_equal(coh_graph_chain(graph, x, wrong, 2, &y), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "2 inputs"));
+    assert_int_equal(coh_graph_operator_count(graph), 0);
+    assert_int_equal(y.index, -1);
+    assert_int_equal(coh_graph_chain(graph, x, links, 3, &y), COH_OK);
+    assert_int_equal(coh_graph_operator_count(graph), 3);
+    static const char *const names[] = { "0.linear", "1.affine", "2.relu" };
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(coh_graph_operator_at(graph, i, &at), COH_OK);
+        assert_string_equal(at.name, names[i]);
+        assert_int_equal(at.output.dim[1], 9);
+    }
+    coh_graph_destroy(graph);
+}
+
+/* ---- training ---- */
+
+static coh_tensor add(coh_graph *graph, const coh_op_kind *kind, const char *name,
+                      const void *attributes, size_t bytes, coh_tensor first, coh_tensor second)
+{
+    const coh_tensor inputs[] = { first, second };
+    const coh_op_args args = { .name = name,
+                               .attributes = attributes,
+                               .attribute_bytes = bytes,
+                               .inputs = inputs,
+                               .block = -1 };
+    coh_tensor output;
+    if (coh_graph_op(graph, kind, &args, &output, NULL) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    return output;
+}
+
+/* x [B,T,W] -> linear -> its two halves, of which one through softmax, joined -> linear, residual ->
+ * mean over tokens or all of them in one row -> linear -> a loss against numbers or classes. */
+static coh_graph *make_graph(coh_dtype dtype, int has_classes)
+{
+    const coh_linear_attributes wide = { WIDTH, 1, 0.2f }, last = { 4, 1, 0.2f };
+    const coh_slice_attributes halves[] = { { 0, WIDTH / 2, -1, 0 }, { WIDTH / 2, WIDTH, -1, 0 } };
+    const coh_axis_attributes channels = { -1 }, tokens = { 1 };
+    const coh_reshape_attributes flat = { { BATCH, -1 }, 2, 0 };
+    const coh_dropout_attributes dropout = { 0.2 };
+    const coh_shape in = { dtype, 3, { BATCH, TOKENS, WIDTH } };
+    const coh_shape classes = { COH_DTYPE_I32, 1, { BATCH } };
+    const coh_shape numbers = { COH_DTYPE_F32, 2, { BATCH, 4 } };
+    coh_graph *graph = NULL;
+    coh_tensor x, y, target, half[2];
+    assert_int_equal(coh_graph_create(&graph), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "x", &in, &x), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "target", has_classes ? &classes : &numbers, &target),
+                     COH_OK);
+    x = add(graph, &coh_kind_linear, "first", &wide, sizeof(wide), x, x);
+    for (int i = 0; i < 2; i++)
+        half[i] =
+            add(graph, &coh_kind_slice, i ? "right" : "left", &halves[i], sizeof(halves[i]), x, x);
+    half[1] = add(graph, &coh_kind_softmax, "softmax", NULL, 0, half[1], half[1]);
+    y = add(graph, &coh_kind_concat, "joined", &channels, sizeof(channels), half[0], half[1]);
+    y = add(graph, &coh_kind_linear, "second", &wide, sizeof(wide), y, y);
+    y = add(graph, &coh_kind_dropout, "dropout", &dropout, sizeof(dropout), y, y);
+    y = add(graph, &coh_kind_add, "sum", NULL, 0, y, x);
+    y = has_classes ? add(graph, &coh_kind_mean, "mean", &tokens, sizeof(tokens), y, y)
+                    : add(graph, &coh_kind_reshape, "flat", &flat, sizeof(flat), y, y);
+    y = add(graph, &coh_kind_linear, "last", &last, sizeof(last), y, y);
+    y = add(graph, has_classes ? &coh_kind_cross_entropy : &coh_kind_mean_squared_error, "loss",
+            NULL, 0, y, target);
+    assert_int_equal(coh_graph_loss(graph, y), COH_OK);
+    return graph;
+}
+
+typedef struct outcome {
+    uint64_t hash, peak, moved;
+    double first, last;
+} outcome;
+
+static outcome train(const coh_graph *graph, coh_dtype dtype, int has_classes, uint64_t memory)
+{
+    static float x[BATCH * TOKENS * WIDTH], numbers[BATCH * 4];
+    static uint16_t halves[BATCH * TOKENS * WIDTH];
+    static int32_t classes[BATCH];
+    outcome all = { 0 };
+    coh_plan *plan;
+    coh_engine *engine;
+    if (coh_engine_create_within(graph, memory, ".", &plan, &engine) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    assert_int_equal(coh_engine_init(engine, 3), COH_OK);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        coh_step_result result = { .struct_bytes = sizeof(result) };
+        for (int i = 0; i < BATCH * TOKENS * WIDTH; i++) {
+            uint32_t bits;
+            x[i] = sinf((float)(i * 37 % 101));
+            memcpy(&bits, &x[i], sizeof(bits));
+            halves[i] = (uint16_t)(bits >> 16);
+        }
+        for (int i = 0; i < BATCH * 4; i++)
+            numbers[i] = (float)(i % 7) - 3;
+        for (int i = 0; i < BATCH; i++)
+            classes[i] = i == 5 ? -1 : i % 4;
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .step = step,
+                                       .seed = 1,
+                                       .learning_rate = 1e-2f,
+                                       .clip = 1.0f,
+                                       .inputs = { dtype == COH_DTYPE_F32 ? (void *)x : halves,
+                                                   has_classes ? (void *)classes : numbers } };
+        assert_int_equal(coh_engine_step(engine, &input, &result), COH_OK);
+        all.last = result.loss;
+        all.first = step == 0 ? result.loss : all.first;
+        all.peak = result.peak_bytes[COH_TIER_DEVICE];
+        for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
+            all.moved += result.link_bytes[lane];
+    }
+    assert_int_equal(coh_engine_hash(engine, &all.hash), COH_OK);
+    coh_engine_destroy(engine);
+    coh_plan_destroy(plan);
+    return all;
+}
+
+static void streamed_kinds_of_any_model_have_the_bits_of_those_in_memory(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const coh_dtype dtype = i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
+        const int has_classes = i / 2;
+        coh_graph *graph = make_graph(dtype, has_classes);
+        const outcome whole = train(graph, dtype, has_classes, UINT64_MAX);
+        const outcome streamed = train(graph, dtype, has_classes, whole.peak * 3 / 4);
+        assert_int_equal(streamed.hash, whole.hash);
+        assert_true(streamed.moved > 0 && streamed.peak <= whole.peak * 3 / 4);
+        assert_true(whole.last < whole.first && whole.last == streamed.last);
+        coh_graph_destroy(graph);
+    }
+}
+
+static void what_does_not_fit_is_refused_and_nothing_is_made(void **state)
+{
+    (void)state;
+    coh_graph *graph = make_graph(COH_DTYPE_F32, 0);
+    coh_plan *plan;
+    coh_engine *engine;
+    assert_int_equal(coh_engine_create_within(graph, 4096, NULL, &plan, &engine), COH_ERR_FULL);
+    assert_null(plan);
+    assert_int_equal(coh_engine_create_within(graph, UINT64_MAX, NULL, &plan, &engine), COH_OK);
+    coh_engine_destroy(engine);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_layer_has_the_shapes_that_it_names_and_passes_the_check),
+        cmocka_unit_test(a_chain_names_its_operators_and_is_added_whole_or_not_at_all),
+        cmocka_unit_test(streamed_kinds_of_any_model_have_the_bits_of_those_in_memory),
+        cmocka_unit_test(what_does_not_fit_is_refused_and_nothing_is_made),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
