@@ -13,6 +13,7 @@ coh_status cli_tokenize(const cli_options *options);
 coh_status cli_inspect(const cli_options *options);
 coh_status cli_export(const cli_options *options);
 coh_status cli_check(const cli_options *options);
+coh_status cli_check_kind(const cli_options *options);
 coh_status cli_tune(const cli_options *options);
 coh_status cli_profile(const cli_options *options);
 coh_status cli_simulate(const cli_options *options);

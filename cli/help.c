@@ -16,6 +16,7 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_EXPORT] = "write a checkpoint as a folder that transformers loads",
     [CLI_CHECK] =
         "verify a folder, checkpoint, token file, plan, kernel table or profile completely",
+    [CLI_CHECK_KIND] = "find the mistakes of an operator kind in a shared library",
     [CLI_TUNE] = "find the fastest matrix product for each shape of a model",
     [CLI_PROFILE] = "measure the speed of this machine, for the prices of plans",
     [CLI_SIMULATE] =
@@ -47,6 +48,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
     [CLI_INSPECT] = "cohobate inspect PATH [--hash] [--json]",
     [CLI_EXPORT] = "cohobate export CHECKPOINT|FOLDER -o FOLDER [flags] [--json]",
     [CLI_CHECK] = "cohobate check PATH [--json]",
+    [CLI_CHECK_KIND] = "cohobate check-kind LIBRARY:SYMBOL [--input DTYPE:DIMENSIONS ...] [flags]",
     [CLI_TUNE] = "cohobate tune MODEL -o FILE [flags] [--json]",
     [CLI_PROFILE] = "cohobate profile [MODEL] [-o machine.json] [flags] [--json]",
     [CLI_DOCTOR] = "cohobate doctor [--folder DIR] [--json]",
@@ -112,6 +114,12 @@ static const char *const details[CLI_COMMAND_COUNT] = {
     [CLI_CHECK] =
         "Reads every byte. Exits with 0 if all is well, else with 4, naming the place. For a\n"
         "run the newest checkpoint counts: if it is damaged, the newest intact one is named.\n",
+    [CLI_CHECK_KIND] =
+        "SYMBOL is a coh_op_kind of the library, which is loaded and runs alone, in guarded\n"
+        "memory: its declarations, what it reads and writes, the same bits at other addresses\n"
+        "and with other threads, and its gradients against differences of forward. Each line\n"
+        "names port, element, both values and the usual cause. Exits with 0 if nothing is\n"
+        "found, else with 1. docs/library.md explains the stages.\n",
     [CLI_TUNE] =
         "Writes a table for --kernels of train, plan, eval and generate. It applies to the\n"
         "model, --micro-batch, --sequence and --dtype it was measured with; other shapes keep\n"
@@ -193,6 +201,10 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
                    "  cohobate export ./run/step-100 -o ./tuned --dtype bf16 --shard-size 2GB\n",
     [CLI_CHECK] = "  cohobate check ./run/step-100\n"
                   "  cohobate check corpus.tokens\n",
+    [CLI_CHECK_KIND] =
+        "  cohobate check-kind ./libmine.so:gate\n"
+        "  cohobate check-kind ./libmine.so:norm --attributes small --input f32:4,6,8\n"
+        "  cohobate check-kind ./libmine.so:loss --input f32:8,5 --input i32:8 --json\n",
     [CLI_TUNE] = "  cohobate tune gpt2 --vocabulary 50257 --batch 4 --sequence 64 -o kernels.json\n"
                  "  cohobate train gpt2-nano --data corpus.txt --kernels kernels.json\n",
     [CLI_PROFILE] = "  cohobate profile gpt2 --vocabulary 50257 --disk /var/tmp -o machine.json\n"

@@ -285,6 +285,7 @@ static coh_status check_operand(const cli_options *options)
         return COH_OK;
     switch (cli_command_operand(options->command)) {
     case CLI_OPERAND_NONE:
+    case CLI_OPERAND_KIND: /* cmd_check_kind.c takes it apart */
         return COH_OK;
     case CLI_OPERAND_MODEL:
         return cli_artefact_is_preset(n.path) || is_name(n.path)

@@ -24,6 +24,7 @@ static const struct {
     [CLI_INSPECT] = { "inspect", CLI_OPERAND_PATH },
     [CLI_EXPORT] = { "export", CLI_OPERAND_CHECKPOINT },
     [CLI_CHECK] = { "check", CLI_OPERAND_PATH },
+    [CLI_CHECK_KIND] = { "check-kind", CLI_OPERAND_KIND },
     [CLI_TUNE] = { "tune", CLI_OPERAND_MODEL },
     [CLI_PROFILE] = { "profile", CLI_OPERAND_MODEL },
     [CLI_DOCTOR] = { "doctor", CLI_OPERAND_NONE },
@@ -36,7 +37,7 @@ static const struct {
 
 /* The operand in the usage; NULL: there is none. */
 static const char *const operand_names[] = { NULL,   "MODEL", "CHECKPOINT", "IN",
-                                             "PATH", "PLAN",  "RUN" };
+                                             "PATH", "PLAN",  "RUN",        "LIBRARY:SYMBOL" };
 
 cli_command cli_command_find(const char *name)
 {
@@ -68,6 +69,7 @@ enum {
     INSPECT = 1 << CLI_INSPECT,
     EXPORT = 1 << CLI_EXPORT,
     CHECK = 1 << CLI_CHECK,
+    CHECK_KIND = 1 << CLI_CHECK_KIND,
     TUNE = 1 << CLI_TUNE,
     PROFILE = 1 << CLI_PROFILE,
     DOCTOR = 1 << CLI_DOCTOR,

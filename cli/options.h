@@ -21,6 +21,7 @@ typedef enum cli_command {
     CLI_INSPECT,
     CLI_EXPORT,
     CLI_CHECK,
+    CLI_CHECK_KIND,
     CLI_TUNE,
     CLI_PROFILE,
     CLI_DOCTOR,
@@ -87,12 +88,13 @@ typedef struct cli_options {
     const char *what_if[CLI_WHAT_IFS + 1]; /* all values; ended by NULL */
     const char *prompt[CLI_WHAT_IFS + 1];  /* likewise */
     const char *stop[CLI_WHAT_IFS + 1];    /* likewise */
+    const char *input[CLI_WHAT_IFS + 1];   /* likewise */
     const char *prompt_file, *prompts, *messages, *system;
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;
     const char *field, *output, *program, *held_out_file, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
-    const char *sweep, *max, *logits, *step_range, *report;
+    const char *attributes, *sweep, *max, *logits, *step_range, *report;
     coh_pin pin[CLI_PINS_MOST];
     int32_t pin_count;
     cli_disk disk[COH_DISKS_MOST];
@@ -140,7 +142,8 @@ typedef enum cli_operand {
     CLI_OPERAND_IN,         /* text */
     CLI_OPERAND_PATH,       /* any artefact */
     CLI_OPERAND_PLAN,
-    CLI_OPERAND_RUN /* a run's folder */
+    CLI_OPERAND_RUN, /* a run's folder */
+    CLI_OPERAND_KIND /* a kind in a shared library */
 } cli_operand;
 
 /* The command with that name, or CLI_COMMAND_COUNT. */

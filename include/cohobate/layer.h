@@ -43,8 +43,8 @@ typedef struct coh_layer {
 COH_API coh_status coh_layer_infer(const coh_layer *layer, const coh_shape *inputs,
                                    coh_op_facts *out_facts);
 
-/* Defines `static const coh_op_kind identifier` with these numbers of inputs and parameters. Then come
- * members of coh_layer, at least one (.parameter, or .takes_bf16 = 0). */
+/* Defines `const coh_op_kind identifier` with these numbers of inputs and parameters. Then
+ * come members of coh_layer, at least one (.parameter, or .takes_bf16 = 0). */
 #define COH_LAYER(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of, ...)   \
     static coh_status identifier##_infer(const void *attributes, const coh_shape *shapes,          \
                                          coh_op_facts *out_facts)                                  \
@@ -56,7 +56,7 @@ COH_API coh_status coh_layer_infer(const coh_layer *layer, const coh_shape *inpu
         (void)attributes;                                                                          \
         return coh_layer_infer(&layer, shapes, out_facts);                                         \
     }                                                                                              \
-    static const coh_op_kind identifier = {                                                        \
+    COH_API const coh_op_kind identifier = {                                                       \
         .struct_bytes = sizeof(coh_op_kind),                                                       \
         .abi_version = COH_KIND_ABI,                                                               \
         .name = (kind_name),                                                                       \

@@ -97,7 +97,7 @@ class ProgramTest(unittest.TestCase):
         done = run(*arguments, **keywords)
         self.assertEqual(done.code, code, f"{arguments}\n{done.out}{done.err}")
         lines = done.err.strip().split("\n")
-        self.assertRegex(lines[-1], r"^cohobate( \w+)?: \S.*\S$", arguments)
+        self.assertRegex(lines[-1], r"^cohobate( [\w-]+)?: \S.*\S$", arguments)
         self.assertIn(says, lines[-1], arguments)
         return done
 

@@ -18,7 +18,7 @@ FLAGS = {
 OPERANDS = {
     "train": "model", "plan": "model", "tune": "model", "profile": "model", "generate": "model", "eval": "model",
     "export": "model", "tokenize": "any", "inspect": "any", "check": "any", "simulate": "file", "explain": "file",
-    "trace": "model", "report": "model", "diff": "model", "doctor": None,
+    "trace": "model", "report": "model", "diff": "model", "doctor": None, "check-kind": None,
 }
 # A command up to its flags, with a valid operand.
 BEGIN = {"train": ["gpt2-nano"], "plan": ["gpt2-nano"], "tune": ["gpt2-nano"], "profile": ["gpt2-nano"], "doctor": []}
@@ -73,7 +73,7 @@ class Paths(ProgramTest):
             self.assertEqual([flag for flag in flags if flag not in FLAGS], [], command)
             seen.update(flags)
         self.assertEqual(seen, set(FLAGS))
-        self.assertEqual(sorted(OPERANDS), sorted(re.findall(r"^  (\w+) ", run("--help").out, re.M)))
+        self.assertEqual(sorted(OPERANDS), sorted(re.findall(r"^  ([\w-]+) ", run("--help").out, re.M)))
 
     def test_what_is_not_there_is_2(self):
         for path in (self.path("gone"), self.path("gone", "below"), self.path("dangling"), self.text + "/below"):

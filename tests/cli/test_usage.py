@@ -6,7 +6,7 @@ import unittest
 
 from program import TINY, ProgramTest, run
 
-COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "export", "check", "tune", "simulate", "explain", "trace", "doctor", "profile"]
+COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "export", "check", "check-kind", "tune", "simulate", "explain", "trace", "doctor", "profile"]
 # flag, values that are refused, a word of the remedy
 REFUSED = [
     ("--steps", ["0", "-1", "x", "1.5", "", "9e9"], "--steps 100"),
