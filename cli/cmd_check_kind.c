@@ -1,6 +1,6 @@
 /* cohobate check-kind: loads an operator kind from a shared library and prints what coh_op_check
- * finds. The one idea: the library's symbols are the arguments, and their sizes come from its symbol
- * table. Next: cohobate/op_check.h. */
+ * finds. The one idea: the library's symbols are the arguments, and their sizes come from its
+ * symbol table. Next: cohobate/op_check.h. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <limits.h>

@@ -118,8 +118,8 @@ static coh_tensor add(coh_graph *graph, const coh_op_kind *kind, const char *nam
     return output;
 }
 
-/* x [B,T,W] -> linear -> its two halves, of which one through softmax, joined -> linear, residual ->
- * mean over tokens or all of them in one row -> linear -> a loss against numbers or classes. */
+/* x [B,T,W] -> linear -> its two halves, of which one through softmax, joined -> linear, residual
+ * -> mean over tokens or all of them in one row -> linear -> a loss against numbers or classes. */
 static coh_graph *make_graph(coh_dtype dtype, int has_classes)
 {
     const coh_linear_attributes wide = { WIDTH, 1, 0.2f }, last = { 4, 1, 0.2f };
