@@ -2,6 +2,7 @@
  * replays as one. The order is the same for every lane: (waits) enter, execute, leave,
  * (retired). Next: step_state.h; instruction_optimizer.c and instruction_chunk.c for the
  * engine's own opcodes. */
+#include "engine/call_check.h"
 #include "engine/step_state.h"
 
 #include <string.h>
@@ -318,7 +319,17 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket,
         &ticket->bound->program->calls[instruction->call];
     const coh_graph_op_entry *op = &step->plan->graph->ops[instruction_call->operator_index];
     fill_call(step, ticket, instruction, &step->call);
-    coh_status status = kernels_of(step, &op->kind, instruction)(&step->call);
+    const coh_kind_function kernels = kernels_of(step, &op->kind, instruction);
+    const coh_checked_call checked = {
+        .op = op,
+        .phase = instruction->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD,
+        .ports = &ticket->bound->ports[instruction_call->binding_begin],
+        .port_count = instruction_call->binding_count,
+    };
+    const coh_status status =
+        step->call_check != NULL
+            ? coh_call_check_run(step->call_check, &checked, kernels, &step->call)
+            : kernels(&step->call);
     if (status != COH_OK)
         return coh_fail_prefix(status, "operator '%s', %s of micro-batch %d", op->name,
                                coh_opcode_name((coh_opcode)instruction->opcode),

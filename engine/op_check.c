@@ -135,15 +135,31 @@ static void write_values(coh_op_fault fault, const coh_trial_place *at, char *te
         snprintf(text, bytes, ": %s %.9g", words[1], got);
 }
 
+void coh_op_sentence(coh_op_fault fault, const coh_trial_place *place, const char *cause,
+                     char out_port[COH_OP_PORT_BYTES], char out_sentence[COH_OP_SENTENCE_BYTES])
+{
+    char element[48] = "", values[160] = "";
+    const char *because = fault == COH_OP_FAULT_DECLARATION || fault == COH_OP_FAULT_FAILED
+                              ? ": "
+                              : ". Usual cause: ";
+    name_port(place->role, place->port, out_port);
+    if (place->element != INT64_MIN)
+        snprintf(element, sizeof(element), ", element %" PRId64, place->element);
+    if (place->port >= 0)
+        write_values(fault, place, values, sizeof(values));
+    snprintf(out_sentence, COH_OP_SENTENCE_BYTES, "%s %s%s%s%s%s%s%s",
+             fault == COH_OP_FAULT_DECLARATION   ? "the kind"
+             : place->phase == COH_PHASE_FORWARD ? "forward"
+                                                 : "backward",
+             faults[fault].name, out_port[0] != '\0' ? ": " : "", out_port, element, values,
+             because, cause != NULL ? cause : faults[fault].cause);
+}
+
 void coh_op_report_add(coh_op_shared *shared, coh_op_fault fault, const coh_trial_place *place,
                        const char *cause)
 {
     static const coh_trial_place nowhere = { .port = -1, .element = INT64_MIN };
     const coh_trial_place *at = place != NULL ? place : &nowhere;
-    char port[COH_OP_PORT_BYTES], element[48] = "", values[160] = "";
-    const char *because = fault == COH_OP_FAULT_DECLARATION || fault == COH_OP_FAULT_FAILED
-                              ? ": "
-                              : ". Usual cause: ";
     if (shared->count == COH_OP_FINDINGS_MOST)
         return;
     coh_op_record *record = &shared->record[shared->count++];
@@ -152,18 +168,7 @@ void coh_op_report_add(coh_op_shared *shared, coh_op_fault fault, const coh_tria
                                .element = at->element,
                                .expected = at->expected,
                                .got = at->got };
-    name_port(at->role, at->port, port);
-    memcpy(record->port, port, sizeof(port));
-    if (at->element != INT64_MIN)
-        snprintf(element, sizeof(element), ", element %" PRId64, at->element);
-    if (at->port >= 0)
-        write_values(fault, at, values, sizeof(values));
-    snprintf(record->sentence, sizeof(record->sentence), "%s %s%s%s%s%s%s%s",
-             fault == COH_OP_FAULT_DECLARATION ? "the kind"
-             : at->phase == COH_PHASE_FORWARD  ? "forward"
-                                               : "backward",
-             faults[fault].name, port[0] != '\0' ? ": " : "", port, element, values, because,
-             cause != NULL ? cause : faults[fault].cause);
+    coh_op_sentence(fault, at, cause, record->port, record->sentence);
 }
 
 /* ---- processes ---- */

@@ -48,6 +48,10 @@ coh_status coh_op_stages_run(const coh_op_stages *stages);
  * (NULL: only their size). Fails: as the kind. */
 coh_status coh_op_fresh_run(const coh_op_stages *stages, char *out_results, size_t *out_bytes);
 
+/* Writes the name of a place's port, and the sentence of a finding there. `cause` as below. */
+void coh_op_sentence(coh_op_fault fault, const coh_trial_place *place, const char *cause,
+                     char out_port[COH_OP_PORT_BYTES], char out_sentence[COH_OP_SENTENCE_BYTES]);
+
 /* Adds a finding. `place` NULL: none; `cause` NULL: the fault's usual one. */
 void coh_op_report_add(coh_op_shared *shared, coh_op_fault fault, const coh_trial_place *place,
                        const char *cause);

@@ -9,8 +9,9 @@
 #include "base/check.h"
 #include "base/half.h"
 #include "base/rng.h"
+#include "engine/guard.h"
 
-enum { GUARD = 256, ALIGN = 64, ALIGN_MOST = 4096 };
+enum { GUARD = COH_GUARD_BYTES, ALIGN = COH_GUARD_ALIGN, ALIGN_MOST = 4096 };
 #define BYTES_MOST ((size_t)256 << 20)
 
 /* ---- elements ---- */
@@ -139,7 +140,7 @@ static void place_all(coh_trial *trial, int shift)
                 continue;
             b->data = trial->memory + at + GUARD;
             b->values = trial->values + value;
-            at += rounded(b->bytes + 2 * GUARD);
+            at += coh_guard_room(b->bytes);
             value += rounded(b->bytes);
         }
 }
@@ -179,7 +180,7 @@ coh_status coh_trial_create(const coh_graph *graph, uint64_t seed, int shift, co
                     "an operator of more than %zu MiB is too large for a check: smaller "
                     "shapes find the same mistakes",
                     BYTES_MOST >> 20);
-            bytes += rounded(own + 2 * GUARD);
+            bytes += coh_guard_room(own);
             value_bytes += rounded(own);
         }
     COH_TRY(coh_alloc(bytes, 1, (void **)&trial->memory));
@@ -216,8 +217,7 @@ static void set_guards(coh_trial *trial, const coh_trial_way *way)
             coh_trial_buffer *b = &trial->buffer[role][port];
             if (b->data == NULL)
                 continue;
-            memset(b->data - GUARD, guard_byte(way, role, port), GUARD);
-            memset(b->data + b->bytes, guard_byte(way, role, port), GUARD);
+            coh_guard_set(b->data, b->bytes, guard_byte(way, role, port));
         }
 }
 
@@ -464,16 +464,6 @@ void coh_trial_move(coh_trial *from, coh_trial *to)
 
 /* ---- what a phase may not write ---- */
 
-static int changed_guard(const char *guard, int byte, int64_t *out_offset)
-{
-    for (int64_t i = 0; i < GUARD; i++)
-        if ((unsigned char)guard[i] != byte) {
-            *out_offset = i;
-            return 1;
-        }
-    return 0;
-}
-
 /* The element that holds the byte at `offset` from a buffer's begin. */
 static int64_t element_at(const coh_trial_buffer *b, int64_t offset)
 {
@@ -491,11 +481,7 @@ int coh_trial_outside(const coh_trial *trial, const coh_trial_way *way, coh_tria
             int64_t offset;
             if (b->data == NULL)
                 continue;
-            if (changed_guard(b->data + b->bytes, byte, &offset))
-                offset += (int64_t)b->bytes;
-            else if (changed_guard(b->data - GUARD, byte, &offset))
-                offset -= GUARD;
-            else
+            if (!coh_guard_changed(b->data, b->bytes, byte, &offset))
                 continue;
             memset(before, byte, sizeof(before));
             const int64_t element = element_at(b, offset);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/refusal.h"
 #include "base/thread.h"
+#include "engine/call_check.h"
 #include "engine/step_state.h"
 
 /* ---- contents of the arenas between programs ---- */
@@ -313,6 +314,16 @@ static coh_status create_device(coh_step *step, const coh_step_config *config)
     return COH_OK;
 }
 
+static coh_status create_call_check(coh_step *step)
+{
+    if (!step->options.check_calls || step->phantom != NULL)
+        return COH_OK;
+    if (!step->host_addressable)
+        return coh_fail(COH_ERR_ARGUMENT, "check_calls is for the host device only");
+    COH_TRY(COH_ALLOC(1, &step->call_check));
+    return coh_call_check_init(step->plan, step->call_check);
+}
+
 /* ---- create, destroy ---- */
 
 static coh_status create_all(coh_step *step, const coh_step_config *config)
@@ -331,6 +342,7 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     for (int slot = 0; slot < COH_TICKET_SLOTS; slot++)
         COH_TRY(share_ticket(step, &step->tickets[slot]));
     COH_TRY(allocate_visit(step));
+    COH_TRY(create_call_check(step));
     COH_TRY(coh_instruction_times_init(&step->times, step->plan));
     COH_TRY(coh_step_records_init(
         &step->records, step->plan->options.mode == COH_PLAN_TRAIN ? step->options.record_steps : 0,
@@ -445,6 +457,9 @@ void coh_step_destroy(coh_step *step)
     coh_step_destroy_views(step);
     coh_free(step->generations);
     coh_free(step->visit_values);
+    if (step->call_check != NULL)
+        coh_call_check_fini(step->call_check);
+    coh_free(step->call_check);
     coh_instruction_times_fini(&step->times);
     coh_step_records_fini(&step->records);
     if (step->device != NULL)

@@ -191,6 +191,7 @@ struct coh_step {
     coh_optimizer_numbers numbers[COH_PLAN_OPTIMIZERS]; /* by optimizer of the layout */
     coh_update_scalars scalars;                         /* of all of them */
     coh_bound bounds[COH_PROGRAM_KIND_COUNT];
+    struct coh_call_check *call_check; /* NULL: calls work on the arena itself */
     coh_call call; /* compute lane: filled in for each instruction that runs a kind */
     /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: no group is bf16 */
     float *visit_values;

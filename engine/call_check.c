@@ -1,0 +1,213 @@
+/* Runs the calls of a step on guarded copies. A port that the phase reads is compared with its
+ * original, which no kind can reach; a port that it writes is copied back. Ports that share bytes
+ * share a copy. Next: call_check.h. */
+#include "engine/call_check.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/check.h"
+#include "engine/guard.h"
+#include "engine/op_check.h"
+
+enum { PORTS_MOST = 64, BYTE = COH_TRIAL_SMALL_BYTE };
+
+typedef struct copy {
+    char *data;
+    const coh_view *view; /* of the original */
+    size_t bytes;
+    int is_written, is_first; /* first: of the ports that share the copy */
+} copy;
+
+/* Saved, cache and workspace have bytes, not elements. */
+static size_t bytes_of(const coh_graph_op_entry *op, coh_phase phase, const coh_bound_port *port)
+{
+    switch ((coh_role)port->role) {
+    case COH_ROLE_SAVED:
+        return op->facts.saved_bytes;
+    case COH_ROLE_CACHE:
+        return op->facts.cache_bytes;
+    case COH_ROLE_WORKSPACE:
+        return (size_t)op->workspace_bytes[COH_DEVICE_HOST][phase];
+    default:
+        return (size_t)coh_shape_elements(&port->view.shape) *
+               coh_dtype_bytes(port->view.shape.dtype);
+    }
+}
+
+static int is_written(const coh_op_kind *kind, coh_phase phase, coh_role role)
+{
+    switch (role) {
+    case COH_ROLE_OUTPUT:
+    case COH_ROLE_LOSS:
+    case COH_ROLE_STATE:
+        return phase == COH_PHASE_FORWARD;
+    case COH_ROLE_SAVED:
+        return phase == COH_PHASE_FORWARD || kind->row_split_parameters != 0;
+    case COH_ROLE_INPUT_GRAD:
+    case COH_ROLE_PARAMETER_GRAD:
+    case COH_ROLE_CACHE:
+    case COH_ROLE_WORKSPACE:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static coh_trial_role trial_role(coh_role role)
+{
+    switch (role) {
+    case COH_ROLE_INPUT:
+        return COH_TRIAL_INPUT;
+    case COH_ROLE_PARAMETER:
+        return COH_TRIAL_PARAMETER;
+    case COH_ROLE_STATE:
+        return COH_TRIAL_STATE;
+    case COH_ROLE_OUTPUT_GRAD:
+        return COH_TRIAL_OUTPUT_GRAD;
+    case COH_ROLE_INPUT_GRAD:
+        return COH_TRIAL_INPUT_GRAD;
+    case COH_ROLE_PARAMETER_GRAD:
+        return COH_TRIAL_PARAMETER_GRAD;
+    case COH_ROLE_SAVED:
+        return COH_TRIAL_SAVED;
+    case COH_ROLE_WORKSPACE:
+        return COH_TRIAL_WORKSPACE;
+    case COH_ROLE_CACHE:
+        return COH_TRIAL_CACHE;
+    default:
+        return COH_TRIAL_OUTPUT;
+    }
+}
+
+/* ---- memory ---- */
+
+static size_t program_room(const coh_graph *graph, const coh_program *program)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const coh_instruction *instruction = &program->instructions[i];
+        if (instruction->call < 0 || program->calls[instruction->call].operator_index < 0)
+            continue;
+        const coh_instruction_call *call = &program->calls[instruction->call];
+        const coh_phase phase =
+            instruction->opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
+        size_t room = COH_GUARD_ALIGN;
+        for (uint32_t p = 0; p < call->binding_count; p++) {
+            const coh_bound_port port =
+                coh_bound_port_of(&program->bindings[call->binding_begin + p], NULL);
+            room += coh_guard_room(bytes_of(&graph->ops[call->operator_index], phase, &port));
+        }
+        most = room > most ? room : most;
+    }
+    return most;
+}
+
+coh_status coh_call_check_init(const coh_plan *plan, coh_call_check *out_check)
+{
+    size_t most = 0;
+    *out_check = (coh_call_check){ 0 };
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
+        const size_t room = program_room(plan->graph, &plan->programs[kind]);
+        most = room > most ? room : most;
+    }
+    return coh_alloc(most, 1, (void **)&out_check->memory);
+}
+
+void coh_call_check_fini(coh_call_check *check)
+{
+    coh_free(check->memory);
+    check->memory = NULL;
+}
+
+/* ---- calls ---- */
+
+/* Makes the copies, and passes them to the call. */
+static void copy_in(coh_call_check *check, const coh_checked_call *checked, copy *copies,
+                    coh_call *call)
+{
+    const uintptr_t begin = (uintptr_t)check->memory;
+    char *at = check->memory + (COH_GUARD_ALIGN - begin % COH_GUARD_ALIGN) % COH_GUARD_ALIGN;
+    for (uint32_t i = 0; i < checked->port_count; i++) {
+        coh_bound_port port = checked->ports[i];
+        copy *c = &copies[i];
+        *c = (copy){ .view = &checked->ports[i].view,
+                     .bytes = bytes_of(checked->op, checked->phase, &port),
+                     .is_written =
+                         is_written(&checked->op->kind, checked->phase, (coh_role)port.role),
+                     .is_first = 1 };
+        for (uint32_t other = 0; other < i && c->data == NULL; other++)
+            if (copies[other].view->data == port.view.data && copies[other].is_first) {
+                c->data = copies[other].data;
+                c->is_first = 0;
+                copies[other].is_written |= c->is_written;
+            }
+        if (c->is_first) {
+            c->data = at + COH_GUARD_BYTES;
+            coh_guard_set(c->data, c->bytes, BYTE);
+            memcpy(c->data, port.view.data, c->bytes);
+            at += coh_guard_room(c->bytes);
+        }
+        port.view.data = c->data;
+        coh_call_set_port(call, &port);
+    }
+}
+
+/* Refuses the call for a change at `offset` of a copy. */
+static coh_status refuse(const coh_checked_call *checked, const coh_bound_port *port, const copy *c,
+                         int64_t offset, coh_op_fault fault)
+{
+    char sentence[COH_OP_SENTENCE_BYTES], name[COH_OP_PORT_BYTES], before[16];
+    const coh_trial_role role = trial_role((coh_role)port->role);
+    const int has_elements = role < COH_TRIAL_SAVED;
+    const int64_t bytes = has_elements ? (int64_t)coh_dtype_bytes(port->view.shape.dtype) : 1;
+    const int64_t element = offset >= 0 ? offset / bytes : -((-offset + bytes - 1) / bytes);
+    const coh_trial_buffer buffer = { .shape = has_elements ? port->view.shape : (coh_shape){ 0 } };
+    const int is_inside = fault == COH_OP_FAULT_WRITES_INPUT;
+    memset(before, BYTE, sizeof(before));
+    const coh_trial_place place = {
+        .phase = checked->phase,
+        .role = role,
+        .port = port->port,
+        .element = element,
+        .expected =
+            coh_trial_number(&buffer, is_inside ? c->view->data : before, is_inside ? element : 0),
+        .got = coh_trial_number(&buffer, c->data, element),
+    };
+    coh_op_sentence(fault, &place, NULL, name, sentence);
+    return coh_fail(COH_ERR_ARGUMENT, "%s", sentence);
+}
+
+/* Looks at guards and read-only copies, then copies back what the phase writes. */
+static coh_status copy_out(const coh_checked_call *checked, const copy *copies)
+{
+    for (uint32_t i = 0; i < checked->port_count; i++) {
+        const copy *c = &copies[i];
+        int64_t offset = 0;
+        if (!c->is_first)
+            continue;
+        if (coh_guard_changed(c->data, c->bytes, BYTE, &offset))
+            return refuse(checked, &checked->ports[i], c, offset, COH_OP_FAULT_WRITES_OUTSIDE);
+        if (c->is_written || memcmp(c->data, c->view->data, c->bytes) == 0)
+            continue;
+        while (c->data[offset] == ((const char *)c->view->data)[offset])
+            offset++;
+        return refuse(checked, &checked->ports[i], c, offset, COH_OP_FAULT_WRITES_INPUT);
+    }
+    for (uint32_t i = 0; i < checked->port_count; i++)
+        if (copies[i].is_first && copies[i].is_written)
+            memcpy(copies[i].view->data, copies[i].data, copies[i].bytes);
+    return COH_OK;
+}
+
+coh_status coh_call_check_run(coh_call_check *check, const coh_checked_call *checked,
+                              coh_kind_function function, coh_call *call)
+{
+    copy copies[PORTS_MOST];
+    if (checked->port_count > PORTS_MOST)
+        return coh_fail(COH_ERR_INTERNAL, "%u ports of a call, at most %d are checked",
+                        checked->port_count, PORTS_MOST);
+    copy_in(check, checked, copies, call);
+    COH_TRY(function(call));
+    return copy_out(checked, copies);
+}
