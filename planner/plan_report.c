@@ -85,6 +85,15 @@ static void count_body(const coh_plan *plan, coh_plan_summary *out)
     out->recompute_ns = coh_whole_ns(ns[COH_OP_RECOMPUTE]);
 }
 
+static void count_unmeasured(const coh_plan *plan, coh_plan_summary *out)
+{
+    for (size_t op = 0; op < plan->graph->op_count; op++)
+        if (!coh_pricer_is_measured(&plan->pricer, op)) {
+            if (out->unmeasured_operators++ == 0)
+                out->unmeasured_kind = plan->graph->ops[op].kind.name;
+        }
+}
+
 coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary)
 {
     COH_NEED(plan);
@@ -112,6 +121,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .disk_limit_bytes = plan->options.disk_bytes,
                            .recomputes = coh_block_set_count(&plan->decisions.recompute),
                            .chunk_bytes = plan->decisions.chunk_bytes };
+    count_unmeasured(plan, &s);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         s.peak_bytes[tier] = plan->layout.arena_bytes[tier];
     for (int bound = 0; bound < COH_PLAN_BOUND_COUNT; bound++)

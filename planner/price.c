@@ -156,6 +156,13 @@ coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
     return COH_OK;
 }
 
+int coh_pricer_is_measured(const coh_pricer *pricer, size_t op)
+{
+    const coh_curve_range *found =
+        pricer->operators != NULL ? &pricer->operators[op * PLACES] : NULL;
+    return found != NULL && found->end > found->begin;
+}
+
 void coh_pricer_fini(coh_pricer *pricer)
 {
     coh_free(pricer->curves);

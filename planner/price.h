@@ -62,6 +62,9 @@ coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
                            const coh_graph *graph);
 void coh_pricer_fini(coh_pricer *pricer); /* accepts a zeroed struct */
 
+/* Returns 1 if the profile has a measurement of the operator's kind. */
+int coh_pricer_is_measured(const coh_pricer *pricer, size_t op);
+
 /* Returns the price of an instruction while nothing else runs. */
 coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layout,
                                 const coh_program *program, const coh_instruction *instruction);

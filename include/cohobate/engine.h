@@ -92,9 +92,9 @@ typedef struct coh_engine_options {
      * COH_RECORD_STEPS_MOST. 0: nothing is recorded. Only training steps are recorded. */
     uint64_t record_steps;
     /* Test mode, on the host device: every call of a kind works on guarded copies. A write outside
-     * its buffers, or to one that it only reads, fails the step with a sentence that names operator,
-     * port and element (as coh_op_check's). Takes memory outside the plan for the largest call, and
-     * about twice the time. */
+     * its buffers, or to one that it only reads, fails the step with a sentence that names
+     * operator, port and element (as coh_op_check's). Takes memory outside the plan for the largest
+     * call, and about twice the time. */
     int32_t check_calls;
 } coh_engine_options;
 

@@ -266,6 +266,12 @@ typedef struct coh_plan_summary {
      * than p10, 10 % slower than p90. All three equal step_ns if the profile has no spread. */
     uint64_t step_p10_ns, step_p50_ns, step_p90_ns;
     int32_t order_keeps_bits; /* 1: results do not depend on the sweep order */
+    /* The first kind of the graph without a measurement in the profile, and the number of operators
+     * of such kinds. Their times are flops and bytes at the machine's rates, which of a kind of
+     * yours are rough: coh_profile_measure with this graph measures it. NULL, 0: all are measured.
+     * A profile without measured operators (built-in, a datasheet) has none of them. */
+    const char *unmeasured_kind;
+    int32_t unmeasured_operators;
 } coh_plan_summary;
 
 /* Returns the profile that priced the plan, with link_bytes_per_s applied; lives as long as the
