@@ -9,6 +9,7 @@
  * The other headers feed these three:
  *
  *   models.h, kinds.h                     known models as graphs, and their operators
+ *   layer.h, op_check.h                   operators of your own, the short way; their mistakes
  *   folder.h, adapters.h                  Hugging Face folders in and out; LoRA adapters
  *   text.h                                tokenizers, token files, training windows
  *   profile.h, measure.h, calibration.h   machine speeds from which the planner predicts times

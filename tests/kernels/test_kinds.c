@@ -1,4 +1,5 @@
-/* Every kind, at every shape of shapes.h, compared with the naive double-precision reference. */
+/* Every kind, at every shape of shapes.h, compared with the naive double-precision reference. What
+ * the tables declare is tested by coh_op_check at the same shapes (tests/engine/test_op_check.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -367,95 +368,6 @@ static void q_and_k_of_one_tensor_are_turned_and_v_is_copied(void **state)
     }
 }
 
-/* ---- what the tables declare ---- */
-
-static void declared_pairs_may_share_their_bytes(void **state)
-{
-    (void)state;
-    int pairs = 0;
-    for (int index = 0; index < SHAPE_CASES; index = next_case(index)) {
-        const coh_op_kind *kind = shape_case_at(index)->kind;
-        if (kind->in_place_count[COH_PHASE_FORWARD] + kind->in_place_count[COH_PHASE_BACKWARD] == 0)
-            continue;
-        coh_case one;
-        shape_case_create(&one, index, 9);
-        const uint64_t apart = whole_hash(&one, pool);
-        coh_call call = one.call;
-        call.queue = pool;
-        for (int p = 0; p < kind->in_place_count[COH_PHASE_BACKWARD]; p++, pairs++) {
-            const coh_in_place pair = kind->backward_in_place[p];
-            call.input_grad[pair.to].data = call.output_grad[pair.from].data;
-        }
-        assert_int_equal(kind->devices[COH_DEVICE_HOST].backward(&call), COH_OK);
-        for (int i = 0; i < INPUTS; i++)
-            one.call.input_grad[i].data = call.input_grad[i].data;
-        assert_int_equal(hash_results(&one), apart);
-        for (int p = 0; p < kind->in_place_count[COH_PHASE_FORWARD]; p++, pairs++) {
-            const coh_in_place pair = kind->forward_in_place[p];
-            call.output[pair.to].data = call.input[pair.from].data;
-        }
-        assert_int_equal(kind->devices[COH_DEVICE_HOST].forward(&call), COH_OK);
-        one.call.output[0].data = call.output[0].data;
-        assert_int_equal(hash_results(&one), apart);
-        coh_case_destroy(&one);
-    }
-    assert_true(pairs >= (test_is_brief() ? 5 : 10));
-}
-
-static void a_gradient_that_may_be_left_out_leaves_the_others_as_they_are(void **state)
-{
-    (void)state;
-    for (int index = 0; index < SHAPE_CASES; index = next_case(index)) {
-        const coh_op_kind *kind = shape_case_at(index)->kind;
-        if (kind->can_skip_grad.inputs == 0 && kind->can_skip_grad.parameters == 0)
-            continue;
-        coh_case one;
-        shape_case_create(&one, index, 10);
-        whole_hash(&one, pool);
-        for (int port = 0; port < GRADIENTS; port++) {
-            const uint32_t may = port < INPUTS ? kind->can_skip_grad.inputs >> port
-                                               : kind->can_skip_grad.parameters >> (port - INPUTS);
-            coh_view *skipped = gradient_at(&one, port);
-            void *data = skipped->data;
-            if ((may & 1u) == 0 || data == NULL)
-                continue;
-            skipped->data = NULL;
-            const uint64_t expected = hash_results(&one);
-            assert_int_equal(coh_case_backward(&one, pool), COH_OK);
-            assert_int_equal(hash_results(&one), expected);
-            skipped->data = data;
-            assert_int_equal(coh_case_backward(&one, pool), COH_OK);
-        }
-        coh_case_destroy(&one);
-    }
-}
-
-/* Without parameter gradients the kinds get fewer ports (call.c), and give the same results. */
-static void frozen_parameters_leave_the_gradients_of_inputs_as_they_are(void **state)
-{
-    (void)state;
-    int less = 0;
-    for (int index = 0; index < SHAPE_CASES; index = next_case(index)) {
-        const coh_op_kind *kind = shape_case_at(index)->kind;
-        coh_case one;
-        shape_case_create(&one, index, 12);
-        whole_hash(&one, pool);
-        less += kind->reads_for_parameters.inputs != 0;
-        assert_int_equal(kind->reads_for_parameters.inputs & ~kind->backward_reads.inputs, 0);
-        assert_int_equal(kind->reads_for_parameters.outputs & ~kind->backward_reads.outputs, 0);
-        for (int i = 0; i < kind->parameter_count; i++)
-            one.call.parameter_grad[i].data = NULL;
-        const uint64_t expected = hash_results(&one);
-        const uint32_t all = (1u << kind->parameter_count) - 1;
-        if ((kind->can_skip_grad.parameters & all) == all) {
-            assert_int_equal(coh_case_backward(&one, pool), COH_OK);
-            assert_int_equal(hash_results(&one), expected);
-        }
-        coh_case_destroy(&one);
-    }
-    assert_true(less >= (test_is_brief() ? 5 : 10));
-}
-
 static void the_classifier_never_takes_logits_of_all_tokens_and_words(void **state)
 {
     (void)state;
@@ -485,9 +397,6 @@ int main(void)
         cmocka_unit_test(a_cache_changes_no_bit),
         cmocka_unit_test(three_tensors_have_the_bits_of_one),
         cmocka_unit_test(q_and_k_of_one_tensor_are_turned_and_v_is_copied),
-        cmocka_unit_test(declared_pairs_may_share_their_bytes),
-        cmocka_unit_test(a_gradient_that_may_be_left_out_leaves_the_others_as_they_are),
-        cmocka_unit_test(frozen_parameters_leave_the_gradients_of_inputs_as_they_are),
         cmocka_unit_test(the_classifier_never_takes_logits_of_all_tokens_and_words),
     };
     return cmocka_run_group_tests(tests, make_pool, drop_pool);
