@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cohobate/kinds.h"
+#include "cohobate/layer.h"
 #include "kernels/cuda/device_kernels.h"
 #include "memory/device_cuda.h"
 #include "tests/cuda/engine_trial.h"
@@ -247,6 +249,37 @@ static void a_plan_of_another_device_is_refused(void **state)
     coh_graph_destroy(graph);
 }
 
+/* The kinds of any model run on the host only. */
+static void an_operator_without_kernels_for_a_gpu_is_refused_by_name(void **state)
+{
+    (void)state;
+    const coh_shape shape = { .dtype = COH_DTYPE_F32, .rank = 2, .dim = { 4, 8 } };
+    const coh_linear_attributes wide = { 8, 1, 0.1f };
+    const coh_chain_link links[] = { COH_LINK(coh_kind_linear, wide),
+                                     COH_LINK_OF(coh_kind_softmax) };
+    coh_graph *graph;
+    coh_profile *profile;
+    coh_tensor x, compared[2], loss;
+    const coh_op_args args = { .name = "loss", .inputs = compared, .block = -1 };
+    coh_engine_options options;
+    coh_engine *engine;
+    assert_int_equal(coh_graph_create(&graph), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "x", &shape, &x), COH_OK);
+    assert_int_equal(coh_graph_input(graph, "target", &shape, &compared[1]), COH_OK);
+    assert_int_equal(coh_graph_chain(graph, x, links, 2, &compared[0]), COH_OK);
+    assert_int_equal(coh_graph_op(graph, &coh_kind_mean_squared_error, &args, &loss, NULL), COH_OK);
+    assert_int_equal(coh_graph_loss(graph, loss), COH_OK);
+    assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
+    coh_plan *plan = trial_plan(graph, profile, &placements[0]);
+    coh_engine_options_init(&options);
+    assert_int_equal(coh_engine_create_on(plan, &options, &trial_gpu, &engine), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "operator '1.softmax'"));
+    assert_non_null(strstr(coh_last_error(), "no kernels for a GPU"));
+    coh_plan_destroy(plan);
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
 /* It is unknown which of a graph's lines failed, so the message names none of them. */
 static void a_graph_that_fails_does_not_blame_a_line(void **state)
 {
@@ -379,6 +412,7 @@ int main(void)
         cmocka_unit_test(a_graph_that_fails_does_not_blame_a_line),
         cmocka_unit_test(graphs_take_few_calls_of_the_driver),
         cmocka_unit_test(a_plan_of_another_device_is_refused),
+        cmocka_unit_test(an_operator_without_kernels_for_a_gpu_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
