@@ -3,6 +3,7 @@
  * memory. Next: op_stages.c. */
 #include "engine/op_check.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,26 +182,36 @@ static void run_stages(coh_op_stages *stages)
         coh_error_save(stages->shared->error);
 }
 
-/* Runs a function in a child process. Returns 0 if it did not end by itself. */
+/* In the child: the program's handlers would go on as if it were the program, and a crash that is
+ * expected leaves no core file. */
+static void prepare_child(void)
+{
+    static const int deadly[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
+    const struct rlimit no_core = { 0 };
+    for (size_t i = 0; i < sizeof(deadly) / sizeof(deadly[0]); i++)
+        signal(deadly[i], SIG_DFL);
+    (void)setrlimit(RLIMIT_CORE, &no_core);
+}
+
+/* Runs a function in a child process, or here if the system gives none. Returns 0 if it did not
+ * reach its end. */
 static int in_child(void (*function)(coh_op_stages *stages), coh_op_stages *stages)
 {
+    stages->shared->is_finished = 0;
     const pid_t child = fork();
-    int ended = 0;
-    if (child < 0) { /* no process: run it here */
+    if (child < 0) {
         function(stages);
         return 1;
     }
     if (child == 0) {
-        /* the program's handlers would go on in the child as if it were the program */
-        static const int deadly[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
-        for (size_t i = 0; i < sizeof(deadly) / sizeof(deadly[0]); i++)
-            signal(deadly[i], SIG_DFL);
+        prepare_child();
         function(stages);
+        stages->shared->is_finished = 1;
         _exit(0);
     }
-    while (waitpid(child, &ended, 0) != child)
-        ;
-    return WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ; /* a program that ignores SIGCHLD gets ECHILD, once the child has ended */
+    return stages->shared->is_finished;
 }
 
 static void run_fresh(coh_op_stages *stages)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -133,6 +134,27 @@ static void all_kinds_of_the_library_pass(void **state)
     assert_true(compared >= cases / 3);
 }
 
+/* Such a program cannot ask how a child ended. */
+static void a_program_that_ignores_its_children_gets_the_same_findings(void **state)
+{
+    (void)state;
+    const op_mistake *mistake;
+    void (*before)(int) = signal(SIGCHLD, SIG_IGN);
+    int crashes = 0;
+    for (int i = 0; (mistake = op_mistake_at(i)) != NULL; i++) {
+        findings all;
+        const coh_op_check_options options = options_for(&mistake->input, &all);
+        coh_op_report report = { .struct_bytes = sizeof(report) };
+        if (mistake->fault != COH_OP_FAULT_CRASHED && mistake->fault != COH_OP_FAULT_SKIPS)
+            continue;
+        assert_int_equal(coh_op_check(mistake->kind, &options, &report), COH_OK);
+        assert_int_equal(all.fault, mistake->fault);
+        crashes++;
+    }
+    assert_int_equal(crashes, 2);
+    signal(SIGCHLD, before);
+}
+
 static void wrong_options_are_refused(void **state)
 {
     (void)state;
@@ -165,6 +187,7 @@ int main(void)
         cmocka_unit_test(every_planted_mistake_is_found_with_its_cause),
         cmocka_unit_test(right_kinds_pass),
         cmocka_unit_test(all_kinds_of_the_library_pass),
+        cmocka_unit_test(a_program_that_ignores_its_children_gets_the_same_findings),
         cmocka_unit_test(wrong_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Every kind, at every shape of shapes.h, compared with the naive double-precision reference. What
- * the tables declare is tested by coh_op_check at the same shapes (tests/engine/test_op_check.c). */
+/* Every kind, at every shape of shapes.h, compared with the naive double-precision reference.
+ * Promises of the tables are tested by coh_op_check (tests/engine/test_op_check.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
