@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
+
 static void close_log(cli_step_log *log)
 {
     if (log->descriptor >= 0)
@@ -70,12 +72,11 @@ coh_status cli_report_open(const char *log_path, const char *folder, uint64_t fi
                            uint64_t last_step, int64_t tokens_per_step, double predicted_step_s,
                            cli_report *out_report)
 {
-    uint64_t every = (last_step - first_step + CLI_REPORT_PLAIN_LINES - 1) / CLI_REPORT_PLAIN_LINES;
     *out_report = (cli_report){ .logs = { { -1, "--log" }, { -1, NULL } },
                                 .terminal = isatty(STDERR_FILENO),
+                                .shown = NAN,
                                 .first_step = first_step,
                                 .last_step = last_step,
-                                .plain_every = every > 1 ? every : 1,
                                 .tokens_per_step = tokens_per_step,
                                 .predicted_step_s = predicted_step_s,
                                 .last_loss = NAN,
@@ -189,61 +190,73 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
     append_logs(report, &line);
 }
 
-/* Seconds per step over the results that are still in `recent`. */
-static double recent_step_seconds(const cli_report *report)
+/* Adds the rate and the waits of the steps in `recent` to the line. */
+static void take_recent(const cli_report *report, cli_progress *progress)
 {
-    uint64_t spans = report->step_count - 1;
-    if (report->step_count < 2)
-        return report->predicted_step_s;
-    if (spans > CLI_REPORT_RECENT - 1)
-        spans = CLI_REPORT_RECENT - 1;
-    double newest = report->recent[(report->step_count - 1) % CLI_REPORT_RECENT];
-    double oldest = report->recent[(report->step_count - 1 - spans) % CLI_REPORT_RECENT];
-    return (newest - oldest) / (double)spans;
+    const uint64_t newest = report->step_count - 1;
+    const uint64_t spans = newest < CLI_REPORT_RECENT - 1 ? newest : CLI_REPORT_RECENT - 1;
+    const double begin = report->recent[(newest - spans) % CLI_REPORT_RECENT].moment;
+    const double end = report->recent[newest % CLI_REPORT_RECENT].moment;
+    double sum_s = 0;
+    for (uint64_t i = newest - spans; i <= newest; i++) {
+        const cli_recent_step *step = &report->recent[i % CLI_REPORT_RECENT];
+        sum_s += step->step_s;
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+            progress->waits[lane] += step->exposed_s[lane];
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        progress->waits[lane] = sum_s > 0 ? progress->waits[lane] / sum_s : 0;
+    progress->is_predicted = spans == 0;
+    const double step_s = spans == 0 ? report->predicted_step_s : (end - begin) / (double)spans;
+    if (spans > 0 && step_s > 0)
+        progress->tokens_per_s = (double)report->tokens_per_step / step_s;
+    progress->left_s = step_s * (double)(report->last_step - progress->step);
+}
+
+/* Is a line due? A terminal gets the first step, the last one, and ten in a second. */
+static int is_due(const cli_report *report, uint64_t step)
+{
+    const double passed = report->last_moment - report->shown; /* NaN: none was shown */
+    if (!report->terminal)
+        return !(passed < CLI_PROGRESS_PLAIN_S);
+    return !(passed < 0.1) || step == report->last_step;
 }
 
 static void show_step(cli_report *report, const coh_step_result *result)
 {
     cli_line line;
-    uint64_t done = result->step + 1;
-    double step_s = recent_step_seconds(report);
-    if (!report->terminal && (done - report->first_step) % report->plain_every != 0 &&
-        done != report->last_step && done != report->first_step + 1)
+    cli_progress progress = { .step = result->step + 1,
+                              .last_step = report->last_step,
+                              .loss = result->finite ? result->loss : NAN,
+                              .tokens_per_s = NAN };
+    if (!is_due(report, progress.step))
         return;
+    take_recent(report, &progress);
+    memcpy(progress.peak_bytes, result->peak_bytes, sizeof(progress.peak_bytes));
     cli_line_clear(&line);
     if (report->terminal)
         cli_line_add(&line, "\r");
-    cli_line_add(&line, "step %" PRIu64 "/%" PRIu64 "  loss ", done, report->last_step);
-    if (result->finite)
-        cli_line_add(&line, "%.4f", result->loss);
-    else
-        cli_line_add(&line, "not finite");
-    const cli_text eta = cli_time(step_s * (double)(report->last_step - done));
-    if (report->step_count < 2)
-        cli_line_add(&line, "  ETA %s (predicted)", eta.at);
-    else
-        cli_line_add(&line, "  %.0f tokens/s  ETA %s",
-                     step_s > 0 ? (double)report->tokens_per_step / step_s : 0.0, eta.at);
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        if (result->peak_bytes[tier])
-            cli_line_add(&line, "  %s %s", coh_tier_name(tier),
-                         cli_size(result->peak_bytes[tier]).at);
+    /* The last column stays free: some terminals wrap when it is written. */
+    const size_t columns = report->terminal ? cli_terminal_columns(STDERR_FILENO) : 0;
+    cli_progress_add(&progress, columns > 1 ? columns - 1 : columns, &line);
     cli_line_add(&line, report->terminal ? "\033[K" : "\n");
     (void)cli_write(STDERR_FILENO, line.text, line.used);
     report->live_shown = report->terminal;
+    report->shown = report->last_moment;
 }
 
 void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate)
 {
     double now = cli_seconds_now();
-    report->recent[report->step_count % CLI_REPORT_RECENT] = now;
-    report->step_count++;
+    cli_recent_step *recent = &report->recent[report->step_count++ % CLI_REPORT_RECENT];
+    *recent = (cli_recent_step){ .moment = now, .step_s = (double)result->step_ns * 1e-9 };
     report->skipped_count += !result->finite;
     report->step_s += now - report->last_moment;
     report->last_moment = now;
     report->last_loss = result->loss;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        report->exposed_s[lane] += (double)result->exposed_ns[lane] * 1e-9;
+        recent->exposed_s[lane] = (double)result->exposed_ns[lane] * 1e-9;
+        report->exposed_s[lane] += recent->exposed_s[lane];
         report->link_bytes[lane] += result->link_bytes[lane];
         report->frozen_bytes[lane] += result->frozen_bytes[lane];
     }

@@ -1,5 +1,5 @@
-/* report.h - prints the progress and the totals of a run: a JSON line per step (--log), a live line
- * on a terminal or plain lines in a pipe, and at the end where time and bytes went.
+/* report.h - prints the progress and the totals of a run: a JSON line per step (--log), the line of
+ * progress (progress.h), and at the end where time and bytes went.
  *
  * Everything after cli_report_open goes through fixed buffers and write(2): no allocation, no
  * stdio. */
@@ -8,7 +8,7 @@
 
 #include "cli/say.h"
 
-enum { CLI_REPORT_RECENT = 16, CLI_REPORT_PLAIN_LINES = 25 };
+enum { CLI_REPORT_RECENT = 16 };
 
 /* A file that gets a JSON line per step. */
 typedef struct cli_step_log {
@@ -19,15 +19,20 @@ typedef struct cli_step_log {
 /* --log, and steps.jsonl of the run folder. */
 enum { CLI_STEP_LOGS = 2 };
 
+/* A step, for the line of progress. */
+typedef struct cli_recent_step {
+    double moment, step_s, exposed_s[COH_LANE_COUNT];
+} cli_recent_step;
+
 typedef struct cli_report {
     cli_step_log logs[CLI_STEP_LOGS];
     int terminal; /* 1: one line, rewritten */
     int live_shown;
+    double shown;                   /* when the line was printed last; NaN: not yet */
     uint64_t first_step, last_step; /* of this process: steps first_step + 1 .. last_step */
-    uint64_t plain_every;
     int64_t tokens_per_step;
-    double started, last_moment;      /* monotonic seconds */
-    double recent[CLI_REPORT_RECENT]; /* moments of the last results, by step */
+    double started, last_moment;               /* monotonic seconds */
+    cli_recent_step recent[CLI_REPORT_RECENT]; /* by step_count modulo CLI_REPORT_RECENT */
     double predicted_step_s;
     /* totals of this process */
     uint64_t step_count, skipped_count;
