@@ -77,6 +77,11 @@ typedef struct coh_run_lock {
  * Fails: COH_ERR_ARGUMENT if another run holds the lock, naming its process; COH_ERR_IO.
  * out_lock->fd is -1 then. */
 COH_API coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock);
+/* Finds out whether a run holds the lock of `folder` and, if so, the number of its process (0: not
+ * known). Leaves the lock as it is: a run may begin or end at any time.
+ * Fails: COH_ERR_IO, COH_ERR_ARGUMENT. */
+COH_API coh_status coh_run_lock_holder(const char *folder, int32_t *out_is_held,
+                                       int64_t *out_process);
 /* Releases the lock. Does nothing if it is not held. */
 COH_API void coh_run_lock_release(coh_run_lock *lock);
 
