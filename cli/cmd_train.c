@@ -420,6 +420,21 @@ static coh_status finish(cli_run *run)
                     run->done_steps, run->job.recipe.steps, line.text);
 }
 
+/* Records how the run ended, for its readers, while the folder is still locked. */
+static void record_end(const cli_run *run, coh_status status)
+{
+    char sentence[1024] = "";
+    const char *how = status == COH_ERR_STOPPED ? "stopped"
+                      : status != COH_OK        ? "failed"
+                      : run->ended              ? "early"
+                                                : "finished";
+    if (!run->has_begun || !run->folder.path[0])
+        return;
+    if (status != COH_OK && status != COH_ERR_STOPPED)
+        snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    cli_record_end(run->folder.path, how, run->done_steps, sentence);
+}
+
 /* Closes files before their folder is removed: some file systems keep open files. */
 static void close_run(cli_run *run)
 {
@@ -561,6 +576,7 @@ coh_status cli_train(const cli_options *options)
     char folder[CLI_PATH_BYTES];
     coh_status status = run_all(run);
     snprintf(folder, sizeof(folder), "%s", run->folder.path);
+    record_end(run, status);
     close_run(run);
     return options->report ? report_run_of(folder, options->report, status) : status;
 }

@@ -168,7 +168,20 @@ static void append_logs(cli_report *report, const cli_line *line)
             append_log(report, &report->logs[i], line);
 }
 
-static void write_log(cli_report *report, const coh_step_result *result, double learning_rate)
+/* Adds what is out of the ordinary. */
+static void add_health_json(const cli_step_health *health, cli_line *line)
+{
+    const coh_trace_counters *counters = &health->counters;
+    if (health->is_slow)
+        cli_line_add_json(line, "'slow': true");
+    if (counters->throttled_ns > 0 && counters->throttled_ns < UINT64_MAX)
+        cli_line_add_json(line, "'throttled_seconds': %.6f", (double)counters->throttled_ns * 1e-9);
+    if (counters->store_retries > 0 && counters->store_retries < UINT64_MAX)
+        cli_line_add_json(line, "'store_retries': %" PRIu64, counters->store_retries);
+}
+
+static void write_log(cli_report *report, const coh_step_result *result, double learning_rate,
+                      const cli_step_health *health)
 {
     double exposed_s[COH_LANE_COUNT];
     cli_line line;
@@ -186,6 +199,7 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
     cli_line_add_json_tiers(&line, "peak_bytes", result->peak_bytes);
     if (!result->finite)
         cli_line_add_json(&line, "'skipped': true");
+    add_health_json(health, &line);
     cli_line_add_json(&line, "}\n");
     append_logs(report, &line);
 }
@@ -245,7 +259,8 @@ static void show_step(cli_report *report, const coh_step_result *result)
     report->shown = report->last_moment;
 }
 
-void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate)
+void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate,
+                     const cli_step_health *health)
 {
     double now = cli_seconds_now();
     cli_recent_step *recent = &report->recent[report->step_count++ % CLI_REPORT_RECENT];
@@ -263,7 +278,7 @@ void cli_report_step(cli_report *report, const coh_step_result *result, double l
     memcpy(report->peak_bytes, result->peak_bytes, sizeof(report->peak_bytes));
     show_step(report, result);
     if (has_log(report))
-        write_log(report, result, learning_rate);
+        write_log(report, result, learning_rate, health);
 }
 
 void cli_report_validation(cli_report *report, uint64_t step, double loss, uint64_t windows,

@@ -19,6 +19,12 @@ typedef struct cli_step_log {
 /* --log, and steps.jsonl of the run folder. */
 enum { CLI_STEP_LOGS = 2 };
 
+/* What else is known of a step. */
+typedef struct cli_step_health {
+    int is_slow;                 /* as coh_trace_step.is_slow */
+    coh_trace_counters counters; /* UINT64_MAX: not known */
+} cli_step_health;
+
 /* A step, for the line of progress. */
 typedef struct cli_recent_step {
     double moment, step_s, exposed_s[COH_LANE_COUNT];
@@ -56,9 +62,10 @@ void cli_report_close(cli_report *report);
 /* Starts the clock of the run; call it before the first submit. */
 void cli_report_start(cli_report *report);
 
-/* Reports a finished step: `result`, and its learning rate. If a log cannot be written (a full
+/* Reports a finished step: `result`, its learning rate and its health. If a log cannot be written (a full
  * disk), prints that once and stops writing it; the run continues. */
-void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate);
+void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate,
+                     const cli_step_health *health);
 
 /* Reports a validation loss after `step` steps, over `windows` of the `total` windows of the
  * text. */
