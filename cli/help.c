@@ -24,6 +24,7 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_REPORT] = "show where every second and byte of a run's steps went",
     [CLI_DIFF] = "show what became faster or slower from one run to another",
     [CLI_TRACE] = "write a run's recorded steps for Perfetto and Chrome's tracing",
+    [CLI_WATCH] = "watch a run on the terminal while it trains",
     [CLI_DOCTOR] = "examine this machine: what it has, what that costs, what to do about it",
 };
 
@@ -36,6 +37,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
          "       cohobate plan --max FAMILY [flags]"),
     [CLI_SIMULATE] = "cohobate simulate PLAN [--profile NAME|FILE] [--rehearse N] [--json]",
     [CLI_TRACE] = "cohobate trace RUN -o trace.json [--steps A:B]",
+    [CLI_WATCH] = "cohobate watch RUN [--once] [--ascii]",
     [CLI_EXPLAIN] = "cohobate explain PLAN OPERATOR [--json]",
     [CLI_REPORT] = "cohobate report RUN [RUN ...] [-o FILE.html|.txt|.json | --text | --json]",
     [CLI_DIFF] = "cohobate diff RUN RUN",
@@ -153,6 +155,11 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "ui.perfetto.dev, or at chrome://tracing. Each lane is a track, measured and below it\n"
         "predicted; an arrow leads from a transfer to the compute instruction that waited for\n"
         "it; counters are the bytes of each tier by purpose.\n",
+    [CLI_WATCH] =
+        "RUN is a run's folder; nothing else is read, and nothing is written. q quits; the run\n"
+        "continues. When the run ends, watch ends with the last screen and a sentence that names\n"
+        "the reason. If the output is no terminal, watch prints a line at each save and\n"
+        "validation, and about the steps at most one in ten seconds.\n",
     [CLI_DOCTOR] = "Changes nothing.\n",
 };
 
@@ -207,6 +214,8 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
     [CLI_DIFF] = "  cohobate diff ./before ./after\n",
     [CLI_TRACE] = "  cohobate trace ./run -o trace.json\n"
                   "  cohobate trace ./run -o trace.json --steps 98:100\n",
+    [CLI_WATCH] = "  cohobate watch ./run\n"
+                  "  cohobate watch ./run --once > status.txt\n",
     [CLI_DOCTOR] = "  cohobate doctor\n"
                    "  cohobate doctor --folder /mnt/nvme --json\n",
 };

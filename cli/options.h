@@ -29,6 +29,7 @@ typedef enum cli_command {
     CLI_REPORT,
     CLI_DIFF,
     CLI_TRACE,
+    CLI_WATCH,
     CLI_COMMAND_COUNT
 } cli_command;
 
@@ -118,7 +119,8 @@ typedef struct cli_options {
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
     double top_p, min_p, repetition_penalty;
-    int64_t again, new_data, operators, hash, json, text, ascii, merge_lora, quick, test_poison;
+    int64_t once, again, new_data, operators, hash, json, text, ascii, merge_lora, quick,
+        test_poison;
 } cli_options;
 
 static inline int cli_given(const cli_options *options, cli_flag flag)

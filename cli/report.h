@@ -19,7 +19,7 @@ typedef struct cli_step_log {
 /* --log, and steps.jsonl of the run folder. */
 enum { CLI_STEP_LOGS = 2 };
 
-/* What else is known of a step. */
+/* Facts of a step that its result does not hold. */
 typedef struct cli_step_health {
     int is_slow;                 /* as coh_trace_step.is_slow */
     coh_trace_counters counters; /* UINT64_MAX: not known */
@@ -62,8 +62,8 @@ void cli_report_close(cli_report *report);
 /* Starts the clock of the run; call it before the first submit. */
 void cli_report_start(cli_report *report);
 
-/* Reports a finished step: `result`, its learning rate and its health. If a log cannot be written (a full
- * disk), prints that once and stops writing it; the run continues. */
+/* Reports a finished step: `result`, its learning rate and its health. If a log cannot be written (a
+ * full disk), prints that once and stops writing it; the run continues. */
 void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate,
                      const cli_step_health *health);
 
