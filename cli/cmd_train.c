@@ -447,6 +447,7 @@ static void close_run(cli_run *run)
     if (run->has_begun) {
         cli_run_folder_close(&run->folder);
     } else {
+        cli_report_undo(&run->report);
         cli_train_undo_data(run);
         cli_run_folder_undo(&run->folder);
     }
@@ -517,6 +518,8 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_report_open(options->log, run->folder.path, run->job.first_step,
                             run->job.recipe.steps, run->job.recipe.batch * run->job.recipe.sequence,
                             (double)run->job.summary.step_ns * 1e-9, &run->report));
+    if (options->tensorboard)
+        CLI_TRY(cli_report_open_board(&run->report, options->tensorboard));
     CLI_TRY(open_engine(run));
     CLI_TRY(write_plan(run));
     describe_start(run);

@@ -93,7 +93,7 @@ typedef struct cli_options {
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;
     const char *field, *output, *program, *held_out_file, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
-    const char *sweep, *max, *logits, *step_range, *report;
+    const char *sweep, *max, *logits, *step_range, *report, *tensorboard;
     coh_pin pin[CLI_PINS_MOST];
     int32_t pin_count;
     cli_disk disk[COH_DISKS_MOST];

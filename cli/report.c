@@ -81,6 +81,7 @@ coh_status cli_report_open(const char *log_path, const char *folder, uint64_t fi
                                 .predicted_step_s = predicted_step_s,
                                 .last_loss = NAN,
                                 .last_validation = NAN };
+    cli_tensorboard_clear(&out_report->board);
     if (folder[0])
         CLI_TRY(open_steps(folder, first_step, &out_report->logs[1]));
     if (!log_path)
@@ -99,6 +100,17 @@ coh_status cli_report_open(const char *log_path, const char *folder, uint64_t fi
 void cli_report_clear(cli_report *report)
 {
     *report = (cli_report){ .logs = { { -1, NULL }, { -1, NULL } } };
+    cli_tensorboard_clear(&report->board);
+}
+
+coh_status cli_report_open_board(cli_report *report, const char *folder)
+{
+    return cli_tensorboard_open(folder, report->first_step, &report->board);
+}
+
+void cli_report_undo(const cli_report *report)
+{
+    cli_tensorboard_undo(&report->board);
 }
 
 void cli_report_close(cli_report *report)
@@ -106,6 +118,7 @@ void cli_report_close(cli_report *report)
     cli_report_break(report);
     for (int i = 0; i < CLI_STEP_LOGS; i++)
         close_log(&report->logs[i]);
+    cli_tensorboard_close(&report->board);
 }
 
 void cli_report_start(cli_report *report)
@@ -121,6 +134,29 @@ void cli_report_break(cli_report *report)
 }
 
 /* ---- one step ---- */
+
+/* A full drive ends the events, not the run. */
+static void add_events(cli_report *report, uint64_t step, const cli_scalar *scalars, int count)
+{
+    if (cli_tensorboard_add(&report->board, step, scalars, count) == COH_OK)
+        return;
+    const int error = errno;
+    cli_report_break(report);
+    cli_note("warning: --tensorboard ends here: %s; the run continues without it", strerror(error));
+}
+
+static void add_step_events(cli_report *report, const coh_step_result *result, double learning_rate)
+{
+    const double seconds = (double)result->step_ns * 1e-9;
+    const cli_scalar scalars[] = {
+        { "train/loss", result->loss },
+        { "train/gradient_norm", result->grad_norm },
+        { "train/learning_rate", learning_rate },
+        { "train/tokens_per_second",
+          seconds > 0 ? (double)report->tokens_per_step / seconds : NAN },
+    };
+    add_events(report, result->step + 1, scalars, sizeof(scalars) / sizeof(*scalars));
+}
 
 static void add_seconds_json(cli_line *line, const char *key, const double *seconds)
 {
@@ -279,6 +315,7 @@ void cli_report_step(cli_report *report, const coh_step_result *result, double l
     show_step(report, result);
     if (has_log(report))
         write_log(report, result, learning_rate, health);
+    add_step_events(report, result, learning_rate);
 }
 
 void cli_report_validation(cli_report *report, uint64_t step, double loss, uint64_t windows,
@@ -292,6 +329,7 @@ void cli_report_validation(cli_report *report, uint64_t step, double loss, uint6
     cli_report_break(report);
     cli_note("step %" PRIu64 "  validation loss %.4f over %" PRIu64 " of %" PRIu64 " windows", step,
              loss, windows, total);
+    add_events(report, step, &(const cli_scalar){ "validation/loss", loss }, 1);
     if (!has_log(report))
         return;
     cli_line_clear(&line);

@@ -1,5 +1,5 @@
-/* report.h - prints the progress and the totals of a run: a JSON line per step (--log), the line of
- * progress (progress.h), and at the end where time and bytes went.
+/* report.h - prints the progress and the totals of a run: a JSON line per step (--log), curves
+ * for TensorBoard, the line of progress (progress.h), and at the end where time and bytes went.
  *
  * Everything after cli_report_open goes through fixed buffers and write(2): no allocation, no
  * stdio. */
@@ -7,6 +7,7 @@
 #define COH_CLI_REPORT_H
 
 #include "cli/say.h"
+#include "cli/tensorboard.h"
 
 enum { CLI_REPORT_RECENT = 16 };
 
@@ -32,6 +33,7 @@ typedef struct cli_recent_step {
 
 typedef struct cli_report {
     cli_step_log logs[CLI_STEP_LOGS];
+    cli_tensorboard board;
     int terminal; /* 1: one line, rewritten */
     int live_shown;
     double shown;                   /* when the line was printed last; NaN: not yet */
@@ -55,9 +57,13 @@ typedef struct cli_report {
 coh_status cli_report_open(const char *log_path, const char *folder, uint64_t first_step,
                            uint64_t last_step, int64_t tokens_per_step, double predicted_step_s,
                            cli_report *out_report);
+/* Also writes events for TensorBoard in `folder`. Fails: COH_ERR_IO. */
+coh_status cli_report_open_board(cli_report *report, const char *folder);
 /* Makes a report without logs, for cli_report_close. */
 void cli_report_clear(cli_report *report);
 void cli_report_close(cli_report *report);
+/* After close: removes the event file of a run that ended before its first step. */
+void cli_report_undo(const cli_report *report);
 
 /* Starts the clock of the run; call it before the first submit. */
 void cli_report_start(cli_report *report);

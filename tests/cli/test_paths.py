@@ -13,7 +13,7 @@ FLAGS = {
     "--profile": "file", "--calibration": "kept file", "--disk": "folder", "--folder": "folder", "--resume": "model",
     "--save": "new folder", "--output": "new file", "--held-out-file": "new file", "--program": "new file",
     "--report": "new file", "--tune": "new file", "--log": "log", "--prompt-file": "text", "--prompts": "text", "--messages": "text",
-    "--logits": "new file",
+    "--logits": "new file", "--tensorboard": "new folder",
 }
 OPERANDS = {
     "train": "model", "plan": "model", "tune": "model", "profile": "model", "generate": "model", "eval": "model",
