@@ -145,7 +145,7 @@ static coh_status print_step(const report_live *live, printed *was)
                               .last_step = steps > 0 ? (uint64_t)steps : 0,
                               .loss = last->loss,
                               .tokens_per_s = pace.tokens_per_s,
-                              .left_s = pace.left_s };
+                              .left_s = live->is_going ? pace.left_s : NAN };
     memcpy(progress.waits, pace.waits, sizeof(progress.waits));
     was->line_count = live->line_count;
     was->at = cli_seconds_now();
@@ -155,21 +155,38 @@ static coh_status print_step(const report_live *live, printed *was)
     return cli_write(STDOUT_FILENO, line.text, line.used);
 }
 
-static coh_status print_changes(const report_live *live, printed *was)
+/* Adds a validation and a save that are new, of steps from `first` to `last`. */
+static void add_kept(const report_live *live, uint64_t first, uint64_t last, printed *was,
+                     cli_line *line)
 {
     const report_line *tested = &live->validation;
+    if (was->validation_count != live->validation_count && tested->step >= first &&
+        tested->step <= last) {
+        cli_line_add(line, "step %u  validation loss %.4f over %.0f of %.0f windows\n",
+                     tested->step, tested->loss, tested->windows, tested->windows_total);
+        was->validation_count = live->validation_count;
+    }
+    if (was->saved_step != live->saved_step && live->saved_step >= first &&
+        live->saved_step <= last) {
+        cli_line_add(line, "step %" PRIu64 "  saved\n", live->saved_step);
+        was->saved_step = live->saved_step;
+    }
+}
+
+/* Prints what is new, in the order of steps. */
+static coh_status print_changes(const report_live *live, printed *was)
+{
+    const report_line *last = report_live_last(live);
+    const uint64_t step = last ? last->step : 0;
     cli_line line;
     cli_line_clear(&line);
+    if (step > 0)
+        add_kept(live, 1, step - 1, was, &line);
+    CLI_TRY(cli_line_write(&line, STDOUT_FILENO));
     if (!(cli_seconds_now() - was->at < CLI_PROGRESS_PLAIN_S) || !live->is_going)
         CLI_TRY(print_step(live, was));
-    if (was->validation_count != live->validation_count)
-        cli_line_add(&line, "step %u  validation loss %.4f over %.0f of %.0f windows\n",
-                     tested->step, tested->loss, tested->windows, tested->windows_total);
-    if (was->saved_step != live->saved_step)
-        cli_line_add(&line, "step %" PRIu64 "  saved\n", live->saved_step);
-    was->validation_count = live->validation_count;
-    was->saved_step = live->saved_step;
-    return cli_write(STDOUT_FILENO, line.text, line.used);
+    add_kept(live, step, UINT64_MAX, was, &line);
+    return cli_line_write(&line, STDOUT_FILENO);
 }
 
 static coh_status watch_in_pipe(report_live *live)
