@@ -68,8 +68,8 @@ void cli_report_undo(const cli_report *report);
 /* Starts the clock of the run; call it before the first submit. */
 void cli_report_start(cli_report *report);
 
-/* Reports a finished step: `result`, its learning rate and its health. If a log cannot be written (a
- * full disk), prints that once and stops writing it; the run continues. */
+/* Reports a finished step: `result`, its learning rate and its health. If a log cannot be written
+ * (a full disk), prints that once and stops writing it; the run continues. */
 void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate,
                      const cli_step_health *health);
 

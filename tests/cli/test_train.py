@@ -398,13 +398,15 @@ class Train(TrainTest):
         return shown
 
     def test_a_terminal_gets_one_live_line_that_never_wraps(self):
-        for columns in (200, 40):
+        for columns in (200, 60, 40):
             shown = self.shown_on_terminal(columns)
             self.assertIn(b"\rstep 1/3  loss ", shown)
             self.assertIn(b"\rstep 3/3  loss ", shown)
             lines = [line.removeprefix(b"\r") for line in re.findall(rb"\rstep [^\r\n]*?(?=\x1b\[K)", shown)]
             self.assertTrue(all(len(line) < columns for line in lines), lines)
             self.assertEqual(any(b"device" in line for line in lines), columns == 200)
+            # rate, time left and the wait, shortened
+            self.assertEqual(all(re.search(rb"(?:waits|\d) \d* ?% (?:for )?\w+$|no waits$|device", line) for line in lines), columns > 40)
 
     def test_a_pipe_gets_at_most_one_line_of_progress_in_ten_seconds(self):
         begin = time.monotonic()
