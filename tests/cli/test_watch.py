@@ -96,7 +96,9 @@ class Watch(TrainTest):
             for ascii_only, ramp in ((0, " ▁▂▃▄▅▆▇█"), (1, " _.:|")):
                 lines = self.once(*["--ascii"] * ascii_only)
                 self.assertTrue(ascii_only == 0 or all(line.isascii() for line in lines))
-                self.assertEqual(lines, self.once(**({} if not ascii_only else {"LC_ALL": "C"})))
+                again = self.once(**({"LC_ALL": "C"} if ascii_only else {}))
+                self.assertEqual([line for line in again if not line.startswith("time")],
+                                 [line for line in lines if not line.startswith("time")])
                 begin = next(i for i, line in enumerate(lines) if line.startswith("loss")) + 1
                 end = next(i for i, line in enumerate(lines) if line.strip().startswith("steps 1 to"))
                 curve = [line[12:].ljust(68) for line in lines[begin:end]]
