@@ -305,6 +305,8 @@ static void put_tiers(sheet *s, const report_live *live)
         if (!(used > 0))
             continue;
         const char *name = coh_tier_name((coh_tier)tier), *note = last ? "" : " (predicted)";
+        if (tier == COH_TIER_HOST && !live->run.facts.gpu[0])
+            note = " (emulated)";
         if (!(budget > 0)) {
             put(s, PLAIN, name, "%s%s, without a limit", report_size(used).at, note);
             continue;
