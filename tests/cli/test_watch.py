@@ -1,4 +1,4 @@
-"""cohobate watch: the screen of a run, on a terminal and in a pipe, while the run goes on and when it ends."""
+"""cohobate watch: the screen of a run, on a terminal and in a pipe, while the run trains and when it ends."""
 
 import fcntl
 import json
