@@ -132,7 +132,7 @@ typedef struct coh_model {
     char name[128]; /* preset or folder name, for run folders */
     coh_family family;
     coh_dtype stored; /* dtype of the tensors in `folder`, by its config.json: f32, bf16 or f16 */
-    union {           /* by family */
+    __extension__ union { /* by family; C99 has no anonymous unions but as an extension */
         coh_gpt2_config gpt2;
         coh_opt_config opt;
         coh_llama_config llama;
