@@ -356,6 +356,19 @@ COH_API int32_t coh_graph_operator_count(const coh_graph *graph);
 COH_API coh_status coh_graph_operator_at(const coh_graph *graph, int32_t index,
                                          coh_graph_operator *out_operator);
 
+/* Facts about one parameter. The name lives as long as the graph. */
+typedef struct coh_graph_parameter_facts {
+    const char *name; /* "<operator>.weight", as in checkpoints */
+    coh_shape shape;
+    int32_t is_frozen; /* 1: it has no gradient, no states and no update */
+} coh_graph_parameter_facts;
+/* Returns the number of parameters. A tied parameter counts once. */
+COH_API int32_t coh_graph_parameter_count(const coh_graph *graph);
+/* Reads the parameter whose handle is { index }, from 0: finds the handle of a name for
+ * coh_engine_fetch. Fails: COH_ERR_ARGUMENT if there is none. */
+COH_API coh_status coh_graph_parameter_at(const coh_graph *graph, int32_t index,
+                                          coh_graph_parameter_facts *out_facts);
+
 /* Sets the scalar to minimise: output 0 of a kind with is_loss. Once per graph, as its last
  * call. */
 COH_API coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss);
