@@ -1,11 +1,11 @@
 /* Prints --help of the program and of each command. The one idea: flags come from the rows of
  * flags.def; only the introductions are written here. Next: flags.def. */
+#include "cli/help.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options.h"
-
-static const char *const summaries[CLI_COMMAND_COUNT] = {
+const char *const cli_help_summaries[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = "train a model within a memory budget, streaming what does not fit",
     [CLI_PLAN] = "show where all data is stored and how long a step takes; runs nothing",
     [CLI_GENERATE] = "write text with a model",
@@ -28,7 +28,7 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_DOCTOR] = "examine this machine: what it has, what that costs, what to do about it",
 };
 
-static const char *const usages[CLI_COMMAND_COUNT] = {
+const char *const cli_help_usages[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = ("cohobate train MODEL --data FILE|DIR [flags]\n"
                    "       cohobate train --resume DIR [flags]"),
     [CLI_PLAN] =
@@ -54,7 +54,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
     [CLI_DOCTOR] = "cohobate doctor [--folder DIR] [--json]",
 };
 
-static const char *const details[CLI_COMMAND_COUNT] = {
+const char *const cli_help_details[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
         "MODEL is a preset (see below), or the folder of a checkpoint, a run or a Hugging Face\n"
         "model (GPT-2, OPT, Llama, Mistral, Qwen2, Qwen3, Phi-3, Gemma 2 and 3). A new run starts\n"
@@ -163,7 +163,7 @@ static const char *const details[CLI_COMMAND_COUNT] = {
     [CLI_DOCTOR] = "Changes nothing.\n",
 };
 
-static const char *const examples[CLI_COMMAND_COUNT] = {
+const char *const cli_help_examples[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
         "  cohobate train gpt2-nano --data corpus.txt --steps 200\n"
         "  cohobate train gpt2-nano --data corpus.txt --device-memory 64MiB --disk /var/tmp\n"
@@ -220,6 +220,13 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
                    "  cohobate doctor --folder /mnt/nvme --json\n",
 };
 
+const char cli_help_sizes[] = "Sizes have a unit: 64MiB (2^20), 40GB (10^9).\n";
+
+const char cli_help_exit_codes[] =
+    "Exit codes: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device\n"
+    "fault, 75 stopped and resumable. 2: a path that does not exist. 4: a file in place of a\n"
+    "folder, or the reverse. 5: a path that cannot be read or written.\n";
+
 static void print_presets(void)
 {
     const char *name;
@@ -238,13 +245,9 @@ static void help_all(void)
            "usage: cohobate COMMAND ...\n\n",
            coh_version());
     for (int c = 0; c < CLI_COMMAND_COUNT; c++)
-        printf("  %-10s %s\n", cli_command_name((cli_command)c), summaries[c]);
-    printf(
-        "\ncohobate COMMAND --help lists all flags of a command, with examples.\n"
-        "Sizes have a unit: 64MiB (2^20), 40GB (10^9).\n"
-        "Exit codes: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device\n"
-        "fault, 75 stopped and resumable. 2: a path that does not exist. 4: a file in place of a\n"
-        "folder, or the reverse. 5: a path that cannot be read or written.\n");
+        printf("  %-10s %s\n", cli_command_name((cli_command)c), cli_help_summaries[c]);
+    printf("\ncohobate COMMAND --help lists all flags of a command, with examples.\n%s%s",
+           cli_help_sizes, cli_help_exit_codes);
 }
 
 void cli_help(cli_command command)
@@ -253,7 +256,8 @@ void cli_help(cli_command command)
         help_all();
         return;
     }
-    printf("%s\n\nusage: %s\n\n%s\n", summaries[command], usages[command], details[command]);
+    printf("%s\n\nusage: %s\n\n%s\n", cli_help_summaries[command], cli_help_usages[command],
+           cli_help_details[command]);
     if (cli_command_operand(command) == CLI_OPERAND_MODEL)
         print_presets();
     printf("flags:\n");
@@ -267,5 +271,5 @@ void cli_help(cli_command command)
                  row->takes ? " " : "", row->takes ? row->takes : "");
         printf("  %-26s %s\n", left, row->help);
     }
-    printf("  %-26s %s\n\nexamples:\n%s", "-h, --help", "this text", examples[command]);
+    printf("  %-26s %s\n\nexamples:\n%s", "-h, --help", "this text", cli_help_examples[command]);
 }

@@ -33,6 +33,10 @@ check_files() {
         echo "the shared library exports names that do not begin with coh_" >&2
         exit 1
     fi
+    for file in man/man1/cohobate.1 man/man1/cohobate-train.1 man/man7/libcohobate.7 zsh/site-functions/_cohobate \
+        bash-completion/completions/cohobate.bash fish/vendor_completions.d/cohobate.fish; do
+        [ -s "$root/share/$file" ] || { echo "share/$file was not installed" >&2; exit 1; }
+    done
     # Programs ask for the soname, and the linker for the name without a number.
     local soname
     soname=$(readelf -d "$libraries/libcohobate.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
