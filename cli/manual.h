@@ -1,4 +1,4 @@
-/* manual.h - what the builder of man pages and completions is made of. */
+/* manual.h - the parts of the program that writes man pages and completions. */
 #ifndef COH_CLI_MANUAL_H
 #define COH_CLI_MANUAL_H
 

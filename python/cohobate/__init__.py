@@ -47,7 +47,7 @@ _FETCH_VALUE = 0
 _MICRO_BATCH_MOST = 8  # as the program chooses it
 _MODEL_JSON_BYTES = 8448
 
-# ---- structs and functions of the headers: python/tests compares them with what a C compiler sees ----
+# ---- structs and functions of the headers: tests/python compares them with the headers ----
 
 
 class coh_shape(Structure):
