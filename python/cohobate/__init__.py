@@ -577,7 +577,7 @@ class Model:
 class Plan(_Owner):
     """Where all data is and when it moves, with predicted time and exact memory. Options and their defaults:
 
-    device_memory     budget of the device; None: free memory less a reserve, as free_bytes()
+    device_memory     budget of the device; None: free main memory less a reserve, as free_bytes(). Give it for a GPU
     disk, disk_limit  folder of the far tier, and its limit; None: no such tier, no limit
     host_memory       host tier: pinned next to a GPU, emulated on the host device
     micro_batch       sequences of a micro-batch, a divisor of the batch; None: its largest divisor up to 8. It is part of

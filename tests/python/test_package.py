@@ -4,6 +4,7 @@ Run as `test_package.py PATH-OF-COHOBATE`, with the library's path in COHOBATE_L
 parameters are NumPy's arrays, else memoryviews; every claim holds for both."""
 import os
 import pathlib
+import re
 import sys
 import unittest
 from array import array
@@ -166,6 +167,10 @@ class Package(ProgramTest):
         with self.assertRaisesRegex(cohobate.Error, "NULL"):  # closing the plan has closed its engine
             engine.hash()
         engine.close()
+
+    def test_package_and_library_have_one_version(self):
+        said = re.search(r'^version = "(.*)"$', (ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"), re.M)[1]
+        self.assertEqual(cohobate.version(), said)
 
     def test_text_goes_through_a_tokenizer_and_back(self):
         with cohobate.Tokenizer("bytes") as tokenizer:
