@@ -378,9 +378,12 @@ def _ids(values, count, what):
     """Ids as an array of 32-bit integers. Other integers are converted, and refused if they are too large."""
     try:
         view = memoryview(values)
-        ids = array("i", view.tobytes()) if view.format == "i" else array("i", _flat(view.tolist()))
     except TypeError:
-        ids = array("i", _flat(list(values)))
+        view = None
+    if view is not None and view.format == "i":
+        ids = array("i", view.tobytes())
+    else:
+        ids = array("i", _flat(values.tolist() if hasattr(values, "tolist") else values))
     if len(ids) != count:
         raise ValueError(f"{what} has {len(ids)} ids, the plan's step takes {count}")
     return ids

@@ -164,6 +164,8 @@ class Package(ProgramTest):
                 engine.step([999] * 64, [1] * 64, RATE)
             with self.assertRaises(OverflowError):
                 engine.step([2**40] * 64, [1] * 64, RATE)
+            with self.assertRaises(TypeError):
+                engine.step(array("d", [1] * 64), [1] * 64, RATE)
         with self.assertRaisesRegex(cohobate.Error, "NULL"):  # closing the plan has closed its engine
             engine.hash()
         engine.close()
