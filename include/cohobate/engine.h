@@ -365,13 +365,14 @@ COH_API coh_status coh_engine_rehearse(const coh_plan *plan, int32_t step_count,
                                        coh_rehearsal *out_rehearsal);
 
 /* Returns the instruction set, matrix products and BLAS core type in use, as in the numeric plan.
- * With the test setting COH_ISA=bf16-pretended it contains "+bf16-pretended". */
+ * With the test setting COH_ISA=bf16-pretended it contains "+bf16-pretended". Static storage, which
+ * coh_kernels_use rewrites. Any thread. */
 COH_API const char *coh_kernel_path(void);
 
 /* Returns why products run on the fallback, and the remedy, as a clause; "" if nothing fell back.
  * OpenBLAS multiplies f32 on processors without AVX-512 and is loaded at run time. If it cannot be
  * loaded, products fall back to panels, which are slower and round differently, and
- * coh_kernel_path() names panels. */
+ * coh_kernel_path() names panels. Static storage. */
 COH_API const char *coh_kernel_fallback(void);
 
 #ifdef __cplusplus

@@ -207,7 +207,7 @@ typedef struct coh_model_size {
 COH_API coh_model_size coh_model_size_get(const coh_model *model);
 /* Sets the dtype of parameters and activations: f32 or bf16. */
 COH_API void coh_model_dtype_set(coh_model *model, coh_dtype dtype);
-/* Returns config.json's model_type, as listed at the top. */
+/* Returns config.json's model_type, as listed at the top. Static storage. */
 COH_API const char *coh_model_type_name(const coh_model *model);
 
 /* Builds the training graph for micro-batches of `sequences` x `tokens`, with inputs "tokens" and

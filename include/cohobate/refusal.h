@@ -144,7 +144,8 @@ COH_API coh_status coh_refuse(const coh_refusal *refusal);
 /* Writes the sentence of a refusal, in the words of terms.h. Returns `text`; a longer text is
  * cut. */
 COH_API const char *coh_refusal_sentence(const coh_refusal *refusal, char *text, size_t text_bytes);
-/* Writes only its changes: "raise device memory to ..., or ..."; "" if there are none. */
+/* Writes only its changes: "raise device memory to ..., or ..."; "" if there are none. Returns
+ * `text`. */
 COH_API const char *coh_refusal_remedy(const coh_refusal *refusal, char *text, size_t text_bytes);
 
 /* Returns "in-memory", "pin", ... Never NULL. */

@@ -119,7 +119,7 @@ COH_API coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, c
                                  coh_chat **out_chat);
 /* Accepts NULL. */
 COH_API void coh_chat_close(coh_chat *chat);
-/* Describes the format in a few words, for people. */
+/* Describes the format in a few words, for people. The text belongs to the chat. */
 COH_API const char *coh_chat_description(const coh_chat *chat);
 /* Encodes a conversation that the assistant is to answer: the ids of apply_chat_template with
  * add_generation_prompt. Owns: the caller frees *out_ids with coh_text_free.
@@ -130,7 +130,7 @@ COH_API coh_status coh_chat_prompt(coh_chat *chat, const coh_chat_turn *turns, s
 /* Returns the id that ends the assistant's turn; -1: none. */
 COH_API int32_t coh_chat_end_of_turn(const coh_chat *chat);
 /* Returns text that the model writes before each answer and that is not part of it: " " in the
- * formats Llama 2 and plain, else "". */
+ * formats Llama 2 and plain, else "". Static storage. */
 COH_API const char *coh_chat_answer_prefix(const coh_chat *chat);
 
 /* ---- token files ---- */

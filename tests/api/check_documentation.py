@@ -1,7 +1,8 @@
 """Every public symbol is documented: check_documentation.py INCLUDE, or --self-test.
 
     header     an opening comment that states the threads
-    function   a comment directly above; with a coh_status it names the errors, or the function whose errors it has
+    function   a comment directly above; with a coh_status it names the errors, or the function whose errors it has; with a
+               pointer as its result, or as an output without a function that frees it, how long that lives
     type       a comment directly above
     member     a comment of its own (above, or behind it), or its name in the comment of its struct or, in backticks, of its
                header. A value of an enum counts as named by its last words, too: NORMAL for COH_INIT_NORMAL. The last value
@@ -12,6 +13,8 @@ import re
 import sys
 
 COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/"
+LIFETIME = re.compile(r"\bOwns\b|[Bb]elongs?\b|\blives? as long|[Vv]alid until|[Ss]tatic\b|\bfrees\b|\bpoints?\b|\bNULL\b|"
+                      r"Returns [`\"][\w-]+[`\"]")
 ERRORS = re.compile(r"\bFails\b|\b[Aa]s (?:in )?coh_\w+")
 
 
@@ -29,7 +32,7 @@ class Header:
     def above(self, position):
         """The comment that ends on the line above, or ""."""
         found = re.search(rf"({COMMENT})\n\Z", self.text[:position])
-        return found[1] if found else ""
+        return re.sub(r"\s*\n \* ?", " ", found[1]) if found else ""
 
 
 def members(body, separator):
@@ -76,9 +79,17 @@ def check_types(header):
         header.check(found[1] or found[2], header.above(found.start()))
 
 
-def check_functions(header):
-    for found in re.finditer(r"^COH_API ([^;(]*?)(\w+)\(", header.text, flags=re.M):
+def freed_types(texts):
+    """Types whose objects a function frees: cohobate.h has the rule that joins the two."""
+    return {found for text in texts for found in re.findall(r"^COH_API void \w+_(?:destroy|close|free)\((\w+) \*", text, flags=re.M)}
+
+
+def check_functions(header, freed):
+    for found in re.finditer(r"^COH_API ([^;(]*?)(\w+)\(([^;]*?)\)\s*(?:__attribute__[^;]*)?;", header.text, flags=re.S | re.M):
         comment = header.above(found.start())
+        made = re.findall(r"(\w+) \*\*out_", found[3])
+        if comment and (found[1].rstrip().endswith("*") or [each for each in made if each not in freed]):
+            header.check(found[2], LIFETIME.search(comment), "the lifetime of its result in its comment")
         header.check(found[2], comment)
         if comment and found[1].strip() == "coh_status":
             header.check(found[2], ERRORS.search(comment), "its errors in its comment (\"Fails: ...\")")
@@ -99,12 +110,12 @@ def check_constants(header):
                 header.check(name, header.above(found.start()) or own)
 
 
-def check(name, text):
+def check(name, text, freed=()):
     header = Header(name, text)
     header.check("the header", header.opening)
     header.check("the opening comment", re.search(r"\bThreads:|\bper thread\b", header.opening), "a line on threads")
     check_types(header)
-    check_functions(header)
+    check_functions(header, freed)
     check_constants(header)
     return header
 
@@ -112,6 +123,8 @@ def check(name, text):
 PLANTED = {
     "a function": "COH_API int coh_x(void);",
     "a function's errors": "/* Does it. */\nCOH_API coh_status coh_x(void);",
+    "a result's lifetime": "/* Returns it. */\nCOH_API const char *coh_x(void);",
+    "an output's owner": "/* Makes it. Fails: COH_ERR_IO. */\nCOH_API coh_status coh_x(char **out_text);",
     "a struct": "typedef struct coh_x {\n    int a; /* one */\n} coh_x;",
     "a member": "/* A thing. */\ntypedef struct coh_x {\n    int a; /* one */\n    int b;\n} coh_x;",
     "a member behind another": "/* A thing. */\ntypedef struct coh_x {\n    int b;\n    int a; /* one */\n} coh_x;",
@@ -141,7 +154,8 @@ def self_test():
 def main():
     if sys.argv[1] == "--self-test":
         return self_test()
-    headers = [check(path.name, path.read_text(encoding="utf-8")) for path in sorted(pathlib.Path(sys.argv[1]).glob("*.h"))]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(pathlib.Path(sys.argv[1]).glob("*.h"))}
+    headers = [check(name, text, freed_types(texts.values())) for name, text in texts.items()]
     wrong = [line for header in headers for line in header.wrong]
     print("\n".join(wrong))
     print(f"{len(headers)} headers, {sum(header.count for header in headers)} facts, {len(wrong)} undocumented")
