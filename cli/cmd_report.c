@@ -73,8 +73,8 @@ static int ends_with(const char *text, const char *end)
     return bytes >= end_bytes && strcasecmp(text + bytes - end_bytes, end) == 0;
 }
 
-/* Is the locale's encoding UTF-8? The first of these variables that is set decides. */
-static int is_utf8(void)
+/* The first of these variables that is set decides. */
+int cli_locale_is_utf8(void)
 {
     static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -116,7 +116,7 @@ static coh_status choose_form(const cli_options *options, report_form *out_form,
         if (snprintf(path, CLI_PATH_BYTES, "%s/report.html", options->operand) >= CLI_PATH_BYTES)
             return cli_fail(COH_ERR_ARGUMENT, "the path %s is too long", options->operand);
     }
-    if (*out_form == REPORT_TEXT && (options->ascii || (!path[0] && !is_utf8())))
+    if (*out_form == REPORT_TEXT && (options->ascii || (!path[0] && !cli_locale_is_utf8())))
         *out_form = REPORT_ASCII;
     return COH_OK;
 }
@@ -170,7 +170,7 @@ coh_status cli_diff_runs(const cli_options *options)
     coh_status status = read_runs(options, all);
     if (status == COH_OK)
         status = report_diff(all->list[0], all->list[1],
-                             options->ascii || !is_utf8() ? REPORT_ASCII : REPORT_TEXT);
+                             options->ascii || !cli_locale_is_utf8() ? REPORT_ASCII : REPORT_TEXT);
     close_runs(all);
     return status;
 }

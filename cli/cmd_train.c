@@ -420,6 +420,21 @@ static coh_status finish(cli_run *run)
                     run->done_steps, run->job.recipe.steps, line.text);
 }
 
+/* Records how the run ended, for its readers, while the folder is still locked. */
+static void record_end(const cli_run *run, coh_status status)
+{
+    char sentence[1024] = "";
+    const char *how = status == COH_ERR_STOPPED ? "stopped"
+                      : status != COH_OK        ? "failed"
+                      : run->ended              ? "early"
+                                                : "finished";
+    if (!run->has_begun || !run->folder.path[0])
+        return;
+    if (status != COH_OK && status != COH_ERR_STOPPED)
+        snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    cli_record_end(run->folder.path, how, run->done_steps, sentence);
+}
+
 /* Closes files before their folder is removed: some file systems keep open files. */
 static void close_run(cli_run *run)
 {
@@ -432,6 +447,7 @@ static void close_run(cli_run *run)
     if (run->has_begun) {
         cli_run_folder_close(&run->folder);
     } else {
+        cli_report_undo(&run->report);
         cli_train_undo_data(run);
         cli_run_folder_undo(&run->folder);
     }
@@ -502,6 +518,8 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_report_open(options->log, run->folder.path, run->job.first_step,
                             run->job.recipe.steps, run->job.recipe.batch * run->job.recipe.sequence,
                             (double)run->job.summary.step_ns * 1e-9, &run->report));
+    if (options->tensorboard)
+        CLI_TRY(cli_report_open_board(&run->report, options->tensorboard));
     CLI_TRY(open_engine(run));
     CLI_TRY(write_plan(run));
     describe_start(run);
@@ -561,6 +579,7 @@ coh_status cli_train(const cli_options *options)
     char folder[CLI_PATH_BYTES];
     coh_status status = run_all(run);
     snprintf(folder, sizeof(folder), "%s", run->folder.path);
+    record_end(run, status);
     close_run(run);
     return options->report ? report_run_of(folder, options->report, status) : status;
 }

@@ -22,6 +22,10 @@ coh_status cli_doctor(const cli_options *options);
 coh_status cli_report_runs(const cli_options *options);
 coh_status cli_diff_runs(const cli_options *options);
 coh_status cli_trace(const cli_options *options);
+coh_status cli_watch(const cli_options *options);
+
+/* Is the locale's encoding UTF-8? */
+int cli_locale_is_utf8(void);
 
 /* Adds the rates of a profile to its JSON; profile and inspect print the same. */
 void cli_profile_add_rates_json(const coh_profile_summary *summary, cli_line *line);

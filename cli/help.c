@@ -1,11 +1,11 @@
 /* Prints --help of the program and of each command. The one idea: flags come from the rows of
  * flags.def; only the introductions are written here. Next: flags.def. */
+#include "cli/help.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options.h"
-
-static const char *const summaries[CLI_COMMAND_COUNT] = {
+const char *const cli_help_summaries[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = "train a model within a memory budget, streaming what does not fit",
     [CLI_PLAN] = "show where all data is stored and how long a step takes; runs nothing",
     [CLI_GENERATE] = "write text with a model",
@@ -25,10 +25,11 @@ static const char *const summaries[CLI_COMMAND_COUNT] = {
     [CLI_REPORT] = "show where every second and byte of a run's steps went",
     [CLI_DIFF] = "show what became faster or slower from one run to another",
     [CLI_TRACE] = "write a run's recorded steps for Perfetto and Chrome's tracing",
+    [CLI_WATCH] = "watch a run on the terminal while it trains",
     [CLI_DOCTOR] = "examine this machine: what it has, what that costs, what to do about it",
 };
 
-static const char *const usages[CLI_COMMAND_COUNT] = {
+const char *const cli_help_usages[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] = ("cohobate train MODEL --data FILE|DIR [flags]\n"
                    "       cohobate train --resume DIR [flags]"),
     [CLI_PLAN] =
@@ -37,6 +38,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
          "       cohobate plan --max FAMILY [flags]"),
     [CLI_SIMULATE] = "cohobate simulate PLAN [--profile NAME|FILE] [--rehearse N] [--json]",
     [CLI_TRACE] = "cohobate trace RUN -o trace.json [--steps A:B]",
+    [CLI_WATCH] = "cohobate watch RUN [--once] [--ascii]",
     [CLI_EXPLAIN] = "cohobate explain PLAN OPERATOR [--json]",
     [CLI_REPORT] = "cohobate report RUN [RUN ...] [-o FILE.html|.txt|.json | --text | --json]",
     [CLI_DIFF] = "cohobate diff RUN RUN",
@@ -54,7 +56,7 @@ static const char *const usages[CLI_COMMAND_COUNT] = {
     [CLI_DOCTOR] = "cohobate doctor [--folder DIR] [--json]",
 };
 
-static const char *const details[CLI_COMMAND_COUNT] = {
+const char *const cli_help_details[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
         "MODEL is a preset (see below), or the folder of a checkpoint, a run or a Hugging Face\n"
         "model (GPT-2, OPT, Llama, Mistral, Qwen2, Qwen3, Phi-3, Gemma 2 and 3). A new run starts\n"
@@ -161,10 +163,15 @@ static const char *const details[CLI_COMMAND_COUNT] = {
         "ui.perfetto.dev, or at chrome://tracing. Each lane is a track, measured and below it\n"
         "predicted; an arrow leads from a transfer to the compute instruction that waited for\n"
         "it; counters are the bytes of each tier by purpose.\n",
+    [CLI_WATCH] =
+        "RUN is a run's folder; nothing else is read, and nothing is written. q quits; the run\n"
+        "continues. When the run ends, watch ends with the last screen and a sentence that names\n"
+        "the reason. If the output is no terminal, watch prints a line at each save and\n"
+        "validation, and about the steps at most one in ten seconds.\n",
     [CLI_DOCTOR] = "Changes nothing.\n",
 };
 
-static const char *const examples[CLI_COMMAND_COUNT] = {
+const char *const cli_help_examples[CLI_COMMAND_COUNT] = {
     [CLI_TRAIN] =
         "  cohobate train gpt2-nano --data corpus.txt --steps 200\n"
         "  cohobate train gpt2-nano --data corpus.txt --device-memory 64MiB --disk /var/tmp\n"
@@ -219,9 +226,18 @@ static const char *const examples[CLI_COMMAND_COUNT] = {
     [CLI_DIFF] = "  cohobate diff ./before ./after\n",
     [CLI_TRACE] = "  cohobate trace ./run -o trace.json\n"
                   "  cohobate trace ./run -o trace.json --steps 98:100\n",
+    [CLI_WATCH] = "  cohobate watch ./run\n"
+                  "  cohobate watch ./run --once > status.txt\n",
     [CLI_DOCTOR] = "  cohobate doctor\n"
                    "  cohobate doctor --folder /mnt/nvme --json\n",
 };
+
+const char cli_help_sizes[] = "Sizes have a unit: 64MiB (2^20), 40GB (10^9).\n";
+
+const char cli_help_exit_codes[] =
+    "Exit codes: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device\n"
+    "fault, 75 stopped and resumable. 2: a path that does not exist. 4: a file in place of a\n"
+    "folder, or the reverse. 5: a path that cannot be read or written.\n";
 
 static void print_presets(void)
 {
@@ -241,13 +257,9 @@ static void help_all(void)
            "usage: cohobate COMMAND ...\n\n",
            coh_version());
     for (int c = 0; c < CLI_COMMAND_COUNT; c++)
-        printf("  %-10s %s\n", cli_command_name((cli_command)c), summaries[c]);
-    printf(
-        "\ncohobate COMMAND --help lists all flags of a command, with examples.\n"
-        "Sizes have a unit: 64MiB (2^20), 40GB (10^9).\n"
-        "Exit codes: 0 ok, 1 run failed, 2 usage, 3 does not fit, 4 bad data, 5 I/O or device\n"
-        "fault, 75 stopped and resumable. 2: a path that does not exist. 4: a file in place of a\n"
-        "folder, or the reverse. 5: a path that cannot be read or written.\n");
+        printf("  %-10s %s\n", cli_command_name((cli_command)c), cli_help_summaries[c]);
+    printf("\ncohobate COMMAND --help lists all flags of a command, with examples.\n%s%s",
+           cli_help_sizes, cli_help_exit_codes);
 }
 
 void cli_help(cli_command command)
@@ -256,7 +268,8 @@ void cli_help(cli_command command)
         help_all();
         return;
     }
-    printf("%s\n\nusage: %s\n\n%s\n", summaries[command], usages[command], details[command]);
+    printf("%s\n\nusage: %s\n\n%s\n", cli_help_summaries[command], cli_help_usages[command],
+           cli_help_details[command]);
     if (cli_command_operand(command) == CLI_OPERAND_MODEL)
         print_presets();
     printf("flags:\n");
@@ -270,5 +283,5 @@ void cli_help(cli_command command)
                  row->takes ? " " : "", row->takes ? row->takes : "");
         printf("  %-26s %s\n", left, row->help);
     }
-    printf("  %-26s %s\n\nexamples:\n%s", "-h, --help", "this text", examples[command]);
+    printf("  %-26s %s\n\nexamples:\n%s", "-h, --help", "this text", cli_help_examples[command]);
 }

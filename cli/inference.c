@@ -10,15 +10,24 @@
 #include "cli/disks.h"
 #include "cli/dtype.h"
 
+/* Sets the length that the model was trained for, which limits the sequence. */
+static void set_trained(cli_inference *inference, int64_t tokens)
+{
+    inference->trained_tokens = tokens;
+    if (inference->recipe.sequence > tokens)
+        inference->recipe.sequence = tokens;
+}
+
 static coh_status open_checkpoint(cli_inference *inference)
 {
     const cli_options *options = inference->options;
     cli_recipe *recipe = &inference->recipe;
     CLI_TRY(cli_weights_open_checkpoint(options->operand, &inference->weights));
-    CLI_TRY(cli_recipe_from_note(inference->weights.facts.note_json, recipe));
+    CLI_TRY(cli_recipe_of_checkpoint(inference->weights.facts.note_json, options, recipe));
     CLI_TRY(coh_model_resolve(inference->weights.facts.path, 0, &inference->model));
     cli_recipe_set_tokenizer(recipe, options);
-    inference->trained_tokens = recipe->sequence;
+    set_trained(inference, recipe->steps > 0 ? recipe->sequence
+                                             : coh_model_size_get(&inference->model).positions);
     CLI_TRY(cli_recipe_open_tokenizer(recipe, options, &inference->tokenizer));
     return cli_weights_check_vocabulary(&inference->model, inference->tokenizer);
 }
@@ -34,9 +43,7 @@ static coh_status open_folder(cli_inference *inference)
     CLI_TRY(cli_weights_resolve(options->operand, 0, &inference->model));
     CLI_TRY(cli_weights_check_vocabulary(&inference->model, inference->tokenizer));
     CLI_TRY(cli_weights_open(&inference->model, &inference->weights));
-    inference->trained_tokens = coh_model_size_get(&inference->model).positions;
-    if (recipe->sequence > inference->trained_tokens)
-        recipe->sequence = inference->trained_tokens;
+    set_trained(inference, coh_model_size_get(&inference->model).positions);
     return COH_OK;
 }
 

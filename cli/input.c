@@ -19,16 +19,17 @@
 
 typedef enum kind {
     READS_FILE,
-    READS_TEXT,    /* a pipe or a terminal is allowed, too */
-    READS_PLAN,    /* a file; for a folder the message names the plan in it */
-    READS_ANY,     /* a file or a folder */
-    READS_MODEL,   /* the folder of a checkpoint, a run or a Hugging Face model */
-    READS_RUN,     /* a run's folder */
-    USES_FOLDER,   /* temporary files are made in it */
-    KEEPS_FILE,    /* read if it exists, and written */
-    WRITES_FILE,   /* replaced as a whole */
-    APPENDS_FILE,  /* a pipe or a terminal is allowed, too */
-    WRITES_FOLDER, /* made if it does not exist */
+    READS_TEXT,     /* a pipe or a terminal is allowed, too */
+    READS_PLAN,     /* a file; for a folder the message names the plan in it */
+    READS_ANY,      /* a file or a folder */
+    READS_MODEL,    /* the folder of a checkpoint, a run or a Hugging Face model */
+    READS_RUN,      /* a run's folder */
+    USES_FOLDER,    /* temporary files are made in it */
+    KEEPS_FILE,     /* read if it exists, and written */
+    WRITES_FILE,    /* replaced as a whole */
+    APPENDS_FILE,   /* a pipe or a terminal is allowed, too */
+    WRITES_FOLDER,  /* made if it does not exist */
+    ADDS_TO_FOLDER, /* likewise; a file is made in it */
     KIND_COUNT
 } kind;
 
@@ -54,6 +55,7 @@ static const verdict verdicts[KIND_COUNT][FOUND_COUNT] = {
     [WRITES_FILE] = { NEEDS_PLACE, FINE, FINE, WRONG, WRONG },
     [APPENDS_FILE] = { NEEDS_PLACE, FINE, FINE, WRONG, FINE },
     [WRITES_FOLDER] = { NEEDS_PLACE, WRONG, WRONG, FINE, WRONG },
+    [ADDS_TO_FOLDER] = { NEEDS_PLACE, WRONG, WRONG, FINE, WRONG },
 };
 
 static const char *const needs[KIND_COUNT] = {
@@ -68,6 +70,7 @@ static const char *const needs[KIND_COUNT] = {
     [WRITES_FILE] = "a file",
     [APPENDS_FILE] = "a file",
     [WRITES_FOLDER] = "a folder",
+    [ADDS_TO_FOLDER] = "a folder",
 };
 
 typedef struct row {
@@ -101,6 +104,7 @@ static const row rows[] = {
     { CLI_FLAG_TUNE, WRITES_FILE, NULL, "" },
     { CLI_FLAG_LOGITS, WRITES_FILE, NULL, "" },
     { CLI_FLAG_LOG, APPENDS_FILE, NULL, "" },
+    { CLI_FLAG_TENSORBOARD, ADDS_TO_FOLDER, NULL, "" },
 };
 
 /* ---- one path ---- */
@@ -200,6 +204,8 @@ static coh_status check_rights(const named *n, kind needed, found is)
 {
     if (needed == APPENDS_FILE)
         return check_reader(n, is);
+    if (needed == ADDS_TO_FOLDER)
+        return access(n->path, W_OK | X_OK) == 0 ? COH_OK : fault(n, n->path, "written", errno);
     if (needed == USES_FOLDER)
         return access(n->path, X_OK) == 0 ? COH_OK : fault(n, n->path, "used", errno);
     if (needed == WRITES_FILE || needed == WRITES_FOLDER)

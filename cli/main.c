@@ -21,7 +21,7 @@ static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *option
     [CLI_PROFILE] = cli_profile,       [CLI_DOCTOR] = cli_doctor,
     [CLI_SIMULATE] = cli_simulate,     [CLI_TRACE] = cli_trace,
     [CLI_EXPLAIN] = cli_explain,       [CLI_REPORT] = cli_report_runs,
-    [CLI_DIFF] = cli_diff_runs,
+    [CLI_DIFF] = cli_diff_runs,        [CLI_WATCH] = cli_watch,
 };
 
 /* The flags by which messages of the library call its options. */

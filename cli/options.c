@@ -33,6 +33,7 @@ static const struct {
     [CLI_REPORT] = { "report", CLI_OPERAND_RUN },
     [CLI_DIFF] = { "diff", CLI_OPERAND_RUN },
     [CLI_TRACE] = { "trace", CLI_OPERAND_RUN },
+    [CLI_WATCH] = { "watch", CLI_OPERAND_RUN },
 };
 
 /* The operand in the usage; NULL: there is none. */
@@ -76,6 +77,7 @@ enum {
     REPORT = 1 << CLI_REPORT,
     DIFF = 1 << CLI_DIFF,
     TRACE = 1 << CLI_TRACE,
+    WATCH = 1 << CLI_WATCH,
     REPLAY = 1 << CLI_SIMULATE | 1 << CLI_EXPLAIN, /* commands that analyse a plan file */
     RUNS = TRAIN | PLAN,                           /* commands with the flags of a training run */
     BUDGET = RUNS | GENERATE | EVAL,               /* commands with the flags of placement */

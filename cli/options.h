@@ -30,6 +30,7 @@ typedef enum cli_command {
     CLI_REPORT,
     CLI_DIFF,
     CLI_TRACE,
+    CLI_WATCH,
     CLI_COMMAND_COUNT
 } cli_command;
 
@@ -94,7 +95,7 @@ typedef struct cli_options {
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;
     const char *field, *output, *program, *held_out_file, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
-    const char *attributes, *sweep, *max, *logits, *step_range, *report;
+    const char *attributes, *sweep, *max, *logits, *step_range, *report, *tensorboard;
     coh_pin pin[CLI_PINS_MOST];
     int32_t pin_count;
     cli_disk disk[COH_DISKS_MOST];
@@ -120,7 +121,8 @@ typedef struct cli_options {
     double validation_split;
     double lr, min_lr, beta1, beta2, weight_decay, clip, dropout, temperature;
     double top_p, min_p, repetition_penalty;
-    int64_t again, new_data, operators, hash, json, text, ascii, merge_lora, quick, test_poison;
+    int64_t once, again, new_data, operators, hash, json, text, ascii, merge_lora, quick,
+        test_poison;
 } cli_options;
 
 static inline int cli_given(const cli_options *options, cli_flag flag)

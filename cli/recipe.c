@@ -505,6 +505,30 @@ done:
     return status;
 }
 
+static int is_of_training(const char *note_json)
+{
+    json_t *note = json_loads(note_json, JSON_REJECT_DUPLICATES, NULL);
+    const char *format = json_string_value(json_object_get(note, "format"));
+    const int is_ours = format && strcmp(format, "cohobate-note") == 0;
+    json_decref(note);
+    return is_ours;
+}
+
+coh_status cli_recipe_of_checkpoint(const char *note_json, const cli_options *options,
+                                    cli_recipe *out_recipe)
+{
+    if (is_of_training(note_json))
+        return cli_recipe_from_note(note_json, out_recipe);
+    if (!cli_given(options, CLI_FLAG_TOKENIZER))
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "%s was not written by cohobate train, so it does not name its tokenizer: "
+                        "give --tokenizer bytes|PATH",
+                        options->operand);
+    cli_options without = *options; /* a micro-batch of eval need not divide a batch */
+    without.micro_batch = 0;
+    return cli_recipe_from_options(&without, out_recipe);
+}
+
 /* ---- writing the note ---- */
 
 static void add_fors(const cli_for_list *list, cli_line *line)

@@ -90,6 +90,12 @@ void cli_recipe_keep_path(const char *path, char *out_path);
 /* Reads the recipe from a checkpoint's note. Fails: COH_ERR_CORRUPT naming the key. */
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe);
 
+/* Reads the recipe of a checkpoint that is used without being resumed: from its note, or from flags
+ * if another program wrote it by the library; `steps` is 0 then. Fails: as above, COH_ERR_ARGUMENT
+ * if nothing names a tokenizer. */
+coh_status cli_recipe_of_checkpoint(const char *note_json, const cli_options *options,
+                                    cli_recipe *out_recipe);
+
 /* Applies flags to a run resumed at step `step` (recipe_resume.c). Prints each change that alters
  * numbers on standard error. cli_job_open handles --atomics, since it knows the device; run_data.c
  * handles --data. Fails: COH_ERR_ARGUMENT for flags that cannot be changed, or contradict the

@@ -90,14 +90,15 @@ static void add_recipe(const cli_job *job, const coh_trace *trace, cli_line *lin
             flops += trace->instructions[i].flops;
     }
     cli_line_add_json(line,
-                      "'seed': %" PRIu64 ", 'dtype': %s, 'optimizer': %s, 'state': %s"
+                      "'first_step': %" PRIu64 ", 'steps': %" PRIu64 ", 'seed': %" PRIu64
+                      ", 'dtype': %s, 'optimizer': %s, 'state': %s"
                       ", 'batch': %" PRId64 ", 'micro_batch': %" PRId64 ", 'sequence': %" PRId64
                       ", 'tokens_per_step': %" PRId64 ", 'parameters': %" PRIu64
                       ", 'flops_per_step': %.17g, 'peak_flops_per_s': %.17g",
-                      recipe->seed, cli_dtype_name(dtype), optimizer, state_of(dtype, optimizer),
-                      recipe->batch, recipe->micro_batch, recipe->sequence,
-                      recipe->batch * recipe->sequence, job->summary.parameter_count, flops,
-                      trace->flops_per_s);
+                      job->first_step, recipe->steps, recipe->seed, cli_dtype_name(dtype),
+                      optimizer, state_of(dtype, optimizer), recipe->batch, recipe->micro_batch,
+                      recipe->sequence, recipe->batch * recipe->sequence,
+                      job->summary.parameter_count, flops, trace->flops_per_s);
 }
 
 /* The predicted step without far tiers: its compute alone, without recomputation. NaN: not known,
@@ -118,11 +119,12 @@ static coh_status add_plan(const cli_job *job, const coh_trace *trace, cli_line 
                       "'plan_hash': '%016" PRIx64 "', 'profile_hash': '%016" PRIx64
                       "', 'profile': %s, 'predicted_step_s': %.9f"
                       ", 'predicted_in_memory_step_s': %.9f, 'limit': %s, 'threads': %d"
-                      ", 'calibrated': %i",
+                      ", 'calibrated': %i, 'endurance_bytes': %.17g",
                       summary->program_hash, profile.hash, profile.name,
                       (double)summary->step_ns * 1e-9, in_memory_s(summary),
                       coh_plan_bound_name(summary->binding),
-                      (int)job->budget.engine_options.thread_count, job->calibration.runs > 0);
+                      (int)job->budget.engine_options.thread_count, job->calibration.runs > 0,
+                      profile.endurance_bytes > 0 ? (double)profile.endurance_bytes : NAN);
     cli_line_add_json_tiers(line, "predicted_peak_bytes", summary->peak_bytes);
     cli_line_add_json(line, "'budget_bytes': {");
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
@@ -140,14 +142,19 @@ static coh_status add_plan(const cli_job *job, const coh_trace *trace, cli_line 
     return COH_OK;
 }
 
-coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace, int descriptor)
+static void print_now(char out_text[32])
 {
     const time_t now = time(NULL);
     struct tm date;
+    gmtime_r(&now, &date);
+    strftime(out_text, 32, "%Y-%m-%dT%H:%M:%SZ", &date);
+}
+
+coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace, int descriptor)
+{
     char started[32];
     cli_line line;
-    gmtime_r(&now, &date);
-    strftime(started, sizeof(started), "%Y-%m-%dT%H:%M:%SZ", &date);
+    print_now(started);
     cli_line_clear(&line);
     cli_line_add_json(&line, "{'version': 1, 'model': %s, 'started': %s, 'cohobate': %s",
                       job->model.name, started, coh_version());
@@ -160,15 +167,16 @@ coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace, int 
     return cli_line_write(&line, descriptor);
 }
 
-/* Replaces run.json as a whole, so that a reader finds the old or the new one. */
-static coh_status replace_run(const cli_job *job, const coh_trace *trace, const char *path)
+/* Makes a file next to `path`, to replace it. */
+static int open_fresh(const char *path, char out_fresh[CLI_PATH_BYTES + 32])
 {
-    char fresh[CLI_PATH_BYTES + 32];
-    snprintf(fresh, sizeof(fresh), "%s.partial", path);
-    const int descriptor = open(fresh, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor < 0)
-        return cli_fail(COH_ERR_IO, "%s: %s", fresh, strerror(errno));
-    coh_status status = cli_record_write_run(job, trace, descriptor);
+    snprintf(out_fresh, CLI_PATH_BYTES + 32, "%s.partial", path);
+    return open(out_fresh, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+/* Gives the file its name if it was written, so that a reader finds the old or the new one. */
+static coh_status put_fresh(coh_status status, int descriptor, const char *fresh, const char *path)
+{
     if (close(descriptor) != 0 && status == COH_OK)
         status = cli_fail(COH_ERR_IO, "%s: %s", fresh, strerror(errno));
     if (status == COH_OK && rename(fresh, path) != 0)
@@ -176,6 +184,53 @@ static coh_status replace_run(const cli_job *job, const coh_trace *trace, const 
     if (status != COH_OK)
         (void)unlink(fresh);
     return status;
+}
+
+static coh_status replace_run(const cli_job *job, const coh_trace *trace, const char *path)
+{
+    char fresh[CLI_PATH_BYTES + 32];
+    const int descriptor = open_fresh(path, fresh);
+    if (descriptor < 0)
+        return cli_fail(COH_ERR_IO, "%s: %s", fresh, strerror(errno));
+    return put_fresh(cli_record_write_run(job, trace, descriptor), descriptor, fresh, path);
+}
+
+/* Reads run.json up to its last brace. Returns its bytes; 0: it is not as it was written. */
+static size_t read_run(const char *path, char text[RUN_BYTES])
+{
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t bytes = descriptor < 0 ? -1 : read(descriptor, text, RUN_BYTES);
+    if (descriptor >= 0)
+        close(descriptor);
+    return bytes > 2 && bytes < RUN_BYTES && memcmp(text + bytes - 2, "}\n", 2) == 0
+               ? (size_t)bytes - 2
+               : 0;
+}
+
+void cli_record_end(const char *folder, const char *how, uint64_t step, const char *sentence)
+{
+    char path[CLI_PATH_BYTES + 16], fresh[CLI_PATH_BYTES + 32], now[32], why[1024];
+    char text[RUN_BYTES];
+    cli_line line;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    snprintf(path, sizeof(path), "%s/run.json", folder);
+    const size_t bytes = read_run(path, text);
+    const int descriptor = bytes > 0 ? open_fresh(path, fresh) : -1;
+    if (descriptor < 0)
+        return;
+    print_now(now);
+    cli_line_clear(&line);
+    line.flushed = text[bytes - 1];
+    cli_line_add_json(&line, "'ended': {'how': %s, 'step': %" PRIu64 ", 'time': %s", how, step,
+                      now);
+    if (sentence[0])
+        cli_line_add_json(&line, "'sentence': %s", sentence);
+    cli_line_add_json(&line, "}}\n");
+    coh_status status = cli_write(descriptor, text, bytes);
+    if (status == COH_OK)
+        status = cli_line_write(&line, descriptor);
+    if (put_fresh(status, descriptor, fresh, path) != COH_OK)
+        (void)cli_fail(COH_ERR_IO, "%s", why);
 }
 
 /* ---- trace.bin ---- */
@@ -257,15 +312,19 @@ static uint32_t choose_slot(cli_record *record, coh_trace_step *step)
     return (uint32_t)(record->put_count++ % record->kept);
 }
 
-void cli_record_step(cli_record *record, coh_engine *engine, const coh_step_result *result)
+void cli_record_step(cli_record *record, coh_engine *engine, const coh_step_result *result,
+                     cli_step_health *out_health)
 {
     coh_trace_step step;
     coh_trace_latency latencies[COH_LANE_COUNT];
+    memset(&out_health->counters, 0xff, sizeof(out_health->counters));
+    out_health->is_slow = 0;
     /* A failure of the engine is reported by its next call. */
     if (!record->file || coh_engine_recorded(engine, result->step, &step) != COH_OK ||
         coh_engine_latencies(engine, latencies) != COH_OK)
         return;
     const uint32_t slot = choose_slot(record, &step);
+    *out_health = (cli_step_health){ .is_slow = step.is_slow, .counters = step.counters };
     if (coh_trace_file_put(record->file, slot, &step) != COH_OK ||
         coh_trace_file_put_latencies(record->file, latencies) != COH_OK)
         give_up(record, "trace.bin");

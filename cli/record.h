@@ -10,6 +10,7 @@
 #define COH_CLI_RECORD_H
 
 #include "cli/job.h"
+#include "cli/report.h"
 
 enum { CLI_SLOW_STEPS = 8, CLI_MEDIAN_STEPS = 63, CLI_MEDIAN_LEAST = 8 };
 
@@ -32,8 +33,13 @@ coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace, int 
  * COH_ERR_MEMORY; a file that cannot be written is a warning. */
 coh_status cli_record_open(const cli_job *job, const coh_engine *engine, const char *folder,
                            cli_record *out_record);
-/* Adds a finished step. */
-void cli_record_step(cli_record *record, coh_engine *engine, const coh_step_result *result);
+/* Adds a finished step, and reads its health. */
+void cli_record_step(cli_record *record, coh_engine *engine, const coh_step_result *result,
+                     cli_step_health *out_health);
+/* Adds to run.json how the run ended: "finished", "early" (--stop-after-worse), "stopped" or
+ * "failed", after `step` steps, and its last sentence ("": none). A run.json that cannot be written
+ * stays as it is. Keeps the error message. */
+void cli_record_end(const char *folder, const char *how, uint64_t step, const char *sentence);
 void cli_record_close(cli_record *record); /* accepts a zeroed one */
 
 #endif

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
+
 static void close_log(cli_step_log *log)
 {
     if (log->descriptor >= 0)
@@ -70,16 +72,16 @@ coh_status cli_report_open(const char *log_path, const char *folder, uint64_t fi
                            uint64_t last_step, int64_t tokens_per_step, double predicted_step_s,
                            cli_report *out_report)
 {
-    uint64_t every = (last_step - first_step + CLI_REPORT_PLAIN_LINES - 1) / CLI_REPORT_PLAIN_LINES;
     *out_report = (cli_report){ .logs = { { -1, "--log" }, { -1, NULL } },
                                 .terminal = isatty(STDERR_FILENO),
+                                .shown = NAN,
                                 .first_step = first_step,
                                 .last_step = last_step,
-                                .plain_every = every > 1 ? every : 1,
                                 .tokens_per_step = tokens_per_step,
                                 .predicted_step_s = predicted_step_s,
                                 .last_loss = NAN,
                                 .last_validation = NAN };
+    cli_tensorboard_clear(&out_report->board);
     if (folder[0])
         CLI_TRY(open_steps(folder, first_step, &out_report->logs[1]));
     if (!log_path)
@@ -98,6 +100,17 @@ coh_status cli_report_open(const char *log_path, const char *folder, uint64_t fi
 void cli_report_clear(cli_report *report)
 {
     *report = (cli_report){ .logs = { { -1, NULL }, { -1, NULL } } };
+    cli_tensorboard_clear(&report->board);
+}
+
+coh_status cli_report_open_board(cli_report *report, const char *folder)
+{
+    return cli_tensorboard_open(folder, report->first_step, &report->board);
+}
+
+void cli_report_undo(const cli_report *report)
+{
+    cli_tensorboard_undo(&report->board);
 }
 
 void cli_report_close(cli_report *report)
@@ -105,6 +118,7 @@ void cli_report_close(cli_report *report)
     cli_report_break(report);
     for (int i = 0; i < CLI_STEP_LOGS; i++)
         close_log(&report->logs[i]);
+    cli_tensorboard_close(&report->board);
 }
 
 void cli_report_start(cli_report *report)
@@ -120,6 +134,29 @@ void cli_report_break(cli_report *report)
 }
 
 /* ---- one step ---- */
+
+/* A full drive ends the events, not the run. */
+static void add_events(cli_report *report, uint64_t step, const cli_scalar *scalars, int count)
+{
+    if (cli_tensorboard_add(&report->board, step, scalars, count) == COH_OK)
+        return;
+    const int error = errno;
+    cli_report_break(report);
+    cli_note("warning: --tensorboard ends here: %s; the run continues without it", strerror(error));
+}
+
+static void add_step_events(cli_report *report, const coh_step_result *result, double learning_rate)
+{
+    const double seconds = (double)result->step_ns * 1e-9;
+    const cli_scalar scalars[] = {
+        { "train/loss", result->loss },
+        { "train/gradient_norm", result->grad_norm },
+        { "train/learning_rate", learning_rate },
+        { "train/tokens_per_second",
+          seconds > 0 ? (double)report->tokens_per_step / seconds : NAN },
+    };
+    add_events(report, result->step + 1, scalars, sizeof(scalars) / sizeof(*scalars));
+}
 
 static void add_seconds_json(cli_line *line, const char *key, const double *seconds)
 {
@@ -167,7 +204,20 @@ static void append_logs(cli_report *report, const cli_line *line)
             append_log(report, &report->logs[i], line);
 }
 
-static void write_log(cli_report *report, const coh_step_result *result, double learning_rate)
+/* Adds what is out of the ordinary. */
+static void add_health_json(const cli_step_health *health, cli_line *line)
+{
+    const coh_trace_counters *counters = &health->counters;
+    if (health->is_slow)
+        cli_line_add_json(line, "'slow': true");
+    if (counters->throttled_ns > 0 && counters->throttled_ns < UINT64_MAX)
+        cli_line_add_json(line, "'throttled_seconds': %.6f", (double)counters->throttled_ns * 1e-9);
+    if (counters->store_retries > 0 && counters->store_retries < UINT64_MAX)
+        cli_line_add_json(line, "'store_retries': %" PRIu64, counters->store_retries);
+}
+
+static void write_log(cli_report *report, const coh_step_result *result, double learning_rate,
+                      const cli_step_health *health)
 {
     double exposed_s[COH_LANE_COUNT];
     cli_line line;
@@ -185,72 +235,87 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
     cli_line_add_json_tiers(&line, "peak_bytes", result->peak_bytes);
     if (!result->finite)
         cli_line_add_json(&line, "'skipped': true");
+    add_health_json(health, &line);
     cli_line_add_json(&line, "}\n");
     append_logs(report, &line);
 }
 
-/* Seconds per step over the results that are still in `recent`. */
-static double recent_step_seconds(const cli_report *report)
+/* Adds the rate and the waits of the steps in `recent` to the line. */
+static void take_recent(const cli_report *report, cli_progress *progress)
 {
-    uint64_t spans = report->step_count - 1;
-    if (report->step_count < 2)
-        return report->predicted_step_s;
-    if (spans > CLI_REPORT_RECENT - 1)
-        spans = CLI_REPORT_RECENT - 1;
-    double newest = report->recent[(report->step_count - 1) % CLI_REPORT_RECENT];
-    double oldest = report->recent[(report->step_count - 1 - spans) % CLI_REPORT_RECENT];
-    return (newest - oldest) / (double)spans;
+    const uint64_t newest = report->step_count - 1;
+    const uint64_t spans = newest < CLI_REPORT_RECENT - 1 ? newest : CLI_REPORT_RECENT - 1;
+    const double begin = report->recent[(newest - spans) % CLI_REPORT_RECENT].moment;
+    const double end = report->recent[newest % CLI_REPORT_RECENT].moment;
+    double sum_s = 0;
+    for (uint64_t i = newest - spans; i <= newest; i++) {
+        const cli_recent_step *step = &report->recent[i % CLI_REPORT_RECENT];
+        sum_s += step->step_s;
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+            progress->waits[lane] += step->exposed_s[lane];
+    }
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        progress->waits[lane] = sum_s > 0 ? progress->waits[lane] / sum_s : 0;
+    progress->is_predicted = spans == 0;
+    const double step_s = spans == 0 ? report->predicted_step_s : (end - begin) / (double)spans;
+    if (spans > 0 && step_s > 0)
+        progress->tokens_per_s = (double)report->tokens_per_step / step_s;
+    progress->left_s = step_s * (double)(report->last_step - progress->step);
+}
+
+/* Is a line due? A terminal gets the first step, the last one, and ten in a second. */
+static int is_due(const cli_report *report, uint64_t step)
+{
+    const double passed = report->last_moment - report->shown; /* NaN: none was shown */
+    if (!report->terminal)
+        return !(passed < CLI_PROGRESS_PLAIN_S);
+    return !(passed < 0.1) || step == report->last_step;
 }
 
 static void show_step(cli_report *report, const coh_step_result *result)
 {
     cli_line line;
-    uint64_t done = result->step + 1;
-    double step_s = recent_step_seconds(report);
-    if (!report->terminal && (done - report->first_step) % report->plain_every != 0 &&
-        done != report->last_step && done != report->first_step + 1)
+    cli_progress progress = { .step = result->step + 1,
+                              .last_step = report->last_step,
+                              .loss = result->finite ? result->loss : NAN,
+                              .tokens_per_s = NAN };
+    if (!is_due(report, progress.step))
         return;
+    take_recent(report, &progress);
+    memcpy(progress.peak_bytes, result->peak_bytes, sizeof(progress.peak_bytes));
     cli_line_clear(&line);
     if (report->terminal)
         cli_line_add(&line, "\r");
-    cli_line_add(&line, "step %" PRIu64 "/%" PRIu64 "  loss ", done, report->last_step);
-    if (result->finite)
-        cli_line_add(&line, "%.4f", result->loss);
-    else
-        cli_line_add(&line, "not finite");
-    const cli_text eta = cli_time(step_s * (double)(report->last_step - done));
-    if (report->step_count < 2)
-        cli_line_add(&line, "  ETA %s (predicted)", eta.at);
-    else
-        cli_line_add(&line, "  %.0f tokens/s  ETA %s",
-                     step_s > 0 ? (double)report->tokens_per_step / step_s : 0.0, eta.at);
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        if (result->peak_bytes[tier])
-            cli_line_add(&line, "  %s %s", coh_tier_name(tier),
-                         cli_size(result->peak_bytes[tier]).at);
+    /* The last column stays free: some terminals wrap when it is written. */
+    const size_t columns = report->terminal ? cli_terminal_columns(STDERR_FILENO) : 0;
+    cli_progress_add(&progress, columns > 1 ? columns - 1 : columns, &line);
     cli_line_add(&line, report->terminal ? "\033[K" : "\n");
     (void)cli_write(STDERR_FILENO, line.text, line.used);
     report->live_shown = report->terminal;
+    report->shown = report->last_moment;
 }
 
-void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate)
+void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate,
+                     const cli_step_health *health)
 {
     double now = cli_seconds_now();
-    report->recent[report->step_count % CLI_REPORT_RECENT] = now;
-    report->step_count++;
+    cli_recent_step *recent = &report->recent[report->step_count++ % CLI_REPORT_RECENT];
+    *recent = (cli_recent_step){ .moment = now, .step_s = (double)result->step_ns * 1e-9 };
     report->skipped_count += !result->finite;
     report->step_s += now - report->last_moment;
     report->last_moment = now;
     report->last_loss = result->loss;
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        report->exposed_s[lane] += (double)result->exposed_ns[lane] * 1e-9;
+        recent->exposed_s[lane] = (double)result->exposed_ns[lane] * 1e-9;
+        report->exposed_s[lane] += recent->exposed_s[lane];
         report->link_bytes[lane] += result->link_bytes[lane];
         report->frozen_bytes[lane] += result->frozen_bytes[lane];
     }
     memcpy(report->peak_bytes, result->peak_bytes, sizeof(report->peak_bytes));
     show_step(report, result);
     if (has_log(report))
-        write_log(report, result, learning_rate);
+        write_log(report, result, learning_rate, health);
+    add_step_events(report, result, learning_rate);
 }
 
 void cli_report_validation(cli_report *report, uint64_t step, double loss, uint64_t windows,
@@ -264,6 +329,7 @@ void cli_report_validation(cli_report *report, uint64_t step, double loss, uint6
     cli_report_break(report);
     cli_note("step %" PRIu64 "  validation loss %.4f over %" PRIu64 " of %" PRIu64 " windows", step,
              loss, windows, total);
+    add_events(report, step, &(const cli_scalar){ "validation/loss", loss }, 1);
     if (!has_log(report))
         return;
     cli_line_clear(&line);

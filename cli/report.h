@@ -1,5 +1,5 @@
-/* report.h - prints the progress and the totals of a run: a JSON line per step (--log), a live line
- * on a terminal or plain lines in a pipe, and at the end where time and bytes went.
+/* report.h - prints the progress and the totals of a run: a JSON line per step (--log), curves
+ * for TensorBoard, the line of progress (progress.h), and at the end where time and bytes went.
  *
  * Everything after cli_report_open goes through fixed buffers and write(2): no allocation, no
  * stdio. */
@@ -7,8 +7,9 @@
 #define COH_CLI_REPORT_H
 
 #include "cli/say.h"
+#include "cli/tensorboard.h"
 
-enum { CLI_REPORT_RECENT = 16, CLI_REPORT_PLAIN_LINES = 25 };
+enum { CLI_REPORT_RECENT = 16 };
 
 /* A file that gets a JSON line per step. */
 typedef struct cli_step_log {
@@ -19,15 +20,27 @@ typedef struct cli_step_log {
 /* --log, and steps.jsonl of the run folder. */
 enum { CLI_STEP_LOGS = 2 };
 
+/* Facts of a step that its result does not hold. */
+typedef struct cli_step_health {
+    int is_slow;                 /* as coh_trace_step.is_slow */
+    coh_trace_counters counters; /* UINT64_MAX: not known */
+} cli_step_health;
+
+/* A step, for the line of progress. */
+typedef struct cli_recent_step {
+    double moment, step_s, exposed_s[COH_LANE_COUNT];
+} cli_recent_step;
+
 typedef struct cli_report {
     cli_step_log logs[CLI_STEP_LOGS];
+    cli_tensorboard board;
     int terminal; /* 1: one line, rewritten */
     int live_shown;
+    double shown;                   /* when the line was printed last; NaN: not yet */
     uint64_t first_step, last_step; /* of this process: steps first_step + 1 .. last_step */
-    uint64_t plain_every;
     int64_t tokens_per_step;
-    double started, last_moment;      /* monotonic seconds */
-    double recent[CLI_REPORT_RECENT]; /* moments of the last results, by step */
+    double started, last_moment;               /* monotonic seconds */
+    cli_recent_step recent[CLI_REPORT_RECENT]; /* by step_count modulo CLI_REPORT_RECENT */
     double predicted_step_s;
     /* totals of this process */
     uint64_t step_count, skipped_count;
@@ -44,16 +57,21 @@ typedef struct cli_report {
 coh_status cli_report_open(const char *log_path, const char *folder, uint64_t first_step,
                            uint64_t last_step, int64_t tokens_per_step, double predicted_step_s,
                            cli_report *out_report);
+/* Also writes events for TensorBoard in `folder`. Fails: COH_ERR_IO. */
+coh_status cli_report_open_board(cli_report *report, const char *folder);
 /* Makes a report without logs, for cli_report_close. */
 void cli_report_clear(cli_report *report);
 void cli_report_close(cli_report *report);
+/* After close: removes the event file of a run that ended before its first step. */
+void cli_report_undo(const cli_report *report);
 
 /* Starts the clock of the run; call it before the first submit. */
 void cli_report_start(cli_report *report);
 
-/* Reports a finished step: `result`, and its learning rate. If a log cannot be written (a full
- * disk), prints that once and stops writing it; the run continues. */
-void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate);
+/* Reports a finished step: `result`, its learning rate and its health. If a log cannot be written
+ * (a full disk), prints that once and stops writing it; the run continues. */
+void cli_report_step(cli_report *report, const coh_step_result *result, double learning_rate,
+                     const cli_step_health *health);
 
 /* Reports a validation loss after `step` steps, over `windows` of the `total` windows of the
  * text. */

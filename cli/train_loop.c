@@ -231,13 +231,14 @@ coh_status cli_train_loop(cli_run *run)
     cli_report_start(&run->report);
     while (run->done_steps < run->job.recipe.steps && !run->stopped && !run->ended) {
         coh_step_result result = { .struct_bytes = sizeof(result) };
+        cli_step_health health;
         while (may_submit(run) && !(cli_stop_asked() && run->submitted_steps > run->done_steps))
             CLI_TRY(submit_next(run));
         CLI_TRY(coh_engine_wait(run->engine, &result));
         run->done_steps++;
+        cli_record_step(&run->record, run->engine, &result, &health);
         cli_report_step(&run->report, &result,
-                        cli_schedule_rate(&run->job.recipe.schedule, result.step));
-        cli_record_step(&run->record, run->engine, &result);
+                        cli_schedule_rate(&run->job.recipe.schedule, result.step), &health);
         if (result.finite)
             run->skipped_in_row = 0;
         else

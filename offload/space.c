@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,6 +218,58 @@ static coh_status tell_holder(int fd, const char *folder)
     return coh_fail(COH_ERR_ARGUMENT, "%s is in use by another run: name another folder", folder);
 }
 
+static coh_status lock_path(const char *folder, char out_path[PATH_MAX])
+{
+    const int length = snprintf(out_path, PATH_MAX, "%s/lock", folder);
+    if (length < 0 || length >= PATH_MAX)
+        return coh_fail(COH_ERR_ARGUMENT, "the name of a folder is longer than %d bytes: %.60s...",
+                        PATH_MAX - 1, folder);
+    return COH_OK;
+}
+
+enum { READER_TRIES = 1000000 };
+
+/* Locks as flock does. If a shared lock can be had, no run holds the exclusive one, only
+ * coh_run_lock_holder a shared one for a moment: that is not a reason to refuse a run. */
+static int lock_alone(int fd)
+{
+    for (int i = 0; i < READER_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK || flock(fd, LOCK_SH | LOCK_NB) != 0)
+            return -1;
+        (void)sched_yield();
+    }
+    errno = EWOULDBLOCK;
+    return -1;
+}
+
+coh_status coh_run_lock_holder(const char *folder, int32_t *out_is_held, int64_t *out_process)
+{
+    COH_NEED(folder);
+    COH_NEED(out_is_held);
+    COH_NEED(out_process);
+    char text[PATH_MAX];
+    *out_is_held = 0;
+    *out_process = 0;
+    COH_TRY(lock_path(folder, text));
+    const int fd = open(text, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return COH_OK;
+    if (fd < 0)
+        return coh_fail(COH_ERR_IO, "%s cannot be opened: %s", text, strerrordesc_np(errno));
+    const int error = flock(fd, LOCK_SH | LOCK_NB) == 0 ? 0 : errno;
+    char number[32] = "";
+    const ssize_t got = pread(fd, number, sizeof(number) - 1, 0);
+    (void)close(fd);
+    if (error != 0 && error != EWOULDBLOCK)
+        return coh_fail(COH_ERR_IO, "the lock of %s cannot be examined: %s", text,
+                        strerrordesc_np(error));
+    *out_is_held = error == EWOULDBLOCK;
+    *out_process = *out_is_held && got > 0 ? strtoll(number, NULL, 10) : 0;
+    return COH_OK;
+}
+
 coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
 {
     COH_NEED(folder);
@@ -224,14 +277,11 @@ coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
     char text[PATH_MAX];
     coh_status status = COH_OK;
     out_lock->fd = -1;
-    int length = snprintf(text, sizeof(text), "%s/lock", folder);
-    if (length < 0 || (size_t)length >= sizeof(text))
-        return coh_fail(COH_ERR_ARGUMENT, "the name of a folder is longer than %d bytes: %.60s...",
-                        PATH_MAX - 1, folder);
+    COH_TRY(lock_path(folder, text));
     int fd = open(text, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0)
         return coh_fail(COH_ERR_IO, "%s cannot be opened: %s", text, strerrordesc_np(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (lock_alone(fd) != 0) {
         status = errno == EWOULDBLOCK ? tell_holder(fd, folder)
                                       : coh_fail(COH_ERR_IO, "%s cannot be locked: %s", text,
                                                  strerrordesc_np(errno));
@@ -239,7 +289,7 @@ coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock)
         return status;
     }
     /* The number only informs a run that is refused, so failing to write it is not an error. */
-    length = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
+    const int length = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length)
         (void)ftruncate(fd, 0);
     out_lock->fd = fd;

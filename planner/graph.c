@@ -675,6 +675,23 @@ coh_status coh_graph_operator_at(const coh_graph *graph, int32_t index,
     return COH_OK;
 }
 
+int32_t coh_graph_parameter_count(const coh_graph *graph)
+{
+    return graph ? (int32_t)graph->parameter_count : 0;
+}
+
+coh_status coh_graph_parameter_at(const coh_graph *graph, int32_t index,
+                                  coh_graph_parameter_facts *out_facts)
+{
+    if (!out_facts || index < 0 || index >= coh_graph_parameter_count(graph))
+        return coh_fail(COH_ERR_ARGUMENT, "the graph has no parameter %d", index);
+    const coh_graph_parameter *parameter = &graph->parameters[index];
+    *out_facts = (coh_graph_parameter_facts){ .name = parameter->name,
+                                              .shape = parameter->facts.shape,
+                                              .is_frozen = parameter->frozen };
+    return COH_OK;
+}
+
 coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
 {
     COH_NEED(graph);

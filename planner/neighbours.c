@@ -235,24 +235,40 @@ static coh_status drop_hopeless(const coh_candidates *candidates, neighbours *n)
     return COH_OK;
 }
 
+typedef void vary(const coh_candidates *, neighbours *);
+
+static vary *const variations[] = { vary_window,    vary_updates,  vary_sizes,
+                                    vary_recompute, vary_resident, vary_places,
+                                    vary_budget,    vary_together, vary_both };
+enum { VARIATION_COUNT = sizeof(variations) / sizeof(variations[0]) };
+
+/* Tries the neighbours that one variation makes; *out_gains: one is better than the best. */
+static coh_status try_variation(coh_candidates *candidates, vary *variation, int *out_gains)
+{
+    const uint64_t before_ns = candidates->best.step_ns;
+    neighbours n = { .count = 0 };
+    variation(candidates, &n);
+    COH_TRY(drop_hopeless(candidates, &n));
+    COH_TRY(coh_candidates_try(candidates, n.list, n.count));
+    *out_gains = candidates->best.step_ns < before_ns;
+    return COH_OK;
+}
+
 coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
 {
-    static void (*const variations[])(const coh_candidates *,
-                                      neighbours *) = { vary_window,    vary_updates,  vary_sizes,
-                                                        vary_recompute, vary_resident, vary_places,
-                                                        vary_budget,    vary_together, vary_both };
-    for (;;) {
-        const uint64_t before_ns = candidates->best.step_ns;
-        for (size_t i = 0; i < sizeof(variations) / sizeof(variations[0]); i++) {
+    int gains[VARIATION_COUNT];
+    for (int is_whole = 1;;) { /* a round of all variations, else of those that gained last */
+        int some = 0;
+        for (int i = 0; i < VARIATION_COUNT; i++) {
             if (candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
                 return COH_OK;
-            neighbours n = { .count = 0 };
-            variations[i](candidates, &n);
-            COH_TRY(drop_hopeless(candidates, &n));
-            COH_TRY(coh_candidates_try(candidates, n.list, n.count));
+            if (!is_whole && !gains[i])
+                continue;
+            COH_TRY(try_variation(candidates, variations[i], &gains[i]));
+            some |= gains[i];
         }
-        if (candidates->best.step_ns == before_ns ||
-            candidates->evaluations >= candidates->evaluations_most)
+        if ((!some && is_whole) || candidates->evaluations >= candidates->evaluations_most)
             return COH_OK;
+        is_whole = !some;
     }
 }

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -23,9 +24,12 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Evaluations of the starts, and of the local search: either have about EVALUATED_INSTRUCTIONS
- * instructions in all. */
+/* Half of the evaluations of a search: their schedules have about EVALUATED_INSTRUCTIONS instructions
+ * in all. */
 enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 2, EVALUATED_INSTRUCTIONS = 350000 };
+
+/* The starts get this part of one half, but no fewer than STARTS_LEAST of it. */
+enum { STARTS_PART = 3, STARTS_LEAST = 8 };
 
 /* Starts that are improved, best first. */
 enum { VALLEYS = 4 };
@@ -167,6 +171,18 @@ static uint32_t evaluations_for(uint32_t instruction_count)
     return count < EVALUATIONS_MOST ? (uint32_t)count : EVALUATIONS_MOST;
 }
 
+/* Without a local search the starts are all that is tried. */
+static uint32_t evaluations_of_starts(const coh_candidates *candidates)
+{
+    const uint32_t half = evaluations_for(candidates->best.instruction_count);
+    const uint32_t part = half / STARTS_PART;
+    if (candidates->plan->options.search != COH_SEARCH_USUAL)
+        return half;
+    if (part >= STARTS_LEAST)
+        return part;
+    return half < STARTS_LEAST ? half : STARTS_LEAST;
+}
+
 /* A step this short is also searched from no host updates: one decision varied at a time does not
  * find every way there from a start that has some. */
 static int is_short(const coh_candidates *candidates)
@@ -175,7 +191,31 @@ static int is_short(const coh_candidates *candidates)
            evaluations_for(candidates->best.instruction_count) == EVALUATIONS_MOST;
 }
 
-/* Tries the starts, best first, a few at a time; a start that cannot beat the best is not built. */
+static int same_blocks(const coh_decisions *a, const coh_decisions *b)
+{
+    return a->host_updates == b->host_updates &&
+           memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
+}
+
+/* Moves the best start of each way to recompute and to update to the front, in the same order: of the
+ * others, which differ in caches and row ranges, few are tried. */
+static void spread_starts(coh_initial_candidate *starts, int count)
+{
+    int distinct = 0;
+    for (int i = 0; i < count; i++) {
+        const coh_initial_candidate start = starts[i];
+        int k = 0;
+        while (k < distinct && !same_blocks(&starts[k].decisions, &start.decisions))
+            k++;
+        if (k < distinct)
+            continue;
+        memmove(&starts[distinct + 1], &starts[distinct], (size_t)(i - distinct) * sizeof(start));
+        starts[distinct++] = start;
+    }
+}
+
+/* Tries the starts in their order, a few at a time; a start that cannot beat the best is not
+ * built. */
 static coh_status try_initial(coh_candidates *candidates, const coh_initial_candidate *starts,
                               int count)
 {
@@ -184,7 +224,7 @@ static coh_status try_initial(coh_candidates *candidates, const coh_initial_cand
         const int most = i == 0 ? 1 : INITIAL_AT_ONCE; /* the first says how long schedules are */
         coh_decisions list[INITIAL_AT_ONCE];
         int taken = 0;
-        if (best->valid && candidates->evaluations >= evaluations_for(best->instruction_count))
+        if (best->valid && candidates->evaluations >= evaluations_of_starts(candidates))
             break;
         for (; i < count && taken < most; i++)
             if (!best->valid || starts[i].bound_ns < best->step_ns ||
@@ -271,11 +311,13 @@ static coh_status improve_all(coh_candidates *candidates, uint64_t start_ns)
 {
     const uint64_t least_ns = candidates->plan->least.ns;
     const uint64_t bound_ns = least_ns > 0 ? least_ns : start_ns;
-    const uint32_t more = evaluations_for(candidates->best.instruction_count);
-    candidates->evaluations_most = candidates->evaluations + more;
+    const uint32_t half = evaluations_for(candidates->best.instruction_count);
+    candidates->evaluations_most = candidates->evaluations + half;
+    if (candidates->evaluations_most < 2 * half)
+        candidates->evaluations_most = 2 * half;
     if (is_short(candidates)) {
         COH_TRY(improve_several(candidates, 1, bound_ns));
-        candidates->evaluations_most = candidates->evaluations + more / 4;
+        candidates->evaluations_most = candidates->evaluations + half / 4;
     }
     return improve_several(candidates, 0, bound_ns);
 }
@@ -287,11 +329,13 @@ static coh_status search_candidates(coh_candidates *candidates, const coh_decisi
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(COH_INITIAL_MOST, &starts), done);
     COH_TRY_GOTO(status, list_initial(candidates, starts, &count), done);
+    const uint64_t least_ns = count > 0 ? starts[0].bound_ns : 0;
+    spread_starts(starts, count);
     COH_TRY_GOTO(status, try_initial(candidates, starts, count), done);
     if (!candidates->best.valid)
         COH_TRY_GOTO(status, try_last_resort(candidates, smallest), done);
     if (candidates->best.valid && candidates->plan->options.search == COH_SEARCH_USUAL)
-        status = improve_all(candidates, count > 0 ? starts[0].bound_ns : 0);
+        status = improve_all(candidates, least_ns);
 done:
     coh_free(starts);
     return status;

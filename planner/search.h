@@ -2,10 +2,12 @@
  *
  *     in memory            if everything fits
  *     starts               every way to recompute, to cache and to update on the host, in the order
- *                          of their lower bounds (bounds.h); a start that cannot beat the best is
- *                          not built; the linear programme (least_step.h) adds one of each
- *     neighbours           of the best, one decision varied at a time, until none is better, one is
- *                          as fast as the programme's bound, or the evaluations are used up
+ *                          of their lower bounds (bounds.h), first the best of each number of blocks
+ *                          recomputed and updated there; a start that cannot beat the best is not
+ *                          built; the linear programme (least_step.h) adds one of each number
+ *     neighbours           of the best, one decision varied at a time, first all, then those that
+ *                          gained, until none is better, one is as fast as the programme's bound,
+ *                          or the evaluations are used up
  *
  * Evaluations are counted, never timed: the same inputs give the same plan. */
 #ifndef COH_PLANNER_SEARCH_H

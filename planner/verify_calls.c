@@ -74,29 +74,47 @@ static const coh_instruction_call *call_of(const coh_verifier *v, uint32_t instr
 
 /* ---- EXACTLY_ONCE: rows and micro-batches ---- */
 
+/* Returns 1 if an earlier instruction of the round has computed these rows of a RECOMPUTE: they get
+ * the same values again. */
+static int repeats_rows(const coh_instruction_call *call, int64_t expected)
+{
+    const int64_t computed = expected == 0 ? call->row_count : expected;
+    return call->row_begin != expected && call->row_begin >= 0 && call->row_begin < call->row_end &&
+           call->row_end <= computed;
+}
+
+static int is_next_range(const coh_instruction_call *call, int64_t expected)
+{
+    return call->row_begin == expected &&
+           (call->row_count == 0
+                ? call->row_end == 0
+                : call->row_end > call->row_begin && call->row_end <= call->row_count);
+}
+
 /* Checks that the instructions calls[begin .. end) cover the rows once, in rising order;
- * RECOMPUTE may cover them several times. */
+ * RECOMPUTE may cover them several times, and repeat some. */
 static coh_status check_rows(coh_verifier *v, uint32_t begin, uint32_t end)
 {
-    int64_t expected = 0, count = call_of(v, v->calls[begin].instruction)->row_count;
-    uint32_t adds =
-        call_of(v, v->calls[begin].instruction)->input_grad_adds; /* the same for all ranges */
+    const coh_instruction_call *first = call_of(v, v->calls[begin].instruction);
+    int64_t expected = 0;
     uint32_t rounds = 0;
     for (uint32_t i = begin; i < end; i++) {
         const coh_instruction_call *call = call_of(v, v->calls[i].instruction);
-        int good = call->row_count == count && call->row_begin == expected &&
-                   (count == 0 ? call->row_end == 0
-                               : call->row_end > call->row_begin && call->row_end <= count) &&
-                   call->input_grad_adds == adds;
+        const int may_repeat = v->calls[i].opcode == COH_OP_RECOMPUTE && rounds > 0;
+        const int is_alike =
+            call->row_count == first->row_count && call->input_grad_adds == first->input_grad_adds;
+        if (is_alike && may_repeat && repeats_rows(call, expected))
+            continue;
         rounds += call->row_begin == 0;
-        if (!good || (rounds > 1 && v->calls[i].opcode != COH_OP_RECOMPUTE))
+        if (!is_alike || !is_next_range(call, expected) ||
+            (rounds > 1 && v->calls[i].opcode != COH_OP_RECOMPUTE))
             return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, v->calls[i].instruction, UINT32_MAX,
                                      "operator %" PRId32 ", micro-batch %" PRId32 ": rows %" PRId64
                                      " to %" PRId64 " of %" PRId64 " where row %" PRId64
                                      " is next, or a call too many",
                                      v->calls[i].op, v->calls[i].microbatch, call->row_begin,
                                      call->row_end, call->row_count, expected);
-        expected = call->row_end == count ? 0 : call->row_end;
+        expected = call->row_end == call->row_count ? 0 : call->row_end;
     }
     if (expected != 0)
         return coh_verify_breach(

@@ -32,6 +32,12 @@ void report_note(report_run *run, const char *format, ...)
     coh_text_make_printable(note);
 }
 
+void report_copy_printable(const char *text, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%s", text);
+    coh_text_make_printable(out);
+}
+
 /* ---- facts ---- */
 
 static const char *text_of(const json_t *object, const char *key)
@@ -44,6 +50,13 @@ static double number_of(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* A number of steps, which fits a uint64_t. */
+static double count_of(const json_t *object, const char *key)
+{
+    const double number = number_of(object, key);
+    return number >= 0 && number <= 1e15 ? number : NAN;
 }
 
 static void read_names(const json_t *object, double *out, int count, const char *(*name)(int index))
@@ -78,6 +91,7 @@ static coh_status read_facts(const json_t *root, report_facts *f)
 {
     const json_t *machine = json_object_get(root, "machine");
     const json_t *calibrated = json_object_get(root, "calibrated");
+    const json_t *ended = json_object_get(root, "ended");
     *f = (report_facts){
         .model = text_of(root, "model"),
         .started = text_of(root, "started"),
@@ -105,6 +119,11 @@ static coh_status read_facts(const json_t *root, report_facts *f)
         .predicted_step_s = number_of(root, "predicted_step_s"),
         .predicted_in_memory_step_s = number_of(root, "predicted_in_memory_step_s"),
         .threads = number_of(root, "threads"),
+        .first_step = count_of(root, "first_step"),
+        .steps = count_of(root, "steps"),
+        .endurance_bytes = number_of(root, "endurance_bytes"),
+        .ended_how = text_of(ended, "how"),
+        .ended_sentence = text_of(ended, "sentence"),
         .is_calibrated = json_is_boolean(calibrated) ? json_is_true(calibrated) : -1,
     };
     read_names(json_object_get(root, "predicted_peak_bytes"), f->predicted_peak_bytes,
@@ -130,53 +149,82 @@ static coh_status take_facts(const char *text, size_t bytes, report_run *run)
 
 /* ---- steps ---- */
 
-/* A loss that was NaN is null in JSON. */
-static float real_of(const json_t *object, const char *key)
+static double number_or_zero(const json_t *object, const char *key)
 {
-    return (float)number_of(object, key);
+    const double number = number_of(object, key);
+    return isfinite(number) ? number : 0;
 }
 
-static void add_numbers(const json_t *line, report_run *run)
+/* A loss that was NaN is null in JSON. */
+static int take_line(const json_t *object, report_line *line)
 {
-    const json_t *exposed = json_object_get(line, "exposed_seconds");
-    const json_t *bytes = json_object_get(line, "link_bytes");
-    const json_t *peaks = json_object_get(line, "peak_bytes");
+    const json_t *step = json_object_get(object, "step");
+    const json_t *exposed = json_object_get(object, "exposed_seconds");
+    const json_t *bytes = json_object_get(object, "link_bytes");
+    const json_t *peaks = json_object_get(object, "peak_bytes");
+    if (!json_is_integer(step) || json_integer_value(step) < 0 ||
+        json_integer_value(step) > UINT32_MAX)
+        return 0;
+    *line = (report_line){ .step = (uint32_t)json_integer_value(step) };
+    line->is_validation = json_object_get(object, "validation_loss") != NULL;
+    line->loss = number_of(object, line->is_validation ? "validation_loss" : "loss");
+    line->norm = number_of(object, "grad_norm");
+    line->rate = number_of(object, "lr");
+    line->seconds = number_of(object, "seconds");
+    line->tokens = number_of(object, "tokens");
+    line->windows = number_of(object, "windows");
+    line->windows_total = number_of(object, "windows_total");
+    line->is_skipped = json_is_true(json_object_get(object, "skipped"));
+    line->is_slow = json_is_true(json_object_get(object, "slow"));
+    line->throttled_s = number_or_zero(object, "throttled_seconds");
+    line->store_retries = number_or_zero(object, "store_retries");
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        const double seconds = number_of(exposed, lane_name(lane));
-        const double moved = number_of(bytes, lane_name(lane));
-        run->exposed_s[lane] += isfinite(seconds) ? seconds : 0;
-        run->link_bytes[lane] += isfinite(moved) ? moved : 0;
+        line->exposed_s[lane] = number_or_zero(exposed, lane_name(lane));
+        line->link_bytes[lane] = number_or_zero(bytes, lane_name(lane));
+    }
+    read_names(peaks, line->peak_bytes, COH_TIER_COUNT, tier_name);
+    return 1;
+}
+
+int report_line_read(const char *text, size_t bytes, report_line *out_line)
+{
+    json_error_t error;
+    json_t *object =
+        bytes <= LINE_BYTES_MOST ? json_loadb(text, bytes, JSON_ALLOW_NUL, &error) : NULL;
+    const int is_line = json_is_object(object) && take_line(object, out_line);
+    json_decref(object);
+    return is_line;
+}
+
+static void add_numbers(const report_line *line, report_run *run)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        run->exposed_s[lane] += line->exposed_s[lane];
+        run->link_bytes[lane] += line->link_bytes[lane];
     }
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        run->peak_bytes[tier] = fmax(run->peak_bytes[tier], number_of(peaks, tier_name(tier)));
-    run->skipped_count += (uint64_t)json_is_true(json_object_get(line, "skipped"));
+        run->peak_bytes[tier] = fmax(run->peak_bytes[tier], line->peak_bytes[tier]);
+    run->skipped_count += (uint64_t)line->is_skipped;
 }
 
-static coh_status add_line(const json_t *line, report_run *run)
+static coh_status add_line(const report_line *line, report_run *run)
 {
-    const json_t *step = json_object_get(line, "step");
-    if (!json_is_integer(step) || json_integer_value(step) < 0 ||
-        json_integer_value(step) > UINT32_MAX) {
-        run->bad_lines++;
-        return COH_OK;
-    }
-    const uint32_t number = (uint32_t)json_integer_value(step);
-    if (json_object_get(line, "validation_loss")) {
+    if (line->is_validation) {
         COH_TRY(COH_GROW(&run->validations, &run->validation_capacity, run->validation_count + 1));
         run->validations[run->validation_count++] =
-            (report_validation){ number, real_of(line, "validation_loss") };
+            (report_validation){ line->step, (float)line->loss };
         return COH_OK;
     }
     /* a resumed run writes the steps after its checkpoint again */
-    while (run->row_count > 0 && run->rows[run->row_count - 1].step >= number)
+    while (run->row_count > 0 && run->rows[run->row_count - 1].step >= line->step)
         run->row_count--;
     COH_TRY(COH_GROW(&run->rows, &run->row_capacity, run->row_count + 1));
     run->line_count++;
-    run->rows[run->row_count++] = (report_row){ .step = number,
-                                                .loss = real_of(line, "loss"),
-                                                .norm = real_of(line, "grad_norm"),
-                                                .rate = real_of(line, "lr"),
-                                                .seconds = real_of(line, "seconds") };
+    run->rows[run->row_count++] = (report_row){ .step = line->step,
+                                                .loss = (float)line->loss,
+                                                .norm = (float)line->norm,
+                                                .rate = (float)line->rate,
+                                                .seconds = (float)line->seconds };
     add_numbers(line, run);
     return COH_OK;
 }
@@ -187,15 +235,11 @@ static coh_status read_lines(FILE *file, report_run *run)
     size_t room = 0;
     coh_status status = COH_OK;
     for (ssize_t got; status == COH_OK && (got = getline(&line, &room, file)) >= 0;) {
-        json_error_t error;
-        json_t *object = got > 0 && got <= LINE_BYTES_MOST
-                             ? json_loadb(line, (size_t)got, JSON_ALLOW_NUL, &error)
-                             : NULL;
-        if (json_is_object(object))
-            status = add_line(object, run);
+        report_line read;
+        if (got > 0 && report_line_read(line, (size_t)got, &read))
+            status = add_line(&read, run);
         else
             run->bad_lines++;
-        json_decref(object);
     }
     free(line);
     return status;
@@ -262,12 +306,18 @@ static coh_status read_trace(const char *path, report_run *run)
     return COH_OK;
 }
 
-static coh_status read_folder(const char *folder, report_run *run)
+static coh_status read_only_facts(const char *folder, report_run *run)
 {
     char path[PATH_MAX];
     COH_TRY(coh_alloc_text(folder, &run->folder));
     COH_TRY(path_of(folder, "run.json", path));
-    COH_TRY(read_json(path, run));
+    return read_json(path, run);
+}
+
+static coh_status read_folder(const char *folder, report_run *run)
+{
+    char path[PATH_MAX];
+    COH_TRY(read_only_facts(folder, run));
     COH_TRY(path_of(folder, "steps.jsonl", path));
     COH_TRY(read_rows(path, run));
     COH_TRY(path_of(folder, "trace.bin", path));
@@ -278,6 +328,15 @@ coh_status report_run_read(const char *folder, report_run *out_run)
 {
     *out_run = (report_run){ 0 };
     const coh_status status = read_folder(folder, out_run);
+    if (status != COH_OK)
+        report_run_close(out_run);
+    return status;
+}
+
+coh_status report_run_read_facts(const char *folder, report_run *out_run)
+{
+    *out_run = (report_run){ 0 };
+    const coh_status status = read_only_facts(folder, out_run);
     if (status != COH_OK)
         report_run_close(out_run);
     return status;

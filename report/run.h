@@ -24,8 +24,24 @@ typedef struct report_facts {
     double flops_per_step, peak_flops_per_s, predicted_step_s, predicted_in_memory_step_s, threads;
     double predicted_peak_bytes[COH_TIER_COUNT], budget_bytes[COH_TIER_COUNT];
     double least_link_bytes[COH_LANE_COUNT];
-    int is_calibrated; /* -1: not known */
+    int is_calibrated;                      /* -1: not known */
+    double first_step, steps;               /* of the process: steps first_step + 1 .. steps */
+    double endurance_bytes;                 /* that the drive may be written in its life */
+    const char *ended_how, *ended_sentence; /* "finished", "early", "stopped", "failed"; "": it runs
+                                             * or was killed */
 } report_facts;
+
+/* A line of steps.jsonl. */
+typedef struct report_line {
+    uint32_t step; /* counted from 1, as printed */
+    int is_validation;
+    double loss; /* of a validation: its loss */
+    double norm, rate, seconds, tokens, windows, windows_total;
+    double exposed_s[COH_LANE_COUNT], link_bytes[COH_LANE_COUNT]; /* 0: none */
+    double peak_bytes[COH_TIER_COUNT];
+    int is_skipped, is_slow;
+    double throttled_s, store_retries; /* 0: none, or not known */
+} report_line;
 
 /* A step of steps.jsonl. */
 typedef struct report_row {
@@ -57,9 +73,14 @@ typedef struct report_run {
     int note_count;
 } report_run;
 
+/* Reads a line, of `bytes` bytes. Returns 0 if it is none of a step or a validation. */
+int report_line_read(const char *text, size_t bytes, report_line *out_line);
+
 /* Reads a run's folder. Fails: COH_ERR_ARGUMENT: no such folder, or no run's; COH_ERR_CORRUPT:
  * run.json is malformed or of a newer version; COH_ERR_IO; COH_ERR_MEMORY. */
 coh_status report_run_read(const char *folder, report_run *out_run);
+/* Reads only its run.json. Fails: likewise. */
+coh_status report_run_read_facts(const char *folder, report_run *out_run);
 /* Fills a run from facts (the text of a run.json) and a plan's trace, which is borrowed. Fails:
  * COH_ERR_CORRUPT, COH_ERR_MEMORY. */
 coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *trace,
@@ -67,6 +88,9 @@ coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *t
 /* Returns argument `index` of the run's command, 0 being the program; NULL: there is none. */
 const char *report_run_argument(const report_run *run, size_t index);
 void report_run_close(report_run *run); /* accepts a zeroed one */
+
+/* Copies a text that was read from a file, for a terminal: control characters become "?". */
+void report_copy_printable(const char *text, char *out, size_t bytes);
 
 /* Adds a sentence to the notes, printf-like; there is room for REPORT_NOTES. */
 void report_note(report_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));

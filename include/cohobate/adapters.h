@@ -4,7 +4,9 @@
  *     checkpoint ──> coh_adapters_write ──> FOLDER that the Python package PEFT reads
  *                ──> coh_merge_numbers  ──> coh_folder_write ──> a model without adapters
  *
- * Both read numbers through a coh_number_source, in ranges, as coh_folder_write does. */
+ * Both read numbers through a coh_number_source, in ranges, as coh_folder_write does.
+ *
+ * Threads: any; a merge is used by one thread at a time. */
 #ifndef COHOBATE_ADAPTERS_H
 #define COHOBATE_ADAPTERS_H
 
@@ -14,6 +16,7 @@
 extern "C" {
 #endif
 
+/* Options of coh_adapters_write. */
 typedef struct coh_adapters_write_options {
     uint32_t struct_bytes; /* sizeof(coh_adapters_write_options); set by the caller */
     coh_dtype dtype;       /* of the tensors: f32, f16 or bf16; narrowing rounds to nearest */
@@ -49,7 +52,8 @@ COH_API coh_status coh_merge_open(const coh_model *model, coh_number_source sour
 COH_API void coh_merge_close(coh_merge *merge);
 
 /* A coh_number_source whose context `merge` is a coh_merge. Parameters without an adapter pass
- * through unchanged. */
+ * through unchanged.
+ * Fails: with the source's failure; COH_ERR_ARGUMENT (the model has no such name or range). */
 COH_API coh_status coh_merge_numbers(void *merge, const char *name, uint64_t element_begin,
                                      uint64_t count, float *values);
 

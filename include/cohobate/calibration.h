@@ -8,7 +8,9 @@
  * one profile, identified by its hash; a profile that is measured again starts without a
  * calibration. Calibration changes prices, and so which plan is chosen. It never changes the bits
  * of a run: choices that affect bits are made without it (coh_plan_options.uncalibrated).
- * docs/planning.md describes the file. */
+ * docs/planning.md describes the file.
+ *
+ * Threads: one at a time per profile. */
 #ifndef COHOBATE_CALIBRATION_H
 #define COHOBATE_CALIBRATION_H
 
@@ -19,6 +21,7 @@
 extern "C" {
 #endif
 
+/* Bytes of a calibration's path, with its end. */
 enum { COH_CALIBRATION_PATH_BYTES = 4096 };
 
 /* Returns the path of the profile's calibration file on this machine: in $XDG_CACHE_HOME/cohobate
@@ -48,6 +51,7 @@ typedef struct coh_calibration_class {
     double factor; /* measured time over the time predicted without calibration */
     double error;  /* predicted time (with the calibration in use) over measured time, minus 1 */
 } coh_calibration_class;
+/* Most classes of instructions in a calibration. */
 enum { COH_CALIBRATION_CLASSES_MOST = 16 };
 
 /* Compares measured with predicted times and adds this run's factors to the file `path`. Call it

@@ -12,7 +12,9 @@
  * Streams have numbers: stream 0 is work, stream i >= 1 is the checkpoint's state stream i - 1.
  * Each tensor lists the numbers of its state streams, in the order of its optimizer's table.
  *
- * It does not depend on plans, chunks, tiers or ranks. engine.h writes and loads checkpoints. */
+ * It does not depend on plans, chunks, tiers or ranks. engine.h writes and loads checkpoints.
+ *
+ * Threads: an open checkpoint is used by one thread at a time. */
 #ifndef COHOBATE_CHECKPOINT_H
 #define COHOBATE_CHECKPOINT_H
 
@@ -23,6 +25,7 @@
 extern "C" {
 #endif
 
+/* An open checkpoint. */
 typedef struct coh_checkpoint coh_checkpoint;
 
 /* Opens a checkpoint: reads and checks the manifest and the sizes of all files, but not the data.
@@ -39,6 +42,9 @@ COH_API void coh_checkpoint_close(coh_checkpoint *checkpoint);
  * COH_ERR_CORRUPT for a newer version); *out_is_damaged is 0 then. */
 COH_API coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damaged);
 
+/* Facts in a manifest. `step` and `applied_count` count the steps done and the updates applied;
+ * `numeric_fingerprint` is that of the plan that ran (coh_plan_summary); `tensor_count` and
+ * `parameter_count` count tensors and their elements; `bytes` is the size of all files. */
 typedef struct coh_checkpoint_facts {
     uint32_t struct_bytes; /* sizeof(coh_checkpoint_facts); set by the caller */
     const char *path;      /* the folder that was opened */
@@ -56,10 +62,13 @@ typedef struct coh_checkpoint_facts {
     const char *passed_over;
     double grad_norm; /* of the last step, which the next one clips by; 0: none is needed */
 } coh_checkpoint_facts;
-/* Reads the facts. Their texts belong to the checkpoint. */
+/* Reads the facts. Their texts belong to the checkpoint.
+ * Fails: COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
                                             coh_checkpoint_facts *out_facts);
 
+/* A row of the tensor table: `name` and `shape` of the parameter, and how many of `streams` are
+ * used (`stream_count`). */
 typedef struct coh_checkpoint_tensor {
     const char *name;
     coh_shape shape;

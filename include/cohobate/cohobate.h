@@ -27,7 +27,9 @@
  * that it lacks have their defaults, or are not filled. A larger one is refused if a member that
  * the library does not have is not 0.
  * Ownership: X_create, X_open and X_read make an object; X_destroy, X_close or X_free frees it and
- * accepts NULL. A graph must outlive its plans, a plan must outlive its engines. */
+ * accepts NULL. A graph must outlive its plans, a plan must outlive its engines.
+ *
+ * Threads: an object is used by one thread at a time unless its header allows more. */
 #ifndef COHOBATE_COHOBATE_H
 #define COHOBATE_COHOBATE_H
 

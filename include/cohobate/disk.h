@@ -23,12 +23,14 @@
 extern "C" {
 #endif
 
+/* Most folders of one store. */
 #define COH_DISKS_MOST 8
 /* Limits of several folders count in whole units of this size. */
 #define COH_DISK_UNIT_BYTES ((uint64_t)2 << 20)
 /* Written and read in each folder to measure it. A smaller store is not worth it. */
 #define COH_DISK_WORTH_BYTES ((uint64_t)64 << 20)
 
+/* A folder of the working store. */
 typedef struct coh_disk {
     const char *folder; /* an existing one */
     uint64_t bytes;     /* limit of this folder's part; UINT64_MAX: none */

@@ -19,6 +19,7 @@
 extern "C" {
 #endif
 
+/* A plan in execution: its arenas, its store and its threads. */
 typedef struct coh_engine coh_engine;
 
 /* A parameter group: parameters that share a learning rate factor and a weight decay. `pattern` is
@@ -34,6 +35,7 @@ typedef struct coh_parameter_group {
     float weight_decay;
 } coh_parameter_group;
 
+/* Bits of coh_parameter_group.sets. */
 #define COH_GROUP_SETS_RATE  1u
 #define COH_GROUP_SETS_DECAY 2u
 
@@ -49,25 +51,25 @@ COH_API coh_status coh_parameter_group_count(const coh_graph *graph, const char 
 typedef struct coh_hyperparameter_value {
     const char *optimizer; /* NULL: every optimizer of the plan that has the hyperparameter */
     const char *name;      /* "beta2" */
-    float value;
+    float value;           /* within the optimizer's range */
 } coh_hyperparameter_value;
 
+/* Most steps whose records are kept. */
 enum { COH_RECORD_STEPS_MOST = 1000 };
 
 /* Options of an engine. coh_engine_create checks every number (COH_ERR_ARGUMENT): hyperparameters
  * within their optimizers' ranges; weight_decay >= 0 and finite; 1 to 1024 threads; delays of at
- * most 1 s. */
+ * most 1 s. `log_context` is passed to `log`. `group_count`, `hyperparameter_count` and
+ * `disk_count` are the lengths of the arrays before them. */
 typedef struct coh_engine_options {
     uint32_t struct_bytes;   /* sizeof(coh_engine_options); coh_engine_options_init sets it */
     const char *disk_folder; /* holds the working store; needed if the plan has a disk tier */
     uint64_t disk_bytes;     /* upper limit of the store; UINT64_MAX: no limit */
     int32_t thread_count;    /* compute threads, >= 1 */
     float weight_decay;      /* of parameters whose kind has weight decay */
-    /* Test modes. poison: fill every released extent with NaN. delay_seed != 0: wait a random time
-     * of up to delay_most_us before each instruction. */
-    int32_t poison;
-    uint64_t delay_seed;
-    uint32_t delay_most_us;
+    int32_t poison;          /* test mode. 1: fill every released extent with NaN */
+    uint64_t delay_seed;     /* test mode. Not 0: wait a random time before each instruction */
+    uint32_t delay_most_us;  /* limit of that time, in microseconds */
     /* Backend of the working store: "uring", "posix" or "mem". 0: io_uring, else posix. */
     const char *store;
     /* Receives sentences for people (a fallback to a slower backend, ...). May be NULL. */
@@ -119,7 +121,8 @@ COH_API coh_status coh_engine_create_within(const coh_graph *graph, uint64_t mem
 COH_API void coh_engine_destroy(coh_engine *engine);
 
 /* Initialises parameters by their kinds' rules from `seed`, and sets the optimizer states to zero.
- * No body may be running. */
+ * No body may be running.
+ * Fails: COH_ERR_ARGUMENT if a body is running; with the engine's failure. */
 COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
 
 /* Supplies initial weights: may overwrite `values`, which holds elements [element_begin,
@@ -139,8 +142,8 @@ COH_API coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed,
 typedef struct coh_step_input {
     uint32_t struct_bytes; /* sizeof(coh_step_input); set by the caller */
     uint64_t step;         /* counted from 0 */
-    uint64_t seed;
-    float learning_rate; /* 0 or a positive finite number; clip and loss_factor likewise */
+    uint64_t seed;         /* of the random numbers that kinds draw in this step */
+    float learning_rate;   /* 0 or a positive finite number; clip and loss_factor likewise */
     /* Limit of the global gradient norm; 0: off. The gradients are multiplied by clip / norm if the
      * norm is above the limit. With a plan of deferred updates it is the norm of this step. With
      * updates in backward it is that of the step before, because the first update precedes the norm
@@ -154,17 +157,18 @@ typedef struct coh_step_input {
     float loss_factor;
 } coh_step_input;
 
+/* Facts about a finished step. */
 typedef struct coh_step_result {
     uint32_t struct_bytes; /* sizeof(coh_step_result); set by the caller */
-    uint64_t step;
-    double loss;      /* mean over micro-batches, times loss_factor */
-    double grad_norm; /* before clipping */
+    uint64_t step;         /* as in the step's input */
+    double loss;           /* mean over micro-batches, times loss_factor */
+    double grad_norm;      /* before clipping */
     /* 0: no update was made (deferred updates), or broken values were applied (not deferred) */
     int32_t finite;
-    uint64_t applied_count;
-    uint64_t step_ns;
+    uint64_t applied_count;              /* number of updates before it, for scan */
+    uint64_t step_ns;                    /* from its submission, or the step before, to its loss */
     uint64_t exposed_ns[COH_LANE_COUNT]; /* time that the compute lane waited for this lane */
-    uint64_t link_bytes[COH_LANE_COUNT];
+    uint64_t link_bytes[COH_LANE_COUNT]; /* moved by each lane */
     uint64_t peak_bytes[COH_TIER_COUNT]; /* highest so far in this run */
     /* part of link_bytes: frozen parameters, which are read and never written */
     uint64_t frozen_bytes[COH_LANE_COUNT];
@@ -187,7 +191,8 @@ COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *i
  * accepts only destroy. The same holds on a GPU, where the failure is noticed after later kernels
  * were enqueued. */
 COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
-/* Submits one body and waits for it. */
+/* Submits one body and waits for it.
+ * Fails: as coh_engine_submit and coh_engine_wait. */
 COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
                                    coh_step_result *out_result);
 
@@ -203,7 +208,8 @@ COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *inp
                                    uint64_t applied_count, char *out_sentence);
 
 /* Applies pending (deferred) updates, so that the parameters are those after the last step. Does
- * nothing if none are pending. evaluate, save and hash call it. */
+ * nothing if none are pending. evaluate, save and hash call it.
+ * Fails: COH_ERR_ARGUMENT if a body is running; with the engine's failure. */
 COH_API coh_status coh_engine_drain(coh_engine *engine);
 
 /* Runs forward on one micro-batch; *out_loss (may be NULL) is the mean loss over its items times
@@ -215,12 +221,14 @@ COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input 
                                        double *out_loss);
 
 /* Returns the bytes of a tensor marked with coh_graph_output, as the last run left them. Valid
- * until the next call on the engine. */
+ * until the next call on the engine.
+ * Fails: COH_ERR_ARGUMENT if the tensor is no output; with the engine's failure. */
 COH_API coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
                                      size_t *out_bytes);
 
 /* Hashes parameters and optimizer states in tensor order, grain by grain. Placement does not change
- * the hash. */
+ * the hash.
+ * Fails: as coh_engine_drain. */
 COH_API coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash);
 
 /* Facts stored in a checkpoint next to the tensors. Loading checks the manifest's sizes. */
@@ -256,12 +264,14 @@ COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, int *nu
  * a checkpoint of another optimizer. */
 COH_API coh_status coh_engine_load_weights(coh_engine *engine, const char *path);
 
+/* Numbers of a parameter that coh_engine_fetch reads: its VALUE or its GRADIENT. */
 typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT } coh_fetch;
 
 /* Reads one parameter's values after the last step, or its gradient as the last body left it
  * (deferred updates only; before clipping); for tests and export. `data` takes coh_shape_elements
  * floats, whatever the parameter's dtype: the values of a trained bf16 parameter are its exact f32
- * master copy. Values drain first; a gradient does not. */
+ * master copy. Values drain first; a gradient does not.
+ * Fails: COH_ERR_ARGUMENT (no such parameter, or no gradient is kept); as coh_engine_drain. */
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                                     float *data);
 
@@ -271,10 +281,12 @@ COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter,
 COH_API coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter parameter,
                                           const char *stream, void *data);
 
-/* Facts about the resources that the engine got, for the paragraph printed at start-up. */
+/* Facts about the resources that the engine got, for the paragraph printed at start-up.
+ * `store_read_bytes_per_s` and `store_write_bytes_per_s` were measured when the store was opened;
+ * 0: not measured. `kernel_path` is coh_kernel_path() of the device. */
 typedef struct coh_engine_facts {
-    uint32_t struct_bytes; /* sizeof(coh_engine_facts); set by the caller */
-    uint64_t arena_bytes[COH_TIER_COUNT];
+    uint32_t struct_bytes;                /* sizeof(coh_engine_facts); set by the caller */
+    uint64_t arena_bytes[COH_TIER_COUNT]; /* reserved */
     uint64_t overhead_bytes;   /* of the process outside the arenas, measured now (VmRSS) */
     const char *store_backend; /* "io_uring fixed", ..., "none" */
     int32_t store_direct;      /* 1: O_DIRECT, 0: page cache, -1: no store */
@@ -316,14 +328,15 @@ COH_API size_t coh_engine_ledger(const coh_engine *engine, char *text, size_t te
 
 /* Measured and predicted time of one class of instructions in a step. */
 typedef struct coh_instruction_class {
-    const char *opcode, *lane; /* "forward", "compute" */
-    const char *kind;          /* kind of operator they run: "linear"; "": none */
-    uint32_t instruction_count;
+    const char *opcode, *lane;  /* "forward", "compute" */
+    const char *kind;           /* kind of operator they run: "linear"; "": none */
+    uint32_t instruction_count; /* of the class, in a step */
     /* Time per step, without waits. If a lane has several instructions in flight, the time during
      * which the lane is busy. Measured: the median of the last runs. */
     double predicted_s, measured_s;
 } coh_instruction_class;
 
+/* Most classes of instructions of a plan. */
 enum { COH_INSTRUCTION_CLASSES_MOST = 256 };
 
 /* Lists every class of the body that was measured, in the body's order; texts live as long as the
@@ -336,6 +349,7 @@ COH_API coh_status coh_engine_instruction_classes(
 
 /* ---- rehearsal ---- */
 
+/* Limits of a rehearsal's steps. */
 enum { COH_REHEARSAL_STEPS_LEAST = 4, COH_REHEARSAL_STEPS_MOST = 10000 };
 
 /* What a rehearsal found; equal to the plan's summary (coh_plan_summarize) unless it failed. */
@@ -363,13 +377,14 @@ COH_API coh_status coh_engine_rehearse(const coh_plan *plan, int32_t step_count,
                                        coh_rehearsal *out_rehearsal);
 
 /* Returns the instruction set, matrix products and BLAS core type in use, as in the numeric plan.
- * With the test setting COH_ISA=bf16-pretended it contains "+bf16-pretended". */
+ * With the test setting COH_ISA=bf16-pretended it contains "+bf16-pretended". Static storage, which
+ * coh_kernels_use rewrites. Any thread. */
 COH_API const char *coh_kernel_path(void);
 
 /* Returns why products run on the fallback, and the remedy, as a clause; "" if nothing fell back.
  * OpenBLAS multiplies f32 on processors without AVX-512 and is loaded at run time. If it cannot be
  * loaded, products fall back to panels, which are slower and round differently, and
- * coh_kernel_path() names panels. */
+ * coh_kernel_path() names panels. Static storage. */
 COH_API const char *coh_kernel_fallback(void);
 
 #ifdef __cplusplus

@@ -24,6 +24,7 @@ extern "C" {
 
 /* ---- in ---- */
 
+/* The tensors of an open folder. */
 typedef struct coh_folder coh_folder;
 
 /* Opens the tensors of model->folder and checks their headers against the model. Reads data only if
@@ -35,6 +36,8 @@ COH_API coh_status coh_folder_open(const coh_model *model, coh_folder **out_fold
 /* Accepts NULL. Frees the texts that the folder returned. */
 COH_API void coh_folder_close(coh_folder *folder);
 
+/* Facts about the files of a folder. `tensor_count` counts the model's parameters, `file_count` the
+ * safetensors files. */
 typedef struct coh_folder_facts {
     uint32_t struct_bytes; /* sizeof(coh_folder_facts); set by the caller */
     /* dtype of the tensors; if they differ, the dtype that most numbers have. Takes precedence over
@@ -57,7 +60,8 @@ COH_API coh_status coh_folder_facts_get(const coh_folder *folder, coh_folder_fac
  * Fails: COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_folder_describe(const coh_folder *folder, coh_model *model);
 
-/* Location of one parameter in the files. Texts live as long as the folder is open. */
+/* Location of one parameter in the files. Texts live as long as the folder is open. `tensor`
+ * describes the parameter, `file_name` is the file that holds it, in `dtype`. */
 typedef struct coh_folder_tensor {
     coh_model_tensor tensor;
     const char *found_name; /* in the file; may lack the prefix of tensor.published */
@@ -87,6 +91,7 @@ COH_API coh_status coh_folder_numbers(void *folder, coh_parameter parameter, con
 typedef coh_status (*coh_number_source)(void *context, const char *name, uint64_t element_begin,
                                         uint64_t count, float *values);
 
+/* Options of coh_folder_write. */
 typedef struct coh_folder_write_options {
     uint32_t struct_bytes; /* sizeof(coh_folder_write_options); set by the caller */
     /* of the tensors: f32, f16 or bf16; narrowing rounds to nearest. model->dtypes overrides it for

@@ -17,7 +17,9 @@
  * "rows", "columns", "depth", "strides", "adds", "bias", "relu", "alignment", "algorithm",
  * "microseconds"}, ...]}, ...]: for each device and version of cuBLASLt the algorithms of its
  * products, encoded as the library encodes them (kernels/algorithm.h). Entries of other devices and
- * versions are kept but not used. */
+ * versions are kept but not used.
+ *
+ * Threads: one at a time; not while an engine runs. */
 #ifndef COHOBATE_KERNELS_H
 #define COHOBATE_KERNELS_H
 
@@ -27,11 +29,13 @@
 extern "C" {
 #endif
 
+/* Number of products. */
 enum { COH_KERNEL_PRODUCTS = 3 };
 /* Returns "panels", "openblas" or "onednn". */
 COH_API const char *coh_kernel_product_name(int32_t product);
 
-/* Measured times of one shape. */
+/* Measured times of one shape. `dtype` is that of both factors; `rows`, `columns` and `depth` are
+ * the sizes in `layout`. */
 typedef struct coh_kernel_timing {
     coh_dtype dtype;
     /* "nt": a [rows,depth], b [columns,depth], y = x weightᵀ; "nn": b [depth,columns], dx = dy
@@ -43,6 +47,7 @@ typedef struct coh_kernel_timing {
     int32_t standard, chosen;            /* product without a table; product by this table */
 } coh_kernel_timing;
 
+/* Receives the times of one shape. `timing` is valid during the call. */
 typedef void (*coh_kernel_report)(void *context, const coh_kernel_timing *timing);
 
 /* Times every product for every shape that a micro-batch of `graph` multiplies, on `thread_count`

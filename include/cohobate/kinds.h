@@ -5,7 +5,9 @@
  * element type, f32 or bf16: the embedding sets it, and each kind takes it over from input 0,
  * parameters included. Losses and the output of `logits` are always f32. Weights are [outputs,
  * inputs], row-major. Every comment gives the formula of forward; backward is its exact
- * derivative. */
+ * derivative.
+ *
+ * Threads: the kinds are constant. Any thread may read them. */
 #ifndef COHOBATE_KINDS_H
 #define COHOBATE_KINDS_H
 
@@ -17,7 +19,8 @@ extern "C" {
 
 /* Embedding lookup: tokens i32 [B,T] -> y [B,T,C]; weight [V,C]: y[b,t,:] = weight[tokens[b,t],:].
  * Row-split. A token outside 0..V-1 fails with COH_ERR_CORRUPT. If the tokens are a graph input,
- * submit refuses it with COH_ERR_ARGUMENT before the step. */
+ * submit refuses it with COH_ERR_ARGUMENT before the step. V is `vocabulary`, C `channels`; the
+ * weight starts normal with `init_std`. */
 typedef struct coh_embedding_attributes {
     int64_t vocabulary, channels;
     float init_std;
@@ -26,7 +29,7 @@ typedef struct coh_embedding_attributes {
 extern COH_API const coh_op_kind coh_kind_embedding;
 
 /* As coh_kind_embedding, but one id means "no token": looking it up gives its row no gradient. (A
- * tied head's gradient still reaches that row.) */
+ * tied head's gradient still reaches that row.) `embedding` as there. */
 typedef struct coh_embedding_padded_attributes {
     coh_embedding_attributes embedding;
     int64_t padding; /* the id */
@@ -34,7 +37,8 @@ typedef struct coh_embedding_padded_attributes {
 extern COH_API const coh_op_kind coh_kind_embedding_padded;
 
 /* Learned position embedding: x [B,T,C] -> y = x + weight[t + offset,:]; weight [positions +
- * offset, C], T <= positions. The first `offset` rows are never read (OPT has two such rows). */
+ * offset, C], T <= positions. The first `offset` rows are never read (OPT has two such rows). The
+ * weight starts normal with `init_std`. */
 typedef struct coh_position_attributes {
     int64_t positions;
     float init_std;
@@ -65,7 +69,7 @@ typedef struct coh_rmsnorm_attributes {
 extern COH_API const coh_op_kind coh_kind_rmsnorm;
 
 /* Linear layer: x [..,I] -> y [..,O] = x weightᵀ + bias; weight [O,I], bias [O] (absent unless
- * has_bias). */
+ * has_bias). O is `outputs`. */
 typedef struct coh_linear_attributes {
     int64_t outputs;
     int32_t has_bias;
@@ -152,13 +156,17 @@ extern COH_API const coh_op_kind coh_kind_swiglu_packed;
  * 1 to COH_ROPE_THETA_MOST (YaRN: above 1), D at most COH_HEAD_WIDTH_MOST, T times the fastest f_c
  * at most 2^31. */
 #define COH_HEAD_WIDTH_MOST 512
+/* limit of theta */
 #define COH_ROPE_THETA_MOST 0x1p100
+/* Scalings of f_c: UNSCALED, LINEAR, LLAMA3, YARN, as above. */
 typedef enum coh_rope_scaling {
     COH_ROPE_UNSCALED,
     COH_ROPE_LINEAR,
     COH_ROPE_LLAMA3,
     COH_ROPE_YARN
 } coh_rope_scaling;
+/* H is `heads`. `theta`, `factor`, `low_frequency`, `high_frequency`, `original_positions` and
+ * `magnitude` are those of the formulas above. */
 typedef struct coh_rope_attributes {
     int64_t heads;
     double theta;
@@ -188,7 +196,8 @@ extern COH_API const coh_op_kind coh_kind_rope_split_at;
 
 /* Causal self-attention: qkv [B,T,3C] -> y [B,T,C]: causal softmax(q kᵀ / sqrt(D)) v per head.
  * Never holds T x T for the whole batch (online softmax, Milakov and Gimelshein 2018; Dao et al.
- * 2022). Saves log-sum-exp [B,H,T]. D is at most COH_HEAD_WIDTH_MOST, here and below. */
+ * 2022). Saves log-sum-exp [B,H,T]. D is at most COH_HEAD_WIDTH_MOST, here and below. H is
+ * `heads`. */
 typedef struct coh_attention_attributes {
     int64_t heads;
 } coh_attention_attributes;
@@ -196,7 +205,7 @@ extern COH_API const coh_op_kind coh_kind_attention;
 
 /* Attention for one step of a decoder: qkv [B,1,3C], position i32 [1] -> y [B,1,C], with states
  * keys and values [B,positions,C]: writes row `position` of both, then attends over rows
- * 0..position. Forward only. */
+ * 0..position. Forward only. H is `heads`. */
 typedef struct coh_attention_decode_attributes {
     int64_t heads, positions;
 } coh_attention_decode_attributes;
@@ -243,6 +252,8 @@ typedef struct coh_attention_dropout_attributes {
 } coh_attention_dropout_attributes;
 extern COH_API const coh_op_kind coh_kind_attention_dropout;
 
+/* As above, for grouped attention: `heads`, `kv_heads` and `scores` as without dropout,
+ * `probability` as above. */
 typedef struct coh_attention_grouped_dropout_attributes {
     int64_t heads, kv_heads;
     double probability;
@@ -252,7 +263,8 @@ extern COH_API const coh_op_kind coh_kind_attention_grouped_dropout;
 
 /* Grouped-query attention for one step of a decoder: q [B,1,H*D], k and v [B,1,G*D], position i32
  * [1] -> y [B,1,H*D], with states keys and values [B,positions,G*D]: writes row `position` of both,
- * then attends over rows 0..position, the last `window` of them if there is one. Forward only. */
+ * then attends over rows 0..position, the last `window` of them if there is one. Forward only.
+ * `heads`, `kv_heads` and `scores` as in coh_attention_grouped_attributes. */
 typedef struct coh_attention_grouped_decode_attributes {
     int64_t heads, kv_heads, positions;
     coh_attention_scores scores;
@@ -264,7 +276,7 @@ extern COH_API const coh_op_kind coh_kind_attention_grouped_decode;
  * row-split: passes over ranges of vocabulary rows, so the logits of batch x tokens x vocabulary
  * are never all held, unless the plan gives it a cache to keep them for backward. Saves running
  * max, sum and the target's logit per token; in bf16 the same object has room for the sums of the
- * input's gradient. */
+ * input's gradient. The weight starts normal with `init_std`. */
 typedef struct coh_classifier_attributes {
     int64_t vocabulary;
     float init_std;
@@ -293,8 +305,9 @@ typedef struct coh_slice_attributes {
 } coh_slice_attributes;
 extern COH_API const coh_op_kind coh_kind_slice;
 
+/* Attributes of kinds that work along one axis. */
 typedef struct coh_axis_attributes {
-    int32_t axis;
+    int32_t axis; /* from 0; -1 is the last */
 } coh_axis_attributes;
 
 /* Concat: x, second -> y, which has all of x and then all of second along an axis. The other axes

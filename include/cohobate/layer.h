@@ -9,7 +9,9 @@
  * A usual layer has N inputs, one output, parameters with a name and a shape, forward and backward.
  * The macro makes a coh_op_kind (model.h) of it with the defaults that any layer may have: backward
  * reads all inputs and parameters, writes every gradient and adds to none. A layer with attributes,
- * saved bytes or other promises fills in a coh_op_kind itself. */
+ * saved bytes or other promises fills in a coh_op_kind itself.
+ *
+ * Threads: a graph belongs to the thread that builds it; coh_layer_infer is pure, any thread. */
 #ifndef COHOBATE_LAYER_H
 #define COHOBATE_LAYER_H
 
@@ -19,21 +21,22 @@
 extern "C" {
 #endif
 
-/* Dimensions end with 0; -1 is the last axis of input 0, -2 the one before. */
+/* One parameter of a layer; the other members are those of coh_parameter_facts (model.h). */
 typedef struct coh_layer_parameter {
-    const char *name; /* "weight" */
-    int64_t dim[COH_RANK_MAX];
-    coh_init init;
-    float init_std;
-    int32_t decays; /* weight decay applies */
+    const char *name;          /* "weight" */
+    int64_t dim[COH_RANK_MAX]; /* ends with 0; -1 is the last axis of input 0, -2 the one before */
+    coh_init init;             /* how it starts; 0: with zeros */
+    float init_std;            /* standard deviation of NORMAL and UNIFORM */
+    int32_t decays;            /* weight decay applies */
 } coh_layer_parameter;
 
+/* A usual layer. */
 typedef struct coh_layer {
-    uint32_t struct_bytes; /* sizeof(coh_layer); COH_LAYER sets it, and the two counts */
-    int32_t input_count, parameter_count;
-    coh_layer_parameter parameter[COH_PORT_MAX];
-    int64_t output[COH_RANK_MAX]; /* dimensions, as above; all 0: those of input 0 */
-    int32_t takes_bf16;           /* 0: inputs, output and parameters are f32 */
+    uint32_t struct_bytes;                       /* sizeof(coh_layer); COH_LAYER sets it */
+    int32_t input_count, parameter_count;        /* how many there are; COH_LAYER sets both */
+    coh_layer_parameter parameter[COH_PORT_MAX]; /* the first parameter_count of them */
+    int64_t output[COH_RANK_MAX];                /* dimensions, as above; all 0: those of input 0 */
+    int32_t takes_bf16;                          /* 0: inputs, output and parameters are f32 */
 } coh_layer;
 
 /* Computes the facts of a layer: the infer of a kind that COH_LAYER defines, and a start for an
@@ -74,13 +77,14 @@ COH_API coh_status coh_layer_infer(const coh_layer *layer, const coh_shape *inpu
 typedef struct coh_chain_link {
     uint32_t struct_bytes;   /* sizeof(coh_chain_link) */
     const coh_op_kind *kind; /* with one input and one output */
-    const void *attributes;
-    size_t attribute_bytes;
+    const void *attributes;  /* copied; NULL: none */
+    size_t attribute_bytes;  /* their size */
     /* As coh_op_args.name. NULL: the number of the operator in its graph and the last part of the
      * kind's name, such as "0.linear". */
     const char *name;
 } coh_chain_link;
 
+/* A link of a kind, and of a struct with its attributes. */
 #define COH_LINK(of_kind, of_attributes)                                                           \
     {                                                                                              \
         .struct_bytes = sizeof(coh_chain_link), .kind = &(of_kind),                                \

@@ -1,5 +1,7 @@
 /* machine.h - examines this machine: its parts, the cost of what is missing, and the remedy. Also
- * its free memory, its devices, and sizes as text. */
+ * its free memory, its devices, and sizes as text.
+ *
+ * Threads: any. */
 #ifndef COHOBATE_MACHINE_H
 #define COHOBATE_MACHINE_H
 
@@ -13,13 +15,15 @@
 extern "C" {
 #endif
 
+/* Weight of a finding: OK, NOTE (worth knowing) or WARN (it slows runs down, or stops them). */
 typedef enum coh_finding_level {
     COH_FINDING_OK,
     COH_FINDING_NOTE,
     COH_FINDING_WARN
 } coh_finding_level;
 
-/* One line of `cohobate doctor`: what was found, what it costs, what to do ("" if nothing). */
+/* One line of `cohobate doctor`: what was found, what it costs, what to do ("" if nothing). `level`
+ * weighs the finding; `found`, `cost` and `remedy` are sentences. */
 typedef struct coh_finding {
     char subject[32]; /* "cores", "instruction set", "BLAS", "memory", "memlock", "io_uring", ... */
     coh_finding_level level;
@@ -48,7 +52,7 @@ COH_API int coh_machine_is_limited(void);
 typedef struct coh_device_summary {
     uint32_t struct_bytes; /* sizeof(coh_device_summary); set by the caller */
     char name[64];         /* "host", or the GPU's name: "NVIDIA H200" */
-    int32_t is_gpu;
+    int32_t is_gpu;        /* 0: the host */
     uint64_t memory_bytes; /* largest arena possible; for a GPU, if no other program uses it */
     /* The kernels in use, for coh_plan_options: equal paths give equal bits. */
     char kernel_path[128];

@@ -11,7 +11,9 @@
  *
  * For a GPU it measures the same things: kernels on the lane that a step uses, many enqueued
  * between two readings of the clock; copies to and from pinned memory. It also measures the host's
- * memory and the updates that the host makes. Such a profile prices plans for that GPU only. */
+ * memory and the updates that the host makes. Such a profile prices plans for that GPU only.
+ *
+ * Threads: one measurement at a time; it starts other threads. */
 #ifndef COHOBATE_MEASURE_H
 #define COHOBATE_MEASURE_H
 
@@ -23,6 +25,9 @@
 extern "C" {
 #endif
 
+/* Options of coh_profile_measure; `struct_bytes` is sizeof(coh_measure_options), which
+ * coh_measure_options_init sets. `graph_count` and `disk_count` are the lengths of the arrays
+ * before them. */
 typedef struct coh_measure_options {
     uint32_t struct_bytes;
     /* One model in several micro-batch sizes, several models, or both. An operator that occurs in

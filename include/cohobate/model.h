@@ -26,8 +26,10 @@
 extern "C" {
 #endif
 
+/* Types of elements: F32, BF16 (the upper half of f32), F16 (IEEE half), I32 (signed integer). */
 typedef enum coh_dtype { COH_DTYPE_F32, COH_DTYPE_BF16, COH_DTYPE_F16, COH_DTYPE_I32 } coh_dtype;
 
+/* most dimensions of a tensor */
 #define COH_RANK_MAX 5
 /* limit of inputs, of outputs, of parameters and of states of one operator */
 #define COH_PORT_MAX 8
@@ -36,7 +38,7 @@ typedef enum coh_dtype { COH_DTYPE_F32, COH_DTYPE_BF16, COH_DTYPE_F16, COH_DTYPE
 #define COH_PATTERN_BYTES 256
 
 /* Dtype and dimensions. rank 0 means "not present" for an optional port; a scalar has rank 1, dim
- * 1. */
+ * 1. `dtype` is that of the elements. */
 typedef struct coh_shape {
     coh_dtype dtype;
     int32_t rank;
@@ -55,11 +57,14 @@ typedef struct coh_view {
 
 /* ---- kinds ---- */
 
+/* Phases of a step: FORWARD, BACKWARD. Indices of arrays by phase. */
 typedef enum coh_phase { COH_PHASE_FORWARD, COH_PHASE_BACKWARD, COH_PHASE_COUNT } coh_phase;
 
-/* NORMAL and UNIFORM have mean 0 and standard deviation init_std. */
+/* Rules for initial values: ZERO, ONE, NORMAL, UNIFORM. The last two have mean
+ * 0 and standard deviation init_std. */
 typedef enum coh_init { COH_INIT_ZERO, COH_INIT_ONE, COH_INIT_NORMAL, COH_INIT_UNIFORM } coh_init;
 
+/* Facts about one parameter of an operator. `init` and `init_std` give its initial values. */
 typedef struct coh_parameter_facts {
     /* "weight": the parameter is named "<operator>.weight"; static storage, not NULL */
     const char *name;
@@ -81,8 +86,8 @@ typedef struct coh_index_range {
 /* Facts about one operator, which its kind derives from the input shapes. Zeroed before `infer` is
  * called. Ports from the kind's counts on stay zero. */
 typedef struct coh_op_facts {
-    coh_shape output[COH_PORT_MAX];
-    coh_parameter_facts parameter[COH_PORT_MAX];
+    coh_shape output[COH_PORT_MAX];              /* by output port */
+    coh_parameter_facts parameter[COH_PORT_MAX]; /* by parameter port */
     /* Kept from step to step, read and written by forward, not trained: keys and values of a
      * decoder. Zero at the start. */
     coh_shape state[COH_PORT_MAX];
@@ -93,7 +98,7 @@ typedef struct coh_op_facts {
     /* A second object from forward to backward, which backward can also compute itself. Given only
      * if the plan has room for it. 0: none. */
     size_t cache_bytes;
-    double flops[COH_PHASE_COUNT];
+    double flops[COH_PHASE_COUNT]; /* operations of a call, by phase */
     double bytes[COH_PHASE_COUNT]; /* memory traffic; 0: the sum of its ports */
     double cache_saves_flops;      /* flops that backward saves when it has the cache */
     /* By input port: range of an integer input (row ids of a table). Before a step the engine
@@ -103,7 +108,8 @@ typedef struct coh_op_facts {
 } coh_op_facts;
 
 /* Seed of a step's random numbers. It is in the device's memory and only the step writes it,
- * because no value of a step may be a kernel argument. */
+ * because no value of a step may be a kernel argument. `seed` and `step` are those of the step's
+ * input. */
 typedef struct coh_random_cell {
     uint64_t seed, step;
 } coh_random_cell;
@@ -128,7 +134,7 @@ typedef struct coh_call {
     /* forward: written. backward: read; a kind with row-split parameters may also write it, and
      * finds that in the call of the next range */
     void *saved;
-    void *workspace;
+    void *workspace; /* scratch of workspace_bytes of the phase */
     /* For kinds with `draws`, in training: see coh_random_words. NULL: this call draws nothing, and
      * dropout passes everything (evaluation, a decoder). */
     const coh_random_cell *random_cell;
@@ -140,7 +146,7 @@ typedef struct coh_call {
      * ascending order and cover all rows. The call with row_begin 0 initialises outputs, saved and
      * input_grad; the call with row_end == row_count finishes them. 0, 0, 0: nothing is split. */
     int64_t row_begin, row_end, row_count;
-    int32_t microbatch;
+    int32_t microbatch; /* number in the step, from 0 */
     /* device queue; on the host, the worker pool for coh_parallel */
     void *queue;
     /* The cache_bytes that forward wrote, or NULL; results are the same bits either way. Forward
@@ -148,22 +154,25 @@ typedef struct coh_call {
      * read. */
     void *cache;
     int32_t operator_index; /* in the graph; gives each operator its own random numbers */
-    /* Factors of loss_scale: 1 / micro-batches, and the step's loss_factor (NULL: 1). The latter is
-     * in device memory, because on a GPU no value of a step may be an argument. */
-    float loss_share;
+    float loss_share;       /* factor of loss_scale: 1 / micro-batches */
+    /* The other factor, the step's loss_factor; NULL: 1. It is in device memory, because on a GPU
+     * no value of a step may be an argument. */
     const float *loss_factor_cell;
 } coh_call;
 
+/* A set of ports: one bit for each of the inputs, outputs and parameters. */
 typedef struct coh_port_mask {
     uint32_t inputs, outputs, parameters; /* bit i is port i */
 } coh_port_mask;
 
+/* A pair of ports that may share memory. */
 typedef struct coh_in_place {
     int8_t from, to; /* forward: input -> output. backward: output_grad -> input_grad */
 } coh_in_place;
 
 /* ---- what a kind does on each kind of device ---- */
 
+/* Kinds of devices: HOST, CUDA. KINDS is their number. */
 typedef enum coh_device_kind { COH_DEVICE_HOST, COH_DEVICE_CUDA, COH_DEVICE_KINDS } coh_device_kind;
 
 /* What an operator kind does on one kind of device. workspace and accepts are called with shapes
@@ -197,7 +206,9 @@ typedef struct coh_kind_device {
 #define COH_KIND_ABI 3u
 
 /* An operator kind. Fields may be added at the end: `struct_bytes` is the size that the author
- * compiled with, and later fields count as zero. */
+ * compiled with, and later fields count as zero. `input_count`, `output_count`, `parameter_count`
+ * and `state_count` count its ports, each at most COH_PORT_MAX. `in_place_count` is the number of
+ * pairs of forward_in_place and backward_in_place in use. */
 typedef struct coh_op_kind {
     uint32_t struct_bytes; /* sizeof(coh_op_kind) */
     uint32_t abi_version;  /* COH_KIND_ABI */
@@ -279,7 +290,8 @@ COH_API void coh_parallel(void *queue, int64_t piece_count,
  * same as the whole. Any thread; call->random_cell must not be NULL. */
 COH_API void coh_random_words(const coh_call *call, uint64_t first, int64_t count, uint32_t *words);
 
-/* Sets the error text of a failure inside a kind and returns `status`. printf-like. */
+/* Sets the error text of a failure inside a kind and returns `status`. printf-like.
+ * Fails: always, with `status`. */
 COH_API coh_status coh_kind_fail(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -294,16 +306,22 @@ COH_API size_t coh_dtype_bytes(coh_dtype dtype);
 /* Longest name of an input, operator, kind or parameter, without the terminator. */
 #define COH_NAME_BYTES_MOST 1023
 
+/* Operators and their tensors, in the order of forward. */
 typedef struct coh_graph coh_graph;
+/* A tensor of a graph, valid as long as the graph. `index` counts the graph's tensors from 0. */
 typedef struct coh_tensor {
     int32_t index;
 } coh_tensor;
+/* A parameter of a graph; `index` as in coh_graph_parameter_at. COH_PARAMETER_NEW stands for a new
+ * one (coh_op_args.tied). */
 typedef struct coh_parameter {
     int32_t index;
 } coh_parameter;
 #ifdef __cplusplus
+/* for coh_op_args.tied: a parameter that no other operator has */
 #define COH_PARAMETER_NEW (coh_parameter{ -1 })
 #else
+/* for coh_op_args.tied: a parameter that no other operator has */
 #define COH_PARAMETER_NEW ((coh_parameter){ -1 })
 #endif
 
@@ -318,6 +336,7 @@ COH_API void coh_graph_destroy(coh_graph *graph);
 COH_API coh_status coh_graph_input(coh_graph *graph, const char *name, const coh_shape *shape,
                                    coh_tensor *out_tensor);
 
+/* Arguments of coh_graph_op. */
 typedef struct coh_op_args {
     /* Unique, not empty, UTF-8 without control characters, at most COH_NAME_BYTES_MOST. Parameters
      * are named "<name>.<parameter name>" unless tied; these names must be unique, too. */
@@ -325,7 +344,7 @@ typedef struct coh_op_args {
     /* Copied. The bytes, without zeros behind kind->attribute_bytes, are part of the numeric plan's
      * fingerprint, so use a struct without padding or zero it first. */
     const void *attributes;
-    size_t attribute_bytes;
+    size_t attribute_bytes; /* sizeof the struct that `attributes` points to */
     /* kind->input_count tensors, made before: the order of calls is the order of forward */
     const coh_tensor *inputs;
     /* NULL, or parameter_count handles; COH_PARAMETER_NEW makes a new one. Shapes must match. */
@@ -347,9 +366,9 @@ COH_API coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const
 
 /* Facts about one operator. Texts live as long as the graph. */
 typedef struct coh_graph_operator {
-    const char *name, *kind;
-    int32_t block;    /* -1: none */
-    coh_shape output; /* of output 0 */
+    const char *name, *kind; /* names of the operator and of its kind */
+    int32_t block;           /* -1: none */
+    coh_shape output;        /* of output 0 */
 } coh_graph_operator;
 /* Returns the number of operators; indices follow the order of forward. */
 COH_API int32_t coh_graph_operator_count(const coh_graph *graph);
@@ -357,11 +376,26 @@ COH_API int32_t coh_graph_operator_count(const coh_graph *graph);
 COH_API coh_status coh_graph_operator_at(const coh_graph *graph, int32_t index,
                                          coh_graph_operator *out_operator);
 
+/* Facts about one parameter. The name lives as long as the graph. */
+typedef struct coh_graph_parameter_facts {
+    const char *name;  /* "<operator>.weight", as in checkpoints */
+    coh_shape shape;   /* and dtype, of its work stream */
+    int32_t is_frozen; /* 1: it has no gradient, no states and no update */
+} coh_graph_parameter_facts;
+/* Returns the number of parameters. A tied parameter counts once. */
+COH_API int32_t coh_graph_parameter_count(const coh_graph *graph);
+/* Reads the parameter whose handle is { index }, from 0: finds the handle of a name for
+ * coh_engine_fetch. Fails: COH_ERR_ARGUMENT if there is none. */
+COH_API coh_status coh_graph_parameter_at(const coh_graph *graph, int32_t index,
+                                          coh_graph_parameter_facts *out_facts);
+
 /* Sets the scalar to minimise: output 0 of a kind with is_loss. Once per graph, as its last
- * call. */
+ * call.
+ * Fails: COH_ERR_ARGUMENT (a second loss, or a tensor that is none). */
 COH_API coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss);
 
-/* Marks a tensor that the caller reads after each run (logits of a decoder): it stays in place. */
+/* Marks a tensor that the caller reads after each run (logits of a decoder): it stays in place.
+ * Fails: COH_ERR_ARGUMENT (no such tensor). */
 COH_API coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor);
 
 #ifdef __cplusplus

@@ -9,7 +9,14 @@
  * Types of one family differ in fields, hardly in the graph.
  *
  * Every field of config.json that changes what is computed is either honoured or refused by name
- * (docs/models.md has the table). Parameters have Hugging Face's names. */
+ * (docs/models.md has the table). Parameters have Hugging Face's names.
+ *
+ * Members of every configuration: `layers`; `heads` of attention, each of `head_width` channels;
+ * `channels` of a token; `positions`, the longest sequence; `vocabulary`, the rows of the token
+ * table; `dtype` of parameters and activations; `init_std` of new weights; `rmsnorm_epsilon`, as
+ * coh_kind_rmsnorm has it; `untied`, 1: the head does not share the token table.
+ *
+ * Threads: any. A model is plain data of its caller. */
 #ifndef COHOBATE_MODELS_H
 #define COHOBATE_MODELS_H
 
@@ -46,7 +53,8 @@ typedef struct coh_opt_config {
     int32_t untied;
 } coh_opt_config;
 
-/* The model_type that a configuration is written as. */
+/* The model_type that a configuration is written as. PLAIN is "llama"; MISTRAL, QWEN2 and the
+ * others are named as in config.json. */
 typedef enum coh_llama_type {
     COH_LLAMA_PLAIN,
     COH_LLAMA_MISTRAL,
@@ -74,6 +82,7 @@ typedef struct coh_llama_config {
     int32_t untied;
 } coh_llama_config;
 
+/* Gemma 2 (COH_GEMMA_2) and Gemma 3 (COH_GEMMA_3). */
 typedef enum coh_gemma_type { COH_GEMMA_2, COH_GEMMA_3 } coh_gemma_type;
 
 /* Gemma 2, and the text model of Gemma 3: norms before and after each branch, GeGLU, local and
@@ -97,12 +106,14 @@ typedef struct coh_gemma_config {
     int32_t untied;
 } coh_gemma_config;
 
+/* Families of models with one graph each: GPT2, OPT, LLAMA, GEMMA. */
 typedef enum coh_family {
     COH_FAMILY_GPT2,
     COH_FAMILY_OPT,
     COH_FAMILY_LLAMA,
     COH_FAMILY_GEMMA
 } coh_family;
+/* number of families */
 #define COH_FAMILY_COUNT 4
 
 /* Which parameters are trained, and with which adapters. All zero: all parameters, no adapters.
@@ -127,12 +138,14 @@ typedef struct coh_adapters {
     float alpha;
 } coh_adapters;
 
-/* The model that a MODEL argument resolved to. Plain data: may be copied freely. */
+/* The model that a MODEL argument resolved to. Plain data: may be copied freely. `family` says
+ * which of `gpt2`, `opt`, `llama` and `gemma` is valid; `adapters` is set by
+ * coh_model_adapters_set. */
 typedef struct coh_model {
     char name[128]; /* preset or folder name, for run folders */
     coh_family family;
     coh_dtype stored; /* dtype of the tensors in `folder`, by its config.json: f32, bf16 or f16 */
-    union {           /* by family */
+    __extension__ union { /* by family; C99 has no anonymous unions but as an extension */
         coh_gpt2_config gpt2;
         coh_opt_config opt;
         coh_llama_config llama;
@@ -194,7 +207,7 @@ typedef struct coh_model_size {
 COH_API coh_model_size coh_model_size_get(const coh_model *model);
 /* Sets the dtype of parameters and activations: f32 or bf16. */
 COH_API void coh_model_dtype_set(coh_model *model, coh_dtype dtype);
-/* Returns config.json's model_type, as listed at the top. */
+/* Returns config.json's model_type, as listed at the top. Static storage. */
 COH_API const char *coh_model_type_name(const coh_model *model);
 
 /* Builds the training graph for micro-batches of `sequences` x `tokens`, with inputs "tokens" and
@@ -215,7 +228,8 @@ COH_API coh_status coh_model_logits_graph(const coh_model *model, int64_t sequen
 
 /* Builds one step of a decoder for one sequence of at most `tokens`: inputs "token" and "position",
  * i32 [1,1] and [1]; output *out_logits [1,1,V], f32; keys and values are states. Parameters have
- * the same names as in the training graph. */
+ * the same names as in the training graph.
+ * Fails: as coh_model_train_graph. */
 COH_API coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens,
                                           coh_graph **out_graph, coh_tensor *out_logits);
 
@@ -239,7 +253,8 @@ COH_API int coh_model_is_frozen(const coh_model *model, int64_t index);
 /* Returns the number of trained elements: of operators that are not frozen, and of adapters. */
 COH_API uint64_t coh_model_trained_count(const coh_model *model);
 
-/* A linear operator with an adapter; they are numbered in the graph's order. */
+/* A linear operator with an adapter; they are numbered in the graph's order. A is [rank, `inputs`],
+ * B [`outputs`, rank]. */
 typedef struct coh_model_adapter {
     char name[96];   /* of the operator: A is "<name>.lora_A.weight", B "<name>.lora_B.weight" */
     char module[96]; /* its name in `transformers` */
@@ -292,7 +307,7 @@ typedef struct coh_model_tensor {
     char name[96]; /* in graphs and checkpoints */
     /* as `transformers` writes it; coh_model_name_find knows all spellings it reads */
     char published[96];
-    int32_t rank;
+    int32_t rank;             /* 1 or 2 */
     int64_t dim[2];           /* in our layout */
     int64_t published_dim[2]; /* in the folder; reversed if `transposed` */
     int32_t transposed;       /* published as [inputs, outputs] (GPT-2's linears) */

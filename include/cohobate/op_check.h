@@ -20,7 +20,10 @@
  * A stage that finds something ends the check, because its mistake would cause later findings.
  * Gradients are compared with central differences along random directions: f32 results, differences
  * and sums in double, a few calls of forward per port whatever its size. Outputs where forward is
- * not smooth (a kink within the step) are left out. Kinds in bf16 get the other stages only. */
+ * not smooth (a kink within the step) are left out. Kinds in bf16 get the other stages only.
+ *
+ * Threads: any; one check per thread at a time. The kind runs in a child process, on its only
+ * thread and on a pool of its own. */
 #ifndef COHOBATE_OP_CHECK_H
 #define COHOBATE_OP_CHECK_H
 
@@ -30,6 +33,7 @@
 extern "C" {
 #endif
 
+/* What is wrong with a kind, in the order of the stages. */
 typedef enum coh_op_fault {
     COH_OP_FAULT_DECLARATION,      /* a graph refuses the kind; the sentence says why */
     COH_OP_FAULT_FAILED,           /* a call returned a failure */
@@ -59,18 +63,19 @@ typedef enum coh_op_fault {
 /* One finding. Texts live until `found` returns. */
 typedef struct coh_op_finding {
     uint32_t struct_bytes; /* set by the library */
-    coh_op_fault fault;
-    coh_phase phase;
-    const char *port;     /* "input_grad 0", "saved"; "" if the finding has none */
-    int64_t element;      /* of the port; negative: before it; INT64_MIN: none */
-    double expected, got; /* the two values of that element */
-    const char *sentence; /* all of it, with the usual cause */
+    coh_op_fault fault;    /* what is wrong */
+    coh_phase phase;       /* in forward or in backward */
+    const char *port;      /* "input_grad 0", "saved"; "" if the finding has none */
+    int64_t element;       /* of the port; negative: before it; INT64_MIN: none */
+    double expected, got;  /* the two values of that element */
+    const char *sentence;  /* all of it, with the usual cause */
 } coh_op_finding;
 
+/* Which operator is checked, and how. */
 typedef struct coh_op_check_options {
-    uint32_t struct_bytes;  /* sizeof(coh_op_check_options) */
-    const void *attributes; /* of the operator; copied */
-    size_t attribute_bytes;
+    uint32_t struct_bytes;   /* sizeof(coh_op_check_options) */
+    const void *attributes;  /* of the operator; copied */
+    size_t attribute_bytes;  /* their size */
     const coh_shape *inputs; /* input_count shapes; some thousands of elements are enough */
     uint64_t seed;           /* of the random values */
     int32_t thread_count;    /* compared with one thread; 0: 3 */
@@ -82,12 +87,13 @@ typedef struct coh_op_check_options {
     int32_t in_process;
     /* Called in the caller's thread for every finding. NULL: they are counted only. */
     void (*found)(void *context, const coh_op_finding *finding);
-    void *context;
+    void *context; /* passed to `found` */
 } coh_op_check_options;
 
+/* The result of a check. */
 typedef struct coh_op_report {
-    uint32_t struct_bytes; /* sizeof(coh_op_report); set by the caller */
-    int32_t finding_count;
+    uint32_t struct_bytes;  /* sizeof(coh_op_report); set by the caller */
+    int32_t finding_count;  /* calls of `found` */
     int32_t gradient_count; /* inputs and parameters whose gradients were compared */
 } coh_op_report;
 

@@ -18,7 +18,9 @@
  *
  * Rules. An update computes each element from the same element of its streams (or from its block),
  * so that the bits do not depend on how tensors are cut. All states are zero before the first
- * update. */
+ * update.
+ *
+ * Threads: any; updates run on several threads at once. */
 #ifndef COHOBATE_OPTIMIZER_H
 #define COHOBATE_OPTIMIZER_H
 
@@ -58,13 +60,14 @@ static inline uint64_t coh_state_bytes(const coh_state_stream *stream, uint64_t 
 
 /* A number that is the same in all steps of a run. */
 typedef struct coh_hyperparameter {
-    const char *name;
+    const char *name;  /* a-z, 0-9 and _ */
     float initial;     /* the default */
     float least, most; /* both allowed */
 } coh_hyperparameter;
 
 /* The arguments of an update: `count` elements of one parameter, from the start of a block on. All
- * pointers are to those elements (or their blocks). */
+ * pointers are to those elements (or their blocks). `work` is read and written, `low` too; `grad`
+ * is read, in grad_dtype. */
 typedef struct coh_update_call {
     int64_t count;
     uint64_t first; /* number of the first one among all elements of the model's parameters */
@@ -84,6 +87,8 @@ typedef struct coh_update_call {
     void *states[COH_OPTIMIZER_STREAMS]; /* in the table's order */
 } coh_update_call;
 
+/* An optimizer: `stream_count` of `streams`, `hyperparameter_count` of `hyperparameters` and
+ * `scalar_count` of `scalars` are used. */
 typedef struct coh_optimizer {
     uint32_t struct_bytes; /* sizeof(coh_optimizer) */
     const char *name;      /* a-z, 0-9 and _; in plans, checkpoints and messages */

@@ -10,7 +10,9 @@
  *
  * Tiers: device, host, disk. Lanes: compute and the links (h2d, d2h, read, write, ...); lanes work
  * in parallel. A plan holds a program, a list of instructions, for the step (the *body*) and for
- * saving, evaluating and so on. Read docs/planning.md next. */
+ * saving, evaluating and so on. Read docs/planning.md next.
+ *
+ * Threads: a plan is made by one thread; any thread may read it. */
 #ifndef COHOBATE_PLAN_H
 #define COHOBATE_PLAN_H
 
@@ -25,6 +27,8 @@
 extern "C" {
 #endif
 
+/* Blocks that run again in backward in place of keeping activations: AUTO (the planner chooses),
+ * NONE, ALL. */
 typedef enum coh_recompute {
     COH_RECOMPUTE_AUTO,
     COH_RECOMPUTE_NONE,
@@ -59,6 +63,7 @@ typedef enum coh_search {
     COH_SEARCH_PROBE
 } coh_search;
 
+/* The body of a plan: TRAIN or INFER. */
 typedef enum coh_plan_mode {
     COH_PLAN_TRAIN, /* body = one optimizer step */
     COH_PLAN_INFER  /* body = forward only; parameters are read, kinds' states kept */
@@ -77,10 +82,11 @@ typedef enum coh_pin_place {
     COH_PIN_PLACE_COUNT
 } coh_pin_place;
 
-/* A decision made by hand; the search makes the others. `target` is "blocks.3", "blocks.0-3"
- * (blocks by number, in graph order) or a pattern for operator names with * ? [..]. Pins are part
- * of the placement plan, so they do not change bits. */
+/* Bytes of a target with its end; most pins of a plan. */
 enum { COH_PIN_TARGET_BYTES = 128, COH_PINS_MOST = 4096 };
+/* A decision made by hand, `place`; the search makes the others. `target` is "blocks.3",
+ * "blocks.0-3" (blocks by number, in graph order) or a pattern for operator names with * ? [..].
+ * Pins are part of the placement plan, so they do not change bits. */
 typedef struct coh_pin {
     char target[COH_PIN_TARGET_BYTES];
     coh_pin_place place;
@@ -108,8 +114,13 @@ typedef struct coh_optimizer_choice {
     char optimizer[COH_OPTIMIZER_NAME_BYTES];
 } coh_optimizer_choice;
 
+/* Most choices of a plan. */
 enum { COH_OPTIMIZER_CHOICES_MOST = 64 };
 
+/* Options of a plan; coh_plan_options_init sets the defaults. `pin_count`, `earlier_count` and
+ * `optimizer_choice_count` are the lengths of the arrays before them (`optimizer_choices` has the
+ * optimizers of some parameters). `mode`, `recompute`, `sweep_order` and `search` are explained
+ * above. */
 typedef struct coh_plan_options {
     uint32_t struct_bytes; /* sizeof(coh_plan_options); coh_plan_options_init sets it */
     coh_plan_mode mode;
@@ -175,6 +186,7 @@ typedef struct coh_plan_options {
  * the usual search; kernel_path and bf16_is_fast of this machine. */
 COH_API void coh_plan_options_init(coh_plan_options *out_options);
 
+/* Decisions, programs, addresses and predictions. */
 typedef struct coh_plan coh_plan;
 
 /* Checks that the machine of options->profile allows a process such budgets (the memory limit of
@@ -195,8 +207,8 @@ COH_API coh_status coh_plan_create(const coh_graph *graph, const coh_plan_option
 COH_API void coh_plan_destroy(coh_plan *plan);
 
 /* Lower bounds of a steady-state step, by cause. They hold for every schedule of the plan's
- * decisions within its limits, wherever tensors are placed. The largest bound names the
- * bottleneck. */
+ * decisions within its limits, wherever tensors are placed. The largest bound names the bottleneck.
+ * D2H, READ and WRITE are as H2D. */
 typedef enum coh_plan_bound {
     COH_PLAN_BOUND_COMPUTE, /* all instructions of the compute lane, one after the other */
     COH_PLAN_BOUND_H2D,     /* fewest bytes over each link, at its rate */
@@ -220,7 +232,11 @@ typedef enum coh_plan_bound {
 /* Returns "compute", "h2d", "drive", "update phase", ... Never NULL. */
 COH_API const char *coh_plan_bound_name(coh_plan_bound bound);
 
-/* Facts known before the run. */
+/* Facts known before the run. `parameter_count` and `parameter_bytes` count elements and their
+ * bytes in the dtype of compute. `drain_ns`, `save_ns` and `evaluate_ns` are predicted times of
+ * these programs; `busy_ns` is the time that a lane works in a body, `exposed_ns` the time that
+ * compute waits for it. `chunk_bytes` is the largest chunk. `verified_instructions` counts the
+ * instructions of all programs. */
 typedef struct coh_plan_summary {
     uint32_t struct_bytes;               /* sizeof(coh_plan_summary); set by the caller */
     uint64_t peak_bytes[COH_TIER_COUNT]; /* exact size of the arenas; disk: the working store */
@@ -270,15 +286,16 @@ typedef struct coh_plan_summary {
      * of such kinds. Their times are flops and bytes at the machine's rates, which of a kind of
      * yours are rough: coh_profile_measure with this graph measures it. NULL, 0: all are measured.
      * A profile without measured operators (built-in, a datasheet) has none of them. */
-    const char *unmeasured_kind;
-    int32_t unmeasured_operators;
+    const char *unmeasured_kind;  /* lives as long as the kind's name */
+    int32_t unmeasured_operators; /* their number */
 } coh_plan_summary;
 
 /* Returns the profile that priced the plan, with link_bytes_per_s applied; lives as long as the
  * plan. */
 COH_API const coh_profile *coh_plan_profile(const coh_plan *plan);
 
-/* Reads the planner's results; texts in them live as long as the plan. */
+/* Reads the planner's results; texts in them live as long as the plan.
+ * Fails: COH_ERR_ARGUMENT (NULL, struct_bytes). */
 COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary);
 
 /* Computes the bytes occupied over a steady-state step, by predicted times: splits the period into
@@ -289,8 +306,9 @@ COH_API coh_status coh_plan_memory_curve(const coh_plan *plan, int32_t count, ui
 
 /* ---- contents of a plan ---- */
 
-/* Purposes of bytes. Workspaces include inputs, outputs, cells and padding between pinned
- * tensors. */
+/* Purposes of bytes. Workspaces include inputs, outputs, cells and padding between pinned tensors.
+ * PARAMETERS, GRADIENTS and STATES are streams; ACTIVATIONS are kept from forward for backward.
+ * WORKSPACES are all others. */
 typedef enum coh_plan_purpose {
     COH_PLAN_PARAMETERS,
     COH_PLAN_GRADIENTS,
@@ -298,6 +316,7 @@ typedef enum coh_plan_purpose {
     COH_PLAN_ACTIVATIONS,
     COH_PLAN_WORKSPACES
 } coh_plan_purpose;
+/* The number of purposes. */
 enum { COH_PLAN_PURPOSES = 5 };
 
 /* Reports the bytes of each tier by purpose, at the moment of a steady-state step when that tier is
@@ -307,7 +326,9 @@ enum { COH_PLAN_PURPOSES = 5 };
 COH_API coh_status coh_plan_memory(const coh_plan *plan,
                                    uint64_t out_bytes[COH_TIER_COUNT][COH_PLAN_PURPOSES]);
 
-/* Placement of one operator's tensors in this plan. */
+/* Placement of one operator's tensors in this plan. `name`, `kind` and `block` are the graph's;
+ * `parameter_bytes`, `activation_bytes` (of its outputs) and `saved_bytes` are those of one
+ * micro-batch. `states` is where optimizer states are, as `parameters`. */
 typedef struct coh_plan_operator {
     uint32_t struct_bytes; /* sizeof(coh_plan_operator); set by the caller */
     const char *name, *kind;
@@ -328,7 +349,8 @@ COH_API int32_t coh_plan_operator_count(const coh_plan *plan);
 COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
                                         coh_plan_operator *out_operator);
 
-/* Result of changing one decision and keeping all others. */
+/* Result of changing one decision and keeping all others. `fits` is 1 if it can run; `step_ns`,
+ * `peak_bytes`, `link_bytes`, `busy_ns` and `exposed_ns` are then as in coh_plan_summary. */
 typedef struct coh_plan_trial {
     uint32_t struct_bytes; /* sizeof(coh_plan_trial); set by the caller */
     int32_t fits;
@@ -366,7 +388,8 @@ COH_API coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_opti
 
 /* Returns the bytes that an in-memory run (no far tier) would need: the reference of a "25 %
  * budget". If that program is too long to be planned, the largest number of bytes live at once in
- * it. */
+ * it.
+ * Fails: as coh_plan_create, except for lack of room. */
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);
 
@@ -378,16 +401,24 @@ COH_API coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan
                                           uint64_t *out_bytes);
 
 /* Writes plan.json to `path`, whole or not at all: decisions, slots, predictions, builder version,
- * program hash. Canonical: equal plans give equal bytes. */
+ * program hash. Canonical: equal plans give equal bytes.
+ * Fails: COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
 
+/* Bytes of a plan's note with its end. */
 enum { COH_PLAN_NOTE_BYTES = 16384 };
 /* As coh_plan_write, with a note for the caller's own later use: a text of at most
  * COH_PLAN_NOTE_BYTES - 1 bytes without control characters.
  * Fails: COH_ERR_ARGUMENT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, const char *path);
 
-/* Facts in a plan file, read without rebuilding the plan. */
+/* Facts in a plan file, read without rebuilding the plan. `profile_hash` is that of the profile.
+ * `program_hash`, `step_ns`, `chunk_bytes` and `numeric_fingerprint` are as in coh_plan_summary;
+ * `peak_device_bytes`, `peak_host_bytes` and `peak_disk_bytes` are its peaks. `host_memory_bytes`
+ * and `disk_bytes` are the limits that the plan was made for, `is_gpu` its kind of device.
+ * `microbatch_count`, `deferred_update`, `optimizer` and the `optimizer_choice_count` entries of
+ * `optimizer_choices` are as in coh_plan_options; `pin_count` and `operator_count` count pins and
+ * operators. */
 typedef struct coh_plan_file {
     uint32_t struct_bytes;          /* sizeof(coh_plan_file); set by the caller */
     char note[COH_PLAN_NOTE_BYTES]; /* "": none */
@@ -423,7 +454,8 @@ COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
 COH_API coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options,
                                  const char *path, coh_plan **out_plan);
 
-/* Writes the program as text, one instruction per line, for people and diffs. */
+/* Writes the program as text, one instruction per line, for people and diffs.
+ * Fails: COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_write_program(const coh_plan *plan, const char *path);
 
 /* Checks that `path` is a complete, well-formed plan file. Fails: COH_ERR_CORRUPT, COH_ERR_IO. */

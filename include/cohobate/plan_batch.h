@@ -4,7 +4,9 @@
  *
  * coh_plan_create plans one graph. This function also knows how to make the graph of another
  * micro-batch: it finds one that fits or is faster, and if nothing fits, the refusal (refusal.h)
- * names the micro-batch, or the disk, with which the batch does. */
+ * names the micro-batch, or the disk, with which the batch does.
+ *
+ * Threads: make_graph is called by the thread that called coh_batch_plan_create. */
 #ifndef COHOBATE_PLAN_BATCH_H
 #define COHOBATE_PLAN_BATCH_H
 
@@ -17,6 +19,7 @@ extern "C" {
 /* Makes the graph of a micro-batch of `microbatch` sequences; the library destroys it. */
 typedef coh_status (*coh_graph_source)(void *context, int64_t microbatch, coh_graph **out_graph);
 
+/* A batch, and how its graphs are made: `make_graph` is called with `context`. */
 typedef struct coh_batch {
     uint32_t struct_bytes; /* sizeof(coh_batch) */
     /* 1: another divisor of the batch may be chosen: the largest that fits if `microbatch` does
@@ -29,6 +32,7 @@ typedef struct coh_batch {
     int64_t microbatch; /* wanted; divides the batch */
 } coh_batch;
 
+/* A `plan` and the `graph` that it is of; both belong to this struct. */
 typedef struct coh_batch_plan {
     uint32_t struct_bytes; /* sizeof(coh_batch_plan); set by the caller */
     coh_graph *graph;

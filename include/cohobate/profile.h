@@ -7,7 +7,9 @@
  * prices plans and so decides among them, but never changes the bits of a run. A profile from a
  * datasheet or with overridden entries is a *what-if*: it assumes peak rates that no run reaches.
  *
- * A profile file is JSON in one canonical form, read strictly (docs/planning.md describes it). */
+ * A profile file is JSON in one canonical form, read strictly (docs/planning.md describes it).
+ *
+ * Threads: any thread may read a profile. */
 #ifndef COHOBATE_PROFILE_H
 #define COHOBATE_PROFILE_H
 
@@ -20,6 +22,7 @@
 extern "C" {
 #endif
 
+/* A machine's figures. */
 typedef struct coh_profile coh_profile;
 
 /* Opens a profile. `what` is the name of a shipped datasheet, the path of a file, "built-in", or
@@ -46,6 +49,10 @@ COH_API coh_status coh_profile_check_entry(const char *name);
 /* Returns the name of shipped datasheet `index`, in alphabetical order. NULL beyond the last. */
 COH_API const char *coh_profile_shipped(size_t index);
 
+/* Facts about a profile. `threads` is the number it was measured with; `f32_flops_per_s` and
+ * `bf16_flops_per_s` are the rates of matrix products, `memory_bytes_per_s` and
+ * `host_memory_bytes_per_s` those of the device's and the host's memory; `origin_count` counts the
+ * entries of coh_profile_origin_at. */
 typedef struct coh_profile_summary {
     uint32_t struct_bytes;                      /* sizeof(coh_profile_summary); set by the caller */
     const char *name, *source, *machine, *date; /* source: "built-in", "datasheet", "measured" */
@@ -65,7 +72,7 @@ typedef struct coh_profile_summary {
 COH_API coh_status coh_profile_summarize(const coh_profile *profile,
                                          coh_profile_summary *out_summary);
 
-/* Source of a group of figures. */
+/* Source of a group of figures. `text` is a sentence. */
 typedef struct coh_profile_origin_text {
     const char *of; /* "flops_per_s", "links.read", ...: the member in the file */
     const char *text;

@@ -7,7 +7,9 @@
  *     }
  *
  * The text of such a failure (coh_last_error) is made from this struct, so a program need not take
- * the text apart. */
+ * the text apart.
+ *
+ * Threads: the last refusal is kept per thread, as the error text is. */
 #ifndef COHOBATE_REFUSAL_H
 #define COHOBATE_REFUSAL_H
 
@@ -21,7 +23,8 @@
 extern "C" {
 #endif
 
-/* Reasons. The bytes of a reason: needed_bytes against given_bytes. */
+/* Reasons. The bytes of a reason: needed_bytes against given_bytes. NONE is no refusal; REASONS is
+ * the number of reasons. */
 typedef enum coh_refusal_reason {
     COH_REFUSAL_NONE,
     COH_REFUSAL_STEP,       /* "step": an instruction needs more device memory at once */
@@ -46,7 +49,8 @@ typedef enum coh_refusal_reason {
     COH_REFUSAL_REASONS
 } coh_refusal_reason;
 
-/* Units of coh_refusal.count. */
+/* Units of coh_refusal.count. INSTRUCTIONS, OPERANDS, BINDINGS, WAITS and EXTENTS are of a program,
+ * CHUNKS and OBJECTS of a plan's tables; BYTES are bytes. UNITS is their number. */
 typedef enum coh_refusal_unit {
     COH_UNIT_INSTRUCTIONS,
     COH_UNIT_OPERANDS,
@@ -61,7 +65,7 @@ typedef enum coh_refusal_unit {
     COH_UNITS
 } coh_refusal_unit;
 
-/* Changes that help. `bytes` of each, 0: unknown. */
+/* Changes that help. `bytes` of each, 0: unknown. KINDS is the number of kinds. */
 typedef enum coh_change_kind {
     COH_CHANGE_RAISE,       /* "raise": the tier's budget, to `bytes` */
     COH_CHANGE_LOWER,       /* "lower": the tier's budget, to `bytes` */
@@ -86,6 +90,7 @@ typedef enum coh_change_kind {
     COH_CHANGE_KINDS
 } coh_change_kind;
 
+/* A change of `kind` that helps; `bytes` as described there. */
 typedef struct coh_change {
     coh_change_kind kind;
     int32_t tier;       /* of RAISE, LOWER: coh_tier; -1: device and host together */
@@ -97,8 +102,11 @@ typedef struct coh_change {
 /* Decisions of the caller that a refusal depends on: bits of coh_refusal.by_hand. */
 enum { COH_BY_HAND_CHUNK = 1, COH_BY_HAND_RECOMPUTE = 2, COH_BY_HAND_PINS = 4 };
 
+/* Most changes of a refusal; bytes of a text with its end. */
 enum { COH_REFUSAL_CHANGES = 6, COH_REFUSAL_TEXT_BYTES = 256 };
 
+/* A refusal. `reason` is its cause, which determines the members in use; `count` and `count_most`
+ * are in `unit`; `change_count` of `changes` are used. */
 typedef struct coh_refusal {
     uint32_t struct_bytes; /* sizeof(coh_refusal) */
     coh_status status;     /* of the call that failed */
@@ -136,7 +144,8 @@ COH_API coh_status coh_refuse(const coh_refusal *refusal);
 /* Writes the sentence of a refusal, in the words of terms.h. Returns `text`; a longer text is
  * cut. */
 COH_API const char *coh_refusal_sentence(const coh_refusal *refusal, char *text, size_t text_bytes);
-/* Writes only its changes: "raise device memory to ..., or ..."; "" if there are none. */
+/* Writes only its changes: "raise device memory to ..., or ..."; "" if there are none. Returns
+ * `text`. */
 COH_API const char *coh_refusal_remedy(const coh_refusal *refusal, char *text, size_t text_bytes);
 
 /* Returns "in-memory", "pin", ... Never NULL. */

@@ -24,12 +24,14 @@ extern "C" {
 
 /* ---- room ---- */
 
+/* Something that will be written, of `bytes`. */
 typedef struct coh_space_item {
     const char *folder; /* may not exist yet: its nearest existing parent counts */
     const char *what;   /* for the error text: "working store", "3 checkpoints" */
     uint64_t bytes;
 } coh_space_item;
 
+/* Most items of one check. */
 #define COH_SPACE_ITEMS_MOST 16
 
 /* Checks that all items fit together. Reserves nothing.
@@ -38,7 +40,8 @@ typedef struct coh_space_item {
  * COH_ERR_ARGUMENT. */
 COH_API coh_status coh_space_check(const coh_space_item *items, uint32_t item_count);
 
-/* Returns the bytes free for this user on the file system where `folder` is or would be. */
+/* Returns the bytes free for this user on the file system where `folder` is or would be.
+ * Fails: COH_ERR_IO if the file system cannot be queried. */
 COH_API coh_status coh_space_free_bytes(const char *folder, uint64_t *out_bytes);
 
 /* Reserved disk blocks that are not used yet. They belong to an unlinked file, so the system frees
@@ -68,6 +71,7 @@ COH_API coh_status coh_name_flush(const char *path);
 
 /* ---- one run per folder ---- */
 
+/* A lock on a run's folder. */
 typedef struct coh_run_lock {
     int fd; /* -1: not held */
 } coh_run_lock;
@@ -77,6 +81,11 @@ typedef struct coh_run_lock {
  * Fails: COH_ERR_ARGUMENT if another run holds the lock, naming its process; COH_ERR_IO.
  * out_lock->fd is -1 then. */
 COH_API coh_status coh_run_lock_take(const char *folder, coh_run_lock *out_lock);
+/* Finds out whether a run holds the lock of `folder` and, if so, the number of its process (0: not
+ * known). Leaves the lock as it is: a run may begin or end at any time.
+ * Fails: COH_ERR_IO, COH_ERR_ARGUMENT. */
+COH_API coh_status coh_run_lock_holder(const char *folder, int32_t *out_is_held,
+                                       int64_t *out_process);
 /* Releases the lock. Does nothing if it is not held. */
 COH_API void coh_run_lock_release(coh_run_lock *lock);
 

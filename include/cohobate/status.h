@@ -22,7 +22,7 @@ extern "C" {
  *   CORRUPT  the caller's file (checkpoint, token file, tokenizer, plan) is damaged, or is of
  *            another format */
 typedef enum coh_status {
-    COH_OK = 0,
+    COH_OK = 0,       /* done */
     COH_ERR_ARGUMENT, /* the caller's mistake: flag, option, call order */
     COH_ERR_SHAPE,    /* shapes do not match */
     COH_ERR_MEMORY,   /* the operating system refused memory */

@@ -5,7 +5,8 @@
  *
  *     static const char *const names[COH_TERM_COUNT] = { [COH_TERM_DEVICE_MEMORY] = "--ram" };
  *     coh_terms_set(names, COH_TERM_COUNT);                          // "raise --ram"
- */
+ *
+ * Threads: any, after coh_terms_set. */
 #ifndef COHOBATE_TERMS_H
 #define COHOBATE_TERMS_H
 
@@ -17,7 +18,9 @@
 extern "C" {
 #endif
 
-/* Options, with the words that the library uses for them. */
+/* Options, with the words that the library uses for them. DEVICE, THREADS, RECOMPUTE, SWEEP_ORDER,
+ * BATCH, MICRO_BATCH, DTYPE, GRADIENTS, ATOMICS, DROPOUT, PROFILE, FIELD, CHAT and CHAT_FORM are
+ * called by these words. */
 typedef enum coh_term {
     COH_TERM_DEVICE_MEMORY, /* "device memory" */
     COH_TERM_HOST_MEMORY,   /* "host memory": pinned, next to a GPU */

@@ -22,6 +22,7 @@ extern "C" {
 
 /* ---- tokenizers ---- */
 
+/* An open tokenizer. */
 typedef struct coh_tokenizer coh_tokenizer;
 
 /* Opens a tokenizer. `what` is "bytes" (ids 0..255 are the bytes, 256 ends a text), a Hugging Face
@@ -68,7 +69,8 @@ COH_API uint64_t coh_tokenizer_identity(const coh_tokenizer *tokenizer);
 /* Encodes any bytes, UTF-8 or not: decode(encode(x)) == x, except for changes by the tokenizer's
  * own normalizer (Unicode composition, a space put in front) and added tokens that strip spaces. A
  * byte outside valid UTF-8 is one id. One thread at a time per tokenizer.
- * Owns: the caller frees *out_ids with coh_text_free. */
+ * Owns: the caller frees *out_ids with coh_text_free.
+ * Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_tokenizer_encode(coh_tokenizer *tokenizer, const char *text,
                                         size_t text_bytes, int32_t **out_ids, size_t *out_count);
 /* Decodes ids to *out_bytes bytes of text; a NUL follows them for convenience.
@@ -86,7 +88,7 @@ COH_API void coh_text_free(void *memory);
 
 /* ---- conversations ---- */
 
-/* Formats of conversations (docs/data.md). */
+/* Formats of conversations (docs/data.md). CHATML, LLAMA3, LLAMA2 and PLAIN are described there. */
 typedef enum coh_chat_form {
     COH_CHAT_FORM_AUTO, /* by the tokenizer's chat template, else by its special tokens */
     COH_CHAT_FORM_CHATML,
@@ -95,8 +97,10 @@ typedef enum coh_chat_form {
     COH_CHAT_FORM_PLAIN,
 } coh_chat_form;
 
+/* Authors of turns: SYSTEM, USER, ASSISTANT. */
 typedef enum coh_chat_role { COH_CHAT_SYSTEM, COH_CHAT_USER, COH_CHAT_ASSISTANT } coh_chat_role;
 
+/* A turn of a conversation, by its `role`. `text_bytes` are without an end. */
 typedef struct coh_chat_turn {
     coh_chat_role role;
     const char *text; /* UTF-8, owned by the caller */
@@ -115,7 +119,7 @@ COH_API coh_status coh_chat_open(coh_tokenizer *tokenizer, const char *folder, c
                                  coh_chat **out_chat);
 /* Accepts NULL. */
 COH_API void coh_chat_close(coh_chat *chat);
-/* Describes the format in a few words, for people. */
+/* Describes the format in a few words, for people. The text belongs to the chat. */
 COH_API const char *coh_chat_description(const coh_chat *chat);
 /* Encodes a conversation that the assistant is to answer: the ids of apply_chat_template with
  * add_generation_prompt. Owns: the caller frees *out_ids with coh_text_free.
@@ -126,7 +130,7 @@ COH_API coh_status coh_chat_prompt(coh_chat *chat, const coh_chat_turn *turns, s
 /* Returns the id that ends the assistant's turn; -1: none. */
 COH_API int32_t coh_chat_end_of_turn(const coh_chat *chat);
 /* Returns text that the model writes before each answer and that is not part of it: " " in the
- * formats Llama 2 and plain, else "". */
+ * formats Llama 2 and plain, else "". Static storage. */
 COH_API const char *coh_chat_answer_prefix(const coh_chat *chat);
 
 /* ---- token files ---- */
@@ -143,12 +147,15 @@ COH_API const char *coh_chat_answer_prefix(const coh_chat *chat);
  * A file of conversations or of aligned documents also marks which ids count as targets: padding
  * and text not written by the assistant do not. */
 
+/* Forms of text. */
 typedef enum coh_data_form {
     COH_DATA_TEXT,  /* one document per file; for a folder, per text file */
     COH_DATA_JSONL, /* one JSON object per line; one of its text fields is a document */
     COH_DATA_CHAT,  /* one document per line: {"messages": [{"role": ..., "content": ...}, ...]} */
 } coh_data_form;
 
+/* Options of coh_token_file_make; `struct_bytes` is sizeof(coh_token_build_options). `in_path`, of
+ * `form`, is read, `out_path` is written; `go_on_context` is passed to `go_on`. */
 typedef struct coh_token_build_options {
     uint32_t struct_bytes;
     coh_data_form form;
@@ -160,13 +167,12 @@ typedef struct coh_token_build_options {
     /* For COH_DATA_CHAT: a format to use instead of the template's. */
     coh_chat_form chat_form;
     int64_t window; /* 0: packed; else aligned, with this many tokens per window */
-    /* Documents for validation, written to `held_out_path`: the last of each `held_out` (> 1)
-     * documents, or those that a hash of `seed` and their bytes puts into the share
-     * `validation_split` (0 to 1). All of these 0 or NULL: none. */
+    /* Documents for validation: the last of each `held_out` (> 1) documents, or those that a hash
+     * of `seed` and their bytes puts into the share `validation_split`. All 0 or NULL: none. */
     int32_t held_out;
-    double validation_split;
-    uint64_t seed;
-    const char *held_out_path;
+    double validation_split;   /* 0 to 1 */
+    uint64_t seed;             /* of the hash */
+    const char *held_out_path; /* receives them */
     /* Files of a folder read in parallel; affects only the time. 0: one per core. */
     int32_t thread_count;
     /* Vocabulary of the model that will read the ids: a text with a larger token is refused. 0: the
@@ -180,6 +186,8 @@ typedef struct coh_token_build_options {
 /* Sets struct_bytes and zeroes everything else: whole text files, packed. */
 COH_API void coh_token_build_options_init(coh_token_build_options *out_options);
 
+/* Facts about a token file that was made. `document_count` and `held_out_document_count` count the
+ * documents of both files. */
 typedef struct coh_token_build_facts {
     uint32_t struct_bytes; /* sizeof(coh_token_build_facts); set by the caller */
     uint64_t token_count, held_out_token_count; /* ids in the files, padding included */
@@ -217,6 +225,7 @@ COH_API coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in
                                         const char *out_path, int held_out,
                                         const char *held_out_path, uint64_t *out_token_count);
 
+/* An open token file. */
 typedef struct coh_token_file coh_token_file;
 
 /* Opens a token file: reads the header and checks the file's size against it. Data are read by
@@ -240,6 +249,8 @@ COH_API coh_status coh_token_file_open_raw(const char *path, int64_t vocabulary,
 /* Accepts NULL. */
 COH_API void coh_token_file_close(coh_token_file *file);
 
+/* Facts about a token file: `token_count` ids below `vocabulary`. `is_raw` is 1 if
+ * coh_token_file_open_raw opened it. */
 typedef struct coh_token_file_facts {
     uint32_t struct_bytes; /* sizeof(coh_token_file_facts); set by the caller */
     uint64_t token_count;
@@ -254,10 +265,12 @@ typedef struct coh_token_file_facts {
     int32_t is_llmc;  /* 1: a raw file with llm.c's header */
     int32_t id_bytes; /* 2 or 4 */
 } coh_token_file_facts;
-/* Reads the facts from the header; reads no ids. */
+/* Reads the facts from the header; reads no ids.
+ * Fails: COH_ERR_ARGUMENT (NULL, struct_bytes). */
 COH_API coh_status coh_token_file_facts_get(const coh_token_file *file,
                                             coh_token_file_facts *out_facts);
-/* Reads the whole file and compares the hash. */
+/* Reads the whole file and compares the hash.
+ * Fails: COH_ERR_CORRUPT (another hash), COH_ERR_IO. */
 COH_API coh_status coh_token_file_check(coh_token_file *file);
 /* Reads ids [begin, begin + count) into the caller's `ids`.
  * Fails: COH_ERR_ARGUMENT (beyond the end), COH_ERR_IO, COH_ERR_CORRUPT (a truncated file, an id
@@ -265,7 +278,8 @@ COH_API coh_status coh_token_file_check(coh_token_file *file);
 COH_API coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t count,
                                        int32_t *ids);
 /* Computes the entropy of single counted tokens, in nats: the loss of the best model without
- * context. */
+ * context.
+ * Fails: as coh_token_file_read; COH_ERR_MEMORY. */
 COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats);
 
 /* ---- windows ---- */

@@ -22,14 +22,18 @@
 extern "C" {
 #endif
 
+/* An index into no table. */
 #define COH_TRACE_NONE UINT32_MAX
 
+/* An operator, by `name` and `kind`. */
 typedef struct coh_trace_operator {
     const char *name, *kind;
     const char *activations, *parameters, *states, *updates, *pattern; /* as coh_plan_operator's */
     int32_t block;                                                     /* -1: of no block */
 } coh_trace_operator;
 
+/* An instruction of the body. `flops` are its operations; it has `wait_count` waits from
+ * waits[`wait_begin`] on. */
 typedef struct coh_trace_instruction {
     /* In a step of the steady state, from its earliest begin on. Lanes retire in order, but a lane
      * may have several instructions in flight. */
@@ -57,7 +61,7 @@ typedef struct coh_trace_wait {
 
 /* Bytes that are in use from the begin of instruction `first` to the end of the last of its users,
  * of which `last` is the latest by the list. at_begin 1: from the begin of the step on; at_end 1:
- * beyond its end. */
+ * beyond its end. `bytes` of `tier`, a coh_tier. */
 typedef struct coh_trace_extent {
     uint64_t bytes;
     uint32_t first, last;
@@ -65,13 +69,15 @@ typedef struct coh_trace_extent {
     uint8_t tier, at_begin, at_end;
 } coh_trace_extent;
 
+/* When an instruction ran. */
 typedef struct coh_trace_span {
     uint64_t begin_ns, end_ns; /* of the work, after all waits; both 0: not recorded */
 } coh_trace_span;
 
+/* Classes of latencies. */
+enum { COH_TRACE_LATENCIES = 48 };
 /* Latencies of a lane's instructions over all recorded and unrecorded steps of the process:
  * counts[i] instructions took 2^i to 2^(i + 1) ns. */
-enum { COH_TRACE_LATENCIES = 48 };
 typedef struct coh_trace_latency {
     uint64_t counts[COH_TRACE_LATENCIES];
 } coh_trace_latency;
@@ -84,6 +90,7 @@ typedef struct coh_trace_counters {
     uint64_t gpu_clock_hz, gpu_power_mw; /* at the end of the step */
 } coh_trace_counters;
 
+/* A recorded step, with `counters` of the system. */
 typedef struct coh_trace_step {
     uint64_t step;     /* counted from 0 */
     uint64_t begin_ns; /* CLOCK_MONOTONIC at the earliest begin of its instructions; spans count
@@ -94,6 +101,10 @@ typedef struct coh_trace_step {
     coh_trace_span *spans; /* by instruction */
 } coh_trace_step;
 
+/* The tables of a body, and recorded steps. `opcodes`, `purposes`, `operators`, `instructions`,
+ * `waits`, `extents` and `steps` are arrays; `opcode_count`, `purpose_count`, `operator_count`,
+ * `instruction_count`, `wait_count`, `extent_count` and `step_count` are their lengths.
+ * `predicted_step_ns` and `program_hash` are the plan's; `latencies` is by lane. */
 typedef struct coh_trace {
     const char *const *opcodes;
     uint32_t opcode_count;

@@ -114,7 +114,7 @@ def read_function(declaration):
 def read_fields(body):
     """Reads a struct's fields; members of an anonymous union follow one another, named as in C."""
     fields = []
-    while (union := re.search(r"\bunion\s*\{", body)):
+    while (union := re.search(r"(?:__extension__\s+)?\bunion\s*\{", body)):
         end = body.index("}", union.end())
         body = body[:union.start()] + body[union.end():end] + body[body.index(";", end) + 1:]
     for declaration in split(body, ";"):

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -52,6 +53,22 @@ def run(*arguments, **keywords):
     process = start(*arguments, **keywords)
     out, err = process.communicate(timeout=TIMEOUT_S)
     return Finished(process.returncode, (out or b"").decode(errors="replace"), err.decode(errors="replace"))
+
+
+def lines_of(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def wait_for_step(process, folder, step):
+    """Waits until the run in `folder` has recorded step `step`, or has ended."""
+    path = os.path.join(folder, "steps.jsonl")
+    while process.poll() is None:
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                if f'{{"step": {step},' in file.read():
+                    return
+        time.sleep(0.01)
 
 
 def pairs(*all_of_them):

@@ -15,7 +15,7 @@ class Allocations(ProgramTest):
         counted = self.path("counts")
         self.succeeds("train", *TINY, "--data", self.corpus(), "--validation", self.write("held-out", "text\n" * 99),
                       "--schedule-steps", 9, "--steps", steps, "--save", self.path(f"run-{steps}-{len(more)}"),
-                      "--save-every", 2, "--keep", 1, "--log", self.path("log"), *more,
+                      "--save-every", 2, "--keep", 1, "--log", self.path("log"), "--tensorboard", self.path("board"), *more,
                       env=environment(LD_PRELOAD=SHIM, COUNT_ALLOCATIONS_FILE=counted))
         with open(counted, encoding="utf-8") as file:
             return tuple(map(int, file.read().split()))

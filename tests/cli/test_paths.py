@@ -13,12 +13,12 @@ FLAGS = {
     "--profile": "file", "--calibration": "kept file", "--disk": "folder", "--folder": "folder", "--resume": "model",
     "--save": "new folder", "--output": "new file", "--held-out-file": "new file", "--program": "new file",
     "--report": "new file", "--tune": "new file", "--log": "log", "--prompt-file": "text", "--prompts": "text", "--messages": "text",
-    "--logits": "new file",
+    "--logits": "new file", "--tensorboard": "new folder",
 }
 OPERANDS = {
     "train": "model", "plan": "model", "tune": "model", "profile": "model", "generate": "model", "eval": "model",
     "export": "model", "tokenize": "any", "inspect": "any", "check": "any", "simulate": "file", "explain": "file",
-    "trace": "model", "report": "model", "diff": "model", "doctor": None, "check-kind": None,
+    "trace": "model", "watch": "model", "report": "model", "diff": "model", "doctor": None, "check-kind": None,
 }
 # A command up to its flags, with a valid operand.
 BEGIN = {"train": ["gpt2-nano"], "plan": ["gpt2-nano"], "tune": ["gpt2-nano"], "profile": ["gpt2-nano"], "doctor": []}
@@ -38,7 +38,7 @@ class Paths(ProgramTest):
         self.begin = {**BEGIN, "generate": [self.folder], "eval": [self.folder], "export": [self.folder],
                       "tokenize": [self.text], "inspect": [self.text], "check": [self.text], "simulate": [self.plan],
                       "explain": [self.plan, "wte"], "trace": [self.folder], "report": [self.folder],
-                      "diff": [self.folder, self.folder]}
+                      "diff": [self.folder, self.folder], "watch": [self.folder]}
 
     def places(self):
         """Each path argument of each command: its name, the type it needs, and the arguments for a path."""

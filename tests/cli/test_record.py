@@ -7,12 +7,7 @@ import time
 import unittest
 
 import trace_file
-from program import FAULTY, TINY, TrainTest, environment, run, start
-
-
-def lines_of(path):
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+from program import FAULTY, TINY, TrainTest, environment, lines_of, run, start
 
 
 class Record(TrainTest):

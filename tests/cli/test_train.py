@@ -1,10 +1,14 @@
 """Training through the command line: what is kept, how it resumes, what is reported."""
 
+import fcntl
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
+import termios
+import time
 import unittest
 
 from program import COHOBATE, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, environment, in_full, pairs, run
@@ -373,8 +377,10 @@ class Train(TrainTest):
         self.assertEqual(self.succeeds("inspect", self.path("plan.json"), "--hash").out.strip(),
                          planned["program_hash"])
 
-    def test_a_terminal_gets_one_live_line(self):
+    def shown_on_terminal(self, columns):
+        """The bytes that a terminal gets from a run of 3 steps."""
         master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen([COHOBATE, "train", *TINY, "--data", self.corpus(), "--steps",
                                     "3", "--save", "none"], env=environment(), stdout=subprocess.DEVNULL, stderr=slave)
         os.close(slave)
@@ -389,8 +395,26 @@ class Train(TrainTest):
             shown += piece
         os.close(master)
         self.assertEqual(process.wait(timeout=60), 0)
-        self.assertIn(b"\rstep 1/3  loss ", shown)
-        self.assertIn(b"\rstep 3/3  loss ", shown)
+        return shown
+
+    def test_a_terminal_gets_one_live_line_that_never_wraps(self):
+        for columns in (200, 60, 40):
+            shown = self.shown_on_terminal(columns)
+            self.assertIn(b"\rstep 1/3  loss ", shown)
+            self.assertIn(b"\rstep 3/3  loss ", shown)
+            lines = [line.removeprefix(b"\r") for line in re.findall(rb"\rstep [^\r\n]*?(?=\x1b\[K)", shown)]
+            self.assertTrue(all(len(line) < columns for line in lines), lines)
+            self.assertEqual(any(b"device" in line for line in lines), columns == 200)
+            # rate, time left and the wait, shortened
+            self.assertEqual(all(re.search(rb"(?:waits|\d) \d* ?% (?:for )?\w+$|no waits$|device", line) for line in lines), columns > 40)
+
+    def test_a_pipe_gets_at_most_one_line_of_progress_in_ten_seconds(self):
+        begin = time.monotonic()
+        done = self.train("--steps", 60, "--save", "none", "--json", "--device-memory", "130MiB", "--disk", self.folder)
+        lines = [line for line in done.err.split("\n") if line.startswith("step ")]
+        self.assertRegex(lines[0], r"^step 1/60  loss [\d.]+  .* left \(predicted\)  (waits \d+ % for \w+|no waits)  device ")
+        self.assertLessEqual(len(lines), 1 + (time.monotonic() - begin) // 10)
+        self.assertNotIn("\033", done.err)
 
 
 if __name__ == "__main__":

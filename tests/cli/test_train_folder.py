@@ -12,7 +12,7 @@ import time
 import unittest
 
 import model_folder
-from program import FAULTY, TINY, TrainTest, environment, run, start
+from program import FAULTY, TINY, TrainTest, environment, run, start, wait_for_step
 
 
 class TrainFolder(TrainTest):
@@ -179,9 +179,7 @@ class TrainFolder(TrainTest):
         whole = self.train("--steps", 6, "--save", "none")
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 6, "--save-every", 1, "--save",
                         self.path("run"))
-        for line in process.stderr:
-            if line.startswith(b"step 3/"):
-                break
+        wait_for_step(process, self.path("run"), 3)
         process.kill()
         process.communicate(timeout=120)
         more = run("train", "--resume", self.path("run"), "--threads", 2)
@@ -252,9 +250,7 @@ class TrainFolder(TrainTest):
     def test_a_resumed_run_holds_room_only_for_what_is_not_there(self):
         self.train("--steps", 2, "--save-every", 1, "--save", self.path("run"))
         process = start("train", "--resume", self.path("run"), "--threads", 2, "--steps", 5000, "--save-every", 1000)
-        for line in process.stderr:
-            if line.startswith(b"step 3/"):
-                break
+        wait_for_step(process, self.path("run"), 3)
         held = self.held_bytes(process)
         process.kill()
         process.communicate(timeout=120)

@@ -326,6 +326,45 @@ static void activations_stand_behind_the_adapter(void **state)
     coh_graph_destroy(graph);
 }
 
+/* ---- the public list of parameters ---- */
+
+/* Checks that the graph lists the model's tensors, in order and frozen, with the two parameters of
+ * each adapter among them. */
+static void check_list(const json_t *one, const coh_model *plain)
+{
+    const coh_adapters adapters = { .rank = RANK };
+    const coh_model model = with(plain, &adapters);
+    coh_graph *graph = build(&model, 0);
+    coh_graph_parameter_facts facts;
+    int64_t tensors = 0, added = 0;
+    (void)one;
+    for (int32_t i = 0; i < coh_graph_parameter_count(graph); i++) {
+        coh_model_tensor tensor;
+        assert_int_equal(coh_graph_parameter_at(graph, i, &facts), COH_OK);
+        assert_int_equal(facts.is_frozen, !coh_model_is_adapter_name(facts.name));
+        if (!facts.is_frozen) {
+            added++;
+            continue;
+        }
+        assert_int_equal(coh_model_tensor_at(&model, tensors++, &tensor), COH_OK);
+        assert_string_equal(facts.name, tensor.name);
+        assert_int_equal(facts.shape.rank, tensor.rank);
+        for (int32_t d = 0; d < tensor.rank; d++)
+            assert_int_equal(facts.shape.dim[d], tensor.dim[d]);
+    }
+    assert_int_equal(tensors, coh_model_tensor_count(&model));
+    assert_int_equal(added, 2 * coh_model_adapter_count(&model));
+    assert_int_equal(coh_graph_parameter_at(graph, (int32_t)(tensors + added), &facts),
+                     COH_ERR_ARGUMENT);
+    coh_graph_destroy(graph);
+}
+
+static void a_graph_lists_the_tensors_of_its_model_and_its_adapters(void **state)
+{
+    (void)state;
+    recorded_each(check_list);
+}
+
 /* ---- backward ---- */
 
 static void nothing_below_the_first_trained_operator_needs_a_gradient(void **state)
@@ -475,6 +514,7 @@ int main(void)
         cmocka_unit_test(adapters_go_by_default_where_peft_puts_them),
         cmocka_unit_test(every_linear_can_carry_one_and_fused_kinds_come_apart),
         cmocka_unit_test(activations_stand_behind_the_adapter),
+        cmocka_unit_test(a_graph_lists_the_tensors_of_its_model_and_its_adapters),
         cmocka_unit_test(nothing_below_the_first_trained_operator_needs_a_gradient),
         cmocka_unit_test(the_table_names_modules_as_they_are_published),
         cmocka_unit_test(what_is_trained_comes_back_from_a_note),

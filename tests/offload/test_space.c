@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -192,6 +193,45 @@ static void a_locked_folder_is_refused_with_its_holder(void **state)
     coh_run_lock_release(&second);
 }
 
+static void a_lock_is_seen_with_its_holder_and_left_as_it_is(void **state)
+{
+    (void)state;
+    coh_run_lock lock;
+    int32_t is_held;
+    int64_t process;
+    assert_int_equal(coh_run_lock_holder(folder, &is_held, &process), COH_OK);
+    assert_int_equal(is_held, 0); /* no lock was ever taken */
+    assert_int_equal(coh_run_lock_take(folder, &lock), COH_OK);
+    assert_int_equal(coh_run_lock_holder(folder, &is_held, &process), COH_OK);
+    assert_int_equal(is_held, 1);
+    assert_int_equal(process, getpid());
+    coh_run_lock_release(&lock);
+    assert_int_equal(coh_run_lock_holder(folder, &is_held, &process), COH_OK);
+    assert_int_equal(is_held, 0);
+    assert_int_equal(coh_run_lock_take(folder, &lock), COH_OK);
+    coh_run_lock_release(&lock);
+}
+
+static void a_run_is_not_refused_because_somebody_looks_at_the_lock(void **state)
+{
+    (void)state;
+    coh_run_lock lock;
+    const pid_t pid = fork();
+    if (pid == 0)
+        for (int32_t is_held;;) {
+            int64_t process;
+            (void)coh_run_lock_holder(folder, &is_held, &process);
+        }
+    int refused = 0;
+    for (int i = 0; i < 2000; i++) {
+        refused += coh_run_lock_take(folder, &lock) != COH_OK;
+        coh_run_lock_release(&lock);
+    }
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(refused, 0);
+}
+
 static void a_lock_dies_with_its_process(void **state)
 {
     (void)state;
@@ -229,6 +269,8 @@ int main(void)
         WITH_FOLDER(held_room_has_blocks_and_is_given_back_piece_by_piece),
         WITH_FOLDER(room_that_is_not_there_is_not_held),
         WITH_FOLDER(a_locked_folder_is_refused_with_its_holder),
+        WITH_FOLDER(a_lock_is_seen_with_its_holder_and_left_as_it_is),
+        WITH_FOLDER(a_run_is_not_refused_because_somebody_looks_at_the_lock),
         WITH_FOLDER(a_lock_dies_with_its_process),
         WITH_FOLDER(a_folder_that_is_not_there_cannot_be_locked),
     };

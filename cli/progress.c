@@ -1,0 +1,95 @@
+/* Formats the line of progress. The one idea: its parts are in order of importance. If they do not
+ * fit, they are shortened; then the first one that does not fit ends the line. Next: report.c and
+ * cmd_watch.c, which print it. */
+#include "cli/progress.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+enum { COLUMNS_USUAL = 80, PARTS = 5, PART_BYTES = 128 };
+
+size_t cli_terminal_columns(int descriptor)
+{
+    struct winsize size;
+    return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                        : COLUMNS_USUAL;
+}
+
+/* Adds a part, after two spaces if it is not the first, and returns 1; 0 if it does not fit. */
+static int add_part(const char *part, size_t begin, size_t columns, cli_line *line)
+{
+    const size_t gap = line->used > begin ? 2 : 0;
+    if (columns > 0 && line->used - begin + gap + strlen(part) > columns)
+        return 0;
+    cli_line_add(line, "%*s%s", (int)gap, "", part);
+    return 1;
+}
+
+static void step_part(const cli_progress *p, char part[PART_BYTES])
+{
+    if (p->last_step > 0)
+        snprintf(part, PART_BYTES, "step %" PRIu64 "/%" PRIu64, p->step, p->last_step);
+    else
+        snprintf(part, PART_BYTES, "step %" PRIu64, p->step);
+}
+
+static void loss_part(const cli_progress *p, char part[PART_BYTES])
+{
+    if (isfinite(p->loss))
+        snprintf(part, PART_BYTES, "loss %.4f", p->loss);
+    else
+        snprintf(part, PART_BYTES, "loss not finite");
+}
+
+/* Below one percent in all there is nothing to name. */
+static void waits_part(const cli_progress *p, int is_short, char part[PART_BYTES])
+{
+    int most = 0;
+    double sum = 0;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
+        sum += p->waits[lane];
+        most = p->waits[lane] > p->waits[most] ? lane : most;
+    }
+    if (!(sum >= 0.01))
+        snprintf(part, PART_BYTES, "no waits");
+    else
+        snprintf(part, PART_BYTES, is_short ? "%.0f %% %s" : "waits %.0f %% for %s",
+                 100 * p->waits[most], coh_lane_name((coh_lane)most));
+}
+
+/* Fills the parts without the memory, and returns their number. */
+static int fill_parts(const cli_progress *p, int is_short, char parts[PARTS][PART_BYTES])
+{
+    int count = 0;
+    step_part(p, parts[count++]);
+    loss_part(p, parts[count++]);
+    if (isfinite(p->tokens_per_s))
+        snprintf(parts[count++], PART_BYTES, "%.*f %s", p->tokens_per_s < 100 ? 1 : 0,
+                 p->tokens_per_s, is_short ? "tok/s" : "tokens/s");
+    if (p->left_s > 0 && isfinite(p->left_s))
+        snprintf(parts[count++], PART_BYTES, "%s left%s", cli_time(p->left_s).at,
+                 p->is_predicted && !is_short ? " (predicted)" : "");
+    waits_part(p, is_short, parts[count++]);
+    return count;
+}
+
+void cli_progress_add(const cli_progress *p, size_t columns, cli_line *line)
+{
+    const size_t begin = line->used;
+    char parts[PARTS + COH_TIER_COUNT][PART_BYTES];
+    size_t sum = 0;
+    int count = fill_parts(p, 0, parts);
+    for (int i = 0; i < count; i++)
+        sum += strlen(parts[i]) + (i > 0 ? 2 : 0);
+    if (columns > 0 && sum > columns)
+        count = fill_parts(p, 1, parts);
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        if (p->peak_bytes[tier] > 0)
+            snprintf(parts[count++], PART_BYTES, "%s %s", coh_tier_name((coh_tier)tier),
+                     cli_size(p->peak_bytes[tier]).at);
+    for (int i = 0; i < count && add_part(parts[i], begin, columns, line); i++)
+        ;
+}

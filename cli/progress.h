@@ -1,0 +1,33 @@
+/* progress.h - the line that shows how a run goes:
+ *
+ *     step 340/1000  loss 3.2145  1673 tokens/s  13 min 29 s left  waits 31 % for read
+ *
+ * train prints it while it runs, watch when its output is a pipe. On a terminal the line is
+ * rewritten in place and never longer than the terminal is wide, since a wrapped line could not be
+ * rewritten. Elsewhere there is a line at the first step and at most one in ten seconds. */
+#ifndef COH_CLI_PROGRESS_H
+#define COH_CLI_PROGRESS_H
+
+#include "cli/say.h"
+
+enum { CLI_PROGRESS_PLAIN_S = 10 };
+
+typedef struct cli_progress {
+    uint64_t step, last_step;     /* last_step 0: not known */
+    double loss;                  /* not finite: the step was left out */
+    double tokens_per_s;          /* NaN: not known yet */
+    double left_s;                /* 0: none; NaN: not known */
+    int is_predicted;             /* left_s is the plan's */
+    double waits[COH_LANE_COUNT]; /* shares of the time, by the lane that compute waits for */
+    uint64_t peak_bytes[COH_TIER_COUNT]; /* 0: not shown */
+} cli_progress;
+
+/* Adds the line without its end, in at most `columns` columns (0: any number), shorter if needed:
+ *
+ *     step 34000/100000  loss 3.2145  16730 tok/s  13 min 29 s left  31 % read */
+void cli_progress_add(const cli_progress *progress, size_t columns, cli_line *line);
+
+/* The columns of the terminal `descriptor`; 80 if it does not say. */
+size_t cli_terminal_columns(int descriptor);
+
+#endif

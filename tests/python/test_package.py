@@ -1,0 +1,187 @@
+"""The Python package against the command line program: the same bits, checkpoints that the program reads, refusals as data.
+
+Run as `test_package.py PATH-OF-COHOBATE`, with the library's path in COHOBATE_LIBRARY. With NumPy installed, batches and
+parameters are NumPy's arrays, else memoryviews; every claim holds for both."""
+import os
+import pathlib
+import re
+import sys
+import unittest
+from array import array
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
+
+import cohobate  # noqa: E402
+import model_folder  # noqa: E402
+from program import ProgramTest  # noqa: E402
+
+BATCH, SEQUENCE, RATE = 4, 16, 1e-3
+SIZES = {"micro_batch": 2, "search": "quick", "threads": 2}
+SAME = ["--batch", BATCH, "--micro-batch", 2, "--sequence", SEQUENCE, "--lr", RATE, "--min-lr", RATE, "--warmup", 0, "--dtype",
+        "f32", "--search", "quick", "--threads", 2, "--tokenizer", "bytes"]
+
+
+def hash_of(engine):
+    return f"{engine.hash():016x}"
+
+
+class Package(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.text = self.corpus()
+        with cohobate.Tokenizer("bytes") as tokenizer:
+            cohobate.tokenize(tokenizer, self.text, self.path("corpus.tokens"))
+            self.vocabulary = tokenizer.vocabulary
+        self.data = cohobate.TokenFile(self.path("corpus.tokens"))
+        self.addCleanup(self.data.close)
+
+    def model(self, **options):
+        return cohobate.Model("gpt2-nano", vocabulary=self.vocabulary, **options)
+
+    def batch(self, step):
+        return self.data.batch(step, BATCH, SEQUENCE)
+
+    def steps(self, engine, *numbers):
+        return [engine.step(*self.batch(step), RATE).loss for step in numbers]
+
+    def program_hash(self, steps, *more, model="gpt2-nano"):
+        return self.says_hash(self.succeeds("train", model, "--data", self.text, *SAME, "--steps", steps, *more))
+
+    # ---- bits ----
+
+    def test_a_streamed_loop_in_python_ends_with_the_hash_of_the_program_in_memory(self):
+        with self.model().plan(BATCH, SEQUENCE, device_memory="64MiB", disk=self.folder, **SIZES) as plan:
+            self.assertGreater(plan.summary.link_bytes["read"], 0)
+            self.assertLessEqual(plan.summary.peak_bytes["device"], 64 << 20)
+            engine = plan.engine()
+            losses = self.steps(engine, 0, 1, 2)
+            self.assertTrue(all(0 < loss < 8 for loss in losses), losses)
+            self.assertEqual(hash_of(engine), self.program_hash(3, "--save", "none"))
+
+    def test_two_steps_in_flight_and_ids_of_any_kind_give_the_same_bits(self):
+        tokens, targets = zip(*map(self.batch, range(2)))
+        lists = [memoryview(each).tolist() for each in tokens + targets]
+        wide = [array("q", sum(each, [])) for each in lists]
+        hashes = set()
+        for of in (tokens + targets, lists, wide):
+            with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine() as engine:
+                for step in range(2):
+                    engine.submit(of[step], of[2 + step], RATE)
+                self.assertEqual([engine.wait().step, engine.wait().step], [0, 1])
+                hashes.add(hash_of(engine))
+        self.assertEqual(len(hashes), 1)
+
+    def test_a_folder_of_another_program_is_trained_as_the_program_trains_it(self):
+        model_folder.make(self.path("model"), "gpt2")
+        with cohobate.Model(self.path("model")).plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine() as engine:
+            self.steps(engine, 0, 1)
+            self.assertEqual(hash_of(engine), self.program_hash(2, "--save", "none", model=self.path("model")))
+
+    def test_a_loaded_checkpoint_continues_bit_for_bit(self):
+        with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan:
+            with plan.engine() as engine:
+                self.steps(engine, 0)
+                engine.save(self.path("checkpoint"), purpose="a test")
+                self.steps(engine, 1)
+                whole = hash_of(engine)
+            with plan.engine(seed=1) as engine:
+                self.assertFalse(engine.load(self.path("checkpoint")))
+                self.assertEqual(engine.step_count, 1)
+                self.steps(engine, 1)
+                self.assertEqual(hash_of(engine), whole)
+
+    # ---- what comes back ----
+
+    def test_parameters_are_the_numbers_of_the_checkpoint(self):
+        with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine() as engine:
+            self.steps(engine, 0)
+            engine.save(self.path("checkpoint"))
+            values = b"".join(memoryview(engine.parameter(name)).tobytes() for name in plan.parameters)
+            self.assertEqual(memoryview(engine.parameter("wte.weight")).shape, (self.vocabulary, 384))
+            with self.assertRaises(KeyError):
+                engine.parameter("wte")
+        self.assertEqual(values, pathlib.Path(self.path("checkpoint", "work.bin")).read_bytes())
+
+    def test_the_program_evaluates_a_saved_checkpoint_to_the_same_loss(self):
+        text = self.write("held.txt", "line 42: the held out one"[:SEQUENCE + 1])
+        ids = list(pathlib.Path(text).read_bytes())
+        with self.model().plan(1, SEQUENCE, search="quick", threads=2) as plan, plan.engine() as engine:
+            for step in range(2):
+                engine.step(*self.data.batch(step, 1, SEQUENCE), RATE)
+            loss = engine.evaluate(ids[:-1], ids[1:])
+            engine.save(self.path("checkpoint"))
+        of = ["--data", text, "--sequence", SEQUENCE, "--dtype", "f32", "--threads", 2]
+        done = self.succeeds("eval", self.path("checkpoint"), *of, "--tokenizer", "bytes", "--json")
+        self.assertAlmostEqual(done.json["loss"], loss, delta=1e-6 * loss)
+        self.fails(2, "eval", self.path("checkpoint"), *of, says="it does not name its tokenizer: give --tokenizer bytes|PATH")
+        self.fails(4, "train", "--resume", self.path("checkpoint"), says="no training note")
+
+    def test_targets_that_do_not_count_are_left_out_of_the_mean(self):
+        tokens, targets = (memoryview(each).tolist() for each in self.batch(0))
+        half = [row[:8] + [-1] * 8 for row in targets]
+        with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan:
+            short = self.model().plan(BATCH, 8, **SIZES)
+            with plan.engine() as engine, short, short.engine() as other:
+                loss = engine.step(tokens, half, RATE).loss
+                alone = other.step([row[:8] for row in tokens], [row[:8] for row in targets], RATE).loss
+            self.assertAlmostEqual(loss, alone, delta=1e-5)
+
+    def test_adapters_are_trained_and_everything_else_is_not(self):
+        with self.model(lora=2, lora_targets="c_attn").plan(BATCH, SEQUENCE, **SIZES) as plan, plan.engine() as engine:
+            frozen = {name: facts.is_frozen for name, facts in plan.parameters.items()}
+            self.assertEqual({name for name, is_frozen in frozen.items() if not is_frozen},
+                             {name for name in frozen if ".lora_" in name})
+            before = {name: memoryview(engine.parameter(name)).tobytes() for name in frozen}
+            self.steps(engine, 0, 1)
+            changed = {name for name in frozen if memoryview(engine.parameter(name)).tobytes() != before[name]}
+            self.assertEqual(changed, {name for name in frozen if ".lora_" in name})
+
+    # ---- refusals and mistakes ----
+
+    def test_a_refusal_has_the_figures_and_its_remedy_helps(self):
+        with self.assertRaises(cohobate.Refusal) as raised:
+            self.model().plan(BATCH, SEQUENCE, device_memory="32MiB", **SIZES)
+        refusal = raised.exception
+        self.assertEqual((refusal.tier, refusal.exit_code, refusal.status), ("device", 3, "COH_ERR_FULL"))
+        self.assertEqual((refusal.given_bytes, refusal.short_bytes), (32 << 20, refusal.needed_bytes - (32 << 20)))
+        self.assertIn("raise device memory", str(refusal))
+        kinds = {change.kind: change for change in refusal.changes}
+        self.model().plan(BATCH, SEQUENCE, device_memory=kinds["raise"].bytes, **SIZES).close()
+        self.model().plan(BATCH, SEQUENCE, device_memory="32MiB", disk=self.folder, **SIZES).close()
+
+    def test_mistakes_are_exceptions_with_a_sentence(self):
+        with self.assertRaisesRegex(cohobate.Error, "neither a preset") as raised:
+            cohobate.Model("gpt-nothing")
+        self.assertEqual((raised.exception.status, raised.exception.exit_code), ("COH_ERR_ARGUMENT", 2))
+        with self.assertRaisesRegex(cohobate.Error, "positions"):
+            self.model().plan(BATCH, 4096, **SIZES)
+        with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan:
+            engine = plan.engine()
+            with self.assertRaisesRegex(ValueError, "tokens has 3 ids, the plan's step takes 64"):
+                engine.step([1, 2, 3], [1, 2, 3], RATE)
+            with self.assertRaisesRegex(cohobate.Error, "999"):
+                engine.step([999] * 64, [1] * 64, RATE)
+            with self.assertRaises(OverflowError):
+                engine.step([2**40] * 64, [1] * 64, RATE)
+            with self.assertRaises(TypeError):
+                engine.step(array("d", [1] * 64), [1] * 64, RATE)
+        with self.assertRaisesRegex(cohobate.Error, "NULL"):  # closing the plan has closed its engine
+            engine.hash()
+        engine.close()
+
+    def test_package_and_library_have_one_version(self):
+        said = re.search(r'^version = "(.*)"$', (ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"), re.M)[1]
+        self.assertEqual(cohobate.version(), said)
+
+    def test_text_goes_through_a_tokenizer_and_back(self):
+        with cohobate.Tokenizer("bytes") as tokenizer:
+            self.assertEqual(list(tokenizer.encode("né")), [110, 195, 169])
+            self.assertEqual(tokenizer.decode(tokenizer.encode(b"\xff\0x")), b"\xff\0x")
+            self.assertEqual((list(tokenizer.encode("")), tokenizer.decode([])), ([], b""))
+        self.assertEqual(self.data.facts.token_count, os.path.getsize(self.text))
+        self.assertEqual(self.data.window_count(SEQUENCE), (os.path.getsize(self.text) - 1) // SEQUENCE)
+
+
+if __name__ == "__main__":
+    unittest.main()
