@@ -127,7 +127,8 @@ class coh_plan_summary(Structure):
                 ("caches", c_int32), ("row_passes", c_int32), ("verified_instructions", c_int32),
                 ("disk_bytes_written", c_double), ("disk_limit_bytes", c_uint64), ("step_alone_ns", c_uint64),
                 ("step_contended_ns", c_uint64), ("step_p10_ns", c_uint64), ("step_p50_ns", c_uint64),
-                ("step_p90_ns", c_uint64), ("order_keeps_bits", c_int32)]
+                ("step_p90_ns", c_uint64), ("order_keeps_bits", c_int32), ("unmeasured_kind", c_char_p),
+                ("unmeasured_operators", c_int32)]
 
 
 class coh_parameter_group(Structure):
@@ -151,7 +152,7 @@ class coh_engine_options(Structure):
                 ("store", c_char_p), ("log", _Log), ("log_context", c_void_p), ("device", c_char_p),
                 ("groups", POINTER(coh_parameter_group)), ("group_count", c_uint32),
                 ("hyperparameters", POINTER(coh_hyperparameter_value)), ("hyperparameter_count", c_uint32),
-                ("disks", POINTER(coh_disk)), ("disk_count", c_uint32), ("record_steps", c_uint64)]
+                ("disks", POINTER(coh_disk)), ("disk_count", c_uint32), ("record_steps", c_uint64), ("check_calls", c_int32)]
 
 
 class coh_step_input(Structure):

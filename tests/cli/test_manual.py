@@ -27,7 +27,7 @@ def needs(program):
 class Manual(ProgramTest):
     def commands(self):
         text = self.succeeds("--help").out
-        return re.findall(r"^  (\w+) +\S", text.split("usage:")[1], re.M)
+        return re.findall(r"^  ([\w-]+) +\S", text.split("usage:")[1], re.M)
 
     def flags(self, command):
         """[long name] of the flags that --help lists."""
@@ -40,7 +40,7 @@ class Manual(ProgramTest):
 
     def test_each_command_has_an_installed_page_with_all_its_flags_and_examples(self):
         installed = re.search(r"cli_command_names = \[(.*?)\]", (ROOT / "cli" / "meson.build").read_text(), re.S)[1]
-        self.assertEqual(sorted(re.findall(r"'(\w+)'", installed)), sorted(self.commands()))
+        self.assertEqual(sorted(re.findall(r"'([\w-]+)'", installed)), sorted(self.commands()))
         for command in self.commands():
             with self.subTest(command):
                 page = made("man", command).replace("\\-", "-")
@@ -51,7 +51,7 @@ class Manual(ProgramTest):
 
     def test_the_page_of_the_program_names_each_command_and_exit_code(self):
         page = made("man").replace("\\-", "-")
-        self.assertEqual(re.findall(r"\\fBcohobate-(\w+)\\fR\(1\)", page), self.commands())
+        self.assertEqual(re.findall(r"\\fBcohobate-([\w-]+)\\fR\(1\)", page), self.commands())
         self.assertIn("75 stopped and resumable", page)
 
     def test_the_page_of_the_library_names_each_header(self):
