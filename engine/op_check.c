@@ -39,7 +39,7 @@ static const struct {
                                     "the pair in forward_in_place or backward_in_place" },
     [COH_OP_FAULT_VARIES] = { "gives other bits for an equal call",
                               { "first", "then" },
-                              "a static variable, a random number of its own, uninitialised "
+                              "a static variable, a random number from elsewhere, uninitialised "
                               "memory, "
                               "or the time" },
     [COH_OP_FAULT_NOT_WRITTEN] = { "leaves an element unwritten",

@@ -111,7 +111,7 @@ COH_API void coh_engine_options_init(coh_engine_options *out_options);
 COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                                      coh_engine **out_engine);
 /* The short way: makes a plan and an engine for training with the defaults of both, on the host
- * device, within `memory_bytes`. What does not fit goes to a scratch file in `disk_folder` (NULL:
+ * device, within `memory_bytes`. The rest goes to a scratch file in `disk_folder` (NULL:
  * no disk, and all must fit). Destroy the engine, then the plan.
  * Fails: as coh_plan_create and coh_engine_create; both outputs are NULL then. */
 COH_API coh_status coh_engine_create_within(const coh_graph *graph, uint64_t memory_bytes,

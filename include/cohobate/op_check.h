@@ -23,7 +23,7 @@
  * not smooth (a kink within the step) are left out. Kinds in bf16 get the other stages only.
  *
  * Threads: any; one check per thread at a time. The kind runs in a child process, on its only
- * thread and on a pool of its own. */
+ * thread and on the check's pool. */
 #ifndef COHOBATE_OP_CHECK_H
 #define COHOBATE_OP_CHECK_H
 
@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-/* What is wrong with a kind, in the order of the stages. */
+/* The faults of a kind, in the order of the stages. */
 typedef enum coh_op_fault {
     COH_OP_FAULT_DECLARATION,      /* a graph refuses the kind; the sentence says why */
     COH_OP_FAULT_FAILED,           /* a call returned a failure */
@@ -63,7 +63,7 @@ typedef enum coh_op_fault {
 /* One finding. Texts live until `found` returns. */
 typedef struct coh_op_finding {
     uint32_t struct_bytes; /* set by the library */
-    coh_op_fault fault;    /* what is wrong */
+    coh_op_fault fault;    /* see above */
     coh_phase phase;       /* in forward or in backward */
     const char *port;      /* "input_grad 0", "saved"; "" if the finding has none */
     int64_t element;       /* of the port; negative: before it; INT64_MIN: none */
@@ -71,7 +71,7 @@ typedef struct coh_op_finding {
     const char *sentence;  /* all of it, with the usual cause */
 } coh_op_finding;
 
-/* Which operator is checked, and how. */
+/* The operator that is checked, and options. */
 typedef struct coh_op_check_options {
     uint32_t struct_bytes;   /* sizeof(coh_op_check_options) */
     const void *attributes;  /* of the operator; copied */
