@@ -32,7 +32,7 @@ static uint64_t graph_parameters(const coh_model *model)
 /* ---- published models ---- */
 
 static const struct published {
-    const char *name; /* of a file, and except for two also of a preset */
+    const char *name; /* of a file, and except for llama-30b also of a preset */
     uint64_t parameters;
 } published[] = {
     { "gpt2", 124439808 },
