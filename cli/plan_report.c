@@ -57,15 +57,14 @@ static void try_memory(what_ifs *w, cli_options *changed)
     char text[128];
     for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]) && had < UINT64_MAX / 4; i++) {
         *changed = w->options;
-        changed->device_memory_bytes = (uint64_t)((double)had * factors[i]);
+        const uint64_t bytes = (uint64_t)((double)had * factors[i]) >> 20 << 20;
+        changed->device_memory_bytes = bytes;
         changed->given[CLI_FLAG_DEVICE_MEMORY] = 1;
-        if (!plan_one(w, changed, ""))
+        if (bytes == 0 || !plan_one(w, changed, ""))
             continue;
-        snprintf(text, sizeof(text), "%s %s device memory (%s)",
-                 cli_size(factors[i] > 1 ? changed->device_memory_bytes - had
-                                         : had - changed->device_memory_bytes)
-                     .at,
-                 factors[i] > 1 ? "more" : "less", cli_size(changed->device_memory_bytes).at);
+        snprintf(text, sizeof(text), "%s %s device memory (--device-memory %s)",
+                 cli_size(bytes > had ? bytes - had : had - bytes).at,
+                 bytes > had ? "more" : "less", cli_size_whole(bytes).at);
         take(w, text);
     }
 }
@@ -92,8 +91,9 @@ static void try_micro_batch(what_ifs *w, cli_options *changed)
     changed->given[CLI_FLAG_MICRO_BATCH] = 1;
     if (w->base.micro_batch <= 0 || !plan_one(w, changed, ""))
         return;
-    snprintf(text, sizeof(text), "micro-batches of %lld sequences: other rounding",
-             (long long)changed->micro_batch);
+    snprintf(text, sizeof(text),
+             "micro-batches of %lld sequences (--micro-batch %lld): other rounding",
+             (long long)changed->micro_batch, (long long)changed->micro_batch);
     take(w, text);
 }
 

@@ -170,7 +170,7 @@ static inline const void *coh_family_config(const coh_model *model)
 coh_model_size coh_family_size(const coh_family_table *family, const void *config);
 
 /* Writes the names of all presets, separated by ", ". */
-enum { COH_PRESET_NAMES_BYTES = 512 };
+enum { COH_PRESET_NAMES_BYTES = 1024 };
 void coh_preset_names(char names[COH_PRESET_NAMES_BYTES]);
 
 /* ---- shared checks ---- */

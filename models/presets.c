@@ -9,7 +9,8 @@
 #include <string.h>
 
 /* Of each series of Llama's family: all but sizes. head_width 0: channels / heads. */
-#define SERIES .padding = -1, .init_std = 0.02f, .untied = 1
+#define TIED   .padding = -1, .init_std = 0.02f
+#define SERIES TIED, .untied = 1
 static const coh_llama_config llama2 = { SERIES, .rope.theta = 1e4, .rmsnorm_epsilon = 1e-5f };
 static const coh_llama_config llama3 = { SERIES,
                                          .rope = { .theta = 5e5,
@@ -19,11 +20,22 @@ static const coh_llama_config llama3 = { SERIES,
                                                    .high_frequency = 4,
                                                    .original_positions = 8192 },
                                          .rmsnorm_epsilon = 1e-5f };
-#define QWEN2 SERIES, .rope.theta = 1e6, .type = COH_LLAMA_QWEN2, .qkv_biases = 1
-static const coh_llama_config qwen2 = { QWEN2, .rmsnorm_epsilon = 1e-6f }; /* up to 7B */
-static const coh_llama_config qwen2_large = { QWEN2, .rmsnorm_epsilon = 1e-5f };
-static const coh_llama_config qwen3 = { SERIES, .head_width = 128, .rope.theta = 1e6,
-                                        .rmsnorm_epsilon = 1e-6f, .type = COH_LLAMA_QWEN3 };
+static const coh_llama_config llama32 = { TIED,
+                                          .rope = { .theta = 5e5,
+                                                    .scaling = COH_ROPE_LLAMA3,
+                                                    .factor = 32,
+                                                    .low_frequency = 1,
+                                                    .high_frequency = 4,
+                                                    .original_positions = 8192 },
+                                          .rmsnorm_epsilon = 1e-5f };
+#define QWEN2 .rope.theta = 1e6, .type = COH_LLAMA_QWEN2, .qkv_biases = 1
+static const coh_llama_config qwen2_small = { TIED, QWEN2, .rmsnorm_epsilon = 1e-6f };
+static const coh_llama_config qwen2 = { SERIES, QWEN2, .rmsnorm_epsilon = 1e-6f }; /* 7B */
+static const coh_llama_config qwen2_large = { SERIES, QWEN2, .rmsnorm_epsilon = 1e-5f };
+#define QWEN3                                                                                      \
+    .head_width = 128, .rope.theta = 1e6, .rmsnorm_epsilon = 1e-6f, .type = COH_LLAMA_QWEN3
+static const coh_llama_config qwen3_small = { TIED, QWEN3 };
+static const coh_llama_config qwen3 = { SERIES, QWEN3 };
 static const coh_llama_config mistral = { SERIES, .rope.theta = 1e6, .rmsnorm_epsilon = 1e-5f,
                                           .type = COH_LLAMA_MISTRAL };
 static const coh_llama_config mistral_small = { SERIES, .head_width = 128, .rope.theta = 1e8,
@@ -83,11 +95,24 @@ static const struct preset {
     { "llama-3.1-8b", COH_FAMILY_LLAMA, 32, 32, 4096, 131072, 128256, 14336, 8, .series = &llama3 },
     { "llama-3.1-70b", COH_FAMILY_LLAMA, 80, 64, 8192, 131072, 128256, 28672, 8,
       .series = &llama3 },
+    { "llama-3.2-1b", COH_FAMILY_LLAMA, 16, 32, 2048, 131072, 128256, 8192, 8, .series = &llama32 },
+    { "llama-3.2-3b", COH_FAMILY_LLAMA, 28, 24, 3072, 131072, 128256, 8192, 8, .series = &llama32 },
+    { "qwen2.5-0.5b", COH_FAMILY_LLAMA, 24, 14, 896, 32768, 151936, 4864, 2,
+      .series = &qwen2_small },
+    { "qwen2.5-1.5b", COH_FAMILY_LLAMA, 28, 12, 1536, 131072, 151936, 8960, 2,
+      .series = &qwen2_small },
+    { "qwen2.5-3b", COH_FAMILY_LLAMA, 36, 16, 2048, 32768, 151936, 11008, 2,
+      .series = &qwen2_small },
     { "qwen2.5-7b", COH_FAMILY_LLAMA, 28, 28, 3584, 131072, 152064, 18944, 4, .series = &qwen2 },
     { "qwen2.5-14b", COH_FAMILY_LLAMA, 48, 40, 5120, 131072, 152064, 13824, 8,
       .series = &qwen2_large },
     { "qwen2.5-32b", COH_FAMILY_LLAMA, 64, 40, 5120, 131072, 152064, 27648, 8,
       .series = &qwen2_large },
+    { "qwen3-0.6b", COH_FAMILY_LLAMA, 28, 16, 1024, 40960, 151936, 3072, 8,
+      .series = &qwen3_small },
+    { "qwen3-1.7b", COH_FAMILY_LLAMA, 28, 16, 2048, 40960, 151936, 6144, 8,
+      .series = &qwen3_small },
+    { "qwen3-4b", COH_FAMILY_LLAMA, 36, 32, 2560, 40960, 151936, 9728, 8, .series = &qwen3_small },
     { "qwen3-8b", COH_FAMILY_LLAMA, 36, 32, 4096, 40960, 151936, 12288, 8, .series = &qwen3 },
     { "qwen3-14b", COH_FAMILY_LLAMA, 40, 40, 5120, 40960, 151936, 17408, 8, .series = &qwen3 },
     { "qwen3-32b", COH_FAMILY_LLAMA, 64, 64, 5120, 40960, 151936, 25600, 8, .series = &qwen3 },

@@ -24,8 +24,8 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Half of the evaluations of a search: their schedules have about EVALUATED_INSTRUCTIONS instructions
- * in all. */
+/* Half of the evaluations of a search: their schedules have about EVALUATED_INSTRUCTIONS
+ * instructions in all. */
 enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 2, EVALUATED_INSTRUCTIONS = 350000 };
 
 /* The starts get this part of one half, but no fewer than STARTS_LEAST of it. */
@@ -197,8 +197,8 @@ static int same_blocks(const coh_decisions *a, const coh_decisions *b)
            memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 
-/* Moves the best start of each way to recompute and to update to the front, in the same order: of the
- * others, which differ in caches and row ranges, few are tried. */
+/* Moves the best start of each way to recompute and to update to the front, in the same order: of
+ * the others, which differ in caches and row ranges, few are tried. */
 static void spread_starts(coh_initial_candidate *starts, int count)
 {
     int distinct = 0;

@@ -2,9 +2,9 @@
  *
  *     in memory            if everything fits
  *     starts               every way to recompute, to cache and to update on the host, in the order
- *                          of their lower bounds (bounds.h), first the best of each number of blocks
- *                          recomputed and updated there; a start that cannot beat the best is not
- *                          built; the linear programme (least_step.h) adds one of each number
+ *                          of their lower bounds (bounds.h), first the best of each number of
+ *                          blocks recomputed and updated there; a start that cannot beat the best
+ *                          is not built; the linear programme (least_step.h) adds one of each
  *     neighbours           of the best, one decision varied at a time, first all, then those that
  *                          gained, until none is better, one is as fast as the programme's bound,
  *                          or the evaluations are used up

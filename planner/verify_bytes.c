@@ -317,7 +317,7 @@ static coh_status scene_init(coh_scene *scene)
     COH_TRY(COH_ALLOC(extents, &scene->extent_mark));
     COH_TRY(COH_ALLOC(extents, &scene->cell_begin));
     COH_TRY(COH_ALLOC(extents, &scene->cell_end));
-    COH_TRY(COH_ALLOC(extents * scene->v->run_count, &scene->lives));
+    COH_TRY(COH_ALLOC(extents * (scene->v->run_count > 1 ? COH_SCENE_RUNS : 1), &scene->lives));
     COH_TRY(COH_ALLOC(2 * extents, &scene->edges));
     return COH_ALLOC(2 * extents, &scene->tenants);
 }

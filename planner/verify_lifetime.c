@@ -182,9 +182,11 @@ static coh_status enter(coh_scene *scene, uint32_t run, uint32_t instruction, ui
     return COH_OK;
 }
 
+/* A life takes the place of that of the run before the last: by the end of the last run each extent
+ * had entered its cells again, so none of them has that life as its tenant. */
 static uint32_t new_life(coh_scene *scene, uint32_t run, uint32_t extent)
 {
-    uint32_t index = run * scene->v->program->extent_count + extent;
+    uint32_t index = run % COH_SCENE_RUNS * scene->v->program->extent_count + extent;
     scene->lives[index] = (coh_life){ .extent = extent, .place = { .version = COH_GARBAGE } };
     return index;
 }

@@ -16,6 +16,8 @@
 
 #define COH_GARBAGE (-1) /* a version that no instruction names */
 
+enum { COH_SCENE_RUNS = 2 };
+
 typedef struct coh_place {
     int64_t version; /* counted through all runs: see base */
     uint32_t writer; /* number in its lane; 0: none yet */
@@ -53,7 +55,7 @@ typedef struct coh_scene {
     uint32_t *next_life_of;
     uint32_t *extent_mark; /* last instance that used it */
     uint32_t *cell_begin, *cell_end;
-    coh_life *lives; /* one per extent and run */
+    coh_life *lives; /* one per extent and run, of the last COH_SCENE_RUNS runs */
     /* arenas */
     uint64_t *edges;
     uint32_t *tenants; /* by cell: 1 + life, or 0 */

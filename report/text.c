@@ -67,7 +67,7 @@ static coh_status add_head(const report_analysis *a, coh_text *out)
         report_count(a->tokens_per_s).at, report_percent(a->utilisation).at,
         report_percent(a->of_in_memory).at);
     ADD("  step %s (predicted %s, %s)", report_time(a->step_s).at, report_time(a->predicted_s).at,
-        report_change(a->predicted_s / a->step_s - 1).at);
+        report_change(a->step_s / a->predicted_s - 1).at);
     if (a->run->row_count)
         ADD(" · median of %zu, %s to %s", a->run->row_count, report_time(a->least_s).at,
             report_time(a->most_s).at);

@@ -285,14 +285,40 @@ static void add_action(report_analysis *a, double gain, const char *source, cons
     snprintf(a->actions[at].text, sizeof(a->actions[at].text), "%s", text);
 }
 
+static int is_link(int lane, coh_lane in, coh_lane out)
+{
+    return lane == (int)in || lane == (int)out;
+}
+
+/* The lane of the same link or drive in the other direction; else `lane`. */
+static int other_way(int lane)
+{
+    switch (lane) {
+    case COH_LANE_H2D:
+        return COH_LANE_D2H;
+    case COH_LANE_D2H:
+        return COH_LANE_H2D;
+    case COH_LANE_READ:
+        return COH_LANE_WRITE;
+    case COH_LANE_WRITE:
+        return COH_LANE_READ;
+    default:
+        return lane;
+    }
+}
+
 /* Writes what to do about a cause. Returns 0 if there is nothing. */
 static int name_remedy(const report_analysis *a, const report_cause *cause, char text[256])
 {
     const char *lane = cause->lane < COH_LANE_COUNT ? coh_lane_name((coh_lane)cause->lane) : "";
     switch (cause->kind) {
     case REPORT_WAITS:
-        snprintf(text, 256, "double the rate of %s: a faster link or drive, or one more drive",
-                 lane);
+        if (is_link(cause->lane, COH_LANE_H2D, COH_LANE_D2H))
+            snprintf(text, 256, "double the rate of h2d and d2h: a faster link to the host tier");
+        else if (is_link(cause->lane, COH_LANE_READ, COH_LANE_WRITE))
+            snprintf(text, 256, "double the rate of read and write: a faster drive, or one more");
+        else
+            snprintf(text, 256, "double the rate of %s", lane);
         break;
     case REPORT_SLOW_LINK:
         snprintf(text, 256,
@@ -331,6 +357,14 @@ static int name_remedy(const report_analysis *a, const report_cause *cause, char
     return 1;
 }
 
+/* Returns 1 if the remedy of the cause changes the instructions of a lane. A faster link is faster
+ * both ways. */
+static int changes_lane(const report_cause *cause, int whole, int lane)
+{
+    return lane == cause->lane ||
+           (!whole && cause->kind == REPORT_WAITS && lane == other_way(cause->lane));
+}
+
 /* Fills the durations with the remedy; `whole`: as if all of the cause were gone. */
 static void apply_remedy(const report_window *w, const report_cause *cause, int whole,
                          uint64_t *durations)
@@ -342,7 +376,7 @@ static void apply_remedy(const report_window *w, const report_cause *cause, int 
     for (uint32_t i = 0; i < t->instruction_count; i++) {
         const coh_trace_instruction *in = &t->instructions[i];
         const uint64_t predicted = predicted_ns(w, i);
-        if (in->lane != cause->lane)
+        if (!changes_lane(cause, whole, in->lane))
             continue;
         if (whole && (cause->kind == REPORT_WAITS || cause->kind == REPORT_LATE_UPDATE))
             durations[i] = 0;
@@ -363,6 +397,10 @@ static coh_status play_remedy(report_analysis *a, const report_cause *cause, uin
     const report_window *w = &a->window;
     uint64_t after_ns;
     char text[256];
+    for (const report_cause *c = a->causes; c < cause; c++)
+        if (c->kind == REPORT_WAITS && changes_lane(c, 0, cause->lane) &&
+            cause->kind == REPORT_WAITS)
+            return COH_OK; /* has that remedy */
     if (!name_remedy(a, cause, text))
         return COH_OK;
     if (cause->lane == REPORT_LANE_NONE) { /* what the system took is in no single instruction */

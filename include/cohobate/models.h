@@ -177,11 +177,12 @@ typedef struct coh_model {
 
 /* Creates a model by name: gpt2-nano (6 layers, 6 heads, 384 wide), or a published one: gpt2,
  * gpt2-medium, gpt2-large, gpt2-xl; opt-125m, -350m, -1.3b, -2.7b, -6.7b, -13b, -30b, -66b;
- * llama-2-7b, -13b, -70b; llama-3.1-8b, -70b; qwen2.5-7b, -14b, -32b; qwen3-8b, -14b, -32b;
- * mistral-7b (version 0.3), mistral-small-24b; phi-3-medium; gemma-2-9b, -27b; gemma-3-4b, -27b
- * (text). Only sizes, no weights: its parameters are new, in f32. `vocabulary` 0: as published
- * (gpt2-nano: GPT-2's 50257), else that many (257 for bytes + end of text). No id is padding,
- * because only a tokenizer defines padding. Fails: COH_ERR_ARGUMENT listing the names. */
+ * llama-2-7b, -13b, -70b; llama-3.1-8b, -70b; llama-3.2-1b, -3b; qwen2.5-0.5b, -1.5b, -3b, -7b,
+ * -14b, -32b; qwen3-0.6b, -1.7b, -4b, -8b, -14b, -32b; mistral-7b (version 0.3), mistral-small-24b;
+ * phi-3-medium; gemma-2-9b, -27b; gemma-3-4b, -27b (text). Only sizes, no weights: its parameters
+ * are new, in f32. `vocabulary` 0: as published (gpt2-nano: GPT-2's 50257), else that many (257
+ * for bytes + end of text). No id is padding, because only a tokenizer defines padding. Fails:
+ * COH_ERR_ARGUMENT listing the names. */
 COH_API coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out_model);
 /* Returns preset name `index`, from 0; NULL after the last. */
 COH_API const char *coh_model_preset_name(int32_t index);

@@ -24,6 +24,7 @@ static int (*real_posix_memalign)(void **, size_t, size_t);
 static void (*real_free)(void *);
 static void *(*real_mmap)(void *, size_t, int, int, int, off_t);
 static int (*real_munmap)(void *, size_t);
+static int (*real_topology_load)(void *);
 static _Thread_local int resolving;
 
 #define RESOLVE(name) *(void **)&real_##name = dlsym(RTLD_NEXT, #name)
@@ -39,6 +40,7 @@ static void resolve(void)
     RESOLVE(free);
     RESOLVE(mmap);
     RESOLVE(munmap);
+    *(void **)&real_topology_load = dlsym(RTLD_NEXT, "hwloc_topology_load");
     resolving = 0;
 }
 
@@ -142,4 +144,17 @@ int munmap(void *address, size_t bytes)
     begin();
     map_count++;
     return real_munmap(address, bytes);
+}
+
+/* hwloc reads files of the system whose length differs from run to run: its calls do not count. The
+ * process has one thread then. */
+int hwloc_topology_load(void *topology);
+int hwloc_topology_load(void *topology)
+{
+    begin();
+    const unsigned long allocations = alloc_count, maps = map_count;
+    const int failed = real_topology_load(topology);
+    alloc_count = allocations;
+    map_count = maps;
+    return failed;
 }

@@ -32,7 +32,7 @@ static uint64_t graph_parameters(const coh_model *model)
 /* ---- published models ---- */
 
 static const struct published {
-    const char *name; /* of a file, and except for two also of a preset */
+    const char *name; /* of a file, and except for llama-30b also of a preset */
     uint64_t parameters;
 } published[] = {
     { "gpt2", 124439808 },
@@ -54,9 +54,16 @@ static const struct published {
     { "llama-3.1-8b", 8030261248 },
     { "llama-3.1-70b", 70553706496 },
     { "llama-3.2-1b", 1235814400 },
+    { "llama-3.2-3b", 3212749824 },
+    { "qwen2.5-0.5b", 494032768 },
+    { "qwen2.5-1.5b", 1543714304 },
+    { "qwen2.5-3b", 3085938688 },
     { "qwen2.5-7b", 7615616512 },
     { "qwen2.5-14b", 14770033664 },
     { "qwen2.5-32b", 32763876352 },
+    { "qwen3-0.6b", 596049920 },
+    { "qwen3-1.7b", 1720574976 },
+    { "qwen3-4b", 4022468096 },
     { "qwen3-8b", 8190735360 },
     { "qwen3-14b", 14768307200 },
     { "qwen3-32b", 32762123264 },
