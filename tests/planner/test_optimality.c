@@ -46,7 +46,8 @@ static void compare(tiny_family family, uint64_t seed, distribution *d)
     tiny_draw(family, seed, &instance);
     uint64_t fastest_ns = 1000 * (uint64_t)oracle_period(&instance);
     assert_true(fastest_ns > 0);
-    assert_int_equal(tiny_graph(&instance, &graph), COH_OK);
+    if (tiny_graph(&instance, &graph) != COH_OK)
+        fail_msg("%s", coh_last_error());
     tiny_profile(&instance, &profile);
     assert_int_equal(tiny_options(&instance, graph, &profile, &options), COH_OK);
     if (coh_plan_create(graph, &options, &plan) != COH_OK)

@@ -121,9 +121,10 @@ static coh_status infer_instruction(const void *attributes, const coh_shape *inp
             .name = "weight",
             .shape = { .dtype = COH_DTYPE_F32, .rank = 1, .dim = { a->units * COH_GRAIN_ELEMENTS } }
         };
-    out->state[0] = (coh_shape){ .dtype = COH_DTYPE_F32,
-                                 .rank = 1,
-                                 .dim = { a->state_units * COH_GRAIN_ELEMENTS } };
+    if (a->state_units > 0)
+        out->state[0] = (coh_shape){ .dtype = COH_DTYPE_F32,
+                                     .rank = 1,
+                                     .dim = { a->state_units * COH_GRAIN_ELEMENTS } };
     return COH_OK;
 }
 
