@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/dtype.h"
+#include "report/run.h"
 
 /* More than a line of steps.jsonl, or run.json, takes. */
 enum { LINE_BYTES = 512, RUN_BYTES = 65536, ARGUMENT_BYTES = 1500 };
@@ -24,7 +25,8 @@ static coh_status add_command(const cli_options *options, int descriptor, cli_li
     char argument[ARGUMENT_BYTES];
     cli_line_add_json(line, "'command': ['cohobate'");
     for (int i = 0; i < options->argument_count; i++) {
-        snprintf(argument, sizeof(argument), "%s", options->arguments[i]);
+        /* A name need not be UTF-8, and a cut may fall within a character; JSON is UTF-8. */
+        report_copy_printable(options->arguments[i], argument, sizeof(argument));
         cli_line_add_json(line, "%s", argument);
         if (line->used > sizeof(line->text) / 4)
             CLI_TRY(cli_line_write(line, descriptor));

@@ -89,7 +89,8 @@ coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *t
 const char *report_run_argument(const report_run *run, size_t index);
 void report_run_close(report_run *run); /* accepts a zeroed one */
 
-/* Copies a text that was read from a file, for a terminal: control characters become "?". */
+/* Copies a text for a terminal or for JSON: control characters, and bytes that are not UTF-8,
+ * become "?". A text that is too long is cut. */
 void report_copy_printable(const char *text, char *out, size_t bytes);
 
 /* Adds a sentence to the notes, printf-like; there is room for REPORT_NOTES. */

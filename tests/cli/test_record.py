@@ -52,6 +52,16 @@ class Record(TrainTest):
             self.succeeds("check", folder)
             self.succeeds("inspect", folder)
 
+    def test_arguments_that_json_cannot_hold_leave_a_record_that_can_be_read(self):
+        wide = "x" + "宽" * 80
+        os.mkdir(self.path(wide))
+        for name, log in (("odd", os.fsdecode(os.fsencode(self.path("log")) + b"\xff")),
+                          *((f"cut{i}", self.folder + "/" * i + f"/{wide}/.." * 7 + "/log") for i in range(3))):
+            self.train("--steps", 1, "--save", self.path(name), "--log", log)
+            with open(self.path(name, "run.json"), encoding="utf-8") as file:
+                self.assertIn("--log", json.load(file)["command"])
+        self.succeeds("report", self.path("odd"))
+
     def test_none_keeps_no_trace_and_no_folder_keeps_nothing(self):
         folder = self.path("run")
         bits = self.says_hash(self.train("--steps", 2, "--save", folder, "--record", "none"))
