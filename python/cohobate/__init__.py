@@ -23,7 +23,6 @@ import logging
 import operator
 import os
 import types
-import weakref
 from array import array
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64,
                     c_size_t, c_uint32, c_uint64, c_void_p, cast, sizeof)
@@ -420,6 +419,13 @@ def version():
     return _library().coh_version().decode()
 
 
+def _destroy(name, pointer):
+    """Frees what `pointer` points to, by the function `name`, unless that is done."""
+    closed, pointer.value = c_void_p(pointer.value), None
+    if closed:
+        getattr(_library(), name)(closed)
+
+
 class _Owner:
     """Owns one object of the library. close() frees it; further use of it fails with a sentence."""
 
@@ -430,9 +436,7 @@ class _Owner:
 
     def close(self):
         """Frees the object. May be called again."""
-        closed, self._object = self._object, c_void_p()
-        if closed:
-            getattr(_library(), self._close_name)(closed)
+        _destroy(self._close_name, self._object)
 
     def __enter__(self):
         return self
@@ -602,7 +606,8 @@ class Plan(_Owner):
         self.model, self.batch, self.sequence = model, batch, sequence
         self.disk, self.threads = disk, threads or library.coh_machine_core_count()
         self.disk_limit = NO_LIMIT if disk_limit is None else parse_size(disk_limit)
-        self._engines = weakref.WeakSet()
+        # The engines' pointers: if a plan and its engine are freed as garbage together, the plan may be the first.
+        self._engines = {}  # by id()
         wanted = micro_batch or next(n for n in range(min(batch, _MICRO_BATCH_MOST), 0, -1) if batch % n == 0)
         options = coh_plan_options()
         library.coh_plan_options_init(byref(options))
@@ -655,8 +660,8 @@ class Plan(_Owner):
 
     def close(self):
         """Frees the plan, after its engines."""
-        for engine in list(self._engines):
-            engine.close()
+        while self._engines:
+            _destroy(Engine._close_name, self._engines.popitem()[1])
         self._object = c_void_p()
         self._free()
 
@@ -711,9 +716,14 @@ class Engine(_Owner):
         self._log = _Log(lambda _, sentence: logging.getLogger("cohobate").info(sentence.decode(errors="replace")))
         options.log = self._log
         library.coh_engine_create(plan._object, byref(options), byref(self._object))
-        plan._engines.add(self)
+        plan._engines[id(self._object)] = self._object
         self._parameters = plan.parameters
         self._begin()
+
+    def close(self):
+        """Frees the engine. May be called again."""
+        self.plan._engines.pop(id(self._object), None)
+        super().close()
 
     def _begin(self):
         library, model = _library(), self.plan.model._model

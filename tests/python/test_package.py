@@ -2,6 +2,7 @@
 
 Run as `test_package.py PATH-OF-COHOBATE`, with the library's path in COHOBATE_LIBRARY. With NumPy installed, batches and
 parameters are NumPy's arrays, else memoryviews; every claim holds for both."""
+import gc
 import os
 import pathlib
 import re
@@ -169,6 +170,19 @@ class Package(ProgramTest):
         with self.assertRaisesRegex(cohobate.Error, "NULL"):  # closing the plan has closed its engine
             engine.hash()
         engine.close()
+
+    def test_garbage_of_a_plan_and_its_engine_frees_the_engine_first(self):
+        freed, library = [], cohobate._library()
+        names = ("coh_engine_destroy", "coh_batch_plan_destroy")
+        functions = {name: getattr(library, name) for name in names}
+        for name in names:
+            setattr(library, name, lambda pointer, name=name: (freed.append(name), functions[name](pointer)))
+            self.addCleanup(setattr, library, name, functions[name])
+        plan = self.model().plan(BATCH, SEQUENCE, **SIZES)
+        plan.mine = plan.engine()
+        del plan
+        gc.collect()
+        self.assertEqual(freed, list(names))
 
     def test_package_and_library_have_one_version(self):
         said = re.search(r'^version = "(.*)"$', (ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"), re.M)[1]
