@@ -638,7 +638,7 @@ class Plan(_Owner):
         def make_graph(_, sequences, out_graph):
             try:
                 return library.coh_model_train_graph(byref(self.model._model), sequences, self.sequence, out_graph)
-            except Error as error:
+            except BaseException as error:  # Ctrl-C, too: ctypes would drop it
                 failure.append(error)
                 return 1
 

@@ -184,6 +184,16 @@ class Package(ProgramTest):
         gc.collect()
         self.assertEqual(freed, list(names))
 
+    def test_an_interrupt_while_a_graph_is_made_ends_the_plan(self):
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        library = cohobate._library()
+        self.addCleanup(setattr, library, "coh_model_train_graph", library.coh_model_train_graph)
+        library.coh_model_train_graph = interrupted
+        with self.assertRaises(KeyboardInterrupt):
+            self.model().plan(BATCH, SEQUENCE, **SIZES)
+
     def test_package_and_library_have_one_version(self):
         said = re.search(r'^version = "(.*)"$', (ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"), re.M)[1]
         self.assertEqual(cohobate.version(), said)
