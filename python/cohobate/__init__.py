@@ -403,7 +403,10 @@ def _pointer(values, kind):
 def parse_size(size):
     """Bytes of an int, or of a text such as "64MiB" or "40GB"."""
     if not isinstance(size, str):
-        return operator.index(size)
+        size = operator.index(size)
+        if not 0 <= size <= NO_LIMIT:  # ctypes would take it modulo 2**64
+            raise ValueError(f"a size of {size} bytes is not 0 to 2**64 - 1")
+        return size
     out_bytes = c_uint64()
     _library().coh_size_parse(size.encode(), byref(out_bytes))
     return out_bytes.value
@@ -608,7 +611,7 @@ class Plan(_Owner):
         self.disk_limit = NO_LIMIT if disk_limit is None else parse_size(disk_limit)
         # The engines' pointers: if a plan and its engine are freed as garbage together, the plan may be the first.
         self._engines = {}  # by id()
-        wanted = micro_batch or next(n for n in range(min(batch, _MICRO_BATCH_MOST), 0, -1) if batch % n == 0)
+        wanted = micro_batch or next((n for n in range(min(batch, _MICRO_BATCH_MOST), 0, -1) if batch % n == 0), batch)
         options = coh_plan_options()
         library.coh_plan_options_init(byref(options))
         options.device_memory_bytes = free_bytes() if device_memory is None else parse_size(device_memory)

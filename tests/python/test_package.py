@@ -157,6 +157,12 @@ class Package(ProgramTest):
         self.assertEqual((raised.exception.status, raised.exception.exit_code), ("COH_ERR_ARGUMENT", 2))
         with self.assertRaisesRegex(cohobate.Error, "positions"):
             self.model().plan(BATCH, 4096, **SIZES)
+        for size in (-1, 2**64):
+            with self.assertRaisesRegex(ValueError, f"{re.escape(str(size))} bytes"):
+                self.model().plan(BATCH, SEQUENCE, device_memory=size, **SIZES)
+        for batch in (0, -4):
+            with self.assertRaisesRegex(cohobate.Error, f"batch is {batch}: 1 to"):
+                self.model().plan(batch, SEQUENCE)
         with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan:
             engine = plan.engine()
             with self.assertRaisesRegex(ValueError, "tokens has 3 ids, the plan's step takes 64"):
