@@ -44,40 +44,29 @@ static coh_status look_at_all(report_live *live)
     return COH_OK;
 }
 
-/* Prints text in lines of at most `columns` columns, broken at spaces. */
-static coh_status print_words(const char *text, int columns)
+/* Prints how the run ended, on one line, since a line broken within its command could not be
+ * copied. */
+static coh_status print_end(const report_live *live)
 {
-    cli_line out;
-    int column = 0;
-    cli_line_clear(&out);
-    for (const char *at = text; *at;) {
-        const int bytes = (int)strcspn(at, " ");
-        if (column > 0 && column + 1 + bytes > columns) {
-            cli_line_add(&out, "\n");
-            column = 0;
-        }
-        cli_line_add(&out, "%s%.*s", column > 0 ? " " : "", bytes, at);
-        column += bytes + (column > 0);
-        at += bytes + (int)strspn(at + bytes, " ");
-    }
-    cli_line_add(&out, "\n");
-    return cli_write(STDOUT_FILENO, out.text, out.used);
+    cli_line end;
+    cli_line_clear(&end);
+    cli_watch_add_end(live, &end);
+    cli_line_add(&end, "\n");
+    return cli_write(STDOUT_FILENO, end.text, end.used);
 }
 
 /* Prints the screen as lines that stay, and how the run ended. */
 static coh_status print_last(const report_live *live, const cli_options *options, int is_terminal)
 {
-    cli_line screen, end;
+    cli_line screen;
     cli_view view = view_of(options, is_terminal);
     view.rows -= is_terminal ? 2 : 0; /* of the sentence and the shell */
     cli_line_clear(&screen);
-    cli_line_clear(&end);
     cli_watch_draw(live, &view, "", &screen);
     while (screen.used > 1 && screen.text[screen.used - 2] == '\n')
         screen.used--; /* one empty line, not two */
     CLI_TRY(cli_write(STDOUT_FILENO, screen.text, screen.used));
-    cli_watch_add_end(live, &end);
-    return print_words(end.text, is_terminal ? view.columns : INT32_MAX);
+    return print_end(live);
 }
 
 /* ---- on a terminal ---- */
@@ -192,7 +181,6 @@ static coh_status print_changes(const report_live *live, printed *was)
 static coh_status watch_in_pipe(report_live *live)
 {
     printed was = { .at = NAN };
-    cli_line end;
     for (;;) {
         CLI_TRY(look_at_all(live));
         CLI_TRY(print_changes(live, &was));
@@ -200,9 +188,7 @@ static coh_status watch_in_pipe(report_live *live)
             break;
         (void)poll(NULL, 0, LOOK_MS);
     }
-    cli_line_clear(&end);
-    cli_watch_add_end(live, &end);
-    return print_words(end.text, INT32_MAX);
+    return print_end(live);
 }
 
 coh_status cli_watch(const cli_options *options)

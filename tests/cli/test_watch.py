@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import signal
 import time
 import unittest
@@ -129,6 +130,19 @@ class Watch(TrainTest):
         self.hold()
         self.put()
         self.assertEqual(self.once()[-1], "The run continues: step 40 of 40 is done")
+
+    def test_the_command_that_resumes_a_run_names_its_folder_exactly(self):
+        odd = self.path("two  spaces, an ' and 宽" + " long" * 20)
+        os.rename(self.run_folder, odd)
+        self.run_folder = odd
+        self.lock = self.path(odd, "lock")
+        os.rename(self.write(self.path(odd, "fresh"), json.dumps(self.facts)), self.path(odd, "run.json"))
+        os.mkdir(self.path(odd, "step-7"))
+        terminal = self.terminal(columns=60)
+        self.assertEqual(terminal.wait(), 0)
+        shown = terminal.shown.decode().rstrip("\r\n").split("\r\n")[-1]
+        for said in (self.once()[-1], self.succeeds("watch", odd).out.rstrip("\n"), shown):
+            self.assertEqual(shlex.split(said[said.index("with: ") + 6:]), ["cohobate", "train", "--resume", odd])
 
     def test_a_folder_without_a_run_is_refused_as_by_report(self):
         self.fails(2, "watch", self.run_folder, says="holds no run.json")
