@@ -228,19 +228,26 @@ static void put_curve(sheet *s, const report_live *live)
     }
 }
 
+/* The text of a loss; one that was not finite is null in steps.jsonl. */
+static cli_text loss_text(double loss)
+{
+    cli_text text = { "not finite" };
+    if (isfinite(loss))
+        snprintf(text.at, sizeof(text.at), "%.4f", loss);
+    return text;
+}
+
 static void put_loss(sheet *s, const report_live *live)
 {
     const report_line *last = report_live_last(live);
     if (!last) {
         put(s, PLAIN, "loss", "%s", "-");
     } else {
-        char loss[40] = "not finite", norm[40] = "not finite";
-        if (isfinite(last->loss))
-            snprintf(loss, sizeof(loss), "%.4f", last->loss);
+        char norm[40] = "not finite";
         if (isfinite(last->norm))
             snprintf(norm, sizeof(norm), "%.4g", last->norm);
-        put(s, STRONG, "loss", "%s   gradient norm %s   learning rate %s", loss, norm,
-            cli_rate(last->rate).at);
+        put(s, STRONG, "loss", "%s   gradient norm %s   learning rate %s", loss_text(last->loss).at,
+            norm, cli_rate(last->rate).at);
     }
     put_curve(s, live);
     if (live->stride > 1)
@@ -256,8 +263,8 @@ static void put_kept(sheet *s, const report_live *live)
     if (live->validation_count == 0)
         put(s, PLAIN, "validation", "%s", "none yet");
     else
-        put(s, PLAIN, "validation", "%.4f at step %u over %.0f windows; lowest %.4f at %u",
-            now->loss, now->step, now->windows, best->loss, best->step);
+        put(s, PLAIN, "validation", "%s at step %u over %.0f windows; lowest %s at %u",
+            loss_text(now->loss).at, now->step, now->windows, loss_text(best->loss).at, best->step);
     const char *saving = live->is_saving ? "; saving now" : "";
     if (live->saved_step == 0)
         put(s, PLAIN, "saved", "no checkpoint yet%s", saving);

@@ -92,7 +92,8 @@ static void take_line(report_live *live, const char *text, size_t bytes)
         take_step(live, &line);
     } else {
         live->validation = line;
-        if (live->validation_count++ == 0 || line.loss < live->best_validation.loss)
+        const double lowest = live->validation_count++ ? live->best_validation.loss : NAN;
+        if (!isfinite(lowest) || line.loss < lowest)
             live->best_validation = line;
     }
 }

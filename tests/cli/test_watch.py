@@ -117,6 +117,16 @@ class Watch(TrainTest):
         row = next(line for line in lines if line.startswith("    5.0000"))
         self.assertEqual(row[12:].rstrip(), "█" * 10)
 
+    def test_the_lowest_validation_loss_is_the_lowest_finite_one(self):
+        self.put()
+        for losses, says in ((("null",), "not finite at step 1 over 6 windows; lowest not finite at 1"),
+                             (("null", "4.5"), "4.5000 at step 2 over 6 windows; lowest 4.5000 at 2"),
+                             (("4.5", "null", "4.75"), "4.7500 at step 3 over 6 windows; lowest 4.5000 at 1"),
+                             (("4.5", "null"), "not finite at step 2 over 6 windows; lowest 4.5000 at 1")):
+            self.write("run/steps.jsonl", "".join(f'{{"step": {step}, "validation_loss": {loss}, "windows": 6, "windows_total": 6}}\n'
+                                                  for step, loss in enumerate(losses, 1)))
+            self.assertEqual(self.row(self.once(), "validation"), says)
+
     def test_how_a_run_ended_is_told_from_its_folder(self):
         self.add(*(self.line(step) for step in range(1, 41)))
         for ended, says in (("finished", "The run finished: step 40 of 40"), ("early", "The run ended early after step 40 of 40: its"),
