@@ -91,12 +91,22 @@ coh_status cli_terminal_show(const char *text)
     return cli_write(STDOUT_FILENO, line.text, line.used);
 }
 
-/* Stops the process as Ctrl-Z does, with the terminal as it was meanwhile. */
-static void stop_here(cli_terminal *terminal)
+/* Takes a signal. Returns 0 if it does not end the process. */
+static int take_signal(const cli_terminal *terminal, int number)
 {
-    reset_keys(terminal);
-    (void)raise(SIGSTOP);
-    (void)set_keys(terminal);
+    switch (number) {
+    case SIGTSTP: /* stops as Ctrl-Z does, with the terminal as it was meanwhile */
+        reset_keys(terminal);
+        (void)raise(SIGSTOP);
+        return 0;
+    case SIGCONT: /* after that, or after a SIGSTOP: a shell has set the terminal meanwhile */
+        (void)set_keys(terminal);
+        return 0;
+    case SIGWINCH:
+        return 0;
+    default:
+        return number;
+    }
 }
 
 int cli_terminal_wait(cli_terminal *terminal, int milliseconds)
@@ -107,12 +117,8 @@ int cli_terminal_wait(cli_terminal *terminal, int milliseconds)
     unsigned char key;
     if (poll(all, terminal->has_keys ? 2 : 1, milliseconds) <= 0)
         return 0;
-    if (all[0].revents && read(terminal->signals, &got, sizeof(got)) == (ssize_t)sizeof(got)) {
-        const int number = (int)got.ssi_signo;
-        if (number == SIGTSTP)
-            stop_here(terminal);
-        return number == SIGTSTP || number == SIGCONT || number == SIGWINCH ? 0 : -number;
-    }
+    if (all[0].revents && read(terminal->signals, &got, sizeof(got)) == (ssize_t)sizeof(got))
+        return -take_signal(terminal, (int)got.ssi_signo);
     if (terminal->has_keys && all[1].revents)
         return read(STDIN_FILENO, &key, 1) == 1 ? key : -SIGHUP; /* the terminal is gone */
     return 0;

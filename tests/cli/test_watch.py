@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+import termios
 import time
 import unittest
 
@@ -212,6 +213,22 @@ class Watch(TrainTest):
         terminal.until(lambda lines: terminal.is_as_before())
         terminal.process.send_signal(signal.SIGCONT)
         terminal.until(lambda lines: "q quits" in lines[-1])
+        terminal.press(b"q")
+        self.assertEqual(terminal.wait(), 0)
+        self.assertTrue(terminal.is_as_before())
+
+    def test_a_terminal_that_was_reset_while_it_was_stopped_is_taken_again(self):
+        self.put()
+        self.add(self.line(1))
+        self.hold()
+        terminal = self.terminal()
+        terminal.until(lambda lines: "q quits" in lines[-1])
+        terminal.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
+        termios.tcsetattr(terminal.slave, termios.TCSANOW, terminal.before)  # as a shell does
+        terminal.screen.feed(b"\033[?25h\033[?1049l")
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(lambda lines: "q quits" in lines[-1] and terminal.screen.other is not None)
         terminal.press(b"q")
         self.assertEqual(terminal.wait(), 0)
         self.assertTrue(terminal.is_as_before())
