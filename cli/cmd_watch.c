@@ -71,10 +71,12 @@ static coh_status print_last(const report_live *live, const cli_options *options
 
 /* ---- on a terminal ---- */
 
-static coh_status show(const report_live *live, const cli_options *options)
+static coh_status show(const report_live *live, const cli_options *options,
+                       const cli_terminal *terminal)
 {
     cli_line screen, status;
-    const cli_view view = view_of(options, 1);
+    cli_view view = view_of(options, 1);
+    view.has_keys = terminal->has_keys;
     cli_line_clear(&screen);
     cli_line_clear(&status);
     cli_watch_add_status(live, &view, &status);
@@ -89,7 +91,7 @@ static coh_status follow(report_live *live, const cli_options *options, cli_term
     for (;;) {
         int is_more;
         CLI_TRY(report_live_look(live, &is_more));
-        CLI_TRY(show(live, options));
+        CLI_TRY(show(live, options, terminal));
         if (!live->is_going && !is_more)
             return COH_OK;
         const int key = cli_terminal_wait(terminal, is_more ? 0 : LOOK_MS);

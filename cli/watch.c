@@ -400,7 +400,7 @@ void cli_watch_add_status(const report_live *live, const cli_view *view, cli_lin
         cli_line_add(line, "no step since %s; ", cli_time(silent_s).at);
     if (live->process > 0)
         cli_line_add(line, "process %" PRId64 "; ", live->process);
-    cli_line_add(line, "q quits, the run continues");
+    cli_line_add(line, "%s quits, the run continues", view->has_keys ? "q" : "Ctrl-C");
 }
 
 static void add_saved(const report_live *live, uint64_t step, cli_line *line)

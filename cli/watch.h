@@ -15,6 +15,7 @@ typedef struct cli_view {
     int columns, rows;
     int is_ascii;
     int has_colour; /* escape codes for bold, dim and red */
+    int has_keys;   /* q quits; else only signals do */
     double now;     /* seconds since 1970 */
 } cli_view;
 

@@ -217,6 +217,15 @@ class Watch(TrainTest):
         self.assertEqual(terminal.wait(), 0)
         self.assertTrue(terminal.is_as_before())
 
+    def test_a_screen_without_keys_does_not_offer_one(self):
+        self.put()
+        self.hold()
+        terminal = Terminal("sh", "-c", f"exec '{COHOBATE}' watch '{self.run_folder}' </dev/null")
+        self.addCleanup(terminal.close)
+        terminal.until(lambda lines: lines[-1] == "process %d; Ctrl-C quits, the run continues" % os.getpid())
+        terminal.press(b"\x03")
+        self.assertEqual((terminal.wait(), terminal.is_as_before()), (-signal.SIGINT, True))
+
     def test_a_terminal_that_was_reset_while_it_was_stopped_is_taken_again(self):
         self.put()
         self.add(self.line(1))
