@@ -15,7 +15,7 @@
 #include "cli/dtype.h"
 #include "report/run.h"
 
-/* More than a line of steps.jsonl, or run.json, takes. */
+/* More than a line of steps.jsonl, or run.json of a usual command, takes. */
 enum { LINE_BYTES = 512, RUN_BYTES = 65536, ARGUMENT_BYTES = 1500 };
 
 /* ---- run.json ---- */
@@ -197,42 +197,50 @@ static coh_status replace_run(const cli_job *job, const coh_trace *trace, const 
     return put_fresh(cli_record_write_run(job, trace, descriptor), descriptor, fresh, path);
 }
 
-/* Reads run.json up to its last brace. Returns its bytes; 0: it is not as it was written. */
-static size_t read_run(const char *path, char text[RUN_BYTES])
+/* Copies run.json up to its last brace; *out_last is the byte before. Fails also if it is not as it
+ * was written. */
+static coh_status copy_run(int from, int to, char *out_last)
 {
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t bytes = descriptor < 0 ? -1 : read(descriptor, text, RUN_BYTES);
-    if (descriptor >= 0)
-        close(descriptor);
-    return bytes > 2 && bytes < RUN_BYTES && memcmp(text + bytes - 2, "}\n", 2) == 0
-               ? (size_t)bytes - 2
-               : 0;
+    char text[RUN_BYTES];
+    const off_t end = lseek(from, 0, SEEK_END) - 2;
+    if (end < 1 || pread(from, text, 3, end - 1) != 3 || memcmp(text + 1, "}\n", 2) != 0)
+        return cli_fail(COH_ERR_CORRUPT, "run.json is not whole");
+    *out_last = text[0];
+    for (off_t at = 0; at < end;) {
+        const size_t wanted = end - at < RUN_BYTES ? (size_t)(end - at) : RUN_BYTES;
+        const ssize_t got = pread(from, text, wanted, at);
+        if (got <= 0)
+            return cli_fail(COH_ERR_IO, "run.json cannot be read: %s", strerror(errno));
+        CLI_TRY(cli_write(to, text, (size_t)got));
+        at += got;
+    }
+    return COH_OK;
 }
 
 void cli_record_end(const char *folder, const char *how, uint64_t step, const char *sentence)
 {
     char path[CLI_PATH_BYTES + 16], fresh[CLI_PATH_BYTES + 32], now[32], why[1024];
-    char text[RUN_BYTES];
     cli_line line;
     snprintf(why, sizeof(why), "%s", coh_last_error());
     snprintf(path, sizeof(path), "%s/run.json", folder);
-    const size_t bytes = read_run(path, text);
-    const int descriptor = bytes > 0 ? open_fresh(path, fresh) : -1;
-    if (descriptor < 0)
-        return;
-    print_now(now);
-    cli_line_clear(&line);
-    line.flushed = text[bytes - 1];
-    cli_line_add_json(&line, "'ended': {'how': %s, 'step': %" PRIu64 ", 'time': %s", how, step,
-                      now);
-    if (sentence[0])
-        cli_line_add_json(&line, "'sentence': %s", sentence);
-    cli_line_add_json(&line, "}}\n");
-    coh_status status = cli_write(descriptor, text, bytes);
-    if (status == COH_OK)
-        status = cli_line_write(&line, descriptor);
-    if (put_fresh(status, descriptor, fresh, path) != COH_OK)
-        (void)cli_fail(COH_ERR_IO, "%s", why);
+    const int former = open(path, O_RDONLY | O_CLOEXEC);
+    const int descriptor = former >= 0 ? open_fresh(path, fresh) : -1;
+    if (descriptor >= 0) {
+        print_now(now);
+        cli_line_clear(&line);
+        coh_status status = copy_run(former, descriptor, &line.flushed);
+        cli_line_add_json(&line, "'ended': {'how': %s, 'step': %" PRIu64 ", 'time': %s", how, step,
+                          now);
+        if (sentence[0])
+            cli_line_add_json(&line, "'sentence': %s", sentence);
+        cli_line_add_json(&line, "}}\n");
+        if (status == COH_OK)
+            status = cli_line_write(&line, descriptor);
+        if (put_fresh(status, descriptor, fresh, path) != COH_OK)
+            (void)cli_fail(COH_ERR_IO, "%s", why);
+    }
+    if (former >= 0)
+        close(former);
 }
 
 /* ---- trace.bin ---- */
