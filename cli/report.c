@@ -245,19 +245,18 @@ static void take_recent(const cli_report *report, cli_progress *progress)
 {
     const uint64_t newest = report->step_count - 1;
     const uint64_t spans = newest < CLI_REPORT_RECENT - 1 ? newest : CLI_REPORT_RECENT - 1;
-    const double begin = report->recent[(newest - spans) % CLI_REPORT_RECENT].moment;
-    const double end = report->recent[newest % CLI_REPORT_RECENT].moment;
-    double sum_s = 0;
+    double sum_s = 0, passed_s = 0;
     for (uint64_t i = newest - spans; i <= newest; i++) {
         const cli_recent_step *step = &report->recent[i % CLI_REPORT_RECENT];
         sum_s += step->step_s;
+        passed_s += i > newest - spans ? step->passed_s : 0;
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)
             progress->waits[lane] += step->exposed_s[lane];
     }
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         progress->waits[lane] = sum_s > 0 ? progress->waits[lane] / sum_s : 0;
     progress->is_predicted = spans == 0;
-    const double step_s = spans == 0 ? report->predicted_step_s : (end - begin) / (double)spans;
+    const double step_s = spans == 0 ? report->predicted_step_s : passed_s / (double)spans;
     if (spans > 0 && step_s > 0)
         progress->tokens_per_s = (double)report->tokens_per_step / step_s;
     progress->left_s = step_s * (double)(report->last_step - progress->step);
@@ -300,7 +299,8 @@ void cli_report_step(cli_report *report, const coh_step_result *result, double l
 {
     double now = cli_seconds_now();
     cli_recent_step *recent = &report->recent[report->step_count++ % CLI_REPORT_RECENT];
-    *recent = (cli_recent_step){ .moment = now, .step_s = (double)result->step_ns * 1e-9 };
+    *recent = (cli_recent_step){ .passed_s = now - report->last_moment,
+                                 .step_s = (double)result->step_ns * 1e-9 };
     report->skipped_count += !result->finite;
     report->step_s += now - report->last_moment;
     report->last_moment = now;

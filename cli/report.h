@@ -26,9 +26,10 @@ typedef struct cli_step_health {
     coh_trace_counters counters; /* UINT64_MAX: not known */
 } cli_step_health;
 
-/* A step, for the line of progress. */
+/* A step, for the line of progress. `passed_s` is the time since the step before, without saves and
+ * validations. */
 typedef struct cli_recent_step {
-    double moment, step_s, exposed_s[COH_LANE_COUNT];
+    double passed_s, step_s, exposed_s[COH_LANE_COUNT];
 } cli_recent_step;
 
 typedef struct cli_report {

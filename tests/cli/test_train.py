@@ -377,12 +377,11 @@ class Train(TrainTest):
         self.assertEqual(self.succeeds("inspect", self.path("plan.json"), "--hash").out.strip(),
                          planned["program_hash"])
 
-    def shown_on_terminal(self, columns):
-        """The bytes that a terminal gets from a run of 3 steps."""
+    def shown_on_terminal(self, columns, *more):
+        """The bytes that a terminal gets from a run, of 3 steps if no others are given."""
         master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = subprocess.Popen([COHOBATE, "train", *TINY, "--data", self.corpus(), "--steps",
-                                    "3", "--save", "none"], env=environment(), stdout=subprocess.DEVNULL, stderr=slave)
+        process = subprocess.Popen([COHOBATE, "train", *TINY, "--data", self.corpus(), *(more or ["--steps", "3", "--save", "none"])], env=environment(), stdout=subprocess.DEVNULL, stderr=slave)
         os.close(slave)
         shown = b""
         while True:
@@ -407,6 +406,15 @@ class Train(TrainTest):
             self.assertEqual(any(b"device" in line for line in lines), columns == 200)
             # rate, time left and the wait, shortened
             self.assertEqual(all(re.search(rb"(?:waits|\d) \d* ?% (?:for )?\w+$|no waits$|device", line) for line in lines), columns > 40)
+
+    def test_the_rate_that_is_shown_leaves_out_validations(self):
+        held = self.write("held.txt", "a text that takes far longer than the steps between\n" * 80)
+        shown = self.shown_on_terminal(120, "--steps", "9", "--validation", held, "--validation-every", "4", "--save", self.path("run"))
+        with open(self.path("run", "steps.jsonl"), encoding="utf-8") as file:
+            steps = [line for line in map(json.loads, file) if "loss" in line][1:]
+        rate = float(re.findall(rb"\rstep 9/9  loss [\d.]+  ([\d.]+) tokens/s", shown)[-1])
+        wanted = sum(step["tokens"] for step in steps) / sum(step["seconds"] for step in steps)
+        self.assertTrue(wanted / 3 < rate < wanted * 3, (rate, wanted))
 
     def test_a_pipe_gets_at_most_one_line_of_progress_in_ten_seconds(self):
         begin = time.monotonic()
