@@ -20,7 +20,7 @@ typedef struct runs {
 
 /* The most instructions of a plan that is made again, and the seconds for all of them. */
 #define AGAIN_INSTRUCTIONS 5000
-#define AGAIN_SECONDS      1.5
+#define AGAIN_SECONDS      5.0
 
 /* Plans the run again, by its command, for other budgets and links. A resumed run takes its recipe
  * from a checkpoint, which may be gone: it has none. */

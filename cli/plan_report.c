@@ -29,8 +29,11 @@ typedef struct what_ifs {
 static int plan_one(what_ifs *w, const cli_options *options, const char *entries)
 {
     const double before = cli_seconds_now();
-    if (before - w->begin_s + w->longest_s > w->most_s || w->out->what_if_count == REPORT_WHAT_IFS)
+    if (before - w->begin_s + w->longest_s > w->most_s ||
+        w->out->what_if_count == REPORT_WHAT_IFS) {
+        w->out->unplanned_count++;
         return 0;
+    }
     const coh_status status = cli_variant_plan(options, entries, &w->found);
     w->longest_s = fmax(w->longest_s, cli_seconds_now() - before);
     return status == COH_OK;
@@ -69,7 +72,20 @@ static void try_memory(what_ifs *w, cli_options *changed)
     }
 }
 
-static void try_links(what_ifs *w)
+/* An emulated link is as fast as its flag, whatever the profile says. */
+static void try_emulated_link(what_ifs *w, cli_options *changed)
+{
+    char text[128];
+    *changed = w->options;
+    changed->link_bytes_per_s *= 2;
+    if (!plan_one(w, changed, ""))
+        return;
+    snprintf(text, sizeof(text), "a host link twice as fast (--link-rate %.9gMB/s)",
+             (double)changed->link_bytes_per_s * 1e-6);
+    take(w, text);
+}
+
+static void try_links(what_ifs *w, cli_options *changed)
 {
     static const struct {
         coh_lane lane;
@@ -77,10 +93,14 @@ static void try_links(what_ifs *w)
     } links[] = { { COH_LANE_READ, "disk-read=2x", "a drive that reads twice as fast" },
                   { COH_LANE_WRITE, "disk-write=2x", "a drive that writes twice as fast" },
                   { COH_LANE_H2D, "pcie=2x", "a host link twice as fast" } };
-    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
-        if (w->base.summary.link_bytes[links[i].lane] > 0 &&
-            plan_one(w, &w->options, links[i].entries))
+    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+        if (w->base.summary.link_bytes[links[i].lane] == 0)
+            continue;
+        if (links[i].lane == COH_LANE_H2D && w->options.link_bytes_per_s > 0)
+            try_emulated_link(w, changed);
+        else if (plan_one(w, &w->options, links[i].entries))
             take(w, links[i].text);
+    }
 }
 
 static void try_micro_batch(what_ifs *w, cli_options *changed)
@@ -91,8 +111,7 @@ static void try_micro_batch(what_ifs *w, cli_options *changed)
     changed->given[CLI_FLAG_MICRO_BATCH] = 1;
     if (w->base.micro_batch <= 0 || !plan_one(w, changed, ""))
         return;
-    snprintf(text, sizeof(text),
-             "micro-batches of %lld sequences (--micro-batch %lld): other rounding",
+    snprintf(text, sizeof(text), "micro-batches of %lld (--micro-batch %lld): other rounding",
              (long long)changed->micro_batch, (long long)changed->micro_batch);
     take(w, text);
 }
@@ -101,7 +120,7 @@ void cli_report_what_ifs(const cli_options *options, double seconds, report_anal
 {
     what_ifs *w = calloc(1, sizeof(*w));
     cli_options *changed = calloc(1, sizeof(*changed));
-    out_analysis->what_if_count = 0;
+    out_analysis->what_if_count = out_analysis->unplanned_count = 0;
     if (w && changed && !options->plan_file) {
         w->options = *options;
         w->options.command = CLI_PLAN;
@@ -112,8 +131,9 @@ void cli_report_what_ifs(const cli_options *options, double seconds, report_anal
         w->begin_s = cli_seconds_now();
         if (plan_one(w, &w->options, "") && w->found.fits) {
             w->base = w->found;
+            take(w, "as it is");
             try_memory(w, changed);
-            try_links(w);
+            try_links(w, changed);
             try_micro_batch(w, changed);
         }
     }

@@ -562,7 +562,9 @@ static coh_status analyse(report_analysis *a)
 
 coh_status report_analyse(const report_run *run, report_analysis *out)
 {
-    report_analysis kept = { .run = run, .what_if_count = out->what_if_count };
+    report_analysis kept = { .run = run,
+                             .what_if_count = out->what_if_count,
+                             .unplanned_count = out->unplanned_count };
     memcpy(kept.what_ifs, out->what_ifs, sizeof(kept.what_ifs));
     *out = kept;
     const coh_status status = analyse(out);

@@ -59,8 +59,9 @@ static coh_status add_actions(const report_analysis *a, coh_text *out)
         COH_TRY(report_add_escaped(out, a->actions[i].text, TEXT_MOST));
         ADD("</span></li>");
     }
-    ADD("</ol><p class=\"soft\">Gains are in tokens/s. <em>Planned</em>: a plan was made with the "
-        "change. <em>Replayed</em>: the step shown was played again with other durations. "
+    ADD("</ol><p class=\"soft\">Gains are in tokens/s. <em>Planned</em>: two quick plans, "
+        "with and without the change. <em>Replayed</em>: the step shown was played again with "
+        "other durations. "
         "<em>Estimated</em>: the lost seconds were subtracted.</p>");
     return COH_OK;
 }
@@ -252,8 +253,8 @@ static coh_status add_operators(const report_analysis *a, coh_text *out)
         return COH_OK;
     ADD("<section id=\"operators\"><h2>Operators</h2><p class=\"soft\">%s",
         a->measured_count
-            ? "Seconds of a step, computing and updating; the one furthest from its prediction "
-              "first."
+            ? "Seconds of a step, computing and updating; the one furthest from its prediction, "
+              "in seconds, first."
             : "Predicted seconds of a step, computing and updating; the longest first.");
     if (a->measured_count)
         ADD(" Measured: mean of %" PRIu32 " recorded step%s.", a->measured_count,
@@ -308,7 +309,9 @@ static coh_status add_what_ifs(const report_analysis *a, coh_text *out)
     if (a->what_if_count == 0)
         return COH_OK;
     ADD("<section id=\"what-if\"><h2>What if</h2><p class=\"soft\">Each row is a plan of its own, "
-        "made for the changed machine or budget, and predicted without calibration.</p><div "
+        "made by the quick search and predicted without calibration; gains are over the "
+        "run as it is, planned so, too. The usual search finds faster plans and other "
+        "gains.</p><div "
         "class=\"scroll\"><table class=\"sortable\"><thead><tr><th>Change</th><th class=\"n\">"
         "Step</th><th class=\"n\">Tokens/s</th><th>Limit</th><th class=\"n\">Device</th><th "
         "class=\"n\">Host</th><th class=\"n\">Disk</th></tr></thead><tbody>");
@@ -331,7 +334,10 @@ static coh_status add_what_ifs(const report_analysis *a, coh_text *out)
                 w->peak_bytes[tier] > 0 ? report_size(w->peak_bytes[tier]).at : "-");
         ADD("</tr>");
     }
-    ADD("</tbody></table></div></section>");
+    ADD("</tbody></table></div>");
+    if (a->unplanned_count > 0)
+        ADD("<p class=\"soft\">%d more not planned: time was short.</p>", a->unplanned_count);
+    ADD("</section>");
     return COH_OK;
 }
 

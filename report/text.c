@@ -191,7 +191,7 @@ static coh_status add_operators(const report_analysis *a, coh_text *out)
     if (a->operator_count == 0)
         return COH_OK;
     ADD("\n%s\n",
-        a->measured_count ? "OPERATORS  worst predicted first" : "OPERATORS  longest first");
+        a->measured_count ? "OPERATORS  most seconds off first" : "OPERATORS  longest first");
     COH_TRY(add_row(out, head, columns, 5));
     for (uint32_t i = 0; i < a->operator_count && i < OPERATORS; i++) {
         const report_operator *o = &a->operators[i];
@@ -211,11 +211,15 @@ static coh_status add_operators(const report_analysis *a, coh_text *out)
 static coh_status add_rest(const report_analysis *a, coh_text *out)
 {
     if (a->what_if_count)
-        ADD("\nWHAT IF\n");
-    for (int i = 0; i < a->what_if_count; i++)
-        ADD("  %-42.42s %9s %9s  %s\n", a->what_ifs[i].text, report_time(a->what_ifs[i].step_s).at,
-            report_change(a->what_ifs[i].gain).at,
-            isnan(a->what_ifs[i].step_s) ? "does not fit" : a->what_ifs[i].limit);
+        ADD("\nWHAT IF  quick plans, gains over \"as it is\"\n");
+    for (int i = 0; i < a->what_if_count; i++) {
+        const report_what_if *row = &a->what_ifs[i];
+        const int fits = !isnan(row->step_s);
+        ADD("  %12s %8s  %.55s\n", fits ? report_time(row->step_s).at : "does not fit",
+            report_change(row->gain).at, row->text);
+    }
+    if (a->unplanned_count)
+        ADD("  %d more not planned: time was short\n", a->unplanned_count);
     if (a->slow_count)
         ADD("\nSLOW STEPS  %d took more than 1.5 times the median\n", a->slow_count);
     for (int i = 0; i < a->slow_count && i < REPORT_SLOW_STEPS; i++)

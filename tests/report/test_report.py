@@ -209,6 +209,14 @@ def real(folder):
     run("plan", *small, "--report", plan)
     page = read_page(plan)
     assert "predicted to take" in page.text["section"] and "curves" not in page.ids and "lanes" in page.ids
+    emulated = [*small, "--device-memory", "24MiB", "--emulate-host", "1GiB", "--calibration", "none"]
+    run("plan", *emulated, "--link-rate", "50MB/s", "--report", plan + ".json")
+    with open(plan + ".json", encoding="utf-8") as file:
+        report = json.load(file)
+    linked = [row for row in report["what_if"] if "--link-rate 100MB/s" in row["text"]]
+    again = json.loads(run("plan", *emulated, "--link-rate", "100MB/s", "--search", "quick", "--json")[0])
+    assert linked or report["what_if_unplanned"], report["what_if"]
+    assert all(abs(row["step_seconds"] - again["step_seconds"]) < 1e-9 for row in linked), (linked, again)
     with open(text, "w", encoding="utf-8") as file:
         file.write("a step of a small model\n" * 200)
     kept = os.path.join(folder, "run")
