@@ -284,7 +284,10 @@ static coh_status choose_windows(evaluation *run)
         cli_note("windows of %" PRId64 " tokens, %s; the model has %" PRId64
                  " positions: --sequence changes it",
                  run->sequence,
-                 inference->weights.checkpoint ? "as the run was trained" : "the most by default",
+                 !inference->weights.checkpoint               ? "the most by default"
+                 : inference->trained_tokens == run->sequence ? "as the run was trained"
+                                                              : "the default, as the checkpoint "
+                                                                "names no length",
                  positions);
     return COH_OK;
 }
