@@ -374,8 +374,11 @@ def _flat(values):
     return [each for value in values for each in _flat(value)] if isinstance(values, (list, tuple)) else [values]
 
 
-def _ids(values, count, what):
+def _ids(values, rows, columns, what):
     """Ids as an array of 32-bit integers. Other integers are converted, and refused if they are too large."""
+    count, shape = rows * columns, tuple(getattr(values, "shape", ()))
+    if len(shape) > 1 and shape != (rows, columns):
+        raise ValueError(f"{what} has the shape {shape}, the plan's step takes {(rows, columns)}: [batch, sequence]")
     try:
         view = memoryview(values)
     except TypeError:
@@ -744,7 +747,8 @@ class Engine(_Owner):
 
     def _input(self, tokens, targets, sequences, **numbers):
         count = sequences * self.plan.sequence
-        tokens, targets = _ids(tokens, count, "tokens"), _ids(targets, count, "targets")
+        tokens, targets = (_ids(values, sequences, self.plan.sequence, what)
+                           for values, what in ((tokens, "tokens"), (targets, "targets")))
         step = _sized(coh_step_input)
         step.step, step.seed, step.loss_factor = self.step_count, self.seed, 1.0
         for name, value in numbers.items():

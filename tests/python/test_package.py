@@ -167,6 +167,9 @@ class Package(ProgramTest):
             engine = plan.engine()
             with self.assertRaisesRegex(ValueError, "tokens has 3 ids, the plan's step takes 64"):
                 engine.step([1, 2, 3], [1, 2, 3], RATE)
+            turned = memoryview(array("i", [1] * 64)).cast("B").cast("i", (SEQUENCE, BATCH))
+            with self.assertRaisesRegex(ValueError, r"targets has the shape .* takes \(.*\): \[batch, sequence\]"):
+                engine.step([1] * 64, turned, RATE)
             with self.assertRaisesRegex(cohobate.Error, "999"):
                 engine.step([999] * 64, [1] * 64, RATE)
             with self.assertRaises(OverflowError):
