@@ -39,10 +39,10 @@ static int plan_one(what_ifs *w, const cli_options *options, const char *entries
     return status == COH_OK;
 }
 
-static void take(what_ifs *w, const char *text)
+static void take(what_ifs *w, int is_link, const char *text)
 {
     report_what_if *row = &w->out->what_ifs[w->out->what_if_count++];
-    *row = (report_what_if){ .step_s = NAN, .gain = NAN };
+    *row = (report_what_if){ .step_s = NAN, .gain = NAN, .is_link = is_link };
     snprintf(row->text, sizeof(row->text), "%s", text);
     if (!w->found.fits)
         return;
@@ -68,7 +68,7 @@ static void try_memory(what_ifs *w, cli_options *changed)
         snprintf(text, sizeof(text), "%s %s device memory (--device-memory %s)",
                  cli_size(bytes > had ? bytes - had : had - bytes).at,
                  bytes > had ? "more" : "less", cli_size_whole(bytes).at);
-        take(w, text);
+        take(w, 0, text);
     }
 }
 
@@ -82,7 +82,7 @@ static void try_emulated_link(what_ifs *w, cli_options *changed)
         return;
     snprintf(text, sizeof(text), "a host link twice as fast (--link-rate %.9gMB/s)",
              (double)changed->link_bytes_per_s * 1e-6);
-    take(w, text);
+    take(w, 1, text);
 }
 
 static void try_links(what_ifs *w, cli_options *changed)
@@ -99,7 +99,7 @@ static void try_links(what_ifs *w, cli_options *changed)
         if (links[i].lane == COH_LANE_H2D && w->options.link_bytes_per_s > 0)
             try_emulated_link(w, changed);
         else if (plan_one(w, &w->options, links[i].entries))
-            take(w, links[i].text);
+            take(w, 1, links[i].text);
     }
 }
 
@@ -113,7 +113,7 @@ static void try_micro_batch(what_ifs *w, cli_options *changed)
         return;
     snprintf(text, sizeof(text), "micro-batches of %lld (--micro-batch %lld): other rounding",
              (long long)changed->micro_batch, (long long)changed->micro_batch);
-    take(w, text);
+    take(w, 0, text);
 }
 
 void cli_report_what_ifs(const cli_options *options, double seconds, report_analysis *out_analysis)
@@ -131,7 +131,7 @@ void cli_report_what_ifs(const cli_options *options, double seconds, report_anal
         w->begin_s = cli_seconds_now();
         if (plan_one(w, &w->options, "") && w->found.fits) {
             w->base = w->found;
-            take(w, "as it is");
+            take(w, 0, "as it is");
             try_memory(w, changed);
             try_links(w, changed);
             try_micro_batch(w, changed);

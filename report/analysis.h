@@ -115,6 +115,7 @@ typedef struct report_action {
 typedef struct report_what_if {
     char text[128];
     double step_s, gain; /* NaN: does not fit */
+    int is_link;         /* the change is a faster link or drive */
     char limit[48];
     double peak_bytes[COH_TIER_COUNT];
 } report_what_if;
