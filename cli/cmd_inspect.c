@@ -479,7 +479,7 @@ static void print_decisions(const coh_plan_file *file)
            : file->host_updates > 0 ? "updates on the host lane too"
                                     : "updates on the device",
            file->pin_count, file->pin_count == 1 ? "" : "s");
-    printf("  stand    parameters of %d operators: %s\n", file->operator_count,
+    printf("  stored   parameters of %d operators: %s\n", file->operator_count,
            file->parameters[0] ? file->parameters : "none");
     if (file->states[0])
         printf("           states: %s\n", file->states);

@@ -31,7 +31,7 @@ static void print_operator(const coh_plan_operator *op)
 static coh_status print_operators(const coh_plan *plan)
 {
     printf("\n%-22s %-18s %5s  %11s  %-7s %-7s %-7s  %11s  %11s  %s\n", "operator", "kind", "block",
-           "parameters", "stand", "states", "updated", "activations", "saved", "kept how");
+           "parameters", "stored", "states", "updated", "activations", "saved", "kept how");
     for (int32_t i = 0; i < coh_plan_operator_count(plan); i++) {
         coh_plan_operator op = { .struct_bytes = sizeof(op) };
         CLI_TRY(coh_plan_operator_at(plan, i, &op));

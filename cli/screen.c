@@ -315,7 +315,7 @@ static coh_status add_groups(const cli_job *job, cli_line *line)
     int32_t count;
     CLI_TRY(cli_groups(job->plan, groups, &count));
     cli_line_add(line, "\n%-30s %-9s %10s %-16s %-16s %s\n", "operators", "pattern", "parameters",
-                 "stand", "states", "activations");
+                 "stored", "states", "activations");
     for (int32_t i = 0; i < count; i++)
         add_group(&groups[i], line);
     return COH_OK;
