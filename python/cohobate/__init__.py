@@ -558,6 +558,8 @@ class Model:
         self._model = coh_model()
         library.coh_model_resolve(_path(what), vocabulary, byref(self._model))
         if dtype is not None:
+            if dtype not in _DTYPES:
+                raise ValueError(f"dtype {dtype!r} is not one of {', '.join(_DTYPES)}")
             library.coh_model_dtype_set(byref(self._model), _DTYPES[dtype])
         self._model.dropout = dropout
         if lora or freeze:

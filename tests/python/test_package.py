@@ -151,6 +151,10 @@ class Package(ProgramTest):
         self.model().plan(BATCH, SEQUENCE, device_memory=kinds["raise"].bytes, **SIZES).close()
         self.model().plan(BATCH, SEQUENCE, device_memory="32MiB", disk=self.folder, **SIZES).close()
 
+    def test_a_dtype_that_models_do_not_have_is_named(self):
+        with self.assertRaisesRegex(ValueError, "'f16' is not one of f32, bf16"):
+            cohobate.Model("gpt2-nano", dtype="f16")
+
     def test_mistakes_are_exceptions_with_a_sentence(self):
         with self.assertRaisesRegex(cohobate.Error, "neither a preset") as raised:
             cohobate.Model("gpt-nothing")
