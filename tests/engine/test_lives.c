@@ -15,7 +15,9 @@
 #include "cohobate/cohobate.h"
 #include "tests/length.h"
 
-enum { BATCH = 16, COLUMNS = 8, WIDE = 96, STEPS = 3, BUDGET = 256 << 10, AT_ONCE = 4 };
+enum { BATCH = 16, COLUMNS = 8, WIDE = 96, STEPS = 3, AT_ONCE = 4 };
+/* In the small one every parameter crosses the link to the drive. */
+enum { SMALL = 256 << 10, LARGE = 64 << 20 };
 /* Cycles before the first look: allocators and loaded libraries have what they keep by then. */
 enum { WARM = 20 };
 #define DRIFT_MOST ((uint64_t)1 << 20)
@@ -62,8 +64,8 @@ static coh_status train(coh_engine *engine, uint64_t *out_hash)
     return status == COH_OK ? coh_engine_hash(engine, out_hash) : status;
 }
 
-/* Creates, trains and destroys; every parameter crosses the link to the drive. */
-static coh_status live(uint64_t *out_hash)
+/* Creates, trains and destroys. */
+static coh_status live(uint64_t budget, uint64_t *out_hash)
 {
     coh_graph *graph = NULL;
     coh_plan *plan = NULL;
@@ -72,7 +74,7 @@ static coh_status live(uint64_t *out_hash)
     if (status == COH_OK)
         status = build(graph);
     if (status == COH_OK)
-        status = coh_engine_create_within(graph, BUDGET, ".", &plan, &engine);
+        status = coh_engine_create_within(graph, budget, ".", &plan, &engine);
     if (status == COH_OK)
         status = train(engine, out_hash);
     coh_engine_destroy(engine);
@@ -121,14 +123,14 @@ static void engines_one_after_another_leave_nothing_behind(void **state)
     const int cycles = test_is_short() ? 60 : 1000;
     const int alone = entries_of("/proc/self/task");
     uint64_t first = 0, hash = 0, bytes = 0;
-    OK(live(&first));
+    OK(live(SMALL, &first));
     for (int i = 1; i < WARM; i++)
-        OK(live(&hash));
+        OK(live(SMALL, &hash));
     bytes = resident_bytes();
     const int descriptors = entries_of("/proc/self/fd"), threads = threads_of(alone);
     const int files = entries_of(".");
     for (int i = 0; i < cycles; i++) {
-        OK(live(&hash));
+        OK(live(SMALL, &hash));
         assert_int_equal(hash, first);
     }
     assert_int_equal(entries_of("/proc/self/fd"), descriptors);
@@ -147,11 +149,14 @@ typedef struct life {
     coh_status status;
 } life;
 
+/* The thread sanitizer does not see that liburing unmaps a ring, so that the ring of another
+ * engine, mapped at the same address, looks like a race: there all engines train in memory. */
 static void *live_apart(void *argument)
 {
     life *l = argument;
+    const uint64_t budget = TEST_FINDS_RACES ? LARGE : SMALL;
     for (int i = 0; i < 3; i++) {
-        l->status = live(&l->hash);
+        l->status = live(budget, &l->hash);
         if (l->status != COH_OK)
             break;
     }
@@ -164,7 +169,7 @@ static void four_engines_at_once_have_the_bits_of_one(void **state)
     pthread_t threads[AT_ONCE];
     life lives[AT_ONCE] = { 0 };
     uint64_t alone = 0;
-    OK(live(&alone));
+    OK(live(SMALL, &alone));
     for (int i = 0; i < AT_ONCE; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, live_apart, &lives[i]), 0);
     for (int i = 0; i < AT_ONCE; i++)
