@@ -17,33 +17,41 @@
 
 /* ---- what if ---- */
 
-/* The plans of one report. */
+/* A change of the plan as it is. */
+typedef struct change {
+    cli_options options;
+    const char *entries; /* of the profile */
+    int is_link;
+    char text[128];
+} change;
+
+/* The changes of one report. The first one is none: the plan as it is. */
 typedef struct what_ifs {
-    cli_options options; /* of the plan as it is */
+    change changes[REPORT_WHAT_IFS];
+    int count;
+    int64_t search; /* of the run */
     cli_variant base, found;
     double begin_s, longest_s, most_s;
     report_analysis *out;
 } what_ifs;
 
-/* Plans a variant, unless time is short. Returns 0 if there is none. */
-static int plan_one(what_ifs *w, const cli_options *options, const char *entries)
+/* Plans a change, unless time is short. Returns 0 if there is no plan. */
+static int plan_one(what_ifs *w, const change *of)
 {
     const double before = cli_seconds_now();
-    if (before - w->begin_s + w->longest_s > w->most_s ||
-        w->out->what_if_count == REPORT_WHAT_IFS) {
-        w->out->unplanned_count++;
+    if (before - w->begin_s + w->longest_s > w->most_s)
         return 0;
-    }
-    const coh_status status = cli_variant_plan(options, entries, &w->found);
+    const coh_status status = cli_variant_plan(&of->options, of->entries, &w->found);
     w->longest_s = fmax(w->longest_s, cli_seconds_now() - before);
     return status == COH_OK;
 }
 
-static void take(what_ifs *w, int is_link, const char *text)
+static void take(const what_ifs *w, const change *of, int is_quick, report_what_if *row)
 {
-    report_what_if *row = &w->out->what_ifs[w->out->what_if_count++];
-    *row = (report_what_if){ .step_s = NAN, .gain = NAN, .is_link = is_link };
-    snprintf(row->text, sizeof(row->text), "%s", text);
+    *row = (report_what_if){
+        .step_s = NAN, .gain = NAN, .is_link = of->is_link, .is_quick = is_quick
+    };
+    snprintf(row->text, sizeof(row->text), "%s", of->text);
     if (!w->found.fits)
         return;
     row->step_s = w->found.speed.step_s;
@@ -53,39 +61,43 @@ static void take(what_ifs *w, int is_link, const char *text)
         row->peak_bytes[tier] = (double)w->found.summary.peak_bytes[tier];
 }
 
-static void try_memory(what_ifs *w, cli_options *changed)
+/* Begins a change: a copy of the plan as it is. NULL: the list is full. */
+static change *begin_change(what_ifs *w)
+{
+    if (w->count == REPORT_WHAT_IFS)
+        return NULL;
+    change *one = &w->changes[w->count++];
+    *one = w->changes[0];
+    return one;
+}
+
+static void list_memory(what_ifs *w)
 {
     static const double factors[] = { 1.25, 1.5, 2, 0.8 };
     const uint64_t had = w->base.budget_bytes[COH_TIER_DEVICE];
-    char text[128];
     for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]) && had < UINT64_MAX / 4; i++) {
-        *changed = w->options;
         const uint64_t bytes = (uint64_t)((double)had * factors[i]) >> 20 << 20;
-        changed->device_memory_bytes = bytes;
-        changed->given[CLI_FLAG_DEVICE_MEMORY] = 1;
-        if (bytes == 0 || !plan_one(w, changed, ""))
+        change *one = bytes > 0 ? begin_change(w) : NULL;
+        if (!one)
             continue;
-        snprintf(text, sizeof(text), "%s %s device memory (--device-memory %s)",
+        one->options.device_memory_bytes = bytes;
+        one->options.given[CLI_FLAG_DEVICE_MEMORY] = 1;
+        snprintf(one->text, sizeof(one->text), "%s %s device memory (--device-memory %s)",
                  cli_size(bytes > had ? bytes - had : had - bytes).at,
                  bytes > had ? "more" : "less", cli_size_whole(bytes).at);
-        take(w, 0, text);
     }
 }
 
 /* An emulated link is as fast as its flag, whatever the profile says. */
-static void try_emulated_link(what_ifs *w, cli_options *changed)
+static void double_emulated_link(change *one)
 {
-    char text[128];
-    *changed = w->options;
-    changed->link_bytes_per_s *= 2;
-    if (!plan_one(w, changed, ""))
-        return;
-    snprintf(text, sizeof(text), "a host link twice as fast (--link-rate %.9gMB/s)",
-             (double)changed->link_bytes_per_s * 1e-6);
-    take(w, 1, text);
+    one->options.link_bytes_per_s *= 2;
+    one->entries = "";
+    snprintf(one->text, sizeof(one->text), "a host link twice as fast (--link-rate %.9gMB/s)",
+             (double)one->options.link_bytes_per_s * 1e-6);
 }
 
-static void try_links(what_ifs *w, cli_options *changed)
+static void list_links(what_ifs *w)
 {
     static const struct {
         coh_lane lane;
@@ -94,50 +106,100 @@ static void try_links(what_ifs *w, cli_options *changed)
                   { COH_LANE_WRITE, "disk-write=2x", "a drive that writes twice as fast" },
                   { COH_LANE_H2D, "pcie=2x", "a host link twice as fast" } };
     for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
-        if (w->base.summary.link_bytes[links[i].lane] == 0)
+        change *one = w->base.summary.link_bytes[links[i].lane] > 0 ? begin_change(w) : NULL;
+        if (!one)
             continue;
-        if (links[i].lane == COH_LANE_H2D && w->options.link_bytes_per_s > 0)
-            try_emulated_link(w, changed);
-        else if (plan_one(w, &w->options, links[i].entries))
-            take(w, 1, links[i].text);
+        one->is_link = 1;
+        one->entries = links[i].entries;
+        snprintf(one->text, sizeof(one->text), "%s", links[i].text);
+        if (links[i].lane == COH_LANE_H2D && one->options.link_bytes_per_s > 0)
+            double_emulated_link(one);
     }
 }
 
-static void try_micro_batch(what_ifs *w, cli_options *changed)
+static void list_micro_batch(what_ifs *w)
 {
-    char text[128];
-    *changed = w->options;
-    changed->micro_batch = 2 * w->base.micro_batch;
-    changed->given[CLI_FLAG_MICRO_BATCH] = 1;
-    if (w->base.micro_batch <= 0 || !plan_one(w, changed, ""))
+    change *one = w->base.micro_batch > 0 ? begin_change(w) : NULL;
+    if (!one)
         return;
-    snprintf(text, sizeof(text), "micro-batches of %lld (--micro-batch %lld): other rounding",
-             (long long)changed->micro_batch, (long long)changed->micro_batch);
-    take(w, 0, text);
+    one->options.micro_batch = 2 * w->base.micro_batch;
+    one->options.given[CLI_FLAG_MICRO_BATCH] = 1;
+    snprintf(one->text, sizeof(one->text),
+             "micro-batches of %lld (--micro-batch %lld): other "
+             "rounding",
+             (long long)one->options.micro_batch, (long long)one->options.micro_batch);
+}
+
+/* Plans all changes by the quick search. rows[i] is the change of w->changes[planned[i]]. */
+static void plan_quickly(what_ifs *w, int planned[REPORT_WHAT_IFS])
+{
+    report_analysis *out = w->out;
+    if (!plan_one(w, &w->changes[0]) || !w->found.fits)
+        return;
+    w->base = w->found;
+    list_memory(w);
+    list_links(w);
+    list_micro_batch(w);
+    for (int i = 0; i < w->count; i++) {
+        if (i > 0 && !plan_one(w, &w->changes[i])) {
+            out->unplanned_count++;
+            continue;
+        }
+        planned[out->what_if_count] = i;
+        take(w, &w->changes[i], w->search != COH_SEARCH_QUICK,
+             &out->what_ifs[out->what_if_count++]);
+    }
+}
+
+/* The quick row that a report would put among its actions; -1: none is left. */
+static int next_to_confirm(const report_analysis *out)
+{
+    int next = -1, above = 0;
+    for (int i = 1; i < out->what_if_count; i++)
+        if (out->what_ifs[i].is_quick && out->what_ifs[i].gain > 0 &&
+            (next < 0 || out->what_ifs[i].gain > out->what_ifs[next].gain))
+            next = i;
+    for (int i = 1; i < out->what_if_count && next >= 0; i++)
+        above += !out->what_ifs[i].is_quick && out->what_ifs[i].gain >= out->what_ifs[next].gain;
+    return above < REPORT_ACTIONS ? next : -1;
+}
+
+/* Plans the plan as it is and the largest gains by the usual search, which the run had. */
+static void confirm(what_ifs *w, const int planned[REPORT_WHAT_IFS])
+{
+    report_analysis *out = w->out;
+    for (int i = 0; i < w->count; i++)
+        w->changes[i].options.search = w->search;
+    if (out->what_if_count < 2 || !plan_one(w, &w->changes[0]) || !w->found.fits)
+        return;
+    w->base = w->found;
+    take(w, &w->changes[0], 0, &out->what_ifs[0]);
+    for (int row; (row = next_to_confirm(out)) >= 0;) {
+        if (!plan_one(w, &w->changes[planned[row]]))
+            return;
+        take(w, &w->changes[planned[row]], 0, &out->what_ifs[row]);
+    }
 }
 
 void cli_report_what_ifs(const cli_options *options, double seconds, report_analysis *out_analysis)
 {
+    int planned[REPORT_WHAT_IFS];
     what_ifs *w = calloc(1, sizeof(*w));
-    cli_options *changed = calloc(1, sizeof(*changed));
     out_analysis->what_if_count = out_analysis->unplanned_count = 0;
-    if (w && changed && !options->plan_file) {
-        w->options = *options;
-        w->options.command = CLI_PLAN;
-        w->options.calibration = "none"; /* it holds for the plan as it is only */
-        w->options.search = COH_SEARCH_QUICK;
+    if (w && !options->plan_file) {
+        change *as_it_is = &w->changes[w->count++];
+        *as_it_is = (change){ .options = *options, .entries = "", .text = "as it is" };
+        as_it_is->options.command = CLI_PLAN;
+        as_it_is->options.calibration = "none"; /* it holds for the plan as it is only */
+        as_it_is->options.search = COH_SEARCH_QUICK;
+        w->search = options->search;
         w->out = out_analysis;
         w->most_s = seconds;
         w->begin_s = cli_seconds_now();
-        if (plan_one(w, &w->options, "") && w->found.fits) {
-            w->base = w->found;
-            take(w, 0, "as it is");
-            try_memory(w, changed);
-            try_links(w, changed);
-            try_micro_batch(w, changed);
-        }
+        plan_quickly(w, planned);
+        if (w->search != COH_SEARCH_QUICK)
+            confirm(w, planned);
     }
-    free(changed);
     free(w);
 }
 

@@ -11,8 +11,9 @@ coh_status cli_plan_report(const cli_job *job);
 /* Writes the report of a run's folder to `path`. Fails: as report_run_read, report_write. */
 coh_status cli_report_folder(const char *folder, const char *path);
 
-/* Fills the what-ifs: plans of `options` for other budgets and links, by the quick search, as many
- * as are made in `seconds`. Options without a plan have none. */
+/* Fills the what-ifs: plans of `options` for other budgets and links, as many as are made in
+ * `seconds`. All are planned quickly first; those with the largest gains again by the search of
+ * `options`. Options without a plan have none. */
 void cli_report_what_ifs(const cli_options *options, double seconds, report_analysis *out_analysis);
 
 /* The form of a report by the end of its name. Fails: COH_ERR_ARGUMENT, naming the flag. */

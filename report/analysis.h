@@ -108,7 +108,7 @@ typedef struct report_cause {
 typedef struct report_action {
     char text[256];
     double gain;        /* of tokens per second: 0.06 is 6 % */
-    const char *source; /* "planned", "replayed", "estimated" */
+    const char *source; /* "planned", "planned quickly", "replayed", "estimated" */
 } report_action;
 
 /* A plan made for another machine or budget, by the caller. */
@@ -116,6 +116,7 @@ typedef struct report_what_if {
     char text[128];
     double step_s, gain; /* NaN: does not fit */
     int is_link;         /* the change is a faster link or drive */
+    int is_quick;        /* 1: of the quick search, though the run had the usual one */
     char limit[48];
     double peak_bytes[COH_TIER_COUNT];
 } report_what_if;

@@ -151,6 +151,7 @@ static void add_rest(const report_analysis *a, coh_json_writer *w)
         put(w, "step_seconds", o->step_s);
         put(w, "gain", o->gain);
         coh_json_put_text(w, "limit", o->limit);
+        coh_json_put(w, "is_quick", "%s", o->is_quick ? "true" : "false");
         coh_json_end(w);
     }
     coh_json_end(w);

@@ -59,8 +59,9 @@ static coh_status add_actions(const report_analysis *a, coh_text *out)
         COH_TRY(report_add_escaped(out, a->actions[i].text, TEXT_MOST));
         ADD("</span></li>");
     }
-    ADD("</ol><p class=\"soft\">Gains are in tokens/s. <em>Planned</em>: two quick plans, "
-        "with and without the change. <em>Replayed</em>: the step shown was played again with "
+    ADD("</ol><p class=\"soft\">Gains are in tokens/s. <em>Planned</em>: two plans, with "
+        "and without the change; <em>quickly</em>: by the quick search. <em>Replayed</em>: the "
+        "step shown was played again with "
         "other durations. "
         "<em>Estimated</em>: the lost seconds were subtracted.</p>");
     return COH_OK;
@@ -309,9 +310,9 @@ static coh_status add_what_ifs(const report_analysis *a, coh_text *out)
     if (a->what_if_count == 0)
         return COH_OK;
     ADD("<section id=\"what-if\"><h2>What if</h2><p class=\"soft\">Each row is a plan of its own, "
-        "made by the quick search and predicted without calibration; gains are over the "
-        "run as it is, planned so, too. The usual search finds faster plans and other "
-        "gains.</p><div "
+        "predicted without calibration; gains are over the run as it is, planned so, too. Gains "
+        "with ~ compare plans of the quick search; the usual search, which the run had, finds "
+        "faster plans and other gains.</p><div "
         "class=\"scroll\"><table class=\"sortable\"><thead><tr><th>Change</th><th class=\"n\">"
         "Step</th><th class=\"n\">Tokens/s</th><th>Limit</th><th class=\"n\">Device</th><th "
         "class=\"n\">Host</th><th class=\"n\">Disk</th></tr></thead><tbody>");
@@ -324,9 +325,10 @@ static coh_status add_what_ifs(const report_analysis *a, coh_text *out)
                 "<td data-v=\"\"></td><td data-v=\"\"></td><td data-v=\"\"></td></tr>");
             continue;
         }
-        ADD("</td><td class=\"n\" data-v=\"%.9g\">%s</td><td class=\"n\" data-v=\"%.6g\">%s</td>"
-            "<td>",
-            w->step_s, report_time(w->step_s).at, w->gain, report_change(w->gain).at);
+        ADD("</td><td class=\"n\" data-v=\"%.9g\">%s</td><td class=\"n\" data-v=\"%.6g\">%s%s"
+            "</td><td>",
+            w->step_s, report_time(w->step_s).at, w->gain, w->is_quick ? "~ " : "",
+            report_change(w->gain).at);
         COH_TRY(report_add_escaped(out, w->limit, NAME_MOST));
         ADD("</td>");
         for (int tier = 0; tier < COH_TIER_COUNT; tier++)

@@ -211,12 +211,12 @@ static coh_status add_operators(const report_analysis *a, coh_text *out)
 static coh_status add_rest(const report_analysis *a, coh_text *out)
 {
     if (a->what_if_count)
-        ADD("\nWHAT IF  quick plans, gains over \"as it is\"\n");
+        ADD("\nWHAT IF  gains over \"as it is\"; ~: plans of the quick search\n");
     for (int i = 0; i < a->what_if_count; i++) {
         const report_what_if *row = &a->what_ifs[i];
         const int fits = !isnan(row->step_s);
-        ADD("  %12s %8s  %.55s\n", fits ? report_time(row->step_s).at : "does not fit",
-            report_change(row->gain).at, row->text);
+        ADD("  %12s %c%8s  %.54s\n", fits ? report_time(row->step_s).at : "does not fit",
+            row->is_quick ? '~' : ' ', report_change(row->gain).at, row->text);
     }
     if (a->unplanned_count)
         ADD("  %d more not planned: time was short\n", a->unplanned_count);

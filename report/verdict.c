@@ -436,7 +436,9 @@ static coh_status find_actions(report_analysis *a)
     /* A replay of a measured step has its computing, which a plan only predicts. */
     for (int i = 0; i < a->what_if_count; i++)
         if (a->what_ifs[i].gain > 0 && !(a->is_measured && a->what_ifs[i].is_link))
-            add_action(a, a->what_ifs[i].gain, "planned", a->what_ifs[i].text);
+            add_action(a, a->what_ifs[i].gain,
+                       a->what_ifs[i].is_quick ? "planned quickly" : "planned",
+                       a->what_ifs[i].text);
     COH_TRY(COH_ALLOC(w->trace->instruction_count, &durations));
     for (uint32_t i = 0; i < w->trace->instruction_count; i++)
         durations[i] = report_duration(w, i);
