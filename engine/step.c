@@ -208,8 +208,13 @@ static void take_differences(coh_step *step, const coh_ticket *ticket, coh_step_
 static coh_system_counts count_system(const coh_step *step)
 {
     coh_store_facts facts;
+    coh_system_counts counts = coh_system_counts_read(&step->records);
     (void)coh_step_store_facts(step, &facts);
-    return coh_system_counts_read(&step->records, facts.retry_count);
+    counts.store_retries = facts.retry_count;
+    counts.meter = (coh_device_meter){ .clock_hz = UINT64_MAX, .power_mw = UINT64_MAX };
+    if (step->device_ops->meter != NULL)
+        step->device_ops->meter(step->device, &counts.meter);
+    return counts;
 }
 
 coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_result *out_result)

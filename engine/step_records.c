@@ -94,14 +94,14 @@ void coh_step_records_share(coh_step_records *records, coh_step_record *record,
     }
 }
 
-coh_system_counts coh_system_counts_read(const coh_step_records *records, uint64_t store_retries)
+coh_system_counts coh_system_counts_read(const coh_step_records *records)
 {
     struct rusage usage = { 0 };
     (void)getrusage(RUSAGE_SELF, &usage);
     return (coh_system_counts){ .minor_faults = (uint64_t)usage.ru_minflt,
                                 .major_faults = (uint64_t)usage.ru_majflt,
-                                .throttled_ns = coh_cpu_throttled_ns(records->throttle_descriptor),
-                                .store_retries = store_retries };
+                                .throttled_ns =
+                                    coh_cpu_throttled_ns(records->throttle_descriptor) };
 }
 
 void coh_step_records_await(coh_step_records *records, coh_step_record *record, uint64_t step_ns,
@@ -116,8 +116,8 @@ void coh_step_records_await(coh_step_records *records, coh_step_record *record, 
         .major_faults = now->major_faults - before->major_faults,
         .throttled_ns = is_counted ? now->throttled_ns - before->throttled_ns : UINT64_MAX,
         .store_retries = now->store_retries - before->store_retries,
-        .gpu_clock_hz = UINT64_MAX,
-        .gpu_power_mw = UINT64_MAX,
+        .gpu_clock_hz = now->meter.clock_hz,
+        .gpu_power_mw = now->meter.power_mw,
     };
     records->before = *now;
 }

@@ -21,10 +21,12 @@
 
 #include "base/check.h"
 #include "cohobate/trace.h"
+#include "memory/device.h"
 
 /* Totals since the process began. */
 typedef struct coh_system_counts {
     uint64_t minor_faults, major_faults, throttled_ns, store_retries;
+    coh_device_meter meter; /* at present */
 } coh_system_counts;
 
 typedef struct coh_step_record {
@@ -62,7 +64,8 @@ void coh_step_records_share(coh_step_records *records, coh_step_record *record,
                             const uint32_t *instructions, uint32_t count, const float *predicted_s,
                             uint64_t end_ns);
 
-coh_system_counts coh_system_counts_read(const coh_step_records *records, uint64_t store_retries);
+/* Reads the process's totals; the caller adds those of the store and the device. */
+coh_system_counts coh_system_counts_read(const coh_step_records *records);
 /* The step was waited for: takes its time, and what the system counted since the step before. */
 void coh_step_records_await(coh_step_records *records, coh_step_record *record, uint64_t step_ns,
                             const coh_system_counts *now);

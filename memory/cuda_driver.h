@@ -26,6 +26,7 @@
     X(cuDeviceGetCount)                                                                            \
     X(cuDeviceGet)                                                                                 \
     X(cuDeviceGetName)                                                                             \
+    X(cuDeviceGetPCIBusId)                                                                         \
     X(cuDeviceTotalMem)                                                                            \
     X(cuDeviceGetAttribute)                                                                        \
     X(cuDevicePrimaryCtxRetain)                                                                    \

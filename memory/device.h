@@ -106,6 +106,11 @@ typedef struct coh_device_overhead {
     uint64_t free_bytes, total_bytes;
 } coh_device_overhead;
 
+/* Clock and power of a device; UINT64_MAX: not known. */
+typedef struct coh_device_meter {
+    uint64_t clock_hz, power_mw;
+} coh_device_meter;
+
 /* A recorded sequence of launches (a CUDA graph) that can be replayed as one command; owned by its
  * queue. */
 typedef struct coh_recording coh_recording;
@@ -131,6 +136,8 @@ typedef struct coh_device_ops {
     /* Use of the device's memory outside the arena. Any thread. NULL if the device tier is the
      * machine's memory. Fails: COH_ERR_DEVICE. */
     coh_status (*overhead)(coh_device *device, coh_device_overhead *out_overhead);
+    /* Clock and power, at most a quarter of a second old. One thread at a time. NULL: not known. */
+    void (*meter)(coh_device *device, coh_device_meter *out_meter);
 
     /* Access the device tier from the host: set, copy in, copy out. They return when done. Only
      * while no lane runs, or with `lockstep` from a notify. Any thread.

@@ -13,6 +13,7 @@
 #include "cohobate/terms.h"
 #include "memory/cuda_facts.h"
 #include "memory/device_cuda_state.h"
+#include "memory/nvml.h"
 #include "memory/topology.h"
 
 /* Alignment of chunks: enough for 16-byte accesses per thread and for whole cache lines; the
@@ -177,6 +178,18 @@ static coh_status start_retirer(coh_device *device)
     return COH_OK;
 }
 
+/* A run needs neither clock nor power, so a machine without NVML is as good. */
+static coh_status open_meter(coh_device *device)
+{
+    char address[32];
+    COH_TRY(coh_cuda_check(
+        device->driver, device->driver->cuDeviceGetPCIBusId(address, sizeof(address), device->gpu),
+        "cuDeviceGetPCIBusId of GPU %d (%s)", device->config.index, device->name));
+    if (coh_nvml_open(address, &device->nvml) != COH_OK)
+        device->nvml = NULL;
+    return COH_OK;
+}
+
 static coh_status open_device(coh_device *device)
 {
     device->driver = device->config.driver;
@@ -187,6 +200,7 @@ static coh_status open_device(coh_device *device)
     COH_TRY(coh_cuda_graphs_wanted(&device->uses_graphs));
     COH_TRY(find_gpu(device));
     COH_TRY(create_context(device));
+    COH_TRY(open_meter(device));
     COH_TRY(start_retirer(device));
     return coh_cuda_watch_start(device);
 }
@@ -199,6 +213,7 @@ static void close_device(coh_device *device)
         pthread_join(device->retirer, NULL);
     for (uint32_t i = 0; i < device->watched_count; i++)
         coh_counter_set_mirror(device->watched[i], NULL);
+    coh_nvml_close(device->nvml);
     destroy_context(device);
     coh_cuda_driver_close(device->opened);
 }
@@ -510,6 +525,13 @@ static coh_status device_overhead(coh_device *device, coh_device_overhead *out_o
     return COH_OK;
 }
 
+static void device_meter(coh_device *device, coh_device_meter *out_meter)
+{
+    *out_meter = (coh_device_meter){ .clock_hz = UINT64_MAX, .power_mw = UINT64_MAX };
+    if (device->nvml != NULL)
+        coh_nvml_read(device->nvml, coh_clock_ns(), out_meter);
+}
+
 static void device_destroy(coh_device *device)
 {
     if (device == NULL)
@@ -543,6 +565,7 @@ const coh_device_ops coh_device_cuda = {
     .arena_destroy = device_arena_destroy,
     .arena_facts = device_arena_facts,
     .overhead = device_overhead,
+    .meter = device_meter,
     .fill = device_fill,
     .put = device_copy,
     .get = device_copy,

@@ -111,6 +111,7 @@ struct coh_device {
     uint64_t room_bytes;    /* largest possible arena at creation */
     uint64_t context_bytes; /* bytes in use at creation */
     int uses_graphs;
+    struct coh_nvml *nvml; /* NULL: NVML is not there */
 
     CUdeviceptr arena; /* device tier; 0: none */
     uint64_t arena_bytes;

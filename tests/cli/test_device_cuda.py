@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import unittest
 
 import model_folder
@@ -13,6 +14,7 @@ import program
 from program import SANITIZED, ProgramTest, environment
 
 GPU = os.environ["COH_EMULATED_GPU"]
+METERED = os.environ["COH_METERED"]  # the folder of a played NVML
 LIBRARIES = 32 * 2**20 + 4096  # kept for libraries by a plan for a GPU
 STEPS = 3
 
@@ -23,7 +25,7 @@ class DeviceCuda(ProgramTest):
         self.text = self.corpus()
 
     def gpu(self, seed=1, **more):
-        return {"env": environment(LD_LIBRARY_PATH=GPU, COH_CUDA_LIBRARIES="none", COH_EMULATED_SEED=str(seed), **more)}
+        return {"env": environment(**{"LD_LIBRARY_PATH": GPU, "COH_CUDA_LIBRARIES": "none", "COH_EMULATED_SEED": str(seed), **more})}
 
     def model(self, kind):
         model_folder.make(self.path(kind), kind, "F32")
@@ -51,6 +53,17 @@ class DeviceCuda(ProgramTest):
                     self.assertLess(host["loss"], 5.95 if kind == "gpt2" else 6.4)
                     self.assertAlmostEqual(gpu["loss"], host["loss"], delta=bound * host["loss"])
                     self.assertEqual(gpu["peak_bytes"], gpu["predicted_peak_bytes"])
+
+    def test_a_run_records_clock_and_power_where_the_gpu_has_a_meter(self):
+        model = self.model("gpt2")
+        for folders, rows in ((f"{GPU}:{METERED}", 3), (GPU, 0)):
+            self.train(model, "--save", self.path("run"), seed=1, LD_LIBRARY_PATH=folders)
+            self.succeeds("report", self.path("run"), "-o", self.path("page.html"))
+            with open(self.path("page.html"), encoding="utf-8") as file:
+                page = file.read()
+            self.assertEqual(page.count(">1.98 GHz</td>"), rows)
+            self.assertEqual(len(re.findall(r">3\d\d W</td>", page)), rows)
+            shutil.rmtree(self.path("run"))
 
     def test_where_things_stand_changes_no_bit(self):
         model = self.model("gpt2")

@@ -121,6 +121,14 @@ static CUresult stub_cuDeviceGetName(char *name, int bytes, CUdevice device)
     return coh_stub_end(CUDA_SUCCESS);
 }
 
+static CUresult stub_cuDeviceGetPCIBusId(char *address, int bytes, CUdevice device)
+{
+    (void)device;
+    BEGIN_ANYWHERE(cuDeviceGetPCIBusId);
+    snprintf(address, (size_t)bytes, "0000:01:00.0");
+    return coh_stub_end(CUDA_SUCCESS);
+}
+
 static CUresult stub_cuDeviceTotalMem(size_t *bytes, CUdevice device)
 {
     (void)device;

@@ -1,0 +1,29 @@
+/* nvml.h - the clock and the power of a GPU, read from NVIDIA's management library.
+ *
+ * libnvidia-ml.so.1 comes with the driver. It is opened at run time, where the loader finds it, as
+ * the driver itself is. Without it a GPU has no meter.
+ *
+ * Threads: one at a time per meter. A reading takes some 10 us, on some GPUs a millisecond; so
+ * readings less than COH_NVML_PAUSE_NS apart return the same numbers. */
+#ifndef COH_MEMORY_NVML_H
+#define COH_MEMORY_NVML_H
+
+#include <stdint.h>
+
+#include "base/check.h"
+#include "memory/device.h"
+
+#define COH_NVML_PAUSE_NS ((uint64_t)250 * 1000 * 1000)
+
+typedef struct coh_nvml coh_nvml;
+
+/* Opens the meter of the GPU at a PCI address ("0000:3b:00.0", as cuDeviceGetPCIBusId writes it).
+ * Fails: COH_ERR_DEVICE: no library, or it does not know the GPU; COH_ERR_IO, COH_ERR_CORRUPT: the
+ * library is damaged; COH_ERR_MEMORY. */
+coh_status coh_nvml_open(const char *pci_address, coh_nvml **out_nvml);
+void coh_nvml_close(coh_nvml *nvml); /* accepts NULL */
+
+/* Reads the meter at `now_ns`, a time of coh_clock_ns. */
+void coh_nvml_read(coh_nvml *nvml, uint64_t now_ns, coh_device_meter *out_meter);
+
+#endif
