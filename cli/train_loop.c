@@ -3,9 +3,13 @@
  * step. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "cli/stop.h"
 #include "cli/train.h"
+
+/* Training names a wait for an earlier save from here on. */
+#define SAVE_WAIT_NAMED_S 1.0
 
 static coh_step_input input_of(const cli_run *run, uint64_t step)
 {
@@ -40,46 +44,6 @@ static coh_status submit_next(cli_run *run)
     CLI_TRY(coh_engine_submit(run->engine, &input));
     run->submitted_steps++;
     return COH_OK;
-}
-
-/* ---- a step without finite numbers ---- */
-
-/* Handles step `result->step`, which was not applied (docs/architecture.md, "a broken number"):
- * undoes the step after it, runs it again checking every value, prints where it broke, continues
- * with the next batch. */
-static coh_status skip_step(cli_run *run, const coh_step_result *result)
-{
-    char sentence[512];
-    coh_step_result later = { .struct_bytes = sizeof(later) };
-    const char *mode = run->job.recipe.clip > 0 ? "--clip-mode previous" : "--clip 0";
-    if (!cli_recipe_defers(&run->job.recipe)) {
-        if (run->saved_step == UINT64_MAX)
-            return cli_fail(COH_ERR_NUMBER,
-                            "step %" PRIu64 " gave numbers that are not finite, and with %s they"
-                            " have gone into the weights: start again with a lower --lr or with"
-                            " --clip 1 --clip-mode exact",
-                            result->step + 1, mode);
-        return cli_fail(COH_ERR_NUMBER,
-                        "step %" PRIu64 " gave numbers that are not finite, and with %s they"
-                        " have gone into the weights: resume from the last checkpoint,"
-                        " %s/step-%" PRIu64,
-                        result->step + 1, mode, run->folder.path, run->saved_step);
-    }
-    if (run->submitted_steps > run->done_steps) {
-        CLI_TRY(coh_engine_wait(run->engine, &later));
-        run->submitted_steps--;
-    }
-    coh_step_input input = input_of(run, result->step);
-    CLI_TRY(coh_engine_scan(run->engine, &input, result->applied_count, sentence));
-    cli_report_break(&run->report);
-    cli_note("warning: step %" PRIu64 " is left out: %s", result->step + 1, sentence);
-    if (++run->skipped_in_row < CLI_SKIPPED_MOST)
-        return COH_OK;
-    return cli_fail(
-        COH_ERR_NUMBER,
-        "%d steps in a row gave numbers that are not finite (the last: %s): lower --lr%s",
-        CLI_SKIPPED_MOST, sentence,
-        run->saved_step == UINT64_MAX ? "" : "; the last checkpoint is whole");
 }
 
 /* ---- quiet points ---- */
@@ -129,27 +93,85 @@ static int save_matters(const cli_run *run)
 }
 
 /* A failed save leaves nothing behind and the older checkpoint intact, so a full disk costs one
- * checkpoint, not the run. If the engine failed rather than the save, it refuses to drain. */
+ * checkpoint, not the run. */
+static void note_failed_save(cli_run *run, uint64_t step)
+{
+    cli_report_break(&run->report);
+    if (run->folder.step_count > 0)
+        cli_note("warning: nothing was saved after step %" PRIu64
+                 ": %s; the run goes on, step-%" PRIu64 " stays the last checkpoint",
+                 step, coh_last_error(), run->folder.steps[run->folder.step_count - 1]);
+    else
+        cli_note("warning: nothing was saved after step %" PRIu64
+                 ": %s; the run goes on, and has no checkpoint yet",
+                 step, coh_last_error());
+}
+
+/* If the engine failed rather than the save, it refuses to drain. */
 static coh_status bear_failed_save(cli_run *run, coh_status status)
 {
     if (save_matters(run) || status != COH_ERR_IO)
         return status;
     CLI_TRY(coh_engine_drain(run->engine));
-    cli_report_break(&run->report);
-    if (run->folder.step_count > 0)
-        cli_note("warning: nothing was saved after step %" PRIu64
-                 ": %s; the run goes on, step-%" PRIu64 " stays the last checkpoint",
-                 run->done_steps, coh_last_error(), run->folder.steps[run->folder.step_count - 1]);
-    else
-        cli_note("warning: nothing was saved after step %" PRIu64
-                 ": %s; the run goes on, and has no checkpoint yet",
-                 run->done_steps, coh_last_error());
+    note_failed_save(run, run->done_steps);
     return COH_OK;
 }
 
+static void take_checkpoint(cli_run *run, uint64_t step)
+{
+    run->saved_step = step;
+    cli_stop_kept();
+    cli_run_folder_saved(&run->folder, step, cli_validations_loss_at(&run->validations, step));
+}
+
+/* Waits for the save that is under way, if there is one. */
+static coh_status finish_save(cli_run *run)
+{
+    const uint64_t step = run->saving_step;
+    if (step == UINT64_MAX)
+        return COH_OK;
+    run->saving_step = UINT64_MAX;
+    const coh_status status = coh_engine_save_wait(run->engine);
+    if (status == COH_OK)
+        take_checkpoint(run, step);
+    else if (status == COH_ERR_IO)
+        note_failed_save(run, step);
+    else
+        return status;
+    return COH_OK;
+}
+
+/* Finishes a save whose files are durable. */
+static coh_status poll_save(cli_run *run)
+{
+    int is_done = 0;
+    if (run->saving_step == UINT64_MAX)
+        return COH_OK;
+    CLI_TRY(coh_engine_save_is_done(run->engine, &is_done));
+    return is_done ? finish_save(run) : COH_OK;
+}
+
+/* Finishes the earlier save before the next one begins, and says so if training waits for it. */
+static coh_status wait_for_save(cli_run *run)
+{
+    const uint64_t step = run->saving_step;
+    const double begin_s = cli_seconds_now();
+    CLI_TRY(finish_save(run));
+    const double seconds = cli_seconds_now() - begin_s;
+    if (step == UINT64_MAX || seconds < SAVE_WAIT_NAMED_S || save_matters(run))
+        return COH_OK;
+    cli_report_break(&run->report);
+    cli_note("step %" PRIu64 "  training waited %s until step-%" PRIu64
+             " was on the drive: save less often (--save-every)",
+             run->done_steps, cli_time(seconds).at, step);
+    return COH_OK;
+}
+
+/* Saves at a quiet point. Before the end the next steps run while the drive takes the files. */
 static coh_status save(cli_run *run)
 {
     char path[CLI_PATH_BYTES];
+    CLI_TRY(wait_for_save(run));
     if (run->folder.path[0] == '\0' || run->saved_step == run->done_steps)
         return COH_OK;
     run->note.used = run->note_bytes;
@@ -160,13 +182,15 @@ static coh_status save(cli_run *run)
                                        .json = run->note.text };
     CLI_TRY(cli_run_folder_step_path(&run->folder, run->done_steps, path));
     cli_run_folder_make_room(&run->folder);
-    coh_status status = coh_engine_save(run->engine, path, &note);
+    const int is_last = save_matters(run);
+    coh_status status = is_last ? coh_engine_save(run->engine, path, &note)
+                                : coh_engine_save_begin(run->engine, path, &note);
     if (status != COH_OK)
         return bear_failed_save(run, status);
-    run->saved_step = run->done_steps;
-    cli_stop_kept();
-    cli_run_folder_saved(&run->folder, run->done_steps,
-                         cli_validations_loss_at(&run->validations, run->done_steps));
+    if (is_last)
+        take_checkpoint(run, run->done_steps);
+    else
+        run->saving_step = run->done_steps;
     return COH_OK;
 }
 
@@ -213,6 +237,47 @@ static coh_status quiet_point(cli_run *run)
     return COH_OK;
 }
 
+/* ---- a step without finite numbers ---- */
+
+/* Handles step `result->step`, which was not applied (docs/architecture.md, "a broken number"):
+ * undoes the step after it, runs it again checking every value, prints where it broke, continues
+ * with the next batch. */
+static coh_status skip_step(cli_run *run, const coh_step_result *result)
+{
+    char sentence[512];
+    coh_step_result later = { .struct_bytes = sizeof(later) };
+    const char *mode = run->job.recipe.clip > 0 ? "--clip-mode previous" : "--clip 0";
+    if (!cli_recipe_defers(&run->job.recipe)) {
+        CLI_TRY(finish_save(run));
+        if (run->saved_step == UINT64_MAX)
+            return cli_fail(COH_ERR_NUMBER,
+                            "step %" PRIu64 " gave numbers that are not finite, and with %s they"
+                            " have gone into the weights: start again with a lower --lr or with"
+                            " --clip 1 --clip-mode exact",
+                            result->step + 1, mode);
+        return cli_fail(COH_ERR_NUMBER,
+                        "step %" PRIu64 " gave numbers that are not finite, and with %s they"
+                        " have gone into the weights: resume from the last checkpoint,"
+                        " %s/step-%" PRIu64,
+                        result->step + 1, mode, run->folder.path, run->saved_step);
+    }
+    if (run->submitted_steps > run->done_steps) {
+        CLI_TRY(coh_engine_wait(run->engine, &later));
+        run->submitted_steps--;
+    }
+    coh_step_input input = input_of(run, result->step);
+    CLI_TRY(coh_engine_scan(run->engine, &input, result->applied_count, sentence));
+    cli_report_break(&run->report);
+    cli_note("warning: step %" PRIu64 " is left out: %s", result->step + 1, sentence);
+    if (++run->skipped_in_row < CLI_SKIPPED_MOST)
+        return COH_OK;
+    return cli_fail(
+        COH_ERR_NUMBER,
+        "%d steps in a row gave numbers that are not finite (the last: %s): lower --lr%s",
+        CLI_SKIPPED_MOST, sentence,
+        run->saved_step == UINT64_MAX ? "" : "; the last checkpoint is whole");
+}
+
 /* ---- the loop ---- */
 
 /* May another step be submitted: before the end and not across a quiet point? */
@@ -226,9 +291,8 @@ static int may_submit(const cli_run *run)
            !(save_due(run, submitted) || validation_due(run, submitted));
 }
 
-coh_status cli_train_loop(cli_run *run)
+static coh_status run_steps(cli_run *run)
 {
-    cli_report_start(&run->report);
     while (run->done_steps < run->job.recipe.steps && !run->stopped && !run->ended) {
         coh_step_result result = { .struct_bytes = sizeof(result) };
         cli_step_health health;
@@ -243,10 +307,24 @@ coh_status cli_train_loop(cli_run *run)
             run->skipped_in_row = 0;
         else
             CLI_TRY(skip_step(run, &result));
+        CLI_TRY(poll_save(run));
         if (run->submitted_steps > run->done_steps)
             continue;
         run->stopped = cli_stop_asked() && run->done_steps < run->job.recipe.steps;
         CLI_TRY(quiet_point(run));
     }
     return COH_OK;
+}
+
+coh_status cli_train_loop(cli_run *run)
+{
+    char why[1024];
+    run->saving_step = UINT64_MAX;
+    cli_report_start(&run->report);
+    const coh_status status = run_steps(run);
+    if (status == COH_OK)
+        return finish_save(run);
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    (void)finish_save(run); /* the checkpoint is whole, whatever failed */
+    return cli_fail(status, "%s", why);
 }

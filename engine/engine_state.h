@@ -4,7 +4,7 @@
 #define COH_ENGINE_ENGINE_STATE_H
 
 #include "cohobate/engine.h"
-#include "engine/checkpoint_writer.h"
+#include "engine/background_save.h"
 #include "engine/input_check.h"
 #include "engine/step.h"
 
@@ -27,6 +27,7 @@ struct coh_engine {
     coh_logical_table table; /* of both */
     coh_logical_hash *hash;
     coh_checkpoint_writer *writer; /* NULL: this plan does not save */
+    coh_background_save saver;     /* finishes the writer's checkpoints */
 };
 
 /* The device of an engine, and its store. */

@@ -67,7 +67,8 @@ coh_status coh_engine_create_tables(coh_engine *engine)
     COH_TRY(coh_logical_hash_create(&engine->table, engine->pool, &engine->hash));
     if (engine->plan->programs[COH_PROGRAM_SAVE].instruction_count == 0)
         return COH_OK;
-    return coh_checkpoint_writer_create(&engine->table, engine->pool, &engine->writer);
+    COH_TRY(coh_checkpoint_writer_create(&engine->table, engine->pool, &engine->writer));
+    return coh_background_save_init(&engine->saver, engine->writer);
 }
 
 coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes)
@@ -90,6 +91,7 @@ coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes)
 
 void coh_engine_destroy_tables(coh_engine *engine)
 {
+    coh_background_save_fini(&engine->saver);
     coh_checkpoint_writer_destroy(engine->writer);
     coh_logical_hash_destroy(engine->hash);
     coh_free(engine->tensors);
@@ -243,17 +245,19 @@ static coh_status save_run(visit_context *context, const coh_chunk_visit *visit)
                                      visit->element_begin, visit->count, visit->data);
 }
 
-coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
+/* Writes all numbers of the last step into the writer's files. */
+static coh_status write_numbers(coh_engine *engine, const char *path,
+                                const coh_checkpoint_note *note, coh_checkpoint_seal *out_seal)
 {
-    COH_NEED(engine);
-    COH_NEED(path);
-    COH_NEED_STRUCT(coh_checkpoint_note, note);
     coh_checkpoint_note known = { 0 };
     coh_struct_read(note, &known, sizeof(known));
     note = &known;
     COH_TRY(coh_engine_check_ready(engine, "save"));
     if (engine->writer == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "this plan only reads its parameters: nothing to save");
+    if (engine->saver.is_under_way)
+        return coh_fail(COH_ERR_ARGUMENT, "an earlier save is under way, and an engine makes one "
+                                          "at a time: call coh_engine_save_wait first");
     COH_TRY(coh_engine_drain(engine));
     COH_TRY(coh_checkpoint_writer_begin(engine->writer, path, note->json));
     visit_context visit = { .run = save_run, .wants = wants_values_and_states };
@@ -265,13 +269,49 @@ coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_check
         coh_checkpoint_writer_abort(engine->writer);
         return status;
     }
-    const coh_checkpoint_seal seal = {
+    *out_seal = (coh_checkpoint_seal){
         .step = note->step,
         .applied_count = cells.applied_count,
         .grad_norm = engine->plan->options.deferred_update ? 0 : cells.previous_norm,
         .numeric_fingerprint = engine->plan->numeric_fingerprint,
     };
+    return COH_OK;
+}
+
+coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
+{
+    COH_NEED(engine);
+    COH_NEED(path);
+    COH_NEED_STRUCT(coh_checkpoint_note, note);
+    coh_checkpoint_seal seal;
+    COH_TRY(write_numbers(engine, path, note, &seal));
     return coh_checkpoint_writer_finish(engine->writer, &seal, NULL);
+}
+
+coh_status coh_engine_save_begin(coh_engine *engine, const char *path,
+                                 const coh_checkpoint_note *note)
+{
+    COH_NEED(engine);
+    COH_NEED(path);
+    COH_NEED_STRUCT(coh_checkpoint_note, note);
+    coh_checkpoint_seal seal;
+    COH_TRY(write_numbers(engine, path, note, &seal));
+    coh_background_save_start(&engine->saver, &seal);
+    return COH_OK;
+}
+
+coh_status coh_engine_save_is_done(const coh_engine *engine, int *out_is_done)
+{
+    COH_NEED(engine);
+    COH_NEED(out_is_done);
+    *out_is_done = coh_background_save_is_done(&engine->saver);
+    return COH_OK;
+}
+
+coh_status coh_engine_save_wait(coh_engine *engine)
+{
+    COH_NEED(engine);
+    return coh_background_save_take(&engine->saver);
 }
 
 /* ---- load ---- */

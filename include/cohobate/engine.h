@@ -247,6 +247,20 @@ typedef struct coh_checkpoint_note {
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,
                                    const coh_checkpoint_note *note);
 
+/* As coh_engine_save, but returns when all numbers are written. Flushing them to the drive, which
+ * takes most of the time on most drives, and renaming go on beside the next steps. The checkpoint
+ * is of the step at which the call was made. It exists once coh_engine_save_wait returned COH_OK;
+ * until then further saves are refused. coh_engine_destroy waits, too.
+ * Fails: as coh_engine_save; COH_ERR_ARGUMENT if a save is under way. */
+COH_API coh_status coh_engine_save_begin(coh_engine *engine, const char *path,
+                                         const coh_checkpoint_note *note);
+/* Does coh_engine_save_wait return at once? 1, too, if no save is under way.
+ * Fails: COH_ERR_ARGUMENT (NULL). */
+COH_API coh_status coh_engine_save_is_done(const coh_engine *engine, int *out_is_done);
+/* Waits for the save that is under way, and returns its outcome, once. COH_OK if there is none.
+ * Fails: as coh_engine_save. The engine can be used further. */
+COH_API coh_status coh_engine_save_wait(coh_engine *engine);
+
 /* Returns an upper bound of the disk bytes that a checkpoint of this plan's engine takes, folder
  * and unused ends of pages included.
  * Fails: COH_ERR_FULL (larger than a file can be), COH_ERR_MEMORY, COH_ERR_ARGUMENT (NULL). */

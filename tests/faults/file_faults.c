@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file_ops.h"
@@ -26,7 +27,8 @@ typedef struct faults {
     int fail_errno;     /* 0: a short write */
     uint64_t signal_at; /* 0: never */
     int signal_number;
-    power_cut *cut; /* NULL: no power cut is planned */
+    struct timespec sync_time; /* that each flush takes longer */
+    power_cut *cut;            /* NULL: no power cut is planned */
 } faults;
 
 /* Parses "<number>", then the end or ':'. Returns 0 if malformed. */
@@ -63,6 +65,9 @@ static void *begin(void)
         f->fail_errno = (int)number_of(rest, &rest);
     f->signal_at = number_of(getenv("COH_TEST_SIGNAL_AT"), &rest);
     f->signal_number = *rest ? (int)number_of(rest, &rest) : SIGTERM;
+    const uint64_t sync_ms = number_of(getenv("COH_TEST_SYNC_MS"), &rest);
+    f->sync_time = (struct timespec){ .tv_sec = (time_t)(sync_ms / 1000),
+                                      .tv_nsec = (long)(sync_ms % 1000) * 1000000 };
     uint64_t cut_at = number_of(getenv("COH_TEST_POWER_CUT_AT"), &rest);
     f->cut = power_cut_begin(cut_at, number_of(rest, &rest));
     return f;
@@ -136,6 +141,7 @@ static int faulty_sync(void *state, int fd)
 {
     faults *f = state;
     int fault = enter(f);
+    (void)nanosleep(&f->sync_time, NULL);
     int result = fault ? fault : real->sync(NULL, fd);
     if (result == 0)
         power_cut_synced(f->cut, fd);

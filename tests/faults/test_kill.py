@@ -25,6 +25,8 @@ if SHORT:
     KILLS = min(KILLS, 2)  # usually one in memory and one streamed
 
 STEPS = 6
+SYNC_MS = 20  # of a slow drive, for each of
+FLUSHES = 7  # a checkpoint
 DEAD = 86  # exit code of the test modes (file_faults.h)
 # A second process that dies must not block the first one forever.
 HANG_S = 200
@@ -82,23 +84,47 @@ class Killed(ProgramTest):
         self.assertEqual(left[-2:] if was_over else left, [f"step-{STEPS - 1}", f"step-{STEPS}"])
         shutil.rmtree(folder)
 
+    def is_saving_beside_steps(self, folder):
+        """Was a later step recorded than that of the unfinished checkpoint in `folder`?"""
+        saving = [int(name[5:-8]) for name in os.listdir(folder) if re.fullmatch(r"step-\d+\.partial", name)]
+        try:
+            with open(os.path.join(folder, "steps.jsonl"), encoding="utf-8") as file:
+                steps = [int(step) for step in re.findall(r'"step": ?(\d+)', file.read())]
+        except FileNotFoundError:
+            steps = []
+        return bool(saving and steps and steps[-1] > saving[0])
+
     def test_runs_killed_at_random_moments_end_with_the_hash_of_the_whole_run(self):
         expected = self.whole_run()
-        kills, runs, attempts = 0, 0, 0
+        kills, runs, _ = self.kill_runs(expected, Killed.undisturbed[1])
+        print(f"figure: {kills} kills in {runs} runs of {STEPS} steps, {DTYPE}, each ended with {expected}")
+
+    def test_runs_killed_while_a_slow_drive_takes_their_saves_do_so_too(self):
+        expected = self.whole_run()
+        seconds = Killed.undisturbed[1] + STEPS * FLUSHES * SYNC_MS / 1000
+        kills, runs, beside = self.kill_runs(expected, seconds, program=FAULTY, env=environment(COH_TEST_SYNC_MS=str(SYNC_MS)))
+        print(f"figure: {kills} kills in {runs} runs of {STEPS} steps on a slow drive, {beside} of them beside a save, {DTYPE}, "
+              f"each ended with {expected}")
+
+    def kill_runs(self, expected, seconds, **how):
+        """Kills runs that take some seconds at random moments, KILLS times. Returns kills, runs, and kills of a run
+        that had gone on beside a save."""
+        kills, runs, attempts, beside = 0, 0, 0, 0
         while kills < KILLS:
             runs += 1
             folder = self.path(f"run-{runs}")
             os.mkdir(folder)
             while kills < KILLS and attempts < 4 * KILLS + 20:
                 attempts += 1
-                process = start(*self.go_on(folder), *self.budgets[attempts % 2])
+                process = start(*self.go_on(folder), *self.budgets[attempts % 2], **how)
                 try:
-                    process.communicate(timeout=self.random.uniform(0, 0.7 * Killed.undisturbed[1]))
+                    process.communicate(timeout=self.random.uniform(0, 0.7 * seconds))
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.communicate(timeout=HANG_S)
                     self.assertEqual(process.returncode, -9)
                     kills += 1
+                    beside += self.is_saving_beside_steps(folder)
                     if self.check_left(folder) == STEPS:
                         break
                     continue
@@ -106,7 +132,7 @@ class Killed(ProgramTest):
                 break
             self.finish(folder, expected)
             self.assertLess(attempts, 4 * KILLS + 20, "the runs are over before they are killed")
-        print(f"figure: {kills} kills in {runs} runs of {STEPS} steps, {DTYPE}, each ended with {expected}")
+        return kills, runs, beside
 
     def dies(self, folder, variable, value):
         """Runs until it dies. False if the run has fewer operations than that."""
