@@ -25,7 +25,7 @@ if SHORT:
     KILLS = min(KILLS, 2)  # usually one in memory and one streamed
 
 STEPS = 6
-SYNC_MS = 20  # of a slow drive, for each of
+SYNC_MS = 60  # of a slow drive, for each of
 FLUSHES = 7  # a checkpoint
 DEAD = 86  # exit code of the test modes (file_faults.h)
 # A second process that dies must not block the first one forever.
