@@ -520,6 +520,18 @@ static coh_status plan_batch(cli_job *job)
     return COH_OK;
 }
 
+/* Prints a note if the profile has measured some kinds of the graph, but not all. A datasheet has
+ * measured none, which other lines report. */
+static void note_unmeasured(const cli_job *job)
+{
+    const int32_t count = job->summary.unmeasured_operators;
+    const int32_t all = coh_graph_operator_count(job->graph);
+    if (count > 0 && count < all)
+        cli_note("note: the profile has no measurement of %s: the times of %" PRId32 " of %" PRId32
+                 " operators are estimates; cohobate profile %s -o FILE measures them",
+                 job->summary.unmeasured_kind, count, all, job->model.name);
+}
+
 /* Sets job->plan, graph and summary, and the recipe's micro-batch and sweep order if they may be
  * chosen, with a note on standard error. */
 static coh_status make_plan(cli_job *job)
@@ -535,6 +547,7 @@ static coh_status make_plan(cli_job *job)
     job->plan_options.sweep_order = job->summary.sweep_order;
     if (!job->summary.order_keeps_bits)
         cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
+    note_unmeasured(job);
     return COH_OK;
 }
 

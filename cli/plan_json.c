@@ -197,8 +197,11 @@ static void add_what(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
     cli_line_add_json_tiers(line, "peak_bytes", summary->peak_bytes);
     cli_line_add_json(line,
                       "'in_memory_bytes': %" PRIu64 ", 'smallest_device_bytes': %" PRIu64
-                      ", 'smallest_is_proven': %i",
-                      in_memory_bytes, summary->smallest_device_bytes, summary->smallest_is_proven);
+                      ", 'smallest_is_proven': %i, 'unmeasured_operators': %" PRId32
+                      ", 'unmeasured_kind': %s",
+                      in_memory_bytes, summary->smallest_device_bytes, summary->smallest_is_proven,
+                      summary->unmeasured_operators,
+                      summary->unmeasured_kind != NULL ? summary->unmeasured_kind : "");
 }
 
 static void add_program(const coh_plan_summary *summary, cli_line *line)

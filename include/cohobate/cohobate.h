@@ -36,6 +36,7 @@
 #include "cohobate/adapters.h"
 #include "cohobate/calibration.h"
 #include "cohobate/checkpoint.h"
+#include "cohobate/cuda.h"
 #include "cohobate/disk.h"
 #include "cohobate/engine.h"
 #include "cohobate/folder.h"

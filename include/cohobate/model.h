@@ -147,7 +147,7 @@ typedef struct coh_call {
      * input_grad; the call with row_end == row_count finishes them. 0, 0, 0: nothing is split. */
     int64_t row_begin, row_end, row_count;
     int32_t microbatch; /* number in the step, from 0 */
-    /* device queue; on the host, the worker pool for coh_parallel */
+    /* on the host, the worker pool for coh_parallel; on a GPU, for coh_cuda_begin (cuda.h) */
     void *queue;
     /* The cache_bytes that forward wrote, or NULL; results are the same bits either way. Forward
      * and backward of one micro-batch both get it, or neither; backward may overwrite what it has
@@ -181,10 +181,10 @@ typedef enum coh_device_kind { COH_DEVICE_HOST, COH_DEVICE_CUDA, COH_DEVICE_KIND
  * COH_DEVICE_HOST: forward and backward compute before they return. They allocate nothing, wait for
  * nothing, and give equal bits for equal bytes, whatever the number of threads (but see atomics).
  *
- * COH_DEVICE_CUDA: they enqueue the same on call->queue and return. The call's pointers are device
- * memory and must not be read or written here. The enqueued work may be recorded and replayed in
- * every step without another call. So it may depend only on the call, must not use loss_scale, and
- * must not wait for the queue. */
+ * COH_DEVICE_CUDA: they enqueue the same on the stream of the call (cuda.h) and return. The call's
+ * pointers are device memory and must not be read or written here. The enqueued work may be
+ * recorded and replayed in every step without another call. So it may depend only on the call, must
+ * not use loss_scale, and must not wait for the stream. */
 typedef struct coh_kind_device {
     /* NULL: the kind does not run there. Every kind runs on the host. */
     coh_status (*forward)(const coh_call *call);

@@ -46,6 +46,13 @@ class Measure(ProgramTest):
         for kind in ["linear", "attention", "classifier", "embedding"]:
             for phase in ["forward", "backward"]:
                 self.assertIn((f"cohobate.{kind}", phase), phases)
+        known = self.succeeds("plan", *TINY, "--dtype", "f32", "--profile", path, "--json")
+        self.assertEqual((known.json["unmeasured_operators"], known.json["unmeasured_kind"]), (0, ""))
+        self.assertNotIn("no measurement", known.err)
+        other = self.succeeds("plan", "llama-3.2-1b", "--dtype", "f32", "--search", "quick", "--profile", path,
+                              "--json")
+        self.assertEqual(other.json["unmeasured_kind"], "cohobate.rmsnorm")
+        self.assertIn(f"cohobate.rmsnorm: the times of {other.json['unmeasured_operators']} of ", other.err)
         self.succeeds(*QUICK, "--batch", "2", "--disk", self.folder, "-o", path)
         second = self.read(path)
         self.assertEqual(sorted(second["links"]), ["d2h", "h2d", "read", "write"])
