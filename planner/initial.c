@@ -146,6 +146,7 @@ static int compare_initial(const void *x, const void *y)
     const int32_t differences[] = { coh_block_set_count(&a->decisions.recompute) -
                                         coh_block_set_count(&b->decisions.recompute),
                                     a->decisions.host_updates - b->decisions.host_updates,
+                                    a->decisions.resident - b->decisions.resident,
                                     a->decisions.cache - b->decisions.cache,
                                     a->decisions.row_passes - b->decisions.row_passes };
     for (size_t i = 0; i < sizeof(differences) / sizeof(differences[0]); i++)
@@ -274,6 +275,29 @@ static int recompute_choices(const coh_plan *plan, int32_t *choices)
                : count;
 }
 
+/* Part of the device's memory that resident weights may take; the rest is for windows. */
+#define RESIDENT_PART 0.8
+
+/* Lists how many of the first blocks keep their weights on the device, into
+ * choices[COH_INITIAL_RESIDENTS]. With a host tier and a drive, all tiers are full of what
+ * survives: what lies on the device for good needs no place in the host tier, and none of the
+ * drive's time. The bounds cannot tell, since they take any placement. */
+static int resident_choices(const coh_plan *plan, int32_t *choices)
+{
+    const coh_plan_options *o = &plan->options;
+    const int32_t blocks = coh_graph_block_count(plan->graph);
+    double bytes = 0;
+    choices[0] = 0;
+    if (o->mode != COH_PLAN_TRAIN || o->host_memory_bytes == 0 || o->disk_bytes == 0 || blocks == 0)
+        return 1;
+    for (size_t i = 0; i < plan->graph->parameter_count; i++)
+        if (plan->graph->ops[plan->graph->parameters[i].op].block >= 0)
+            bytes += (double)coh_shape_bytes(&plan->graph->parameters[i].facts.shape) / blocks;
+    const double fit = bytes > 0 ? RESIDENT_PART * (double)o->device_memory_bytes / bytes : 0;
+    choices[1] = fit < blocks - 1 ? (int32_t)fit : blocks - 1;
+    return choices[1] > 0 ? 2 : 1;
+}
+
 /* A way to start from, in as many slices. */
 static coh_decisions start_of(const coh_plan *plan, uint64_t chunk_bytes, int slices,
                               int32_t recompute, int32_t host_updates)
@@ -295,14 +319,18 @@ static int list_decisions(const coh_plan *plan, uint64_t chunk_bytes, int slices
                           coh_decisions *list)
 {
     int32_t choices[COH_INITIAL_CHOICES + 1], hosts[COH_INITIAL_HOST_CHOICES];
+    int32_t residents[COH_INITIAL_RESIDENTS];
     const int count = recompute_choices(plan, choices), host_count = host_choices(plan, hosts);
+    const int resident_count = resident_choices(plan, residents);
     int way_count = 0;
     for (int cache = 0; cache <= coh_candidates_have_caches(plan); cache++)
         for (int h = 0; h < host_count; h++)
-            for (int i = 0; i < count; i++) {
-                list[way_count] = start_of(plan, chunk_bytes, slices, choices[i], hosts[h]);
-                list[way_count++].cache = cache;
-            }
+            for (int i = 0; i < count; i++)
+                for (int r = 0; r < resident_count; r++) {
+                    list[way_count] = start_of(plan, chunk_bytes, slices, choices[i], hosts[h]);
+                    list[way_count].resident = residents[r];
+                    list[way_count++].cache = cache;
+                }
     return way_count;
 }
 

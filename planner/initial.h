@@ -26,7 +26,11 @@ enum { COH_INITIAL_SURVIVORS = 8192 };
 enum { COH_LONG_INSTRUCTIONS = 16384 };
 
 enum { COH_INITIAL_CHOICES = 5, COH_INITIAL_HOST_CHOICES = 5, COH_INITIAL_ROW_CHOICES = 3 };
-enum { COH_INITIAL_WAYS = (COH_INITIAL_CHOICES + 1) * 2 * COH_INITIAL_HOST_CHOICES };
+enum { COH_INITIAL_RESIDENTS = 2 };
+enum {
+    COH_INITIAL_WAYS =
+        (COH_INITIAL_CHOICES + 1) * 2 * COH_INITIAL_HOST_CHOICES * COH_INITIAL_RESIDENTS
+};
 enum { COH_INITIAL_MOST = COH_INITIAL_WAYS * COH_INITIAL_ROW_CHOICES };
 
 /* Lists how many of the first blocks to recompute: the choices that the options leave, fewest
@@ -47,8 +51,9 @@ coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *o
 /* Computes the lower bound of start->decisions. Fails: COH_ERR_MEMORY. */
 coh_status coh_initial_bound(const coh_plan *plan, coh_initial_candidate *start);
 
-/* Lists every way to recompute, with and without caches, and with a host tier with none, a quarter,
- * half or all of the updates there, that fits in `slices` slices; most promising first, into
+/* Lists every way to recompute, with and without caches, with a host tier with none, a quarter,
+ * half or all of the updates there, and with a drive behind it with and without weights that stay
+ * on the device, that fits in `slices` slices; most promising first, into
  * starts[COH_INITIAL_MOST]. Fails: COH_ERR_MEMORY. */
 coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
                             coh_initial_candidate *starts, int *out_count);

@@ -193,12 +193,12 @@ static int is_short(const coh_candidates *candidates)
 
 static int same_blocks(const coh_decisions *a, const coh_decisions *b)
 {
-    return a->host_updates == b->host_updates &&
+    return a->host_updates == b->host_updates && a->resident == b->resident &&
            memcmp(&a->recompute, &b->recompute, sizeof(a->recompute)) == 0;
 }
 
-/* Moves the best start of each way to recompute and to update to the front, in the same order: of
- * the others, which differ in caches and row ranges, few are tried. */
+/* Moves the best start of each way to recompute, to update and to keep weights to the front, in the
+ * same order: of the others, which differ in caches and row ranges, few are tried. */
 static void spread_starts(coh_initial_candidate *starts, int count)
 {
     int distinct = 0;
