@@ -40,6 +40,7 @@ typedef struct cli_run {
     uint64_t done_steps, submitted_steps;                /* counted from the start of the run */
     uint64_t saved_step;                                 /* UINT64_MAX: none in this folder yet */
     uint64_t saving_step; /* of a save that goes on beside the steps; UINT64_MAX: none */
+    double saving_loss;   /* of validation at that step; NaN: not known */
     coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST]; /* of this run's lines */
     uint32_t class_count;
     int skipped_in_row;

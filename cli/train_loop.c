@@ -117,11 +117,12 @@ static coh_status bear_failed_save(cli_run *run, coh_status status)
     return COH_OK;
 }
 
-static void take_checkpoint(cli_run *run, uint64_t step)
+/* `loss`: of the validation at that step; there may have been another since. */
+static void take_checkpoint(cli_run *run, uint64_t step, double loss)
 {
     run->saved_step = step;
     cli_stop_kept();
-    cli_run_folder_saved(&run->folder, step, cli_validations_loss_at(&run->validations, step));
+    cli_run_folder_saved(&run->folder, step, loss);
 }
 
 /* Waits for the save that is under way, if there is one. */
@@ -133,7 +134,7 @@ static coh_status finish_save(cli_run *run)
     run->saving_step = UINT64_MAX;
     const coh_status status = coh_engine_save_wait(run->engine);
     if (status == COH_OK)
-        take_checkpoint(run, step);
+        take_checkpoint(run, step, run->saving_loss);
     else if (status == COH_ERR_IO)
         note_failed_save(run, step);
     else
@@ -187,10 +188,13 @@ static coh_status save(cli_run *run)
                                 : coh_engine_save_begin(run->engine, path, &note);
     if (status != COH_OK)
         return bear_failed_save(run, status);
-    if (is_last)
-        take_checkpoint(run, run->done_steps);
-    else
+    const double loss = cli_validations_loss_at(&run->validations, run->done_steps);
+    if (is_last) {
+        take_checkpoint(run, run->done_steps, loss);
+    } else {
         run->saving_step = run->done_steps;
+        run->saving_loss = loss;
+    }
     return COH_OK;
 }
 
