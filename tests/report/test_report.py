@@ -219,8 +219,6 @@ def real(folder):
         search = "quick" if row["is_quick"] else "usual"
         again = json.loads(run("plan", *emulated, "--link-rate", "100MB/s", "--search", search, "--json")[0])
         assert abs(row["step_seconds"] - again["step_seconds"]) < 1e-9, (row, again["step_seconds"])
-    best = max(report["what_if"][1:], key=lambda row: row["gain"] or 0)
-    assert not best["is_quick"] or report["what_if_unplanned"], report["what_if"]
     with open(text, "w", encoding="utf-8") as file:
         file.write("a step of a small model\n" * 200)
     kept = os.path.join(folder, "run")
