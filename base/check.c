@@ -95,6 +95,13 @@ coh_status coh_check_integer(const char *what, int64_t value, int64_t least, int
                     what, value, least, most);
 }
 
+coh_status coh_check_status(coh_status status, const char *function)
+{
+    if ((int)status >= COH_OK && (int)status <= COH_ERR_INTERNAL)
+        return status;
+    return coh_fail(COH_ERR_ARGUMENT, "%s returned %d, which is no status", function, (int)status);
+}
+
 void coh_error_save(char *text)
 {
     memcpy(text, error_text, sizeof(error_text));

@@ -32,6 +32,10 @@ coh_status coh_fail(coh_status status, const char *format, ...)
 coh_status coh_fail_prefix(coh_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Returns the status that a function of the caller's returned. One that is none becomes
+ * COH_ERR_ARGUMENT, with a text that names the function. */
+coh_status coh_check_status(coh_status status, const char *function);
+
 /* Carry a failure from one thread to another: save copies this thread's text to `text`, a buffer of
  * COH_ERROR_TEXT_BYTES; restore sets it from there. */
 void coh_error_save(char *text);

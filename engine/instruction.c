@@ -331,7 +331,8 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket,
             ? coh_call_check_run(step->call_check, &checked, kernels, &step->call)
             : kernels(&step->call);
     if (status != COH_OK)
-        return coh_fail_prefix(status, "operator '%s', %s of micro-batch %d", op->name,
+        return coh_fail_prefix(coh_check_status(status, "its function"),
+                               "operator '%s', %s of micro-batch %d", op->name,
                                coh_opcode_name((coh_opcode)instruction->opcode),
                                instruction_call->microbatch);
     return COH_OK;

@@ -492,6 +492,21 @@ static void size_workspaces(coh_graph_op_entry *op, const coh_shape *inputs)
     }
 }
 
+/* Runs infer. A kind that fails without a text must not show that of an earlier failure. */
+static coh_status run_infer(coh_graph_op_entry *op, const coh_shape *inputs)
+{
+    char earlier[COH_ERROR_TEXT_BYTES], none[COH_ERROR_TEXT_BYTES] = "";
+    coh_error_save(earlier);
+    coh_error_restore(none);
+    const coh_status status =
+        coh_check_status(op->kind.infer(op->attributes, inputs, &op->facts), "infer of its kind");
+    if (status == COH_OK)
+        coh_error_restore(earlier);
+    else if (coh_last_error()[0] == '\0')
+        return coh_fail(status, "infer of its kind fails and gives no reason (coh_kind_fail)");
+    return status;
+}
+
 static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op_args *args)
 {
     COH_TRY(coh_alloc_text(args->name, &op->name));
@@ -511,7 +526,7 @@ static coh_status fill_op(coh_graph *graph, coh_graph_op_entry *op, const coh_op
         op->input[i] = tensor;
         inputs[i] = graph->tensors[tensor].shape;
     }
-    coh_status status = op->kind.infer(op->attributes, inputs, &op->facts);
+    coh_status status = run_infer(op, inputs);
     if (status == COH_OK)
         size_workspaces(op, inputs);
     if (status == COH_OK)
