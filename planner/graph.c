@@ -727,7 +727,9 @@ coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor)
     COH_NEED(graph);
     if (tensor.index < 0 || tensor.index >= (int32_t)graph->tensor_count ||
         graph->tensors[tensor.index].producer < 0)
-        return coh_fail(COH_ERR_ARGUMENT, "an output of the graph is an operator's tensor");
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "tensor %d is no operator's output: give one that coh_graph_op returned",
+                        tensor.index);
     graph->tensors[tensor.index].is_output = 1;
     return COH_OK;
 }

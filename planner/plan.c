@@ -124,11 +124,11 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
     if (options->optimizer_choice_count > 0 && options->optimizer_choices == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "%d choices of optimizers at NULL: give their array",
                         options->optimizer_choice_count);
-    if ((options->pin_count > 0 && options->pins == NULL) ||
-        (options->earlier_count > 0 && options->earlier == NULL))
-        return coh_fail(COH_ERR_ARGUMENT, "%d pins at %s, %d earlier plans at %s",
-                        options->pin_count, options->pins ? "their place" : "NULL",
-                        options->earlier_count, options->earlier ? "their place" : "NULL");
+    if (options->pin_count > 0 && options->pins == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "%d pins at NULL: give their array", options->pin_count);
+    if (options->earlier_count > 0 && options->earlier == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "%d earlier plans at NULL: give their array",
+                        options->earlier_count);
     for (int32_t i = 0; i < options->earlier_count; i++)
         if (options->earlier[i] == NULL)
             return coh_fail(COH_ERR_ARGUMENT, "earlier plan %d is NULL", i);
