@@ -43,10 +43,10 @@ typedef struct coh_cuda_call {
     uint32_t struct_bytes;
     /* 0: enqueue nothing and return COH_OK, in a rehearsal and after the end of a run */
     int32_t enqueues;
-    int32_t is_rehearsal; /* 1: load and prepare whatever the first launch would */
-    int32_t is_recording; /* 1: the stream is being captured */
-    void *stream;         /* cudaStream_t and CUstream */
-    int32_t device_index; /* of the GPU, in the driver's order */
+    int32_t is_rehearsal;         /* 1: load and prepare whatever the first launch would */
+    int32_t is_recording;         /* 1: the stream is being captured */
+    void *stream;                 /* cudaStream_t and CUstream */
+    int32_t device_index;         /* of the GPU, in the driver's order */
     int32_t multiprocessor_count; /* of this GPU, for the size of a grid */
 } coh_cuda_call;
 

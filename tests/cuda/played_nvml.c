@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNKNOWN 999
+#define UNKNOWN                  999
 #define CLOCK_OF_MULTIPROCESSORS 1
 
 struct handle {

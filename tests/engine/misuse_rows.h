@@ -102,4 +102,4 @@ ROW(step_without_a_size, ARGUMENT, "set it to sizeof(coh_step_input), and the me
 ROW(step_without_an_input, ARGUMENT, "target) is not given"),
 ROW(three_steps_at_once, ARGUMENT, "steps are under way already"),
 ROW(wait_for_nothing, ARGUMENT, "no step is under way"),
-/* clang-format on */
+    /* clang-format on */
