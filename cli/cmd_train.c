@@ -525,7 +525,8 @@ static coh_status run_all(cli_run *run)
     describe_start(run);
     CLI_TRY(cli_stop_check(before_first_step));
     if (run->folder.path[0])
-        CLI_TRY(cli_record_open(&run->job, run->engine, run->folder.path, &run->record));
+        CLI_TRY(
+            cli_record_open(&run->job, run->engine, &run->facts, run->folder.path, &run->record));
     run->has_begun = 1;
     CLI_TRY(cli_train_loop(run));
     return finish(run);

@@ -212,7 +212,7 @@ static coh_status run_of(const cli_job *job, const coh_trace *trace, report_run 
     const int descriptor = memfd_create("run.json", MFD_CLOEXEC);
     if (descriptor < 0)
         return cli_fail(COH_ERR_IO, "the system has no room for a temporary file");
-    coh_status status = cli_record_write_run(job, trace, descriptor);
+    coh_status status = cli_record_write_run(job, trace, NULL, descriptor);
     const off_t bytes = lseek(descriptor, 0, SEEK_END);
     if (status == COH_OK && (bytes < 0 || !(text = malloc((size_t)bytes + 1))))
         status = cli_fail(COH_ERR_MEMORY, "no memory for the facts of a plan");

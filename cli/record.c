@@ -144,6 +144,43 @@ static coh_status add_plan(const cli_job *job, const coh_trace *trace, cli_line 
     return COH_OK;
 }
 
+/* ---- fallbacks: where the engine took a slower way than usual ---- */
+
+static void add_store_fallbacks(const coh_engine_facts *facts, cli_line *line)
+{
+    if (facts->store_direct == 0)
+        cli_line_add_json(line, "%s",
+                          "the working store goes through the page cache, because its folder's "
+                          "file system refuses O_DIRECT");
+    if (strcmp(facts->store_backend, "posix") == 0)
+        cli_line_add_json(line, "%s", "threads move the working store, without io_uring");
+    if (strcmp(facts->store_backend, "io_uring") == 0)
+        cli_line_add_json(line, "%s",
+                          "io_uring moves the working store without registered memory, because "
+                          "the limit of locked memory is too low");
+}
+
+/* `facts` NULL: of a plan, which has none. */
+static void add_fallbacks(const cli_job *job, const coh_engine_facts *facts, cli_line *line)
+{
+    char text[512];
+    int small_pages = 0;
+    cli_line_add_json(line, "'fallbacks': [");
+    if (facts) {
+        add_store_fallbacks(facts, line);
+        for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+            small_pages |= facts->arena_node_count[tier] > 0 && !facts->arena_huge_pages[tier];
+        if (small_pages)
+            cli_line_add_json(line, "%s",
+                              "memory has small pages, because the system refuses huge ones");
+        snprintf(text, sizeof(text), "products run without OpenBLAS: %.400s",
+                 coh_kernel_fallback());
+        if (!job->on_gpu && coh_kernel_fallback()[0])
+            cli_line_add_json(line, "%s", text);
+    }
+    cli_line_add(line, "]");
+}
+
 static void print_now(char out_text[32])
 {
     const time_t now = time(NULL);
@@ -152,7 +189,8 @@ static void print_now(char out_text[32])
     strftime(out_text, 32, "%Y-%m-%dT%H:%M:%SZ", &date);
 }
 
-coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace, int descriptor)
+coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace,
+                                const coh_engine_facts *facts, int descriptor)
 {
     char started[32];
     cli_line line;
@@ -165,6 +203,7 @@ coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace, int 
     CLI_TRY(cli_line_write(&line, descriptor));
     add_recipe(job, trace, &line);
     CLI_TRY(add_plan(job, trace, &line));
+    add_fallbacks(job, facts, &line);
     cli_line_add_json(&line, "}\n");
     return cli_line_write(&line, descriptor);
 }
@@ -188,13 +227,14 @@ static coh_status put_fresh(coh_status status, int descriptor, const char *fresh
     return status;
 }
 
-static coh_status replace_run(const cli_job *job, const coh_trace *trace, const char *path)
+static coh_status replace_run(const cli_job *job, const coh_trace *trace,
+                              const coh_engine_facts *facts, const char *path)
 {
     char fresh[CLI_PATH_BYTES + 32];
     const int descriptor = open_fresh(path, fresh);
     if (descriptor < 0)
         return cli_fail(COH_ERR_IO, "%s: %s", fresh, strerror(errno));
-    return put_fresh(cli_record_write_run(job, trace, descriptor), descriptor, fresh, path);
+    return put_fresh(cli_record_write_run(job, trace, facts, descriptor), descriptor, fresh, path);
 }
 
 /* Copies run.json up to its last brace; *out_last is the byte before. Fails also if it is not as it
@@ -271,7 +311,8 @@ static void give_up(cli_record *record, const char *name)
     record->file = NULL;
 }
 
-coh_status cli_record_open(const cli_job *job, const coh_engine *engine, const char *folder,
+coh_status cli_record_open(const cli_job *job, const coh_engine *engine,
+                           const coh_engine_facts *facts, const char *folder,
                            cli_record *out_record)
 {
     char path[CLI_PATH_BYTES + 16];
@@ -279,7 +320,7 @@ coh_status cli_record_open(const cli_job *job, const coh_engine *engine, const c
     *out_record = (cli_record){ .kept = (uint32_t)job->options->record };
     CLI_TRY(coh_engine_trace(engine, &trace));
     snprintf(path, sizeof(path), "%s/run.json", folder);
-    if (replace_run(job, trace, path) != COH_OK)
+    if (replace_run(job, trace, facts, path) != COH_OK)
         give_up(out_record, "run.json");
     snprintf(path, sizeof(path), "%s/trace.bin", folder);
     (void)unlink(path); /* of the run before a resume: its steps have other tables */

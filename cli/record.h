@@ -27,11 +27,13 @@ typedef struct cli_record {
  * coh_plan_trace. */
 coh_status cli_record_bytes(const cli_job *job, uint64_t *out_bytes);
 
-/* Writes the text of a run.json. Fails: COH_ERR_IO. */
-coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace, int descriptor);
+/* Writes the text of a run.json. `facts` NULL: of a plan. Fails: COH_ERR_IO. */
+coh_status cli_record_write_run(const cli_job *job, const coh_trace *trace,
+                                const coh_engine_facts *facts, int descriptor);
 /* Writes run.json and begins trace.bin in `folder`; --record none leaves trace.bin out. Fails:
  * COH_ERR_MEMORY; a file that cannot be written is a warning. */
-coh_status cli_record_open(const cli_job *job, const coh_engine *engine, const char *folder,
+coh_status cli_record_open(const cli_job *job, const coh_engine *engine,
+                           const coh_engine_facts *facts, const char *folder,
                            cli_record *out_record);
 /* Adds a finished step, and reads its health. */
 void cli_record_step(cli_record *record, coh_engine *engine, const coh_step_result *result,

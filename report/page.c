@@ -350,6 +350,20 @@ static coh_status add_counter(uint64_t value, double scale, report_text (*format
     return COH_OK;
 }
 
+static coh_status add_fallbacks(const report_run *run, coh_text *out)
+{
+    if (!report_fallback(run, 0))
+        return COH_OK;
+    ADD("<p>Slower ways than usual:</p><ul>");
+    for (size_t i = 0; report_fallback(run, i); i++) {
+        ADD("<li>");
+        COH_TRY(report_add_escaped(out, report_fallback(run, i), TEXT_MOST));
+        ADD("</li>");
+    }
+    ADD("</ul>");
+    return COH_OK;
+}
+
 static coh_status add_faults(const report_analysis *a, coh_text *out)
 {
     const report_run *run = a->run;
@@ -365,6 +379,7 @@ static coh_status add_faults(const report_analysis *a, coh_text *out)
     if (run->skipped_count > 0)
         ADD("<p>%" PRIu64 " step%s left out because numbers were not finite.</p>",
             run->skipped_count, run->skipped_count == 1 ? " was" : "s were");
+    COH_TRY(add_fallbacks(run, out));
     if (t && t->step_count) {
         ADD("<div class=\"scroll\"><table><thead><tr><th>Recorded step</th><th class=\"n\">Time"
             "</th><th class=\"n\">Page faults</th><th class=\"n\">From a drive</th><th "

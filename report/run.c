@@ -122,6 +122,7 @@ static coh_status read_facts(const json_t *root, report_facts *f)
         .first_step = count_of(root, "first_step"),
         .steps = count_of(root, "steps"),
         .endurance_bytes = number_of(root, "endurance_bytes"),
+        .fallbacks = json_object_get(root, "fallbacks"),
         .ended_how = text_of(ended, "how"),
         .ended_sentence = text_of(ended, "sentence"),
         .is_calibrated = json_is_boolean(calibrated) ? json_is_true(calibrated) : -1,
@@ -145,6 +146,11 @@ static coh_status take_facts(const char *text, size_t bytes, report_run *run)
     if (version != VERSION)
         return coh_fail(COH_ERR_CORRUPT, "it has no version %d: it is not a run's", VERSION);
     return read_facts(run->json, &run->facts);
+}
+
+const char *report_fallback(const report_run *run, size_t index)
+{
+    return json_string_value(json_array_get(run->facts.fallbacks, index));
 }
 
 /* ---- steps ---- */

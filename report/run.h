@@ -19,7 +19,8 @@ enum { REPORT_NOTES = 8, REPORT_NOTE_BYTES = 320 };
 typedef struct report_facts {
     const char *model, *started, *version, *device, *cpu, *gpu, *dtype, *optimizer, *state;
     const char *profile, *plan_hash, *profile_hash, *limit;
-    char *command; /* the arguments, joined */
+    const json_t *fallbacks; /* sentences; NULL: not known */
+    char *command;           /* the arguments, joined */
     double seed, cores, memory_bytes, batch, micro_batch, sequence, tokens_per_step, parameters;
     double flops_per_step, peak_flops_per_s, predicted_step_s, predicted_in_memory_step_s, threads;
     double predicted_peak_bytes[COH_TIER_COUNT], budget_bytes[COH_TIER_COUNT];
@@ -87,6 +88,8 @@ coh_status report_run_of_plan(const char *json, size_t bytes, const coh_trace *t
                               report_run *out_run);
 /* Returns argument `index` of the run's command, 0 being the program; NULL: there is none. */
 const char *report_run_argument(const report_run *run, size_t index);
+/* Returns sentence `index` about a slower way that the engine took; NULL: there are no more. */
+const char *report_fallback(const report_run *run, size_t index);
 void report_run_close(report_run *run); /* accepts a zeroed one */
 
 /* Copies a text for a terminal or for JSON: control characters, and bytes that are not UTF-8,

@@ -228,6 +228,10 @@ static coh_status add_rest(const report_analysis *a, coh_text *out)
     if (a->run->skipped_count)
         ADD("\n%" PRIu64 " step%s left out: numbers were not finite\n", a->run->skipped_count,
             a->run->skipped_count == 1 ? " was" : "s were");
+    if (report_fallback(a->run, 0))
+        ADD("\nSLOWER WAYS THAN USUAL\n");
+    for (size_t i = 0; report_fallback(a->run, i); i++)
+        COH_TRY(add_words(report_fallback(a->run, i), 2, out));
     if (a->run->note_count)
         ADD("\nNOTES\n");
     for (int i = 0; i < a->run->note_count; i++)

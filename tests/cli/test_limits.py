@@ -122,9 +122,13 @@ class Limits(ProgramTest):
         blas = [finding for finding in done.json["findings"] if finding["subject"] == "BLAS"][0]
         self.assertEqual(blas["level"], "warn")
         self.assertIn("raise ulimit -v", blas["remedy"])
-        done = self.succeeds("train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--save", "none", "--steps", 1,
+        done = self.succeeds("train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--save", self.path("run"), "--steps", 1,
                              "--device-memory", "32MiB", "--disk", self.folder, env=avx2, preexec_fn=lower(350))
         self.assertRegex(done.err, r"note: OpenBLAS cannot be loaded, .*\(kernel path \w+\+panels\): .*raise ulimit -v")
+        with open(self.path("run", "run.json"), encoding="utf-8") as file:
+            fallbacks = json.load(file)["fallbacks"]
+        self.assertTrue([f for f in fallbacks if f.startswith("products run without OpenBLAS: ")], fallbacks)
+        self.assertIn("products run without OpenBLAS", " ".join(self.succeeds("report", self.path("run"), "--text").out.split()))
 
     @in_full
     def test_too_little_host_memory(self):

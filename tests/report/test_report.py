@@ -133,6 +133,17 @@ def hostile(folder):
     path = make(os.path.join(folder, "nan"), "nan")
     run("report", path)
     assert "10 steps were left out" in read_page(os.path.join(path, "report.html")).text["p"]
+    path = make(os.path.join(folder, "fallbacks"), "usual")
+    with open(os.path.join(path, "run.json"), encoding="utf-8") as file:
+        facts = json.load(file)
+    for fallbacks, shown in ((["pages are <small>", "\x1b[2J and slow"], 2), ([], 0), ("text", 0), ([7, "after"], 0), (None, 0)):
+        with open(os.path.join(path, "run.json"), "w", encoding="utf-8") as file:
+            json.dump({**facts, "fallbacks": fallbacks}, file)
+        run("report", path)
+        items = read_page(os.path.join(path, "report.html")).text.get("li", "")
+        text = run("report", path, "--text")[0]
+        assert items.count("pages are <small>") == (1 if shown else 0), items
+        assert ("SLOWER WAYS" in text) == (shown > 0) and "\x1b" not in text
     path = make(os.path.join(folder, "many"), "usual", 20000)
     run("report", path)
     read_page(os.path.join(path, "report.html"))
