@@ -8,10 +8,15 @@
  *
  * A usual layer has N inputs, one output, parameters with a name and a shape, forward and backward.
  * The macro makes a coh_op_kind (model.h) of it with the defaults that any layer may have: backward
- * reads all inputs and parameters, writes every gradient and adds to none. A layer with attributes,
- * saved bytes or other promises fills in a coh_op_kind itself.
+ * reads all inputs and parameters, writes every gradient and adds to none. A layer with attributes
+ * or other promises fills in a coh_op_kind itself. Two more macros take existing functions:
  *
- * Threads: a graph belongs to the thread that builds it; coh_layer_infer is pure, any thread. */
+ *     COH_LAYER_THAT_ADDS    backward only adds to gradients (dx[i] += ...), as in code that sets
+ *                            them to zero at the start of a step
+ *     COH_LOSS_LAYER         the output is the loss
+ *
+ * Threads: a graph belongs to the thread that builds it; coh_layer_infer is pure, any thread;
+ * coh_layer_clear_grads belongs to the call. */
 #ifndef COHOBATE_LAYER_H
 #define COHOBATE_LAYER_H
 
@@ -37,6 +42,12 @@ typedef struct coh_layer {
     coh_layer_parameter parameter[COH_PORT_MAX]; /* the first parameter_count of them */
     int64_t output[COH_RANK_MAX];                /* dimensions, as above; all 0: those of input 0 */
     int32_t takes_bf16;                          /* 0: inputs, output and parameters are f32 */
+    /* Dimensions, as above, of f32 numbers that forward writes to call->saved and backward reads
+     * there. All 0: none. */
+    int64_t saved[COH_RANK_MAX];
+    int64_t workspace[COH_RANK_MAX]; /* dimensions of f32 numbers of scratch, in both phases */
+    /* Values of input i, which is then I32 (tokens, targets). All zero: it is no such input. */
+    coh_index_range index[COH_PORT_MAX];
 } coh_layer;
 
 /* Computes the facts of a layer: the infer of a kind that COH_LAYER defines, and a start for an
@@ -46,9 +57,38 @@ typedef struct coh_layer {
 COH_API coh_status coh_layer_infer(const coh_layer *layer, const coh_shape *inputs,
                                    coh_op_facts *out_facts);
 
+/* Sets each gradient of a backward call to zero that has to be written, and leaves those that have
+ * to be added to. A backward that only adds calls it first; its kind sets can_add_grad (model.h).
+ * Call it from a kind's backward on the host device. */
+COH_API void coh_layer_clear_grads(const coh_call *call);
+
 /* Defines `const coh_op_kind identifier` with these numbers of inputs and parameters. Then
  * come members of coh_layer, at least one (.parameter, or .takes_bf16 = 0). */
 #define COH_LAYER(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of, ...)   \
+    COH_LAYER_OF_(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of, 0, 0,  \
+                  __VA_ARGS__)
+
+/* As COH_LAYER, for a backward that adds to every gradient and writes none. The sums have the bits
+ * of a loop that adds up operators and micro-batches in the same order. */
+#define COH_LAYER_THAT_ADDS(identifier, kind_name, inputs_of, parameters_of, forward_of,           \
+                            backward_of, ...)                                                      \
+    static coh_status identifier##_clear_and_add(const coh_call *call)                             \
+    {                                                                                              \
+        coh_layer_clear_grads(call);                                                               \
+        return backward_of(call);                                                                  \
+    }                                                                                              \
+    COH_LAYER_OF_(identifier, kind_name, inputs_of, parameters_of, forward_of,                     \
+                  identifier##_clear_and_add, 1, 0, __VA_ARGS__)
+
+/* As COH_LAYER, for a loss (coh_op_kind.is_loss); .output is { 1 }. */
+#define COH_LOSS_LAYER(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of,   \
+                       ...)                                                                        \
+    COH_LAYER_OF_(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of, 0, 1,  \
+                  __VA_ARGS__)
+
+/* For the macros above. */
+#define COH_LAYER_OF_(identifier, kind_name, inputs_of, parameters_of, forward_of, backward_of,    \
+                      adds, is_loss_of, ...)                                                       \
     static coh_status identifier##_infer(const void *attributes, const coh_shape *shapes,          \
                                          coh_op_facts *out_facts)                                  \
     {                                                                                              \
@@ -69,6 +109,9 @@ COH_API coh_status coh_layer_infer(const coh_layer *layer, const coh_shape *inpu
         .parameter_count = (parameters_of),                                                        \
         .backward_reads = { .inputs = (1u << (inputs_of)) - 1u,                                    \
                             .parameters = (1u << (parameters_of)) - 1u },                          \
+        .can_add_grad = { .inputs = (adds) ? (1u << (inputs_of)) - 1u : 0,                         \
+                          .parameters = (adds) ? (1u << (parameters_of)) - 1u : 0 },               \
+        .is_loss = (is_loss_of),                                                                   \
         .infer = identifier##_infer,                                                               \
         .devices = { [COH_DEVICE_HOST] = { .forward = (forward_of), .backward = (backward_of) } }  \
     }

@@ -68,6 +68,105 @@ static void a_layer_has_the_shapes_that_it_names_and_passes_the_check(void **sta
     assert_non_null(strstr(coh_last_error(), "no dimension"));
 }
 
+/* ---- layers that save, take scratch, read indices, add, or are a loss ---- */
+
+static coh_status pick_forward(const coh_call *call)
+{
+    const int32_t *ids = call->input[1].data;
+    const int64_t width = call->input[0].shape.dim[1];
+    for (int64_t i = 0; i < coh_shape_elements(&call->input[0].shape); i++) {
+        const float *row = (const float *)call->parameter[0].data + ids[i / width] * width;
+        ((float *)call->saved)[i] = row[i % width];
+        ((float *)call->workspace)[i / width] = 0;
+        ((float *)call->output[0].data)[i] =
+            ((const float *)call->input[0].data)[i] * row[i % width];
+    }
+    return COH_OK;
+}
+
+static coh_status pick_backward(const coh_call *call)
+{
+    const int32_t *ids = call->input[1].data;
+    const float *x = call->input[0].data, *dy = call->output_grad[0].data;
+    const int64_t width = call->input[0].shape.dim[1];
+    for (int64_t i = 0; i < coh_shape_elements(&call->input[0].shape); i++) {
+        float *row = (float *)call->parameter_grad[0].data + ids[i / width] * width;
+        ((float *)call->input_grad[0].data)[i] += dy[i] * ((const float *)call->saved)[i];
+        row[i % width] += dy[i] * x[i];
+    }
+    return COH_OK;
+}
+
+COH_LAYER_THAT_ADDS(pick, "test.pick", 2, 1, pick_forward, pick_backward,
+                    .parameter = { { "table", { 5, -1 }, COH_INIT_NORMAL, 0.5f } },
+                    .saved = { -2, -1 }, .workspace = { -2 }, .index = { [1] = { 0, 5 } });
+
+static coh_status half_square(const coh_call *call)
+{
+    const float *x = call->input[0].data;
+    const int64_t count = coh_shape_elements(&call->input[0].shape);
+    float sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += 0.5f * x[i] * x[i] / (float)count;
+    *(float *)call->output[0].data = sum;
+    return COH_OK;
+}
+
+static coh_status half_square_back(const coh_call *call)
+{
+    const int64_t count = coh_shape_elements(&call->input[0].shape);
+    for (int64_t i = 0; i < count; i++)
+        ((float *)call->input_grad[0].data)[i] =
+            ((const float *)call->input[0].data)[i] * call->loss_scale / (float)count;
+    return COH_OK;
+}
+
+COH_LOSS_LAYER(square_loss, "test.square_loss", 1, 0, half_square, half_square_back,
+               .output = { 1 });
+COH_LAYER(too_large, "test.too_large", 1, 0, half_square, half_square_back,
+          .saved = { -1, INT64_MAX });
+
+static void a_layer_that_adds_saves_and_reads_indices_passes_the_check(void **state)
+{
+    (void)state;
+    const coh_shape inputs[] = { { COH_DTYPE_F32, 2, { 6, 7 } }, { COH_DTYPE_I32, 1, { 6 } } };
+    const coh_shape wrong[] = { inputs[0], { COH_DTYPE_F32, 1, { 6 } } };
+    const coh_op_check_options options = { .struct_bytes = sizeof(options), .inputs = inputs };
+    coh_op_report report = { .struct_bytes = sizeof(report) };
+    coh_op_facts facts = { 0 };
+    assert_int_equal(pick.infer(NULL, inputs, &facts), COH_OK);
+    assert_int_equal(facts.saved_bytes, 6 * 7 * sizeof(float));
+    assert_int_equal(facts.workspace_bytes[COH_PHASE_FORWARD], 6 * sizeof(float));
+    assert_int_equal(facts.workspace_bytes[COH_PHASE_BACKWARD], 6 * sizeof(float));
+    assert_int_equal(facts.index_range[1].end, 5);
+    assert_int_equal(pick.can_add_grad.inputs, 3);
+    assert_int_equal(coh_op_check(&pick, &options, &report), COH_OK);
+    assert_int_equal(report.finding_count, 0);
+    assert_int_equal(report.gradient_count, 2);
+    assert_int_equal(coh_op_check(&square_loss, &options, &report), COH_OK);
+    assert_int_equal(report.finding_count, 0);
+    assert_int_equal(pick.infer(NULL, wrong, &facts), COH_ERR_SHAPE);
+    assert_non_null(strstr(coh_last_error(), "input 1 is not i32"));
+    assert_int_equal(too_large.infer(NULL, inputs, &facts), COH_ERR_SHAPE);
+    assert_non_null(strstr(coh_last_error(), "saved"));
+}
+
+static void only_gradients_that_are_written_are_cleared(void **state)
+{
+    (void)state;
+    float dx[4] = { 1, 2, 3, 4 }, dw[2] = { 5, 6 }, db[2] = { 7, 8 };
+    coh_call call = { .input_grad_adds = 1, .parameter_grad_adds = 2 };
+    call.input_grad[0] = (coh_view){ dx, { COH_DTYPE_F32, 2, { 2, 2 } }, { 2, 1 }, { 0 } };
+    call.parameter_grad[0] = (coh_view){ dw, { COH_DTYPE_F32, 1, { 2 } }, { 1 }, { 0 } };
+    call.parameter_grad[1] = (coh_view){ db, { COH_DTYPE_F32, 1, { 2 } }, { 1 }, { 0 } };
+    coh_layer_clear_grads(&call);
+    assert_true(dx[0] == 1 && dx[3] == 4 && dw[0] == 0 && dw[1] == 0 && db[0] == 7 && db[1] == 8);
+    call.input_grad_adds = 0;
+    coh_layer_clear_grads(&call);
+    assert_true(dx[0] == 0 && dx[1] == 0 && dx[2] == 0 && dx[3] == 0);
+    coh_layer_clear_grads(NULL);
+}
+
 /* ---- chains ---- */
 
 static void a_chain_names_its_operators_and_is_added_whole_or_not_at_all(void **state)
@@ -289,6 +388,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_has_the_shapes_that_it_names_and_passes_the_check),
+        cmocka_unit_test(a_layer_that_adds_saves_and_reads_indices_passes_the_check),
+        cmocka_unit_test(only_gradients_that_are_written_are_cleared),
         cmocka_unit_test(a_chain_names_its_operators_and_is_added_whole_or_not_at_all),
         cmocka_unit_test(streamed_kinds_of_any_model_have_the_bits_of_those_in_memory),
         cmocka_unit_test(what_does_not_fit_is_refused_and_nothing_is_made),
