@@ -175,6 +175,7 @@ const char *coh_change_kind_name(coh_change_kind kind)
         "profile",
         "measure-drive",
         "free-space",
+        "fewer-operators",
     };
     return (unsigned)kind < COH_CHANGE_KINDS ? names[kind] : "unknown change";
 }

@@ -330,6 +330,9 @@ static void add_limit(writer *w, const coh_refusal *r, const coh_change *c)
     case COH_CHANGE_FREE_SPACE:
         add(w, "free %s or name a folder elsewhere", size_of(c->bytes).at);
         return;
+    case COH_CHANGE_FEWER_OPERATORS:
+        add(w, "give the model fewer and larger operators");
+        return;
     default:
         return;
     }

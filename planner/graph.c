@@ -315,6 +315,8 @@ void coh_graph_destroy(coh_graph *graph)
         coh_free(graph->ops[i].name);
         coh_free(graph->ops[i].attributes);
     }
+    coh_name_table_free(&graph->op_names);
+    coh_name_table_free(&graph->parameter_names);
     coh_free(graph->tensors);
     coh_free(graph->parameters);
     coh_free(graph->ops);
@@ -390,16 +392,16 @@ static coh_status name_parameter(const coh_graph *graph, const coh_graph_op_entr
 {
     COH_TRY(join(op->name, ".", name, out_name));
     coh_status status = check_name("parameter", *out_name);
-    for (size_t i = 0; status == COH_OK && i < graph->parameter_count; i++)
-        if (strcmp(graph->parameters[i].name, *out_name) == 0)
-            status = coh_fail(COH_ERR_ARGUMENT,
-                              "operator %s: a parameter of operator %s is called %s already: "
-                              "rename an operator",
-                              op->name,
-                              graph->parameters[i].op == (int32_t)graph->op_count
-                                  ? op->name
-                                  : graph->ops[graph->parameters[i].op].name,
-                              *out_name);
+    const int32_t taken = coh_name_table_find(&graph->parameter_names, *out_name);
+    if (status == COH_OK && taken >= 0)
+        status = coh_fail(COH_ERR_ARGUMENT,
+                          "operator %s: a parameter of operator %s is called %s already: rename an "
+                          "operator",
+                          op->name,
+                          graph->parameters[taken].op == (int32_t)graph->op_count
+                              ? op->name
+                              : graph->ops[graph->parameters[taken].op].name,
+                          *out_name);
     if (status != COH_OK)
         coh_free(*out_name);
     return status;
@@ -436,6 +438,7 @@ static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, cons
             char *name = NULL;
             COH_TRY(COH_GROW(&graph->parameters, &graph->parameter_capacity,
                              graph->parameter_count + 1));
+            COH_TRY(coh_name_table_reserve(&graph->parameter_names));
             COH_TRY(name_parameter(graph, op, facts->name, &name));
             graph->parameters[graph->parameter_count] =
                 (coh_graph_parameter){ .facts = *facts,
@@ -443,6 +446,7 @@ static coh_status link_parameters(coh_graph *graph, coh_graph_op_entry *op, cons
                                        .op = (int32_t)graph->op_count,
                                        .port = i,
                                        .frozen = (args->frozen_parameters >> i) & 1 };
+            coh_name_table_insert(&graph->parameter_names, name, (int32_t)graph->parameter_count);
             op->parameter[i] = (int32_t)graph->parameter_count++;
         }
         if (out_parameters != NULL)
@@ -583,9 +587,8 @@ static coh_status check_args(const coh_graph *graph, const coh_op_kind *kind,
     if (args->block < -1)
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: block %d is neither -1 (none) nor a number",
                         args->name, args->block);
-    for (size_t i = 0; i < graph->op_count; i++)
-        if (strcmp(graph->ops[i].name, args->name) == 0)
-            return coh_fail(COH_ERR_ARGUMENT, "operator %s: the name is taken", args->name);
+    if (coh_name_table_find(&graph->op_names, args->name) >= 0)
+        return coh_fail(COH_ERR_ARGUMENT, "operator %s: the name is taken", args->name);
     if (graph->loss >= 0)
         return coh_fail(COH_ERR_ARGUMENT, "operator %s: the graph has ended with its loss",
                         args->name);
@@ -621,10 +624,16 @@ static void free_op(coh_graph_op_entry *op)
 
 void coh_graph_cut(coh_graph *graph, coh_graph_mark mark)
 {
-    while (graph->op_count > mark.op_count)
-        free_op(&graph->ops[--graph->op_count]);
-    while (graph->parameter_count > mark.parameter_count)
-        coh_free(graph->parameters[--graph->parameter_count].name);
+    while (graph->op_count > mark.op_count) {
+        graph->op_count--;
+        coh_name_table_remove(&graph->op_names, graph->ops[graph->op_count].name);
+        free_op(&graph->ops[graph->op_count]);
+    }
+    while (graph->parameter_count > mark.parameter_count) {
+        char *name = graph->parameters[--graph->parameter_count].name;
+        coh_name_table_remove(&graph->parameter_names, name);
+        coh_free(name);
+    }
     while (graph->tensor_count > mark.tensor_count)
         coh_free(graph->tensors[--graph->tensor_count].name);
 }
@@ -641,6 +650,7 @@ coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_
     COH_TRY(copy_kind(kind, args->name, &op.kind));
     COH_TRY(check_args(graph, &op.kind, args));
     COH_TRY(COH_GROW(&graph->ops, &graph->op_capacity, graph->op_count + 1));
+    COH_TRY(coh_name_table_reserve(&graph->op_names));
     const coh_graph_mark before = coh_graph_mark_of(graph);
     coh_status status = fill_op(graph, &op, args);
     if (status == COH_OK)
@@ -652,6 +662,7 @@ coh_status coh_graph_op(coh_graph *graph, const coh_op_kind *kind, const coh_op_
         free_op(&op);
         return status;
     }
+    coh_name_table_insert(&graph->op_names, op.name, (int32_t)graph->op_count);
     graph->ops[graph->op_count++] = op;
     return COH_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef COH_PLANNER_GRAPH_H
 #define COH_PLANNER_GRAPH_H
 
+#include "base/name_table.h"
 #include "cohobate/model.h"
 
 typedef struct coh_graph_tensor {
@@ -54,6 +55,7 @@ struct coh_graph {
     int32_t *inputs;
     size_t input_count, input_capacity; /* tensors */
     int32_t loss;                       /* tensor, or -1 */
+    coh_name_table op_names, parameter_names;
 };
 
 /* The ports that backward of this operator reads again; fewer if all its parameters are frozen. */
