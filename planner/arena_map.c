@@ -191,11 +191,20 @@ static int search_stride(const coh_arena_map *map, room_search *s, size_t stride
     return 0;
 }
 
+/* Returns the first free segment of the stride of `offset`, or after it; -1 if there is none. */
+static int32_t first_free_from(const coh_arena_map *map, uint64_t offset)
+{
+    const size_t stride = offset > map->begin ? stride_of(map, offset) : 0;
+    const size_t before = marked_before(map->strides_with_free, stride);
+    return before < COH_ARENA_STRIDES ? map->segments[map->last_free[before]].next_free
+                                      : map->first_free;
+}
+
 int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest, uint64_t floor,
                        uint64_t *out_offset)
 {
     room_search s = { .bytes = bytes, .floor = floor, .latest = latest };
-    for (int32_t i = map->first_free; i >= 0;) {
+    for (int32_t i = first_free_from(map, floor); i >= 0;) {
         const size_t stride = stride_of(map, map->segments[i].offset);
         const coh_segment *last = &map->segments[map->last_free[stride]];
         /* A range that starts in the stride before, or continues in the next one, may be longer. */

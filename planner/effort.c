@@ -205,6 +205,10 @@ static void add_changes(const coh_effort *effort, int is_cut, coh_refusal *refus
         coh_refusal_add(refusal, COH_CHANGE_DROP_CHUNK, 0);
         return;
     }
+    if (effort->instructions > COH_INSTRUCTIONS_MOST && refusal->microbatch_count == 1) {
+        coh_refusal_add(refusal, COH_CHANGE_FEWER_OPERATORS, 0);
+        return;
+    }
     if (effort->instructions > COH_INSTRUCTIONS_MOST) {
         coh_refusal_add(refusal, COH_CHANGE_RAISE_MICROBATCH, 0);
     } else { /* chunks are cut by the budget */

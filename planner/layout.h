@@ -30,6 +30,11 @@ typedef struct coh_object_map {
     int32_t *layout_of_parameter; /* by graph parameter: index in layout.parameters */
     int32_t *reaches_loss;        /* by tensor: 1 if it has a gradient */
     int32_t *runs_backward;       /* by operator */
+    /* The last operator whose backward contributes to a tensor's gradient is the first one to run;
+     * the first operator whose backward reads a group is the last one. -1: none. */
+    int32_t *last_backward_of_tensor;
+    int32_t *first_backward_of_group;
+    uint8_t *is_read_elsewhere; /* by tensor: an operator outside its producer's block reads it */
     /* by graph parameter: row ranges are multiples of it; 0: not split */
     int64_t *row_unit;
     coh_pattern_choice patterns; /* these three: see coh_decisions */

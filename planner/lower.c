@@ -64,13 +64,7 @@ static int is_inner(const coh_lower_writer *w, int32_t tensor, int32_t block)
     const coh_graph_tensor *facts = &w->graph->tensors[tensor];
     if (facts->producer < 0 || facts->is_output || w->graph->ops[facts->producer].block != block)
         return 0;
-    for (size_t i = 0; i < w->graph->op_count; i++) {
-        const coh_graph_op_entry *op = &w->graph->ops[i];
-        for (int32_t port = 0; op->block != block && port < op->kind.input_count; port++)
-            if (op->input[port] == tensor)
-                return 0;
-    }
-    return 1;
+    return !w->map->is_read_elsewhere[tensor];
 }
 
 /* Marks the block's operators that must run again so that its backward finds the data it reads.

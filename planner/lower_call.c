@@ -308,14 +308,7 @@ static int input_grad_adds(const coh_lower_writer *w, int32_t index, int32_t por
     for (int32_t other = 0; other < port; other++)
         if (w->graph->ops[index].input[other] == tensor)
             return 1;
-    for (size_t i = (size_t)index + 1; i < w->graph->op_count; i++) {
-        if (!w->map->runs_backward[i])
-            continue;
-        for (int32_t p = 0; p < w->graph->ops[i].kind.input_count; p++)
-            if (w->graph->ops[i].input[p] == tensor)
-                return 1;
-    }
-    return 0;
+    return w->map->last_backward_of_tensor[tensor] > index;
 }
 
 static coh_status input_grad_ports(coh_lower_writer *w, int32_t index, int32_t microbatch,
@@ -472,18 +465,6 @@ static coh_status add_instructions(coh_lower_writer *w, int32_t index, int32_t m
     return COH_OK;
 }
 
-/* Returns 1 if `index` is the last operator of a step's backward that reads the group and
- * contributes to it. */
-static int ends_group(const coh_lower_writer *w, int32_t index, int32_t group)
-{
-    for (int32_t i = 0; i < index; i++)
-        for (int32_t port = 0; port < w->graph->ops[i].kind.parameter_count; port++)
-            if (w->map->runs_backward[i] && w->graph->ops[i].parameter[port] >= 0 &&
-                w->map->group_of_parameter[w->graph->ops[i].parameter[port]] == group)
-                return 0;
-    return 1;
-}
-
 /* Writes what follows the last contribution of a step, for the groups that it finishes. */
 static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
@@ -496,7 +477,8 @@ static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_r
         for (int32_t other = 0; other < port; other++)
             is_done |= op->parameter[other] >= 0 &&
                        w->map->group_of_parameter[op->parameter[other]] == group;
-        if (is_done || w->layout->groups[group].grad < 0 || !ends_group(w, index, group))
+        if (is_done || w->layout->groups[group].grad < 0 ||
+            w->map->first_backward_of_group[group] != index)
             continue;
         uint32_t begin = 0, end = 0;
         parameter_chunks(w, op->parameter[port], rows, &begin, &end);

@@ -87,6 +87,7 @@ typedef enum coh_change_kind {
     COH_CHANGE_PROFILE,          /* "profile": the memory of its entries */
     COH_CHANGE_MEASURE_DRIVE,    /* "measure-drive": the profile has none, and a disk may help */
     COH_CHANGE_FREE_SPACE,       /* "free-space": `bytes`, or another folder */
+    COH_CHANGE_FEWER_OPERATORS,  /* "fewer-operators": larger ones in the model */
     COH_CHANGE_KINDS
 } coh_change_kind;
 

@@ -435,6 +435,31 @@ static coh_status plan_without_a_loss(model *m)
     return status;
 }
 
+/* The graph is built and refused at once: nothing looks at each pair of operators. */
+static coh_status plan_of_a_hundred_thousand_operators(model *m)
+{
+    static const coh_linear_attributes narrow = { 1, 0, 0.1f };
+    model large = { 0 };
+    coh_plan_options options;
+    coh_tensor inputs[2], loss;
+    const coh_shape shape = { COH_DTYPE_F32, 2, { 1, 1 } };
+    const coh_op_args ended = { .name = "loss", .inputs = inputs, .block = -1 };
+    (void)m;
+    must(coh_graph_create(&large.graph));
+    must(coh_graph_input(large.graph, "x", &shape, &inputs[0]));
+    must(coh_graph_input(large.graph, "t", &shape, &inputs[1]));
+    for (int i = 0; i < 100000; i++) {
+        const coh_chain_link link = COH_LINK(coh_kind_linear, narrow);
+        must(coh_graph_chain(large.graph, inputs[0], &link, 1, &inputs[0]));
+    }
+    must(coh_graph_op(large.graph, &coh_kind_mean_squared_error, &ended, &loss, NULL));
+    must(coh_graph_loss(large.graph, loss));
+    coh_plan_options_init(&options);
+    const coh_status status = plan_with(&large, &options);
+    coh_graph_destroy(large.graph);
+    return status;
+}
+
 /* ---- engines ---- */
 
 static coh_status engine_with(model *m, const coh_engine_options *options)
