@@ -54,3 +54,13 @@ void coh_struct_write(const void *known, size_t known_bytes, void *out)
     memcpy((unsigned char *)out + sizeof(bytes), (const unsigned char *)known + sizeof(bytes),
            (bytes < known_bytes ? bytes : known_bytes) - sizeof(bytes));
 }
+
+void coh_struct_init(const void *defaults, size_t known_bytes, void *out, size_t bytes)
+{
+    const uint32_t struct_bytes = (uint32_t)bytes;
+    if (out == NULL || bytes < sizeof(struct_bytes))
+        return;
+    memset(out, 0, bytes);
+    memcpy(out, defaults, bytes < known_bytes ? bytes : known_bytes);
+    memcpy(out, &struct_bytes, sizeof(struct_bytes));
+}

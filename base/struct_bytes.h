@@ -28,6 +28,11 @@ void coh_struct_read(const void *given, void *known, size_t known_bytes);
 /* Copies as much of `known` as the caller's struct holds, except struct_bytes. */
 void coh_struct_write(const void *known, size_t known_bytes, void *out);
 
+/* Fills a caller's struct of `bytes` bytes with defaults, as far as it holds them; members that are
+ * unknown here become 0. Its struct_bytes becomes `bytes`. Does nothing for NULL, or if there is no
+ * room for struct_bytes. */
+void coh_struct_init(const void *defaults, size_t known_bytes, void *out, size_t bytes);
+
 /* Refuses NULL and a wrong size: COH_NEED_STRUCT(coh_plan_summary, out_summary). */
 #define COH_NEED_STRUCT(type, pointer)                                                             \
     do {                                                                                           \

@@ -196,15 +196,15 @@ static coh_status weights_source(void *weights, coh_parameter parameter, const c
 static coh_status load_parameters(cli_run *run)
 {
     cli_job *job = &run->job;
-    int numeric_changed = 0;
+    coh_load_facts loaded = { .struct_bytes = sizeof(loaded) };
     if (!cli_weights_are_there(&job->weights))
         return coh_engine_init(run->engine, job->recipe.seed);
     if (!job->resumed)
         return coh_engine_init_from(run->engine, job->recipe.seed, weights_source, &job->weights);
     if (run->options->reset_optimizer)
         return coh_engine_load_weights(run->engine, job->weights.facts.path);
-    CLI_TRY(coh_engine_load(run->engine, job->weights.facts.path, &numeric_changed));
-    if (numeric_changed)
+    CLI_TRY(coh_engine_load(run->engine, job->weights.facts.path, &loaded));
+    if (loaded.numeric_changed)
         cli_note("numeric plan %016" PRIx64 " -> %016" PRIx64
                  " (dtype, gradients, micro-batch or their number, sweep order, kinds or kernel "
                  "path): other rounding, the run will not continue bit for bit",

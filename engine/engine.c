@@ -13,14 +13,12 @@
 #include "engine/engine_state.h"
 #include "engine/parameter_groups.h"
 
-void coh_engine_options_init(coh_engine_options *out_options)
+void coh_engine_options_init_sized(coh_engine_options *out_options, size_t bytes)
 {
-    if (out_options == NULL)
-        return;
-    *out_options = (coh_engine_options){ .struct_bytes = sizeof(*out_options),
-                                         .disk_bytes = UINT64_MAX,
-                                         .thread_count = 1,
-                                         .weight_decay = COH_WEIGHT_DECAY_DEFAULT };
+    const coh_engine_options defaults = { .disk_bytes = UINT64_MAX,
+                                          .thread_count = 1,
+                                          .weight_decay = COH_WEIGHT_DECAY_DEFAULT };
+    coh_struct_init(&defaults, sizeof(defaults), out_options, bytes);
 }
 
 /* ---- create ---- */

@@ -54,14 +54,12 @@ static const coh_effort quick = {
     .instruction_count = 200,
 };
 
-void coh_measure_options_init(coh_measure_options *out_options)
+void coh_measure_options_init_sized(coh_measure_options *out_options, size_t bytes)
 {
-    if (out_options == NULL)
-        return;
-    *out_options = (coh_measure_options){ .struct_bytes = sizeof(*out_options),
-                                          .thread_count = 1,
-                                          .disk_bytes = UINT64_MAX,
-                                          .device_bytes = UINT64_MAX };
+    const coh_measure_options defaults = { .thread_count = 1,
+                                           .disk_bytes = UINT64_MAX,
+                                           .device_bytes = UINT64_MAX };
+    coh_struct_init(&defaults, sizeof(defaults), out_options, bytes);
 }
 
 void coh_measure_begin(coh_measure *m, const char *format, ...)

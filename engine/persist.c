@@ -416,7 +416,7 @@ static coh_status import(coh_engine *engine, visit_context *visit, uint64_t appl
 
 /* Loads an open checkpoint, with its states if `with_states` and both have some. */
 static coh_status load_from(coh_engine *engine, coh_checkpoint *checkpoint, const char *path,
-                            int with_states, load_tensor *tensors, int *numeric_changed)
+                            int with_states, load_tensor *tensors, coh_load_facts *out_facts)
 {
     const coh_layout *layout = &engine->plan->layout;
     const int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
@@ -437,13 +437,14 @@ static coh_status load_from(coh_engine *engine, coh_checkpoint *checkpoint, cons
                             .reads_states = reads_states };
     COH_TRY(import(engine, &visit, with_states ? facts.applied_count : 0,
                    with_states ? facts.grad_norm : 0));
-    if (numeric_changed != NULL)
-        *numeric_changed = !coh_numeric_fingerprint_is(engine->plan->graph, &engine->plan->options,
-                                                       facts.numeric_fingerprint);
+    *out_facts = (coh_load_facts){ .step = facts.step };
+    out_facts->numeric_changed = !coh_numeric_fingerprint_is(
+        engine->plan->graph, &engine->plan->options, facts.numeric_fingerprint);
     return COH_OK;
 }
 
-static coh_status load(coh_engine *engine, const char *path, int with_states, int *numeric_changed)
+static coh_status load(coh_engine *engine, const char *path, int with_states,
+                       coh_load_facts *out_facts)
 {
     coh_checkpoint *checkpoint = NULL;
     load_tensor *tensors = NULL;
@@ -453,24 +454,31 @@ static coh_status load(coh_engine *engine, const char *path, int with_states, in
     COH_TRY(COH_ALLOC(engine->plan->layout.parameter_count, &tensors));
     status = coh_checkpoint_open(path, &checkpoint);
     if (status == COH_OK)
-        status = load_from(engine, checkpoint, path, with_states, tensors, numeric_changed);
+        status = load_from(engine, checkpoint, path, with_states, tensors, out_facts);
     coh_free(tensors);
     coh_checkpoint_close(checkpoint);
     return status;
 }
 
-coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_changed)
+coh_status coh_engine_load(coh_engine *engine, const char *path, coh_load_facts *out_facts)
 {
+    coh_load_facts facts;
     COH_NEED(engine);
     COH_NEED(path);
-    return load(engine, path, 1, numeric_changed);
+    if (out_facts != NULL)
+        COH_NEED_STRUCT(coh_load_facts, out_facts);
+    COH_TRY(load(engine, path, 1, &facts));
+    if (out_facts != NULL)
+        COH_STRUCT_FILL(facts, out_facts);
+    return COH_OK;
 }
 
 coh_status coh_engine_load_weights(coh_engine *engine, const char *path)
 {
     COH_NEED(engine);
     COH_NEED(path);
-    return load(engine, path, 0, NULL);
+    coh_load_facts facts;
+    return load(engine, path, 0, &facts);
 }
 
 /* ---- fetch ---- */

@@ -718,6 +718,21 @@ coh_status coh_graph_parameter_at(const coh_graph *graph, int32_t index,
     return COH_OK;
 }
 
+coh_status coh_graph_parameter_find(const coh_graph *graph, const char *name,
+                                    coh_parameter *out_parameter)
+{
+    COH_NEED(graph);
+    COH_NEED(name);
+    COH_NEED(out_parameter);
+    const int32_t index = coh_name_table_find(&graph->parameter_names, name);
+    if (index < 0)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the graph has no parameter '%.200s': coh_graph_parameter_at lists them",
+                        name);
+    out_parameter->index = index;
+    return COH_OK;
+}
+
 coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
 {
     COH_NEED(graph);

@@ -524,11 +524,10 @@ static void tell(const coh_token_builder *b, coh_token_build_facts *out_facts)
     COH_STRUCT_FILL(facts, out_facts);
 }
 
-void coh_token_build_options_init(coh_token_build_options *out_options)
+void coh_token_build_options_init_sized(coh_token_build_options *out_options, size_t bytes)
 {
-    if (out_options == NULL)
-        return;
-    *out_options = (coh_token_build_options){ .struct_bytes = sizeof(*out_options) };
+    const coh_token_build_options defaults = { 0 };
+    coh_struct_init(&defaults, sizeof(defaults), out_options, bytes);
 }
 
 coh_status coh_token_file_make(coh_tokenizer *tokenizer, const coh_token_build_options *options,

@@ -100,8 +100,14 @@ typedef struct coh_engine_options {
     int32_t check_calls;
 } coh_engine_options;
 
+/* As coh_engine_options_init, in a struct of `bytes` bytes: the size that the
+ * caller was compiled with. */
+COH_API void coh_engine_options_init_sized(coh_engine_options *out_options, size_t bytes);
 /* Sets the defaults: weight decay 0.1, one thread, the optimizers' own hyperparameters. */
-COH_API void coh_engine_options_init(coh_engine_options *out_options);
+static inline void coh_engine_options_init(coh_engine_options *out_options)
+{
+    coh_engine_options_init_sized(out_options, sizeof(*out_options));
+}
 
 /* Allocates the arenas, opens the store and starts the threads. The plan and its graph must outlive
  * the engine.
@@ -266,13 +272,20 @@ COH_API coh_status coh_engine_save_wait(coh_engine *engine);
  * Fails: COH_ERR_FULL (larger than a file can be), COH_ERR_MEMORY, COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_bytes);
 
+/* Facts about a checkpoint that was loaded. */
+typedef struct coh_load_facts {
+    uint32_t struct_bytes;   /* sizeof(coh_load_facts); set by the caller */
+    int32_t numeric_changed; /* 1: it was made under another numeric plan, so bits differ */
+    uint64_t step;           /* of its note: the number of the next step */
+} coh_load_facts;
+
 /* Loads parameters and states from checkpoint `path`. Parameters are matched by name and
  * dimensions, but not by dtype: a checkpoint is f32, and a trained bf16 parameter holds all its
- * bits. With COH_PLAN_INFER states are not read. Checks every grain's hash. *numeric_changed (may
- * be NULL) is 1 if the checkpoint was made under another numeric plan.
+ * bits. With COH_PLAN_INFER states are not read. Checks every grain's hash. `out_facts` may be
+ * NULL.
  * Fails: COH_ERR_CORRUPT naming file and place, COH_ERR_IO; COH_ERR_ARGUMENT if another optimizer
  * made the states of a parameter. */
-COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, int *numeric_changed);
+COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, coh_load_facts *out_facts);
 
 /* As coh_engine_load, but reads no states: they are zero, and the count of updates starts at 0. For
  * a checkpoint of another optimizer. */

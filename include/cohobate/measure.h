@@ -68,9 +68,15 @@ typedef struct coh_measure_options {
     uint32_t disk_count;
 } coh_measure_options;
 
+/* As coh_measure_options_init, in a struct of `bytes` bytes: the size that the
+ * caller was compiled with. */
+COH_API void coh_measure_options_init_sized(coh_measure_options *out_options, size_t bytes);
 /* Sets the defaults: no graph, gradients in their parameters' dtype, one thread, no drive, not
  * quick, any amount of GPU memory, no kernel table. */
-COH_API void coh_measure_options_init(coh_measure_options *out_options);
+static inline void coh_measure_options_init(coh_measure_options *out_options)
+{
+    coh_measure_options_init_sized(out_options, sizeof(*out_options));
+}
 
 /* Measures what `known` (may be NULL) lacks and returns both together; `known` is unchanged.
  * Owns: the caller destroys the profile.

@@ -384,10 +384,14 @@ typedef struct coh_graph_parameter_facts {
 } coh_graph_parameter_facts;
 /* Returns the number of parameters. A tied parameter counts once. */
 COH_API int32_t coh_graph_parameter_count(const coh_graph *graph);
-/* Reads the parameter whose handle is { index }, from 0: finds the handle of a name for
- * coh_engine_fetch. Fails: COH_ERR_ARGUMENT if there is none. */
+/* Reads the parameter whose handle is { index }, from 0. Fails: COH_ERR_ARGUMENT if there is
+ * none. */
 COH_API coh_status coh_graph_parameter_at(const coh_graph *graph, int32_t index,
                                           coh_graph_parameter_facts *out_facts);
+/* Finds the handle of a parameter by its name, for coh_engine_fetch.
+ * Fails: COH_ERR_ARGUMENT, with out_parameter unchanged: there is none of this name. */
+COH_API coh_status coh_graph_parameter_find(const coh_graph *graph, const char *name,
+                                            coh_parameter *out_parameter);
 
 /* Sets the scalar to minimise: output 0 of a kind with is_loss. Once per graph, as its last
  * call.

@@ -182,9 +182,15 @@ typedef struct coh_plan_options {
     int32_t drive_count;
 } coh_plan_options;
 
+/* As coh_plan_options_init, in a struct of `bytes` bytes: the size that the
+ * caller was compiled with. */
+COH_API void coh_plan_options_init_sized(coh_plan_options *out_options, size_t bytes);
 /* Sets the defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred updates,
  * the usual search; kernel_path and bf16_is_fast of this machine. */
-COH_API void coh_plan_options_init(coh_plan_options *out_options);
+static inline void coh_plan_options_init(coh_plan_options *out_options)
+{
+    coh_plan_options_init_sized(out_options, sizeof(*out_options));
+}
 
 /* Decisions, programs, addresses and predictions. */
 typedef struct coh_plan coh_plan;

@@ -183,8 +183,14 @@ typedef struct coh_token_build_options {
     coh_status (*go_on)(void *go_on_context);
     void *go_on_context;
 } coh_token_build_options;
+/* As coh_token_build_options_init, in a struct of `bytes` bytes: the size that the
+ * caller was compiled with. */
+COH_API void coh_token_build_options_init_sized(coh_token_build_options *out_options, size_t bytes);
 /* Sets struct_bytes and zeroes everything else: whole text files, packed. */
-COH_API void coh_token_build_options_init(coh_token_build_options *out_options);
+static inline void coh_token_build_options_init(coh_token_build_options *out_options)
+{
+    coh_token_build_options_init_sized(out_options, sizeof(*out_options));
+}
 
 /* Facts about a token file that was made. `document_count` and `held_out_document_count` count the
  * documents of both files. */

@@ -169,6 +169,10 @@ class coh_checkpoint_note(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("step", c_uint64), ("json", c_char_p)]
 
 
+class coh_load_facts(Structure):
+    _fields_ = [("struct_bytes", c_uint32), ("numeric_changed", c_int32), ("step", c_uint64)]
+
+
 class coh_checkpoint_facts(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("path", c_char_p), ("step", c_uint64), ("applied_count", c_uint64),
                 ("numeric_fingerprint", c_uint64), ("hash", c_uint64), ("tensor_count", c_int32),
@@ -232,17 +236,17 @@ _FUNCTIONS = {
     "coh_profile_read": (_STATUS, [c_char_p, POINTER(c_void_p)]),
     "coh_profile_destroy": (None, [c_void_p]),
     "coh_pin_parse": (_STATUS, [c_char_p, POINTER(coh_pin)]),
-    "coh_plan_options_init": (None, [POINTER(coh_plan_options)]),
+    "coh_plan_options_init_sized": (None, [POINTER(coh_plan_options), c_size_t]),
     "coh_batch_plan_create": (_STATUS, [POINTER(coh_batch), POINTER(coh_plan_options), POINTER(coh_batch_plan)]),
     "coh_batch_plan_destroy": (None, [POINTER(coh_batch_plan)]),
     "coh_plan_summarize": (_STATUS, [c_void_p, POINTER(coh_plan_summary)]),
     "coh_plan_write": (_STATUS, [c_void_p, c_char_p]),
-    "coh_engine_options_init": (None, [POINTER(coh_engine_options)]),
+    "coh_engine_options_init_sized": (None, [POINTER(coh_engine_options), c_size_t]),
     "coh_engine_create": (_STATUS, [c_void_p, POINTER(coh_engine_options), POINTER(c_void_p)]),
     "coh_engine_destroy": (None, [c_void_p]),
     "coh_engine_init": (_STATUS, [c_void_p, c_uint64]),
     "coh_engine_init_from": (_STATUS, [c_void_p, c_uint64, c_void_p, c_void_p]),
-    "coh_engine_load": (_STATUS, [c_void_p, c_char_p, POINTER(c_int)]),
+    "coh_engine_load": (_STATUS, [c_void_p, c_char_p, POINTER(coh_load_facts)]),
     "coh_engine_load_weights": (_STATUS, [c_void_p, c_char_p]),
     "coh_engine_submit": (_STATUS, [c_void_p, POINTER(coh_step_input)]),
     "coh_engine_wait": (_STATUS, [c_void_p, POINTER(coh_step_result)]),
@@ -618,7 +622,7 @@ class Plan(_Owner):
         self._engines = {}  # by id()
         wanted = micro_batch or next((n for n in range(min(batch, _MICRO_BATCH_MOST), 0, -1) if batch % n == 0), batch)
         options = coh_plan_options()
-        library.coh_plan_options_init(byref(options))
+        library.coh_plan_options_init_sized(byref(options), sizeof(options))
         options.device_memory_bytes = free_bytes() if device_memory is None else parse_size(device_memory)
         options.host_memory_bytes = parse_size(host_memory)
         options.emulate_host = options.host_memory_bytes > 0
@@ -715,7 +719,7 @@ class Engine(_Owner):
         library = _library()
         self.plan, self.seed, self.step_count = plan, seed, 0
         options = coh_engine_options()
-        library.coh_engine_options_init(byref(options))
+        library.coh_engine_options_init_sized(byref(options), sizeof(options))
         options.disk_folder = None if plan.disk is None else _path(plan.disk)
         options.disk_bytes, options.thread_count, options.weight_decay = plan.disk_limit, plan.threads, weight_decay
         numbers = [coh_hyperparameter_value(None, name.encode(), value) for name, value in (hyperparameters or {}).items()]
@@ -816,12 +820,7 @@ class Engine(_Owner):
     def load(self, path):
         """Continues from a checkpoint: parameters, optimizer states and the number of the next step. Returns True if it was
         made under another numeric plan, so that bits differ from those of one long run."""
-        library, opened, facts, changed = _library(), c_void_p(), _sized(coh_checkpoint_facts), c_int()
-        library.coh_checkpoint_open(_path(path), byref(opened))
-        try:
-            library.coh_checkpoint_facts_get(opened, byref(facts))
-            library.coh_engine_load(self._object, facts.path, byref(changed))
-            self.step_count = facts.step
-        finally:
-            library.coh_checkpoint_close(opened)
-        return bool(changed.value)
+        facts = _sized(coh_load_facts)
+        _library().coh_engine_load(self._object, _path(path), byref(facts))
+        self.step_count = facts.step
+        return bool(facts.numeric_changed)

@@ -13,7 +13,7 @@ import public_api
 # NULL is documented as allowed: any status will do.
 MAY_BE_NULL = {
     "coh_engine_create_within.disk_folder",
-    "coh_checkpoint_check.out_hash", "coh_engine_evaluate.out_loss", "coh_engine_load.numeric_changed", "coh_graph_op.out_parameters",
+    "coh_checkpoint_check.out_hash", "coh_engine_evaluate.out_loss", "coh_engine_load.out_facts", "coh_graph_op.out_parameters",
     "coh_kernels_tune.report", "coh_terms_set.texts", "coh_kernels_use.out_machine",
     "coh_device_summarize.device", "coh_trace_read.out_lost", "coh_token_file_make.out_facts", "coh_token_file_build.held_out_path",
     "coh_token_file_build.out_token_count", "coh_parameter_group_count.out_parameter_count",
@@ -33,6 +33,8 @@ EXTENTS = {
     "coh_kernels_use.machine_bytes", "coh_engine_ledger.text_bytes", "coh_random_words.count",
     "coh_plan_memory_curve.count", "coh_measure_options.graph_count", "coh_plan_options.pin_count",
     "coh_plan_options.earlier_count", "coh_engine_options.group_count", "coh_op_args.attribute_bytes", "coh_op_kind.input_count",
+    "coh_plan_options_init_sized.bytes", "coh_engine_options_init_sized.bytes", "coh_measure_options_init_sized.bytes",
+    "coh_token_build_options_init_sized.bytes",
     "coh_chain_link.attribute_bytes", "coh_graph_chain.link_count", "coh_op_check_options.attribute_bytes",
     "coh_layer.input_count",
     "coh_parallel.piece_count",  # number of calls

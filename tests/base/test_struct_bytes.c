@@ -94,6 +94,42 @@ static void a_program_of_an_older_header_gets_the_members_that_it_has(void **sta
     assert_int_equal(coh_device_summarize("host", &cut), COH_ERR_ARGUMENT);
 }
 
+/* A program of an older header has a smaller struct, a newer one's later members become 0. */
+static void defaults_are_set_as_far_as_the_struct_goes(void **state)
+{
+    (void)state;
+    const size_t least = offsetof(coh_plan_options, thread_count);
+    coh_plan_options whole;
+    coh_engine_options engine;
+    struct {
+        coh_plan_options options;
+        uint64_t later;
+    } larger;
+    unsigned char smaller[sizeof(coh_plan_options)], untouched[sizeof(smaller)];
+    memset(smaller, 0xa5, sizeof(smaller));
+    memset(untouched, 0xa5, sizeof(untouched));
+    memset(&larger, 0xa5, sizeof(larger));
+    memset(&engine, 0xa5, sizeof(engine));
+    coh_plan_options_init(&whole);
+    assert_int_equal(whole.struct_bytes, sizeof(whole));
+    assert_int_equal(whole.thread_count, 1);
+    coh_plan_options_init_sized((coh_plan_options *)(void *)smaller, least);
+    assert_memory_equal(smaller + sizeof(uint32_t),
+                        (const unsigned char *)&whole + sizeof(uint32_t), least - sizeof(uint32_t));
+    assert_int_equal(((const coh_plan_options *)(const void *)smaller)->struct_bytes, least);
+    assert_memory_equal(smaller + least, untouched, sizeof(smaller) - least);
+    coh_plan_options_init_sized(&larger.options, sizeof(larger));
+    assert_int_equal(larger.options.struct_bytes, sizeof(larger));
+    assert_int_equal(larger.options.thread_count, 1);
+    assert_int_equal(larger.later, 0);
+    coh_engine_options_init_sized(&engine, offsetof(coh_engine_options, thread_count));
+    assert_int_equal(engine.disk_bytes, UINT64_MAX);
+    assert_int_not_equal(engine.thread_count, 1);
+    coh_plan_options_init_sized(NULL, sizeof(whole));
+    coh_plan_options_init_sized((coh_plan_options *)(void *)untouched, 2);
+    assert_int_equal(untouched[0], 0xa5);
+}
+
 /* Options that an older program does not have are as coh_plan_options_init sets them. */
 static void options_of_an_older_header_plan_as_before(void **state)
 {
@@ -136,6 +172,7 @@ int main(void)
         cmocka_unit_test(a_newer_struct_is_read_if_what_is_new_is_zero),
         cmocka_unit_test(a_struct_is_filled_as_far_as_the_caller_knows_it),
         cmocka_unit_test(a_program_of_an_older_header_gets_the_members_that_it_has),
+        cmocka_unit_test(defaults_are_set_as_far_as_the_struct_goes),
         cmocka_unit_test(options_of_an_older_header_plan_as_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -232,7 +232,7 @@ static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
         if (!is_taken(i, 0))
             continue;
         trial t;
-        int changed = -1;
+        coh_load_facts loaded = { .struct_bytes = sizeof(loaded), .numeric_changed = -1 };
         trial_open(&t, &nano, numbers[i], before[i], &overlapped);
         trial_steps(&t, 0, STEPS / 2, &found);
         save(&t, path, STEPS / 2);
@@ -240,9 +240,9 @@ static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
         trial_close(&t);
         trial_plan(&t, &nano, numbers[i], after[i]);
         trial_engine(&t, &overlapped);
-        if (coh_engine_load(t.engine, path, &changed) != COH_OK)
+        if (coh_engine_load(t.engine, path, &loaded) != COH_OK)
             fail_msg("%s: %s", after[i]->name, coh_last_error());
-        assert_int_equal(changed, 0);
+        assert_int_equal(loaded.numeric_changed, 0);
         assert_true(trial_hash(&t) == half);
         trial_steps(&t, STEPS / 2, STEPS - STEPS / 2, &found);
         found.hash = trial_hash(&t);

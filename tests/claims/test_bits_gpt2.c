@@ -85,7 +85,7 @@ static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
     snprintf(path, sizeof(path), "%s/half", folder);
     trial t;
     trial_outcome expected, found = { 0 };
-    int changed = -1;
+    coh_load_facts loaded = { .struct_bytes = sizeof(loaded), .numeric_changed = -1 };
     trial_run(&gpt2, &clipped, &in_memory, &plain, STEPS, &expected);
     trial_open(&t, &gpt2, &clipped, &quarter, &overlapped);
     trial_steps(&t, 0, STEPS / 2, &found);
@@ -97,9 +97,9 @@ static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
     trial_close(&t);
     trial_plan(&t, &gpt2, &clipped, &smallest);
     trial_engine(&t, &overlapped);
-    if (coh_engine_load(t.engine, path, &changed) != COH_OK)
+    if (coh_engine_load(t.engine, path, &loaded) != COH_OK)
         fail_msg("%s", coh_last_error());
-    assert_int_equal(changed, 0);
+    assert_int_equal(loaded.numeric_changed, 0);
     trial_steps(&t, STEPS / 2, STEPS - STEPS / 2, &found);
     found.hash = trial_hash(&t);
     trial_check_equal("resumed", &found, &expected);

@@ -186,11 +186,11 @@ static void resume(trial *t, const char *path, trial_outcome *found)
     const trial_manner manner = {
         .overlapped = 1, .poison = 1, .delay_seed = 7, .delay_most_us = DELAY_MOST_US
     };
-    int changed = -1;
+    coh_load_facts loaded = { .struct_bytes = sizeof(loaded), .numeric_changed = -1 };
     trial_engine(t, &manner);
-    if (coh_engine_load(t->engine, path, &changed) != COH_OK)
+    if (coh_engine_load(t->engine, path, &loaded) != COH_OK)
         fail_msg("%s: %s", t->placement->name, coh_last_error());
-    assert_int_equal(changed, 0);
+    assert_int_equal(loaded.numeric_changed, 0);
     trial_steps(t, STEPS / 2, STEPS - STEPS / 2, found);
     found->hash = trial_hash(t);
 }

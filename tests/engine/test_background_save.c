@@ -77,7 +77,7 @@ static void a_save_is_of_the_step_at_which_it_began(void **state)
 {
     (void)state;
     trial t;
-    int changed;
+    coh_load_facts loaded = { .struct_bytes = sizeof(loaded), .numeric_changed = -1 };
     begin(&t, 0);
     const uint64_t saved = train(&t.run, 2, CLIP);
     const coh_checkpoint_note note = note_of(2), later = note_of(4);
@@ -97,7 +97,7 @@ static void a_save_is_of_the_step_at_which_it_began(void **state)
     assert_int_equal(coh_engine_save_wait(t.run.engine), COH_OK);
     assert_true(is_done(&t));
     assert_true(run_hash(&t.run) == trained);
-    assert_int_equal(coh_engine_load(t.run.engine, t.path, &changed), COH_OK);
+    assert_int_equal(coh_engine_load(t.run.engine, t.path, &loaded), COH_OK);
     assert_true(run_hash(&t.run) == saved);
     assert_int_equal(coh_checkpoint_remove(t.path), COH_OK);
     run_end(&t.run);

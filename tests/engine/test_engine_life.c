@@ -65,12 +65,13 @@ static void resumed_under_another_placement_gives_the_same_bits(void **state)
     check_save_bytes(&r, path);
     run_end(&r);
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
-        int changed = -1;
+        coh_load_facts loaded = { .struct_bytes = sizeof(loaded), .numeric_changed = -1 };
         run_prepare(&r, &placements[p], 1);
         run_create(&r);
-        if (coh_engine_load(r.engine, path, &changed) != COH_OK)
+        if (coh_engine_load(r.engine, path, &loaded) != COH_OK)
             fail_msg("%s: %s", placements[p].name, coh_last_error());
-        assert_int_equal(changed, 0);
+        assert_int_equal(loaded.numeric_changed, 0);
+        assert_int_equal(loaded.step, 2);
         assert_true(run_hash(&r) == half);
         coh_step_result result = { .struct_bytes = sizeof(result) };
         for (uint64_t step = 2; step < 5; step++)
@@ -123,8 +124,11 @@ static void run_load_in(run *r, coh_graph *other, const placement *p, const char
     run_prepare(r, p, 1);
     graph = own;
     run_create(r);
-    if (coh_engine_load(r->engine, path, out_changed) != COH_OK)
+    coh_load_facts loaded = { .struct_bytes = sizeof(loaded) };
+    if (coh_engine_load(r->engine, path, &loaded) != COH_OK)
         fail_msg("no load: %s", coh_last_error());
+    if (out_changed != NULL)
+        *out_changed = loaded.numeric_changed;
 }
 
 static void a_checkpoint_holds_every_bit_for_the_other_dtype(void **state)

@@ -336,11 +336,14 @@ static void check_list(const json_t *one, const coh_model *plain)
     const coh_model model = with(plain, &adapters);
     coh_graph *graph = build(&model, 0);
     coh_graph_parameter_facts facts;
+    coh_parameter handle;
     int64_t tensors = 0, added = 0;
     (void)one;
     for (int32_t i = 0; i < coh_graph_parameter_count(graph); i++) {
         coh_model_tensor tensor;
         assert_int_equal(coh_graph_parameter_at(graph, i, &facts), COH_OK);
+        assert_int_equal(coh_graph_parameter_find(graph, facts.name, &handle), COH_OK);
+        assert_int_equal(handle.index, i);
         assert_int_equal(facts.is_frozen, !coh_model_is_adapter_name(facts.name));
         if (!facts.is_frozen) {
             added++;
