@@ -75,6 +75,8 @@ static coh_status check_note(cli_run *run, const char *folder)
         return COH_OK;
     cli_run_folder_absolute(folder, absolute);
     CLI_TRY(cli_train_name_data(run, absolute, &recipe));
+    if (recipe.steps == 0) /* epochs are counted when the data is open */
+        recipe.steps = recipe.schedule.schedule_steps = 1;
     return make_note(&recipe, run);
 }
 
@@ -261,7 +263,7 @@ static void describe_disk(const cli_run *run, cli_line *line)
  * have them. */
 static void describe_schedule(const cli_job *job, cli_line *line)
 {
-    const cli_schedule *schedule = &job->recipe.schedule;
+    const coh_schedule *schedule = &job->recipe.schedule;
     if (job->recipe.steps > schedule->schedule_steps && job->resumed)
         cli_line_add(line,
                      "note:   the schedule ends at step %" PRIu64

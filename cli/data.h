@@ -11,18 +11,12 @@
 #define COH_CLI_DATA_H
 
 #include "cli/say.h"
+#include "cohobate/training_note.h"
 
 struct cli_options;
 
 /* How text becomes documents: from the flags, or from a checkpoint's note. */
-typedef struct cli_data_form {
-    char field[CLI_PATH_BYTES]; /* of JSON lines; "": "text", if the input is JSON lines */
-    int64_t chat;               /* 1: JSON lines hold conversations */
-    int64_t chat_form;          /* coh_chat_form */
-    int64_t aligned;            /* 1: no window holds two documents */
-    double validation_split;    /* 0: none */
-    int64_t id_bytes;           /* of a *.bin without a header; 0: by the vocabulary */
-} cli_data_form;
+typedef coh_text_form cli_data_form;
 
 /* The value of --id-bytes: 2 or 4, 0 if not given. */
 int32_t cli_data_id_bytes(const struct cli_options *options);

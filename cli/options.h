@@ -11,6 +11,7 @@
 
 #include "cli/say.h"
 #include "cohobate/plan.h"
+#include "cohobate/training_note.h"
 
 typedef enum cli_command {
     CLI_TRAIN,
@@ -47,22 +48,11 @@ enum { CLI_RUNS_MOST = 8 };  /* operands of report */
 /* How often a repeatable flag may be given. */
 enum { CLI_WHAT_IFS = 16 };
 
-/* "PATTERN=X", in the order given. */
-enum { CLI_FORS_MOST = 16 };
-typedef struct cli_for {
-    char pattern[COH_PATTERN_BYTES];
-    double value;
-} cli_for;
-typedef struct cli_for_list {
-    int64_t count;
-    cli_for at[CLI_FORS_MOST];
-} cli_for_list;
-
-/* "PATTERN=NAME", in the order given. */
-typedef struct cli_optimizer_list {
-    int64_t count;
-    coh_optimizer_choice at[CLI_FORS_MOST];
-} cli_optimizer_list;
+/* "PATTERN=X" and "PATTERN=NAME", in the order given. */
+enum { CLI_FORS_MOST = COH_NOTE_PATTERNS };
+typedef coh_pattern_number cli_for;
+typedef coh_pattern_numbers cli_for_list;
+typedef coh_pattern_optimizers cli_optimizer_list;
 
 /* A number of steps, or a share of them. */
 typedef struct cli_share {

@@ -1,6 +1,5 @@
-/* Makes a recipe from flags, reads it from a note and writes it to one. The one idea: one table of
- * keys serves reading and writing, so a checkpoint's note gives back the same recipe. Next:
- * recipe_resume.c changes a resumed run's recipe. */
+/* Makes a recipe from flags. Next: recipe_resume.c changes a resumed run's recipe;
+ * models/training_note.c writes and reads it as a checkpoint's note. */
 #include "cli/recipe.h"
 
 #include <errno.h>
@@ -14,7 +13,7 @@
 #include "cli/artefact.h"
 #include "cli/weights.h"
 
-enum { NOTE_VERSION = 1, MICRO_BATCH_MOST = 8, WARMUP_MOST = 100, WARMUP_SHARE = 10 };
+enum { MICRO_BATCH_MOST = 8, WARMUP_MOST = 100, WARMUP_SHARE = 10 };
 
 int64_t cli_default_micro_batch(int64_t batch)
 {
@@ -207,7 +206,7 @@ void cli_recipe_set_rate(cli_recipe *recipe, const cli_options *options, int is_
 
 coh_status cli_recipe_set_steps(cli_recipe *recipe, const cli_options *options, uint64_t steps)
 {
-    cli_schedule *schedule = &recipe->schedule;
+    coh_schedule *schedule = &recipe->schedule;
     recipe->steps = steps;
     schedule->lowest =
         cli_given(options, CLI_FLAG_MIN_LR) ? options->min_lr : schedule->highest / 10;
@@ -276,7 +275,8 @@ coh_status cli_recipe_check_clip(const cli_recipe *recipe)
 coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_recipe)
 {
     cli_recipe *recipe = out_recipe;
-    *recipe = (cli_recipe){ .batch = options->batch,
+    *recipe = (cli_recipe){ .struct_bytes = sizeof(*recipe),
+                            .batch = options->batch,
                             .sequence = options->sequence,
                             .beta1 = cli_given(options, CLI_FLAG_BETA1) ? options->beta1 : -1,
                             .beta2 = cli_given(options, CLI_FLAG_BETA2) ? options->beta2 : -1,
@@ -309,200 +309,20 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
     return cli_data_form_from_options(options, &recipe->form);
 }
 
-/* ---- reading the note: one row per key ---- */
-
-typedef enum note_type {
-    NOTE_AMOUNT,
-    NOTE_REAL,
-    NOTE_HEX,
-    NOTE_PATH,
-    NOTE_NAME, /* of an optimizer, or "" */
-    NOTE_FORS,
-    NOTE_OPTIMIZERS
-} note_type;
-
-typedef struct note_row {
-    const char *key;
-    note_type type;
-    size_t offset;
-    double least;
-    int later; /* the key is missing in older notes of version 1: then 0 or empty */
-} note_row;
-
-#define LATER(key, type, field)                                                                    \
-    {                                                                                              \
-        key, type, offsetof(cli_recipe, field), 0, 1                                               \
-    }
-#define ROW(key, type, field, least)                                                               \
-    {                                                                                              \
-        key, type, offsetof(cli_recipe, field), least, 0                                           \
-    }
-
-static const note_row note_rows[] = {
-    ROW("steps", NOTE_AMOUNT, steps, 1),
-    ROW("schedule_steps", NOTE_AMOUNT, schedule.schedule_steps, 1),
-    ROW("warmup_steps", NOTE_AMOUNT, schedule.warmup_steps, 0),
-    ROW("lr", NOTE_REAL, schedule.highest, 0),
-    ROW("min_lr", NOTE_REAL, schedule.lowest, 0),
-    ROW("batch", NOTE_AMOUNT, batch, 1),
-    ROW("micro_batch", NOTE_AMOUNT, micro_batch, 1),
-    ROW("sequence", NOTE_AMOUNT, sequence, 1),
-    ROW("beta1", NOTE_REAL, beta1, -1),
-    ROW("beta2", NOTE_REAL, beta2, -1),
-    ROW("weight_decay", NOTE_REAL, weight_decay, 0),
-    ROW("clip", NOTE_REAL, clip, 0),
-    ROW("seed", NOTE_AMOUNT, seed, 0),
-    ROW("tokenizer", NOTE_PATH, tokenizer, 0),
-    ROW("tokenizer_identity", NOTE_HEX, tokenizer_identity, 0),
-    ROW("data", NOTE_PATH, data, 0),
-    ROW("data_hash", NOTE_HEX, data_hash, 0),
-    ROW("data_first_step", NOTE_AMOUNT, data_first_step, 0),
-    LATER("data_first_window", NOTE_AMOUNT, data_first_window),
-    LATER("lr_for", NOTE_FORS, lr_for),
-    LATER("weight_decay_for", NOTE_FORS, weight_decay_for),
-    LATER("optimizer", NOTE_NAME, optimizer),
-    LATER("optimizer_for", NOTE_OPTIMIZERS, optimizer_for),
-    { "hyperparameters", NOTE_FORS, offsetof(cli_recipe, hyperparameters), -1e30, 1 },
-    LATER("dropout", NOTE_REAL, dropout),
-    LATER("kernels", NOTE_PATH, kernels),
-    LATER("clips_by_previous", NOTE_AMOUNT, clips_by_previous),
-    LATER("by_layers", NOTE_AMOUNT, by_layers),
-    LATER("f32_gradients", NOTE_AMOUNT, f32_gradients),
-    LATER("atomics", NOTE_AMOUNT, atomics),
-    LATER("field", NOTE_PATH, form.field),
-    LATER("chat", NOTE_AMOUNT, form.chat),
-    LATER("chat_form", NOTE_AMOUNT, form.chat_form),
-    LATER("aligned", NOTE_AMOUNT, form.aligned),
-    LATER("validation_split", NOTE_REAL, form.validation_split),
-    LATER("base", NOTE_PATH, base),
-    LATER("id_bytes", NOTE_AMOUNT, form.id_bytes),
-    LATER("validation", NOTE_PATH, validation),
-    LATER("validation_hash", NOTE_HEX, validation_hash),
-    LATER("validation_id_bytes", NOTE_AMOUNT, validation_id_bytes),
-};
-enum { NOTE_ROW_COUNT = sizeof(note_rows) / sizeof(note_rows[0]) };
-
-/* Reads [["PATTERN", X], ...]. */
-static int read_fors(const json_t *value, double least, cli_for_list *out_list)
-{
-    size_t i;
-    json_t *pair;
-    *out_list = (cli_for_list){ 0 };
-    if (!json_is_array(value) || json_array_size(value) > CLI_FORS_MOST)
-        return 0;
-    json_array_foreach(value, i, pair)
-    {
-        cli_for *one = &out_list->at[out_list->count++];
-        const char *pattern = json_string_value(json_array_get(pair, 0));
-        const json_t *number = json_array_get(pair, 1);
-        if (json_array_size(pair) != 2 || !pattern || strlen(pattern) >= sizeof(one->pattern) ||
-            !json_is_number(number) || !(json_number_value(number) >= least))
-            return 0;
-        snprintf(one->pattern, sizeof(one->pattern), "%s", pattern);
-        one->value = json_number_value(number);
-    }
-    return 1;
-}
-
-static int read_name(const json_t *value, char *out_text, size_t room)
-{
-    const char *text = json_string_value(value);
-    if (text == NULL || json_string_length(value) >= room || strlen(text) >= room)
-        return 0;
-    snprintf(out_text, room, "%s", text);
-    return 1;
-}
-
-/* Reads [["PATTERN", "NAME"], ...]. */
-static int read_optimizers(const json_t *value, cli_optimizer_list *out_list)
-{
-    size_t i;
-    json_t *pair;
-    *out_list = (cli_optimizer_list){ 0 };
-    if (!json_is_array(value) || json_array_size(value) > CLI_FORS_MOST)
-        return 0;
-    json_array_foreach(value, i, pair)
-    {
-        coh_optimizer_choice *one = &out_list->at[out_list->count++];
-        if (json_array_size(pair) != 2 ||
-            !read_name(json_array_get(pair, 0), one->pattern, sizeof(one->pattern)) ||
-            !read_name(json_array_get(pair, 1), one->optimizer, sizeof(one->optimizer)))
-            return 0;
-    }
-    return 1;
-}
-
-static int read_value(const note_row *row, const json_t *value, void *field)
-{
-    switch (row->type) {
-    case NOTE_AMOUNT:
-        if (!json_is_integer(value) || (double)json_integer_value(value) < row->least)
-            return 0;
-        *(uint64_t *)field = (uint64_t)json_integer_value(value);
-        return 1;
-    case NOTE_REAL:
-        if (!json_is_number(value) || !(json_number_value(value) >= row->least))
-            return 0;
-        *(double *)field = json_number_value(value);
-        return 1;
-    case NOTE_HEX: {
-        char *end = NULL;
-        if (!json_is_string(value) || json_string_length(value) != 16)
-            return 0;
-        *(uint64_t *)field = strtoull(json_string_value(value), &end, 16);
-        return *end == '\0';
-    }
-    case NOTE_PATH:
-        if (!json_is_string(value) || json_string_length(value) >= CLI_PATH_BYTES)
-            return 0;
-        memcpy(field, json_string_value(value), json_string_length(value) + 1);
-        return 1;
-    case NOTE_NAME:
-        return read_name(value, field, COH_OPTIMIZER_NAME_BYTES);
-    case NOTE_FORS:
-        return read_fors(value, row->least, field);
-    case NOTE_OPTIMIZERS:
-        return read_optimizers(value, field);
-    }
-    return 0;
-}
+/* ---- the note ---- */
 
 coh_status cli_recipe_from_note(const char *note_json, cli_recipe *out_recipe)
 {
-    json_error_t error;
-    coh_status status = COH_OK;
-    *out_recipe = (cli_recipe){ 0 };
-    json_t *note = json_loads(note_json, JSON_REJECT_DUPLICATES, &error);
-    const char *format = json_string_value(json_object_get(note, "format"));
-    if (!format || strcmp(format, "cohobate-note") != 0 ||
-        json_integer_value(json_object_get(note, "version")) != NOTE_VERSION)
-        CLI_TRY_GOTO(status,
-                     cli_fail(COH_ERR_CORRUPT,
-                              "the checkpoint holds no training note of version %d: it was not"
-                              " written by this program's train, so it cannot be resumed",
-                              NOTE_VERSION),
-                     done);
-    for (int i = 0; i < NOTE_ROW_COUNT; i++) {
-        const note_row *row = &note_rows[i];
-        const json_t *value = json_object_get(note, row->key);
-        if (!(row->later && !value) && !read_value(row, value, (char *)out_recipe + row->offset))
-            CLI_TRY_GOTO(status,
-                         cli_fail(COH_ERR_CORRUPT,
-                                  "the checkpoint's note has no valid '%s': use another checkpoint",
-                                  row->key),
-                         done);
-    }
-    if (!json_object_get(note, "validation_id_bytes")) /* older notes had one value for both */
-        out_recipe->validation_id_bytes = out_recipe->form.id_bytes;
-    if (out_recipe->batch % out_recipe->micro_batch != 0 || out_recipe->beta1 >= 1 ||
-        out_recipe->beta2 >= 1 || out_recipe->dropout >= 1)
-        status = cli_fail(COH_ERR_CORRUPT,
-                          "the checkpoint's note contradicts itself (batch %" PRId64
-                          ", micro-batch %" PRId64 "): use another checkpoint",
-                          out_recipe->batch, out_recipe->micro_batch);
-done:
-    json_decref(note);
-    return status;
+    out_recipe->struct_bytes = sizeof(*out_recipe);
+    return coh_training_note_read(note_json, out_recipe);
+}
+
+coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note)
+{
+    cli_line_clear(out_note);
+    CLI_TRY(coh_training_note_write(recipe, model, out_note->text, sizeof(out_note->text)));
+    out_note->used = strlen(out_note->text);
+    return COH_OK;
 }
 
 static int is_of_training(const char *note_json)
@@ -527,72 +347,4 @@ coh_status cli_recipe_of_checkpoint(const char *note_json, const cli_options *op
     cli_options without = *options; /* a micro-batch of eval need not divide a batch */
     without.micro_batch = 0;
     return cli_recipe_from_options(&without, out_recipe);
-}
-
-/* ---- writing the note ---- */
-
-static void add_fors(const cli_for_list *list, cli_line *line)
-{
-    for (int64_t i = 0; i < list->count; i++)
-        cli_line_add_json(line, "[%s, %.17g]", list->at[i].pattern, list->at[i].value);
-}
-
-static void add_optimizers(const cli_optimizer_list *list, cli_line *line)
-{
-    for (int64_t i = 0; i < list->count; i++)
-        cli_line_add_json(line, "[%s, %s]", list->at[i].pattern, list->at[i].optimizer);
-}
-
-static void add_row(const note_row *row, const cli_recipe *recipe, cli_line *line)
-{
-    const void *field = (const char *)recipe + row->offset;
-    switch (row->type) {
-    case NOTE_AMOUNT:
-        cli_line_add_json(line, "%s: %" PRIu64, row->key, *(const uint64_t *)field);
-        break;
-    case NOTE_REAL:
-        cli_line_add_json(line, "%s: %.17g", row->key, *(const double *)field);
-        break;
-    case NOTE_HEX:
-        cli_line_add_json(line, "%s: '%016" PRIx64 "'", row->key, *(const uint64_t *)field);
-        break;
-    case NOTE_PATH:
-    case NOTE_NAME:
-        cli_line_add_json(line, "%s: %s", row->key, (const char *)field);
-        break;
-    case NOTE_FORS:
-        cli_line_add_json(line, "%s: [", row->key);
-        add_fors(field, line);
-        cli_line_add_json(line, "]");
-        break;
-    case NOTE_OPTIMIZERS:
-        cli_line_add_json(line, "%s: [", row->key);
-        add_optimizers(field, line);
-        cli_line_add_json(line, "]");
-        break;
-    }
-}
-
-coh_status cli_recipe_to_note(const cli_recipe *recipe, const coh_model *model, cli_line *out_note)
-{
-    char model_json[COH_MODEL_JSON_BYTES];
-    CLI_TRY(coh_model_to_json(model, model_json, sizeof(model_json)));
-    cli_line_clear(out_note);
-    cli_line_add(out_note, "{\"format\": \"cohobate-note\", \"version\": %d, \"model\": %s",
-                 NOTE_VERSION, model_json);
-    for (int i = 0; i < NOTE_ROW_COUNT; i++)
-        add_row(&note_rows[i], recipe, out_note);
-    cli_line_add(out_note, "}");
-    if (out_note->cut)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "paths and patterns are too long for a checkpoint's note (%d bytes): use "
-                        "shorter ones",
-                        CLI_LINE_BYTES);
-    json_t *read = json_loads(out_note->text, 0, NULL);
-    if (!read)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "the paths of model, tokenizer or data are not UTF-8, so no checkpoint "
-                        "could name them: rename what is not");
-    json_decref(read);
-    return COH_OK;
 }

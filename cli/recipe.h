@@ -4,46 +4,14 @@
  *
  *     flags ──> recipe ──> note in every checkpoint ──> recipe ──> the same run, going on
  *
- * The note is one JSON object: {"format": "cohobate-note", "version": 1, "model": {...}, ...};
- * 64-bit numbers that are identifiers (hashes) are hexadecimal strings. */
+ * It is the public note (cohobate/training_note.h). */
 #ifndef COH_CLI_RECIPE_H
 #define COH_CLI_RECIPE_H
 
 #include "cli/data.h"
 #include "cli/options.h"
-#include "cli/schedule.h"
 
-typedef struct cli_recipe {
-    uint64_t steps; /* of the whole run */
-    cli_schedule schedule;
-    int64_t batch, micro_batch, sequence;
-    uint64_t by_layers;     /* 1: sweeps by layers; see coh_sweep_order */
-    uint64_t f32_gradients; /* 1: f32 gradients of bf16 weights; see coh_plan_options */
-    uint64_t atomics;       /* 1: attention's backward may use atomics; see coh_model */
-    /* beta1, beta2: below 0: the optimizer's own */
-    double beta1, beta2, weight_decay, clip, dropout;
-    uint64_t clips_by_previous; /* 1: by the norm of the step before, with updates in backward */
-    cli_for_list lr_for, weight_decay_for;    /* --lr-for, --weight-decay-for */
-    char optimizer[COH_OPTIMIZER_NAME_BYTES]; /* "": adamw */
-    cli_optimizer_list optimizer_for;
-    cli_for_list hyperparameters; /* NAME or OPTIMIZER.NAME, and value */
-    uint64_t seed;
-    char tokenizer[CLI_PATH_BYTES]; /* "bytes", a folder or a file; "none": the data are ids */
-    uint64_t tokenizer_identity;    /* 0: trained with "none"; any tokenizer may be given later */
-    char base[CLI_PATH_BYTES];      /* folder of the initial weights, absolute; "": none */
-    char data[CLI_PATH_BYTES];      /* the token file, absolute; "": not kept */
-    uint64_t data_hash;
-    /* The text or token file for validation, absolute; "none"; "": the documents held out of the
-     * data, if any. The hash is that of its ids, 0 if there are none. */
-    char validation[CLI_PATH_BYTES];
-    uint64_t validation_hash;
-    int64_t validation_id_bytes;  /* of a *.bin without a header; 0: by the vocabulary */
-    cli_data_form form;           /* how the token file was made from text */
-    char kernels[CLI_PATH_BYTES]; /* the kernel table, absolute; "": none */
-    /* Step s reads `batch` windows from data_first_window + (s - data_first_step) * batch on. Both
-     * are 0 unless a resumed run changed its data or batch. */
-    uint64_t data_first_step, data_first_window;
-} cli_recipe;
+typedef coh_training_note cli_recipe;
 
 /* Do updates wait for the norm of their step? */
 static inline int cli_recipe_defers(const cli_recipe *recipe)

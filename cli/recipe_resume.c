@@ -44,7 +44,7 @@ static void set_count(const char *name, uint64_t value, uint64_t *field)
 /* A new highest rate without a lowest one keeps their ratio, and so the schedule's shape. */
 static coh_status set_rates(cli_recipe *recipe, const cli_options *options)
 {
-    cli_schedule *schedule = &recipe->schedule;
+    coh_schedule *schedule = &recipe->schedule;
     const double before = schedule->highest;
     double lowest = schedule->lowest;
     if (cli_given(options, CLI_FLAG_LR)) {
@@ -64,7 +64,7 @@ static coh_status set_rates(cli_recipe *recipe, const cli_options *options)
 
 static coh_status set_schedule(cli_recipe *recipe, const cli_options *options)
 {
-    cli_schedule *schedule = &recipe->schedule;
+    coh_schedule *schedule = &recipe->schedule;
     if (cli_given(options, CLI_FLAG_SCHEDULE_STEPS))
         set_count("schedule-steps", (uint64_t)options->schedule_steps, &schedule->schedule_steps);
     if (cli_given(options, CLI_FLAG_WARMUP))

@@ -18,7 +18,7 @@ static coh_step_input input_of(const cli_run *run, uint64_t step)
     coh_step_input input = { .struct_bytes = sizeof(input),
                              .step = step,
                              .seed = recipe->seed,
-                             .learning_rate = (float)cli_schedule_rate(&recipe->schedule, step),
+                             .learning_rate = (float)coh_schedule_rate(&recipe->schedule, step),
                              .clip = (float)recipe->clip,
                              .inputs = { run->tokens[step % CLI_BATCHES],
                                          run->targets[step % CLI_BATCHES] },
@@ -306,7 +306,7 @@ static coh_status run_steps(cli_run *run)
         run->done_steps++;
         cli_record_step(&run->record, run->engine, &result, &health);
         cli_report_step(&run->report, &result,
-                        cli_schedule_rate(&run->job.recipe.schedule, result.step), &health);
+                        coh_schedule_rate(&run->job.recipe.schedule, result.step), &health);
         if (result.finite)
             run->skipped_in_row = 0;
         else

@@ -59,6 +59,7 @@
 #include "cohobate/text.h"
 #include "cohobate/tier.h"
 #include "cohobate/trace.h"
+#include "cohobate/training_note.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -160,6 +160,18 @@ coh_trace valid_coh_trace(void)
     return *trace;
 }
 
+coh_schedule valid_coh_schedule(void)
+{
+    return (coh_schedule){ .highest = 1e-3, .warmup_steps = 2, .schedule_steps = 9 };
+}
+
+coh_training_note valid_coh_training_note(void)
+{
+    coh_training_note note;
+    coh_training_note_init(&note);
+    return note;
+}
+
 coh_trace_step valid_coh_trace_step(void)
 {
     static coh_trace_span spans[4096];

@@ -52,6 +52,8 @@ coh_refusal valid_coh_refusal(void);
 coh_batch valid_coh_batch(void);
 coh_trace valid_coh_trace(void);
 coh_trace_step valid_coh_trace_step(void);
+coh_schedule valid_coh_schedule(void);
+coh_training_note valid_coh_training_note(void);
 
 /* Returns text for parameter `name` of `function`. */
 const char *valid_text(const char *function, const char *name);

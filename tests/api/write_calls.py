@@ -34,7 +34,7 @@ EXTENTS = {
     "coh_plan_memory_curve.count", "coh_measure_options.graph_count", "coh_plan_options.pin_count",
     "coh_plan_options.earlier_count", "coh_engine_options.group_count", "coh_op_args.attribute_bytes", "coh_op_kind.input_count",
     "coh_plan_options_init_sized.bytes", "coh_engine_options_init_sized.bytes", "coh_measure_options_init_sized.bytes",
-    "coh_token_build_options_init_sized.bytes",
+    "coh_token_build_options_init_sized.bytes", "coh_training_note_init_sized.bytes",
     "coh_chain_link.attribute_bytes", "coh_graph_chain.link_count", "coh_op_check_options.attribute_bytes",
     "coh_layer.input_count",
     "coh_parallel.piece_count",  # number of calls

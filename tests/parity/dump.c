@@ -32,11 +32,11 @@
 
 #include "base/alloc.h"
 #include "base/file_text.h"
-#include "cli/schedule.h"
 #include "cohobate/adapters.h"
 #include "cohobate/engine.h"
 #include "cohobate/machine.h"
 #include "cohobate/models.h"
+#include "cohobate/training_note.h"
 #include "planner/graph.h"
 
 typedef struct dump {
@@ -390,7 +390,7 @@ static void read_batch(dump *d)
         stop("batches", "are not all there");
 }
 
-static void run_step(dump *d, int64_t step, const cli_schedule *schedule)
+static void run_step(dump *d, int64_t step, const coh_schedule *schedule)
 {
     if (step > 0 || !whole(d, "logits"))
         read_batch(d);
@@ -398,7 +398,7 @@ static void run_step(dump *d, int64_t step, const cli_schedule *schedule)
         .struct_bytes = sizeof(input),
         .step = (uint64_t)step,
         .seed = 1,
-        .learning_rate = (float)cli_schedule_rate(schedule, (uint64_t)step),
+        .learning_rate = (float)coh_schedule_rate(schedule, (uint64_t)step),
         .clip = (float)number(d, "clip"),
         .inputs = { d->batch, d->batch + items_of(d) },
     };
@@ -426,7 +426,7 @@ int main(int argument_count, char **arguments)
           "weights");
     write_states(&d, 0);
 
-    const cli_schedule schedule = {
+    const coh_schedule schedule = {
         .highest = number(&d, "lr"),
         .lowest = number(&d, "min_lr"),
         .warmup_steps = (uint64_t)whole(&d, "warmup"),

@@ -1,11 +1,14 @@
 /* Computes the learning rate of a step. The one idea: a pure function of the step's number, so a
- * resumed run needs no state. Next: schedule.h for the curve. */
-#include "cli/schedule.h"
+ * resumed run needs no state. Next: cohobate/training_note.h, the
+ * curve. */
+#include "cohobate/training_note.h"
 
 #include <math.h>
 
-double cli_schedule_rate(const cli_schedule *schedule, uint64_t step)
+double coh_schedule_rate(const coh_schedule *schedule, uint64_t step)
 {
+    if (schedule == NULL)
+        return 0;
     if (step < schedule->warmup_steps)
         return schedule->highest * (double)(step + 1) / (double)schedule->warmup_steps;
     if (step + 1 >= schedule->schedule_steps)

@@ -1,0 +1,140 @@
+/* training_note.h - the note with which a checkpoint says how its run goes on: model, schedule,
+ * batch, optimizer, seed, tokenizer, data.
+ *
+ *     coh_training_note_init ──> your numbers ──> coh_training_note_write ──> coh_engine_save
+ *
+ * cohobate train writes it. A checkpoint of a loop of your own that has one can be given to
+ * `cohobate eval`, `generate`, `export`, `inspect`, and to `train --resume`, which then goes on as
+ * it would after a checkpoint of its own.
+ *
+ * The note is one JSON object: {"format": "cohobate-note", "version": 1, "model": {...}, ...};
+ * hashes are 16 hexadecimal digits. Keys of your own may be added before the closing brace.
+ *
+ * Threads: any. */
+#ifndef COHOBATE_TRAINING_NOTE_H
+#define COHOBATE_TRAINING_NOTE_H
+
+#include "cohobate/models.h"
+#include "cohobate/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Room for a path, with its end. Patterns in a list of a note. Room that every note fits in. */
+enum { COH_PATH_BYTES = 4096, COH_NOTE_PATTERNS = 16, COH_TRAINING_NOTE_BYTES = 12288 };
+
+/* Learning rates of a run:
+ *
+ *   rate |      ___
+ *        |    /     \__
+ *        |  /          \__
+ *        |/               \______  lowest
+ *        +------------------------- step
+ *         warm-up   cosine   schedule_steps
+ *
+ * Linear warm-up to `highest`, then half a cosine (Loshchilov and Hutter 2017), then flat. */
+typedef struct coh_schedule {
+    double highest, lowest; /* rates */
+    /* Steps of the warm-up; steps until the rate is lowest, warm-up included. */
+    uint64_t warmup_steps, schedule_steps;
+} coh_schedule;
+
+/* Returns the rate of step `step`, counted from 0. It does not depend on where a run stops, so a
+ * resumed run has the rates of an uninterrupted one. Step warmup_steps - 1 has `highest`; step
+ * schedule_steps - 1 and all later ones have `lowest` (if the schedule outlasts the warm-up).
+ * NULL: 0. */
+COH_API double coh_schedule_rate(const coh_schedule *schedule, uint64_t step);
+
+/* A number for the parameters that a pattern matches. */
+typedef struct coh_pattern_number {
+    char pattern[COH_PATTERN_BYTES];
+    double value; /* a rate, a weight decay, a hyperparameter */
+} coh_pattern_number;
+
+/* The first `count` of `at`, in the order in which they apply. */
+typedef struct coh_pattern_numbers {
+    int64_t count;
+    coh_pattern_number at[COH_NOTE_PATTERNS];
+} coh_pattern_numbers;
+
+/* Likewise: optimizers of the parameters that patterns match. */
+typedef struct coh_pattern_optimizers {
+    int64_t count;                              /* how many are used */
+    coh_optimizer_choice at[COH_NOTE_PATTERNS]; /* a later one wins */
+} coh_pattern_optimizers;
+
+/* How a text became documents and ids; all zero: plain text, or ids. */
+typedef struct coh_text_form {
+    char field[COH_PATH_BYTES]; /* of JSON lines; "": "text", if the input is JSON lines */
+    int64_t chat;               /* 1: JSON lines hold conversations */
+    int64_t chat_form;          /* coh_chat_form (text.h) */
+    int64_t aligned;            /* 1: no window holds two documents */
+    double validation_split;    /* share of the documents that was held out; 0: none */
+    int64_t id_bytes;           /* of a *.bin without a header; 0: by the vocabulary */
+} coh_text_form;
+
+/* Everything that determines the numbers of a run, except for model and plan. Paths are absolute.
+ */
+typedef struct coh_training_note {
+    uint32_t struct_bytes; /* sizeof(coh_training_note); coh_training_note_init sets it */
+    uint64_t steps;        /* of the whole run */
+    coh_schedule schedule; /* its learning rates */
+    /* Sequences of a step, sequences of a micro-batch (which divides it), tokens of a sequence. */
+    int64_t batch, micro_batch, sequence;
+    uint64_t by_layers;     /* 1: COH_SWEEP_LAYER */
+    uint64_t f32_gradients; /* 1: f32 gradients of bf16 weights (coh_plan_options) */
+    uint64_t atomics;       /* 1: attention's backward may use atomics (coh_model) */
+    /* beta1, beta2: below 0: the optimizer's own. clip: limit of the gradient norm, 0: off. */
+    double beta1, beta2, weight_decay, clip, dropout;
+    uint64_t clips_by_previous; /* 1: by the norm of the step before, with updates in backward */
+    /* Learning rates and weight decays of parameters that patterns match. */
+    coh_pattern_numbers lr_for, weight_decay_for;
+    char optimizer[COH_OPTIMIZER_NAME_BYTES]; /* "": adamw */
+    coh_pattern_optimizers optimizer_for;     /* in place of `optimizer` */
+    coh_pattern_numbers hyperparameters;      /* NAME or OPTIMIZER.NAME, and value */
+    uint64_t seed; /* of initial weights, data order and random numbers of the steps */
+    char tokenizer[COH_PATH_BYTES]; /* "bytes", a folder or a file; "none": the data are ids */
+    /* coh_tokenizer_identity; 0: trained with "none", so any tokenizer may be given later */
+    uint64_t tokenizer_identity;
+    char base[COH_PATH_BYTES]; /* folder of the initial weights; "": none */
+    char data[COH_PATH_BYTES]; /* the token file; "": not kept, so a resumed run needs another */
+    uint64_t data_hash;        /* of coh_token_file_facts; 0: none */
+    /* The text or token file for validation; "none"; "": the documents held out of the data, if
+     * any. The hash is that of its ids. */
+    char validation[COH_PATH_BYTES];
+    uint64_t validation_hash;     /* 0 if nothing is held out */
+    int64_t validation_id_bytes;  /* of a *.bin without a header; 0: by the vocabulary */
+    coh_text_form form;           /* how the token file was made from text */
+    char kernels[COH_PATH_BYTES]; /* the kernel table; "": none */
+    /* Step s reads `batch` windows from data_first_window + (s - data_first_step) * batch on, in
+     * the order of coh_token_file_window. Both are 0 unless a run changed its data or batch. */
+    uint64_t data_first_step, data_first_window;
+} coh_training_note;
+
+/* As coh_training_note_init, in a struct of `bytes` bytes: the size that the caller was compiled
+ * with. */
+COH_API void coh_training_note_init_sized(coh_training_note *out_note, size_t bytes);
+/* Sets what cohobate train does without flags: 100 steps of 8 sequences of 256 tokens, AdamW at
+ * 6e-4 after 10 steps of warm-up, clipped at 1, seed 1, text as bytes, no data. */
+static inline void coh_training_note_init(coh_training_note *out_note)
+{
+    coh_training_note_init_sized(out_note, sizeof(*out_note));
+}
+
+/* Writes the note of a run of `model` into `text`, of `text_bytes` bytes; COH_TRAINING_NOTE_BYTES
+ * are enough.
+ * Fails: COH_ERR_ARGUMENT: a number is out of its range, a path is not UTF-8, no room; names the
+ * key. */
+COH_API coh_status coh_training_note_write(const coh_training_note *note, const coh_model *model,
+                                           char *text, size_t text_bytes);
+
+/* Reads a checkpoint's note (coh_checkpoint_facts.note_json). Keys that older notes lack have the
+ * value 0 or "". The model is read by coh_model_resolve.
+ * Fails: COH_ERR_CORRUPT: it is no such note, or a key is missing or wrong. */
+COH_API coh_status coh_training_note_read(const char *json, coh_training_note *out_note);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,132 @@
+/* The note of a training run: what is written is read back, whatever could not be read is not
+ * written, and a damaged one is refused with the key. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cohobate/training_note.h"
+
+static coh_training_note note, other;
+static char text[COH_TRAINING_NOTE_BYTES];
+static coh_model model;
+
+static int begin(void **state)
+{
+    (void)state;
+    coh_training_note_init(&note);
+    memset(&other, 0, sizeof(other));
+    other.struct_bytes = sizeof(other);
+    assert_int_equal(coh_model_preset("gpt2-nano", 257, &model), COH_OK);
+    return 0;
+}
+
+static void a_note_is_read_as_it_was_written(void **state)
+{
+    (void)state;
+    note.steps = 12345678901;
+    note.schedule = (coh_schedule){ 1.0 / 3, 1e-9, 77, 12345678900 };
+    note.batch = 12;
+    note.micro_batch = 3;
+    note.seed = INT64_MAX;
+    note.beta2 = 0.999;
+    note.clips_by_previous = 1;
+    note.lr_for.count = COH_NOTE_PATTERNS;
+    for (int i = 0; i < COH_NOTE_PATTERNS; i++) {
+        snprintf(note.lr_for.at[i].pattern, COH_PATTERN_BYTES, "h.%d.*", i);
+        note.lr_for.at[i].value = 0.1 * i;
+    }
+    snprintf(note.optimizer, sizeof(note.optimizer), "lion");
+    note.optimizer_for.count = 1;
+    snprintf(note.optimizer_for.at[0].pattern, COH_PATTERN_BYTES, "wte");
+    snprintf(note.optimizer_for.at[0].optimizer, COH_OPTIMIZER_NAME_BYTES, "sgd");
+    note.hyperparameters.count = 1;
+    snprintf(note.hyperparameters.at[0].pattern, COH_PATTERN_BYTES, "sgd.momentum");
+    note.hyperparameters.at[0].value = -0.5;
+    snprintf(note.tokenizer, sizeof(note.tokenizer), "/a \"quoted\" \\ path/\xc3\xa9");
+    note.tokenizer_identity = UINT64_MAX;
+    note.data_hash = 0x0123456789abcdef;
+    note.form.validation_split = 0.125;
+    note.form.chat_form = 2;
+    note.data_first_step = 5;
+    note.data_first_window = 60;
+    assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
+    assert_non_null(strstr(text, "\"data_hash\": \"0123456789abcdef\""));
+    assert_int_equal(coh_training_note_read(text, &other), COH_OK);
+    assert_memory_equal(&note, &other, sizeof(note));
+}
+
+/* Sets a member that no reader would take, tries to write, and sets it back. */
+#define REFUSED(member, wrong, word)                                                               \
+    do {                                                                                           \
+        const coh_training_note before = note;                                                     \
+        note.member = wrong;                                                                       \
+        assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)),               \
+                         COH_ERR_ARGUMENT);                                                        \
+        assert_non_null(strstr(coh_last_error(), word));                                           \
+        note = before;                                                                             \
+    } while (0)
+
+static void what_no_reader_takes_is_not_written(void **state)
+{
+    (void)state;
+    REFUSED(steps, 0, "'steps'");
+    REFUSED(steps, UINT64_MAX, "'steps'");
+    REFUSED(batch, 0, "'batch'");
+    REFUSED(micro_batch, 3, "contradicts");
+    REFUSED(micro_batch, -1, "'micro_batch'");
+    REFUSED(schedule.highest, NAN, "'lr'");
+    REFUSED(schedule.lowest, -1, "'min_lr'");
+    REFUSED(clip, INFINITY, "'clip'");
+    REFUSED(beta1, 1, "contradicts");
+    REFUSED(lr_for.count, COH_NOTE_PATTERNS + 1, "'lr_for'");
+    REFUSED(lr_for.count, -1, "'lr_for'");
+    REFUSED(tokenizer[0], '\xff', "not UTF-8");
+    memset(note.data, 'x', sizeof(note.data));
+    assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "'data'"));
+    note.data[0] = '\0';
+    assert_int_equal(coh_training_note_write(&note, &model, text, 100), COH_ERR_ARGUMENT);
+    assert_non_null(strstr(coh_last_error(), "too long"));
+    assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
+}
+
+/* Each key removed, and each cut of the text. */
+static void a_damaged_note_is_refused(void **state)
+{
+    (void)state;
+    static const char *const keys[] = { "steps", "lr", "batch", "seed", "tokenizer", "data_hash" };
+    static char damaged[COH_TRAINING_NOTE_BYTES];
+    assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        char wanted[40];
+        snprintf(wanted, sizeof(wanted), "\"%s\": ", keys[i]);
+        snprintf(damaged, sizeof(damaged), "%s", text);
+        *(strstr(damaged, wanted) + 1) = 'X';
+        assert_int_equal(coh_training_note_read(damaged, &other), COH_ERR_CORRUPT);
+        assert_non_null(strstr(coh_last_error(), keys[i]));
+    }
+    for (size_t bytes = 0; bytes < strlen(text); bytes += 7) {
+        snprintf(damaged, sizeof(damaged), "%.*s", (int)bytes, text);
+        assert_int_equal(coh_training_note_read(damaged, &other), COH_ERR_CORRUPT);
+    }
+    assert_int_equal(coh_training_note_read("{}", &other), COH_ERR_CORRUPT);
+    assert_int_equal(coh_training_note_read(text, &other), COH_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_note_is_read_as_it_was_written, begin),
+        cmocka_unit_test_setup(what_no_reader_takes_is_not_written, begin),
+        cmocka_unit_test_setup(a_damaged_note_is_refused, begin),
+    };
+    return cmocka_run_group_tests_name("training_note", tests, NULL, NULL);
+}
