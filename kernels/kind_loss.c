@@ -128,10 +128,9 @@ const coh_op_kind coh_kind_softmax = {
 
 /* ---- cross-entropy ---- */
 
-static coh_status infer_entropy(const void *attributes, const coh_shape *inputs,
-                                coh_op_facts *facts)
+/* Checks logits and targets. */
+static coh_status infer_rows(const coh_shape *inputs, coh_op_facts *facts)
 {
-    (void)attributes;
     const coh_shape *logits = &inputs[0], *targets = &inputs[1];
     coh_status status = coh_check_float("logits", logits, 0);
     if (status == COH_OK)
@@ -151,15 +150,28 @@ static coh_status infer_entropy(const void *attributes, const coh_shape *inputs,
                              targets_text);
     }
     facts->index_range[1] = (coh_index_range){ .least = -1, .end = columns };
+    facts->flops[COH_PHASE_FORWARD] = EXP_FLOPS * (double)coh_shape_elements(logits);
+    return COH_OK;
+}
+
+static coh_status infer_entropy(const void *attributes, const coh_shape *inputs,
+                                coh_op_facts *facts)
+{
+    (void)attributes;
+    const coh_shape *logits = &inputs[0];
+    const int64_t rows = coh_shape_rows(logits);
+    const coh_status status = infer_rows(inputs, facts);
+    if (status != COH_OK)
+        return status;
     facts->output[0] = coh_shape_make(COH_DTYPE_F32, 1, 1, 0, 0);
     facts->saved_bytes = (size_t)(2 * rows) * sizeof(float);
     facts->workspace_bytes[COH_PHASE_FORWARD] = (size_t)coh_cpu_row_partials(rows) * sizeof(double);
-    facts->flops[COH_PHASE_FORWARD] = EXP_FLOPS * (double)coh_shape_elements(logits);
     facts->flops[COH_PHASE_BACKWARD] = EXP_FLOPS * (double)coh_shape_elements(logits);
     return COH_OK;
 }
 
-static coh_cross_entropy entropy_of(const coh_call *call)
+/* `saved`: maximum and sum of each row. */
+static coh_cross_entropy entropy_of(const coh_call *call, float *saved)
 {
     const coh_shape *logits = &call->input[0].shape;
     const int64_t rows = coh_shape_rows(logits);
@@ -168,20 +180,25 @@ static coh_cross_entropy entropy_of(const coh_call *call)
                                 .columns = logits->dim[logits->rank - 1],
                                 .logits = call->input[0].data,
                                 .targets = call->input[1].data,
-                                .max = call->saved,
-                                .sum = (float *)call->saved + rows };
+                                .max = saved,
+                                .sum = saved + rows };
+}
+
+static coh_status check_targets(const coh_call *call, const coh_cross_entropy *entropy)
+{
+    const coh_index_check check = { .what = "target",
+                                    .remedy = "the logits have fewer classes than the data",
+                                    .indices = entropy->targets,
+                                    .count = entropy->rows,
+                                    .least = -1,
+                                    .most = entropy->columns - 1 };
+    return coh_kernel_check_indices(call->queue, &check);
 }
 
 static coh_status forward_entropy(const coh_call *call)
 {
-    coh_cross_entropy entropy = entropy_of(call);
-    const coh_index_check check = { .what = "target",
-                                    .remedy = "the logits have fewer classes than the data",
-                                    .indices = entropy.targets,
-                                    .count = entropy.rows,
-                                    .least = -1,
-                                    .most = entropy.columns - 1 };
-    const coh_status status = coh_kernel_check_indices(call->queue, &check);
+    coh_cross_entropy entropy = entropy_of(call, call->saved);
+    const coh_status status = check_targets(call, &entropy);
     if (status != COH_OK)
         return status;
     entropy.partial = call->workspace;
@@ -192,7 +209,7 @@ static coh_status forward_entropy(const coh_call *call)
 
 static coh_status backward_entropy(const coh_call *call)
 {
-    coh_cross_entropy entropy = entropy_of(call);
+    coh_cross_entropy entropy = entropy_of(call, call->saved);
     entropy.to = call->input_grad[0].data;
     entropy.scale = call->loss_scale;
     entropy.adds = (call->input_grad_adds & 1u) != 0;
@@ -210,6 +227,40 @@ const coh_op_kind coh_kind_cross_entropy = {
     .backward_reads = { .inputs = 3u },
     .is_loss = 1,
     .infer = infer_entropy,
+};
+
+/* ---- the loss of each row ---- */
+
+static coh_status infer_token_losses(const void *attributes, const coh_shape *inputs,
+                                     coh_op_facts *facts)
+{
+    (void)attributes;
+    const coh_status status = infer_rows(inputs, facts);
+    if (status != COH_OK)
+        return status;
+    facts->output[0] = inputs[1];
+    facts->output[0].dtype = COH_DTYPE_F32;
+    facts->workspace_bytes[COH_PHASE_FORWARD] =
+        (size_t)(2 * coh_shape_rows(&inputs[0])) * sizeof(float);
+    return COH_OK;
+}
+
+static coh_status forward_token_losses(const coh_call *call)
+{
+    coh_cross_entropy entropy = entropy_of(call, call->workspace);
+    const coh_status status = check_targets(call, &entropy);
+    entropy.each = call->output[0].data;
+    if (status == COH_OK)
+        coh_cpu_cross_entropy(call->queue, &entropy);
+    return status;
+}
+
+const coh_op_kind coh_kind_token_losses = {
+    COH_KIND("token_losses", 1),
+    COH_KIND_RUNS_ON_HOST(forward_token_losses, NULL),
+    .input_count = 2,
+    .output_count = 1,
+    .infer = infer_token_losses,
 };
 
 /* ---- mean squared error ---- */

@@ -204,11 +204,17 @@ coh_status coh_builder_head(coh_builder *b, int64_t vocabulary, float init_std, 
     coh_parameter weight;
     COH_TRY(coh_graph_op(b->graph, b->decode ? &coh_kind_logits : &coh_kind_classifier, &head,
                          out_last, &weight));
-    if (!b->with_logits)
+    if (!b->with_logits && !b->with_losses)
         return COH_OK;
     head.name = "lm_head.logits";
     head.tied = untied ? &weight : &b->table;
-    return coh_graph_op(b->graph, &coh_kind_logits, &head, &b->logits, NULL);
+    COH_TRY(coh_graph_op(b->graph, &coh_kind_logits, &head, &b->logits, NULL));
+    const coh_op_args losses = { .name = "lm_head.losses",
+                                 .inputs = (coh_tensor[]){ b->logits, targets },
+                                 .block = b->block };
+    return b->with_losses
+               ? coh_graph_op(b->graph, &coh_kind_token_losses, &losses, &b->losses, NULL)
+               : COH_OK;
 }
 
 /* ---- whole graphs ---- */
@@ -232,7 +238,7 @@ static coh_status check_model(const coh_model *model, int64_t tokens)
     return COH_OK;
 }
 
-/* Builds tokens and targets -> body -> loss, and the logits if b->with_logits. */
+/* Builds tokens and targets -> body -> loss, and what else b asks for. */
 static coh_status add_training(coh_builder *b, const void *config, int64_t sequences)
 {
     const coh_shape shape = { .dtype = COH_DTYPE_I32, .rank = 2, .dim = { sequences, b->tokens } };
@@ -242,6 +248,8 @@ static coh_status add_training(coh_builder *b, const void *config, int64_t seque
     COH_TRY(b->family->body(b, config, ids, targets, &loss));
     if (b->with_logits)
         COH_TRY(coh_graph_output(b->graph, b->logits));
+    if (b->with_losses)
+        COH_TRY(coh_graph_output(b->graph, b->losses));
     return coh_graph_loss(b->graph, loss);
 }
 
@@ -300,6 +308,20 @@ coh_status coh_model_logits_graph(const coh_model *model, int64_t sequences, int
     };
     COH_TRY(build(&b, model, sequences, out_graph));
     *out_logits = b.logits;
+    return COH_OK;
+}
+
+coh_status coh_model_token_losses_graph(const coh_model *model, int64_t sequences, int64_t tokens,
+                                        coh_graph **out_graph, coh_tensor *out_losses)
+{
+    if (!model || !out_graph || !out_losses)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "a graph with losses needs a model and places for itself and its losses");
+    coh_builder b = {
+        .tokens = tokens, .dropout = model->dropout, .atomics = model->atomics, .with_losses = 1
+    };
+    COH_TRY(build(&b, model, sequences, out_graph));
+    *out_losses = b.losses;
     return COH_OK;
 }
 

@@ -325,6 +325,10 @@ extern COH_API const coh_op_kind coh_kind_softmax;
  * loss and never holds all logits. Saves maximum and sum of each row. */
 extern COH_API const coh_op_kind coh_kind_cross_entropy;
 
+/* The loss of each item: logits [..,V], targets i32 [..] -> losses f32 [..] = -log
+ * softmax(logits)[target]; 0 for a target of -1. Forward only: for plans of COH_PLAN_INFER. */
+extern COH_API const coh_op_kind coh_kind_token_losses;
+
 /* Mean squared error: x, target -> loss [1] = mean((x - target)²) over all elements. The target has
  * the dimensions of x; its dtype is that of x or f32. */
 extern COH_API const coh_op_kind coh_kind_mean_squared_error;

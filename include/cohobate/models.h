@@ -227,6 +227,14 @@ COH_API coh_status coh_model_train_graph(const coh_model *model, int64_t sequenc
 COH_API coh_status coh_model_logits_graph(const coh_model *model, int64_t sequences, int64_t tokens,
                                           coh_graph **out_graph, coh_tensor *out_logits);
 
+/* Builds the training graph with the loss of each token as an additional output: *out_losses
+ * [sequences, tokens], f32, 0 where a target is -1; for plans of COH_PLAN_INFER on the host device.
+ * Takes the memory of the logits. The loss has the same bits as without it.
+ * Fails: as above. */
+COH_API coh_status coh_model_token_losses_graph(const coh_model *model, int64_t sequences,
+                                                int64_t tokens, coh_graph **out_graph,
+                                                coh_tensor *out_losses);
+
 /* Builds one step of a decoder for one sequence of at most `tokens`: inputs "token" and "position",
  * i32 [1,1] and [1]; output *out_logits [1,1,V], f32; keys and values are states. Parameters have
  * the same names as in the training graph.

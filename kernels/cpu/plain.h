@@ -58,8 +58,9 @@ typedef struct coh_cross_entropy {
     const int32_t *targets;
     float *max, *sum; /* by row; forward writes, backward reads them */
     double *partial;  /* forward: coh_cpu_row_partials(rows) sums */
-    float *loss;
-    void *to; /* gradient of the logits */
+    float *loss;      /* forward: mean of the rows; NULL: none */
+    float *each;      /* forward: loss of each row, 0 without a target; NULL: none */
+    void *to;         /* gradient of the logits */
     float scale;
     int32_t adds;
 } coh_cross_entropy;

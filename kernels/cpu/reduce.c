@@ -155,16 +155,21 @@ static void entropy_rows(void *argument, int64_t index)
     double total = 0;
     for (int64_t n = index * ROWS; n < end; n++) {
         float target;
+        double loss = 0;
         e->max[n] = -INFINITY;
         e->sum[n] = 0;
         coh_rows_for(e->dtype)->softmax_take(coh_element_const(e->dtype, e->logits, n * e->columns),
                                              e->columns, &e->max[n], &e->sum[n]);
-        if (e->targets[n] < 0)
-            continue;
-        get(e->dtype, &target, e->logits, n * e->columns + e->targets[n], 1);
-        total += (double)e->max[n] - (double)target + log((double)e->sum[n]);
+        if (e->targets[n] >= 0) {
+            get(e->dtype, &target, e->logits, n * e->columns + e->targets[n], 1);
+            loss = (double)e->max[n] - (double)target + log((double)e->sum[n]);
+        }
+        if (e->each != NULL)
+            e->each[n] = (float)loss;
+        total += loss;
     }
-    e->partial[index] = total;
+    if (e->loss != NULL)
+        e->partial[index] = total;
 }
 
 static float folded(const double *partial, int64_t pieces, int64_t items)
@@ -179,7 +184,8 @@ void coh_cpu_cross_entropy(void *queue, const coh_cross_entropy *entropy)
 {
     const int64_t pieces = coh_cpu_row_partials(entropy->rows);
     coh_parallel(queue, pieces, entropy_rows, (void *)entropy);
-    *entropy->loss = folded(entropy->partial, pieces, entropy->rows);
+    if (entropy->loss != NULL)
+        *entropy->loss = folded(entropy->partial, pieces, entropy->rows);
 }
 
 static void entropy_backward_rows(void *argument, int64_t index)

@@ -52,7 +52,7 @@ ATTRIBUTES = {
     "dropout_residual": "dropout", "linear_uniform": "linear", "linear_residual": "linear",
     "linear_gelu": "linear", "linear_relu": "linear", "position_at": "position", "rope_at": "rope",
     "rope_split_at": "rope_split", "gelu": None, "relu": None, "swiglu": None, "swiglu_packed": None, "geglu": None,
-    "add": None, "concat": "axis", "mean": "axis", "softmax": None, "cross_entropy": None, "mean_squared_error": None,
+    "add": None, "token_losses": None, "concat": "axis", "mean": "axis", "softmax": None, "cross_entropy": None, "mean_squared_error": None,
 }
 
 
