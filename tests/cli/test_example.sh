@@ -12,7 +12,7 @@ pc=$(find "$folder/root" -name cohobate.pc)
 [ -n "$pc" ] || { echo "no cohobate.pc was installed" >&2; exit 1; }
 prefix=$(sed -n 's/^prefix=//p' "$pc")
 cp "$example"/*.c "$example/Makefile" "$folder"
-cp "$example"/*.h "$folder" 2>/dev/null || true
+cp "$example"/*.h "$example"/*.cu "$folder" 2>/dev/null || true
 # The copy names its present folder, as a real install would.
 sed "s|^prefix=.*|prefix=$folder/root$prefix|" "$pc" >"$folder/cohobate.pc"
 
