@@ -5,7 +5,8 @@
     check_includes.py --self-test   plants wrong includes in a made-up tree and sees each one caught
 
 The arrows: base -> memory -> (kernels | offload | planner, never one another) -> engine; models, text and report include
-the public headers and base; cli only the public headers and report; examples only the public headers. In addition,
+the public headers and base; cli only the public headers and report; examples only the public headers and those beside
+them. In addition,
 includes are written from the root, CUDA and NCCL headers are included only where allowed, operator kinds include no
 header of a device, and no header includes itself, directly or not."""
 
@@ -32,20 +33,20 @@ ALLOWED = {
     "report": {"cohobate", "coh_config.h", "base", "report"},
     "cli": {"cohobate", "coh_config.h", "report", "cli"},
     "examples": {"cohobate"},
-    "tests": LIBRARY | {"models", "text", "report", "cli", "tests"},
+    "tests": LIBRARY | {"models", "text", "report", "cli", "examples", "tests"},
     "benchmarks": LIBRARY | {"models", "text", "benchmarks"},
 }
 OURS = set().union(*ALLOWED.values()) | set(ALLOWED)
 
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|nccl|curand)")
 CUDA_PLACES = re.compile(r"^memory/(device_cuda|cuda)_?\w*\.[ch]$|^engine/comm_nccl\.c$"
-                         r"|^(kernels|tests)/cuda/")
+                         r"|^(kernels|tests)/cuda/|^examples/\w+/\w+\.cu$")
 
 KIND = re.compile(r"^kernels/kind_\w+\.[ch]$")
 
 
-def wrong(path, quote, target):
-    """The reason why `path` may not include `target`, or None."""
+def wrong(path, quote, target, is_beside):
+    """The reason why `path` may not include `target`, or None. is_beside: both are in one folder."""
     folder, first = path.split("/", 1)[0], target.split("/", 1)[0]
     if first in ("..", "."):
         return "includes are written from the root"
@@ -55,6 +56,8 @@ def wrong(path, quote, target):
     if KIND.search(path) and target.startswith("kernels/cuda/"):
         return "what a kind does differently on a device is declared in kernels/kind_devices.h"
     if quote == "<" and first not in OURS:
+        return None
+    if folder == "examples" and is_beside:
         return None
     if first not in ALLOWED[folder]:
         return f"{folder}/ may include {', '.join(sorted(ALLOWED[folder]))} only"
@@ -101,7 +104,8 @@ def check(root):
                 if not match:
                     continue
                 include_count += 1
-                reason = wrong(path, match[1], match[2])
+                beside = os.path.join(root, os.path.dirname(path), match[2])
+                reason = wrong(path, match[1], match[2], "/" not in match[2] and os.path.isfile(beside))
                 if reason:
                     errors.append(f"{path}:{number}: includes {match[2]}: {reason}")
                 public = match[2].startswith("cohobate/")
@@ -124,6 +128,11 @@ PLANTED = [
     ("text/deep.c", '#include "memory/arena.h"\n', "text/deep.c:1:"),
     ("cli/deep.c", '#include "base/alloc.h"\n', "cli/deep.c:1:"),
     ("examples/deep.c", '#include "coh_config.h"\n', "examples/deep.c:1:"),
+    ("examples/own/beside.h", "int one;\n", ""),
+    ("examples/own/good.c", '#include "beside.h"\n#include <cohobate/cohobate.h>\n', ""),
+    ("examples/own/good.cu", "#include <cuda_runtime.h>\n", ""),
+    ("examples/own/gpu.c", "#include <cuda_runtime.h>\n", "examples/own/gpu.c:1:"),
+    ("examples/own/deep.c", '#include "absent.h"\n', "examples/own/deep.c:1:"),
     ("include/cohobate/deep.h", '#include "base/check.h"\n', "include/cohobate/deep.h:1:"),
     ("engine/good.c", '#include "kernels/kernels.h"\n#include "offload/store.h"\n', ""),
     ("engine/dots.c", '#include "../base/check.h"\n', "engine/dots.c:1:"),
