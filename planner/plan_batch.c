@@ -169,7 +169,8 @@ static coh_status plan_smaller(search *s, int64_t from, int any_disk)
     const coh_status status = find_smaller(s, from, any_disk, &fits);
     s->options.search = usual;
     COH_TRY(status);
-    return make(s, fits, any_disk);
+    const int is_made = usual == COH_SEARCH_PROBE && s->made.microbatch == fits && s->made.plan;
+    return is_made ? COH_OK : make(s, fits, any_disk);
 }
 
 /* ---- refusals ---- */
