@@ -1,5 +1,6 @@
 """From step 2 on nothing is allocated, mapped or unmapped in the whole process, including saves, validation and log: a
-run of 6 steps and 3 saves makes exactly as many calls as one of 4 and 2."""
+run of 24 steps and 12 saves makes as many calls as one of 4 and 2. Start and end may differ by a call or two: what was
+measured has more digits one time than another, and grows a text once more. One call in each step or save would be ten."""
 
 import os
 import sys
@@ -14,25 +15,27 @@ class Allocations(ProgramTest):
     def counts(self, steps, *more):
         counted = self.path("counts")
         self.succeeds("train", *TINY, "--data", self.corpus(), "--validation", self.write("held-out", "text\n" * 99),
-                      "--schedule-steps", 9, "--steps", steps, "--save", self.path(f"run-{steps}-{len(more)}"),
+                      "--schedule-steps", 30, "--steps", steps, "--save", self.path(f"run-{steps}-{len(more)}"),
                       "--save-every", 2, "--keep", 1, "--log", self.path("log"), "--tensorboard", self.path("board"), *more,
                       env=environment(LD_PRELOAD=SHIM, COUNT_ALLOCATIONS_FILE=counted))
         with open(counted, encoding="utf-8") as file:
             return tuple(map(int, file.read().split()))
 
-    def test_in_memory_steps_take_no_memory(self):
-        allocations, maps = self.counts(4)
+    def compare(self, *more):
+        (allocations, maps), (longer, longer_maps) = self.counts(4, *more), self.counts(24, *more)
         self.assertGreater(allocations, 100)  # the counter works
         self.assertGreater(maps, 1)
-        self.assertEqual((allocations, maps), self.counts(6))
+        self.assertLess(abs(longer - allocations), 5)
+        self.assertLess(abs(longer_maps - maps), 5)
+
+    def test_in_memory_steps_take_no_memory(self):
+        self.compare()
 
     def test_streamed_steps_take_no_memory(self):
-        flags = ["--device-memory", "64MiB", "--disk", self.folder]
-        self.assertEqual(self.counts(4, *flags), self.counts(6, *flags))
+        self.compare("--device-memory", "64MiB", "--disk", self.folder)
 
     def test_emulated_steps_take_no_memory(self):
-        flags = ["--device-memory", "64MiB", "--emulate-host", "1GiB"]
-        self.assertEqual(self.counts(4, *flags), self.counts(6, *flags))
+        self.compare("--device-memory", "64MiB", "--emulate-host", "1GiB")
 
 
 if __name__ == "__main__":

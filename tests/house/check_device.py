@@ -80,7 +80,7 @@ class Played:
     """A session whose programs print given texts. said: name of a program, or its first argument, -> exit code,
     standard output and error."""
 
-    def __init__(self, said, build="", **results):
+    def __init__(self, said, build="not-built", **results):
         self.said, self.skipped, self.check, self.calibration = said, [], "gpu-check", "c"
         self.options = type("options", (), {"tiny": False, "build": build, "python": "python", "compile": False})
         self.results = {"phases": {}, **results}
