@@ -365,7 +365,9 @@ static coh_status find_tensor(const coh_checkpoint *checkpoint, int32_t tensor_c
                               load_tensor *out)
 {
     const coh_logical_tensor *wanted = &engine->tensors[parameter];
-    for (int32_t i = 0; i < tensor_count; i++) {
+    /* A checkpoint of the same model has the same order: its tensor is the first one asked for. */
+    for (int32_t n = 0; n < tensor_count; n++) {
+        const int32_t i = (int32_t)(((int64_t)parameter + n) % tensor_count);
         coh_checkpoint_tensor found;
         COH_TRY(coh_checkpoint_tensor_at(checkpoint, i, &found));
         if (strcmp(found.name, wanted->name) != 0)
