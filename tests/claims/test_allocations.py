@@ -1,5 +1,5 @@
 """From step 2 on no thread of `cohobate train` allocates, maps or unmaps: streamed from disk, with saves every 2 steps,
-two checkpoints and the best kept, validation and a log. Calls are counted in the process, and system calls by a filter,
+two checkpoints and the best kept, validation, a log and events of TensorBoard. Calls are counted in the process, and system calls by a filter,
 between the report of step 2 and the final report.
 
 Run as test_allocations.py COHOBATE WATCH_MEMORY.SO"""
@@ -11,7 +11,7 @@ import unittest
 WATCH = os.path.abspath(sys.argv.pop(2))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
-from program import TINY_USUAL, ProgramTest, environment  # noqa: E402
+from program import TINY, ProgramTest, environment  # noqa: E402
 
 STEPS = 9
 
@@ -20,10 +20,10 @@ class Allocations(ProgramTest):
     def watched(self, *flags, begin='{"step": 2,', end='{"model"'):
         """Returns what the preloaded library wrote: (state, how mappings were counted, {call: count}, backtraces)."""
         counted = self.path("counted")
-        done = self.succeeds("train", *TINY_USUAL, "--micro-batch", 1, "--data", self.corpus(), "--validation",
+        done = self.succeeds("train", *TINY, "--micro-batch", 1, "--data", self.corpus(), "--validation",
                              self.write("held-out", "text\n" * 99), "--validation-every", 3, "--steps", STEPS,
                              "--save", self.path("run"), "--save-every", 2, "--keep", 2, "--keep-best", "--log",
-                             self.path("log"), "--json", *flags,
+                             self.path("log"), "--tensorboard", self.path("board"), "--json", *flags,
                              env=environment(LD_PRELOAD=WATCH, WATCH_FILE=counted, WATCH_FROM=begin, WATCH_UNTIL=end))
         with open(counted, encoding="utf-8", errors="replace") as file:
             head, traces = file.read().split("\n", 1)
@@ -61,7 +61,7 @@ class Allocations(ProgramTest):
 
     def updates_on_the_host_lane(self, name, *flags):
         flags += ("--device-memory", "48MiB", "--emulate-host", "400MiB")
-        planned = self.succeeds("plan", *TINY_USUAL, "--micro-batch", 1, *flags, "--json").json
+        planned = self.succeeds("plan", *TINY, "--micro-batch", 1, *flags, "--json").json
         self.assertGreater(planned["host_update_bytes"], 0)
         self.counts_nothing(name, *flags)
 
@@ -71,8 +71,11 @@ class Allocations(ProgramTest):
     def test_updates_on_the_host_lane_in_backward(self):
         self.updates_on_the_host_lane("updates on the host lane, in backward", "--clip", "0")
 
+    def test_in_memory(self):
+        self.counts_nothing("in memory")
+
     def test_in_memory_updates_in_backward(self):
-        self.counts_nothing("in memory", "--clip", "0")
+        self.counts_nothing("in memory, updates in backward", "--clip", "0")
 
 
 if __name__ == "__main__":
