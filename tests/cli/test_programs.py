@@ -4,7 +4,7 @@
 
 programs.json has a row per plan: the arguments and the program's hash. `--record` writes the present hashes; the commit
 that does so explains each change. Plans use written profiles or f32, so that no hash depends on the processor. A short
-run takes every fourth."""
+run takes every fourth, from the second on: the first of four are those that take longest."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def planned(arguments):
 
 class Programs(ProgramTest):
     def test_recorded_programs_are_reproduced(self):
-        for arguments, recorded in rows()[:: 4 if SHORT else 1]:
+        for arguments, recorded in rows()[1::4] if SHORT else rows():
             with self.subTest(arguments=arguments):
                 self.assertEqual(planned(arguments), recorded)
 
