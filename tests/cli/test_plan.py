@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from program import QUICK, TINY, ProgramTest, in_full, pairs, run, sealed
+from program import QUICK, SHORT, TINY, ProgramTest, in_full, pairs, run, sealed
 
 TIERS = ["device", "host", "disk"]
 
@@ -32,7 +32,8 @@ class Plan(ProgramTest):
                     self.assertEqual(sum(line.startswith(word) for line in lines), 1, word)
 
     def test_a_model_whose_blocks_all_stand_otherwise_has_no_longer_screen(self):
-        done = self.succeeds("plan", "opt-2.7b", *QUICK, "--profile", "rtx-4090,host-memory=16GB", "--device-memory", "4GiB",
+        model, host, device = ("gpt2-medium", "3GB", "1GiB") if SHORT else ("opt-2.7b", "16GB", "4GiB")
+        done = self.succeeds("plan", model, *QUICK, "--profile", f"rtx-4090,host-memory={host}", "--device-memory", device,
                              "--sequence", "64", "--batch", "1")
         lines = done.out.rstrip("\n").split("\n")
         self.assertLessEqual(len(lines), 40)
