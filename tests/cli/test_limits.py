@@ -205,13 +205,6 @@ class Limits(ProgramTest):
         self.assertEqual(short, 724 * MIB)
         self.assertIn("lower --host-memory", said)
 
-    def test_a_measured_profile_has_the_limit_of_its_process(self):
-        def lower():
-            resource.setrlimit(resource.RLIMIT_MEMLOCK, (64 << 10, 64 << 10))
-        self.succeeds("profile", "--quick", "-o", self.path("here.json"), "--threads", 1, preexec_fn=lower)
-        with open(self.path("here.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["memlock_bytes"], 64 << 10)
-
 
 if __name__ == "__main__":
     unittest.main()

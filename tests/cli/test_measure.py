@@ -3,6 +3,7 @@ checked."""
 
 import json
 import os
+import resource
 import unittest
 
 from program import SHORT, TINY, ProgramTest, environment
@@ -35,8 +36,11 @@ class Measure(ProgramTest):
 
     def test_what_is_measured_is_kept_and_added_to(self):
         path = self.path("machine.json")
-        said = self.succeeds(*QUICK, "--batch", "1", "--json", "-o", path).json
+        # of the process that measures, which may lock less than others here
+        limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (64 << 10, 64 << 10))}
+        said = self.succeeds(*QUICK, "--batch", "1", "--json", "-o", path, **limit).json
         first = self.read(path)
+        self.assertEqual(first["memlock_bytes"], 64 << 10)
         self.assertEqual(first["source"], "measured")
         self.assertEqual(first["threads"], 2)
         self.assertEqual(sorted(first["links"]), ["d2h", "h2d"])
