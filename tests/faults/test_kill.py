@@ -157,6 +157,7 @@ class Killed(ProgramTest):
             self.finish(folder, expected)
             print(f"figure: {variable}: {dead} deaths of gpt2-nano, each went on")
 
+    @unittest.skipIf(SHORT and DTYPE != "f32", "in full only: a failing file operation knows no dtype")
     def test_a_disk_that_fails_in_the_last_save_gives_the_right_exit_code(self):
         folder = self.path("run")
         for code, how in ((5, ""), (5, ":28")):  # EIO; ENOSPC
@@ -165,6 +166,7 @@ class Killed(ProgramTest):
                        program=FAULTY, env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
             self.assertEqual([name for name in os.listdir(folder) if name.startswith("step-")], [])
 
+    @unittest.skipIf(SHORT and DTYPE != "f32", "in full only: a failing file operation knows no dtype")
     def test_a_disk_that_fails_in_a_save_on_the_way_costs_that_checkpoint_only(self):
         expected = self.whole_run()
         for how in ("", ":28", ":short"):
