@@ -89,13 +89,6 @@ coh_status coh_verify_adds(coh_verifier *v)
 {
     region_table regions = { 0 };
     coh_status status = COH_OK;
-    for (uint32_t g = 0; g < v->layout->group_count; g++) {
-        const coh_group_layout *group = &v->layout->groups[g];
-        if (group->parameter_begin > v->layout->parameter_count ||
-            group->parameter_count > v->layout->parameter_count - group->parameter_begin)
-            return coh_verify_breach(v, COH_RULE_FORM, COH_NO_INSTRUCTION, UINT32_MAX,
-                                     "group %" PRIu32 " has parameters outside the table", g);
-    }
     COH_TRY_GOTO(status, COH_ALLOC(v->layout->parameter_count, &regions.by_parameter), done);
     COH_TRY_GOTO(status, COH_ALLOC(v->layout->chunk_count, &regions.by_chunk), done);
     for (uint32_t i = 0; i < v->program->instruction_count; i++)

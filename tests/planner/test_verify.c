@@ -429,6 +429,100 @@ static void an_instruction_between_ranks_breaks_form(void **state)
     assert_refused(&m, COH_RULE_FORM, "comm0");
 }
 
+/* A group's gradients are told apart by where each parameter begins. */
+static void a_gradient_that_begins_inside_a_parameter_breaks_exactly_once(void **state)
+{
+    (void)state;
+    mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
+    coh_binding *binding = NULL;
+    for (uint32_t i = 0; i < m.program.instruction_count && binding == NULL; i++) {
+        const coh_instruction *instruction = &m.program.instructions[i];
+        if (instruction->opcode != COH_OP_BACKWARD)
+            continue;
+        const coh_instruction_call *call = &m.program.calls[instruction->call];
+        for (uint32_t b = call->binding_begin; b < call->binding_begin + call->binding_count; b++) {
+            const coh_operand *operand = operand_of(&m, i, m.program.bindings[b].operand);
+            if (m.program.bindings[b].role == COH_ROLE_PARAMETER_GRAD &&
+                m.layout.groups[m.layout.objects[operand->object].owner].parameter_count > 1)
+                binding = &m.program.bindings[b];
+        }
+    }
+    assert_non_null(binding);
+    binding->object_offset += 4;
+    binding->shape.dim[0]--;
+    assert_refused(&m, COH_RULE_EXACTLY_ONCE, "no parameter of the group begins at byte");
+}
+
+static void a_norm_without_a_gradient_breaks_form(void **state)
+{
+    (void)state;
+    mutant m = make(DISK_DEFERRED, COH_PROGRAM_BODY);
+    coh_instruction *norm = &m.program.instructions[find_instruction(&m.program, COH_OP_NORM, 0)];
+    norm->operand_begin++;
+    norm->operand_count--;
+    assert_refused(&m, COH_RULE_FORM, "it has 0 operands of role 14");
+}
+
+static void an_instruction_without_its_call_or_with_anothers_breaks_form(void **state)
+{
+    (void)state;
+    mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
+    m.program.instructions[find_instruction(&m.program, COH_OP_FORWARD, 0)].call = -1;
+    assert_refused(&m, COH_RULE_FORM, "its call is -1");
+    m = make(DISK_DIRECT, COH_PROGRAM_BODY);
+    m.program.instructions[find_instruction(&m.program, COH_OP_UPDATE, 0)].call = 0;
+    assert_refused(&m, COH_RULE_FORM, "its call is 0");
+}
+
+static void two_boundary_entries_of_one_chunk_break_closure(void **state)
+{
+    (void)state;
+    mutant m = make(HOST_DEFERRED, COH_PROGRAM_BODY);
+    m.layout.residents[1] = m.layout.residents[0];
+    assert_refused(&m, COH_RULE_CLOSURE, "boundary entry 1 is a second one");
+}
+
+static void instructions_of_another_program_are_refused(void **state)
+{
+    (void)state;
+    mutant m = make(DISK_DEFERRED, COH_PROGRAM_DRAIN);
+    m.program.kind = COH_PROGRAM_SAVE;
+    assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "a save program has no such instruction");
+    m = make(DISK_DEFERRED, COH_PROGRAM_SAVE);
+    m.program.kind = COH_PROGRAM_DRAIN;
+    assert_refused(&m, COH_RULE_EXACTLY_ONCE, "a drain program has no such instruction");
+}
+
+static void a_deferred_update_that_does_not_ask_for_pending_breaks_exactly_once(void **state)
+{
+    (void)state;
+    mutant m = make(DISK_DEFERRED, COH_PROGRAM_BODY);
+    uint32_t update = find_instruction(&m.program, COH_OP_UPDATE, 0);
+    m.program.instructions[update].predicate_cell = COH_CELL_NONE;
+    assert_refused(&m, COH_RULE_EXACTLY_ONCE, "a deferred update needs `pending`");
+}
+
+/* The table of gradients has a row per tensor: a number from a damaged file must not size it. */
+static void a_gradient_of_a_tensor_out_of_range_breaks_form(void **state)
+{
+    (void)state;
+    mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
+    uint32_t object = 0;
+    while (m.layout.objects[object].stream != COH_STREAM_ACTIVATION_GRAD)
+        object++;
+    m.layout.objects[object].owner = 1 << 25;
+    assert_refused(&m, COH_RULE_FORM, "a gradient of tensor 33554432");
+}
+
+static void a_group_with_parameters_outside_the_table_breaks_form(void **state)
+{
+    (void)state;
+    mutant m = make(DISK_DIRECT, COH_PROGRAM_BODY);
+    m.layout.groups[0].parameter_count = m.layout.parameter_count + 1;
+    m.options.rules_off = UINT32_MAX; /* later checks index by it, whatever rules are on */
+    assert_refused(&m, COH_RULE_FORM, "whose parameters do not fit its work");
+}
+
 /* ---- arbitrary input ---- */
 
 static void tables_of_random_bytes_are_refused_and_followed_nowhere(void **state)
@@ -508,6 +602,14 @@ int main(void)
         cmocka_unit_test(a_save_of_what_another_rank_owns_is_not_consistent),
         cmocka_unit_test(owners_that_are_no_ranges_break_form),
         cmocka_unit_test(an_instruction_between_ranks_breaks_form),
+        cmocka_unit_test(a_gradient_that_begins_inside_a_parameter_breaks_exactly_once),
+        cmocka_unit_test(a_norm_without_a_gradient_breaks_form),
+        cmocka_unit_test(an_instruction_without_its_call_or_with_anothers_breaks_form),
+        cmocka_unit_test(two_boundary_entries_of_one_chunk_break_closure),
+        cmocka_unit_test(instructions_of_another_program_are_refused),
+        cmocka_unit_test(a_deferred_update_that_does_not_ask_for_pending_breaks_exactly_once),
+        cmocka_unit_test(a_gradient_of_a_tensor_out_of_range_breaks_form),
+        cmocka_unit_test(a_group_with_parameters_outside_the_table_breaks_form),
         cmocka_unit_test(tables_of_random_bytes_are_refused_and_followed_nowhere),
         cmocka_unit_test(every_failing_allocation_is_reported),
     };
