@@ -11,6 +11,9 @@
 
 #include "cohobate/kinds.h"
 
+/* Packs of a row that a thread holds in registers (row.cuh). */
+#define COH_CUDA_ROW_HELD 4
+
 /* ---- elementwise.cu ---- */
 
 /* y (= or +=) a function of x; derivatives take dy too, and x or y of the forward as x. */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "cohobate/model.h"
+#include "kernels/cuda/arguments.h"
 #include "kernels/cuda/launch.h"
 
 /* Returns the kernel for an element type, from the pair that begins with `f32`. */
@@ -52,6 +53,27 @@ static inline coh_cuda_grid coh_cuda_flat(void *queue, int64_t units)
     const int64_t most = 32 * (int64_t)coh_cuda_multiprocessors(queue);
     const int64_t blocks = coh_cuda_parts(units, COH_CUDA_FLAT_THREADS);
     return coh_cuda_blocks(blocks < most ? blocks : most, COH_CUDA_FLAT_THREADS);
+}
+
+/* Returns the threads of a row of which each takes `each` columns: whole warps. */
+static inline int64_t coh_cuda_row_threads(int64_t columns, int64_t each)
+{
+    return coh_cuda_parts(coh_cuda_parts(columns, each), 32) * 32;
+}
+
+/* Returns a grid for rows whose threads hold them in registers (row.cuh), or read them again if
+ * they are longer than a block holds. A block has several short rows. *out_width: threads of a
+ * row. */
+#define COH_CUDA_ROW_THREADS 1024 /* most of a row */
+#define COH_CUDA_ROW_BLOCK   256  /* threads of a block of short rows */
+static inline coh_cuda_grid coh_cuda_rows(int64_t rows, int64_t columns, coh_dtype dtype,
+                                          int32_t *out_width)
+{
+    const int64_t wanted = coh_cuda_row_threads(columns, COH_CUDA_ROW_HELD * coh_cuda_pack(dtype));
+    const int64_t width = wanted < COH_CUDA_ROW_THREADS ? wanted : COH_CUDA_ROW_THREADS;
+    const int64_t each = width < COH_CUDA_ROW_BLOCK ? COH_CUDA_ROW_BLOCK / width : 1;
+    *out_width = (int32_t)width;
+    return coh_cuda_blocks(coh_cuda_parts(rows, each), width * each);
 }
 
 #endif

@@ -5,16 +5,7 @@
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/table.h"
 
-#define WARP          32
-#define THREADS_MOST  1024
-#define HELD          4   /* packs of a row that a thread holds in forward */
-#define FORWARD_BLOCK 256 /* threads of a block of short rows */
-
-/* Returns the threads for a row if each takes `columns`: whole warps. */
-static int64_t row_threads(int64_t C, int64_t columns)
-{
-    return coh_cuda_parts(coh_cuda_parts(C, columns), WARP) * WARP;
-}
+#define THREADS_MOST 1024
 
 static coh_cuda_norm_arguments arguments_of(const coh_norm *norm)
 {
@@ -40,11 +31,7 @@ static coh_cuda_norm_arguments arguments_of(const coh_norm *norm)
 void coh_cuda_norm(void *queue, const coh_norm *norm)
 {
     coh_cuda_norm_arguments arguments = arguments_of(norm);
-    const int64_t wanted = row_threads(norm->C, HELD * coh_cuda_pack(norm->dtype));
-    const int64_t width = wanted < THREADS_MOST ? wanted : THREADS_MOST;
-    const int64_t rows = width < FORWARD_BLOCK ? FORWARD_BLOCK / width : 1;
-    arguments.width = (int32_t)width;
-    const coh_cuda_grid grid = coh_cuda_blocks(coh_cuda_parts(norm->N, rows), width * rows);
+    const coh_cuda_grid grid = coh_cuda_rows(norm->N, norm->C, norm->dtype, &arguments.width);
     if (norm->N > 0)
         coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_NORM_F32, norm->dtype), &grid, &arguments);
 }
@@ -57,7 +44,7 @@ typedef struct backward_cut {
 
 static backward_cut cut_of(int64_t C, int64_t pack)
 {
-    const int64_t wanted = row_threads(C, pack);
+    const int64_t wanted = coh_cuda_row_threads(C, pack);
     if (wanted <= COH_CUDA_NORM_THREADS)
         return (backward_cut){ .f32 = COH_CUDA_NORM_BACKWARD_F32,
                                .width = wanted,
@@ -68,7 +55,7 @@ static backward_cut cut_of(int64_t C, int64_t pack)
                                .width = THREADS_MOST,
                                .rows = 1 };
     const int64_t parts = coh_cuda_parts(C, THREADS_MOST * pack);
-    const int64_t width = row_threads(C, parts * pack);
+    const int64_t width = coh_cuda_row_threads(C, parts * pack);
     return (backward_cut){ .f32 = COH_CUDA_NORM_BACKWARD_WIDE_F32,
                            .width = width,
                            .rows = 1,

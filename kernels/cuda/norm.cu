@@ -1,73 +1,28 @@
-/* norm.cu - layer norm and RMS norm, forward and backward (coh_norm). Next: pack.cuh; norm.c
+/* norm.cu - layer norm and RMS norm, forward and backward (coh_norm). Next: row.cuh; norm.c
  * launches them.
  *
- * Memory-bound: x, dy and the results are moved once. A row belongs to `width` threads, whole
- * warps, and a block has several rows if they are short. Sums over a row add a thread's own packs,
- * then its warp as a tree, then the row's warps in order; all of it follows from C alone.
+ * Memory-bound: x, dy and the results are moved once. A row belongs to `width` threads, and a block
+ * has several rows if they are short.
  *
  * `mean` NULL: RMS norm, that is, a mean of zero and no bias. C is below 2^31. */
-#include "kernels/cuda/arguments.h"
-#include "kernels/cuda/pack.cuh"
-
-#define WARPS_MOST 32
-
-/* Sums over the threads of a row; each gets the same bits. `slots`: a float for each warp of the
- * block, which must not be used again before another barrier. */
-COH_DEVICE float row_sum(float x, float *slots, int width)
-{
-    x = coh_warp_sum(x);
-    if (width == COH_WARP)
-        return x;
-    if (threadIdx.x % COH_WARP == 0)
-        slots[threadIdx.x / COH_WARP] = x;
-    __syncthreads();
-    const int first = threadIdx.x / width * (width / COH_WARP);
-    float sum = 0.0f;
-    for (int warp = 0; warp < width / COH_WARP; warp++)
-        sum += slots[first + warp];
-    return sum;
-}
+#include "kernels/cuda/row.cuh"
 
 /* ---- forward ----
  *
- * A thread holds up to HELD packs of its row as stored, so that mean, variance (around the mean,
- * because E[x^2] - mean^2 cancels) and y need one load. Rows longer than HELD packs of 1024 threads
- * are read again (HELDS = 0). */
-#define HELD 4
-
-/* Returns where part k of the calling thread begins in its row. */
-template <int W> COH_DEVICE int part_begin(int k, int width)
-{
-    return (k * width + (int)threadIdx.x % width) * W;
-}
-
-template <typename T, int HELDS> struct row_of_x {
-    const T *x;
-    int C, width, packed;
-    coh_raw<T, coh_pack<T>> held[HELDS > 0 ? HELDS : 1];
-};
-
-template <typename T, int HELDS>
-COH_DEVICE coh_floats<coh_pack<T>> part_of(const row_of_x<T, HELDS> &row, int k, int at)
-{
-    constexpr int W = coh_pack<T>;
-    if constexpr (HELDS > 0)
-        return coh_open<T, W>(row.held[k]);
-    else
-        return coh_open<T, W>(coh_fetch_part<T, W>(row.x + at, row.C - at, row.packed));
-}
+ * Mean, variance (around the mean, because E[x^2] - mean^2 cancels) and y need one load of a row
+ * that is held (row.cuh). */
 
 /* Sums (x - from)^2 over this thread's parts, or x. */
 template <typename T, int HELDS, int IS_SQUARE>
-COH_DEVICE float part_sum(const row_of_x<T, HELDS> &row, float from)
+COH_DEVICE float part_sum(const coh_row<T, HELDS> &row, float from)
 {
     constexpr int W = coh_pack<T>;
-    const int parts = HELDS > 0 ? HELDS : (row.C + row.width * W - 1) / (row.width * W);
+    const int parts = coh_row_parts<T, HELDS>(row);
     float sum = 0.0f;
 #pragma unroll
     for (int k = 0; k < (HELDS > 0 ? HELDS : parts); k++) {
-        const int at = part_begin<W>(k, row.width);
-        const coh_floats<W> x = part_of<T, HELDS>(row, k, at);
+        const int at = coh_part_begin<W>(k, row.width);
+        const coh_floats<W> x = coh_row_part<T, HELDS>(row, k, at);
 #pragma unroll
         for (int i = 0; i < W; i++) {
             const float away = at + i < row.C ? x.x[i] - from : 0.0f;
@@ -78,16 +33,16 @@ COH_DEVICE float part_sum(const row_of_x<T, HELDS> &row, float from)
 }
 
 template <typename T, int HELDS>
-COH_DEVICE void put_row(const coh_cuda_norm_arguments &a, const row_of_x<T, HELDS> &row, T *y,
+COH_DEVICE void put_row(const coh_cuda_norm_arguments &a, const coh_row<T, HELDS> &row, T *y,
                         float mean, float rstd)
 {
     constexpr int W = coh_pack<T>;
     const T *weight = (const T *)a.weight, *bias = (const T *)a.bias;
-    const int parts = HELDS > 0 ? HELDS : (row.C + row.width * W - 1) / (row.width * W);
+    const int parts = coh_row_parts<T, HELDS>(row);
 #pragma unroll
     for (int k = 0; k < (HELDS > 0 ? HELDS : parts); k++) {
-        const int at = part_begin<W>(k, row.width), rest = row.C - at;
-        coh_floats<W> x = part_of<T, HELDS>(row, k, at);
+        const int at = coh_part_begin<W>(k, row.width), rest = row.C - at;
+        coh_floats<W> x = coh_row_part<T, HELDS>(row, k, at);
         const coh_floats<W> w =
             coh_open<T, W>(coh_fetch_part_again<T, W>(weight + at, rest, a.packed));
         coh_floats<W> b = {};
@@ -102,25 +57,17 @@ COH_DEVICE void put_row(const coh_cuda_norm_arguments &a, const row_of_x<T, HELD
 
 template <typename T, int HELDS> COH_DEVICE void norm_row(const coh_cuda_norm_arguments &a)
 {
-    __shared__ float slots[2][WARPS_MOST];
+    __shared__ float slots[2][COH_WARPS_MOST];
     const int64_t rows = blockDim.x / a.width;
     const int64_t n = blockIdx.x * rows + threadIdx.x / a.width;
     const int is_row = n < a.N; /* other threads only take part in barriers */
-    row_of_x<T, HELDS> row;
-    row.x = (const T *)a.x + n * a.C;
-    row.C = is_row ? (int)a.C : 0;
-    row.width = a.width;
-    row.packed = a.packed;
-#pragma unroll
-    for (int k = 0; k < HELDS; k++) {
-        const int at = part_begin<coh_pack<T>>(k, a.width);
-        row.held[k] = coh_fetch_part<T, coh_pack<T>>(row.x + at, row.C - at, a.packed);
-    }
+    const coh_row<T, HELDS> row =
+        coh_row_of<T, HELDS>((const T *)a.x + n * a.C, is_row ? (int)a.C : 0, a.width, a.packed);
     const float C = (float)a.C;
     float mean = 0.0f;
     if (a.mean != nullptr)
-        mean = row_sum(part_sum<T, HELDS, 0>(row, 0.0f), slots[0], a.width) / C;
-    const float variance = row_sum(part_sum<T, HELDS, 1>(row, mean), slots[1], a.width) / C;
+        mean = coh_row_sum(part_sum<T, HELDS, 0>(row, 0.0f), slots[0], a.width) / C;
+    const float variance = coh_row_sum(part_sum<T, HELDS, 1>(row, mean), slots[1], a.width) / C;
     const float rstd = 1.0f / sqrtf(variance + a.epsilon);
     put_row<T, HELDS>(a, row, (T *)a.y + n * a.C, mean, rstd);
     if (is_row && threadIdx.x % a.width == 0) {
@@ -132,8 +79,8 @@ template <typename T, int HELDS> COH_DEVICE void norm_row(const coh_cuda_norm_ar
 
 template <typename T> COH_DEVICE void norm(const coh_cuda_norm_arguments &a)
 {
-    if (a.C <= (int64_t)a.width * HELD * coh_pack<T>)
-        norm_row<T, HELD>(a);
+    if (a.C <= (int64_t)a.width * COH_HELD * coh_pack<T>)
+        norm_row<T, COH_HELD>(a);
     else
         norm_row<T, 0>(a);
 }
@@ -206,11 +153,11 @@ COH_DEVICE void put_dx(const coh_cuda_norm_arguments &a, int64_t place, int rest
 
 /* Computes the means over a row from this thread's sums. Consecutive rows use different slots. */
 COH_DEVICE void finish_means(const coh_cuda_norm_arguments &a, row_facts &facts, float g, float gn,
-                             float (*slots)[WARPS_MOST])
+                             float (*slots)[COH_WARPS_MOST])
 {
     if (a.mean != nullptr)
-        facts.mean_g = row_sum(g, slots[0], a.width) / (float)a.C;
-    facts.mean_gn = row_sum(gn, slots[1], a.width) / (float)a.C;
+        facts.mean_g = coh_row_sum(g, slots[0], a.width) / (float)a.C;
+    facts.mean_gn = coh_row_sum(gn, slots[1], a.width) / (float)a.C;
 }
 
 /* Adds the block's row lanes in order and writes the sums to the partials. */
@@ -218,7 +165,7 @@ template <int W>
 COH_DEVICE void put_sums(const coh_cuda_norm_arguments &a, coh_floats<W> total, float *to)
 {
     __shared__ float lanes[FOLD_MOST * W];
-    const int rows = blockDim.x / a.width, at = part_begin<W>(0, a.width);
+    const int rows = blockDim.x / a.width, at = coh_part_begin<W>(0, a.width);
 #pragma unroll
     for (int i = 0; i < W && rows > 1; i++)
         lanes[i * blockDim.x + threadIdx.x] = total.x[i];
@@ -260,8 +207,8 @@ COH_DEVICE float2 take_row(const coh_cuda_norm_arguments &a, const row_pair<T> &
 template <typename T> COH_DEVICE void norm_backward(const coh_cuda_norm_arguments &a)
 {
     constexpr int W = coh_pack<T>;
-    __shared__ float slots[2][2][WARPS_MOST];
-    const int rows = blockDim.x / a.width, at = part_begin<W>(0, a.width);
+    __shared__ float slots[2][2][COH_WARPS_MOST];
+    const int rows = blockDim.x / a.width, at = coh_part_begin<W>(0, a.width);
     const int64_t begin = blockIdx.x * a.block_rows;
     int64_t n = begin + threadIdx.x / a.width;
     int left = (int)(min(begin + a.block_rows, a.N) - n); /* rows from n on; uneven by row lane */
@@ -336,7 +283,7 @@ COH_DEVICE void put_wide_sums(const coh_cuda_norm_arguments &a, int begin, int p
 #pragma unroll 1
     for (int k = 0; k < parts; k++) {
         const coh_floats<W> sums = sums_of<W>(sums_at<W>(begin + k));
-        const int at = part_begin<W>(k, a.width);
+        const int at = coh_part_begin<W>(k, a.width);
 #pragma unroll
         for (int i = 0; i < W; i++)
             if (at + i < a.C)
@@ -350,7 +297,7 @@ COH_DEVICE float2 take_wide(const coh_cuda_norm_arguments &a, const row_pair<T> 
                             const row_facts &facts, int k, int parts)
 {
     constexpr int W = coh_pack<T>;
-    const int at = part_begin<W>(k, a.width);
+    const int at = coh_part_begin<W>(k, a.width);
     float4 *weights = sums_at<W>(k), *biases = sums_at<W>(parts + k);
     coh_floats<W> dweight = sums_of<W>(weights), dbias = sums_of<W>(biases);
     const float2 sum = take_row<T>(a, row, facts, at, (int)a.C - at, dweight, dbias);
@@ -362,7 +309,7 @@ COH_DEVICE float2 take_wide(const coh_cuda_norm_arguments &a, const row_pair<T> 
 template <typename T, int IS_HELD> COH_DEVICE void wide_rows(const coh_cuda_norm_arguments &a)
 {
     constexpr int W = coh_pack<T>;
-    __shared__ float slots[2][2][WARPS_MOST];
+    __shared__ float slots[2][2][COH_WARPS_MOST];
     const int64_t begin = blockIdx.x * a.block_rows, end = min(begin + a.block_rows, a.N);
     const int parts = IS_HELD ? 1 : ((int)a.C + a.width * W - 1) / (a.width * W);
     row_pair<T> row;
@@ -374,7 +321,7 @@ template <typename T, int IS_HELD> COH_DEVICE void wide_rows(const coh_cuda_norm
         float2 sum = { 0.0f, 0.0f };
 #pragma unroll 1
         for (int k = 0; k < parts; k++) {
-            const int at = part_begin<W>(k, a.width);
+            const int at = coh_part_begin<W>(k, a.width);
             row = fetch_rows<T>(a, n * a.C + at, (int)a.C - at);
             const float2 one = take_wide<T>(a, row, facts, k, parts);
             sum.x += one.x;
@@ -385,7 +332,7 @@ template <typename T, int IS_HELD> COH_DEVICE void wide_rows(const coh_cuda_norm
         finish_means(a, facts, sum.x, sum.y, slots[n & 1]);
 #pragma unroll 1
         for (int k = 0; k < parts; k++) {
-            const int at = part_begin<W>(k, a.width), rest = (int)a.C - at;
+            const int at = coh_part_begin<W>(k, a.width), rest = (int)a.C - at;
             if constexpr (!IS_HELD)
                 row = fetch_rows<T>(a, n * a.C + at, rest);
             coh_floats<W> x = coh_open<T, W>(row.x), g = coh_open<T, W>(row.dy);
@@ -415,7 +362,7 @@ COH_KERNELS(norm_backward_wide, coh_cuda_norm_arguments, 1024, 1)
 template <typename T> COH_DEVICE void norm_backward_widest(const coh_cuda_norm_arguments &a)
 {
     constexpr int W = coh_pack<T>;
-    __shared__ float slots[2][2][WARPS_MOST];
+    __shared__ float slots[2][2][COH_WARPS_MOST];
     const int64_t begin = blockIdx.x * a.block_rows, end = min(begin + a.block_rows, a.N);
     float *dweight = nullptr, *dbias = nullptr;
     if (a.partials != nullptr) {
@@ -439,7 +386,7 @@ template <typename T> COH_DEVICE void norm_backward_widest(const coh_cuda_norm_a
         if (a.dx == nullptr)
             continue;
         finish_means(a, facts, sum_g, sum_gn, slots[n & 1]);
-        for (int at = part_begin<W>(0, a.width); at < a.C; at += a.width * W) {
+        for (int at = coh_part_begin<W>(0, a.width); at < a.C; at += a.width * W) {
             const int rest = (int)a.C - at;
             coh_floats<W> x = coh_open<T, W>(coh_fetch_part<T, W>(x_row + at, rest, a.packed));
             coh_floats<W> g = coh_open<T, W>(coh_fetch_part<T, W>(dy_row + at, rest, a.packed));

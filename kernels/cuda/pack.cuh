@@ -128,7 +128,9 @@ COH_DEVICE uint32_t coh_bf16_at(uint32_t bits, uint32_t half)
 template <typename T, int W> COH_DEVICE void coh_put_raw(T *to, const coh_raw<T, W> &from)
 {
     constexpr int bytes = W * (int)sizeof(T);
-    if constexpr (W == 1)
+    if constexpr (W == 1 && bytes == 4)
+        *(uint32_t *)to = from.word[0];
+    else if constexpr (W == 1)
         *to = (T)from.word[0];
     else if constexpr (bytes == 8)
         *(coh_two *)to = { { from.word[0], from.word[1] } };
@@ -215,7 +217,7 @@ COH_DEVICE void coh_give_part(T *to, const coh_floats<W> &from, int64_t rest, in
 
 /* Sums over the lanes. Every lane gets the same bits, because each level adds the same two numbers
  * on both sides. */
-COH_DEVICE float coh_warp_sum(float x)
+template <typename S> COH_DEVICE S coh_warp_sum(S x)
 {
 #pragma unroll
     for (int apart = COH_WARP / 2; apart > 0; apart /= 2)
