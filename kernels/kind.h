@@ -22,10 +22,6 @@
                  [COH_DEVICE_CUDA] = {                                                             \
                      .forward = forward_of, .backward = backward_of, __VA_ARGS__ } }
 
-/* Functions that compute on the host only. */
-#define COH_KIND_RUNS_ON_HOST(forward_of, backward_of)                                             \
-    .devices = { [COH_DEVICE_HOST] = { .forward = forward_of, .backward = backward_of } }
-
 /* Masks of inputs and parameters whose gradients backward adds to if asked, and skips if they are
  * not wanted; those of parameters in f32 if asked. */
 #define COH_KIND_GRADIENTS(input_mask, parameter_mask)                                             \
@@ -124,6 +120,8 @@ size_t coh_cuda_workspace_norm(const void *attributes, const coh_shape *inputs, 
 size_t coh_cuda_workspace_rmsnorm(const void *attributes, const coh_shape *inputs, coh_phase phase);
 size_t coh_cuda_workspace_embedding(const void *attributes, const coh_shape *inputs,
                                     coh_phase phase);
+size_t coh_cuda_workspace_cross_entropy(const void *attributes, const coh_shape *inputs,
+                                        coh_phase phase);
 size_t coh_cuda_workspace_classifier(const void *attributes, const coh_shape *inputs,
                                      coh_phase phase);
 

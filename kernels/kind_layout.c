@@ -1,13 +1,13 @@
 /* The operator kinds that move elements and compute nothing: reshape, slice and concat. A tensor is
- * `outer` blocks of `axis` times `inner` elements, so that each kind is a copy of blocks. They run
- * on the host only. Next: cohobate/kinds.h, cpu/plain.h (coh_blocks). */
+ * `outer` blocks of `axis` times `inner` elements, so that each kind is a copy of blocks. Next:
+ * cohobate/kinds.h, plain.h (coh_blocks). */
 #include "cohobate/kinds.h"
 
 #include <inttypes.h>
 
-#include "kernels/cpu/plain.h"
 #include "kernels/kernels.h"
 #include "kernels/kind.h"
+#include "kernels/plain.h"
 
 /* ---- reshape ---- */
 
@@ -79,7 +79,7 @@ static coh_status backward_reshape(const coh_call *call)
 
 const coh_op_kind coh_kind_reshape = {
     COH_KIND("reshape", 1), COH_KIND_GRADIENTS(1u, 0u),
-    COH_KIND_IN_PLACE,      COH_KIND_RUNS_ON_HOST(forward_reshape, backward_reshape),
+    COH_KIND_IN_PLACE,      COH_KIND_RUNS(forward_reshape, backward_reshape),
     .input_count = 1,       .output_count = 1,
     .infer = infer_reshape, .attribute_bytes = sizeof(coh_reshape_attributes),
 };
@@ -124,7 +124,7 @@ static coh_status forward_slice(const coh_call *call)
     coh_blocks blocks = slice_of(call, &call->input[0].shape);
     blocks.whole_in = call->input[0].data;
     blocks.part_out = call->output[0].data;
-    coh_cpu_take_blocks(call->queue, &blocks);
+    coh_kernel_take_blocks(call->queue, &blocks);
     return COH_OK;
 }
 
@@ -137,14 +137,14 @@ static coh_status backward_slice(const coh_call *call)
     blocks.whole_out = call->input_grad[0].data;
     blocks.adds = (call->input_grad_adds & 1u) != 0;
     blocks.clears = !blocks.adds;
-    coh_cpu_put_blocks(call->queue, &blocks);
+    coh_kernel_put_blocks(call->queue, &blocks);
     return COH_OK;
 }
 
 const coh_op_kind coh_kind_slice = {
     COH_KIND("slice", 1),
     COH_KIND_GRADIENTS(1u, 0u),
-    COH_KIND_RUNS_ON_HOST(forward_slice, backward_slice),
+    COH_KIND_RUNS(forward_slice, backward_slice),
     .input_count = 1,
     .output_count = 1,
     .infer = infer_slice,
@@ -195,7 +195,7 @@ static coh_status forward_concat(const coh_call *call)
         coh_blocks blocks = part_of(call, port, &call->output[0].shape, &call->input[port].shape);
         blocks.part_in = call->input[port].data;
         blocks.whole_out = call->output[0].data;
-        coh_cpu_put_blocks(call->queue, &blocks);
+        coh_kernel_put_blocks(call->queue, &blocks);
     }
     return COH_OK;
 }
@@ -210,7 +210,7 @@ static coh_status backward_concat(const coh_call *call)
         blocks.whole_in = call->output_grad[0].data;
         blocks.part_out = dx->data;
         blocks.adds = (call->input_grad_adds >> port & 1u) != 0;
-        coh_cpu_take_blocks(call->queue, &blocks);
+        coh_kernel_take_blocks(call->queue, &blocks);
     }
     return COH_OK;
 }
@@ -218,7 +218,7 @@ static coh_status backward_concat(const coh_call *call)
 const coh_op_kind coh_kind_concat = {
     COH_KIND("concat", 1),
     COH_KIND_GRADIENTS(3u, 0u),
-    COH_KIND_RUNS_ON_HOST(forward_concat, backward_concat),
+    COH_KIND_RUNS(forward_concat, backward_concat),
     .input_count = 2,
     .output_count = 1,
     .infer = infer_concat,

@@ -1,11 +1,11 @@
 /* The operator kinds mean and softmax, and the losses over a model's output: cross-entropy of given
- * logits and mean squared error. They run on the host only. Next: cohobate/kinds.h, cpu/plain.h;
+ * logits and mean squared error. Next: cohobate/kinds.h, plain.h;
  * kind_classifier.c for the loss of a language model. */
 #include "cohobate/kinds.h"
 
-#include "kernels/cpu/plain.h"
 #include "kernels/kernels.h"
 #include "kernels/kind.h"
+#include "kernels/plain.h"
 
 /* An exponential, and a logarithm, in flops. */
 #define EXP_FLOPS 20.0
@@ -45,7 +45,7 @@ static coh_status forward_mean(const coh_call *call)
     coh_mean mean = mean_of(call, &call->input[0].shape);
     mean.from = call->input[0].data;
     mean.to = call->output[0].data;
-    coh_cpu_mean(call->queue, &mean);
+    coh_kernel_mean(call->queue, &mean);
     return COH_OK;
 }
 
@@ -57,14 +57,14 @@ static coh_status backward_mean(const coh_call *call)
     mean.from = call->output_grad[0].data;
     mean.to = call->input_grad[0].data;
     mean.adds = (call->input_grad_adds & 1u) != 0;
-    coh_cpu_mean_backward(call->queue, &mean);
+    coh_kernel_mean_backward(call->queue, &mean);
     return COH_OK;
 }
 
 const coh_op_kind coh_kind_mean = {
     COH_KIND("mean", 1),
     COH_KIND_GRADIENTS(1u, 0u),
-    COH_KIND_RUNS_ON_HOST(forward_mean, backward_mean),
+    COH_KIND_RUNS(forward_mean, backward_mean),
     .input_count = 1,
     .output_count = 1,
     .infer = infer_mean,
@@ -99,7 +99,7 @@ static coh_status forward_softmax(const coh_call *call)
     coh_softmax softmax = softmax_of(&call->input[0].shape);
     softmax.from = call->input[0].data;
     softmax.to = call->output[0].data;
-    coh_cpu_softmax(call->queue, &softmax);
+    coh_kernel_softmax(call->queue, &softmax);
     return COH_OK;
 }
 
@@ -111,7 +111,7 @@ static coh_status backward_softmax(const coh_call *call)
     softmax.to = call->input_grad[0].data;
     softmax.adds = (call->input_grad_adds & 1u) != 0;
     if (softmax.to != NULL)
-        coh_cpu_softmax_backward(call->queue, &softmax);
+        coh_kernel_softmax_backward(call->queue, &softmax);
     return COH_OK;
 }
 
@@ -119,7 +119,7 @@ const coh_op_kind coh_kind_softmax = {
     COH_KIND("softmax", 1),
     COH_KIND_GRADIENTS(1u, 0u),
     COH_KIND_IN_PLACE,
-    COH_KIND_RUNS_ON_HOST(forward_softmax, backward_softmax),
+    COH_KIND_RUNS(forward_softmax, backward_softmax),
     .input_count = 1,
     .output_count = 1,
     .backward_reads = { .outputs = 1u },
@@ -165,7 +165,8 @@ static coh_status infer_entropy(const void *attributes, const coh_shape *inputs,
         return status;
     facts->output[0] = coh_shape_make(COH_DTYPE_F32, 1, 1, 0, 0);
     facts->saved_bytes = (size_t)(2 * rows) * sizeof(float);
-    facts->workspace_bytes[COH_PHASE_FORWARD] = (size_t)coh_cpu_row_partials(rows) * sizeof(double);
+    facts->workspace_bytes[COH_PHASE_FORWARD] =
+        (size_t)coh_kernel_row_partials(rows) * sizeof(double);
     facts->flops[COH_PHASE_BACKWARD] = EXP_FLOPS * (double)coh_shape_elements(logits);
     return COH_OK;
 }
@@ -203,7 +204,7 @@ static coh_status forward_entropy(const coh_call *call)
         return status;
     entropy.partial = call->workspace;
     entropy.loss = call->output[0].data;
-    coh_cpu_cross_entropy(call->queue, &entropy);
+    coh_kernel_cross_entropy(call->queue, &entropy);
     return COH_OK;
 }
 
@@ -211,17 +212,19 @@ static coh_status backward_entropy(const coh_call *call)
 {
     coh_cross_entropy entropy = entropy_of(call, call->saved);
     entropy.to = call->input_grad[0].data;
-    entropy.scale = call->loss_scale;
+    entropy.loss_share = call->loss_share;
+    entropy.loss_factor = call->loss_factor_cell;
     entropy.adds = (call->input_grad_adds & 1u) != 0;
     if (entropy.to != NULL)
-        coh_cpu_cross_entropy_backward(call->queue, &entropy);
+        coh_kernel_cross_entropy_backward(call->queue, &entropy);
     return COH_OK;
 }
 
 const coh_op_kind coh_kind_cross_entropy = {
     COH_KIND("cross_entropy", 1),
     COH_KIND_GRADIENTS(1u, 0u),
-    COH_KIND_RUNS_ON_HOST(forward_entropy, backward_entropy),
+    COH_KIND_RUNS_WITH(forward_entropy, backward_entropy,
+                       .workspace = coh_cuda_workspace_cross_entropy),
     .input_count = 2,
     .output_count = 1,
     .backward_reads = { .inputs = 3u },
@@ -251,13 +254,13 @@ static coh_status forward_token_losses(const coh_call *call)
     const coh_status status = check_targets(call, &entropy);
     entropy.each = call->output[0].data;
     if (status == COH_OK)
-        coh_cpu_cross_entropy(call->queue, &entropy);
+        coh_kernel_cross_entropy(call->queue, &entropy);
     return status;
 }
 
 const coh_op_kind coh_kind_token_losses = {
     COH_KIND("token_losses", 1),
-    COH_KIND_RUNS_ON_HOST(forward_token_losses, NULL),
+    COH_KIND_RUNS(forward_token_losses, NULL),
     .input_count = 2,
     .output_count = 1,
     .infer = infer_token_losses,
@@ -280,7 +283,7 @@ static coh_status infer_squares(const void *attributes, const coh_shape *inputs,
     const int64_t elements = coh_shape_elements(&inputs[0]);
     facts->output[0] = coh_shape_make(COH_DTYPE_F32, 1, 1, 0, 0);
     facts->workspace_bytes[COH_PHASE_FORWARD] =
-        (size_t)coh_cpu_grain_partials(elements) * sizeof(double);
+        (size_t)coh_kernel_grain_partials(elements) * sizeof(double);
     facts->flops[COH_PHASE_FORWARD] = 3.0 * (double)elements;
     facts->flops[COH_PHASE_BACKWARD] = 3.0 * (double)elements;
     return COH_OK;
@@ -300,7 +303,7 @@ static coh_status forward_squares(const coh_call *call)
     coh_squares squares = squares_of(call);
     squares.partial = call->workspace;
     squares.loss = call->output[0].data;
-    coh_cpu_squares(call->queue, &squares);
+    coh_kernel_squares(call->queue, &squares);
     return COH_OK;
 }
 
@@ -309,18 +312,19 @@ static coh_status backward_squares(const coh_call *call)
     coh_squares squares = squares_of(call);
     squares.to = call->input_grad[0].data;
     squares.to_target = call->input_grad[1].data;
-    squares.scale = call->loss_scale;
+    squares.loss_share = call->loss_share;
+    squares.loss_factor = call->loss_factor_cell;
     squares.adds = (call->input_grad_adds & 1u) != 0;
     squares.target_adds = (call->input_grad_adds & 2u) != 0;
     if (squares.to != NULL || squares.to_target != NULL)
-        coh_cpu_squares_backward(call->queue, &squares);
+        coh_kernel_squares_backward(call->queue, &squares);
     return COH_OK;
 }
 
 const coh_op_kind coh_kind_mean_squared_error = {
     COH_KIND("mean_squared_error", 1),
     COH_KIND_GRADIENTS(3u, 0u),
-    COH_KIND_RUNS_ON_HOST(forward_squares, backward_squares),
+    COH_KIND_RUNS(forward_squares, backward_squares),
     .input_count = 2,
     .output_count = 1,
     .backward_reads = { .inputs = 3u },

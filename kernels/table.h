@@ -8,7 +8,7 @@
  * So a kind is written once. It passes pointers, shapes and constants, and reads no tensor itself,
  * because a pointer may refer to memory of a device that is still computing. Structs, and data of
  * theirs that is marked as host memory, are read before a function returns. The tables hold the
- * functions that kernels.h, optimizer.h and quantise.h declare with a queue, with the same
+ * functions that kernels.h, optimizer.h, plain.h and quantise.h declare with a queue, with the same
  * signatures: one list makes the fields, the calls and the host's declarations.
  *
  * A device computes what those headers define, with the host's formulas. Bits may differ between
@@ -20,6 +20,7 @@
 #include "base/queue_head.h"
 #include "kernels/kernels.h"
 #include "kernels/optimizer.h"
+#include "kernels/plain.h"
 #include "kernels/quantise.h"
 
 /* X(name, parameters, arguments): functions that cannot fail. */
@@ -63,6 +64,16 @@
     X(attention_decode, (void *queue, const coh_attention_decode *decode), (queue, decode))        \
     X(classifier, (void *queue, const coh_classifier *classifier), (queue, classifier))            \
     X(classifier_backward, (void *queue, const coh_classifier *classifier), (queue, classifier))   \
+    X(take_blocks, (void *queue, const coh_blocks *blocks), (queue, blocks))                       \
+    X(put_blocks, (void *queue, const coh_blocks *blocks), (queue, blocks))                        \
+    X(mean, (void *queue, const coh_mean *mean), (queue, mean))                                    \
+    X(mean_backward, (void *queue, const coh_mean *mean), (queue, mean))                           \
+    X(softmax, (void *queue, const coh_softmax *softmax), (queue, softmax))                        \
+    X(softmax_backward, (void *queue, const coh_softmax *softmax), (queue, softmax))               \
+    X(cross_entropy, (void *queue, const coh_cross_entropy *entropy), (queue, entropy))            \
+    X(cross_entropy_backward, (void *queue, const coh_cross_entropy *entropy), (queue, entropy))   \
+    X(squares, (void *queue, const coh_squares *squares), (queue, squares))                        \
+    X(squares_backward, (void *queue, const coh_squares *squares), (queue, squares))               \
     X(feed, (void *queue, const coh_feed *feed), (queue, feed))                                    \
     X(square_sums, (void *queue, const coh_square_sums *sums), (queue, sums))                      \
     X(clip, (void *queue, const coh_clip *clip), (queue, clip))                                    \

@@ -284,7 +284,7 @@ typedef struct coh_classifier_attributes {
 } coh_classifier_attributes;
 extern COH_API const coh_op_kind coh_kind_classifier;
 
-/* ---- kinds of any model, on the host device only: an engine on a GPU refuses them ----
+/* ---- kinds of any model ----
  *
  * An axis counts from 0; -1 is the last one. */
 

@@ -1,7 +1,7 @@
 /* Copies between a tensor and equal parts of each of its blocks: slices, and what they are joined
  * from. A piece is one block, or some small ones. Next: plain.h; kernels/kind_layout.c calls
  * this. */
-#include "kernels/cpu/plain.h"
+#include "kernels/plain.h"
 
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/smaller.h"
 #include "kernels/kernels.h"
+#include "kernels/table.h"
 
 /* Blocks of a piece: about a grain's elements. */
 static int64_t blocks_per_piece(const coh_blocks *b)

@@ -1,7 +1,7 @@
 /* Mean, softmax, cross-entropy and mean squared error on the host: each piece is some rows or one
  * grain, computed through the row loops and a small buffer of floats. Sums of a loss are doubles,
  * one per piece, added in order. Next: plain.h; kernels/kind_loss.c calls this. */
-#include "kernels/cpu/plain.h"
+#include "kernels/plain.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/smaller.h"
 #include "kernels/kernels.h"
+#include "kernels/table.h"
 
 enum { PART = 512, ROWS = 64 };
 
@@ -29,6 +30,12 @@ static void put(coh_dtype dtype, void *tensor, int64_t at, const float *values, 
 static int64_t pieces_of(int64_t count, int64_t each)
 {
     return (count + each - 1) / each;
+}
+
+/* The factor of a loss's gradient. */
+static float factor_of(float loss_share, const float *loss_factor)
+{
+    return loss_factor != NULL ? loss_share * *loss_factor : loss_share;
 }
 
 /* ---- mean ---- */
@@ -143,7 +150,7 @@ void coh_cpu_softmax_backward(void *queue, const coh_softmax *softmax)
 
 /* ---- cross-entropy ---- */
 
-int64_t coh_cpu_row_partials(int64_t rows)
+int64_t coh_kernel_row_partials(int64_t rows)
 {
     return pieces_of(rows, ROWS);
 }
@@ -182,7 +189,7 @@ static float folded(const double *partial, int64_t pieces, int64_t items)
 
 void coh_cpu_cross_entropy(void *queue, const coh_cross_entropy *entropy)
 {
-    const int64_t pieces = coh_cpu_row_partials(entropy->rows);
+    const int64_t pieces = coh_kernel_row_partials(entropy->rows);
     coh_parallel(queue, pieces, entropy_rows, (void *)entropy);
     if (entropy->loss != NULL)
         *entropy->loss = folded(entropy->partial, pieces, entropy->rows);
@@ -192,7 +199,7 @@ static void entropy_backward_rows(void *argument, int64_t index)
 {
     const coh_cross_entropy *e = argument;
     const int64_t end = smaller((index + 1) * ROWS, e->rows);
-    const float share = e->scale / (float)e->rows;
+    const float share = factor_of(e->loss_share, e->loss_factor) / (float)e->rows;
     float p[PART];
     for (int64_t n = index * ROWS; n < end; n++)
         for (int64_t begin = 0; begin < e->columns; begin += PART) {
@@ -210,13 +217,13 @@ static void entropy_backward_rows(void *argument, int64_t index)
 
 void coh_cpu_cross_entropy_backward(void *queue, const coh_cross_entropy *entropy)
 {
-    coh_parallel(queue, coh_cpu_row_partials(entropy->rows), entropy_backward_rows,
+    coh_parallel(queue, coh_kernel_row_partials(entropy->rows), entropy_backward_rows,
                  (void *)entropy);
 }
 
 /* ---- mean squared error ---- */
 
-int64_t coh_cpu_grain_partials(int64_t count)
+int64_t coh_kernel_grain_partials(int64_t count)
 {
     return pieces_of(count, COH_GRAIN_ELEMENTS);
 }
@@ -247,7 +254,7 @@ static void squares_grain(void *argument, int64_t index)
 
 void coh_cpu_squares(void *queue, const coh_squares *squares)
 {
-    const int64_t pieces = coh_cpu_grain_partials(squares->count);
+    const int64_t pieces = coh_kernel_grain_partials(squares->count);
     coh_parallel(queue, pieces, squares_grain, (void *)squares);
     *squares->loss = folded(squares->partial, pieces, squares->count);
 }
@@ -256,7 +263,8 @@ static void squares_backward_grain(void *argument, int64_t index)
 {
     const coh_squares *s = argument;
     const int64_t end = smaller((index + 1) * COH_GRAIN_ELEMENTS, s->count);
-    const float factor = (float)(2.0 * (double)s->scale / (double)s->count);
+    const float scale = factor_of(s->loss_share, s->loss_factor);
+    const float factor = (float)(2.0 * (double)scale / (double)s->count);
     float values[PART];
     for (int64_t at = index * COH_GRAIN_ELEMENTS; at < end; at += PART) {
         const int64_t count = smaller(PART, end - at);
@@ -274,6 +282,6 @@ static void squares_backward_grain(void *argument, int64_t index)
 
 void coh_cpu_squares_backward(void *queue, const coh_squares *squares)
 {
-    coh_parallel(queue, coh_cpu_grain_partials(squares->count), squares_backward_grain,
+    coh_parallel(queue, coh_kernel_grain_partials(squares->count), squares_backward_grain,
                  (void *)squares);
 }

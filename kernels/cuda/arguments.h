@@ -33,6 +33,24 @@ typedef struct coh_cuda_swiglu_arguments {
     int32_t dgate_adds, dup_adds, packed;
 } coh_cuda_swiglu_arguments;
 
+/* y (= or +=) x in rows of `columns`: columns [first, last) come from x, the others are zeros. */
+typedef struct coh_cuda_blocks_arguments {
+    int64_t count; /* elements of y to write */
+    int64_t columns, first, last, x_stride, y_stride;
+    const void *x;
+    void *y;
+    int32_t adds, packed;
+} coh_cuda_blocks_arguments;
+
+/* y [outer, repeats, inner] (= or +=) factor x [outer, inner]. */
+typedef struct coh_cuda_spread_arguments {
+    int64_t count, repeats, inner;
+    const void *x;
+    void *y;
+    float factor;
+    int32_t adds, packed;
+} coh_cuda_spread_arguments;
+
 /* ---- dropout.cu ---- */
 
 typedef struct coh_cuda_dropout_arguments {
@@ -100,6 +118,15 @@ typedef struct coh_cuda_column_sum_arguments {
     int32_t adds, packed;
     int32_t f32_sums; /* else of the kernel's element type */
 } coh_cuda_column_sum_arguments;
+
+/* y [outer, inner] = means of x [outer, count, inner] over `count`. */
+typedef struct coh_cuda_mean_arguments {
+    int64_t outer, count, inner;
+    const void *x;
+    void *y;
+    int32_t width; /* inner 1: threads of a row */
+    int32_t packed;
+} coh_cuda_mean_arguments;
 
 /* Rows whose sums an activation's gradient keeps in registers. */
 #define COH_CUDA_GRADIENT_ROWS 32
@@ -202,8 +229,7 @@ typedef struct coh_cuda_rope_arguments {
 
 /* ---- classifier.cu ---- */
 
-#define COH_CUDA_LOGIT_ROWS   1024 /* most rows of the table in one tile: COH_ROW_BLOCK */
-#define COH_CUDA_LOSS_THREADS 1024
+#define COH_CUDA_LOGIT_ROWS 1024 /* most rows of the table in one tile: COH_ROW_BLOCK */
 
 /* Logits of `tokens` tokens against table rows [v0, v0 + rows), rows `stride` elements apart.
  * Arrays by token begin with this tile's first token. */
@@ -212,11 +238,12 @@ typedef struct coh_cuda_logits_arguments {
     void *logits;
     const int32_t *targets;
     float *max, *sum, *target_logit;
+    void *gradient;           /* backward: laid out as the logits; may be these */
     const float *loss_factor; /* backward: NULL, or a factor of `share` */
     float cap;                /* soft cap of logits; 0: none */
     float share;              /* the scale of each token's gradient, times N */
     int64_t N;                /* all tokens */
-    int32_t packed;
+    int32_t adds, packed;
 } coh_cuda_logits_arguments;
 
 typedef struct coh_cuda_loss_arguments {
@@ -225,6 +252,51 @@ typedef struct coh_cuda_loss_arguments {
     const float *max, *sum, *target_logit;
     float *loss;
 } coh_cuda_loss_arguments;
+
+/* ---- loss.cu ---- */
+
+#define COH_CUDA_LOSS_THREADS    1024
+#define COH_CUDA_SQUARES_GRAIN   16384 /* COH_GRAIN_ELEMENTS */
+#define COH_CUDA_SQUARES_THREADS 256
+
+/* Rows of `columns`. Forward: y = softmax(x). Backward: y (= or +=) p (x - sum(p x)). */
+typedef struct coh_cuda_softmax_arguments {
+    int64_t rows, columns;
+    const void *x, *p;
+    void *y;
+    int32_t width, adds, packed;
+} coh_cuda_softmax_arguments;
+
+/* The maximum of each row of x [rows, columns], the sum of e^(x - maximum), and what the loss needs
+ * of it. */
+typedef struct coh_cuda_entropy_arguments {
+    int64_t rows, columns;
+    const void *x;
+    const int32_t *targets;
+    float *max, *sum;
+    float *target_logit; /* NULL: not wanted; 0 without a target */
+    float *each;         /* NULL: not wanted; loss of the row */
+    int32_t width, packed;
+} coh_cuda_entropy_arguments;
+
+/* Mean squared error of x and target. */
+typedef struct coh_cuda_squares_arguments {
+    int64_t count;
+    const void *x, *target;
+    double *partials;         /* forward: one for each grain */
+    void *dx, *dtarget;       /* backward; NULL: not wanted */
+    const float *loss_factor; /* backward: NULL, or a factor of `share` */
+    float share;
+    int32_t dx_adds, dtarget_adds, packed;
+    int32_t f32_target; /* else of the kernel's element type */
+} coh_cuda_squares_arguments;
+
+/* loss = the sum of partials / items. */
+typedef struct coh_cuda_squares_loss_arguments {
+    int64_t partial_count, items;
+    const double *partials;
+    float *loss;
+} coh_cuda_squares_loss_arguments;
 
 /* ---- product.cu ---- */
 

@@ -21,6 +21,7 @@ static void launch_rows(void *queue, coh_cuda_kernel f32, const coh_logit_tile *
         .stride = tile->stride,
         .v0 = tile->v0,
         .logits = tile->logits,
+        .gradient = tile->logits,
         .targets = c->targets + tile->n0,
         .max = c->max + tile->n0,
         .sum = c->sum + tile->n0,

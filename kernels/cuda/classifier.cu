@@ -6,15 +6,14 @@
  * which holds all of it in registers: one load serves the maximum and the sum (Milakov and
  * Gimelshein 2018, alg. 3). */
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/arguments.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/row.cuh"
 
 template <typename T> constexpr int HELD = COH_CUDA_LOGIT_ROWS / COH_WARP / coh_pack<T>;
 
 /* Logits of this lane: part k begins at (32 k + lane) W. */
 template <int W> COH_DEVICE int part_begin(int k)
 {
-    return (k * COH_WARP + (int)threadIdx.x % COH_WARP) * W;
+    return coh_part_begin<W>(k, COH_WARP);
 }
 
 /* Folds a token's logits into its running maximum and sum, which start with the first tile. */
@@ -71,16 +70,17 @@ template <typename T> COH_DEVICE void classifier_take(const coh_cuda_logits_argu
 #endif
 COH_KERNELS(classifier_take, coh_cuda_logits_arguments, 256, TAKE_BLOCKS)
 
-/* Turns a token's logits in place into (softmax - onehot) scale: e^(x - max) factor, less
- * `scale` at the target, times the slope of the cap. Without a target (counts 0) it is zeros,
+/* Turns a token's logits into (softmax - onehot) scale, in place or elsewhere: e^(x - max) factor,
+ * less `scale` at the target, times the slope of the cap. Without a target (counts 0) it is zeros,
  * whatever the logits. */
 typedef struct token_gradient {
     int64_t target; /* relative to the tile's rows; may be outside */
     float max, factor, scale, cap;
-    int counts;
+    int counts, adds;
 } token_gradient;
 
-template <typename T, int W> COH_DEVICE void gradient_part(T *row, int at, const token_gradient &g)
+template <typename T, int W>
+COH_DEVICE void gradient_part(T *to, const T *row, int at, const token_gradient &g)
 {
     coh_floats<W> x = coh_take<T, W>(row + at);
 #pragma unroll
@@ -92,7 +92,7 @@ template <typename T, int W> COH_DEVICE void gradient_part(T *row, int at, const
             d *= 1.0f - logit / g.cap * (logit / g.cap);
         x.x[i] = g.counts ? d : 0.0f;
     }
-    coh_put<T, W>(row + at, x);
+    coh_give<T, W>(to + at, x, g.adds);
 }
 
 template <typename T> COH_DEVICE void classifier_gradient(const coh_cuda_logits_arguments &a)
@@ -106,32 +106,28 @@ template <typename T> COH_DEVICE void classifier_gradient(const coh_cuda_logits_
         const int lane = threadIdx.x % COH_WARP, rows = (int)a.rows;
         const int whole = a.packed ? rows / W * W : 0;
         const token_gradient g = { a.targets[n] - a.v0, a.max[n], scale / a.sum[n], scale, a.cap,
-                                   a.targets[n] >= 0 };
-        T *row = (T *)a.logits + n * a.stride;
+                                   a.targets[n] >= 0,   a.adds };
+        const T *row = (const T *)a.logits + n * a.stride;
+        T *to = (T *)a.gradient + n * a.stride;
         for (int at = lane * W; at < whole; at += COH_WARP * W)
-            gradient_part<T, W>(row, at, g);
+            gradient_part<T, W>(to, row, at, g);
         for (int at = whole + lane; at < rows; at += COH_WARP)
-            gradient_part<T, 1>(row, at, g);
+            gradient_part<T, 1>(to, row, at, g);
     }
 }
 COH_KERNELS(classifier_gradient, coh_cuda_logits_arguments, 256, 4)
 
 /* loss = 1/N sum_n (max_n + log sum_n - logit_n), in double: thread i takes tokens i,
- * i + 1024, ... and the threads are folded as a tree. */
+ * i + 1024, ... */
 COH_KERNEL_OF(coh_classifier_loss, COH_CUDA_LOSS_THREADS, 1,
               const __grid_constant__ coh_cuda_loss_arguments a)
 {
-    __shared__ double sums[COH_CUDA_LOSS_THREADS];
+    __shared__ double slots[COH_WARPS_MOST];
     double sum = 0.0;
     for (int64_t n = threadIdx.x; n < a.N; n += COH_CUDA_LOSS_THREADS)
         if (a.targets[n] >= 0)
             sum += (double)a.max[n] + log((double)a.sum[n]) - (double)a.target_logit[n];
-    sums[threadIdx.x] = sum;
-    for (int half = COH_CUDA_LOSS_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if ((int)threadIdx.x < half)
-            sums[threadIdx.x] += sums[threadIdx.x + half];
-    }
+    sum = coh_row_sum(sum, slots, COH_CUDA_LOSS_THREADS);
     if (threadIdx.x == 0)
-        *a.loss = (float)(sums[0] / (double)a.N);
+        *a.loss = (float)(sum / (double)a.N);
 }

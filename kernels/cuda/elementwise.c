@@ -1,5 +1,5 @@
-/* Launches the functions of single elements on CUDA: copies, sums, activations, scale, soft cap,
- * swiglu and dropout. Next: elementwise.cu, dropout.cu for the kernels; grid.h. */
+/* Launches the functions of single elements on CUDA: copies, of blocks too, sums, activations,
+ * scale, soft cap, swiglu and dropout. Next: elementwise.cu, dropout.cu for the kernels; grid.h. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
@@ -84,6 +84,75 @@ void coh_cuda_soft_cap(void *queue, const coh_soft_cap *c)
         coh_cuda_launch(queue, COH_CUDA_SOFT_CAP, &grid, &map);
     }
 }
+
+/* ---- blocks ---- */
+
+static void launch_blocks(void *queue, coh_dtype dtype, coh_cuda_blocks_arguments blocks)
+{
+    const int64_t pack = coh_cuda_pack(dtype);
+    const int64_t cuts = blocks.columns | blocks.first | blocks.last | blocks.x_stride |
+                         blocks.y_stride; /* pack is a power of two */
+    if (blocks.count <= 0)
+        return;
+    blocks.packed = COH_CUDA_PACKED(blocks.x, blocks.y) && cuts % pack == 0;
+    const coh_cuda_grid grid =
+        coh_cuda_flat(queue, blocks.packed ? coh_cuda_parts(blocks.count, pack) : blocks.count);
+    coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_BLOCKS_F32, dtype), &grid, &blocks);
+}
+
+void coh_cuda_take_blocks(void *queue, const coh_blocks *b)
+{
+    launch_blocks(queue, b->dtype,
+                  (coh_cuda_blocks_arguments){
+                      .count = b->outer * b->count,
+                      .columns = b->count,
+                      .last = b->count,
+                      .x_stride = b->wide,
+                      .y_stride = b->count,
+                      .x = coh_element_const(b->dtype, b->whole_in, b->begin),
+                      .y = b->part_out,
+                      .adds = b->adds,
+                  });
+}
+
+void coh_cuda_put_blocks(void *queue, const coh_blocks *b)
+{
+    const int64_t columns = b->clears ? b->wide : b->count, first = b->clears ? b->begin : 0;
+    launch_blocks(queue, b->dtype,
+                  (coh_cuda_blocks_arguments){
+                      .count = b->outer * columns,
+                      .columns = columns,
+                      .first = first,
+                      .last = first + b->count,
+                      .x_stride = b->count,
+                      .y_stride = b->wide,
+                      .x = b->part_in,
+                      .y = coh_element(b->dtype, b->whole_out, b->clears ? 0 : b->begin),
+                      .adds = b->adds,
+                  });
+}
+
+void coh_cuda_mean_backward(void *queue, const coh_mean *m)
+{
+    const int64_t pack = coh_cuda_pack(m->dtype);
+    const int64_t equal = m->inner > 1 ? m->inner : m->count; /* a pack stays in one block */
+    const coh_cuda_spread_arguments spread = {
+        .count = m->outer * m->count * m->inner,
+        .repeats = m->count,
+        .inner = m->inner,
+        .x = m->from,
+        .y = m->to,
+        .factor = 1.0f / (float)m->count,
+        .adds = m->adds,
+        .packed = COH_CUDA_PACKED(m->from, m->to) && equal % pack == 0,
+    };
+    const coh_cuda_grid grid =
+        coh_cuda_flat(queue, spread.packed ? coh_cuda_parts(spread.count, pack) : spread.count);
+    if (spread.count > 0)
+        coh_cuda_launch(queue, coh_cuda_of(COH_CUDA_SPREAD_F32, m->dtype), &grid, &spread);
+}
+
+/* ---- gated activations and dropout ---- */
 
 static void launch_swiglu(void *queue, coh_cuda_kernel f32, const coh_swiglu *swiglu)
 {

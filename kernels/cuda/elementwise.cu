@@ -1,5 +1,5 @@
-/* elementwise.cu - functions of single elements, copies and additions. Next: pack.cuh;
- * elementwise.c launches them.
+/* elementwise.cu - functions of single elements, copies of tensors and of blocks, additions. Next:
+ * pack.cuh; elementwise.c launches them.
  *
  * Memory-bound: each operand is moved once. 16 bytes per thread and operand are in flight. With all
  * of a multiprocessor's 2048 threads that is 32 KiB and more, which DRAM's latency times its rate
@@ -124,6 +124,51 @@ COH_KERNEL_OF(coh_copy, 256, 8, const __grid_constant__ coh_cuda_map_arguments a
     COH_EACH(at, whole, a.count, 1)
     ((char *)a.y)[at] = a.x == nullptr ? 0 : ((const char *)a.x)[at];
 }
+
+/* ---- blocks, and repeated blocks ----
+ *
+ * y is written in order; the place in x takes a division of 64 bits per pack. */
+
+template <typename T, int W>
+COH_DEVICE void blocks(const coh_cuda_blocks_arguments &a, int64_t begin, int64_t end)
+{
+    COH_EACH(at, begin, end, W)
+    {
+        const int64_t row = at / a.columns, column = at % a.columns;
+        T *y = (T *)a.y + row * a.y_stride + column;
+        coh_raw<T, W> x = {};
+        if (column >= a.first && column < a.last)
+            x = coh_fetch<T, W>((const T *)a.x + row * a.x_stride + column - a.first);
+        if (a.adds)
+            coh_give<T, W>(y, coh_open<T, W>(x), 1);
+        else
+            coh_put_raw<T, W>(y, x); /* also the bits of a NaN */
+    }
+}
+COH_MAP_KERNELS(blocks, coh_cuda_blocks_arguments, 6)
+
+template <typename T, int W>
+COH_DEVICE void spread(const coh_cuda_spread_arguments &a, int64_t begin, int64_t end)
+{
+    COH_EACH(at, begin, end, W)
+    {
+        const int64_t row = at / (a.repeats * a.inner);
+        coh_floats<W> x;
+        if (a.inner > 1) {
+            x = coh_take<T, W>((const T *)a.x + row * a.inner + at % a.inner);
+        } else {
+            const float one = coh_take<T, 1>((const T *)a.x + row).x[0];
+#pragma unroll
+            for (int i = 0; i < W; i++)
+                x.x[i] = one;
+        }
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            x.x[i] *= a.factor;
+        coh_give<T, W>((T *)a.y + at, x, a.adds);
+    }
+}
+COH_MAP_KERNELS(spread, coh_cuda_spread_arguments, 6)
 
 /* Where gate's element of y's element `at` is: rows of gate are 2 columns apart, if they are parts
  * of wider rows. */

@@ -178,6 +178,15 @@ size_t coh_cuda_workspace_embedding(const void *attributes, const coh_shape *inp
     return (size_t)coh_cuda_embedding_order(coh_shape_elements(&inputs[0])) * sizeof(int32_t);
 }
 
+size_t coh_cuda_workspace_cross_entropy(const void *attributes, const coh_shape *inputs,
+                                        coh_phase phase)
+{
+    (void)attributes;
+    if (phase == COH_PHASE_BACKWARD)
+        return 0;
+    return (size_t)coh_cuda_cross_entropy_partials(coh_shape_rows(&inputs[0])) * sizeof(float);
+}
+
 /* The kernel takes logits and dweight's sums from one slot. */
 size_t coh_cuda_workspace_classifier(const void *attributes, const coh_shape *inputs,
                                      coh_phase phase)

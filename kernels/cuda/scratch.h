@@ -38,6 +38,14 @@ static inline int64_t coh_cuda_embedding_order(int64_t N)
     return 4 * N;
 }
 
+/* ---- cross-entropy ---- */
+
+/* Floats of coh_cross_entropy's `partial`: the target's logit of each row. */
+static inline int64_t coh_cuda_cross_entropy_partials(int64_t rows)
+{
+    return rows;
+}
+
 /* ---- classifier ---- */
 
 /* Tokens of a chunk: 32 MiB of logits with COH_ROW_BLOCK rows of the table. A product of this many

@@ -1,5 +1,5 @@
-/* Launches column sums, folds of partial sums, and the gradient before an activation on CUDA. Next:
- * table.h, sums.cu for the order of additions. */
+/* Launches column sums, folds of partial sums, means, and the gradient before an activation on
+ * CUDA. Next: table.h, sums.cu for the order of additions. */
 #include "kernels/cuda/arguments.h"
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/table.h"
@@ -50,6 +50,31 @@ void coh_cuda_fold(void *queue, coh_dtype dtype, void *sums, const float *partia
         .packed = rows_packed(partials, columns, stride, COH_DTYPE_F32),
     };
     launch_sum(queue, coh_cuda_of(COH_CUDA_PARTIAL_SUM_F32, dtype), COH_DTYPE_F32, &sum);
+}
+
+void coh_cuda_mean(void *queue, const coh_mean *m)
+{
+    const int64_t length = m->inner > 1 ? m->inner : m->count; /* of contiguous elements */
+    const int64_t outer_most = 65535;                          /* blocks along y */
+    coh_cuda_mean_arguments arguments = { .outer = m->outer,
+                                          .count = m->count,
+                                          .inner = m->inner,
+                                          .x = m->from,
+                                          .y = m->to,
+                                          .packed =
+                                              rows_packed(m->from, length, length, m->dtype) };
+    coh_cuda_grid grid = coh_cuda_rows(m->outer, m->count, m->dtype, &arguments.width);
+    if (m->outer <= 0 || m->count <= 0 || m->inner <= 0)
+        return;
+    if (m->inner > 1) {
+        grid = coh_cuda_blocks(coh_cuda_parts(m->inner, 2 * coh_cuda_pack(m->dtype)),
+                               COH_CUDA_SUM_THREADS);
+        grid.y = (uint32_t)(m->outer < outer_most ? m->outer : outer_most);
+    }
+    coh_cuda_launch(
+        queue,
+        coh_cuda_of(m->inner > 1 ? COH_CUDA_COLUMN_MEAN_F32 : COH_CUDA_ROW_MEAN_F32, m->dtype),
+        &grid, &arguments);
 }
 
 void coh_cuda_activation_gradient(void *queue, const coh_activation_gradient *gradient)

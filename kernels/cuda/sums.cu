@@ -1,11 +1,10 @@
-/* sums.cu - sums over the rows of a matrix, alone and with the gradient before an activation. Next:
- * pack.cuh; sums.c launches them.
+/* sums.cu - sums over the rows of a matrix, alone and with the gradient before an activation, and
+ * means over an axis. Next: row.cuh; sums.c launches them.
  *
  * Memory-bound. Both read each row once and keep a column's sum in a register; the order of a sum
  * follows from the number of rows alone. */
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/arguments.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/row.cuh"
 
 /* ---- column sums ----
  *
@@ -18,41 +17,61 @@
 #define SUM_WARPS (COH_CUDA_SUM_THREADS / COH_WARP)
 #define SUM_LANES (COH_CUDA_SUM_THREADS / SUM_PACKS)
 
-template <typename From, typename To>
-COH_DEVICE void column_sum_of(const coh_cuda_column_sum_arguments &a)
+/* Sums `rows` rows of the strip of x that begins at `first`; thread i < strip gets the sum of
+ * column first + i. */
+template <typename From, typename Sum>
+COH_DEVICE Sum strip_sum(const From *x, int64_t rows, int64_t columns, int64_t stride,
+                         int64_t first, int packed)
 {
     constexpr int W = coh_pack<From>, strip = W * SUM_PACKS;
-    __shared__ float warps[SUM_WARPS][strip];
+    __shared__ Sum warps[SUM_WARPS][strip];
     const int part = threadIdx.x % SUM_PACKS;
-    const int64_t first = (int64_t)blockIdx.x * strip, column = first + part * W;
-    const From *x = (const From *)a.x + column;
-    coh_floats<W> sum = {};
+    const int64_t column = first + part * W;
+    Sum sum[W] = {};
 #pragma unroll 4
-    for (int64_t n = threadIdx.x / SUM_PACKS; n < a.rows; n += SUM_LANES) {
+    for (int64_t n = threadIdx.x / SUM_PACKS; n < rows; n += SUM_LANES) {
         const coh_floats<W> row = coh_open<From, W>(
-            coh_fetch_part<From, W>(x + n * a.stride, a.columns - column, a.packed));
+            coh_fetch_part<From, W>(x + column + n * stride, columns - column, packed));
 #pragma unroll
         for (int i = 0; i < W; i++)
-            sum.x[i] += row.x[i];
+            sum[i] += row.x[i];
     }
 #pragma unroll
     for (int i = 0; i < W; i++) {
 #pragma unroll
         for (int apart = COH_WARP / 2; apart >= SUM_PACKS; apart /= 2)
-            sum.x[i] += __shfl_xor_sync(COH_ALL_LANES, sum.x[i], apart);
+            sum[i] += __shfl_xor_sync(COH_ALL_LANES, sum[i], apart);
         if (threadIdx.x % COH_WARP < SUM_PACKS)
-            warps[threadIdx.x / COH_WARP][part * W + i] = sum.x[i];
+            warps[threadIdx.x / COH_WARP][part * W + i] = sum[i];
     }
     __syncthreads();
-    if (threadIdx.x < strip && first + threadIdx.x < a.columns) {
-        float total = 0.0f;
-        for (int warp = 0; warp < SUM_WARPS; warp++)
-            total += warps[warp][threadIdx.x];
-        if (a.f32_sums)
-            coh_give<float, 1>((float *)a.sums + first + threadIdx.x, { { total } }, a.adds);
-        else
-            coh_give<To, 1>((To *)a.sums + first + threadIdx.x, { { total } }, a.adds);
-    }
+    Sum total = 0;
+    for (int warp = 0; warp < SUM_WARPS && threadIdx.x < strip; warp++)
+        total += warps[warp][threadIdx.x];
+    return total;
+}
+
+/* Returns the column of the calling thread, or -1 if it has none. */
+template <typename From> COH_DEVICE int64_t strip_column(int64_t columns)
+{
+    constexpr int strip = coh_pack<From> * SUM_PACKS;
+    const int64_t column = (int64_t)blockIdx.x * strip + threadIdx.x;
+    return threadIdx.x < strip && column < columns ? column : -1;
+}
+
+template <typename From, typename To>
+COH_DEVICE void column_sum_of(const coh_cuda_column_sum_arguments &a)
+{
+    const int64_t first = (int64_t)blockIdx.x * coh_pack<From> * SUM_PACKS;
+    const float total =
+        strip_sum<From, float>((const From *)a.x, a.rows, a.columns, a.stride, first, a.packed);
+    const int64_t column = strip_column<From>(a.columns);
+    if (column < 0)
+        return;
+    if (a.f32_sums)
+        coh_give<float, 1>((float *)a.sums + column, { { total } }, a.adds);
+    else
+        coh_give<To, 1>((To *)a.sums + column, { { total } }, a.adds);
 }
 
 template <typename T> COH_DEVICE void column_sum(const coh_cuda_column_sum_arguments &a)
@@ -67,6 +86,46 @@ template <typename T> COH_DEVICE void partial_sum(const coh_cuda_column_sum_argu
     column_sum_of<float, T>(a);
 }
 COH_KERNELS(partial_sum, coh_cuda_column_sum_arguments, COH_CUDA_SUM_THREADS, 2)
+
+/* ---- means, of sums in double ----
+ *
+ * Over the last axis: each row has `width` threads, as in row.cuh. */
+template <typename T> COH_DEVICE void row_mean(const coh_cuda_mean_arguments &a)
+{
+    constexpr int W = coh_pack<T>;
+    __shared__ double slots[COH_WARPS_MOST];
+    const int64_t n = (int64_t)blockIdx.x * (blockDim.x / a.width) + threadIdx.x / a.width;
+    const T *x = (const T *)a.x + n * a.count;
+    const int columns = n < a.outer ? (int)a.count : 0;
+    double sum = 0.0;
+    for (int at = coh_part_begin<W>(0, a.width); at < columns; at += a.width * W) {
+        const coh_floats<W> part =
+            coh_open<T, W>(coh_fetch_part<T, W>(x + at, columns - at, a.packed));
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum += part.x[i];
+    }
+    sum = coh_row_sum(sum, slots, a.width);
+    if (columns > 0 && threadIdx.x % a.width == 0)
+        coh_put<T, 1>((T *)a.y + n, { { (float)(sum / (double)a.count) } });
+}
+COH_KERNELS(row_mean, coh_cuda_mean_arguments, 1024, 1)
+
+/* Over another axis: column sums of each of the outer matrices, one along y of the grid. */
+template <typename T> COH_DEVICE void column_mean(const coh_cuda_mean_arguments &a)
+{
+    const int64_t first = (int64_t)blockIdx.x * coh_pack<T> * SUM_PACKS;
+    for (int64_t block = blockIdx.y; block < a.outer; block += gridDim.y) {
+        const T *x = (const T *)a.x + block * a.count * a.inner;
+        const double sum = strip_sum<T, double>(x, a.count, a.inner, a.inner, first, a.packed);
+        const int64_t column = strip_column<T>(a.inner);
+        if (column >= 0)
+            coh_put<T, 1>((T *)a.y + block * a.inner + column,
+                          { { (float)(sum / (double)a.count) } });
+        __syncthreads(); /* before the sums of the next block */
+    }
+}
+COH_KERNELS(column_mean, coh_cuda_mean_arguments, COH_CUDA_SUM_THREADS, 2)
 
 /* ---- the gradient before an activation ----
  *

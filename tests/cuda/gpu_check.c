@@ -211,6 +211,7 @@ static const struct group {
     { "elementwise", coh_twins_elementwise, ALL },
     { "rows", coh_twins_rows, ALL },
     { "classifier", coh_twins_classifier, ALL },
+    { "losses", coh_twins_losses, ALL },
     { "optimizer", coh_twins_optimizer, ALL },
     { "optimizers", coh_twins_optimizers, ALL },
     { "quantise", coh_twins_quantise, ALL },

@@ -59,6 +59,15 @@ JOB(swiglu, coh_swiglu)
 JOB(swiglu_backward, coh_swiglu)
 JOB(activation_gradient, coh_activation_gradient)
 JOB(attention, coh_attention)
+JOB(take_blocks, coh_blocks)
+JOB(put_blocks, coh_blocks)
+JOB(mean, coh_mean)
+JOB(mean_backward, coh_mean)
+JOB(softmax, coh_softmax)
+JOB(softmax_backward, coh_softmax)
+JOB(cross_entropy_backward, coh_cross_entropy)
+JOB(squares, coh_squares)
+JOB(squares_backward, coh_squares)
 JOB(attention_decode, coh_attention_decode)
 JOB(clip, coh_clip)
 JOB(stochastic_round, coh_stochastic_round)
@@ -72,6 +81,14 @@ static void run_norm_backward(const void *arguments)
     coh_cpu_norm_backward(NULL, &norm);
 }
 TWIN_OF(norm_backward, coh_norm)
+
+static void run_cross_entropy(const void *arguments)
+{
+    coh_cross_entropy e = *(const coh_cross_entropy *)arguments;
+    e.partial = (double *)(void *)scratch(0, 2 * coh_kernel_row_partials(e.rows));
+    coh_cpu_cross_entropy(NULL, &e);
+}
+TWIN_OF(cross_entropy, coh_cross_entropy)
 
 static void run_attention_backward(const void *arguments)
 {

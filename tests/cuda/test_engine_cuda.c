@@ -249,14 +249,14 @@ static void a_plan_of_another_device_is_refused(void **state)
     coh_graph_destroy(graph);
 }
 
-/* The kinds of any model run on the host only. */
 static void an_operator_without_kernels_for_a_gpu_is_refused_by_name(void **state)
 {
     (void)state;
     const coh_shape shape = { .dtype = COH_DTYPE_F32, .rank = 2, .dim = { 4, 8 } };
     const coh_linear_attributes wide = { 8, 1, 0.1f };
-    const coh_chain_link links[] = { COH_LINK(coh_kind_linear, wide),
-                                     COH_LINK_OF(coh_kind_softmax) };
+    coh_op_kind on_host = coh_kind_softmax;
+    on_host.devices[COH_DEVICE_CUDA] = (coh_kind_device){ 0 };
+    const coh_chain_link links[] = { COH_LINK(coh_kind_linear, wide), COH_LINK_OF(on_host) };
     coh_graph *graph;
     coh_profile *profile;
     coh_tensor x, compared[2], loss;

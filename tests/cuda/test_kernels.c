@@ -68,6 +68,7 @@ int main(int argc, char **argv)
         { "elementwise", coh_twins_elementwise },
         { "rows", coh_twins_rows },
         { "classifier", coh_twins_classifier },
+        { "losses", coh_twins_losses },
         { "optimizer", coh_twins_optimizer },
         { "optimizers", coh_twins_optimizers },
         { "quantise", coh_twins_quantise },

@@ -70,6 +70,7 @@ void coh_twins_enqueue(void (*run)(void *queue, const void *call), const void *c
 int coh_twins_elementwise(void);
 int coh_twins_rows(void);
 int coh_twins_classifier(void);
+int coh_twins_losses(void);
 int coh_twins_optimizer(void);
 int coh_twins_optimizers(void);
 int coh_twins_quantise(void);

@@ -11,8 +11,9 @@
 #include <string.h>
 
 #include "cohobate/cohobate.h"
+#include "tests/engine/any_model.h"
 
-enum { BATCH = 8, TOKENS = 6, WIDTH = 32, STEPS = 4 };
+enum { STEPS = 4 };
 
 /* ---- a layer: y = w x + b, by channel ---- */
 
@@ -202,57 +203,6 @@ static void a_chain_names_its_operators_and_is_added_whole_or_not_at_all(void **
 
 /* ---- training ---- */
 
-static coh_tensor add(coh_graph *graph, const coh_op_kind *kind, const char *name,
-                      const void *attributes, size_t bytes, coh_tensor first, coh_tensor second)
-{
-    const coh_tensor inputs[] = { first, second };
-    const coh_op_args args = { .name = name,
-                               .attributes = attributes,
-                               .attribute_bytes = bytes,
-                               .inputs = inputs,
-                               .block = -1 };
-    coh_tensor output;
-    if (coh_graph_op(graph, kind, &args, &output, NULL) != COH_OK)
-        fail_msg("%s", coh_last_error());
-    return output;
-}
-
-/* x [B,T,W] -> linear -> its two halves, of which one through softmax, joined -> linear, residual
- * -> mean over tokens or all of them in one row -> linear -> a loss against numbers or classes. */
-static coh_graph *make_graph(coh_dtype dtype, int has_classes)
-{
-    const coh_linear_attributes wide = { WIDTH, 1, 0.2f }, last = { 4, 1, 0.2f };
-    const coh_slice_attributes halves[] = { { 0, WIDTH / 2, -1, 0 }, { WIDTH / 2, WIDTH, -1, 0 } };
-    const coh_axis_attributes channels = { -1 }, tokens = { 1 };
-    const coh_reshape_attributes flat = { { BATCH, -1 }, 2, 0 };
-    const coh_dropout_attributes dropout = { 0.2 };
-    const coh_shape in = { dtype, 3, { BATCH, TOKENS, WIDTH } };
-    const coh_shape classes = { COH_DTYPE_I32, 1, { BATCH } };
-    const coh_shape numbers = { COH_DTYPE_F32, 2, { BATCH, 4 } };
-    coh_graph *graph = NULL;
-    coh_tensor x, y, target, half[2];
-    assert_int_equal(coh_graph_create(&graph), COH_OK);
-    assert_int_equal(coh_graph_input(graph, "x", &in, &x), COH_OK);
-    assert_int_equal(coh_graph_input(graph, "target", has_classes ? &classes : &numbers, &target),
-                     COH_OK);
-    x = add(graph, &coh_kind_linear, "first", &wide, sizeof(wide), x, x);
-    for (int i = 0; i < 2; i++)
-        half[i] =
-            add(graph, &coh_kind_slice, i ? "right" : "left", &halves[i], sizeof(halves[i]), x, x);
-    half[1] = add(graph, &coh_kind_softmax, "softmax", NULL, 0, half[1], half[1]);
-    y = add(graph, &coh_kind_concat, "joined", &channels, sizeof(channels), half[0], half[1]);
-    y = add(graph, &coh_kind_linear, "second", &wide, sizeof(wide), y, y);
-    y = add(graph, &coh_kind_dropout, "dropout", &dropout, sizeof(dropout), y, y);
-    y = add(graph, &coh_kind_add, "sum", NULL, 0, y, x);
-    y = has_classes ? add(graph, &coh_kind_mean, "mean", &tokens, sizeof(tokens), y, y)
-                    : add(graph, &coh_kind_reshape, "flat", &flat, sizeof(flat), y, y);
-    y = add(graph, &coh_kind_linear, "last", &last, sizeof(last), y, y);
-    y = add(graph, has_classes ? &coh_kind_cross_entropy : &coh_kind_mean_squared_error, "loss",
-            NULL, 0, y, target);
-    assert_int_equal(coh_graph_loss(graph, y), COH_OK);
-    return graph;
-}
-
 typedef struct outcome {
     uint64_t hash, peak, moved;
     double first, last;
@@ -260,34 +210,22 @@ typedef struct outcome {
 
 static outcome train(const coh_graph *graph, coh_dtype dtype, int has_classes, uint64_t memory)
 {
-    static float x[BATCH * TOKENS * WIDTH], numbers[BATCH * 4];
-    static uint16_t halves[BATCH * TOKENS * WIDTH];
-    static int32_t classes[BATCH];
+    static any_model_data data;
     outcome all = { 0 };
     coh_plan *plan;
     coh_engine *engine;
     if (coh_engine_create_within(graph, memory, ".", &plan, &engine) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_int_equal(coh_engine_init(engine, 3), COH_OK);
+    any_model_fill(&data, dtype, has_classes);
     for (uint64_t step = 0; step < STEPS; step++) {
         coh_step_result result = { .struct_bytes = sizeof(result) };
-        for (int i = 0; i < BATCH * TOKENS * WIDTH; i++) {
-            uint32_t bits;
-            x[i] = sinf((float)(i * 37 % 101));
-            memcpy(&bits, &x[i], sizeof(bits));
-            halves[i] = (uint16_t)(bits >> 16);
-        }
-        for (int i = 0; i < BATCH * 4; i++)
-            numbers[i] = (float)(i % 7) - 3;
-        for (int i = 0; i < BATCH; i++)
-            classes[i] = i == 5 ? -1 : i % 4;
         const coh_step_input input = { .struct_bytes = sizeof(input),
                                        .step = step,
                                        .seed = 1,
                                        .learning_rate = 1e-2f,
                                        .clip = 1.0f,
-                                       .inputs = { dtype == COH_DTYPE_F32 ? (void *)x : halves,
-                                                   has_classes ? (void *)classes : numbers } };
+                                       .inputs = { data.x, data.targets } };
         assert_int_equal(coh_engine_step(engine, &input, &result), COH_OK);
         all.last = result.loss;
         all.first = step == 0 ? result.loss : all.first;
@@ -307,7 +245,7 @@ static void streamed_kinds_of_any_model_have_the_bits_of_those_in_memory(void **
     for (int i = 0; i < 4; i++) {
         const coh_dtype dtype = i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32;
         const int has_classes = i / 2;
-        coh_graph *graph = make_graph(dtype, has_classes);
+        coh_graph *graph = any_model_graph(dtype, has_classes);
         const outcome whole = train(graph, dtype, has_classes, UINT64_MAX);
         const outcome streamed = train(graph, dtype, has_classes, whole.peak * 3 / 4);
         assert_int_equal(streamed.hash, whole.hash);
@@ -320,7 +258,7 @@ static void streamed_kinds_of_any_model_have_the_bits_of_those_in_memory(void **
 static void what_does_not_fit_is_refused_and_nothing_is_made(void **state)
 {
     (void)state;
-    coh_graph *graph = make_graph(COH_DTYPE_F32, 0);
+    coh_graph *graph = any_model_graph(COH_DTYPE_F32, 0);
     coh_plan *plan;
     coh_engine *engine;
     assert_int_equal(coh_engine_create_within(graph, 4096, NULL, &plan, &engine), COH_ERR_FULL);
@@ -362,7 +300,8 @@ static void a_plan_names_the_kinds_that_were_not_measured(void **state)
         assert_int_equal(coh_graph_input(graphs[i], "x", &shape, &x), COH_OK);
         assert_int_equal(coh_graph_chain(graphs[i], x, links, i + 1, &compared[0]), COH_OK);
         compared[1] = compared[0];
-        x = add(graphs[i], &coh_kind_mean_squared_error, "loss", NULL, 0, compared[0], compared[1]);
+        x = any_model_add(graphs[i], &coh_kind_mean_squared_error, "loss", NULL, 0, compared[0],
+                          compared[1]);
         assert_int_equal(coh_graph_loss(graphs[i], x), COH_OK);
         coh_measure_options_init(&options);
         options.graphs = (const coh_graph *const *)&graphs[i];

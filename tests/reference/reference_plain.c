@@ -1,10 +1,12 @@
-/* Naive references of the kinds that run on the host only: reshape, slice, concat, mean, softmax,
+/* Naive references of the kinds of any model: reshape, slice, concat, mean, softmax,
  * cross-entropy and mean squared error, by nested loops over indices. Next: reference.h. */
 #include "tests/reference/reference.h"
 
 #include <math.h>
 
 #include "cohobate/kinds.h"
+
+enum { COLUMNS_MOST = 1 << 16 };
 
 /* Splits flat element `i` of a shape into its indices, and back. */
 static void indices_of(const coh_shape *shape, int64_t i, int64_t index[COH_RANK_MAX])
@@ -140,7 +142,7 @@ void coh_reference_softmax(coh_reference *r, int backward)
 {
     const coh_shape *shape = &r->of->call.input[0].shape;
     const int64_t columns = shape->dim[shape->rank - 1];
-    double p[8192];
+    double p[COLUMNS_MOST];
     for (int64_t at = 0; at < r->output.count; at += columns) {
         softmax(r->input[0] + at, columns, p);
         if (backward)
@@ -158,7 +160,7 @@ void coh_reference_cross_entropy(coh_reference *r, int backward)
     const int64_t columns = shape->dim[shape->rank - 1];
     const int64_t rows = coh_shape_elements(shape) / columns;
     const double scale = r->of->call.loss_scale / (double)rows;
-    double p[8192];
+    double p[COLUMNS_MOST];
     for (int64_t n = 0; n < rows; n++) {
         const double *x = r->input[0] + n * columns;
         const int32_t target = r->ids[1][n];
