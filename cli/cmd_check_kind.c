@@ -1,16 +1,16 @@
 /* cohobate check-kind: loads an operator kind from a shared library and prints what coh_op_check
  * finds. The one idea: the library's symbols are the arguments, and their sizes come from its
- * symbol table. Next: cohobate/op_check.h. */
+ * symbol table; a kind that its extension lists is found by its own name, too. Next:
+ * cohobate/op_check.h. */
 #include <dlfcn.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/commands.h"
+#include "cli/extension.h"
 
 /* ---- shapes: "f32:4,6,8" ---- */
 
@@ -82,19 +82,6 @@ static coh_status find_symbol(void *library, const char *path, const char *name,
     return COH_OK;
 }
 
-static coh_status open_library(const char *path, void **out_library)
-{
-    char whole[PATH_MAX];
-    struct stat found;
-    if (stat(path, &found) != 0 || realpath(path, whole) == NULL)
-        return cli_fail(COH_ERR_ARGUMENT, "%s does not exist: build it first", path);
-    *out_library = dlopen(whole, RTLD_NOW | RTLD_LOCAL);
-    if (*out_library == NULL)
-        return cli_fail(COH_ERR_CORRUPT, "%s is no library that can be loaded: %s", path,
-                        dlerror());
-    return COH_OK;
-}
-
 /* Splits LIBRARY:SYMBOL at its last colon. */
 static coh_status split(const char *operand, char path[CLI_PATH_BYTES], const char **out_symbol)
 {
@@ -108,11 +95,25 @@ static coh_status split(const char *operand, char path[CLI_PATH_BYTES], const ch
     return COH_OK;
 }
 
+/* Finds a kind by its own name in the library's extension; NULL if there is none. */
+static const coh_op_kind *find_listed(void *library, const char *name)
+{
+    const coh_extension *extension = cli_shared_object_extension(library);
+    for (int32_t i = 0; extension != NULL && i < extension->kind_count; i++)
+        if (i < COH_EXTENSION_PARTS && extension->kinds[i] != NULL &&
+            extension->kinds[i]->name != NULL && strcmp(extension->kinds[i]->name, name) == 0)
+            return extension->kinds[i];
+    return NULL;
+}
+
 static coh_status find_kind(void *library, const char *path, const char *name,
                             const coh_op_kind **out_kind)
 {
     size_t bytes = 0;
     const void *data = NULL;
+    *out_kind = find_listed(library, name);
+    if (*out_kind != NULL)
+        return COH_OK;
     CLI_TRY(find_symbol(library, path, name, &data, &bytes));
     *out_kind = data;
     if (bytes < sizeof(coh_op_kind))
@@ -190,12 +191,11 @@ coh_status cli_check_kind(const cli_options *options)
     const void *attributes = NULL;
     size_t attribute_bytes = 0;
     CLI_TRY(split(options->operand, path, &symbol));
-    CLI_TRY(open_library(path, &library));
+    CLI_TRY(cli_shared_object_open(path, &library));
     coh_status status = find_kind(library, path, symbol, &kind);
     if (status == COH_OK && options->attributes != NULL)
         status = find_symbol(library, path, options->attributes, &attributes, &attribute_bytes);
     if (status == COH_OK)
         status = check(options, kind, attributes, attribute_bytes);
-    dlclose(library);
     return status;
 }

@@ -208,15 +208,16 @@ static void say_no_master(const cli_job *job, coh_dtype dtype)
 }
 
 /* Chooses --dtype; else a checkpoint's dtype, or the machine's fastest, unless that would round
- * frozen parameters. */
+ * frozen parameters. A model of an extension is f32, since most layers of one's own are. */
 static coh_status choose_dtype(cli_job *job)
 {
     int is_rounded = 0;
     const cli_options *options = job->options;
     const coh_dtype trained = coh_model_size_get(&job->model).dtype;
-    coh_dtype dtype = job->model.checkpoint[0] ? cli_dtype_keep(options, trained)
-                      : job->on_gpu            ? cli_dtype_keep(options, COH_DTYPE_BF16)
-                                               : cli_dtype_choose(options);
+    const int is_kept = job->model.checkpoint[0] || job->model.family == COH_FAMILY_OWN;
+    coh_dtype dtype = is_kept       ? cli_dtype_keep(options, trained)
+                      : job->on_gpu ? cli_dtype_keep(options, COH_DTYPE_BF16)
+                                    : cli_dtype_choose(options);
     if (dtype == COH_DTYPE_BF16)
         CLI_TRY(find_rounded(job, trained, &is_rounded));
     if (is_rounded) {

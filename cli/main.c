@@ -9,6 +9,7 @@
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/disks.h"
+#include "cli/extension.h"
 #include "cli/input.h"
 #include "cli/stop.h"
 
@@ -54,6 +55,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_FIELD] = "--field",
     [COH_TERM_CHAT] = "--chat",
     [COH_TERM_CHAT_FORM] = "--chat-form",
+    [COH_TERM_KINDS] = "--kinds",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };
@@ -148,6 +150,8 @@ int main(int argument_count, char **arguments)
         status = cli_input_check(&options);
     if (status == COH_OK)
         status = cli_disks_check(&options);
+    if (status == COH_OK)
+        status = cli_extensions_load(&options);
     if (status == COH_OK)
         status = commands[command](&options);
     status = cli_budget_blame_limit(&options, status);

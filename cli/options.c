@@ -82,6 +82,8 @@ enum {
     RUNS = TRAIN | PLAN,                           /* commands with the flags of a training run */
     BUDGET = RUNS | GENERATE | EVAL,               /* commands with the flags of placement */
     DATA = RUNS | EVAL | TOKENIZE, /* commands with the flags that turn text into documents */
+    /* commands that read a model, or a note or plan file with one */
+    ANY_MODEL = BUDGET | EXPORT | INSPECT | CHECK | TUNE | PROFILE | REPLAY | TRACE,
     EVERY = (1 << CLI_COMMAND_COUNT) - 1,
 };
 

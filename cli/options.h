@@ -80,6 +80,7 @@ typedef struct cli_options {
     const char *prompt[CLI_WHAT_IFS + 1];  /* likewise */
     const char *stop[CLI_WHAT_IFS + 1];    /* likewise */
     const char *input[CLI_WHAT_IFS + 1];   /* likewise */
+    const char *kinds[CLI_WHAT_IFS + 1];   /* likewise */
     const char *prompt_file, *prompts, *messages, *system;
 
     const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;

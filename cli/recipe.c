@@ -258,7 +258,8 @@ coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *optio
         return COH_OK;
     if (coh_optimizer_find(options->optimizer) == NULL)
         return cli_fail(COH_ERR_ARGUMENT,
-                        "--optimizer is one of adamw, adamw8, adamw8sr, lion and sgd, not '%s'",
+                        "--optimizer is one of adamw, adamw8, adamw8sr, lion and sgd, or of an "
+                        "extension (--kinds), not '%s'",
                         options->optimizer);
     snprintf(recipe->optimizer, sizeof(recipe->optimizer), "%s", options->optimizer);
     return COH_OK;

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/name_pattern.h"
 #include "models/family.h"
+#include "models/own.h"
 
 enum { RANK_MOST = 1 << 16 };
 /* PEFT's default for a LoraConfig without lora_alpha. */
@@ -224,6 +225,8 @@ uint64_t coh_model_trained_count(const coh_model *model)
     uint64_t count = 0;
     if (!model || !coh_family_of(model))
         return 0;
+    if (coh_family_of(model)->is_own)
+        return coh_own_element_count(model);
     const coh_adapters *adapters = &model->adapters;
     for (int64_t index = 0; coh_operator_next(model, &index, &op);) {
         if (!coh_adapters_freeze(adapters, op.name))
@@ -245,6 +248,11 @@ coh_status coh_adapters_check(const coh_model *model)
     if (!adapters->freeze[0] && !adapters->targets[0] && adapters->rank == 0 &&
         adapters->alpha == 0)
         return COH_OK;
+    if (coh_family_of(model)->is_own)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s is a model of an extension, whose build decides what is frozen: leave "
+                        "patterns and adapters out",
+                        model->name);
     COH_TRY(check_numbers(adapters));
     COH_TRY(check_text(adapters->freeze));
     COH_TRY(check_text(adapters->targets));

@@ -13,10 +13,9 @@
 #include "models/safetensors.h"
 
 static const coh_family_table *const families[COH_FAMILY_COUNT] = {
-    [COH_FAMILY_GPT2] = &coh_family_gpt2,
-    [COH_FAMILY_OPT] = &coh_family_opt,
-    [COH_FAMILY_LLAMA] = &coh_family_llama,
-    [COH_FAMILY_GEMMA] = &coh_family_gemma,
+    [COH_FAMILY_GPT2] = &coh_family_gpt2,   [COH_FAMILY_OPT] = &coh_family_opt,
+    [COH_FAMILY_LLAMA] = &coh_family_llama, [COH_FAMILY_GEMMA] = &coh_family_gemma,
+    [COH_FAMILY_OWN] = &coh_family_own,
 };
 
 /* Members that no family computes with, by kind. If `transformers` would compute with a member, its

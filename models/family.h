@@ -2,7 +2,8 @@
  * folder (fields of config.json, names of tensors). Each family is one table; no other code in this
  * folder depends on which family it handles.
  *
- *   gpt2.c opt.c llama.c gemma.c   check, graph, fields and tensors, and the table itself */
+ *   gpt2.c opt.c llama.c gemma.c   check, graph, fields and tensors, and the table itself
+ *   own.c                          the same for graphs that an extension builds */
 #ifndef COH_MODELS_FAMILY_H
 #define COH_MODELS_FAMILY_H
 
@@ -153,9 +154,11 @@ typedef struct coh_family_table {
     const char *adapter_targets; /* default targets, as in PEFT; a type may have its own */
     coh_tensor_lines lines;
     void (*sizes)(const void *config, coh_tensor_sizes *out_sizes);
+    int is_own; /* graphs of an extension: no folder, no tensors by line, no adapters */
 } coh_family_table;
 
-extern const coh_family_table coh_family_gpt2, coh_family_opt, coh_family_llama, coh_family_gemma;
+extern const coh_family_table coh_family_gpt2, coh_family_opt, coh_family_llama, coh_family_gemma,
+    coh_family_own;
 
 /* The table of the model's family; NULL for an unknown family. */
 const coh_family_table *coh_family_of(const coh_model *model);
@@ -169,6 +172,8 @@ static inline const void *coh_family_config(const coh_model *model)
 /* The sizes of a configuration: all begin with the same five members. */
 coh_model_size coh_family_size(const coh_family_table *family, const void *config);
 
+/* Makes a preset, with its own vocabulary. Returns 0 if none has this name. */
+int coh_preset_find(const char *name, coh_model *out_model);
 /* Writes the names of all presets, separated by ", ". */
 enum { COH_PRESET_NAMES_BYTES = 1024 };
 void coh_preset_names(char names[COH_PRESET_NAMES_BYTES]);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "models/own.h"
+
 /* Of each series of Llama's family: all but sizes. head_width 0: channels / heads. */
 #define TIED   .padding = -1, .init_std = 0.02f
 #define SERIES TIED, .untied = 1
@@ -151,6 +153,8 @@ static coh_model model_of(const struct preset *p)
         if (model.llama.head_width == 0)
             model.llama.head_width = p->channels / p->heads;
         break;
+    case COH_FAMILY_OWN: /* no preset */
+        break;
     case COH_FAMILY_GEMMA:
         model.gemma = *p->gemma;
         model.gemma.kv_heads = p->kv_heads;
@@ -174,6 +178,24 @@ const char *coh_model_preset_name(int32_t index)
     return index >= 0 && index < PRESET_COUNT ? presets[index].name : NULL;
 }
 
+int coh_preset_find(const char *name, coh_model *out_model)
+{
+    const struct preset *found = presets, *end = presets + PRESET_COUNT;
+    while (found < end && strcmp(name, found->name) != 0)
+        found++;
+    if (found == end)
+        return 0;
+    *out_model = model_of(found);
+    coh_gpt2_config *sizes = &out_model->gpt2; /* every configuration begins with them */
+    sizes->layers = found->layers;
+    sizes->heads = found->heads;
+    sizes->channels = found->channels;
+    sizes->positions = found->positions;
+    sizes->vocabulary = found->vocabulary;
+    snprintf(out_model->name, sizeof(out_model->name), "%s", found->name);
+    return 1;
+}
+
 coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out_model)
 {
     if (!name || !out_model)
@@ -182,22 +204,16 @@ coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out
         return coh_fail(COH_ERR_ARGUMENT,
                         "a vocabulary of %" PRId64 " is outside 1..%d (0: the preset's own)",
                         vocabulary, INT32_MAX);
-    const struct preset *found = presets, *end = presets + PRESET_COUNT;
-    while (found < end && strcmp(name, found->name) != 0)
-        found++;
-    if (found == end) {
+    coh_model model;
+    if (coh_own_find(name, vocabulary, out_model))
+        return COH_OK;
+    if (!coh_preset_find(name, &model)) {
         char names[COH_PRESET_NAMES_BYTES];
         coh_preset_names(names);
         return coh_fail(COH_ERR_ARGUMENT, "\"%.200s\" is not a preset: these are %s", name, names);
     }
-    coh_model model = model_of(found);
-    coh_gpt2_config *sizes = &model.gpt2; /* every configuration begins with them */
-    sizes->layers = found->layers;
-    sizes->heads = found->heads;
-    sizes->channels = found->channels;
-    sizes->positions = found->positions;
-    sizes->vocabulary = vocabulary ? vocabulary : found->vocabulary;
-    snprintf(model.name, sizeof(model.name), "%s", found->name);
+    if (vocabulary > 0)
+        model.gpt2.vocabulary = vocabulary; /* every configuration begins with the sizes */
     *out_model = model;
     return COH_OK;
 }

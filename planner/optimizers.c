@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/name_pattern.h"
 #include "cohobate/plan.h"
+#include "cohobate/terms.h"
 #include "planner/profile.h"
 
 #define DEFAULT_OPTIMIZER "adamw"
@@ -42,7 +43,10 @@ static coh_status check_known(const char *name)
     for (int32_t i = 0; i < coh_optimizer_count() && length < sizeof(known); i++)
         length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s",
                                    i > 0 ? ", " : "", coh_optimizer_at(i)->name);
-    return coh_fail(COH_ERR_ARGUMENT, "no optimizer is called '%s': there are %s", name, known);
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "no optimizer is called '%s': there are %s; those of an extension are named by "
+                    "%s",
+                    name, known, coh_term_text(COH_TERM_KINDS));
 }
 
 static coh_status check_text(const char *text, size_t bytes, const char *what)

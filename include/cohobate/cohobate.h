@@ -10,6 +10,7 @@
  *
  *   models.h, kinds.h                     known models as graphs, and their operators
  *   layer.h, op_check.h                   operators of your own, the short way; their mistakes
+ *   extension.h                           kinds and models of a shared object of yours
  *   folder.h, adapters.h                  Hugging Face folders in and out; LoRA adapters
  *   text.h                                tokenizers, token files, training windows
  *   profile.h, measure.h, calibration.h   machine speeds from which the planner predicts times
@@ -39,6 +40,7 @@
 #include "cohobate/cuda.h"
 #include "cohobate/disk.h"
 #include "cohobate/engine.h"
+#include "cohobate/extension.h"
 #include "cohobate/folder.h"
 #include "cohobate/kernels.h"
 #include "cohobate/kinds.h"

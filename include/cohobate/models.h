@@ -106,15 +106,29 @@ typedef struct coh_gemma_config {
     int32_t untied;
 } coh_gemma_config;
 
-/* Families of models with one graph each: GPT2, OPT, LLAMA, GEMMA. */
+/* room for the name of an extension, with its end */
+#define COH_EXTENSION_NAME_BYTES 48
+
+/* A model of an extension (extension.h). `model` and `extension` are names, `revision` is the
+ * extension's. */
+typedef struct coh_own_config {
+    int64_t layers, heads, channels, positions, vocabulary;
+    coh_dtype dtype;
+    uint32_t revision;
+    char model[COH_EXTENSION_NAME_BYTES], extension[COH_EXTENSION_NAME_BYTES];
+} coh_own_config;
+
+/* Families of models with one graph each: GPT2, OPT, LLAMA, GEMMA; OWN, whose graphs an extension
+ * builds. */
 typedef enum coh_family {
     COH_FAMILY_GPT2,
     COH_FAMILY_OPT,
     COH_FAMILY_LLAMA,
-    COH_FAMILY_GEMMA
+    COH_FAMILY_GEMMA,
+    COH_FAMILY_OWN
 } coh_family;
 /* number of families */
-#define COH_FAMILY_COUNT 4
+#define COH_FAMILY_COUNT 5
 
 /* Which parameters are trained, and with which adapters. All zero: all parameters, no adapters.
  *
@@ -139,7 +153,7 @@ typedef struct coh_adapters {
 } coh_adapters;
 
 /* The model that a MODEL argument resolved to. Plain data: may be copied freely. `family` says
- * which of `gpt2`, `opt`, `llama` and `gemma` is valid; `adapters` is set by
+ * which of `gpt2`, `opt`, `llama`, `gemma` and `own` is valid; `adapters` is set by
  * coh_model_adapters_set. */
 typedef struct coh_model {
     char name[128]; /* preset or folder name, for run folders */
@@ -150,6 +164,7 @@ typedef struct coh_model {
         coh_opt_config opt;
         coh_llama_config llama;
         coh_gemma_config gemma;
+        coh_own_config own;
     };
     coh_adapters adapters;
     char checkpoint[4096]; /* checkpoint to load parameters from; "": none */
@@ -181,10 +196,11 @@ typedef struct coh_model {
  * -14b, -32b; qwen3-0.6b, -1.7b, -4b, -8b, -14b, -32b; mistral-7b (version 0.3), mistral-small-24b;
  * phi-3-medium; gemma-2-9b, -27b; gemma-3-4b, -27b (text). Only sizes, no weights: its parameters
  * are new, in f32. `vocabulary` 0: as published (gpt2-nano: GPT-2's 50257), else that many (257
- * for bytes + end of text). No id is padding, because only a tokenizer defines padding. Fails:
- * COH_ERR_ARGUMENT listing the names. */
+ * for bytes + end of text). No id is padding, because only a tokenizer defines padding. Models
+ * of registered extensions (extension.h) are found, too.
+ * Fails: COH_ERR_ARGUMENT listing the names. */
 COH_API coh_status coh_model_preset(const char *name, int64_t vocabulary, coh_model *out_model);
-/* Returns preset name `index`, from 0; NULL after the last. */
+/* Returns preset name `index`, from 0; NULL after the last. Extensions' models are not listed. */
 COH_API const char *coh_model_preset_name(int32_t index);
 /* As coh_model_preset, for GPT-2's presets. Fails: COH_ERR_ARGUMENT, also for other families'
  * names. */

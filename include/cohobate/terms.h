@@ -50,6 +50,7 @@ typedef enum coh_term {
     COH_TERM_FIELD,
     COH_TERM_CHAT,
     COH_TERM_CHAT_FORM,
+    COH_TERM_KINDS, /* "coh_extension_register" */
     COH_TERM_COUNT
 } coh_term;
 

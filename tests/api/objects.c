@@ -418,6 +418,25 @@ coh_optimizer valid_coh_optimizer(void)
                             .update = update_nothing };
 }
 
+static coh_status build_nothing(coh_own_graph *to)
+{
+    (void)to;
+    return COH_ERR_ARGUMENT;
+}
+
+coh_extension valid_coh_extension(void)
+{
+    static const coh_own_model model = { .struct_bytes = sizeof(coh_own_model),
+                                         .name = "nothing",
+                                         .size = { 1, 1, 1, 1, 1, COH_DTYPE_F32 },
+                                         .build = build_nothing };
+    return (coh_extension){ .struct_bytes = sizeof(coh_extension),
+                            .kind_abi = COH_KIND_ABI,
+                            .name = "nothing",
+                            .model_count = 1,
+                            .models = { &model } };
+}
+
 coh_pin valid_coh_pin(void)
 {
     return (coh_pin){ .target = "blocks.0", .place = COH_PIN_KEEP };

@@ -43,6 +43,7 @@ coh_chain_link valid_coh_chain_link(void);
 coh_shape valid_coh_shape(void);
 coh_call valid_coh_call(void);
 coh_optimizer valid_coh_optimizer(void);
+coh_extension valid_coh_extension(void);
 coh_pin valid_coh_pin(void);
 coh_space_item valid_coh_space_item(void);
 coh_disk valid_coh_disk(void);

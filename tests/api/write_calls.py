@@ -24,7 +24,7 @@ MEASURES = {"coh_profile_measure.known"}
 # Returns a status that the caller chooses.
 RETURNS_ITS_ARGUMENT = {"coh_kind_fail"}
 # Keeps its struct for the rest of the process: each case gives the same one.
-KEEPS = {"coh_optimizer_register.optimizer"}
+KEEPS = {"coh_optimizer_register.optimizer", "coh_extension_register.extension"}
 # The size of the caller's own array: no library can detect a larger one. Only 0 and -1 are tested.
 EXTENTS = {
     "coh_space_check.item_count", "coh_chat_turn.text_bytes", "coh_token_file_stretch.tokens",

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # test_example.sh BUILD EXAMPLE: installs into a temporary folder, builds the example there with its own Makefile and
 # runs it: a user's layer or optimizer, streamed, ends with the hash of the run in memory; a model of a table is saved.
+# An extension (libmine.so) trains by the installed program.
 # Operator kinds that the example lists (EXAMPLE/kinds: symbol, inputs) pass `cohobate check-kind`.
 set -eu
 build=$1 example=$2 name=$(basename "$2")
@@ -17,6 +18,15 @@ cp "$example"/*.h "$example"/*.cu "$folder" 2>/dev/null || true
 sed "s|^prefix=.*|prefix=$folder/root$prefix|" "$pc" >"$folder/cohobate.pc"
 
 CFLAGS=-Werror PKG_CONFIG_PATH=$folder make -s -C "$folder"
+program=$(find "$folder/root" -path '*/bin/cohobate')
+if [ -e "$folder/libmine.so" ]; then # an extension of the command line
+    "$program" train mine-gated --kinds "$folder/libmine.so" --data "$example" --sequence 64 --batch 2 --steps 2
+    while read -r kind inputs; do
+        # shellcheck disable=SC2086 # inputs are words
+        "$program" check-kind "$folder/libmine.so:$kind" $inputs
+    done <"$example/kinds"
+    exit 0
+fi
 arguments=("$folder")
 if [ -e "$example/table.txt" ]; then arguments=("$example/table.txt" "$folder/saved"); fi
 cd "$folder"
@@ -29,5 +39,5 @@ export PKG_CONFIG_PATH=$folder LD_LIBRARY_PATH=$folder/root$prefix/$COH_LIBRARY_
 cc -shared -fPIC -O2 $(pkg-config --cflags cohobate) ./*.c $(pkg-config --libs cohobate) -lm -o kinds.so
 while read -r kind inputs; do
     # shellcheck disable=SC2086 # inputs are words
-    "$(find "$folder/root" -path '*/bin/cohobate')" check-kind "./kinds.so:$kind" $inputs
+    "$program" check-kind "./kinds.so:$kind" $inputs
 done <"$example/kinds"

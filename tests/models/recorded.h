@@ -89,6 +89,9 @@ static inline void assert_same_model(const coh_model *left, const coh_model *rig
     case COH_FAMILY_GEMMA:
         assert_memory_equal(&left->gemma, &right->gemma, sizeof(left->gemma));
         break;
+    case COH_FAMILY_OWN:
+        assert_memory_equal(&left->own, &right->own, sizeof(left->own));
+        break;
     }
 }
 

@@ -1,0 +1,96 @@
+"""--kinds: a model, a kind and an optimizer of a shared object (examples/own_extension), through the commands that take a
+model: the hash is that of the run in memory whatever the budget, a checkpoint resumes, and a missing object is named."""
+
+import os
+import shlex
+import subprocess
+import unittest
+
+from program import ProgramTest
+
+SOURCE, INCLUDE = os.environ["COH_EXTENSION"], os.environ["COH_INCLUDE"]
+
+
+class Extension(ProgramTest):
+    def compiled(self, name, *changes):
+        """The example's shared object, with texts of its source replaced."""
+        with open(SOURCE, encoding="utf-8") as file:
+            text = file.read()
+        for old, new in changes:
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        source, library = self.write(name + ".c", text), self.path(name + ".so")
+        subprocess.run([*shlex.split(os.environ["CC"]), "-std=c17", "-O2", "-fPIC", "-shared", "-I" + INCLUDE, source,
+                        "-lm", "-o", library], check=True)
+        return library
+
+    def arguments(self, library, *more):
+        return ["train", "mine-gated", "--kinds", library, "--optimizer", "mine_momentum", "--data", self.corpus(),
+                "--batch", 2, "--sequence", 32, "--lr", 0.01, *more]
+
+    def test_a_model_trains_resumes_and_is_evaluated(self):
+        library = self.compiled("mine")
+        whole, half, streamed = self.path("whole"), self.path("half"), self.path("streamed")
+        done = self.succeeds(*self.arguments(library, "--steps", 6, "--save", whole))
+        self.succeeds(*self.arguments(library, "--steps", 3, "--schedule-steps", 6, "--save", half))
+        self.succeeds("train", "--resume", half, "--kinds", library, "--steps", 6)
+        self.succeeds(*self.arguments(library, "--steps", 6, "--save", streamed, "--device-memory", "640KiB", "--disk",
+                                      self.path()))
+        hashes = {self.succeeds("inspect", run, "--kinds", library, "--hash").out for run in (whole, half, streamed)}
+        self.assertEqual(len(hashes), 1, hashes)
+        self.assertIn(hashes.pop().strip(), done.out + done.err)
+        scored = self.succeeds("eval", whole, "--kinds", library, "--data", self.corpus(), "--json").json
+        self.assertLess(scored["loss"], 6)
+
+    def test_a_plan_is_made_explained_and_replayed(self):
+        library, plan = self.compiled("mine"), self.path("plan.json")
+        self.succeeds("plan", *self.arguments(library, "--device-memory", "640KiB", "--disk", self.path())[1:],
+                      "-o", plan)
+        self.succeeds("explain", plan, "h.1.gate", "--kinds", library)
+        self.succeeds("simulate", plan, "--kinds", library)
+        self.fails(4, "simulate", plan, says="its model mine-gated is one of extension mine, which is not loaded: "
+                                             "name the shared object by --kinds")
+        self.succeeds(*self.arguments(library, "--plan", plan, "--disk", self.path(), "--steps", 2))
+        other = self.compiled("faster", ('"mine.gate", 1, 2, gate_forward', '"mine.gate.fast", 1, 2, gate_forward'))
+        self.fails(4, *self.arguments(other, "--plan", plan, "--disk", self.path(), "--steps", 2),
+                   says="it was made for another run")
+
+    def test_a_missing_or_other_object_is_named(self):
+        library, run = self.compiled("mine"), self.path("run")
+        self.succeeds(*self.arguments(library, "--steps", 1, "--save", run))
+        for command in (["train", "--resume", run, "--steps", 2], ["eval", run, "--data", self.corpus()],
+                        ["generate", run, "--prompt", "a"]):
+            self.fails(4, *command, says="its model mine-gated is one of extension mine, which is not loaded")
+        second = self.compiled("second", (".revision = 1, .kind_count", ".revision = 2, .kind_count"))
+        self.fails(4, "train", "--resume", run, "--steps", 2, "--kinds", second,
+                   says="extension mine in revision 1, and revision 2 is loaded")
+        self.fails(2, "train", "mine-gated", "--data", self.corpus(), says="neither a preset")
+        self.fails(2, "train", "gpt2-nano", "--optimizer", "mine_momentum", "--data", self.corpus(), says="--kinds")
+
+    def test_what_an_extension_cannot_do_is_said(self):
+        library, run = self.compiled("mine"), self.path("run")
+        self.succeeds(*self.arguments(library, "--steps", 1, "--save", run))
+        self.fails(2, "generate", run, "--kinds", library, "--prompt", "a", says="no decoder")
+        self.fails(2, "export", run, "--kinds", library, "-o", self.path("folder"), says="transformers does not know")
+        self.fails(2, *self.arguments(library, "--lora", 4), says="leave patterns and adapters out")
+
+    def test_a_kind_is_checked_and_measured_by_its_name(self):
+        library = self.compiled("mine")
+        self.assertEqual(self.succeeds("check-kind", library + ":mine.gate").out,
+                         "mine.gate: nothing found; gradients compared: 3\n")
+        self.assertEqual(self.succeeds("check-kind", library + ":gate_kind").out,
+                         "mine.gate: nothing found; gradients compared: 3\n")
+
+    def test_a_file_that_is_no_extension_is_named(self):
+        plain = self.write("plain.so", "not an object")
+        for code, library, says in [(2, self.path("gone.so"), "does not exist"), (4, plain, "no library"),
+                                    (2, self.compiled("taken", ('"mine-gated"', '"gpt2"')), "the name of a preset")]:
+            self.fails(code, *self.arguments(library), says=says)
+        source = self.write("empty.c", "int nothing;")
+        empty = self.path("empty.so")
+        subprocess.run([*shlex.split(os.environ["CC"]), "-fPIC", "-shared", source, "-o", empty], check=True)
+        self.fails(4, *self.arguments(empty), says="exports no extension")
+
+
+if __name__ == "__main__":
+    unittest.main()
