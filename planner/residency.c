@@ -25,6 +25,9 @@ enum { IDLE_STEPS = 8 };
 static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uint32_t *out_extent)
 {
     coh_residency *out = r->out;
+    *out_extent = 0;
+    if (out == NULL)
+        return COH_OK;
     COH_TRY(coh_effort_check_count(out->extent_count + 1, COH_UNIT_EXTENTS));
     COH_TRY(COH_GROW(&out->extents, &out->extent_capacity, out->extent_count + 1));
     uint64_t bytes = coh_runner_chunk(r, chunk)->bytes;
@@ -40,6 +43,8 @@ static coh_status add_extent(coh_runner *r, uint32_t chunk, uint64_t offset, uin
 static coh_status add_move(coh_runner *r, uint32_t chunk, uint32_t extent, int32_t step, int is_out)
 {
     coh_residency *out = r->out;
+    if (out == NULL)
+        return COH_OK;
     COH_TRY(COH_GROW(&out->moves, &out->move_capacity, out->move_count + 1));
     out->moves[out->move_count++] = (coh_move){ .chunk = chunk,
                                                 .extent = extent,
@@ -226,6 +231,9 @@ static coh_status evict_all(coh_runner *r)
 
 static coh_status pinned_extent(coh_runner *r, uint32_t chunk, uint32_t *out_extent)
 {
+    *out_extent = 0;
+    if (r->out == NULL)
+        return COH_OK;
     if (r->pinned_extent[chunk] == COH_NO_EXTENT) {
         COH_TRY(add_extent(r, chunk,
                            r->layout->objects[coh_runner_chunk(r, chunk)->object].pinned_offset,
@@ -258,15 +266,20 @@ static coh_status acquire(coh_runner *r, uint32_t chunk, int reads, uint32_t *ou
     return COH_OK;
 }
 
-/* Adds the extent and version of the next touch of the newest placing. */
+/* Adds the extent (COH_NO_EXTENT: farther out) and version of the next touch of the newest
+ * placing. */
 static coh_status add_touch(coh_runner *r, uint32_t chunk, uint32_t extent)
 {
     coh_residency *out = r->out;
+    if (out == NULL)
+        return COH_OK;
     COH_TRY(coh_effort_check_count(out->touch_count + 1, COH_UNIT_CHUNK_USES));
     COH_TRY(COH_GROW(&out->touch_extents, &out->touch_extent_capacity, out->touch_count + 1));
     COH_TRY(COH_GROW(&out->touch_versions, &out->touch_version_capacity, out->touch_count + 1));
     out->touch_extents[out->touch_count] = extent;
     out->touch_versions[out->touch_count++] = r->version[chunk];
+    if (extent != COH_NO_EXTENT)
+        out->extents[extent].use_count++;
     return COH_OK;
 }
 
@@ -283,7 +296,6 @@ static coh_status touch_chunk(coh_runner *r, const coh_lowered_operand *operand,
     if (given_version >= 0)
         r->version[chunk] = given_version;
     COH_TRY(add_touch(r, chunk, extent));
-    r->out->extents[extent].use_count++;
     if (writes) {
         /* a mover keeps the version that it is given */
         r->version[chunk] += given_version < 0 || reads;
@@ -319,6 +331,27 @@ static coh_status touch_far(coh_runner *r, const coh_lowered_operand *operand, u
     return COH_OK;
 }
 
+/* Begins the placing of the next operand. */
+static coh_status add_placing(coh_runner *r)
+{
+    coh_residency *out = r->out;
+    if (out == NULL)
+        return COH_OK;
+    COH_TRY(COH_GROW(&out->placings, &out->placing_capacity, out->placing_count + 1));
+    out->placings[out->placing_count++].touch_begin = (uint32_t)out->touch_count;
+    return COH_OK;
+}
+
+/* Ends the newest placing: its first touch gives its offset. */
+static void end_placing(coh_runner *r)
+{
+    coh_residency *out = r->out;
+    if (out == NULL)
+        return;
+    coh_placing *placing = &out->placings[out->placing_count - 1];
+    placing->offset = out->extents[out->touch_extents[placing->touch_begin]].offset;
+}
+
 static coh_status touch_step(coh_runner *r, uint32_t local_step)
 {
     const coh_sequence *sequence = r->sequence;
@@ -326,16 +359,14 @@ static coh_status touch_step(coh_runner *r, uint32_t local_step)
          i < sequence->operand_begin[local_step + 1]; i++) {
         const coh_lowered_operand *operand = &sequence->operands[i];
         int32_t given = sequence->operand_version != NULL ? sequence->operand_version[i] : -1;
-        COH_TRY(COH_GROW(&r->out->placings, &r->out->placing_capacity, r->out->placing_count + 1));
-        coh_placing *placing = &r->out->placings[r->out->placing_count++];
-        placing->touch_begin = (uint32_t)r->out->touch_count;
+        COH_TRY(add_placing(r));
         for (uint32_t k = operand->touch_begin; k < operand->touch_end; k++) {
             uint32_t chunk = coh_runner_first_chunk(r, operand) + k;
             COH_TRY(operand->is_far ? touch_far(r, operand, chunk)
                                     : touch_chunk(r, operand, chunk, given));
         }
         if (!operand->is_far)
-            placing->offset = r->out->extents[r->out->touch_extents[placing->touch_begin]].offset;
+            end_placing(r);
     }
     return COH_OK;
 }
@@ -444,7 +475,8 @@ coh_status coh_runner_begin(coh_runner *r)
         COH_TRY(reserve(r, resident->chunk, resident->offset));
         coh_segment *s = &r->map.segments[r->map.segment_of_chunk[resident->chunk]];
         COH_TRY(add_extent(r, resident->chunk, resident->offset, &s->extent));
-        r->out->extents[s->extent].at_begin = 1;
+        if (r->out != NULL)
+            r->out->extents[s->extent].at_begin = 1;
     }
     return COH_OK;
 }
@@ -496,7 +528,8 @@ coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequ
     r->layout = level->layout;
     r->sequence = sequence;
     r->out = out;
-    *out = (coh_residency){ .peak_bytes = level->base_bytes };
+    if (out != NULL)
+        *out = (coh_residency){ .peak_bytes = level->base_bytes };
     COH_TRY(COH_ALLOC(chunks, &r->version));
     COH_TRY(COH_ALLOC(chunks, &r->far_version));
     COH_TRY(COH_ALLOC(chunks, &r->last_write));

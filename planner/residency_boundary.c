@@ -96,11 +96,10 @@ static coh_status run_twice(coh_runner *r, uint64_t *offsets)
 static coh_status find_hits(const coh_level *level, const coh_sequence *body, const boundary *b)
 {
     coh_runner r = { 0 };
-    coh_residency unused = { 0 };
     uint64_t *offsets = NULL;
     uint32_t chunks = level->layout->chunk_count;
     coh_status status = COH_OK;
-    COH_TRY_GOTO(status, coh_runner_open(&r, level, body, body, &unused), done);
+    COH_TRY_GOTO(status, coh_runner_open(&r, level, body, body, NULL), done);
     COH_TRY_GOTO(status, COH_ALLOC(chunks, &r.snapshot), done);
     COH_TRY_GOTO(status, COH_ALLOC(chunks, &offsets), done);
     COH_TRY_GOTO(status, run_twice(&r, offsets), done);
@@ -110,7 +109,6 @@ static coh_status find_hits(const coh_level *level, const coh_sequence *body, co
 done:
     coh_free(offsets);
     coh_runner_close(&r);
-    coh_residency_fini(&unused);
     return status;
 }
 
@@ -122,10 +120,9 @@ done:
 static coh_status settle(const coh_level *level, const coh_sequence *body, const boundary *b,
                          int *out_changes)
 {
-    coh_residency unused = { 0 };
     coh_runner r = { .residents = *b->residents, .resident_count = *b->count };
     coh_status status = COH_OK;
-    COH_TRY_GOTO(status, coh_runner_open(&r, level, body, body, &unused), done);
+    COH_TRY_GOTO(status, coh_runner_open(&r, level, body, body, NULL), done);
     COH_TRY_GOTO(status, coh_runner_begin(&r), done);
     for (r.step = 0; r.step < body->step_count; r.step++)
         COH_TRY_GOTO(status, coh_runner_step(&r, r.step), done);
@@ -147,7 +144,6 @@ static coh_status settle(const coh_level *level, const coh_sequence *body, const
     *b->count = kept;
 done:
     coh_runner_close(&r);
-    coh_residency_fini(&unused);
     return status;
 }
 

@@ -16,7 +16,7 @@ typedef struct coh_runner {
     const coh_level *level;
     const coh_layout *layout;
     const coh_sequence *sequence;
-    coh_residency *out;
+    coh_residency *out; /* NULL: nothing is recorded, only the map is kept */
     coh_arena_map map;
     coh_next_use next;
     int32_t *version;        /* by chunk: logical */
@@ -52,7 +52,7 @@ static inline uint64_t coh_runner_window_bytes(const coh_runner *r,
     return last->object_offset + last->bytes - first->object_offset;
 }
 
-/* residency.c: one run, in pieces. `out` is filled as it proceeds. */
+/* residency.c: one run, in pieces. `out` (may be NULL) is filled as it proceeds. */
 coh_status coh_runner_open(coh_runner *r, const coh_level *level, const coh_sequence *sequence,
                            const coh_sequence *next, coh_residency *out);
 void coh_runner_close(coh_runner *r);       /* accepts a zeroed struct */
