@@ -219,6 +219,34 @@ int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest,
     return 0;
 }
 
+/* Returns the last free segment of the map; -1 if there is none. */
+static int32_t last_free_of(const coh_arena_map *map)
+{
+    size_t stride = COH_ARENA_STRIDES - 1;
+    if (!is_marked(map->strides_with_free, stride))
+        stride = marked_before(map->strides_with_free, stride);
+    return stride < COH_ARENA_STRIDES ? map->last_free[stride] : -1;
+}
+
+int coh_arena_map_find_highest(const coh_arena_map *map, uint64_t bytes, int64_t latest,
+                               uint64_t floor, uint64_t *out_offset)
+{
+    const coh_segment *segments = map->segments;
+    uint64_t begin = 0, end = 0;
+    for (int32_t i = last_free_of(map); i >= 0; i = segments[i].previous_free) {
+        if (segments[i].last_use > latest)
+            continue;
+        if (end_of(&segments[i]) != begin)
+            end = end_of(&segments[i]);
+        begin = segments[i].offset;
+        if (end - begin < bytes)
+            continue;
+        *out_offset = end - bytes;
+        return *out_offset >= floor;
+    }
+    return 0;
+}
+
 /* ---- next uses ---- */
 
 void coh_arena_map_set_next_use(coh_arena_map *map, int32_t segment, uint64_t next_use)

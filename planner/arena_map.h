@@ -68,6 +68,11 @@ int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);
 int coh_arena_map_find(const coh_arena_map *map, uint64_t bytes, int64_t latest, uint64_t floor,
                        uint64_t *out_offset);
 
+/* Finds the highest range of `bytes` at or above `floor` that ends with a segment and consists of
+ * free segments with last uses up to `latest`. Returns 0 if there is none. */
+int coh_arena_map_find_highest(const coh_arena_map *map, uint64_t bytes, int64_t latest,
+                               uint64_t floor, uint64_t *out_offset);
+
 /* Reserves [offset, offset + bytes), which must be free, for a chunk that has no segment yet. */
 coh_status coh_arena_map_take(coh_arena_map *map, uint32_t chunk, uint64_t offset, uint64_t bytes);
 

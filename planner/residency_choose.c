@@ -333,12 +333,16 @@ static void consider_all(const coh_runner *r, search *s)
     }
 }
 
-/* Finds the lowest unneeded space that was unused for long enough: nothing can be better. */
+/* Finds the lowest (or highest) unneeded space that was unused for long enough: nothing can be
+ * better. */
 static candidate find_idle(const coh_runner *r, const search *s)
 {
     candidate c = { .next_use = COH_NEVER };
-    c.valid = coh_arena_map_find(&r->map, s->bytes, s->most_last_use[first_pass(s)],
-                                 r->level->floor_bytes, &c.offset);
+    const int64_t latest = s->most_last_use[first_pass(s)];
+    c.valid =
+        s->above
+            ? coh_arena_map_find_highest(&r->map, s->bytes, latest, lowest_offset(r), &c.offset)
+            : coh_arena_map_find(&r->map, s->bytes, latest, r->level->floor_bytes, &c.offset);
     return c;
 }
 
@@ -371,7 +375,7 @@ static candidate find_place(const coh_runner *r, search *s)
         if (c.valid && c.next_use == COH_NEVER && relocated_bytes(r, s, sticky) == 0)
             return c;
     }
-    if (!s->above && !s->has_content) {
+    if (!s->has_content) {
         candidate c = find_idle(r, s);
         if (c.valid)
             return c;

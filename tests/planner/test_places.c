@@ -331,6 +331,34 @@ static int find_idle(const question *q, uint64_t *out_offset)
     return 0;
 }
 
+/* Returns 1 if [offset, end) is free room that was idle for long enough. */
+static int is_idle(const question *q, uint64_t offset, uint64_t end)
+{
+    const coh_arena_map *map = &q->s->runner.map;
+    const int64_t latest = q->fetches ? latest_use(q, 0) : INT64_MAX;
+    for (int32_t i = map->first; i >= 0; i = map->segments[i].next) {
+        const coh_segment *s = &map->segments[i];
+        const int overlaps = s->offset < end && offset < s->offset + s->bytes;
+        if (overlaps && (s->chunk >= 0 || s->last_use > latest))
+            return 0;
+    }
+    return 1;
+}
+
+/* Finds the highest such room that ends with a segment. */
+static int find_idle_above(const question *q, uint64_t *out_offset)
+{
+    const coh_arena_map *map = &q->s->runner.map;
+    for (int32_t i = map->last; i >= 0; i = map->segments[i].previous) {
+        const uint64_t end = map->segments[i].offset + map->segments[i].bytes;
+        if (end < q->lowest + q->bytes || !is_idle(q, end - q->bytes, end))
+            continue;
+        *out_offset = end - q->bytes;
+        return 1;
+    }
+    return 0;
+}
+
 static int choose(const question *q, uint64_t *out_offset)
 {
     const coh_arena_map *map = &q->s->runner.map;
@@ -343,7 +371,7 @@ static int choose(const question *q, uint64_t *out_offset)
         *out_offset = sticky.offset;
         return 1;
     }
-    if (!q->above && !q->has_content && find_idle(q, out_offset))
+    if (!q->has_content && (q->above ? find_idle_above(q, out_offset) : find_idle(q, out_offset)))
         return 1;
     uint64_t inside = 0;
     for (uint32_t c = q->first; c <= q->last; inside += q->s->chunks[c].bytes, c++)
