@@ -32,6 +32,10 @@ typedef struct search {
      * most_last_use. */
     uint64_t least_next_use[PASS_COUNT];
     int64_t most_last_use[PASS_COUNT];
+    /* Of the passes that count, from the first to the one that has found a place: the bits, and
+     * the least of least_next_use. No place over content needed sooner can be the best. */
+    unsigned passes;
+    uint64_t soonest;
 } search;
 
 /* Bytes of the window's own content that lie elsewhere than at `offset`. */
@@ -113,16 +117,23 @@ static unsigned passes_over(const coh_runner *r, const search *s, const coh_segm
     return passes;
 }
 
-/* Returns the passes that still count: from the first to the one that has found a place. */
-static unsigned passes_that_count(const search *s)
+/* Finds the passes that still count. */
+static void count_passes(search *s)
 {
-    unsigned passes = 0;
+    s->passes = 0;
+    s->soonest = COH_NEVER;
     for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
-        passes |= 1U << pass;
+        s->passes |= 1U << pass;
+        if (s->least_next_use[pass] < s->soonest)
+            s->soonest = s->least_next_use[pass];
         if (s->best[pass].valid)
             break;
     }
-    return passes;
+}
+
+static int is_wanted_too_soon(const search *s, const coh_segment *segment)
+{
+    return segment->next_use < s->soonest && segment->chunk >= 0 && !is_own(s, segment);
 }
 
 /* Computes the cost of taking [offset, offset + bytes) for the window, except for its own content
@@ -132,10 +143,12 @@ static unsigned passes_that_count(const search *s)
 static int32_t weigh(const coh_runner *r, const search *s, uint64_t offset, candidate *out)
 {
     const coh_segment *segments = r->map.segments;
-    unsigned passes = passes_that_count(s);
+    unsigned passes = s->passes;
     *out = (candidate){ .offset = offset, .next_use = COH_NEVER, .last_use = -1 };
     for (int32_t i = coh_arena_map_at(&r->map, offset + s->bytes - 1);
          i >= 0 && segments[i].offset + segments[i].bytes > offset; i = segments[i].previous) {
+        if (is_wanted_too_soon(s, &segments[i])) /* the most common case */
+            return i;
         passes = passes_over(r, s, &segments[i], passes);
         if (passes == 0)
             return i;
@@ -181,6 +194,7 @@ static void begin_passes(const coh_runner *r, search *s)
         s->most_last_use[pass] = (int64_t)r->step - (int64_t)distance;
     }
     s->most_last_use[PASS_COUNT - 1] = INT64_MAX;
+    count_passes(s);
 }
 
 static int meets_pass(const search *s, const candidate *c, int pass)
@@ -211,6 +225,7 @@ static void consider(const coh_runner *r, search *s, candidate *c)
             *best = *c;
             if (c->relocated == 0 && c->next_use > s->least_next_use[pass])
                 s->least_next_use[pass] = c->next_use;
+            count_passes(s);
         }
         if (best->valid)
             return; /* later passes no longer count */
@@ -275,36 +290,17 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first)
     }
 }
 
-/* No place over content needed before the returned step can be the best. */
-static uint64_t soonest_that_counts(const search *s)
-{
-    uint64_t soonest = COH_NEVER;
-    for (int pass = first_pass(s); pass < PASS_COUNT; pass++) {
-        if (s->least_next_use[pass] < soonest)
-            soonest = s->least_next_use[pass];
-        if (s->best[pass].valid)
-            break;
-    }
-    return soonest;
-}
-
-static int is_wanted_before(const search *s, const coh_segment *segment, uint64_t step)
-{
-    return segment->chunk >= 0 && segment->next_use < step && !is_own(s, segment);
-}
-
 /* Returns the next segment with which a place that counts may begin. */
-static int32_t next_first(const coh_runner *r, const search *s, int32_t segment, uint64_t soonest)
+static int32_t next_first(const coh_runner *r, const search *s, int32_t segment)
 {
     return s->has_segment ? r->map.segments[segment].next
-                          : coh_arena_map_after(&r->map, segment, soonest, s->bytes);
+                          : coh_arena_map_after(&r->map, segment, s->soonest, s->bytes);
 }
 
 /* Considers every place that begins or ends with a segment, from the lowest on. */
 static void consider_all(const coh_runner *r, search *s)
 {
     const coh_segment *segments = r->map.segments;
-    uint64_t soonest = soonest_that_counts(s);
     if (lowest_offset(r) >= r->map.end)
         return; /* pins take the whole arena */
     int32_t first = coh_arena_map_at(&r->map, lowest_offset(r));
@@ -312,24 +308,23 @@ static void consider_all(const coh_runner *r, search *s)
         const coh_segment *segment = &segments[first];
         /* every place over it includes the next segment */
         const int is_short = segment->bytes < s->bytes;
-        if (is_wanted_before(s, segment, soonest)) { /* the most common case */
-            first = next_first(r, s, first, soonest);
+        if (is_wanted_too_soon(s, segment)) {
+            first = next_first(r, s, first);
             continue;
         }
-        if (is_short && is_wanted_before(s, &segments[segment->next], soonest)) {
-            first = next_first(r, s, segment->next, soonest);
+        if (is_short && is_wanted_too_soon(s, &segments[segment->next])) {
+            first = next_first(r, s, segment->next);
             continue;
         }
         candidate c;
         const int32_t barrier = weigh(r, s, segment->offset, &c);
         if (barrier >= 0) {
-            first = next_first(r, s, barrier, soonest);
+            first = next_first(r, s, barrier);
             continue;
         }
         consider(r, s, &c);
         consider_ends(r, s, first);
-        soonest = soonest_that_counts(s);
-        first = next_first(r, s, first, soonest);
+        first = next_first(r, s, first);
     }
 }
 
