@@ -12,15 +12,15 @@
 
 /* Numbers count a lane's instructions over all bodies from 1; 0 means none. */
 typedef struct clock {
-    uint64_t number[COH_LANE_COUNT];
+    uint32_t number[COH_LANE_COUNT];
 } clock;
 
 /* The last writer and readers of an interval. Lanes retire in order, so the latest reader of each
  * lane represents all of them. */
 typedef struct interval_state {
-    uint64_t writer;
+    uint32_t writer;
+    uint32_t reader[COH_LANE_COUNT];
     uint8_t writer_lane;
-    uint64_t reader[COH_LANE_COUNT];
 } interval_state;
 
 /* The boundaries of all operands cut a tier into intervals: no operand touches part of one.
@@ -36,7 +36,7 @@ typedef struct space {
 
 /* The intervals of its tier that an operand covers: [begin, end). */
 typedef struct cover {
-    size_t begin, end;
+    uint32_t begin, end;
 } cover;
 
 typedef struct deriver {
@@ -58,6 +58,44 @@ static int compare_u64(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Sorts by one digit of DIGIT_BITS bits, in the present order of equal digits. Returns 0 if all
+ * digits are equal, and then writes nothing. */
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+static int sort_digit(const uint64_t *from, uint64_t *to, size_t count, int shift)
+{
+    size_t place[DIGITS] = { 0 }, before = 0;
+    for (size_t i = 0; i < count; i++)
+        place[from[i] >> shift & (DIGITS - 1)]++;
+    if (place[from[0] >> shift & (DIGITS - 1)] == count)
+        return 0;
+    for (size_t digit = 0; digit < DIGITS; digit++) {
+        const size_t of_digit = place[digit];
+        place[digit] = before;
+        before += of_digit;
+    }
+    for (size_t i = 0; i < count; i++)
+        to[place[from[i] >> shift & (DIGITS - 1)]++] = from[i];
+    return 1;
+}
+
+/* Sorts by radix, from the lowest digit on: a program has several hundred thousand boundaries, most
+ * of them of few digits that differ. May exchange *values for another allocation. */
+static coh_status sort_u64(uint64_t **values, size_t count)
+{
+    uint64_t *other = NULL;
+    if (count == 0)
+        return COH_OK;
+    COH_TRY(COH_ALLOC(count, &other));
+    for (int shift = 0; shift < 64; shift += DIGIT_BITS)
+        if (sort_digit(*values, other, count, shift)) {
+            uint64_t *sorted = other;
+            other = *values;
+            *values = sorted;
+        }
+    coh_free(other);
+    return COH_OK;
+}
+
 static coh_status cut_space(deriver *d, coh_tier tier)
 {
     const coh_program *p = d->program;
@@ -72,7 +110,7 @@ static coh_status cut_space(deriver *d, coh_tier tier)
         s->boundaries[s->boundary_count++] = p->operands[i].offset;
         s->boundaries[s->boundary_count++] = p->operands[i].offset + p->operands[i].bytes;
     }
-    qsort(s->boundaries, s->boundary_count, sizeof(*s->boundaries), compare_u64);
+    COH_TRY(sort_u64(&s->boundaries, s->boundary_count));
     size_t kept = 0;
     for (size_t i = 0; i < s->boundary_count; i++)
         if (kept == 0 || s->boundaries[kept - 1] != s->boundaries[i])
@@ -124,11 +162,11 @@ static void join_runs(space *s, size_t begin, size_t end)
 
 /* ---- operands ---- */
 
-static size_t find_boundary(const space *s, uint64_t offset)
+static uint32_t find_boundary(const space *s, uint64_t offset)
 {
     const uint64_t *found =
         bsearch(&offset, s->boundaries, s->boundary_count, sizeof(*s->boundaries), compare_u64);
-    return (size_t)(found - s->boundaries);
+    return (uint32_t)(found - s->boundaries);
 }
 
 static coh_status find_covers(deriver *d)
@@ -144,7 +182,7 @@ static coh_status find_covers(deriver *d)
     return COH_OK;
 }
 
-static void require(clock *needed, int lane, uint64_t number)
+static void require(clock *needed, int lane, uint32_t number)
 {
     if (number > needed->number[lane])
         needed->number[lane] = number;
@@ -166,7 +204,7 @@ static void collect(const deriver *d, uint32_t index, clock *needed)
     }
 }
 
-static void record(deriver *d, uint32_t index, uint8_t lane, uint64_t number)
+static void record(deriver *d, uint32_t index, uint8_t lane, uint32_t number)
 {
     const coh_operand *operand = &d->program->operands[index];
     space *s = &d->spaces[operand->tier];
@@ -185,10 +223,10 @@ static void record(deriver *d, uint32_t index, uint8_t lane, uint64_t number)
 }
 
 /* Returns what is known once lane `lane` has retired instruction `number`. */
-static clock knowledge(const deriver *d, int lane, uint64_t number)
+static clock knowledge(const deriver *d, int lane, uint32_t number)
 {
-    uint64_t length = d->program->lane_length[lane];
-    uint64_t body = (number - 1) / length;
+    uint32_t length = d->program->lane_length[lane];
+    size_t body = (number - 1) / length;
     uint32_t instruction = d->instruction_of[lane][(number - 1) % length];
     clock known = d->started[body * d->program->instruction_count + instruction];
     known.number[lane] = number;
@@ -202,16 +240,16 @@ static void join(clock *to, const clock *from)
             to->number[lane] = from->number[lane];
 }
 
-static coh_status add_wait(deriver *d, coh_instruction *instruction, int lane, uint64_t number)
+static coh_status add_wait(deriver *d, coh_instruction *instruction, int lane, uint32_t number)
 {
     coh_program *p = d->program;
-    uint64_t length = p->lane_length[lane];
-    uint64_t carry = d->body - (number - 1) / length;
+    uint32_t length = p->lane_length[lane];
+    uint32_t carry = d->body - (number - 1) / length;
     if (carry > 1)
         return coh_fail(COH_ERR_INTERNAL, "an instruction depends on a body two runs back");
     COH_TRY(coh_effort_check_count((uint64_t)p->wait_count + 1, COH_UNIT_WAITS));
     COH_TRY(COH_GROW(&p->waits, &d->wait_capacity, p->wait_count + 1));
-    p->waits[p->wait_count++] = (coh_wait){ .ordinal = (uint32_t)((number - 1) % length + 1),
+    p->waits[p->wait_count++] = (coh_wait){ .ordinal = (number - 1) % length + 1,
                                             .lane = (uint8_t)lane,
                                             .carry = (uint8_t)carry };
     instruction->wait_count++;
@@ -244,7 +282,7 @@ static coh_status visit(deriver *d, uint32_t index)
     coh_program *p = d->program;
     coh_instruction *instruction = &p->instructions[index];
     uint8_t lane = instruction->lane;
-    uint64_t number = (uint64_t)d->body * p->lane_length[lane] + instruction->ordinal;
+    uint32_t number = d->body * p->lane_length[lane] + instruction->ordinal;
     clock needed = { { 0 } }, base = d->lane_clock[lane];
     if (number > p->lane_depth[lane])
         require(&base, lane, number - p->lane_depth[lane]);
@@ -268,6 +306,8 @@ static coh_status visit(deriver *d, uint32_t index)
 static coh_status derive(deriver *d)
 {
     coh_program *p = d->program;
+    COH_TRY(coh_effort_check_count((uint64_t)p->instruction_count * d->body_count,
+                                   COH_UNIT_INSTRUCTIONS));
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         COH_TRY(cut_space(d, (coh_tier)tier));
     COH_TRY(find_covers(d));
