@@ -148,7 +148,6 @@ void coh_outer_list_fini(coh_outer_list *list)
 typedef struct writer {
     const coh_assembly *a;
     coh_program *program;
-    size_t instruction_capacity, operand_capacity, touch_capacity;
     uint32_t *device_order, *host_order;
     uint32_t device_next, host_next;    /* next indices in those orders */
     uint32_t outer_step, outer_operand; /* steps and operands of the host level already written */
@@ -158,8 +157,6 @@ static coh_status add_instruction(writer *w, coh_opcode opcode, coh_lane lane, u
                                   int before_after)
 {
     coh_program *p = w->program;
-    COH_TRY(coh_effort_check_count((uint64_t)p->instruction_count + 1, COH_UNIT_INSTRUCTIONS));
-    COH_TRY(COH_GROW(&p->instructions, &w->instruction_capacity, p->instruction_count + 1));
     p->instructions[p->instruction_count++] =
         (coh_instruction){ .opcode = (uint8_t)opcode,
                            .lane = (uint8_t)lane,
@@ -175,8 +172,6 @@ static coh_status add_instruction(writer *w, coh_opcode opcode, coh_lane lane, u
 static coh_status add_operand(writer *w, coh_operand operand)
 {
     coh_program *p = w->program;
-    COH_TRY(coh_effort_check_count((uint64_t)p->operand_count + 1, COH_UNIT_OPERANDS));
-    COH_TRY(COH_GROW(&p->operands, &w->operand_capacity, p->operand_count + 1));
     operand.touch_begin = p->touch_count;
     p->operands[p->operand_count++] = operand;
     p->instructions[p->instruction_count - 1].operand_count++;
@@ -187,8 +182,6 @@ static coh_status add_operand(writer *w, coh_operand operand)
 static coh_status add_touch(writer *w, uint32_t chunk, uint32_t extent, int32_t version)
 {
     coh_program *p = w->program;
-    COH_TRY(coh_effort_check_count((uint64_t)p->touch_count + 1, COH_UNIT_CHUNK_USES));
-    COH_TRY(COH_GROW(&p->touches, &w->touch_capacity, p->touch_count + 1));
     p->touches[p->touch_count++] =
         (coh_touch){ .chunk = chunk, .extent = extent, .version = version };
     coh_operand *operand = &p->operands[p->operand_count - 1];
@@ -335,6 +328,24 @@ static coh_status lowered_instruction(writer *w, uint32_t step)
 
 /* ---- the whole ---- */
 
+/* Allocates the tables that instructions are written to. A move is an instruction with two operands
+ * of one touch each. */
+static coh_status size_tables(writer *w)
+{
+    const coh_residency *device = w->a->device, *host = w->a->host;
+    const coh_lowered *lowered = w->a->lowered;
+    const uint64_t moves = device->move_count + (host != NULL ? host->move_count : 0);
+    const uint64_t instructions = lowered->instruction_count + moves;
+    const uint64_t operands = lowered->operand_count + 2 * moves;
+    const uint64_t touches = device->touch_count + 2 * moves;
+    COH_TRY(coh_effort_check_count(instructions, COH_UNIT_INSTRUCTIONS));
+    COH_TRY(coh_effort_check_count(operands, COH_UNIT_OPERANDS));
+    COH_TRY(coh_effort_check_count(touches, COH_UNIT_CHUNK_USES));
+    COH_TRY(COH_ALLOC(instructions, &w->program->instructions));
+    COH_TRY(COH_ALLOC(operands, &w->program->operands));
+    return COH_ALLOC(touches, &w->program->touches);
+}
+
 static coh_status copy_extents(writer *w)
 {
     const coh_residency *device = w->a->device, *host = w->a->host;
@@ -388,6 +399,7 @@ coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program)
     COH_TRY_GOTO(status, sort_moves(assembly->device, &w.device_order), done);
     if (assembly->host != NULL)
         COH_TRY_GOTO(status, sort_moves(assembly->host, &w.host_order), done);
+    COH_TRY_GOTO(status, size_tables(&w), done);
     COH_TRY_GOTO(status, copy_extents(&w), done);
     COH_TRY_GOTO(status, copy_calls(&w), done);
     status = write_instructions(&w);

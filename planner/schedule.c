@@ -448,6 +448,17 @@ static coh_access_matrix access_matrix(const builder *b)
     return m;
 }
 
+/* Releases the tables; accepts a released draft. */
+static void fini_draft(draft *d)
+{
+    coh_lowered_fini(&d->lowered);
+    coh_free(d->operand_begin);
+    d->operand_begin = NULL;
+    coh_residency_fini(&d->device);
+    coh_residency_fini(&d->host);
+    coh_outer_list_fini(&d->outer);
+}
+
 static coh_status finish(builder *b, coh_program *programs)
 {
     coh_layout *layout = b->layout;
@@ -462,6 +473,7 @@ static coh_status finish(builder *b, coh_program *programs)
         const coh_assembly assembly = assembly_of(b, d);
         const coh_pattern_scene scene = { b->graph, layout, &b->map };
         COH_TRY(coh_assemble(&assembly, program));
+        fini_draft(d); /* before the waits, whose tables are as large */
         COH_TRY(coh_pattern_check(&scene, program));
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)
             program->lane_depth[lane] =
@@ -473,15 +485,6 @@ static coh_status finish(builder *b, coh_program *programs)
         COH_TRY(coh_waits_derive(layout, program));
     }
     return COH_OK;
-}
-
-static void fini_draft(draft *d)
-{
-    coh_lowered_fini(&d->lowered);
-    coh_free(d->operand_begin);
-    coh_residency_fini(&d->device);
-    coh_residency_fini(&d->host);
-    coh_outer_list_fini(&d->outer);
 }
 
 static void fini_builder(builder *b)
