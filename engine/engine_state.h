@@ -25,6 +25,7 @@ struct coh_engine {
     coh_logical_tensor *tensors; /* by layout parameter */
     coh_state_stream streams[COH_LOGICAL_STREAMS];
     coh_logical_table table; /* of both */
+    uint64_t elements;       /* of all tensors */
     coh_logical_hash *hash;
     coh_checkpoint_writer *writer; /* NULL: this plan does not save */
     coh_background_save saver;     /* finishes the writer's checkpoints */

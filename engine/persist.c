@@ -64,6 +64,8 @@ static coh_status list_tensors(const coh_plan *plan, coh_logical_tensor **out_te
 coh_status coh_engine_create_tables(coh_engine *engine)
 {
     COH_TRY(list_tensors(engine->plan, &engine->tensors, engine->streams, &engine->table));
+    for (uint32_t i = 0; i < engine->table.tensor_count; i++)
+        engine->elements += engine->tensors[i].elements;
     COH_TRY(coh_logical_hash_create(&engine->table, engine->pool, &engine->hash));
     if (engine->plan->programs[COH_PROGRAM_SAVE].instruction_count == 0)
         return COH_OK;
@@ -107,13 +109,15 @@ typedef struct load_tensor {
 
 typedef struct visit_context {
     coh_engine *engine;
-    coh_status status; /* first failure; its text comes from another thread and is kept */
+    coh_operation operation;
+    uint64_t done, told; /* elements of parameters visited; of those, told to `progress` */
+    coh_status status;   /* first failure; its text comes from another thread and is kept */
     char text[COH_ERROR_TEXT_BYTES];
     /* Processes one run of elements. */
     coh_status (*run)(struct visit_context *context, const coh_chunk_visit *visit);
     /* Does this visit want the run? */
     int (*wants)(const struct visit_context *context, const coh_chunk_visit *visit);
-    /* for init_from */
+    /* for init_from and load_from; NULL: none */
     coh_parameter_source source;
     void *source_context;
     /* for load */
@@ -128,10 +132,26 @@ typedef struct visit_context {
     char *data;
 } visit_context;
 
+/* Counts a run of values as visited, and tells the caller of each hundredth. */
+static void tell_progress(visit_context *context, uint64_t count)
+{
+    const coh_engine *engine = context->engine;
+    context->done += count;
+    if (engine->options.progress == NULL ||
+        (context->done < engine->elements &&
+         context->done - context->told < engine->elements / 100))
+        return;
+    context->told = context->done;
+    engine->options.progress(engine->options.progress_context, context->operation, context->done,
+                             engine->elements);
+}
+
 static int visit_wants(void *argument, const coh_chunk_visit *visit)
 {
-    const visit_context *context = argument;
-    return context->status == COH_OK && context->wants(context, visit);
+    visit_context *context = argument;
+    if (context->status == COH_OK && visit->stream == COH_STREAM_WORK)
+        tell_progress(context, visit->count);
+    return context->status == COH_OK && context->run != NULL && context->wants(context, visit);
 }
 
 static coh_status visit_run(void *argument, const coh_chunk_visit *visit)
@@ -150,7 +170,7 @@ static coh_status run_visit(coh_engine *engine, coh_program_kind kind, visit_con
     context->engine = engine;
     context->status = COH_OK;
     const coh_step_feed feed = { .input = input,
-                                 .visitor = context->run != NULL ? visit_run : NULL,
+                                 .visitor = visit_run,
                                  .visitor_wants = visit_wants,
                                  .visitor_context = context };
     COH_TRY(coh_engine_run_program(engine, kind, &feed, NULL));
@@ -190,7 +210,8 @@ static coh_status init_from(coh_engine *engine, uint64_t seed, coh_parameter_sou
     COH_TRY(coh_step_quiet(engine->step));
     engine->is_ready = 0;
     COH_TRY(coh_step_clear_pinned(engine->step));
-    visit_context visit = { .run = source != NULL ? source_run : NULL,
+    visit_context visit = { .operation = COH_OPERATION_INIT,
+                            .run = source != NULL ? source_run : NULL, /* NULL: wants nothing */
                             .wants = wants_values,
                             .source = source,
                             .source_context = context };
@@ -229,7 +250,9 @@ coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash)
     *out_hash = 0;
     COH_TRY(coh_engine_check_ready(engine, "hash"));
     COH_TRY(coh_engine_drain(engine));
-    visit_context visit = { .run = hash_run, .wants = wants_values_and_states };
+    visit_context visit = { .operation = COH_OPERATION_HASH,
+                            .run = hash_run,
+                            .wants = wants_values_and_states };
     coh_logical_hash_begin(engine->hash);
     COH_TRY(run_visit(engine, COH_PROGRAM_HASH, &visit, NULL));
     coh_cells cells;
@@ -260,7 +283,9 @@ static coh_status write_numbers(coh_engine *engine, const char *path,
                                           "at a time: call coh_engine_save_wait first");
     COH_TRY(coh_engine_drain(engine));
     COH_TRY(coh_checkpoint_writer_begin(engine->writer, path, note->json));
-    visit_context visit = { .run = save_run, .wants = wants_values_and_states };
+    visit_context visit = { .operation = COH_OPERATION_SAVE,
+                            .run = save_run,
+                            .wants = wants_values_and_states };
     coh_cells cells = { 0 };
     coh_status status = run_visit(engine, COH_PROGRAM_SAVE, &visit, NULL);
     if (status == COH_OK)
@@ -396,9 +421,11 @@ static int load_wants(const visit_context *context, const coh_chunk_visit *visit
 static coh_status load_run(visit_context *context, const coh_chunk_visit *visit)
 {
     const load_tensor *from = &context->load[visit->parameter];
-    return coh_checkpoint_read(context->checkpoint, from->index,
-                               visit->part > 0 ? from->streams[visit->part - 1] : 0,
-                               visit->element_begin, visit->count, visit->data);
+    COH_TRY(coh_checkpoint_read(context->checkpoint, from->index,
+                                visit->part > 0 ? from->streams[visit->part - 1] : 0,
+                                visit->element_begin, visit->count, visit->data));
+    return context->source != NULL && visit->stream == COH_STREAM_WORK ? source_run(context, visit)
+                                                                       : COH_OK;
 }
 
 static coh_status import(coh_engine *engine, visit_context *visit, uint64_t applied_count,
@@ -416,37 +443,49 @@ static coh_status import(coh_engine *engine, visit_context *visit, uint64_t appl
     return COH_OK;
 }
 
-/* Loads an open checkpoint, with its states if `with_states` and both have some. */
-static coh_status load_from(coh_engine *engine, coh_checkpoint *checkpoint, const char *path,
-                            int with_states, load_tensor *tensors, coh_load_facts *out_facts)
+/* What is loaded: `path`, with its states if `with_states` and both have some, changed by `source`
+ * unless that is NULL. */
+typedef struct load_request {
+    const char *path;
+    int with_states;
+    coh_parameter_source source;
+    void *source_context;
+} load_request;
+
+/* Loads an open checkpoint. */
+static coh_status load_open(coh_engine *engine, coh_checkpoint *checkpoint,
+                            const load_request *request, load_tensor *tensors,
+                            coh_load_facts *out_facts)
 {
     const coh_layout *layout = &engine->plan->layout;
     const int trains = engine->plan->options.mode == COH_PLAN_TRAIN;
     coh_checkpoint_facts facts = { .struct_bytes = sizeof(facts) };
     COH_TRY(coh_checkpoint_facts_get(checkpoint, &facts));
-    const int reads_states = trains && with_states && facts.is_trained;
+    const int reads_states = trains && request->with_states && facts.is_trained;
     if (trains && (uint32_t)facts.tensor_count != layout->parameter_count)
         return coh_fail(COH_ERR_CORRUPT,
                         "checkpoint %s has %d tensors, the model has %u: it was made for another "
                         "model",
-                        path, facts.tensor_count, layout->parameter_count);
+                        request->path, facts.tensor_count, layout->parameter_count);
     for (uint32_t i = 0; i < layout->parameter_count; i++)
         COH_TRY(find_tensor(checkpoint, facts.tensor_count, engine, i, reads_states, &tensors[i]));
-    visit_context visit = { .run = load_run,
+    visit_context visit = { .operation = COH_OPERATION_LOAD,
+                            .run = load_run,
                             .wants = load_wants,
                             .checkpoint = checkpoint,
                             .load = tensors,
-                            .reads_states = reads_states };
-    COH_TRY(import(engine, &visit, with_states ? facts.applied_count : 0,
-                   with_states ? facts.grad_norm : 0));
+                            .reads_states = reads_states,
+                            .source = request->source,
+                            .source_context = request->source_context };
+    COH_TRY(import(engine, &visit, request->with_states ? facts.applied_count : 0,
+                   request->with_states ? facts.grad_norm : 0));
     *out_facts = (coh_load_facts){ .step = facts.step };
     out_facts->numeric_changed = !coh_numeric_fingerprint_is(
         engine->plan->graph, &engine->plan->options, facts.numeric_fingerprint);
     return COH_OK;
 }
 
-static coh_status load(coh_engine *engine, const char *path, int with_states,
-                       coh_load_facts *out_facts)
+static coh_status load(coh_engine *engine, const load_request *request, coh_load_facts *out_facts)
 {
     coh_checkpoint *checkpoint = NULL;
     load_tensor *tensors = NULL;
@@ -454,33 +493,49 @@ static coh_status load(coh_engine *engine, const char *path, int with_states,
     COH_TRY(coh_engine_check_idle(engine, "a load"));
     COH_TRY(coh_step_quiet(engine->step));
     COH_TRY(COH_ALLOC(engine->plan->layout.parameter_count, &tensors));
-    status = coh_checkpoint_open(path, &checkpoint);
+    status = coh_checkpoint_open(request->path, &checkpoint);
     if (status == COH_OK)
-        status = load_from(engine, checkpoint, path, with_states, tensors, out_facts);
+        status = load_open(engine, checkpoint, request, tensors, out_facts);
     coh_free(tensors);
     coh_checkpoint_close(checkpoint);
     return status;
 }
 
-coh_status coh_engine_load(coh_engine *engine, const char *path, coh_load_facts *out_facts)
+/* Loads, and fills in `out_facts` unless it is NULL. */
+static coh_status load_and_report(coh_engine *engine, const load_request *request,
+                                  coh_load_facts *out_facts)
 {
     coh_load_facts facts;
-    COH_NEED(engine);
-    COH_NEED(path);
     if (out_facts != NULL)
         COH_NEED_STRUCT(coh_load_facts, out_facts);
-    COH_TRY(load(engine, path, 1, &facts));
+    COH_TRY(load(engine, request, &facts));
     if (out_facts != NULL)
         COH_STRUCT_FILL(facts, out_facts);
     return COH_OK;
+}
+
+coh_status coh_engine_load(coh_engine *engine, const char *path, coh_load_facts *out_facts)
+{
+    COH_NEED(engine);
+    COH_NEED(path);
+    return load_and_report(engine, &(load_request){ .path = path, .with_states = 1 }, out_facts);
+}
+
+coh_status coh_engine_load_from(coh_engine *engine, const char *path, coh_parameter_source source,
+                                void *context, coh_load_facts *out_facts)
+{
+    COH_NEED(engine);
+    COH_NEED(path);
+    COH_NEED(source);
+    const load_request request = { path, 1, source, context };
+    return load_and_report(engine, &request, out_facts);
 }
 
 coh_status coh_engine_load_weights(coh_engine *engine, const char *path)
 {
     COH_NEED(engine);
     COH_NEED(path);
-    coh_load_facts facts;
-    return load(engine, path, 0, &facts);
+    return load_and_report(engine, &(load_request){ .path = path }, NULL);
 }
 
 /* ---- fetch ---- */
@@ -507,7 +562,8 @@ static coh_status fetch_begin(coh_engine *engine, coh_parameter parameter, void 
 {
     const coh_layout *layout = &engine->plan->layout;
     COH_TRY(coh_engine_check_ready(engine, "fetch"));
-    *out_visit = (visit_context){ .run = fetch_run,
+    *out_visit = (visit_context){ .operation = COH_OPERATION_FETCH,
+                                  .run = fetch_run,
                                   .wants = fetch_wants,
                                   .bytes_per_block = sizeof(float),
                                   .elements_per_block = 1,

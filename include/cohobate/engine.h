@@ -54,6 +54,21 @@ typedef struct coh_hyperparameter_value {
     float value;           /* within the optimizer's range */
 } coh_hyperparameter_value;
 
+/* Long operations of an engine: INIT (also _init_from), LOAD, SAVE (its numbers), HASH, FETCH (also
+ * of states). */
+typedef enum coh_operation {
+    COH_OPERATION_INIT,
+    COH_OPERATION_LOAD,
+    COH_OPERATION_SAVE,
+    COH_OPERATION_HASH,
+    COH_OPERATION_FETCH
+} coh_operation;
+
+/* Is told how far an operation is: `done` of `total` parameter elements. Called on the compute
+ * lane, at most about 100 times in an operation, the last time with done == total. Must not call
+ * the engine. An operation that fails may end earlier. */
+typedef void (*coh_progress)(void *context, coh_operation operation, uint64_t done, uint64_t total);
+
 /* Most steps whose records are kept. */
 enum { COH_RECORD_STEPS_MOST = 1000 };
 
@@ -98,6 +113,9 @@ typedef struct coh_engine_options {
      * operator, port and element (as coh_op_check's). Takes memory outside the plan for the largest
      * call, and about twice the time. */
     int32_t check_calls;
+    /* Called during long operations; NULL: nobody is told. Steps report by coh_engine_wait. */
+    coh_progress progress;
+    void *progress_context; /* passed to `progress` */
 } coh_engine_options;
 
 /* As coh_engine_options_init, in a struct of `bytes` bytes: the size that the
@@ -131,7 +149,7 @@ COH_API void coh_engine_destroy(coh_engine *engine);
  * Fails: COH_ERR_ARGUMENT if a body is running; with the engine's failure. */
 COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
 
-/* Supplies initial weights: may overwrite `values`, which holds elements [element_begin,
+/* Supplies weights: may overwrite `values`, which holds elements [element_begin,
  * element_begin + count) of a parameter as f32, whatever its dtype. Called on the compute lane,
  * with pieces in any order; must not call the engine. */
 typedef coh_status (*coh_parameter_source)(void *context, coh_parameter parameter, const char *name,
@@ -286,6 +304,15 @@ typedef struct coh_load_facts {
  * Fails: COH_ERR_CORRUPT naming file and place, COH_ERR_IO; COH_ERR_ARGUMENT if another optimizer
  * made the states of a parameter. */
 COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, coh_load_facts *out_facts);
+
+/* As coh_engine_load, then passes each piece of values to `source`, which may overwrite it. So a
+ * program changes parameters, or ranges of them, between two steps: it saves, and loads what it
+ * saved. The states stay. `out_facts` may be NULL.
+ * Fails: as coh_engine_load; with the source's failure. The engine then needs another init or
+ * load. */
+COH_API coh_status coh_engine_load_from(coh_engine *engine, const char *path,
+                                        coh_parameter_source source, void *context,
+                                        coh_load_facts *out_facts);
 
 /* As coh_engine_load, but reads no states: they are zero, and the count of updates starts at 0. For
  * a checkpoint of another optimizer. */

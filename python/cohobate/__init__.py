@@ -24,8 +24,8 @@ import operator
 import os
 import types
 from array import array
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64,
-                    c_size_t, c_uint32, c_uint64, c_void_p, cast, sizeof)
+from ctypes import (CFUNCTYPE, POINTER, Structure, addressof, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32,
+                    c_int64, c_size_t, c_uint32, c_uint64, c_void_p, cast, memmove, sizeof)
 
 try:
     import numpy
@@ -42,7 +42,7 @@ _DTYPES = {"f32": 0, "bf16": 1}
 _RECOMPUTE = {"auto": 0, "none": 1, "all": 2}
 _SEARCH = {"usual": 0, "quick": 1}
 _SWEEP_SAME_BITS = 3
-_FETCH_VALUE = 0
+_FETCH_VALUE, _FETCH_GRADIENT = 0, 1  # coh_fetch
 _MICRO_BATCH_MOST = 8  # as the program chooses it
 _MODEL_JSON_BYTES = 8448
 
@@ -143,6 +143,9 @@ class coh_disk(Structure):
 
 
 _Log = CFUNCTYPE(None, c_void_p, c_char_p)
+_Progress = CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64)
+_Source = CFUNCTYPE(c_int, c_void_p, coh_parameter, c_char_p, c_uint64, c_uint64, c_void_p)
+_OPERATIONS = ("init", "load", "save", "hash", "fetch")  # by coh_operation
 
 
 class coh_engine_options(Structure):
@@ -151,7 +154,8 @@ class coh_engine_options(Structure):
                 ("store", c_char_p), ("log", _Log), ("log_context", c_void_p), ("device", c_char_p),
                 ("groups", POINTER(coh_parameter_group)), ("group_count", c_uint32),
                 ("hyperparameters", POINTER(coh_hyperparameter_value)), ("hyperparameter_count", c_uint32),
-                ("disks", POINTER(coh_disk)), ("disk_count", c_uint32), ("record_steps", c_uint64), ("check_calls", c_int32)]
+                ("disks", POINTER(coh_disk)), ("disk_count", c_uint32), ("record_steps", c_uint64), ("check_calls", c_int32),
+                ("progress", _Progress), ("progress_context", c_void_p)]
 
 
 class coh_step_input(Structure):
@@ -247,6 +251,7 @@ _FUNCTIONS = {
     "coh_engine_init": (_STATUS, [c_void_p, c_uint64]),
     "coh_engine_init_from": (_STATUS, [c_void_p, c_uint64, c_void_p, c_void_p]),
     "coh_engine_load": (_STATUS, [c_void_p, c_char_p, POINTER(coh_load_facts)]),
+    "coh_engine_load_from": (_STATUS, [c_void_p, c_char_p, c_void_p, c_void_p, POINTER(coh_load_facts)]),
     "coh_engine_load_weights": (_STATUS, [c_void_p, c_char_p]),
     "coh_engine_submit": (_STATUS, [c_void_p, POINTER(coh_step_input)]),
     "coh_engine_wait": (_STATUS, [c_void_p, POINTER(coh_step_result)]),
@@ -710,11 +715,12 @@ class Engine(_Owner):
     weight_decay     of parameters whose kind has weight decay
     hyperparameters  {"beta2": 0.99, ...}, for every optimizer that has them
     device           "host", or a GPU: "cuda:0", for plans made with a GPU's profile
+    progress         called as progress("load", done, total) during long operations: init, load, save, hash, fetch
     The library's remarks go to logging.getLogger("cohobate")."""
 
     _close_name = "coh_engine_destroy"
 
-    def __init__(self, plan, *, seed=1, weight_decay=0.1, hyperparameters=None, device="host"):
+    def __init__(self, plan, *, seed=1, weight_decay=0.1, hyperparameters=None, device="host", progress=None):
         super().__init__()
         library = _library()
         self.plan, self.seed, self.step_count = plan, seed, 0
@@ -726,7 +732,9 @@ class Engine(_Owner):
         options.hyperparameters = (coh_hyperparameter_value * len(numbers))(*numbers)
         options.hyperparameter_count, options.device = len(numbers), device.encode()
         self._log = _Log(lambda _, sentence: logging.getLogger("cohobate").info(sentence.decode(errors="replace")))
-        options.log = self._log
+        self._progress = _Progress() if progress is None else _Progress(
+            lambda _, operation, done, total: progress(_OPERATIONS[operation], done, total))
+        options.log, options.progress = self._log, self._progress
         library.coh_engine_create(plan._object, byref(options), byref(self._object))
         plan._engines[id(self._object)] = self._object
         self._parameters = plan.parameters
@@ -794,13 +802,35 @@ class Engine(_Owner):
 
     def parameter(self, name):
         """Values of a parameter after the last step, as a float32 array of its shape."""
+        return self._fetch(name, _FETCH_VALUE)
+
+    def gradient(self, name):
+        """Gradient of a parameter as the last step left it, before clipping, as a float32 array of its shape. No later
+        call that ends with the step's updates (parameter, hash, save, evaluate) may come in between. A plan with updates
+        in backward keeps none, which is an Error."""
+        return self._fetch(name, _FETCH_GRADIENT)
+
+    def _found(self, name):
+        """A parameter and its number of elements."""
         if name not in self._parameters:
             raise KeyError(f"the model has no parameter {name!r}; its names are the keys of Plan.parameters")
         found, count = self._parameters[name], 1
         for extent in found.shape:
             count *= extent
+        return found, count
+
+    def _copied(self, name, values):
+        """The float32 numbers of a parameter's shape, for the library to read."""
+        shape, view = self._found(name)[0].shape, memoryview(values)
+        if view.format != "f" or view.shape != shape or not view.c_contiguous:
+            raise ValueError(f"parameter {name!r} takes contiguous float32 numbers of shape {shape}, not {view.format!r} "
+                             f"of shape {view.shape}")
+        return (c_float * (view.nbytes // 4)).from_buffer_copy(view.cast("B"))
+
+    def _fetch(self, name, what):
+        found, count = self._found(name)
         values = array("f", bytes(4 * count))
-        _library().coh_engine_fetch(self._object, coh_parameter(found.index), _FETCH_VALUE, _pointer(values, c_float))
+        _library().coh_engine_fetch(self._object, coh_parameter(found.index), what, _pointer(values, c_float))
         return _shaped(values, "float32", found.shape)
 
     def hash(self):
@@ -817,10 +847,23 @@ class Engine(_Owner):
         checkpoint = coh_checkpoint_note(struct_bytes=sizeof(coh_checkpoint_note), step=self.step_count, json=text.encode())
         _library().coh_engine_save(self._object, _path(path), byref(checkpoint))
 
-    def load(self, path):
+    def load(self, path, change=None):
         """Continues from a checkpoint: parameters, optimizer states and the number of the next step. Returns True if it was
-        made under another numeric plan, so that bits differ from those of one long run."""
-        facts = _sized(coh_load_facts)
-        _library().coh_engine_load(self._object, _path(path), byref(facts))
+        made under another numeric plan, so that bits differ from those of one long run.
+
+        `change` is {name: float32 array} of parameters that get other values: to write parameters between two steps, save,
+        and load what was saved with a change. Optimizer states stay."""
+        facts, changes = _sized(coh_load_facts), {name: self._copied(name, each) for name, each in (change or {}).items()}
+
+        @_Source
+        def write(_, __, name, begin, count, values):
+            if name.decode() in changes:
+                memmove(values, addressof(changes[name.decode()]) + 4 * begin, 4 * count)
+            return 0
+
+        if changes:
+            _library().coh_engine_load_from(self._object, _path(path), cast(write, c_void_p), None, byref(facts))
+        else:
+            _library().coh_engine_load(self._object, _path(path), byref(facts))
         self.step_count = facts.step
         return bool(facts.numeric_changed)

@@ -1,5 +1,9 @@
 /* The results of the public engine on real plans, compared with plain loops and between
  * placements. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cohobate/checkpoint.h"
 #include "cohobate/models.h"
 #include "tests/engine/engine_bench.h"
 #include "tests/length.h"
@@ -460,6 +464,120 @@ static void evaluation_equals_the_plain_loss(void **state)
     run_end(&r);
 }
 
+/* What `progress` was told: calls and their last numbers, by operation. */
+typedef struct told {
+    int calls[COH_OPERATION_FETCH + 1];
+    uint64_t done[COH_OPERATION_FETCH + 1], total;
+} told;
+
+static void note_progress(void *context, coh_operation operation, uint64_t done, uint64_t total)
+{
+    told *t = context;
+    assert_in_range(operation, COH_OPERATION_INIT, COH_OPERATION_FETCH);
+    const int is_next = done > t->done[operation] || t->done[operation] == total;
+    assert_true(is_next && done <= total);
+    t->calls[operation]++;
+    t->done[operation] = done;
+    t->total = total;
+}
+
+static void save_and_load(coh_engine *engine)
+{
+    char path[] = "progress-XXXXXX";
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .json = "{}" };
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(rmdir(path), 0); /* a save makes its folder */
+    assert_int_equal(coh_engine_save(engine, path, &note), COH_OK);
+    assert_int_equal(coh_engine_load(engine, path, NULL), COH_OK);
+    assert_int_equal(coh_checkpoint_remove(path), COH_OK);
+}
+
+static void progress_is_told_to_the_end_in_every_placement(void **state)
+{
+    (void)state;
+    const uint64_t total = (uint64_t)SMALL_LAYERS * 2 * SMALL_ELEMENTS; /* weights and biases */
+    for (int i = 0; i < PLACEMENT_COUNT; i++) {
+        run r;
+        told t = { 0 };
+        uint64_t hash;
+        run_prepare(&r, &placements[i], 1);
+        r.options.progress = note_progress;
+        r.options.progress_context = &t;
+        run_create(&r);
+        assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
+        assert_int_equal(coh_engine_hash(r.engine, &hash), COH_OK);
+        fetch_into(&r, 0, COH_FETCH_VALUE, values);
+        save_and_load(r.engine);
+        assert_int_equal(t.total, total);
+        for (int operation = 0; operation <= COH_OPERATION_FETCH; operation++) {
+            assert_int_equal(t.done[operation], total);
+            assert_in_range(t.calls[operation], 1, 101);
+        }
+        run_end(&r);
+    }
+}
+
+/* ---- a range of a parameter is written ---- */
+
+enum { WRITTEN = 2, WRITTEN_BEGIN = 12345, WRITTEN_END = 23456 }; /* of layer 1's weight */
+
+static float written_value(uint64_t element)
+{
+    return 0.125f + (float)element * 0x1p-30f; /* more bits than bf16 has */
+}
+
+static coh_status write_range(void *context, coh_parameter parameter, const char *name,
+                              uint64_t element_begin, uint64_t count, float *pieces)
+{
+    (void)context;
+    (void)name;
+    for (uint64_t i = element_begin; i < element_begin + count; i++)
+        if (parameter.index == WRITTEN && i >= WRITTEN_BEGIN && i < WRITTEN_END)
+            pieces[i - element_begin] = written_value(i);
+    return COH_OK;
+}
+
+/* Trains two steps, writes the range between two steps, checks every value, and trains on. */
+static uint64_t hash_after_write(const placement *p)
+{
+    run r;
+    char path[] = "written-XXXXXX";
+    static float before[SMALL_ELEMENTS], moments[SMALL_ELEMENTS];
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 2, .json = "{}" };
+    coh_step_result result = { .struct_bytes = sizeof(result) };
+    coh_load_facts facts = { .struct_bytes = sizeof(facts) };
+    uint64_t hash;
+    run_begin(&r, p, 1);
+    run_step(&r, 0, 1, &result);
+    run_step(&r, 1, 1, &result);
+    fetch_into(&r, WRITTEN, COH_FETCH_VALUE, before);
+    fetch_state_into(&r, WRITTEN, "m", moments);
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
+    assert_int_equal(coh_engine_load_from(r.engine, path, write_range, NULL, &facts), COH_OK);
+    assert_int_equal(coh_checkpoint_remove(path), COH_OK);
+    assert_int_equal(facts.step, 2);
+    fetch_into(&r, WRITTEN, COH_FETCH_VALUE, values);
+    for (uint64_t i = 0; i < SMALL_ELEMENTS; i++)
+        assert_true(values[i] ==
+                    (i >= WRITTEN_BEGIN && i < WRITTEN_END ? written_value(i) : before[i]));
+    fetch_state_into(&r, WRITTEN, "m", values);
+    assert_memory_equal(values, moments, sizeof(moments));
+    run_step(&r, 2, 1, &result);
+    assert_int_equal(coh_engine_hash(r.engine, &hash), COH_OK);
+    run_end(&r);
+    return hash;
+}
+
+static void a_range_of_a_parameter_is_written_in_every_placement(void **state)
+{
+    (void)state;
+    const uint64_t hash = hash_after_write(&placements[0]);
+    for (int i = 1; i < PLACEMENT_COUNT; i++)
+        assert_int_equal(hash_after_write(&placements[i]), hash);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +597,8 @@ int main(void)
         cmocka_unit_test(two_steps_under_way_give_the_same_bits),
         cmocka_unit_test(drains_and_evaluations_between_steps_change_no_bit),
         cmocka_unit_test(evaluation_equals_the_plain_loss),
+        cmocka_unit_test(progress_is_told_to_the_end_in_every_placement),
+        cmocka_unit_test(a_range_of_a_parameter_is_written_in_every_placement),
     };
     return run_in_each_dtype(tests);
 }

@@ -104,6 +104,49 @@ class Package(ProgramTest):
                 engine.parameter("wte")
         self.assertEqual(values, pathlib.Path(self.path("checkpoint", "work.bin")).read_bytes())
 
+    def test_gradients_in_and_out_of_memory_have_the_norm_of_the_step(self):
+        streamed = {"device_memory": "64MiB", "disk": self.folder}
+        found = []
+        for where in ({}, streamed):
+            with self.model().plan(BATCH, SEQUENCE, **where, **SIZES) as plan, plan.engine() as engine:
+                result = engine.step(*self.batch(0), RATE)
+                found.append([bytes(memoryview(engine.gradient(name))) for name in plan.parameters])
+                squares = sum(number * number for one in found[-1] for number in memoryview(one).cast("f"))
+                self.assertAlmostEqual(squares ** 0.5, result.grad_norm, delta=1e-5 * result.grad_norm)
+        self.assertEqual(*found)
+
+    def test_a_parameter_is_written_between_two_steps_in_and_out_of_memory(self):
+        hashes, name = [], "h.3.mlp.c_fc.weight"
+        for index, where in enumerate(({}, {"device_memory": "64MiB", "disk": self.folder})):
+            with self.model().plan(BATCH, SEQUENCE, **where, **SIZES) as plan, plan.engine() as engine:
+                self.steps(engine, 0)
+                before = {each: bytes(memoryview(engine.parameter(each))) for each in plan.parameters}
+                rows, columns = plan.parameters[name].shape
+                halves = memoryview(array("f", [0.5] * (rows * columns))).cast("B").cast("f", (rows, columns))
+                engine.save(self.path(f"before-{index}"))
+                self.assertFalse(engine.load(self.path(f"before-{index}"), change={name: halves}))
+                self.assertEqual(engine.step_count, 1)
+                for each, values in before.items():
+                    self.assertEqual(bytes(memoryview(engine.parameter(each))), bytes(halves) if each == name else values, each)
+                self.steps(engine, 1)
+                hashes.append(engine.hash())
+                for wrong in (array("f", [0.5]), array("d", [0.5])):
+                    with self.assertRaisesRegex(ValueError, "takes contiguous float32 numbers of shape"):
+                        engine.load(self.path(f"before-{index}"), change={name: wrong})
+        self.assertEqual(*hashes)
+
+    def test_progress_is_told_of_each_long_operation(self):
+        told = {}
+        with self.model().plan(BATCH, SEQUENCE, **SIZES) as plan:
+            with plan.engine(progress=lambda what, done, total: told.setdefault(what, []).append((done, total))) as engine:
+                engine.save(self.path("checkpoint"))
+                engine.load(self.path("checkpoint"))
+        self.assertLessEqual({"init", "save", "load"}, told.keys())
+        for calls in told.values():
+            self.assertLessEqual(len(calls), 101)
+            self.assertEqual(calls, sorted(calls))
+            self.assertEqual(*calls[-1])
+
     def test_the_program_evaluates_a_saved_checkpoint_to_the_same_loss(self):
         text = self.write("held.txt", "line 42: the held out one"[:SEQUENCE + 1])
         ids = list(pathlib.Path(text).read_bytes())
