@@ -53,8 +53,8 @@ typedef struct coh_level {
      * never evicted. */
     const uint64_t *home_offset;
     uint64_t floor_bytes;
-    /* NULL, or the chunks with fixed places, from the lowest on: while one of them is absent,
-     * chunks placed by search may lie there (no far tier). */
+    /* NULL, or chunks with fixed places, from the lowest on: while one of them is absent, chunks
+     * placed by search may lie there. */
     const uint32_t *home_chunks;
     uint32_t home_count;
     /* NULL, or by chunk: 1 if a nearer tier holds the value between programs, so that the copy here

@@ -402,8 +402,8 @@ static int is_vacant(const coh_runner *r, uint32_t home, uint64_t until)
     return 1;
 }
 
-/* Finds the highest place for a window among the homes that stay vacant until its content dies,
- * else the place directly above all homes. */
+/* Finds the highest place for a window among the homes that stay vacant until its content dies;
+ * without a far tier, else the place directly above all homes. */
 static int find_vacant(const coh_runner *r, const search *s, uint64_t *out_offset)
 {
     uint64_t until = r->step, end = r->level->floor_bytes;
@@ -421,6 +421,8 @@ static int find_vacant(const coh_runner *r, const search *s, uint64_t *out_offse
             return 1;
         }
     }
+    if (r->level->has_far)
+        return 0;
     const coh_segment *above = &r->map.segments[coh_arena_map_at(&r->map, r->level->floor_bytes)];
     *out_offset = r->level->floor_bytes;
     return above->chunk < 0 && above->offset + above->bytes >= r->level->floor_bytes + s->bytes;

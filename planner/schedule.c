@@ -42,7 +42,8 @@ typedef struct builder {
     coh_block_set recompute; /* of the decisions, modified by pins */
     /* by chunk: homes if all chunks have them, or pinned places */
     uint64_t *device_home, *host_home;
-    uint32_t *host_list; /* the chunks with homes in the host tier, without a drive */
+    uint32_t *host_list; /* the chunks whose homes in the host tier others may use */
+    uint32_t host_list_count;
     uint64_t device_floor, host_floor;
     uint64_t hold_bytes; /* pinned to the device since the host tier is too small for them */
     uint64_t survivor_bytes;
@@ -249,18 +250,21 @@ static int may_be_fixed(const builder *b, const uint8_t *is_used, uint32_t chunk
            b->layout->objects[b->layout->chunks[chunk].object].stream == stream;
 }
 
-/* Gives chunks of a stream that the body uses in the host tier places at its bottom, up to `room`,
+/* Gives chunks of a stream that the body uses in the host tier homes above the floor, up to `room`,
  * as evenly spread over the stream as possible, so that the drive moves the others during the whole
- * pass over it. */
-static void fix_stream(builder *b, const uint8_t *is_used, int stream, uint64_t room)
+ * pass over it. Gradients get theirs from the last to the first: of vacant homes the highest is
+ * taken, which is then the one that is free for longest. Returns 1 if all have homes. */
+static int fix_stream(builder *b, const uint8_t *is_used, int stream, uint64_t room)
 {
     const coh_layout *layout = b->layout;
     uint64_t used_bytes = 0;
     double due = 0;
     for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++)
         used_bytes += may_be_fixed(b, is_used, chunk, stream) ? layout->chunks[chunk].bytes : 0;
-    const double share = room < used_bytes ? (double)room / (double)used_bytes : 1;
-    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+    const uint64_t left = b->host_floor < room ? room - b->host_floor : 0;
+    const double share = left < used_bytes ? (double)left / (double)used_bytes : 1;
+    for (uint32_t i = 0; i < layout->chunk_count; i++) {
+        const uint32_t chunk = stream == COH_STREAM_GRAD ? layout->chunk_count - 1 - i : i;
         const double bytes = (double)layout->chunks[chunk].bytes;
         if (!may_be_fixed(b, is_used, chunk, stream))
             continue;
@@ -270,13 +274,16 @@ static void fix_stream(builder *b, const uint8_t *is_used, int stream, uint64_t 
         due -= bytes;
         b->host_home[chunk] = b->host_floor;
         b->host_floor += layout->chunks[chunk].bytes;
+        if (stream == COH_STREAM_GRAD)
+            b->host_list[b->host_list_count++] = chunk;
     }
+    return left >= used_bytes;
 }
 
-/* Fixes what fits beside the window: weights, which forward and backward read, before states. */
+/* Fixes what fits beside the window: weights, which forward and backward read, before states; if
+ * all have places, then waiting gradients. Other chunks use the home of an absent gradient. */
 static coh_status fix_host(builder *b)
 {
-    static const int streams[] = { COH_STREAM_WORK, COH_STREAM_STATE };
     const uint64_t room =
         b->options->host_memory_bytes / 64 * (uint64_t)(64 - b->decisions->host_window);
     const coh_outer_list *outer = &b->drafts[COH_PROGRAM_BODY].outer;
@@ -290,6 +297,7 @@ static coh_status fix_host(builder *b)
         for (uint32_t chunk = 0; chunk < chunks; chunk++)
             b->host_home[chunk] = COH_NO_HOME;
     }
+    COH_TRY(COH_ALLOC(chunks, &b->host_list));
     COH_TRY(COH_ALLOC(chunks, &is_used));
     for (uint32_t i = 0; i < outer->operand_begin[outer->count]; i++) {
         const coh_lowered_operand *operand = &outer->operands[i];
@@ -299,9 +307,9 @@ static coh_status fix_host(builder *b)
             is_used[chunk] = object->survives && !object->pinned &&
                              (rules == NULL || !(rules[chunk] & COH_CHUNK_AWAY));
     }
-    for (int i = 0; i < 2; i++)
-        if (b->host_floor < room)
-            fix_stream(b, is_used, streams[i], room - b->host_floor);
+    fix_stream(b, is_used, COH_STREAM_WORK, room);
+    if (fix_stream(b, is_used, COH_STREAM_STATE, room))
+        fix_stream(b, is_used, COH_STREAM_GRAD, room);
     coh_free(is_used);
     return COH_OK;
 }
@@ -352,8 +360,9 @@ static coh_status place_without_drive(builder *b, coh_level *level, uint8_t *mar
         return fill_host(b, level);
     mark_survivors(b, b->held_nearer, marks);
     level->floor_bytes =
-        assign_shared(b->layout, marks, b->host_home, b->host_list, &level->home_count);
+        assign_shared(b->layout, marks, b->host_home, b->host_list, &b->host_list_count);
     level->home_chunks = b->host_list;
+    level->home_count = b->host_list_count;
     level->capacity = UINT64_MAX;
     COH_TRY(fill_host(b, level));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
@@ -388,6 +397,8 @@ static coh_status place_host(builder *b)
                         .held_nearer = b->held_nearer,
                         .keeps_far = b->keeps_far,
                         .home_offset = b->host_home,
+                        .home_chunks = b->host_list,
+                        .home_count = b->host_list_count,
                         .floor_bytes = b->host_floor,
                         .rules = b->pins.host_rules,
                         .tie_break = COH_TIE_LOWEST,

@@ -242,6 +242,14 @@ class Plan(ProgramTest):
         held = self.plan(*self.disk())["memory_bytes"]["disk"]
         self.assertEqual(held["states"], 5 * held["parameters"] if self.plan()["dtype"] == "bf16" else 2 * held["parameters"])
 
+    def test_gradients_that_wait_lie_in_host_memory_if_there_is_room(self):
+        # All that lives between steps, 8 bytes a parameter, is three quarters of the two memories.
+        done = self.succeeds("plan", "opt-125m", "--dtype", "bf16", "--sequence", "1024", "--batch", "4", "--micro-batch", "4",
+                             "--state", "lean", "--profile", "a100-40g,device-memory=500MB,host-memory=800MB", "--json").json
+        self.assertLess(done["stream_bytes"], 0.8 * (500e6 + 800e6))
+        gradients = done["parameter_bytes"]
+        self.assertLess(done["link_bytes"]["write"], gradients / 8)
+
     def test_no_link_carries_less_than_the_least(self):
         planned = self.plan(*self.disk(), "--batch", "4", "--micro-batch", "1")
         for lane, least in planned["least_link_bytes"].items():
