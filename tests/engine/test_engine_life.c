@@ -14,6 +14,7 @@
 #include "engine/engine_state.h"
 #include "planner/verify.h"
 #include "tests/faults/alloc_faults.h"
+#include "tests/text/folder.h"
 
 /* ---- checkpoints ---- */
 
@@ -49,9 +50,7 @@ static void check_save_bytes(const run *r, const char *path)
 static void resumed_under_another_placement_gives_the_same_bits(void **state)
 {
     (void)state;
-    char folder[] = "test_engine_XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof(path), "%s/save", folder);
+    const char *path = folder_file("save");
     run r;
     run_begin(&r, &placements[2], 1);
     uint64_t expected = train(&r, 5, 0.002f);
@@ -81,7 +80,7 @@ static void resumed_under_another_placement_gives_the_same_bits(void **state)
         run_end(&r);
     }
     remove_checkpoint(path);
-    rmdir(folder);
+    assert_int_equal(folder_count(), 0);
 }
 
 /* ---- across dtypes ---- */
@@ -134,10 +133,7 @@ static void run_load_in(run *r, coh_graph *other, const placement *p, const char
 static void a_checkpoint_holds_every_bit_for_the_other_dtype(void **state)
 {
     (void)state;
-    char folder[] = "test_engine_XXXXXX", path[64], back[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof(path), "%s/save", folder);
-    snprintf(back, sizeof(back), "%s/back", folder);
+    const char *path = folder_file("save"), *back = folder_file("back");
     coh_graph *other = NULL;
     assert_int_equal(
         small_model_create(model_dtype == COH_DTYPE_F32 ? COH_DTYPE_BF16 : COH_DTYPE_F32, &other),
@@ -163,7 +159,7 @@ static void a_checkpoint_holds_every_bit_for_the_other_dtype(void **state)
     coh_graph_destroy(other);
     remove_checkpoint(path);
     remove_checkpoint(back);
-    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(folder_count(), 0);
 }
 
 /* A frozen bf16 parameter has no low half: it is the part of the master that compute reads. */
@@ -171,9 +167,7 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
 {
     (void)state;
     enum { FROZEN = 1 };
-    char folder[] = "test_engine_XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof(path), "%s/save", folder);
+    const char *path = folder_file("save");
     coh_graph *partly = NULL;
     assert_int_equal(small_model_create_frozen(model_dtype, FROZEN, &partly), COH_OK);
     run r;
@@ -200,7 +194,7 @@ static void a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint(void *
     }
     run_end(&r);
     coh_graph_destroy(partly);
-    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(folder_count(), 0);
 }
 
 /* A visitor gets both halves or none: half a master is not a number. */
@@ -326,9 +320,7 @@ static void a_step_that_is_not_finite_changes_nothing_and_is_named(void **state)
 static void a_broken_number_is_never_saved(void **state)
 {
     (void)state;
-    char folder[] = "test_engine_XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof(path), "%s/save", folder);
+    const char *path = folder_file("save");
     run r;
     run_begin(&r, &placements[2], 0);
     coh_step_input broken = step_input(0, 0);
@@ -345,7 +337,7 @@ static void a_broken_number_is_never_saved(void **state)
     assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
     remove_checkpoint(path);
-    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(folder_count(), 0);
     run_end(&r);
 }
 
@@ -468,18 +460,21 @@ static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
     run_end(&r);
 }
 
+/* Checkpoints lie in a temporary folder, which is removed also where a test fails. */
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resumed_under_another_placement_gives_the_same_bits),
-        cmocka_unit_test(a_checkpoint_holds_every_bit_for_the_other_dtype),
-        cmocka_unit_test(a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint),
+        in_folder(resumed_under_another_placement_gives_the_same_bits),
+        in_folder(a_checkpoint_holds_every_bit_for_the_other_dtype),
+        in_folder(a_frozen_parameter_takes_what_its_dtype_holds_of_a_checkpoint),
         cmocka_unit_test(an_instruction_that_visits_half_a_master_is_refused),
         cmocka_unit_test(an_engine_without_values_refuses_to_run),
         cmocka_unit_test(first_values_are_a_function_of_seed_parameter_and_element),
         cmocka_unit_test(first_values_may_come_from_a_source),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_and_is_named),
-        cmocka_unit_test(a_broken_number_is_never_saved),
+        in_folder(a_broken_number_is_never_saved),
         cmocka_unit_test(counted_peak_and_links_are_those_of_the_plan),
         cmocka_unit_test(nothing_is_allocated_from_the_second_step_on),
         cmocka_unit_test(every_failing_allocation_is_told_and_leaves_nothing),
