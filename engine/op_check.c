@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/struct_bytes.h"
+#include "engine/device_find.h"
 
 enum { THREADS = 3 };
 
@@ -96,6 +97,9 @@ static const struct {
     [COH_OP_FAULT_CACHE] = { "gives other bits with its cache",
                              { "without", "with" },
                              "backward computes from the cache what it rounds otherwise without" },
+    [COH_OP_FAULT_RECORDING] = { "cannot be recorded into a CUDA graph",
+                                 { "launched", "replayed" },
+                                 "work on another stream than that of the call" },
     [COH_OP_FAULT_GRADIENT] = { "does not give the derivative of forward",
                                 { "by differences", "it is" },
                                 "a term of the derivative is forgotten or wrong" },
@@ -309,11 +313,23 @@ static void pass_on(const coh_op_shared *shared, const coh_op_check_options *opt
     }
 }
 
+/* Checks that the kind has functions for the device. `kind` was accepted by a graph. */
+static coh_status check_device(const coh_op_kind *kind, const coh_engine_device *device)
+{
+    if (device == NULL || kind->devices[COH_DEVICE_CUDA].forward != NULL)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "kind '%s' has no functions for a GPU: fill in devices[COH_DEVICE_CUDA], or "
+                    "check it on the host",
+                    kind->name);
+}
+
 static coh_status check(const coh_op_kind *kind, const coh_op_check_options *options,
-                        coh_graph *graph, coh_op_shared *shared)
+                        const coh_engine_device *device, coh_graph *graph, coh_op_shared *shared)
 {
     int refused = 0;
     coh_op_stages stages = { .graph = graph,
+                             .device = device,
                              .seed = options->seed,
                              .thread_count =
                                  options->thread_count ? options->thread_count : THREADS,
@@ -323,7 +339,10 @@ static coh_status check(const coh_op_kind *kind, const coh_op_check_options *opt
     if (refused)
         coh_op_report_add(shared, COH_OP_FAULT_DECLARATION, NULL, coh_last_error());
     else
-        run_all(&stages, options->in_process);
+        COH_TRY(check_device(kind, device));
+    /* A context of CUDA, and the threads of a driver, do not survive a fork. */
+    if (!refused)
+        run_all(&stages, options->in_process || device != NULL);
     if (shared->status != COH_OK) {
         coh_error_restore(shared->error);
         return shared->status;
@@ -334,6 +353,17 @@ static coh_status check(const coh_op_kind *kind, const coh_op_check_options *opt
 
 coh_status coh_op_check(const coh_op_kind *kind, const coh_op_check_options *options,
                         coh_op_report *out_report)
+{
+    coh_op_check_options known = { 0 };
+    coh_engine_device device;
+    COH_NEED_STRUCT(coh_op_check_options, options);
+    coh_struct_read(options, &known, sizeof(known));
+    COH_TRY(coh_device_find(known.device, &device));
+    return coh_op_check_on(kind, options, device.kernels != NULL ? &device : NULL, out_report);
+}
+
+coh_status coh_op_check_on(const coh_op_kind *kind, const coh_op_check_options *options,
+                           const coh_engine_device *device, coh_op_report *out_report)
 {
     coh_op_check_options known = { 0 };
     coh_graph *graph = NULL;
@@ -349,7 +379,7 @@ coh_status coh_op_check(const coh_op_kind *kind, const coh_op_check_options *opt
         return coh_fail(COH_ERR_MEMORY, "cannot map %zu bytes for a check", sizeof(*shared));
     coh_status status = coh_graph_create(&graph);
     if (status == COH_OK)
-        status = check(kind, &known, graph, shared);
+        status = check(kind, &known, device, graph, shared);
     const coh_op_report report = { .struct_bytes = sizeof(report),
                                    .finding_count = shared->count,
                                    .gradient_count = shared->gradient_count };

@@ -33,6 +33,7 @@ typedef struct coh_op_shared {
 
 typedef struct coh_op_stages {
     const coh_graph *graph;
+    const coh_engine_device *device; /* a GPU; NULL: the host */
     uint64_t seed;
     int32_t thread_count;
     coh_port_mask other_gradients;
@@ -41,6 +42,10 @@ typedef struct coh_op_stages {
      * none. */
     const char *fresh;
 } coh_op_stages;
+
+/* coh_op_check on that device. Fails: also COH_ERR_DEVICE. */
+coh_status coh_op_check_on(const coh_op_kind *kind, const coh_op_check_options *options,
+                           const coh_engine_device *device, coh_op_report *out_report);
 
 /* Runs all stages; the findings are in stages->shared. Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT. */
 coh_status coh_op_stages_run(const coh_op_stages *stages);

@@ -15,6 +15,7 @@ typedef struct bench {
     const coh_graph_op_entry *op;
     coh_op_shared *shared;
     coh_pool *pool;
+    coh_op_device device;
     coh_trial first, second, other; /* other: with other values */
     size_t bytes;
     char *plain, *results; /* of the plain calls, and of the last ones */
@@ -48,7 +49,11 @@ static int run_phase(bench *b, coh_trial *trial, const coh_trial_way *way, coh_p
         return 1;
     }
     const coh_trial_place place = { .phase = phase, .port = -1, .element = INT64_MIN };
-    coh_op_report_add(b->shared, COH_OP_FAULT_FAILED, &place, coh_last_error());
+    coh_op_report_add(b->shared, way->is_recorded ? COH_OP_FAULT_RECORDING : COH_OP_FAULT_FAILED,
+                      &place,
+                      way->is_recorded ? "it waits for its stream or queries it, which ends the "
+                                         "recording of an engine: only enqueue"
+                                       : coh_last_error());
     return 0;
 }
 
@@ -287,9 +292,9 @@ static void check_state(bench *b)
     coh_trial_results(&b->first, b->results);
     if (differs(b, no_ports, COH_OP_FAULT_KEEPS_STATE,
                 "backward finds in a static variable what another forward left there: use saved") ||
-        !run_phase(b, &b->first, &way, COH_PHASE_FORWARD))
+        !run_phase(b, &b->first, &way, COH_PHASE_FORWARD) ||
+        coh_trial_move(&b->first, &b->second) != COH_OK)
         return;
-    coh_trial_move(&b->first, &b->second);
     if (!run_phase(b, &b->second, &way, COH_PHASE_BACKWARD))
         return;
     coh_trial_results(&b->second, b->results);
@@ -303,7 +308,7 @@ static void check_places(bench *b)
     expect_plain(b, &b->second, &way, COH_OP_FAULT_ADDRESSES, NULL);
     check_state(b);
     way.queue = b->pool;
-    for (int i = 0; i < RACES; i++)
+    for (int i = 0; i < RACES && b->pool != NULL; i++)
         expect_plain(b, &b->first, &way, COH_OP_FAULT_THREADS, NULL);
     way = COH_TRIAL_PLAIN;
     way.microbatch = 5;
@@ -349,7 +354,7 @@ static int is_off(bench *b, const coh_trial_place *of, double keeps, double fact
 /* Gradients of `inputs` and `parameters` are `keeps` times their start plus `factor` times those of
  * the plain call. */
 static void expect_multiples(bench *b, coh_port_mask ports, double keeps, double factor,
-                             coh_op_fault fault)
+                             coh_op_fault fault, const char *cause)
 {
     for (int turn = 0; turn < 2; turn++)
         for (int port = 0; port < COH_PORT_MAX; port++) {
@@ -362,7 +367,7 @@ static void expect_multiples(bench *b, coh_port_mask ports, double keeps, double
             if ((mask >> port & 1u) == 0 || b->first.buffer[of.role][port].data == NULL)
                 continue;
             if (is_off(b, &of, keeps, factor, &place))
-                coh_op_report_add(b->shared, fault, &place, NULL);
+                coh_op_report_add(b->shared, fault, &place, cause);
         }
 }
 
@@ -373,7 +378,7 @@ static void check_adds(bench *b)
     if (way.adds.inputs == 0 && way.adds.parameters == 0)
         return;
     if (run_both(b, &b->first, &way))
-        expect_multiples(b, way.adds, 1.0, 1.0, COH_OP_FAULT_ADDS);
+        expect_multiples(b, way.adds, 1.0, 1.0, COH_OP_FAULT_ADDS, NULL);
 }
 
 static void check_skip(bench *b, coh_port_mask skips)
@@ -440,7 +445,12 @@ static void check_loss_scale(bench *b)
     coh_trial_way way = COH_TRIAL_PLAIN;
     way.loss_scale = 0.25f;
     if (b->shared->count == 0 && run_both(b, &b->first, &way)) {
-        expect_multiples(b, all, 0.0, 0.25, COH_OP_FAULT_LOSS_SCALE);
+        expect_multiples(b, all, 0.0, 0.25, COH_OP_FAULT_LOSS_SCALE,
+                         b->of->device == NULL
+                             ? NULL
+                             : "multiply every gradient of a loss by call->loss_share and "
+                               "*call->loss_factor_cell, read on the GPU: loss_scale is a value of "
+                               "one step");
         differs(b, all, COH_OP_FAULT_LOSS_SCALE, "forward's loss is not scaled, backward is");
     }
 }
@@ -464,6 +474,18 @@ static void check_promises(bench *b)
     way.has_cache = 1;
     if (b->op->facts.cache_bytes > 0)
         expect_plain(b, &b->first, &way, COH_OP_FAULT_CACHE, NULL);
+}
+
+/* ---- a recording ---- */
+
+/* On a GPU, calls of a step are recorded into a CUDA graph and replayed. Work on another stream is
+ * not part of it, so the replay leaves the outputs unwritten. */
+static void check_recording(bench *b)
+{
+    coh_trial_way way = COH_TRIAL_PLAIN;
+    way.is_recorded = 1;
+    if (b->of->device != NULL && b->device.bed.facts.records)
+        expect_plain(b, &b->first, &way, COH_OP_FAULT_RECORDING, NULL);
 }
 
 /* ---- gradients ---- */
@@ -505,16 +527,33 @@ static coh_status check_gradients(bench *b)
 
 /* ---- all of them ---- */
 
+/* Opens the GPU, with a place for the memory of every trial. */
+static coh_status open_device(bench *b)
+{
+    coh_trial *const trials[] = { &b->first, &b->second, &b->other };
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++)
+        bytes += trials[i]->image.bytes;
+    COH_TRY(coh_op_device_open(b->of->device, bytes, &b->device));
+    for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++)
+        COH_TRY(coh_trial_attach(trials[i], &b->device));
+    return COH_OK;
+}
+
 static coh_status begin(bench *b, const coh_op_stages *stages)
 {
     *b = (bench){ .of = stages,
                   .op = &stages->graph->ops[stages->graph->op_count - 1],
                   .shared = stages->shared };
-    b->has_backward = b->op->kind.devices[COH_DEVICE_HOST].backward != NULL;
-    COH_TRY(coh_trial_create(stages->graph, stages->seed, 0, &b->first));
-    COH_TRY(coh_trial_create(stages->graph, stages->seed, 3, &b->second));
-    COH_TRY(coh_trial_create(stages->graph, stages->seed + 1, 0, &b->other));
-    COH_TRY(coh_pool_create(stages->thread_count, &b->pool));
+    const coh_device_kind on = stages->device != NULL ? COH_DEVICE_CUDA : COH_DEVICE_HOST;
+    b->has_backward = b->op->kind.devices[on].backward != NULL;
+    COH_TRY(coh_trial_create(stages->graph, on, stages->seed, 0, &b->first));
+    COH_TRY(coh_trial_create(stages->graph, on, stages->seed, 3, &b->second));
+    COH_TRY(coh_trial_create(stages->graph, on, stages->seed + 1, 0, &b->other));
+    if (on == COH_DEVICE_HOST)
+        COH_TRY(coh_pool_create(stages->thread_count, &b->pool));
+    else
+        COH_TRY(open_device(b));
     b->bytes = coh_trial_result_bytes(&b->first);
     COH_TRY(coh_alloc(b->bytes, 1, (void **)&b->plain));
     return coh_alloc(b->bytes, 1, (void **)&b->results);
@@ -526,6 +565,7 @@ static void end(bench *b)
     coh_trial_destroy(&b->second);
     coh_trial_destroy(&b->other);
     coh_pool_destroy(b->pool);
+    coh_op_device_close(&b->device);
     coh_free(b->plain);
     coh_free(b->results);
 }
@@ -533,7 +573,7 @@ static void end(bench *b)
 coh_status coh_op_stages_run(const coh_op_stages *stages)
 {
     static void (*const all[])(bench * b) = { check_calls, check_contents, check_places,
-                                              check_promises };
+                                              check_promises, check_recording };
     bench b;
     coh_status status = begin(&b, stages);
     for (size_t i = 0; status == COH_OK && i < sizeof(all) / sizeof(all[0]); i++)
@@ -549,7 +589,7 @@ coh_status coh_op_fresh_run(const coh_op_stages *stages, char *out_results, size
 {
     coh_trial other;
     const coh_trial_way way = COH_TRIAL_PLAIN;
-    COH_TRY(coh_trial_create(stages->graph, stages->seed + 1, 0, &other));
+    COH_TRY(coh_trial_create(stages->graph, COH_DEVICE_HOST, stages->seed + 1, 0, &other));
     *out_bytes = coh_trial_result_bytes(&other);
     coh_status status = out_results == NULL ? COH_OK : coh_trial_forward(&other, &way);
     if (status == COH_OK && out_results != NULL &&

@@ -97,7 +97,7 @@ static void describe_all(coh_trial *trial, const coh_graph *graph)
 {
     const coh_graph_op_entry *op = trial->op;
     coh_trial_buffer(*b)[COH_PORT_MAX] = trial->buffer;
-    const int trains = op->kind.devices[COH_DEVICE_HOST].backward != NULL;
+    const int trains = op->kind.devices[trial->on].backward != NULL;
     for (int32_t i = 0; i < op->kind.input_count; i++) {
         const coh_shape *shape = &graph->tensors[op->input[i]].shape;
         describe(&b[COH_TRIAL_INPUT][i], shape);
@@ -116,7 +116,7 @@ static void describe_all(coh_trial *trial, const coh_graph *graph)
     }
     for (int32_t i = 0; i < op->kind.state_count; i++)
         describe(&b[COH_TRIAL_STATE][i], &op->facts.state[i]);
-    const uint64_t *scratch = op->workspace_bytes[COH_DEVICE_HOST];
+    const uint64_t *scratch = op->workspace_bytes[trial->on];
     b[COH_TRIAL_SAVED][0].bytes = op->facts.saved_bytes;
     b[COH_TRIAL_CACHE][0].bytes = op->facts.cache_bytes;
     /* one buffer for each phase, so that each has its own end */
@@ -143,6 +143,9 @@ static void place_all(coh_trial *trial, int shift)
             at += coh_guard_room(b->bytes);
             value += rounded(b->bytes);
         }
+    trial->cells = (struct coh_trial_cells *)(void *)(trial->memory + rounded(at));
+    trial->image.host = trial->memory + ALIGN_MOST - (uintptr_t)trial->memory % ALIGN_MOST;
+    trial->image.bytes = (size_t)((char *)(trial->cells + 1) - trial->image.host);
 }
 
 static void fill_values(coh_trial *trial, uint64_t seed)
@@ -164,12 +167,12 @@ static void fill_values(coh_trial *trial, uint64_t seed)
     }
 }
 
-coh_status coh_trial_create(const coh_graph *graph, uint64_t seed, int shift, coh_trial *out_trial)
+coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, uint64_t seed, int shift,
+                            coh_trial *out_trial)
 {
     coh_trial *trial = out_trial;
     size_t bytes = 2 * ALIGN_MOST + (size_t)shift * ALIGN, value_bytes = ALIGN;
-    *trial = (coh_trial){ .op = &graph->ops[graph->op_count - 1],
-                          .random = { .seed = 0x243f6a8885a308d3u, .step = 0x1300000007u } };
+    *trial = (coh_trial){ .op = &graph->ops[graph->op_count - 1], .on = on };
     describe_all(trial, graph);
     for (int role = 0; role < COH_TRIAL_ROLES; role++)
         for (int port = 0; port < COH_PORT_MAX; port++) {
@@ -192,6 +195,12 @@ coh_status coh_trial_create(const coh_graph *graph, uint64_t seed, int shift, co
     place_all(trial, shift);
     fill_values(trial, seed);
     return COH_OK;
+}
+
+coh_status coh_trial_attach(coh_trial *trial, coh_op_device *device)
+{
+    trial->device = device;
+    return coh_op_device_place(device, &trial->image);
 }
 
 void coh_trial_destroy(coh_trial *trial)
@@ -268,18 +277,20 @@ static void set_views(const coh_trial *trial, coh_trial_role role, coh_view view
 static coh_call plain_call(coh_trial *trial, const coh_trial_way *way, coh_phase phase)
 {
     const coh_graph_op_entry *op = trial->op;
-    trial->loss_factor = 2.0f;
+    *trial->cells =
+        (struct coh_trial_cells){ .random = { .seed = 0x243f6a8885a308d3u, .step = 0x1300000007u },
+                                  .loss_factor = 2.0f };
     coh_call call = { .attributes = op->attributes,
                       .queue = way->queue,
                       .microbatch = way->microbatch,
                       .operator_index = way->microbatch,
-                      .random_cell = op->kind.draws ? &trial->random : NULL,
+                      .random_cell = op->kind.draws ? &trial->cells->random : NULL,
                       .saved = trial->buffer[COH_TRIAL_SAVED][0].data,
                       .workspace = trial->buffer[COH_TRIAL_WORKSPACE][phase].data,
                       .cache = way->has_cache ? trial->buffer[COH_TRIAL_CACHE][0].data : NULL,
                       .loss_scale = way->loss_scale,
                       .loss_share = way->loss_scale / 2.0f,
-                      .loss_factor_cell = &trial->loss_factor };
+                      .loss_factor_cell = &trial->cells->loss_factor };
     set_views(trial, COH_TRIAL_INPUT, call.input);
     set_views(trial, COH_TRIAL_OUTPUT, call.output);
     set_views(trial, COH_TRIAL_PARAMETER, call.parameter);
@@ -299,7 +310,17 @@ static void narrow(coh_view *view, int64_t begin, int64_t end)
     view->origin[0] = begin;
 }
 
-static coh_status run_ranges(coh_trial *trial, coh_kind_function function, coh_phase phase)
+/* Calls the kind's function of the trial's device. */
+static coh_status invoke(coh_trial *trial, const coh_trial_way *way, coh_phase phase,
+                         const coh_call *call)
+{
+    const coh_kind_function function = coh_kind_function_of(&trial->op->kind, trial->on, phase);
+    const coh_op_device_call there = { function, phase, call, way->is_recorded };
+    return trial->device == NULL ? function(call)
+                                 : coh_op_device_run(trial->device, &trial->image, &there);
+}
+
+static coh_status run_ranges(coh_trial *trial, const coh_trial_way *way, coh_phase phase)
 {
     const coh_op_kind *kind = &trial->op->kind;
     const int split = __builtin_ctz(kind->row_split_parameters);
@@ -317,16 +338,14 @@ static coh_status run_ranges(coh_trial *trial, coh_kind_function function, coh_p
                 call.parameter_grad[i].data = NULL; /* the first range has written it */
         if (begin > 0 && !(kind->column_slices && phase == COH_PHASE_BACKWARD) && call.workspace)
             memset(call.workspace, 0, trial->buffer[COH_TRIAL_WORKSPACE][phase].bytes);
-        COH_TRY(function(&call));
+        COH_TRY(invoke(trial, way, phase, &call));
     }
     return COH_OK;
 }
 
 static coh_status run(coh_trial *trial, const coh_trial_way *way, coh_phase phase)
 {
-    const coh_kind_function function =
-        coh_kind_function_of(&trial->op->kind, COH_DEVICE_HOST, phase);
-    return way->in_ranges ? run_ranges(trial, function, phase) : function(&trial->call);
+    return way->in_ranges ? run_ranges(trial, way, phase) : invoke(trial, way, phase, &trial->call);
 }
 
 /* ---- phases ---- */
@@ -441,7 +460,7 @@ coh_status coh_trial_backward(coh_trial *trial, const coh_trial_way *way)
     return COH_OK;
 }
 
-void coh_trial_move(coh_trial *from, coh_trial *to)
+coh_status coh_trial_move(coh_trial *from, coh_trial *to)
 {
     static const coh_trial_role moved[] = { COH_TRIAL_OUTPUT, COH_TRIAL_STATE, COH_TRIAL_SAVED };
     for (size_t i = 0; i < sizeof(moved) / sizeof(moved[0]); i++)
@@ -460,6 +479,7 @@ void coh_trial_move(coh_trial *from, coh_trial *to)
             if (from->buffer[role][port].data != NULL)
                 memset(from->buffer[role][port].data, COH_TRIAL_NAN_BYTE,
                        from->buffer[role][port].bytes);
+    return from->device != NULL ? coh_op_device_put(from->device, &from->image) : COH_OK;
 }
 
 /* ---- what a phase may not write ---- */

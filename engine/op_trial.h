@@ -6,6 +6,7 @@
 #ifndef COH_ENGINE_OP_TRIAL_H
 #define COH_ENGINE_OP_TRIAL_H
 
+#include "engine/op_device.h"
 #include "planner/graph.h"
 
 typedef enum coh_trial_role {
@@ -54,6 +55,7 @@ typedef struct coh_trial_way {
     int32_t hidden_role, hidden_port; /* HIDDEN_NAN: which one */
     coh_port_mask adds, skips;        /* gradients that are added to, or left out */
     int32_t in_place, in_ranges, has_cache, is_frozen;
+    int32_t is_recorded; /* on a GPU: as a replayed CUDA graph */
     int32_t microbatch;
     float loss_scale;
 } coh_trial_way;
@@ -75,15 +77,24 @@ typedef struct coh_trial {
     const coh_graph_op_entry *op;
     coh_trial_buffer buffer[COH_TRIAL_ROLES][COH_PORT_MAX];
     char *memory, *values;
-    coh_random_cell random;
-    float loss_factor;
-    coh_phase phase; /* the last one */
-    coh_call call;   /* its call */
+    struct coh_trial_cells {
+        coh_random_cell random;
+        float loss_factor;
+    } * cells;             /* in `memory` */
+    coh_device_kind on;    /* whose functions of the kind run */
+    coh_op_device *device; /* NULL: the host */
+    coh_op_image image;    /* of `memory` */
+    coh_phase phase;       /* the last one */
+    coh_call call;         /* its call */
 } coh_trial;
 
-/* Makes the buffers of an operator of a graph, with random values. `shift` moves all addresses by
- * 64 bytes times shift. Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT (more than 256 MiB). */
-coh_status coh_trial_create(const coh_graph *graph, uint64_t seed, int shift, coh_trial *out_trial);
+/* Makes the buffers of an operator of a graph, with random values, for the kind's functions of
+ * device kind `on`. `shift` moves all addresses by 64 bytes times shift. Fails: COH_ERR_MEMORY,
+ * COH_ERR_ARGUMENT (more than 256 MiB). */
+coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, uint64_t seed, int shift,
+                            coh_trial *out_trial);
+/* Moves the calls of a trial to a GPU, which must outlive it. Fails: COH_ERR_MEMORY. */
+coh_status coh_trial_attach(coh_trial *trial, coh_op_device *device);
 void coh_trial_destroy(coh_trial *trial);
 
 /* Runs a phase. Fails: as the kind. */
@@ -91,8 +102,8 @@ coh_status coh_trial_forward(coh_trial *trial, const coh_trial_way *way);
 coh_status coh_trial_backward(coh_trial *trial, const coh_trial_way *way);
 
 /* Copies what forward left in `from` to `to`, then fills all of `from` with NaN: as if the planner
- * had moved it between two calls. */
-void coh_trial_move(coh_trial *from, coh_trial *to);
+ * had moved it between two calls. Fails: COH_ERR_DEVICE, never on the host. */
+coh_status coh_trial_move(coh_trial *from, coh_trial *to);
 
 /* Finds an element outside a buffer, or in one that the last phase may not write, that changed.
  * Returns 1 and the place if there is one. */

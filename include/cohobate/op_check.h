@@ -15,6 +15,7 @@
  *     places      addresses, other calls between, threads,      state between calls, races
  *                 micro-batch
  *     promises    adds, skips, in place, ranges, loss_scale     can_add_grad and others that fail
+ *     recording   on a GPU: a replayed CUDA graph               waits, work on other streams
  *     gradients   inputs and parameters, by a small step        wrong derivatives
  *
  * A stage that finds something ends the check, because its mistake would cause later findings.
@@ -22,8 +23,11 @@
  * and sums in double, a few calls of forward per port whatever its size. Outputs where forward is
  * not smooth (a kink within the step) are left out. Kinds in bf16 get the other stages only.
  *
- * Threads: any; one check per thread at a time. The kind runs in a child process, on its only
- * thread and on the check's pool. */
+ * With `device` "cuda:0" the kind's functions for CUDA run. The same memory, guards included, is
+ * then on the GPU during each call. Threads are not compared there.
+ *
+ * Threads: any; one check per thread at a time. On the host the kind runs in a child process, on
+ * its only thread and on the check's pool. */
 #ifndef COHOBATE_OP_CHECK_H
 #define COHOBATE_OP_CHECK_H
 
@@ -57,6 +61,7 @@ typedef enum coh_op_fault {
     COH_OP_FAULT_LOSS_SCALE,       /* gradients of a loss that are not in proportion to it */
     COH_OP_FAULT_CACHE,            /* the cache changes bits */
     COH_OP_FAULT_GRADIENT,         /* not the derivative of forward */
+    COH_OP_FAULT_RECORDING,        /* on a GPU: no CUDA graph can be made of the call */
     COH_OP_FAULT_COUNT
 } coh_op_fault;
 
@@ -83,11 +88,12 @@ typedef struct coh_op_check_options {
      * padding is not trained, a straight-through estimator. */
     coh_port_mask other_gradients;
     /* 0: the calls run in a child process, so that a crash becomes a finding. 1: in this process,
-     * for a debugger. */
+     * for a debugger; always on a GPU, because CUDA does not survive a fork. */
     int32_t in_process;
     /* Called in the caller's thread for every finding. NULL: they are counted only. */
     void (*found)(void *context, const coh_op_finding *finding);
-    void *context; /* passed to `found` */
+    void *context;      /* passed to `found` */
+    const char *device; /* NULL or "host"; "cuda:0": that GPU */
 } coh_op_check_options;
 
 /* The result of a check. */
@@ -97,10 +103,11 @@ typedef struct coh_op_report {
     int32_t gradient_count; /* inputs and parameters whose gradients were compared */
 } coh_op_report;
 
-/* Checks one operator of `kind` on the host device. Float inputs are normal numbers, integers are
+/* Checks one operator of `kind`. Float inputs are normal numbers, integers are
  * within the ranges that infer declares (0 if it declares none).
- * Fails: COH_ERR_ARGUMENT (options; more than 256 MiB of tensors), COH_ERR_MEMORY. A kind with
- * mistakes is no failure: the report counts the findings. */
+ * Fails: COH_ERR_ARGUMENT (options; more than 256 MiB of tensors; a kind without functions for the
+ * device), COH_ERR_MEMORY, COH_ERR_DEVICE (no such GPU). A kind with mistakes is no failure: the
+ * report counts the findings. */
 COH_API coh_status coh_op_check(const coh_op_kind *kind, const coh_op_check_options *options,
                                 coh_op_report *out_report);
 

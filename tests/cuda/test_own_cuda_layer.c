@@ -1,6 +1,6 @@
 /* examples/own_cuda_layer on the stub driver's GPU: its model, its training and its kernels, which
  * are compiled as C++ (played_runtime/). In memory and streamed, as graphs or launched one by one,
- * it ends with the bits of the host device. */
+ * it ends with the bits of the host device. The check of its kind passes. */
 int own_cuda_layer_main(int count, char **arguments);
 #define main own_cuda_layer_main
 #include "examples/own_cuda_layer/own_cuda_layer.c"
@@ -15,6 +15,7 @@ int own_cuda_layer_main(int count, char **arguments);
 
 #include <stdlib.h>
 
+#include "engine/op_check.h"
 #include "tests/cuda/engine_trial.h"
 #include "tests/cuda/stub_driver.h"
 
@@ -81,10 +82,36 @@ static void the_example_has_the_bits_of_the_host_on_a_gpu(void **state)
     coh_graph_destroy(graph);
 }
 
+/* Prints a finding. */
+static void print_finding(void *context, const coh_op_finding *finding)
+{
+    (void)context;
+    printf("%s\n", finding->sentence);
+}
+
+static void the_check_of_its_kind_finds_nothing_on_a_gpu(void **state)
+{
+    (void)state;
+    const coh_op_kind gate = gate_kind();
+    const coh_shape x = { COH_DTYPE_F32, 3, { 4, 6, 17 } };
+    const coh_op_check_options options = {
+        .struct_bytes = sizeof(options), .inputs = &x, .seed = 2, .found = print_finding
+    };
+    coh_op_report report = { .struct_bytes = sizeof(report) };
+    coh_stub_reset((size_t)TRIAL_GPU_BYTES);
+    coh_stub_start(5);
+    assert_int_equal(coh_op_check_on(&gate, &options, &trial_gpu, &report), COH_OK);
+    coh_stub_stop();
+    assert_int_equal(coh_stub_live_count(), 0);
+    assert_int_equal(report.finding_count, 0);
+    assert_int_equal(report.gradient_count, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_example_has_the_bits_of_the_host_on_a_gpu),
+        cmocka_unit_test(the_check_of_its_kind_finds_nothing_on_a_gpu),
     };
     return cmocka_run_group_tests_name("own_cuda_layer", tests, NULL, NULL);
 }

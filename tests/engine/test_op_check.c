@@ -13,7 +13,7 @@
 
 #include "cohobate/cohobate.h"
 #include "tests/engine/op_mistakes.h"
-#include "tests/kernels/shapes.h"
+#include "tests/engine/op_shapes.h"
 #include "tests/length.h"
 
 typedef struct findings {
@@ -93,20 +93,6 @@ static void right_kinds_pass(void **state)
     assert_true(compared >= 7 * 19);
 }
 
-/* The size of a case's attributes: of the last version of the kind's struct. */
-static size_t attribute_bytes(const coh_op_kind *kind)
-{
-    return kind == &coh_kind_rmsnorm ? sizeof(coh_rmsnorm_attributes)
-           : kind == &coh_kind_rope  ? sizeof(coh_rope_attributes)
-           : kind == &coh_kind_attention_grouped || kind == &coh_kind_attention_grouped_atomic
-               ? sizeof(coh_attention_grouped_attributes)
-           : kind == &coh_kind_attention_grouped_dropout
-               ? sizeof(coh_attention_grouped_dropout_attributes)
-           : kind == &coh_kind_classifier ? sizeof(coh_classifier_attributes)
-           : kind == &coh_kind_position   ? sizeof(coh_position_attributes)
-                                          : kind->attribute_bytes;
-}
-
 static void all_kinds_of_the_library_pass(void **state)
 {
     (void)state;
@@ -117,15 +103,9 @@ static void all_kinds_of_the_library_pass(void **state)
             continue;
         coh_case one;
         findings all;
-        shape_case_create(&one, index, 1);
-        const coh_shape inputs[3] = { one.call.input[0].shape, one.call.input[1].shape,
-                                      one.call.input[2].shape };
+        coh_shape inputs[3];
         coh_op_check_options options = options_for(inputs, &all);
-        options.attributes = one.attributes;
-        options.attribute_bytes = attribute_bytes(from->kind);
-        options.seed = (uint64_t)index;
-        if (from->kind == &coh_kind_embedding_padded)
-            options.other_gradients.parameters = 1; /* its padding is not trained */
+        op_shape_create(&one, index, inputs, &options);
         compared += must_pass(from->why, from->kind, &options, &all);
         cases++;
         coh_case_destroy(&one);

@@ -1,0 +1,134 @@
+/* Runs one call of a trial on a GPU: translates its pointers, launches or records it, and copies
+ * the trial's memory there and back. Next: op_device.h; measure_bed.h opens the device. */
+#include "engine/op_device.h"
+
+#include "base/bytes.h"
+
+enum { IMAGES_MOST = 3 }; /* each begins on a page */
+
+coh_status coh_op_device_open(const coh_engine_device *what, size_t bytes,
+                              coh_op_device *out_device)
+{
+    const coh_measure_options options = { .struct_bytes = sizeof(options), .thread_count = 1 };
+    out_device->rehearsed = 0;
+    COH_TRY(coh_bed_open(what, NULL, &options, &out_device->bed));
+    return coh_bed_take(&out_device->bed, bytes + IMAGES_MOST * coh_bytes_round_page(1));
+}
+
+void coh_op_device_close(coh_op_device *device)
+{
+    coh_bed_close(&device->bed);
+}
+
+coh_status coh_op_device_place(coh_op_device *device, coh_op_image *image)
+{
+    return coh_bed_part(&device->bed, image->bytes, &image->device);
+}
+
+coh_status coh_op_device_put(const coh_op_device *device, const coh_op_image *image)
+{
+    const coh_bed *bed = &device->bed;
+    return bed->what->ops->put(bed->device, image->device, image->host, image->bytes);
+}
+
+/* ---- the call with the device's addresses ---- */
+
+static void *moved(const coh_op_image *image, const void *host)
+{
+    return host != NULL ? image->device + ((const char *)host - image->host) : NULL;
+}
+
+static void move_views(const coh_op_image *image, coh_view views[COH_PORT_MAX])
+{
+    for (int port = 0; port < COH_PORT_MAX; port++)
+        views[port].data = moved(image, views[port].data);
+}
+
+static coh_call moved_call(const coh_op_image *image, const coh_call *host, void *queue)
+{
+    coh_call call = *host;
+    move_views(image, call.input);
+    move_views(image, call.output);
+    move_views(image, call.parameter);
+    move_views(image, call.state);
+    move_views(image, call.output_grad);
+    move_views(image, call.input_grad);
+    move_views(image, call.parameter_grad);
+    call.saved = moved(image, call.saved);
+    call.workspace = moved(image, call.workspace);
+    call.cache = moved(image, call.cache);
+    call.random_cell = moved(image, call.random_cell);
+    call.loss_factor_cell = moved(image, call.loss_factor_cell);
+    call.loss_scale = 1.0f; /* a value of one step, which nothing on a GPU may use */
+    call.queue = queue;
+    return call;
+}
+
+/* ---- running it ---- */
+
+typedef struct job {
+    coh_kind_function function;
+    coh_call call;
+} job;
+
+static coh_status run_job(void *context, uint64_t index)
+{
+    const job *j = context;
+    (void)index;
+    return j->function(&j->call);
+}
+
+typedef struct recorded_job {
+    const job *of;
+    coh_status status;
+} recorded_job;
+
+static void record_job(void *context, uint64_t number, uint32_t index)
+{
+    recorded_job *r = context;
+    (void)number;
+    (void)index;
+    if (r->status == COH_OK)
+        r->status = r->of->function(&r->of->call);
+}
+
+static coh_status record_and_replay(const coh_op_device *device, const coh_op_image *image,
+                                    const job *j)
+{
+    const coh_bed *bed = &device->bed;
+    const coh_device_ops *ops = bed->what->ops;
+    coh_queue *queue = bed->queues[COH_LANE_COMPUTE];
+    coh_recording *recording = NULL;
+    recorded_job r = { .of = j };
+    COH_TRY(ops->record_begin(queue));
+    for (int turn = 0; turn < 2; turn++)
+        ops->launch(queue, record_job, &r, 0, 0, NULL);
+    const coh_status recorded = ops->record_end(queue, &recording);
+    if (r.status != COH_OK || recorded != COH_OK)
+        return r.status != COH_OK ? r.status : recorded;
+    COH_TRY(coh_op_device_put(device, image)); /* over what was not recorded */
+    if (recording != NULL)
+        ops->replay(queue, recording);
+    ops->finish(queue);
+    return ops->failure(bed->device);
+}
+
+coh_status coh_op_device_run(coh_op_device *device, const coh_op_image *image,
+                             const coh_op_device_call *call)
+{
+    const coh_bed *bed = &device->bed;
+    job j = { call->function, moved_call(image, call->call, bed->queue) };
+    uint32_t count;
+    double seconds;
+    if ((device->rehearsed >> call->phase & 1u) == 0) {
+        COH_TRY(coh_op_device_put(device, image));
+        COH_TRY(coh_bed_warm(bed, run_job, &j, &count));
+        device->rehearsed |= 1u << call->phase;
+    }
+    COH_TRY(coh_op_device_put(device, image));
+    if (call->is_recorded)
+        COH_TRY(record_and_replay(device, image, &j));
+    else
+        COH_TRY(coh_bed_time(bed, run_job, &j, 0, 1, &seconds));
+    return bed->what->ops->get(bed->device, image->host, image->device, image->bytes);
+}
