@@ -165,7 +165,8 @@ static coh_status check(const cli_options *options, const coh_op_kind *kind, con
                                         .inputs = shapes,
                                         .seed = (uint64_t)options->seed,
                                         .found = print_finding,
-                                        .context = &to };
+                                        .context = &to,
+                                        .device = options->device };
     if (to.is_json)
         cli_line_add_json(&to.line, "{'kind': %s, 'findings': [", kind->name);
     CLI_TRY(coh_op_check(kind, &with, &report));

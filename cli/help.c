@@ -211,7 +211,8 @@ const char *const cli_help_examples[CLI_COMMAND_COUNT] = {
     [CLI_CHECK_KIND] =
         "  cohobate check-kind ./libmine.so:gate\n"
         "  cohobate check-kind ./libmine.so:norm --attributes small --input f32:4,6,8\n"
-        "  cohobate check-kind ./libmine.so:loss --input f32:8,5 --input i32:8 --json\n",
+        "  cohobate check-kind ./libmine.so:loss --input f32:8,5 --input i32:8 --json\n"
+        "  cohobate check-kind ./libmine.so:gate --device cuda:0\n",
     [CLI_TUNE] = "  cohobate tune gpt2 --vocabulary 50257 --batch 4 --sequence 64 -o kernels.json\n"
                  "  cohobate train gpt2-nano --data corpus.txt --kernels kernels.json\n",
     [CLI_PROFILE] = "  cohobate profile gpt2 --vocabulary 50257 --disk /var/tmp -o machine.json\n"

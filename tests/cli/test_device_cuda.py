@@ -255,6 +255,11 @@ class DeviceCuda(ProgramTest):
         self.assertEqual(self.succeeds("explain", path, "wte", "--json").json["step_seconds"], made["step_seconds"])
         self.fails(2, "simulate", path, "--profile", "built-in", says="as the profile h200 has it: give that --profile")
 
+    def test_a_kind_is_checked_on_a_gpu(self):
+        library = os.path.join(os.path.dirname(os.path.dirname(program.COHOBATE)), "libcohobate.so")
+        done = self.succeeds("check-kind", f"{library}:coh_kind_softmax", "--input", "f32:3,17", "--device", "cuda:0", **self.gpu())
+        self.assertIn("nothing found; gradients compared: 1", done.out)
+
     def test_what_a_gpu_lacks_is_said_with_the_way_on(self):
         train = ["train", self.model("gpt2"), "--sequence", 16, "--batch", 2, "--data", self.text, "--save", "none"]
         self.fails(2, *train, "--device", "cuda:0", says="profile --device cuda:0", **self.gpu())
