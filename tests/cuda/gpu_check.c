@@ -219,6 +219,7 @@ static const struct group {
     { "kinds-libraries", coh_twins_kinds, BOTH },
     { "indices", gpu_check_indices, ALL },
     { "device", gpu_check_device, ALL },
+    { "operators", gpu_check_operators, ALL },
     { "engine", gpu_check_engine, ALL },
 };
 enum { GROUP_COUNT = sizeof(groups) / sizeof(groups[0]) };
