@@ -18,6 +18,7 @@
 #ifndef COH_PLANNER_RESIDENCY_H
 #define COH_PLANNER_RESIDENCY_H
 
+#include "planner/homes.h"
 #include "planner/lower.h"
 
 /* How the boundary map is made. */
@@ -71,8 +72,6 @@ typedef struct coh_level {
     int patient;      /* 1: written windows, too, go to space unused for the horizon */
     int boundary;     /* enum coh_boundary */
 } coh_level;
-
-#define COH_NO_HOME UINT64_MAX
 
 /* Effect of pins on a chunk in a tier that has another one farther out. */
 enum coh_chunk_rule {

@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/refusal.h"
 #include "planner/assemble.h"
+#include "planner/homes.h"
 #include "planner/lower.h"
 #include "planner/optimizers.h"
 #include "planner/pattern.h"
@@ -40,11 +41,7 @@ typedef struct builder {
     size_t resident_capacity;
     coh_pin_map pins;
     coh_block_set recompute; /* of the decisions, modified by pins */
-    /* by chunk: homes if all chunks have them, or pinned places */
-    uint64_t *device_home, *host_home;
-    uint32_t *host_list; /* the chunks whose homes in the host tier others may use */
-    uint32_t host_list_count;
-    uint64_t device_floor, host_floor;
+    coh_homes device_homes, host_homes;
     uint64_t hold_bytes; /* pinned to the device since the host tier is too small for them */
     uint64_t survivor_bytes;
     uint8_t *held_nearer;         /* host level: by chunk, in the device's boundary map */
@@ -101,18 +98,6 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
     return COH_OK;
 }
 
-/* Assigns places one after another, from `offset` on, to the marked chunks; all others get
- * COH_NO_HOME. Returns the end. */
-static uint64_t assign_places(const coh_layout *layout, const uint8_t *is_marked, uint64_t offset,
-                              uint64_t *homes)
-{
-    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
-        homes[chunk] = is_marked[chunk] ? offset : COH_NO_HOME;
-        offset += is_marked[chunk] ? layout->chunks[chunk].bytes : 0;
-    }
-    return offset;
-}
-
 /* Marks the chunks of survivors that are not pinned, except those that only a nearer tier
  * holds. */
 static void mark_survivors(const builder *b, const uint8_t *held_nearer, uint8_t *marks)
@@ -143,8 +128,8 @@ static coh_level device_level(const builder *b)
                         .graph = b->graph,
                         .has_far = has_host(b) || has_disk(b),
                         .keeps_far = b->keeps_far,
-                        .home_offset = b->device_home,
-                        .floor_bytes = b->device_floor,
+                        .home_offset = b->device_homes.offset,
+                        .floor_bytes = b->device_homes.end_bytes,
                         .rules = b->pins.device_rules,
                         .tie_break = b->decisions->tie_break,
                         .patient = b->decisions->patient,
@@ -205,13 +190,14 @@ static coh_status place_device(builder *b)
     coh_level level = device_level(b);
     if (!level.has_far) {
         uint8_t *marks = NULL;
-        COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->device_home));
+        COH_TRY(COH_ALLOC(b->layout->chunk_count, &b->device_homes.offset));
         COH_TRY(COH_ALLOC(b->layout->chunk_count, &marks));
         mark_survivors(b, NULL, marks);
-        level.floor_bytes = assign_places(b->layout, marks, level.base_bytes, b->device_home);
+        level.floor_bytes =
+            coh_homes_assign(b->layout, marks, level.base_bytes, b->device_homes.offset);
         coh_free(marks);
         level.rules = NULL;
-        level.home_offset = b->device_home;
+        level.home_offset = b->device_homes.offset;
     }
     coh_sequence body = lowered_sequence(&b->drafts[COH_PROGRAM_BODY]);
     COH_TRY(coh_residency_boundary(&level, &body, &b->layout->residents, &b->layout->resident_count,
@@ -244,42 +230,6 @@ static coh_status refuse_tier(builder *b, coh_tier tier, uint64_t room, uint64_t
     return coh_refuse(&refusal);
 }
 
-static int may_be_fixed(const builder *b, const uint8_t *is_used, uint32_t chunk, int stream)
-{
-    return is_used[chunk] && b->host_home[chunk] == COH_NO_HOME &&
-           b->layout->objects[b->layout->chunks[chunk].object].stream == stream;
-}
-
-/* Gives chunks of a stream that the body uses in the host tier homes above the floor, up to `room`,
- * as evenly spread over the stream as possible, so that the drive moves the others during the whole
- * pass over it. Gradients get theirs from the last to the first: of vacant homes the highest is
- * taken, which is then the one that is free for longest. Returns 1 if all have homes. */
-static int fix_stream(builder *b, const uint8_t *is_used, int stream, uint64_t room)
-{
-    const coh_layout *layout = b->layout;
-    uint64_t used_bytes = 0;
-    double due = 0;
-    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++)
-        used_bytes += may_be_fixed(b, is_used, chunk, stream) ? layout->chunks[chunk].bytes : 0;
-    const uint64_t left = b->host_floor < room ? room - b->host_floor : 0;
-    const double share = left < used_bytes ? (double)left / (double)used_bytes : 1;
-    for (uint32_t i = 0; i < layout->chunk_count; i++) {
-        const uint32_t chunk = stream == COH_STREAM_GRAD ? layout->chunk_count - 1 - i : i;
-        const double bytes = (double)layout->chunks[chunk].bytes;
-        if (!may_be_fixed(b, is_used, chunk, stream))
-            continue;
-        due += share * bytes;
-        if (due < bytes)
-            continue;
-        due -= bytes;
-        b->host_home[chunk] = b->host_floor;
-        b->host_floor += layout->chunks[chunk].bytes;
-        if (stream == COH_STREAM_GRAD)
-            b->host_list[b->host_list_count++] = chunk;
-    }
-    return left >= used_bytes;
-}
-
 /* Fixes what fits beside the window: weights, which forward and backward read, before states; if
  * all have places, then waiting gradients. Other chunks use the home of an absent gradient. */
 static coh_status fix_host(builder *b)
@@ -292,12 +242,12 @@ static coh_status fix_host(builder *b)
     uint8_t *is_used = NULL;
     if (b->decisions->host_window == 0)
         return COH_OK;
-    if (b->host_home == NULL) {
-        COH_TRY(COH_ALLOC(chunks, &b->host_home));
+    if (b->host_homes.offset == NULL) {
+        COH_TRY(COH_ALLOC(chunks, &b->host_homes.offset));
         for (uint32_t chunk = 0; chunk < chunks; chunk++)
-            b->host_home[chunk] = COH_NO_HOME;
+            b->host_homes.offset[chunk] = COH_NO_HOME;
     }
-    COH_TRY(COH_ALLOC(chunks, &b->host_list));
+    COH_TRY(COH_ALLOC(chunks, &b->host_homes.list));
     COH_TRY(COH_ALLOC(chunks, &is_used));
     for (uint32_t i = 0; i < outer->operand_begin[outer->count]; i++) {
         const coh_lowered_operand *operand = &outer->operands[i];
@@ -307,9 +257,9 @@ static coh_status fix_host(builder *b)
             is_used[chunk] = object->survives && !object->pinned &&
                              (rules == NULL || !(rules[chunk] & COH_CHUNK_AWAY));
     }
-    fix_stream(b, is_used, COH_STREAM_WORK, room);
-    if (fix_stream(b, is_used, COH_STREAM_STATE, room))
-        fix_stream(b, is_used, COH_STREAM_GRAD, room);
+    coh_homes_spread(b->layout, is_used, COH_STREAM_WORK, room, &b->host_homes);
+    if (coh_homes_spread(b->layout, is_used, COH_STREAM_STATE, room, &b->host_homes))
+        coh_homes_spread(b->layout, is_used, COH_STREAM_GRAD, room, &b->host_homes);
     coh_free(is_used);
     return COH_OK;
 }
@@ -321,26 +271,6 @@ static coh_status fill_host(builder *b, const coh_level *level)
     COH_TRY(coh_residency_boundary(level, &body, &b->layout->residents, &b->layout->resident_count,
                                    &b->resident_capacity));
     return run_level(b, level, outer_sequence, 1);
-}
-
-/* As assign_places, but gradients last: their homes are vacant for longest, and several in a row
- * hold a larger chunk. Lists the marked chunks. */
-static uint64_t assign_shared(const coh_layout *layout, const uint8_t *is_marked, uint64_t *homes,
-                              uint32_t *list, uint32_t *out_count)
-{
-    uint64_t offset = 0;
-    *out_count = 0;
-    for (int is_grad = 0; is_grad < 2; is_grad++)
-        for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
-            const int stream = layout->objects[layout->chunks[chunk].object].stream;
-            if ((stream == COH_STREAM_GRAD) != is_grad)
-                continue;
-            homes[chunk] = is_marked[chunk] ? offset : COH_NO_HOME;
-            offset += is_marked[chunk] ? layout->chunks[chunk].bytes : 0;
-            if (is_marked[chunk])
-                list[(*out_count)++] = chunk;
-        }
-    return offset;
 }
 
 /* Places the host tier without a drive. Each chunk that lies there between programs has a home. So
@@ -355,14 +285,13 @@ static coh_status place_without_drive(builder *b, coh_level *level, uint8_t *mar
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         for (size_t i = 0; i < b->drafts[kind].device.move_count; i++)
             marks[b->drafts[kind].device.moves[i].chunk] = 1;
-    const uint64_t all_bytes = assign_places(b->layout, marks, 0, b->host_home);
+    const uint64_t all_bytes = coh_homes_assign(b->layout, marks, 0, b->host_homes.offset);
     if (all_bytes <= room)
         return fill_host(b, level);
     mark_survivors(b, b->held_nearer, marks);
-    level->floor_bytes =
-        assign_shared(b->layout, marks, b->host_home, b->host_list, &b->host_list_count);
-    level->home_chunks = b->host_list;
-    level->home_count = b->host_list_count;
+    level->floor_bytes = coh_homes_share(b->layout, marks, &b->host_homes);
+    level->home_chunks = b->host_homes.list;
+    level->home_count = b->host_homes.list_count;
     level->capacity = UINT64_MAX;
     COH_TRY(fill_host(b, level));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
@@ -396,10 +325,10 @@ static coh_status place_host(builder *b)
                         .has_far = has_disk(b),
                         .held_nearer = b->held_nearer,
                         .keeps_far = b->keeps_far,
-                        .home_offset = b->host_home,
-                        .home_chunks = b->host_list,
-                        .home_count = b->host_list_count,
-                        .floor_bytes = b->host_floor,
+                        .home_offset = b->host_homes.offset,
+                        .home_chunks = b->host_homes.list,
+                        .home_count = b->host_homes.list_count,
+                        .floor_bytes = b->host_homes.end_bytes,
                         .rules = b->pins.host_rules,
                         .tie_break = COH_TIE_LOWEST,
                         .horizon = (uint32_t)b->decisions->horizon };
@@ -407,10 +336,10 @@ static coh_status place_host(builder *b)
         return fill_host(b, &level);
     uint8_t *marks = NULL;
     const uint32_t chunks = b->layout->chunk_count;
-    COH_TRY(COH_ALLOC(chunks, &b->host_home));
-    COH_TRY(COH_ALLOC(chunks, &b->host_list));
+    COH_TRY(COH_ALLOC(chunks, &b->host_homes.offset));
+    COH_TRY(COH_ALLOC(chunks, &b->host_homes.list));
     COH_TRY(COH_ALLOC(chunks, &marks));
-    level.home_offset = b->host_home;
+    level.home_offset = b->host_homes.offset;
     level.rules = NULL;
     const coh_status status = place_without_drive(b, &level, marks);
     coh_free(marks);
@@ -503,9 +432,9 @@ static void fini_builder(builder *b)
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
         fini_draft(&b->drafts[kind]);
     coh_object_map_fini(&b->map);
-    coh_free(b->device_home);
-    coh_free(b->host_home);
-    coh_free(b->host_list);
+    coh_free(b->device_homes.offset);
+    coh_free(b->host_homes.offset);
+    coh_free(b->host_homes.list);
     coh_free(b->held_nearer);
     coh_free(b->keeps_far);
     coh_pin_map_fini(&b->pins);
@@ -522,13 +451,14 @@ static coh_status take_pins(builder *b)
                              &b->pins));
     coh_pin_map_blocks(&b->pins, b->graph, &b->recompute);
     if (b->pins.on_device != NULL && (has_host(b) || has_disk(b))) {
-        COH_TRY(COH_ALLOC(chunks, &b->device_home));
-        b->device_floor =
-            assign_places(b->layout, b->pins.on_device, b->layout->pinned_bytes, b->device_home);
+        COH_TRY(COH_ALLOC(chunks, &b->device_homes.offset));
+        b->device_homes.end_bytes = coh_homes_assign(
+            b->layout, b->pins.on_device, b->layout->pinned_bytes, b->device_homes.offset);
     }
     if (b->pins.on_host != NULL && has_host(b) && has_disk(b)) {
-        COH_TRY(COH_ALLOC(chunks, &b->host_home));
-        b->host_floor = assign_places(b->layout, b->pins.on_host, 0, b->host_home);
+        COH_TRY(COH_ALLOC(chunks, &b->host_homes.offset));
+        b->host_homes.end_bytes =
+            coh_homes_assign(b->layout, b->pins.on_host, 0, b->host_homes.offset);
     }
     return COH_OK;
 }
@@ -546,7 +476,7 @@ static coh_status hold_on_device(builder *b)
         return COH_OK;
     if (b->pins.on_device == NULL) {
         COH_TRY(COH_ALLOC(layout->chunk_count, &b->pins.on_device));
-        COH_TRY(COH_ALLOC(layout->chunk_count, &b->device_home));
+        COH_TRY(COH_ALLOC(layout->chunk_count, &b->device_homes.offset));
     }
     COH_TRY(COH_ALLOC(layout->object_count, &is_far));
     for (size_t i = 0; i < body->operand_count; i++)
@@ -561,8 +491,8 @@ static coh_status hold_on_device(builder *b)
         memset(b->pins.on_device + object->chunk_begin, 1, object->chunk_count);
         bytes += object->bytes;
     }
-    b->device_floor =
-        assign_places(layout, b->pins.on_device, layout->pinned_bytes, b->device_home);
+    b->device_homes.end_bytes =
+        coh_homes_assign(layout, b->pins.on_device, layout->pinned_bytes, b->device_homes.offset);
     coh_free(is_far);
     return COH_OK;
 }
