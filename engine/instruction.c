@@ -27,15 +27,28 @@ static int is_timed(const coh_step *step, const coh_ticket *ticket,
            (predicate == NULL || !is_seen || *predicate != 0);
 }
 
-/* Notes the begin of an instruction for its time (0: not timed) and for the record of its step. */
-static void note_begin(coh_step *step, const coh_ticket *ticket, uint32_t index)
+/* Notes the begin for the instruction's time (0: not timed) and for the record of its step. */
+void coh_instruction_began(void *context, uint64_t number, uint32_t index, uint64_t at_ns)
 {
+    coh_step *step = context;
+    const coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_instruction *instruction = &ticket->bound->program->instructions[index];
-    const int counts = is_timed(step, ticket, instruction);
-    const uint64_t now = counts || ticket->record != NULL ? coh_clock_ns() : 0;
-    step->times.begin_ns[instruction->lane] = counts ? now : 0;
+    step->times.begin_ns[instruction->lane] = is_timed(step, ticket, instruction) ? at_ns : 0;
     if (ticket->record != NULL)
-        ticket->record->step.spans[index].begin_ns = now;
+        ticket->record->step.spans[index].begin_ns = at_ns;
+}
+
+void coh_instruction_ended(void *context, uint64_t number, uint32_t index, uint64_t at_ns)
+{
+    coh_step *step = context;
+    coh_ticket *ticket = coh_step_ticket(step, number);
+    const coh_instruction *instruction = &ticket->bound->program->instructions[index];
+    const coh_lane lane = (coh_lane)instruction->lane;
+    if (instruction->opcode == COH_OP_CLIP)
+        coh_step_stamp_time(step, ticket, at_ns);
+    coh_instruction_times_add(&step->times, lane, index, at_ns);
+    if (ticket->record != NULL)
+        coh_step_records_end(&step->records, ticket->record, lane, index, at_ns);
 }
 
 /* ---- enter and leave ---- */
@@ -74,7 +87,6 @@ void coh_instruction_begin(void *context, uint64_t number, uint32_t index)
     const coh_ticket *ticket = coh_step_ticket(step, number);
     const coh_instruction *instruction = &ticket->bound->program->instructions[index];
     delay(step, ticket, instruction);
-    note_begin(step, ticket, index);
     if (step->phantom != NULL)
         coh_phantom_read_versions(step, number, index);
     enter(step, ticket->bound, number, index);
@@ -162,10 +174,6 @@ void coh_instruction_end(void *context, uint64_t number, uint32_t index)
     if (step->phantom != NULL)
         coh_phantom_write_versions(step, number, index);
     leave(step, bound, number, index);
-    const coh_lane lane = (coh_lane)instruction->lane;
-    const uint64_t now = coh_instruction_times_add(&step->times, lane, index);
-    if (ticket->record != NULL)
-        coh_step_records_end(&step->records, ticket->record, lane, index, now);
     if (instruction->lane == COH_LANE_COMPUTE || instruction->lane == COH_LANE_HOST)
         return; /* uses no link */
     atomic_fetch_add_explicit(&step->link_bytes[instruction->lane], instruction->bytes,
@@ -566,9 +574,17 @@ void coh_instruction_end_run(void *context, uint64_t number, uint32_t index)
             enter(step, bound, number, instructions[i]);
         leave(step, bound, number, instructions[i]);
     }
-    const uint64_t now =
-        coh_instruction_times_share(&step->times, COH_LANE_COMPUTE, instructions, run->count);
+}
+
+void coh_instruction_run_ended(void *context, uint64_t number, uint32_t index, uint64_t at_ns)
+{
+    coh_step *step = context;
+    const coh_ticket *ticket = coh_step_ticket(step, number);
+    const coh_instruction_run *run =
+        coh_instruction_recorded(ticket, &ticket->bound->program->instructions[index]);
+    const uint32_t *instructions = instructions_of(ticket->bound, run);
+    coh_instruction_times_share(&step->times, COH_LANE_COMPUTE, instructions, run->count, at_ns);
     if (ticket->record != NULL)
         coh_step_records_share(&step->records, ticket->record, instructions, run->count,
-                               step->times.predicted_s, now);
+                               step->times.predicted_s, at_ns);
 }

@@ -4,18 +4,16 @@
 #include "engine/instruction_times.h"
 
 #include "base/alloc.h"
-#include "base/clock.h"
 
 /* Returns the time of the lane's work that has just ended; negative: it does not count. */
-static double take_time(coh_instruction_times *times, coh_lane lane)
+static double take_time(coh_instruction_times *times, coh_lane lane, uint64_t end_ns)
 {
-    const uint64_t now = coh_clock_ns();
     uint64_t begin = times->begin_ns[lane];
     const int counts = begin != 0 && times->samples != NULL;
     if (begin < times->end_ns[lane])
         begin = times->end_ns[lane];
-    times->end_ns[lane] = now;
-    return counts ? (double)(now - begin) * 1e-9 : -1;
+    times->end_ns[lane] = end_ns;
+    return counts ? (double)(end_ns - begin) * 1e-9 : -1;
 }
 
 static void add(coh_instruction_times *times, uint32_t instruction, double seconds)
@@ -24,19 +22,18 @@ static void add(coh_instruction_times *times, uint32_t instruction, double secon
     samples->seconds[samples->count++ % COH_TIMES_KEPT] = (float)seconds;
 }
 
-uint64_t coh_instruction_times_add(coh_instruction_times *times, coh_lane lane,
-                                   uint32_t instruction)
+void coh_instruction_times_add(coh_instruction_times *times, coh_lane lane, uint32_t instruction,
+                               uint64_t end_ns)
 {
-    const double seconds = take_time(times, lane);
+    const double seconds = take_time(times, lane, end_ns);
     if (seconds >= 0)
         add(times, instruction, seconds);
-    return times->end_ns[lane];
 }
 
-uint64_t coh_instruction_times_share(coh_instruction_times *times, coh_lane lane,
-                                     const uint32_t *instructions, uint32_t count)
+void coh_instruction_times_share(coh_instruction_times *times, coh_lane lane,
+                                 const uint32_t *instructions, uint32_t count, uint64_t end_ns)
 {
-    const double seconds = take_time(times, lane);
+    const double seconds = take_time(times, lane, end_ns);
     double predicted = 0;
     for (uint32_t i = 0; seconds >= 0 && i < count; i++)
         predicted += (double)times->predicted_s[instructions[i]];
@@ -44,7 +41,6 @@ uint64_t coh_instruction_times_share(coh_instruction_times *times, coh_lane lane
         add(times, instructions[i],
             seconds * (predicted > 0 ? (double)times->predicted_s[instructions[i]] / predicted
                                      : 1.0 / count));
-    return times->end_ns[lane];
 }
 
 /* Applies the rule of the header to simulated begins and ends. Lanes retire in order. */

@@ -10,7 +10,8 @@
  * of the last COH_TIMES_KEPT runs are kept: their median is robust against one disturbed run. The
  * first run after a quiet point does not count: memory is cold, and nothing is pending.
  *
- * Threads: each lane writes its own begin, end and samples. They are read at quiet points. */
+ * Threads: each lane writes its own begin, end and samples; for a GPU's lanes with events, the
+ * thread that takes their times. They are read at quiet points. */
 #ifndef COH_ENGINE_INSTRUCTION_TIMES_H
 #define COH_ENGINE_INSTRUCTION_TIMES_H
 
@@ -37,11 +38,11 @@ typedef struct coh_instruction_times {
 coh_status coh_instruction_times_init(coh_instruction_times *out_times, const coh_plan *plan);
 void coh_instruction_times_fini(coh_instruction_times *times); /* accepts a zeroed one */
 
-/* Records the end of the current instruction on `lane`. Returns the time. */
-uint64_t coh_instruction_times_add(coh_instruction_times *times, coh_lane lane,
-                                   uint32_t instruction);
+/* Records the end of the current instruction on `lane`. */
+void coh_instruction_times_add(coh_instruction_times *times, coh_lane lane, uint32_t instruction,
+                               uint64_t end_ns);
 /* Records the end of `count` instructions on `lane` that were issued as one. Their total time is
- * divided in proportion to their predicted times. Returns the time. */
-uint64_t coh_instruction_times_share(coh_instruction_times *times, coh_lane lane,
-                                     const uint32_t *instructions, uint32_t count);
+ * divided in proportion to their predicted times. */
+void coh_instruction_times_share(coh_instruction_times *times, coh_lane lane,
+                                 const uint32_t *instructions, uint32_t count, uint64_t end_ns);
 #endif

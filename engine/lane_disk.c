@@ -9,6 +9,7 @@
  * waiting for one of our requests, which nobody would retire. Next: offload/store.h. */
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "engine/step_state.h"
 
@@ -63,6 +64,7 @@ static void retire_front(coh_lane_thread *lane)
         const coh_disk_request *request = request_at(lane, number);
         lane->step->times.begin_ns[lane->lane] = request->begin_ns; /* others have begun */
         coh_instruction_end(lane->step, request->ticket, request->instruction);
+        coh_instruction_ended(lane->step, request->ticket, request->instruction, coh_clock_ns());
         coh_counter_raise(retired, number);
     }
 }
@@ -126,6 +128,7 @@ static coh_status start_request(coh_lane_thread *lane, const coh_ticket *ticket,
 {
     const coh_instruction *instruction = &ticket->bound->program->instructions[index];
     coh_instruction_begin(lane->step, ticket->number, index);
+    coh_instruction_began(lane->step, ticket->number, index, coh_clock_ns());
     lane->submitted++;
     *request_at(lane, lane->submitted) =
         (coh_disk_request){ .ticket = ticket->number,
@@ -148,9 +151,11 @@ static coh_status run_instruction(coh_lane_thread *lane, const coh_ticket *ticke
     }
     const int32_t *predicate = coh_instruction_predicate(step, ticket->bound, instruction);
     coh_instruction_begin(step, ticket->number, index);
+    coh_instruction_began(step, ticket->number, index, coh_clock_ns());
     if (predicate == NULL || *predicate != 0)
         coh_instruction_execute(step, ticket->number, index);
     coh_instruction_end(step, ticket->number, index);
+    coh_instruction_ended(step, ticket->number, index, coh_clock_ns());
     lane->submitted++;
     coh_counter_raise(coh_step_retired(step, lane->lane), lane->submitted);
     return COH_OK;

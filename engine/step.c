@@ -94,7 +94,7 @@ static void issue_instruction(coh_step *step, coh_ticket *ticket, uint32_t index
         ops->launch(queue, coh_phantom_start, step, ticket->number, index, NULL);
         return;
     }
-    ops->notify(queue, coh_instruction_begin, step, ticket->number, index);
+    ops->notify(queue, coh_instruction_begin, coh_instruction_began, step, ticket->number, index);
     if (coh_opcode_moves(instruction->opcode)) { /* LOAD, STORE: disk lanes have threads */
         const coh_operand *from = coh_bound_operand(ticket->bound, instruction, COH_SLOT_FROM);
         const coh_operand *to = coh_bound_operand(ticket->bound, instruction, COH_SLOT_TO);
@@ -104,7 +104,7 @@ static void issue_instruction(coh_step *step, coh_ticket *ticket, uint32_t index
         ops->launch(queue, coh_instruction_execute, step, ticket->number, index,
                     coh_instruction_predicate(step, ticket->bound, instruction));
     }
-    ops->notify(queue, coh_instruction_end, step, ticket->number, index);
+    ops->notify(queue, coh_instruction_end, coh_instruction_ended, step, ticket->number, index);
     ops->signal(queue, coh_step_retired(step, instruction->lane),
                 ticket->base[instruction->lane] + instruction->ordinal);
 }
@@ -117,9 +117,10 @@ static void issue_run(coh_step *step, const coh_ticket *ticket, const coh_instru
     const coh_device_ops *ops = step->device_ops;
     coh_queue *queue = step->queues[COH_LANE_COMPUTE];
     issue_waits(step, ticket, &ticket->bound->program->instructions[index]);
-    ops->notify(queue, coh_instruction_begin, step, ticket->number, index);
+    ops->notify(queue, coh_instruction_begin, coh_instruction_began, step, ticket->number, index);
     ops->replay(queue, run->recording);
-    ops->notify(queue, coh_instruction_end_run, step, ticket->number, index);
+    ops->notify(queue, coh_instruction_end_run, coh_instruction_run_ended, step, ticket->number,
+                index);
     ops->signal(queue, coh_step_retired(step, COH_LANE_COMPUTE),
                 ticket->base[COH_LANE_COMPUTE] + run->first + run->count - 1);
 }
@@ -154,6 +155,15 @@ void *coh_issue_main(void *argument)
 
 /* ---- waiting ---- */
 
+/* Takes the times of everything that has retired. Fails: the device's failure. */
+static coh_status take_times(coh_step *step)
+{
+    for (int lane = 0; lane < COH_LANE_COUNT && step->device_ops->take_times != NULL; lane++)
+        if (step->queues[lane] != NULL)
+            step->device_ops->take_times(step->queues[lane]);
+    return coh_step_failure(step);
+}
+
 /* Waits until all lanes have retired all instructions of ticket `number` and no thread reads it any
  * more. */
 coh_status coh_step_finish(coh_step *step, uint64_t number)
@@ -166,7 +176,7 @@ coh_status coh_step_finish(coh_step *step, uint64_t number)
         if (reached && step->threads[lane].is_started)
             reached = coh_counter_wait(&step->counters[COH_COUNTER_WALKED + lane], number);
     }
-    return reached ? COH_OK : coh_step_failure(step);
+    return reached ? take_times(step) : coh_step_failure(step);
 }
 
 static uint64_t submitted_count(const coh_step *step)
@@ -225,9 +235,11 @@ coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_resul
         uint64_t clip = ticket->base[COH_LANE_COMPUTE] + ticket->bound->clip_ordinal;
         if (!coh_counter_wait(coh_step_retired(step, COH_LANE_COMPUTE), clip))
             return coh_step_failure(step);
+        COH_TRY(take_times(step));
     } else {
         COH_TRY(coh_step_finish(step, ticket_number));
         coh_step_stamp(step, ticket);
+        coh_step_stamp_time(step, ticket, coh_clock_ns());
     }
     take_differences(step, ticket, out_result);
     if (ticket->record != NULL) {
@@ -241,15 +253,20 @@ coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_resul
 
 void coh_step_stamp(coh_step *step, coh_ticket *ticket)
 {
-    ticket->clip_ns = coh_clock_ns();
     for (int lane = 0; lane < COH_LANE_COUNT; lane++) {
-        ticket->result.exposed_ns[lane] =
-            atomic_load_explicit(&step->exposed_ns[lane], memory_order_relaxed);
         ticket->result.link_bytes[lane] =
             atomic_load_explicit(&step->link_bytes[lane], memory_order_relaxed);
         ticket->result.frozen_bytes[lane] =
             atomic_load_explicit(&step->frozen_bytes[lane], memory_order_relaxed);
     }
+}
+
+void coh_step_stamp_time(coh_step *step, coh_ticket *ticket, uint64_t at_ns)
+{
+    ticket->clip_ns = at_ns;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        ticket->result.exposed_ns[lane] =
+            atomic_load_explicit(&step->exposed_ns[lane], memory_order_relaxed);
 }
 
 /* ---- tickets ---- */

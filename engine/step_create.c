@@ -288,6 +288,11 @@ static uint64_t workspace_offset(const coh_layout *layout)
     return layout->libraries >= 0 ? layout->objects[layout->libraries].pinned_offset : 0;
 }
 
+static uint64_t record_steps(const coh_step *step)
+{
+    return step->plan->options.mode == COH_PLAN_TRAIN ? step->options.record_steps : 0;
+}
+
 static coh_status create_device(coh_step *step, const coh_step_config *config)
 {
     const coh_device_config device_config = {
@@ -302,6 +307,7 @@ static coh_status create_device(coh_step *step, const coh_step_config *config)
         .log = step->options.log,
         .log_context = step->options.log_context,
         .lockstep = step->options.poison,
+        .times_exactly = record_steps(step) > 0,
         .driver = config->driver,
         .awake = coh_phantom_awake(step->phantom),
     };
@@ -344,9 +350,8 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     COH_TRY(allocate_visit(step));
     COH_TRY(create_call_check(step));
     COH_TRY(coh_instruction_times_init(&step->times, step->plan));
-    COH_TRY(coh_step_records_init(
-        &step->records, step->plan->options.mode == COH_PLAN_TRAIN ? step->options.record_steps : 0,
-        step->plan->programs[COH_PROGRAM_BODY].instruction_count));
+    COH_TRY(coh_step_records_init(&step->records, record_steps(step),
+                                  step->plan->programs[COH_PROGRAM_BODY].instruction_count));
     COH_TRY(open_store(step, config->store_ops));
     return start_threads(step);
 }

@@ -8,11 +8,12 @@
  * are allocated and touched once. A record costs the two clock readings that an instruction's time
  * needs (instruction_times.h) and two stores.
  *
- * On a GPU an instruction begins and ends when coh-retire passes the notifies around it
- * (memory/device_cuda_retire.c), some microseconds after the work itself; the times of instructions
- * use the same moments.
+ * On a GPU the times are those of events around the work, mapped to the host's clock
+ * (memory/device_cuda_times.c). They are written when the step is waited for; the times of
+ * instructions and of stalls use the same events.
  *
- * Threads: each lane writes the spans of its own instructions. All else belongs to the creating
+ * Threads: each lane writes the spans of its own instructions; for a GPU's lanes, the thread that
+ * takes their times. All else belongs to the creating
  * thread, which reads a span once its lane has retired the instruction. */
 #ifndef COH_ENGINE_STEP_RECORDS_H
 #define COH_ENGINE_STEP_RECORDS_H

@@ -119,7 +119,7 @@ typedef struct coh_ticket {
     char kind_failure_text[COH_ERROR_TEXT_BYTES];
 
     /* When CLIP ends, result and time are copied from its record; coh_step_await reads them after
-     * CLIP has retired. Exposed and links: since create. */
+     * CLIP has retired and was timed. Exposed and links: since create. */
     uint64_t clip_ns;
     coh_step_result result;
 } coh_ticket;
@@ -274,8 +274,10 @@ static inline uint64_t coh_touch_generation(const coh_step *step, const coh_tick
 /* Records this thread's last error as the step's failure, if it is the first, and stops everything.
  * Any thread. */
 void coh_step_fail(coh_step *step, coh_status status);
-/* Copies time and totals into the ticket's result when CLIP ends. */
+/* Copies totals into the ticket's result when CLIP ends. */
 void coh_step_stamp(coh_step *step, coh_ticket *ticket);
+/* Likewise its time, and what compute was stalled until then. */
+void coh_step_stamp_time(coh_step *step, coh_ticket *ticket, uint64_t at_ns);
 /* Prefixes this thread's error text with the chunk that an instruction moves, on one of the
  * lanes h2d, d2h, read, write. Returns `status`. */
 coh_status coh_step_name_chunk(const coh_step *step, const coh_program *program,
@@ -351,6 +353,10 @@ void coh_step_wait_for_device(coh_step *step);
 void coh_instruction_begin(void *step, uint64_t number, uint32_t index); /* delay, enter extents */
 void coh_instruction_execute(void *step, uint64_t number, uint32_t index); /* not for movers */
 void coh_instruction_end(void *step, uint64_t number, uint32_t index); /* count, leave extents */
+/* coh_device_timed: take the time at which an instruction began and ended; each after the function
+ * above of the same place. */
+void coh_instruction_began(void *step, uint64_t number, uint32_t index, uint64_t at_ns);
+void coh_instruction_ended(void *step, uint64_t number, uint32_t index, uint64_t at_ns);
 /* Has the device prepare what the first run of each instruction would make
  * (coh_device_ops.rehearse), before coh-step starts. Fails: the device's failure, with the
  * operator. */
@@ -375,6 +381,8 @@ const coh_instruction_run *coh_instruction_recorded(const coh_ticket *ticket,
 /* coh_device_work: does coh_instruction_end for all instructions of the run that begins with
  * instruction `index`. */
 void coh_instruction_end_run(void *step, uint64_t number, uint32_t index);
+/* coh_device_timed: takes the time at which that run ended. */
+void coh_instruction_run_ended(void *step, uint64_t number, uint32_t index, uint64_t at_ns);
 
 /* ---- the functions of opcodes (planner/opcodes.def) that instruction.c does not hold ---- */
 

@@ -83,6 +83,10 @@ typedef struct coh_device_config {
     /* 1: `signal` returns only when its counter was raised (or the queue was closed). So what
      * `notify` does to an arena (poison) is finished before the next instruction is enqueued. */
     int lockstep;
+    /* 1: a place in a queue is timed by the device, at its own moment, and its time is given by
+     * take_times; this costs the device an event per instruction. 0: by the thread that notifies,
+     * when it notifies. */
+    int times_exactly;
     const struct coh_cuda_driver *driver; /* NULL: open the machine's */
 } coh_device_config;
 
@@ -117,6 +121,10 @@ typedef struct coh_recording coh_recording;
 
 /* Work that a queue does; `index` and `number` are passed through. */
 typedef void (*coh_device_work)(void *context, uint64_t number, uint32_t index);
+
+/* Receives the time (coh_clock_ns) at which a queue passed a place; in the queue's order, never
+ * before an earlier place of the queue. */
+typedef void (*coh_device_timed)(void *context, uint64_t number, uint32_t index, uint64_t at_ns);
 
 typedef struct coh_device_ops {
     uint32_t struct_bytes;
@@ -203,17 +211,23 @@ typedef struct coh_device_ops {
     /* Enqueues all recorded work, in its order. */
     void (*replay)(coh_queue *queue, const coh_recording *recording);
     /* Runs bookkeeping on the host at this place in the queue's order; always, even if work was
-     * skipped. */
-    void (*notify)(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
-                   uint32_t index);
+     * skipped. `timed` gets the time of the place: with times_exactly from take_times, else right
+     * after `work`. NULL: it is not timed. */
+    void (*notify)(coh_queue *queue, coh_device_work work, coh_device_timed timed, void *context,
+                   uint64_t number, uint32_t index);
     /* Raises `counter` when its turn comes; a queue must always use the same counter. */
     void (*signal)(coh_queue *queue, coh_counter *counter, uint64_t value);
     /* Waits until `counter` has `value`. Adds the time that the queue was stalled here to
-     * `stall_ns` (may be NULL). */
+     * `stall_ns` (may be NULL); with times_exactly take_times adds it. */
     void (*wait)(coh_queue *queue, coh_counter *counter, uint64_t value,
                  _Atomic uint64_t *stall_ns);
     void (*wait_host)(coh_queue *queue, coh_counter *counter, uint64_t value,
                       _Atomic uint64_t *stall_ns);
+
+    /* With times_exactly: gives the times of all places that the queue has passed before a signal
+     * that the caller has seen, and of some later ones. Any thread; threads wait for one another.
+     * NULL: the device times nothing by itself. A failure is the device's. */
+    void (*take_times)(coh_queue *queue);
 } coh_device_ops;
 
 extern const coh_device_ops coh_device_host;

@@ -136,9 +136,10 @@ static coh_status fill_context(coh_device *device)
                            "cuMemAllocHost of %zu bytes", sizeof(*device->words)));
     device->words = words;
     memset(words, 0, sizeof(*device->words));
-    return coh_cuda_check(driver,
-                          driver->cuMemHostGetDevicePointer(&device->words_address, words, 0),
-                          "cuMemHostGetDevicePointer");
+    COH_TRY(coh_cuda_check(driver,
+                           driver->cuMemHostGetDevicePointer(&device->words_address, words, 0),
+                           "cuMemHostGetDevicePointer"));
+    return device->config.times_exactly ? coh_cuda_clock_create(device) : COH_OK;
 }
 
 static coh_status create_context(coh_device *device)
@@ -157,6 +158,7 @@ static void destroy_context(coh_device *device)
     if (device->context == NULL)
         return;
     int is_inside = coh_cuda_enter(device) == COH_OK;
+    coh_cuda_clock_destroy(device);
     if (device->words != NULL)
         (void)device->driver->cuMemFreeHost(device->words);
     if (device->service != NULL)
@@ -587,4 +589,5 @@ const coh_device_ops coh_device_cuda = {
     .signal = coh_cuda_queue_signal,
     .wait = coh_cuda_queue_wait,
     .wait_host = coh_cuda_queue_wait_host,
+    .take_times = coh_cuda_queue_take_times,
 };

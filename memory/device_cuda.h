@@ -38,7 +38,8 @@
  * which are finished, or of this one, which run.
  *
  * coh-retire sleeps for up to 50 us at a time while commands are in flight, and until woken
- * otherwise. So a counter rises up to 50 us late, and stall times are exact to that.
+ * otherwise. So a counter rises up to 50 us late, and so are the times of places in queues, unless
+ * events time them (times_exactly, device_cuda_times.c).
  *
  * The device tier is one allocation. The host tier is memory as on the host device
  * (memory/arena.h), on the memory node nearest the GPU if it fits, then registered with the driver

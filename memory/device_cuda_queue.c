@@ -72,12 +72,25 @@ static int cover(coh_queue *queue)
     return 1;
 }
 
-/* Appends a record for coh-retire, after everything that the last word covers. Waits for room. */
-static void push(coh_queue *queue, const coh_cuda_record *record)
+/* Waits for room for a record. Returns 0 if the queue is closed. All records that coh-retire has
+ * passed can be taken, except the last if it is a begin: its event has no word behind it yet. */
+static int make_place(coh_queue *queue)
 {
     const uint64_t count = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
     if (count - coh_counter_read(&queue->popped) >= COH_CUDA_RING_COUNT &&
         !coh_counter_wait(&queue->popped, count - COH_CUDA_RING_COUNT / 2))
+        return 0;
+    if (queue->base.device->config.times_exactly &&
+        count - atomic_load_explicit(&queue->taken, memory_order_acquire) >= COH_CUDA_RING_COUNT)
+        coh_cuda_queue_take_times(queue);
+    return 1;
+}
+
+/* Appends a record for coh-retire, after everything that the last word covers. Waits for room. */
+static void push(coh_queue *queue, const coh_cuda_record *record)
+{
+    const uint64_t count = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+    if (!make_place(queue))
         return;
     coh_cuda_record *to = &queue->ring[count % COH_CUDA_RING_COUNT];
     *to = *record;
@@ -86,6 +99,38 @@ static void push(coh_queue *queue, const coh_cuda_record *record)
     atomic_store_explicit(&queue->pushed, count + 1, memory_order_release);
     coh_counter *pushed = &queue->base.device->pushed;
     coh_counter_raise(pushed, coh_counter_read(pushed) + 1);
+}
+
+/* Records the event of the next record, after everything enqueued so far. Returns 0 on failure. */
+static int record_event(coh_queue *queue)
+{
+    if (!make_place(queue))
+        return 0;
+    const uint64_t count = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+    CUevent event = queue->events[count % COH_CUDA_RING_COUNT];
+    if (!check(queue, queue->base.driver->cuEventRecord(event, queue->base.stream),
+               "cuEventRecord"))
+        return 0;
+    queue->newest_event = event;
+    queue->issued++;
+    return 1;
+}
+
+/* With times_exactly: gives the next record an event, which the next word covers. Returns 0 on
+ * failure. */
+static int time_place(coh_queue *queue, coh_cuda_record *record)
+{
+    if (!queue->base.device->config.times_exactly)
+        return 1;
+    record->event_place = queue->written + 1;
+    return record_event(queue);
+}
+
+/* Notes that work was enqueued. */
+static void note_work(coh_queue *queue)
+{
+    queue->is_dirty = 1;
+    queue->newest_event = NULL;
 }
 
 /* ---- room ---- */
@@ -169,7 +214,7 @@ void coh_cuda_queue_copy(coh_queue *queue, void *to, const void *from, size_t by
                                                            (CUdeviceptr)(uintptr_t)source, piece,
                                                            queue->base.stream),
                          "cuMemcpyAsync");
-        queue->is_dirty = 1;
+        note_work(queue);
         done += piece;
     }
     coh_cuda_leave(queue->base.device);
@@ -193,7 +238,8 @@ void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context
     queue->base.predicate = predicate;
     queue->base.predicate_is_taken = 0;
     work(context, number, index);
-    queue->is_dirty |= !queue->base.is_recording;
+    if (!queue->base.is_recording)
+        note_work(queue);
     queue->base.predicate = NULL;
     if (predicate != NULL && !queue->base.predicate_is_taken)
         coh_cuda_queue_fail(&queue->base,
@@ -210,7 +256,7 @@ void coh_cuda_queue_replay(coh_queue *queue, const coh_recording *recording)
     if (admit(&queue->base, recording->commands) &&
         check(queue, queue->base.driver->cuGraphLaunch(recording->graph, queue->base.stream),
               "cuGraphLaunch"))
-        queue->is_dirty = 1;
+        note_work(queue);
     coh_cuda_leave(queue->base.device);
 }
 
@@ -230,18 +276,21 @@ coh_status coh_cuda_queue_rehearse(coh_queue *queue, coh_device_work work, void 
     return coh_cuda_device_failure(queue->base.device);
 }
 
-void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
-                           uint32_t index)
+void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, coh_device_timed timed,
+                           void *context, uint64_t number, uint32_t index)
 {
-    const int calls_driver = queue->is_dirty;
+    coh_cuda_record record = { .kind = COH_CUDA_NOTIFY,
+                               .work = work,
+                               .timed = timed,
+                               .target = context,
+                               .number = number,
+                               .index = index };
+    const int takes_event = timed != NULL && queue->base.device->config.times_exactly;
+    const int calls_driver = queue->is_dirty || takes_event;
     if (calls_driver ? !begin(queue) : coh_cuda_is_closed(queue->base.device))
         return;
-    if (cover(queue))
-        push(queue, &(coh_cuda_record){ .kind = COH_CUDA_NOTIFY,
-                                        .work = work,
-                                        .target = context,
-                                        .number = number,
-                                        .index = index });
+    if ((!takes_event || time_place(queue, &record)) && cover(queue))
+        push(queue, &record);
     if (calls_driver)
         coh_cuda_leave(queue->base.device);
 }
@@ -260,25 +309,23 @@ static int take_counter(coh_queue *queue, coh_counter *counter)
 
 static void enqueue_signal(coh_queue *queue, coh_counter *counter, uint64_t value)
 {
-    if (!take_counter(queue, counter) || !cover(queue))
+    if (!take_counter(queue, counter) || !cover(queue) ||
+        (queue->newest_event == NULL && !record_event(queue)))
         return;
-    const uint64_t slot = queue->signal_count % COH_CUDA_RING_COUNT;
-    if (!check(queue, queue->base.driver->cuEventRecord(queue->events[slot], queue->base.stream),
-               "cuEventRecord"))
-        return;
-    queue->values[slot] = value;
-    queue->signal_count++;
-    queue->issued++;
+    queue->signals[queue->signal_count++ % COH_CUDA_RING_COUNT] =
+        (coh_cuda_signal){ .value = value, .event = queue->newest_event };
     push(queue, &(coh_cuda_record){ .kind = COH_CUDA_SIGNAL, .target = counter, .number = value });
 }
 
 void coh_cuda_queue_signal(coh_queue *queue, coh_counter *counter, uint64_t value)
 {
     const coh_device *device = queue->base.device;
-    if (!begin(queue))
+    const int calls_driver = queue->is_dirty || queue->newest_event == NULL;
+    if (calls_driver ? !begin(queue) : coh_cuda_is_closed(device))
         return;
     enqueue_signal(queue, counter, value);
-    coh_cuda_leave(device);
+    if (calls_driver)
+        coh_cuda_leave(device);
     if (device->config.lockstep)
         (void)coh_counter_wait(&queue->popped,
                                atomic_load_explicit(&queue->pushed, memory_order_relaxed));
@@ -304,27 +351,27 @@ static CUevent find_event(const coh_queue *queue, uint64_t value)
     uint64_t low = end > COH_CUDA_RING_COUNT ? end - COH_CUDA_RING_COUNT : 0, high = end;
     while (low < high) {
         const uint64_t middle = low + (high - low) / 2;
-        if (queue->values[middle % COH_CUDA_RING_COUNT] >= value)
+        if (queue->signals[middle % COH_CUDA_RING_COUNT].value >= value)
             high = middle;
         else
             low = middle + 1;
     }
-    return low == end ? NULL : queue->events[low % COH_CUDA_RING_COUNT];
+    return low == end ? NULL : queue->signals[low % COH_CUDA_RING_COUNT].event;
 }
 
 /* Appends a record of a wait: coh-retire then waits for the counter, too, and measures the time. */
 static void note_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
                       _Atomic uint64_t *stall_ns)
 {
-    queue->is_dirty = 1;
+    coh_cuda_record record = { .kind = COH_CUDA_WAIT,
+                               .target = counter,
+                               .number = value,
+                               .stall_ns = stall_ns,
+                               .begin_ns = stall_ns != NULL ? coh_clock_ns() : 0 };
+    note_work(queue);
     queue->issued++;
-    if (stall_ns != NULL && !cover(queue))
-        return;
-    push(queue, &(coh_cuda_record){ .kind = COH_CUDA_WAIT,
-                                    .target = counter,
-                                    .number = value,
-                                    .stall_ns = stall_ns,
-                                    .begin_ns = stall_ns != NULL ? coh_clock_ns() : 0 });
+    if (stall_ns == NULL || (time_place(queue, &record) && cover(queue)))
+        push(queue, &record);
 }
 
 static void enqueue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
@@ -412,14 +459,15 @@ static coh_status fill_queue(coh_queue *queue)
     const coh_device *device = queue->base.device;
     const coh_cuda_driver *driver = device->driver;
     const coh_device_kernels *kernels = device->config.kernels;
+    const unsigned flags =
+        device->config.times_exactly ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
     COH_TRY(coh_cuda_check(driver,
                            driver->cuStreamCreate(&queue->base.stream, CU_STREAM_NON_BLOCKING),
                            "cuStreamCreate for lane %s", coh_lane_name(queue->base.lane)));
     for (; queue->event_count < COH_CUDA_RING_COUNT; queue->event_count++)
-        COH_TRY(coh_cuda_check(
-            driver,
-            driver->cuEventCreate(&queue->events[queue->event_count], CU_EVENT_DISABLE_TIMING),
-            "cuEventCreate for lane %s", coh_lane_name(queue->base.lane)));
+        COH_TRY(coh_cuda_check(driver,
+                               driver->cuEventCreate(&queue->events[queue->event_count], flags),
+                               "cuEventCreate for lane %s", coh_lane_name(queue->base.lane)));
     if (kernels == NULL || queue->base.lane != COH_LANE_COMPUTE)
         return COH_OK;
     COH_TRY(take_workspace(queue, kernels->workspace_bytes));

@@ -19,7 +19,7 @@ static int pass_wait(const coh_queue *queue, const coh_cuda_record *record)
     const coh_counter *counter = record->target;
     if (coh_counter_read(counter) < record->number)
         return 0;
-    if (record->stall_ns != NULL) {
+    if (record->stall_ns != NULL && record->event_place == 0) {
         /* The stream was stalled since the previous commands finished, or since the wait was
          * enqueued, whichever is later. */
         uint64_t begin_ns =
@@ -37,6 +37,8 @@ static int pass_record(coh_queue *queue, const coh_cuda_record *record)
     switch (record->kind) {
     case COH_CUDA_NOTIFY:
         record->work(record->target, record->number, record->index);
+        if (record->timed != NULL && record->event_place == 0)
+            record->timed(record->target, record->number, record->index, coh_clock_ns());
         return 1;
     case COH_CUDA_SIGNAL:
         coh_counter_raise(record->target, record->number);
@@ -91,6 +93,8 @@ static int pass_queue(coh_queue *queue)
         return 0;
     for (; popped < pushed && !coh_cuda_is_closed(device); popped++) {
         const coh_cuda_record *record = &queue->ring[popped % COH_CUDA_RING_COUNT];
+        /* Before a signal, so that take_times gives the times of what was signalled. */
+        atomic_store_explicit(&queue->passed, popped, memory_order_release);
         if (record->place > progress || !pass_record(queue, record))
             break;
         if (record->place > queue->passed_place) {
@@ -100,6 +104,7 @@ static int pass_queue(coh_queue *queue)
     }
     if (popped == begin)
         return 0;
+    atomic_store_explicit(&queue->passed, popped, memory_order_release);
     atomic_store_explicit(&queue->over, queue->ring[(popped - 1) % COH_CUDA_RING_COUNT].commands,
                           memory_order_release);
     coh_counter_raise(&queue->popped, popped);

@@ -4,6 +4,7 @@
  *   device_cuda_queue.c   enqueuing
  *   device_cuda_graph.c   recording
  *   device_cuda_retire.c  the thread coh-retire, which never calls the driver
+ *   device_cuda_times.c   the GPU's clock, and the times of places in queues
  *   device_cuda_watch.c   the thread coh-watch, which asks the driver whether streams broke */
 #ifndef COH_MEMORY_DEVICE_CUDA_STATE_H
 #define COH_MEMORY_DEVICE_CUDA_STATE_H
@@ -11,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "memory/clock_map.h"
 #include "memory/cuda_queue.h"
 #include "memory/device_cuda.h"
 
@@ -40,6 +42,7 @@ typedef struct coh_cuda_word {
 typedef struct coh_cuda_words {
     coh_cuda_word progress[COH_LANE_COUNT]; /* the stream writes, coh-retire reads */
     coh_cuda_word mirror[COH_CUDA_WATCH_COUNT];
+    coh_cuda_word clock_go, clock_done; /* device_cuda_times.c */
 } coh_cuda_words;
 
 typedef enum coh_cuda_record_kind {
@@ -57,9 +60,12 @@ typedef struct coh_cuda_record {
     uint64_t place;
     uint64_t commands; /* the queue's commands that are done at that place */
     coh_device_work work;
-    void *target; /* context, counter */
+    coh_device_timed timed; /* of a notify; NULL: it is not timed */
+    void *target;           /* context, counter */
     _Atomic uint64_t *stall_ns;
     uint64_t begin_ns; /* of a wait that is timed: time at which it was enqueued */
+    /* With times_exactly: progress by which the record's event has its time; 0: it has no event. */
+    uint64_t event_place;
 } coh_cuda_record;
 
 struct coh_recording {
@@ -67,6 +73,23 @@ struct coh_recording {
     uint32_t commands;   /* that it counts as: at most COH_CUDA_GRAPH_COMMANDS */
     coh_recording *next; /* in the list of its queue */
 };
+
+typedef struct coh_cuda_signal {
+    uint64_t value;
+    CUevent event;
+} coh_cuda_signal;
+
+/* The GPU's clock, with times_exactly. Guarded by the mutex; held while the driver is asked for
+ * times, never while it waits for work. */
+typedef struct coh_cuda_clock {
+    pthread_mutex_t mutex;
+    int mutex_is_made;
+    CUstream stream;
+    CUevent events[3]; /* of the newest pair, of the best try so far, and of the present one */
+    int newest;        /* index of the newest pair's event */
+    uint64_t try_count;
+    coh_clock_map map; /* device times count from the first pair */
+} coh_cuda_clock;
 
 struct coh_queue {
     coh_cuda_queue base; /* first member: kernels get a pointer to both */
@@ -80,9 +103,10 @@ struct coh_queue {
     int kernels_are_open; /* config.kernels; set before coh-retire sees the queue */
     coh_counter *counter; /* counter that this queue signals; NULL: none yet */
     uint64_t signal_count;
-    CUevent events[COH_CUDA_RING_COUNT]; /* of the last signals: number n is at [n % count] */
-    uint64_t values[COH_CUDA_RING_COUNT];
-    uint32_t event_count; /* events created so far */
+    coh_cuda_signal signals[COH_CUDA_RING_COUNT]; /* the last ones: number n is at [n % count] */
+    CUevent events[COH_CUDA_RING_COUNT];          /* of the records in the ring */
+    uint32_t event_count;                         /* events created so far */
+    CUevent newest_event; /* recorded after all work that was enqueued; NULL: none was */
     coh_recording *recordings;
     uint64_t recorded_bytes;  /* GPU memory taken by recordings */
     coh_status record_status; /* while it records: the first failure */
@@ -90,6 +114,11 @@ struct coh_queue {
 
     /* Used by coh-retire only: when it saw progress reach passed_place. */
     uint64_t passed_place, passed_ns;
+
+    /* coh-retire is done with records [0, passed), take_times with [0, taken): it raises taken,
+     * holding the clock's mutex, and the enqueuing thread reuses records before it. */
+    _Atomic uint64_t passed, taken;
+    uint64_t timed_ns; /* latest time given; guarded by the clock's mutex */
 
     /* The enqueuing thread writes a record, then raises pushed (release); coh-retire reads it
      * (acquire), then raises popped. */
@@ -112,6 +141,7 @@ struct coh_device {
     uint64_t context_bytes; /* bytes in use at creation */
     int uses_graphs;
     struct coh_nvml *nvml; /* NULL: NVML is not there */
+    coh_cuda_clock clock;
 
     CUdeviceptr arena; /* device tier; 0: none */
     uint64_t arena_bytes;
@@ -194,8 +224,8 @@ void coh_cuda_queue_launch(coh_queue *queue, coh_device_work work, void *context
                            uint32_t index, const int32_t *predicate);
 coh_status coh_cuda_queue_rehearse(coh_queue *queue, coh_device_work work, void *context,
                                    uint64_t number, uint32_t index);
-void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
-                           uint32_t index);
+void coh_cuda_queue_notify(coh_queue *queue, coh_device_work work, coh_device_timed timed,
+                           void *context, uint64_t number, uint32_t index);
 void coh_cuda_queue_signal(coh_queue *queue, coh_counter *counter, uint64_t value);
 void coh_cuda_queue_wait(coh_queue *queue, coh_counter *counter, uint64_t value,
                          _Atomic uint64_t *stall_ns);
@@ -212,6 +242,14 @@ coh_status coh_cuda_record_begin(coh_queue *queue);
 coh_status coh_cuda_record_end(coh_queue *queue, coh_recording **out_recording);
 /* Frees a queue's recordings when it is destroyed, in its context; none may be running. */
 void coh_cuda_drop_recordings(coh_queue *queue);
+
+/* ---- device_cuda_times.c ---- */
+
+/* Create the clock with its first pair, in the device's context; destroy it, also after a create
+ * that failed or was not called. Fails: COH_ERR_MEMORY, COH_ERR_DEVICE. */
+coh_status coh_cuda_clock_create(coh_device *device);
+void coh_cuda_clock_destroy(coh_device *device);
+void coh_cuda_queue_take_times(coh_queue *queue);
 
 /* ---- device_cuda_watch.c ---- */
 

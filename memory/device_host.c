@@ -37,6 +37,7 @@ typedef struct command {
     uint32_t index;
     uint64_t number; /* argument of the work, value of a counter, or bytes of a copy */
     coh_device_work work;
+    coh_device_timed timed;
     void *target; /* context, counter, or destination */
     const void *source;
     const int32_t *predicate;
@@ -229,6 +230,8 @@ static int execute(coh_queue *queue, const command *c)
         return 1;
     case COMMAND_NOTIFY:
         c->work(c->target, c->number, c->index);
+        if (c->timed != NULL)
+            c->timed(c->target, c->number, c->index, coh_clock_ns());
         return 1;
     case COMMAND_SIGNAL:
         coh_counter_raise(c->target, c->number);
@@ -348,11 +351,12 @@ static void queue_launch(coh_queue *queue, coh_device_work work, void *context, 
                             .predicate = predicate });
 }
 
-static void queue_notify(coh_queue *queue, coh_device_work work, void *context, uint64_t number,
-                         uint32_t index)
+static void queue_notify(coh_queue *queue, coh_device_work work, coh_device_timed timed,
+                         void *context, uint64_t number, uint32_t index)
 {
     push(queue, &(command){ .kind = COMMAND_NOTIFY,
                             .work = work,
+                            .timed = timed,
                             .target = context,
                             .number = number,
                             .index = index });

@@ -294,12 +294,12 @@ coh_status session_record(session *s)
 void session_enqueue(session *s)
 {
     const uint64_t number = NUMBER + ++s->signalled;
-    ops->notify(s->queue, note_nothing, s, number, INDEX);
+    ops->notify(s->queue, note_nothing, NULL, s, number, INDEX);
     if (s->recording != NULL)
         ops->replay(s->queue, s->recording);
     else
         ops->launch(s->queue, session_work, s, number, INDEX, NULL);
-    ops->notify(s->queue, note_nothing, s, number, INDEX);
+    ops->notify(s->queue, note_nothing, NULL, s, number, INDEX);
     ops->signal(s->queue, &s->done, s->signalled);
 }
 

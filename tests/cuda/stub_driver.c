@@ -346,11 +346,11 @@ static CUresult stub_cuStreamSynchronize(CUstream stream)
 
 static CUresult stub_cuEventCreate(CUevent *event, unsigned flags)
 {
-    (void)flags;
     STUB_BEGIN(cuEventCreate);
     *event = calloc(1, sizeof(**event));
     if (*event == NULL)
         return coh_stub_end(CUDA_ERROR_OUT_OF_MEMORY);
+    (*event)->is_timed = !(flags & CU_EVENT_DISABLE_TIMING);
     coh_stub.live_count++;
     return coh_stub_end(CUDA_SUCCESS);
 }
@@ -371,6 +371,17 @@ static CUresult stub_cuEventRecord(CUevent event, CUstream stream)
         return coh_stub_end(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     coh_stub_push(
         stream, &(stub_command){ .kind = STUB_RECORD, .event = event, .value = ++event->recorded });
+    return coh_stub_end(CUDA_SUCCESS);
+}
+
+static CUresult stub_cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
+{
+    STUB_BEGIN(cuEventElapsedTime);
+    if (!from->is_timed || !to->is_timed || from->recorded == 0 || to->recorded == 0)
+        return coh_stub_end(CUDA_ERROR_INVALID_HANDLE);
+    if (from->completed < from->recorded || to->completed < to->recorded)
+        return coh_stub_end(CUDA_ERROR_NOT_READY);
+    *milliseconds = (float)((double)(int64_t)(to->at_ns - from->at_ns) * 1e-6);
     return coh_stub_end(CUDA_SUCCESS);
 }
 
@@ -484,6 +495,8 @@ void coh_stub_reset(size_t memory_bytes)
     coh_stub.twin_count = 0;
     coh_stub.stream_count = 0;
     coh_stub.near_node = -1;
+    coh_stub.clock_rate = 1;
+    coh_stub.clock_from_ns = 0;
     coh_stub.memory_bytes = memory_bytes;
     coh_stub.used_bytes = coh_stub.context_bytes = coh_stub.module_bytes = coh_stub.graph_bytes = 0;
     coh_stub.broken = CUDA_SUCCESS;

@@ -57,6 +57,10 @@ void coh_stub_set_near_node(int node);
 /* Sets the GPU memory that an executable graph takes; a reset sets it to 0. */
 void coh_stub_set_graph_bytes(size_t bytes);
 
+/* Sets the GPU's clock: `rate` times coh_clock_ns, plus `from_ns`. A reset sets it to that of the
+ * host. */
+void coh_stub_set_clock(double rate, int64_t from_ns);
+
 /* Returns how many objects are alive: contexts, memory, registered ranges, streams, events,
  * modules, graphs. */
 uint64_t coh_stub_live_count(void);

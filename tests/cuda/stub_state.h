@@ -60,7 +60,9 @@ struct CUstream_st {
 
 struct CUevent_st {
     uint64_t recorded, completed; /* records: enqueued, executed */
-    CUevent next;                 /* next destroyed event */
+    uint64_t at_ns;               /* GPU's clock at the last executed record */
+    int is_timed;
+    CUevent next; /* next destroyed event */
 };
 
 struct CUmod_st {
@@ -104,7 +106,9 @@ typedef struct stub_state {
     coh_stub_call skip_call;
     uint64_t skip_in;   /* waits until the skipped one; 0: none */
     size_t graph_bytes; /* taken by an executable graph */
-    CUevent destroyed;  /* kept until a reset, since streams may still wait for them */
+    double clock_rate;  /* of the GPU's clock, per nanosecond of the host */
+    int64_t clock_from_ns;
+    CUevent destroyed; /* kept until a reset, since streams may still wait for them */
     CUstream streams[STUB_STREAMS_MOST];
     int stream_count; /* streams ever created */
     stub_range ranges[STUB_RANGES_MOST];

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "tests/cuda/stub_state.h"
 
@@ -157,6 +158,21 @@ int coh_stub_head_is_ready(const struct CUstream_st *stream)
     return 1;
 }
 
+static uint64_t gpu_clock_ns(void)
+{
+    const uint64_t now_ns = coh_clock_ns();
+    return now_ns + (uint64_t)(int64_t)((coh_stub.clock_rate - 1) * (double)now_ns) +
+           (uint64_t)coh_stub.clock_from_ns;
+}
+
+void coh_stub_set_clock(double rate, int64_t from_ns)
+{
+    lock();
+    coh_stub.clock_rate = rate;
+    coh_stub.clock_from_ns = from_ns;
+    unlock();
+}
+
 /* Releases the mutex while work runs: a twin may take long, or break the GPU. */
 void coh_stub_execute_head(CUstream stream)
 {
@@ -180,6 +196,7 @@ void coh_stub_execute_head(CUstream stream)
         break;
     case STUB_RECORD:
         c.event->completed = c.value;
+        c.event->at_ns = gpu_clock_ns();
         break;
     case STUB_WAIT_VALUE:
     case STUB_WAIT_EVENT:

@@ -67,9 +67,9 @@ static void a_line_is_told_of_after_those_it_waited_for(void **state)
             coh_queue *queue = b.queues[lane];
             if (line > 0)
                 bench_wait(&b, lane, before, b.signalled[before]);
-            ops->notify(queue, log_number, &log, 2 * (uint64_t)line, 0);
+            ops->notify(queue, log_number, NULL, &log, 2 * (uint64_t)line, 0);
             ops->copy(queue, b.slot, b.host->in[0], sizeof(b.host->in[0]));
-            ops->notify(queue, log_number, &log, 2 * (uint64_t)line + 1, 0);
+            ops->notify(queue, log_number, NULL, &log, 2 * (uint64_t)line + 1, 0);
             bench_signal(&b, lane);
         }
         run_ready();
@@ -90,7 +90,7 @@ static void nothing_is_told_before_it_is_done(void **state)
     event_log log = { .count = 0 };
     open_bench(&b, NULL);
     ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[0], 4);
-    ops->notify(b.queues[COH_LANE_H2D], log_number, &log, 7, 0);
+    ops->notify(b.queues[COH_LANE_H2D], log_number, NULL, &log, 7, 0);
     bench_signal(&b, COH_LANE_H2D);
     for (int i = 0; i < 1000; i++)
         sched_yield();
@@ -225,7 +225,7 @@ static uint32_t load_behind_poison(int lockstep)
     b.host->in[0][0] = 1;
     b.host->in[1][0] = 2;
     ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[0], 4);
-    ops->notify(b.queues[COH_LANE_H2D], poison_slot, &p, 0, 0);
+    ops->notify(b.queues[COH_LANE_H2D], poison_slot, NULL, &p, 0, 0);
     bench_signal(&b, COH_LANE_H2D);
     ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[1], 4);
     bench_signal(&b, COH_LANE_H2D);
@@ -403,10 +403,10 @@ static void closing_ends_what_waits_and_tells_nobody(void **state)
     open_bench(&b, NULL);
     ops->wait_host(b.queues[COH_LANE_H2D], &b.host_counter, 1, NULL); /* never raised */
     ops->copy(b.queues[COH_LANE_H2D], b.slot, b.host->in[0], 4);
-    ops->notify(b.queues[COH_LANE_H2D], log_number, &log, 1, 0);
+    ops->notify(b.queues[COH_LANE_H2D], log_number, NULL, &log, 1, 0);
     bench_signal(&b, COH_LANE_H2D);
     bench_wait(&b, COH_LANE_COMPUTE, COH_LANE_H2D, 1);
-    ops->notify(b.queues[COH_LANE_COMPUTE], log_number, &log, 2, 0);
+    ops->notify(b.queues[COH_LANE_COMPUTE], log_number, NULL, &log, 2, 0);
     bench_signal(&b, COH_LANE_COMPUTE);
     run_ready();
     assert_true(coh_stub_pending_count() > 0);
@@ -424,9 +424,9 @@ static void a_gpu_that_breaks_is_found_and_its_line_named(void **state)
     open_bench(&b, NULL);
     coh_queue *queue = b.queues[COH_LANE_COMPUTE];
     for (uint32_t line = 0; line < 3; line++) {
-        ops->notify(queue, log_number, &log, 8, 20 + line);
+        ops->notify(queue, log_number, NULL, &log, 8, 20 + line);
         ops->copy(queue, b.slot, b.host->in[0], 4);
-        ops->notify(queue, log_number, &log, 8, 20 + line);
+        ops->notify(queue, log_number, NULL, &log, 8, 20 + line);
         bench_signal(&b, COH_LANE_COMPUTE);
     }
     int first[1];
@@ -458,10 +458,25 @@ static void launch_nothing(void *context, uint64_t number, uint32_t index)
     coh_cuda_launch(b->queues[COH_LANE_COMPUTE], COH_CUDA_SCALE_F32, &grid, &arguments);
 }
 
+static void ignore(void *context, uint64_t number, uint32_t index)
+{
+    (void)context;
+    (void)number;
+    (void)index;
+}
+
+static void ignore_time(void *context, uint64_t number, uint32_t index, uint64_t at_ns)
+{
+    (void)context;
+    (void)number;
+    (void)index;
+    assert_true(at_ns > 0);
+}
+
 /* Passes through everything once. */
 static coh_status live_once(uint64_t seed)
 {
-    const coh_device_config config = { .kernels = &scale_kernels };
+    const coh_device_config config = { .kernels = &scale_kernels, .times_exactly = 1 };
     bench b;
     int is_right = 0;
     coh_stub_set_twin("coh_scale_f32", scale_twin, sizeof(coh_cuda_map_arguments));
@@ -471,12 +486,16 @@ static coh_status live_once(uint64_t seed)
     if (status == COH_OK) {
         bench_enqueue(&b, 3, (uint32_t)seed);
         ops->launch(b.queues[COH_LANE_COMPUTE], launch_nothing, &b, 0, 0, NULL);
+        ops->notify(b.queues[COH_LANE_COMPUTE], ignore, ignore_time, &b, 0, 0);
         bench_signal(&b, COH_LANE_COMPUTE);
         ops->wait_host(b.queues[COH_LANE_H2D], &b.host_counter, 1, NULL);
         bench_signal(&b, COH_LANE_H2D);
         coh_stub_start(seed); /* not before: a wait for what has happened makes no call */
         coh_counter_raise(&b.host_counter, 1);
         status = bench_finish(&b, 3, &is_right);
+        ops->take_times(b.queues[COH_LANE_COMPUTE]);
+        if (status == COH_OK)
+            status = ops->failure(b.device);
         if (status == COH_OK)
             status = ops->fill(b.device, b.slot, 0, 4);
         coh_stub_stop();

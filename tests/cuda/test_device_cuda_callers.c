@@ -48,7 +48,7 @@ static int enqueue_all(bench *b, CUcontext mine)
     STAYS(ops->rehearse(compute, look_at_memory, &wrong, 0, 0));
     STAYS_VOID(ops->wait_host(load, &b->host_counter, 1, NULL));
     STAYS_VOID(ops->copy(load, b->slot, b->host->in[0], 4));
-    STAYS_VOID(ops->notify(load, do_nothing, NULL, 0, 0));
+    STAYS_VOID(ops->notify(load, do_nothing, NULL, NULL, 0, 0));
     STAYS_VOID(bench_signal(b, COH_LANE_H2D));
     STAYS_VOID(bench_wait(b, COH_LANE_COMPUTE, COH_LANE_H2D, 1));
     STAYS_VOID(ops->launch(compute, look_at_memory, &wrong, 0, 0, NULL));

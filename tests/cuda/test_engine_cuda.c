@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cohobate/kinds.h"
 #include "cohobate/layer.h"
+#include "cohobate/trace.h"
 #include "kernels/cuda/device_kernels.h"
 #include "memory/device_cuda.h"
 #include "tests/cuda/engine_trial.h"
@@ -24,6 +26,11 @@
 
 /* Commands that the driver holds when it is to be full nearly always: fewer than a line has. */
 #define SHALLOW 10
+
+/* The GPU's clock gains 1 ms in 10: without the mapping, times of a step would leave it at once.
+ * The bound is far above the error of a mapped time on a busy machine. */
+#define GPU_RATE      1.1
+#define MOST_WRONG_NS 1000000000u
 
 static const trial_placement placements[] = {
     { "in memory", 0, 0, 0, 1 },
@@ -314,6 +321,92 @@ static void a_graph_that_fails_does_not_blame_a_line(void **state)
     coh_graph_destroy(graph);
 }
 
+/* ---- recorded steps ---- */
+
+enum { RECORDED = 3 };
+
+/* Each instruction of a step lies within the step's own submission and end, lanes are in order, and
+ * what waits for a device lane begins after it, although the GPU's clock is another one. */
+static void check_recorded(const coh_trace *trace, const coh_trace_step *step,
+                           uint64_t submitted_ns)
+{
+    uint64_t lane_ns[COH_LANE_COUNT] = { 0 };
+    const uint64_t now_ns = coh_clock_ns();
+    for (uint32_t i = 0; i < trace->instruction_count; i++) {
+        const coh_trace_instruction *instruction = &trace->instructions[i];
+        const coh_trace_span *span = &step->spans[i];
+        assert_true(span->begin_ns <= span->end_ns);
+        assert_true(span->end_ns >= lane_ns[instruction->lane]);
+        lane_ns[instruction->lane] = span->end_ns;
+        assert_true(step->begin_ns + span->begin_ns + MOST_WRONG_NS >= submitted_ns);
+        assert_true(step->begin_ns + span->end_ns <= now_ns + MOST_WRONG_NS);
+        for (uint32_t w = 0; w < instruction->wait_count; w++) {
+            const coh_trace_wait *wait = &trace->waits[instruction->wait_begin + w];
+            const coh_lane lane = (coh_lane)trace->instructions[wait->instruction].lane;
+            const int is_device = lane <= COH_LANE_D2H && instruction->lane <= COH_LANE_D2H;
+            if (!wait->carry && is_device)
+                assert_true(span->begin_ns >= step->spans[wait->instruction].end_ns);
+        }
+    }
+}
+
+/* Returns the losses' sum; `records` 0: nothing is recorded. */
+static double train_recorded(const coh_plan *plan, uint64_t records)
+{
+    coh_engine_options options;
+    coh_engine *engine;
+    coh_trace *trace = NULL;
+    coh_trace_step step;
+    trial_ids ids;
+    double losses = 0;
+    coh_engine_options_init(&options);
+    options.disk_folder = ".";
+    options.record_steps = records;
+    coh_stub_reset((size_t)TRIAL_GPU_BYTES);
+    coh_stub_set_clock(GPU_RATE, 987654321098765);
+    coh_stub_start(7);
+    assert_int_equal(coh_engine_create_on(plan, &options, &trial_gpu, &engine), COH_OK);
+    assert_int_equal(coh_engine_init(engine, 42), COH_OK);
+    assert_int_equal(coh_engine_trace(engine, &trace), COH_OK);
+    const uint64_t events = coh_stub_call_count(COH_STUB_cuEventCreate);
+    for (uint64_t i = 0; i < RECORDED; i++) {
+        coh_step_result result = { .struct_bytes = sizeof(result) };
+        const coh_step_input input = trial_input(plan, i, &ids);
+        const uint64_t submitted_ns = coh_clock_ns();
+        if (coh_engine_step(engine, &input, &result) != COH_OK)
+            fail_msg("step %d: %s", (int)i, coh_last_error());
+        losses += result.loss;
+        assert_true(result.step_ns <= coh_clock_ns() - submitted_ns + MOST_WRONG_NS);
+        assert_int_equal(coh_engine_recorded(engine, i, &step),
+                         records ? COH_OK : COH_ERR_ARGUMENT);
+        if (records)
+            check_recorded(trace, &step, submitted_ns);
+    }
+    assert_int_equal(coh_stub_call_count(COH_STUB_cuEventCreate), events);
+    assert_int_equal(coh_stub_call_count(COH_STUB_cuEventElapsedTime) > 0, records > 0);
+    coh_trace_free(trace);
+    coh_engine_destroy(engine);
+    coh_stub_stop();
+    assert_int_equal(coh_stub_live_count(), 0);
+    return losses;
+}
+
+/* Without a record no event is timed, and recording changes no bit. */
+static void recorded_steps_have_the_hosts_times(void **state)
+{
+    (void)state;
+    coh_graph *graph = trial_graph(COH_DTYPE_F32, 2);
+    coh_profile *profile;
+    assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
+    for (int i = 0; i < (test_is_brief() ? 1 : 2); i++) {
+        coh_plan *plan = trial_plan(graph, profile, &placements[i == 0 ? 1 : 0]);
+        assert_true(train_recorded(plan, RECORDED) == train_recorded(plan, 0));
+        coh_plan_destroy(plan);
+    }
+    coh_profile_destroy(profile);
+    coh_graph_destroy(graph);
+}
+
 /* ---- what graphs save ---- */
 
 /* The kernels of products, which do nothing here: only their launches are counted. */
@@ -410,6 +503,7 @@ int main(void)
         cmocka_unit_test(a_scan_finds_what_it_finds_on_the_host),
         cmocka_unit_test(what_cannot_be_recorded_is_launched),
         cmocka_unit_test(a_graph_that_fails_does_not_blame_a_line),
+        cmocka_unit_test(recorded_steps_have_the_hosts_times),
         cmocka_unit_test(graphs_take_few_calls_of_the_driver),
         cmocka_unit_test(a_plan_of_another_device_is_refused),
         cmocka_unit_test(an_operator_without_kernels_for_a_gpu_is_refused_by_name),

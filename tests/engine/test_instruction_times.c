@@ -83,13 +83,13 @@ static void times_of_a_lane_do_not_overlap(void **state)
         times.begin_ns[COH_LANE_READ] = begin;
         while (coh_clock_ns() - begin < (instruction + 1) * 200000u)
             continue;
-        coh_instruction_times_add(&times, COH_LANE_READ, instruction);
+        coh_instruction_times_add(&times, COH_LANE_READ, instruction, coh_clock_ns());
         sum += (double)samples[instruction].seconds[0];
     }
     const double wall_s = (double)(times.end_ns[COH_LANE_READ] - begin) * 1e-9;
     assert_true(sum >= wall_s * 0.999 && sum <= wall_s * 1.001);
     times.begin_ns[COH_LANE_READ] = 0; /* an instruction that is not counted */
-    coh_instruction_times_add(&times, COH_LANE_READ, 1);
+    coh_instruction_times_add(&times, COH_LANE_READ, 1, coh_clock_ns());
     assert_int_equal(samples[1].count, 1);
 }
 
@@ -108,7 +108,7 @@ static void what_instructions_took_together_is_shared_out_as_predicted(void **st
     times.begin_ns[COH_LANE_COMPUTE] = begin;
     while (coh_clock_ns() - begin < 200000u)
         continue;
-    coh_instruction_times_share(&times, COH_LANE_COMPUTE, instructions, 3);
+    coh_instruction_times_share(&times, COH_LANE_COMPUTE, instructions, 3, coh_clock_ns());
     const double whole_s = (double)(times.end_ns[COH_LANE_COMPUTE] - begin) * 1e-9;
     const double expected[5] = { whole_s / 8, 0, whole_s / 4, 0, whole_s * 5 / 8 };
     for (int i = 0; i < 5; i++) {
@@ -117,10 +117,10 @@ static void what_instructions_took_together_is_shared_out_as_predicted(void **st
     }
     predicted_s[4] = predicted_s[0] = predicted_s[2] = 0;
     times.begin_ns[COH_LANE_COMPUTE] = times.end_ns[COH_LANE_COMPUTE];
-    coh_instruction_times_share(&times, COH_LANE_COMPUTE, instructions, 3);
+    coh_instruction_times_share(&times, COH_LANE_COMPUTE, instructions, 3, coh_clock_ns());
     assert_true(samples[0].seconds[1] > 0 && samples[0].seconds[1] == samples[4].seconds[1]);
     times.begin_ns[COH_LANE_COMPUTE] = 0; /* a run that is not counted */
-    coh_instruction_times_share(&times, COH_LANE_COMPUTE, instructions, 3);
+    coh_instruction_times_share(&times, COH_LANE_COMPUTE, instructions, 3, coh_clock_ns());
     assert_int_equal(samples[2].count, 2);
 }
 
