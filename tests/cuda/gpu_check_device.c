@@ -1,6 +1,6 @@
 /* The device itself on a GPU: the bench's pipeline (device_bench.h) with a project kernel, launched
- * and replayed as a CUDA graph; streams that wait for the host; host memory pinned in two
- * pieces. */
+ * and replayed as a CUDA graph; streams that wait for the host; times by the GPU's clock; host
+ * memory pinned in two pieces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,10 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/kernels.h"
+#include "memory/device_cuda_state.h"
 #include "tests/cuda/device_bench.h"
 #include "tests/cuda/gpu_check.h"
 
@@ -135,12 +137,81 @@ static void host_memory_is_pinned_in_pieces_and_copied_across_them(void **state)
     ops->destroy(device);
 }
 
+/* ---- the GPU's clock ---- */
+
+enum { PLACES = 200 };
+typedef struct places {
+    uint64_t at_ns[2 * PLACES];
+    int count;
+} places;
+
+static void pass(void *context, uint64_t number, uint32_t index)
+{
+    (void)context;
+    (void)number;
+    (void)index;
+}
+
+static void take_time(void *context, uint64_t number, uint32_t index, uint64_t at_ns)
+{
+    (void)number;
+    (void)index;
+    places *p = context;
+    p->at_ns[p->count++] = at_ns;
+}
+
+/* Enqueues copies, and waits for them; their times go to `p`. */
+static void time_copies(bench *b, places *p)
+{
+    coh_queue *queue = b->queues[COH_LANE_H2D];
+    for (int i = 0; i < PLACES; i++) {
+        ops->notify(queue, pass, take_time, p, 0, 0);
+        ops->copy(queue, b->slot, b->host->in[0], sizeof(b->host->in[0]));
+        ops->notify(queue, pass, take_time, p, 0, 0);
+        ops->signal(queue, &b->counters[COH_LANE_H2D], ++b->signalled[COH_LANE_H2D]);
+    }
+    if (!coh_counter_wait(&b->counters[COH_LANE_H2D], b->signalled[COH_LANE_H2D]))
+        fail_msg("%s", coh_last_error());
+}
+
+/* Places lie between the host's times before they are enqueued and after they are done. Some
+ * are taken before and some after the newest pair of the clocks. */
+static void times_of_the_gpu_are_the_hosts(void **state)
+{
+    (void)state;
+    const coh_device_config config = { .times_exactly = 1 };
+    bench b;
+    if (bench_open(&b, &config) != COH_OK)
+        fail_msg("%s", coh_last_error());
+    for (int turn = 0; turn < 3; turn++) {
+        places p = { .count = 0 };
+        const uint64_t begin_ns = coh_clock_ns();
+        time_copies(&b, &p);
+        const uint64_t end_ns = coh_clock_ns();
+        ops->take_times(b.queues[COH_LANE_H2D]);
+        if (ops->failure(b.device) != COH_OK)
+            fail_msg("%s", coh_last_error());
+        assert_int_equal(p.count, 2 * PLACES);
+        const uint64_t error_ns = coh_clock_map_error_ns(&b.device->clock.map);
+        const uint64_t most_ns = 3 * error_ns + 5000; /* with clocks of 100 ppm in 50 ms */
+        print_message("clocks of GPU and host are read together to within %.1f us\n",
+                      (double)error_ns * 1e-3);
+        assert_true(p.at_ns[0] + most_ns >= begin_ns);
+        assert_true(p.at_ns[2 * PLACES - 1] <= end_ns + most_ns);
+        for (int i = 1; i < 2 * PLACES; i++)
+            assert_true(p.at_ns[i] >= p.at_ns[i - 1]);
+        assert_true(p.at_ns[2 * PLACES - 1] > p.at_ns[0]);
+    }
+    bench_close(&b);
+}
+
 int gpu_check_device(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_hand_on_what_they_computed),
         cmocka_unit_test(a_recorded_kernel_is_replayed_in_its_turn),
         cmocka_unit_test(a_lane_waits_for_the_host),
+        cmocka_unit_test(times_of_the_gpu_are_the_hosts),
         cmocka_unit_test(host_memory_is_pinned_in_pieces_and_copied_across_them),
     };
     return cmocka_run_group_tests_name("device", tests, NULL, NULL);
