@@ -39,9 +39,10 @@ typedef struct coh_object_map {
     int64_t *row_unit;
     coh_pattern_choice patterns; /* these three: see coh_decisions */
     int slices, row_passes;
-    /* 1: instructions are written only for the first two row ranges and the last. The ranges
-     * between them need the same memory as the second. Used for memory bounds. */
-    int few_ranges;
+    /* 1: lowered only to bound the memory that instructions need. Bindings are left out, and
+     * instructions are written only for the first two row ranges and the last: the ranges between
+     * them need the same memory as the second. */
+    int is_for_memory;
 } coh_object_map;
 
 /* As a chunk size: cut no object, except at the ranges of a row-split parameter. */

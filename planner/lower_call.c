@@ -53,22 +53,34 @@ coh_status coh_lower_operand_all(coh_lower_writer *w, int32_t object, int access
     return coh_lower_operand(w, object, 0, w->layout->objects[object].chunk_count, access, role);
 }
 
+/* Adds a binding to the newest call. */
+static coh_status bind(coh_lower_writer *w, const coh_binding *binding)
+{
+    coh_lowered *lowered = w->lowered;
+    if (w->map->is_for_memory)
+        return COH_OK;
+    COH_TRY(coh_effort_check_count(lowered->binding_count + 1, COH_UNIT_BINDINGS));
+    COH_TRY(COH_GROW(&lowered->bindings, &lowered->binding_capacity, lowered->binding_count + 1));
+    lowered->bindings[lowered->binding_count++] = *binding;
+    lowered->calls[lowered->call_count - 1].binding_count++;
+    return COH_OK;
+}
+
+/* Returns the index of the newest operand of the newest instruction. */
+static int newest_operand(const coh_lowered *lowered)
+{
+    return (int)lowered->instructions[lowered->instruction_count - 1].operand_count - 1;
+}
+
 coh_status coh_lower_bind(coh_lower_writer *w, coh_role role, int port, uint64_t object_offset,
                           const coh_shape *shape)
 {
-    coh_lowered *lowered = w->lowered;
-    COH_TRY(coh_effort_check_count(lowered->binding_count + 1, COH_UNIT_BINDINGS));
-    COH_TRY(COH_GROW(&lowered->bindings, &lowered->binding_capacity, lowered->binding_count + 1));
-    lowered->bindings[lowered->binding_count++] = (coh_binding){
-        .role = (uint8_t)role,
-        .port = (uint8_t)port,
-        .operand =
-            (uint16_t)(lowered->instructions[lowered->instruction_count - 1].operand_count - 1),
-        .object_offset = object_offset,
-        .shape = *shape
-    };
-    lowered->calls[lowered->call_count - 1].binding_count++;
-    return COH_OK;
+    const coh_binding binding = { .role = (uint8_t)role,
+                                  .port = (uint8_t)port,
+                                  .operand = (uint16_t)newest_operand(w->lowered),
+                                  .object_offset = object_offset,
+                                  .shape = *shape };
+    return bind(w, &binding);
 }
 
 /* ---- one call of an operator ---- */
@@ -132,12 +144,16 @@ static coh_status tensor_port(coh_lower_writer *w, int32_t tensor, int32_t micro
         access = COH_ACCESS_BOTH;
     }
     int operand = access == COH_ACCESS_READ ? find_operand(w->lowered, object) : -1;
-    if (operand < 0)
+    if (operand < 0) {
         COH_TRY(coh_lower_operand_all(w, object, access, role));
-    COH_TRY(coh_lower_bind(w, role, port, offset, &facts->shape));
-    if (operand >= 0)
-        w->lowered->bindings[w->lowered->binding_count - 1].operand = (uint16_t)operand;
-    return COH_OK;
+        operand = newest_operand(w->lowered);
+    }
+    const coh_binding binding = { .role = (uint8_t)role,
+                                  .port = (uint8_t)port,
+                                  .operand = (uint16_t)operand,
+                                  .object_offset = offset,
+                                  .shape = facts->shape };
+    return bind(w, &binding);
 }
 
 /* Finds the chunks [begin, end) of an object that cover bytes [begin, end) of it. */
@@ -197,8 +213,7 @@ static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, coh_row
         uint32_t begin = 0, end = 0;
         parameter_chunks(w, parameter, rows, &begin, &end);
         COH_TRY(coh_lower_operand(w, object, begin, end, access, role));
-        operand =
-            (int)w->lowered->instructions[w->lowered->instruction_count - 1].operand_count - 1;
+        operand = newest_operand(w->lowered);
     }
     coh_shape shape = w->graph->parameters[parameter].facts.shape;
     uint64_t offset = layout->offset;
@@ -209,11 +224,13 @@ static coh_status parameter_port(coh_lower_writer *w, int32_t parameter, coh_row
         offset += coh_shape_bytes(&shape) / (uint64_t)shape.dim[0] * (uint64_t)rows.begin;
         shape.dim[0] = rows.end - rows.begin;
     }
-    COH_TRY(coh_lower_bind(w, role, port, offset, &shape));
-    coh_binding *binding = &w->lowered->bindings[w->lowered->binding_count - 1];
-    binding->operand = (uint16_t)operand;
-    binding->origin[0] = is_split ? rows.begin : 0;
-    return COH_OK;
+    const coh_binding binding = { .role = (uint8_t)role,
+                                  .port = (uint8_t)port,
+                                  .operand = (uint16_t)operand,
+                                  .object_offset = offset,
+                                  .shape = shape,
+                                  .origin = { is_split ? rows.begin : 0 } };
+    return bind(w, &binding);
 }
 
 static coh_status bytes_port(coh_lower_writer *w, int32_t object, int access, coh_role role,

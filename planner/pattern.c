@@ -117,7 +117,7 @@ static coh_status expand_rows(coh_lower_writer *w, coh_opcode opcode, int32_t op
                                                                  : rows.count;
         COH_TRY(coh_lower_range(w, opcode, op, microbatch, final, rows));
         rows.begin = rows.end;
-        if (w->map->few_ranges && rows.begin < rows.count)
+        if (w->map->is_for_memory && rows.begin < rows.count)
             rows.begin = last_of_few(&rows, shard.rows_per_part);
     } while (rows.begin < rows.count);
     return COH_OK;

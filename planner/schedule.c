@@ -688,7 +688,7 @@ static coh_status bound_instructions(builder *b, uint64_t chunk_bytes, int skips
     decisions.chunk_bytes = chunk_bytes;
     *out = (instruction_bound){ .op = -1 };
     COH_TRY(coh_layout_build(b->graph, b->options, &decisions, b->layout, &b->map));
-    b->map.few_ranges = 1;
+    b->map.is_for_memory = 1;
     COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++) {
         COH_TRY(lower_draft(b, (coh_program_kind)kind));
