@@ -19,7 +19,8 @@
  *   disk.h                                several drives as one working store
  *   plan_batch.h                          plans a batch and chooses its micro-batch
  *   status.h, refusal.h, terms.h          errors; what does not fit, as data; words of messages
- *   tier.h                                tiers and lanes: indices of arrays in plans and results
+ *   tier.h                                tiers, lanes, levels: indices of arrays in plans and
+ *                                         results
  *
  * Errors: every call that can fail returns a coh_status (status.h).
  * Structs that may grow begin with `struct_bytes`, the size that the caller was compiled with. Set

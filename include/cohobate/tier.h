@@ -1,5 +1,5 @@
-/* tier.h - tiers, where bytes are stored, and lanes, which compute or move them: the indices of
- * every array by tier or by lane in plans and results.
+/* tier.h - tiers, where bytes are stored, lanes, which compute or move them, and levels, the kinds
+ * of links between ranks: the indices of every array by tier, lane or level in plans and results.
  *
  * Threads: any. */
 #ifndef COHOBATE_TIER_H
@@ -32,10 +32,22 @@ typedef enum coh_lane {
     COH_LANE_COUNT
 } coh_lane;
 
+/* The links between two ranks, innermost first. A level also names the block of ranks that such
+ * links connect: the ranks of a pair, of a node, of the world. */
+typedef enum coh_link_level {
+    COH_LEVEL_SELF,  /* within one rank: no link */
+    COH_LEVEL_PAIR,  /* between two dies of a package, or GPUs that share the fastest link */
+    COH_LEVEL_NODE,  /* between the pairs of a machine */
+    COH_LEVEL_WORLD, /* between machines */
+    COH_LEVEL_COUNT
+} coh_link_level;
+
 /* Returns "device", "host" or "disk"; "unknown" for any other number. Never NULL. */
 COH_API const char *coh_tier_name(coh_tier tier);
 /* Returns "compute", "h2d", "d2h", "read", ...; "unknown" for any other number. Never NULL. */
 COH_API const char *coh_lane_name(coh_lane lane);
+/* Returns "self", "pair", "node" or "world"; "unknown" for any other number. Never NULL. */
+COH_API const char *coh_link_level_name(coh_link_level level);
 
 #ifdef __cplusplus
 }
