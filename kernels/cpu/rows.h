@@ -14,6 +14,7 @@
 
 #include "cohobate/optimizer.h"
 #include "kernels/kernels.h"
+#include "memory/fold_shape.h"
 
 /* ---- over f32, the same function in every table of an instruction set ---- */
 
@@ -66,6 +67,9 @@ typedef float coh_row_dot(const void *a, const void *b, int64_t count);
 /* Between f32 sums and rows: total += from; to (= or +=) total, rounded once. */
 typedef void coh_row_gather(float *total, const void *from, int64_t count);
 typedef void coh_row_put(void *to, const float *total, int64_t count, int adds);
+/* sums = the rows from[0] + first, from[1] + first, ..., added in the order of the shape. */
+typedef void coh_row_fold(float *sums, const void *const *from, int64_t first,
+                          const coh_fold_shape *shape, int64_t count);
 
 /* y = gelu(x); y may be x */
 typedef void coh_row_gelu(void *y, const void *x, int64_t count);
@@ -177,6 +181,7 @@ typedef void coh_row_softmax_again(void *row, int64_t count, float shift, float 
     X(add_scaled)                                                                                  \
     X(dot)                                                                                         \
     X(gather)                                                                                      \
+    X(fold)                                                                                        \
     X(put)                                                                                         \
     X(gelu)                                                                                        \
     X(gelu_backward)                                                                               \
