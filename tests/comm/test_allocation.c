@@ -1,0 +1,118 @@
+/* Starting, testing and waiting for lines allocates and maps nothing, on any thread: this program's
+ * malloc and mmap replace the C library's and count calls. */
+#include "tests/comm/ranks.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tests/length.h"
+
+#if !TEST_IS_SANITIZED
+static _Atomic uint64_t calls;
+
+/* The C library's own entries, for programs that replace malloc. */
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *memory, size_t bytes);
+
+void *malloc(size_t bytes)
+{
+    atomic_fetch_add(&calls, 1);
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    atomic_fetch_add(&calls, 1);
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *memory, size_t bytes)
+{
+    atomic_fetch_add(&calls, 1);
+    return __libc_realloc(memory, bytes);
+}
+
+void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    atomic_fetch_add(&calls, 1);
+    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset); // NOLINT
+}
+
+enum { RANKS = 4, ROUNDS = 200, BYTES = 5000 };
+
+static unsigned char memory[RANKS][RANKS][BYTES]; /* [receiver][sender] */
+static uint64_t before, after;                    /* rank 0 writes, the test reads */
+
+static coh_status add_line(coh_link_plan *plan, int32_t rank)
+{
+    uint32_t line;
+    COH_TRY(coh_link_plan_begin(plan, &line));
+    for (int32_t peer = 0; peer < RANKS; peer++)
+        if (peer != rank) {
+            COH_TRY(coh_link_plan_send(plan, peer, memory[rank][rank], BYTES));
+            COH_TRY(coh_link_plan_receive(plan, peer, memory[rank][peer], BYTES));
+        }
+    return COH_OK;
+}
+
+static coh_status run_line(coh_transport *transport)
+{
+    int is_done = 0;
+    COH_TRY(coh_transport_start(transport, 0));
+    COH_TRY(coh_transport_test(transport, 0, &is_done));
+    COH_TRY(coh_transport_wait(transport, 0));
+    return coh_transport_gather(transport, NULL, 0, NULL);
+}
+
+static coh_status count_calls(coh_transport *transport, void *argument)
+{
+    (void)argument;
+    coh_link_plan plan = { 0 };
+    coh_status status = add_line(&plan, transport->rank);
+    if (status == COH_OK)
+        status = coh_transport_bind(transport, &plan);
+    for (int round = 0; round < ROUNDS && status == COH_OK; round++) {
+        status = run_line(transport);
+        if (transport->rank == 0 && round == 1)
+            before = atomic_load(&calls);
+        if (transport->rank == 0)
+            after = atomic_load(&calls);
+    }
+    if (status == COH_OK)
+        status = coh_transport_gather(transport, NULL, 0, NULL);
+    coh_link_plan_fini(&plan);
+    coh_transport_close(transport);
+    return status;
+}
+
+static void no_line_allocates(void **state)
+{
+    (void)state;
+    ranks_end ends[RANKS_MOST];
+    const uint64_t start = atomic_load(&calls);
+    void *volatile seen = malloc(1); /* checks that the counter works */
+    free(seen);
+    assert_true(atomic_load(&calls) > start);
+    ranks_run(RANKS, count_calls, NULL, ends);
+    ranks_expect(RANKS, ends, COH_OK, "");
+    assert_true(before > start);
+    assert_int_equal(after - before, 0);
+}
+#else
+static void no_line_allocates(void **state)
+{
+    (void)state;
+    skip(); /* the sanitizer has its own malloc */
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(no_line_allocates) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

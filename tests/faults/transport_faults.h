@@ -1,0 +1,25 @@
+/* transport_faults.h - the threads transport with delays and failures, so that a loop over n finds
+ * every path of the code that uses a transport.
+ *
+ * Puts another table under the transports of a world; each of its functions waits, fails, or calls
+ * the real one. Calls of all ranks are counted together, from 0. The scheduler decides which
+ * call has a number, so a test demands the same of every number. */
+#ifndef COH_TESTS_FAULTS_TRANSPORT_FAULTS_H
+#define COH_TESTS_FAULTS_TRANSPORT_FAULTS_H
+
+#include "comm/transport.h"
+
+typedef struct transport_fault_plan {
+    uint64_t seed;
+    int64_t fail_at;        /* -1: never. The call fails with COH_ERR_IO and does nothing */
+    uint32_t delay_most_us; /* each call is delayed by a random time up to this */
+} transport_fault_plan;
+
+/* Sets the plan (NULL: no faults), before the ranks call, and puts the table under a transport. */
+void transport_fault_plan_set(const transport_fault_plan *plan);
+void transport_faults_put(coh_transport *transport);
+
+/* Returns whether the call that fails was made. */
+int transport_fault_was_hit(void);
+
+#endif
