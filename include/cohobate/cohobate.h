@@ -17,6 +17,7 @@
  *   kernels.h, machine.h                  tables of matrix products; what this machine has
  *   checkpoint.h, run.h                   reading checkpoints; disk space and the run's lock
  *   disk.h                                several drives as one working store
+ *   world.h                               several ranks: opened, stopped together
  *   plan_batch.h                          plans a batch and chooses its micro-batch
  *   status.h, refusal.h, terms.h          errors; what does not fit, as data; words of messages
  *   tier.h                                tiers, lanes, levels: indices of arrays in plans and
@@ -63,6 +64,7 @@
 #include "cohobate/tier.h"
 #include "cohobate/trace.h"
 #include "cohobate/training_note.h"
+#include "cohobate/world.h"
 
 #ifdef __cplusplus
 extern "C" {

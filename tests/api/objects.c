@@ -457,6 +457,20 @@ coh_space_hold valid_coh_space_hold(void)
     return (coh_space_hold){ .fd = -1 };
 }
 
+coh_world_options valid_coh_world_options(void)
+{
+    return (coh_world_options){ .struct_bytes = sizeof(coh_world_options), .rank_count = 1 };
+}
+
+coh_world *valid_coh_world(void)
+{
+    static coh_world *world;
+    const coh_world_options options = valid_coh_world_options();
+    if (world == NULL)
+        need(coh_world_open_threads(&options, &world), "world");
+    return world;
+}
+
 static coh_status make_graph(void *context, int64_t microbatch, coh_graph **out_graph)
 {
     const coh_model model = valid_coh_model();
@@ -542,7 +556,7 @@ void *valid_object(const char *function, const char *name)
     (void)name;
     if (is(function, "coh_folder_numbers"))
         return valid_coh_folder();
-    if (is(function, "coh_engine_fetch_state"))
+    if (is(function, "coh_engine_fetch_state") || is(function, "coh_world_gather"))
         return scratch(BUFFERS - 1);
     if (is(function, "coh_checkpoint_read"))
         return scratch(0);

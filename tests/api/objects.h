@@ -21,6 +21,7 @@ coh_token_file *valid_coh_token_file(void);
 coh_folder *valid_coh_folder(void);
 coh_merge *valid_coh_merge(void);
 coh_trace_file *valid_coh_trace_file(void);
+coh_world *valid_coh_world(void); /* of one rank, which never waits for another */
 
 coh_model valid_coh_model(void);
 coh_model valid_model_of(coh_family family);
@@ -55,10 +56,12 @@ coh_trace valid_coh_trace(void);
 coh_trace_step valid_coh_trace_step(void);
 coh_schedule valid_coh_schedule(void);
 coh_training_note valid_coh_training_note(void);
+coh_world_options valid_coh_world_options(void);
 
 /* Returns text for parameter `name` of `function`. */
 const char *valid_text(const char *function, const char *name);
-/* Returns an untyped object where one is expected: a coh_folder, a coh_merge, room for states. */
+/* Returns an untyped object where one is expected: a coh_folder, a coh_merge, room for states, a
+ * record. */
 void *valid_object(const char *function, const char *name);
 /* Returns room for an output: 1 MiB of zeros, one of 8 by number. */
 void *scratch(int number);

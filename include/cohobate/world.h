@@ -1,0 +1,91 @@
+/* world.h - a world of ranks: several engines that train one model.
+ *
+ * Each rank is one thread of control with its own engine and memory. A world connects N of them:
+ *
+ *     coh_world *worlds[4];
+ *     coh_world_open_threads(&options, worlds);       N ranks in this process
+ *     thread r:  coh_world_rank(worlds[r]) == r
+ *                coh_world_share_text(...)            rank 0's text, to all
+ *                coh_world_barrier(...)               waits for all
+ *                coh_world_close(worlds[r])
+ *
+ * The one idea: ranks end together. A rank that cannot go on stops the world with a sentence; each
+ * call of every other rank, also one that waits, then fails with this status and sentence, which
+ * begins with the number of the rank that stopped. So no rank waits for one that is gone, and all
+ * report the same reason.
+ *
+ * Ranks are numbered so that neighbours share the fastest links: the ranks of a pair, then the
+ * pairs of a node, then the nodes (coh_link_level, tier.h).
+ *
+ * Threads: a handle is used by one thread at a time, the handles of different ranks by different
+ * threads; coh_world_stop by any thread. share, gather and barrier are meetings: every rank makes
+ * the same calls in the same order, and each waits for all. */
+#ifndef COHOBATE_WORLD_H
+#define COHOBATE_WORLD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cohobate/status.h"
+#include "cohobate/tier.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Most ranks of one process, and most bytes of a record. */
+#define COH_WORLD_RANKS_MOST        1024
+#define COH_WORLD_RECORD_BYTES_MOST 4096
+
+/* One rank's handle of its world. */
+typedef struct coh_world coh_world;
+
+/* The size of a world and of its levels. All ranks of a level are consecutive. */
+typedef struct coh_world_options {
+    uint32_t struct_bytes; /* sizeof(coh_world_options) */
+    int32_t rank_count;    /* 1 to COH_WORLD_RANKS_MOST */
+    int32_t pair_ranks;    /* ranks of a pair: a divisor of node_ranks; 0: 1 */
+    int32_t node_ranks;    /* ranks of a node: a divisor of rank_count; 0: all */
+} coh_world_options;
+
+/* Opens a world of options->rank_count ranks in this process. out_worlds[r] is the handle of rank
+ * r; on failure all are NULL. The levels describe links; in one process they change no speed.
+ * Fails: COH_ERR_ARGUMENT: fewer than 1 or more than COH_WORLD_RANKS_MOST ranks, or levels that do
+ * not divide one another; COH_ERR_MEMORY. */
+COH_API coh_status coh_world_open_threads(const coh_world_options *options, coh_world **out_worlds);
+
+/* Frees the handle. Meet in a barrier first, unless the world has stopped: a rank that closes its
+ * handle stops the others. Accepts NULL. */
+COH_API void coh_world_close(coh_world *world);
+
+/* Returns the number of this rank, from 0; -1 for NULL. */
+COH_API int32_t coh_world_rank(const coh_world *world);
+/* Returns the number of ranks; 0 for NULL. */
+COH_API int32_t coh_world_size(const coh_world *world);
+
+/* Returns how many consecutive ranks the links of a level connect: 1, the ranks of a pair, of a
+ * node, of the world. 0 for NULL or another level. */
+COH_API int32_t coh_world_level_ranks(const coh_world *world, coh_link_level level);
+
+/* Gives rank 0's text to all. Other ranks pass any text, such as "". *out_text is valid until this
+ * rank's next share or close. Fails: COH_ERR_MEMORY; a stopped world. */
+COH_API coh_status coh_world_share_text(coh_world *world, const char *text, const char **out_text);
+
+/* Gathers a record of `bytes` from each rank, at most COH_WORLD_RECORD_BYTES_MOST, to all:
+ * out_records has room for the records of all ranks and gets them in rank order.
+ * Fails: COH_ERR_ARGUMENT, on all ranks if their sizes or calls differ; a stopped world. */
+COH_API coh_status coh_world_gather(coh_world *world, const void *record, size_t bytes,
+                                    void *out_records);
+
+/* Waits until all ranks have called it. Fails: a stopped world. */
+COH_API coh_status coh_world_barrier(coh_world *world);
+
+/* Stops all ranks with a failure and a sentence, which needs no full stop at its end. The first
+ * stop wins: a later one changes nothing and returns COH_OK, too.
+ * Fails: COH_ERR_ARGUMENT if `status` is no failure, or the sentence is empty. */
+COH_API coh_status coh_world_stop(coh_world *world, coh_status status, const char *sentence);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

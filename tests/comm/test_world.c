@@ -1,0 +1,229 @@
+/* The public handle of a world: what ranks see of it, texts and records that reach all, stops, and
+ * arguments that are refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cohobate/world.h"
+
+enum { RANKS = 8 };
+
+typedef struct one {
+    pthread_t thread;
+    coh_world *world;
+    coh_status (*body)(coh_world *world);
+    coh_status status;
+    char sentence[256];
+} one;
+
+static void *run_one(void *argument)
+{
+    one *self = argument;
+    self->status = self->body(self->world);
+    if (self->status != COH_OK)
+        (void)snprintf(self->sentence, sizeof(self->sentence), "%s", coh_last_error());
+    coh_world_close(self->world);
+    return NULL;
+}
+
+/* Runs the body on a thread for each rank. */
+static void run(int32_t rank_count, coh_status (*body)(coh_world *world), one *out_ends)
+{
+    const coh_world_options options = { .struct_bytes = sizeof(options), .rank_count = rank_count };
+    coh_world *worlds[RANKS];
+    assert_int_equal(coh_world_open_threads(&options, worlds), COH_OK);
+    for (int32_t i = 0; i < rank_count; i++) {
+        out_ends[i] = (one){ .world = worlds[i], .body = body };
+        assert_int_equal(pthread_create(&out_ends[i].thread, NULL, run_one, &out_ends[i]), 0);
+    }
+    for (int32_t i = 0; i < rank_count; i++)
+        assert_int_equal(pthread_join(out_ends[i].thread, NULL), 0);
+}
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        coh_status status_ = (call);                                                               \
+        if (status_ != COH_OK)                                                                     \
+            return status_;                                                                        \
+    } while (0)
+
+static coh_status not_so(coh_world *world, const char *what)
+{
+    (void)coh_world_stop(world, COH_ERR_INTERNAL, what);
+    return coh_world_barrier(world);
+}
+
+static void levels_are_those_that_were_given(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t ranks, pair, node, expected_pair, expected_node;
+    } cases[] = { { 8, 2, 4, 2, 4 }, { 8, 0, 0, 1, 8 }, { 8, 8, 8, 8, 8 },
+                  { 6, 3, 0, 3, 6 }, { 1, 1, 1, 1, 1 }, { 6, 0, 2, 1, 2 } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const coh_world_options options = { .struct_bytes = sizeof(options),
+                                            .rank_count = cases[i].ranks,
+                                            .pair_ranks = cases[i].pair,
+                                            .node_ranks = cases[i].node };
+        coh_world *worlds[RANKS];
+        assert_int_equal(coh_world_open_threads(&options, worlds), COH_OK);
+        for (int32_t rank = 0; rank < cases[i].ranks; rank++) {
+            const coh_world *world = worlds[rank];
+            assert_int_equal(coh_world_rank(world), rank);
+            assert_int_equal(coh_world_size(world), cases[i].ranks);
+            assert_int_equal(coh_world_level_ranks(world, COH_LEVEL_SELF), 1);
+            assert_int_equal(coh_world_level_ranks(world, COH_LEVEL_PAIR), cases[i].expected_pair);
+            assert_int_equal(coh_world_level_ranks(world, COH_LEVEL_NODE), cases[i].expected_node);
+            assert_int_equal(coh_world_level_ranks(world, COH_LEVEL_WORLD), cases[i].ranks);
+            assert_int_equal(coh_world_level_ranks(world, COH_LEVEL_COUNT), 0);
+        }
+        for (int32_t rank = 0; rank < cases[i].ranks; rank++)
+            coh_world_close(worlds[rank]);
+    }
+}
+
+static void a_world_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t ranks, pair, node;
+        const char *sentence;
+    } cases[] = { { 0, 0, 0, "rank_count" },    { -1, 0, 0, "rank_count" },
+                  { 1025, 0, 0, "rank_count" }, { 8, 3, 4, "do not fill" },
+                  { 8, 2, 3, "do not fill" },   { 8, 0, 16, "node_ranks" },
+                  { 8, 8, 4, "pair_ranks" },    { 8, -1, 4, "pair_ranks" },
+                  { 7, 2, 0, "do not fill" } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const coh_world_options options = { .struct_bytes = sizeof(options),
+                                            .rank_count = cases[i].ranks,
+                                            .pair_ranks = cases[i].pair,
+                                            .node_ranks = cases[i].node };
+        coh_world *worlds[1025];
+        if (coh_world_open_threads(&options, worlds) != COH_ERR_ARGUMENT ||
+            strstr(coh_last_error(), cases[i].sentence) == NULL)
+            fail_msg("case %zu: %s", i, coh_last_error());
+    }
+}
+
+/* ---- texts and records ---- */
+
+static coh_status share_texts(coh_world *world)
+{
+    static char large[100000];
+    const int is_first = coh_world_rank(world) == 0;
+    const char *text = NULL;
+    if (is_first)
+        memset(large, 'x', sizeof(large) - 1);
+    TRY(coh_world_share_text(world, is_first ? "plan" : "another", &text));
+    if (strcmp(text, "plan") != 0)
+        return not_so(world, "another text");
+    TRY(coh_world_share_text(world, text, &text)); /* the text that was shared last */
+    if (strcmp(text, "plan") != 0)
+        return not_so(world, "another text again");
+    TRY(coh_world_share_text(world, is_first ? "" : "another", &text));
+    if (text[0] != '\0')
+        return not_so(world, "no empty text");
+    TRY(coh_world_share_text(world, is_first ? large : "", &text));
+    if (strlen(text) != sizeof(large) - 1 || strspn(text, "x") != sizeof(large) - 1)
+        return not_so(world, "no large text");
+    return coh_world_barrier(world);
+}
+
+static coh_status gather_records(coh_world *world)
+{
+    for (int32_t round = 0; round < 20; round++) {
+        const int32_t record[2] = { coh_world_rank(world), round };
+        int32_t all[RANKS][2];
+        TRY(coh_world_gather(world, record, sizeof(record), all));
+        for (int32_t i = 0; i < coh_world_size(world); i++)
+            if (all[i][0] != i || all[i][1] != round)
+                return not_so(world, "another record");
+    }
+    return coh_world_barrier(world);
+}
+
+static void texts_and_records_reach_all_ranks(void **state)
+{
+    (void)state;
+    coh_status (*const bodies[])(coh_world *) = { share_texts, gather_records };
+    for (int body = 0; body < 2; body++)
+        for (int32_t rank_count = 1; rank_count <= RANKS; rank_count++) {
+            one ends[RANKS];
+            run(rank_count, bodies[body], ends);
+            for (int32_t i = 0; i < rank_count; i++)
+                if (ends[i].status != COH_OK)
+                    fail_msg("rank %d: %s", i, ends[i].sentence);
+        }
+}
+
+/* ---- stops ---- */
+
+static coh_status stop_by_the_last(coh_world *world)
+{
+    const char *text;
+    if (coh_world_rank(world) == coh_world_size(world) - 1) {
+        TRY(coh_world_stop(world, COH_ERR_FULL, "the disk\n is full"));
+        TRY(coh_world_stop(world, COH_ERR_IO, "too late"));
+    }
+    return coh_world_rank(world) % 2 == 0 ? coh_world_barrier(world)
+                                          : coh_world_share_text(world, "", &text);
+}
+
+static void a_stop_gives_all_ranks_its_status_and_sentence(void **state)
+{
+    (void)state;
+    for (int32_t rank_count = 1; rank_count <= RANKS; rank_count++)
+        for (int times = 0; times < 10; times++) {
+            one ends[RANKS];
+            char expected[64];
+            (void)snprintf(expected, sizeof(expected), "rank %d: the disk? is full",
+                           rank_count - 1);
+            run(rank_count, stop_by_the_last, ends);
+            for (int32_t i = 0; i < rank_count; i++) {
+                assert_int_equal(ends[i].status, COH_ERR_FULL);
+                assert_string_equal(ends[i].sentence, expected);
+            }
+        }
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    (void)state;
+    const coh_world_options options = { .struct_bytes = sizeof(options), .rank_count = 1 };
+    static char record[COH_WORLD_RECORD_BYTES_MOST + 1], all[COH_WORLD_RECORD_BYTES_MOST + 1];
+    coh_world *world;
+    const char *text;
+    assert_int_equal(coh_world_open_threads(&options, &world), COH_OK);
+    assert_int_equal(coh_world_stop(world, COH_OK, "x"), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_world_stop(world, (coh_status)99, "x"), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_world_stop(world, COH_ERR_IO, ""), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_world_stop(world, COH_ERR_IO, NULL), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_world_share_text(world, NULL, &text), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_world_gather(world, record, sizeof(record), all), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_world_gather(world, record, sizeof(record) - 1, all), COH_OK);
+    assert_int_equal(coh_world_barrier(world), COH_OK); /* none of them has stopped it */
+    coh_world_close(world);
+    assert_int_equal(coh_world_rank(NULL), -1);
+    assert_int_equal(coh_world_size(NULL), 0);
+    assert_int_equal(coh_world_level_ranks(NULL, COH_LEVEL_NODE), 0);
+    coh_world_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_are_those_that_were_given),
+        cmocka_unit_test(a_world_that_cannot_be_is_refused),
+        cmocka_unit_test(texts_and_records_reach_all_ranks),
+        cmocka_unit_test(a_stop_gives_all_ranks_its_status_and_sentence),
+        cmocka_unit_test(bad_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
