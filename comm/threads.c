@@ -272,8 +272,6 @@ static void publish(rank *self, const bound *made)
 {
     pthread_mutex_lock(&self->world->lock);
     self->bound = *made;
-    if (is_stopped(self->world))
-        close_counters(self);
     pthread_mutex_unlock(&self->world->lock);
 }
 

@@ -67,6 +67,16 @@ static coh_status make_lines(const setting *s, int32_t rank, lines *made)
     return coh_exchange_gather(&made->plan, &made->gather, made->window, &made->gather_line);
 }
 
+/* The room for slices ends after p - 1 of them. */
+static int is_room_kept(const lines *made, int32_t size)
+{
+    const size_t part_bytes = made->reduce.part_bytes, end = (size_t)(size - 1) * part_bytes;
+    for (size_t i = end; i < end + part_bytes; i++)
+        if (made->received[i] != 0)
+            return 0;
+    return 1;
+}
+
 static coh_status run_step(setting *s, coh_transport *transport, lines *made, int32_t step)
 {
     const int32_t size = coh_mesh_group_size(&s->mesh, s->axes);
@@ -77,6 +87,8 @@ static coh_status run_step(setting *s, coh_transport *transport, lines *made, in
         store(s->dtype, made->contribution, i, contribution(transport->rank, step, i));
     COH_TRY(coh_transport_start(transport, made->reduce_line));
     COH_TRY(coh_transport_wait(transport, made->reduce_line));
+    if (!is_room_kept(made, size))
+        return coh_transport_stop(transport, COH_ERR_INTERNAL, "more than p - 1 slices");
     coh_exchange_slices(&made->reduce, made->contribution, made->received, slices);
     coh_kernel_fold(NULL, &(coh_fold_call){ .shape = s->shape,
                                             .contributions = slices,

@@ -3,10 +3,13 @@
 #include "tests/comm/ranks.h"
 
 #include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/rng.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
 
 /* Ends a body with a sentence; the world stops, and ranks_expect shows it. */
@@ -65,7 +68,8 @@ static void draw_scene(scene *s, uint64_t seed)
 
 static unsigned char byte_of(const scene *s, int message, int round, size_t i)
 {
-    return (unsigned char)coh_rng_u64(s->seed + 17, (uint64_t)(message * ROUNDS + round), i);
+    return (unsigned char)coh_rng_u64(s->seed + 17, (uint64_t)message * ROUNDS + (uint64_t)round,
+                                      i);
 }
 
 typedef unsigned char memories[MESSAGES][BYTES_MOST];
@@ -131,7 +135,7 @@ static coh_status play(coh_transport *transport, void *argument)
 static void lines_may_start_and_end_in_any_order(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= test_cases(60); seed++) {
+    for (uint64_t seed = 1; seed <= test_cases(40); seed++) {
         scene s;
         const transport_fault_plan delays = { .seed = seed, .fail_at = -1, .delay_most_us = 100 };
         draw_scene(&s, seed);
@@ -140,6 +144,44 @@ static void lines_may_start_and_end_in_any_order(void **state)
         ranks_expect(s.rank_count, ends, COH_OK, "");
     }
     transport_fault_plan_set(NULL);
+}
+
+/* ---- memory ---- */
+
+static coh_status bind_given(coh_transport *transport, void *argument)
+{
+    const coh_link_plan *plans = argument;
+    coh_status status = coh_transport_bind(transport, &plans[transport->rank]);
+    if (status == COH_OK)
+        status = coh_transport_gather(transport, NULL, 0, NULL);
+    coh_transport_close(transport);
+    return status;
+}
+
+static void each_allocation_of_bind_that_fails_ends_all(void **state)
+{
+    (void)state;
+    static memories memory;
+    coh_link_plan plans[RANKS_MOST] = { 0 };
+    scene s;
+    draw_scene(&s, 3);
+    for (int32_t rank = 0; rank < s.rank_count; rank++)
+        assert_int_equal(make_plan(&s, rank, &plans[rank], &memory), COH_OK);
+    for (uint64_t n = 2;; n++) { /* the first one makes the world */
+        alloc_fail_nth(n);
+        ranks_run(s.rank_count, bind_given, plans, ends);
+        const int hit = alloc_fault_was_hit();
+        alloc_fail_nth(0);
+        ranks_expect(s.rank_count, ends, hit ? COH_ERR_MEMORY : COH_OK, hit ? "rank " : "");
+        if (!hit)
+            break;
+    }
+    alloc_fail_nth(1);
+    coh_transport *transport;
+    assert_int_equal(coh_threads_open(1, &transport), COH_ERR_MEMORY);
+    alloc_fail_nth(0);
+    for (int32_t rank = 0; rank < s.rank_count; rank++)
+        coh_link_plan_fini(&plans[rank]);
 }
 
 /* ---- plans that are refused ---- */
@@ -236,6 +278,18 @@ static coh_status make_mistake(coh_transport *transport, mistake what)
     return COH_OK;
 }
 
+/* Tests a line until it is done. */
+static coh_status poll_line(coh_transport *transport, uint32_t line)
+{
+    int is_done = 0;
+    COH_TRY(coh_transport_start(transport, line));
+    while (!is_done) {
+        COH_TRY(coh_transport_test(transport, line, &is_done));
+        (void)sched_yield();
+    }
+    return COH_OK;
+}
+
 static coh_status err(coh_transport *transport, void *argument)
 {
     const mistake what = *(const mistake *)argument;
@@ -255,11 +309,8 @@ static coh_status err(coh_transport *transport, void *argument)
         status = make_mistake(transport, what);
     else if (status == COH_OK && (meets || rank == 1))
         status = coh_transport_share(transport, to, 4);
-    else if (status == COH_OK) {
-        status = coh_transport_start(transport, line);
-        if (status == COH_OK)
-            status = coh_transport_wait(transport, line);
-    }
+    else if (status == COH_OK)
+        status = poll_line(transport, line);
     coh_link_plan_fini(&plan);
     coh_transport_close(transport);
     return status;
@@ -356,7 +407,7 @@ static coh_status stop_anywhere(coh_transport *transport, void *argument)
 static void the_first_stop_reaches_all(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= test_cases(200); seed++) {
+    for (uint64_t seed = 1; seed <= test_cases(100); seed++) {
         scene s;
         draw_scene(&s, seed);
         ranks_run(s.rank_count, stop_anywhere, &s, ends);
@@ -397,10 +448,60 @@ static coh_status meet_until_stopped(coh_transport *transport, void *argument)
     return status;
 }
 
+/* Rank 1 copies two messages, each of which takes longer than to wake a thread. During the first
+ * one rank 0, which has started its side, stops the world, closes and frees both. */
+static coh_status stop_within_a_copy(coh_transport *transport, void *argument)
+{
+    enum { MESSAGE_BYTES = 1 << 25, BOTH = 2 };
+    const struct timespec moment = { .tv_nsec = 1000000 };
+    sem_t *begins = argument;
+    unsigned char *memory = calloc(BOTH, MESSAGE_BYTES);
+    coh_link_plan plan = { 0 };
+    uint32_t line;
+    coh_status status = coh_link_plan_begin(&plan, &line);
+    for (size_t i = 0; i < BOTH && status == COH_OK; i++) {
+        unsigned char *message = memory + i * MESSAGE_BYTES;
+        status = transport->rank == 0 ? coh_link_plan_send(&plan, 1, message, MESSAGE_BYTES)
+                                      : coh_link_plan_receive(&plan, 0, message, MESSAGE_BYTES);
+    }
+    if (status == COH_OK)
+        status = coh_transport_bind(transport, &plan);
+    coh_link_plan_fini(&plan);
+    if (status == COH_OK && transport->rank == 0)
+        status = coh_transport_start(transport, line);
+    if (status == COH_OK)
+        status = coh_transport_gather(transport, NULL, 0, NULL);
+    if (status == COH_OK && transport->rank == 1) {
+        (void)sem_post(begins);
+        status = coh_transport_start(transport, line);
+        if (status == COH_OK)
+            status = coh_transport_gather(transport, NULL, 0, NULL);
+    } else if (status == COH_OK) {
+        (void)sem_wait(begins);
+        (void)nanosleep(&moment, NULL);
+        status = coh_transport_stop(transport, COH_ERR_STOPPED, "within a copy");
+    }
+    coh_transport_close(transport);
+    free(memory);
+    return status;
+}
+
+static void a_stop_within_a_copy_leaves_no_memory_behind(void **state)
+{
+    (void)state;
+    for (int times = 0; times < 4; times++) {
+        sem_t begins;
+        assert_int_equal(sem_init(&begins, 0, 0), 0);
+        ranks_run(2, stop_within_a_copy, &begins, ends);
+        ranks_expect(2, ends, COH_ERR_STOPPED, "rank 0: within a copy");
+        (void)sem_destroy(&begins);
+    }
+}
+
 static void a_stop_in_a_meeting_leaves_no_record_behind(void **state)
 {
     (void)state;
-    for (int times = 0; times < (test_is_brief() ? 30 : 200); times++) {
+    for (int times = 0; times < (test_is_brief() ? 30 : 60); times++) {
         ranks_run(2 + times % 3, meet_until_stopped, NULL, ends);
         ranks_expect(2 + times % 3, ends, COH_ERR_STOPPED, "rank 0: from another thread");
     }
@@ -468,10 +569,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_may_start_and_end_in_any_order),
+        cmocka_unit_test(each_allocation_of_bind_that_fails_ends_all),
         cmocka_unit_test(a_plan_without_its_other_side_is_refused_on_all_ranks),
         cmocka_unit_test(a_mistake_of_one_rank_ends_all),
         cmocka_unit_test(records_and_shared_bytes_reach_all),
         cmocka_unit_test(the_first_stop_reaches_all),
+        cmocka_unit_test(a_stop_within_a_copy_leaves_no_memory_behind),
         cmocka_unit_test(a_stop_in_a_meeting_leaves_no_record_behind),
         cmocka_unit_test(a_rank_may_leave_after_a_barrier),
         cmocka_unit_test(a_world_has_1_to_1024_ranks),

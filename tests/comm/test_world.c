@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cohobate/world.h"
+#include "tests/faults/alloc_faults.h"
 
 enum { RANKS = 8 };
 
@@ -193,6 +194,33 @@ static void a_stop_gives_all_ranks_its_status_and_sentence(void **state)
         }
 }
 
+static void each_allocation_that_fails_leaves_nothing(void **state)
+{
+    (void)state;
+    const coh_world_options options = { .struct_bytes = sizeof(options), .rank_count = 3 };
+    coh_world *worlds[3];
+    const char *text;
+    for (uint64_t n = 1;; n++) {
+        alloc_fail_nth(n);
+        const coh_status status = coh_world_open_threads(&options, worlds);
+        alloc_fail_nth(0);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(worlds[i] == NULL, status != COH_OK);
+            coh_world_close(worlds[i]);
+        }
+        if (status == COH_OK)
+            break;
+        assert_int_equal(status, COH_ERR_MEMORY);
+    }
+    const coh_world_options single = { .struct_bytes = sizeof(single), .rank_count = 1 };
+    assert_int_equal(coh_world_open_threads(&single, worlds), COH_OK);
+    alloc_fail_nth(1);
+    assert_int_equal(coh_world_share_text(worlds[0], "plan", &text), COH_ERR_MEMORY);
+    alloc_fail_nth(0);
+    assert_int_equal(coh_world_barrier(worlds[0]), COH_ERR_MEMORY); /* it has stopped the world */
+    coh_world_close(worlds[0]);
+}
+
 static void bad_arguments_are_refused(void **state)
 {
     (void)state;
@@ -223,6 +251,7 @@ int main(void)
         cmocka_unit_test(a_world_that_cannot_be_is_refused),
         cmocka_unit_test(texts_and_records_reach_all_ranks),
         cmocka_unit_test(a_stop_gives_all_ranks_its_status_and_sentence),
+        cmocka_unit_test(each_allocation_that_fails_leaves_nothing),
         cmocka_unit_test(bad_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
