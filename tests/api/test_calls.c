@@ -4,6 +4,7 @@
  *
  *     test_calls [FUNCTION]     runs only the cases of one function */
 #include "tests/api/calls.h"
+#include "tests/temporary.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -116,17 +117,11 @@ static void run_entry(void)
     }
 }
 
-static int remove_one(const char *path, const struct stat *facts, int type, struct FTW *place)
-{
-    (void)facts, (void)type, (void)place;
-    return remove(path);
-}
-
 int main(int argc, char **argv)
 {
     int case_count = 0, function_count = 0;
-    char folder[] = "api-calls-XXXXXX";
-    if (mkdtemp(folder) == NULL || chdir(folder) != 0)
+    char folder[256];
+    if (temporary_folder(folder, sizeof(folder), "api-calls") != 0 || chdir(folder) != 0)
         return 99;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
@@ -143,8 +138,7 @@ int main(int argc, char **argv)
         case_count += entry->case_count;
         run_entry();
     }
-    if (chdir("..") == 0)
-        nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    (void)temporary_remove(folder);
     printf("%d functions and kinds, %d calls: %d answered wrongly\n", function_count, case_count,
            shared->failures);
     return shared->failures > 0 || function_count == 0;

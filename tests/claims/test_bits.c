@@ -17,6 +17,7 @@
 
 #include "tests/claims/trial.h"
 #include "tests/length.h"
+#include "tests/temporary.h"
 
 enum { STEPS = 4, MIB = 1 << 20, OUTCOMES_MOST = 16 };
 
@@ -199,18 +200,6 @@ static void values_and_moments_are_equal_not_only_the_hash(void **state)
 
 /* ---- quiet points ---- */
 
-static void remove_checkpoint(const char *path)
-{
-    static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
-                                         "manifest.json" };
-    char name[256];
-    for (int i = 0; i < COUNT_OF(files); i++) {
-        snprintf(name, sizeof(name), "%s/%s", path, files[i]);
-        unlink(name);
-    }
-    rmdir(path);
-}
-
 static void save(trial *t, const char *path, uint64_t step)
 {
     const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = step, .json = "{}" };
@@ -224,8 +213,8 @@ static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
     static const trial_placement *const before[] = { &budgets[0], &in_memory };
     static const trial_placement *const after[] = { &budgets[4], &chunks[0] };
     static const trial_numbers *const numbers[] = { &clipped, &unclipped };
-    char folder[] = "test_bits_XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
+    char folder[256], path[320];
+    assert_int_equal(temporary_folder(folder, sizeof(folder), "bits"), 0);
     snprintf(path, sizeof(path), "%s/half", folder);
     for (int i = 0; i < COUNT_OF(before); i++) {
         trial_outcome found = { 0 };
@@ -248,7 +237,7 @@ static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
         found.hash = trial_hash(&t);
         trial_check_equal(after[i]->name, &found, reference_of(numbers[i]));
         trial_close(&t);
-        remove_checkpoint(path);
+        assert_int_equal(temporary_remove(path), 0);
     }
     rmdir(folder);
 }
@@ -257,8 +246,8 @@ static void evaluations_saves_and_drains_between_steps_change_no_bit(void **stat
 {
     (void)state;
     static const trial_numbers *const numbers[] = { &clipped, &unclipped };
-    char folder[] = "test_bits_XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
+    char folder[256], path[320];
+    assert_int_equal(temporary_folder(folder, sizeof(folder), "bits"), 0);
     snprintf(path, sizeof(path), "%s/between", folder);
     for (int i = 0; i < COUNT_OF(numbers); i++) {
         trial_outcome found = { 0 };
@@ -283,7 +272,7 @@ static void evaluations_saves_and_drains_between_steps_change_no_bit(void **stat
         trial_check_equal("with quiet points", &found, reference_of(numbers[i]));
         trial_check_peak("with quiet points", &found);
         trial_close(&t);
-        remove_checkpoint(path);
+        assert_int_equal(temporary_remove(path), 0);
     }
     rmdir(folder);
 }

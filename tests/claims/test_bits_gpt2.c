@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/claims/trial.h"
+#include "tests/temporary.h"
 
 enum { STEPS = 4 };
 
@@ -78,10 +79,8 @@ static void updates_in_backward_change_no_bit(void **state)
 static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
 {
     (void)state;
-    static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
-                                         "manifest.json" };
-    char folder[] = "test_bits_XXXXXX", path[64], name[128];
-    assert_non_null(mkdtemp(folder));
+    char folder[256], path[320];
+    assert_int_equal(temporary_folder(folder, sizeof(folder), "bits"), 0);
     snprintf(path, sizeof(path), "%s/half", folder);
     trial t;
     trial_outcome expected, found = { 0 };
@@ -105,12 +104,7 @@ static void a_run_resumed_half_way_under_another_budget_ends_equal(void **state)
     trial_check_equal("resumed", &found, &expected);
     run_count++;
     trial_close(&t);
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        snprintf(name, sizeof(name), "%s/%s", path, files[i]);
-        unlink(name);
-    }
-    rmdir(path);
-    rmdir(folder);
+    assert_int_equal(temporary_remove(folder), 0);
 }
 
 int main(void)

@@ -16,6 +16,7 @@
 #include "planner/plan_make.h"
 #include "tests/claims/trial.h"
 #include "tests/length.h"
+#include "tests/temporary.h"
 
 enum { STEPS = 4, LAYERS = 3, ALL = LAYERS + 1, DELAY_MOST_US = 100 };
 
@@ -145,18 +146,6 @@ static void the_lane_that_updates_changes_no_bit(void **state)
     }
 }
 
-static void remove_checkpoint(const char *path)
-{
-    static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
-                                         "manifest.json" };
-    char name[256];
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        snprintf(name, sizeof(name), "%s/%s", path, files[i]);
-        unlink(name);
-    }
-    rmdir(path);
-}
-
 /* Runs steps with quiet points between them: drained, evaluated, hashed; saved after half of
  * them. */
 static void run_and_save(trial *t, const char *path, trial_outcome *found)
@@ -198,8 +187,8 @@ static void resume(trial *t, const char *path, trial_outcome *found)
 static void quiet_points_and_a_resume_elsewhere_change_no_bit(void **state)
 {
     (void)state;
-    char folder[] = "test_bits_host_XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
+    char folder[256], path[320];
+    assert_int_equal(temporary_folder(folder, sizeof(folder), "bits-host"), 0);
     snprintf(path, sizeof(path), "%s/half", folder);
     for (int i = 0; i < 2 * NUMBERS_COUNT; i++) {
         const int32_t elsewhere = (test_is_short() ? i / 2 : i) % 3;
@@ -221,7 +210,7 @@ static void quiet_points_and_a_resume_elsewhere_change_no_bit(void **state)
         resume(&t, path, &found);
         trial_check_equal("resumed", &found, &expected);
         trial_close(&t);
-        remove_checkpoint(path);
+        assert_int_equal(temporary_remove(path), 0);
         trial_subject_close(&subject);
     }
     rmdir(folder);
@@ -230,8 +219,8 @@ static void quiet_points_and_a_resume_elsewhere_change_no_bit(void **state)
 static void survivors_in_both_tiers_change_no_bit(void **state)
 {
     (void)state;
-    char folder[] = "test_bits_host_XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
+    char folder[256], path[320];
+    assert_int_equal(temporary_folder(folder, sizeof(folder), "bits-host"), 0);
     snprintf(path, sizeof(path), "%s/half", folder);
     for (int i = 0; i < 2 * NUMBERS_COUNT; i++) {
         if (test_is_short() && i % 2 != i / 2 % 2) /* each numeric plan in one dtype */
@@ -253,7 +242,7 @@ static void survivors_in_both_tiers_change_no_bit(void **state)
         resume(&t, path, &found);
         trial_check_equal("resumed there", &found, &expected);
         trial_close(&t);
-        remove_checkpoint(path);
+        assert_int_equal(temporary_remove(path), 0);
         trial_subject_close(&subject);
     }
     rmdir(folder);

@@ -16,6 +16,7 @@
 #include "tests/claims/trial.h"
 #include "tests/length.h"
 #include "tests/search_length.h"
+#include "tests/temporary.h"
 
 enum { STEPS = 3, PAGE = 4096 };
 
@@ -159,10 +160,8 @@ static void the_smallest_budget_plans_for_many_shapes(void **state)
 static void a_replayed_plan_runs_in_its_own_peak_and_not_in_a_page_less(void **state)
 {
     (void)state;
-    char path[] = "test_peak_XXXXXX";
-    int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0);
-    close(descriptor);
+    char path[256];
+    assert_int_equal(temporary_file(path, sizeof(path), "peak"), 0);
     static const trial_placement in_memory = { "in memory", 0, 0, 0, 0, 1, COH_RECOMPUTE_AUTO, 0 };
     static const trial_placement quarter = { "25 %, disk", 25, 0, 1, 0, 2, COH_RECOMPUTE_AUTO, 0 };
     trial_outcome expected, found = { 0 };

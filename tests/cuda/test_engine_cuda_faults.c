@@ -18,6 +18,7 @@
 #include "tests/cuda/engine_trial.h"
 #include "tests/cuda/stub_driver.h"
 #include "tests/length.h"
+#include "tests/temporary.h"
 
 static const trial_placement streamed = { "streamed", 45, 0, 0, 1, 1 };
 static const trial_placement disk = { "streamed, disk", 45, TRIAL_MANY, 0, 1, 1 };
@@ -164,14 +165,13 @@ static void whatever_call_of_a_step_fails_it_is_told_and_nothing_is_left(void **
 /* ---- checkpoints ---- */
 
 typedef struct saved {
-    char folder[32], older[64], newer[64];
+    char folder[256], older[320], newer[320];
     uint64_t hash; /* when `older` was saved */
 } saved;
 
 static void make_folder(saved *s)
 {
-    snprintf(s->folder, sizeof(s->folder), "test_faults_XXXXXX");
-    assert_non_null(mkdtemp(s->folder));
+    assert_int_equal(temporary_folder(s->folder, sizeof(s->folder), "faults"), 0);
     snprintf(s->older, sizeof(s->older), "%s/older", s->folder);
     snprintf(s->newer, sizeof(s->newer), "%s/newer", s->folder);
 }

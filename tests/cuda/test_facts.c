@@ -12,6 +12,7 @@
 #include "memory/cuda_driver.h"
 #include "memory/cuda_facts.h"
 #include "memory/topology.h"
+#include "tests/temporary.h"
 
 static struct made_driver {
     int gpu_count, calls, fail_nth;
@@ -142,9 +143,7 @@ static void the_near_node_is_the_drivers_or_that_of_the_pci_address(void **state
         { COH_NODE_ANY, 3, COH_NODE_ANY }, /* nor does it know the address */
     };
     char root[256], path[320];
-    const char *folder = getenv("TMPDIR");
-    snprintf(root, sizeof(root), "%s/coh-facts-XXXXXX", folder != NULL ? folder : "/tmp");
-    assert_non_null(mkdtemp(root));
+    assert_int_equal(temporary_folder(root, sizeof(root), "facts"), 0);
     made = (struct made_driver){ .gpu_count = 1 };
     assert_int_equal(coh_cuda_near_node(&driver, 100, root), COH_NODE_ANY);
     snprintf(path, sizeof(path), "mkdir -p %s/sys/bus/pci/devices/0000:1b:02.0", root);

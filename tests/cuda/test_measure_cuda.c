@@ -24,6 +24,7 @@
 #include "tests/cuda/host_twins.h"
 #include "tests/cuda/stub_driver.h"
 #include "tests/length.h"
+#include "tests/temporary.h"
 
 enum { THREADS = 2, SEQUENCES = 2, TOKENS = 16 };
 #define GPU_BYTES ((uint64_t)2 << 30)
@@ -232,10 +233,12 @@ static void what_was_measured_is_written_read_and_added_to(void **state)
     coh_graph *graphs[] = { make_graph(1, COH_DTYPE_BF16), make_graph(SEQUENCES, COH_DTYPE_BF16) };
     coh_measure_options options = options_for((const coh_graph *const *)graphs, 1);
     coh_profile *first = measure(&options, begin_with()), *again;
-    assert_int_equal(coh_profile_write(first, "measured-gpu.json"), COH_OK);
-    if (coh_profile_read("measured-gpu.json", &again) != COH_OK)
+    char path[256];
+    assert_int_equal(temporary_file(path, sizeof(path), "profile"), 0);
+    assert_int_equal(coh_profile_write(first, path), COH_OK);
+    if (coh_profile_read(path, &again) != COH_OK)
         fail_msg("%s", coh_last_error());
-    (void)unlink("measured-gpu.json");
+    (void)unlink(path);
     assert_true(again->device_kind == COH_DEVICE_CUDA && coh_profile_is_of_here(again));
     options.graph_count = 2;
     options.f32_gradients = options.accumulates = 1;

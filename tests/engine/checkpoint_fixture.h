@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "cohobate/checkpoint.h"
 #include "engine/checkpoint_writer.h"
+#include "tests/temporary.h"
 
 #define FIXTURE_TENSORS  6
 #define FIXTURE_ELEMENTS (4 * COH_GRAIN_ELEMENTS)
@@ -109,9 +110,7 @@ static inline void fixture_seal_manifest(const char *checkpoint, const char *bod
 /* Makes an empty folder and writes its path; `path` has PATH_MAX bytes. */
 static inline void fixture_folder(char *path)
 {
-    const char *parent = getenv("TMPDIR");
-    snprintf(path, PATH_MAX, "%s/coh-checkpoint-XXXXXX", parent ? parent : P_tmpdir);
-    if (!mkdtemp(path)) {
+    if (temporary_folder(path, PATH_MAX, "checkpoint") != 0) {
         perror(path);
         exit(1);
     }

@@ -11,6 +11,7 @@
 #include "base/file_ops.h"
 #include "cohobate/checkpoint.h"
 #include "memory/counter.h"
+#include "tests/temporary.h"
 
 #define CLIP 0.002f
 
@@ -31,14 +32,13 @@ static int held_sync(void *state, int fd)
 static coh_file_calls held_calls;
 
 typedef struct trial {
-    char folder[32], path[64], other[64];
+    char folder[256], path[320], other[320];
     run run;
 } trial;
 
 static void begin(trial *t, int sync_error)
 {
-    strcpy(t->folder, "test_saver_XXXXXX");
-    assert_non_null(mkdtemp(t->folder));
+    assert_int_equal(temporary_folder(t->folder, sizeof(t->folder), "saver"), 0);
     snprintf(t->path, sizeof(t->path), "%s/step-2", t->folder);
     snprintf(t->other, sizeof(t->other), "%s/step-4", t->folder);
     assert_int_equal(coh_counter_init(&drive.reached), COH_OK);

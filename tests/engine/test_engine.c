@@ -7,6 +7,7 @@
 #include "cohobate/models.h"
 #include "tests/engine/engine_bench.h"
 #include "tests/length.h"
+#include "tests/temporary.h"
 
 /* The thread sanitizer finds a race by the ordering of two accesses, rarely by their timing. */
 #if defined(__SANITIZE_THREAD__)
@@ -483,9 +484,9 @@ static void note_progress(void *context, coh_operation operation, uint64_t done,
 
 static void save_and_load(coh_engine *engine)
 {
-    char path[] = "progress-XXXXXX";
+    char path[256];
     const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .json = "{}" };
-    assert_non_null(mkdtemp(path));
+    assert_int_equal(temporary_folder(path, sizeof(path), "progress"), 0);
     assert_int_equal(rmdir(path), 0); /* a save makes its folder */
     assert_int_equal(coh_engine_save(engine, path, &note), COH_OK);
     assert_int_equal(coh_engine_load(engine, path, NULL), COH_OK);
@@ -541,7 +542,7 @@ static coh_status write_range(void *context, coh_parameter parameter, const char
 static uint64_t hash_after_write(const placement *p)
 {
     run r;
-    char path[] = "written-XXXXXX";
+    char path[256];
     static float before[SMALL_ELEMENTS], moments[SMALL_ELEMENTS];
     const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 2, .json = "{}" };
     coh_step_result result = { .struct_bytes = sizeof(result) };
@@ -552,7 +553,7 @@ static uint64_t hash_after_write(const placement *p)
     run_step(&r, 1, 1, &result);
     fetch_into(&r, WRITTEN, COH_FETCH_VALUE, before);
     fetch_state_into(&r, WRITTEN, "m", moments);
-    assert_non_null(mkdtemp(path));
+    assert_int_equal(temporary_folder(path, sizeof(path), "written"), 0);
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
     assert_int_equal(coh_engine_load_from(r.engine, path, write_range, NULL, &facts), COH_OK);

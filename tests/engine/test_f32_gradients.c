@@ -19,6 +19,7 @@
 #include "engine/optimizer_numbers.h"
 #include "planner/plan.h"
 #include "tests/search_length.h"
+#include "tests/temporary.h"
 
 enum { SEQUENCES = 2, TOKENS = 37, VOCABULARY = 300, MICROBATCHES = 4, PARAMETERS_MOST = 40 };
 enum { IDS = SEQUENCES * TOKENS };
@@ -320,10 +321,11 @@ static void it_is_of_the_numeric_plan_where_weights_are_bf16(void **state)
 static void a_plan_file_keeps_it(void **state)
 {
     (void)state;
-    static const char path[] = "f32-gradients-plan.json";
+    char path[256];
     coh_plan_options options = options_of(MICROBATCHES, 1);
     coh_plan *plan = NULL, *again = NULL;
     coh_plan_file file = { .struct_bytes = sizeof(file) };
+    assert_int_equal(temporary_file(path, sizeof(path), "plan"), 0);
     must(coh_plan_create(graph, &options, &plan), "plan");
     must(coh_plan_write(plan, path), "write");
     must(coh_plan_file_read(path, &file), "read");

@@ -15,14 +15,14 @@
 #include "cohobate/models.h"
 #include "engine/kernel_table.h"
 #include "tests/faults/alloc_faults.h"
+#include "tests/temporary.h"
 
-static char folder[64], path[128];
+static char folder[256], path[320];
 
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof(folder), "kernels-XXXXXX");
-    if (!mkdtemp(folder))
+    if (temporary_folder(folder, sizeof(folder), "kernels") != 0)
         return -1;
     snprintf(path, sizeof(path), "%s/kernels.json", folder);
     return 0;

@@ -18,31 +18,22 @@
 #include "coh_config.h"
 #include "cohobate/machine.h"
 #include "memory/available.h"
+#include "tests/temporary.h"
 
 #define FINDINGS_MOST 48
 
-static char folder[128];
+static char folder[256];
 
 static int make_folder(void **state)
 {
     (void)state;
-    const char *place = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/coh-test-machine-XXXXXX", place != NULL ? place : "/tmp");
-    return mkdtemp(folder) == NULL;
-}
-
-static void shell(const char *format, const char *argument)
-{
-    char command[256];
-    snprintf(command, sizeof(command), format, argument);
-    assert_int_equal(system(command), 0);
+    return temporary_folder(folder, sizeof(folder), "machine");
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    shell("rm -rf %s", folder);
-    return 0;
+    return temporary_remove(folder);
 }
 
 /* Writes a file below `folder` and makes its parent folders. */

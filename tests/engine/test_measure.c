@@ -18,6 +18,7 @@
 #include "planner/profile_file.h"
 #include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
+#include "tests/temporary.h"
 
 enum { ELEMENTS = 20000, ROWS = 7, TOKENS = 12 };
 
@@ -544,15 +545,17 @@ static void what_is_measured_is_written_and_read_as_the_same_bytes(void **state)
     coh_profile *profile, *again;
     coh_profile_summary summary = { .struct_bytes = sizeof(summary) },
                         summary_again = { .struct_bytes = sizeof(summary_again) };
+    char path[256];
+    assert_int_equal(temporary_file(path, sizeof(path), "profile"), 0);
     assert_int_equal(coh_profile_measure(&options, begin_with(), &profile), COH_OK);
-    assert_int_equal(coh_profile_write(profile, "measured.json"), COH_OK);
-    if (coh_profile_read("measured.json", &again) != COH_OK)
+    assert_int_equal(coh_profile_write(profile, path), COH_OK);
+    if (coh_profile_read(path, &again) != COH_OK)
         fail_msg("%s", coh_last_error());
     assert_int_equal(coh_profile_summarize(profile, &summary), COH_OK);
     assert_int_equal(coh_profile_summarize(again, &summary_again), COH_OK);
     assert_int_equal(summary.hash, summary_again.hash);
     assert_true(coh_profile_is_of_here(again));
-    (void)unlink("measured.json");
+    (void)unlink(path);
     coh_profile_destroy(again);
     coh_profile_destroy(profile);
     coh_graph_destroy(graph);

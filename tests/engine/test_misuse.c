@@ -16,10 +16,11 @@
 #include <unistd.h>
 
 #include "cohobate/cohobate.h"
+#include "tests/temporary.h"
 
 enum { ROWS = 8, COLUMNS = 4 };
 
-static char folder[] = "test_misuse_XXXXXX";
+static char folder[256];
 static const float x[ROWS * COLUMNS] = { 1 }, y[ROWS] = { 1 };
 static const coh_linear_attributes wide = { 16, 1, 0.2f }, last = { 1, 1, 0.1f };
 
@@ -772,7 +773,7 @@ static void each_mistake_gets_its_status_and_a_sentence(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(folder) == NULL;
+    return temporary_folder(folder, sizeof(folder), "misuse");
 }
 
 static int tear_down(void **state)

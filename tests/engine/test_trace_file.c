@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/file_text.h"
+#include "tests/temporary.h"
 
 #define PATH "trace_file_test.bin"
 
@@ -167,6 +168,20 @@ static void a_failed_create_leaves_no_file(void **state)
     coh_trace_free(trace);
 }
 
+static char folder[256];
+
+static int enter_folder(void **state)
+{
+    (void)state;
+    return temporary_folder(folder, sizeof(folder), "trace") != 0 || chdir(folder) != 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return temporary_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,5 +189,5 @@ int main(void)
         cmocka_unit_test(no_truncation_and_no_changed_byte_gives_other_contents),
         cmocka_unit_test(a_failed_create_leaves_no_file),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, enter_folder, remove_folder);
 }

@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include <ctype.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "cohobate/models.h"
 #include "engine/engine_state.h"
 #include "tests/search_length.h"
+#include "tests/temporary.h"
 
 enum { SEQUENCES = 2, TOKENS = 8, MICROBATCHES = 2, VOCABULARY = 96, CHANNELS = 32 };
 
@@ -211,22 +211,9 @@ void fault_check_sentence(const char *text)
         fail_msg("no sentence: '%s'", text);
 }
 
-static int remove_entry(const char *path, const struct stat *facts, int type, struct FTW *walk)
+void fault_make_folder(char *out_path, size_t path_bytes)
 {
-    (void)facts;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
-
-void fault_make_folder(char *out_path)
-{
-    strcpy(out_path, access("/dev/shm", W_OK) == 0 ? "/dev/shm/cohobate-XXXXXX" : "faults-XXXXXX");
-    if (mkdtemp(out_path) == NULL)
+    temporary_in_memory();
+    if (temporary_folder(out_path, path_bytes, "faults") != 0)
         fail_msg("no folder %s", out_path);
-}
-
-void fault_remove_tree(const char *path)
-{
-    nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }

@@ -57,11 +57,7 @@ void fault_watchdog(unsigned seconds, const char *what);
 /* Checks for one message: not empty, one line, no spaces at its ends. Ends the test otherwise. */
 void fault_check_sentence(const char *text);
 
-/* Makes a new folder, in memory if the machine can (a flush of a real disk takes milliseconds, and
- * a test makes thousands), else here. `out_path` has at least 64 bytes. */
-void fault_make_folder(char *out_path);
-
-/* Removes a checkpoint or run folder with its contents; a missing one is not an error. */
-void fault_remove_tree(const char *path);
+/* Makes a new folder, in memory if the machine can: a test makes thousands of files. */
+void fault_make_folder(char *out_path, size_t path_bytes);
 
 #endif

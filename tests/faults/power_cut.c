@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/rng.h"
 #include "tests/faults/file_faults.h"
+#include "tests/temporary.h"
 
 /* A save has five files and about twenty unflushed entries; removing an old one has seven. */
 enum { ENTRIES_MOST = 256, FILES_MOST = 64 };
@@ -132,14 +133,6 @@ static int name_now(const power_cut *cut, uint32_t index, const char *path, char
     return is_moved;
 }
 
-static int remove_one(const char *path, const struct stat *facts, int type, struct FTW *walk)
-{
-    (void)facts;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
-
 /* Returns 1 if the folder of an unlinked file was removed later and stays removed. */
 static int folder_is_gone(const power_cut *cut, uint32_t index)
 {
@@ -171,7 +164,7 @@ static void undo(power_cut *cut, uint32_t index)
     switch (lost->kind) {
     case ENTRY_MADE:
         if (!is_moved) /* else the journal has it under its later name */
-            (void)nftw(name, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+            (void)temporary_remove(name);
         break;
     case ENTRY_RENAMED:
         (void)rename(name, lost->path);

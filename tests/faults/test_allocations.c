@@ -21,6 +21,7 @@
 #include "tests/faults/alloc_faults.h"
 #include "tests/faults/fault_model.h"
 #include "tests/length.h"
+#include "tests/temporary.h"
 
 enum {
     LIFE_SECONDS = 240, /* nano's, on a machine with ten other processes */
@@ -31,7 +32,7 @@ static fault_model_size size = FAULT_TWO_OPERATORS;
 static uint64_t draw_count; /* 0: all */
 static uint64_t device_bytes;
 static uint64_t expected_hash;
-static char folder[64], path[80];
+static char folder[256], path[320];
 
 /* The calls of one life, to report where failures occurred. */
 typedef enum call {
@@ -109,7 +110,7 @@ static coh_status live(call *out_call)
     fault_destroy(self.engine);
     coh_plan_destroy(self.plan);
     coh_graph_destroy(self.graph);
-    fault_remove_tree(path);
+    (void)temporary_remove(path);
     return status;
 }
 
@@ -119,7 +120,7 @@ static int set_up(void **state)
     coh_graph *graph;
     call where;
     fault_watchdog(LIFE_SECONDS, "set-up");
-    fault_make_folder(folder);
+    fault_make_folder(folder, sizeof(folder));
     snprintf(path, sizeof(path), "%s/save", folder);
     assert_int_equal(fault_graph(size, &graph), COH_OK);
     device_bytes = fault_smallest_bytes(graph);
@@ -131,7 +132,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    fault_remove_tree(folder);
+    (void)temporary_remove(folder);
     return 0;
 }
 

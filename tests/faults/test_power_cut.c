@@ -19,10 +19,11 @@
 #include "base/file_ops.h"
 #include "tests/faults/fault_model.h"
 #include "tests/faults/file_faults.h"
+#include "tests/temporary.h"
 
 enum { SEEDS = 40, BYTES = 5 * 4096 + 100 };
 
-static char folder[64];
+static char folder[256];
 static char content[BYTES];
 
 static const char *in_folder(const char *name)
@@ -48,7 +49,7 @@ static void play(deed what, int at, int seed)
 {
     char value[32];
     int result;
-    fault_remove_tree(run_folder());
+    (void)temporary_remove(run_folder());
     assert_int_equal(mkdir(run_folder(), 0777), 0);
     snprintf(value, sizeof(value), "%d:%d", at, seed);
     setenv("COH_TEST_POWER_CUT_AT", value, 1);
@@ -229,14 +230,14 @@ static int set_up(void **state)
     (void)state;
     for (int i = 0; i < BYTES; i++)
         content[i] = (char)(1 + i % 251);
-    fault_make_folder(folder);
+    fault_make_folder(folder, sizeof(folder));
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    fault_remove_tree(folder);
+    (void)temporary_remove(folder);
     return 0;
 }
 

@@ -24,6 +24,7 @@
 #include "cohobate/checkpoint.h"
 #include "tests/faults/fault_model.h"
 #include "tests/faults/file_faults.h"
+#include "tests/temporary.h"
 
 enum { LAST_STEP = 4, RUN_SECONDS = 60 };
 
@@ -31,7 +32,7 @@ static fault_model_size size = FAULT_TWO_OPERATORS;
 static int cut_seeds = 3;
 static coh_graph *graph;
 static coh_plan *plan;
-static char base[64];
+static char base[256];
 static char start[PATH_MAX], folder[PATH_MAX];
 static uint64_t expected_hash[LAST_STEP + 1]; /* by number of steps */
 
@@ -57,7 +58,7 @@ static int set_up(void **state)
     coh_plan_options options;
     coh_engine *engine;
     fault_watchdog(RUN_SECONDS, "set-up");
-    fault_make_folder(base);
+    fault_make_folder(base, sizeof(base));
     snprintf(start, sizeof(start), "%s/start", base);
     snprintf(folder, sizeof(folder), "%s/run", base);
     assert_int_equal(mkdir(start, 0777), 0);
@@ -80,7 +81,7 @@ static int tear_down(void **state)
     (void)state;
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
-    fault_remove_tree(base);
+    (void)temporary_remove(base);
     return 0;
 }
 
@@ -90,7 +91,7 @@ static void begin_folder(void)
     static const char *const files[] = { "work.bin", "m.bin", "v.bin", "hashes.bin",
                                          "manifest.json" };
     char from[PATH_MAX + 32], to[PATH_MAX + 32];
-    fault_remove_tree(folder);
+    (void)temporary_remove(folder);
     assert_int_equal(mkdir(folder, 0777), 0);
     snprintf(to, sizeof(to), "%s/step-1", folder);
     assert_int_equal(mkdir(to, 0777), 0);

@@ -19,11 +19,12 @@
 #include "tests/faults/fault_model.h"
 #include "tests/faults/store_faults.h"
 #include "tests/length.h"
+#include "tests/temporary.h"
 
 enum { RUN_SECONDS = 60 }; /* for a run that takes milliseconds */
 
 static const char *store;
-static char folder[64], path[80], partial[96], disk_folders[2][80];
+static char folder[256], path[320], partial[336], disk_folders[2][320];
 static fault_model_size size;
 static coh_graph *graph;
 static coh_plan *plan;
@@ -49,7 +50,7 @@ static int set_up(void **state)
     coh_plan *in_memory;
     coh_engine *engine;
     fault_watchdog(RUN_SECONDS, "set-up");
-    fault_make_folder(folder);
+    fault_make_folder(folder, sizeof(folder));
     for (uint32_t i = 0; i < disk_count; i++) {
         snprintf(disk_folders[i], sizeof(disk_folders[i]), "%s/disk-%u", folder, (unsigned)i);
         assert_int_equal(mkdir(disk_folders[i], 0700), 0);
@@ -78,7 +79,7 @@ static int tear_down(void **state)
     (void)state;
     coh_plan_destroy(plan);
     coh_graph_destroy(graph);
-    fault_remove_tree(folder);
+    (void)temporary_remove(folder);
     return 0;
 }
 
@@ -111,7 +112,7 @@ static coh_status live(const coh_engine_options *options, coh_engine **out_engin
         status = coh_engine_load(*out_engine, path, NULL);
     if (status == COH_OK)
         status = coh_engine_hash(*out_engine, out_hash);
-    fault_remove_tree(path);
+    (void)temporary_remove(path);
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cohobate/text.h"
+#include "tests/temporary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
@@ -30,9 +31,9 @@ static void begin_once(void)
 {
     if (tokenizer)
         return;
-    const char *parent = getenv("TMPDIR"); /* /dev/shm is a hundred times faster */
-    snprintf(folder, sizeof(folder), "%s/cohobate-fuzz-XXXXXX", parent ? parent : "/tmp");
-    check(mkdtemp(folder) != NULL && coh_tokenizer_open("bytes", &tokenizer) == COH_OK);
+    /* /dev/shm is a hundred times faster */
+    check(temporary_folder(folder, sizeof(folder), "fuzz") == 0 &&
+          coh_tokenizer_open("bytes", &tokenizer) == COH_OK);
     snprintf(out_path, sizeof(out_path), "%s/out", folder);
     (void)atexit(remove_folder);
 }

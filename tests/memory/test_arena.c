@@ -18,6 +18,7 @@
 #include "memory/available.h"
 #include "memory/topology.h"
 #include "tests/faults/alloc_faults.h"
+#include "tests/temporary.h"
 
 /* Odd sizes: one page, just below and above a huge page, more than one piece of the first touch. */
 static const uint64_t sizes[] = { 4096, (2 << 20) - 4096, (2 << 20) + 4096, (40 << 20) + 12288 };
@@ -174,9 +175,7 @@ static void put_file(const tree *made, const char *path, const char *text)
 
 static void tree_make(tree *made)
 {
-    const char *folder = getenv("TMPDIR");
-    snprintf(made->root, sizeof(made->root), "%s/coh-arena-XXXXXX", folder ? folder : "/tmp");
-    assert_non_null(mkdtemp(made->root));
+    assert_int_equal(temporary_folder(made->root, sizeof(made->root), "arena"), 0);
     put_file(made, "/proc/meminfo",
              "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:    4000 kB\n");
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "memory/cuda_library.h"
+#include "tests/temporary.h"
 
 static char folder[PATH_MAX / 2];
 static const coh_cuda_library_name *const cudnn = &coh_cuda_library_cudnn;
@@ -35,10 +36,7 @@ static int make_folder(void **state)
     static const char *const variables[] = { "COH_CUDA_LIBRARIES", "CUDA_HOME",    "CUDA_PATH",
                                              "VIRTUAL_ENV",        "CONDA_PREFIX", "PYTHONPATH",
                                              "LD_LIBRARY_PATH" };
-    char here[PATH_MAX / 2 - 64];
-    assert_non_null(getcwd(here, sizeof(here)));
-    snprintf(folder, sizeof(folder), "%s/cuda-library-XXXXXX", here);
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(temporary_folder(folder, sizeof(folder), "cuda-library"), 0);
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
         unsetenv(variables[i]);
     setenv("HOME", "/home/person", 1);

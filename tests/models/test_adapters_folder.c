@@ -137,7 +137,7 @@ static void the_configuration_is_pefts(void **state)
         assert_string_equal(alpha, all[i].alpha_text);
         free(alpha);
         json_decref(root);
-        assert_int_equal(nftw(folder_file("out"), folder_remove_entry, 4, FTW_DEPTH), 0);
+        assert_int_equal(temporary_remove(folder_file("out")), 0);
     }
 }
 
@@ -183,7 +183,7 @@ static void check_tensors(const char *config, const char *prefix, coh_dtype dtyp
         }
     }
     coh_safetensors_close(file);
-    assert_int_equal(nftw(folder_file("out"), folder_remove_entry, 4, FTW_DEPTH), 0);
+    assert_int_equal(temporary_remove(folder_file("out")), 0);
 }
 
 static void tensors_have_pefts_names_and_our_numbers(void **state)

@@ -133,7 +133,7 @@ static uint64_t bytes_on_disk(const char *path)
 
 static int remove_out(void)
 {
-    return nftw(folder_file("out"), folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return temporary_remove(folder_file("out"));
 }
 
 static void files_of_tokenizer_generation_and_terms_go_along_and_no_others(void **state)

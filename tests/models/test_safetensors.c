@@ -428,7 +428,7 @@ static void opening_survives_every_failed_allocation(void **state)
 
 int main(void)
 {
-    folder_in_memory();
+    temporary_in_memory();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_recorded_file_gets_its_verdict),
         cmocka_unit_test(a_file_cut_off_anywhere_is_refused),

@@ -158,7 +158,7 @@ static void writing_survives_every_failed_allocation(void **state)
 
 int main(void)
 {
-    folder_in_memory();
+    temporary_in_memory();
     const struct CMUnitTest tests[] = {
         CASE(every_failed_operation_leaves_nothing),
         CASE(short_and_interrupted_operations_leave_all_or_nothing),

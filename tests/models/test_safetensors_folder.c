@@ -198,7 +198,7 @@ static void wrong_shards_are_refused(void **state)
 
 int main(void)
 {
-    folder_in_memory();
+    temporary_in_memory();
     const struct CMUnitTest tests[] = {
         CASE(shards_make_one_list),
         CASE(a_single_file_goes_before_an_index),

@@ -212,7 +212,7 @@ static void a_folder_is_written_and_read_in_any_shards(void **state)
         assert_int_equal(write_folder(path, limit), COH_OK);
         assert_is_fixture(path, count);
         assert_int_equal(folder_count(), 3 + count + (count > 1));
-        assert_int_equal(nftw(path, folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+        assert_int_equal(temporary_remove(path), 0);
     }
 }
 
@@ -405,7 +405,7 @@ static void nothing_that_exists_is_written_over(void **state)
 
 int main(void)
 {
-    folder_in_memory();
+    temporary_in_memory();
     const struct CMUnitTest tests[] = {
         CASE(what_was_written_is_read_whatever_the_pieces),
         CASE(a_file_of_the_reference_is_copied_byte_for_byte),

@@ -20,6 +20,7 @@
 #include "base/rng.h"
 #include "coh_config.h"
 #include "offload/store.h"
+#include "tests/temporary.h"
 
 #define PAGE  ((size_t)COH_PAGE_BYTES)
 #define PIECE ((size_t)512 << 10)
@@ -47,10 +48,8 @@ typedef struct rig {
 
 static inline void rig_folder(rig *made)
 {
-    const char *parent = getenv("TMPDIR");
     char folder[sizeof(made->folder)];
-    snprintf(folder, sizeof(folder), "%s/coh-store-XXXXXX", parent ? parent : "/tmp");
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(temporary_folder(folder, sizeof(folder), "store"), 0);
     memcpy(made->folder, folder, sizeof(folder));
     for (uint32_t i = 1; i < rig_disk_count; i++) {
         char *other = made->others[i - 1];

@@ -16,15 +16,14 @@
 
 #include "cohobate/machine.h"
 #include "cohobate/run.h"
+#include "tests/temporary.h"
 
 static char folder[256];
 
 static int make_folder(void **state)
 {
     (void)state;
-    const char *parent = getenv("TMPDIR");
-    snprintf(folder, sizeof(folder), "%s/coh-space-XXXXXX", parent ? parent : "/tmp");
-    return mkdtemp(folder) == NULL;
+    return temporary_folder(folder, sizeof(folder), "space");
 }
 
 static int remove_folder(void **state)

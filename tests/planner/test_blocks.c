@@ -12,6 +12,7 @@
 #include "planner/block_set.h"
 #include "planner/plan_make.h"
 #include "tests/planner/toy_graph.h"
+#include "tests/temporary.h"
 
 static void a_set_has_one_text(void **state)
 {
@@ -83,8 +84,8 @@ static void any_block_is_recomputed_by_itself(void **state)
     coh_plan *plan = NULL, *again = NULL;
     assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
     for (int32_t block = 0; block < 3; block++) {
-        char path[64];
-        snprintf(path, sizeof(path), "blocks-%d.json", (int)getpid());
+        char path[256];
+        assert_int_equal(temporary_file(path, sizeof(path), "plan"), 0);
         assert_int_equal(coh_plan_open(graph, &options, &plan), COH_OK);
         plan->decisions = (coh_decisions){
             .device_bytes = UINT64_MAX,

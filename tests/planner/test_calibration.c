@@ -14,6 +14,7 @@
 #include "cohobate/calibration.h"
 #include "planner/calibration.h"
 #include "planner/profile_file.h"
+#include "tests/temporary.h"
 
 static coh_calibrations some(void)
 {
@@ -90,10 +91,11 @@ static void eight_runs_are_their_mean_and_later_ones_forget(void **state)
 static void a_calibration_is_of_one_profile(void **state)
 {
     (void)state;
-    static const char path[] = "calibration.json";
+    char path[256];
     coh_profile mine, other;
     uint32_t runs = 7;
     coh_calibrations c = some();
+    assert_int_equal(temporary_file(path, sizeof(path), "calibration"), 0);
     coh_profile_builtin(2, 0, 0, &mine);
     coh_profile_builtin(3, 0, 0, &other);
     assert_int_equal(coh_profile_hash(&mine, &c.profile_hash), COH_OK);
@@ -113,10 +115,11 @@ static void a_calibration_is_of_one_profile(void **state)
 static void a_file_that_is_not_there_has_no_runs_a_damaged_one_is_named(void **state)
 {
     (void)state;
-    static const char path[] = "calibration-damaged.json";
+    char path[256];
     coh_calibrations read;
     assert_int_equal(coh_calibrations_read("no-such-file", &read), COH_OK);
     assert_int_equal(read.runs, 0);
+    assert_int_equal(temporary_file(path, sizeof(path), "calibration"), 0);
     assert_int_equal(coh_file_write_whole(path, "{", 1), COH_OK);
     assert_int_equal(coh_calibrations_read(path, &read), COH_ERR_CORRUPT);
     assert_non_null(strstr(coh_last_error(), path));

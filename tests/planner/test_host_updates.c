@@ -13,6 +13,7 @@
 #include "planner/plan_make.h"
 #include "planner/verify.h"
 #include "tests/planner/toy_graph.h"
+#include "tests/temporary.h"
 
 enum { LAYERS = 3, ALL = LAYERS + 1 };
 
@@ -403,8 +404,8 @@ static void a_plan_file_keeps_which_lane_updates_and_the_window(void **state)
     const setting what = { .toy = 2, .microbatches = 1, .deferred = 1, .percent = 60, .disk = 1 };
     coh_graph *graph = NULL;
     coh_plan *again = NULL;
-    char path[64];
-    snprintf(path, sizeof(path), "host-updates-%d.json", (int)getpid());
+    char path[256];
+    assert_int_equal(temporary_file(path, sizeof(path), "plan"), 0);
     assert_int_equal(toy_graph_make(&toys[2], &graph), COH_OK);
     coh_plan *plan = make_plan_of(&what, graph, 2, 24);
     assert_int_equal(coh_plan_write(plan, path), COH_OK);

@@ -13,6 +13,7 @@
 #include "base/file_text.h"
 #include "planner/plan.h"
 #include "tests/planner/toy_graph.h"
+#include "tests/temporary.h"
 
 static coh_pin pins[8];
 static const toy_options toy = {
@@ -335,12 +336,12 @@ static void a_plan_file_holds_its_pins(void **state)
 {
     (void)state;
     static const char *const texts[] = { "blocks.1-2=device", "mix*=keep", NULL };
-    char path[64];
+    char path[256];
     coh_graph *graph = make_graph();
     coh_plan_options options = options_with(texts);
     options.device_memory_bytes = in_memory(graph) * 3 / 4;
     coh_plan *plan = make_plan(graph, &options), *again = NULL;
-    snprintf(path, sizeof(path), "pins-%d.json", (int)getpid());
+    assert_int_equal(temporary_file(path, sizeof(path), "plan"), 0);
     assert_int_equal(coh_plan_write(plan, path), COH_OK);
     options.pins = NULL;
     options.pin_count = 0;

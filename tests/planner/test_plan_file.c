@@ -15,9 +15,10 @@
 #include "base/json.h"
 #include "planner/plan.h"
 #include "tests/planner/toy_graph.h"
+#include "tests/temporary.h"
 
 typedef struct written_plan {
-    char path[32];
+    char path[256];
     char *text; /* without its seal */
     coh_graph *graph;
     coh_plan_options options;
@@ -33,14 +34,13 @@ static int set_up(void **state)
     coh_plan *plan = NULL;
     uint64_t memory = 0;
     size_t bytes = 0;
-    w = (written_plan){ .path = "plan-file-test-XXXXXX",
-                        .options = { .struct_bytes = sizeof(w.options),
+    w = (written_plan){ .options = { .struct_bytes = sizeof(w.options),
                                      .device_memory_bytes = UINT64_MAX,
                                      .thread_count = 2,
                                      .microbatch_count = 2,
                                      .kernel_path = "toy" } };
-    const int fd = mkstemp(w.path);
-    if (fd < 0 || close(fd) != 0 || toy_graph_make(&toy, &w.graph) != COH_OK ||
+    if (temporary_file(w.path, sizeof(w.path), "plan") != 0 ||
+        toy_graph_make(&toy, &w.graph) != COH_OK ||
         coh_plan_in_memory_bytes(w.graph, &w.options, &memory) != COH_OK)
         return -1;
     w.options.device_memory_bytes = memory / 2;

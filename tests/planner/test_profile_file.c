@@ -19,6 +19,7 @@
 #include "memory/device_cuda.h"
 #include "planner/price.h"
 #include "planner/profile_file.h"
+#include "tests/temporary.h"
 
 /* ---- random profiles ---- */
 
@@ -629,6 +630,20 @@ static void wrong_names_and_entries_are_refused_with_what_there_is(void **state)
     }
 }
 
+static char folder[256];
+
+static int enter_folder(void **state)
+{
+    (void)state;
+    return temporary_folder(folder, sizeof(folder), "profile") != 0 || chdir(folder) != 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return temporary_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -646,5 +661,5 @@ int main(void)
         cmocka_unit_test(a_measured_profile_with_entries_is_a_what_if_without_operators),
         cmocka_unit_test(wrong_names_and_entries_are_refused_with_what_there_is),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, enter_folder, remove_folder);
 }

@@ -18,6 +18,7 @@
 #include "tests/faults/alloc_faults.h"
 #include "tests/length.h"
 #include "tests/planner/toy_graph.h"
+#include "tests/temporary.h"
 
 #define PAGE ((uint64_t)4096)
 
@@ -331,10 +332,8 @@ static void parameters_of_one_operator_have_one_dtype(void **state)
 static void an_older_plan_file_is_refused_by_its_version(void **state)
 {
     (void)state;
-    char path[] = "plan-test-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    char path[256];
+    assert_int_equal(temporary_file(path, sizeof(path), "plan"), 0);
     static const char old[] = "{\"format\": \"cohobate plan\", \"version\": 2}\n";
     assert_int_equal(coh_file_write_whole(path, old, sizeof(old) - 1), COH_OK);
     assert_int_equal(coh_plan_check_file(path), COH_ERR_CORRUPT);
@@ -345,10 +344,8 @@ static void an_older_plan_file_is_refused_by_its_version(void **state)
 static void a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less(void **state)
 {
     (void)state;
-    char path[] = "plan-test-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    char path[256];
+    assert_int_equal(temporary_file(path, sizeof(path), "plan"), 0);
     toy_options toy = { .layers = 3,
                         .width = 128,
                         .vocabulary = 1500,
@@ -389,10 +386,8 @@ static void a_plan_file_rebuilds_its_plan_in_its_peak_and_not_in_a_page_less(voi
 static void an_edited_plan_file_is_refused(void **state)
 {
     (void)state;
-    char path[] = "plan-test-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    char path[256];
+    assert_int_equal(temporary_file(path, sizeof(path), "plan"), 0);
     toy_options toy = { .layers = 2, .width = 64, .vocabulary = 700, .rows = 300, .is_tied = 1 };
     coh_graph *graph = make_graph(&toy);
     coh_plan_options options = plan_options(1, 1);
@@ -435,10 +430,8 @@ static void an_edited_plan_file_is_refused(void **state)
 static void predictions_that_are_not_the_programs_are_refused(void **state)
 {
     (void)state;
-    char path[] = "plan-test-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    char path[256];
+    assert_int_equal(temporary_file(path, sizeof(path), "plan"), 0);
     toy_options toy = { .layers = 2, .width = 64, .vocabulary = 700, .rows = 300, .is_tied = 1 };
     coh_graph *graph = make_graph(&toy);
     coh_plan_options options = plan_options(1, 1);

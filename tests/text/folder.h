@@ -10,37 +10,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/temporary.h"
+
 static char folder_path[PATH_MAX - 256];
-
-static inline int folder_remove_entry(const char *path, const struct stat *facts, int type,
-                                      struct FTW *place)
-{
-    (void)facts;
-    (void)type;
-    (void)place;
-    return remove(path);
-}
-
-/* Puts the folder into memory, for thousands of files: a flush of a real disk takes milliseconds.
- * Call before create. */
-static inline void folder_in_memory(void)
-{
-    if (access("/dev/shm", W_OK) == 0)
-        setenv("TMPDIR", "/dev/shm", 0);
-}
 
 static inline int folder_create(void **state)
 {
     (void)state;
-    const char *parent = getenv("TMPDIR");
-    snprintf(folder_path, sizeof(folder_path), "%s/cohobate-text-XXXXXX", parent ? parent : "/tmp");
-    return mkdtemp(folder_path) ? 0 : -1;
+    return temporary_folder(folder_path, sizeof(folder_path), "text");
 }
 
 static inline int folder_remove(void **state)
 {
     (void)state;
-    return nftw(folder_path, folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return temporary_remove(folder_path);
 }
 
 /* Returns the path of `name` in the folder; eight results are valid at a time. */
