@@ -21,7 +21,7 @@
 #endif
 
 /* For an oracle: its accesses to the test's own arrays need no sanitizer. */
-#define TEST_ORACLE __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
+#define TEST_ORACLE __attribute__((no_sanitize("address", "thread", "undefined")))
 
 static inline int test_is_short(void)
 {
