@@ -260,14 +260,15 @@ coh_status coh_candidates_improve(coh_candidates *candidates, uint64_t bound_ns)
     for (int is_whole = 1;;) { /* a round of all variations, else of those that gained last */
         int some = 0;
         for (int i = 0; i < VARIATION_COUNT; i++) {
-            if (candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH)
+            if (candidates->best.step_ns <= bound_ns + bound_ns / CLOSE_ENOUGH ||
+                candidates->evaluations >= candidates->evaluations_most)
                 return COH_OK;
             if (!is_whole && !gains[i])
                 continue;
             COH_TRY(try_variation(candidates, variations[i], &gains[i]));
             some |= gains[i];
         }
-        if ((!some && is_whole) || candidates->evaluations >= candidates->evaluations_most)
+        if (!some && is_whole)
             return COH_OK;
         is_whole = !some;
     }
