@@ -78,8 +78,10 @@ static void note_end(coh_arena_map *map, int32_t index)
         return;
     int is_there = next >= 0 && stride_of(map, map->segments[next].offset) == stride;
     map->in_stride[stride] = is_there ? next : -1;
-    if (!is_there)
-        unmark(map->strides_with_begin, stride);
+    if (is_there)
+        return;
+    unmark(map->strides_with_begin, stride);
+    map->latest_next_use[stride] = 0;
 }
 
 /* Returns the last free segment before `index`; -1 if there is none. */
@@ -293,12 +295,28 @@ static int may_hold(const coh_arena_map *map, size_t stride, uint64_t bytes)
     return is_marked(map->strides_with_free, stride) && map->most_free[stride] >= bytes;
 }
 
+/* Returns the first segment from `first` on in whose stride a segment is free, or may be needed at
+ * `next_use` or later; -1 if there is none. Most strides are passed here. */
+static int32_t pass_strides(const coh_arena_map *map, int32_t first, uint64_t next_use)
+{
+    const size_t begin = stride_of(map, map->segments[first].offset);
+    size_t stride = begin;
+    while (stride < COH_ARENA_STRIDES && map->latest_next_use[stride] < next_use &&
+           !is_marked(map->strides_with_free, stride))
+        stride++;
+    if (stride == begin)
+        return first;
+    if (stride < COH_ARENA_STRIDES && map->in_stride[stride] < 0)
+        stride = marked_after(map->strides_with_begin, stride);
+    return stride < COH_ARENA_STRIDES ? map->in_stride[stride] : -1;
+}
+
 int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment, uint64_t next_use,
                             uint64_t bytes)
 {
     const coh_segment *segments = map->segments;
     int32_t i = segments[segment].next;
-    while (i >= 0) {
+    while (i >= 0 && (i = pass_strides(map, i, next_use)) >= 0) {
         const size_t stride = stride_of(map, segments[i].offset);
         int is_whole = i == map->in_stride[stride];
         uint64_t latest = 0;
