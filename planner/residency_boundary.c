@@ -2,6 +2,7 @@
  * idea: run two bodies freely and keep the chunks that the second one reads before their eviction;
  * then settle the offsets and fill the rest. The kinds of maps are listed in residency.h. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "planner/residency_state.h"
@@ -155,14 +156,16 @@ static int compare_offsets(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Finds the lowest gap of `bytes` between entries; returns 0 if there is none. `sorted`: this
- * level's entries by offset. */
-static int find_gap(const coh_level *level, const coh_resident *sorted, uint32_t count,
-                    uint64_t bytes, uint64_t *out_offset)
+/* Finds the lowest gap of `bytes` between the list's entries, which are sorted by offset; returns 0
+ * if there is none. *out_index: the entry above the gap. */
+static int find_gap(const coh_level *level, const boundary *b, uint64_t bytes, uint64_t *out_offset,
+                    uint32_t *out_index)
 {
+    const coh_resident *sorted = *b->residents;
     uint64_t offset =
         level->floor_bytes > level->base_bytes ? level->floor_bytes : level->base_bytes;
-    for (uint32_t i = 0; i < count; i++) {
+    uint32_t i = b->first;
+    for (; i < *b->count; i++) {
         if (sorted[i].offset < offset)
             continue; /* pinned */
         if (offset + bytes <= sorted[i].offset)
@@ -170,7 +173,23 @@ static int find_gap(const coh_level *level, const coh_resident *sorted, uint32_t
         offset = sorted[i].offset + level->layout->chunks[sorted[i].chunk].bytes;
     }
     *out_offset = offset;
+    *out_index = i;
     return offset + bytes <= level->capacity;
+}
+
+/* Inserts the chunks [begin, end), one after another from `offset` on, before entry `index`. */
+static coh_status insert_chunks(const coh_level *level, const boundary *b, uint32_t index,
+                                uint32_t begin, uint32_t end, uint64_t offset)
+{
+    COH_TRY(COH_GROW(b->residents, b->capacity, *b->count + (end - begin)));
+    coh_resident *at = *b->residents + index;
+    memmove(at + (end - begin), at, (*b->count - index) * sizeof(*at));
+    *b->count += end - begin;
+    for (uint32_t chunk = begin; chunk < end; chunk++, at++) {
+        *at = (coh_resident){ .chunk = chunk, .tier = (uint8_t)level->tier, .offset = offset };
+        offset += level->layout->chunks[chunk].bytes;
+    }
+    return COH_OK;
 }
 
 /* Adds an operand's window to the map if it survives, is read, and no chunk of it is in the map;
@@ -182,6 +201,7 @@ static coh_status add_window(const coh_level *level, const coh_lowered_operand *
     uint32_t begin = object->chunk_begin + operand->window_begin;
     uint32_t end = object->chunk_begin + operand->window_end;
     uint64_t bytes = 0, offset = 0;
+    uint32_t index = 0;
     if (object->pinned || !object->survives || operand->access == COH_ACCESS_WRITE)
         return COH_OK;
     for (uint32_t chunk = begin; chunk < end; chunk++) {
@@ -190,17 +210,11 @@ static coh_status add_window(const coh_level *level, const coh_lowered_operand *
             return COH_OK;
         bytes += level->layout->chunks[chunk].bytes;
     }
-    const uint32_t count = *b->count - b->first;
-    coh_resident *own = count > 0 ? *b->residents + b->first : NULL; /* no list yet */
-    if (count > 0)
-        qsort(own, count, sizeof(*own), compare_offsets);
-    *out_fits = find_gap(level, own, count, bytes, &offset);
-    for (uint32_t chunk = begin; *out_fits && chunk < end; chunk++) {
-        is_entry[chunk] = 1;
-        COH_TRY(append(b, chunk, level->tier, offset));
-        offset += level->layout->chunks[chunk].bytes;
-    }
-    return COH_OK;
+    *out_fits = find_gap(level, b, bytes, &offset, &index);
+    if (!*out_fits)
+        return COH_OK;
+    memset(is_entry + begin, 1, end - begin);
+    return insert_chunks(level, b, index, begin, end, offset);
 }
 
 /* Excludes chunks needed farther out: a copy here would count as the only valid one between
@@ -225,6 +239,9 @@ static coh_status fill_up(const coh_level *level, const coh_sequence *body, cons
     uint32_t operand_count = body->operand_begin[body->step_count];
     for (uint32_t i = 0; status == COH_OK && i < operand_count; i++)
         mark_far(level, &body->operands[i], is_entry);
+    if (*b->count > b->first)
+        qsort(*b->residents + b->first, *b->count - b->first, sizeof(coh_resident),
+              compare_offsets);
     for (uint32_t i = 0; status == COH_OK && fits && i < operand_count; i++)
         status = add_window(level, &body->operands[i], b, is_entry, &fits);
     coh_free(is_entry);
