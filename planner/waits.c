@@ -4,7 +4,6 @@
  * the verifier checks the result independently (verify.h). */
 #include "planner/waits.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -30,6 +29,10 @@ typedef struct interval_state {
 typedef struct space {
     uint64_t *boundaries;
     size_t boundary_count;
+    /* By the upper bits of an offset: the number of boundaries below all offsets with these
+     * bits. */
+    uint32_t *below;
+    int below_shift;
     interval_state *intervals; /* valid where a run begins */
     uint64_t *heads;           /* bit i % 64 of word i / 64 */
 } space;
@@ -51,12 +54,6 @@ typedef struct deriver {
     size_t wait_capacity;
     uint32_t body, body_count;
 } deriver;
-
-static int compare_u64(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 /* Sorts by one digit of DIGIT_BITS bits, in the present order of equal digits. Returns 0 if all
  * digits are equal, and then writes nothing. */
@@ -96,6 +93,23 @@ static coh_status sort_u64(uint64_t **values, size_t count)
     return COH_OK;
 }
 
+/* Counts the boundaries below each of about as many equal ranges as there are boundaries. */
+static coh_status count_below(space *s)
+{
+    const uint64_t last = s->boundary_count > 0 ? s->boundaries[s->boundary_count - 1] : 0;
+    uint32_t boundary = 0;
+    while (last >> s->below_shift > s->boundary_count)
+        s->below_shift++;
+    const uint64_t ranges = (last >> s->below_shift) + 1;
+    COH_TRY(COH_ALLOC(ranges + 1, &s->below));
+    for (uint64_t range = 0; range <= ranges; range++) {
+        while (boundary < s->boundary_count && s->boundaries[boundary] >> s->below_shift < range)
+            boundary++;
+        s->below[range] = boundary;
+    }
+    return COH_OK;
+}
+
 static coh_status cut_space(deriver *d, coh_tier tier)
 {
     const coh_program *p = d->program;
@@ -116,6 +130,7 @@ static coh_status cut_space(deriver *d, coh_tier tier)
         if (kept == 0 || s->boundaries[kept - 1] != s->boundaries[i])
             s->boundaries[kept++] = s->boundaries[i];
     s->boundary_count = kept;
+    COH_TRY(count_below(s));
     COH_TRY(COH_ALLOC(kept / 64 + 1, &s->heads));
     s->heads[0] = 1;
     return COH_ALLOC(kept, &s->intervals);
@@ -164,9 +179,16 @@ static void join_runs(space *s, size_t begin, size_t end)
 
 static uint32_t find_boundary(const space *s, uint64_t offset)
 {
-    const uint64_t *found =
-        bsearch(&offset, s->boundaries, s->boundary_count, sizeof(*s->boundaries), compare_u64);
-    return (uint32_t)(found - s->boundaries);
+    const uint32_t *below = &s->below[offset >> s->below_shift];
+    uint32_t begin = below[0], end = below[1];
+    while (begin < end) {
+        const uint32_t middle = begin + (end - begin) / 2;
+        if (s->boundaries[middle] < offset)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
 }
 
 static coh_status find_covers(deriver *d)
@@ -333,6 +355,7 @@ coh_status coh_waits_derive(const coh_layout *layout, coh_program *program)
     coh_status status = derive(&d);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++) {
         coh_free(d.spaces[tier].boundaries);
+        coh_free(d.spaces[tier].below);
         coh_free(d.spaces[tier].intervals);
         coh_free(d.spaces[tier].heads);
     }
