@@ -169,13 +169,18 @@ static coh_status find_bounds(coh_plan *plan)
     return status;
 }
 
-/* Builds, verifies and prices every program of plan->decisions. */
-coh_status coh_plan_finish(coh_plan *plan)
+/* Builds every program of plan->decisions. */
+static coh_status build_programs(coh_plan *plan)
 {
     COH_TRY(coh_pins_blocks(plan->graph, &plan->options, &plan->decisions.recompute));
     COH_TRY(coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions, 0, 1,
                                &plan->layout, plan->programs));
-    COH_TRY(check_arenas(&plan->profile, plan->layout.arena_bytes));
+    return check_arenas(&plan->profile, plan->layout.arena_bytes);
+}
+
+coh_status coh_plan_finish(coh_plan *plan)
+{
+    COH_TRY(build_programs(plan));
     coh_verify_options verify = { .budget_bytes = { plan->options.device_memory_bytes,
                                                     plan->options.host_memory_bytes,
                                                     plan->options.disk_bytes } };
@@ -299,28 +304,34 @@ static int is_short_beside_body(const coh_plan *plan)
                                               plan->layout.arena_bytes[COH_TIER_DISK] > 0);
 }
 
+static coh_status search_once(coh_plan *plan)
+{
+    COH_TRY(coh_plan_search(plan));
+    return plan->only_fits ? build_programs(plan) : coh_plan_finish(plan);
+}
+
 /* A folded search may find decisions with which the whole step does not fit; then the whole step
  * is searched. */
 static coh_status search_and_finish(coh_plan *plan)
 {
-    COH_TRY(coh_plan_search(plan));
-    const coh_status status = coh_plan_finish(plan);
+    const coh_status status = search_once(plan);
     if (status != COH_ERR_FULL || !plan->is_folded || is_short_beside_body(plan))
         return status;
     plan->never_folds = 1;
-    COH_TRY(coh_plan_search(plan));
-    return coh_plan_finish(plan);
+    return search_once(plan);
 }
 
-/* Creates a plan in the given sweep order. *out_far_bytes: if it is refused only for lack of the
- * outermost tier, the bytes that would do; else 0. */
+/* Creates a plan in the given sweep order; with `only_fits` one that can only be destroyed.
+ * *out_far_bytes: if it is refused only for lack of the outermost tier, the bytes that would do;
+ * else 0. */
 static coh_status create_in_order(const coh_graph *graph, const coh_plan_options *options,
-                                  coh_plan **out_plan, uint64_t *out_far_bytes)
+                                  int only_fits, coh_plan **out_plan, uint64_t *out_far_bytes)
 {
     coh_plan *plan = NULL;
     *out_plan = NULL;
     *out_far_bytes = 0;
     COH_TRY(coh_plan_open(graph, options, &plan));
+    plan->only_fits = only_fits;
     coh_status status = check_budgets(&plan->profile, options);
     if (status == COH_OK)
         status = search_and_finish(plan);
@@ -384,21 +395,22 @@ static uint64_t period_of(const coh_plan *plan)
     return plan != NULL ? plan->simulations[COH_PROGRAM_BODY].period_ns : UINT64_MAX;
 }
 
-/* Returns 1 if the other order cannot be faster by more than the search's own precision, or nothing
- * streams that an order could save. */
+/* Returns 1 if the other order cannot be faster by more than the search's own precision, nothing
+ * streams that an order could save, or any plan will do. */
 static int is_settled(const ordered *first, const ordered *second)
 {
     return first->plan != NULL &&
-           (first->plan->decisions.in_memory ||
+           (first->plan->only_fits || first->plan->decisions.in_memory ||
             (second->least_ns > 0 &&
              second->least_ns + second->least_ns / 500 >= period_of(first->plan)));
 }
 
-static void create_one(const coh_graph *graph, const coh_plan_options *options, ordered *o)
+static void create_one(const coh_graph *graph, const coh_plan_options *options, int only_fits,
+                       ordered *o)
 {
     coh_plan_options each = *options;
     each.sweep_order = o->order;
-    o->status = create_in_order(graph, &each, &o->plan, &o->far_bytes);
+    o->status = create_in_order(graph, &each, only_fits, &o->plan, &o->far_bytes);
     if (o->status == COH_OK)
         return;
     coh_error_save(o->sentence);
@@ -435,7 +447,7 @@ static coh_status fail_in_order(const ordered *by_microbatches, const ordered *b
 /* Plans the sweep order with the lower bound, then the other if it may be faster, and takes the
  * faster plan; of equal plans the usual order. */
 static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_options *options,
-                                       coh_plan **out_plan)
+                                       int only_fits, coh_plan **out_plan)
 {
     ordered orders[] = { { .order = COH_SWEEP_MICROBATCH }, { .order = COH_SWEEP_LAYER } };
     for (int i = 0; i < 2; i++) {
@@ -445,11 +457,11 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
     }
     const int begin = orders[1].least_ns < orders[0].least_ns;
     ordered *first = &orders[begin], *second = &orders[1 - begin];
-    create_one(graph, options, first);
+    create_one(graph, options, only_fits, first);
     if (is_fault(first))
         return fail_as(first);
     if (!is_settled(first, second))
-        create_one(graph, options, second);
+        create_one(graph, options, only_fits, second);
     if (is_fault(second)) {
         coh_plan_destroy(first->plan);
         return fail_as(second);
@@ -465,7 +477,7 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
     return COH_OK;
 }
 
-static coh_status create(const coh_graph *graph, const coh_plan_options *options,
+static coh_status create(const coh_graph *graph, const coh_plan_options *options, int only_fits,
                          coh_plan **out_plan)
 {
     const int keeps_bits = options->sweep_order == COH_SWEEP_SAME_BITS;
@@ -473,32 +485,47 @@ static coh_status create(const coh_graph *graph, const coh_plan_options *options
     coh_plan_options each = *options;
     each.sweep_order = order_of(graph, options);
     if (each.sweep_order != COH_SWEEP_AUTO)
-        return create_in_order(graph, &each, out_plan, &unused);
+        return create_in_order(graph, &each, only_fits, out_plan, &unused);
     if (keeps_bits)
-        return create_in_best_order(graph, &each, out_plan);
+        return create_in_best_order(graph, &each, only_fits, out_plan);
     each.uncalibrated = 1; /* result bits depend on the order, so calibration must not choose it */
-    COH_TRY(create_in_best_order(graph, &each, out_plan));
+    COH_TRY(create_in_best_order(graph, &each, only_fits, out_plan));
     if (options->uncalibrated || options->profile == NULL || options->profile->calibrated_runs == 0)
         return COH_OK;
     each.sweep_order = (*out_plan)->options.sweep_order;
     each.uncalibrated = 0;
     coh_plan_destroy(*out_plan);
-    return create_in_order(graph, &each, out_plan, &unused);
+    return create_in_order(graph, &each, only_fits, out_plan, &unused);
 }
 
-coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
-                                     coh_plan **out_plan)
+/* Adds the spare disk if it does not fit without. */
+static coh_status create_somewhere(const coh_graph *graph, const coh_plan_options *options,
+                                   int only_fits, coh_plan **out_plan)
 {
     *out_plan = NULL;
     COH_TRY(coh_plan_check_options(options));
-    const coh_status status = create(graph, options, out_plan);
+    const coh_status status = create(graph, options, only_fits, out_plan);
     const coh_profile *profile = options->profile;
     if (status != COH_ERR_FULL || options->disk_bytes > 0 || options->spare_disk_bytes == 0 ||
         (profile != NULL && !coh_profile_has_drive(profile)))
         return status;
     coh_plan_options with_disk = *options;
     with_disk.disk_bytes = options->spare_disk_bytes;
-    return create(graph, &with_disk, out_plan);
+    return create(graph, &with_disk, only_fits, out_plan);
+}
+
+coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
+                                     coh_plan **out_plan)
+{
+    return create_somewhere(graph, options, 0, out_plan);
+}
+
+coh_status coh_plan_check_fit(const coh_graph *graph, const coh_plan_options *options)
+{
+    coh_plan *plan = NULL;
+    const coh_status status = create_somewhere(graph, options, 1, &plan);
+    coh_plan_destroy(plan);
+    return status;
 }
 
 void coh_plan_destroy(coh_plan *plan)

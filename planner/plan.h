@@ -93,6 +93,7 @@ struct coh_plan {
     int32_t counts_all;
     int32_t is_folded; /* sets are built with few of the step's micro-batches (fold.h) */
     int32_t never_folds;
+    int32_t only_fits; /* the search ends with the first set that fits */
     uint64_t least_far_bytes;
     /* If no set fits because of options.wear_bytes: the fewest bytes that a step wrote, else 0. */
     uint64_t least_worn_bytes;

@@ -45,17 +45,32 @@ static coh_status make_graph(const search *s, int64_t microbatch, coh_graph **ou
     return status;
 }
 
-/* Plans with a micro-batch. `any_disk`: as if there were a disk without limit. */
-static coh_status make(search *s, int64_t microbatch, int any_disk)
+/* Takes a micro-batch, without a plan. `any_disk`: as if there were a disk without limit. */
+static coh_status take(search *s, int64_t microbatch, int any_disk, coh_plan_options *out_options)
 {
-    coh_plan_options options = s->options;
+    *out_options = s->options;
     drop(s);
     s->made.microbatch = microbatch;
-    COH_TRY(make_graph(s, microbatch, &s->made.graph));
-    options.microbatch_count = (int32_t)(batch_of(s) / microbatch);
+    out_options->microbatch_count = (int32_t)(batch_of(s) / microbatch);
     if (any_disk)
-        options.disk_bytes = UINT64_MAX;
+        out_options->disk_bytes = UINT64_MAX;
+    return make_graph(s, microbatch, &s->made.graph);
+}
+
+static coh_status make(search *s, int64_t microbatch, int any_disk)
+{
+    coh_plan_options options;
+    COH_TRY(take(s, microbatch, any_disk, &options));
     return coh_plan_create_unbounded(s->made.graph, &options, &s->made.plan);
+}
+
+/* Checks with little effort whether a micro-batch fits. */
+static coh_status probe(search *s, int64_t microbatch, int any_disk)
+{
+    coh_plan_options options;
+    COH_TRY(take(s, microbatch, any_disk, &options));
+    options.search = COH_SEARCH_PROBE;
+    return coh_plan_check_fit(s->made.graph, &options);
 }
 
 /* Returns the next divisor of the batch above or below; 0 if there is none. */
@@ -136,16 +151,16 @@ static int64_t middle_divisor(int64_t batch, int64_t low, int64_t high)
     return divisor > low ? divisor : next;
 }
 
-/* Finds by halving the largest divisor of the batch below `high` for which there is a plan. A
- * search without success takes seconds, so few are made. 0: there is none, and the refusal is that
- * of the smallest. */
+/* Finds by halving the largest divisor of the batch below `high` that fits. A search without
+ * success takes seconds, so few are made. Fails: COH_ERR_FULL: none fits; the refusal is that of
+ * the smallest. COH_ERR_ARGUMENT: nor is the smallest one's program short enough. */
 static coh_status find_smaller(search *s, int64_t high, int any_disk, int64_t *out_microbatch)
 {
     int64_t low = 0, middle;
     coh_status status = COH_ERR_FULL;
     *out_microbatch = 0;
     while ((middle = middle_divisor(batch_of(s), low, high)) > 0) {
-        status = make(s, middle, any_disk);
+        status = probe(s, middle, any_disk);
         if (status == COH_ERR_FULL)
             high = middle;
         else if (status == COH_OK)
@@ -158,19 +173,12 @@ static coh_status find_smaller(search *s, int64_t high, int any_disk, int64_t *o
     return *out_microbatch > 0 ? COH_OK : status;
 }
 
-/* Plans with the largest divisor of the batch below `from` that fits. Fails: COH_ERR_FULL: none
- * fits; the refusal is that of the smallest. COH_ERR_ARGUMENT: nor is the smallest one's program
- * short enough. */
+/* Plans with the largest divisor of the batch below `from` that fits. Fails as find_smaller. */
 static coh_status plan_smaller(search *s, int64_t from, int any_disk)
 {
-    const coh_search usual = s->options.search;
     int64_t fits;
-    s->options.search = COH_SEARCH_PROBE;
-    const coh_status status = find_smaller(s, from, any_disk, &fits);
-    s->options.search = usual;
-    COH_TRY(status);
-    const int is_made = usual == COH_SEARCH_PROBE && s->made.microbatch == fits && s->made.plan;
-    return is_made ? COH_OK : make(s, fits, any_disk);
+    COH_TRY(find_smaller(s, from, any_disk, &fits));
+    return make(s, fits, any_disk);
 }
 
 /* ---- refusals ---- */
@@ -233,11 +241,10 @@ static coh_status refuse(search *s)
     refusal.largest_microbatch = wanted;
     s->options.search = COH_SEARCH_PROBE;
     if (!s->batch->may_change) {
-        const coh_status status = plan_smaller(s, wanted, 0);
+        int64_t fits;
+        const coh_status status = find_smaller(s, wanted, 0, &fits);
         if (status == COH_OK)
-            put(&refusal,
-                (coh_change){ .kind = COH_CHANGE_LOWER_MICROBATCH,
-                              .microbatch = s->made.microbatch },
+            put(&refusal, (coh_change){ .kind = COH_CHANGE_LOWER_MICROBATCH, .microbatch = fits },
                 1);
         if (status != COH_ERR_FULL && status != COH_ERR_ARGUMENT)
             return status == COH_OK ? coh_refuse(&refusal) : status;

@@ -224,7 +224,8 @@ static coh_status try_initial(coh_candidates *candidates, const coh_initial_cand
         const int most = i == 0 ? 1 : INITIAL_AT_ONCE; /* the first says how long schedules are */
         coh_decisions list[INITIAL_AT_ONCE];
         int taken = 0;
-        if (best->valid && candidates->evaluations >= evaluations_of_starts(candidates))
+        if (best->valid && (candidates->plan->only_fits ||
+                            candidates->evaluations >= evaluations_of_starts(candidates)))
             break;
         for (; i < count && taken < most; i++)
             if (!best->valid || starts[i].bound_ns < best->step_ns ||
@@ -667,7 +668,7 @@ static coh_status try_earlier(coh_plan *plan, coh_candidate *best)
 static int may_gain_far(const coh_plan *plan, const coh_candidate *in_memory)
 {
     const coh_plan_options *o = &plan->options;
-    if (in_memory->valid && plan->survivor_bytes > survivor_room(o))
+    if (in_memory->valid && (plan->only_fits || plan->survivor_bytes > survivor_room(o)))
         return 0;
     return !in_memory->valid || coh_block_set_count(&in_memory->decisions.recompute) > 0 ||
            (o->mode == COH_PLAN_TRAIN && o->host_memory_bytes > 0 &&
