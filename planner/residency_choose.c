@@ -136,17 +136,35 @@ static int is_wanted_too_soon(const search *s, const coh_segment *segment)
     return segment->next_use < s->soonest && segment->chunk >= 0 && !is_own(s, segment);
 }
 
-/* Computes the cost of taking [offset, offset + bytes) for the window, except for its own content
- * (see relocated_bytes). Goes from the end of the range to its begin. Returns -1, or the first
- * segment that leaves no pass possible; then no pass is possible for any place from this one to
- * that segment's end. */
-static int32_t weigh(const coh_runner *r, const search *s, uint64_t offset, candidate *out)
+/* Returns the segment with which [offset, offset + bytes) ends. */
+static int32_t last_over(const coh_runner *r, const search *s, uint64_t offset)
+{
+    return coh_arena_map_at(&r->map, offset + s->bytes - 1);
+}
+
+/* As last_over, for a range that ends at or after segment `near`, mostly not far from it. */
+static int32_t last_over_from(const coh_runner *r, const search *s, uint64_t offset, int32_t near)
+{
+    enum { STEPS = 4 };
+    const coh_segment *segments = r->map.segments;
+    for (int step = 0; step < STEPS; step++, near = segments[near].next)
+        if (segments[near].offset + segments[near].bytes >= offset + s->bytes)
+            return near;
+    return last_over(r, s, offset);
+}
+
+/* Computes the cost of taking [offset, offset + bytes), which ends with segment `last`, for the
+ * window, except for its own content (see relocated_bytes). Goes from the end of the range to its
+ * begin. Returns -1, or the first segment that leaves no pass possible; then no pass is possible
+ * for any place from this one to that segment's end. */
+static int32_t weigh(const coh_runner *r, const search *s, uint64_t offset, int32_t last,
+                     candidate *out)
 {
     const coh_segment *segments = r->map.segments;
     unsigned passes = s->passes;
     *out = (candidate){ .offset = offset, .next_use = COH_NEVER, .last_use = -1 };
-    for (int32_t i = coh_arena_map_at(&r->map, offset + s->bytes - 1);
-         i >= 0 && segments[i].offset + segments[i].bytes > offset; i = segments[i].previous) {
+    for (int32_t i = last; i >= 0 && segments[i].offset + segments[i].bytes > offset;
+         i = segments[i].previous) {
         if (is_wanted_too_soon(s, &segments[i])) /* the most common case */
             return i;
         passes = passes_over(r, s, &segments[i], passes);
@@ -264,7 +282,7 @@ static void consider_around_own_chunks(const coh_runner *r, search *s)
         uint64_t offset = r->map.segments[segment].offset - inside;
         if (offset + s->bytes <= r->map.end) {
             candidate c;
-            weigh(r, s, offset, &c);
+            weigh(r, s, offset, last_over(r, s, offset), &c);
             consider(r, s, &c);
         }
     }
@@ -284,7 +302,7 @@ static void consider_ends(const coh_runner *r, search *s, int32_t first)
         if (offset >= end || is_endless)
             return;
         candidate c;
-        if (weigh(r, s, offset, &c) >= 0)
+        if (weigh(r, s, offset, last, &c) >= 0)
             return; /* the obstacle reaches to the end of `first` and beyond */
         consider(r, s, &c);
     }
@@ -303,7 +321,7 @@ static void consider_all(const coh_runner *r, search *s)
     const coh_segment *segments = r->map.segments;
     if (lowest_offset(r) >= r->map.end)
         return; /* pins take the whole arena */
-    int32_t first = coh_arena_map_at(&r->map, lowest_offset(r));
+    int32_t first = coh_arena_map_at(&r->map, lowest_offset(r)), last = first;
     while (first >= 0 && segments[first].offset + s->bytes <= r->map.end && !is_perfect(s)) {
         const coh_segment *segment = &segments[first];
         /* every place over it includes the next segment */
@@ -317,7 +335,8 @@ static void consider_all(const coh_runner *r, search *s)
             continue;
         }
         candidate c;
-        const int32_t barrier = weigh(r, s, segment->offset, &c);
+        last = last_over_from(r, s, segment->offset, last);
+        const int32_t barrier = weigh(r, s, segment->offset, last, &c);
         if (barrier >= 0) {
             first = next_first(r, s, barrier);
             continue;
@@ -352,10 +371,11 @@ static void consider_samples(const coh_runner *r, search *s)
         const int32_t segment =
             coh_arena_map_at(&r->map, begin + (usual - begin) / SAMPLE_COUNT * (uint64_t)i);
         const uint64_t offset = r->map.segments[segment].offset;
-        if (offset + s->bytes > r->map.end)
+        if (offset + s->bytes > r->map.end ||
+            passes_over(r, s, &r->map.segments[segment], s->passes) == 0)
             continue;
         candidate c;
-        weigh(r, s, offset, &c);
+        weigh(r, s, offset, last_over_from(r, s, offset, segment), &c);
         if (c.next_use != COH_NEVER)
             consider(r, s, &c);
     }
@@ -366,7 +386,7 @@ static candidate find_place(const coh_runner *r, search *s)
     uint64_t sticky = r->boundary_offset[s->window_first];
     if (!r->packs && sticky != UINT64_MAX && sticky + s->bytes <= r->map.end) {
         candidate c;
-        weigh(r, s, sticky, &c);
+        weigh(r, s, sticky, last_over(r, s, sticky), &c);
         if (c.valid && c.next_use == COH_NEVER && relocated_bytes(r, s, sticky) == 0)
             return c;
     }
