@@ -1,6 +1,6 @@
-/* INIT, IMPORT, HASH, SAVE: instructions that show one chunk after the other to a visitor. INIT
- * computes the first values itself: a pure function of seed, parameter and element, independent of
- * the chunks.
+/* INIT, IMPORT, HASH, SAVE, EDIT: instructions that show one chunk after the other to a visitor.
+ * INIT computes the first values itself: a pure function of seed, parameter and element,
+ * independent of the chunks.
  *
  *   f32    work chunk            -> the visitor reads and writes it in place
  *   bf16   work + its states     -> joined into a scratch of f32, a few grains at a time;
@@ -80,6 +80,17 @@ static void split_piece(void *argument, int64_t index)
                      count);
 }
 
+/* INIT and IMPORT give all values of a chunk, EDIT changes some: the visitor's are kept. */
+static int begins_empty(uint8_t opcode)
+{
+    return opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
+}
+
+static int keeps_values(uint8_t opcode)
+{
+    return begins_empty(opcode) || opcode == COH_OP_EDIT;
+}
+
 static int is_wanted(const coh_ticket *ticket, const coh_chunk_visit *visit)
 {
     return ticket->visitor != NULL &&
@@ -89,7 +100,6 @@ static int is_wanted(const coh_ticket *ticket, const coh_chunk_visit *visit)
 static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh_chunk_visit *visit)
 {
     int64_t piece_count = (int64_t)((r->count + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS);
-    int writes = visit->opcode == COH_OP_INIT || visit->opcode == COH_OP_IMPORT;
     int begins = visit->opcode == COH_OP_INIT && visit->stream == COH_STREAM_WORK;
     const int wanted = is_wanted(ticket, visit);
     if (!wanted && !begins)
@@ -101,7 +111,7 @@ static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh
     visit->data = r->values;
     if (wanted)
         COH_TRY(ticket->visitor(ticket->visitor_context, visit));
-    if (writes && r->high != NULL)
+    if (keeps_values((uint8_t)visit->opcode) && r->high != NULL)
         coh_pool_run(step->pool, piece_count, split_piece, r);
     return COH_OK;
 }
@@ -248,11 +258,6 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
     return at;
 }
 
-static int is_writer(const coh_instruction *instruction)
-{
-    return instruction->opcode == COH_OP_INIT || instruction->opcode == COH_OP_IMPORT;
-}
-
 /* Shows one piece, or two of one chunk of parameters: the second one holds its states. */
 static coh_status show_pieces(coh_step *step, const coh_ticket *ticket,
                               const coh_instruction *instruction, const piece *pieces, int count)
@@ -261,7 +266,7 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket,
     for (int i = 0; i < count; i++) {
         const piece *p = &pieces[i];
         void *data;
-        if (is_writer(instruction)) /* coh_run_visit zeroed them */
+        if (begins_empty(instruction->opcode)) /* coh_run_visit zeroed them */
             data = coh_step_bring_zeros(step, p->stage, p->tier, p->data, p->chunk->bytes);
         else
             COH_TRY(coh_step_bring(step, p->stage, p->tier, p->data, p->chunk->bytes, &data));
@@ -272,7 +277,7 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket,
             at.state = one.state;
     }
     COH_TRY(show_place(step, ticket, &at, (coh_opcode)instruction->opcode));
-    for (int i = 0; i < count && is_writer(instruction); i++)
+    for (int i = 0; i < count && keeps_values(instruction->opcode); i++)
         COH_TRY(coh_step_take_back(step, pieces[i].stage, pieces[i].tier, pieces[i].data,
                                    pieces[i].chunk->bytes));
     return COH_OK;
@@ -306,7 +311,7 @@ coh_status coh_run_visit(coh_step *step, coh_ticket *ticket, const coh_instructi
     coh_step_wait_for_device(step);
     const coh_program *program = ticket->bound->program;
     const coh_operand *operands = &program->operands[instruction->operand_begin];
-    for (uint32_t i = 0; is_writer(instruction) && i < instruction->operand_count; i++)
+    for (uint32_t i = 0; begins_empty(instruction->opcode) && i < instruction->operand_count; i++)
         if (step->layout->objects[operands[i].object].stream != COH_STREAM_CELLS)
             COH_TRY(coh_step_fill(step, (coh_tier)operands[i].tier, operands[i].offset, 0,
                                   operands[i].bytes));

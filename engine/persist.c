@@ -1,12 +1,13 @@
 /* Data that enters and leaves an engine: first values, hash, checkpoints, single parameters. Each
- * is a program (INIT, IMPORT, HASH, SAVE) that shows chunk after chunk to a visitor, so a model
- * that does not fit in memory is saved through one chunk. A visitor sees f32 whatever the plan's
- * dtype, so hash and checkpoint do not depend on the dtype. Next: instruction_chunk.c,
+ * is a program (INIT, IMPORT, HASH, SAVE, EDIT) that shows chunk after chunk to a visitor, so a
+ * model that does not fit in memory is saved through one chunk. A visitor sees f32 whatever the
+ * plan's dtype, so hash and checkpoint do not depend on the dtype. Next: instruction_chunk.c,
  * checkpoint_writer.h.
  *
  * A failing visitor reports to its caller, not to the executor: a full disk during a save must not
  * end the run. It ignores the chunks that still come. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -130,6 +131,9 @@ typedef struct visit_context {
     int part;
     uint32_t bytes_per_block, elements_per_block;
     char *data;
+    /* for put: elements [element_begin, element_end) of `parameter` */
+    uint64_t element_begin, element_end;
+    const float *values;
 } visit_context;
 
 /* Counts a run of values as visited, and tells the caller of each hundredth. */
@@ -557,10 +561,19 @@ static coh_status fetch_run(visit_context *context, const coh_chunk_visit *visit
 }
 
 /* Finds the layout parameter of a graph parameter. */
+static coh_status find_parameter(const coh_engine *engine, coh_parameter parameter,
+                                 uint32_t *out_index)
+{
+    const coh_layout *layout = &engine->plan->layout;
+    for (*out_index = 0; *out_index < layout->parameter_count; ++*out_index)
+        if (layout->parameters[*out_index].parameter == parameter.index)
+            return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT, "the model has no parameter %d", parameter.index);
+}
+
 static coh_status fetch_begin(coh_engine *engine, coh_parameter parameter, void *data,
                               visit_context *out_visit)
 {
-    const coh_layout *layout = &engine->plan->layout;
     COH_TRY(coh_engine_check_ready(engine, "fetch"));
     *out_visit = (visit_context){ .operation = COH_OPERATION_FETCH,
                                   .run = fetch_run,
@@ -568,12 +581,7 @@ static coh_status fetch_begin(coh_engine *engine, coh_parameter parameter, void 
                                   .bytes_per_block = sizeof(float),
                                   .elements_per_block = 1,
                                   .data = data };
-    while (out_visit->parameter < layout->parameter_count &&
-           layout->parameters[out_visit->parameter].parameter != parameter.index)
-        out_visit->parameter++;
-    if (out_visit->parameter < layout->parameter_count)
-        return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT, "the model has no parameter %d", parameter.index);
+    return find_parameter(engine, parameter, &out_visit->parameter);
 }
 
 static coh_status check_is_trained(const coh_engine *engine, uint32_t parameter)
@@ -625,4 +633,59 @@ coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter parameter, c
     }
     return coh_fail(COH_ERR_ARGUMENT, "optimizer %s of parameter '%s' has no state stream %s",
                     tensor->optimizer, tensor->name, stream);
+}
+
+/* ---- put ---- */
+
+static int put_wants(const visit_context *context, const coh_chunk_visit *visit)
+{
+    return visit->parameter == context->parameter && visit->stream == COH_STREAM_WORK &&
+           visit->element_begin < context->element_end &&
+           visit->element_begin + visit->count > context->element_begin;
+}
+
+static coh_status put_run(visit_context *context, const coh_chunk_visit *visit)
+{
+    const uint64_t visit_end = visit->element_begin + visit->count;
+    const uint64_t begin = visit->element_begin > context->element_begin ? visit->element_begin
+                                                                         : context->element_begin;
+    const uint64_t end = visit_end < context->element_end ? visit_end : context->element_end;
+    memcpy((float *)visit->data + (begin - visit->element_begin),
+           context->values + (begin - context->element_begin), (end - begin) * sizeof(float));
+    return COH_OK;
+}
+
+static coh_status check_put(const coh_logical_tensor *tensor, uint64_t element_begin,
+                            uint64_t count, const float *values)
+{
+    if (element_begin > tensor->elements || count > tensor->elements - element_begin)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%" PRIu64 " values from element %" PRIu64 " on do not fit into parameter "
+                        "'%s', which has %" PRIu64 " elements",
+                        count, element_begin, tensor->name, tensor->elements);
+    for (uint64_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return coh_fail(COH_ERR_NUMBER,
+                            "the value for element %" PRIu64 " of parameter '%s' is %g: only "
+                            "finite numbers can be written",
+                            element_begin + i, tensor->name, (double)values[i]);
+    return COH_OK;
+}
+
+coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter, uint64_t element_begin,
+                          uint64_t count, const float *values)
+{
+    COH_NEED(engine);
+    COH_NEED(values);
+    visit_context visit = { .operation = COH_OPERATION_PUT,
+                            .run = put_run,
+                            .wants = put_wants,
+                            .element_begin = element_begin,
+                            .element_end = element_begin + count,
+                            .values = values };
+    COH_TRY(coh_engine_check_ready(engine, "put"));
+    COH_TRY(find_parameter(engine, parameter, &visit.parameter));
+    COH_TRY(check_put(&engine->tensors[visit.parameter], element_begin, count, values));
+    COH_TRY(coh_engine_drain(engine));
+    return run_visit(engine, COH_PROGRAM_EDIT, &visit, NULL);
 }

@@ -40,11 +40,11 @@
 
 typedef struct coh_step coh_step;
 
-/* A part of a chunk that an INIT, IMPORT, HASH or SAVE instruction shows to the visitor: a run
- * of whole grains (the tensor's last may be short) of one stream of one tensor. Weights and
+/* A part of a chunk that an INIT, IMPORT, HASH, SAVE or EDIT instruction shows to the visitor: a
+ * run of whole grains (the tensor's last may be short) of one stream of one tensor. Weights and
  * gradients are f32, whatever the dtype in the plan; the value of a bf16 parameter is its exact
- * master. States are the blocks of their stream. INIT and IMPORT keep what the visitor writes.
- * Called on the compute lane; the visitor may use the pool. */
+ * master. States are the blocks of their stream. INIT, IMPORT and EDIT keep what the visitor
+ * writes. Called on the compute lane; the visitor may use the pool. */
 typedef struct coh_chunk_visit {
     coh_opcode opcode;
     coh_stream stream;             /* WORK: the value; GRAD; STATE */
@@ -90,7 +90,7 @@ void coh_step_destroy(coh_step *step);
 typedef struct coh_step_feed {
     const coh_step_input *input; /* NULL: all zero */
     uint64_t microbatch_count;   /* of the inputs: the plan's; 1: evaluate; 0: there are none */
-    /* for INIT (after its own values), IMPORT, HASH, SAVE; may be NULL */
+    /* for INIT (after its own values), IMPORT, HASH, SAVE, EDIT; may be NULL */
     coh_chunk_visitor visitor;
     coh_chunk_filter visitor_wants; /* NULL: everything */
     void *visitor_context;

@@ -22,8 +22,10 @@ void coh_lowered_fini(coh_lowered *lowered)
 coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t object, coh_role role,
                            int32_t states)
 {
-    const int writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
-    const int access = writes ? COH_ACCESS_WRITE : COH_ACCESS_READ;
+    const int writes = opcode != COH_OP_HASH && opcode != COH_OP_SAVE;
+    const int access = opcode == COH_OP_EDIT ? COH_ACCESS_BOTH
+                       : writes              ? COH_ACCESS_WRITE
+                                             : COH_ACCESS_READ;
     if (object < 0)
         return COH_OK;
     const coh_chunk *chunks = &w->layout->chunks[w->layout->objects[object].chunk_begin];
@@ -212,7 +214,7 @@ static coh_status lower_drain(coh_lower_writer *w)
     return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_BOTH, COH_ROLE_CELLS);
 }
 
-/* Writes INIT, IMPORT, HASH or SAVE: visits every surviving chunk, group by group. */
+/* Writes INIT, IMPORT, HASH, SAVE or EDIT: visits the surviving chunks, group by group. */
 static coh_status lower_visit(coh_lower_writer *w, coh_opcode opcode)
 {
     const int writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
@@ -272,6 +274,8 @@ static coh_status lower_kind(coh_lower_writer *w)
         return lower_visit(w, COH_OP_HASH);
     case COH_PROGRAM_IMPORT:
         return lower_visit(w, COH_OP_IMPORT);
+    case COH_PROGRAM_EDIT:
+        return lower_visit(w, COH_OP_EDIT);
     case COH_PROGRAM_KIND_COUNT:
         break;
     }

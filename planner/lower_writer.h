@@ -45,7 +45,7 @@ coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, in
 coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                            int final, coh_row_range rows);
 
-/* Writes INIT, IMPORT, HASH or SAVE: one instruction per chunk of an object (-1: none), each
+/* Writes INIT, IMPORT, HASH, SAVE or EDIT: one instruction per chunk of an object (-1: none), each
  * with its own window. HASH and SAVE visit only the chunks that this rank owns. With `states`,
  * an object of the same group, the instruction takes its chunk, too. */
 coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t object, coh_role role,

@@ -72,7 +72,7 @@ typedef struct coh_pattern {
     coh_status (*update)(coh_lower_writer *w, int32_t group, uint32_t chunk);
     /* Writes the deferred updates that are not written yet. */
     coh_status (*drain)(coh_lower_writer *w, int32_t group);
-    /* Writes the INIT, IMPORT, HASH or SAVE instructions of the group. */
+    /* Writes the INIT, IMPORT, HASH, SAVE or EDIT instructions of the group. */
     coh_status (*visit)(coh_lower_writer *w, coh_opcode opcode, int32_t group);
 
     /* Returns the bytes that a rank receives for the group over the links of one level, in a

@@ -127,12 +127,15 @@ coh_status coh_life_drain(coh_lower_writer *w, int32_t group)
 
 /* The master of a trained bf16 group lies in two halves, one in its work and one in its states:
  * each instruction takes both, so it sees whole f32 numbers. Gradients are visited if they
- * survive, except by SAVE: the updates waiting in them were drained before. */
+ * survive, except by SAVE and EDIT: the updates waiting in them were drained before. EDIT changes
+ * values alone, so it visits no other states. */
 coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
 {
     const coh_group_layout *facts = &w->layout->groups[group];
     const int is_split = coh_group_splits_master(facts);
     COH_TRY(coh_lower_visit(w, opcode, facts->work, COH_ROLE_WORK, is_split ? facts->state : -1));
+    if (opcode == COH_OP_EDIT)
+        return COH_OK;
     if (!is_split)
         COH_TRY(coh_lower_visit(w, opcode, facts->state, COH_ROLE_OPTIMIZER_STATE, -1));
     if (opcode == COH_OP_SAVE || !w->options->deferred_update)

@@ -117,8 +117,8 @@ const char *coh_opcode_name(coh_opcode opcode)
 
 const char *coh_program_kind_name(coh_program_kind kind)
 {
-    static const char *const names[COH_PROGRAM_KIND_COUNT] = { "init", "body", "drain", "evaluate",
-                                                               "save", "hash", "import" };
+    static const char *const names[COH_PROGRAM_KIND_COUNT] = { "init", "body", "drain",  "evaluate",
+                                                               "save", "hash", "import", "edit" };
     return (unsigned)kind < COH_PROGRAM_KIND_COUNT ? names[kind] : "unknown";
 }
 

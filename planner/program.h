@@ -193,11 +193,11 @@ static inline uint64_t coh_group_grad_factor(const coh_group_layout *group)
 /* One entry of the boundary map: what is resident, and where, at the begin AND at the end of every
  * program that runs on these arenas: body, drain, evaluate, save alike.
  *
- * Copies of an entry farther out count as stale at the begin, unless only INIT and IMPORT write it
- * (coh_chunk_is_read_only): these programs leave the file and the entry of the host tier, if there
- * is one, up to date, and no other program need write them. A program that displaces an entry
- * restores it before its end (the wrap-around prefetch), so programs can follow one another in any
- * order, and the loop closes by construction. Pinned objects are not listed. Entries are of
+ * Copies of an entry farther out count as stale at the begin, unless only INIT, IMPORT and EDIT
+ * write it (coh_chunk_is_read_only): these programs leave the file and the entry of the host tier,
+ * if there is one, up to date, and no other program need write them. A program that displaces an
+ * entry restores it before its end (the wrap-around prefetch), so programs can follow one another
+ * in any order, and the loop closes by construction. Pinned objects are not listed. Entries are of
  * surviving objects. */
 typedef struct coh_resident {
     uint32_t chunk;
@@ -245,7 +245,7 @@ static inline uint64_t coh_layout_rank_count(const coh_layout *layout)
     return count;
 }
 
-/* Returns 1 for parameters that are not trained: only INIT and IMPORT write them, all other
+/* Returns 1 for parameters that are not trained: only INIT, IMPORT and EDIT write them, all other
  * programs read. */
 static inline int coh_chunk_is_read_only(const coh_layout *layout, uint32_t chunk)
 {
@@ -403,6 +403,7 @@ typedef enum coh_program_kind {
     COH_PROGRAM_SAVE,
     COH_PROGRAM_HASH,
     COH_PROGRAM_IMPORT,
+    COH_PROGRAM_EDIT, /* overwrites values of parameters between two steps */
     COH_PROGRAM_KIND_COUNT
 } coh_program_kind;
 

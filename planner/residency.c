@@ -470,7 +470,7 @@ coh_status coh_runner_begin(coh_runner *r)
         r->boundary_offset[resident->chunk] = resident->offset;
         if (!stays_far(r, resident->chunk))
             r->far_version[resident->chunk] = -1;
-        if (!coh_next_use_is_needed(&r->next, resident->chunk))
+        if (r->sequence->starts_empty && !coh_next_use_is_needed(&r->next, resident->chunk))
             continue; /* overwritten before it is read */
         COH_TRY(reserve(r, resident->chunk, resident->offset));
         coh_segment *s = &r->map.segments[r->map.segment_of_chunk[resident->chunk]];

@@ -41,6 +41,7 @@ typedef struct coh_sequence {
     /* NULL: a write makes the next version. Else by operand: the version that is read, or that a
      * pure write leaves (the movers of the level above carry it). */
     const int32_t *operand_version;
+    int starts_empty; /* 1: no place holds a value at the begin (INIT, IMPORT) */
 } coh_sequence;
 
 typedef struct coh_level {

@@ -67,9 +67,15 @@ static int is_gpu(const builder *b)
     return b->profile->device_kind != COH_DEVICE_HOST;
 }
 
+static int starts_empty(const draft *d)
+{
+    return d->lowered.kind == COH_PROGRAM_INIT || d->lowered.kind == COH_PROGRAM_IMPORT;
+}
+
 static coh_sequence lowered_sequence(const draft *d)
 {
     return (coh_sequence){ .step_count = (uint32_t)d->lowered.instruction_count,
+                           .starts_empty = starts_empty(d),
                            .lowered = &d->lowered,
                            .operand_begin = d->operand_begin,
                            .operands = d->lowered.operands };
@@ -78,6 +84,7 @@ static coh_sequence lowered_sequence(const draft *d)
 static coh_sequence outer_sequence(const draft *d)
 {
     return (coh_sequence){ .step_count = d->outer.count,
+                           .starts_empty = starts_empty(d),
                            .operand_begin = d->outer.operand_begin,
                            .operands = d->outer.operands,
                            .operand_version = d->outer.versions };
@@ -586,7 +593,8 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
 static int visits_chunks(coh_opcode opcode)
 {
     return opcode == COH_OP_NORM || opcode == COH_OP_UPDATE || opcode == COH_OP_INIT ||
-           opcode == COH_OP_IMPORT || opcode == COH_OP_HASH || opcode == COH_OP_SAVE;
+           opcode == COH_OP_IMPORT || opcode == COH_OP_HASH || opcode == COH_OP_SAVE ||
+           opcode == COH_OP_EDIT;
 }
 
 /* The bytes of a deferred update with uncut objects: all the work that the following forward reads

@@ -1,7 +1,7 @@
 /* Checks that each trained chunk gets its gradient, norm and update once and in order (rule
- * EXACTLY_ONCE), and that INIT, IMPORT, SAVE and HASH visit every chunk once (CONSISTENT_SAVE).
- * The idea: one pass records the first and last instruction of each duty per chunk. The list of
- * files is in verify_state.h. */
+ * EXACTLY_ONCE), and that INIT, IMPORT, SAVE, HASH and EDIT visit every chunk once
+ * (CONSISTENT_SAVE). The idea: one pass records the first and last instruction of each duty per
+ * chunk. The list of files is in verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -273,7 +273,7 @@ static coh_status check_drain(coh_verifier *v, const once_book *book)
     return COH_OK;
 }
 
-/* ---- programs that visit chunks: INIT, IMPORT, SAVE, HASH ---- */
+/* ---- programs that visit chunks: INIT, IMPORT, SAVE, HASH, EDIT ---- */
 
 /* Checks that an instruction visits one chunk; of a bf16 group with states a chunk of work
  * together with its states, since each holds half of the master. */
@@ -324,15 +324,15 @@ static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, co
     return COH_OK;
 }
 
-/* Checks that each surviving chunk of `streams` is visited once, by SAVE and HASH only if this rank
- * owns it; of gradients in a HASH all or none. */
+/* Checks that each surviving chunk of `streams` is visited once, by a program that only reads only
+ * if this rank owns it; of gradients all or none. */
 static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule,
                                int streams)
 {
     COH_TRY(count_visits(v, opcodes, access, rule));
     for (uint32_t c = 0; c < v->layout->chunk_count; c++)
         if (v->chunk_stamps[c] > 0 && coh_chunk_object(v, c)->survives)
-            streams |= 1 << coh_chunk_object(v, c)->stream;
+            streams |= 1 << coh_chunk_object(v, c)->stream & 1 << COH_STREAM_GRAD;
     for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
         const coh_object *object = coh_chunk_object(v, c);
         uint32_t count = v->chunk_stamps[c];
@@ -340,7 +340,7 @@ static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, co
         if (!object->survives || object->pinned || !((streams >> object->stream) & 1))
             continue;
         const int32_t owner = v->layout->chunks[c].owner_rank;
-        const uint32_t expected = access == COH_ACCESS_WRITE || owner == v->layout->rank;
+        const uint32_t expected = access != COH_ACCESS_READ || owner == v->layout->rank;
         if (count != expected)
             COH_TRY(coh_verify_breach(v, rule, COH_NO_INSTRUCTION, c,
                                       "it is visited %" PRIu32 " times, not %" PRIu32
@@ -379,6 +379,9 @@ static coh_status check_program(coh_verifier *v, once_book *book)
     case COH_PROGRAM_IMPORT:
         return check_visits(v, 1u << COH_OP_INIT | 1u << COH_OP_IMPORT, COH_ACCESS_WRITE,
                             COH_RULE_EXACTLY_ONCE, -1);
+    case COH_PROGRAM_EDIT:
+        return check_visits(v, 1u << COH_OP_EDIT, COH_ACCESS_BOTH, COH_RULE_EXACTLY_ONCE,
+                            1 << COH_STREAM_WORK);
     case COH_PROGRAM_SAVE:
     case COH_PROGRAM_HASH:
     case COH_PROGRAM_KIND_COUNT:

@@ -55,13 +55,14 @@ typedef struct coh_hyperparameter_value {
 } coh_hyperparameter_value;
 
 /* Long operations of an engine: INIT (also _init_from), LOAD, SAVE (its numbers), HASH, FETCH (also
- * of states). */
+ * of states), PUT. */
 typedef enum coh_operation {
     COH_OPERATION_INIT,
     COH_OPERATION_LOAD,
     COH_OPERATION_SAVE,
     COH_OPERATION_HASH,
-    COH_OPERATION_FETCH
+    COH_OPERATION_FETCH,
+    COH_OPERATION_PUT
 } coh_operation;
 
 /* Is told how far an operation is: `done` of `total` parameter elements. Called on the compute
@@ -305,9 +306,8 @@ typedef struct coh_load_facts {
  * made the states of a parameter. */
 COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, coh_load_facts *out_facts);
 
-/* As coh_engine_load, then passes each piece of values to `source`, which may overwrite it. So a
- * program changes parameters, or ranges of them, between two steps: it saves, and loads what it
- * saved. The states stay. `out_facts` may be NULL.
+/* As coh_engine_load, then passes each piece of values to `source`, which may overwrite it. The
+ * states stay. `out_facts` may be NULL.
  * Fails: as coh_engine_load; with the source's failure. The engine then needs another init or
  * load. */
 COH_API coh_status coh_engine_load_from(coh_engine *engine, const char *path,
@@ -328,6 +328,17 @@ typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT } coh_fetch;
  * Fails: COH_ERR_ARGUMENT (no such parameter, or no gradient is kept); as coh_engine_drain. */
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                                     float *data);
+
+/* Overwrites elements [element_begin, element_begin + count) of one parameter, trained or not,
+ * with `values`: f32, whatever the parameter's dtype. Drains first. The next step, save or hash
+ * uses the new values; optimizer states, the other elements and the states of kinds stay. A trained
+ * bf16 parameter takes them exactly, as its f32 master; one without a master rounds them. A range
+ * costs as much as a hash: every parameter passes through the device once.
+ * Fails: COH_ERR_ARGUMENT, with nothing written (no such parameter, a range beyond its end);
+ * COH_ERR_NUMBER, with nothing written (NaN or infinity, naming the element); as
+ * coh_engine_drain. */
+COH_API coh_status coh_engine_put(coh_engine *engine, coh_parameter parameter,
+                                  uint64_t element_begin, uint64_t count, const float *values);
 
 /* Reads the state stream `stream` ("m") of one parameter, after draining. `data` takes
  * coh_state_bytes of the parameter's elements.

@@ -24,8 +24,8 @@ import operator
 import os
 import types
 from array import array
-from ctypes import (CFUNCTYPE, POINTER, Structure, addressof, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32,
-                    c_int64, c_size_t, c_uint32, c_uint64, c_void_p, cast, memmove, sizeof)
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64,
+                    c_size_t, c_uint32, c_uint64, c_void_p, cast, sizeof)
 
 try:
     import numpy
@@ -144,8 +144,7 @@ class coh_disk(Structure):
 
 _Log = CFUNCTYPE(None, c_void_p, c_char_p)
 _Progress = CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64)
-_Source = CFUNCTYPE(c_int, c_void_p, coh_parameter, c_char_p, c_uint64, c_uint64, c_void_p)
-_OPERATIONS = ("init", "load", "save", "hash", "fetch")  # by coh_operation
+_OPERATIONS = ("init", "load", "save", "hash", "fetch", "put")  # by coh_operation
 
 
 class coh_engine_options(Structure):
@@ -251,12 +250,12 @@ _FUNCTIONS = {
     "coh_engine_init": (_STATUS, [c_void_p, c_uint64]),
     "coh_engine_init_from": (_STATUS, [c_void_p, c_uint64, c_void_p, c_void_p]),
     "coh_engine_load": (_STATUS, [c_void_p, c_char_p, POINTER(coh_load_facts)]),
-    "coh_engine_load_from": (_STATUS, [c_void_p, c_char_p, c_void_p, c_void_p, POINTER(coh_load_facts)]),
     "coh_engine_load_weights": (_STATUS, [c_void_p, c_char_p]),
     "coh_engine_submit": (_STATUS, [c_void_p, POINTER(coh_step_input)]),
     "coh_engine_wait": (_STATUS, [c_void_p, POINTER(coh_step_result)]),
     "coh_engine_evaluate": (_STATUS, [c_void_p, POINTER(coh_step_input), POINTER(c_double)]),
     "coh_engine_fetch": (_STATUS, [c_void_p, coh_parameter, c_int, POINTER(c_float)]),
+    "coh_engine_put": (_STATUS, [c_void_p, coh_parameter, c_uint64, c_uint64, POINTER(c_float)]),
     "coh_engine_hash": (_STATUS, [c_void_p, POINTER(c_uint64)]),
     "coh_engine_save": (_STATUS, [c_void_p, c_char_p, POINTER(coh_checkpoint_note)]),
     "coh_checkpoint_open": (_STATUS, [c_char_p, POINTER(c_void_p)]),
@@ -819,19 +818,20 @@ class Engine(_Owner):
             count *= extent
         return found, count
 
-    def _copied(self, name, values):
-        """The float32 numbers of a parameter's shape, for the library to read."""
-        shape, view = self._found(name)[0].shape, memoryview(values)
-        if view.format != "f" or view.shape != shape or not view.c_contiguous:
-            raise ValueError(f"parameter {name!r} takes contiguous float32 numbers of shape {shape}, not {view.format!r} "
-                             f"of shape {view.shape}")
-        return (c_float * (view.nbytes // 4)).from_buffer_copy(view.cast("B"))
-
     def _fetch(self, name, what):
         found, count = self._found(name)
         values = array("f", bytes(4 * count))
         _library().coh_engine_fetch(self._object, coh_parameter(found.index), what, _pointer(values, c_float))
         return _shaped(values, "float32", found.shape)
+
+    def put(self, name, values):
+        """Writes a parameter between two steps: a float32 array of its shape, of finite numbers. Optimizer states stay."""
+        (found, count), view = self._found(name), memoryview(values)
+        if view.format != "f" or view.shape != found.shape or not view.c_contiguous:
+            raise ValueError(f"parameter {name!r} takes contiguous float32 numbers of shape {found.shape}, not "
+                             f"{view.format!r} of shape {view.shape}")
+        numbers = (c_float * count).from_buffer_copy(view.cast("B"))
+        _library().coh_engine_put(self._object, coh_parameter(found.index), 0, count, numbers)
 
     def hash(self):
         """One number of all parameters and optimizer states: that of `cohobate train` for the same numeric plan, data and
@@ -847,23 +847,10 @@ class Engine(_Owner):
         checkpoint = coh_checkpoint_note(struct_bytes=sizeof(coh_checkpoint_note), step=self.step_count, json=text.encode())
         _library().coh_engine_save(self._object, _path(path), byref(checkpoint))
 
-    def load(self, path, change=None):
+    def load(self, path):
         """Continues from a checkpoint: parameters, optimizer states and the number of the next step. Returns True if it was
-        made under another numeric plan, so that bits differ from those of one long run.
-
-        `change` is {name: float32 array} of parameters that get other values: to write parameters between two steps, save,
-        and load what was saved with a change. Optimizer states stay."""
-        facts, changes = _sized(coh_load_facts), {name: self._copied(name, each) for name, each in (change or {}).items()}
-
-        @_Source
-        def write(_, __, name, begin, count, values):
-            if name.decode() in changes:
-                memmove(values, addressof(changes[name.decode()]) + 4 * begin, 4 * count)
-            return 0
-
-        if changes:
-            _library().coh_engine_load_from(self._object, _path(path), cast(write, c_void_p), None, byref(facts))
-        else:
-            _library().coh_engine_load(self._object, _path(path), byref(facts))
+        made under another numeric plan, so that bits differ from those of one long run."""
+        facts = _sized(coh_load_facts)
+        _library().coh_engine_load(self._object, _path(path), byref(facts))
         self.step_count = facts.step
         return bool(facts.numeric_changed)

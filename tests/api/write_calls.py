@@ -131,7 +131,7 @@ class Writer:
             return [f"{kind} {name}_value = {{ .struct_bytes = sizeof({name}_value) }};", f"{kind} *{name} = &{name}_value;"]
         is_output = name.startswith("out_") or parameter.stars > 1 or (not parameter.is_const and kind in (
             "char", "float", "double", "int", "int32_t", "uint32_t"))
-        if is_output or (kind in public_api.INTEGERS):
+        if is_output or kind in public_api.INTEGERS or kind in public_api.FLOATS:
             return [f"{const}{kind} {stars}{name} = scratch({i});"]
         if f"{function.name}.{name}" in KEEPS:
             return [f"static {kind} {name}_value;", f"{const}{kind} *{name} = &{name}_value;",

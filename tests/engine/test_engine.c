@@ -467,14 +467,14 @@ static void evaluation_equals_the_plain_loss(void **state)
 
 /* What `progress` was told: calls and their last numbers, by operation. */
 typedef struct told {
-    int calls[COH_OPERATION_FETCH + 1];
-    uint64_t done[COH_OPERATION_FETCH + 1], total;
+    int calls[COH_OPERATION_PUT + 1];
+    uint64_t done[COH_OPERATION_PUT + 1], total;
 } told;
 
 static void note_progress(void *context, coh_operation operation, uint64_t done, uint64_t total)
 {
     told *t = context;
-    assert_in_range(operation, COH_OPERATION_INIT, COH_OPERATION_FETCH);
+    assert_in_range(operation, COH_OPERATION_INIT, COH_OPERATION_PUT);
     const int is_next = done > t->done[operation] || t->done[operation] == total;
     assert_true(is_next && done <= total);
     t->calls[operation]++;
@@ -508,9 +508,11 @@ static void progress_is_told_to_the_end_in_every_placement(void **state)
         assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
         assert_int_equal(coh_engine_hash(r.engine, &hash), COH_OK);
         fetch_into(&r, 0, COH_FETCH_VALUE, values);
+        assert_int_equal(coh_engine_put(r.engine, (coh_parameter){ 0 }, 0, SMALL_ELEMENTS, values),
+                         COH_OK);
         save_and_load(r.engine);
         assert_int_equal(t.total, total);
-        for (int operation = 0; operation <= COH_OPERATION_FETCH; operation++) {
+        for (int operation = 0; operation <= COH_OPERATION_PUT; operation++) {
             assert_int_equal(t.done[operation], total);
             assert_in_range(t.calls[operation], 1, 101);
         }
@@ -538,27 +540,42 @@ static coh_status write_range(void *context, coh_parameter parameter, const char
     return COH_OK;
 }
 
+static void write_by_a_checkpoint(run *r)
+{
+    char path[256];
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 2, .json = "{}" };
+    coh_load_facts facts = { .struct_bytes = sizeof(facts) };
+    assert_int_equal(temporary_folder(path, sizeof(path), "written"), 0);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(coh_engine_save(r->engine, path, &note), COH_OK);
+    assert_int_equal(coh_engine_load_from(r->engine, path, write_range, NULL, &facts), COH_OK);
+    assert_int_equal(coh_checkpoint_remove(path), COH_OK);
+    assert_int_equal(facts.step, 2);
+}
+
+static void write_by_a_put(run *r)
+{
+    static float range[WRITTEN_END - WRITTEN_BEGIN];
+    for (uint64_t i = WRITTEN_BEGIN; i < WRITTEN_END; i++)
+        range[i - WRITTEN_BEGIN] = written_value(i);
+    assert_int_equal(coh_engine_put(r->engine, (coh_parameter){ WRITTEN }, WRITTEN_BEGIN,
+                                    WRITTEN_END - WRITTEN_BEGIN, range),
+                     COH_OK);
+}
+
 /* Trains two steps, writes the range between two steps, checks every value, and trains on. */
-static uint64_t hash_after_write(const placement *p)
+static uint64_t hash_after_write(const placement *p, void (*write)(run *r))
 {
     run r;
-    char path[256];
     static float before[SMALL_ELEMENTS], moments[SMALL_ELEMENTS];
-    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = 2, .json = "{}" };
     coh_step_result result = { .struct_bytes = sizeof(result) };
-    coh_load_facts facts = { .struct_bytes = sizeof(facts) };
     uint64_t hash;
     run_begin(&r, p, 1);
     run_step(&r, 0, 1, &result);
     run_step(&r, 1, 1, &result);
     fetch_into(&r, WRITTEN, COH_FETCH_VALUE, before);
     fetch_state_into(&r, WRITTEN, "m", moments);
-    assert_int_equal(temporary_folder(path, sizeof(path), "written"), 0);
-    assert_int_equal(rmdir(path), 0);
-    assert_int_equal(coh_engine_save(r.engine, path, &note), COH_OK);
-    assert_int_equal(coh_engine_load_from(r.engine, path, write_range, NULL, &facts), COH_OK);
-    assert_int_equal(coh_checkpoint_remove(path), COH_OK);
-    assert_int_equal(facts.step, 2);
+    write(&r);
     fetch_into(&r, WRITTEN, COH_FETCH_VALUE, values);
     for (uint64_t i = 0; i < SMALL_ELEMENTS; i++)
         assert_true(values[i] ==
@@ -574,9 +591,122 @@ static uint64_t hash_after_write(const placement *p)
 static void a_range_of_a_parameter_is_written_in_every_placement(void **state)
 {
     (void)state;
-    const uint64_t hash = hash_after_write(&placements[0]);
-    for (int i = 1; i < PLACEMENT_COUNT; i++)
-        assert_int_equal(hash_after_write(&placements[i]), hash);
+    const uint64_t hash = hash_after_write(&placements[0], write_by_a_checkpoint);
+    for (int i = 0; i < PLACEMENT_COUNT; i++) {
+        if (i > 0)
+            assert_int_equal(hash_after_write(&placements[i], write_by_a_checkpoint), hash);
+        assert_int_equal(hash_after_write(&placements[i], write_by_a_put), hash);
+    }
+}
+
+/* An update that is still pending when the range is written is made first; with updates in
+ * backward there is none. */
+static void a_write_follows_the_update_of_the_last_step(void **state)
+{
+    (void)state;
+    for (int deferred = 0; deferred < 2; deferred++) {
+        uint64_t hashes[2];
+        for (int by_put = 0; by_put < 2; by_put++) {
+            run r;
+            coh_step_result result = { .struct_bytes = sizeof(result) };
+            run_begin(&r, &placements[PLACEMENT_COUNT - 1], deferred);
+            run_step(&r, 0, deferred ? 1 : 0, &result);
+            (by_put ? write_by_a_put : write_by_a_checkpoint)(&r);
+            run_step(&r, 1, deferred ? 1 : 0, &result);
+            assert_int_equal(coh_engine_hash(r.engine, &hashes[by_put]), COH_OK);
+            run_end(&r);
+        }
+        assert_int_equal(hashes[0], hashes[1]);
+    }
+}
+
+/* Writes the range into initial values, while they are made or afterwards; returns the hash. */
+static uint64_t hash_of_initial_values(const placement *p, int mode, int by_put)
+{
+    run r;
+    coh_plan_options options;
+    coh_plan_options_init(&options);
+    options.mode = mode;
+    options.microbatch_count = mode == COH_PLAN_TRAIN ? SMALL_MICROBATCHES : 1;
+    options.chunk_bytes = p->chunk_bytes;
+    options.search = test_search();
+    uint64_t whole;
+    assert_int_equal(coh_plan_in_memory_bytes(graph, &options, &whole), COH_OK);
+    if (p->device_percent > 0)
+        options.device_memory_bytes = whole * 85 / 100;
+    options.emulate_host = 1;
+    options.host_memory_bytes = p->host_bytes;
+    options.disk_bytes = p->disk_bytes;
+    r = (run){ 0 };
+    if (coh_plan_create(graph, &options, &r.plan) != COH_OK)
+        fail_msg("%s: %s", p->name, coh_last_error());
+    coh_engine_options_init(&r.options);
+    r.options.disk_folder = ".";
+    r.options.store = "mem";
+    run_create(&r);
+    if (by_put) {
+        assert_int_equal(coh_engine_init(r.engine, 42), COH_OK);
+        write_by_a_put(&r);
+    } else {
+        assert_int_equal(coh_engine_init_from(r.engine, 42, write_range, NULL), COH_OK);
+    }
+    const coh_step_input in = step_input(0, 0);
+    double loss;
+    assert_int_equal(coh_engine_evaluate(r.engine, &in, &loss), COH_OK);
+    const uint64_t hash = run_hash(&r);
+    run_end(&r);
+    return hash;
+}
+
+/* No update ever writes a frozen parameter again, so every copy of it has to be written at once. */
+static void a_parameter_that_is_not_trained_is_written_in_every_placement(void **state)
+{
+    (void)state;
+    coh_graph *own = graph;
+    const coh_plan_mode modes[] = { COH_PLAN_TRAIN, COH_PLAN_INFER };
+    assert_int_equal(small_model_create_frozen(model_dtype, 1, &graph), COH_OK);
+    for (int m = 0; m < 2; m++)
+        for (int i = 0; i < PLACEMENT_COUNT; i++)
+            assert_int_equal(hash_of_initial_values(&placements[i], modes[m], 1),
+                             hash_of_initial_values(&placements[0], modes[m], 0));
+    coh_graph_destroy(graph);
+    graph = own;
+}
+
+/* A refused write leaves every value as it was. */
+static void a_write_that_does_not_fit_or_is_not_finite_is_refused(void **state)
+{
+    (void)state;
+    const struct {
+        uint64_t begin, count;
+        float last;
+        coh_status status;
+        const char *words;
+    } refused[] = {
+        { 0, SMALL_ELEMENTS + 1, 0, COH_ERR_ARGUMENT, "40001 values from element 0 on" },
+        { SMALL_ELEMENTS, 1, 0, COH_ERR_ARGUMENT, "has 40000 elements" },
+        { UINT64_MAX, 2, 0, COH_ERR_ARGUMENT, "do not fit into parameter" },
+        { 7, 3, NAN, COH_ERR_NUMBER, "element 9 of parameter" },
+        { 0, 1, -INFINITY, COH_ERR_NUMBER, "element 0 of parameter" },
+    };
+    run r;
+    uint64_t before, after;
+    run_begin(&r, &placements[PLACEMENT_COUNT - 1], 1);
+    assert_int_equal(coh_engine_hash(r.engine, &before), COH_OK);
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        memset(values, 0, sizeof(values));
+        if (refused[i].count <= SMALL_ELEMENTS)
+            values[refused[i].count - 1] = refused[i].last;
+        assert_int_equal(coh_engine_put(r.engine, (coh_parameter){ WRITTEN }, refused[i].begin,
+                                        refused[i].count, values),
+                         refused[i].status);
+        assert_non_null(strstr(coh_last_error(), refused[i].words));
+    }
+    assert_int_equal(
+        coh_engine_put(r.engine, (coh_parameter){ WRITTEN }, SMALL_ELEMENTS, 0, values), COH_OK);
+    assert_int_equal(coh_engine_hash(r.engine, &after), COH_OK);
+    assert_int_equal(before, after);
+    run_end(&r);
 }
 
 int main(void)
@@ -600,6 +730,9 @@ int main(void)
         cmocka_unit_test(evaluation_equals_the_plain_loss),
         cmocka_unit_test(progress_is_told_to_the_end_in_every_placement),
         cmocka_unit_test(a_range_of_a_parameter_is_written_in_every_placement),
+        cmocka_unit_test(a_write_follows_the_update_of_the_last_step),
+        cmocka_unit_test(a_parameter_that_is_not_trained_is_written_in_every_placement),
+        cmocka_unit_test(a_write_that_does_not_fit_or_is_not_finite_is_refused),
     };
     return run_in_each_dtype(tests);
 }

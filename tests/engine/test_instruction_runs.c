@@ -135,7 +135,8 @@ static const coh_instruction *instruction_at(const coh_program *p, uint32_t ordi
 static int is_the_steps_own(const coh_instruction *instruction)
 {
     return instruction->opcode == COH_OP_FEED || instruction->opcode == COH_OP_CLIP ||
-           (instruction->opcode >= COH_OP_INIT && instruction->opcode <= COH_OP_SAVE);
+           (instruction->opcode >= COH_OP_INIT && instruction->opcode <= COH_OP_SAVE) ||
+           instruction->opcode == COH_OP_EDIT;
 }
 
 /* Checks that a run begins exactly where one of the rules demands it. */

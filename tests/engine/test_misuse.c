@@ -517,6 +517,8 @@ static coh_status on_empty_engine(model *m, coh_status (*call)(coh_engine *))
     return status == COH_OK ? COH_OK : coh_kind_fail(status, "%s", sentence);
 }
 
+static float data[ROWS * COLUMNS * 16];
+
 static coh_status do_step(coh_engine *engine)
 {
     coh_step_result result = { .struct_bytes = sizeof(result) };
@@ -548,25 +550,22 @@ static coh_status do_save(coh_engine *engine)
     return save_to(engine, "never", NULL);
 }
 
-static coh_status step_before_init(model *m)
+#define EMPTY(case_name, call)                                                                     \
+    static coh_status case_name(model *m)                                                          \
+    {                                                                                              \
+        return on_empty_engine(m, call);                                                           \
+    }
+EMPTY(step_before_init, do_step)
+EMPTY(evaluate_before_init, do_evaluate)
+EMPTY(hash_before_init, do_hash)
+
+static coh_status do_put(coh_engine *engine)
 {
-    return on_empty_engine(m, do_step);
+    return coh_engine_put(engine, (coh_parameter){ 0 }, 0, 1, data);
 }
 
-static coh_status evaluate_before_init(model *m)
-{
-    return on_empty_engine(m, do_evaluate);
-}
-
-static coh_status hash_before_init(model *m)
-{
-    return on_empty_engine(m, do_hash);
-}
-
-static coh_status save_before_init(model *m)
-{
-    return on_empty_engine(m, do_save);
-}
+EMPTY(put_before_init, do_put)
+EMPTY(save_before_init, do_save)
 
 #define STEP(case_name, ...)                                                                       \
     static coh_status case_name(model *m)                                                          \
@@ -613,25 +612,16 @@ static coh_status do_load(coh_engine *engine)
     return coh_engine_load(engine, folder, NULL);
 }
 
-static coh_status init_beside_a_step(model *m)
-{
-    return beside_a_step(m, do_init);
-}
-
-static coh_status save_beside_a_step(model *m)
-{
-    return beside_a_step(m, do_save);
-}
-
-static coh_status hash_beside_a_step(model *m)
-{
-    return beside_a_step(m, do_hash);
-}
-
-static coh_status load_beside_a_step(model *m)
-{
-    return beside_a_step(m, do_load);
-}
+#define BESIDE(case_name, call)                                                                    \
+    static coh_status case_name(model *m)                                                          \
+    {                                                                                              \
+        return beside_a_step(m, call);                                                             \
+    }
+BESIDE(init_beside_a_step, do_init)
+BESIDE(save_beside_a_step, do_save)
+BESIDE(hash_beside_a_step, do_hash)
+BESIDE(put_beside_a_step, do_put)
+BESIDE(load_beside_a_step, do_load)
 
 static coh_status three_steps_at_once(model *m)
 {
@@ -684,8 +674,6 @@ static coh_status save_to_a_long_path(model *m)
     return save_to(m->engine, path, NULL);
 }
 
-static float data[ROWS * COLUMNS * 16];
-
 static coh_status fetch_of_no_parameter(model *m)
 {
     return coh_engine_fetch(m->engine, (coh_parameter){ -1 }, COH_FETCH_VALUE, data);
@@ -694,6 +682,16 @@ static coh_status fetch_of_no_parameter(model *m)
 static coh_status fetch_of_a_later_parameter(model *m)
 {
     return coh_engine_fetch(m->engine, (coh_parameter){ 999 }, COH_FETCH_VALUE, data);
+}
+
+static coh_status put_into_no_parameter(model *m)
+{
+    return coh_engine_put(m->engine, (coh_parameter){ 999 }, 0, 1, data);
+}
+
+static coh_status put_past_the_end(model *m)
+{
+    return coh_engine_put(m->engine, (coh_parameter){ 0 }, UINT64_MAX, 2, data);
 }
 
 static coh_status fetch_of_something_else(model *m)

@@ -128,7 +128,8 @@ static void list_instructions(const coh_program *p, mutation_list *list)
         add(list, MUTATE_DELETE, i, 0);
         add(list, MUTATE_REPEAT, i, 0);
         add(list, MUTATE_PREDICATE, i, 0);
-        if (instruction->opcode >= COH_OP_INIT && instruction->opcode <= COH_OP_SAVE)
+        if ((instruction->opcode >= COH_OP_INIT && instruction->opcode <= COH_OP_SAVE) ||
+            instruction->opcode == COH_OP_EDIT)
             add(list, MUTATE_SPLIT, i, 0);
         if (instruction->lane != COH_LANE_COMPUTE) {
             add(list, MUTATE_LANE, i, 1);

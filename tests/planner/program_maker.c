@@ -363,10 +363,12 @@ static void say_feed(maker_script *script)
 
 static void say_visits(const maker_recipe *recipe, maker_script *script, coh_opcode opcode)
 {
-    int writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
+    int edits = opcode == COH_OP_EDIT, writes = opcode == COH_OP_INIT || opcode == COH_OP_IMPORT;
     for (int32_t i = W0; i <= M2; i++) {
         int is_grad = shapes[i].stream == COH_STREAM_GRAD;
-        int access = writes ? WRITES : READS;
+        int access = edits ? BOTH : writes ? WRITES : READS;
+        if (edits && shapes[i].stream != COH_STREAM_WORK)
+            continue;
         if ((is_grad && (!recipe->deferred || !writes)) || (i == M1 && recipe->halves))
             continue; /* states of bf16 are visited with their work */
         for (uint32_t c = 0; c < 2 && shapes[i].pages[c] > 0; c++) {
@@ -427,6 +429,9 @@ static void say_all(const maker_recipe *recipe, coh_program_kind kind, maker_scr
         break;
     case COH_PROGRAM_IMPORT:
         say_visits(recipe, script, COH_OP_IMPORT);
+        break;
+    case COH_PROGRAM_EDIT:
+        say_visits(recipe, script, COH_OP_EDIT);
         break;
     case COH_PROGRAM_KIND_COUNT:
         break;
