@@ -321,9 +321,10 @@ COH_API coh_status coh_engine_load_weights(coh_engine *engine, const char *path)
 /* Numbers of a parameter that coh_engine_fetch reads: its VALUE or its GRADIENT. */
 typedef enum coh_fetch { COH_FETCH_VALUE, COH_FETCH_GRADIENT } coh_fetch;
 
-/* Reads one parameter's values after the last step, or its gradient as the last body left it
- * (deferred updates only; before clipping); for tests and export. `data` takes coh_shape_elements
- * floats, whatever the parameter's dtype: the values of a trained bf16 parameter are its exact f32
+/* Reads one parameter's values after the last step, or its gradient as the last body left it,
+ * before clipping. Only plans with deferred_update keep gradients; steps with clip 0 have the same
+ * bits with and without it. `data` takes coh_shape_elements floats, whatever the parameter's
+ * dtype: the values of a trained bf16 parameter are its exact f32
  * master copy. Values drain first; a gradient does not.
  * Fails: COH_ERR_ARGUMENT (no such parameter, or no gradient is kept); as coh_engine_drain. */
 COH_API coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,

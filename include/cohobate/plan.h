@@ -144,8 +144,9 @@ typedef struct coh_plan_options {
     coh_recompute recompute;
     int32_t microbatch_count; /* per optimizer step, >= 1 */
     coh_sweep_order sweep_order;
-    /* 1: exact global-norm clipping, so updates wait for the norm and overlap the next forward. 0:
-     * updates are made during backward, with no clipping or by the norm of the step before. */
+    /* 1: exact global-norm clipping, so updates wait for the norm and overlap the next forward;
+     * gradients stay readable until then. 0: updates are made during backward, with no clipping or
+     * by the norm of the step before, and each gradient's memory is free after its update. */
     int32_t deferred_update;
     char kernel_path[128]; /* instruction set and BLAS core; part of the numeric plan */
     int32_t bf16_is_fast;  /* 1: price bf16 as multiplied in hardware; does not change bits */

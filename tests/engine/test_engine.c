@@ -184,6 +184,26 @@ static void run_begin_grouped(run *r, const placement *p, int deferred,
     assert_int_equal(coh_engine_init(r->engine, 42), COH_OK);
 }
 
+/* With updates in backward no gradient is kept. The remedy that the refusal names, deferred
+ * updates, keeps them and the bits. */
+static void the_refusal_of_a_gradient_names_the_plan_that_keeps_it(void **state)
+{
+    (void)state;
+    uint64_t hashes[2];
+    for (int deferred = 0; deferred < 2; deferred++) {
+        run r;
+        run_begin(&r, &placements[0], deferred);
+        hashes[deferred] = train(&r, 3, 0);
+        const coh_status status =
+            coh_engine_fetch(r.engine, (coh_parameter){ 0 }, COH_FETCH_GRADIENT, values);
+        assert_int_equal(status, deferred ? COH_OK : COH_ERR_ARGUMENT);
+        if (!deferred)
+            assert_non_null(strstr(coh_last_error(), "make the plan with deferred_update 1"));
+        run_end(&r);
+    }
+    assert_int_equal(hashes[0], hashes[1]);
+}
+
 static void each_group_has_its_own_rate_and_decay(void **state)
 {
     (void)state;
@@ -718,6 +738,7 @@ int main(void)
         cmocka_unit_test(hyperparameters_that_differ_from_the_defaults_reach_every_update),
         cmocka_unit_test(a_state_that_no_parameter_has_is_not_fetched),
         cmocka_unit_test(a_gradient_is_fetched_as_the_body_left_it),
+        cmocka_unit_test(the_refusal_of_a_gradient_names_the_plan_that_keeps_it),
         cmocka_unit_test(each_group_has_its_own_rate_and_decay),
         cmocka_unit_test(groups_keep_the_bits_of_every_placement),
         cmocka_unit_test(a_group_that_is_wrong_is_refused_by_name),
