@@ -733,6 +733,14 @@ coh_status coh_graph_parameter_find(const coh_graph *graph, const char *name,
     return COH_OK;
 }
 
+static coh_status refuse_loss_as_output(const coh_graph *graph, coh_tensor loss)
+{
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "tensor %s is the loss, which each result has as a number: mark only other "
+                    "tensors with coh_graph_output",
+                    graph->tensors[loss.index].name);
+}
+
 coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
 {
     COH_NEED(graph);
@@ -744,6 +752,8 @@ coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss)
     if (tensor->producer < 0 || !graph->ops[tensor->producer].kind.is_loss || tensor->port != 0)
         return coh_fail(COH_ERR_ARGUMENT, "tensor %s is not output 0 of a loss kind (is_loss)",
                         tensor->name);
+    if (tensor->is_output)
+        return refuse_loss_as_output(graph, loss);
     graph->loss = loss.index;
     return COH_OK;
 }
@@ -756,6 +766,8 @@ coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor)
         return coh_fail(COH_ERR_ARGUMENT,
                         "tensor %d is no operator's output: give one that coh_graph_op returned",
                         tensor.index);
+    if (tensor.index == graph->loss)
+        return refuse_loss_as_output(graph, tensor);
     graph->tensors[tensor.index].is_output = 1;
     return COH_OK;
 }

@@ -413,6 +413,18 @@ static coh_status check_has_backward(const builder *b, const coh_graph_op_entry 
                     op->name, op->kind.name);
 }
 
+/* The backward of a loss reads no gradient, so what is computed from a loss cannot train. */
+static coh_status check_ends_in_loss(const builder *b, const coh_graph_op_entry *op)
+{
+    if (!op->kind.is_loss || op->output[0] == b->graph->loss)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "operator %s is of kind %s, a loss, and the graph's loss is computed from it: "
+                    "use one kind that computes the sum, or mark this loss with coh_graph_output "
+                    "as a metric",
+                    op->name, op->kind.name);
+}
+
 /* Marks the tensors that get a gradient, and the operators that run backward. */
 static coh_status mark_backward(builder *b)
 {
@@ -426,8 +438,10 @@ static coh_status mark_backward(builder *b)
         for (int32_t port = 0; port < op->kind.output_count; port++)
             reaches |= b->map->reaches_loss[op->output[port]];
         int32_t wanted = reaches && graph->tensors[op->output[0]].needs_grad;
-        if (wanted)
+        if (wanted) {
             COH_TRY(check_has_backward(b, op));
+            COH_TRY(check_ends_in_loss(b, op));
+        }
         b->map->runs_backward[i] = wanted;
         for (int32_t port = 0; wanted && port < op->kind.input_count; port++)
             if (graph->tensors[op->input[port]].needs_grad)
@@ -491,7 +505,7 @@ static coh_status add_tensor(builder *b, int32_t index, size_t copy)
     b->map->activation[place] = b->map->gradient[place] = -1;
     if (tensor->producer < 0)
         return COH_OK;
-    int is_loss = b->graph->ops[tensor->producer].kind.is_loss && tensor->port == 0;
+    const int is_loss = index == b->graph->loss;
     if (tensor->is_output && b->map->copies > 1)
         return coh_fail(COH_ERR_ARGUMENT,
                         "tensor %s is an output: a sweep by layers keeps no outputs but the loss",

@@ -245,8 +245,8 @@ COH_API coh_status coh_engine_drain(coh_engine *engine);
 COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input *input,
                                        double *out_loss);
 
-/* Returns the bytes of a tensor marked with coh_graph_output, as the last run left them. Valid
- * until the next call on the engine.
+/* Returns the bytes of a tensor marked with coh_graph_output, as the last run left them: after a
+ * step of several micro-batches those of the last one. Valid until the next call on the engine.
  * Fails: COH_ERR_ARGUMENT if the tensor is no output; with the engine's failure. */
 COH_API coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
                                      size_t *out_bytes);

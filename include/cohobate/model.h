@@ -394,12 +394,13 @@ COH_API coh_status coh_graph_parameter_find(const coh_graph *graph, const char *
                                             coh_parameter *out_parameter);
 
 /* Sets the scalar to minimise: output 0 of a kind with is_loss. Once per graph, as its last
- * call.
- * Fails: COH_ERR_ARGUMENT (a second loss, or a tensor that is none). */
+ * call. Other losses of the graph are metrics.
+ * Fails: COH_ERR_ARGUMENT (a second loss, a tensor that is none, or one marked as an output). */
 COH_API coh_status coh_graph_loss(coh_graph *graph, coh_tensor loss);
 
-/* Marks a tensor that the caller reads after each run (logits of a decoder): it stays in place.
- * Fails: COH_ERR_ARGUMENT (no such tensor). */
+/* Marks a tensor that the caller reads after each run (logits of a decoder; in training a metric,
+ * such as another loss): it stays in place. Training does not depend on it.
+ * Fails: COH_ERR_ARGUMENT (no such tensor, or the graph's loss). */
 COH_API coh_status coh_graph_output(coh_graph *graph, coh_tensor tensor);
 
 #ifdef __cplusplus
