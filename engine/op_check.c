@@ -100,6 +100,10 @@ static const struct {
     [COH_OP_FAULT_RECORDING] = { "cannot be recorded into a CUDA graph",
                                  { "launched", "replayed" },
                                  "work on another stream than that of the call" },
+    [COH_OP_FAULT_WIDENS] = { "does not give a gradient in f32 that can_widen_grad names",
+                              { "in the parameter's dtype", "in f32" },
+                              "look at the dtype of parameter_grad's shape, not at the "
+                              "parameter's, or clear the bit of can_widen_grad" },
     [COH_OP_FAULT_GRADIENT] = { "does not give the derivative of forward",
                                 { "by differences", "it is" },
                                 "a term of the derivative is forgotten or wrong" },

@@ -17,6 +17,8 @@ typedef struct bench {
     coh_pool *pool;
     coh_op_device device;
     coh_trial first, second, other; /* other: with other values */
+    coh_trial wide;                 /* with f32 gradients of `widens`; without memory if 0 */
+    uint32_t widens;                /* bf16 parameters of can_widen_grad */
     size_t bytes;
     char *plain, *results; /* of the plain calls, and of the last ones */
     int has_backward;
@@ -326,19 +328,20 @@ static double root_mean_square(const coh_trial_buffer *buffer, const char *at)
     return sqrt(sum / (double)coh_trial_count(buffer));
 }
 
-/* Compares a gradient with `start` (values, times `keeps`) plus `factor` times the plain one, to
- * the rounding of a sum. Returns 1 if an element is off. */
-static int is_off(bench *b, const coh_trial_place *of, double keeps, double factor,
-                  coh_trial_place *out_place)
+/* Compares a gradient of `trial` with its start (values, times `keeps`) plus `factor` times the
+ * plain one, to the rounding of a sum. Returns 1 if an element is off. */
+static int is_off(const bench *b, const coh_trial *trial, const coh_trial_place *of, double keeps,
+                  double factor, coh_trial_place *out_place)
 {
-    const coh_trial_buffer *buffer = &b->first.buffer[of->role][of->port];
-    const char *got = bytes_of(b, of), *plain = b->plain + (got - b->results);
-    const double store = buffer->shape.dtype == COH_DTYPE_BF16 ? 0x1p-7 : 0x1p-14;
-    const double size = root_mean_square(buffer, plain);
+    const coh_trial_buffer *buffer = &trial->buffer[of->role][of->port];
+    const coh_trial_buffer *plainly = &b->first.buffer[of->role][of->port];
+    const char *plain = b->plain + (bytes_of(b, of) - b->results);
+    const double store = plainly->shape.dtype == COH_DTYPE_BF16 ? 0x1p-7 : 0x1p-14;
+    const double size = root_mean_square(plainly, plain);
     for (int64_t i = 0; i < coh_trial_count(buffer); i++) {
         const double start = keeps * coh_trial_number(buffer, buffer->values, i);
-        const double gradient = factor * coh_trial_number(buffer, plain, i);
-        const double value = coh_trial_number(buffer, got, i);
+        const double gradient = factor * coh_trial_number(plainly, plain, i);
+        const double value = coh_trial_number(buffer, buffer->data, i);
         if (fabs(value - (start + gradient)) <=
             store * (fabs(start) + fabs(gradient) + fabs(factor) * size))
             continue;
@@ -351,10 +354,10 @@ static int is_off(bench *b, const coh_trial_place *of, double keeps, double fact
     return 0;
 }
 
-/* Gradients of `inputs` and `parameters` are `keeps` times their start plus `factor` times those of
- * the plain call. */
-static void expect_multiples(bench *b, coh_port_mask ports, double keeps, double factor,
-                             coh_op_fault fault, const char *cause)
+/* Gradients of `trial` are `keeps` times their start plus `factor` times those of the plain
+ * call. */
+static void expect_multiples(bench *b, const coh_trial *trial, coh_port_mask ports, double keeps,
+                             double factor, coh_op_fault fault, const char *cause)
 {
     for (int turn = 0; turn < 2; turn++)
         for (int port = 0; port < COH_PORT_MAX; port++) {
@@ -364,9 +367,9 @@ static void expect_multiples(bench *b, coh_port_mask ports, double keeps, double
                                                            : COH_TRIAL_PARAMETER_GRAD,
                                          .port = port };
             coh_trial_place place;
-            if ((mask >> port & 1u) == 0 || b->first.buffer[of.role][port].data == NULL)
+            if ((mask >> port & 1u) == 0 || trial->buffer[of.role][port].data == NULL)
                 continue;
-            if (is_off(b, &of, keeps, factor, &place))
+            if (is_off(b, trial, &of, keeps, factor, &place))
                 coh_op_report_add(b->shared, fault, &place, cause);
         }
 }
@@ -378,7 +381,22 @@ static void check_adds(bench *b)
     if (way.adds.inputs == 0 && way.adds.parameters == 0)
         return;
     if (run_both(b, &b->first, &way))
-        expect_multiples(b, way.adds, 1.0, 1.0, COH_OP_FAULT_ADDS, NULL);
+        expect_multiples(b, &b->first, way.adds, 1.0, 1.0, COH_OP_FAULT_ADDS, NULL);
+}
+
+/* The gradients of bf16 parameters in f32: written, then added to. */
+static void check_widens(bench *b)
+{
+    const coh_port_mask all = { .parameters = b->widens };
+    for (int adds = 0; adds < 2; adds++) {
+        coh_trial_way way = COH_TRIAL_PLAIN;
+        way.adds.parameters = adds ? b->widens & b->op->kind.can_add_grad.parameters : 0;
+        if (b->shared->count > 0 || (adds ? way.adds.parameters : b->widens) == 0 ||
+            !run_phase(b, &b->wide, &way, COH_PHASE_FORWARD) ||
+            !run_phase(b, &b->wide, &way, COH_PHASE_BACKWARD))
+            return;
+        expect_multiples(b, &b->wide, adds ? way.adds : all, adds, 1.0, COH_OP_FAULT_WIDENS, NULL);
+    }
 }
 
 static void check_skip(bench *b, coh_port_mask skips)
@@ -445,7 +463,7 @@ static void check_loss_scale(bench *b)
     coh_trial_way way = COH_TRIAL_PLAIN;
     way.loss_scale = 0.25f;
     if (b->shared->count == 0 && run_both(b, &b->first, &way)) {
-        expect_multiples(b, all, 0.0, 0.25, COH_OP_FAULT_LOSS_SCALE,
+        expect_multiples(b, &b->first, all, 0.0, 0.25, COH_OP_FAULT_LOSS_SCALE,
                          b->of->device == NULL
                              ? NULL
                              : "multiply every gradient of a loss by call->loss_share and "
@@ -460,6 +478,7 @@ static void check_promises(bench *b)
     const coh_op_kind *kind = &b->op->kind;
     if (b->has_backward) {
         check_adds(b);
+        check_widens(b);
         check_skips(b);
     }
     check_in_place(b);
@@ -530,14 +549,38 @@ static coh_status check_gradients(bench *b)
 /* Opens the GPU, with a place for the memory of every trial. */
 static coh_status open_device(bench *b)
 {
-    coh_trial *const trials[] = { &b->first, &b->second, &b->other };
+    coh_trial *const trials[] = { &b->first, &b->second, &b->other, &b->wide };
+    const size_t count = sizeof(trials) / sizeof(trials[0]) - (b->widens == 0);
     size_t bytes = 0;
-    for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++)
+    for (size_t i = 0; i < count; i++)
         bytes += trials[i]->image.bytes;
     COH_TRY(coh_op_device_open(b->of->device, bytes, &b->device));
-    for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++)
+    for (size_t i = 0; i < count; i++)
         COH_TRY(coh_trial_attach(trials[i], &b->device));
     return COH_OK;
+}
+
+static uint32_t find_widens(const coh_graph_op_entry *op)
+{
+    uint32_t widens = 0;
+    for (int32_t i = 0; i < op->kind.parameter_count; i++)
+        if (op->facts.parameter[i].shape.dtype == COH_DTYPE_BF16)
+            widens |= op->kind.can_widen_grad & 1u << i;
+    return widens;
+}
+
+static coh_status create_trials(bench *b, coh_device_kind on)
+{
+    const coh_graph *graph = b->of->graph;
+    const uint64_t seed = b->of->seed;
+    b->widens = b->has_backward ? find_widens(b->op) : 0;
+    COH_TRY(coh_trial_create(graph, on, (coh_trial_form){ .seed = seed }, &b->first));
+    COH_TRY(coh_trial_create(graph, on, (coh_trial_form){ .seed = seed, .shift = 3 }, &b->second));
+    COH_TRY(coh_trial_create(graph, on, (coh_trial_form){ .seed = seed + 1 }, &b->other));
+    return b->widens == 0
+               ? COH_OK
+               : coh_trial_create(graph, on, (coh_trial_form){ .seed = seed, .widens = b->widens },
+                                  &b->wide);
 }
 
 static coh_status begin(bench *b, const coh_op_stages *stages)
@@ -547,9 +590,7 @@ static coh_status begin(bench *b, const coh_op_stages *stages)
                   .shared = stages->shared };
     const coh_device_kind on = stages->device != NULL ? COH_DEVICE_CUDA : COH_DEVICE_HOST;
     b->has_backward = b->op->kind.devices[on].backward != NULL;
-    COH_TRY(coh_trial_create(stages->graph, on, stages->seed, 0, &b->first));
-    COH_TRY(coh_trial_create(stages->graph, on, stages->seed, 3, &b->second));
-    COH_TRY(coh_trial_create(stages->graph, on, stages->seed + 1, 0, &b->other));
+    COH_TRY(create_trials(b, on));
     if (on == COH_DEVICE_HOST)
         COH_TRY(coh_pool_create(stages->thread_count, &b->pool));
     else
@@ -564,6 +605,7 @@ static void end(bench *b)
     coh_trial_destroy(&b->first);
     coh_trial_destroy(&b->second);
     coh_trial_destroy(&b->other);
+    coh_trial_destroy(&b->wide);
     coh_pool_destroy(b->pool);
     coh_op_device_close(&b->device);
     coh_free(b->plain);
@@ -589,7 +631,8 @@ coh_status coh_op_fresh_run(const coh_op_stages *stages, char *out_results, size
 {
     coh_trial other;
     const coh_trial_way way = COH_TRIAL_PLAIN;
-    COH_TRY(coh_trial_create(stages->graph, COH_DEVICE_HOST, stages->seed + 1, 0, &other));
+    COH_TRY(coh_trial_create(stages->graph, COH_DEVICE_HOST,
+                             (coh_trial_form){ .seed = stages->seed + 1 }, &other));
     *out_bytes = coh_trial_result_bytes(&other);
     coh_status status = out_results == NULL ? COH_OK : coh_trial_forward(&other, &way);
     if (status == COH_OK && out_results != NULL &&

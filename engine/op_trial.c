@@ -93,7 +93,7 @@ static void describe(coh_trial_buffer *buffer, const coh_shape *shape)
     buffer->bytes = (size_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
 }
 
-static void describe_all(coh_trial *trial, const coh_graph *graph)
+static void describe_all(coh_trial *trial, const coh_graph *graph, uint32_t widens)
 {
     const coh_graph_op_entry *op = trial->op;
     coh_trial_buffer(*b)[COH_PORT_MAX] = trial->buffer;
@@ -110,9 +110,12 @@ static void describe_all(coh_trial *trial, const coh_graph *graph)
             describe(&b[COH_TRIAL_OUTPUT_GRAD][i], &op->facts.output[i]);
     }
     for (int32_t i = 0; i < op->kind.parameter_count; i++) {
-        describe(&b[COH_TRIAL_PARAMETER][i], &op->facts.parameter[i].shape);
+        coh_shape gradient = op->facts.parameter[i].shape;
+        describe(&b[COH_TRIAL_PARAMETER][i], &gradient);
+        if (widens >> i & 1u)
+            gradient.dtype = COH_DTYPE_F32;
         if (trains)
-            describe(&b[COH_TRIAL_PARAMETER_GRAD][i], &op->facts.parameter[i].shape);
+            describe(&b[COH_TRIAL_PARAMETER_GRAD][i], &gradient);
     }
     for (int32_t i = 0; i < op->kind.state_count; i++)
         describe(&b[COH_TRIAL_STATE][i], &op->facts.state[i]);
@@ -167,13 +170,13 @@ static void fill_values(coh_trial *trial, uint64_t seed)
     }
 }
 
-coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, uint64_t seed, int shift,
+coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, coh_trial_form form,
                             coh_trial *out_trial)
 {
     coh_trial *trial = out_trial;
-    size_t bytes = 2 * ALIGN_MOST + (size_t)shift * ALIGN, value_bytes = ALIGN;
+    size_t bytes = 2 * ALIGN_MOST + (size_t)form.shift * ALIGN, value_bytes = ALIGN;
     *trial = (coh_trial){ .op = &graph->ops[graph->op_count - 1], .on = on };
-    describe_all(trial, graph);
+    describe_all(trial, graph, form.widens);
     for (int role = 0; role < COH_TRIAL_ROLES; role++)
         for (int port = 0; port < COH_PORT_MAX; port++) {
             const size_t own = trial->buffer[role][port].bytes;
@@ -192,8 +195,8 @@ coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, uint64_t
         coh_trial_destroy(trial);
         return status;
     }
-    place_all(trial, shift);
-    fill_values(trial, seed);
+    place_all(trial, form.shift);
+    fill_values(trial, form.seed);
     return COH_OK;
 }
 

@@ -88,10 +88,17 @@ typedef struct coh_trial {
     coh_call call;         /* its call */
 } coh_trial;
 
+/* A trial's values and memory. `shift` moves all addresses by 64 bytes times shift. Gradients of
+ * parameters in the mask `widens` are f32. */
+typedef struct coh_trial_form {
+    uint64_t seed;
+    int shift;
+    uint32_t widens;
+} coh_trial_form;
+
 /* Makes the buffers of an operator of a graph, with random values, for the kind's functions of
- * device kind `on`. `shift` moves all addresses by 64 bytes times shift. Fails: COH_ERR_MEMORY,
- * COH_ERR_ARGUMENT (more than 256 MiB). */
-coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, uint64_t seed, int shift,
+ * device kind `on`. Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT (more than 256 MiB). */
+coh_status coh_trial_create(const coh_graph *graph, coh_device_kind on, coh_trial_form form,
                             coh_trial *out_trial);
 /* Moves the calls of a trial to a GPU, which must outlive it. Fails: COH_ERR_MEMORY. */
 coh_status coh_trial_attach(coh_trial *trial, coh_op_device *device);

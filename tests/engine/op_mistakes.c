@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/reference/float_bits.h"
+
 enum { ROWS = 7, WIDTH = 13, ITEMS = ROWS * WIDTH };
 
 typedef enum plant {
@@ -51,7 +53,9 @@ typedef enum plant {
     ADDRESS,
     THREADS,
     LOSS_UNSCALED,
-    ROWS_IGNORED
+    ROWS_IGNORED,
+    WIDE_AS_BF16,
+    WIDE_OVERWRITES
 } plant;
 
 static plant planted;
@@ -473,6 +477,65 @@ static coh_status square_backward(const coh_call *call)
 static const coh_op_kind square = { HEAD("test.square"), .backward_reads = { .inputs = 1 },
                                     .infer = same_infer, RUNS(square_forward, square_backward) };
 
+/* ---- a gain in bf16, per channel, whose gradient may be f32 ---- */
+
+static coh_status gain_infer(const void *attributes, const coh_shape *inputs, coh_op_facts *facts)
+{
+    (void)attributes;
+    facts->output[0] = inputs[0];
+    facts->parameter[0] = (coh_parameter_facts){
+        .name = "g",
+        .shape = { .dtype = COH_DTYPE_BF16, .rank = 1, .dim = { inputs[0].dim[1] } },
+        .init = COH_INIT_ONE
+    };
+    return COH_OK;
+}
+
+static float gain_at(const coh_call *call, int channel)
+{
+    return float_of((uint32_t)((const uint16_t *)call->parameter[0].data)[channel] << 16);
+}
+
+static coh_status gain_forward(const coh_call *call)
+{
+    const float *x = call->input[0].data;
+    for (int i = 0; i < ITEMS; i++)
+        ((float *)call->output[0].data)[i] = gain_at(call, i % WIDTH) * x[i];
+    return COH_OK;
+}
+
+static coh_status gain_backward(const coh_call *call)
+{
+    const float *x = call->input[0].data, *dy = call->output_grad[0].data;
+    const int is_wide =
+        planted != WIDE_AS_BF16 && call->parameter_grad[0].shape.dtype == COH_DTYPE_F32;
+    const int adds = (call->parameter_grad_adds & 1u) != 0;
+    float *wide = call->parameter_grad[0].data;
+    uint16_t *narrow = call->parameter_grad[0].data;
+    for (int i = 0; i < ITEMS; i++)
+        ((float *)call->input_grad[0].data)[i] = gain_at(call, i % WIDTH) * dy[i];
+    for (int c = 0; c < WIDTH; c++) {
+        float sum = 0;
+        for (int i = c; i < ITEMS; i += WIDTH)
+            sum += dy[i] * x[i];
+        if (is_wide) {
+            gate_put(&wide[c], sum, adds && planted != WIDE_OVERWRITES);
+            continue;
+        }
+        sum += adds ? float_of((uint32_t)narrow[c] << 16) : 0.0f;
+        narrow[c] = (uint16_t)((bits_of(sum) + 0x7fffu + (bits_of(sum) >> 16 & 1u)) >> 16);
+    }
+    return COH_OK;
+}
+
+static const coh_op_kind gain = { HEAD("test.gain"),
+                                  .parameter_count = 1,
+                                  .backward_reads = { .inputs = 1, .parameters = 1 },
+                                  .can_add_grad = { .parameters = 1 },
+                                  .can_widen_grad = 1,
+                                  .infer = gain_infer,
+                                  RUNS(gain_forward, gain_backward) };
+
 /* ---- the list ---- */
 
 #define INPUT                                                                                      \
@@ -532,6 +595,8 @@ static const struct {
     MISTAKE(THREADS, THREADS, "output 0", "coh_parallel", square),
     MISTAKE(LOSS_UNSCALED, LOSS_SCALE, "input_grad 0", "loss_scale", loss),
     MISTAKE(ROWS_IGNORED, ROWS, "output 0", "row_begin", table),
+    MISTAKE(WIDE_AS_BF16, WIDENS, "parameter_grad 0", "dtype of parameter_grad", gain),
+    MISTAKE(WIDE_OVERWRITES, WIDENS, "parameter_grad 0", "element 0:", gain),
 };
 
 const op_mistake *op_mistake_at(int index)
@@ -545,7 +610,8 @@ const op_mistake *op_mistake_at(int index)
 
 const coh_op_kind *op_right_kind_at(int index, coh_shape *out_input)
 {
-    static const coh_op_kind *const right[] = { &gate, &loss, &table, &lse, &bent, &norm, &square };
+    static const coh_op_kind *const right[] = { &gate, &loss, &table,  &lse,
+                                                &bent, &norm, &square, &gain };
     if (index >= (int)(sizeof(right) / sizeof(right[0])))
         return NULL;
     planted = NOTHING;
