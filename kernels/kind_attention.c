@@ -317,7 +317,7 @@ RUNS(grouped_dropout)
 /* All that is read by backward can get a gradient. */
 #define INPUTS(count, mask)                                                                        \
     .input_count = count, .backward_reads = { .inputs = mask, .outputs = 1u },                     \
-    COH_KIND_GRADIENTS(mask, 0u), .split_axes = 1u
+    COH_KIND_GRADIENTS(mask, 0u)
 
 #define DEVICES(form, ...) COH_KIND_RUNS_WITH(forward_##form, backward_##form, __VA_ARGS__)
 

@@ -13,7 +13,7 @@
 /* Fields that all of them share, with this many inputs, all of which may get a gradient. */
 #define ELEMENTWISE_KIND(input_ports)                                                              \
     COH_KIND_GRADIENTS((1u << (input_ports)) - 1u, 0u), .input_count = input_ports,                \
-                                                        .output_count = 1, .split_axes = 1u
+                                                        .output_count = 1
 
 /* y has the shape of x, and costs these flops per element. */
 static coh_status infer(const char *port, const coh_shape *x, double forward_flops,

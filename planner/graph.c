@@ -94,8 +94,7 @@ static int masks_are_within(const coh_op_kind *kind)
             beyond(masks[i].parameters, kind->parameter_count))
             return 0;
     return !beyond(kind->row_split_parameters, kind->parameter_count) &&
-           !beyond(kind->can_widen_grad, kind->parameter_count) &&
-           !beyond(kind->split_axes, COH_RANK_MAX);
+           !beyond(kind->can_widen_grad, kind->parameter_count);
 }
 
 /* reads_for_parameters is a part of backward_reads, since it says which of them may be left out. */
@@ -153,7 +152,7 @@ static coh_status check_kind(const coh_op_kind *kind, const char *name)
     if (!masks_are_within(kind) || !pairs_are_within(kind))
         return coh_fail(COH_ERR_ARGUMENT,
                         "operator %s: kind %s names a port that it does not have (in a mask of "
-                        "ports or axes, or in a pair that shares bytes)",
+                        "ports, or in a pair that shares bytes)",
                         name, kind->name);
     if (!left_out_reads_are_reads(kind))
         return coh_fail(COH_ERR_ARGUMENT,

@@ -201,9 +201,9 @@ typedef struct coh_kind_device {
     coh_status (*accepts)(const void *attributes, const coh_shape *inputs);
 } coh_kind_device;
 
-/* Increased when coh_op_facts or coh_call change, except at their end, and when coh_kind_device or
- * COH_DEVICE_KINDS change. */
-#define COH_KIND_ABI 3u
+/* Increased when coh_op_facts, coh_call or coh_op_kind change, except at their end, and when
+ * coh_kind_device or COH_DEVICE_KINDS change. */
+#define COH_KIND_ABI 4u
 
 /* An operator kind. Fields may be added at the end: `struct_bytes` is the size that the author
  * compiled with, and later fields count as zero. `input_count`, `output_count`, `parameter_count`
@@ -234,9 +234,6 @@ typedef struct coh_op_kind {
     coh_in_place forward_in_place[2], backward_in_place[2];
     int32_t in_place_count[COH_PHASE_COUNT];
 
-    /* Axes of input 0, as bits, along which a call may be split without changing a bit of the
-     * result. */
-    uint32_t split_axes;
     /* Bit i: parameter i may arrive in ranges of its rows (dim 0), one per call. A huge embedding
      * can then be streamed through less memory than it has. At most one bit. */
     uint32_t row_split_parameters;
