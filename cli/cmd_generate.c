@@ -1,8 +1,9 @@
 /* cohobate generate: writes text that follows prompts, one prompt after the other on one engine.
  *
  * The decoder computes one position of one sequence at a time, so several prompts share the engine
- * and its weights, but not steps. A prompt's text depends only on its ids, the flags and its seed:
- * prompt number i, from 0, draws with --seed + i. Keys and values of the previous prompt are
+ * and its weights, but not steps. A model of an extension has no decoder: each token runs the whole
+ * window, with id 0 behind the text. A prompt's text depends only on its ids, the flags and its
+ * seed: prompt number i, from 0, draws with --seed + i. Keys and values of the previous prompt are
  * overwritten before they are read. Next: prompts.c, sample.c, answer.c. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +30,8 @@ typedef struct text_run {
     int64_t window;     /* planned positions */
     int32_t *order;     /* scratch of the sampler */
     float *penalized;   /* likewise */
-    int32_t *seen;      /* ids of the prompt and of the drawn tokens, at most `window` */
+    int32_t *seen;      /* `window` ids: the prompt, the drawn tokens, 0 */
+    int32_t *targets;   /* of a model without a decoder: `window` times -1 */
     cli_answer answer;
 } text_run;
 
@@ -63,6 +65,32 @@ static coh_status decode_one(text_run *run, int32_t token, int32_t position,
     if (bytes < (size_t)coh_model_size_get(&run->inference.model).vocabulary * sizeof(float))
         return cli_fail(COH_ERR_INTERNAL, "the decoder gave %zu bytes of logits", bytes);
     *out_logits = data;
+    return COH_OK;
+}
+
+/* Runs the whole window; *out_logits are those of the token after the first `count`. */
+static coh_status run_window(text_run *run, size_t count, const float **out_logits)
+{
+    const coh_step_input input = { .struct_bytes = sizeof(input),
+                                   .inputs = { run->seen, run->targets } };
+    const size_t vocabulary = (size_t)coh_model_size_get(&run->inference.model).vocabulary;
+    const void *data;
+    size_t bytes;
+    CLI_TRY(coh_engine_evaluate(run->inference.engine, &input, NULL));
+    CLI_TRY(coh_engine_output(run->inference.engine, run->logits, &data, &bytes));
+    if (bytes < count * vocabulary * sizeof(float))
+        return cli_fail(COH_ERR_INTERNAL, "the model gave %zu bytes of logits", bytes);
+    *out_logits = (const float *)data + (count - 1) * vocabulary;
+    return COH_OK;
+}
+
+/* Feeds the tokens from *fed on; *out_logits are those of the token after the first `count`. */
+static coh_status decode(text_run *run, size_t count, size_t *fed, const float **out_logits)
+{
+    if (run->targets)
+        return run_window(run, count, out_logits);
+    for (; *fed < count; ++*fed)
+        CLI_TRY(decode_one(run, run->seen[*fed], (int32_t)*fed, out_logits));
     return COH_OK;
 }
 
@@ -109,17 +137,16 @@ static coh_status write_answer(text_run *run, const cli_prompt *prompt, const cl
 {
     const size_t most = (size_t)run->inference.options->tokens;
     const size_t room = (size_t)coh_model_size_get(&run->inference.model).positions - prompt->count;
-    size_t shown = 0;
+    size_t shown = 0, fed = 0;
     const float *logits = NULL;
+    memset(run->seen, 0, (size_t)run->window * sizeof(*run->seen));
     memcpy(run->seen, prompt->ids, prompt->count * sizeof(*run->seen));
     cli_answer_clear(&run->answer);
     *out_drawn = 0;
     *out_ending = room < most ? END_WINDOW : END_LENGTH;
-    for (size_t at = 0; at + 1 < prompt->count; at++)
-        CLI_TRY(decode_one(run, run->seen[at], (int32_t)at, &logits));
     for (size_t drawn = 0; drawn < (room < most ? room : most); drawn++) {
         const size_t count = prompt->count + drawn;
-        CLI_TRY(decode_one(run, run->seen[count - 1], (int32_t)(count - 1), &logits));
+        CLI_TRY(decode(run, count, &fed, &logits));
         const int32_t token = draw(run, sampler, logits, count, drawn);
         if (is_end(run, token)) {
             *out_ending = END_TOKEN;
@@ -208,6 +235,19 @@ static void choose_window(text_run *run)
                  run->inference.trained_tokens);
 }
 
+static int has_decoder(const text_run *run)
+{
+    return run->inference.model.family != COH_FAMILY_OWN;
+}
+
+static coh_status make_graph(text_run *run)
+{
+    cli_inference *of = &run->inference;
+    return has_decoder(run)
+               ? coh_model_decode_graph(&of->model, run->window, &of->graph, &run->logits)
+               : coh_model_logits_graph(&of->model, 1, run->window, &of->graph, &run->logits);
+}
+
 static coh_status allocate(text_run *run)
 {
     /* A vocabulary wider than the tokenizer's has unused rows, and added tokens may lack rows. */
@@ -217,7 +257,11 @@ static coh_status allocate(text_run *run)
     run->order = calloc((size_t)run->vocabulary, sizeof(*run->order));
     run->penalized = calloc((size_t)run->vocabulary, sizeof(*run->penalized));
     run->seen = calloc((size_t)run->window, sizeof(*run->seen));
-    if (run->order && run->penalized && run->seen)
+    if (!has_decoder(run))
+        run->targets = malloc((size_t)run->window * sizeof(*run->targets));
+    for (int64_t i = 0; run->targets && i < run->window; i++)
+        run->targets[i] = -1;
+    if (run->order && run->penalized && run->seen && (run->targets || has_decoder(run)))
         return COH_OK;
     return cli_fail(COH_ERR_MEMORY, "no memory for a table of %" PRId64 " ids", rows);
 }
@@ -228,8 +272,7 @@ static coh_status generate(text_run *run)
     CLI_TRY(check_tokenizer(inference));
     CLI_TRY(cli_prompts_open(inference, &run->prompts));
     choose_window(run);
-    CLI_TRY(
-        coh_model_decode_graph(&inference->model, run->window, &inference->graph, &run->logits));
+    CLI_TRY(make_graph(run));
     CLI_TRY(cli_inference_plan(inference));
     CLI_TRY(cli_inference_start(inference));
     CLI_TRY(allocate(run));
@@ -248,6 +291,7 @@ coh_status cli_generate(const cli_options *options)
     const coh_status status = generate(&run);
     cli_answer_free(&run.answer);
     free(run.seen);
+    free(run.targets);
     free(run.penalized);
     free(run.order);
     cli_prompts_close(&run.prompts);

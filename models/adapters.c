@@ -250,8 +250,8 @@ coh_status coh_adapters_check(const coh_model *model)
         return COH_OK;
     if (coh_family_of(model)->is_own)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is a model of an extension, whose build decides what is frozen: leave "
-                        "patterns and adapters out",
+                        "%s is a model of an extension, whose build adds its own adapters and "
+                        "decides what is frozen: leave patterns and adapters out",
                         model->name);
     COH_TRY(check_numbers(adapters));
     COH_TRY(check_text(adapters->freeze));

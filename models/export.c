@@ -404,8 +404,9 @@ static coh_status export_model(const coh_model *model, const coh_folder_write_op
     COH_TRY(check_dtype(known.dtype));
     if (model->family == COH_FAMILY_OWN)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is a model of an extension, which transformers does not know: read its "
-                        "checkpoint with cohobate/checkpoint.h",
+                        "%s is a model of an extension, which has no configuration and tensor "
+                        "names that transformers knows: read its checkpoint with "
+                        "cohobate/checkpoint.h",
                         model->name);
     /* The model's own folder knows its generation settings; the fallback is the tokenizer's. */
     const char *own = known.notices_from ? known.notices_from : known.files_from;

@@ -168,19 +168,19 @@ int coh_own_find(const char *name, int64_t vocabulary, coh_model *out_model)
     return 1;
 }
 
-/* Finds the entry that a configuration names. Fails: with `status`. */
-static coh_status find_named(const coh_own_config *config, coh_status status,
-                             const entry **out_entry)
+/* Finds the entry that a configuration names. A missing entry is the program's mistake (its user
+ * did not name the shared object), not the file's. */
+static coh_status find_named(const coh_own_config *config, const entry **out_entry)
 {
     const entry *found = find(config->model);
     *out_entry = found;
     if (found == NULL || strcmp(found->extension_name, config->extension) != 0)
-        return coh_fail(status,
+        return coh_fail(COH_ERR_ARGUMENT,
                         "its model %s is one of extension %s, which is not loaded: name the shared "
                         "object by %s",
                         config->model, config->extension, coh_term_text(COH_TERM_KINDS));
     if (found->revision != config->revision)
-        return coh_fail(status,
+        return coh_fail(COH_ERR_ARGUMENT,
                         "its model %s is one of extension %s in revision %" PRIu32
                         ", and revision %" PRIu32
                         " is loaded: name the shared object of the former by %s",
@@ -218,7 +218,7 @@ static coh_status check_config(const void *config)
     const entry *found;
     const coh_model_size size = coh_family_size(&coh_family_own, c);
     COH_TRY(coh_family_check_size("a model of an extension", &size));
-    return find_named(c, COH_ERR_ARGUMENT, &found);
+    return find_named(c, &found);
 }
 
 /* Adds what the builder asks for next to the loss. */
@@ -227,7 +227,10 @@ static coh_status add_outputs(coh_builder *b, const char *name, const coh_own_gr
     if (!b->with_logits && !b->with_losses)
         return COH_OK;
     if (built->logits.index < 0)
-        return coh_fail(COH_ERR_ARGUMENT, "the build of model %s gives no logits", name);
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the build of model %s sets no coh_own_graph.logits, from which text and "
+                        "the losses of tokens are made: set it to what the loss is computed from",
+                        name);
     b->logits = built->logits;
     const coh_op_args losses = { .name = "cohobate.losses",
                                  .inputs = (coh_tensor[]){ built->logits, built->targets },
@@ -242,11 +245,11 @@ static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, co
 {
     const coh_own_config *c = config;
     const entry *found;
-    COH_TRY(find_named(c, COH_ERR_ARGUMENT, &found));
+    COH_TRY(find_named(c, &found));
     if (b->decode)
         return coh_fail(COH_ERR_ARGUMENT,
-                        "%s is a model of an extension, and those have no decoder: text can be "
-                        "trained and evaluated with it, not generated",
+                        "%s is a model of an extension, and those have no decoder: "
+                        "coh_model_logits_graph gives the logits of all positions",
                         c->model);
     coh_own_graph to = { .struct_bytes = sizeof(to),
                          .model = found->model,
@@ -307,7 +310,7 @@ static coh_status read_own(coh_config_reader *reader, void *config)
         json_integer_value(revision) > UINT32_MAX)
         return coh_config_refuse("extension_revision", revision, "a whole number below 2^32");
     c->revision = (uint32_t)json_integer_value(revision);
-    return find_named(c, COH_ERR_CORRUPT, &found);
+    return find_named(c, &found);
 }
 
 static void write_own(const void *config, coh_text *text)

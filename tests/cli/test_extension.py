@@ -1,10 +1,13 @@
 """--kinds: a model, a kind and an optimizer of a shared object (examples/own_extension), through the commands that take a
 model: the hash is that of the run in memory whatever the budget, a checkpoint resumes, and a missing object is named."""
 
+import json
 import os
+import pathlib
 import shlex
 import subprocess
 import unittest
+from array import array
 
 from program import ProgramTest
 
@@ -48,7 +51,7 @@ class Extension(ProgramTest):
                       "-o", plan)
         self.succeeds("explain", plan, "h.1.gate", "--kinds", library)
         self.succeeds("simulate", plan, "--kinds", library)
-        self.fails(4, "simulate", plan, says="its model mine-gated is one of extension mine, which is not loaded: "
+        self.fails(2, "simulate", plan, says="its model mine-gated is one of extension mine, which is not loaded: "
                                              "name the shared object by --kinds")
         self.succeeds(*self.arguments(library, "--plan", plan, "--disk", self.path(), "--steps", 2))
         other = self.compiled("faster", ('"mine.gate", 1, 2, gate_forward', '"mine.gate.fast", 1, 2, gate_forward'))
@@ -60,18 +63,40 @@ class Extension(ProgramTest):
         self.succeeds(*self.arguments(library, "--steps", 1, "--save", run))
         for command in (["train", "--resume", run, "--steps", 2], ["eval", run, "--data", self.corpus()],
                         ["generate", run, "--prompt", "a"]):
-            self.fails(4, *command, says="its model mine-gated is one of extension mine, which is not loaded")
+            self.fails(2, *command, says="its model mine-gated is one of extension mine, which is not loaded")
         second = self.compiled("second", (".revision = 1, .kind_count", ".revision = 2, .kind_count"))
-        self.fails(4, "train", "--resume", run, "--steps", 2, "--kinds", second,
+        self.fails(2, "train", "--resume", run, "--steps", 2, "--kinds", second,
                    says="extension mine in revision 1, and revision 2 is loaded")
         self.fails(2, "train", "mine-gated", "--data", self.corpus(), says="neither a preset")
         self.fails(2, "train", "gpt2-nano", "--optimizer", "mine_momentum", "--data", self.corpus(), says="--kinds")
 
+    def test_a_model_generates_what_its_logits_say(self):
+        """Each token is the largest of the logits that eval writes for the text before it."""
+        library, run, prompts = self.compiled("mine"), self.path("run"), ["the", "a longer prompt"]
+        self.succeeds(*self.arguments(library, "--steps", 40, "--save", run))
+        done = self.succeeds("generate", run, "--kinds", library, *(part for each in prompts for part in ("--prompt", each)),
+                             "--tokens", 12, "--temperature", 0, "--json")
+        for prompt, line in zip(prompts, done.out.splitlines(), strict=True):
+            text = (prompt + json.loads(line)["text"]).encode()
+            held, rows = self.path("held.txt"), self.path("rows.npy")
+            pathlib.Path(held).write_bytes(text)
+            self.succeeds("eval", run, "--kinds", library, "--data", held, "--sequence", 32, "--logits", rows)
+            numbers = array("f", pathlib.Path(rows).read_bytes()[128:])
+            for at in range(len(prompt), len(text)):
+                row = numbers[(at - 1) * 257:at * 257]
+                self.assertEqual(text[at], row.index(max(row)))
+            os.remove(rows)
+
+    def test_a_model_without_logits_generates_nothing(self):
+        library, run = self.compiled("mute", ("coh_tensor x;", "coh_tensor x, last;"), ("&to->logits, NULL", "&last, NULL"),
+                                     ("to->logits, to->targets", "last, to->targets")), self.path("run")
+        self.succeeds(*self.arguments(library, "--steps", 1, "--save", run))
+        self.fails(2, "generate", run, "--kinds", library, "--prompt", "a", says="sets no coh_own_graph.logits")
+
     def test_what_an_extension_cannot_do_is_said(self):
         library, run = self.compiled("mine"), self.path("run")
         self.succeeds(*self.arguments(library, "--steps", 1, "--save", run))
-        self.fails(2, "generate", run, "--kinds", library, "--prompt", "a", says="no decoder")
-        self.fails(2, "export", run, "--kinds", library, "-o", self.path("folder"), says="transformers does not know")
+        self.fails(2, "export", run, "--kinds", library, "-o", self.path("folder"), says="no configuration and tensor names")
         self.fails(2, *self.arguments(library, "--lora", 4), says="leave patterns and adapters out")
 
     def test_a_kind_is_checked_and_measured_by_its_name(self):
