@@ -5,7 +5,6 @@
  *                ──> coh_merge_numbers  ──> coh_folder_write ──> a model without adapters
  *
  * Both read numbers through a coh_number_source, in ranges, as coh_folder_write does.
- *
  * Threads: any; a merge is used by one thread at a time. */
 #ifndef COHOBATE_ADAPTERS_H
 #define COHOBATE_ADAPTERS_H
@@ -18,9 +17,9 @@ extern "C" {
 
 /* Options of coh_adapters_write. */
 typedef struct coh_adapters_write_options {
-    uint32_t struct_bytes; /* sizeof(coh_adapters_write_options); set by the caller */
-    coh_dtype dtype;       /* of the tensors: f32, f16 or bf16; narrowing rounds to nearest */
-    const char *base;      /* path or name of the base model, noted for PEFT; NULL: none */
+    uint32_t struct_bytes;
+    coh_dtype dtype;  /* of the tensors: f32, f16 or bf16; narrowing rounds to nearest */
+    const char *base; /* path or name of the base model, noted for PEFT; NULL: none */
     /* Folder or file to copy tokenizer files from, as far as they exist; NULL: copy none. */
     const char *files_from;
 } coh_adapters_write_options;
@@ -51,8 +50,7 @@ COH_API coh_status coh_merge_open(const coh_model *model, coh_number_source sour
 /* Accepts NULL. `source` and `context` remain the caller's. */
 COH_API void coh_merge_close(coh_merge *merge);
 
-/* A coh_number_source whose context `merge` is a coh_merge. Parameters without an adapter pass
- * through unchanged.
+/* A coh_number_source of a coh_merge, `merge`. Parameters without an adapter pass unchanged.
  * Fails: with the source's failure; COH_ERR_ARGUMENT (the model has no such name or range). */
 COH_API coh_status coh_merge_numbers(void *merge, const char *name, uint64_t element_begin,
                                      uint64_t count, float *values);

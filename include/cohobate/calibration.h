@@ -9,8 +9,7 @@
  * calibration. Calibration changes prices, and so which plan is chosen. It never changes the bits
  * of a run: choices that affect bits are made without it (coh_plan_options.uncalibrated).
  * docs/planning.md describes the file.
- *
- * Threads: one at a time per profile. */
+ * Threads: one at a time per profile; a call with an engine: the engine's. */
 #ifndef COHOBATE_CALIBRATION_H
 #define COHOBATE_CALIBRATION_H
 
@@ -31,8 +30,7 @@ COH_API coh_status coh_calibration_path(const coh_profile *profile,
                                         char out_path[COH_CALIBRATION_PATH_BYTES]);
 
 /* Applies the factors in file `path` to the profile. *out_runs is the number of runs they come
- * from; 0: there is no such file, or it belongs to another profile. Call it at most once per
- * profile.
+ * from; 0: there is no such file, or it belongs to another profile. Call it once per profile.
  * Fails: COH_ERR_CORRUPT, COH_ERR_IO: the profile is unchanged, and coh_engine_calibrate will
  * overwrite the file; COH_ERR_MEMORY. */
 COH_API coh_status coh_profile_calibrate(coh_profile *profile, const char *path,
@@ -40,8 +38,7 @@ COH_API coh_status coh_profile_calibrate(coh_profile *profile, const char *path,
 
 /* Creates the built-in profile for `thread_count` threads as an object, so that it can be
  * calibrated.
- * Owns: the caller destroys it.
- * Fails: COH_ERR_MEMORY. */
+ * Owns: the caller destroys it. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_profile_builtin_create(int32_t thread_count, coh_profile **out_profile);
 
 /* Measured against predicted time of one opcode in this run. */

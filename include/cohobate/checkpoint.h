@@ -13,7 +13,6 @@
  * Each tensor lists the numbers of its state streams, in the order of its optimizer's table.
  *
  * It does not depend on plans, chunks, tiers or ranks. engine.h writes and loads checkpoints.
- *
  * Threads: an open checkpoint is used by one thread at a time. */
 #ifndef COHOBATE_CHECKPOINT_H
 #define COHOBATE_CHECKPOINT_H
@@ -46,8 +45,8 @@ COH_API coh_status coh_checkpoint_damage(const char *path, int32_t *out_is_damag
  * `numeric_fingerprint` is that of the plan that ran (coh_plan_summary); `tensor_count` and
  * `parameter_count` count tensors and their elements; `bytes` is the size of all files. */
 typedef struct coh_checkpoint_facts {
-    uint32_t struct_bytes; /* sizeof(coh_checkpoint_facts); set by the caller */
-    const char *path;      /* the folder that was opened */
+    uint32_t struct_bytes;
+    const char *path; /* the folder that was opened */
     uint64_t step, applied_count;
     uint64_t numeric_fingerprint;
     uint64_t hash; /* as saved; equals coh_engine_hash */
@@ -62,8 +61,7 @@ typedef struct coh_checkpoint_facts {
     const char *passed_over;
     double grad_norm; /* of the last step, which the next one clips by; 0: none is needed */
 } coh_checkpoint_facts;
-/* Reads the facts. Their texts belong to the checkpoint.
- * Fails: COH_ERR_ARGUMENT (NULL). */
+/* Reads the facts. Their texts belong to the checkpoint. Fails: COH_ERR_ARGUMENT (NULL). */
 COH_API coh_status coh_checkpoint_facts_get(const coh_checkpoint *checkpoint,
                                             coh_checkpoint_facts *out_facts);
 
@@ -76,8 +74,7 @@ typedef struct coh_checkpoint_tensor {
     int32_t stream_count;
     int32_t streams[COH_OPTIMIZER_STREAMS]; /* numbers of its state streams, each >= 1 */
 } coh_checkpoint_tensor;
-/* Reads the table entry of tensor `index`, in tensor order; its texts live until the checkpoint is
- * closed.
+/* Reads the table entry of tensor `index`, in tensor order; its texts live until it is closed.
  * Fails: COH_ERR_ARGUMENT if there is no such tensor. */
 COH_API coh_status coh_checkpoint_tensor_at(const coh_checkpoint *checkpoint, int32_t index,
                                             coh_checkpoint_tensor *out_tensor);
@@ -88,8 +85,7 @@ COH_API coh_status coh_checkpoint_tensor_at(const coh_checkpoint *checkpoint, in
 COH_API coh_status coh_checkpoint_stream_at(const coh_checkpoint *checkpoint, int32_t stream,
                                             coh_state_stream *out_stream);
 
-/* Reads every byte, compares every grain's hash and recomputes the total hash. `out_hash` may be
- * NULL.
+/* Reads every byte, compares every grain's hash and the total hash. `out_hash` may be NULL.
  * Fails: COH_ERR_CORRUPT naming file, tensor and grain. */
 COH_API coh_status coh_checkpoint_check(coh_checkpoint *checkpoint, uint64_t *out_hash);
 
@@ -103,9 +99,8 @@ COH_API coh_status coh_checkpoint_read(coh_checkpoint *checkpoint, int32_t index
 
 /* Deletes checkpoint folder `path`, the manifest first, so that a crash halfway never leaves a
  * folder that looks whole. Touches only files with the names of a checkpoint's files:
- * manifest.json, work.bin, hashes.bin, m.bin, v.bin, and next to one of these <stream>.state
- * (a-z, 0-9 and _, at most 15). Allocates nothing, so training can
- * use it to keep the newest N.
+ * manifest.json, work.bin, hashes.bin, m.bin, v.bin, and next to one of these <stream>.state (a-z,
+ * 0-9 and _, at most 15). Allocates nothing, so training can use it to keep the newest N.
  * Fails: COH_ERR_IO, also if the folder holds other files (those stay). */
 COH_API coh_status coh_checkpoint_remove(const char *path);
 

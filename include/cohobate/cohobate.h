@@ -31,7 +31,6 @@
  * the library does not have is not 0.
  * Ownership: X_create, X_open and X_read make an object; X_destroy, X_close or X_free frees it and
  * accepts NULL. A graph must outlive its plans, a plan must outlive its engines.
- *
  * Threads: an object is used by one thread at a time unless its header allows more. */
 #ifndef COHOBATE_COHOBATE_H
 #define COHOBATE_COHOBATE_H

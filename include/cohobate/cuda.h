@@ -27,7 +27,6 @@
  *   - Add in a fixed order. A kind that adds by atomics sets `atomics` (model.h).
  *   - A failure is returned with a text (coh_kind_fail). It ends the recording, or else the step.
  *     After a launch, cudaGetLastError returns what the launch itself found.
- *
  * Threads: the enqueuing thread, inside a call. */
 #ifndef COHOBATE_CUDA_H
 #define COHOBATE_CUDA_H

@@ -10,7 +10,6 @@
  *
  *     coh_disks_check ──> coh_disks_measure ──> coh_disks_share ──> coh_engine_options.disks
  *     different folders   rates                 is there room?
- *
  * Threads: any; nothing is kept between calls. */
 #ifndef COHOBATE_DISK_H
 #define COHOBATE_DISK_H
@@ -46,8 +45,7 @@ COH_API coh_status coh_disks_check(const coh_disk *disks, uint32_t disk_count,
 
 /* Measures the rate of each folder's drive, one after the other: writes and reads an unnamed file
  * of 64 MiB in each. Leaves all rates 0 if a limit allows less than that.
- * Time: about 0.1 s per drive.
- * Fails: COH_ERR_FULL, COH_ERR_IO naming the folder. */
+ * Time: about 0.1 s per drive. Fails: COH_ERR_FULL, COH_ERR_IO naming the folder. */
 COH_API coh_status coh_disks_measure(coh_disk *disks, uint32_t disk_count);
 
 /* Divides a store of `bytes` among the folders: in proportion to their rates, up to their limits.

@@ -6,9 +6,8 @@
  * The engine only executes the plan's programs, which are lists of instructions. The *body* is the
  * program of one optimizer step (of one forward pass with COH_PLAN_INFER). From the third step on,
  * no memory is allocated or mapped.
- *
- * Threads: only the thread that created an engine may call it. The engine starts one thread per
- * lane (coh-compute, coh-read, ...) and a pool of workers. */
+ * Threads: only the thread that created an engine may call it; functions without an engine: any,
+ * or that of their graph. An engine starts a thread per lane (coh-compute, ...) and a pool. */
 #ifndef COHOBATE_ENGINE_H
 #define COHOBATE_ENGINE_H
 
@@ -25,8 +24,7 @@ typedef struct coh_engine coh_engine;
 /* A parameter group: parameters that share a learning rate factor and a weight decay. `pattern` is
  * a list of shell globs separated by commas. A glob matches a parameter if it matches the name of
  * the parameter or of its operator, either the whole name or the part after one of its dots ("wte",
- * "*.bias", "h.0.*"). If several groups match a parameter and set the same number, the last group
- * wins. */
+ * "*.bias", "h.0.*"). If several groups set the same number of a parameter, the last one wins. */
 typedef struct coh_parameter_group {
     const char *pattern; /* shorter than COH_PATTERN_BYTES */
     uint32_t sets;       /* COH_GROUP_SETS_RATE, COH_GROUP_SETS_DECAY, or both */
@@ -39,8 +37,7 @@ typedef struct coh_parameter_group {
 #define COH_GROUP_SETS_RATE  1u
 #define COH_GROUP_SETS_DECAY 2u
 
-/* Counts the trained parameters that `pattern` matches, and their elements. Both outputs may be
- * NULL.
+/* Counts the trained parameters that `pattern` matches, and their elements. Outputs may be NULL.
  * Fails: COH_ERR_ARGUMENT if an argument is NULL, the pattern is too long or matches no trained
  * parameter, or one of its globs matches no parameter. */
 COH_API coh_status coh_parameter_group_count(const coh_graph *graph, const char *pattern,
@@ -119,8 +116,7 @@ typedef struct coh_engine_options {
     void *progress_context; /* passed to `progress` */
 } coh_engine_options;
 
-/* As coh_engine_options_init, in a struct of `bytes` bytes: the size that the
- * caller was compiled with. */
+/* As coh_engine_options_init; `bytes` is the size that the caller was compiled with. */
 COH_API void coh_engine_options_init_sized(coh_engine_options *out_options, size_t bytes);
 /* Sets the defaults: weight decay 0.1, one thread, the optimizers' own hyperparameters. */
 static inline void coh_engine_options_init(coh_engine_options *out_options)
@@ -128,8 +124,7 @@ static inline void coh_engine_options_init(coh_engine_options *out_options)
     coh_engine_options_init_sized(out_options, sizeof(*out_options));
 }
 
-/* Allocates the arenas, opens the store and starts the threads. The plan and its graph must outlive
- * the engine.
+/* Allocates the arenas, opens the store and starts the threads. Plan and graph must outlive it.
  * Fails: COH_ERR_MEMORY with the bytes requested and the bytes that would fit; COH_ERR_FULL (disk);
  * COH_ERR_DEVICE (no driver, no such GPU, a build without CUDA); COH_ERR_ARGUMENT (an option out of
  * range, or a plan for another kind of device). */
@@ -145,9 +140,8 @@ COH_API coh_status coh_engine_create_within(const coh_graph *graph, uint64_t mem
 /* Stops running work, joins the threads, frees the arenas and the store. Accepts NULL. */
 COH_API void coh_engine_destroy(coh_engine *engine);
 
-/* Initialises parameters by their kinds' rules from `seed`, and sets the optimizer states to zero.
- * No body may be running.
- * Fails: COH_ERR_ARGUMENT if a body is running; with the engine's failure. */
+/* Initialises parameters by their kinds' rules from `seed`, and zeroes the optimizer states. No
+ * body may be running. Fails: COH_ERR_ARGUMENT if a body is running; with the engine's failure. */
 COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
 
 /* Supplies weights: may overwrite `values`, which holds elements [element_begin,
@@ -156,8 +150,7 @@ COH_API coh_status coh_engine_init(coh_engine *engine, uint64_t seed);
 typedef coh_status (*coh_parameter_source)(void *context, coh_parameter parameter, const char *name,
                                            uint64_t element_begin, uint64_t count, float *values);
 
-/* As coh_engine_init, then passes each piece to `source`, which may overwrite it: streams weights
- * in from elsewhere.
+/* As coh_engine_init, then passes each piece to `source`, which may overwrite it.
  * Fails: with the source's failure; the engine then needs another init or load. */
 COH_API coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed,
                                         coh_parameter_source source, void *context);
@@ -165,10 +158,10 @@ COH_API coh_status coh_engine_init_from(coh_engine *engine, uint64_t seed,
 /* Inputs of one optimizer step. inputs[i] is graph input i of all micro-batches, one after the
  * other. Copied before the call returns. */
 typedef struct coh_step_input {
-    uint32_t struct_bytes; /* sizeof(coh_step_input); set by the caller */
-    uint64_t step;         /* counted from 0 */
-    uint64_t seed;         /* of the random numbers that kinds draw in this step */
-    float learning_rate;   /* 0 or a positive finite number; clip and loss_factor likewise */
+    uint32_t struct_bytes;
+    uint64_t step;       /* counted from 0 */
+    uint64_t seed;       /* of the random numbers that kinds draw in this step */
+    float learning_rate; /* 0 or a positive finite number; clip and loss_factor likewise */
     /* Limit of the global gradient norm; 0: off. The gradients are multiplied by clip / norm if the
      * norm is above the limit. With a plan of deferred updates it is the norm of this step. With
      * updates in backward it is that of the step before, because the first update precedes the norm
@@ -184,10 +177,10 @@ typedef struct coh_step_input {
 
 /* Facts about a finished step. */
 typedef struct coh_step_result {
-    uint32_t struct_bytes; /* sizeof(coh_step_result); set by the caller */
-    uint64_t step;         /* as in the step's input */
-    double loss;           /* mean over micro-batches, times loss_factor */
-    double grad_norm;      /* before clipping */
+    uint32_t struct_bytes;
+    uint64_t step;    /* as in the step's input */
+    double loss;      /* mean over micro-batches, times loss_factor */
+    double grad_norm; /* before clipping */
     /* 0: no update was made (deferred updates), or broken values were applied (not deferred) */
     int32_t finite;
     uint64_t applied_count;              /* number of updates before it, for scan */
@@ -199,8 +192,7 @@ typedef struct coh_step_result {
     uint64_t frozen_bytes[COH_LANE_COUNT];
 } coh_step_result;
 
-/* Starts one body and returns. Two bodies may run at once: the second one's transfers overlap the
- * end of the first.
+/* Starts one body and returns. Two bodies may run at once: their transfers overlap.
  * Fails: COH_ERR_ARGUMENT, with nothing started: a number is negative or not finite, or an integer
  * input is outside the range its operators accept (coh_op_facts.index_range); the text names input,
  * position, value and limits. */
@@ -213,11 +205,9 @@ COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *i
  * deferred, only that step ends: it changes no parameter, just as a step with a non-finite loss,
  * and saving, fetching and further steps still work. Gradients are garbage until the next step. If
  * updates are made during backward, some may have been applied before the failure, so the engine
- * accepts only destroy. The same holds on a GPU, where the failure is noticed after later kernels
- * were enqueued. */
+ * accepts only destroy. The same holds on a GPU, where later kernels were enqueued by then. */
 COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
-/* Submits one body and waits for it.
- * Fails: as coh_engine_submit and coh_engine_wait. */
+/* Submits one body and waits for it. Fails: as coh_engine_submit and coh_engine_wait. */
 COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
                                    coh_step_result *out_result);
 
@@ -225,8 +215,7 @@ COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *inp
  * running: it runs that step's body again on the same inputs, checks every value that each operator
  * writes, and writes the first non-finite operator and tensor into `out_sentence` (at least 256
  * bytes). `applied_count` is that of the broken step's result. A later body that ran on the same
- * parameters is undone and must be submitted again. Changes no parameter and leaves nothing
- * pending.
+ * parameters is undone and must be submitted again. Changes no parameter, leaves nothing pending.
  * Fails: COH_ERR_ARGUMENT if updates are made during backward, because the broken values were
  * applied already. */
 COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input,
@@ -238,7 +227,7 @@ COH_API coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *inp
 COH_API coh_status coh_engine_drain(coh_engine *engine);
 
 /* Runs forward on one micro-batch; *out_loss (may be NULL) is the mean loss over its items times
- * loss_factor. In a plan of COH_PLAN_INFER this call is the body, and coh_engine_output returns its
+ * loss_factor. In a plan of COH_PLAN_INFER this call is the body; coh_engine_output reads its
  * outputs.
  * Fails: as coh_engine_submit and coh_engine_wait. If a kind fails on the host device, only this
  * call fails; the kinds' states (a decoder's keys) may then be partly updated. */
@@ -251,15 +240,14 @@ COH_API coh_status coh_engine_evaluate(coh_engine *engine, const coh_step_input 
 COH_API coh_status coh_engine_output(coh_engine *engine, coh_tensor tensor, const void **out_data,
                                      size_t *out_bytes);
 
-/* Hashes parameters and optimizer states in tensor order, grain by grain. Placement does not change
- * the hash.
- * Fails: as coh_engine_drain. */
+/* Hashes parameters and optimizer states in tensor order, grain by grain. The same in every
+ * placement. Fails: as coh_engine_drain. */
 COH_API coh_status coh_engine_hash(coh_engine *engine, uint64_t *out_hash);
 
 /* Facts stored in a checkpoint next to the tensors. Loading checks the manifest's sizes. */
 typedef struct coh_checkpoint_note {
-    uint32_t struct_bytes; /* sizeof(coh_checkpoint_note); set by the caller */
-    uint64_t step;         /* optimizer steps done (batches consumed) */
+    uint32_t struct_bytes;
+    uint64_t step; /* optimizer steps done (batches consumed) */
     /* the caller's own object: model, schedule, data identity and position; copied into the
      * manifest; "{}" if none */
     const char *json;
@@ -293,23 +281,21 @@ COH_API coh_status coh_engine_save_bytes(const coh_plan *plan, uint64_t *out_byt
 
 /* Facts about a checkpoint that was loaded. */
 typedef struct coh_load_facts {
-    uint32_t struct_bytes;   /* sizeof(coh_load_facts); set by the caller */
+    uint32_t struct_bytes;
     int32_t numeric_changed; /* 1: it was made under another numeric plan, so bits differ */
     uint64_t step;           /* of its note: the number of the next step */
 } coh_load_facts;
 
 /* Loads parameters and states from checkpoint `path`. Parameters are matched by name and
  * dimensions, but not by dtype: a checkpoint is f32, and a trained bf16 parameter holds all its
- * bits. With COH_PLAN_INFER states are not read. Checks every grain's hash. `out_facts` may be
- * NULL.
+ * bits. With COH_PLAN_INFER states are not read. Checks every hash. `out_facts` may be NULL.
  * Fails: COH_ERR_CORRUPT naming file and place, COH_ERR_IO; COH_ERR_ARGUMENT if another optimizer
  * made the states of a parameter. */
 COH_API coh_status coh_engine_load(coh_engine *engine, const char *path, coh_load_facts *out_facts);
 
 /* As coh_engine_load, then passes each piece of values to `source`, which may overwrite it. The
  * states stay. `out_facts` may be NULL.
- * Fails: as coh_engine_load; with the source's failure. The engine then needs another init or
- * load. */
+ * Fails: as coh_engine_load; with the source's failure. The engine then needs an init or load. */
 COH_API coh_status coh_engine_load_from(coh_engine *engine, const char *path,
                                         coh_parameter_source source, void *context,
                                         coh_load_facts *out_facts);
@@ -351,7 +337,7 @@ COH_API coh_status coh_engine_fetch_state(coh_engine *engine, coh_parameter para
  * `store_read_bytes_per_s` and `store_write_bytes_per_s` were measured when the store was opened;
  * 0: not measured. `kernel_path` is coh_kernel_path() of the device. */
 typedef struct coh_engine_facts {
-    uint32_t struct_bytes;                /* sizeof(coh_engine_facts); set by the caller */
+    uint32_t struct_bytes;
     uint64_t arena_bytes[COH_TIER_COUNT]; /* reserved */
     uint64_t overhead_bytes;   /* of the process outside the arenas, measured now (VmRSS) */
     const char *store_backend; /* "io_uring fixed", ..., "none" */
@@ -370,8 +356,7 @@ typedef struct coh_engine_facts {
     uint64_t device_context_bytes, device_library_bytes;
     uint64_t device_free_bytes; /* of a GPU's memory */
 } coh_engine_facts;
-/* Reads the facts. Call it any time between other calls; allocates nothing. Fails:
- * COH_ERR_DEVICE. */
+/* Reads the facts. Call it between other calls; allocates nothing. Fails: COH_ERR_DEVICE. */
 COH_API coh_status coh_engine_facts_get(coh_engine *engine, coh_engine_facts *out_facts);
 
 /* One row of the memory ledger: bytes of a tier by purpose and owner. Lists what is reserved
@@ -383,7 +368,7 @@ typedef struct coh_engine_ledger_row {
     uint64_t bytes, peak_bytes; /* now, and the highest so far */
 } coh_engine_ledger_row;
 
-/* Reads row `index`, from 0; returns 0 past the last. Exact while no step is running. Allocates
+/* Reads row `index`, from 0; returns 0 past the last. Exact while no step runs. Allocates
  * nothing. */
 COH_API int coh_engine_ledger_row_at(const coh_engine *engine, uint32_t index,
                                      coh_engine_ledger_row *out_row);
@@ -420,7 +405,7 @@ enum { COH_REHEARSAL_STEPS_LEAST = 4, COH_REHEARSAL_STEPS_MOST = 10000 };
 
 /* What a rehearsal found; equal to the plan's summary (coh_plan_summarize) unless it failed. */
 typedef struct coh_rehearsal {
-    uint32_t struct_bytes;               /* sizeof(coh_rehearsal); set by the caller */
+    uint32_t struct_bytes;
     int32_t program_count;               /* that were run: the steps, and each other one once */
     uint64_t executed_count;             /* instructions of all runs */
     uint64_t step_ns, predicted_step_ns; /* the pace of the last steps; the plan's */
@@ -433,8 +418,7 @@ typedef struct coh_rehearsal {
 /* Runs all programs of a plan on the executor, `step_count` steps among them, without a byte behind
  * them: memory is reserved addresses, drives are not opened, and each instruction takes its price
  * by the plan's profile on a clock of its own. A plan for any machine can be rehearsed on a small
- * one, and the result does not depend on that machine's speed. No values exist, so there is no loss
- * and no norm.
+ * one, and the result does not depend on that machine's speed. There is no loss and no norm.
  * Fails: COH_ERR_INTERNAL, naming the first difference: instructions or bytes that a program
  * executes or moves, a tier's peak, a time of a step by more than 2 % of the step, a chunk that is
  * read in another version than the program says, a deadlock. COH_ERR_MEMORY (addresses, tables);
@@ -444,7 +428,7 @@ COH_API coh_status coh_engine_rehearse(const coh_plan *plan, int32_t step_count,
 
 /* Returns the instruction set, matrix products and BLAS core type in use, as in the numeric plan.
  * With the test setting COH_ISA=bf16-pretended it contains "+bf16-pretended". Static storage, which
- * coh_kernels_use rewrites. Any thread. */
+ * coh_kernels_use rewrites. */
 COH_API const char *coh_kernel_path(void);
 
 /* Returns why products run on the fallback, and the remedy, as a clause; "" if nothing fell back.

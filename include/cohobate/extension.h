@@ -12,7 +12,6 @@
  * command that takes a MODEL takes it, and a checkpoint's note holds it by the names of model and
  * extension and by the extension's revision. A checkpoint never names a file to load: code runs
  * only if the user gives it.
- *
  * Threads: any. */
 #ifndef COHOBATE_EXTENSION_H
 #define COHOBATE_EXTENSION_H
@@ -51,8 +50,8 @@ typedef struct coh_own_graph {
 } coh_own_graph;
 
 struct coh_own_model {
-    uint32_t struct_bytes; /* sizeof(coh_own_model) */
-    const char *name;      /* a-z, 0-9, '-', '_' and '.'; no preset's name */
+    uint32_t struct_bytes;
+    const char *name; /* a-z, 0-9, '-', '_' and '.'; no preset's name */
     /* At least 1 each; `vocabulary` is that of a run without a tokenizer; `dtype` is not used. */
     coh_model_size size;
     /* Adds the operators from tokens to loss. Called once for each graph, and more often while a
@@ -83,8 +82,8 @@ typedef struct coh_extension {
 /* The type of the function that a shared object exports as COH_EXTENSION_SYMBOL. */
 typedef const coh_extension *coh_extension_function(void);
 
-/* Defines that function; the arguments are members of coh_extension. Once in a shared object, in a
- * file of C. */
+/* Defines that function; the arguments are members of coh_extension. Once in a shared object, in
+ * C. */
 #define COH_EXTENSION(...)                                                                         \
     __attribute__((visibility("default"))) coh_extension_function cohobate_extension;              \
     const coh_extension *cohobate_extension(void)                                                  \

@@ -11,7 +11,6 @@
  * A folder must match its model exactly: every parameter appears once, in its shape, as f32, f16 or
  * bf16, and there is no tensor that the model does not have. Two things are skipped: a tied head
  * that repeats the token table, and constants that old files hold.
- *
  * Threads: an open folder changes only in coh_folder_close; any thread may read it. */
 #ifndef COHOBATE_FOLDER_H
 #define COHOBATE_FOLDER_H
@@ -39,7 +38,7 @@ COH_API void coh_folder_close(coh_folder *folder);
 /* Facts about the files of a folder. `tensor_count` counts the model's parameters, `file_count` the
  * safetensors files. */
 typedef struct coh_folder_facts {
-    uint32_t struct_bytes; /* sizeof(coh_folder_facts); set by the caller */
+    uint32_t struct_bytes;
     /* dtype of the tensors; if they differ, the dtype that most numbers have. Takes precedence over
      * config.json, where many folders omit it. */
     coh_dtype stored;
@@ -76,9 +75,8 @@ COH_API coh_status coh_folder_tensor_at(const coh_folder *folder, int64_t index,
 /* A coh_parameter_source (engine.h) whose context `folder` is a coh_folder: gives elements
  * [element_begin, element_begin + count) of the parameter we call `name`, in our layout, as f32
  * (exact). A model's folder holds no adapters (coh_model_is_adapter_name); their values are left
- * unchanged.
- * Memory: 24 KiB of stack. A transposed tensor is read row by row, one read per row, so wide ranges
- * are cheaper than narrow ones.
+ * unchanged. Memory: 24 KiB of stack. A transposed tensor is read row by row, one read per row, so
+ * wide ranges are cheaper than narrow ones.
  * Fails: COH_ERR_CORRUPT (the model has no such name or range), COH_ERR_IO (also if the file has
  * become shorter). */
 COH_API coh_status coh_folder_numbers(void *folder, coh_parameter parameter, const char *name,
@@ -93,13 +91,12 @@ typedef coh_status (*coh_number_source)(void *context, const char *name, uint64_
 
 /* Options of coh_folder_write. */
 typedef struct coh_folder_write_options {
-    uint32_t struct_bytes; /* sizeof(coh_folder_write_options); set by the caller */
+    uint32_t struct_bytes;
     /* of the tensors: f32, f16 or bf16; narrowing rounds to nearest. model->dtypes overrides it for
      * the tensors that it lists. */
     coh_dtype dtype;
     uint64_t shard_bytes; /* begin a new file if the next tensor would exceed this; 0: one file */
-    /* Folder or tokenizer file to copy tokenizer files from, as far as they exist; NULL: copy
-     * none. */
+    /* Folder or tokenizer file to copy tokenizer files from, as far as they exist; NULL: none. */
     const char *files_from;
     /* Folder that the weights came from. Its licence terms, model card and generation_config.json
      * are copied: LICENSE*, LICENCE*, NOTICE* (in upper or lower case) and README.md. NULL: no
@@ -120,9 +117,8 @@ COH_API coh_status coh_folder_write(const coh_model *model, const coh_folder_wri
                                     const char *path, coh_number_source source, void *context);
 
 /* Removes temporary folders that killed writes of folder `path` left next to it, if they belong to
- * this user and no process holds them. Call it before checking disk space; every write begins with
- * it.
- * Fails: COH_ERR_ARGUMENT (`path` exists, or cannot name a folder). */
+ * this user and no process holds them. Every write begins with it. Call it before checking disk
+ * space. Fails: COH_ERR_ARGUMENT (`path` exists, or cannot name a folder). */
 COH_API coh_status coh_folder_clear(const char *path);
 
 /* Returns the disk bytes of such a folder, each file rounded up to whole pages, before anything is

@@ -1,5 +1,4 @@
-/* kernels.h - chooses the library that multiplies matrices: measured once, stored in a table, used
- * by runs.
+/* kernels.h - chooses the library that multiplies matrices: measured once, used by runs.
  *
  *     coh_kernels_tune(graph) ──> kernels.json ──> coh_kernels_use ──> plans and engines made later
  *
@@ -18,8 +17,7 @@
  * "microseconds"}, ...]}, ...]: for each device and version of cuBLASLt the algorithms of its
  * products, encoded as the library encodes them (kernels/algorithm.h). Entries of other devices and
  * versions are kept but not used.
- *
- * Threads: one at a time; not while an engine runs. */
+ * Threads: one at a time, a call with a graph its graph's; not while an engine runs. */
 #ifndef COHOBATE_KERNELS_H
 #define COHOBATE_KERNELS_H
 

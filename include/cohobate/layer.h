@@ -14,7 +14,6 @@
  *     COH_LAYER_THAT_ADDS    backward only adds to gradients (dx[i] += ...), as in code that sets
  *                            them to zero at the start of a step
  *     COH_LOSS_LAYER         the output is the loss
- *
  * Threads: a graph belongs to the thread that builds it; coh_layer_infer is pure, any thread;
  * coh_layer_clear_grads belongs to the call. */
 #ifndef COHOBATE_LAYER_H
@@ -118,7 +117,7 @@ COH_API void coh_layer_clear_grads(const coh_call *call);
 
 /* One operator of a chain. All links of an array have the same struct_bytes. */
 typedef struct coh_chain_link {
-    uint32_t struct_bytes;   /* sizeof(coh_chain_link) */
+    uint32_t struct_bytes;
     const coh_op_kind *kind; /* with one input and one output */
     const void *attributes;  /* copied; NULL: none */
     size_t attribute_bytes;  /* their size */
@@ -140,8 +139,8 @@ typedef struct coh_chain_link {
     }
 
 /* Adds the operators of a chain, each with the output of the one before as its input.
- * Fails: as coh_graph_op; COH_ERR_ARGUMENT (no link, a kind with other ports). The graph is
- * unchanged then. */
+ * Fails: as coh_graph_op; COH_ERR_ARGUMENT (no link, a kind with other ports). Then the graph is
+ * unchanged. */
 COH_API coh_status coh_graph_chain(coh_graph *graph, coh_tensor input, const coh_chain_link *links,
                                    int32_t link_count, coh_tensor *out_output);
 

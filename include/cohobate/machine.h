@@ -1,6 +1,5 @@
 /* machine.h - examines this machine: its parts, the cost of what is missing, and the remedy. Also
  * its free memory, its devices, and sizes as text.
- *
  * Threads: any. */
 #ifndef COHOBATE_MACHINE_H
 #define COHOBATE_MACHINE_H
@@ -50,7 +49,7 @@ COH_API uint64_t coh_machine_most_bytes(void);
 COH_API int coh_machine_is_limited(void);
 /* A device that an engine may run on. */
 typedef struct coh_device_summary {
-    uint32_t struct_bytes; /* sizeof(coh_device_summary); set by the caller */
+    uint32_t struct_bytes;
     char name[64];         /* "host", or the GPU's name: "NVIDIA H200" */
     int32_t is_gpu;        /* 0: the host */
     uint64_t memory_bytes; /* largest arena possible; for a GPU, if no other program uses it */
@@ -67,8 +66,7 @@ COH_API coh_status coh_device_summarize(const char *device, coh_device_summary *
 COH_API int coh_machine_core_count(void);
 
 /* Returns 1 if bf16 is the faster dtype: the processor multiplies it in hardware, or the test
- * setting COH_ISA=bf16-pretended makes us assume so (coh_kernel_path() then names the setting). Any
- * thread. */
+ * setting COH_ISA=bf16-pretended makes us assume so (coh_kernel_path() names it). Any thread. */
 COH_API int coh_machine_bf16_is_fast(void);
 
 /* Parses a size: "64MiB", "40GB"; GB = 10^9, GiB = 2^30. A number without unit is refused.

@@ -1,5 +1,4 @@
-/* measure.h - measures how fast this machine is, as a profile (profile.h) from which plans are
- * priced.
+/* measure.h - measures how fast this machine is, as a profile (profile.h) that prices plans.
  *
  *     graphs, a disk folder ──> coh_profile_measure ──> coh_profile ──> coh_profile_write
  *
@@ -12,7 +11,6 @@
  * For a GPU it measures the same things: kernels on the lane that a step uses, many enqueued
  * between two readings of the clock; copies to and from pinned memory. It also measures the host's
  * memory and the updates that the host makes. Such a profile prices plans for that GPU only.
- *
  * Threads: one measurement at a time; it starts other threads. */
 #ifndef COHOBATE_MEASURE_H
 #define COHOBATE_MEASURE_H
@@ -68,8 +66,7 @@ typedef struct coh_measure_options {
     uint32_t disk_count;
 } coh_measure_options;
 
-/* As coh_measure_options_init, in a struct of `bytes` bytes: the size that the
- * caller was compiled with. */
+/* As coh_measure_options_init; `bytes` is the size that the caller was compiled with. */
 COH_API void coh_measure_options_init_sized(coh_measure_options *out_options, size_t bytes);
 /* Sets the defaults: no graph, gradients in their parameters' dtype, one thread, no drive, not
  * quick, any amount of GPU memory, no kernel table. */

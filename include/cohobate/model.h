@@ -11,9 +11,7 @@
  * writes must be declared, arrives as an argument, and is valid only during the call. Never keep a
  * pointer from one call to the next: between forward and backward the bytes may go to disk and come
  * back at another address.
- *
- * Threads: a graph belongs to the thread that builds it. Kind functions are called on the compute
- * lane. */
+ * Threads: a graph belongs to the thread that builds it, kinds' calls to the compute lane. */
 #ifndef COHOBATE_MODEL_H
 #define COHOBATE_MODEL_H
 
@@ -108,8 +106,7 @@ typedef struct coh_op_facts {
 } coh_op_facts;
 
 /* Seed of a step's random numbers. It is in the device's memory and only the step writes it,
- * because no value of a step may be a kernel argument. `seed` and `step` are those of the step's
- * input. */
+ * because no value of a step may be a kernel argument. `seed` and `step` are the step's. */
 typedef struct coh_random_cell {
     uint64_t seed, step;
 } coh_random_cell;
@@ -210,15 +207,15 @@ typedef struct coh_kind_device {
  * and `state_count` count its ports, each at most COH_PORT_MAX. `in_place_count` is the number of
  * pairs of forward_in_place and backward_in_place in use. */
 typedef struct coh_op_kind {
-    uint32_t struct_bytes; /* sizeof(coh_op_kind) */
-    uint32_t abi_version;  /* COH_KIND_ABI */
+    uint32_t struct_bytes;
+    uint32_t abi_version; /* COH_KIND_ABI */
     /* "yours.gated_norm"; part of the numeric plan's fingerprint, with `revision` */
     const char *name;
     uint32_t revision; /* increase it when the numbers change */
     int32_t input_count, output_count, parameter_count, state_count;
 
     /* Ports that backward reads. Others are not held in memory for it: a small mask saves bytes,
-     * but a forgotten bit gives NULL data. A linear layer names its input and its weight and saves
+     * but a forgotten bit gives NULL data. A linear layer names its input and its weight, and saves
      * nothing. */
     coh_port_mask backward_reads;
 
@@ -266,10 +263,9 @@ typedef struct coh_op_kind {
     /* 1: backward on a GPU may add by atomics, in varying order, so its bits vary from run to run.
      * Plans of graphs with such a kind record it (coh_plan_file). */
     int32_t atomics;
-    /* Size of the struct that `attributes` points to. coh_graph_op refuses a smaller one, so
-     * that no function reads past its end. 0: the kind has no attributes, or checks them itself.
-     * Built-in kinds whose struct grew still have its first size here: new members are 0 if not
-     * given. */
+    /* Size of the struct that `attributes` points to. coh_graph_op refuses a smaller one, so that
+     * no function reads past its end. 0: the kind has no attributes, or checks them itself.
+     * Built-in kinds whose struct grew still have its first size here: new members are then 0. */
     uint32_t attribute_bytes;
 } coh_op_kind;
 
@@ -348,8 +344,8 @@ typedef struct coh_op_args {
     const coh_parameter *tied;
     /* bit i: parameter i is frozen: no gradient, no states, no update. UINT32_MAX: all */
     uint32_t frozen_parameters;
-    /* Operators of one block are kept, recomputed or moved together; -1: none. The operators of a
-     * block must be consecutive. */
+    /* Operators of one block are kept, recomputed or moved together; -1: none. A block's operators
+     * are consecutive. */
     int32_t block;
 } coh_op_args;
 

@@ -15,8 +15,8 @@
  * `channels` of a token; `positions`, the longest sequence; `vocabulary`, the rows of the token
  * table; `dtype` of parameters and activations; `init_std` of new weights; `rmsnorm_epsilon`, as
  * coh_kind_rmsnorm has it; `untied`, 1: the head does not share the token table.
- *
- * Threads: any. A model is plain data of its caller. */
+ * Threads: any. A model is plain data of its caller; a graph belongs to the thread that builds
+ * it. */
 #ifndef COHOBATE_MODELS_H
 #define COHOBATE_MODELS_H
 
@@ -109,7 +109,7 @@ typedef struct coh_gemma_config {
 /* room for the name of an extension, with its end */
 #define COH_EXTENSION_NAME_BYTES 48
 
-/* A model of an extension (extension.h). `model` and `extension` are names, `revision` is the
+/* A model of an extension (extension.h). `model` and `extension` are names, `revision`: the
  * extension's. */
 typedef struct coh_own_config {
     int64_t layers, heads, channels, positions, vocabulary;
@@ -181,8 +181,7 @@ typedef struct coh_model {
      * six of less than 340 bytes each, or the one of a checkpoint. */
     char notes[2048];
     /* Dropout probability in training graphs, wherever the family has dropout (docs/models.md): 0
-     * to below 1; models are read with 0. It belongs to a run, so no note of a model contains
-     * it. */
+     * to below 1; models are read with 0. It belongs to a run, so no model's note has it. */
     double dropout;
     /* 1: training graphs on a GPU use the attention kinds whose bits vary from run to run
      * (kinds.h), except with attention dropout, which has no such kinds. Models are read with 0; it
@@ -238,23 +237,20 @@ COH_API coh_status coh_model_train_graph(const coh_model *model, int64_t sequenc
 
 /* Builds the training graph with the logits of all positions as an additional output: *out_logits
  * [sequences, tokens, V], f32, for plans of COH_PLAN_INFER. The output takes 4 * sequences * tokens
- * * V bytes of the device. The loss has the same bits as without it.
- * Fails: as above. */
+ * * V bytes of the device. The loss has the same bits as without it. Fails: as above. */
 COH_API coh_status coh_model_logits_graph(const coh_model *model, int64_t sequences, int64_t tokens,
                                           coh_graph **out_graph, coh_tensor *out_logits);
 
 /* Builds the training graph with the loss of each token as an additional output: *out_losses
  * [sequences, tokens], f32, 0 where a target is -1; for plans of COH_PLAN_INFER on the host device.
- * Takes the memory of the logits. The loss has the same bits as without it.
- * Fails: as above. */
+ * Takes the memory of the logits. The loss has the same bits as without it. Fails: as above. */
 COH_API coh_status coh_model_token_losses_graph(const coh_model *model, int64_t sequences,
                                                 int64_t tokens, coh_graph **out_graph,
                                                 coh_tensor *out_losses);
 
 /* Builds one step of a decoder for one sequence of at most `tokens`: inputs "token" and "position",
  * i32 [1,1] and [1]; output *out_logits [1,1,V], f32; keys and values are states. Parameters have
- * the same names as in the training graph.
- * Fails: as coh_model_train_graph. */
+ * the same names as in the training graph. Fails: as coh_model_train_graph. */
 COH_API coh_status coh_model_decode_graph(const coh_model *model, int64_t tokens,
                                           coh_graph **out_graph, coh_tensor *out_logits);
 
@@ -306,8 +302,8 @@ COH_API coh_status coh_model_adapter_at(const coh_model *model, int64_t index,
  * configuration, and how its folder stored it. Allocates nothing.
  * Fails: COH_ERR_ARGUMENT if text_bytes is too small. */
 COH_API coh_status coh_model_to_json(const coh_model *model, char *text, size_t text_bytes);
-/* Reads the model back from such JSON, of earlier versions, too. Fails: COH_ERR_CORRUPT naming the
- * wrong member. */
+/* Reads the model back from such JSON, of earlier versions, too. Fails: COH_ERR_CORRUPT with the
+ * member; COH_ERR_ARGUMENT if its extension is not registered. */
 COH_API coh_status coh_model_from_json(const char *json, coh_model *out_model);
 
 /* ---- config.json ---- */
@@ -319,8 +315,7 @@ COH_API coh_status coh_model_from_config(const char *json, coh_model *out_model)
 
 /* Writes the text of a config.json that `transformers` reads as this model with tensors of dtype
  * `stored`: members in alphabetical order, indented by two spaces per level. Owns: the caller frees
- * *out_text with coh_model_text_free.
- * Fails: COH_ERR_MEMORY. */
+ * *out_text with coh_model_text_free. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_model_to_config(const coh_model *model, coh_dtype stored, char **out_text);
 /* Frees the text of coh_model_to_config. Accepts NULL. */
 COH_API void coh_model_text_free(char *text);

@@ -26,7 +26,6 @@
  *
  * With `device` "cuda:0" the kind's functions for CUDA run. The same memory, guards included, is
  * then on the GPU during each call. Threads are not compared there.
- *
  * Threads: any; one check per thread at a time. On the host the kind runs in a child process, on
  * its only thread and on the check's pool. */
 #ifndef COHOBATE_OP_CHECK_H
@@ -80,7 +79,7 @@ typedef struct coh_op_finding {
 
 /* The operator that is checked, and options. */
 typedef struct coh_op_check_options {
-    uint32_t struct_bytes;   /* sizeof(coh_op_check_options) */
+    uint32_t struct_bytes;
     const void *attributes;  /* of the operator; copied */
     size_t attribute_bytes;  /* their size */
     const coh_shape *inputs; /* input_count shapes; some thousands of elements are enough */
@@ -100,7 +99,7 @@ typedef struct coh_op_check_options {
 
 /* The result of a check. */
 typedef struct coh_op_report {
-    uint32_t struct_bytes;  /* sizeof(coh_op_report); set by the caller */
+    uint32_t struct_bytes;
     int32_t finding_count;  /* calls of `found` */
     int32_t gradient_count; /* inputs and parameters whose gradients were compared */
 } coh_op_report;

@@ -17,9 +17,7 @@
  *     coh_optimizer_register(&mine);
  *
  * Rules. An update computes each element from the same element of its streams (or from its block),
- * so that the bits do not depend on how tensors are cut. All states are zero before the first
- * update.
- *
+ * so that the bits do not depend on how tensors are cut. States begin as zeros.
  * Threads: any; updates run on several threads at once. */
 #ifndef COHOBATE_OPTIMIZER_H
 #define COHOBATE_OPTIMIZER_H
@@ -90,8 +88,8 @@ typedef struct coh_update_call {
 /* An optimizer: `stream_count` of `streams`, `hyperparameter_count` of `hyperparameters` and
  * `scalar_count` of `scalars` are used. */
 typedef struct coh_optimizer {
-    uint32_t struct_bytes; /* sizeof(coh_optimizer) */
-    const char *name;      /* a-z, 0-9 and _; in plans, checkpoints and messages */
+    uint32_t struct_bytes;
+    const char *name; /* a-z, 0-9 and _; in plans, checkpoints and messages */
     /* Raise it when the bits of an update change; part of fingerprints. If the meaning of a stream
      * changes, rename the stream as well: checkpoints know names and forms only. */
     int32_t revision;
@@ -116,12 +114,11 @@ typedef struct coh_optimizer {
      * operations that a matrix product does in that time. 0: the bytes take longer. */
     double flops;
     /* 0: a bf16 parameter has an f32 master: `low`, 2 bytes an element, is stored with the states.
-     * 1: it has none. Its work is bf16 between updates, and the new work is rounded
-     * stochastically, so that its mean is the f32 result (Croci, Fasi, Higham, Mary and Mikaitis
-     * 2022): rounding to nearest would lose every change below half a unit in the last place, 2^-9
-     * of the work. Unless takes_bf16 is set the engine rounds, with random bits that are a function
-     * of the seed, the step and the element's number. Initial and loaded weights are rounded to
-     * nearest. */
+     * 1: it has none. Its work is bf16 between updates, and the new work is rounded stochastically,
+     * so that its mean is the f32 result (Croci, Fasi, Higham, Mary and Mikaitis 2022): rounding to
+     * nearest would lose every change below half a unit in the last place, 2^-9 of the work. Unless
+     * takes_bf16 is set the engine rounds, with random bits that are a function of the seed, the
+     * step and the element's number. Initial and loaded weights are rounded to nearest. */
     int32_t rounds_work;
 } coh_optimizer;
 

@@ -11,8 +11,7 @@
  * Tiers: device, host, disk. Lanes: compute and the links (h2d, d2h, read, write, ...); lanes work
  * in parallel. A plan holds a program, a list of instructions, for the step (the *body*) and for
  * saving, evaluating and so on. Read docs/planning.md next.
- *
- * Threads: a plan is made by one thread; any thread may read it. */
+ * Threads: one at a time makes plans of a graph or asks about it; any thread may read a plan. */
 #ifndef COHOBATE_PLAN_H
 #define COHOBATE_PLAN_H
 
@@ -97,8 +96,7 @@ COH_API coh_status coh_pin_parse(const char *text, coh_pin *out_pin);
 /* Returns "device", "host", ... as in coh_pin_parse. */
 COH_API const char *coh_pin_place_name(coh_pin_place place);
 /* Reads the pins in a file (docs/planning.md describes its form). Owns: the caller frees *out_pins
- * with coh_pins_free.
- * Fails: COH_ERR_IO, COH_ERR_CORRUPT naming the entry, COH_ERR_MEMORY. */
+ * with coh_pins_free. Fails: COH_ERR_IO, COH_ERR_CORRUPT naming the entry, COH_ERR_MEMORY. */
 COH_API coh_status coh_pins_read(const char *path, coh_pin **out_pins, int32_t *out_count);
 /* Accepts NULL. */
 COH_API void coh_pins_free(coh_pin *pins);
@@ -119,8 +117,7 @@ enum { COH_OPTIMIZER_CHOICES_MOST = 64 };
 
 /* Options of a plan; coh_plan_options_init sets the defaults. `pin_count`, `earlier_count` and
  * `optimizer_choice_count` are the lengths of the arrays before them (`optimizer_choices` has the
- * optimizers of some parameters). `mode`, `recompute`, `sweep_order` and `search` are explained
- * above. */
+ * optimizers of some parameters). `mode`, `recompute`, `sweep_order`, `search`: see above. */
 typedef struct coh_plan_options {
     uint32_t struct_bytes; /* sizeof(coh_plan_options); coh_plan_options_init sets it */
     coh_plan_mode mode;
@@ -150,8 +147,7 @@ typedef struct coh_plan_options {
     int32_t deferred_update;
     char kernel_path[128]; /* instruction set and BLAS core; part of the numeric plan */
     int32_t bf16_is_fast;  /* 1: price bf16 as multiplied in hardware; does not change bits */
-    /* Profile that prices the plan; NULL: built-in constants. Borrowed: it must outlive the
-     * plan. */
+    /* Profile that prices the plan; NULL: built-in constants. Must outlive the plan. */
     const coh_profile *profile;
     /* 1: ignore the profile's calibration. Set it when comparing micro-batches by predicted time:
      * their choice affects bits, so calibration must not change it. COH_SWEEP_AUTO does the
@@ -183,8 +179,7 @@ typedef struct coh_plan_options {
     int32_t drive_count;
 } coh_plan_options;
 
-/* As coh_plan_options_init, in a struct of `bytes` bytes: the size that the
- * caller was compiled with. */
+/* As coh_plan_options_init; `bytes` is the size that the caller was compiled with. */
 COH_API void coh_plan_options_init_sized(coh_plan_options *out_options, size_t bytes);
 /* Sets the defaults: train, no limits, no far tiers, one thread, one micro-batch, deferred updates,
  * the usual search; kernel_path and bf16_is_fast of this machine. */
@@ -202,8 +197,7 @@ typedef struct coh_plan coh_plan;
 COH_API coh_status coh_plan_check_budgets(const coh_plan_options *options);
 
 /* Makes the plan for `graph`: searches the decisions, then writes, verifies and prices all
- * programs. The graph must outlive the plan. Deterministic: equal graph and options give an equal
- * plan.
+ * programs. The graph must outlive the plan. Deterministic: equal graph and options, equal plan.
  * Fails: COH_ERR_FULL if it does not fit (refusal.h): tier, missing bytes, whether that is proven,
  * and the changes that help. COH_ERR_ARGUMENT (also: the profile has no links to a given tier; a
  * pin matches nothing, contradicts another or needs a missing tier), COH_ERR_SHAPE,
@@ -245,7 +239,7 @@ COH_API const char *coh_plan_bound_name(coh_plan_bound bound);
  * compute waits for it. `chunk_bytes` is the largest chunk. `verified_instructions` counts the
  * instructions of all programs. */
 typedef struct coh_plan_summary {
-    uint32_t struct_bytes;               /* sizeof(coh_plan_summary); set by the caller */
+    uint32_t struct_bytes;
     uint64_t peak_bytes[COH_TIER_COUNT]; /* exact size of the arenas; disk: the working store */
     /* No smaller device budget has a plan with the other options unchanged, chunk size,
      * recomputation and pins included; 0 for a plan that was read, because nothing was searched. */
@@ -297,8 +291,7 @@ typedef struct coh_plan_summary {
     int32_t unmeasured_operators; /* their number */
 } coh_plan_summary;
 
-/* Returns the profile that priced the plan, with link_bytes_per_s applied; lives as long as the
- * plan. */
+/* Returns the plan's profile, with link_bytes_per_s applied. It belongs to the plan. */
 COH_API const coh_profile *coh_plan_profile(const coh_plan *plan);
 
 /* Reads the planner's results; texts in them live as long as the plan.
@@ -307,8 +300,7 @@ COH_API coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *ou
 
 /* Computes the bytes occupied over a steady-state step, by predicted times: splits the period into
  * `count` equal parts and reports each part's maximum. out_bytes has COH_TIER_COUNT * count places,
- * tier after tier.
- * Fails: COH_ERR_ARGUMENT, COH_ERR_MEMORY. */
+ * tier after tier. Fails: COH_ERR_ARGUMENT, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_memory_curve(const coh_plan *plan, int32_t count, uint64_t *out_bytes);
 
 /* ---- contents of a plan ---- */
@@ -328,8 +320,7 @@ enum { COH_PLAN_PURPOSES = 5 };
 
 /* Reports the bytes of each tier by purpose, at the moment of a steady-state step when that tier is
  * fullest (by predicted times). Their sum is at most peak_bytes; the rest is unused at that moment
- * or needed by another program.
- * Fails: COH_ERR_MEMORY. */
+ * or needed by another program. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_memory(const coh_plan *plan,
                                    uint64_t out_bytes[COH_TIER_COUNT][COH_PLAN_PURPOSES]);
 
@@ -337,7 +328,7 @@ COH_API coh_status coh_plan_memory(const coh_plan *plan,
  * `parameter_bytes`, `activation_bytes` (of its outputs) and `saved_bytes` are those of one
  * micro-batch. `states` is where optimizer states are, as `parameters`. */
 typedef struct coh_plan_operator {
-    uint32_t struct_bytes; /* sizeof(coh_plan_operator); set by the caller */
+    uint32_t struct_bytes;
     const char *name, *kind;
     int32_t block;
     uint64_t parameter_bytes, activation_bytes, saved_bytes;
@@ -359,7 +350,7 @@ COH_API coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
 /* Result of changing one decision and keeping all others. `fits` is 1 if it can run; `step_ns`,
  * `peak_bytes`, `link_bytes`, `busy_ns` and `exposed_ns` are then as in coh_plan_summary. */
 typedef struct coh_plan_trial {
-    uint32_t struct_bytes; /* sizeof(coh_plan_trial); set by the caller */
+    uint32_t struct_bytes;
     int32_t fits;
     int32_t replaces_pin; /* 1: the plan has a pin for the same target, which the trial replaces */
     uint64_t step_ns;
@@ -380,36 +371,31 @@ COH_API coh_status coh_plan_try(const coh_plan *plan, const coh_pin *pin,
 /* As coh_plan_try, but moves an operator's updates. on_host 1: the host lane updates the parameters
  * of operator `index` and of all blocks after it. 0: the device updates those of operator `index`
  * and of all blocks before it. Updates are always divided at one block like this. If the operator's
- * updates are there already, nothing changes.
- * Fails: as above, and if there is no host tier. */
+ * updates are there already, nothing changes. Fails: as above, and if there is no host tier. */
 COH_API coh_status coh_plan_try_update(const coh_plan *plan, int32_t index, int32_t on_host,
                                        coh_plan_trial *out_trial);
 
 /* Estimates the step time without making a plan: the smallest lower bound among the decisions with
  * which the search begins. Takes tenths of a second, where a plan takes seconds. The search may go
  * on to other decisions, so a plan can be faster; this is rare and a matter of some per cent. 0:
- * unknown, as without a far tier.
- * Fails: as coh_plan_create, except COH_ERR_FULL. */
+ * unknown, as without a far tier. Fails: as coh_plan_create, except COH_ERR_FULL. */
 COH_API coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *options,
                                      uint64_t *out_ns);
 
 /* Returns the bytes that an in-memory run (no far tier) would need: the reference of a "25 %
- * budget". If that program is too long to be planned, the largest number of bytes live at once in
- * it.
+ * budget". If that program is too long to be planned, the most bytes live at once in it.
  * Fails: as coh_plan_create, except for lack of room. */
 COH_API coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
                                             uint64_t *out_bytes);
 
 /* Returns the least disk bytes written per step among the plans that the search begins with: the
  * smallest wear_bytes for which a plan is found. options->wear_bytes is ignored. 0: unknown, or a
- * plan that writes nothing was found.
- * Fails: as coh_plan_create, except for lack of room. */
+ * plan that writes nothing was found. Fails: as coh_plan_create, except for lack of room. */
 COH_API coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options *options,
                                           uint64_t *out_bytes);
 
 /* Writes plan.json to `path`, whole or not at all: decisions, slots, predictions, builder version,
- * program hash. Canonical: equal plans give equal bytes.
- * Fails: COH_ERR_IO, COH_ERR_MEMORY. */
+ * program hash. Canonical: equal plans give equal bytes. Fails: COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_write(const coh_plan *plan, const char *path);
 
 /* Bytes of a plan's note with its end. */
@@ -424,10 +410,10 @@ COH_API coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, 
  * `peak_device_bytes`, `peak_host_bytes` and `peak_disk_bytes` are its peaks. `host_memory_bytes`
  * and `disk_bytes` are the limits that the plan was made for, `is_gpu` its kind of device.
  * `microbatch_count`, `deferred_update`, `optimizer` and the `optimizer_choice_count` entries of
- * `optimizer_choices` are as in coh_plan_options; `pin_count` and `operator_count` count pins and
+ * `optimizer_choices` are as in coh_plan_options; `pin_count`, `operator_count`: pins and
  * operators. */
 typedef struct coh_plan_file {
-    uint32_t struct_bytes;          /* sizeof(coh_plan_file); set by the caller */
+    uint32_t struct_bytes;
     char note[COH_PLAN_NOTE_BYTES]; /* "": none */
     char profile_name[64];          /* profile that priced it */
     uint64_t profile_hash, program_hash, peak_device_bytes, step_ns, host_memory_bytes, disk_bytes;

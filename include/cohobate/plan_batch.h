@@ -5,7 +5,6 @@
  * coh_plan_create plans one graph. This function also knows how to make the graph of another
  * micro-batch: it finds one that fits or is faster, and if nothing fits, the refusal (refusal.h)
  * names the micro-batch, or the disk, with which the batch does.
- *
  * Threads: make_graph is called by the thread that called coh_batch_plan_create. */
 #ifndef COHOBATE_PLAN_BATCH_H
 #define COHOBATE_PLAN_BATCH_H
@@ -21,7 +20,7 @@ typedef coh_status (*coh_graph_source)(void *context, int64_t microbatch, coh_gr
 
 /* A batch, and how its graphs are made: `make_graph` is called with `context`. */
 typedef struct coh_batch {
-    uint32_t struct_bytes; /* sizeof(coh_batch) */
+    uint32_t struct_bytes;
     /* 1: another divisor of the batch may be chosen: the largest that fits if `microbatch` does
      * not, or one whose step is predicted to be at least 3 % faster. Results then have other
      * rounding; calibration does not influence the choice. 0: only `microbatch`. */
@@ -34,7 +33,7 @@ typedef struct coh_batch {
 
 /* A `plan` and the `graph` that it is of; both belong to this struct. */
 typedef struct coh_batch_plan {
-    uint32_t struct_bytes; /* sizeof(coh_batch_plan); set by the caller */
+    uint32_t struct_bytes;
     coh_graph *graph;
     coh_plan *plan;
     int64_t microbatch; /* the chosen one */

@@ -8,7 +8,6 @@
  * datasheet or with overridden entries is a *what-if*: it assumes peak rates that no run reaches.
  *
  * A profile file is JSON in one canonical form, read strictly (docs/planning.md describes it).
- *
  * Threads: any thread may read a profile. */
 #ifndef COHOBATE_PROFILE_H
 #define COHOBATE_PROFILE_H
@@ -54,7 +53,7 @@ COH_API const char *coh_profile_shipped(size_t index);
  * `host_memory_bytes_per_s` those of the device's and the host's memory; `origin_count` counts the
  * entries of coh_profile_origin_at. */
 typedef struct coh_profile_summary {
-    uint32_t struct_bytes;                      /* sizeof(coh_profile_summary); set by the caller */
+    uint32_t struct_bytes;
     const char *name, *source, *machine, *date; /* source: "built-in", "datasheet", "measured" */
     int32_t is_gpu;                             /* 0: a host device */
     int32_t is_what_if; /* 1: from a datasheet, or with overridden entries */
@@ -78,7 +77,7 @@ typedef struct coh_profile_origin_text {
     const char *text;
     int32_t is_assumed; /* 1: not published; the text says what was assumed and why */
 } coh_profile_origin_text;
-/* Reads origin `index`; its texts live as long as the profile. Fails: COH_ERR_ARGUMENT if there is
+/* Reads origin `index`; its texts live as long as the profile. Fails: COH_ERR_ARGUMENT: there is
  * none. */
 COH_API coh_status coh_profile_origin_at(const coh_profile *profile, uint32_t index,
                                          coh_profile_origin_text *out_origin);

@@ -8,7 +8,6 @@
  *
  * The text of such a failure (coh_last_error) is made from this struct, so a program need not take
  * the text apart.
- *
  * Threads: the last refusal is kept per thread, as the error text is. */
 #ifndef COHOBATE_REFUSAL_H
 #define COHOBATE_REFUSAL_H
@@ -109,8 +108,8 @@ enum { COH_REFUSAL_CHANGES = 6, COH_REFUSAL_TEXT_BYTES = 256 };
 /* A refusal. `reason` is its cause, which determines the members in use; `count` and `count_most`
  * are in `unit`; `change_count` of `changes` are used. */
 typedef struct coh_refusal {
-    uint32_t struct_bytes; /* sizeof(coh_refusal) */
-    coh_status status;     /* of the call that failed */
+    uint32_t struct_bytes;
+    coh_status status; /* of the call that failed */
     coh_refusal_reason reason;
     int32_t tier;   /* coh_tier that is short; -1: none, or several */
     int32_t is_gpu; /* 1: planned for a GPU, whose host tier is pinned memory */
@@ -134,16 +133,15 @@ typedef struct coh_refusal {
 } coh_refusal;
 
 /* Reads this thread's last failure if it was a refusal. Returns 1, else 0 and leaves *out_refusal
- * unchanged. The caller sets out_refusal->struct_bytes first. Valid until the thread's next failing
- * call. */
+ * unchanged. The caller sets out_refusal->struct_bytes first. Valid until the thread's next
+ * failure. */
 COH_API int32_t coh_last_refusal(coh_refusal *out_refusal);
 
 /* Fails with a refusal, for a program that checks limits of its own: sets this thread's error text
  * and refusal, and returns refusal->status. */
 COH_API coh_status coh_refuse(const coh_refusal *refusal);
 
-/* Writes the sentence of a refusal, in the words of terms.h. Returns `text`; a longer text is
- * cut. */
+/* Writes the sentence of a refusal, in the words of terms.h. Returns `text`; longer text is cut. */
 COH_API const char *coh_refusal_sentence(const coh_refusal *refusal, char *text, size_t text_bytes);
 /* Writes only its changes: "raise device memory to ..., or ..."; "" if there are none. Returns
  * `text`. */

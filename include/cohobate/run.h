@@ -54,8 +54,7 @@ typedef struct coh_space_hold {
 /* Reserves `bytes` on the file system of the existing `folder`. The file is called reserve.partial
  * for a moment, and one that a killed process left is removed, so the folder must belong to this
  * run. A file system that cannot reserve is no failure: nothing is reserved, and coh_space_check is
- * the only protection.
- * Fails: COH_ERR_FULL, COH_ERR_IO; nothing is reserved then. */
+ * the only protection. Fails: COH_ERR_FULL, COH_ERR_IO; nothing is reserved then. */
 COH_API coh_status coh_space_hold_take(const char *folder, uint64_t bytes,
                                        coh_space_hold *out_hold);
 /* Frees all but `bytes` of the reservation. Does nothing if less is reserved. */
@@ -65,8 +64,7 @@ COH_API void coh_space_hold_release(coh_space_hold *hold);
 
 /* Makes the name of the new file or folder `path` survive a power cut, by flushing its parent
  * folder; without that, flushed contents can be lost with their name. A parent folder that we may
- * not open, or whose file system cannot flush folders, is left as it is.
- * Fails: COH_ERR_IO. */
+ * not open, or whose file system cannot flush folders, is left as it is. Fails: COH_ERR_IO. */
 COH_API coh_status coh_name_flush(const char *path);
 
 /* ---- one run per folder ---- */

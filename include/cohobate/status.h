@@ -2,7 +2,7 @@
  *
  * Every call that can fail returns a coh_status. The error text (what failed, on which object, with
  * which numbers, and what to do) is kept per thread; coh_last_error() returns it. The library never
- * prints, exits or aborts on bad input. */
+ * prints, exits or aborts on bad input. Threads: any. */
 #ifndef COHOBATE_STATUS_H
 #define COHOBATE_STATUS_H
 

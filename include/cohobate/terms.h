@@ -5,7 +5,6 @@
  *
  *     static const char *const names[COH_TERM_COUNT] = { [COH_TERM_DEVICE_MEMORY] = "--ram" };
  *     coh_terms_set(names, COH_TERM_COUNT);                          // "raise --ram"
- *
  * Threads: any, after coh_terms_set. */
 #ifndef COHOBATE_TERMS_H
 #define COHOBATE_TERMS_H
@@ -58,8 +57,7 @@ typedef enum coh_term {
 COH_API const char *coh_term_text(coh_term term);
 
 /* Sets the words of this process. texts[i] is for coh_term i; NULL keeps the library's own, as does
- * `texts` NULL for all. The texts must live as long as the process. Call it before any other
- * function.
+ * `texts` NULL for all. The texts must live as long as the process. Call it before all others.
  * Fails: COH_ERR_ARGUMENT: `count` is not 0 to COH_TERM_COUNT. */
 COH_API coh_status coh_terms_set(const char *const *texts, int32_t count);
 

@@ -4,9 +4,7 @@
  *     text ──> coh_tokenizer_encode ──> ids          (a prompt, a conversation)
  *     files ──> coh_token_file_make ──> token file ──> coh_token_file_window ──> tokens, targets
  *
- * A tokenizer maps text to ids and back. A token file is built once and read by all runs on that
- * data.
- *
+ * A tokenizer maps text to ids and back. A token file is built once and read by all runs.
  * Threads: a tokenizer, a chat and a token file are used by one thread at a time. */
 #ifndef COHOBATE_TEXT_H
 #define COHOBATE_TEXT_H
@@ -79,8 +77,7 @@ COH_API coh_status coh_tokenizer_encode(coh_tokenizer *tokenizer, const char *te
 COH_API coh_status coh_tokenizer_decode(const coh_tokenizer *tokenizer, const int32_t *ids,
                                         size_t count, char **out_text, size_t *out_bytes);
 /* Returns the bytes that one id adds in the middle of a text, for showing a text while it is
- * generated. They belong to the tokenizer.
- * Fails: COH_ERR_CORRUPT as above. */
+ * generated. They belong to the tokenizer. Fails: COH_ERR_CORRUPT as above. */
 COH_API coh_status coh_tokenizer_piece(const coh_tokenizer *tokenizer, int32_t id,
                                        const char **out_text, size_t *out_bytes);
 /* Frees the results of encode and decode. Accepts NULL. */
@@ -136,7 +133,7 @@ COH_API const char *coh_chat_answer_prefix(const coh_chat *chat);
 /* ---- token files ---- */
 
 /* A token file is a header (magic, version, id width 2 or 4 bytes, count, vocabulary, tokenizer
- * identity, XXH3 of the ids) and little-endian ids. Written under a temporary name, flushed,
+ * identity, XXH3 of the ids) and little-endian ids. Written under a temporary name, flushed and
  * renamed.
  *
  * A file holds documents in one of two layouts:
@@ -183,8 +180,7 @@ typedef struct coh_token_build_options {
     coh_status (*go_on)(void *go_on_context);
     void *go_on_context;
 } coh_token_build_options;
-/* As coh_token_build_options_init, in a struct of `bytes` bytes: the size that the
- * caller was compiled with. */
+/* As coh_token_build_options_init; `bytes` is the size that the caller was compiled with. */
 COH_API void coh_token_build_options_init_sized(coh_token_build_options *out_options, size_t bytes);
 /* Sets struct_bytes and zeroes everything else: whole text files, packed. */
 static inline void coh_token_build_options_init(coh_token_build_options *out_options)
@@ -192,10 +188,10 @@ static inline void coh_token_build_options_init(coh_token_build_options *out_opt
     coh_token_build_options_init_sized(out_options, sizeof(*out_options));
 }
 
-/* Facts about a token file that was made. `document_count` and `held_out_document_count` count the
- * documents of both files. */
+/* Facts about a token file that was made. `document_count`, `held_out_document_count`: documents of
+ * the two files. */
 typedef struct coh_token_build_facts {
-    uint32_t struct_bytes; /* sizeof(coh_token_build_facts); set by the caller */
+    uint32_t struct_bytes;
     uint64_t token_count, held_out_token_count; /* ids in the files, padding included */
     uint64_t document_count, held_out_document_count;
     uint64_t empty_window_count;  /* aligned: windows omitted because no target in them counts */
@@ -235,8 +231,7 @@ COH_API coh_status coh_token_file_build(coh_tokenizer *tokenizer, const char *in
 typedef struct coh_token_file coh_token_file;
 
 /* Opens a token file: reads the header and checks the file's size against it. Data are read by
- * window with pread, never mapped.
- * Fails: COH_ERR_CORRUPT for a truncated or foreign file. */
+ * window with pread, never mapped. Fails: COH_ERR_CORRUPT for a truncated or foreign file. */
 COH_API coh_status coh_token_file_open(const char *path, coh_token_file **out_file);
 /* Opens another program's .bin of ids, to be read in place:
  *
@@ -258,7 +253,7 @@ COH_API void coh_token_file_close(coh_token_file *file);
 /* Facts about a token file: `token_count` ids below `vocabulary`. `is_raw` is 1 if
  * coh_token_file_open_raw opened it. */
 typedef struct coh_token_file_facts {
-    uint32_t struct_bytes; /* sizeof(coh_token_file_facts); set by the caller */
+    uint32_t struct_bytes;
     uint64_t token_count;
     int64_t vocabulary;
     uint64_t tokenizer_identity; /* 0 for a raw file: unknown */
@@ -271,20 +266,17 @@ typedef struct coh_token_file_facts {
     int32_t is_llmc;  /* 1: a raw file with llm.c's header */
     int32_t id_bytes; /* 2 or 4 */
 } coh_token_file_facts;
-/* Reads the facts from the header; reads no ids.
- * Fails: COH_ERR_ARGUMENT (NULL, struct_bytes). */
+/* Reads the facts from the header; reads no ids. Fails: COH_ERR_ARGUMENT (NULL, struct_bytes). */
 COH_API coh_status coh_token_file_facts_get(const coh_token_file *file,
                                             coh_token_file_facts *out_facts);
-/* Reads the whole file and compares the hash.
- * Fails: COH_ERR_CORRUPT (another hash), COH_ERR_IO. */
+/* Reads the whole file and compares the hash. Fails: COH_ERR_CORRUPT (another hash), COH_ERR_IO. */
 COH_API coh_status coh_token_file_check(coh_token_file *file);
 /* Reads ids [begin, begin + count) into the caller's `ids`.
  * Fails: COH_ERR_ARGUMENT (beyond the end), COH_ERR_IO, COH_ERR_CORRUPT (a truncated file, an id
  * outside the vocabulary). */
 COH_API coh_status coh_token_file_read(coh_token_file *file, uint64_t begin, size_t count,
                                        int32_t *ids);
-/* Computes the entropy of single counted tokens, in nats: the loss of the best model without
- * context.
+/* Computes the entropy of single counted tokens, in nats: the best loss without context.
  * Fails: as coh_token_file_read; COH_ERR_MEMORY. */
 COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *out_nats);
 
@@ -295,8 +287,7 @@ COH_API coh_status coh_token_file_unigram_entropy(coh_token_file *file, double *
  * number n of a run is in pass n / windows over the data. Each pass has its own seeded permutation,
  * a keyed bijection: nothing is stored and any n is found at once, so a resumed run needs only the
  * number. Writes `tokens` tokens and as many targets (shifted by one; -1 where a target does not
- * count). Allocates nothing.
- * Fails: COH_ERR_ARGUMENT if the file has no window of that length. */
+ * count). Allocates nothing. Fails: COH_ERR_ARGUMENT if the file has no window of that length. */
 COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed,
                                          uint64_t window_number, int64_t tokens,
                                          int32_t *out_tokens, int32_t *out_targets);
@@ -305,8 +296,8 @@ COH_API coh_status coh_token_file_window(coh_token_file *file, uint64_t seed,
 COH_API uint64_t coh_token_file_window_count(const coh_token_file *file, int64_t tokens);
 /* Reads ids [begin, begin + tokens) and the target after each, in file order: for a loss over a
  * whole text, whose stretches may overlap and whose last one may be short. A target that does not
- * count is -1. Past the end of the file, tokens are 0 and targets -1. Writes `tokens` of each.
- * Allocates nothing.
+ * count is -1. Past the end of the file, tokens are 0 and targets -1. Writes `tokens` of each;
+ * allocates nothing.
  * Fails: COH_ERR_ARGUMENT (no id has index `begin`, or `tokens` is below 1), COH_ERR_IO,
  * COH_ERR_CORRUPT. */
 COH_API coh_status coh_token_file_stretch(coh_token_file *file, uint64_t begin, int64_t tokens,

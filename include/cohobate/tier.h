@@ -1,6 +1,5 @@
 /* tier.h - tiers, where bytes are stored, lanes, which compute or move them, and levels, the kinds
  * of links between ranks: the indices of every array by tier, lane or level in plans and results.
- *
  * Threads: any. */
 #ifndef COHOBATE_TIER_H
 #define COHOBATE_TIER_H

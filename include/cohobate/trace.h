@@ -11,7 +11,8 @@
  * instruction of it.
  *
  * All times are nanoseconds. All indices are into the tables of the same trace. Texts and tables
- * belong to the trace and live as long as it does. Threads: one at a time per object. */
+ * belong to the trace and live as long as it does. Threads: one at a time per object; a call
+ * with an engine: the engine's. */
 #ifndef COHOBATE_TRACE_H
 #define COHOBATE_TRACE_H
 
@@ -149,8 +150,7 @@ COH_API void coh_trace_free(coh_trace *trace);
  * Fails: COH_ERR_ARGUMENT: the step is not kept (any more), or nothing is recorded; the engine's
  * failure. */
 COH_API coh_status coh_engine_recorded(coh_engine *engine, uint64_t step, coh_trace_step *out_step);
-/* Reads the latencies of all lanes so far, by lane. Fails: COH_ERR_ARGUMENT: nothing is
- * recorded. */
+/* Reads the latencies of all lanes so far, by lane. Fails: COH_ERR_ARGUMENT (no records). */
 COH_API coh_status coh_engine_latencies(coh_engine *engine,
                                         coh_trace_latency out_latencies[COH_LANE_COUNT]);
 

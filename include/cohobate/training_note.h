@@ -9,7 +9,6 @@
  *
  * The note is one JSON object: {"format": "cohobate-note", "version": 1, "model": {...}, ...};
  * hashes are 16 hexadecimal digits. Keys of your own may be added before the closing brace.
- *
  * Threads: any. */
 #ifndef COHOBATE_TRAINING_NOTE_H
 #define COHOBATE_TRAINING_NOTE_H
@@ -74,8 +73,7 @@ typedef struct coh_text_form {
     int64_t id_bytes;           /* of a *.bin without a header; 0: by the vocabulary */
 } coh_text_form;
 
-/* Everything that determines the numbers of a run, except for model and plan. Paths are absolute.
- */
+/* Everything that determines the numbers of a run but model and plan. Paths are absolute. */
 typedef struct coh_training_note {
     uint32_t struct_bytes; /* sizeof(coh_training_note); coh_training_note_init sets it */
     uint64_t steps;        /* of the whole run */
@@ -112,8 +110,7 @@ typedef struct coh_training_note {
     uint64_t data_first_step, data_first_window;
 } coh_training_note;
 
-/* As coh_training_note_init, in a struct of `bytes` bytes: the size that the caller was compiled
- * with. */
+/* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */
 COH_API void coh_training_note_init_sized(coh_training_note *out_note, size_t bytes);
 /* Sets what cohobate train does without flags: 100 steps of 8 sequences of 256 tokens, AdamW at
  * 6e-4 after 10 steps of warm-up, clipped at 1, seed 1, text as bytes, no data. */
@@ -122,8 +119,7 @@ static inline void coh_training_note_init(coh_training_note *out_note)
     coh_training_note_init_sized(out_note, sizeof(*out_note));
 }
 
-/* Writes the note of a run of `model` into `text`, of `text_bytes` bytes; COH_TRAINING_NOTE_BYTES
- * are enough.
+/* Writes the note of a run of `model` into `text`, of `text_bytes` bytes: COH_TRAINING_NOTE_BYTES.
  * Fails: COH_ERR_ARGUMENT: a number is out of its range, a path is not UTF-8, no room; names the
  * key. */
 COH_API coh_status coh_training_note_write(const coh_training_note *note, const coh_model *model,

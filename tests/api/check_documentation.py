@@ -1,11 +1,11 @@
 """Every public symbol is documented: check_documentation.py INCLUDE, or --self-test.
 
-    header     an opening comment that states the threads
+    header     an opening comment that states the threads ("Threads: ...")
     function   a comment directly above; with a coh_status it names the errors, or the function whose errors it has; with a
                pointer as its result, or as an output without a function that frees it, how long that lives
     type       a comment directly above
     member     a comment of its own (above, or behind it), or its name in the comment of its struct or, in backticks, of its
-               header. A value of an enum counts as named by its last words, too: NORMAL for COH_INIT_NORMAL. The last value
+               header or, `struct_bytes` for all structs, of cohobate.h. A value of an enum counts as named by its last words, too: NORMAL for COH_INIT_NORMAL. The last value
                X_COUNT needs none
     macro, constant, kind    a comment directly above or behind it; a kind also by its attributes, directly above"""
 import pathlib
@@ -23,6 +23,8 @@ class Header:
         self.name, self.text, self.wrong, self.count = name, text, [], 0
         found = re.match(COMMENT, text)
         self.opening = found[0] if found else ""
+        said = re.search(r"\bThreads: (.*)", self.opening, flags=re.S)
+        self.threads = said[1] if said else ""
 
     def check(self, symbol, is_documented, needs="a comment"):
         self.count += 1
@@ -67,14 +69,14 @@ def named(name, comment, opening, is_value):
     return any(re.search(rf"\b{form}\b", comment) for form in forms) or f"`{name}`" in opening
 
 
-def check_types(header):
+def check_types(header, shared):
     for found in re.finditer(r"^typedef (struct|enum) (\w+) \{(.*?)\n?\} \w+;", header.text, flags=re.S | re.M):
         comment, is_value = header.above(found.start()), found[1] == "enum"
         header.check(found[2], comment)
         for declaration, own in members(found[3], "," if is_value else ";"):
             for name in names_of(declaration):
                 is_number = is_value and name.endswith("_COUNT")
-                header.check(f"{found[2]}.{name}", own or is_number or named(name, comment, header.opening, is_value))
+                header.check(f"{found[2]}.{name}", own or is_number or named(name, comment, header.opening + shared, is_value))
     for found in re.finditer(r"^typedef [^{;]*?(?:\(\*(\w+)\)\([^;]*|(\w+));", header.text, flags=re.M):
         header.check(found[1] or found[2], header.above(found.start()))
 
@@ -110,11 +112,11 @@ def check_constants(header):
                 header.check(name, header.above(found.start()) or own)
 
 
-def check(name, text, freed=()):
+def check(name, text, freed=(), shared=""):
     header = Header(name, text)
     header.check("the header", header.opening)
-    header.check("the opening comment", re.search(r"\bThreads:|\bper thread\b", header.opening), "a line on threads")
-    check_types(header)
+    header.check("the opening comment", header.threads, "a line on threads")
+    check_types(header, shared)
     check_functions(header, freed)
     check_constants(header)
     return header
@@ -147,6 +149,11 @@ def self_test():
             "/* Does it. Fails: COH_ERR_IO. */\nCOH_API coh_status coh_x_do(coh_x *x);\n")
     if check("x.h", opening + good).wrong or len(check("x.h", good.replace("/* A", "/* x.h")).wrong) == 0:
         missed.append("what is documented")
+    sized = opening + "/* A thing. */\ntypedef struct coh_x {\n    uint32_t struct_bytes;\n} coh_x;\n"
+    if len(check("x.h", sized).wrong) != 1 or check("x.h", sized, (), "`struct_bytes`").wrong:
+        missed.append("the size of a struct")
+    if len(check("x.h", "/* x.h - things. */\n").wrong) != 1:
+        missed.append("a header's threads")
     print(f"missed: {', '.join(missed)}" if missed else f"all {len(PLANTED)} planted symbols are found")
     return bool(missed)
 
@@ -155,7 +162,8 @@ def main():
     if sys.argv[1] == "--self-test":
         return self_test()
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(pathlib.Path(sys.argv[1]).glob("*.h"))}
-    headers = [check(name, text, freed_types(texts.values())) for name, text in texts.items()]
+    shared = "`struct_bytes`" if "`struct_bytes`" in texts["cohobate.h"] else ""
+    headers = [check(name, text, freed_types(texts.values()), shared) for name, text in texts.items()]
     wrong = [line for header in headers for line in header.wrong]
     print("\n".join(wrong))
     print(f"{len(headers)} headers, {sum(header.count for header in headers)} facts, {len(wrong)} undocumented")
