@@ -1,7 +1,8 @@
 """Every public symbol is documented: check_documentation.py INCLUDE, or --self-test.
 
     header     an opening comment that states the threads ("Threads: ...")
-    function   a comment directly above; with a coh_status it names the errors, or the function whose errors it has; with a
+    function   a comment directly above; with an engine or a graph among its arguments, that statement names the engine or
+               graph, or the comment names threads; with a coh_status it names the errors, or the function whose errors it has; with a
                pointer as its result, or as an output without a function that frees it, how long that lives
     type       a comment directly above
     member     a comment of its own (above, or behind it), or its name in the comment of its struct or, in backticks, of its
@@ -93,6 +94,9 @@ def check_functions(header, freed):
         if comment and (found[1].rstrip().endswith("*") or [each for each in made if each not in freed]):
             header.check(found[2], LIFETIME.search(comment), "the lifetime of its result in its comment")
         header.check(found[2], comment)
+        for thing in set(re.findall(r"\bcoh_(engine|graph) \*", found[3])):
+            header.check(found[2], re.search(rf"\b{thing}\b", header.threads) or re.search(r"\bthreads?\b", comment),
+                         f"threads: its header's \"Threads:\" names no {thing}, nor does its comment name threads")
         if comment and found[1].strip() == "coh_status":
             header.check(found[2], ERRORS.search(comment), "its errors in its comment (\"Fails: ...\")")
     for found in re.finditer(r"^extern COH_API const (\w+) ", header.text, flags=re.M):
@@ -125,6 +129,8 @@ def check(name, text, freed=(), shared=""):
 PLANTED = {
     "a function": "COH_API int coh_x(void);",
     "a function's errors": "/* Does it. */\nCOH_API coh_status coh_x(void);",
+    "an engine's thread": "/* Does it. Fails: COH_ERR_IO. */\nCOH_API coh_status coh_x(coh_engine *engine);",
+    "a graph's thread": "/* Does it. Fails: COH_ERR_IO. */\nCOH_API coh_status coh_x(const coh_graph *graph);",
     "a result's lifetime": "/* Returns it. */\nCOH_API const char *coh_x(void);",
     "an output's owner": "/* Makes it. Fails: COH_ERR_IO. */\nCOH_API coh_status coh_x(char **out_text);",
     "a struct": "typedef struct coh_x {\n    int a; /* one */\n} coh_x;",
