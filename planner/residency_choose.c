@@ -381,15 +381,24 @@ static void consider_samples(const coh_runner *r, search *s)
     }
 }
 
+/* Weighs the window's place in the boundary map. Content there that nothing needs before the end
+ * has to leave at the end anyhow: it leaves now, so that the window need not move there then. */
+static candidate find_sticky(const coh_runner *r, const search *s)
+{
+    const uint64_t sticky = r->boundary_offset[s->window_first];
+    candidate c = { 0 };
+    if (r->packs || sticky == UINT64_MAX || sticky + s->bytes > r->map.end)
+        return c;
+    weigh(r, s, sticky, last_over(r, s, sticky), &c);
+    c.valid &= c.next_use > r->next.end_step && relocated_bytes(r, s, sticky) == 0;
+    return c;
+}
+
 static candidate find_place(const coh_runner *r, search *s)
 {
-    uint64_t sticky = r->boundary_offset[s->window_first];
-    if (!r->packs && sticky != UINT64_MAX && sticky + s->bytes <= r->map.end) {
-        candidate c;
-        weigh(r, s, sticky, last_over(r, s, sticky), &c);
-        if (c.valid && c.next_use == COH_NEVER && relocated_bytes(r, s, sticky) == 0)
-            return c;
-    }
+    const candidate sticky = find_sticky(r, s);
+    if (sticky.valid)
+        return sticky;
     if (!s->has_content) {
         candidate c = find_idle(r, s);
         if (c.valid)

@@ -162,7 +162,8 @@ static void draw_scene(draws *d, scene *s)
                               .next = { .accesses = s->accesses,
                                         .begin = s->begin,
                                         .cursor = s->cursor,
-                                        .chunk_count = CHUNKS_MOST },
+                                        .chunk_count = CHUNKS_MOST,
+                                        .end_step = STEP + (uint32_t)draw(d, 1, 24) },
                               .packs = draw(d, 0, 7) == 0,
                               .step = STEP };
     /* Nothing is placed below the floor; the floor may leave no room above it. */
@@ -364,9 +365,9 @@ static int choose(const question *q, uint64_t *out_offset)
     const coh_arena_map *map = &q->s->runner.map;
     place best[PASSES] = { { 0 } };
     const place *first = &best[q->fetches ? 0 : PASSES - 1];
-    /* Its place between programs, if nothing there is wanted again. */
+    /* Its place between programs, if nothing there is wanted again before the end. */
     const place sticky = weigh(q, q->s->boundary_offset[q->first]);
-    if (!q->s->runner.packs && sticky.valid && sticky.next_use == COH_NEVER &&
+    if (!q->s->runner.packs && sticky.valid && sticky.next_use > q->s->runner.next.end_step &&
         sticky.relocated == 0) {
         *out_offset = sticky.offset;
         return 1;

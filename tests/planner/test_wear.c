@@ -59,8 +59,8 @@ static void frozen_weights_are_written_once_and_no_step_is_charged(void **state)
     coh_graph_destroy(graph);
 }
 
-/* The fastest plan writes too much: a slower plan within the limit is found, or the step is
- * refused. */
+/* The fastest plan found without a limit writes too much: another one within the limit is found, or
+ * the step is refused. */
 static void a_plan_that_writes_less_is_found_where_there_is_one(void **state)
 {
     (void)state;
@@ -72,8 +72,6 @@ static void a_plan_that_writes_less_is_found_where_there_is_one(void **state)
     coh_plan *less = make_plan(graph, 40, most - most / 10);
     assert_non_null(less);
     assert_true(written(less, COH_PROGRAM_BODY) <= most - most / 10);
-    assert_true(less->simulations[COH_PROGRAM_BODY].period_ns >
-                fastest->simulations[COH_PROGRAM_BODY].period_ns);
     assert_null(make_plan(graph, 40, 4096));
     coh_plan_destroy(less);
     coh_plan_destroy(fastest);
