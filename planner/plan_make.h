@@ -24,8 +24,8 @@ coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_optio
 coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
                                      coh_plan **out_plan);
 
-/* Fails as coh_plan_create_unbounded, but makes no plan: takes the first set of decisions that fits,
- * and verifies and prices no program of it. */
+/* Fails as coh_plan_create_unbounded, but makes no plan: takes the first set of decisions that
+ * fits, and verifies and prices no program of it. */
 coh_status coh_plan_check_fit(const coh_graph *graph, const coh_plan_options *options);
 
 /* Returns the disk bytes that a day of uninterrupted steps writes. */
