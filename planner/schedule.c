@@ -280,13 +280,56 @@ static coh_status fill_host(builder *b, const coh_level *level)
     return run_level(b, level, outer_sequence, 1);
 }
 
+/* Marks, of the chunks that only pass while the body runs, as many as fit beside the marked ones:
+ * an even share of all, so that the others pass at all times of the body. */
+static void mark_passing(const builder *b, uint64_t room, uint8_t *marks)
+{
+    enum { MARKED = 1, PASSES = 2 };
+    const coh_layout *layout = b->layout;
+    const coh_residency *body = &b->drafts[COH_PROGRAM_BODY].device;
+    uint64_t bytes[PASSES + 1] = { 0 };
+    double due = 0;
+    for (size_t i = 0; i < body->move_count; i++)
+        if (!marks[body->moves[i].chunk])
+            marks[body->moves[i].chunk] = PASSES;
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++)
+        bytes[marks[chunk]] += layout->chunks[chunk].bytes;
+    const double left = bytes[MARKED] < room ? (double)(room - bytes[MARKED]) : 0;
+    const double share = left < (double)bytes[PASSES] ? left / (double)bytes[PASSES] : 1;
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++) {
+        if (marks[chunk] != PASSES)
+            continue;
+        due += share * (double)layout->chunks[chunk].bytes;
+        marks[chunk] = due >= (double)layout->chunks[chunk].bytes;
+        due -= marks[chunk] ? (double)layout->chunks[chunk].bytes : 0;
+    }
+}
+
+/* Places every program with homes for the marked chunks; the others take the homes of absent
+ * chunks, or the lowest free place above all homes. *out_peak: the bytes that would do. */
+static coh_status share_host(builder *b, coh_level *level, const uint8_t *marks, uint64_t *out_peak)
+{
+    level->floor_bytes = coh_homes_share(b->layout, marks, &b->host_homes);
+    level->home_chunks = b->host_homes.list;
+    level->home_count = b->host_homes.list_count;
+    level->capacity = UINT64_MAX;
+    COH_TRY(fill_host(b, level));
+    *out_peak = 0;
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+        if (b->drafts[kind].host.peak_bytes > *out_peak)
+            *out_peak = b->drafts[kind].host.peak_bytes;
+    return COH_OK;
+}
+
 /* Places the host tier without a drive. Each chunk that lies there between programs has a home. So
- * has each chunk that some program moves, if all homes fit; if not, these chunks take the homes of
- * absent chunks, or the lowest free place above all homes. Their places do not depend on the tier's
- * size: a tier of the peak would do. */
+ * has each chunk that some program moves, if all homes fit; if not, as many of those that the body
+ * moves as fit beside a part that is left for the others: a small part, a larger one, all. In the
+ * last way no place depends on the tier's size: a tier of its peak would do. */
 static coh_status place_without_drive(builder *b, coh_level *level, uint8_t *marks)
 {
+    static const uint64_t left_parts[] = { 64, 16, 1 };
     const uint64_t room = level->capacity;
+    const uint32_t resident_count = b->layout->resident_count;
     uint64_t peak = 0;
     mark_survivors(b, b->held_nearer, marks);
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
@@ -295,17 +338,16 @@ static coh_status place_without_drive(builder *b, coh_level *level, uint8_t *mar
     const uint64_t all_bytes = coh_homes_assign(b->layout, marks, 0, b->host_homes.offset);
     if (all_bytes <= room)
         return fill_host(b, level);
-    mark_survivors(b, b->held_nearer, marks);
-    level->floor_bytes = coh_homes_share(b->layout, marks, &b->host_homes);
-    level->home_chunks = b->host_homes.list;
-    level->home_count = b->host_homes.list_count;
-    level->capacity = UINT64_MAX;
-    COH_TRY(fill_host(b, level));
-    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
-        if (b->drafts[kind].host.peak_bytes > peak)
-            peak = b->drafts[kind].host.peak_bytes;
-    if (peak <= room)
-        return COH_OK;
+    for (size_t i = 0; i < sizeof(left_parts) / sizeof(left_parts[0]); i++) {
+        b->layout->resident_count = resident_count;
+        mark_survivors(b, b->held_nearer, marks);
+        mark_passing(b, room - room / left_parts[i], marks);
+        COH_TRY(share_host(b, level, marks, &peak));
+        if (peak <= room)
+            return COH_OK;
+        for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
+            coh_residency_fini(&b->drafts[kind].host);
+    }
     return refuse_tier(b, COH_TIER_HOST, room, peak < all_bytes ? peak : all_bytes);
 }
 

@@ -252,6 +252,51 @@ static void init_writes_chunks_where_the_body_finds_them(void **state)
     assert_true(sum_of_returned <= sum_of_stored / 20);
 }
 
+/* Returns the bytes of the body's chunks in the host tier of which another chunk uses some. */
+static uint64_t shared_bytes(const coh_plan *plan)
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    uint8_t *shares = calloc(plan->layout.chunk_count, 1);
+    uint64_t bytes = 0;
+    assert_non_null(shares);
+    for (uint32_t i = 0; i < body->extent_count; i++)
+        for (uint32_t k = 0; k < body->extent_count; k++) {
+            const coh_extent *a = &body->extents[i], *b = &body->extents[k];
+            shares[a->chunk] |= a->tier == COH_TIER_HOST && b->tier == COH_TIER_HOST &&
+                                a->chunk != b->chunk && a->offset < b->offset + b->bytes &&
+                                b->offset < a->offset + a->bytes;
+        }
+    for (uint32_t chunk = 0; chunk < plan->layout.chunk_count; chunk++)
+        bytes += shares[chunk] ? plan->layout.chunks[chunk].bytes : 0;
+    free(shares);
+    return bytes;
+}
+
+/* A little less than the host tier in which every chunk has a place of its own: about as many bytes
+ * share places as are missing, with as many others. A 64th or a 16th of the tier is left free. */
+static void few_chunks_share_places_where_little_is_missing(void **state)
+{
+    (void)state;
+    const toy_options toy = { .layers = 4, .width = 64, .vocabulary = 300, .rows = 1600 };
+    const setting what = { .microbatches = 1, .boundary = COH_BOUNDARY_SETTLED, .percent = 40 };
+    coh_graph *graph = NULL;
+    coh_plan *plan = NULL;
+    assert_int_equal(toy_graph_make(&toy, &graph), COH_OK);
+    assert_int_equal(plan_in(&what, graph, (uint64_t)1 << 40, &plan), COH_OK);
+    const uint64_t all = plan->layout.arena_bytes[COH_TIER_HOST];
+    assert_int_equal(shared_bytes(plan), 0);
+    coh_plan_destroy(plan);
+    for (uint64_t percent = 98; percent >= 94; percent -= 2) {
+        const uint64_t room = all / 100 * percent;
+        assert_int_equal(plan_in(&what, graph, room, &plan), COH_OK);
+        print_message("%d %%: %.3f of the tier is shared\n", (int)percent,
+                      (double)shared_bytes(plan) / (double)room);
+        assert_true(shared_bytes(plan) <= 2 * (all - room + room / 16));
+        coh_plan_destroy(plan);
+    }
+    coh_graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +304,7 @@ int main(void)
         cmocka_unit_test(the_least_host_tier_is_near_its_live_bytes),
         cmocka_unit_test(each_survivor_lies_in_one_tier),
         cmocka_unit_test(init_writes_chunks_where_the_body_finds_them),
+        cmocka_unit_test(few_chunks_share_places_where_little_is_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
