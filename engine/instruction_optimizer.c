@@ -83,6 +83,7 @@ coh_status coh_run_clip(coh_step *step, coh_ticket *ticket, const coh_instructio
                             .losses = coh_step_pinned(step, layout->losses),
                             .loss_stride = LOSS_STRIDE,
                             .microbatch_count = layout->microbatch_count,
+                            .fold = layout->fold,
                             .defers = step->plan->options.deferred_update,
                             .record = &ticket->shared->clip,
                             .scalars = step->scalars };

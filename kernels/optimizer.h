@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cohobate/fold_shape.h"
 #include "cohobate/model.h"
 #include "cohobate/optimizer.h"
 #include "memory/cells.h"
@@ -114,19 +115,38 @@ typedef struct coh_clip {
     int64_t partial_count;
     const float *losses; /* one per micro-batch, loss_stride elements apart; NULL: they are 0 */
     int64_t loss_stride, microbatch_count;
+    coh_fold_shape fold;     /* of the replicas, to which equal runs of micro-batches belong */
     int32_t defers;          /* 1: updates run after the next FEED: latch for them */
     coh_clip_record *record; /* in host memory that the device can address */
     coh_update_scalars scalars;
 } coh_clip;
 void coh_kernel_clip(void *queue, const coh_clip *clip);
 
-/* Returns the mean; losses are added in their order. */
-static inline double coh_losses_mean(const float *losses, int64_t stride, int64_t count)
+/* Returns the mean. The losses of each replica are added in their order, and these sums in the
+ * order of the fold shape, as gradients are. */
+static inline double coh_losses_mean(const coh_clip *clip)
 {
-    double sum = 0;
-    for (int64_t i = 0; losses != NULL && i < count; i++)
-        sum += losses[i * stride];
-    return sum / (double)count;
+    const int32_t *factors = clip->fold.factors;
+    int64_t own[COH_FOLD_FACTORS], each = clip->microbatch_count; /* micro-batches of a replica */
+    double all = 0;
+    for (int f = 0; f < COH_FOLD_FACTORS; f++)
+        each /= own[f] = factors[f] > 1 ? factors[f] : 1;
+    const float *loss = clip->losses;
+    for (int64_t node = 0; loss != NULL && node < own[2]; node++) {
+        double of_node = 0;
+        for (int64_t pair = 0; pair < own[1]; pair++) {
+            double of_pair = 0;
+            for (int64_t replica = 0; replica < own[0]; replica++) {
+                double sum = 0;
+                for (int64_t i = 0; i < each; i++, loss += clip->loss_stride)
+                    sum += *loss;
+                of_pair += sum;
+            }
+            of_node += of_pair;
+        }
+        all += of_node;
+    }
+    return all / (double)clip->microbatch_count;
 }
 
 /* ---- UPDATE, SETTLE ---- */

@@ -23,6 +23,7 @@ typedef enum note_type {
     NOTE_HEX,
     NOTE_PATH,
     NOTE_NAME, /* of an optimizer, or "" */
+    NOTE_FOLD, /* the text of a fold shape */
     NOTE_FORS,
     NOTE_OPTIMIZERS
 } note_type;
@@ -74,6 +75,7 @@ static const note_row note_rows[] = {
     LATER("clips_by_previous", NOTE_AMOUNT, clips_by_previous),
     LATER("by_layers", NOTE_AMOUNT, by_layers),
     LATER("f32_gradients", NOTE_AMOUNT, f32_gradients),
+    LATER("replicas", NOTE_FOLD, replicas),
     LATER("atomics", NOTE_AMOUNT, atomics),
     LATER("field", NOTE_PATH, form.field),
     LATER("chat", NOTE_AMOUNT, form.chat),
@@ -187,6 +189,9 @@ static int read_value(const note_row *row, const json_t *value, void *field)
         return 1;
     case NOTE_NAME:
         return read_name(value, field, COH_OPTIMIZER_NAME_BYTES);
+    case NOTE_FOLD:
+        return json_is_string(value) &&
+               coh_fold_shape_parse(json_string_value(value), field) == COH_OK;
     case NOTE_FORS:
         return read_fors(value, row->least, field);
     case NOTE_OPTIMIZERS:
@@ -212,8 +217,9 @@ static coh_status read_rows(const json_t *note, coh_training_note *out)
 
 static coh_status check_together(const coh_training_note *note)
 {
-    if (note->batch % note->micro_batch == 0 && note->beta1 < 1 && note->beta2 < 1 &&
-        note->dropout < 1)
+    const int64_t replicas = coh_fold_shape_replicas(&note->replicas);
+    if (note->batch % replicas == 0 && note->batch / replicas % note->micro_batch == 0 &&
+        note->beta1 < 1 && note->beta2 < 1 && note->dropout < 1)
         return COH_OK;
     return coh_fail(COH_ERR_CORRUPT,
                     "the checkpoint's note contradicts itself (batch %" PRId64
@@ -279,6 +285,7 @@ static void put_optimizers(const coh_pattern_optimizers *list, const char *key,
 static void put_row(const note_row *row, const coh_training_note *note, coh_json_writer *writer)
 {
     const void *field = (const char *)note + row->offset;
+    char fold[COH_FOLD_TEXT_BYTES];
     switch (row->type) {
     case NOTE_AMOUNT:
         coh_json_put(writer, row->key, "%" PRIu64, *(const uint64_t *)field);
@@ -292,6 +299,10 @@ static void put_row(const note_row *row, const coh_training_note *note, coh_json
     case NOTE_PATH:
     case NOTE_NAME:
         coh_json_put_text(writer, row->key, field);
+        break;
+    case NOTE_FOLD:
+        (void)coh_fold_shape_write(field, fold); /* it was checked */
+        coh_json_put_text(writer, row->key, fold);
         break;
     case NOTE_FORS:
         put_numbers(field, row->key, writer);
@@ -313,6 +324,7 @@ static int is_within(const note_row *row, const coh_training_note *note)
     const void *field = (const char *)note + row->offset;
     const coh_pattern_numbers *numbers = field;
     const coh_pattern_optimizers *optimizers = field;
+    char fold[COH_FOLD_TEXT_BYTES];
     int fits = 1;
     switch (row->type) {
     case NOTE_AMOUNT:
@@ -325,6 +337,8 @@ static int is_within(const note_row *row, const coh_training_note *note)
         return has_end(field, COH_PATH_BYTES);
     case NOTE_NAME:
         return has_end(field, COH_OPTIMIZER_NAME_BYTES);
+    case NOTE_FOLD:
+        return coh_fold_shape_write(field, fold) == COH_OK;
     case NOTE_FORS:
         fits = numbers->count >= 0 && numbers->count <= COH_NOTE_PATTERNS;
         for (int64_t i = 0; fits && i < numbers->count; i++)

@@ -15,6 +15,9 @@ enum { INSTRUCTION_TOUCHES = 4 };
 /* NORM and UPDATE of a chunk: instructions and touches. */
 enum { UPDATE_INSTRUCTIONS = 2, UPDATE_TOUCHES = 8 };
 
+/* Touches of the ADD that folds a chunk. */
+enum { FOLD_TOUCHES = 2 };
+
 static uint64_t sum(uint64_t a, uint64_t b)
 {
     uint64_t out;
@@ -31,7 +34,7 @@ typedef struct scene {
     const coh_graph *graph;
     const coh_plan_options *options;
     const coh_decisions *decisions;
-    coh_layout layout; /* of whole objects, with two micro-batches at most */
+    coh_layout layout; /* of whole objects, with two micro-batches of a replica at most */
     coh_object_map map;
     coh_block_set recompute;
 } scene;
@@ -113,8 +116,10 @@ static void add_operator(const scene *s, int32_t op, coh_effort *out)
 /* Counts chunks; a sweep by layers has separate objects per micro-batch. */
 static void add_objects(const scene *s, coh_effort *out)
 {
-    const uint64_t copies =
-        s->options->sweep_order == COH_SWEEP_LAYER ? (uint64_t)s->options->microbatch_count : 1;
+    const uint64_t copies = s->options->sweep_order == COH_SWEEP_LAYER
+                                ? (uint64_t)coh_replica_microbatches(s->options)
+                                : 1;
+    const uint64_t folds = (uint64_t)coh_fold_replicas(&s->options->replicas) - 1;
     uint64_t of_first = 0;
     for (uint32_t i = 0; i < s->layout.object_count; i++) {
         const coh_object *object = &s->layout.objects[i];
@@ -126,8 +131,10 @@ static void add_objects(const scene *s, coh_effort *out)
         else if (object->microbatch == 0)
             out->chunks = sum(out->chunks, chunks);
         if (object->stream == COH_STREAM_GRAD) {
-            out->instructions = sum(out->instructions, product(UPDATE_INSTRUCTIONS, chunks));
-            out->touches = sum(out->touches, product(UPDATE_TOUCHES, chunks));
+            out->instructions =
+                sum(out->instructions, product(UPDATE_INSTRUCTIONS + folds, chunks));
+            out->touches =
+                sum(out->touches, product(UPDATE_TOUCHES + FOLD_TOUCHES * folds, chunks));
         }
     }
     out->chunks = sum(out->chunks, product(of_first, copies));
@@ -136,15 +143,13 @@ static void add_objects(const scene *s, coh_effort *out)
 coh_status coh_effort_of(const coh_graph *graph, const coh_plan_options *options,
                          const coh_decisions *decisions, coh_effort *out_effort)
 {
-    coh_plan_options few = *options;
+    const coh_plan_options few = coh_few_microbatches(options, 2);
     coh_decisions whole = *decisions;
     scene s = { .graph = graph,
                 .options = options,
                 .decisions = decisions,
                 .recompute = decisions->recompute };
     *out_effort = (coh_effort){ 0 };
-    if (few.microbatch_count > 2)
-        few.microbatch_count = 2;
     COH_TRY(coh_pins_blocks(graph, options, &s.recompute));
     whole.chunk_bytes = COH_WHOLE_OBJECTS;
     COH_TRY(coh_layout_build(graph, &few, &whole, &s.layout, &s.map));

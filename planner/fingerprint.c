@@ -96,6 +96,8 @@ static uint64_t fingerprint_of(const coh_graph *graph, const coh_plan_options *o
         hash = fold_text(hash, "layer by layer");
     if (options->f32_gradients)
         hash = fold_text(hash, "gradients f32");
+    for (int32_t f = 0; f < coh_fold_factor_count(&options->replicas); f++)
+        hash = fold_number(fold_text(hash, "replicas"), options->replicas.factors[f]);
     for (size_t i = 0; i < graph->op_count; i++)
         hash = fold_op(hash, graph, &graph->ops[i]);
     if (options->mode == COH_PLAN_TRAIN)

@@ -6,6 +6,7 @@ int coh_fold_is_worth(const coh_plan *plan, const coh_effort *shortest)
 {
     return !plan->never_folds && plan->options.mode == COH_PLAN_TRAIN &&
            plan->options.sweep_order == COH_SWEEP_MICROBATCH &&
+           coh_fold_replicas(&plan->options.replicas) == 1 &&
            plan->options.microbatch_count > COH_FOLDED &&
            shortest->instructions > COH_FOLD_INSTRUCTIONS;
 }

@@ -196,14 +196,16 @@ static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_
     return pending > 0 ? add_chunk(b, pending) : COH_OK;
 }
 
-/* Adds the GRAD or STATE object of a group, with a chunk for each chunk of its work. */
+/* Adds the GRAD, STATE or CONTRIBUTION object of a group, with a chunk for each chunk of its work.
+ * A contribution is laid out as the gradient. */
 static coh_status add_partner_object(builder *b, coh_stream stream, int32_t group_index,
                                      int32_t work, int survives, int32_t *out_object)
 {
     const coh_object copy = b->layout->objects[work];
+    const coh_stream rows = stream == COH_STREAM_CONTRIBUTION ? COH_STREAM_GRAD : stream;
     COH_TRY(add_object(b, stream, group_index, survives, out_object));
     for (uint32_t i = 0; i < copy.chunk_count; i++)
-        COH_TRY(add_chunk(b, coh_group_chunk_bytes(&b->layout->groups[group_index], (uint8_t)stream,
+        COH_TRY(add_chunk(b, coh_group_chunk_bytes(&b->layout->groups[group_index], (uint8_t)rows,
                                                    b->layout->chunks[copy.chunk_begin + i].bytes)));
     return COH_OK;
 }
@@ -274,6 +276,7 @@ static coh_status open_group(builder *b, int32_t parameter)
         (coh_group_layout){ .work = -1,
                             .grad = -1,
                             .state = -1,
+                            .contributions = { -1, -1, -1 },
                             .parameter_begin = layout->parameter_count,
                             .dtype = dtype,
                             .f32_gradients = b->options->f32_gradients && dtype == COH_DTYPE_BF16,
@@ -296,6 +299,9 @@ static coh_status add_group_objects(builder *b)
         return COH_OK;
     COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, group->work, b->options->deferred_update,
                                &group->grad));
+    for (int32_t f = 0; f < coh_fold_factor_count(&layout->fold); f++)
+        COH_TRY(add_partner_object(b, COH_STREAM_CONTRIBUTION, index, group->work, 0,
+                                   &group->contributions[f]));
     if (coh_part_offset(group, COH_STREAM_STATE, group->stream_count, COH_PAGE_BYTES) == 0)
         return COH_OK; /* an optimizer without states */
     return add_partner_object(b, COH_STREAM_STATE, index, group->work, 1, &group->state);
@@ -308,8 +314,13 @@ static coh_status close_group(builder *b)
     COH_TRY(add_group_objects(b));
     const int32_t index = (int32_t)layout->group_count - 1;
     const coh_group_layout *group = &layout->groups[index];
-    const int32_t objects[] = { group->work, group->grad, group->state };
-    for (int i = 0; i < 3; i++)
+    const int32_t objects[] = { group->work,
+                                group->grad,
+                                group->state,
+                                group->contributions[0],
+                                group->contributions[1],
+                                group->contributions[2] };
+    for (size_t i = 0; i < sizeof(objects) / sizeof(objects[0]); i++)
         for (uint32_t k = 0; objects[i] >= 0 && k < layout->objects[objects[i]].chunk_count; k++)
             layout->chunks[layout->objects[objects[i]].chunk_begin + k].owner_rank =
                 coh_pattern_of_group(layout, index)
@@ -570,7 +581,7 @@ static coh_status add_scratch_gradients(builder *b, int32_t op_index)
         int adds = (op->kind.can_add_grad.parameters >> port) & 1;
         int skips = (op->kind.can_skip_grad.parameters >> port) & 1;
         int needs_adding =
-            b->use_count[op->parameter[port]] > 1 || b->options->microbatch_count > 1;
+            b->use_count[op->parameter[port]] > 1 || coh_replica_microbatches(b->options) > 1;
         int widens = !group_of(b, op->parameter[port])->f32_gradients ||
                      (op->kind.can_widen_grad >> port) & 1;
         if (frozen ? skips : widens && (adds || !needs_adding))
@@ -647,7 +658,7 @@ static coh_status allocate_map(builder *b)
         b->options->mode == COH_PLAN_TRAIN && b->options->sweep_order == COH_SWEEP_LAYER;
     map->tensor_count = graph->tensor_count;
     map->op_count = graph->op_count;
-    map->copies = by_layers ? (size_t)b->options->microbatch_count : 1;
+    map->copies = by_layers ? (size_t)coh_replica_microbatches(b->options) : 1;
     COH_TRY(COH_ALLOC(map->copies * graph->tensor_count, &map->activation));
     COH_TRY(COH_ALLOC(map->copies * graph->tensor_count, &map->gradient));
     COH_TRY(COH_ALLOC(map->copies * graph->op_count, &map->saved));
@@ -672,6 +683,7 @@ static coh_status build_all(builder *b)
 {
     COH_TRY(allocate_map(b));
     b->layout->microbatch_count = (uint32_t)b->options->microbatch_count;
+    b->layout->fold = b->options->replicas;
     COH_TRY(mark_backward(b));
     COH_TRY(add_groups(b));
     COH_TRY(mark_uses(b));

@@ -1,4 +1,4 @@
-/* Writes the instructions of at most three micro-batches, with no object cut, and counts the
+/* Writes the instructions of at most three micro-batches a replica, with no object cut, and counts
  * live bytes at each instruction. These bytes grow by the same amount with every micro-batch, so
  * their maximum is convex in the number of micro-batches: the straight line through its
  * values at two and three never lies above it. Interface: live.h. */
@@ -12,10 +12,11 @@
 
 enum { FEW = 3 };
 
-/* Leaves out parameter gradients: a schedule may compute and apply them range by range. */
+/* Leaves out parameter gradients: a schedule may compute, add and apply them range by range. */
 static int counts(const coh_object *object)
 {
-    return !object->survives && !object->pinned && object->stream != COH_STREAM_GRAD;
+    return !object->survives && !object->pinned && object->stream != COH_STREAM_GRAD &&
+           object->stream != COH_STREAM_CONTRIBUTION;
 }
 
 /* Bytes that exist at every instruction. */
@@ -97,15 +98,15 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
 coh_status coh_live_bytes(const coh_graph *graph, const coh_plan_options *options,
                           const coh_block_set *recompute, int or_fewer, uint64_t *out_bytes)
 {
-    coh_plan_options few = *options;
+    const coh_plan_options fewer = coh_few_microbatches(options, FEW - 1),
+                           few = coh_few_microbatches(options, FEW);
+    const int32_t count = coh_replica_microbatches(options);
     uint64_t fewer_bytes = 0, more_bytes = 0;
-    if (few.microbatch_count < FEW)
+    if (count < FEW)
         return live_of(graph, options, recompute, or_fewer, out_bytes);
-    few.microbatch_count = FEW - 1;
-    COH_TRY(live_of(graph, &few, recompute, or_fewer, &fewer_bytes));
-    few.microbatch_count = FEW;
+    COH_TRY(live_of(graph, &fewer, recompute, or_fewer, &fewer_bytes));
     COH_TRY(live_of(graph, &few, recompute, or_fewer, out_bytes));
     more_bytes = *out_bytes > fewer_bytes ? *out_bytes - fewer_bytes : 0;
-    COH_TRY(coh_bytes_mul(more_bytes, (uint64_t)(options->microbatch_count - FEW), &more_bytes));
+    COH_TRY(coh_bytes_mul(more_bytes, (uint64_t)(count - FEW), &more_bytes));
     return coh_bytes_add(*out_bytes, more_bytes, out_bytes);
 }

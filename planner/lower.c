@@ -120,7 +120,7 @@ done:
 /* Writes the backward of operators [begin, end), whole blocks, from the last to the first. */
 static coh_status backward(coh_lower_writer *w, int32_t begin, int32_t end, int32_t microbatch)
 {
-    int final = microbatch == w->options->microbatch_count - 1;
+    int final = (microbatch + 1) % coh_replica_microbatches(w->options) == 0;
     int32_t open_block = -1;
     for (int32_t op = end - 1; op >= begin; op--) {
         int32_t block = w->graph->ops[op].block;
@@ -164,23 +164,31 @@ static int32_t layer_begin(const coh_graph *graph, int32_t end)
     return begin;
 }
 
-/* Runs all micro-batches through each layer, forward and then backward. The last layer runs
- * backward directly after each forward: the data that the loss saves for its backward is the
- * largest. */
-static coh_status sweep_layers(coh_lower_writer *w)
+/* Runs the micro-batches [from, to), those of one replica, through each layer, forward and then
+ * backward. The last layer runs backward directly after each forward: the data that the loss saves
+ * for its backward is the largest. */
+static coh_status sweep_replica(coh_lower_writer *w, int32_t from, int32_t to)
 {
-    int32_t count = w->options->microbatch_count, op_count = (int32_t)w->graph->op_count;
-    int32_t last = layer_begin(w->graph, op_count);
+    int32_t op_count = (int32_t)w->graph->op_count, last = layer_begin(w->graph, op_count);
     for (int32_t begin = 0; begin < last; begin = layer_end(w->graph, begin))
-        for (int32_t microbatch = 0; microbatch < count; microbatch++)
+        for (int32_t microbatch = from; microbatch < to; microbatch++)
             COH_TRY(forward(w, begin, layer_end(w->graph, begin), microbatch));
-    for (int32_t microbatch = 0; microbatch < count; microbatch++) {
+    for (int32_t microbatch = from; microbatch < to; microbatch++) {
         COH_TRY(forward(w, last, op_count, microbatch));
         COH_TRY(backward(w, last, op_count, microbatch));
     }
     for (int32_t end = last; end > 0; end = layer_begin(w->graph, end))
-        for (int32_t microbatch = 0; microbatch < count; microbatch++)
+        for (int32_t microbatch = from; microbatch < to; microbatch++)
             COH_TRY(backward(w, layer_begin(w->graph, end), end, microbatch));
+    return COH_OK;
+}
+
+/* Sweeps the replicas one after the other, each as a rank alone would. */
+static coh_status sweep_layers(coh_lower_writer *w)
+{
+    const int32_t count = coh_replica_microbatches(w->options);
+    for (int32_t from = 0; from < w->options->microbatch_count; from += count)
+        COH_TRY(sweep_replica(w, from, from + count));
     return COH_OK;
 }
 

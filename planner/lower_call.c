@@ -449,6 +449,21 @@ static coh_status add_instruction(coh_lower_writer *w, int32_t microbatch, int32
     return COH_OK;
 }
 
+coh_status coh_lower_fold(coh_lower_writer *w, int32_t from, int32_t to, uint32_t chunk)
+{
+    const coh_object *object = &w->layout->objects[from];
+    const coh_chunk *facts = &w->layout->chunks[object->chunk_begin + chunk];
+    const coh_shape shape = byte_shape(facts->bytes);
+    COH_TRY(coh_lower_instruction(w, COH_OP_ADD));
+    COH_TRY(open_call(w, -1, w->microbatch, (coh_row_range){ 0 }));
+    COH_TRY(coh_lower_operand(w, from, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_FROM));
+    COH_TRY(coh_lower_bind(w, COH_ROLE_FROM, 0, facts->object_offset, &shape));
+    COH_TRY(coh_lower_operand(w, to, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_TO));
+    COH_TRY(coh_lower_bind(w, COH_ROLE_TO, 0, facts->object_offset, &shape));
+    w->lowered->calls[w->lowered->call_count - 1].input_grad_adds = 1;
+    return COH_OK;
+}
+
 /* Writes the ADDs of gradients in scratch (because the kind cannot add) to their gradients. */
 static coh_status add_instructions(coh_lower_writer *w, int32_t index, int32_t microbatch)
 {
@@ -482,7 +497,7 @@ static coh_status add_instructions(coh_lower_writer *w, int32_t index, int32_t m
     return COH_OK;
 }
 
-/* Writes what follows the last contribution of a step, for the groups that it finishes. */
+/* Writes what follows the last contribution of a replica, for the groups that it finishes. */
 static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
     const coh_graph_op_entry *op = &w->graph->ops[index];
@@ -556,5 +571,7 @@ coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, in
                           int final)
 {
     const coh_pattern_scene scene = { w->graph, w->layout, w->map };
+    w->microbatch = microbatch;
+    w->replica = microbatch / coh_replica_microbatches(w->options);
     return coh_pattern_of(&scene, op)->expand(w, opcode, op, microbatch, final);
 }

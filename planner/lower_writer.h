@@ -12,8 +12,10 @@ typedef struct coh_lower_writer {
     const coh_object_map *map;
     const coh_block_set *recompute; /* blocks */
     coh_lowered *lowered;
-    uint8_t *chunk_touched; /* by chunk: its gradient was written in this step */
-    /* by graph parameter: its gradient was written; for groups of several */
+    int32_t microbatch, replica; /* of the newest call */
+    uint8_t
+        *chunk_touched; /* by chunk of a gradient or contribution: this replica has written it */
+    /* by graph parameter: this replica has written its gradient; for groups of several */
     uint8_t *parameter_written;
     uint8_t *chunk_updated; /* by chunk of WORK: its UPDATE instruction is written */
     uint8_t *group_on_host; /* by group: its UPDATE instructions are on the host lane */
@@ -37,13 +39,17 @@ typedef struct coh_row_range {
 } coh_row_range;
 
 /* Writes one call of an operator in one phase on one micro-batch, as the operator's pattern expands
- * it. opcode: FORWARD, RECOMPUTE or BACKWARD. `final`: the last micro-batch of the step. */
+ * it. opcode: FORWARD, RECOMPUTE or BACKWARD. `final`: the last micro-batch of a replica. */
 coh_status coh_lower_call(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                           int final);
 /* Writes the instructions of one row range of the call, in rising order: preceding updates, the
  * call, and in backward what follows it. */
 coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                            int final, coh_row_range rows);
+
+/* Writes an ADD of chunk `chunk` of object `from`, a contribution, to that chunk of `to`, the
+ * gradient or another contribution of the same group. */
+coh_status coh_lower_fold(coh_lower_writer *w, int32_t from, int32_t to, uint32_t chunk);
 
 /* Writes INIT, IMPORT, HASH, SAVE or EDIT: one instruction per chunk of an object (-1: none), each
  * with its own window. HASH and SAVE visit only the chunks that this rank owns. With `states`,

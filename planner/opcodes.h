@@ -72,7 +72,7 @@ typedef struct coh_opcode_row {
     coh_opcode_form form;
     uint16_t lanes;   /* bits of coh_lane */
     uint8_t programs; /* bits of coh_program_kind that may contain it */
-    uint8_t writes;   /* bits of coh_stream, up to STATE: streams of parameters it may write */
+    uint16_t writes;  /* bits of coh_stream: streams of parameter groups that it may write */
     uint8_t from_tiers, to_tiers; /* movers: bits of coh_tier */
     uint8_t reads_cells;          /* 1: needs the cells; an operand of it if the row lists CELLS */
     uint8_t once;                 /* 1: at most one in a program */

@@ -8,7 +8,8 @@
  *     INIT, IMPORT                visit
  *     UPDATE before a forward     prepare      if updates are deferred
  *     FORWARD ... BACKWARD        expand       contribute: overwrite or add
- *     NORM, UPDATE                finish       after the last contribution of a step
+ *     ADD of replicas             finish       after the last contribution of a replica
+ *     NORM, UPDATE                finish       after that of the last replica
  *     deferred UPDATEs            drain
  *     HASH, SAVE                  visit        the chunks that this rank owns
  *
@@ -42,7 +43,7 @@ typedef struct coh_shard {
 /* Where a contribution to the gradient of a parameter goes. */
 typedef struct coh_contribution {
     int32_t object; /* -1: nowhere, the parameter is frozen */
-    int access;     /* to the chunks: WRITE if it is the first of the step, else BOTH */
+    int access;     /* to the chunks: WRITE if it is the first of its replica, else BOTH */
     int adds;       /* 1: to what earlier contributions to this parameter left */
 } coh_contribution;
 
@@ -66,7 +67,7 @@ typedef struct coh_pattern {
      * its group, and returns where it goes. */
     coh_contribution (*contribute)(coh_lower_writer *w, int32_t parameter, uint32_t begin,
                                    uint32_t end);
-    /* Writes what follows the last contribution of a step to chunks [begin, end). */
+    /* Writes what follows the last contribution of a replica to chunks [begin, end). */
     coh_status (*finish)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
     /* Writes the UPDATE of one chunk, on the lane of its group. */
     coh_status (*update)(coh_lower_writer *w, int32_t group, uint32_t chunk);

@@ -14,15 +14,30 @@ int32_t coh_life_owner(const coh_layout *layout, uint32_t chunk, uint32_t count)
 
 /* ---- the gradient ---- */
 
+/* Returns the object that holds the sum of the node of `factor` and above that `replica` is in, or
+ * with factor 0 its own gradient. The first member of a node adds to the sum of the node: only
+ * another one has an object of its own. */
+static int32_t sum_object(const coh_lower_writer *w, int32_t group, int32_t replica, int32_t factor)
+{
+    const coh_group_layout *facts = &w->layout->groups[group];
+    const coh_fold_shape *shape = &w->layout->fold;
+    for (int32_t f = factor; f < coh_fold_factor_count(shape); f++)
+        if (coh_fold_digit(shape, replica, f) > 0)
+            return facts->contributions[f];
+    return facts->grad;
+}
+
 /* Parameters of one group share chunks, so there each parameter is recorded separately. */
 coh_contribution coh_life_contribute(coh_lower_writer *w, int32_t parameter, uint32_t begin,
                                      uint32_t end)
 {
-    const coh_group_layout *group = &w->layout->groups[w->map->group_of_parameter[parameter]];
+    const int32_t index = w->map->group_of_parameter[parameter];
+    const coh_group_layout *group = &w->layout->groups[index];
     if (group->grad < 0)
         return (coh_contribution){ .object = -1 };
-    uint8_t *touched = &w->chunk_touched[w->layout->objects[group->grad].chunk_begin];
-    coh_contribution out = { .object = group->grad,
+    const int32_t object = sum_object(w, index, w->replica, 0);
+    uint8_t *touched = &w->chunk_touched[w->layout->objects[object].chunk_begin];
+    coh_contribution out = { .object = object,
                              .access = touched[begin] ? COH_ACCESS_BOTH : COH_ACCESS_WRITE,
                              .adds = touched[begin] };
     for (uint32_t i = begin; i < end; i++)
@@ -41,13 +56,46 @@ static coh_status norm(coh_lower_writer *w, int32_t group, uint32_t chunk)
     return coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS);
 }
 
-/* Writes the norm of each chunk and, unless updates are deferred, its update, which computes the
- * norm's partials in the same pass. The host lane cannot access the partials: the device computes
- * them for chunks updated there. */
+/* Adds the newest replica's gradient of a chunk to the sum of its node; the sum of a node that is
+ * complete with it to that of the next node, and so on. */
+static coh_status fold_chunk(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    const coh_fold_shape *shape = &w->layout->fold;
+    for (int32_t f = 0; f < coh_fold_factor_count(shape); f++) {
+        const int32_t digit = coh_fold_digit(shape, w->replica, f);
+        if (digit > 0)
+            COH_TRY(coh_lower_fold(w, w->layout->groups[group].contributions[f],
+                                   sum_object(w, group, w->replica, f + 1), chunk));
+        if (digit < shape->factors[f] - 1)
+            break;
+    }
+    return COH_OK;
+}
+
+/* Takes note that the next contribution to these chunks is the first of another replica. */
+static void begin_replica(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
+{
+    const coh_group_layout *facts = &w->layout->groups[group];
+    const int32_t object = sum_object(w, group, w->replica, 0);
+    uint8_t *touched = &w->chunk_touched[w->layout->objects[object].chunk_begin];
+    for (uint32_t chunk = begin; chunk < end; chunk++)
+        touched[chunk] = 0;
+    for (uint32_t i = 0; i < facts->parameter_count; i++)
+        w->parameter_written[w->layout->parameters[facts->parameter_begin + i].parameter] = 0;
+}
+
+/* Folds the replica's gradient, and after the last replica writes the norm of each chunk and,
+ * unless updates are deferred, its update, which computes the norm's partials in the same pass. The
+ * host lane cannot access the partials: the device computes them for chunks updated there. */
 coh_status coh_life_finish(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
 {
     const int is_deferred = w->options->deferred_update;
+    const int is_last = w->replica == coh_fold_replicas(&w->layout->fold) - 1;
+    begin_replica(w, group, begin, end);
     for (uint32_t chunk = begin; chunk < end; chunk++) {
+        COH_TRY(fold_chunk(w, group, chunk));
+        if (!is_last)
+            continue;
         if (is_deferred || w->group_on_host[group])
             COH_TRY(norm(w, group, chunk));
         if (!is_deferred)

@@ -94,7 +94,20 @@ coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_optio
         coh_plan_options_init(out_known);
     coh_struct_read(options, out_known, sizeof(*out_known));
     COH_TRY(coh_check_integer("drive_count", out_known->drive_count, 0, COH_DISKS_MOST));
+    COH_TRY(coh_fold_shape_check(&out_known->replicas, &out_known->replicas));
     return coh_check_number("link_bytes_per_s", out_known->link_bytes_per_s, 0, DBL_MAX);
+}
+
+/* Checks that each replica has as many micro-batches. */
+static coh_status check_replicas(const coh_plan_options *options)
+{
+    const int32_t replicas = coh_fold_replicas(&options->replicas);
+    if (options->microbatch_count % replicas == 0)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%d micro-batches do not give each of %d replicas as many: change %s, %s or %s",
+                    options->microbatch_count, replicas, coh_term_text(COH_TERM_BATCH),
+                    coh_term_text(COH_TERM_MICRO_BATCH), coh_term_text(COH_TERM_REPLICAS));
 }
 
 coh_status coh_plan_check_options(const coh_plan_options *options)
@@ -144,7 +157,7 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
         return coh_fail(COH_ERR_ARGUMENT, "sweep order %d is none", (int)options->sweep_order);
     if (options->mode == COH_PLAN_INFER && options->microbatch_count != 1)
         return coh_fail(COH_ERR_ARGUMENT, "a forward-only plan runs one micro-batch at a time");
-    return COH_OK;
+    return check_replicas(options);
 }
 
 coh_status coh_plan_check_budgets(const coh_plan_options *options)
@@ -254,18 +267,31 @@ static coh_status copy_lists(coh_plan *plan)
     return COH_OK;
 }
 
+/* The sums over replicas are f32. */
+static coh_status check_folded_dtype(const coh_graph *graph, const coh_plan_options *options)
+{
+    if (coh_fold_replicas(&options->replicas) == 1 || options->f32_gradients ||
+        !coh_graph_trains_bf16(graph))
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "gradients of %d replicas are added in f32, and those of bf16 weights are bf16:"
+                    " give %s f32",
+                    coh_fold_replicas(&options->replicas), coh_term_text(COH_TERM_GRADIENTS));
+}
+
 coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options,
                          coh_plan **out_plan)
 {
     *out_plan = NULL;
     COH_TRY(coh_plan_check_options(options));
+    COH_TRY(check_folded_dtype(graph, options));
     COH_TRY(coh_pins_check(graph, options));
     COH_TRY(coh_optimizers_check(graph, options));
     coh_plan *plan = NULL;
     COH_TRY(COH_ALLOC(1, &plan));
     plan->graph = graph;
     plan->options = *options;
-    if (options->microbatch_count == 1 || options->sweep_order >= COH_SWEEP_AUTO)
+    if (coh_replica_microbatches(options) == 1 || options->sweep_order >= COH_SWEEP_AUTO)
         plan->options.sweep_order = COH_SWEEP_MICROBATCH; /* same program with one micro-batch */
     plan->options.f32_gradients =
         options->mode == COH_PLAN_TRAIN && options->f32_gradients && coh_graph_trains_bf16(graph);
@@ -357,7 +383,7 @@ static coh_status create_in_order(const coh_graph *graph, const coh_plan_options
 /* The order to plan in: one of the two, or AUTO for the faster. */
 static coh_sweep_order order_of(const coh_graph *graph, const coh_plan_options *options)
 {
-    if (options->microbatch_count == 1)
+    if (coh_replica_microbatches(options) == 1)
         return COH_SWEEP_MICROBATCH;
     if (options->sweep_order != COH_SWEEP_SAME_BITS)
         return options->sweep_order;

@@ -66,6 +66,21 @@ typedef struct coh_object_note {
     uint8_t update_lane;                     /* of a work object; COH_LANE_COUNT: none */
 } coh_object_note;
 
+/* Returns the micro-batches of each replica. */
+static inline int32_t coh_replica_microbatches(const coh_plan_options *options)
+{
+    return options->microbatch_count / coh_fold_replicas(&options->replicas);
+}
+
+/* Returns the options with at most `most` micro-batches for each replica. */
+static inline coh_plan_options coh_few_microbatches(const coh_plan_options *options, int32_t most)
+{
+    coh_plan_options few = *options;
+    if (coh_replica_microbatches(options) > most)
+        few.microbatch_count = most * coh_fold_replicas(&options->replicas);
+    return few;
+}
+
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;

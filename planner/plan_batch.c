@@ -73,11 +73,12 @@ static coh_status probe(search *s, int64_t microbatch, int any_disk)
     return coh_plan_check_fit(s->made.graph, &options);
 }
 
-/* Returns the next divisor of the batch above or below; 0 if there is none. */
-static int64_t next_divisor(int64_t batch, int64_t from, int direction)
+/* Returns the next divisor of a replica's share of the batch above or below; 0 if there is none. */
+static int64_t next_divisor(const search *s, int64_t from, int direction)
 {
-    for (int64_t next = from + direction; next >= 1 && next <= batch; next += direction)
-        if (batch % next == 0)
+    const int64_t share = batch_of(s) / coh_fold_replicas(&s->options.replicas);
+    for (int64_t next = from + direction; next >= 1 && next <= share; next += direction)
+        if (share % next == 0)
             return next;
     return 0;
 }
@@ -103,7 +104,7 @@ static coh_status least_step(const search *s, int64_t microbatch, uint64_t *out_
 static coh_status go(search *s, int direction, int64_t *best, uint64_t *best_ns)
 {
     int64_t next;
-    while ((next = next_divisor(batch_of(s), *best, direction)) > 0) {
+    while ((next = next_divisor(s, *best, direction)) > 0) {
         uint64_t least_ns;
         coh_status status = least_step(s, next, &least_ns);
         if (status == COH_OK && least_ns >= *best_ns)
@@ -141,13 +142,13 @@ static coh_status plan_faster(search *s)
 
 /* Returns the divisor of the batch about half-way, in logarithms, between two others; 0 if there is
  * none between them. */
-static int64_t middle_divisor(int64_t batch, int64_t low, int64_t high)
+static int64_t middle_divisor(const search *s, int64_t low, int64_t high)
 {
-    const int64_t next = next_divisor(batch, high, -1);
+    const int64_t next = next_divisor(s, high, -1);
     if (next <= low)
         return 0;
     const double middle = sqrt((double)(low > 0 ? low : 1) * (double)high);
-    const int64_t divisor = next_divisor(batch, (int64_t)middle + 1, -1);
+    const int64_t divisor = next_divisor(s, (int64_t)middle + 1, -1);
     return divisor > low ? divisor : next;
 }
 
@@ -159,7 +160,7 @@ static coh_status find_smaller(search *s, int64_t high, int any_disk, int64_t *o
     int64_t low = 0, middle;
     coh_status status = COH_ERR_FULL;
     *out_microbatch = 0;
-    while ((middle = middle_divisor(batch_of(s), low, high)) > 0) {
+    while ((middle = middle_divisor(s, low, high)) > 0) {
         status = probe(s, middle, any_disk);
         if (status == COH_ERR_FULL)
             high = middle;
@@ -349,7 +350,7 @@ coh_status coh_batch_plan_create(const coh_batch *batch, const coh_plan_options 
     search s = { .batch = &known };
     COH_TRY(coh_plan_options_read(options, &s.options));
     COH_TRY(check_batch(&known));
-    s.options.microbatch_count = 1;
+    s.options.microbatch_count = coh_fold_replicas(&s.options.replicas);
     COH_TRY(coh_plan_check_options(&s.options));
     COH_TRY(coh_plan_check_budgets(&s.options)); /* no smaller micro-batch helps */
     const coh_plan_options wanted = s.options;

@@ -64,6 +64,27 @@ static void write_patterns(const coh_json_field *field, coh_json_writer *writer,
     coh_text_fini(&patterns);
 }
 
+static coh_status read_replicas(const coh_json_field *field, const coh_json_place *at, void *object)
+{
+    coh_plan_text *out = object;
+    const char *text;
+    (void)field;
+    COH_TRY(coh_json_string(at, COH_FOLD_TEXT_BYTES, &text));
+    return coh_fold_shape_parse(text, &out->options.replicas);
+}
+
+/* One replica is not written. */
+static void write_replicas(const coh_json_field *field, coh_json_writer *writer, const void *object)
+{
+    const coh_fold_shape *shape = &((const coh_plan_text *)object)->options.replicas;
+    char text[COH_FOLD_TEXT_BYTES];
+    if (coh_fold_replicas(shape) == 1 || writer->status != COH_OK)
+        return;
+    writer->status = coh_fold_shape_write(shape, text);
+    if (writer->status == COH_OK)
+        coh_json_put_text(writer, field->name, text);
+}
+
 /* Pins are ["TARGET=PLACE", ...]. */
 static coh_status read_pins(const coh_json_field *field, const coh_json_place *at, void *object)
 {
@@ -264,6 +285,8 @@ static const coh_json_field option_fields[] = {
     { "deferred_update", WHOLE(options.deferred_update, .most = 1) },
     /* otherwise they have the dtype of their parameters */
     { "f32_gradients", WHOLE(options.f32_gradients, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
+    { "replicas", COH_JSON_OWN, .rule = COH_JSON_MAY_LACK, .read = read_replicas,
+      .write = write_replicas },
     { "atomics", WHOLE(atomics, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
     { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.host_memory_bytes) },
     { "disk_bytes", COH_JSON_DECIMAL, IN(options.disk_bytes) },
@@ -510,6 +533,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->chunk_bytes = file->decisions.chunk_bytes;
     out->sweep_order = file->options.sweep_order;
     out->f32_gradients = file->options.f32_gradients;
+    out->replicas = file->options.replicas;
     out->deferred_update = file->options.deferred_update;
     out->atomics = file->atomics;
     out->is_in_memory = file->decisions.in_memory;

@@ -58,6 +58,17 @@ static coh_status refuse_device_kind(const char *path, const coh_plan_text *file
                     coh_term_text(COH_TERM_DEVICE));
 }
 
+static coh_status check_replicas_agree(const char *path, const coh_fold_shape *made,
+                                       const coh_fold_shape *given)
+{
+    char text[COH_FOLD_TEXT_BYTES];
+    if (memcmp(made->factors, given->factors, sizeof(made->factors)) == 0)
+        return COH_OK;
+    COH_TRY(coh_fold_shape_write(made, text));
+    return coh_fail(COH_ERR_ARGUMENT, "%s is for %s %s: give the same", path,
+                    coh_term_text(COH_TERM_REPLICAS), text);
+}
+
 /* Checks that the file is for this graph with these options. */
 static coh_status check_options_agree(const char *path, const coh_plan_text *file,
                                       const coh_graph *graph, const coh_plan_options *options)
@@ -79,6 +90,7 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
         return coh_fail(COH_ERR_ARGUMENT, "%s is for gradients in %s: give %s %s", path,
                         made->f32_gradients ? "f32" : "bf16", coh_term_text(COH_TERM_GRADIENTS),
                         made->f32_gradients ? "f32" : "bf16");
+    COH_TRY(check_replicas_agree(path, &made->replicas, &options->replicas));
     if (made->mode == COH_PLAN_TRAIN)
         COH_TRY(check_optimizers_agree(path, made, graph, options));
     if (coh_graph_has_atomics(graph) != file->atomics)
@@ -86,7 +98,7 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
                         file->atomics ? "by" : "without", coh_term_text(COH_TERM_ATOMICS),
                         file->atomics ? "on" : "off");
     if (options->sweep_order < COH_SWEEP_AUTO && options->sweep_order != made->sweep_order &&
-        options->microbatch_count > 1)
+        coh_replica_microbatches(options) > 1)
         return coh_fail(COH_ERR_ARGUMENT, "%s sweeps by %s: give %s %s", path,
                         coh_sweep_order_name(made->sweep_order),
                         coh_term_text(COH_TERM_SWEEP_ORDER),

@@ -43,8 +43,9 @@ static void count_link_bytes(const coh_plan *plan, const coh_instruction *instru
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     const int32_t object = body->operands[instruction->operand_begin].object;
     const uint8_t stream = plan->layout.objects[object].stream;
-    uint64_t *bytes = stream == COH_STREAM_WORK    ? &out->work_link_bytes
-                      : stream == COH_STREAM_GRAD  ? &out->grad_link_bytes
+    uint64_t *bytes = stream == COH_STREAM_WORK ? &out->work_link_bytes
+                      : stream == COH_STREAM_GRAD || stream == COH_STREAM_CONTRIBUTION
+                          ? &out->grad_link_bytes
                       : stream == COH_STREAM_STATE ? &out->state_link_bytes
                                                    : &out->other_link_bytes;
     *bytes += instruction->bytes;
@@ -175,6 +176,7 @@ static const coh_plan_purpose purposes[COH_STREAM_COUNT] = {
     [COH_STREAM_INPUT] = COH_PLAN_WORKSPACES,
     [COH_STREAM_LOSS] = COH_PLAN_WORKSPACES,
     [COH_STREAM_OUTPUT] = COH_PLAN_WORKSPACES,
+    [COH_STREAM_CONTRIBUTION] = COH_PLAN_GRADIENTS,
 };
 
 coh_status coh_plan_memory(const coh_plan *plan,

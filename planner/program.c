@@ -127,7 +127,7 @@ const char *coh_stream_name(coh_stream stream)
     static const char *const names[COH_STREAM_COUNT] = {
         "work",     "grad",  "state",   "activation", "activation gradient",
         "saved",    "cache", "scratch", "kept",       "cells",
-        "partials", "input", "loss",    "output",
+        "partials", "input", "loss",    "output",     "contribution",
     };
     return (unsigned)stream < COH_STREAM_COUNT ? names[stream] : "unknown";
 }

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/fold_shape.h"
 #include "cohobate/model.h"
 #include "cohobate/optimizer.h"
 #include "memory/tier.h"
@@ -49,11 +50,14 @@ typedef enum coh_stream {
     COH_STREAM_CACHE,   /* likewise, if there is room: backward could compute it again */
     COH_STREAM_SCRATCH, /* workspaces; gradients on their way to an ADD */
     COH_STREAM_KEPT,    /* states of a kind: keys and values */
-    COH_STREAM_CELLS,   /* pinned from here on */
+    COH_STREAM_CELLS,   /* pinned, as are the next four */
     COH_STREAM_PARTIALS,
     COH_STREAM_INPUT,
     COH_STREAM_LOSS,
     COH_STREAM_OUTPUT,
+    /* the gradient of some replicas, on its way to an ADD; chunk for chunk as GRAD. The order is
+     * part of program hashes: append */
+    COH_STREAM_CONTRIBUTION,
     COH_STREAM_COUNT
 } coh_stream;
 
@@ -131,6 +135,9 @@ typedef struct coh_group_layout {
     int32_t f32_gradients;                     /* 1: GRAD is f32, else it has the dtype of WORK */
     int32_t optimizer;                         /* in the layout's optimizers; -1: not trained */
     uint8_t pattern;                           /* coh_pattern_id */
+    /* Objects, by factor of the layout's fold shape: the sum of a member that is not the first of
+     * its node. -1: none, as with `grad`. */
+    int32_t contributions[COH_FOLD_FACTORS];
     coh_group_stream streams[COH_GROUP_STREAMS];
     int32_t stream_count;
 } coh_group_layout;
@@ -225,7 +232,8 @@ typedef struct coh_layout {
     int32_t libraries;               /* workspace of a GPU's libraries; -1: none */
     int32_t *input_objects;
     uint32_t input_count;      /* by graph input */
-    uint32_t microbatch_count; /* per optimizer step */
+    uint32_t microbatch_count; /* per optimizer step, of all replicas */
+    coh_fold_shape fold;       /* of the replicas: checked (base/fold_shape.h) */
     uint32_t partial_count;
     /* The ranks that train together: ranks[0] are joined by links of level 0, ranks[1] such groups
      * by links of level 1, and so on. One rank: all are 1. The layout is that of `rank`. */
@@ -243,6 +251,19 @@ static inline uint64_t coh_layout_rank_count(const coh_layout *layout)
     for (int level = 0; level < COH_LINK_LEVELS; level++)
         count *= (uint64_t)layout->ranks[level];
     return count;
+}
+
+/* Returns the replica that a micro-batch of the step belongs to. */
+static inline int32_t coh_layout_replica(const coh_layout *layout, int32_t microbatch)
+{
+    const int32_t replicas = coh_fold_replicas(&layout->fold);
+    return replicas > 1 ? microbatch / ((int32_t)layout->microbatch_count / replicas) : 0;
+}
+
+/* Returns 1 for a stream of a parameter group: `owner` of its objects is the group. */
+static inline int coh_stream_is_of_group(uint8_t stream)
+{
+    return stream <= COH_STREAM_STATE || stream == COH_STREAM_CONTRIBUTION;
 }
 
 /* Returns 1 for parameters that are not trained: only INIT, IMPORT and EDIT write them, all other

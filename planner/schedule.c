@@ -747,8 +747,8 @@ static coh_status bound_instructions(builder *b, uint64_t chunk_bytes, int skips
     return COH_OK;
 }
 
-/* If micro-batches run one after another, only the first, one in the middle and the last are
- * lowered: all others need the same as the middle one. */
+/* If micro-batches run one after another, only the first, one in the middle and the last of each
+ * replica are lowered: all others need the same as the middle one. */
 static coh_status bound_of(const coh_graph *graph, const coh_plan_options *options,
                            const coh_decisions *decisions, uint64_t chunk_bytes, int skips,
                            instruction_bound *out)
@@ -756,8 +756,8 @@ static coh_status bound_of(const coh_graph *graph, const coh_plan_options *optio
     enum { KINDS = 3 };
     coh_layout layout = { 0 };
     builder b = { .graph = graph, .options = options, .decisions = decisions, .layout = &layout };
-    if (options->microbatch_count > KINDS && options->sweep_order == COH_SWEEP_MICROBATCH)
-        b.written_microbatches = KINDS;
+    if (options->sweep_order == COH_SWEEP_MICROBATCH)
+        b.written_microbatches = coh_few_microbatches(options, KINDS).microbatch_count;
     coh_status status = bound_instructions(&b, chunk_bytes, skips, out);
     fini_builder(&b);
     coh_layout_fini(&layout);

@@ -50,7 +50,8 @@ static coh_status count_survivors(coh_plan *plan)
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
                                   .patterns = coh_pattern_choose(1) };
-    one.microbatch_count = 1; /* survivors do not depend on their number */
+    one.microbatch_count = 1; /* survivors depend neither on their number nor on replicas */
+    one.replicas = (coh_fold_shape){ 0 };
     plan->survivor_bytes = 0;
     COH_TRY(coh_layout_build(plan->graph, &one, &whole, &layout, &map));
     for (uint32_t i = 0; i < layout.object_count; i++)
@@ -577,8 +578,7 @@ static coh_status check_device(const coh_plan *plan)
     enum { FEW = 3 };
     coh_plan few = *plan;
     coh_decisions unused;
-    if (few.options.microbatch_count > FEW)
-        few.options.microbatch_count = FEW;
+    few.options = coh_few_microbatches(&plan->options, FEW);
     COH_TRY(coh_initial_smallest(&few, NULL, &unused));
     return few.options.device_memory_bytes < few.smallest_device_bytes ? refuse_device(&few)
                                                                        : COH_OK;

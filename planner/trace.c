@@ -130,7 +130,7 @@ static uint32_t operator_of(const coh_plan *plan, const coh_object *object)
 {
     const coh_layout *layout = &plan->layout;
     int32_t op = -1;
-    if (object->stream <= COH_STREAM_STATE) {
+    if (coh_stream_is_of_group(object->stream)) {
         const coh_group_layout *group = &layout->groups[object->owner];
         const int32_t parameter = layout->parameters[group->parameter_begin].parameter;
         op = plan->graph->parameters[parameter].op;

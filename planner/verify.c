@@ -38,7 +38,7 @@ static void describe_chunk(const coh_verifier *v, uint32_t chunk, char *text, si
     const coh_chunk *facts = &v->layout->chunks[chunk];
     const coh_object *object = coh_chunk_object(v, chunk);
     const char *owner =
-        object->stream <= COH_STREAM_STATE ? "group"
+        coh_stream_is_of_group(object->stream) ? "group"
         : object->stream == COH_STREAM_SAVED || object->stream == COH_STREAM_CACHE ||
                 object->stream == COH_STREAM_SCRATCH || object->stream == COH_STREAM_KEPT
             ? "operator"
@@ -103,6 +103,7 @@ static coh_status check_all(coh_verifier *v)
     COH_TRY(coh_verify_once(v));
     COH_TRY(coh_verify_shares(v));
     COH_TRY(coh_verify_adds(v));
+    COH_TRY(coh_verify_folds(v));
     return coh_verify_save(v);
 }
 

@@ -8,11 +8,12 @@
 
 /* A chunk of gradients may hold several parameters, so its version does not tell whether a
  * parameter was written in this step. Here each parameter is tracked separately: its first
- * contribution of the step overwrites, later ones add. A parameter alone in its group (this
+ * contribution of a replica overwrites, later ones add. A parameter alone in its group (this
  * includes all that are taken in row ranges) is tracked chunk by chunk. The gradient of an
  * activation is tracked micro-batch by micro-batch. */
 typedef struct region_table {
-    uint32_t *by_parameter, *by_chunk; /* 0: not yet written; for an activation: 1 + micro-batch */
+    /* 0: not yet written; 1 + replica, for an activation: 1 + micro-batch */
+    uint32_t *by_parameter, *by_chunk;
 } region_table;
 
 /* `mark` is the value of a written region. */
@@ -31,6 +32,9 @@ static coh_status check_region(coh_verifier *v, uint32_t instruction, uint32_t c
 static coh_status check_grad_binding(coh_verifier *v, region_table *regions, uint32_t instruction,
                                      const coh_binding *binding, int adds)
 {
+    const coh_instruction_call *call =
+        &v->program->calls[v->program->instructions[instruction].call];
+    const uint32_t mark = (uint32_t)coh_layout_replica(v->layout, call->microbatch) + 1;
     const coh_operand *operand = &coh_instruction_operands(v, instruction)[binding->operand];
     const coh_object *object = &v->layout->objects[operand->object];
     const coh_group_layout *group = &v->layout->groups[object->owner];
@@ -41,14 +45,14 @@ static coh_status check_grad_binding(coh_verifier *v, region_table *regions, uin
                     coh_group_grad_factor(group) ==
                 binding->object_offset)
                 return check_region(v, instruction, touches[0].chunk,
-                                    &regions->by_parameter[group->parameter_begin + i], 1, adds);
+                                    &regions->by_parameter[group->parameter_begin + i], mark, adds);
         return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, touches[0].chunk,
                                  "no parameter of the group begins at byte %" PRIu64,
                                  binding->object_offset);
     }
     for (uint32_t t = 0; t < operand->touch_count; t++)
         COH_TRY(check_region(v, instruction, touches[t].chunk, &regions->by_chunk[touches[t].chunk],
-                             1, adds));
+                             mark, adds));
     return COH_OK;
 }
 
@@ -64,7 +68,7 @@ static coh_status check_binding(coh_verifier *v, region_table *regions, uint32_t
     int adds = (bits >> (binding->port % 32)) & 1;
     if (!(operand->access & COH_ACCESS_WRITE))
         return COH_OK;
-    if (stream == COH_STREAM_GRAD)
+    if (stream == COH_STREAM_GRAD || stream == COH_STREAM_CONTRIBUTION)
         return check_grad_binding(v, regions, index, binding, adds);
     if (stream != COH_STREAM_ACTIVATION_GRAD || call->row_begin > 0)
         return COH_OK; /* later row ranges continue what the first began */
@@ -77,7 +81,8 @@ static coh_status check_instruction(coh_verifier *v, region_table *regions, uint
 {
     const coh_instruction *instruction = &v->program->instructions[index];
     if (instruction->call < 0 ||
-        (instruction->opcode != COH_OP_BACKWARD && instruction->opcode != COH_OP_ADD))
+        (instruction->opcode != COH_OP_BACKWARD && instruction->opcode != COH_OP_ADD) ||
+        coh_verify_is_fold(v, index))
         return COH_OK;
     const coh_instruction_call *call = &v->program->calls[instruction->call];
     for (uint32_t i = 0; i < call->binding_count; i++)

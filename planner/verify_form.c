@@ -49,7 +49,9 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     case COH_ROLE_INPUT_GRAD:
         return row_begin > 0 ? COH_MAY_BOTH : COH_MAY_WRITE | COH_MAY_BOTH;
     case COH_ROLE_PARAMETER_GRAD:
-        return stream == COH_STREAM_GRAD ? COH_MAY_WRITE | COH_MAY_BOTH : by_rows(row_begin);
+        return stream == COH_STREAM_GRAD || stream == COH_STREAM_CONTRIBUTION
+                   ? COH_MAY_WRITE | COH_MAY_BOTH
+                   : by_rows(row_begin);
     case COH_ROLE_TO:
         return COH_MAY_WRITE | COH_MAY_BOTH;
     case COH_ROLE_PARTIALS:
@@ -100,6 +102,7 @@ static int role_of_stream(coh_stream stream)
     case COH_STREAM_CACHE:
     case COH_STREAM_SCRATCH:
     case COH_STREAM_OUTPUT:
+    case COH_STREAM_CONTRIBUTION:
     case COH_STREAM_COUNT:
         break;
     }
@@ -263,11 +266,11 @@ static coh_status check_adding(coh_verifier *v, uint32_t instruction_index,
     return COH_OK;
 }
 
-/* The dtype of a group's WORK or GRAD. */
+/* The dtype of a group's WORK, GRAD or CONTRIBUTION. */
 static coh_dtype stored_dtype(const coh_verifier *v, const coh_object *object)
 {
     const coh_group_layout *group = &v->layout->groups[object->owner];
-    return object->stream == COH_STREAM_GRAD ? coh_group_grad_dtype(group) : group->dtype;
+    return object->stream == COH_STREAM_WORK ? group->dtype : coh_group_grad_dtype(group);
 }
 
 static coh_status check_binding(coh_verifier *v, uint32_t instruction_index,
@@ -288,14 +291,16 @@ static coh_status check_binding(coh_verifier *v, uint32_t instruction_index,
                                   binding->port, binding->role, binding->object_offset, bytes,
                                   operand->object_offset, operand->bytes, operand->role));
     const coh_object *object = &v->layout->objects[operand->object];
-    if (object->stream <= COH_STREAM_GRAD && stored_dtype(v, object) != binding->shape.dtype)
+    if (coh_stream_is_of_group(object->stream) && object->stream != COH_STREAM_STATE &&
+        stored_dtype(v, object) != binding->shape.dtype)
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, UINT32_MAX,
                                   "port %d of role %d has another dtype than its group",
                                   binding->port, binding->role));
     return check_adding(v, instruction_index, call, binding);
 }
 
-/* The dtype of an ADD's scratch: that of TO; for a gradient that of its parameter. */
+/* The dtype of what an ADD takes: that of TO; of scratch for a group's gradient that of its
+ * parameters. */
 static coh_dtype added_dtype(const coh_verifier *v, uint32_t instruction_index)
 {
     const coh_instruction_call *call =
@@ -303,8 +308,9 @@ static coh_dtype added_dtype(const coh_verifier *v, uint32_t instruction_index)
     const coh_binding *to = &v->program->bindings[call->binding_begin + 1];
     const coh_object *object =
         &v->layout->objects[coh_instruction_operands(v, instruction_index)[to->operand].object];
-    return object->stream == COH_STREAM_GRAD ? v->layout->groups[object->owner].dtype
-                                             : to->shape.dtype;
+    return coh_stream_is_of_group(object->stream) && !coh_verify_is_fold(v, instruction_index)
+               ? v->layout->groups[object->owner].dtype
+               : to->shape.dtype;
 }
 
 /* Checks that an ADD adds elements of one dtype, or those of a parameter's dtype to its f32

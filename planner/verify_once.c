@@ -90,7 +90,7 @@ static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t instruct
 {
     const coh_object *object = coh_chunk_object(v, chunk);
     uint8_t opcode = v->program->instructions[instruction].opcode;
-    if (object->stream > COH_STREAM_STATE)
+    if (!coh_stream_is_of_group(object->stream))
         return COH_OK;
     if ((operand->access & COH_ACCESS_WRITE) && !may_write(object, opcode))
         COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,

@@ -93,12 +93,17 @@ static uint32_t share_of_read(const coh_verifier *v, const share_book *book, uin
     return gradient >= 0 ? v->layout->objects[gradient].chunk_begin : UINT32_MAX;
 }
 
-/* Returns 1 if a write to this chunk is a contribution. */
-static int is_share(const coh_verifier *v, uint32_t chunk)
+/* Returns the chunk that identifies the contribution which a write to `chunk` is; UINT32_MAX: it is
+ * none. The gradient of a replica stands for the group's. */
+static uint32_t share_of_write(const coh_verifier *v, uint32_t chunk)
 {
     const coh_object *object = coh_chunk_object(v, chunk);
+    if (object->stream == COH_STREAM_CONTRIBUTION)
+        return coh_partner_chunk(v, chunk, v->layout->groups[object->owner].grad);
     return object->stream == COH_STREAM_GRAD ||
-           (object->stream == COH_STREAM_ACTIVATION_GRAD && chunk == object->chunk_begin);
+                   (object->stream == COH_STREAM_ACTIVATION_GRAD && chunk == object->chunk_begin)
+               ? chunk
+               : UINT32_MAX;
 }
 
 /* Returns 1 if the port's view overlaps the chunk. */
@@ -170,8 +175,9 @@ static coh_status note_port(coh_verifier *v, share_book *book, uint32_t instruct
     }
     if (!(operand->access & COH_ACCESS_WRITE))
         return COH_OK;
-    if (is_share(v, chunk))
-        return note_share(v, book, instruction, chunk, port_of(binding));
+    const uint32_t made = share_of_write(v, chunk);
+    if (made != UINT32_MAX)
+        return note_share(v, book, instruction, made, port_of(binding));
     if (facts->opcode == COH_OP_BACKWARD &&
         coh_chunk_object(v, chunk)->stream == COH_STREAM_SCRATCH) {
         book->scratch_writer[chunk] = instruction + 1;
@@ -208,6 +214,8 @@ static coh_status note_instruction(coh_verifier *v, share_book *book, uint32_t i
     if (facts->call < 0 || (facts->opcode != COH_OP_FORWARD && facts->opcode != COH_OP_BACKWARD &&
                             facts->opcode != COH_OP_ADD))
         return COH_OK;
+    if (coh_verify_is_fold(v, instruction))
+        return COH_OK; /* of contributions made before: verify_folds.c */
     const coh_instruction_call *call = &v->program->calls[facts->call];
     for (uint32_t i = 0; i < call->binding_count; i++) {
         const coh_binding *binding = &v->program->bindings[call->binding_begin + i];

@@ -12,6 +12,7 @@
  *   verify_once.c     EXACTLY_ONCE of gradients, norms and updates; CONSISTENT_SAVE
  *   verify_shares.c   EXACTLY_ONCE of contributions: each use in forward gives one in backward
  *   verify_adds.c     EXACTLY_ONCE of parameters that share a chunk: first overwrites, later add
+ *   verify_folds.c    EXACTLY_ONCE of replicas: each gradient added once, in the fold shape's order
  *
  * Instructions are numbered through all runs of a lane from 1: run r's instruction n has the
  * number r * lane_length + n. "a happens before b" is: clock(b)[lane of a] >= number of a. */
@@ -75,6 +76,7 @@ coh_status coh_verify_calls(coh_verifier *v);
 coh_status coh_verify_once(coh_verifier *v);
 coh_status coh_verify_shares(coh_verifier *v); /* EXACTLY_ONCE of contributions, losses, outputs */
 coh_status coh_verify_adds(coh_verifier *v);   /* EXACTLY_ONCE of single parameters */
+coh_status coh_verify_folds(coh_verifier *v);  /* EXACTLY_ONCE of replicas */
 coh_status coh_verify_save(coh_verifier *v);
 coh_status coh_verify_clocks(coh_verifier *v); /* fills clocks */
 coh_status coh_verify_bytes(coh_verifier *v);
@@ -108,11 +110,19 @@ static inline const uint32_t *coh_instruction_clock(const coh_verifier *v, uint3
     return &v->clocks[((size_t)run * v->program->instruction_count + instruction) * COH_LANE_COUNT];
 }
 
-/* The GRAD or STATE chunk of a WORK chunk: the same number in its object. */
-static inline uint32_t coh_partner_chunk(const coh_verifier *v, uint32_t work_chunk, int32_t object)
+/* Returns 1 for an ADD that takes a CONTRIBUTION. */
+static inline int coh_verify_is_fold(const coh_verifier *v, uint32_t instruction)
 {
-    return v->layout->objects[object].chunk_begin + work_chunk -
-           coh_chunk_object(v, work_chunk)->chunk_begin;
+    const coh_instruction *facts = &v->program->instructions[instruction];
+    return facts->opcode == COH_OP_ADD && facts->operand_count > 0 &&
+           v->layout->objects[coh_instruction_operands(v, instruction)[0].object].stream ==
+               COH_STREAM_CONTRIBUTION;
+}
+
+/* The chunk of `object` that belongs to a chunk of the same group: the same number in it. */
+static inline uint32_t coh_partner_chunk(const coh_verifier *v, uint32_t chunk, int32_t object)
+{
+    return v->layout->objects[object].chunk_begin + chunk - coh_chunk_object(v, chunk)->chunk_begin;
 }
 
 #endif

@@ -34,13 +34,13 @@ static uint64_t rounded_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Bytes of a GRAD or STATE chunk of `elements`, from the optimizer's table. */
+/* Bytes of a GRAD, CONTRIBUTION or STATE chunk of `elements`, from the optimizer's table. */
 static uint64_t partner_bytes(const coh_layout *layout, const coh_group_layout *group,
                               coh_stream stream, uint64_t elements)
 {
     const coh_optimizer *optimizer = layout->optimizers[group->optimizer];
     const int is_half = group->dtype == COH_DTYPE_BF16;
-    if (stream == COH_STREAM_GRAD)
+    if (stream != COH_STREAM_STATE)
         return rounded_up(elements * (is_half && !group->f32_gradients ? 2 : 4), COH_PAGE_BYTES);
     /* the low 16 bits of the master */
     uint64_t bytes = is_half && !optimizer->rounds_work ? elements * 2 : 0;
@@ -156,9 +156,42 @@ static int rows_match(const coh_layout *layout, const coh_group_layout *group)
     return good;
 }
 
+/* Returns 1 if each factor of the fold shape has an object of the group, and no two the same. */
+static int contributions_match(const coh_layout *layout, uint32_t group_index)
+{
+    const coh_group_layout *group = &layout->groups[group_index];
+    for (int32_t f = 0; f < coh_fold_factor_count(&layout->fold); f++) {
+        const int32_t index = group->contributions[f];
+        if (!is_partner(layout, group, index, COH_STREAM_CONTRIBUTION) ||
+            (index >= 0 && layout->objects[index].owner != (int32_t)group_index))
+            return 0;
+        for (int32_t other = 0; index >= 0 && other < f; other++)
+            if (group->contributions[other] == index)
+                return 0;
+    }
+    return 1;
+}
+
+/* Returns 1 if the fold shape is checked and the micro-batches are those of whole replicas. */
+static int shape_is_good(const coh_layout *layout)
+{
+    uint64_t replicas = 1;
+    for (int32_t f = 0; f < COH_FOLD_FACTORS; f++) {
+        const int32_t factor = layout->fold.factors[f];
+        const int is_used = f < coh_fold_factor_count(&layout->fold);
+        if (factor < 0 || factor > COH_REPLICAS_MOST || (!is_used && factor != 0))
+            return 0;
+        replicas *= is_used ? (uint64_t)factor : 1;
+    }
+    return replicas <= COH_REPLICAS_MOST && layout->microbatch_count % replicas == 0 &&
+           (replicas == 1 || layout->microbatch_count > 0);
+}
+
 static coh_status check_layout(coh_verifier *v)
 {
     const coh_layout *layout = v->layout;
+    if (!shape_is_good(layout))
+        return bad(v, COH_NO_INSTRUCTION, "a fold shape that its micro-batches do not have");
     for (int level = 0; level < COH_LINK_LEVELS; level++)
         if (layout->ranks[level] < 1 || layout->ranks[level] > RANKS_MOST)
             return bad(v, COH_NO_INSTRUCTION, "a number of ranks that is not 1 to 2^20");
@@ -181,11 +214,13 @@ static coh_status check_layout(coh_verifier *v)
             !is_partner(layout, group, group->grad, COH_STREAM_GRAD) ||
             !is_partner(layout, group, group->state, COH_STREAM_STATE))
             return bad(v, COH_NO_INSTRUCTION, "a group whose work, grad and state do not match");
+        if (!contributions_match(layout, i))
+            return bad(v, COH_NO_INSTRUCTION, "a group whose contributions do not match its work");
         if (!parameters_fit(layout, i, is_half ? 2 : 4))
             return bad(v, COH_NO_INSTRUCTION, "a group whose parameters do not fit its work");
     }
     for (uint32_t i = 0; i < layout->object_count; i++)
-        if (layout->objects[i].stream <= COH_STREAM_STATE &&
+        if (coh_stream_is_of_group(layout->objects[i].stream) &&
             (layout->objects[i].owner < 0 ||
              (uint32_t)layout->objects[i].owner >= layout->group_count))
             return bad(v, COH_NO_INSTRUCTION, "a stream of parameters without a group");

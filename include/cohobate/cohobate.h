@@ -19,6 +19,7 @@
  *   disk.h                                several drives as one working store
  *   world.h                               several ranks: opened, stopped together
  *   plan_batch.h                          plans a batch and chooses its micro-batch
+ *   fold_shape.h                          order in which gradients of replicas are added
  *   status.h, refusal.h, terms.h          errors; what does not fit, as data; words of messages
  *   tier.h                                tiers, lanes, levels: indices of arrays in plans and
  *                                         results
@@ -42,6 +43,7 @@
 #include "cohobate/disk.h"
 #include "cohobate/engine.h"
 #include "cohobate/extension.h"
+#include "cohobate/fold_shape.h"
 #include "cohobate/folder.h"
 #include "cohobate/kernels.h"
 #include "cohobate/kinds.h"

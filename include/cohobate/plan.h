@@ -16,6 +16,7 @@
 #define COHOBATE_PLAN_H
 
 #include "cohobate/disk.h"
+#include "cohobate/fold_shape.h"
 #include "cohobate/model.h"
 #include "cohobate/optimizer.h"
 #include "cohobate/profile.h"
@@ -177,6 +178,11 @@ typedef struct coh_plan_options {
      * them, so that they have this multiple of its rates and endurance; measured rates, and those
      * given as entries, are of all drives together. */
     int32_t drive_count;
+    /* The step's micro-batches belong to this many replicas, whose gradients are made apart and
+     * then added in this shape (fold_shape.h); replica r has micro-batches r * n to r * n + n - 1,
+     * n of microbatch_count for each. All zero: one replica. Part of the numeric plan; bf16
+     * parameters need f32_gradients, since the sums are f32. */
+    coh_fold_shape replicas;
 } coh_plan_options;
 
 /* As coh_plan_options_init; `bytes` is the size that the caller was compiled with. */
@@ -410,8 +416,8 @@ COH_API coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, 
  * `peak_device_bytes`, `peak_host_bytes` and `peak_disk_bytes` are its peaks. `host_memory_bytes`
  * and `disk_bytes` are the limits that the plan was made for, `is_gpu` its kind of device.
  * `microbatch_count`, `deferred_update`, `optimizer` and the `optimizer_choice_count` entries of
- * `optimizer_choices` are as in coh_plan_options; `pin_count`, `operator_count`: pins and
- * operators. */
+ * `optimizer_choices` are as in coh_plan_options, and so is `replicas`; `pin_count`,
+ * `operator_count`: pins and operators. */
 typedef struct coh_plan_file {
     uint32_t struct_bytes;
     char note[COH_PLAN_NOTE_BYTES]; /* "": none */
@@ -434,6 +440,7 @@ typedef struct coh_plan_file {
     int32_t optimizer_choice_count;
     coh_optimizer_choice optimizer_choices[COH_OPTIMIZER_CHOICES_MOST];
     int32_t deferred_update;
+    coh_fold_shape replicas;
 } coh_plan_file;
 /* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);

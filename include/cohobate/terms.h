@@ -18,8 +18,8 @@ extern "C" {
 #endif
 
 /* Options, with the words that the library uses for them. DEVICE, THREADS, RECOMPUTE, SWEEP_ORDER,
- * BATCH, MICRO_BATCH, DTYPE, GRADIENTS, ATOMICS, DROPOUT, PROFILE, FIELD, CHAT and CHAT_FORM are
- * called by these words. */
+ * BATCH, MICRO_BATCH, DTYPE, GRADIENTS, REPLICAS, ATOMICS, DROPOUT, PROFILE, FIELD, CHAT and
+ * CHAT_FORM are called by these words. */
 typedef enum coh_term {
     COH_TERM_DEVICE_MEMORY, /* "device memory" */
     COH_TERM_HOST_MEMORY,   /* "host memory": pinned, next to a GPU */
@@ -50,6 +50,7 @@ typedef enum coh_term {
     COH_TERM_CHAT,
     COH_TERM_CHAT_FORM,
     COH_TERM_KINDS, /* "coh_extension_register" */
+    COH_TERM_REPLICAS,
     COH_TERM_COUNT
 } coh_term;
 

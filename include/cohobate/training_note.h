@@ -108,6 +108,7 @@ typedef struct coh_training_note {
     /* Step s reads `batch` windows from data_first_window + (s - data_first_step) * batch on, in
      * the order of coh_token_file_window. Both are 0 unless a run changed its data or batch. */
     uint64_t data_first_step, data_first_window;
+    coh_fold_shape replicas; /* as in coh_plan_options */
 } coh_training_note;
 
 /* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */

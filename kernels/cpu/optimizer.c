@@ -99,8 +99,7 @@ void coh_cpu_clip(void *queue, const coh_clip *clip)
 {
     coh_cells *cells = clip->cells;
     (void)queue;
-    const double loss = coh_losses_mean(clip->losses, clip->loss_stride, clip->microbatch_count) *
-                        (double)cells->loss_factor;
+    const double loss = coh_losses_mean(clip) * (double)cells->loss_factor;
     const double norm = sqrt(fold_partials(clip));
     cells->finite = isfinite(loss) && isfinite(norm);
     if (cells->finite)

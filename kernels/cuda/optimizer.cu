@@ -561,16 +561,38 @@ COH_DEVICE double fold_partials(const double *partials, int64_t count)
     return sums[0];
 }
 
+/* As coh_losses_mean. */
+COH_DEVICE double losses_mean(const coh_clip &a)
+{
+    int64_t own[COH_FOLD_FACTORS], each = a.microbatch_count;
+    double all = 0.0;
+    for (int f = 0; f < COH_FOLD_FACTORS; f++)
+        each /= own[f] = a.fold.factors[f] > 1 ? a.fold.factors[f] : 1;
+    const float *loss = a.losses;
+    for (int64_t node = 0; loss != nullptr && node < own[2]; node++) {
+        double of_node = 0.0;
+        for (int64_t pair = 0; pair < own[1]; pair++) {
+            double of_pair = 0.0;
+            for (int64_t replica = 0; replica < own[0]; replica++) {
+                double sum = 0.0;
+                for (int64_t i = 0; i < each; i++, loss += a.loss_stride)
+                    sum += *loss;
+                of_pair += sum;
+            }
+            of_node += of_pair;
+        }
+        all += of_node;
+    }
+    return all / (double)a.microbatch_count;
+}
+
 COH_KERNEL_OF(coh_cells_clip, COH_CLIP_SUMS, 1, const __grid_constant__ coh_clip a)
 {
     const double folded = a.partials != nullptr ? fold_partials(a.partials, a.partial_count) : 0.0;
     coh_cells *cells = a.cells;
     if (threadIdx.x > 0)
         return;
-    double losses = 0.0;
-    for (int64_t i = 0; a.losses != nullptr && i < a.microbatch_count; i++)
-        losses += a.losses[i * a.loss_stride];
-    const double loss = losses / (double)a.microbatch_count * (double)cells->loss_factor;
+    const double loss = losses_mean(a) * (double)cells->loss_factor;
     const double norm = sqrt(folded);
     cells->finite = isfinite(loss) && isfinite(norm);
     if (cells->finite)

@@ -86,6 +86,10 @@ class coh_optimizer_choice(Structure):
     _fields_ = [("pattern", c_char * 256), ("optimizer", c_char * 16)]
 
 
+class coh_fold_shape(Structure):
+    _fields_ = [("factors", c_int32 * 3)]
+
+
 class coh_plan_options(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("mode", c_int), ("device_memory_bytes", c_uint64),
                 ("host_memory_bytes", c_uint64), ("emulate_host", c_int32), ("disk_bytes", c_uint64),
@@ -96,7 +100,7 @@ class coh_plan_options(Structure):
                 ("pins", POINTER(coh_pin)), ("pin_count", c_int32), ("earlier", POINTER(c_void_p)),
                 ("earlier_count", c_int32), ("f32_gradients", c_int32), ("search", c_int), ("optimizer", c_char * 16),
                 ("optimizer_choices", POINTER(coh_optimizer_choice)), ("optimizer_choice_count", c_int32),
-                ("drive_count", c_int32)]
+                ("drive_count", c_int32), ("replicas", coh_fold_shape)]
 
 
 _GraphSource = CFUNCTYPE(c_int, c_void_p, c_int64, POINTER(c_void_p))

@@ -437,6 +437,11 @@ coh_extension valid_coh_extension(void)
                             .models = { &model } };
 }
 
+coh_fold_shape valid_coh_fold_shape(void)
+{
+    return (coh_fold_shape){ { 2, 2 } };
+}
+
 coh_pin valid_coh_pin(void)
 {
     return (coh_pin){ .target = "blocks.0", .place = COH_PIN_KEEP };

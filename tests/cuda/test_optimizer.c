@@ -17,7 +17,7 @@
 /* beta1, beta2 and epsilon of most cases. */
 static const float numbers[] = { 0.9f, 0.95f, 1e-8f };
 
-enum { GRAIN = COH_GRAIN_ELEMENTS, ELEMENTS = GRAIN + 4096, PARTIALS = 20, MICROBATCHES = 3 };
+enum { GRAIN = COH_GRAIN_ELEMENTS, ELEMENTS = GRAIN + 4096, PARTIALS = 20, MICROBATCHES = 12 };
 
 static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
 
@@ -222,6 +222,7 @@ static void check_step(int how, int defers)
                       how == 3 ? NULL : coh_twins_random(COH_DTYPE_F32, MICROBATCHES * 16, 0, 2),
                   .loss_stride = 16,
                   .microbatch_count = MICROBATCHES,
+                  .fold = how == 1 ? (coh_fold_shape){ { 3, 2 } } : (coh_fold_shape){ { 0 } },
                   .defers = defers,
                   .record = record,
                   .scalars = scalars },

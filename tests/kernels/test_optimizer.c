@@ -482,6 +482,56 @@ static void a_clip_scales_to_the_norm_and_counts_what_is_finite(void **state)
     }
 }
 
+/* Returns the sum of the node of `level` factors whose first micro-batch is *next. */
+static double fold_losses(const coh_clip *clip, int level, int64_t each, int64_t *next)
+{
+    const int members = level > 0 ? clip->fold.factors[level - 1] : (int)each;
+    double sum = 0;
+    for (int member = 0; member < members; member++)
+        sum += level > 0 ? fold_losses(clip, level - 1, each, next)
+                         : (double)clip->losses[clip->loss_stride * (*next)++];
+    return sum;
+}
+
+/* A loss of 1 and others of half its last place in double, which are lost alone and count together:
+ * in shapes of 12 replicas of one micro-batch each, no two sums are alike. */
+static void losses_are_added_in_the_fold_shape(void **state)
+{
+    (void)state;
+    enum { REPLICAS = 12, MOST = 2 * REPLICAS };
+    static const coh_fold_shape shapes[] = {
+        { { 12 } }, { { 3, 4 } }, { { 4, 3 } }, { { 2, 3, 2 } }
+    };
+    static float losses[MOST * LOSS_STRIDE];
+    double seen[4];
+    for (uint64_t i = 0; i < MOST; i++)
+        losses[i * LOSS_STRIDE] = i == 0 ? 1.0f : 0x1p-53f;
+    for (int each = 1; each <= 2; each++) {
+        for (int s = 0; s < 4; s++) {
+            coh_cells cells = { .loss_factor = 1 };
+            coh_clip_record record = { 0 };
+            const coh_clip clip = { .cells = &cells,
+                                    .losses = losses,
+                                    .loss_stride = LOSS_STRIDE,
+                                    .microbatch_count = (int64_t)each * REPLICAS,
+                                    .fold = shapes[s],
+                                    .record = &record };
+            int64_t next = 0;
+            int levels = 0;
+            while (levels < COH_FOLD_FACTORS && shapes[s].factors[levels] > 0)
+                levels++;
+            const double sum = fold_losses(&clip, levels, each, &next);
+            assert_int_equal(next, each * REPLICAS);
+            coh_kernel_clip(pool, &clip);
+            assert_true(record.loss == sum / (double)(each * REPLICAS));
+            seen[s] = record.loss;
+        }
+        for (int s = 0; each == 1 && s < 4; s++)
+            for (int other = 0; other < s; other++)
+                assert_true(seen[s] != seen[other]);
+    }
+}
+
 /* Updates made in backward were latched by FEED; this step's CLIP must leave their values. */
 static void a_clip_that_does_not_defer_latches_nothing(void **state)
 {
@@ -543,6 +593,7 @@ int main(void)
         cmocka_unit_test(a_feed_copies_and_latches_for_updates_before_the_clip),
         cmocka_unit_test(a_clip_scales_to_the_norm_and_counts_what_is_finite),
         cmocka_unit_test(a_clip_that_does_not_defer_latches_nothing),
+        cmocka_unit_test(losses_are_added_in_the_fold_shape),
         cmocka_unit_test(the_norm_is_of_all_partials),
     };
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

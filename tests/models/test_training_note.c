@@ -57,8 +57,10 @@ static void a_note_is_read_as_it_was_written(void **state)
     note.form.chat_form = 2;
     note.data_first_step = 5;
     note.data_first_window = 60;
+    note.replicas = (coh_fold_shape){ { 2, 2 } };
     assert_int_equal(coh_training_note_write(&note, &model, text, sizeof(text)), COH_OK);
     assert_non_null(strstr(text, "\"data_hash\": \"0123456789abcdef\""));
+    assert_non_null(strstr(text, "\"replicas\": \"2x2\""));
     assert_int_equal(coh_training_note_read(text, &other), COH_OK);
     assert_memory_equal(&note, &other, sizeof(note));
 }
@@ -86,6 +88,8 @@ static void what_no_reader_takes_is_not_written(void **state)
     REFUSED(schedule.lowest, -1, "'min_lr'");
     REFUSED(clip, INFINITY, "'clip'");
     REFUSED(beta1, 1, "contradicts");
+    REFUSED(replicas, ((coh_fold_shape){ { 4 } }), "contradicts");
+    REFUSED(replicas, ((coh_fold_shape){ { -1 } }), "'replicas'");
     REFUSED(lr_for.count, COH_NOTE_PATTERNS + 1, "'lr_for'");
     REFUSED(lr_for.count, -1, "'lr_for'");
     REFUSED(tokenizer[0], '\xff', "not UTF-8");

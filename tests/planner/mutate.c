@@ -90,6 +90,9 @@ void free_mutant(mutant *m)
 
 /* ---- the list ---- */
 
+/* Chunks to which an operand is turned. */
+enum { RETARGETS = 4 };
+
 typedef struct mutation_list {
     mutation *items;
     size_t count, capacity;
@@ -118,7 +121,15 @@ static void list_waits(const coh_program *p, mutation_list *list)
         }
 }
 
-static void list_instructions(const coh_program *p, mutation_list *list)
+/* Does it add the gradient of a replica? */
+static int folds(const coh_layout *layout, const coh_program *p, const coh_instruction *instruction)
+{
+    return instruction->opcode == COH_OP_ADD &&
+           layout->objects[p->operands[instruction->operand_begin].object].stream ==
+               COH_STREAM_CONTRIBUTION;
+}
+
+static void list_instructions(const coh_layout *layout, const coh_program *p, mutation_list *list)
 {
     for (uint32_t i = 0; i < p->instruction_count; i++) {
         const coh_instruction *instruction = &p->instructions[i];
@@ -137,7 +148,10 @@ static void list_instructions(const coh_program *p, mutation_list *list)
             add(list, MUTATE_MOVER_VERSION, i, -1);
         }
         if (instruction->opcode == COH_OP_RECOMPUTE)
-            for (int32_t k = 0; k < 4; k++)
+            for (int32_t k = 0; k < RETARGETS; k++)
+                add(list, MUTATE_RETARGET, i, k);
+        if (folds(layout, p, instruction))
+            for (int32_t k = 0; k < 2 * RETARGETS; k++)
                 add(list, MUTATE_RETARGET, i, k);
         if (instruction->call < 0 || instruction->opcode == COH_OP_ADD)
             continue;
@@ -204,7 +218,7 @@ size_t list_mutations(const coh_layout *layout, const coh_program *program, muta
 {
     mutation_list list = { 0 };
     list_waits(program, &list);
-    list_instructions(program, &list);
+    list_instructions(layout, program, &list);
     list_tables(layout, program, &list);
     *out = list.items;
     return list.count;
@@ -421,9 +435,10 @@ static int retarget(mutant *m, const mutation *what)
 {
     coh_program *p = &m->program;
     const coh_instruction *instruction = &p->instructions[what->index];
-    coh_operand *operand = &p->operands[instruction->operand_begin];
+    const int32_t which = what->amount / RETARGETS;
+    coh_operand *operand = &p->operands[instruction->operand_begin + (uint32_t)which];
     coh_touch *touch = &p->touches[operand->touch_begin];
-    int32_t left = what->amount;
+    int32_t left = what->amount % RETARGETS;
     for (uint32_t e = 0; e < p->extent_count && operand->touch_count == 1; e++) {
         uint32_t first = 0, last = 0;
         const coh_extent *extent = &p->extents[e];
@@ -440,7 +455,7 @@ static int retarget(mutant *m, const mutation *what)
         operand->object = m->layout.chunks[extent->chunk].object;
         operand->object_offset = m->layout.chunks[extent->chunk].object_offset;
         operand->offset = extent->offset;
-        p->bindings[p->calls[instruction->call].binding_begin].object_offset =
+        p->bindings[p->calls[instruction->call].binding_begin + (uint32_t)which].object_offset =
             operand->object_offset;
         return make_consistent(&m->layout, p);
     }

@@ -31,7 +31,8 @@ typedef enum mutation_kind {
     MUTATE_PREDICATE,
     MUTATE_DELETE,   /* ordinals, versions, counts and waits are made consistent again */
     MUTATE_REPEAT,   /* consistent as well */
-    MUTATE_RETARGET, /* a RECOMPUTE reads another chunk; consistent as well */
+    MUTATE_RETARGET, /* a RECOMPUTE, or an ADD of replicas, takes another chunk; consistent as
+                      * well */
     MUTATE_MICROBATCH,
     MUTATE_OPERATOR,
     MUTATE_ROWS,

@@ -535,13 +535,18 @@ static void check_instruction(machine *m, uint32_t index)
             &m->program->operands[instruction->operand_begin + binding->operand];
         uint64_t bytes = size_of(binding->shape.dtype);
         const coh_object *object = &m->layout->objects[operand->object];
+        const int is_grad =
+            object->stream == COH_STREAM_GRAD || object->stream == COH_STREAM_CONTRIBUTION;
         const coh_group_layout *group =
-            object->stream <= COH_STREAM_GRAD ? &m->layout->groups[object->owner] : NULL;
-        const int is_wide = object->stream == COH_STREAM_GRAD && group->f32_gradients;
+            is_grad || object->stream == COH_STREAM_WORK ? &m->layout->groups[object->owner] : NULL;
+        const int is_wide = is_grad && group->f32_gradients;
+        const int folds =
+            m->layout->objects[m->program->operands[instruction->operand_begin].object].stream ==
+            COH_STREAM_CONTRIBUTION;
         if (group != NULL && binding->shape.dtype != (is_wide ? COH_DTYPE_F32 : group->dtype))
             fault(m, index, "port %u takes a group's elements for others", i);
         if (instruction->opcode == COH_OP_ADD && i == 1 &&
-            binding[-1].shape.dtype != (is_wide ? group->dtype : binding->shape.dtype))
+            binding[-1].shape.dtype != (is_wide && !folds ? group->dtype : binding->shape.dtype))
             fault(m, index, "it adds unlike elements");
         for (int32_t d = 0; d < binding->shape.rank; d++)
             bytes *= (uint64_t)binding->shape.dim[d];

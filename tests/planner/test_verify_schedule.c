@@ -30,6 +30,7 @@ typedef struct setting {
     const char *pins[3];
     const char *optimizer; /* NULL: the default */
     coh_optimizer_choice choice;
+    coh_fold_shape replicas; /* of coh_plan_options */
 } setting;
 
 static const setting settings[] = {
@@ -236,6 +237,41 @@ static const setting settings[] = {
       COH_RECOMPUTE_NONE,
       60,
       .slices = 2 },
+    { "disk, deferred, tied, replicas 2x2",
+      { .layers = 1, .width = 48, .vocabulary = 300, .rows = 20, .is_tied = 1 },
+      4,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .replicas = { { 2, 2 } } },
+    { "host, direct, bf16, kinds that cannot add, replicas 3",
+      { .layers = 1,
+        .width = 48,
+        .vocabulary = 300,
+        .rows = 20,
+        .overwrites = 1,
+        .freezes = 1,
+        .dtype = COH_DTYPE_BF16 },
+      6,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      70,
+      .updates = 1,
+      .f32 = 1,
+      .replicas = { { 3 } } },
+    { "disk, direct, tied, replicas 2x2x2",
+      { .layers = 1, .width = 48, .vocabulary = 300, .rows = 20, .is_tied = 1 },
+      8,
+      0,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .replicas = { { 2, 2, 2 } } },
     { "disk, deferred, tied, no states but of biases",
       { .layers = 2, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
       2,
@@ -290,7 +326,8 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
                                  .microbatch_count = what->microbatches,
                                  .deferred_update = what->deferred,
                                  .recompute = what->recompute,
-                                 .f32_gradients = what->f32 };
+                                 .f32_gradients = what->f32,
+                                 .replicas = what->replicas };
     uint64_t memory = 0;
     coh_pin pins[3];
     coh_plan *plan = NULL;
