@@ -437,10 +437,11 @@ static void print_what(const plan_view *of)
            of->file.f32_gradients ? " (gradients f32)" : "", of->file.atomics ? " (atomics)" : "",
            (double)coh_model_trained_count(&of->model) * 1e-6, size.layers, size.heads,
            size.channels, size.vocabulary);
-    printf("  batch    %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once, by %s; %" PRId64
-           " step%s, %s\n",
+    printf("  batch    %" PRId64 " x %" PRId64 " tokens, %" PRId64 " at once, by %s, replicas %s"
+           "; %" PRId64 " step%s, %s\n",
            note->batch, note->sequence, note->micro_batch,
-           coh_sweep_order_name(of->file.sweep_order), note->steps, note->steps == 1 ? "" : "s",
+           coh_sweep_order_name(of->file.sweep_order), cli_shape_text(&of->file.replicas).at,
+           note->steps, note->steps == 1 ? "" : "s",
            note->clip <= 0            ? "not clipped"
            : of->file.deferred_update ? "clipped"
                                       : "clipped by the previous norm");
@@ -530,15 +531,16 @@ static void print_plan_json(const plan_view *of)
     cli_line_add_json_tiers(&line, "peak_bytes", peaks);
     cli_line_add_json(&line,
                       "'profile': %s, 'profile_hash': '%016" PRIx64 "', 'step_seconds': %.9f"
-                      ", 'chunk_bytes': %" PRIu64 ", 'sweep_order': %s, 'in_memory': %i"
+                      ", 'chunk_bytes': %" PRIu64 ", 'sweep_order': %s, 'replicas': %s"
+                      ", 'in_memory': %i"
                       ", 'recomputes': %d, 'host_updates': %d, 'pins': %d, 'operators': %d"
                       ", 'instruction_count': %" PRIu32 ", 'numeric_fingerprint': '%016" PRIx64
                       "', 'program_hash': '%016" PRIx64 "'}",
                       file->profile_name, file->profile_hash, (double)file->step_ns * 1e-9,
                       file->chunk_bytes, coh_sweep_order_name(file->sweep_order),
-                      file->is_in_memory, file->recomputes, file->host_updates, file->pin_count,
-                      file->operator_count, file->instruction_count, file->numeric_fingerprint,
-                      file->program_hash);
+                      cli_shape_text(&file->replicas).at, file->is_in_memory, file->recomputes,
+                      file->host_updates, file->pin_count, file->operator_count,
+                      file->instruction_count, file->numeric_fingerprint, file->program_hash);
     cli_print("%s", line.text);
 }
 

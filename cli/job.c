@@ -446,6 +446,7 @@ static void set_plan_options(cli_job *job)
     o->microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
     o->sweep_order = order_of(job);
     o->f32_gradients = (int32_t)recipe->f32_gradients;
+    o->replicas = recipe->replicas;
     o->deferred_update = cli_recipe_defers(recipe);
     snprintf(o->optimizer, sizeof(o->optimizer), "%s", recipe->optimizer);
     o->optimizer_choices = recipe->optimizer_for.at;

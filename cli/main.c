@@ -56,6 +56,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_CHAT] = "--chat",
     [COH_TERM_CHAT_FORM] = "--chat-form",
     [COH_TERM_KINDS] = "--kinds",
+    [COH_TERM_REPLICAS] = "--replicas",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };

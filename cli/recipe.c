@@ -15,23 +15,57 @@
 
 enum { MICRO_BATCH_MOST = 8, WARMUP_MOST = 100, WARMUP_SHARE = 10 };
 
-int64_t cli_default_micro_batch(int64_t batch)
+cli_shape cli_shape_text(const coh_fold_shape *shape)
 {
-    for (int64_t divisor = batch < MICRO_BATCH_MOST ? batch : MICRO_BATCH_MOST; divisor > 1;
+    cli_shape text = { "" };
+    (void)coh_fold_shape_write(shape, text.at);
+    return text;
+}
+
+/* Sequences of each replica. */
+static int64_t share_of(const cli_recipe *recipe)
+{
+    return recipe->batch / coh_fold_shape_replicas(&recipe->replicas);
+}
+
+int64_t cli_default_micro_batch(const cli_recipe *recipe)
+{
+    const int64_t share = share_of(recipe);
+    for (int64_t divisor = share < MICRO_BATCH_MOST ? share : MICRO_BATCH_MOST; divisor > 1;
          divisor--)
-        if (batch % divisor == 0)
+        if (share % divisor == 0)
             return divisor;
     return 1;
 }
 
+static coh_status check_replicas(const cli_recipe *recipe)
+{
+    const int32_t replicas = coh_fold_shape_replicas(&recipe->replicas);
+    if (recipe->batch % replicas == 0 && share_of(recipe) % recipe->micro_batch == 0)
+        return COH_OK;
+    if (recipe->batch % replicas == 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--micro-batch %" PRId64 " does not divide the %" PRId64
+                        " sequences of each of %" PRId32
+                        " replicas: give a divisor, or leave it out for %" PRId64,
+                        recipe->micro_batch, share_of(recipe), replicas,
+                        cli_default_micro_batch(recipe));
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "--replicas %s: %" PRId32 " replicas do not divide --batch %" PRId64
+                    ": give a multiple of %" PRId32 ", or other replicas",
+                    cli_shape_text(&recipe->replicas).at, replicas, recipe->batch, replicas);
+}
+
 coh_status cli_recipe_check_micro_batch(const cli_recipe *recipe)
 {
+    if (coh_fold_shape_replicas(&recipe->replicas) > 1)
+        return check_replicas(recipe);
     if (recipe->batch % recipe->micro_batch == 0)
         return COH_OK;
     return cli_fail(COH_ERR_ARGUMENT,
                     "--micro-batch %" PRId64 " does not divide --batch %" PRId64
                     ": give a divisor, or leave it out for %" PRId64,
-                    recipe->micro_batch, recipe->batch, cli_default_micro_batch(recipe->batch));
+                    recipe->micro_batch, recipe->batch, cli_default_micro_batch(recipe));
 }
 
 void cli_recipe_keep_path(const char *path, char *out_path)
@@ -290,8 +324,10 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                             .hyperparameters = options->hyperparameters,
                             .dropout = options->dropout,
                             .seed = (uint64_t)options->seed };
+    if (options->replicas)
+        CLI_TRY(coh_fold_shape_parse(options->replicas, &recipe->replicas));
     recipe->micro_batch =
-        options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(options->batch);
+        options->micro_batch > 0 ? options->micro_batch : cli_default_micro_batch(recipe);
     CLI_TRY(cli_recipe_check_micro_batch(recipe));
     CLI_TRY(cli_recipe_check_clip(recipe));
     CLI_TRY(cli_recipe_set_optimizer(recipe, options));

@@ -101,9 +101,16 @@ coh_status cli_recipe_check_micro_batch(const cli_recipe *recipe);
 /* Fails: COH_ERR_ARGUMENT if gradients are to be clipped by the previous norm, to no limit. */
 coh_status cli_recipe_check_clip(const cli_recipe *recipe);
 
-/* The largest divisor of `batch` that is at most 8. It depends only on the batch, not on a budget,
- * since the micro-batch is part of the numeric plan (if it does not fit: job.h). */
-int64_t cli_default_micro_batch(int64_t batch);
+/* The text of a fold shape that was parsed. */
+typedef struct cli_shape {
+    char at[COH_FOLD_TEXT_BYTES];
+} cli_shape;
+cli_shape cli_shape_text(const coh_fold_shape *shape);
+
+/* The largest divisor of a replica's share of the batch that is at most 8. It depends only on batch
+ * and replicas, not on a budget, since the micro-batch is part of the numeric plan (if it does not
+ * fit: job.h). */
+int64_t cli_default_micro_batch(const cli_recipe *recipe);
 
 /* ---- groups of parameters, for the engine: parameter_groups.c ---- */
 

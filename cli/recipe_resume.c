@@ -203,6 +203,19 @@ static void set_micro_batch(cli_recipe *recipe, int64_t micro_batch)
     recipe->micro_batch = micro_batch;
 }
 
+static coh_status set_replicas(cli_recipe *recipe, const cli_options *options)
+{
+    const cli_shape before = cli_shape_text(&recipe->replicas);
+    if (!options->replicas)
+        return COH_OK;
+    CLI_TRY(coh_fold_shape_parse(options->replicas, &recipe->replicas));
+    const cli_shape after = cli_shape_text(&recipe->replicas);
+    if (strcmp(before.at, after.at) != 0)
+        cli_note("replicas %s -> %s: other rounding, the run will not continue bit for bit",
+                 before.at, after.at);
+    return COH_OK;
+}
+
 /* The next step continues in the data where the last one stopped, in batches of the new size. */
 static coh_status set_batches(cli_recipe *recipe, const cli_options *options, uint64_t step)
 {
@@ -214,8 +227,8 @@ static coh_status set_batches(cli_recipe *recipe, const cli_options *options, ui
     }
     if (options->micro_batch > 0)
         set_micro_batch(recipe, options->micro_batch);
-    else if (recipe->batch % recipe->micro_batch != 0)
-        set_micro_batch(recipe, cli_default_micro_batch(recipe->batch));
+    else if (recipe->batch / coh_fold_shape_replicas(&recipe->replicas) % recipe->micro_batch != 0)
+        set_micro_batch(recipe, cli_default_micro_batch(recipe));
     return cli_recipe_check_micro_batch(recipe);
 }
 
@@ -279,6 +292,7 @@ coh_status cli_recipe_override(cli_recipe *recipe, const cli_options *options, u
     cli_recipe_set_tokenizer(recipe, options);
     if (options->kernels)
         cli_recipe_keep_path(options->kernels, recipe->kernels);
+    CLI_TRY(set_replicas(recipe, options));
     CLI_TRY(set_batches(recipe, options, step));
     if (cli_given(options, CLI_FLAG_SWEEP_ORDER) && options->sweep_order != COH_SWEEP_AUTO)
         cli_recipe_set_order(recipe, (coh_sweep_order)options->sweep_order);

@@ -108,6 +108,9 @@ static void add_model(const cli_job *job, cli_line *line)
                            line);
     if (job->plan_options.f32_gradients && size.dtype == COH_DTYPE_BF16)
         cli_line_add(line, "        gradients of weights in f32\n");
+    if (coh_fold_shape_replicas(&job->plan_options.replicas) > 1)
+        cli_line_add(line, "        gradients of replicas made apart, added as %s\n",
+                     cli_shape_text(&job->plan_options.replicas).at);
     if (job->model.atomics)
         cli_line_add(line,
                      "        attention backward by atomics where cuDNN takes it: the same seed "
