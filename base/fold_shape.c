@@ -81,3 +81,36 @@ int32_t coh_fold_shape_replicas(const coh_fold_shape *shape)
         return 1;
     return coh_fold_replicas(&checked);
 }
+
+static coh_status refuse_division(const coh_fold_shape *shape, int32_t rank_count)
+{
+    char text[COH_FOLD_TEXT_BYTES], allowed[64];
+    const int32_t replicas = coh_fold_replicas(shape);
+    int length = snprintf(allowed, sizeof(allowed), "%d", replicas);
+    COH_TRY(coh_fold_shape_write(shape, text));
+    for (int32_t f = 1; f <= coh_fold_factor_count(shape); f++)
+        length += snprintf(allowed + length, sizeof(allowed) - (size_t)length, " or %d",
+                           replicas / coh_fold_unit(shape, f));
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s %s cannot be divided between %d ranks in whole factors: use %s ranks, or "
+                    "another shape",
+                    coh_term_text(COH_TERM_REPLICAS), text, rank_count, allowed);
+}
+
+coh_status coh_fold_shape_divide(const coh_fold_shape *shape, int32_t rank_count,
+                                 coh_fold_shape *out_inner, coh_fold_shape *out_outer)
+{
+    const int32_t replicas = coh_fold_replicas(shape), count = coh_fold_factor_count(shape);
+    int32_t inner = 0;
+    while (inner < count && replicas / coh_fold_unit(shape, inner) > rank_count)
+        inner++;
+    if (replicas / coh_fold_unit(shape, inner) != rank_count)
+        return refuse_division(shape, rank_count);
+    *out_inner = *out_outer = (coh_fold_shape){ 0 };
+    for (int32_t f = 0; f < count; f++)
+        if (f < inner)
+            out_inner->factors[f] = shape->factors[f];
+        else
+            out_outer->factors[f - inner] = shape->factors[f];
+    return COH_OK;
+}

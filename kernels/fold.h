@@ -2,7 +2,7 @@
  *
  *     to[i] = the sum of contributions[0][i], contributions[1][i], ... in the order of a fold shape
  *
- * The order is that of memory/fold_shape.h and nothing else decides it. Sums are f32 whatever the
+ * The order is that of cohobate/fold_shape.h and nothing else decides it. Sums are f32 whatever the
  * stored types. They start with the first contribution (not with 0, which would lose the sign of
  * -0), and are rounded once, when they are stored. So the bits are the same on every instruction
  * set, for any number of threads and for any range of elements that a call folds.
@@ -14,12 +14,12 @@
 
 #include <stdint.h>
 
+#include "cohobate/fold_shape.h"
 #include "cohobate/model.h"
-#include "memory/fold_shape.h"
 
 typedef struct coh_fold_call {
-    coh_fold_shape shape;
-    const void *const *contributions; /* [coh_fold_shape_count(&shape)], each [count] of `dtype` */
+    coh_fold_shape shape;             /* checked (base/fold_shape.h) */
+    const void *const *contributions; /* by replica, each [count] of `dtype` */
     void *to;                         /* [count]; may be a contribution if both have one dtype */
     coh_dtype dtype, to_dtype;        /* COH_DTYPE_F32 or COH_DTYPE_BF16 */
     int64_t count;

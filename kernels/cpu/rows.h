@@ -14,7 +14,7 @@
 
 #include "cohobate/optimizer.h"
 #include "kernels/kernels.h"
-#include "memory/fold_shape.h"
+#include "cohobate/fold_shape.h"
 
 /* ---- over f32, the same function in every table of an instruction set ---- */
 

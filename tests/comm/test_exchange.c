@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
+#include "base/fold_shape.h"
 #include "base/half.h"
 #include "base/rng.h"
 #include "comm/exchange.h"
@@ -145,7 +146,8 @@ static void expect_sums(const setting *s)
         for (int32_t step = 0; step < s->steps; step++)
             for (int64_t i = 0; i < size * PART; i++) {
                 int32_t next = 0;
-                const float sum = naive_sum(s, rank, step, i, s->shape.factor_count, &next);
+                const float sum =
+                    naive_sum(s, rank, step, i, coh_fold_factor_count(&s->shape), &next);
                 assert_int_equal(coh_f32_bits(s->found[rank][step][i]), coh_f32_bits(sum));
             }
 }
@@ -159,8 +161,8 @@ static setting setting_of(int32_t inner, int32_t outer, coh_axis_set axes, const
     const coh_levels levels = { .rank_count = { 1, 1, inner * outer, inner * outer } };
     setting s = { .axes = axes, .dtype = dtype, .steps = STEPS };
     assert_int_equal(coh_mesh_init(&s.mesh, both, 2, &levels), COH_OK);
-    assert_int_equal(coh_fold_shape_read(shape, &s.shape), COH_OK);
-    assert_int_equal(coh_fold_shape_count(&s.shape), coh_mesh_group_size(&s.mesh, axes));
+    assert_int_equal(coh_fold_shape_parse(shape, &s.shape), COH_OK);
+    assert_int_equal(coh_fold_shape_replicas(&s.shape), coh_mesh_group_size(&s.mesh, axes));
     return s;
 }
 

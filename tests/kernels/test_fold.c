@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/fold_shape.h"
 #include "base/half.h"
 #include "base/pool.h"
 #include "base/rng.h"
@@ -20,7 +21,7 @@
 enum { ROWS = 12, MOST = 2 * COH_GRAIN_ELEMENTS + 77, SHAPES = 10, COUNTS = 10 };
 
 static const char *const shapes[SHAPES] = { "1",     "2",   "3",   "8",     "2x2",
-                                            "2x2x2", "4x2", "2x4", "3x2x2", "2x1x3x2" };
+                                            "2x2x2", "4x2", "2x4", "3x2x2", "2x3x2" };
 /* Around the sixteen lanes, the kernel's buffer and the grains. */
 static const int64_t counts[COUNTS] = {
     1, 15, 16, 17, 511, 512, 513, COH_GRAIN_ELEMENTS, COH_GRAIN_ELEMENTS + 1, MOST
@@ -80,8 +81,8 @@ static coh_fold_call call_of(const char *shape, coh_dtype dtype, coh_dtype to_dt
     coh_fold_call call = {
         .contributions = rows, .to = found, .dtype = dtype, .to_dtype = to_dtype, .count = count
     };
-    assert_int_equal(coh_fold_shape_read(shape, &call.shape), COH_OK);
-    assert_true(coh_fold_shape_count(&call.shape) <= ROWS);
+    assert_int_equal(coh_fold_shape_parse(shape, &call.shape), COH_OK);
+    assert_true(coh_fold_shape_replicas(&call.shape) <= ROWS);
     for (int row = 0; row < ROWS; row++)
         rows[row] = dtype == COH_DTYPE_F32 ? (const void *)floats[row] : halves[row];
     return call;
@@ -91,8 +92,9 @@ static void expect(const coh_fold_call *call)
 {
     for (int64_t i = 0; i < call->count; i++) {
         int32_t next = 0;
-        expected[i] = rounded(call->to_dtype, naive_sum(&call->shape, call->shape.factor_count,
-                                                        call->dtype, i, &next));
+        expected[i] =
+            rounded(call->to_dtype, naive_sum(&call->shape, coh_fold_factor_count(&call->shape),
+                                              call->dtype, i, &next));
     }
 }
 

@@ -1,6 +1,7 @@
 /* Row loops for copies, sums, folds, dropout and the check for finite values, sixteen elements at a
  * time. Compiled once per instruction set and element type. Next: kernels/cpu/rows.h for each
  * loop's meaning, element.h. */
+#include "base/fold_shape.h"
 #include "kernels/cpu/isa/element.h"
 
 #include "kernels/cpu/isa/philox.h"
@@ -60,14 +61,14 @@ void ROW(put)(void *row, const float *total, int64_t count, int adds)
 /* Adds sixteen elements of each row: sums[f] holds those of factor f that have been added, of which
  * there are counts[f]. A factor that is complete is one summand of the next. */
 LANES_INLINE lanes fold_part(const void *const *from, int64_t at, int64_t count,
-                             const coh_fold_shape *shape, int32_t row_count)
+                             const coh_fold_shape *shape, int factor_count, int32_t row_count)
 {
-    lanes sums[COH_FOLD_FACTORS_MOST], next = lanes_all(0.0f);
-    int32_t counts[COH_FOLD_FACTORS_MOST] = { 0 };
+    lanes sums[COH_FOLD_FACTORS], next = lanes_all(0.0f);
+    int32_t counts[COH_FOLD_FACTORS] = { 0 };
     for (int32_t row = 0; row < row_count; row++) {
         const element *x = from[row];
         next = elements_take(x + at, count, 0.0f);
-        for (int f = 0; f < shape->factor_count; f++) {
+        for (int f = 0; f < factor_count; f++) {
             sums[f] = counts[f] == 0 ? next : lanes_add(sums[f], next);
             if (++counts[f] < shape->factors[f])
                 break;
@@ -81,9 +82,11 @@ LANES_INLINE lanes fold_part(const void *const *from, int64_t at, int64_t count,
 void ROW(fold)(float *sums, const void *const *from, int64_t first, const coh_fold_shape *shape,
                int64_t count)
 {
-    const int32_t row_count = coh_fold_shape_count(shape);
-    EACH_LANES(i, n, count,
-               lanes_give(sums + i, n, fold_part(from, first + i, n, shape, row_count)));
+    const int factor_count = coh_fold_factor_count(shape);
+    const int32_t row_count = coh_fold_replicas(shape);
+    EACH_LANES(
+        i, n, count,
+        lanes_give(sums + i, n, fold_part(from, first + i, n, shape, factor_count, row_count)));
 }
 
 LANES_INLINE void drop_part(const coh_drop_row *row, int64_t at, int64_t count)
