@@ -3,6 +3,7 @@
 #include "engine/op_device.h"
 
 #include "base/bytes.h"
+#include "kernels/kernels.h"
 
 enum { IMAGES_MOST = 3 }; /* each begins on a page */
 
@@ -10,9 +11,15 @@ coh_status coh_op_device_open(const coh_engine_device *what, size_t bytes,
                               coh_op_device *out_device)
 {
     const coh_measure_options options = { .struct_bytes = sizeof(options), .thread_count = 1 };
+    coh_bed *bed = &out_device->bed;
+    const size_t page_bytes = coh_bytes_round_page(1);
+    char *spare;
     out_device->rehearsed = 0;
-    COH_TRY(coh_bed_open(what, NULL, &options, &out_device->bed));
-    return coh_bed_take(&out_device->bed, bytes + IMAGES_MOST * coh_bytes_round_page(1));
+    COH_TRY(coh_bed_open(what, NULL, &options, bed));
+    COH_TRY(coh_bed_take(bed, bytes + (IMAGES_MOST + 1) * page_bytes));
+    COH_TRY(coh_bed_part(bed, sizeof(float), &spare));
+    out_device->spare = (float *)(void *)spare;
+    return COH_OK;
 }
 
 void coh_op_device_close(coh_op_device *device)
@@ -92,8 +99,19 @@ static void record_job(void *context, uint64_t number, uint32_t index)
         r->status = r->of->function(&r->of->call);
 }
 
-static coh_status record_and_replay(const coh_op_device *device, const coh_op_image *image,
-                                    const job *j)
+/* A command of the library that leaves memory as it is. */
+static void record_spare(void *context, uint64_t number, uint32_t index)
+{
+    const coh_op_device *device = context;
+    const coh_scale scale = {
+        .dtype = COH_DTYPE_F32, .count = 1, .x = device->spare, .y = device->spare, .factor = 1
+    };
+    (void)number;
+    (void)index;
+    coh_kernel_scale(device->bed.queue, &scale);
+}
+
+static coh_status record_and_replay(coh_op_device *device, const coh_op_image *image, const job *j)
 {
     const coh_bed *bed = &device->bed;
     const coh_device_ops *ops = bed->what->ops;
@@ -101,8 +119,8 @@ static coh_status record_and_replay(const coh_op_device *device, const coh_op_im
     coh_recording *recording = NULL;
     recorded_job r = { .of = j };
     COH_TRY(ops->record_begin(queue));
-    for (int turn = 0; turn < 2; turn++)
-        ops->launch(queue, record_job, &r, 0, 0, NULL);
+    ops->launch(queue, record_spare, device, 0, 0, NULL);
+    ops->launch(queue, record_job, &r, 0, 0, NULL);
     const coh_status recorded = ops->record_end(queue, &recording);
     if (r.status != COH_OK || recorded != COH_OK)
         return r.status != COH_OK ? r.status : recorded;

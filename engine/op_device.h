@@ -18,6 +18,7 @@
 typedef struct coh_op_device {
     coh_bed bed;
     uint32_t rehearsed; /* bit p: phase p was */
+    float *spare;       /* on the device, for a command that changes nothing */
 } coh_op_device;
 
 /* The memory of one trial, and its copy on the device. */
@@ -30,7 +31,7 @@ typedef struct coh_op_device_call {
     coh_kind_function function;
     coh_phase phase;
     const coh_call *call; /* addresses of the image's host side */
-    int is_recorded;      /* 1: recorded into a CUDA graph twice, then replayed */
+    int is_recorded;      /* 1: recorded into a CUDA graph, then replayed */
 } coh_op_device_call;
 
 /* Opens a GPU with room for images of `bytes` in all. Call coh_op_device_close even after a
@@ -45,9 +46,9 @@ coh_status coh_op_device_place(coh_op_device *device, coh_op_image *image);
 /* Copies an image to the device. Fails: COH_ERR_DEVICE. */
 coh_status coh_op_device_put(const coh_op_device *device, const coh_op_image *image);
 
-/* Makes a call and waits for its end. A recorded call is made twice in one recording, because a
- * single command is not recorded; its results are those of the replay. Fails: as the kind, with the
- * recording's failure, or COH_ERR_DEVICE. */
+/* Makes a call and waits for its end. A recording gets one more command, because a single one is
+ * not recorded; the results are those of the replay. Fails: as the kind, with the recording's
+ * failure, or COH_ERR_DEVICE. */
 coh_status coh_op_device_run(coh_op_device *device, const coh_op_image *image,
                              const coh_op_device_call *call);
 

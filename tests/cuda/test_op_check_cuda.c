@@ -182,6 +182,66 @@ static coh_op_kind loss_kind(void)
     return kind;
 }
 
+/* ---- a layer with a state: y = x + count, then count += 1 ---- */
+
+typedef struct count_job {
+    const float *x;
+    float *y, *count;
+} count_job;
+
+static void run_count(const void *arguments)
+{
+    const count_job *j = arguments;
+    for (int64_t i = 0; i < ROWS * WIDTH; i++)
+        j->y[i] = j->x[i] + j->count[0];
+    j->count[0] += 1.0f;
+}
+
+static count_job count_job_of(const coh_call *call)
+{
+    return (count_job){ .x = call->input[0].data,
+                        .y = call->output[0].data,
+                        .count = call->state[0].data };
+}
+
+static coh_status count_forward(const coh_call *call)
+{
+    const count_job j = count_job_of(call);
+    run_count(&j);
+    return COH_OK;
+}
+
+static coh_status count_forward_cuda(const coh_call *call)
+{
+    const count_job j = count_job_of(call);
+    coh_cuda_call on = { .struct_bytes = sizeof(on) };
+    const coh_status status = coh_cuda_begin(call, 1, &on);
+    if (status == COH_OK && on.enqueues)
+        coh_stub_enqueue(on.stream, run_count, &j, sizeof(j));
+    return status;
+}
+
+static coh_status count_infer(const void *attributes, const coh_shape *inputs,
+                              coh_op_facts *out_facts)
+{
+    (void)attributes;
+    out_facts->output[0] = inputs[0];
+    out_facts->state[0] = (coh_shape){ COH_DTYPE_F32, 1, { 1 } };
+    return COH_OK;
+}
+
+static const coh_op_kind count_kind = {
+    .struct_bytes = sizeof(count_kind),
+    .abi_version = COH_KIND_ABI,
+    .name = "test.count",
+    .input_count = 1,
+    .output_count = 1,
+    .state_count = 1,
+    .infer = count_infer,
+    .devices = { [COH_DEVICE_HOST] = { .forward = count_forward },
+                 [COH_DEVICE_CUDA] = { .forward = count_forward_cuda } },
+};
+
 /* ---- checking ---- */
 
 typedef struct findings {
@@ -273,6 +333,16 @@ static void right_layers_pass(void **state)
     }
 }
 
+static void a_layer_that_changes_its_state_passes(void **state)
+{
+    (void)state;
+    coh_op_check_options options = { .inputs = &input, .seed = 1 };
+    findings all;
+    check(&count_kind, &options, &all);
+    if (all.count > 0)
+        fail_msg("%s", all.sentence);
+}
+
 static void kinds_of_the_library_pass(void **state)
 {
     (void)state;
@@ -314,6 +384,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_of_functions_for_cuda_are_found_with_their_cause),
         cmocka_unit_test(right_layers_pass),
+        cmocka_unit_test(a_layer_that_changes_its_state_passes),
         cmocka_unit_test(kinds_of_the_library_pass),
         cmocka_unit_test(what_cannot_be_checked_on_a_gpu_is_refused),
     };
