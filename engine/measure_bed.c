@@ -233,7 +233,7 @@ coh_status coh_bed_time(const coh_bed *bed, coh_bed_work work, void *context, ui
     return status;
 }
 
-static coh_status rehearse(const coh_bed *bed, coh_bed_work work, void *context)
+coh_status coh_bed_rehearse(const coh_bed *bed, coh_bed_work work, void *context)
 {
     launch l = { .work = work, .context = context };
     COH_TRY(bed->what->ops->rehearse(bed->queues[COH_LANE_COMPUTE], run_launch, &l, 0, 0));
@@ -246,7 +246,7 @@ coh_status coh_bed_warm(const coh_bed *bed, coh_bed_work work, void *context, ui
     *out_count = 1;
     if (bed->is_host)
         return work(context, 0);
-    COH_TRY(rehearse(bed, work, context));
+    COH_TRY(coh_bed_rehearse(bed, work, context));
     COH_TRY(coh_bed_time(bed, work, context, 0, 1, &seconds));
     /* The first pass times one call and the round trip, the second times many. */
     for (int look = 0; look < 2; look++) {

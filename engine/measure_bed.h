@@ -78,6 +78,9 @@ void coh_bed_close_tiers(coh_bed *bed); /* does nothing if none is open */
 
 /* ---- timing ---- */
 
+/* Not on the host: prepares what the first call of `work` would have to make, and enqueues nothing
+ * (coh_device_ops.rehearse). Fails: with the work's failure or the device's. */
+coh_status coh_bed_rehearse(const coh_bed *bed, coh_bed_work work, void *context);
 /* Prepares what the first call of `work` would have to make, calls it once, and sets how many calls
  * to time together: 1 on the host. Fails: with the work's failure or the device's. */
 coh_status coh_bed_warm(const coh_bed *bed, coh_bed_work work, void *context, uint32_t *out_count);

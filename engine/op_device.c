@@ -136,11 +136,10 @@ coh_status coh_op_device_run(coh_op_device *device, const coh_op_image *image,
 {
     const coh_bed *bed = &device->bed;
     job j = { call->function, moved_call(image, call->call, bed->queue) };
-    uint32_t count;
     double seconds;
     if ((device->rehearsed >> call->phase & 1u) == 0) {
         COH_TRY(coh_op_device_put(device, image));
-        COH_TRY(coh_bed_warm(bed, run_job, &j, &count));
+        COH_TRY(coh_bed_rehearse(bed, run_job, &j));
         device->rehearsed |= 1u << call->phase;
     }
     COH_TRY(coh_op_device_put(device, image));

@@ -123,6 +123,19 @@ static coh_status enqueue_elsewhere(const job *j)
     return COH_OK;
 }
 
+/* Launches, and those before which nothing was copied from the GPU since the last one. */
+static struct {
+    uint64_t fetched_bytes;
+    int count, wasted;
+} launches;
+
+static void note_launch(void)
+{
+    const uint64_t fetched_bytes = coh_stub_fetched_bytes();
+    launches.wasted += launches.count++ > 0 && fetched_bytes == launches.fetched_bytes;
+    launches.fetched_bytes = fetched_bytes;
+}
+
 static coh_status enqueue(const coh_call *call, int is_loss, int is_backward)
 {
     const job j = job_of(call, is_loss, is_backward);
@@ -134,6 +147,7 @@ static coh_status enqueue(const coh_call *call, int is_loss, int is_backward)
         return coh_kind_fail(COH_ERR_DEVICE, "a failure on request");
     if (planted == OTHER_STREAM)
         return enqueue_elsewhere(&j);
+    note_launch();
     coh_stub_enqueue(on.stream, run_job, &j, sizeof(j));
     if (planted == QUERY)
         (void)coh_stub_driver.cuStreamQuery(on.stream);
@@ -265,6 +279,7 @@ static coh_op_report check(const coh_op_kind *kind, coh_op_check_options *option
 {
     coh_op_report report = { .struct_bytes = sizeof(report) };
     *all = (findings){ 0 };
+    memset(&launches, 0, sizeof(launches));
     options->struct_bytes = sizeof(*options);
     options->found = take;
     options->context = all;
@@ -343,6 +358,19 @@ static void a_layer_that_changes_its_state_passes(void **state)
         fail_msg("%s", all.sentence);
 }
 
+/* A kind that is not yet checked runs no more often than its results are compared. */
+static void the_result_of_every_launch_is_fetched(void **state)
+{
+    (void)state;
+    const coh_op_kind gated = gate_kind();
+    coh_op_check_options options = { .inputs = &input, .seed = 1 };
+    findings all;
+    check(&gated, &options, &all);
+    printf("%d launches, %d without a look at the result\n", launches.count, launches.wasted);
+    assert_true(launches.count > 20);
+    assert_int_equal(launches.wasted, 0);
+}
+
 static void kinds_of_the_library_pass(void **state)
 {
     (void)state;
@@ -385,6 +413,7 @@ int main(void)
         cmocka_unit_test(mistakes_of_functions_for_cuda_are_found_with_their_cause),
         cmocka_unit_test(right_layers_pass),
         cmocka_unit_test(a_layer_that_changes_its_state_passes),
+        cmocka_unit_test(the_result_of_every_launch_is_fetched),
         cmocka_unit_test(kinds_of_the_library_pass),
         cmocka_unit_test(what_cannot_be_checked_on_a_gpu_is_refused),
     };
