@@ -47,7 +47,8 @@ typedef struct coh_op_stages {
 coh_status coh_op_check_on(const coh_op_kind *kind, const coh_op_check_options *options,
                            const coh_engine_device *device, coh_op_report *out_report);
 
-/* Runs all stages; the findings are in stages->shared. Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT. */
+/* Runs all stages; the findings are in stages->shared. Fails: COH_ERR_MEMORY, COH_ERR_ARGUMENT,
+ * COH_ERR_DEVICE. */
 coh_status coh_op_stages_run(const coh_op_stages *stages);
 
 /* Runs the operator with other values than the stages' and writes its results to `out_results`

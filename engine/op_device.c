@@ -76,27 +76,24 @@ static coh_call moved_call(const coh_op_image *image, const coh_call *host, void
 typedef struct job {
     coh_kind_function function;
     coh_call call;
+    coh_status status; /* of the kind, and its text */
+    char text[COH_ERROR_TEXT_BYTES];
 } job;
 
 static coh_status run_job(void *context, uint64_t index)
 {
-    const job *j = context;
+    job *j = context;
     (void)index;
-    return j->function(&j->call);
+    j->status = j->function(&j->call);
+    if (j->status != COH_OK)
+        coh_error_save(j->text);
+    return j->status;
 }
-
-typedef struct recorded_job {
-    const job *of;
-    coh_status status;
-} recorded_job;
 
 static void record_job(void *context, uint64_t number, uint32_t index)
 {
-    recorded_job *r = context;
-    (void)number;
     (void)index;
-    if (r->status == COH_OK)
-        r->status = r->of->function(&r->of->call);
+    (void)run_job(context, number);
 }
 
 /* A command of the library that leaves memory as it is. */
@@ -111,41 +108,67 @@ static void record_spare(void *context, uint64_t number, uint32_t index)
     coh_kernel_scale(device->bed.queue, &scale);
 }
 
-static coh_status record_and_replay(coh_op_device *device, const coh_op_image *image, const job *j)
+/* Records the call. *out_recording NULL: it enqueued nothing. */
+static coh_status record(coh_op_device *device, job *j, coh_recording **out_recording)
 {
-    const coh_bed *bed = &device->bed;
-    const coh_device_ops *ops = bed->what->ops;
-    coh_queue *queue = bed->queues[COH_LANE_COMPUTE];
-    coh_recording *recording = NULL;
-    recorded_job r = { .of = j };
+    const coh_device_ops *ops = device->bed.what->ops;
+    coh_queue *queue = device->bed.queues[COH_LANE_COMPUTE];
     COH_TRY(ops->record_begin(queue));
     ops->launch(queue, record_spare, device, 0, 0, NULL);
-    ops->launch(queue, record_job, &r, 0, 0, NULL);
-    const coh_status recorded = ops->record_end(queue, &recording);
-    if (r.status != COH_OK || recorded != COH_OK)
-        return r.status != COH_OK ? r.status : recorded;
+    ops->launch(queue, record_job, j, 0, 0, NULL);
+    const coh_status status = ops->record_end(queue, out_recording);
+    device->kind_failed = status != COH_OK || j->status != COH_OK;
+    if (j->status == COH_OK)
+        return status;
+    if (status != COH_OK)
+        return coh_fail_prefix(status, "the kind reports '%s'", j->text);
+    coh_error_restore(j->text);
+    return j->status;
+}
+
+static coh_status record_and_replay(coh_op_device *device, const coh_op_image *image, job *j)
+{
+    const coh_device_ops *ops = device->bed.what->ops;
+    coh_queue *queue = device->bed.queues[COH_LANE_COMPUTE];
+    coh_recording *recording = NULL;
+    COH_TRY(record(device, j, &recording));
     COH_TRY(coh_op_device_put(device, image)); /* over what was not recorded */
     if (recording != NULL)
         ops->replay(queue, recording);
     ops->finish(queue);
-    return ops->failure(bed->device);
+    return ops->failure(device->bed.device);
+}
+
+/* Runs the call, without a look at who failed. */
+static coh_status run_call(coh_op_device *device, const coh_op_image *image,
+                           const coh_op_device_call *call, job *j)
+{
+    const coh_bed *bed = &device->bed;
+    double seconds;
+    if ((device->rehearsed >> call->phase & 1u) == 0) {
+        COH_TRY(coh_op_device_put(device, image));
+        COH_TRY(coh_bed_rehearse(bed, run_job, j));
+        device->rehearsed |= 1u << call->phase;
+    }
+    COH_TRY(coh_op_device_put(device, image));
+    if (call->is_recorded)
+        COH_TRY(record_and_replay(device, image, j));
+    else
+        COH_TRY(coh_bed_time(bed, run_job, j, 0, 1, &seconds));
+    return bed->what->ops->get(bed->device, image->host, image->device, image->bytes);
 }
 
 coh_status coh_op_device_run(coh_op_device *device, const coh_op_image *image,
                              const coh_op_device_call *call)
 {
     const coh_bed *bed = &device->bed;
-    job j = { call->function, moved_call(image, call->call, bed->queue) };
-    double seconds;
-    if ((device->rehearsed >> call->phase & 1u) == 0) {
-        COH_TRY(coh_op_device_put(device, image));
-        COH_TRY(coh_bed_rehearse(bed, run_job, &j));
-        device->rehearsed |= 1u << call->phase;
-    }
-    COH_TRY(coh_op_device_put(device, image));
-    if (call->is_recorded)
-        COH_TRY(record_and_replay(device, image, &j));
-    else
-        COH_TRY(coh_bed_time(bed, run_job, &j, 0, 1, &seconds));
-    return bed->what->ops->get(bed->device, image->host, image->device, image->bytes);
+    job j = { .function = call->function, .call = moved_call(image, call->call, bed->queue) };
+    device->kind_failed = 0;
+    const coh_status status = run_call(device, image, call, &j);
+    device->kind_failed |= j.status != COH_OK;
+    if (status == COH_OK || !device->kind_failed)
+        return status;
+    const coh_status failure = bed->what->ops->failure(bed->device);
+    device->kind_failed = failure == COH_OK;
+    return failure != COH_OK ? failure : status;
 }

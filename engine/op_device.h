@@ -19,6 +19,7 @@ typedef struct coh_op_device {
     coh_bed bed;
     uint32_t rehearsed; /* bit p: phase p was */
     float *spare;       /* on the device, for a command that changes nothing */
+    int kind_failed;    /* 1: the last call failed by its kind, not by the device */
 } coh_op_device;
 
 /* The memory of one trial, and its copy on the device. */
@@ -47,8 +48,8 @@ coh_status coh_op_device_place(coh_op_device *device, coh_op_image *image);
 coh_status coh_op_device_put(const coh_op_device *device, const coh_op_image *image);
 
 /* Makes a call and waits for its end. A recording gets one more command, because a single one is
- * not recorded; the results are those of the replay. Fails: as the kind, with the recording's
- * failure, or COH_ERR_DEVICE. */
+ * not recorded; the results are those of the replay. Fails: as the kind, or as the recording of its
+ * call (`kind_failed` is 1 then); COH_ERR_DEVICE. */
 coh_status coh_op_device_run(coh_op_device *device, const coh_op_image *image,
                              const coh_op_device_call *call);
 

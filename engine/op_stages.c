@@ -22,6 +22,8 @@ typedef struct bench {
     size_t bytes;
     char *plain, *results; /* of the plain calls, and of the last ones */
     int has_backward;
+    coh_status status; /* of the device, and its text: ends the check */
+    char error[COH_ERROR_TEXT_BYTES];
 } bench;
 
 /* ---- runs ---- */
@@ -40,23 +42,38 @@ static void look(bench *b, const coh_trial *trial, const coh_trial_way *way)
         coh_op_report_add(b->shared, COH_OP_FAULT_WRITES_INPUT, &place, NULL);
 }
 
+static void fail(bench *b, coh_status status)
+{
+    b->status = status;
+    coh_error_save(b->error);
+}
+
+/* Takes the failure of a phase: it is a finding, or the device's. */
+static void take_failure(bench *b, const coh_trial_way *way, coh_phase phase, coh_status status)
+{
+    const coh_trial_place place = { .phase = phase, .port = -1, .element = INT64_MIN };
+    if (b->of->device != NULL && !b->device.kind_failed)
+        fail(b, coh_fail_prefix(status, "the GPU failed in a call of %s",
+                                phase == COH_PHASE_FORWARD ? "forward" : "backward"));
+    else
+        coh_op_report_add(b->shared,
+                          way->is_recorded ? COH_OP_FAULT_RECORDING : COH_OP_FAULT_FAILED, &place,
+                          coh_last_error());
+}
+
 /* Runs one phase and looks at what it may not write. Returns 0 if it failed. */
 static int run_phase(bench *b, coh_trial *trial, const coh_trial_way *way, coh_phase phase)
 {
+    if (b->status != COH_OK)
+        return 0;
     b->shared->crash_phase = phase;
     const coh_status status =
         phase == COH_PHASE_FORWARD ? coh_trial_forward(trial, way) : coh_trial_backward(trial, way);
-    if (status == COH_OK) {
+    if (status == COH_OK)
         look(b, trial, way);
-        return 1;
-    }
-    const coh_trial_place place = { .phase = phase, .port = -1, .element = INT64_MIN };
-    coh_op_report_add(b->shared, way->is_recorded ? COH_OP_FAULT_RECORDING : COH_OP_FAULT_FAILED,
-                      &place,
-                      way->is_recorded ? "it waits for its stream or queries it, which ends the "
-                                         "recording of an engine: only enqueue"
-                                       : coh_last_error());
-    return 0;
+    else
+        take_failure(b, way, phase, status);
+    return status == COH_OK;
 }
 
 /* Runs both phases and copies their results. Returns 0 if one failed. */
@@ -294,9 +311,11 @@ static void check_state(bench *b)
     coh_trial_results(&b->first, b->results);
     if (differs(b, no_ports, COH_OP_FAULT_KEEPS_STATE,
                 "backward finds in a static variable what another forward left there: use saved") ||
-        !run_phase(b, &b->first, &way, COH_PHASE_FORWARD) ||
-        coh_trial_move(&b->first, &b->second) != COH_OK)
+        !run_phase(b, &b->first, &way, COH_PHASE_FORWARD))
         return;
+    const coh_status moved = coh_trial_move(&b->first, &b->second);
+    if (moved != COH_OK)
+        fail(b, moved);
     if (!run_phase(b, &b->second, &way, COH_PHASE_BACKWARD))
         return;
     coh_trial_results(&b->second, b->results);
@@ -619,8 +638,12 @@ coh_status coh_op_stages_run(const coh_op_stages *stages)
     bench b;
     coh_status status = begin(&b, stages);
     for (size_t i = 0; status == COH_OK && i < sizeof(all) / sizeof(all[0]); i++)
-        if (b.shared->count == 0)
+        if (b.shared->count == 0 && b.status == COH_OK)
             all[i](&b);
+    if (b.status != COH_OK) {
+        coh_error_restore(b.error);
+        status = b.status;
+    }
     if (status == COH_OK && b.shared->count == 0 && b.has_backward && !has_bf16(&b))
         status = check_gradients(&b);
     end(&b);

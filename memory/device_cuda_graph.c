@@ -120,6 +120,9 @@ coh_status coh_cuda_record_end(coh_queue *queue, coh_recording **out_recording)
     coh_status status = queue->record_status;
     if (status != COH_OK) /* report why the recording ended, not that it ended */
         coh_error_restore(queue->record_text);
+    else if (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+        status = coh_fail(COH_ERR_DEVICE, "a call waits for its stream or queries it, which ends a "
+                                          "recording: only enqueue");
     else
         status = coh_cuda_check(device->driver, result, "cuStreamEndCapture");
     if (status == COH_OK)

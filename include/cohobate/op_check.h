@@ -107,8 +107,8 @@ typedef struct coh_op_report {
 /* Checks one operator of `kind`. Float inputs are normal numbers, integers are
  * within the ranges that infer declares (0 if it declares none).
  * Fails: COH_ERR_ARGUMENT (options; more than 256 MiB of tensors; a kind without functions for the
- * device), COH_ERR_MEMORY, COH_ERR_DEVICE (no such GPU). A kind with mistakes is no failure: the
- * report counts the findings. */
+ * device), COH_ERR_MEMORY, COH_ERR_DEVICE (no such GPU, or it failed during the check, perhaps by a
+ * kernel of the kind). A kind with mistakes is no failure: the report counts the findings. */
 COH_API coh_status coh_op_check(const coh_op_kind *kind, const coh_op_check_options *options,
                                 coh_op_report *out_report);
 

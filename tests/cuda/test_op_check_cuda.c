@@ -31,6 +31,7 @@ typedef enum plant {
     WRONG_SIGN,
     STATIC_STATE,
     FAILURE,
+    FAILURE_IF_RECORDED,
     WAIT,
     WAIT_UNNOTICED,
     QUERY,
@@ -145,6 +146,8 @@ static coh_status enqueue(const coh_call *call, int is_loss, int is_backward)
         return status;
     if (planted == FAILURE)
         return coh_kind_fail(COH_ERR_DEVICE, "a failure on request");
+    if (planted == FAILURE_IF_RECORDED && on.is_recording)
+        return coh_kind_fail(COH_ERR_ARGUMENT, "this layer has no graph");
     if (planted == OTHER_STREAM)
         return enqueue_elsewhere(&j);
     note_launch();
@@ -274,22 +277,39 @@ static void take(void *context, const coh_op_finding *finding)
     snprintf(all->sentence, sizeof(all->sentence), "%s", finding->sentence);
 }
 
+/* A call of the driver that fails: the nth of a function; 0: none. */
+typedef struct fault {
+    coh_stub_call call;
+    uint64_t nth;
+    CUresult result;
+} fault;
+
 /* Checks a kind on a new GPU, and that nothing is left on it. */
-static coh_op_report check(const coh_op_kind *kind, coh_op_check_options *options, findings *all)
+static coh_status check_with(const fault *fails, const coh_op_kind *kind,
+                             coh_op_check_options *options, coh_op_report *out_report,
+                             findings *all)
 {
-    coh_op_report report = { .struct_bytes = sizeof(report) };
     *all = (findings){ 0 };
+    *out_report = (coh_op_report){ .struct_bytes = sizeof(*out_report) };
     memset(&launches, 0, sizeof(launches));
     options->struct_bytes = sizeof(*options);
     options->found = take;
     options->context = all;
     coh_stub_reset((size_t)TRIAL_GPU_BYTES);
+    coh_stub_fail_nth(fails->call, fails->nth, fails->result);
     coh_stub_start(3);
-    if (coh_op_check_on(kind, options, &trial_gpu, &report) != COH_OK)
-        fail_msg("%s: %s", kind->name, coh_last_error());
+    const coh_status status = coh_op_check_on(kind, options, &trial_gpu, out_report);
     coh_stub_stop();
     assert_int_equal(coh_stub_live_count(), 0);
-    assert_int_equal(report.finding_count, all->count);
+    assert_int_equal(out_report->finding_count, all->count);
+    return status;
+}
+
+static coh_op_report check(const coh_op_kind *kind, coh_op_check_options *options, findings *all)
+{
+    coh_op_report report;
+    if (check_with(&(fault){ 0 }, kind, options, &report, all) != COH_OK)
+        fail_msg("%s: %s", kind->name, coh_last_error());
     return report;
 }
 
@@ -306,6 +326,7 @@ static const struct {
     { WRONG_SIGN, COH_OP_FAULT_GRADIENT, "input_grad 0", "the sign" },
     { STATIC_STATE, COH_OP_FAULT_VARIES, "output 0", "static variable" },
     { FAILURE, COH_OP_FAULT_FAILED, "", "a failure on request" },
+    { FAILURE_IF_RECORDED, COH_OP_FAULT_RECORDING, "", "this layer has no graph" },
     { WAIT, COH_OP_FAULT_RECORDING, "", "waits for its stream" },
     { WAIT_UNNOTICED, COH_OP_FAULT_RECORDING, "", "waits for its stream" },
     { QUERY, COH_OP_FAULT_RECORDING, "", "queries it" },
@@ -371,6 +392,41 @@ static void the_result_of_every_launch_is_fetched(void **state)
     assert_int_equal(launches.wasted, 0);
 }
 
+static void a_graph_that_the_driver_refuses_is_reported_with_its_reason(void **state)
+{
+    (void)state;
+    const coh_op_kind gated = gate_kind();
+    coh_op_check_options options = { .inputs = &input, .seed = 1 };
+    coh_op_report report;
+    findings all;
+    const fault fails = { COH_STUB_cuGraphInstantiateWithFlags, 1, CUDA_ERROR_OUT_OF_MEMORY };
+    assert_int_equal(check_with(&fails, &gated, &options, &report, &all), COH_OK);
+    assert_int_equal(all.count, 1);
+    assert_int_equal(all.fault, COH_OP_FAULT_RECORDING);
+    if (strstr(all.sentence, "cuGraphInstantiateWithFlags") == NULL)
+        fail_msg("%s", all.sentence);
+}
+
+/* Whichever copy fails, between the calls or around them. */
+static void a_failing_copy_is_a_failure_and_no_finding(void **state)
+{
+    (void)state;
+    const coh_op_kind gated = gate_kind();
+    coh_op_check_options options = { .inputs = &input, .seed = 1 };
+    uint64_t copies = 0;
+    for (int is_done = 0; !is_done;) {
+        coh_op_report report;
+        findings all;
+        const fault fails = { COH_STUB_cuMemcpyAsync, ++copies, CUDA_ERROR_ILLEGAL_ADDRESS };
+        const coh_status status = check_with(&fails, &gated, &options, &report, &all);
+        is_done = !coh_stub_fault_was_hit();
+        if (status != (is_done ? COH_OK : COH_ERR_DEVICE) || all.count > 0)
+            fail_msg("copy %d: %s", (int)copies, all.count > 0 ? all.sentence : "no failure");
+    }
+    printf("%d copies failed\n", (int)copies - 1);
+    assert_true(copies > 20);
+}
+
 static void kinds_of_the_library_pass(void **state)
 {
     (void)state;
@@ -414,6 +470,8 @@ int main(void)
         cmocka_unit_test(right_layers_pass),
         cmocka_unit_test(a_layer_that_changes_its_state_passes),
         cmocka_unit_test(the_result_of_every_launch_is_fetched),
+        cmocka_unit_test(a_graph_that_the_driver_refuses_is_reported_with_its_reason),
+        cmocka_unit_test(a_failing_copy_is_a_failure_and_no_finding),
         cmocka_unit_test(kinds_of_the_library_pass),
         cmocka_unit_test(what_cannot_be_checked_on_a_gpu_is_refused),
     };
