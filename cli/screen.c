@@ -76,9 +76,9 @@ cli_speed cli_speed_get(const cli_job *job)
 static void add_trained(const coh_model *model, uint64_t parameter_count, cli_line *line)
 {
     const coh_adapters *adapters = &model->adapters;
-    if (adapters->rank == 0 && !adapters->freeze[0])
-        return;
     const uint64_t trained = coh_model_trained_count(model);
+    if (trained == parameter_count)
+        return;
     cli_line_add(line, "trains: %" PRIu64 " of %" PRIu64 " parameters (%.3g %%)", trained,
                  parameter_count, 100.0 * (double)trained / (double)parameter_count);
     if (adapters->rank > 0)

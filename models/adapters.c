@@ -226,7 +226,7 @@ uint64_t coh_model_trained_count(const coh_model *model)
     if (!model || !coh_family_of(model))
         return 0;
     if (coh_family_of(model)->is_own)
-        return coh_own_element_count(model);
+        return coh_own_trained_count(model);
     const coh_adapters *adapters = &model->adapters;
     for (int64_t index = 0; coh_operator_next(model, &index, &op);) {
         if (!coh_adapters_freeze(adapters, op.name))

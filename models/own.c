@@ -189,15 +189,7 @@ static coh_status find_named(const coh_own_config *config, const entry **out_ent
     return COH_OK;
 }
 
-static int64_t shape_elements(const coh_shape *shape)
-{
-    int64_t count = 1;
-    for (int32_t d = 0; d < shape->rank; d++)
-        count *= shape->dim[d];
-    return count;
-}
-
-uint64_t coh_own_element_count(const coh_model *model)
+uint64_t coh_own_trained_count(const coh_model *model)
 {
     uint64_t count = 0;
     coh_graph *graph;
@@ -205,7 +197,7 @@ uint64_t coh_own_element_count(const coh_model *model)
     if (coh_model_train_graph(model, 1, model->own.positions, &graph) != COH_OK)
         return 0;
     for (int32_t i = 0; coh_graph_parameter_at(graph, i, &facts) == COH_OK; i++)
-        count += (uint64_t)shape_elements(&facts.shape);
+        count += facts.is_frozen ? 0 : (uint64_t)coh_shape_elements(&facts.shape);
     coh_graph_destroy(graph);
     return count;
 }

@@ -58,6 +58,16 @@ class Extension(ProgramTest):
         self.fails(4, *self.arguments(other, "--plan", plan, "--disk", self.path(), "--steps", 2),
                    says="it was made for another run")
 
+    def test_what_its_build_freezes_is_not_counted_as_trained(self):
+        frozen = self.compiled("frozen", (".inputs = &to->tokens,",
+                                          ".inputs = &to->tokens, .frozen_parameters = UINT32_MAX,"))
+        plan = self.path("plan.json")
+        screen = self.succeeds("plan", *self.arguments(frozen)[1:], "-o", plan).out
+        table, rest = 257 * 64, 4 * (64 * 64 + 64) + 4 * 2 * 64 + 257 * 64
+        self.assertIn(f"trains: {rest} of {table + rest} parameters (67.1 %)\n", screen)
+        self.assertIn("0.03 M parameters trained", self.succeeds("inspect", plan, "--kinds", frozen).out)
+        self.assertNotIn("trains:", self.succeeds("plan", *self.arguments(self.compiled("mine"))[1:]).out)
+
     def test_a_missing_or_other_object_is_named(self):
         library, run = self.compiled("mine"), self.path("run")
         self.succeeds(*self.arguments(library, "--steps", 1, "--save", run))

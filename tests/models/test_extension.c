@@ -12,6 +12,7 @@
 #include "cohobate/cohobate.h"
 
 static coh_own_graph seen; /* by the last build */
+static const coh_own_model still;
 
 /* The mean of a table's rows, compared with nothing: the shortest model. */
 static coh_status build(coh_own_graph *to)
@@ -25,6 +26,7 @@ static coh_status build(coh_own_graph *to)
                          .attributes = &table,
                          .attribute_bytes = sizeof(table),
                          .inputs = &to->tokens,
+                         .frozen_parameters = to->model == &still ? UINT32_MAX : 0,
                          .block = -1 };
     coh_tensor x;
     seen = *to;
@@ -56,13 +58,14 @@ static coh_status build(coh_own_graph *to)
     }
 static const coh_own_model tiny = MODEL("own-tiny", .context = "gives its logits");
 static const coh_own_model silent = MODEL("own-silent", .context = NULL);
+static const coh_own_model still = MODEL("own-still", .context = NULL); /* its table is frozen */
 
 static const coh_extension first = { .struct_bytes = sizeof(coh_extension),
                                      .kind_abi = COH_KIND_ABI,
                                      .name = "first",
                                      .revision = 3,
-                                     .model_count = 2,
-                                     .models = { &tiny, &silent } };
+                                     .model_count = 3,
+                                     .models = { &tiny, &silent, &still } };
 
 static int set_up(void **state)
 {
@@ -91,6 +94,14 @@ static void test_a_model_is_found_and_built(void **state)
     assert_int_equal(coh_model_train_graph(&model, 2, 9, &graph), COH_ERR_SHAPE);
     assert_int_equal(coh_model_resolve("own-tiny", 0, &model), COH_OK);
     assert_int_equal(coh_model_size_get(&model).vocabulary, 11);
+}
+
+static void test_frozen_parameters_are_not_counted_as_trained(void **state)
+{
+    (void)state;
+    coh_model model;
+    assert_int_equal(coh_model_resolve("own-still", 23, &model), COH_OK);
+    assert_int_equal(coh_model_trained_count(&model), 23 * 4);
 }
 
 static void test_logits_are_outputs_if_the_build_gives_them(void **state)
@@ -216,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_is_found_and_built),
+        cmocka_unit_test(test_frozen_parameters_are_not_counted_as_trained),
         cmocka_unit_test(test_logits_are_outputs_if_the_build_gives_them),
         cmocka_unit_test(test_a_note_gives_the_model_back),
         cmocka_unit_test(test_another_extension_is_named),
