@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/struct_bytes.h"
 #include "cohobate/extension.h"
 #include "cohobate/terms.h"
@@ -232,6 +233,22 @@ static coh_status add_outputs(coh_builder *b, const char *name, const coh_own_gr
                : COH_OK;
 }
 
+/* Runs the build. One that fails without a text must not show that of an earlier failure. */
+static coh_status run_build(const char *name, coh_own_graph *to)
+{
+    char earlier[COH_ERROR_TEXT_BYTES];
+    const char none[COH_ERROR_TEXT_BYTES] = "";
+    coh_error_save(earlier);
+    coh_error_restore(none);
+    const coh_status status = coh_check_status(to->model->build(to), "build");
+    if (status == COH_OK)
+        coh_error_restore(earlier);
+    else if (coh_last_error()[0] == '\0')
+        return coh_fail(status, "model %s: its build fails and gives no reason (coh_kind_fail)",
+                        name);
+    return status == COH_OK ? COH_OK : coh_fail_prefix(status, "model %s", name);
+}
+
 static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, coh_tensor targets,
                        coh_tensor *out_last)
 {
@@ -252,9 +269,7 @@ static coh_status body(coh_builder *b, const void *config, coh_tensor tokens, co
                          .targets = targets,
                          .loss = { -1 },
                          .logits = { -1 } };
-    const coh_status status = found->model->build(&to);
-    if (status != COH_OK)
-        return coh_fail_prefix(status, "model %s", c->model);
+    COH_TRY(run_build(c->model, &to));
     *out_last = to.loss;
     return add_outputs(b, c->model, &to);
 }

@@ -12,7 +12,7 @@
 #include "cohobate/cohobate.h"
 
 static coh_own_graph seen; /* by the last build */
-static const coh_own_model still;
+static const coh_own_model still, wordless;
 
 /* The mean of a table's rows, compared with nothing: the shortest model. */
 static coh_status build(coh_own_graph *to)
@@ -30,6 +30,8 @@ static coh_status build(coh_own_graph *to)
                          .block = -1 };
     coh_tensor x;
     seen = *to;
+    if (to->model == &wordless)
+        return COH_ERR_SHAPE;
     coh_status status = coh_graph_op(to->graph, &coh_kind_embedding, &args, &x, NULL);
     args = (coh_op_args){ .name = "head",
                           .attributes = &head,
@@ -58,14 +60,15 @@ static coh_status build(coh_own_graph *to)
     }
 static const coh_own_model tiny = MODEL("own-tiny", .context = "gives its logits");
 static const coh_own_model silent = MODEL("own-silent", .context = NULL);
+static const coh_own_model wordless = MODEL("own-wordless", .context = NULL); /* its build fails */
 static const coh_own_model still = MODEL("own-still", .context = NULL); /* its table is frozen */
 
 static const coh_extension first = { .struct_bytes = sizeof(coh_extension),
                                      .kind_abi = COH_KIND_ABI,
                                      .name = "first",
                                      .revision = 3,
-                                     .model_count = 3,
-                                     .models = { &tiny, &silent, &still } };
+                                     .model_count = 4,
+                                     .models = { &tiny, &silent, &still, &wordless } };
 
 static int set_up(void **state)
 {
@@ -102,6 +105,23 @@ static void test_frozen_parameters_are_not_counted_as_trained(void **state)
     coh_model model;
     assert_int_equal(coh_model_resolve("own-still", 23, &model), COH_OK);
     assert_int_equal(coh_model_trained_count(&model), 23 * 4);
+}
+
+static void test_a_build_that_fails_without_a_text_gets_one(void **state)
+{
+    (void)state;
+    coh_model model;
+    coh_graph *graph;
+    assert_int_equal(coh_model_resolve("own-wordless", 0, &model), COH_OK);
+    assert_int_not_equal(coh_model_resolve("own-unknown", 0, &(coh_model){ 0 }), COH_OK);
+    assert_int_equal(coh_model_train_graph(&model, 2, 8, &graph), COH_ERR_SHAPE);
+    assert_string_equal(coh_last_error(), "model own-wordless: its build fails and gives no reason "
+                                          "(coh_kind_fail)");
+    assert_int_not_equal(coh_model_resolve("own-unknown", 0, &(coh_model){ 0 }), COH_OK);
+    assert_int_equal(coh_model_resolve("own-tiny", 0, &model), COH_OK);
+    assert_int_equal(coh_model_train_graph(&model, 2, 8, &graph), COH_OK);
+    assert_non_null(strstr(coh_last_error(), "own-unknown")); /* a success keeps the last error */
+    coh_graph_destroy(graph);
 }
 
 static void test_logits_are_outputs_if_the_build_gives_them(void **state)
@@ -228,6 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_is_found_and_built),
         cmocka_unit_test(test_frozen_parameters_are_not_counted_as_trained),
+        cmocka_unit_test(test_a_build_that_fails_without_a_text_gets_one),
         cmocka_unit_test(test_logits_are_outputs_if_the_build_gives_them),
         cmocka_unit_test(test_a_note_gives_the_model_back),
         cmocka_unit_test(test_another_extension_is_named),
