@@ -214,16 +214,53 @@ static coh_status check_config(const void *config)
     return find_named(c, &found);
 }
 
-/* Adds what the builder asks for next to the loss. */
-static coh_status add_outputs(coh_builder *b, const char *name, const coh_own_graph *built)
+/* Writes the dimensions of a shape: "2, 8, 11". */
+static void dimensions_text(const coh_shape *shape, char *text, size_t bytes)
 {
-    if (!b->with_logits && !b->with_losses)
-        return COH_OK;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int32_t axis = 0; axis < shape->rank && used < bytes; axis++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%" PRId64, axis > 0 ? ", " : "",
+                                 shape->dim[axis]);
+}
+
+/* Checks the tensor that build gave as logits. Readers of logits take f32; the losses of tokens are
+ * computed from bf16, too. */
+static coh_status check_logits(const coh_builder *b, const char *name, const coh_own_graph *built)
+{
+    coh_shape is, tokens;
+    char text[COH_RANK_MAX * 24];
     if (built->logits.index < 0)
         return coh_fail(COH_ERR_ARGUMENT,
                         "the build of model %s sets no coh_own_graph.logits, from which text and "
                         "the losses of tokens are made: set it to what the loss is computed from",
                         name);
+    COH_TRY(coh_graph_tensor_shape(b->graph, built->tokens, &tokens));
+    if (coh_graph_tensor_shape(b->graph, built->logits, &is) != COH_OK)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the build of model %s gives logits that are no tensor of its graph", name);
+    dimensions_text(&is, text, sizeof(text));
+    if (is.rank != 3 || is.dim[0] != tokens.dim[0] || is.dim[1] != tokens.dim[1] ||
+        is.dim[2] != built->size.vocabulary || is.dtype == COH_DTYPE_I32)
+        return coh_fail(COH_ERR_SHAPE,
+                        "the build of model %s gives logits that are %s [%s]: f32 [%" PRId64
+                        ", %" PRId64 ", %" PRId64 "] are needed (sequences, tokens, vocabulary)",
+                        name, is.dtype == COH_DTYPE_I32 ? "integers" : "floats", text,
+                        tokens.dim[0], tokens.dim[1], built->size.vocabulary);
+    if (is.dtype != COH_DTYPE_F32 && b->with_logits)
+        return coh_fail(COH_ERR_SHAPE,
+                        "the build of model %s gives logits in bf16, and readers take f32: use the "
+                        "model in f32",
+                        name);
+    return COH_OK;
+}
+
+/* Adds what the builder asks for next to the loss. */
+static coh_status add_outputs(coh_builder *b, const char *name, const coh_own_graph *built)
+{
+    if (!b->with_logits && !b->with_losses)
+        return COH_OK;
+    COH_TRY(check_logits(b, name, built));
     b->logits = built->logits;
     const coh_op_args losses = { .name = "cohobate.losses",
                                  .inputs = (coh_tensor[]){ built->logits, built->targets },

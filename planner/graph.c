@@ -694,9 +694,7 @@ coh_status coh_graph_operator_at(const coh_graph *graph, int32_t index,
     if (!out_operator || index < 0 || index >= coh_graph_operator_count(graph))
         return coh_fail(COH_ERR_ARGUMENT, "the graph has no operator %d", index);
     const coh_graph_op_entry *op = &graph->ops[index];
-    *out_operator = (coh_graph_operator){
-        .name = op->name, .kind = op->kind.name, .block = op->block, .output = op->facts.output[0]
-    };
+    *out_operator = (coh_graph_operator){ op->name, op->kind.name, op->block, op->facts.output[0] };
     return COH_OK;
 }
 
@@ -710,10 +708,8 @@ coh_status coh_graph_parameter_at(const coh_graph *graph, int32_t index,
 {
     if (!out_facts || index < 0 || index >= coh_graph_parameter_count(graph))
         return coh_fail(COH_ERR_ARGUMENT, "the graph has no parameter %d", index);
-    const coh_graph_parameter *parameter = &graph->parameters[index];
-    *out_facts = (coh_graph_parameter_facts){ .name = parameter->name,
-                                              .shape = parameter->facts.shape,
-                                              .is_frozen = parameter->frozen };
+    const coh_graph_parameter *of = &graph->parameters[index];
+    *out_facts = (coh_graph_parameter_facts){ of->name, of->facts.shape, of->frozen };
     return COH_OK;
 }
 
@@ -729,6 +725,14 @@ coh_status coh_graph_parameter_find(const coh_graph *graph, const char *name,
                         "the graph has no parameter '%.200s': coh_graph_parameter_at lists them",
                         name);
     out_parameter->index = index;
+    return COH_OK;
+}
+
+coh_status coh_graph_tensor_shape(const coh_graph *graph, coh_tensor tensor, coh_shape *out_shape)
+{
+    if (!graph || !out_shape || tensor.index < 0 || tensor.index >= (int32_t)graph->tensor_count)
+        return coh_fail(COH_ERR_ARGUMENT, "the graph has no tensor %d", tensor.index);
+    *out_shape = graph->tensors[tensor.index].shape;
     return COH_OK;
 }
 

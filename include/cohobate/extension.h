@@ -44,8 +44,9 @@ typedef struct coh_own_graph {
     coh_graph *graph;           /* has the inputs; to be completed with coh_graph_op */
     coh_tensor tokens, targets; /* i32 [sequences, tokens]; a target of -1 does not count */
     coh_tensor loss;            /* set by build: output 0 of a kind with is_loss */
-    /* Set by build, or left as it is: f32 [sequences, tokens, vocabulary], from which the loss is
-     * computed. Needed for logits and token losses only. */
+    /* Set by build, or left as it is: [sequences, tokens, vocabulary], from which the loss is
+     * computed. Needed for logits and token losses only, and checked there. In f32; a bf16 model
+     * whose logits are bf16 has token losses, but its logits cannot be read. */
     coh_tensor logits;
 } coh_own_graph;
 

@@ -386,6 +386,10 @@ COH_API coh_status coh_graph_parameter_at(const coh_graph *graph, int32_t index,
 COH_API coh_status coh_graph_parameter_find(const coh_graph *graph, const char *name,
                                             coh_parameter *out_parameter);
 
+/* Reads the shape of a tensor. Fails: COH_ERR_ARGUMENT, with out_shape unchanged: there is none. */
+COH_API coh_status coh_graph_tensor_shape(const coh_graph *graph, coh_tensor tensor,
+                                          coh_shape *out_shape);
+
 /* Sets the scalar to minimise: output 0 of a kind with is_loss. Once per graph, as its last
  * call. Other losses of the graph are metrics.
  * Fails: COH_ERR_ARGUMENT (a second loss, a tensor that is none, or one marked as an output). */

@@ -12,7 +12,7 @@
 #include "cohobate/cohobate.h"
 
 static coh_own_graph seen; /* by the last build */
-static const coh_own_model still, wordless;
+static const coh_own_model still, wordless, narrow, foreign;
 
 /* The mean of a table's rows, compared with nothing: the shortest model. */
 static coh_status build(coh_own_graph *to)
@@ -43,7 +43,9 @@ static coh_status build(coh_own_graph *to)
     const coh_tensor inputs[] = { x, to->targets };
     args = (coh_op_args){ .name = "loss", .inputs = inputs, .block = -1 };
     if (to->model->context != NULL)
-        to->logits = x;
+        to->logits = to->model == &narrow    ? to->tokens
+                     : to->model == &foreign ? (coh_tensor){ 1000 }
+                                             : x;
     return status == COH_OK
                ? coh_graph_op(to->graph, &coh_kind_cross_entropy, &args, &to->loss, NULL)
                : status;
@@ -61,14 +63,17 @@ static coh_status build(coh_own_graph *to)
 static const coh_own_model tiny = MODEL("own-tiny", .context = "gives its logits");
 static const coh_own_model silent = MODEL("own-silent", .context = NULL);
 static const coh_own_model wordless = MODEL("own-wordless", .context = NULL); /* its build fails */
+static const coh_own_model narrow = MODEL("own-narrow", .context = "gives tokens as logits");
+static const coh_own_model foreign = MODEL("own-foreign", .context = "gives no tensor as logits");
 static const coh_own_model still = MODEL("own-still", .context = NULL); /* its table is frozen */
 
 static const coh_extension first = { .struct_bytes = sizeof(coh_extension),
                                      .kind_abi = COH_KIND_ABI,
                                      .name = "first",
                                      .revision = 3,
-                                     .model_count = 4,
-                                     .models = { &tiny, &silent, &still, &wordless } };
+                                     .model_count = 6,
+                                     .models = { &tiny, &silent, &still, &wordless, &narrow,
+                                                 &foreign } };
 
 static int set_up(void **state)
 {
@@ -140,6 +145,41 @@ static void test_logits_are_outputs_if_the_build_gives_them(void **state)
     assert_int_equal(coh_model_resolve("own-silent", 0, &model), COH_OK);
     assert_int_equal(coh_model_logits_graph(&model, 1, 8, &graph, &at), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "sets no coh_own_graph.logits"));
+}
+
+/* Of a model, in `dtype`: the training graph is built, the one with logits is refused. */
+static void assert_logits_refused(const char *name, coh_dtype dtype, coh_status status,
+                                  const char *says)
+{
+    coh_model model;
+    coh_graph *graph;
+    coh_tensor at;
+    assert_int_equal(coh_model_resolve(name, 0, &model), COH_OK);
+    coh_model_dtype_set(&model, dtype);
+    assert_int_equal(coh_model_train_graph(&model, 2, 8, &graph), COH_OK);
+    coh_graph_destroy(graph);
+    assert_int_equal(coh_model_logits_graph(&model, 2, 8, &graph, &at), status);
+    if (strstr(coh_last_error(), says) == NULL)
+        fail_msg("%s", coh_last_error());
+}
+
+static void test_logits_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    coh_model model;
+    coh_graph *graph;
+    coh_tensor at;
+    assert_logits_refused("own-narrow", COH_DTYPE_F32, COH_ERR_SHAPE,
+                          "model own-narrow gives logits that are integers [2, 8]: f32 [2, 8, 11] "
+                          "are needed");
+    assert_logits_refused("own-foreign", COH_DTYPE_F32, COH_ERR_ARGUMENT,
+                          "model own-foreign gives logits that are no tensor of its graph");
+    assert_logits_refused("own-tiny", COH_DTYPE_BF16, COH_ERR_SHAPE,
+                          "model own-tiny gives logits in bf16, and readers take f32");
+    assert_int_equal(coh_model_resolve("own-tiny", 0, &model), COH_OK);
+    coh_model_dtype_set(&model, COH_DTYPE_BF16);
+    assert_int_equal(coh_model_token_losses_graph(&model, 2, 8, &graph, &at), COH_OK);
+    coh_graph_destroy(graph);
 }
 
 static void test_a_note_gives_the_model_back(void **state)
@@ -250,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_frozen_parameters_are_not_counted_as_trained),
         cmocka_unit_test(test_a_build_that_fails_without_a_text_gets_one),
         cmocka_unit_test(test_logits_are_outputs_if_the_build_gives_them),
+        cmocka_unit_test(test_logits_that_are_none_are_refused),
         cmocka_unit_test(test_a_note_gives_the_model_back),
         cmocka_unit_test(test_another_extension_is_named),
         cmocka_unit_test(test_what_is_wrong_with_an_extension_is_said),
