@@ -5,7 +5,9 @@
  *
  * The one idea: the clocks differ by an offset and by a rate that changes slowly. A time between
  * two pairs lies on the line through them, so its error is at most the larger error of the two. A
- * time outside of them lies on a line of the slope from the oldest pair to the newest one.
+ * time outside of them lies on a line of the slope from the oldest pair to the newest one. Two
+ * pairs that are close together give a wrong slope, so there it is at most COH_CLOCK_DRIFT from 1:
+ * clocks of quartz differ by less.
  *
  * Threads: one at a time. Nothing is allocated. */
 #ifndef COH_MEMORY_CLOCK_MAP_H
@@ -15,6 +17,9 @@
 
 /* Pairs that are kept: the newest ones. */
 enum { COH_CLOCK_PAIRS = 64 };
+
+/* Two clocks gain or lose at most this part of the time on each other: 100 ppm. */
+#define COH_CLOCK_DRIFT 1e-4
 
 typedef struct coh_clock_pair {
     double device_ns;           /* since any fixed moment */
@@ -33,7 +38,9 @@ const coh_clock_pair *coh_clock_map_newest(const coh_clock_map *map);
 /* Returns the host's time of a moment of the device. Needs a pair; with one pair only, both clocks
  * count as equally fast. */
 uint64_t coh_clock_map_host_ns(const coh_clock_map *map, double device_ns);
-/* Returns the largest error of the pairs that are kept. */
-uint64_t coh_clock_map_error_ns(const coh_clock_map *map);
+/* Returns a bound of the error of coh_clock_map_host_ns at a moment of the device: the largest
+ * error of the pairs that are kept; outside of them also twice COH_CLOCK_DRIFT of the time to the
+ * nearest one. Needs a pair. */
+uint64_t coh_clock_map_error_ns(const coh_clock_map *map, double device_ns);
 
 #endif

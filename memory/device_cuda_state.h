@@ -80,7 +80,8 @@ typedef struct coh_cuda_signal {
 } coh_cuda_signal;
 
 /* The GPU's clock, with times_exactly. Guarded by the mutex; held while the driver is asked for
- * times, never while it waits for work. */
+ * times. A wait under it is only for the clock's own stream, which has one event and no work, never
+ * for a lane. */
 typedef struct coh_cuda_clock {
     pthread_mutex_t mutex;
     int mutex_is_made;

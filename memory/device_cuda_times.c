@@ -5,16 +5,18 @@
  *                                       seen; so the event's host time lies between the two
  *
  * A pair is as exact as half the time from go to done, some microseconds; the best of a few tries
- * counts. Pairs are made when times are taken, after the places to be timed, so that these lie
- * between two pairs and the drift of the clocks cancels (memory/clock_map.h). The thread that takes
- * times calls the driver, so it may be any but coh-retire (device_cuda.h). */
+ * counts. A pair is made when times are taken and the newest pair is PAIR_NS old. So the places
+ * before it lie between two pairs, where the drift of the clocks cancels, and the later ones lie
+ * outside, where it does not (memory/clock_map.h). The thread that takes times calls the driver, so
+ * it may be any but coh-retire (device_cuda.h). */
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "memory/device_cuda_state.h"
 
-/* A new pair is made if the newest is this old. Clocks drift by less than 5 us in that time: quartz
- * differs by less than 100 ppm. A pair costs some 50 us of the thread that takes times. */
+/* A new pair is made if the newest is this old. In that time a place outside of the pairs gets a
+ * further error of at most 10 us (COH_CLOCK_DRIFT). A pair costs some 50 us of the thread that
+ * takes times. */
 #define PAIR_NS   50000000u
 #define TRY_COUNT 4
 /* Looks for `done` this long before the thread sleeps in the driver. */
@@ -103,7 +105,7 @@ static coh_status make_pair(coh_device *device)
     return COH_OK;
 }
 
-/* The second pair shows the rate of the GPU's clock, so it is made at once. */
+/* The second pair is made at once: the places since the first one lie between the two. */
 static int pair_is_due(const coh_clock_map *map)
 {
     return map->pair_count < 2 || coh_clock_ns() - coh_clock_map_newest(map)->host_ns > PAIR_NS;

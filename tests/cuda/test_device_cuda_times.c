@@ -44,6 +44,13 @@ static void open_lines(lines *l, const coh_device_config *config, double rate)
     assert_int_equal(bench_open(&l->b, config), COH_OK);
 }
 
+/* Bounds the error of a time before the newest pair of the clocks. */
+static uint64_t error_ns_of(const lines *l)
+{
+    const coh_clock_map *map = &l->b.device->clock.map;
+    return coh_clock_map_error_ns(map, coh_clock_map_newest(map)->device_ns);
+}
+
 static void close_lines(lines *l)
 {
     coh_stub_stop();
@@ -139,7 +146,7 @@ static void times_are_the_hosts_under_another_zero_and_rate(void **state)
         finish_lines(&l);
         assert_int_equal(ops->failure(l.b.device), COH_OK);
         assert_int_equal(l.time_count, 2 * LINES * BENCH_LANES);
-        const uint64_t error_ns = coh_clock_map_error_ns(&l.b.device->clock.map);
+        const uint64_t error_ns = error_ns_of(&l);
         for (int lane = 0; lane < BENCH_LANES; lane++)
             check_lane(l.all[lane], LINES, error_ns + RESOLUTION_NS);
         close_lines(&l);
@@ -179,7 +186,7 @@ static void a_stall_lasts_as_long_as_the_wait(void **state)
     const uint64_t raised_ns = coh_clock_ns();
     coh_counter_raise(&l.b.host_counter, 1);
     finish_lines(&l);
-    const uint64_t most_ns = coh_clock_map_error_ns(&l.b.device->clock.map) + RESOLUTION_NS;
+    const uint64_t most_ns = error_ns_of(&l) + RESOLUTION_NS;
     assert_true(stall_ns + most_ns >= raised_ns - enqueued_ns);
     assert_true(stall_ns <= l.all[COH_LANE_COMPUTE][0].work_begin_ns - before_ns + most_ns);
     close_lines(&l);

@@ -19,7 +19,7 @@ enum { ERROR_NS = 2000 };
 static double device_ns(double host_ns)
 {
     const double since = host_ns - BEGIN_NS;
-    return 77e9 + since * 1.0002 + since * since * 0.5e-16;
+    return 77e9 + since * 1.00008 + since * since * 0.5e-16;
 }
 
 /* Adds pairs number 0 to `count` - 1; the host's times are wrong by up to ERROR_NS. */
@@ -45,7 +45,7 @@ static void a_time_between_pairs_is_as_exact_as_they_are(void **state)
     (void)state;
     coh_clock_map map = { .pair_count = 0 };
     add_pairs(&map, COH_CLOCK_PAIRS);
-    assert_int_equal(coh_clock_map_error_ns(&map), ERROR_NS);
+    assert_int_equal(coh_clock_map_error_ns(&map, device_ns(BEGIN_NS + GAP_NS)), ERROR_NS);
     for (double at = BEGIN_NS; at < BEGIN_NS + (COH_CLOCK_PAIRS - 1) * GAP_NS; at += 1.7e6)
         assert_true(wrong_by(&map, at) <= ERROR_NS + 2);
 }
@@ -63,6 +63,30 @@ static void a_time_outside_of_them_follows_their_mean_rate(void **state)
         const double bound = ERROR_NS * (1 + 2 * far / kept_ns) + far * 1e-6 + 2;
         assert_true(wrong_by(&map, newest + far) <= bound);
         assert_true(wrong_by(&map, oldest - far) <= bound);
+    }
+}
+
+/* Two pairs 1 ms apart, each wrong by 10 us: their slope is wrong by 20,000 ppm, and clocks differ
+ * by less than 100. The bound holds on both sides, up to 2 ns of rounding. */
+static void two_close_pairs_do_not_set_the_rate(void **state)
+{
+    (void)state;
+    enum { WRONG_NS = 10000 };
+    for (int sign = -1; sign <= 1; sign += 2) {
+        coh_clock_map map = { .pair_count = 0 };
+        for (int i = 0; i < 2; i++) {
+            const double at = BEGIN_NS + i * 1e6;
+            coh_clock_map_add(
+                &map, &(coh_clock_pair){ .device_ns = device_ns(at),
+                                         .host_ns = (uint64_t)(at + (i ? sign : -sign) * WRONG_NS),
+                                         .error_ns = WRONG_NS });
+        }
+        for (double far = -50e6; far <= 50e6; far += 0.3e6) {
+            const double at = BEGIN_NS + far;
+            const uint64_t bound_ns = coh_clock_map_error_ns(&map, device_ns(at));
+            assert_true(wrong_by(&map, at) <= (double)bound_ns + 2);
+            assert_true(bound_ns <= WRONG_NS + 10002);
+        }
     }
 }
 
@@ -100,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_time_between_pairs_is_as_exact_as_they_are),
         cmocka_unit_test(a_time_outside_of_them_follows_their_mean_rate),
+        cmocka_unit_test(two_close_pairs_do_not_set_the_rate),
         cmocka_unit_test(one_pair_counts_both_clocks_as_equally_fast),
         cmocka_unit_test(the_map_is_monotone),
     };
