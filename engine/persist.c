@@ -136,11 +136,13 @@ typedef struct visit_context {
     const float *values;
 } visit_context;
 
-/* Counts a run of values as visited, and tells the caller of each hundredth. */
-static void tell_progress(visit_context *context, uint64_t count)
+/* Counts a visit of values as done, and tells the caller of each hundredth. */
+static void tell_progress(visit_context *context, const coh_chunk_visit *visit)
 {
     const coh_engine *engine = context->engine;
-    context->done += count;
+    if (context->status != COH_OK || visit->stream != COH_STREAM_WORK)
+        return;
+    context->done += visit->count;
     if (engine->options.progress == NULL ||
         (context->done < engine->elements &&
          context->done - context->told < engine->elements / 100))
@@ -153,9 +155,11 @@ static void tell_progress(visit_context *context, uint64_t count)
 static int visit_wants(void *argument, const coh_chunk_visit *visit)
 {
     visit_context *context = argument;
-    if (context->status == COH_OK && visit->stream == COH_STREAM_WORK)
-        tell_progress(context, visit->count);
-    return context->status == COH_OK && context->run != NULL && context->wants(context, visit);
+    const int is_wanted =
+        context->status == COH_OK && context->run != NULL && context->wants(context, visit);
+    if (!is_wanted)
+        tell_progress(context, visit);
+    return is_wanted;
 }
 
 static coh_status visit_run(void *argument, const coh_chunk_visit *visit)
@@ -164,6 +168,7 @@ static coh_status visit_run(void *argument, const coh_chunk_visit *visit)
     context->status = context->run(context, visit);
     if (context->status != COH_OK)
         coh_error_save(context->text);
+    tell_progress(context, visit);
     return COH_OK;
 }
 

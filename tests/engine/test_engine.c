@@ -540,6 +540,39 @@ static void progress_is_told_to_the_end_in_every_placement(void **state)
     }
 }
 
+static coh_status give_zeros(void *context, coh_parameter parameter, const char *name,
+                             uint64_t element_begin, uint64_t count, float *pieces)
+{
+    (void)parameter;
+    (void)name;
+    (void)element_begin;
+    memset(pieces, 0, count * sizeof(float));
+    *(uint64_t *)context += count;
+    return COH_OK;
+}
+
+static void expect_given(void *given_count, coh_operation operation, uint64_t done, uint64_t total)
+{
+    (void)operation;
+    assert_true(done <= *(uint64_t *)given_count && done <= total);
+}
+
+static void progress_counts_values_that_were_given(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PLACEMENT_COUNT; i++) {
+        run r;
+        uint64_t given_count = 0;
+        run_prepare(&r, &placements[i], 1);
+        r.options.progress = expect_given;
+        r.options.progress_context = &given_count;
+        run_create(&r);
+        assert_int_equal(coh_engine_init_from(r.engine, 42, give_zeros, &given_count), COH_OK);
+        assert_int_equal(given_count, (uint64_t)SMALL_LAYERS * 2 * SMALL_ELEMENTS);
+        run_end(&r);
+    }
+}
+
 /* ---- a range of a parameter is written ---- */
 
 enum { WRITTEN = 2, WRITTEN_BEGIN = 12345, WRITTEN_END = 23456 }; /* of layer 1's weight */
@@ -750,6 +783,7 @@ int main(void)
         cmocka_unit_test(drains_and_evaluations_between_steps_change_no_bit),
         cmocka_unit_test(evaluation_equals_the_plain_loss),
         cmocka_unit_test(progress_is_told_to_the_end_in_every_placement),
+        cmocka_unit_test(progress_counts_values_that_were_given),
         cmocka_unit_test(a_range_of_a_parameter_is_written_in_every_placement),
         cmocka_unit_test(a_write_follows_the_update_of_the_last_step),
         cmocka_unit_test(a_parameter_that_is_not_trained_is_written_in_every_placement),
