@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <link.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,15 +96,19 @@ static coh_status split(const char *operand, char path[CLI_PATH_BYTES], const ch
     return COH_OK;
 }
 
-/* Finds a kind by its own name in the library's extension; NULL if there is none. */
-static const coh_op_kind *find_listed(void *library, const char *name)
+/* Finds a kind by its own name in the library's extension; *out_kind NULL: there is none. */
+static coh_status find_listed(void *library, const char *path, const char *name,
+                              const coh_op_kind **out_kind)
 {
-    const coh_extension *extension = cli_shared_object_extension(library);
-    for (int32_t i = 0; extension != NULL && i < extension->kind_count; i++)
-        if (i < COH_EXTENSION_PARTS && extension->kinds[i] != NULL &&
-            extension->kinds[i]->name != NULL && strcmp(extension->kinds[i]->name, name) == 0)
-            return extension->kinds[i];
-    return NULL;
+    const coh_extension *extension;
+    *out_kind = NULL;
+    CLI_TRY(cli_shared_object_extension(library, path, &extension));
+    if (extension == NULL || extension->struct_bytes < offsetof(coh_extension, optimizers))
+        return COH_OK;
+    for (int32_t i = 0; i < extension->kind_count && *out_kind == NULL; i++)
+        if (extension->kinds[i]->name != NULL && strcmp(extension->kinds[i]->name, name) == 0)
+            *out_kind = extension->kinds[i];
+    return COH_OK;
 }
 
 static coh_status find_kind(void *library, const char *path, const char *name,
@@ -111,7 +116,7 @@ static coh_status find_kind(void *library, const char *path, const char *name,
 {
     size_t bytes = 0;
     const void *data = NULL;
-    *out_kind = find_listed(library, name);
+    CLI_TRY(find_listed(library, path, name, out_kind));
     if (*out_kind != NULL)
         return COH_OK;
     CLI_TRY(find_symbol(library, path, name, &data, &bytes));

@@ -23,29 +23,36 @@ coh_status cli_shared_object_open(const char *path, void **out_object)
     return COH_OK;
 }
 
-const coh_extension *cli_shared_object_extension(void *object)
+coh_status cli_shared_object_extension(void *object, const char *path,
+                                       const coh_extension **out_extension)
 {
     void *address = dlsym(object, COH_EXTENSION_SYMBOL);
     coh_extension_function *function;
+    *out_extension = NULL;
     if (address == NULL)
-        return NULL;
+        return COH_OK;
     *(void **)&function = address; /* POSIX's way from an object's address to a function's */
-    return function();
+    const coh_extension *extension = function();
+    if (extension == NULL)
+        return COH_OK;
+    const coh_status status = coh_extension_register(extension);
+    if (status != COH_OK)
+        return cli_fail(status, "%s: %s", path, coh_last_error());
+    *out_extension = extension;
+    return COH_OK;
 }
 
 static coh_status load(const char *path)
 {
     void *object;
+    const coh_extension *extension;
     CLI_TRY(cli_shared_object_open(path, &object));
-    const coh_extension *extension = cli_shared_object_extension(object);
+    CLI_TRY(cli_shared_object_extension(object, path, &extension));
     if (extension == NULL)
         return cli_fail(COH_ERR_CORRUPT,
                         "%s exports no extension: define one with COH_EXTENSION "
                         "(cohobate/extension.h)",
                         path);
-    const coh_status status = coh_extension_register(extension);
-    if (status != COH_OK)
-        return cli_fail(status, "%s: %s", path, coh_last_error());
     return COH_OK;
 }
 

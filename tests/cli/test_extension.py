@@ -116,6 +116,12 @@ class Extension(ProgramTest):
         self.assertEqual(self.succeeds("check-kind", library + ":gate_kind").out,
                          "mine.gate: nothing found; gradients compared: 3\n")
 
+    def test_a_kind_of_an_extension_for_another_library_is_not_read(self):
+        old = self.compiled("old", ('COH_EXTENSION(.name', 'COH_EXTENSION(.kind_abi = 1, .name'))
+        self.fails(2, "check-kind", old + ":mine.gate", says="extension mine was compiled for version 1 of coh_op_kind")
+        short = self.compiled("short", ('COH_EXTENSION(.name', 'COH_EXTENSION(.struct_bytes = 8, .name'))
+        self.fails(2, "check-kind", short + ":mine.gate", says="no name of an extension")
+
     def test_a_file_that_is_no_extension_is_named(self):
         plain = self.write("plain.so", "not an object")
         for code, library, says in [(2, self.path("gone.so"), "does not exist"), (4, plain, "no library"),
