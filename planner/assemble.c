@@ -3,6 +3,7 @@
  * Interface: assemble.h; waits are added later by waits.c. */
 #include "planner/assemble.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,10 +152,12 @@ typedef struct writer {
     uint32_t *device_order, *host_order;
     uint32_t device_next, host_next;    /* next indices in those orders */
     uint32_t outer_step, outer_operand; /* steps and operands of the host level already written */
+    uint64_t instructions, operands,
+        touches; /* room of the program's tables, to be filled exactly */
 } writer;
 
-static coh_status add_instruction(writer *w, coh_opcode opcode, coh_lane lane, uint32_t position,
-                                  int before_after)
+static void add_instruction(writer *w, coh_opcode opcode, coh_lane lane, uint32_t position,
+                            int before_after)
 {
     coh_program *p = w->program;
     p->instructions[p->instruction_count++] =
@@ -166,20 +169,18 @@ static coh_status add_instruction(writer *w, coh_opcode opcode, coh_lane lane, u
                            .position = position,
                            .operand_begin = p->operand_count,
                            .call = -1 };
-    return COH_OK;
 }
 
-static coh_status add_operand(writer *w, coh_operand operand)
+static void add_operand(writer *w, coh_operand operand)
 {
     coh_program *p = w->program;
     operand.touch_begin = p->touch_count;
     p->operands[p->operand_count++] = operand;
     p->instructions[p->instruction_count - 1].operand_count++;
-    return COH_OK;
 }
 
 /* Adds the next touch to the newest operand. */
-static coh_status add_touch(writer *w, uint32_t chunk, uint32_t extent, int32_t version)
+static void add_touch(writer *w, uint32_t chunk, uint32_t extent, int32_t version)
 {
     coh_program *p = w->program;
     p->touches[p->touch_count++] =
@@ -187,21 +188,20 @@ static coh_status add_touch(writer *w, uint32_t chunk, uint32_t extent, int32_t 
     coh_operand *operand = &p->operands[p->operand_count - 1];
     operand->touch_count++;
     operand->bytes += w->a->layout->chunks[chunk].bytes;
-    return COH_OK;
 }
 
 /* Adds one end of a mover: a whole chunk in an arena or in the file. */
-static coh_status add_mover_end(writer *w, uint32_t chunk, coh_tier tier, uint32_t extent,
-                                uint64_t offset, int32_t version, int is_to)
+static void add_mover_end(writer *w, uint32_t chunk, coh_tier tier, uint32_t extent,
+                          uint64_t offset, int32_t version, int is_to)
 {
     const coh_chunk *facts = &w->a->layout->chunks[chunk];
-    COH_TRY(add_operand(w, (coh_operand){ .object = facts->object,
-                                          .tier = (uint8_t)tier,
-                                          .access = is_to ? COH_ACCESS_WRITE : COH_ACCESS_READ,
-                                          .role = is_to ? COH_ROLE_TO : COH_ROLE_FROM,
-                                          .object_offset = facts->object_offset,
-                                          .offset = offset }));
-    return add_touch(w, chunk, extent, version);
+    add_operand(w, (coh_operand){ .object = facts->object,
+                                  .tier = (uint8_t)tier,
+                                  .access = is_to ? COH_ACCESS_WRITE : COH_ACCESS_READ,
+                                  .role = is_to ? COH_ROLE_TO : COH_ROLE_FROM,
+                                  .object_offset = facts->object_offset,
+                                  .offset = offset });
+    add_touch(w, chunk, extent, version);
 }
 
 /* The position of a step in a program: 0 is the begin, step s is s + 1. */
@@ -212,9 +212,9 @@ static uint32_t position_of(int32_t step)
 
 /* Writes a move between `near` and the tier beyond: the disk, or a place in the host tier given by
  * extent and offset. */
-static coh_status move_instruction(writer *w, const coh_move *move, uint32_t near_extent,
-                                   coh_tier far_tier, uint32_t far_extent, uint64_t far_offset,
-                                   uint32_t position)
+static void move_instruction(writer *w, const coh_move *move, uint32_t near_extent,
+                             coh_tier far_tier, uint32_t far_extent, uint64_t far_offset,
+                             uint32_t position)
 {
     const coh_extent *near = &w->program->extents[near_extent];
     int with_disk = far_tier == COH_TIER_DISK;
@@ -222,41 +222,38 @@ static coh_status move_instruction(writer *w, const coh_move *move, uint32_t nea
                                   : (move->is_out ? COH_OP_STORE : COH_OP_LOAD);
     coh_lane lane = with_disk ? (move->is_out ? COH_LANE_WRITE : COH_LANE_READ)
                               : (move->is_out ? COH_LANE_D2H : COH_LANE_H2D);
-    COH_TRY(add_instruction(w, opcode, lane, position, move->is_out ? 2 : 0));
+    add_instruction(w, opcode, lane, position, move->is_out ? 2 : 0);
     w->program->instructions[w->program->instruction_count - 1].bytes = near->bytes;
     coh_tier near_tier = (coh_tier)near->tier;
     if (move->is_out) {
-        COH_TRY(
-            add_mover_end(w, move->chunk, near_tier, near_extent, near->offset, move->version, 0));
-        return add_mover_end(w, move->chunk, far_tier, far_extent, far_offset, move->version, 1);
+        add_mover_end(w, move->chunk, near_tier, near_extent, near->offset, move->version, 0);
+        add_mover_end(w, move->chunk, far_tier, far_extent, far_offset, move->version, 1);
+        return;
     }
-    COH_TRY(add_mover_end(w, move->chunk, far_tier, far_extent, far_offset, move->version, 0));
-    return add_mover_end(w, move->chunk, near_tier, near_extent, near->offset, move->version, 1);
+    add_mover_end(w, move->chunk, far_tier, far_extent, far_offset, move->version, 0);
+    add_mover_end(w, move->chunk, near_tier, near_extent, near->offset, move->version, 1);
 }
 
-static coh_status disk_instruction(writer *w, const coh_move *move, uint32_t extent,
-                                   uint32_t position)
+static void disk_instruction(writer *w, const coh_move *move, uint32_t extent, uint32_t position)
 {
-    return move_instruction(w, move, extent, COH_TIER_DISK, COH_EXTENT_FILE,
-                            w->a->layout->chunks[move->chunk].file_offset, position);
+    move_instruction(w, move, extent, COH_TIER_DISK, COH_EXTENT_FILE,
+                     w->a->layout->chunks[move->chunk].file_offset, position);
 }
 
 /* Writes the host level's moves with keys below `key_end` (in steps of the host level). */
-static coh_status host_moves_until(writer *w, int64_t key_end, uint32_t position)
+static void host_moves_until(writer *w, int64_t key_end, uint32_t position)
 {
     const coh_residency *host = w->a->host;
     while (host != NULL && w->host_next < host->move_count &&
            key_of(&host->moves[w->host_order[w->host_next]]) < key_end) {
         const coh_move *move = &host->moves[w->host_order[w->host_next++]];
-        COH_TRY(disk_instruction(w, move, (uint32_t)w->a->device->extent_count + move->extent,
-                                 position));
+        disk_instruction(w, move, (uint32_t)w->a->device->extent_count + move->extent, position);
     }
-    return COH_OK;
 }
 
 /* Writes the device level's moves with keys below `key_end`, each with the host level's moves
  * around it. */
-static coh_status device_moves_until(writer *w, int64_t key_end)
+static void device_moves_until(writer *w, int64_t key_end)
 {
     const coh_residency *device = w->a->device;
     while (w->device_next < device->move_count &&
@@ -264,44 +261,41 @@ static coh_status device_moves_until(writer *w, int64_t key_end)
         const coh_move *move = &device->moves[w->device_order[w->device_next++]];
         uint32_t position = position_of(move->step);
         if (w->a->host == NULL) {
-            COH_TRY(disk_instruction(w, move, move->extent, position));
+            disk_instruction(w, move, move->extent, position);
             continue;
         }
         int64_t host_step = w->outer_step++;
-        COH_TRY(host_moves_until(w, 2 * host_step + 1, position));
+        host_moves_until(w, 2 * host_step + 1, position);
         const coh_placing *placing = &w->a->host->placings[w->outer_operand++];
         uint32_t far_extent =
             (uint32_t)device->extent_count + w->a->host->touch_extents[placing->touch_begin];
-        COH_TRY(move_instruction(w, move, move->extent, COH_TIER_HOST, far_extent, placing->offset,
-                                 position));
-        COH_TRY(host_moves_until(w, 2 * host_step + 2, position));
+        move_instruction(w, move, move->extent, COH_TIER_HOST, far_extent, placing->offset,
+                         position);
+        host_moves_until(w, 2 * host_step + 2, position);
     }
-    return COH_OK;
 }
 
 /* Adds a lowered operand to the newest instruction: its place in `tier`, according to `level`. */
-static coh_status add_lowered_operand(writer *w, const coh_lowered_operand *operand, coh_tier tier,
-                                      const coh_residency *level, const coh_placing *placing)
+static void add_lowered_operand(writer *w, const coh_lowered_operand *operand, coh_tier tier,
+                                const coh_residency *level, const coh_placing *placing)
 {
     const coh_layout *layout = w->a->layout;
     uint32_t first = layout->objects[operand->object].chunk_begin + operand->touch_begin;
     uint32_t first_extent = tier == COH_TIER_HOST ? (uint32_t)w->a->device->extent_count : 0;
-    COH_TRY(add_operand(w, (coh_operand){ .object = operand->object,
-                                          .tier = (uint8_t)tier,
-                                          .access = operand->access,
-                                          .role = operand->role,
-                                          .object_offset = layout->chunks[first].object_offset,
-                                          .offset = placing->offset }));
+    add_operand(w, (coh_operand){ .object = operand->object,
+                                  .tier = (uint8_t)tier,
+                                  .access = operand->access,
+                                  .role = operand->role,
+                                  .object_offset = layout->chunks[first].object_offset,
+                                  .offset = placing->offset });
     for (uint32_t k = 0; k < operand->touch_end - operand->touch_begin; k++)
-        COH_TRY(add_touch(w, first + k,
-                          first_extent + level->touch_extents[placing->touch_begin + k],
-                          level->touch_versions[placing->touch_begin + k]));
-    return COH_OK;
+        add_touch(w, first + k, first_extent + level->touch_extents[placing->touch_begin + k],
+                  level->touch_versions[placing->touch_begin + k]);
 }
 
 /* Writes a lowered instruction on its lane. Its operands lie on the device, or all of them in
  * the host tier, where the instruction is a step between the moves of that level. */
-static coh_status lowered_instruction(writer *w, uint32_t step)
+static void lowered_instruction(writer *w, uint32_t step)
 {
     const coh_lowered_instruction *instruction = &w->a->lowered->instructions[step];
     int is_host = instruction->lane == COH_LANE_HOST;
@@ -309,8 +303,8 @@ static coh_status lowered_instruction(writer *w, uint32_t step)
     uint32_t position = position_of((int32_t)step);
     w->outer_step += is_host ? 1 : 0;
     if (is_host)
-        COH_TRY(host_moves_until(w, 2 * host_step + 1, position));
-    COH_TRY(add_instruction(w, instruction->opcode, instruction->lane, position, 1));
+        host_moves_until(w, 2 * host_step + 1, position);
+    add_instruction(w, instruction->opcode, instruction->lane, position, 1);
     coh_instruction *out = &w->program->instructions[w->program->instruction_count - 1];
     out->predicate_cell = instruction->predicate_cell;
     out->call = instruction->call;
@@ -320,10 +314,10 @@ static coh_status lowered_instruction(writer *w, uint32_t step)
         const coh_lowered_operand *operand = &w->a->lowered->operands[i];
         const coh_residency *level = is_host ? w->a->host : w->a->device;
         const coh_placing *placing = &level->placings[is_host ? w->outer_operand++ : i];
-        COH_TRY(add_lowered_operand(w, operand, is_host ? COH_TIER_HOST : COH_TIER_DEVICE, level,
-                                    placing));
+        add_lowered_operand(w, operand, is_host ? COH_TIER_HOST : COH_TIER_DEVICE, level, placing);
     }
-    return is_host ? host_moves_until(w, 2 * host_step + 2, position) : COH_OK;
+    if (is_host)
+        host_moves_until(w, 2 * host_step + 2, position);
 }
 
 /* ---- the whole ---- */
@@ -335,15 +329,15 @@ static coh_status size_tables(writer *w)
     const coh_residency *device = w->a->device, *host = w->a->host;
     const coh_lowered *lowered = w->a->lowered;
     const uint64_t moves = device->move_count + (host != NULL ? host->move_count : 0);
-    const uint64_t instructions = lowered->instruction_count + moves;
-    const uint64_t operands = lowered->operand_count + 2 * moves;
-    const uint64_t touches = device->touch_count + 2 * moves;
-    COH_TRY(coh_effort_check_count(instructions, COH_UNIT_INSTRUCTIONS));
-    COH_TRY(coh_effort_check_count(operands, COH_UNIT_OPERANDS));
-    COH_TRY(coh_effort_check_count(touches, COH_UNIT_CHUNK_USES));
-    COH_TRY(COH_ALLOC(instructions, &w->program->instructions));
-    COH_TRY(COH_ALLOC(operands, &w->program->operands));
-    return COH_ALLOC(touches, &w->program->touches);
+    w->instructions = lowered->instruction_count + moves;
+    w->operands = lowered->operand_count + 2 * moves;
+    w->touches = device->touch_count + 2 * moves;
+    COH_TRY(coh_effort_check_count(w->instructions, COH_UNIT_INSTRUCTIONS));
+    COH_TRY(coh_effort_check_count(w->operands, COH_UNIT_OPERANDS));
+    COH_TRY(coh_effort_check_count(w->touches, COH_UNIT_CHUNK_USES));
+    COH_TRY(COH_ALLOC(w->instructions, &w->program->instructions));
+    COH_TRY(COH_ALLOC(w->operands, &w->program->operands));
+    return COH_ALLOC(w->touches, &w->program->touches);
 }
 
 static coh_status copy_extents(writer *w)
@@ -379,16 +373,26 @@ static coh_status copy_calls(writer *w)
     return COH_OK;
 }
 
+/* Writes all instructions, which fill the tables to the last entry. */
 static coh_status write_instructions(writer *w)
 {
+    const coh_program *p = w->program;
     uint32_t step_count = (uint32_t)w->a->lowered->instruction_count;
-    COH_TRY(host_moves_until(w, 0, 0)); /* after the begin */
+    host_moves_until(w, 0, 0); /* after the begin */
     for (uint32_t step = 0; step < step_count; step++) {
-        COH_TRY(device_moves_until(w, 2 * (int64_t)step + 1));
-        COH_TRY(lowered_instruction(w, step));
+        device_moves_until(w, 2 * (int64_t)step + 1);
+        lowered_instruction(w, step);
     }
-    COH_TRY(device_moves_until(w, INT64_MAX));
-    return host_moves_until(w, INT64_MAX, step_count + 1);
+    device_moves_until(w, INT64_MAX);
+    host_moves_until(w, INT64_MAX, step_count + 1);
+    if (p->instruction_count == w->instructions && p->operand_count == w->operands &&
+        p->touch_count == w->touches)
+        return COH_OK;
+    return coh_fail(COH_ERR_INTERNAL,
+                    "a program has %" PRIu32 " instructions, %" PRIu32 " operands and %" PRIu32
+                    " chunk uses; its tables were made for %" PRIu64 ", %" PRIu64 " and %" PRIu64,
+                    p->instruction_count, p->operand_count, p->touch_count, w->instructions,
+                    w->operands, w->touches);
 }
 
 coh_status coh_assemble(const coh_assembly *assembly, coh_program *out_program)
