@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "kernels/kernels.h"
 
-enum { IMAGES_MOST = 3 }; /* each begins on a page */
+enum { IMAGES_MOST = 4 }; /* each begins on a page */
 
 coh_status coh_op_device_open(const coh_engine_device *what, size_t bytes,
                               coh_op_device *out_device)
