@@ -179,14 +179,16 @@ static void name_profile(const cli_plan_note *said, cli_replay *replay)
     snprintf(replay->profile, sizeof(replay->profile), "%s", name);
 }
 
-/* Prints a note if the profile is not the plan's. Entries are part of a profile: the hash tells. */
-static void say_other_profile(const cli_replay *replay)
+/* Prints a note if the step's price is not the one in the file. The price is compared, since a
+ * profile's hash leaves out its calibration. */
+static void say_other_times(const cli_replay *replay)
 {
-    coh_profile_summary facts = { .struct_bytes = sizeof(facts) };
-    if (coh_profile_summarize(coh_plan_profile(replay->job.plan), &facts) == COH_OK &&
-        facts.hash != replay->file.profile_hash)
-        cli_note("note: the profile %s is not as it was when %s was made: other times", facts.name,
-                 replay->options.operand);
+    const uint64_t step_ns = replay->job.summary.step_ns;
+    if (step_ns != replay->file.step_ns)
+        cli_note("note: %s was made for %s a step; by today's profile and calibration a step takes "
+                 "%s (--calibration FILE, or none, chooses another calibration)",
+                 replay->options.operand, cli_time((double)replay->file.step_ns * 1e-9).at,
+                 cli_time((double)step_ns * 1e-9).at);
 }
 
 coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
@@ -228,7 +230,7 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
     }
     CLI_TRY_GOTO(status, rebuild(out_replay, &said, is_other_profile), fail);
     if (!is_other_profile)
-        say_other_profile(out_replay);
+        say_other_times(out_replay);
     return COH_OK;
 fail:
     cli_job_close(job);

@@ -57,6 +57,17 @@ class Calibration(ProgramTest):
             self.assertIn("calibrated by 1 run", said)
             self.assertNotIn("calibrated", self.succeeds(*command, "--calibration", "none").out)
 
+    def test_a_replay_notes_other_prices_exactly_if_they_are_other(self):
+        path, plain, priced = self.path("calibration.json"), self.path("plain.json"), self.path("priced.json")
+        profile = self.succeeds("plan", *TINY, "--json", "--calibration", "none", "-o", plain).json["profile"]["hash"]
+        os.rename(self.made(profile, 2, 1), path)
+        self.succeeds("plan", *TINY, "--calibration", path, "-o", priced)
+        for command in (["simulate"], ["explain"]):
+            for file, calibration in ((plain, "none"), (plain, path), (priced, "none"), (priced, path)):
+                operator = ["wte"] if command == ["explain"] else []
+                said = self.succeeds(*command, file, *operator, "--calibration", calibration).err
+                self.assertEqual("by today's profile and calibration" in said, (file == plain) != (calibration == "none"))
+
     def test_runs_of_another_number_of_threads_calibrate_nothing(self):
         path = self.path("calibration.json")
         made_for_two = ["--profile", "built-in-2", "--calibration", path]
