@@ -4,6 +4,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "cohobate/refusal.h"
 
 void cli_disks_list(const cli_options *options, cli_disks *out_disks)
 {
@@ -40,6 +43,20 @@ coh_status cli_disks_check(cli_options *options)
     return COH_OK;
 }
 
+/* Adds the flags of checkpoints to a refusal of space that counts them, as `checkpoints`. Two is
+ * the least room that a run holds for them, so then --keep saves none. */
+static coh_status add_save_flags(const char *checkpoints, uint64_t checkpoint_count)
+{
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    char why[1024];
+    if (!coh_last_refusal(&refusal) || !strstr(refusal.items, checkpoints))
+        return COH_ERR_FULL;
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    return cli_fail(COH_ERR_FULL,
+                    "%s: save%s to another drive (--save DIR), or keep nothing (--save none)", why,
+                    checkpoint_count > 2 ? " fewer checkpoints (--keep 1), or" : "");
+}
+
 coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, const char *run_folder,
                                uint64_t checkpoint_count, uint64_t checkpoint_bytes,
                                uint64_t record_bytes)
@@ -65,7 +82,8 @@ coh_status cli_disks_preflight(const cli_disks *disks, uint64_t store_bytes, con
         items[item_count++] = (coh_space_item){ run_folder, what, held_bytes };
     if (run_folder && record_bytes > 0)
         items[item_count++] = (coh_space_item){ run_folder, "records of steps", record_bytes };
-    return coh_space_check(items, item_count);
+    const coh_status status = coh_space_check(items, item_count);
+    return status == COH_ERR_FULL && run_folder ? add_save_flags(what, checkpoint_count) : status;
 }
 
 coh_status cli_disks_measure(cli_disks *disks, uint64_t store_bytes)

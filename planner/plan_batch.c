@@ -45,30 +45,31 @@ static coh_status make_graph(const search *s, int64_t microbatch, coh_graph **ou
     return status;
 }
 
-/* Takes a micro-batch, without a plan. `any_disk`: as if there were a disk without limit. */
-static coh_status take(search *s, int64_t microbatch, int any_disk, coh_plan_options *out_options)
+/* Takes a micro-batch, without a plan. The disk has `disk_bytes`; 0: those of the options. */
+static coh_status take(search *s, int64_t microbatch, uint64_t disk_bytes,
+                       coh_plan_options *out_options)
 {
     *out_options = s->options;
     drop(s);
     s->made.microbatch = microbatch;
     out_options->microbatch_count = (int32_t)(batch_of(s) / microbatch);
-    if (any_disk)
-        out_options->disk_bytes = UINT64_MAX;
+    if (disk_bytes > 0)
+        out_options->disk_bytes = disk_bytes;
     return make_graph(s, microbatch, &s->made.graph);
 }
 
-static coh_status make(search *s, int64_t microbatch, int any_disk)
+static coh_status make(search *s, int64_t microbatch, uint64_t disk_bytes)
 {
     coh_plan_options options;
-    COH_TRY(take(s, microbatch, any_disk, &options));
+    COH_TRY(take(s, microbatch, disk_bytes, &options));
     return coh_plan_create_unbounded(s->made.graph, &options, &s->made.plan);
 }
 
 /* Checks with little effort whether a micro-batch fits. */
-static coh_status probe(search *s, int64_t microbatch, int any_disk)
+static coh_status probe(search *s, int64_t microbatch, uint64_t disk_bytes)
 {
     coh_plan_options options;
-    COH_TRY(take(s, microbatch, any_disk, &options));
+    COH_TRY(take(s, microbatch, disk_bytes, &options));
     options.search = COH_SEARCH_PROBE;
     return coh_plan_check_fit(s->made.graph, &options);
 }
@@ -155,13 +156,14 @@ static int64_t middle_divisor(const search *s, int64_t low, int64_t high)
 /* Finds by halving the largest divisor of the batch below `high` that fits. A search without
  * success takes seconds, so few are made. Fails: COH_ERR_FULL: none fits; the refusal is that of
  * the smallest. COH_ERR_ARGUMENT: nor is the smallest one's program short enough. */
-static coh_status find_smaller(search *s, int64_t high, int any_disk, int64_t *out_microbatch)
+static coh_status find_smaller(search *s, int64_t high, uint64_t disk_bytes,
+                               int64_t *out_microbatch)
 {
     int64_t low = 0, middle;
     coh_status status = COH_ERR_FULL;
     *out_microbatch = 0;
     while ((middle = middle_divisor(s, low, high)) > 0) {
-        status = probe(s, middle, any_disk);
+        status = probe(s, middle, disk_bytes);
         if (status == COH_ERR_FULL)
             high = middle;
         else if (status == COH_OK)
@@ -175,11 +177,11 @@ static coh_status find_smaller(search *s, int64_t high, int any_disk, int64_t *o
 }
 
 /* Plans with the largest divisor of the batch below `from` that fits. Fails as find_smaller. */
-static coh_status plan_smaller(search *s, int64_t from, int any_disk)
+static coh_status plan_smaller(search *s, int64_t from, uint64_t disk_bytes)
 {
     int64_t fits;
-    COH_TRY(find_smaller(s, from, any_disk, &fits));
-    return make(s, fits, any_disk);
+    COH_TRY(find_smaller(s, from, disk_bytes, &fits));
+    return make(s, fits, disk_bytes);
 }
 
 /* ---- refusals ---- */
@@ -209,9 +211,9 @@ static int knows_drive(const search *s)
 /* Finds out whether a disk helps, and names the smallest one that does. */
 static coh_status refuse_without_disk(search *s, coh_refusal *refusal)
 {
-    coh_status status = make(s, s->batch->microbatch, 1);
+    coh_status status = make(s, s->batch->microbatch, UINT64_MAX);
     if (status == COH_ERR_FULL && s->batch->may_change)
-        status = plan_smaller(s, s->batch->microbatch, 1);
+        status = plan_smaller(s, s->batch->microbatch, UINT64_MAX);
     if (status == COH_ERR_ARGUMENT)
         return coh_refuse(refusal);
     if (status == COH_ERR_FULL && coh_last_refusal(refusal)) {
@@ -229,6 +231,48 @@ static coh_status refuse_without_disk(search *s, coh_refusal *refusal)
     return coh_refuse(refusal);
 }
 
+/* The change that raises the disk's limit; NULL: there is none. */
+static coh_change *disk_raise(coh_refusal *refusal)
+{
+    for (int32_t i = 0; i < refusal->change_count; i++)
+        if (refusal->changes[i].kind == COH_CHANGE_RAISE &&
+            refusal->changes[i].tier == COH_TIER_DISK)
+            return &refusal->changes[i];
+    return NULL;
+}
+
+/* The limit that a refusal names for the disk may be only a lower bound: replaces it by one that a
+ * plan was made for. Tries the limits that refusals name, then none. If no disk helps, the refusal
+ * is the one with an unlimited disk. */
+static coh_status check_disk_raise(search *s, coh_refusal *refusal)
+{
+    enum { NAMED = 3 };
+    const int64_t microbatch = refusal->microbatch;
+    coh_change *raise = disk_raise(refusal);
+    uint64_t bytes = raise ? raise->bytes : 0;
+    for (int tried = 1; bytes > 0; tried++) {
+        coh_refusal next = { .struct_bytes = sizeof(next) };
+        const coh_status status = make(s, microbatch, bytes);
+        if (status == COH_OK) {
+            raise->bytes =
+                bytes < UINT64_MAX ? bytes : s->made.plan->layout.arena_bytes[COH_TIER_DISK];
+            raise->is_least = 0;
+        }
+        if (status != COH_ERR_FULL || !coh_last_refusal(&next))
+            return status == COH_ERR_ARGUMENT ? COH_OK : status;
+        const coh_change *further = disk_raise(&next);
+        if (bytes == UINT64_MAX) {
+            next.is_with_disk = 1;
+            next.microbatch = microbatch;
+            next.largest_microbatch = refusal->largest_microbatch;
+            *refusal = next;
+            return COH_OK;
+        }
+        bytes = tried < NAMED && further && further->bytes > bytes ? further->bytes : UINT64_MAX;
+    }
+    return COH_OK;
+}
+
 /* No permitted micro-batch fits: finds the least costly change that would help, and names it. */
 static coh_status refuse(search *s)
 {
@@ -241,6 +285,7 @@ static coh_status refuse(search *s)
     refusal.microbatch = s->made.microbatch;
     refusal.largest_microbatch = wanted;
     s->options.search = COH_SEARCH_PROBE;
+    COH_TRY(check_disk_raise(s, &refusal));
     if (!s->batch->may_change) {
         int64_t fits;
         const coh_status status = find_smaller(s, wanted, 0, &fits);

@@ -85,13 +85,20 @@ class Disks(TrainTest):
     def test_limits_add_up(self):
         plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory", "40MiB"]
         said = self.fails(3, *plan, *self.folders("a", "b", limit=":10MiB"), says="disk: ").err
-        least = int(re.search(r"raise the sum of the --disk limits \(whole 2 MiB of each\) to at least (\d+)B", said)[1])
+        least = int(re.search(r"raise the sum of the --disk limits \(whole 2 MiB of each\) to (\d+)B", said)[1])
         half = (least // 2 // (2 * MIB) + 2) * 2
         self.succeeds(*plan, *self.folders("a", "b", limit=f":{half}MiB"))
         train = ["train", *TINY, *STREAMED, "--data", self.corpus(), "--save", "none", "--steps", 1]
         self.fails(3, *train, *self.folders("a"), "--disk", "/proc:60MiB", says="the file system of /proc has")
         # too full to be measured: its share of the store is refused, not the file that measures the drive
         self.fails(3, *train, *self.folders("a"), "--disk", "/proc", says="the file system of /proc has")
+
+    def test_room_for_checkpoints_is_refused_with_the_flags_that_need_less(self):
+        large = ["train", "opt-1.3b", "--sequence", 16, "--batch", 1, "--search", "quick", "--data", self.corpus(), "--steps", 9999, "--device-memory",
+                 "2GiB", *self.folders("a"), "--disk-write-limit", "9999TB/day", "--save", self.path("run"), "--save-every", 1]
+        said = self.fails(3, *large, "--keep", 1000, says=" + 1001 checkpoints ").err  # 14 TiB
+        for flag in ("(--keep 1)", "(--save DIR)", "(--save none)"):
+            self.assertIn(flag, said)
 
     def test_folders_on_one_file_system_get_a_note(self):
         plan = ["plan", *TINY, *STREAMED]
