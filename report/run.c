@@ -226,6 +226,8 @@ static coh_status add_line(const report_line *line, report_run *run)
         run->row_count--;
     COH_TRY(COH_GROW(&run->rows, &run->row_capacity, run->row_count + 1));
     run->line_count++;
+    if (line->step == run->facts.first_step + 1) /* another process begins */
+        memset(run->peak_bytes, 0, sizeof(run->peak_bytes));
     run->rows[run->row_count++] = (report_row){ .step = line->step,
                                                 .loss = (float)line->loss,
                                                 .norm = (float)line->norm,

@@ -66,11 +66,11 @@ typedef struct report_run {
     size_t validation_count, validation_capacity;
     uint64_t skipped_count, bad_lines;
     double exposed_s[COH_LANE_COUNT], link_bytes[COH_LANE_COUNT]; /* sums over all lines */
-    double peak_bytes[COH_TIER_COUNT];                            /* the largest of all lines */
-    const coh_trace *trace;                                       /* NULL: there is none */
-    coh_trace *own_trace;                                         /* freed with the run */
-    uint32_t lost_steps;                                          /* of the trace */
-    char notes[REPORT_NOTES][REPORT_NOTE_BYTES];                  /* about missing parts */
+    double peak_bytes[COH_TIER_COUNT];           /* the largest of the newest process's lines */
+    const coh_trace *trace;                      /* NULL: there is none */
+    coh_trace *own_trace;                        /* freed with the run */
+    uint32_t lost_steps;                         /* of the trace */
+    char notes[REPORT_NOTES][REPORT_NOTE_BYTES]; /* about missing parts */
     int note_count;
 } report_run;
 

@@ -93,6 +93,16 @@ class Record(TrainTest):
         self.resumed(folder, "--steps", 6, "--log", log)  # not twice
         self.assertEqual([line["step"] for line in lines_of(log)], [1, 2, 3, 4, 5, 6])
 
+    def test_the_reported_peak_is_that_of_the_process_whose_budget_is_reported(self):
+        folder, disk = self.path("run"), ["--disk", self.folder]
+        for flags in (["--save", folder, *TINY, "--data", self.corpus(), "--steps", 2, "--device-memory", "40MiB"],
+                      ["--resume", folder, "--steps", 4, "--device-memory", "36MiB"]):
+            peak = self.succeeds("train", *flags, *disk, "--search", "quick", "--json").json["peak_bytes"]["device"]
+            with self.subTest(flags=flags):
+                report = self.succeeds("report", folder, "--json").json
+                self.assertEqual(report["memory"][0]["measured_peak_bytes"], peak)
+        self.assertLessEqual(peak, 36 << 20)
+
     def test_a_killed_run_leaves_whole_files(self):
         for steps, more in ((3, []), (5, self.streamed())):
             process = start("train", *TINY, "--data", self.corpus(), "--steps", 1000, "--save", self.path(f"run{steps}"), *more)
