@@ -11,6 +11,7 @@
 
 #include "cli/record.h"
 #include "cli/variants.h"
+#include "cohobate/machine.h"
 
 /* Seconds for the what-ifs of a plan's report; its user waits for a search anyway. */
 #define PLAN_SECONDS 8.0
@@ -71,12 +72,32 @@ static change *begin_change(what_ifs *w)
     return one;
 }
 
+/* Is all data in the device, and nothing recomputed to save room? */
+static int needs_no_memory(const coh_plan_summary *plan)
+{
+    uint64_t moved = 0;
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        moved += plan->link_bytes[lane];
+    return moved == 0 && plan->recomputes == 0;
+}
+
+/* Memory that a machine lacks is no change of the run; a profile may be of another machine. */
+static int is_there(const what_ifs *w, uint64_t bytes)
+{
+    const cli_options *options = &w->changes[0].options;
+    return options->profile || strcmp(options->device, "host") != 0 ||
+           bytes <= coh_machine_most_bytes();
+}
+
 static void list_memory(what_ifs *w)
 {
     static const double factors[] = { 1.25, 1.5, 2, 0.8 };
     const uint64_t had = w->base.budget_bytes[COH_TIER_DEVICE];
+    w->out->needs_no_memory = needs_no_memory(&w->base.summary);
     for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]) && had < UINT64_MAX / 4; i++) {
         const uint64_t bytes = (uint64_t)((double)had * factors[i]) >> 20 << 20;
+        if (factors[i] > 1 && (w->out->needs_no_memory || !is_there(w, bytes)))
+            continue;
         change *one = bytes > 0 ? begin_change(w) : NULL;
         if (!one)
             continue;
@@ -185,7 +206,7 @@ void cli_report_what_ifs(const cli_options *options, double seconds, report_anal
 {
     int planned[REPORT_WHAT_IFS];
     what_ifs *w = calloc(1, sizeof(*w));
-    out_analysis->what_if_count = out_analysis->unplanned_count = 0;
+    out_analysis->what_if_count = out_analysis->unplanned_count = out_analysis->needs_no_memory = 0;
     if (w && !options->plan_file) {
         change *as_it_is = &w->changes[w->count++];
         *as_it_is = (change){ .options = *options, .entries = "", .text = "as it is" };

@@ -495,7 +495,9 @@ static coh_status fill_steps(const report_run *run, report_analysis *a)
             continue;
         if (a->slow_count < REPORT_SLOW_STEPS)
             a->slow_steps[a->slow_count] =
-                (report_slow_step){ .step = row->step, .seconds = (double)row->seconds };
+                (report_slow_step){ .step = row->step,
+                                    .seconds = (double)row->seconds,
+                                    .why = "its instructions are not recorded" };
         a->slow_count++;
     }
     return COH_OK;
@@ -564,7 +566,8 @@ coh_status report_analyse(const report_run *run, report_analysis *out)
 {
     report_analysis kept = { .run = run,
                              .what_if_count = out->what_if_count,
-                             .unplanned_count = out->unplanned_count };
+                             .unplanned_count = out->unplanned_count,
+                             .needs_no_memory = out->needs_no_memory };
     memcpy(kept.what_ifs, out->what_ifs, sizeof(kept.what_ifs));
     *out = kept;
     const coh_status status = analyse(out);

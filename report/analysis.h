@@ -147,6 +147,7 @@ typedef struct report_analysis {
     int action_count;
     report_what_if what_ifs[REPORT_WHAT_IFS]; /* filled by the caller before */
     int what_if_count, unplanned_count;       /* those left out, because time was short, too */
+    int needs_no_memory;                      /* 1: rows with more of it are left out, too */
     report_slow_step slow_steps[REPORT_SLOW_STEPS];
     int slow_count; /* all of them */
     char verdict[480];

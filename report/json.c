@@ -156,6 +156,7 @@ static void add_rest(const report_analysis *a, coh_json_writer *w)
     }
     coh_json_end(w);
     coh_json_put(w, "what_if_unplanned", "%d", a->unplanned_count);
+    coh_json_put(w, "what_if_needs_no_memory", "%s", a->needs_no_memory ? "true" : "false");
     coh_json_begin(w, "slow_steps", '[', COH_JSON_LINES_IF_ANY);
     for (int i = 0; i < a->slow_count && i < REPORT_SLOW_STEPS; i++) {
         coh_json_begin(w, NULL, '{', COH_JSON_INLINE);

@@ -152,9 +152,11 @@ static coh_status add_waterfall(const report_analysis *a, coh_text *out)
     uint64_t before = 0;
     ADD("<section id=\"time\"><h2>Where the time of a step goes</h2><p class=\"soft\">");
     if (a->is_measured)
-        ADD("Step %" PRIu64 ", as recorded. The parts sum to the step.</p>", a->window.step + 1);
+        ADD("Step %" PRIu64 ", as recorded.", a->window.step + 1);
     else
-        ADD("As predicted. The parts sum to the step.</p>");
+        ADD("As predicted.");
+    ADD(" The parts sum to the step. A wait is charged to the lane that ended it; the causes below "
+        "follow the chain of waits to the lane that began it.</p>");
     ADD("<div class=\"scroll\"><table><thead><tr><th>Part</th><th>From begin to end</th><th "
         "class=\"n\">Time</th><th "
         "class=\"n\">Share</th></tr></thead><tbody>");
@@ -310,8 +312,10 @@ static coh_status add_what_ifs(const report_analysis *a, coh_text *out)
     if (a->what_if_count == 0)
         return COH_OK;
     ADD("<section id=\"what-if\"><h2>What if</h2><p class=\"soft\">Each row is a plan of its own, "
-        "predicted without calibration; gains are over the run as it is, planned so, too. Gains "
-        "with ~ compare plans of the quick search; the usual search, which the run had, finds "
+        "predicted without calibration; gains are over the run as it is, planned so, too. So its "
+        "time "
+        "as it is differs from the step above. Gains with ~ compare plans of the quick search; the "
+        "usual search, which the run had, finds "
         "faster plans and other gains.</p><div "
         "class=\"scroll\"><table class=\"sortable\"><thead><tr><th>Change</th><th class=\"n\">"
         "Step</th><th class=\"n\">Tokens/s</th><th>Limit</th><th class=\"n\">Device</th><th "
@@ -337,6 +341,8 @@ static coh_status add_what_ifs(const report_analysis *a, coh_text *out)
         ADD("</tr>");
     }
     ADD("</tbody></table></div>");
+    if (a->needs_no_memory)
+        ADD("<p class=\"soft\">More device memory changes nothing: all data is in it.</p>");
     if (a->unplanned_count > 0)
         ADD("<p class=\"soft\">%d more not planned: time was short.</p>", a->unplanned_count);
     ADD("</section>");
@@ -406,9 +412,8 @@ static coh_status add_faults(const report_analysis *a, coh_text *out)
     if (a->slow_count)
         ADD("<h3>Slow steps</h3><p>%d took more than 1.5 times the median.</p><ul>", a->slow_count);
     for (int i = 0; i < a->slow_count && i < REPORT_SLOW_STEPS; i++)
-        ADD("<li>Step %" PRIu64 ": %s%s%s</li>", a->slow_steps[i].step,
-            report_time(a->slow_steps[i].seconds).at, a->slow_steps[i].why[0] ? ": " : "",
-            a->slow_steps[i].why);
+        ADD("<li>Step %" PRIu64 ": %s: %s</li>", a->slow_steps[i].step,
+            report_time(a->slow_steps[i].seconds).at, a->slow_steps[i].why);
     if (a->slow_count)
         ADD("</ul>");
     ADD("</section>");

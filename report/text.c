@@ -100,6 +100,8 @@ static coh_status add_parts(const report_analysis *a, coh_text *out)
             report_time(window * 1e-9).at);
     else
         ADD("\nWHERE THE TIME GOES  predicted step, %s\n", report_time(window * 1e-9).at);
+    if (a->window.idle_ns > a->window.issue_ns)
+        ADD("  waits go to the lane that ended them; the verdict follows them to their origin\n");
     for (int i = 0; i < count; i++) {
         const double share = (double)parts[i].ns / window;
         ADD("  ");
@@ -208,16 +210,25 @@ static coh_status add_operators(const report_analysis *a, coh_text *out)
     return COH_OK;
 }
 
+/* A text that is longer than the rest of its line goes to lines of its own. */
+static coh_status add_what_if(const report_what_if *row, coh_text *out)
+{
+    const int fits = !isnan(row->step_s);
+    const int is_long = strlen(row->text) > COLUMNS - 26;
+    ADD("  %12s %c%8s  %s\n", fits ? report_time(row->step_s).at : "does not fit",
+        row->is_quick ? '~' : ' ', report_change(row->gain).at, is_long ? "" : row->text);
+    return is_long ? add_words(row->text, 26, out) : COH_OK;
+}
+
 static coh_status add_rest(const report_analysis *a, coh_text *out)
 {
     if (a->what_if_count)
-        ADD("\nWHAT IF  gains over \"as it is\"; ~: plans of the quick search\n");
-    for (int i = 0; i < a->what_if_count; i++) {
-        const report_what_if *row = &a->what_ifs[i];
-        const int fits = !isnan(row->step_s);
-        ADD("  %12s %c%8s  %.54s\n", fits ? report_time(row->step_s).at : "does not fit",
-            row->is_quick ? '~' : ' ', report_change(row->gain).at, row->text);
-    }
+        ADD("\nWHAT IF  predicted without calibration, so \"as it is\" is not the step above;\n"
+            "         gains are over \"as it is\"; ~: plans of the quick search\n");
+    for (int i = 0; i < a->what_if_count; i++)
+        COH_TRY(add_what_if(&a->what_ifs[i], out));
+    if (a->needs_no_memory)
+        ADD("  more device memory changes nothing: all data is in it\n");
     if (a->unplanned_count)
         ADD("  %d more not planned: time was short\n", a->unplanned_count);
     if (a->slow_count)

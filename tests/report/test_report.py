@@ -102,6 +102,7 @@ def causes(folder):
             assert lane["busy_ns"] + lane["idle_ns"] == report["window_ns"]
         text = run("report", path, "--text", env={**os.environ, "LC_ALL": "C.UTF-8"})[0]
         assert kind in " ".join(text.split()), text
+        assert ("the verdict follows them" in text) == ("wait for" in text), text
         assert max(len(line) for line in text.splitlines()) <= 80, text
         plain = run("report", path, "--text", "--ascii")[0]
         assert plain.isascii() and max(len(line) for line in plain.splitlines()) <= 80
@@ -220,6 +221,12 @@ def real(folder):
     run("plan", *small, "--report", plan)
     page = read_page(plan)
     assert "predicted to take" in page.text["section"] and "curves" not in page.ids and "lanes" in page.ids
+    run("plan", *small, "--device-memory", "600MiB", "--calibration", "none", "--search", "quick", "--report", text)
+    with open(text, encoding="utf-8") as file:
+        said = file.read()
+    assert "more device memory changes nothing" in said and "more device memory (" not in said, said
+    rows = said[said.index("WHAT IF"):]
+    assert "less device memory" in rows and rows.count("(--") == rows.count(")"), rows
     emulated = [*small, "--device-memory", "24MiB", "--emulate-host", "1GiB", "--calibration", "none"]
     run("plan", *emulated, "--link-rate", "50MB/s", "--report", plan + ".json")
     with open(plan + ".json", encoding="utf-8") as file:
