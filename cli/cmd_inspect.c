@@ -553,7 +553,8 @@ static coh_status look_at_plan(const cli_options *options, plan_view *of)
         print_hash(of->file.program_hash);
         return COH_OK;
     }
-    const coh_status status = cli_replay_read_note(options, &of->file, &of->note, &of->model);
+    const coh_status status =
+        cli_replay_read_note(options->operand, &of->file, &of->note, &of->model);
     if (status != COH_OK && status != COH_ERR_CORRUPT)
         return status;
     of->has_note = status == COH_OK;

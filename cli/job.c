@@ -14,6 +14,7 @@
 #include "cli/budget.h"
 #include "cli/dtype.h"
 #include "cli/input.h"
+#include "cli/replay.h"
 #include "cli/train.h"
 
 /* ---- the trained part ---- */
@@ -461,14 +462,32 @@ static coh_status make_graph(void *context, int64_t microbatch, coh_graph **out_
     return coh_model_train_graph(&job->model, microbatch, job->recipe.sequence, out_graph);
 }
 
+/* Refuses another batch than the plan's by its flags. A plan of another program has no note of its
+ * batch, and is checked when it is read. */
+static coh_status check_planned_batch(const cli_job *job, const coh_plan_file *file)
+{
+    const cli_recipe *recipe = &job->recipe;
+    const char *path = job->budget.plan_file;
+    cli_plan_note note;
+    coh_model model;
+    const coh_status status = cli_replay_read_note(path, file, &note, &model);
+    if (status != COH_OK)
+        return status == COH_ERR_CORRUPT ? COH_OK : status;
+    if (note.batch == recipe->batch && note.sequence == recipe->sequence)
+        return COH_OK;
+    return cli_fail(COH_ERR_ARGUMENT,
+                    "the plan %s is for --batch %" PRId64 " --sequence %" PRId64
+                    ", this run has --batch %" PRId64 " --sequence %" PRId64
+                    ": give those of the plan, or plan again",
+                    path, note.batch, note.sequence, recipe->batch, recipe->sequence);
+}
+
 /* A plan made for a smaller micro-batch than the default, since nothing larger fitted its budget,
  * is used with that micro-batch. */
-static coh_status use_planned_micro_batch(cli_job *job)
+static coh_status use_planned_micro_batch(cli_job *job, const coh_plan_file *file)
 {
     cli_recipe *recipe = &job->recipe;
-    coh_plan_file file = { .struct_bytes = sizeof(file) };
-    CLI_TRY(coh_plan_file_read(job->budget.plan_file, &file));
-    const int64_t count = file.microbatch_count;
+    const int64_t count = file->microbatch_count;
     if (count < 1 || recipe->batch % count != 0 || recipe->batch / count == recipe->micro_batch)
         return COH_OK; /* a plan for another batch is refused when it is read */
     cli_note("micro-batch %" PRId64 " -> %" PRId64 ": that of the plan; other rounding",
@@ -479,9 +498,12 @@ static coh_status use_planned_micro_batch(cli_job *job)
 
 static coh_status replay(cli_job *job)
 {
+    coh_plan_file file = { .struct_bytes = sizeof(file) };
     CLI_TRY(coh_plan_check_budgets(&job->budget.options));
+    CLI_TRY(coh_plan_file_read(job->budget.plan_file, &file));
+    CLI_TRY(check_planned_batch(job, &file));
     if (job->budget.takes_planned_micro_batch)
-        CLI_TRY(use_planned_micro_batch(job));
+        CLI_TRY(use_planned_micro_batch(job, &file));
     CLI_TRY(make_graph(job, job->recipe.micro_batch, &job->graph));
     set_plan_options(job);
     return cli_budget_replay(&job->budget, job->graph, &job->plan_options, &job->plan);

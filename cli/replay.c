@@ -44,10 +44,10 @@ coh_status cli_replay_note(const cli_job *job, cli_line *out_note)
 
 /* ---- reading ---- */
 
-static coh_status corrupt(const cli_options *options, const char *what)
+static coh_status corrupt(const char *path, const char *what)
 {
-    return cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o",
-                    options->operand, what);
+    return cli_fail(COH_ERR_CORRUPT, "%s: its note %s: plan again with cohobate plan -o", path,
+                    what);
 }
 
 /* Parses a number that has only digits. */
@@ -58,7 +58,7 @@ static int read_bytes(const char *text, uint64_t *out_bytes)
     return text[0] && text[strspn(text, "0123456789")] == '\0' && errno == 0;
 }
 
-static coh_status read_members(const cli_options *options, json_t *root, cli_plan_note *out,
+static coh_status read_members(const char *path, json_t *root, cli_plan_note *out,
                                coh_model *out_model)
 {
     json_error_t error;
@@ -72,14 +72,14 @@ static coh_status read_members(const cli_options *options, json_t *root, cli_pla
                        "steps", &steps, "clip", &out->clip, "threads", &threads,
                        "device_memory_bytes", &device, "profile", &profile, "disk_write_limit",
                        &limit, "dropout", &dropout, "model", &model) != 0)
-        return corrupt(options, error.text);
+        return corrupt(path, error.text);
     if (version != NOTE_VERSION)
-        return corrupt(options, "is of another version");
+        return corrupt(path, "is of another version");
     if (!read_bytes(device, &out->device_bytes) || !read_bytes(limit, &out->disk_write_limit) ||
         batch < 1 || batch > 1 << 20 || micro < 1 || batch % micro != 0 || sequence < 1 ||
         sequence > 1 << 24 || steps < 1 || threads < 1 || threads > 1024 ||
         !(dropout >= 0 && dropout < 1))
-        return corrupt(options, "has a number out of its range");
+        return corrupt(path, "has a number out of its range");
     *out = (cli_plan_note){ .batch = batch,
                             .micro_batch = micro,
                             .microbatch_count = (int32_t)(batch / micro),
@@ -92,25 +92,25 @@ static coh_status read_members(const cli_options *options, json_t *root, cli_pla
     snprintf(out->profile, sizeof(out->profile), "%s", profile);
     char *text = json_dumps(model, JSON_COMPACT);
     if (!text)
-        return cli_fail(COH_ERR_MEMORY, "no memory to read %s", options->operand);
+        return cli_fail(COH_ERR_MEMORY, "no memory to read %s", path);
     coh_status status = coh_model_from_json(text, out_model);
     free(text);
     out_model->dropout = dropout;
-    return status == COH_OK ? COH_OK : cli_blame(status, "%s", options->operand);
+    return status == COH_OK ? COH_OK : cli_blame(status, "%s", path);
 }
 
-coh_status cli_replay_read_note(const cli_options *options, const coh_plan_file *file,
-                                cli_plan_note *out, coh_model *out_model)
+coh_status cli_replay_read_note(const char *path, const coh_plan_file *file, cli_plan_note *out,
+                                coh_model *out_model)
 {
     json_error_t error;
     if (!file->note[0])
         return cli_fail(COH_ERR_CORRUPT,
                         "%s does not say which model it is for: write one with cohobate plan -o",
-                        options->operand);
+                        path);
     json_t *root = json_loads(file->note, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return corrupt(options, error.text);
-    coh_status status = read_members(options, root, out, out_model);
+        return corrupt(path, error.text);
+    coh_status status = read_members(path, root, out, out_model);
     json_decref(root);
     return status;
 }
@@ -205,7 +205,8 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
                  fail);
     out_replay->file = (coh_plan_file){ .struct_bytes = sizeof(out_replay->file) };
     CLI_TRY_GOTO(status, coh_plan_file_read(options->operand, &out_replay->file), fail);
-    CLI_TRY_GOTO(status, cli_replay_read_note(options, &out_replay->file, &said, &job->model),
+    CLI_TRY_GOTO(status,
+                 cli_replay_read_note(options->operand, &out_replay->file, &said, &job->model),
                  fail);
     job->recipe =
         (cli_recipe){ .batch = said.batch,

@@ -21,9 +21,9 @@ typedef struct cli_plan_note {
     char profile[CLI_PATH_BYTES];            /* as given; "": none */
 } cli_plan_note;
 
-/* Reads the note of options->operand, opened as `file`. Fails: COH_ERR_CORRUPT: there is no note,
+/* Reads the note of the plan at `path`, opened as `file`. Fails: COH_ERR_CORRUPT: there is no note,
  * or it is not ours; COH_ERR_MEMORY. */
-coh_status cli_replay_read_note(const cli_options *options, const coh_plan_file *file,
+coh_status cli_replay_read_note(const char *path, const coh_plan_file *file,
                                 cli_plan_note *out_note, coh_model *out_model);
 
 /* A replayed job; its options and facts live as long as it does. */

@@ -136,6 +136,14 @@ class Plan(ProgramTest):
             self.assertIn("a model that it does not name", done.out)
             self.assertIn(self.plan()["program_hash"], done.out)
 
+    def test_a_plan_for_another_batch_is_refused_by_its_flags_before_anything_else(self):
+        path = self.path("plan.json")
+        self.plan("-o", path)
+        for flags in (["--batch", 4], ["--sequence", 32]):
+            done = self.fails(2, "train", *TINY, *flags, "--plan", path, "--data", self.corpus(), "--save", "none",
+                              says="is for --batch 2 --sequence 16, this run has ")
+            self.assertNotIn("micro-batch", done.err)
+
     def test_a_plan_that_is_read_brings_its_tiers_and_no_smallest_budget(self):
         path = self.path("plan.json")
         small, far = ["--device-memory", "40MiB"], ["--emulate-host", "1GiB"]
