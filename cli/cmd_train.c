@@ -304,6 +304,9 @@ static void describe_start(const cli_run *run)
                      run->job.weights.folder_facts.tensor_count,
                      cli_dtype_name(run->job.model.stored));
     cli_line_add(&line, "keeps:  %s", run->folder.path[0] ? run->folder.path : "nothing");
+    if (run->folder.path[0] && run->options->save_every == 0)
+        cli_line_add(&line, ", saved at the end or if stopped (--save-every N: also on the way, in "
+                            "case of a kill)");
     cli_note("%s", line.text);
 }
 

@@ -16,6 +16,7 @@
 #include "cli/input.h"
 #include "cli/replay.h"
 #include "cli/train.h"
+#include "cli/watch.h"
 
 /* ---- the trained part ---- */
 
@@ -154,6 +155,8 @@ static coh_status resume_recipe(cli_job *job)
     coh_status status = cli_weights_open_checkpoint(options->resume, &job->weights);
     if (status == COH_ERR_CORRUPT)
         CLI_TRY(cli_weights_check_not_in_use(options->resume));
+    if (status == COH_ERR_CORRUPT)
+        CLI_TRY(cli_watch_check_saved(options->resume));
     CLI_TRY(status);
     CLI_TRY(cli_recipe_from_note(job->weights.facts.note_json, &job->recipe));
     job->resumed = 1;

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -449,4 +450,35 @@ void cli_watch_add_end(const report_live *live, cli_line *line)
                      step, of);
         add_saved(live, step, line);
     }
+}
+
+static coh_status check_saved(report_live *live, const char *folder)
+{
+    cli_line end;
+    int is_more = 1;
+    coh_status status = report_live_open(folder, live);
+    while (status == COH_OK && is_more)
+        status = report_live_look(live, &is_more);
+    if (status != COH_OK || live->is_going || live->saved_step > 0)
+        return COH_OK;
+    cli_line_clear(&end);
+    cli_watch_add_end(live, &end);
+    return cli_fail(COH_ERR_CORRUPT,
+                    "%s: %s: train again, with --save-every N to keep the steps before a kill",
+                    folder, end.text);
+}
+
+coh_status cli_watch_check_saved(const char *folder)
+{
+    char why[1024];
+    snprintf(why, sizeof(why), "%s", coh_last_error());
+    report_live *live = calloc(1, sizeof(*live));
+    if (!live)
+        return cli_fail(COH_ERR_MEMORY, "no memory to read how %s ended", folder);
+    const coh_status status = check_saved(live, folder);
+    report_live_close(live);
+    free(live);
+    if (status == COH_OK)
+        (void)cli_fail(COH_ERR_CORRUPT, "%s", why);
+    return status;
 }

@@ -119,6 +119,8 @@ class Record(TrainTest):
             self.assertIn(trace.steps[-1].step, (len(lines) - 2, len(lines) - 1))
             with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:
                 self.assertEqual(json.load(file)["version"], 1)
+            self.fails(4, "train", "--resume", folder, says=f"The run was killed after step {lines[-1]['step']} of 1000. It has no "
+                       "checkpoint: train again, with --save-every N")
 
     def test_a_slow_step_is_kept_among_the_slow_ones(self):
         folder, log = self.path("run"), self.path("run", "steps.jsonl")
