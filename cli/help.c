@@ -168,7 +168,7 @@ const char *const cli_help_details[CLI_COMMAND_COUNT] = {
         "continues. When the run ends, watch ends with the last screen and a sentence that names\n"
         "the reason. If the output is no terminal, watch prints a line at each save and\n"
         "validation, and about the steps at most one in ten seconds.\n",
-    [CLI_DOCTOR] = "Changes nothing.\n",
+    [CLI_DOCTOR] = "Changes nothing, except that --folder writes 64 MiB there and deletes them.\n",
 };
 
 const char *const cli_help_examples[CLI_COMMAND_COUNT] = {
