@@ -578,6 +578,20 @@ static coh_status expand_state(cli_options *options)
     return COH_OK;
 }
 
+/* Stores one flag's value. Refuses the second value of a flag whose first value it would replace. */
+static coh_status take_flag(cli_flag flag, const char *text, cli_options *options)
+{
+    const cli_flag_row *row = &cli_flag_table[flag];
+    const int is_appended = row->value == CLI_VALUE_LIST || row->value == CLI_VALUE_PIN ||
+                            row->value == CLI_VALUE_FOR || row->value == CLI_VALUE_OPTIMIZER_FOR ||
+                            row->value == CLI_VALUE_DISK;
+    if (options->given[flag] && !is_appended)
+        return cli_fail(COH_ERR_ARGUMENT, "--%s is given twice: leave one out", row->name);
+    CLI_TRY(parse_value(row, text, options));
+    options->given[flag] = 1;
+    return COH_OK;
+}
+
 coh_status cli_options_parse(cli_command command, int argument_count, char **arguments,
                              cli_options *out_options, int *out_help)
 {
@@ -607,8 +621,7 @@ coh_status cli_options_parse(cli_command command, int argument_count, char **arg
         const cli_flag_row *elsewhere = flag_elsewhere(command, word);
         if (elsewhere != NULL)
             return not_of(command, elsewhere);
-        CLI_TRY(parse_value(&cli_flag_table[flag], optarg, out_options));
-        out_options->given[flag] = 1;
+        CLI_TRY(take_flag(flag, optarg, out_options));
     }
     CLI_TRY(expand_state(out_options));
     return check_operand(out_options, argument_count, arguments);

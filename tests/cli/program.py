@@ -44,7 +44,23 @@ def environment(**more):
     return {"COH_CALIBRATION": "none", **names, **more}
 
 
-def start(*arguments, program=None, **keywords):
+# flags that add up: the program takes them more than once
+REPEATABLE = {"--disk", "--folder", "--pin", "--prompt", "--stop", "--what-if", "--kinds", "--input", "--lr-for",
+              "--weight-decay-for", "--hyperparameter", "--optimizer-for"}
+
+
+def last_of_each(arguments):
+    """The arguments without a flag and its value if the flag follows again: a case's flags replace those that its tests
+    share. The program refuses a flag that is given twice."""
+    kept = list(map(str, arguments))
+    for i in reversed(range(len(kept))):
+        if kept[i].startswith("--") and kept[i] not in REPEATABLE and kept[i] in kept[i + 1:]:
+            del kept[i:i + 2]
+    return kept
+
+
+def start(*arguments, program=None, as_given=False, **keywords):
+    arguments = arguments if as_given else last_of_each(arguments)
     return subprocess.Popen([program or COHOBATE, *map(str, arguments)],
                             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(), **keywords})
 

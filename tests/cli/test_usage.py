@@ -61,6 +61,16 @@ class Usage(ProgramTest):
             with self.subTest(flag=flag):
                 self.fails(2, "train", "gpt2-nano", flag, says=example)
 
+    def test_a_flag_given_twice_is_refused_unless_its_values_add_up(self):
+        for flags in (["--data", "a", "--data", "b"], ["--device-memory", "64MiB", "--device-memory=64MiB"], ["--json", "--json"],
+                      ["-o", "a", "--output", "b"], ["--micro-batch", "auto", "--micro-batch", "4"]):
+            with self.subTest(flags=flags):
+                done = self.fails(2, "plan", "gpt2-nano", *flags, says=" is given twice: leave one out", as_given=True)
+                self.assertEqual(done.err.count("\n"), 1)
+        self.succeeds("plan", *TINY, "--lr-for", "wte=1e-4", "--lr-for", "wpe=1e-4", "--pin", "wte=device", "--pin", "wpe=device",
+                      "--hyperparameter", "beta1=0.8", "--hyperparameter", "beta2=0.9",
+                      as_given=True)
+
     def test_unknown_flags_commands_and_operands_are_named(self):
         self.fails(2, "train", "gpt2-nano", "--stepz", "3", says="--stepz")
         self.fails(2, "doctor", "--steps", "3", says="--steps")
