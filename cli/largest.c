@@ -83,9 +83,9 @@ static void print_largest(const cli_options *options, const cli_variant *found,
     cli_line line;
     if (!options->json) {
         printf("%s is the largest of %s that trains within these budgets: %.0f tokens/s, %s a step,"
-               " micro-batch %" PRId64 ", limit %s\n",
+               " batch %" PRId64 ", micro-batch %" PRId64 ", limit %s\n",
                found->label, options->max, found->speed.tokens_per_s,
-               cli_time(found->speed.step_s).at, found->micro_batch, found->limit);
+               cli_time(found->speed.step_s).at, options->batch, found->micro_batch, found->limit);
         if (next)
             printf("%s does not: %s\n", next->label, next->why);
         else

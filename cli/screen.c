@@ -164,8 +164,8 @@ void cli_screen_prices(const cli_job *job, cli_line *line)
                                                                                   : "",
                  facts.name, facts.source, facts.date[0] ? " of " : "", facts.date, facts.hash);
     if (job->calibration.runs > 0)
-        cli_line_add(line, ", calibrated by %" PRIu32 " run%s", job->calibration.runs,
-                     job->calibration.runs == 1 ? "" : "s");
+        cli_line_add(line, ", calibrated by %" PRIu32 " run%s (--calibration none leaves them out)",
+                     job->calibration.runs, job->calibration.runs == 1 ? "" : "s");
     cli_line_add(line, "%s\n",
                  job->on_gpu && facts.fingerprint == 0 ? ": peaks, no run is as fast" : "");
 }
