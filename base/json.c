@@ -110,7 +110,8 @@ static coh_status load(const char *text, size_t bytes, int takes_large, json_t *
         return COH_OK;
     if (json_error_code(&error) == json_error_out_of_memory)
         return coh_fail(COH_ERR_MEMORY, "out of memory while reading it");
-    return coh_fail(COH_ERR_CORRUPT, "line %d is not JSON: %s", error.line, error.text);
+    return coh_fail(COH_ERR_CORRUPT, "line %d is not JSON: %s: give a whole copy, or another file",
+                    error.line, error.text);
 }
 
 coh_status coh_json_load(const char *text, size_t bytes, json_t **out_root)

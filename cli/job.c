@@ -32,10 +32,11 @@ static coh_status parse_lora(const char *text, coh_adapters *adapters)
         is_whole = end != alpha && adapters->alpha > 0;
     }
     if (!is_whole || *end != '\0')
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--lora %s is not a rank with or without an alpha: give RANK[:ALPHA], as "
-                        "--lora 8:16",
-                        text);
+        return cli_fail(
+            COH_ERR_ARGUMENT,
+            "--lora takes a rank of at least 1 and, after a colon, an alpha above 0, not "
+            "'%s': for example --lora 8:16",
+            text);
     adapters->rank = (int32_t)rank;
     return COH_OK;
 }

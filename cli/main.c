@@ -84,7 +84,11 @@ static int no_command(int argument_count, char **arguments)
         cli_print("cohobate %s", coh_version());
         return 0;
     }
-    if (name[0])
+    const char *nearest = cli_command_nearest(name);
+    if (nearest)
+        cli_note("cohobate: '%s' is not a command: is %s meant? See cohobate --help", name,
+                 nearest);
+    else if (name[0])
         cli_note("cohobate: '%s' is not a command: see cohobate --help", name);
     else
         cli_note("cohobate: no command given: see cohobate --help");

@@ -317,15 +317,22 @@ static coh_status add_pin(const cli_flag_row *row, const char *text, cli_options
     return COH_OK;
 }
 
+static coh_status refuse_empty(const cli_flag_row *row)
+{
+    return cli_fail(COH_ERR_ARGUMENT, "--%s takes %s, not an empty text: for example %s", row->name,
+                    row->takes, row->example);
+}
+
 static coh_status append(const cli_flag_row *row, const char *text, const char **list)
 {
     int count = 0;
     while (list[count])
         count++;
-    if (text[0] == '\0' || count == CLI_WHAT_IFS)
-        return cli_fail(COH_ERR_ARGUMENT,
-                        "--%s takes %s, at most %d times, not '%s': for example %s", row->name,
-                        row->takes, CLI_WHAT_IFS, text, row->example);
+    if (text[0] == '\0')
+        return refuse_empty(row);
+    if (count == CLI_WHAT_IFS)
+        return cli_fail(COH_ERR_ARGUMENT, "--%s is given more than %d times: leave out '%s'",
+                        row->name, CLI_WHAT_IFS, text);
     list[count] = text;
     return COH_OK;
 }
@@ -339,8 +346,7 @@ static coh_status parse_value(const cli_flag_row *row, const char *text, cli_opt
         return COH_OK;
     case CLI_VALUE_TEXT:
         if (text[0] == '\0')
-            return cli_fail(COH_ERR_ARGUMENT, "--%s takes %s, not an empty text: for example %s",
-                            row->name, row->takes, row->example);
+            return refuse_empty(row);
         *(const char **)field = text;
         return COH_OK;
     case CLI_VALUE_LIST:
@@ -471,6 +477,19 @@ static size_t distance(const char *word, size_t length, const char *name)
     return row[width];
 }
 
+/* Is the word "--NAME[=VALUE]" the begin of flags of the command? */
+static int begins_flags(cli_command command, const char *word)
+{
+    const size_t length = strcspn(word, "=");
+    if (length < 3 || strncmp(word, "--", 2) != 0)
+        return 0;
+    for (int f = 0; f < CLI_FLAG_COUNT; f++)
+        if (cli_flag_table[f].commands >> command & 1 &&
+            strncmp(cli_flag_table[f].name, word + 2, length - 2) == 0)
+            return 1;
+    return 0;
+}
+
 /* Returns the command's flag whose name is nearest to the word "--NAME[=VALUE]"; NULL if none is
  * near. */
 static const char *nearest_flag(cli_command command, const char *word)
@@ -490,6 +509,21 @@ static const char *nearest_flag(cli_command command, const char *word)
     return nearest;
 }
 
+const char *cli_command_nearest(const char *word)
+{
+    const size_t length = strlen(word);
+    size_t least = length < 4 ? 2 : 3; /* 2: two letters swapped */
+    const char *nearest = NULL;
+    for (int c = 0; c < CLI_COMMAND_COUNT; c++) {
+        const size_t edits = distance(word, length, commands[c].name);
+        if (edits >= least)
+            continue;
+        least = edits;
+        nearest = commands[c].name;
+    }
+    return nearest;
+}
+
 static coh_status unknown_flag(cli_command command, char *const *arguments, int option)
 {
     const char *flag = arguments[optind - 1];
@@ -502,16 +536,17 @@ static coh_status unknown_flag(cli_command command, char *const *arguments, int 
         return cli_fail(COH_ERR_ARGUMENT, "%s takes no value: write it alone", flag);
     if (flag_elsewhere(command, flag) != NULL)
         return not_of(command, flag_elsewhere(command, flag));
-    const char *nearest = nearest_flag(command, flag);
-    if (nearest != NULL && strncmp(flag, "--", 2) == 0)
+    const char *name = cli_command_name(command);
+    if (begins_flags(command, flag))
         return cli_fail(COH_ERR_ARGUMENT,
-                        "'%s' is not a flag of cohobate %s, or is short for more than one: is"
-                        " --%s meant? See cohobate %s --help",
-                        flag, cli_command_name(command), nearest, cli_command_name(command));
+                        "'%s' is short for more than one flag of cohobate %s: see cohobate %s"
+                        " --help",
+                        flag, name, name);
+    const char *nearest = strncmp(flag, "--", 2) == 0 ? nearest_flag(command, flag) : NULL;
     return cli_fail(COH_ERR_ARGUMENT,
-                    "'%s' is not a flag of cohobate %s, or is short for more than one: see"
-                    " cohobate %s --help",
-                    flag, cli_command_name(command), cli_command_name(command));
+                    "'%s' is not a flag of cohobate %s: %s%s%s cohobate %s --help", flag, name,
+                    nearest ? "is --" : "", nearest ? nearest : "", nearest ? " meant? See" : "see",
+                    name);
 }
 
 /* explain and diff take two operands. */
@@ -578,7 +613,7 @@ static coh_status expand_state(cli_options *options)
     return COH_OK;
 }
 
-/* Stores one flag's value. Refuses the second value of a flag whose first value it would replace. */
+/* Stores one flag's value. Refuses a second value that would replace the first one. */
 static coh_status take_flag(cli_flag flag, const char *text, cli_options *options)
 {
     const cli_flag_row *row = &cli_flag_table[flag];

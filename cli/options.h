@@ -142,6 +142,8 @@ typedef enum cli_operand {
 /* The command with that name, or CLI_COMMAND_COUNT. */
 cli_command cli_command_find(const char *name);
 const char *cli_command_name(cli_command command);
+/* Returns the command whose name is nearest to the word; NULL if none is near. */
+const char *cli_command_nearest(const char *word);
 cli_operand cli_command_operand(cli_command command);
 
 /* Fills `out_options` from the arguments after the command's name (arguments[0] is that name).

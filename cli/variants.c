@@ -368,8 +368,11 @@ static coh_status improve_row(table *t, int row)
 static coh_status add_rows(table *t, const cli_sweep *sweep)
 {
     CLI_TRY(add_row(t, "", -1));
-    for (int i = 0; t->options->what_if[i]; i++)
-        CLI_TRY(add_row(t, t->options->what_if[i], -1));
+    for (int i = 0; t->options->what_if[i]; i++) {
+        const coh_status status = add_row(t, t->options->what_if[i], -1);
+        if (status != COH_OK)
+            return cli_blame(status, "--what-if %s", t->options->what_if[i]);
+    }
     const int first = t->count;
     for (int i = 0; i < sweep->count; i++)
         CLI_TRY(add_row(t, sweep->entries[i], i > 0 ? t->count - 1 : -1));

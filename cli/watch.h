@@ -30,8 +30,9 @@ void cli_watch_add_status(const report_live *live, const cli_view *view, cli_lin
 /* Adds one sentence or two, without an end: how the run ended, or that it continues. */
 void cli_watch_add_end(const report_live *live, cli_line *line);
 
-/* Fails with COH_ERR_CORRUPT, how the run in `folder` ended and the remedy, if it has no checkpoint.
- * Otherwise, or if it is no run's folder, returns COH_OK and keeps the last error's text. */
+/* Fails with COH_ERR_CORRUPT, how the run in `folder` ended and the remedy, if it has no
+ * checkpoint. Otherwise, or if it is no run's folder, returns COH_OK and keeps the last error's
+ * text. */
 coh_status cli_watch_check_saved(const char *folder);
 
 #endif

@@ -51,10 +51,8 @@ coh_status coh_device_find(const char *name, coh_engine_device *out_device)
     out_device->kernels = &coh_cuda_device_kernels;
     return COH_OK;
 #else
-    return coh_fail(COH_ERR_DEVICE,
-                    "%s: this program was built without CUDA: build it where nvcc is, or compute "
-                    "on the host",
-                    name);
+    return coh_fail(COH_ERR_DEVICE, "this program was built without CUDA: build it where nvcc is "
+                                    "(docs/building.md), or compute on the host");
 #endif
 }
 

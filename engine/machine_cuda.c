@@ -193,14 +193,14 @@ void coh_examine_cuda(coh_finding_list *list)
     coh_finding *finding = coh_finding_next(list, "CUDA");
     const int gpu_count = count_device_files();
     COH_FINDING_SAY(finding->found,
-                    "this build has no CUDA device code (scripts/setup --cuda builds it); %d "
+                    "this build has no CUDA device code (scripts/setup builds it with CUDA 13); %d "
                     "NVIDIA device%s %s here",
                     gpu_count, gpu_count == 1 ? "" : "s", gpu_count == 1 ? "is" : "are");
     if (gpu_count == 0)
         return;
-    coh_finding_blame(
-        finding, COH_FINDING_NOTE, "the GPU stays idle: everything is computed on the processor",
-        "run scripts/setup --cuda, which needs nvcc and cuda.h of CUDA 13 (docs/building.md)");
+    coh_finding_blame(finding, COH_FINDING_NOTE,
+                      "the GPU stays idle: everything is computed on the processor",
+                      "build with nvcc and cuda.h of CUDA 13 (docs/building.md)");
 }
 
 #endif

@@ -441,11 +441,11 @@ static coh_status build_all(coh_token_builder *b, int is_folder)
         return build_file(b, options->in_path, add_single);
     COH_TRY(coh_token_build_folder(b, build_member));
     if (b->documents.count == 0)
-        return coh_fail(COH_ERR_CORRUPT,
-                        "folder %s holds no text file, which is one that is not hidden and has no "
-                        "zero byte in its first 8 KiB: of %zu files none is: give a folder that "
-                        "has some",
-                        options->in_path, b->list.count);
+        return coh_fail(
+            COH_ERR_CORRUPT,
+            "folder %s holds no text file: none of its %zu files is text (not hidden, and "
+            "no zero byte in the first 8 KiB): give a folder that has some",
+            options->in_path, b->list.count);
     return COH_OK;
 }
 

@@ -150,9 +150,9 @@ static coh_status open_bytes(coh_token_file *file, uint64_t *out_file_bytes)
 {
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0)
-        return coh_fail(COH_ERR_IO,
-                        "cannot open token file %s: %s: see to its rights, or give another",
-                        file->path, strerror(errno));
+        return coh_fail(
+            COH_ERR_IO, "cannot open token file %s: %s: %s", file->path, strerror(errno),
+            errno == ENOENT ? "give one that exists" : "see to its rights, or give another");
     struct stat facts;
     if (fstat(file->fd, &facts) != 0 || !S_ISREG(facts.st_mode))
         return coh_fail(COH_ERR_IO, "%s is not a regular file", file->path);

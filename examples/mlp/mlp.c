@@ -34,9 +34,11 @@ int main(int count, char **arguments)
     coh_engine *engine = NULL;
     coh_step_result result = { .struct_bytes = sizeof(result) };
     FILE *table = count == 3 ? fopen(arguments[1], "r") : NULL;
+    if (!table)
+        return fprintf(stderr, "usage: mlp TABLE CHECKPOINT; TABLE must be readable\n"), 2;
     for (int i = 0; i < ROWS; i++)
-        if (!table || fscanf(table, "%f%f%f%f", &x[i][0], &x[i][1], &x[i][2], &y[i]) != 4)
-            return fprintf(stderr, "usage: mlp TABLE CHECKPOINT; line %d is missing\n", i + 1), 2;
+        if (fscanf(table, "%f%f%f%f", &x[i][0], &x[i][1], &x[i][2], &y[i]) != 4)
+            return fprintf(stderr, "mlp: %s: line %d has no 4 numbers\n", arguments[1], i + 1), 2;
     coh_status status = coh_graph_create(&graph);
     THEN(build(graph, status));
     THEN(coh_engine_create_within(graph, BUDGET, ".", &plan, &engine));

@@ -241,7 +241,7 @@ class Data(ProgramTest):
         train = ["train", *TINY, "--steps", 1, "--save", "none", "--data"]
         none = f"folder {self.path('folder')} holds no text file"
         self.fails(4, *train, self.path("folder"), says=none)
-        self.fails(4, "tokenize", self.path("folder"), "-o", self.path("o"), says="of 1 files none is")
+        self.fails(4, "tokenize", self.path("folder"), "-o", self.path("o"), says="none of its 1 files is text")
         self.fails(4, *train, self.path("folder"), "--field", "text", says="holds no file *.jsonl or *.ndjson")
         self.fails(4, *train, self.write("blank.jsonl", "\n"), says="no line with an object")
         for count, says in ((16, "holds 16 tokens, and a sequence of 16 needs 17: give more, or --sequence 15"),

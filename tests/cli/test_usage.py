@@ -86,7 +86,9 @@ class Usage(ProgramTest):
         for flag in (["--device", "cuda:0"], ["--device=cuda:0"]):
             self.fails(2, "simulate", "plan.json", *flag, says="--device is not a flag of cohobate simulate")
         self.fails(2, "tune", "gpt2-nano", "--steps", "4", says="--steps is not a flag of cohobate tune")
-        self.fails(2, "tune", "gpt2-nano", "--st", "4", says="'--st' is not a flag of cohobate tune, or is short")
+        self.fails(2, "tune", "gpt2-nano", "--st", "4", says="'--st' is not a flag of cohobate tune: see")
+        self.fails(2, "plan", "gpt2-nano", "--st", "4", says="'--st' is short for more than one flag of cohobate plan")
+        self.fails(2, "trian", "gpt2-nano", says="'trian' is not a command: is train meant?")
         for wrong, meant in (("--batchsize", "--batch"), ("--learning-rate", None), ("--microbatch", "--micro-batch"),
                              ("--vaildation-every=3", "--validation-every"), ("--device_memory", "--device-memory"), ("-z", None)):
             answer = self.fails(2, "train", "gpt2-nano", wrong, "4", says="is not a flag of cohobate train")
