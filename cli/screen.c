@@ -292,6 +292,16 @@ static const char *own_name(const char *name)
     return dot ? dot + 1 : name;
 }
 
+/* A size in at most 10 columns: "1002.0 MiB". */
+static cli_text short_size(uint64_t bytes)
+{
+    cli_text text = cli_size(bytes);
+    char *space = strchr(text.at, ' ');
+    if (strlen(text.at) > 10 && space)
+        memmove(space - 1, space, strlen(space) + 1);
+    return text;
+}
+
 static void add_group(const cli_group *g, cli_line *line)
 {
     char name[64];
@@ -307,8 +317,8 @@ static void add_group(const cli_group *g, cli_line *line)
         snprintf(name, sizeof(name), "%.13s .. %.13s", own_name(g->first), own_name(g->last));
     else
         snprintf(name, sizeof(name), "%.30s", g->first);
-    cli_line_add(line, "%-30.30s %-9.9s %10.10s %-16.16s %-16.16s %.14s\n", name, g->pattern,
-                 g->parameter_bytes ? cli_size(g->parameter_bytes).at : "-", g->parameters,
+    cli_line_add(line, "%-30.30s %-9.9s %10s %-16.16s %-16.16s %.14s\n", name, g->pattern,
+                 g->parameter_bytes ? short_size(g->parameter_bytes).at : "-", g->parameters,
                  g->states, g->activations);
 }
 

@@ -136,6 +136,11 @@ class Plan(ProgramTest):
             self.assertIn("a model that it does not name", done.out)
             self.assertIn(self.plan()["program_hash"], done.out)
 
+    def test_a_size_of_four_digits_keeps_its_unit_among_the_operators(self):
+        said = self.succeeds("plan", "llama-3.1-8b", "--profile", "rtx-4090", "--lora", 16, "--batch", 1, "--sequence", 128,
+                             "--search", "quick", "--chunk", "512MiB").out
+        self.assertRegex(said, r"(?m)^model\.embed_tokens +\S+ +1002\.0 MiB ")  # 128256 rows of 4096 in bf16
+
     def test_a_plan_for_another_batch_is_refused_by_its_flags_before_anything_else(self):
         path = self.path("plan.json")
         self.plan("-o", path)
