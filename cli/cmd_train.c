@@ -403,8 +403,6 @@ static coh_status finish(cli_run *run)
     if (run->options->json) {
         add_result_json(run, hash, &line);
     } else {
-        (void)coh_engine_ledger(run->engine, line.text, sizeof(line.text));
-        cli_note("ledger: who held what, in bytes\n%.*s", (int)strlen(line.text) - 1, line.text);
         add_result_text(run, hash, &line);
     }
     CLI_TRY(cli_write(STDOUT_FILENO, line.text, line.used));

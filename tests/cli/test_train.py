@@ -340,11 +340,7 @@ class Train(TrainTest):
         self.assertLessEqual(sum(row["bytes"] for row in standing), done.json["peak_bytes"]["device"])
         for row in done.json["ledger"]:
             self.assertLessEqual(row["peak_bytes"], sum(done.json["peak_bytes"].values()))
-        self.assertNotIn("ledger:", done.err)
-        table = self.train(*flags).err.split("ledger: who held what, in bytes\n")[1].strip().split("\n")
-        shown = {tuple(line.split()[:2]) for line in table}
-        self.assertTrue({("device", "work"), ("device", "state"), ("disk", "working")} <= shown, table)
-        self.assertEqual(len(table), 1 + len(rows))
+        self.assertLessEqual({("device", "work"), ("device", "state"), ("disk", "working store")}, {row[:2] for row in rows})
 
     def test_survivors_beyond_the_host_tier_train_save_resume_and_evaluate_bit_for_bit(self):
         far = ["--device-memory", "96MiB", "--emulate-host", "112MiB"]
