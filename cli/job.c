@@ -34,8 +34,8 @@ static coh_status parse_lora(const char *text, coh_adapters *adapters)
     if (!is_whole || *end != '\0')
         return cli_fail(
             COH_ERR_ARGUMENT,
-            "--lora takes a rank of at least 1 and, after a colon, an alpha above 0, not "
-            "'%s': for example --lora 8:16",
+            "--lora takes RANK[:ALPHA], a rank of at least 1 and an alpha above 0, not '%s': "
+            "for example --lora 8:16",
             text);
     adapters->rank = (int32_t)rank;
     return COH_OK;
