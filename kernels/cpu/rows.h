@@ -12,9 +12,9 @@
 
 #include <stdint.h>
 
+#include "cohobate/fold_shape.h"
 #include "cohobate/optimizer.h"
 #include "kernels/kernels.h"
-#include "cohobate/fold_shape.h"
 
 /* ---- over f32, the same function in every table of an instruction set ---- */
 
