@@ -39,7 +39,7 @@ class Variants(ProgramTest):
 
     def test_no_row_of_a_sweep_is_slower_than_the_plan_of_a_faster_row_on_its_machine(self):
         slow, fast = ["--profile", "h100,pcie=1GB/s"], ["--profile", "h100,pcie=4500MB/s"]
-        plan = ["plan", "gpt2-nano", "--sequence", "64", "--batch", "4", "--dtype", "f32", "--device-memory", "60MiB", "--json"]
+        plan = ["plan", "gpt2-nano", "--sequence", "32", "--batch", "4", "--dtype", "f32", "--device-memory", "60MiB", "--json"]
         path = self.path("fast.json")
         self.succeeds(*plan, *fast, "-o", path)
         taken_over = self.succeeds("simulate", path, *slow, "--json").json["step_seconds"]
