@@ -399,6 +399,37 @@ static int is_beside_feed(const trial *t, const told_wait *wait)
            program->operands[instruction->operand_begin].object == t->plan->layout.cells;
 }
 
+/* Returns the instruction that a wait names. */
+static const coh_instruction *awaited(const coh_program *program, const told_wait *wait)
+{
+    const uint64_t ordinal = (wait->number - 1) % program->lane_length[wait->other] + 1;
+    uint32_t at = 0;
+    while (program->instructions[at].lane != (uint8_t)wait->other ||
+           program->instructions[at].ordinal != ordinal)
+        at++;
+    return &program->instructions[at];
+}
+
+/* Returns 1 for a wait that only a workspace needs: a kind may leave bytes of it unwritten. */
+static int is_for_workspace(const trial *t, const told_wait *wait)
+{
+    const coh_program *program = &t->plan->programs[COH_PROGRAM_BODY];
+    const coh_instruction *later = &program->instructions[wait->instruction];
+    const coh_instruction *earlier = awaited(program, wait);
+    int shared = 0, for_workspace = 0;
+    for (uint32_t i = 0; i < later->operand_count; i++)
+        for (uint32_t k = 0; k < earlier->operand_count; k++) {
+            const coh_operand *x = &program->operands[later->operand_begin + i];
+            const coh_operand *y = &program->operands[earlier->operand_begin + k];
+            const int meets = x->tier == y->tier && x->offset < y->offset + y->bytes &&
+                              y->offset < x->offset + x->bytes &&
+                              ((x->access | y->access) & COH_ACCESS_WRITE) != 0;
+            shared += meets;
+            for_workspace += meets && x->role == COH_ROLE_WORKSPACE;
+        }
+    return shared > 0 && shared == for_workspace;
+}
+
 /* Returns why no order of streams reveals that a wait is missing; NULL: some order does. */
 static const char *reason(const trial *t, const told_wait *wait)
 {
@@ -406,6 +437,8 @@ static const char *reason(const trial *t, const told_wait *wait)
         return "other waits say the same";
     if (wait->is_of_time)
         return "but for the host's own time other waits say the same";
+    if (is_for_workspace(t, wait))
+        return "the workspace need not be written";
     return is_beside_feed(t, wait) ? "other bytes of the same chunk are meant" : NULL;
 }
 

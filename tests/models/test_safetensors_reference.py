@@ -142,7 +142,6 @@ def shards_are_read_by_the_reference_and_come_back():
         with tempfile.TemporaryDirectory() as folder:
             theirs, ours = os.path.join(folder, "theirs"), os.path.join(folder, "ours")
             shards = os.path.join(folder, "shards")
-            os.mkdir(shards)
             tensors = made_tensors(draw)
             save_file(tensors, theirs, {"format": "pt"})
             limit = draw.choice([1, 1000, 100000])
