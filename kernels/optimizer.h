@@ -105,10 +105,11 @@ typedef struct coh_clip_record {
  * add. */
 #define COH_CLIP_SUMS 1024
 
-/* loss = mean of the losses * loss_factor; norm = sqrt(sum of all partials), where the partials of
- * frozen parameters are 0. The gradient's scale is clip / norm if clip is above 0 and norm above
- * clip, else 1. If loss and norm are finite, the step counts; with `defers` its updates are then
- * pending. */
+/* loss = mean of the losses * loss_factor: the losses of each replica are added in their order, and
+ * these sums in the order of the fold shape, as gradients are. norm = sqrt(sum of all partials),
+ * where the partials of frozen parameters are 0. The gradient's scale is clip / norm if clip is
+ * above 0 and norm above clip, else 1. If loss and norm are finite, the step counts; with `defers`
+ * its updates are then pending. */
 typedef struct coh_clip {
     coh_cells *cells;
     const double *partials; /* NULL: the norm is 0 */
@@ -121,33 +122,6 @@ typedef struct coh_clip {
     coh_update_scalars scalars;
 } coh_clip;
 void coh_kernel_clip(void *queue, const coh_clip *clip);
-
-/* Returns the mean. The losses of each replica are added in their order, and these sums in the
- * order of the fold shape, as gradients are. */
-static inline double coh_losses_mean(const coh_clip *clip)
-{
-    const int32_t *factors = clip->fold.factors;
-    int64_t own[COH_FOLD_FACTORS], each = clip->microbatch_count; /* micro-batches of a replica */
-    double all = 0;
-    for (int f = 0; f < COH_FOLD_FACTORS; f++)
-        each /= own[f] = factors[f] > 1 ? factors[f] : 1;
-    const float *loss = clip->losses;
-    for (int64_t node = 0; loss != NULL && node < own[2]; node++) {
-        double of_node = 0;
-        for (int64_t pair = 0; pair < own[1]; pair++) {
-            double of_pair = 0;
-            for (int64_t replica = 0; replica < own[0]; replica++) {
-                double sum = 0;
-                for (int64_t i = 0; i < each; i++, loss += clip->loss_stride)
-                    sum += *loss;
-                of_pair += sum;
-            }
-            of_node += of_pair;
-        }
-        all += of_node;
-    }
-    return all / (double)clip->microbatch_count;
-}
 
 /* ---- UPDATE, SETTLE ---- */
 

@@ -95,11 +95,36 @@ static double fold_partials(const coh_clip *clip)
     return sums[0];
 }
 
+static double losses_mean(const coh_clip *clip)
+{
+    const int32_t *factors = clip->fold.factors;
+    int64_t own[COH_FOLD_FACTORS], each = clip->microbatch_count; /* micro-batches of a replica */
+    double all = 0;
+    for (int f = 0; f < COH_FOLD_FACTORS; f++)
+        each /= own[f] = factors[f] > 1 ? factors[f] : 1;
+    const float *loss = clip->losses;
+    for (int64_t node = 0; loss != NULL && node < own[2]; node++) {
+        double of_node = 0;
+        for (int64_t pair = 0; pair < own[1]; pair++) {
+            double of_pair = 0;
+            for (int64_t replica = 0; replica < own[0]; replica++) {
+                double sum = 0;
+                for (int64_t i = 0; i < each; i++, loss += clip->loss_stride)
+                    sum += *loss;
+                of_pair += sum;
+            }
+            of_node += of_pair;
+        }
+        all += of_node;
+    }
+    return all / (double)clip->microbatch_count;
+}
+
 void coh_cpu_clip(void *queue, const coh_clip *clip)
 {
     coh_cells *cells = clip->cells;
     (void)queue;
-    const double loss = coh_losses_mean(clip) * (double)cells->loss_factor;
+    const double loss = losses_mean(clip) * (double)cells->loss_factor;
     const double norm = sqrt(fold_partials(clip));
     cells->finite = isfinite(loss) && isfinite(norm);
     if (cells->finite)

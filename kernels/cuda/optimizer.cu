@@ -561,7 +561,7 @@ COH_DEVICE double fold_partials(const double *partials, int64_t count)
     return sums[0];
 }
 
-/* As coh_losses_mean. */
+/* As on the host (kernels/cpu/optimizer.c). */
 COH_DEVICE double losses_mean(const coh_clip &a)
 {
     int64_t own[COH_FOLD_FACTORS], each = a.microbatch_count;
