@@ -2,46 +2,12 @@
  * malloc and mmap replace the C library's and count calls. */
 #include "tests/comm/ranks.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "tests/length.h"
 
 #if !TEST_IS_SANITIZED
-static _Atomic uint64_t calls;
-
-/* The C library's own entries, for programs that replace malloc. */
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t bytes);
-extern void *__libc_realloc(void *memory, size_t bytes);
-
-void *malloc(size_t bytes)
-{
-    atomic_fetch_add(&calls, 1);
-    return __libc_malloc(bytes);
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-    atomic_fetch_add(&calls, 1);
-    return __libc_calloc(count, bytes);
-}
-
-void *realloc(void *memory, size_t bytes)
-{
-    atomic_fetch_add(&calls, 1);
-    return __libc_realloc(memory, bytes);
-}
-
-void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
-{
-    atomic_fetch_add(&calls, 1);
-    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset); // NOLINT
-}
+#include "tests/allocation_calls.h"
 
 enum { RANKS = 4, ROUNDS = 200, BYTES = 5000 };
 
@@ -79,9 +45,9 @@ static coh_status count_calls(coh_transport *transport, void *argument)
     for (int round = 0; round < ROUNDS && status == COH_OK; round++) {
         status = run_line(transport);
         if (transport->rank == 0 && round == 1)
-            before = atomic_load(&calls);
+            before = atomic_load(&allocation_calls);
         if (transport->rank == 0)
-            after = atomic_load(&calls);
+            after = atomic_load(&allocation_calls);
     }
     if (status == COH_OK)
         status = coh_transport_gather(transport, NULL, 0, NULL);
@@ -94,10 +60,8 @@ static void no_line_allocates(void **state)
 {
     (void)state;
     ranks_end ends[RANKS_MOST];
-    const uint64_t start = atomic_load(&calls);
-    void *volatile seen = malloc(1); /* checks that the counter works */
-    free(seen);
-    assert_true(atomic_load(&calls) > start);
+    const uint64_t start = atomic_load(&allocation_calls);
+    assert_true(allocation_calls_are_counted());
     ranks_run(RANKS, count_calls, NULL, ends);
     ranks_expect(RANKS, ends, COH_OK, "");
     assert_true(before > start);

@@ -5,56 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "base/pool.h"
 #include "kernels/cpu/dispatch.h"
 #include "tests/kernels/shapes.h"
+#include "tests/length.h"
+#include <cmocka.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#ifndef SANITIZED
-static _Atomic uint64_t calls;
-
-/* The C library's own entries, for programs that replace malloc. */
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t bytes);
-extern void *__libc_realloc(void *memory, size_t bytes);
-
-void *malloc(size_t bytes)
-{
-    atomic_fetch_add(&calls, 1);
-    return __libc_malloc(bytes);
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-    atomic_fetch_add(&calls, 1);
-    return __libc_calloc(count, bytes);
-}
-
-void *realloc(void *memory, size_t bytes)
-{
-    atomic_fetch_add(&calls, 1);
-    return __libc_realloc(memory, bytes);
-}
-
-void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
-{
-    atomic_fetch_add(&calls, 1);
-    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset); // NOLINT
-}
+#if !TEST_IS_SANITIZED
+#include "tests/allocation_calls.h"
 
 static void no_call_of_any_kind_allocates(void **state)
 {
@@ -62,17 +20,14 @@ static void no_call_of_any_kind_allocates(void **state)
     coh_pool *pool;
     coh_kernels_start();
     assert_int_equal(coh_pool_create(3, &pool), COH_OK);
-    const uint64_t start = atomic_load(&calls);
-    void *volatile seen = malloc(1); /* checks that the counter works */
-    free(seen);
-    assert_true(atomic_load(&calls) > start);
+    assert_true(allocation_calls_are_counted());
     for (int index = 0; index < SHAPE_CASES; index++) {
         coh_case one;
         shape_case_create(&one, index, 41);
-        const uint64_t before = atomic_load(&calls);
+        const uint64_t before = atomic_load(&allocation_calls);
         coh_status forward = coh_case_forward(&one, pool);
         coh_status backward = coh_case_backward(&one, pool);
-        const uint64_t after = atomic_load(&calls);
+        const uint64_t after = atomic_load(&allocation_calls);
         assert_int_equal(forward, COH_OK);
         assert_int_equal(backward, COH_OK);
         if (after != before)
@@ -91,7 +46,7 @@ static void no_tile_of_any_size_allocates(void **state)
     static float a[193 * 193], b[193 * 193], c[193 * 193];
     coh_kernels_start();
     coh_openblas_start();
-    const uint64_t before = atomic_load(&calls);
+    const uint64_t before = atomic_load(&allocation_calls);
     for (int at = 0; at < 10 * 10 * 10 * 8 * 3; at++) {
         static const coh_product products[] = { COH_PRODUCT_PANELS, COH_PRODUCT_PANELS,
                                                 COH_PRODUCT_OPENBLAS };
@@ -110,13 +65,13 @@ static void no_tile_of_any_size_allocates(void **state)
                           .adds = at / 4000 & 1 };
         coh_tile_run_by(products[at / 8000], &tile);
     }
-    assert_int_equal(atomic_load(&calls) - before, 0);
+    assert_int_equal(atomic_load(&allocation_calls) - before, 0);
 }
 #endif
 
 int main(void)
 {
-#ifdef SANITIZED
+#if TEST_IS_SANITIZED
     print_message("skipped: the sanitizer's own malloc cannot be counted\n");
     return 77;
 #else
