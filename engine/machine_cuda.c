@@ -193,7 +193,7 @@ void coh_examine_cuda(coh_finding_list *list)
     coh_finding *finding = coh_finding_next(list, "CUDA");
     const int gpu_count = count_device_files();
     COH_FINDING_SAY(finding->found,
-                    "this build has no CUDA device code (scripts/setup builds it with CUDA 13); %d "
+                    "this build has no CUDA device code (docs/building.md has how to build it); %d "
                     "NVIDIA device%s %s here",
                     gpu_count, gpu_count == 1 ? "" : "s", gpu_count == 1 ? "is" : "are");
     if (gpu_count == 0)
