@@ -87,6 +87,19 @@ def wait_for_step(process, folder, step):
         time.sleep(0.01)
 
 
+def last_save(folder):
+    """The step of the newest checkpoint of a run; 0: there is none. A complete checkpoint is renamed to such a name."""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return max((int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name)), default=0)
+
+
+def wait_for_save(process, folder, step=1):
+    """Waits until the run in `folder` has a checkpoint of step `step` or later, or has ended: a save goes on while the
+    next steps run and are recorded."""
+    while process.poll() is None and last_save(folder) < step:
+        time.sleep(0.01)
+
+
 def pairs(*all_of_them):
     """Cases that differ only in numbers: a sanitizer, which looks for errors that do not depend on values, gets the
     last one, and so does a short run."""

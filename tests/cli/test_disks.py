@@ -4,10 +4,9 @@ that vanishes in the middle of a run."""
 import os
 import re
 import shutil
-import time
 import unittest
 
-from program import COHOBATE, QUICK, TINY, TrainTest, run, start
+from program import COHOBATE, QUICK, TINY, TrainTest, last_save, run, start, wait_for_save
 
 STREAMED = ["--device-memory", "64MiB"]
 WRITES = ["--disk-write-limit", "1000000TB/day"]
@@ -28,16 +27,6 @@ class Disks(TrainTest):
             os.makedirs(self.path(name), exist_ok=True)
             flags += ["--disk", self.path(name) + limit]
         return flags
-
-    def wait_for_step(self, process, step):
-        """Waits until the run has saved that step or a later one."""
-        while self.last_step() < step:
-            self.assertIsNone(process.poll())
-            time.sleep(0.01)
-
-    def last_step(self):
-        names = os.listdir(self.path("run")) if os.path.isdir(self.path("run")) else []
-        return max((int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name)), default=0)
 
     def test_one_two_and_three_folders_give_the_bits_of_the_run_in_memory(self):
         run = ["--steps", 2, "--save", "none"]
@@ -66,7 +55,7 @@ class Disks(TrainTest):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 10000, "--save-every", 1,
                         "--save", self.path("run"), *STREAMED,
                         *WRITES, *self.folders("a", "b", limit=":1GiB"))
-        self.wait_for_step(process, 1)
+        wait_for_save(process, self.path("run"))
         process.terminate()
         said = process.communicate()[1].decode()
         self.assertEqual(process.returncode, 75, said)
@@ -154,7 +143,7 @@ class Disks(TrainTest):
     def test_a_drive_that_vanishes_costs_the_run_and_no_checkpoint(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 10000, "--save-every", 1, "--save",
                         self.path("run"), *STREAMED, *WRITES, *self.folders("a", "b"))
-        self.wait_for_step(process, 3)
+        wait_for_save(process, self.path("run"), 3)
         opened = f"/proc/{process.pid}/fd"
         for name in os.listdir(opened):
             link = os.path.join(opened, name)
@@ -165,7 +154,7 @@ class Disks(TrainTest):
         message = said.strip().split("\n")[-1]
         self.assertIn(f"of the working store in {self.path('b')} failed: the file ended", message)
         self.assertNotIn(f"in {self.path('a')} failed", message)
-        last = self.last_step()
+        last = last_save(self.path("run"))
         self.succeeds("check", self.path("run", f"step-{last}"))
         steps = ["--steps", last + 1]
         done = self.resumed(self.path("run"), *steps, *STREAMED, *WRITES, *self.folders("a", "b"))

@@ -7,7 +7,7 @@ import time
 import unittest
 
 import event_file
-from program import QUICK, TINY, TrainTest, lines_of, run, start, wait_for_step
+from program import QUICK, TINY, TrainTest, last_save, lines_of, run, start, wait_for_save, wait_for_step
 
 
 def as_float(number):
@@ -55,7 +55,8 @@ class TensorBoard(TrainTest):
         folder, log, begin = self.path("run"), self.path("run", "steps.jsonl"), time.time()
         process = start("train", *TINY, "--data", self.corpus(), "--validation", self.corpus(20), "--steps", 100000, "--save-every", 4,
                         "--save", folder, "--tensorboard", self.board())
-        wait_for_step(process, folder, 6)
+        wait_for_save(process, folder)
+        wait_for_step(process, folder, last_save(folder) + 2)  # repeated after the resume, if not yet saved
         process.kill()
         process.communicate()
         self.assertEqual(len(os.listdir(self.board())), 1)

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import model_folder
-from program import FAULTY, TINY, TrainTest, environment, run, start, wait_for_step
+from program import FAULTY, TINY, TrainTest, environment, last_save, run, start, wait_for_save, wait_for_step
 
 
 class TrainFolder(TrainTest):
@@ -102,13 +102,7 @@ class TrainFolder(TrainTest):
 
     def wait_for_another_step(self, process):
         """Waits for two more saves: the second of them began after this call."""
-        def newest():
-            return max([int(name[5:]) for name in os.listdir(self.path("run")) if re.fullmatch(r"step-\d+", name)],
-                       default=0)
-        now = newest()
-        while newest() < now + 2:
-            self.assertIsNone(process.poll())
-            time.sleep(0.01)
+        wait_for_save(process, self.path("run"), last_save(self.path("run")) + 2)
 
     def test_nohup_and_a_reader_that_ends_do_not_end_a_run(self):
         def nohup():
@@ -145,9 +139,7 @@ class TrainFolder(TrainTest):
     def test_a_second_signal_stops_at_once_with_the_last_checkpoint_whole(self):
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 100000, "--save-every", 1, "--save",
                         self.path("run"))
-        # A folder of that name is a complete checkpoint: it is renamed into place.
-        while not os.path.isdir(self.path("run", "step-2")) and process.poll() is None:
-            time.sleep(0.01)
+        wait_for_save(process, self.path("run"), 2)
         # In any phase, the first signal requests an end and the second forces it.
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
@@ -179,7 +171,7 @@ class TrainFolder(TrainTest):
         whole = self.train("--steps", 6, "--save", "none")
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 6, "--save-every", 1, "--save",
                         self.path("run"))
-        wait_for_step(process, self.path("run"), 3)
+        wait_for_save(process, self.path("run"))
         process.kill()
         process.communicate(timeout=120)
         more = run("train", "--resume", self.path("run"), "--threads", 2)
@@ -240,8 +232,7 @@ class TrainFolder(TrainTest):
             self.assertEqual([n for n in os.listdir(self.path(f"run-{len(flags)}")) if "reserve" in n], [])
         process = start("train", *TINY, "--data", self.corpus(), "--steps", 5000, "--save-every", 2, "--keep", 2,
                         "--save", self.path("run"))
-        while not os.path.isdir(self.path("run", "step-6")) and process.poll() is None:
-            time.sleep(0.01)
+        wait_for_save(process, self.path("run"), 6)
         held = self.held_bytes(process)
         process.kill()
         process.communicate(timeout=120)
