@@ -370,6 +370,36 @@ const coh_instruction_times *coh_step_times(const coh_step *step)
     return &step->times;
 }
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Lets no instruction begin before what it waited for has ended. On a GPU both times are mapped to
+ * the host's clock, each with a small error (memory/clock_map.h), which could part an arrow of the
+ * report from its order. A time moves by no more than that error. */
+static void order_spans(const coh_bound *bound, coh_trace_span *spans)
+{
+    const coh_program *program = bound->program;
+    uint64_t lane_ns[COH_LANE_COUNT] = { 0 }; /* the last end: a lane ends in order */
+    for (uint32_t i = 0; i < program->instruction_count; i++) { /* in a topological order */
+        const coh_instruction *instruction = &program->instructions[i];
+        coh_trace_span *span = &spans[i];
+        uint64_t *lane = &lane_ns[instruction->lane];
+        if (instruction->lane <= COH_LANE_D2H) /* one after the other; disk lanes overlap */
+            span->begin_ns = later(span->begin_ns, *lane);
+        for (uint32_t w = 0; w < instruction->wait_count; w++) {
+            const coh_wait *wait = &program->waits[instruction->wait_begin + w];
+            if (!wait->carry)
+                span->begin_ns =
+                    later(span->begin_ns,
+                          spans[bound->lane_instructions[wait->lane][wait->ordinal - 1]].end_ns);
+        }
+        span->end_ns = later(span->end_ns, later(span->begin_ns, *lane));
+        *lane = span->end_ns;
+    }
+}
+
 coh_status coh_step_recorded(coh_step *step, uint64_t index, coh_trace_step *out_step)
 {
     coh_step_record *record = coh_step_records_find(&step->records, index);
@@ -377,6 +407,8 @@ coh_status coh_step_recorded(coh_step *step, uint64_t index, coh_trace_step *out
         return coh_fail(COH_ERR_ARGUMENT, "step %" PRIu64 " is not recorded (any more)", index);
     if (record->ticket + 2 > submitted_count(step))
         COH_TRY(coh_step_finish(step, record->ticket));
+    if (!record->is_relative)
+        order_spans(&step->bounds[COH_PROGRAM_BODY], record->step.spans);
     coh_step_records_count(&step->records, record);
     *out_step = record->step;
     return COH_OK;

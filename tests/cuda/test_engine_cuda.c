@@ -28,8 +28,10 @@
 #define SHALLOW 10
 
 /* The GPU's clock gains 1 ms in 10: without the mapping, times of a step would leave it at once.
- * The bound is far above the error of a mapped time on a busy machine. */
+ * The bound is far above the error of a mapped time on a busy machine. A clock that is three times
+ * as fast is mapped with large errors between two readings; the order must hold with it, too. */
 #define GPU_RATE      1.1
+#define WILD_RATE     3.0
 #define MOST_WRONG_NS 1000000000u
 
 static const trial_placement placements[] = {
@@ -325,33 +327,37 @@ static void a_graph_that_fails_does_not_blame_a_line(void **state)
 
 enum { RECORDED = 3 };
 
-/* Each instruction of a step lies within the step's own submission and end, lanes are in order, and
- * what waits for a device lane begins after it, although the GPU's clock is another one. */
-static void check_recorded(const coh_trace *trace, const coh_trace_step *step,
-                           uint64_t submitted_ns)
+/* Lanes are in order and each instruction begins after those that it waits for, although the GPU's
+ * clock is another one. */
+static void check_order(const coh_trace *trace, const coh_trace_step *step)
 {
     uint64_t lane_ns[COH_LANE_COUNT] = { 0 };
-    const uint64_t now_ns = coh_clock_ns();
     for (uint32_t i = 0; i < trace->instruction_count; i++) {
         const coh_trace_instruction *instruction = &trace->instructions[i];
         const coh_trace_span *span = &step->spans[i];
         assert_true(span->begin_ns <= span->end_ns);
         assert_true(span->end_ns >= lane_ns[instruction->lane]);
         lane_ns[instruction->lane] = span->end_ns;
-        assert_true(step->begin_ns + span->begin_ns + MOST_WRONG_NS >= submitted_ns);
-        assert_true(step->begin_ns + span->end_ns <= now_ns + MOST_WRONG_NS);
         for (uint32_t w = 0; w < instruction->wait_count; w++) {
             const coh_trace_wait *wait = &trace->waits[instruction->wait_begin + w];
-            const coh_lane lane = (coh_lane)trace->instructions[wait->instruction].lane;
-            const int is_device = lane <= COH_LANE_D2H && instruction->lane <= COH_LANE_D2H;
-            if (!wait->carry && is_device)
+            if (!wait->carry)
                 assert_true(span->begin_ns >= step->spans[wait->instruction].end_ns);
         }
     }
 }
 
+/* Each instruction of a step lies within the step's own submission and end. */
+static void check_bounds(const coh_trace *trace, const coh_trace_step *step, uint64_t submitted_ns)
+{
+    const uint64_t now_ns = coh_clock_ns();
+    for (uint32_t i = 0; i < trace->instruction_count; i++) {
+        assert_true(step->begin_ns + step->spans[i].begin_ns + MOST_WRONG_NS >= submitted_ns);
+        assert_true(step->begin_ns + step->spans[i].end_ns <= now_ns + MOST_WRONG_NS);
+    }
+}
+
 /* Returns the losses' sum; `records` 0: nothing is recorded. */
-static double train_recorded(const coh_plan *plan, uint64_t records)
+static double train_recorded(const coh_plan *plan, uint64_t records, double rate)
 {
     coh_engine_options options;
     coh_engine *engine;
@@ -363,7 +369,7 @@ static double train_recorded(const coh_plan *plan, uint64_t records)
     options.disk_folder = ".";
     options.record_steps = records;
     coh_stub_reset((size_t)TRIAL_GPU_BYTES);
-    coh_stub_set_clock(GPU_RATE, 987654321098765);
+    coh_stub_set_clock(rate, 987654321098765);
     coh_stub_start(7);
     assert_int_equal(coh_engine_create_on(plan, &options, &trial_gpu, &engine), COH_OK);
     assert_int_equal(coh_engine_init(engine, 42), COH_OK);
@@ -376,11 +382,14 @@ static double train_recorded(const coh_plan *plan, uint64_t records)
         if (coh_engine_step(engine, &input, &result) != COH_OK)
             fail_msg("step %d: %s", (int)i, coh_last_error());
         losses += result.loss;
-        assert_true(result.step_ns <= coh_clock_ns() - submitted_ns + MOST_WRONG_NS);
+        if (rate == GPU_RATE)
+            assert_true(result.step_ns <= coh_clock_ns() - submitted_ns + MOST_WRONG_NS);
         assert_int_equal(coh_engine_recorded(engine, i, &step),
                          records ? COH_OK : COH_ERR_ARGUMENT);
         if (records)
-            check_recorded(trace, &step, submitted_ns);
+            check_order(trace, &step);
+        if (records && rate == GPU_RATE)
+            check_bounds(trace, &step, submitted_ns);
     }
     assert_int_equal(coh_stub_call_count(COH_STUB_cuEventCreate), events);
     assert_int_equal(coh_stub_call_count(COH_STUB_cuEventElapsedTime) > 0, records > 0);
@@ -400,7 +409,9 @@ static void recorded_steps_have_the_hosts_times(void **state)
     assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
     for (int i = 0; i < (test_is_brief() ? 1 : 2); i++) {
         coh_plan *plan = trial_plan(graph, profile, &placements[i == 0 ? 1 : 0]);
-        assert_true(train_recorded(plan, RECORDED) == train_recorded(plan, 0));
+        const double losses = train_recorded(plan, 0, GPU_RATE);
+        assert_true(train_recorded(plan, RECORDED, GPU_RATE) == losses);
+        assert_true(train_recorded(plan, RECORDED, WILD_RATE) == losses);
         coh_plan_destroy(plan);
     }
     coh_profile_destroy(profile);
