@@ -26,6 +26,7 @@ typedef struct search {
     int above, fetches;
     int has_content; /* some chunk of the window is resident */
     int has_segment; /* some chunk of it has a segment, perhaps without content */
+    int may_hold;    /* content of the level may have to stay */
     candidate best[PASS_COUNT];
     /* By pass: limits for content at a useful place. Its next use is no earlier than
      * least_next_use, which only rises as better places are found; its last use is no later than
@@ -54,8 +55,8 @@ static uint64_t relocated_bytes(const coh_runner *r, const search *s, uint64_t o
 
 static int is_own(const search *s, const coh_segment *segment)
 {
-    return segment->chunk >= 0 && (uint32_t)segment->chunk >= s->window_first &&
-           (uint32_t)segment->chunk <= s->window_last;
+    /* -1, of a free segment, is above all chunks */
+    return (uint32_t)segment->chunk - s->window_first <= s->window_last - s->window_first;
 }
 
 /* When the content of a segment is needed again. Content that must be written out first costs
@@ -75,13 +76,13 @@ static int first_pass(const search *s)
 }
 
 /* Returns 1 if the segment's content must stay. */
-static int is_held(const coh_runner *r, const coh_segment *segment)
+static int is_held(const coh_runner *r, const search *s, const coh_segment *segment)
 {
-    int stays = !r->level->has_far || (r->level->rules != NULL &&
-                                       (r->level->rules[segment->chunk] & COH_CHUNK_STAYS) != 0);
-    return segment->pin_step == r->step ||
-           (segment->extent != COH_NO_EXTENT && stays &&
-            coh_next_use_is_needed(&r->next, (uint32_t)segment->chunk));
+    if (segment->pin_step == r->step)
+        return 1;
+    return s->may_hold && segment->extent != COH_NO_EXTENT &&
+           (!r->level->has_far || (r->level->rules[segment->chunk] & COH_CHUNK_STAYS) != 0) &&
+           coh_next_use_is_needed(&r->next, (uint32_t)segment->chunk);
 }
 
 /* Returns 1 if every place over this segment is worse than the best of the pass, or fails its
@@ -104,16 +105,16 @@ static unsigned passes_over(const coh_runner *r, const search *s, const coh_segm
                             unsigned passes)
 {
     uint64_t wanted = COH_NEVER;
+    if (is_own(s, segment))
+        return passes;
     if (segment->chunk >= 0) {
-        if (is_own(s, segment))
-            return passes;
-        if (is_held(r, segment))
+        if (is_held(r, s, segment))
             return 0;
         wanted = wanted_at(r, segment);
     }
-    for (int pass = first_pass(s); pass < PASS_COUNT; pass++)
-        if (bars_pass(s, segment, wanted, pass))
-            passes &= ~(1U << pass);
+    for (unsigned left = passes; left != 0; left &= left - 1)
+        if (bars_pass(s, segment, wanted, __builtin_ctz(left)))
+            passes &= ~(left & -left);
     return passes;
 }
 
@@ -288,15 +289,25 @@ static void consider_around_own_chunks(const coh_runner *r, search *s)
     }
 }
 
-/* Considers the places that begin inside `first`, after its begin, and end with a segment. */
-static void consider_ends(const coh_runner *r, search *s, int32_t first)
+/* Returns 1 if a place that begins inside `first` may be better than the one at its begin. It
+ * covers more content, so it must lie higher where that counts, or move less of the window, or the
+ * place at the begin lies too low. */
+static int may_gain_inside(const coh_runner *r, const search *s, const coh_segment *first)
+{
+    return s->above || s->has_content || first->offset < lowest_offset(r);
+}
+
+/* Considers the places that begin inside `first`, after its begin, and end with a segment. The
+ * place at its begin ends with `last`. */
+static void consider_ends(const coh_runner *r, search *s, int32_t first, int32_t last)
 {
     const coh_segment *segments = r->map.segments;
     const uint64_t begin = segments[first].offset, end = begin + segments[first].bytes;
-    if (begin + s->bytes >= r->map.end)
+    if (!may_gain_inside(r, s, &segments[first]))
         return;
-    for (int32_t last = coh_arena_map_at(&r->map, begin + s->bytes); last >= 0;
-         last = segments[last].next) {
+    if (segments[last].offset + segments[last].bytes == begin + s->bytes)
+        last = segments[last].next;
+    for (; last >= 0; last = segments[last].next) {
         const uint64_t offset = segments[last].offset + segments[last].bytes - s->bytes;
         const int is_endless = segments[last].next < 0 && r->level->capacity == UINT64_MAX;
         if (offset >= end || is_endless)
@@ -342,7 +353,7 @@ static void consider_all(const coh_runner *r, search *s)
             continue;
         }
         consider(r, s, &c);
-        consider_ends(r, s, first);
+        consider_ends(r, s, first, last);
         first = next_first(r, s, first);
     }
 }
@@ -466,7 +477,8 @@ int coh_residency_choose(const coh_runner *r, const coh_lowered_operand *operand
                  .window_first = first + operand->window_begin,
                  .window_last = first + operand->window_end - 1,
                  .above = from_above(r, operand),
-                 .fetches = r->level->horizon > 0 && fetches(r, operand) };
+                 .fetches = r->level->horizon > 0 && fetches(r, operand),
+                 .may_hold = !r->level->has_far || r->level->rules != NULL };
     for (uint32_t chunk = s.window_first; chunk <= s.window_last; chunk++) {
         int32_t segment = r->map.segment_of_chunk[chunk];
         s.has_content |= segment >= 0 && r->map.segments[segment].extent != COH_NO_EXTENT;
