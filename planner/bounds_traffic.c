@@ -406,7 +406,8 @@ static uint64_t lose(keeper *k, uint32_t chunk, uint64_t bytes)
 static coh_status keep(keeper *k, uint32_t chunk, uint64_t end)
 {
     lose(k, chunk, k->kept[chunk]); /* never twice */
-    COH_TRY(COH_GROW(&k->heap, &k->heap_capacity, k->heap_count + 1));
+    if (k->heap_count == k->heap_capacity)
+        COH_TRY(COH_GROW(&k->heap, &k->heap_capacity, k->heap_count + 1));
     size_t i = k->heap_count++;
     for (; i > 0 && k->heap[(i - 1) / 2].end < end; i = (i - 1) / 2)
         k->heap[i] = k->heap[(i - 1) / 2];
