@@ -20,60 +20,81 @@ static int32_t rank_of(const coh_exchange *exchange, int32_t index)
     return coh_mesh_group_member(exchange->mesh, exchange->axes, exchange->rank, index);
 }
 
-/* ---- where the part for or of a member lies ---- */
+/* ---- where parts lie ---- */
 
-typedef size_t (*place)(const coh_exchange *exchange, members group, int32_t index);
-
-static size_t part_at(const coh_exchange *exchange, members group, int32_t index)
+static size_t part_at(const coh_exchange *exchange, int32_t index)
 {
-    (void)group;
     return (size_t)index * exchange->part_bytes;
 }
 
-static size_t own_part_at(const coh_exchange *exchange, members group, int32_t index)
+/* Where a REDUCE receives the slice of another member. */
+static size_t room_at(const coh_exchange *exchange, members group, int32_t index)
 {
-    (void)index;
-    return part_at(exchange, group, group.index);
+    return part_at(exchange, index - (index > group.index));
 }
 
-/* Among the parts of the other members only. */
-static size_t other_part_at(const coh_exchange *exchange, members group, int32_t index)
+size_t coh_exchange_part_bytes(const coh_exchange *exchange, int32_t index)
 {
-    return part_at(exchange, group, index - (index > group.index));
+    const size_t begin = (size_t)index * exchange->part_bytes;
+    const size_t left = begin < exchange->window_bytes ? exchange->window_bytes - begin : 0;
+    return left < exchange->part_bytes ? left : exchange->part_bytes;
 }
 
 /* ---- the lines ---- */
 
-static coh_status add_line(coh_link_plan *plan, const coh_exchange *exchange, const void *sent,
-                           place sent_at, void *received, place received_at, uint32_t *out_line)
+/* Adds a message to member `index`, or from it; an empty one is left out on both sides. */
+static coh_status send_to(coh_link_plan *plan, const coh_exchange *exchange, int32_t index,
+                          const void *window, size_t at, size_t bytes)
 {
-    const members group = members_of(exchange);
-    uint64_t window_bytes;
-    COH_TRY(coh_bytes_mul(exchange->part_bytes, (uint64_t)group.count, &window_bytes));
-    COH_TRY(coh_link_plan_begin(plan, out_line));
-    for (int32_t step = 1; step < group.count; step++) {
-        const int32_t to = (group.index + step) % group.count;
-        const int32_t from = (group.index + group.count - step) % group.count;
-        COH_TRY(coh_link_plan_send(plan, rank_of(exchange, to),
-                                   (const unsigned char *)sent + sent_at(exchange, group, to),
-                                   exchange->part_bytes));
-        COH_TRY(coh_link_plan_receive(
-            plan, rank_of(exchange, from),
-            (unsigned char *)received + received_at(exchange, group, from), exchange->part_bytes));
-    }
-    return COH_OK;
+    const unsigned char *from = (const unsigned char *)window + at;
+    return bytes == 0 ? COH_OK : coh_link_plan_send(plan, rank_of(exchange, index), from, bytes);
+}
+
+static coh_status receive_from(coh_link_plan *plan, const coh_exchange *exchange, int32_t index,
+                               void *window, size_t at, size_t bytes)
+{
+    unsigned char *to = (unsigned char *)window + at;
+    return bytes == 0 ? COH_OK : coh_link_plan_receive(plan, rank_of(exchange, index), to, bytes);
+}
+
+static coh_status check_window(const coh_exchange *exchange)
+{
+    uint64_t bytes;
+    return coh_bytes_mul(exchange->part_bytes, (uint64_t)members_of(exchange).count, &bytes);
 }
 
 coh_status coh_exchange_gather(coh_link_plan *plan, const coh_exchange *exchange, void *window,
                                uint32_t *out_line)
 {
-    return add_line(plan, exchange, window, own_part_at, window, part_at, out_line);
+    const members group = members_of(exchange);
+    COH_TRY(check_window(exchange));
+    COH_TRY(coh_link_plan_begin(plan, out_line));
+    for (int32_t step = 1; step < group.count; step++) {
+        const int32_t to = (group.index + step) % group.count;
+        const int32_t from = (group.index + group.count - step) % group.count;
+        COH_TRY(send_to(plan, exchange, to, window, part_at(exchange, group.index),
+                        coh_exchange_part_bytes(exchange, group.index)));
+        COH_TRY(receive_from(plan, exchange, from, window, part_at(exchange, from),
+                             coh_exchange_part_bytes(exchange, from)));
+    }
+    return COH_OK;
 }
 
 coh_status coh_exchange_reduce(coh_link_plan *plan, const coh_exchange *exchange,
                                const void *contribution, void *received, uint32_t *out_line)
 {
-    return add_line(plan, exchange, contribution, part_at, received, other_part_at, out_line);
+    const members group = members_of(exchange);
+    COH_TRY(check_window(exchange));
+    COH_TRY(coh_link_plan_begin(plan, out_line));
+    for (int32_t step = 1; step < group.count; step++) {
+        const int32_t to = (group.index + step) % group.count;
+        const int32_t from = (group.index + group.count - step) % group.count;
+        COH_TRY(send_to(plan, exchange, to, contribution, part_at(exchange, to),
+                        coh_exchange_part_bytes(exchange, to)));
+        COH_TRY(receive_from(plan, exchange, from, received, room_at(exchange, group, from),
+                             coh_exchange_part_bytes(exchange, group.index)));
+    }
+    return COH_OK;
 }
 
 void coh_exchange_slices(const coh_exchange *exchange, const void *contribution,
@@ -82,6 +103,6 @@ void coh_exchange_slices(const coh_exchange *exchange, const void *contribution,
     const members group = members_of(exchange);
     for (int32_t i = 0; i < group.count; i++)
         out_slices[i] = i == group.index
-                            ? (const unsigned char *)contribution + part_at(exchange, group, i)
-                            : (const unsigned char *)received + other_part_at(exchange, group, i);
+                            ? (const unsigned char *)contribution + part_at(exchange, i)
+                            : (const unsigned char *)received + room_at(exchange, group, i);
 }

@@ -1,7 +1,8 @@
 /* exchange.h - GATHER and REDUCE of a group, as lines of a link plan.
  *
  * The one idea: both are an exchange in which each member sends one part to each other member. A
- * window is p equal parts, one for each member of the group; member j owns part j.
+ * window is p parts, one for each member of the group; member j owns part j. All have one size, but
+ * the last ones end with the window: they may be shorter, or empty.
  *
  *     GATHER    member i owns part i, and sends it to all     every window is whole
  *     REDUCE    member i has a whole contribution, and        member j holds slice j of all, and
@@ -24,18 +25,20 @@ typedef struct coh_exchange {
     const coh_mesh *mesh;
     coh_axis_set axes;
     int32_t rank;
-    size_t part_bytes;
+    size_t part_bytes, window_bytes; /* window_bytes: at most p * part_bytes */
 } coh_exchange;
 
+/* Returns the bytes of a member's part. */
+size_t coh_exchange_part_bytes(const coh_exchange *exchange, int32_t index);
+
 /* Adds the line of a GATHER. `window`: p parts, of which this rank's own, at its index, is there
- * when the line starts. Fails: COH_ERR_MEMORY; COH_ERR_FULL if the window has more than 2^64
- * bytes. */
+ * when the line starts. Fails: COH_ERR_MEMORY; COH_ERR_FULL if p * part_bytes is 2^64 or more. */
 coh_status coh_exchange_gather(coh_link_plan *plan, const coh_exchange *exchange, void *window,
                                uint32_t *out_line);
 
-/* Adds the line of a REDUCE. `contribution`: p slices of part_bytes. `received`: room for p - 1 of
- * them: those of this rank's part from the other members, in the order of their indices. Fails: as
- * above. */
+/* Adds the line of a REDUCE. `contribution`: the window. `received`: room for p - 1 slices of this
+ * rank's part, part_bytes apart: those of the other members, in the order of their indices. Fails:
+ * as above. */
 coh_status coh_exchange_reduce(coh_link_plan *plan, const coh_exchange *exchange,
                                const void *contribution, void *received, uint32_t *out_line);
 

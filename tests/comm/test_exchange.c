@@ -48,6 +48,16 @@ static void store(coh_dtype dtype, void *tensor, int64_t i, float value)
         ((uint16_t *)tensor)[i] = coh_bf16_of_f32(value);
 }
 
+static coh_exchange exchange_of(const setting *s, int32_t rank, size_t part_bytes)
+{
+    return (coh_exchange){ .mesh = &s->mesh,
+                           .axes = s->axes,
+                           .rank = rank,
+                           .part_bytes = part_bytes,
+                           .window_bytes =
+                               part_bytes * (size_t)coh_mesh_group_size(&s->mesh, s->axes) };
+}
+
 /* ---- one rank ---- */
 
 /* Two lines: REDUCE brings slices of the contribution together, GATHER makes the folded window. */
@@ -61,8 +71,8 @@ typedef struct lines {
 
 static coh_status make_lines(const setting *s, int32_t rank, lines *made)
 {
-    made->reduce = (coh_exchange){ &s->mesh, s->axes, rank, PART * coh_dtype_bytes(s->dtype) };
-    made->gather = (coh_exchange){ &s->mesh, s->axes, rank, PART * sizeof(float) };
+    made->reduce = exchange_of(s, rank, PART * coh_dtype_bytes(s->dtype));
+    made->gather = exchange_of(s, rank, PART * sizeof(float));
     COH_TRY(coh_exchange_reduce(&made->plan, &made->reduce, made->contribution, made->received,
                                 &made->reduce_line));
     return coh_exchange_gather(&made->plan, &made->gather, made->window, &made->gather_line);
@@ -273,11 +283,59 @@ static void each_rank_receives_p_minus_1_parts(void **state)
     }
 }
 
+/* The bytes that one rank's plan sends to a peer, or receives from it. */
+static size_t bytes_with(const coh_link_plan *plan, int32_t peer, int sends)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < plan->link_count; i++)
+        if (plan->links[i].peer == peer && (plan->links[i].from != NULL) == sends)
+            bytes += plan->links[i].bytes;
+    return bytes;
+}
+
+/* Each byte of the window belongs to the member whose number is its place over the part's length:
+ * the last parts are shorter, or empty. */
+static void the_last_parts_of_a_window_end_with_it(void **state)
+{
+    (void)state;
+    enum { WINDOW = 17, MEMBERS = 7 };
+    static unsigned char window[MEMBERS * MEMBERS], received[MEMBERS * MEMBERS];
+    const coh_axis axis = { .name = "data", .rank_count = MEMBERS };
+    const coh_levels levels = { { 1, 1, MEMBERS, MEMBERS } };
+    coh_mesh mesh;
+    coh_link_plan plans[2][MEMBERS] = { { { 0 } } };
+    assert_int_equal(coh_mesh_init(&mesh, &axis, 1, &levels), COH_OK);
+    for (size_t part = 3; part <= MEMBERS; part++) {
+        for (int32_t rank = 0; rank < MEMBERS; rank++) {
+            const coh_exchange exchange = { &mesh, 1, rank, part, WINDOW };
+            uint32_t line;
+            assert_int_equal(
+                coh_exchange_reduce(&plans[0][rank], &exchange, window, received, &line), COH_OK);
+            assert_int_equal(coh_exchange_gather(&plans[1][rank], &exchange, window, &line),
+                             COH_OK);
+        }
+        for (int32_t from = 0; from < MEMBERS; from++)
+            for (int32_t to = 0; to < MEMBERS; to++) {
+                size_t owned[2] = { 0 }; /* bytes of `to`, which reduces them; of `from` */
+                for (size_t byte = 0; byte < WINDOW && from != to; byte++) {
+                    owned[0] += byte / part == (size_t)to;
+                    owned[1] += byte / part == (size_t)from;
+                }
+                for (int gathers = 0; gathers < 2; gathers++) {
+                    assert_int_equal(bytes_with(&plans[gathers][from], to, 1), owned[gathers]);
+                    assert_int_equal(bytes_with(&plans[gathers][to], from, 0), owned[gathers]);
+                }
+            }
+        for (int i = 0; i < 2 * MEMBERS; i++)
+            coh_link_plan_fini(&plans[i % 2][i / 2]);
+    }
+}
+
 static void a_window_beyond_64_bits_is_refused(void **state)
 {
     (void)state;
     const setting s = case_of(7, COH_DTYPE_F32);
-    const coh_exchange exchange = { &s.mesh, s.axes, 0, SIZE_MAX / 4 };
+    const coh_exchange exchange = { &s.mesh, s.axes, 0, SIZE_MAX / 4, SIZE_MAX };
     coh_link_plan plan = { 0 };
     uint32_t line;
     assert_int_equal(coh_exchange_gather(&plan, &exchange, NULL, &line), COH_ERR_FULL);
@@ -292,6 +350,7 @@ int main(void)
         cmocka_unit_test(delays_change_no_bit),
         cmocka_unit_test(each_call_that_fails_gives_all_ranks_one_sentence),
         cmocka_unit_test(each_rank_receives_p_minus_1_parts),
+        cmocka_unit_test(the_last_parts_of_a_window_end_with_it),
         cmocka_unit_test(a_window_beyond_64_bits_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
