@@ -441,12 +441,9 @@ static void free_world(world *all)
     coh_free(all);
 }
 
-static void threads_close(coh_transport *transport)
+static void threads_unbind(coh_transport *transport)
 {
-    rank *self = (rank *)transport;
-    world *all = self->world;
-    stop_all(all, COH_ERR_ARGUMENT, transport->rank,
-             "it has left the world: let all ranks meet in a barrier before they close it");
+    const rank *self = (rank *)transport;
     for (size_t i = 0; i < self->bound.link_count; i++) {
         message *of = self->bound.messages[i];
         if (of == NULL)
@@ -455,6 +452,15 @@ static void threads_close(coh_transport *transport)
         of->is_closed = 1;
         pthread_mutex_unlock(&of->lock);
     }
+}
+
+static void threads_close(coh_transport *transport)
+{
+    rank *self = (rank *)transport;
+    world *all = self->world;
+    stop_all(all, COH_ERR_ARGUMENT, transport->rank,
+             "it has left the world: let all ranks meet in a barrier before they close it");
+    threads_unbind(transport);
     pthread_mutex_lock(&all->lock);
     const int is_last = --all->open_count == 0;
     pthread_mutex_unlock(&all->lock);
@@ -471,6 +477,7 @@ const coh_transport_ops coh_transport_threads = {
     .gather = threads_gather,
     .share = threads_share,
     .stop = threads_stop,
+    .unbind = threads_unbind,
     .close = threads_close,
 };
 

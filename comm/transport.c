@@ -48,6 +48,12 @@ coh_status coh_transport_stop(coh_transport *transport, coh_status status, const
     return transport->ops->stop(transport, status, sentence);
 }
 
+void coh_transport_unbind(coh_transport *transport)
+{
+    if (transport->ops->unbind != NULL)
+        transport->ops->unbind(transport);
+}
+
 void coh_transport_close(coh_transport *transport)
 {
     if (transport != NULL)

@@ -5,7 +5,7 @@
  * line is only started and tested. Neither allocates, takes a lock of the whole world or makes a
  * text.
  *
- *     open ──> bind(plan) ──> start(line), test(line) or wait(line), start(line), ... ──> close
+ *     open ──> bind(plan) ──> start(line), test(line) or wait(line), ... ──> unbind ──> close
  *
  * A message moves once both sides have started its lines, whatever their threads do then: waiting
  * for one line never needs the progress of another. A line that is done on a rank may be started
@@ -17,8 +17,8 @@
  * has given up, and all report one reason.
  *
  * Threads: a line belongs to one thread at a time; different lines may be started and tested by
- * different threads (the two comm lanes). bind, gather, share and close are called by one thread;
- * stop by any.
+ * different threads (the two comm lanes). bind, unbind, gather, share and close are called by one
+ * thread; stop by any.
  *
  * A transport is a table of functions; threads.h has the one of ranks in one process. The functions
  * coh_transport_* below are what the rest of the library calls. */
@@ -41,6 +41,7 @@ typedef struct coh_transport_ops {
                          void *out_records);
     coh_status (*share)(coh_transport *transport, void *bytes, size_t count);
     coh_status (*stop)(coh_transport *transport, coh_status status, const char *sentence);
+    void (*unbind)(coh_transport *transport); /* NULL: other ranks cannot touch its memory */
     void (*close)(coh_transport *transport);
 } coh_transport_ops;
 
@@ -51,7 +52,7 @@ struct coh_transport {
 };
 
 /* Binds the plan, once, on all ranks together. Waits for the others. The transport copies what it
- * needs; the memory of the messages must stay valid until close.
+ * needs; the memory of the messages must stay valid until unbind or close.
  * Fails: COH_ERR_ARGUMENT naming ranks, lines and bytes of a message that has no other side or
  * another size there, or a second bind; COH_ERR_MEMORY. */
 coh_status coh_transport_bind(coh_transport *transport, const coh_link_plan *plan);
@@ -83,6 +84,11 @@ coh_status coh_transport_share(coh_transport *transport, void *bytes, size_t cou
 /* Stops all ranks with a failure and "rank <this>: <sentence>"; the first stop wins. Returns the
  * status that the world has stopped with, and sets its sentence as this thread's error text. */
 coh_status coh_transport_stop(coh_transport *transport, coh_status status, const char *sentence);
+
+/* Ends this rank's lines: afterwards no other rank touches the memory of its messages, and no line
+ * may be started. If one is not done, stop the world first. No other thread of this rank may be in
+ * a call. Accepts a transport without lines. */
+void coh_transport_unbind(coh_transport *transport);
 
 /* Ends this rank's part. Call it after the rank's last line and, if nothing failed, after a last
  * gather (a barrier), because a rank that closes stops the others. No other thread of this rank may

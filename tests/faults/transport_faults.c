@@ -87,6 +87,11 @@ static coh_status real_stop(coh_transport *transport, coh_status status, const c
     return coh_transport_threads.stop(transport, status, sentence);
 }
 
+static void real_unbind(coh_transport *transport)
+{
+    coh_transport_threads.unbind(transport);
+}
+
 static void real_close(coh_transport *transport)
 {
     coh_transport_threads.close(transport);
@@ -103,6 +108,7 @@ void transport_faults_put(coh_transport *transport)
         .gather = faulty_gather,
         .share = faulty_share,
         .stop = real_stop,
+        .unbind = real_unbind,
         .close = real_close,
     };
     transport->ops = &ops;
