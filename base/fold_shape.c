@@ -114,3 +114,18 @@ coh_status coh_fold_shape_divide(const coh_fold_shape *shape, int32_t rank_count
             out_outer->factors[f - inner] = shape->factors[f];
     return COH_OK;
 }
+
+coh_status coh_fold_shape_join(const coh_fold_shape *inner, const coh_fold_shape *outer,
+                               coh_fold_shape *out_shape)
+{
+    const int32_t inner_count = coh_fold_factor_count(inner);
+    const int32_t count = inner_count + coh_fold_factor_count(outer);
+    coh_fold_shape joined = *inner;
+    if (count > COH_FOLD_FACTORS)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%d factors of replicas and %d of ranks: use at most %d in all",
+                        inner_count, count - inner_count, COH_FOLD_FACTORS);
+    for (int32_t f = inner_count; f < count; f++)
+        joined.factors[f] = outer->factors[f - inner_count];
+    return coh_fold_shape_check(&joined, out_shape);
+}

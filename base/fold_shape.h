@@ -19,6 +19,11 @@ coh_status coh_fold_shape_check(const coh_fold_shape *shape, coh_fold_shape *out
 coh_status coh_fold_shape_divide(const coh_fold_shape *shape, int32_t rank_count,
                                  coh_fold_shape *out_inner, coh_fold_shape *out_outer);
 
+/* Joins two checked shapes: the replicas of a rank, and ranks. The opposite of divide.
+ * Fails: COH_ERR_ARGUMENT if the result has too many factors or replicas. */
+coh_status coh_fold_shape_join(const coh_fold_shape *inner, const coh_fold_shape *outer,
+                               coh_fold_shape *out_shape);
+
 static inline int32_t coh_fold_factor_count(const coh_fold_shape *shape)
 {
     int32_t count = 0;

@@ -72,6 +72,12 @@ typedef uint32_t coh_axis_set;
 coh_status coh_mesh_init(coh_mesh *mesh, const coh_axis *axes, int axis_count,
                          const coh_levels *levels);
 
+/* Returns the mesh of one rank. */
+static inline coh_mesh coh_mesh_of_one(void)
+{
+    return (coh_mesh){ .levels = { { 1, 1, 1, 1 } } };
+}
+
 /* Returns the number of ranks. */
 int32_t coh_mesh_rank_count(const coh_mesh *mesh);
 

@@ -308,6 +308,7 @@ static void lowered_instruction(writer *w, uint32_t step)
     coh_instruction *out = &w->program->instructions[w->program->instruction_count - 1];
     out->predicate_cell = instruction->predicate_cell;
     out->call = instruction->call;
+    out->comm = instruction->comm;
     out->flops = instruction->flops;
     out->bytes = instruction->bytes;
     for (uint32_t i = w->a->operand_begin[step]; i < w->a->operand_begin[step + 1]; i++) {
@@ -362,12 +363,16 @@ static coh_status copy_calls(writer *w)
     const coh_lowered *lowered = w->a->lowered;
     COH_TRY(COH_ALLOC(lowered->call_count, &w->program->calls));
     COH_TRY(COH_ALLOC(lowered->binding_count, &w->program->bindings));
+    COH_TRY(COH_ALLOC(lowered->comm_count, &w->program->comms));
     if (lowered->call_count > 0)
         memcpy(w->program->calls, lowered->calls,
                lowered->call_count * sizeof(coh_instruction_call));
     if (lowered->binding_count > 0)
         memcpy(w->program->bindings, lowered->bindings,
                lowered->binding_count * sizeof(coh_binding));
+    if (lowered->comm_count > 0)
+        memcpy(w->program->comms, lowered->comms, lowered->comm_count * sizeof(coh_comm_call));
+    w->program->comm_count = (uint32_t)lowered->comm_count;
     w->program->call_count = (uint32_t)lowered->call_count;
     w->program->binding_count = (uint32_t)lowered->binding_count;
     return COH_OK;

@@ -83,21 +83,29 @@ int coh_order_changes_bits(const coh_graph *graph)
     return 0;
 }
 
+static uint64_t fold_shape_of(uint64_t hash, const coh_fold_shape *shape)
+{
+    for (int32_t f = 0; f < coh_fold_factor_count(shape); f++)
+        hash = fold_number(fold_text(hash, "replicas"), shape->factors[f]);
+    return hash;
+}
+
 /* Raise the number in the text if sums outside any kind (the norm's) are added in another order. */
 static uint64_t fingerprint_of(const coh_graph *graph, const coh_plan_options *options,
                                int names_layers)
 {
     uint64_t hash = fold_text(0, "cohobate numeric plan 2, state f32");
     hash = fold_number(hash, options->mode);
-    hash = fold_number(hash, options->microbatch_count);
+    hash =
+        fold_number(hash, (int64_t)options->microbatch_count * coh_fold_replicas(&options->ranks));
     hash = fold_number(hash, options->deferred_update);
     hash = fold_text(hash, options->kernel_path);
     if (names_layers)
         hash = fold_text(hash, "layer by layer");
     if (options->f32_gradients)
         hash = fold_text(hash, "gradients f32");
-    for (int32_t f = 0; f < coh_fold_factor_count(&options->replicas); f++)
-        hash = fold_number(fold_text(hash, "replicas"), options->replicas.factors[f]);
+    hash = fold_shape_of(hash, &options->replicas);
+    hash = fold_shape_of(hash, &options->ranks); /* the same bits as on one rank */
     for (size_t i = 0; i < graph->op_count; i++)
         hash = fold_op(hash, graph, &graph->ops[i]);
     if (options->mode == COH_PLAN_TRAIN)

@@ -12,6 +12,7 @@
 #include "base/refusal.h"
 #include "memory/cells.h"
 #include "memory/library_workspace.h"
+#include "planner/comm_parts.h"
 #include "planner/effort.h"
 #include "planner/optimizers.h"
 #include "planner/pattern.h"
@@ -621,10 +622,31 @@ static coh_status add_operator_objects(builder *b)
     return COH_OK;
 }
 
+/* Adds the object in which a REDUCE receives the slices of the other ranks: the largest that any
+ * chunk of a gradient needs. */
+static coh_status add_wire(builder *b)
+{
+    const coh_layout *layout = b->layout;
+    const coh_mesh *mesh = &layout->mesh;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < layout->chunk_count; i++)
+        for (int axis = 0; axis < mesh->axis_count; axis++) {
+            const uint64_t bytes = coh_part_bytes_at(mesh, axis, layout->chunks[i].bytes) *
+                                   (uint64_t)(mesh->axes[axis].rank_count - 1);
+            if (layout->objects[layout->chunks[i].object].stream == COH_STREAM_GRAD && bytes > most)
+                most = bytes;
+        }
+    b->layout->wire = -1;
+    if (most == 0)
+        return COH_OK;
+    COH_TRY(add_object(b, COH_STREAM_WIRE, -1, 0, &b->layout->wire));
+    return add_chunk(b, most);
+}
+
 static coh_status add_pinned_objects(builder *b)
 {
     coh_layout *layout = b->layout;
-    uint64_t microbatches = (uint64_t)b->options->microbatch_count;
+    const uint64_t microbatches = layout->microbatch_count;
     COH_TRY(add_pinned(b, COH_STREAM_CELLS, 0, sizeof(coh_cells), &layout->cells));
     layout->partials = -1;
     if (b->options->mode == COH_PLAN_TRAIN)
@@ -632,7 +654,8 @@ static coh_status add_pinned_objects(builder *b)
                            (uint64_t)layout->partial_count * sizeof(double), &layout->partials));
     layout->losses = -1;
     if (b->graph->loss >= 0)
-        COH_TRY(add_pinned(b, COH_STREAM_LOSS, b->graph->loss, microbatches * COH_LOSS_STRIDE_BYTES,
+        COH_TRY(add_pinned(b, COH_STREAM_LOSS, b->graph->loss,
+                           coh_layout_all_microbatches(layout) * COH_LOSS_STRIDE_BYTES,
                            &layout->losses));
     for (size_t i = 0; i < b->graph->input_count; i++) {
         uint64_t bytes = 0;
@@ -684,8 +707,10 @@ static coh_status build_all(builder *b)
     COH_TRY(allocate_map(b));
     b->layout->microbatch_count = (uint32_t)b->options->microbatch_count;
     b->layout->fold = b->options->replicas;
+    COH_TRY(coh_plan_mesh(b->options, &b->layout->mesh));
     COH_TRY(mark_backward(b));
     COH_TRY(add_groups(b));
+    COH_TRY(add_wire(b));
     COH_TRY(mark_uses(b));
     COH_TRY(add_tensors(b));
     COH_TRY(add_operator_objects(b));
@@ -701,7 +726,7 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
                             const coh_decisions *decisions, coh_layout *out_layout,
                             coh_object_map *out_map)
 {
-    *out_layout = (coh_layout){ .ranks = { 1, 1, 1 } };
+    *out_layout = (coh_layout){ 0 };
     *out_map = (coh_object_map){ .patterns = decisions->patterns,
                                  .slices = decisions->slices,
                                  .row_passes = decisions->row_passes };

@@ -86,7 +86,4 @@ static inline uint64_t coh_shape_bytes(const coh_shape *shape)
     return (uint64_t)coh_shape_elements(shape) * coh_dtype_bytes(shape->dtype);
 }
 
-/* Bytes between the losses of two micro-batches in the LOSS object. */
-#define COH_LOSS_STRIDE_BYTES 64u
-
 #endif

@@ -567,7 +567,8 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
     COH_TRY(coh_effort_of(graph, options, &whole, &effort));
     if (!coh_effort_is_bearable(&effort))
         return COH_OK; /* the facts are of a whole body, whose length would be refused */
-    coh_status status = coh_step_facts_find(graph, options, pricer, UNITS_MOST, &f);
+    const coh_plan_options alone = coh_alone(options);
+    coh_status status = coh_step_facts_find(graph, &alone, pricer, UNITS_MOST, &f);
     if (status == COH_OK)
         status = build_and_solve(&f, options, pricer, out_least);
     coh_step_facts_fini(&f);

@@ -80,10 +80,11 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
                                   .row_passes = 1,
                                   .patterns = coh_pattern_choose(1) };
     COH_TRY(coh_pins_blocks(graph, options, &blocks));
-    COH_TRY(coh_layout_build(graph, options, &whole, &layout, &map));
+    const coh_plan_options alone = coh_alone(options);
+    COH_TRY(coh_layout_build(graph, &alone, &whole, &layout, &map));
     live_set live = { .layout = &layout };
     coh_status status =
-        coh_lower(graph, options, &layout, &map, &blocks, 0, COH_PROGRAM_BODY, &lowered);
+        coh_lower(graph, &alone, &layout, &map, &blocks, 0, COH_PROGRAM_BODY, &lowered);
     if (status == COH_OK)
         status = COH_ALLOC(layout.object_count, &live.has);
     if (status == COH_OK)

@@ -14,6 +14,7 @@ void coh_lowered_fini(coh_lowered *lowered)
     coh_free(lowered->operands);
     coh_free(lowered->calls);
     coh_free(lowered->bindings);
+    coh_free(lowered->comms);
     *lowered = (coh_lowered){ 0 };
 }
 
@@ -200,6 +201,9 @@ static coh_status lower_body(coh_lower_writer *w)
     if (w->options->mode == COH_PLAN_INFER)
         return forward(w, 0, (int32_t)w->graph->op_count, 0);
     COH_TRY(w->options->sweep_order == COH_SWEEP_LAYER ? sweep_layers(w) : sweep_microbatches(w));
+    if (coh_layout_rank_count(w->layout) > 1)
+        COH_TRY(coh_lower_gather_losses(w));
+    COH_TRY(coh_pattern_settle(w));
     COH_TRY(coh_lower_instruction(w, COH_OP_CLIP));
     COH_TRY(coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_READ, COH_ROLE_PARTIALS));
     COH_TRY(coh_lower_operand_all(w, w->layout->losses, COH_ACCESS_READ, COH_ROLE_LOSS));
@@ -301,7 +305,8 @@ coh_status coh_lower(const coh_graph *graph, const coh_plan_options *options,
                            .layout = layout,
                            .map = map,
                            .recompute = recompute,
-                           .lowered = out_lowered };
+                           .lowered = out_lowered,
+                           .summed_group = -1 };
     coh_status status = COH_OK;
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_touched), done);
     COH_TRY_GOTO(status, COH_ALLOC(layout->chunk_count, &w.chunk_updated), done);

@@ -1,5 +1,6 @@
-/* lower.h - write the compute instructions of a program: what is done, in which order, on which
- * objects, and on which lane: the device's, or the host's for updates of parameters stored there.
+/* lower.h - write the instructions of a program that compute or communicate: what is done, in which
+ * order, on which objects, and on which lane: the device's, the host's for updates of parameters
+ * stored there, or a lane between ranks.
  *
  * Lowering knows no addresses, tiers or budgets. A lowered operand is an object, the chunks it
  * touches, and the window of chunks that must be contiguous. The next stage (residency.h) places
@@ -22,10 +23,11 @@ typedef struct coh_lowered_operand {
 
 typedef struct coh_lowered_instruction {
     coh_opcode opcode;
-    coh_lane lane; /* COMPUTE, or HOST: all its operands are far */
+    coh_lane lane; /* HOST: all its operands are far */
     int8_t predicate_cell;
     uint32_t operand_begin, operand_count;
     int32_t call;
+    uint32_t comm; /* 1 + index in `comms`; 0: none */
     double flops;
     uint64_t bytes;
 } coh_lowered_instruction;
@@ -42,6 +44,8 @@ typedef struct coh_lowered {
     size_t call_count, call_capacity;
     coh_binding *bindings;
     size_t binding_count, binding_capacity;
+    coh_comm_call *comms;
+    size_t comm_count, comm_capacity;
 } coh_lowered;
 
 /* Returns the operator of instruction `index`, -1: none. */

@@ -19,6 +19,10 @@ typedef struct coh_lower_writer {
     uint8_t *parameter_written;
     uint8_t *chunk_updated; /* by chunk of WORK: its UPDATE instruction is written */
     uint8_t *group_on_host; /* by group: its UPDATE instructions are on the host lane */
+    /* Chunks [begin, end) of a group whose sum over all ranks is under way: their pattern completes
+     * them when the next sum is. -1: none. */
+    int32_t summed_group;
+    uint32_t summed_begin, summed_end;
 } coh_lower_writer;
 
 /* Starts an instruction; its operands and bindings follow. */
@@ -50,6 +54,11 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
 /* Writes an ADD of chunk `chunk` of object `from`, a contribution, to that chunk of `to`, the
  * gradient or another contribution of the same group. */
 coh_status coh_lower_fold(coh_lower_writer *w, int32_t from, int32_t to, uint32_t chunk);
+
+/* Writes the instructions that sum chunk `chunk` of `object`, a gradient, over all ranks. */
+coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t object, uint32_t chunk);
+/* Writes the GATHER of the losses of all ranks, after the last forward. */
+coh_status coh_lower_gather_losses(coh_lower_writer *w);
 
 /* Writes INIT, IMPORT, HASH, SAVE or EDIT: one instruction per chunk of an object (-1: none), each
  * with its own window. HASH and SAVE visit only the chunks that this rank owns. With `states`,

@@ -17,6 +17,7 @@ typedef enum coh_opcode_form {
     COH_FORM_ENGINE, /* the engine's own work on the operands that the row lists */
     COH_FORM_CALL,   /* runs an operator kind, or adds a gradient: has a coh_instruction_call */
     COH_FORM_VISIT,  /* shows chunks to a visitor */
+    COH_FORM_COMM,   /* executed by a group of ranks together: has a coh_comm_call */
     COH_FORM_MOVE    /* copies chunks from one tier to another: operands FROM and TO */
 } coh_opcode_form;
 
@@ -42,6 +43,7 @@ enum { COH_SLOT_CALL_CELLS };
 enum { COH_SLOT_FROM, COH_SLOT_TO };
 enum { COH_SLOT_VISIT_WORK, COH_SLOT_VISIT_GRAD, COH_SLOT_VISIT_STATES, COH_SLOT_VISIT_KEPT };
 enum { COH_SLOT_SETTLE_CELLS };
+enum { COH_SLOT_COMM_GRAD, COH_SLOT_COMM_WIRE, COH_SLOT_COMM_LOSS };
 
 /* One operand of an instruction. Of one with a call only the cells are listed: its other operands
  * follow from the call (planner/verify_form.c). */
@@ -100,6 +102,11 @@ static inline int coh_opcode_moves(uint8_t opcode)
 static inline int coh_opcode_calls(uint8_t opcode)
 {
     return coh_opcode_rows[opcode].form == COH_FORM_CALL;
+}
+
+static inline int coh_opcode_communicates(uint8_t opcode)
+{
+    return coh_opcode_rows[opcode].form == COH_FORM_COMM;
 }
 
 /* Returns the rule of an operand of this role; NULL: the row has none. */

@@ -134,8 +134,8 @@ static uint64_t memory_rows(const coh_pattern_scene *scene, int32_t op)
 /* The life of a group whose work, gradient and states are whole on every rank. */
 #define WHOLE_GROUP                                                                                \
     .owner = coh_life_owner, .prepare = coh_life_prepare, .contribute = coh_life_contribute,       \
-    .finish = coh_life_finish, .update = coh_life_update, .drain = coh_life_drain,                 \
-    .visit = coh_life_visit, .volume = coh_life_volume
+    .finish = coh_life_finish, .complete = coh_life_complete, .update = coh_life_update,           \
+    .drain = coh_life_drain, .visit = coh_life_visit, .volume = coh_life_volume
 
 static const coh_pattern replicate = { .name = "replicate",
                                        .classes = (1u << COH_CLASS_COUNT) - 1,
@@ -155,6 +155,16 @@ const coh_pattern *const coh_pattern_rows[COH_PATTERN_COUNT] = {
     [COH_PATTERN_REPLICATE] = &replicate,
     [COH_PATTERN_SLICE] = &slice,
 };
+
+coh_status coh_pattern_settle(coh_lower_writer *w)
+{
+    const int32_t group = w->summed_group;
+    w->summed_group = -1;
+    if (group < 0)
+        return COH_OK;
+    return coh_pattern_of_group(w->layout, group)
+        ->complete(w, group, w->summed_begin, w->summed_end);
+}
 
 const coh_pattern *coh_pattern_of(const coh_pattern_scene *scene, int32_t op)
 {

@@ -9,7 +9,8 @@
  *     UPDATE before a forward     prepare      if updates are deferred
  *     FORWARD ... BACKWARD        expand       contribute: overwrite or add
  *     ADD of replicas             finish       after the last contribution of a replica
- *     NORM, UPDATE                finish       after that of the last replica
+ *     sum over the ranks          finish       after that of the last replica
+ *     NORM, UPDATE                complete     when the gradient is summed
  *     deferred UPDATEs            drain
  *     HASH, SAVE                  visit        the chunks that this rank owns
  *
@@ -18,8 +19,12 @@
  * are given in closed form, and every program is compared with them (coh_pattern_check). The
  * executor knows no pattern by name.
  *
- * The formulas hold for any number of ranks (coh_layout.ranks); plans have one. Patterns that
- * communicate implement the same table. */
+ * The formulas hold for any number of ranks (coh_layout.mesh). Every rank has the whole group; each
+ * sums a part of the gradient, and then all have the sum again (comm_parts.h). While a gradient is
+ * summed, backward goes on: it is completed when the next sum begins.
+ *
+ *     compute |  BWD 3   |  BWD 2   |  NORM 3  |  BWD 1   |  NORM 2  | ...
+ *     comm0              | sum of 3 |          | sum of 2 |          | ... */
 #ifndef COH_PLANNER_PATTERN_H
 #define COH_PLANNER_PATTERN_H
 
@@ -69,6 +74,8 @@ typedef struct coh_pattern {
                                    uint32_t end);
     /* Writes what follows the last contribution of a replica to chunks [begin, end). */
     coh_status (*finish)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
+    /* Writes what follows the sum of chunks [begin, end) over all replicas and ranks. */
+    coh_status (*complete)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
     /* Writes the UPDATE of one chunk, on the lane of its group. */
     coh_status (*update)(coh_lower_writer *w, int32_t group, uint32_t chunk);
     /* Writes the deferred updates that are not written yet. */
@@ -77,8 +84,9 @@ typedef struct coh_pattern {
     coh_status (*visit)(coh_lower_writer *w, coh_opcode opcode, int32_t group);
 
     /* Returns the bytes that a rank receives for the group over the links of one level, in a
-     * program of one kind. */
-    uint64_t (*volume)(const coh_layout *layout, int32_t group, coh_program_kind kind, int level);
+     * program of one kind: at most, since the last parts of a window may be shorter. */
+    uint64_t (*volume)(const coh_layout *layout, int32_t group, coh_program_kind kind,
+                       coh_link_level level);
     /* Returns the most bytes of WORK that one instruction of the operator needs at once, padding
      * included. */
     uint64_t (*memory)(const coh_pattern_scene *scene, int32_t op);
@@ -94,6 +102,9 @@ static inline const coh_pattern *coh_pattern_of_group(const coh_layout *layout, 
 {
     return coh_pattern_rows[layout->groups[group].pattern];
 }
+
+/* Completes the chunks whose sum over all ranks is under way, if any. */
+coh_status coh_pattern_settle(coh_lower_writer *w);
 
 /* Compares a program with the closed forms of its patterns: the instructions of each call and
  * the most WORK of one of them, and the bytes received over each level of links. Fails:

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "base/alloc.h"
+#include "planner/comm_parts.h"
 #include "planner/pattern.h"
 
 /* Of the FORWARD instructions of one operator. */
@@ -52,15 +53,21 @@ static coh_status compare_calls(const coh_pattern_scene *scene, const coh_progra
     return COH_OK;
 }
 
-/* Sums over all groups the bytes received over the levels of links that a lane serves. */
+/* Returns the bytes that a lane receives: over the levels of links that it serves those of all
+ * groups, and the losses of the other ranks. */
 static uint64_t expected_bytes(const coh_layout *layout, coh_program_kind kind, coh_lane lane)
 {
+    const coh_mesh *mesh = &layout->mesh;
+    const coh_link_level world = coh_mesh_group_level(mesh, coh_mesh_all_axes(mesh));
+    const uint64_t others = coh_layout_rank_count(layout) - 1;
     uint64_t bytes = 0;
+    if (kind == COH_PROGRAM_BODY && coh_link_lane(world) == lane)
+        bytes = others * layout->microbatch_count * COH_LOSS_STRIDE_BYTES;
     for (uint32_t group = 0; group < layout->group_count; group++)
-        for (int level = 0; level < COH_LINK_LEVELS; level++)
-            if (coh_link_lane(level) == lane)
+        for (int level = COH_LEVEL_PAIR; level < COH_LEVEL_COUNT; level++)
+            if (coh_link_lane((coh_link_level)level) == lane)
                 bytes += coh_pattern_of_group(layout, (int32_t)group)
-                             ->volume(layout, (int32_t)group, kind, level);
+                             ->volume(layout, (int32_t)group, kind, (coh_link_level)level);
     return bytes;
 }
 

@@ -4,12 +4,17 @@
  * the tables that name them are in pattern.c. */
 #include "planner/pattern_life.h"
 
+#include "planner/comm_parts.h"
+
 /* ---- parts ---- */
 
-/* Gives each rank an equal run of whole chunks. */
+/* All ranks have the same chunks: rank 0 saves them. */
 int32_t coh_life_owner(const coh_layout *layout, uint32_t chunk, uint32_t count)
 {
-    return (int32_t)(chunk * coh_layout_rank_count(layout) / count);
+    (void)layout;
+    (void)chunk;
+    (void)count;
+    return 0;
 }
 
 /* ---- the gradient ---- */
@@ -84,18 +89,36 @@ static void begin_replica(coh_lower_writer *w, int32_t group, uint32_t begin, ui
         w->parameter_written[w->layout->parameters[facts->parameter_begin + i].parameter] = 0;
 }
 
-/* Folds the replica's gradient, and after the last replica writes the norm of each chunk and,
- * unless updates are deferred, its update, which computes the norm's partials in the same pass. The
- * host lane cannot access the partials: the device computes them for chunks updated there. */
+/* Folds the replica's gradient, and after the last replica completes it. With several ranks it is
+ * first summed over them, while the chunks before it are completed. */
 coh_status coh_life_finish(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
 {
-    const int is_deferred = w->options->deferred_update;
     const int is_last = w->replica == coh_fold_replicas(&w->layout->fold) - 1;
+    const int is_shared = coh_layout_rank_count(w->layout) > 1;
     begin_replica(w, group, begin, end);
     for (uint32_t chunk = begin; chunk < end; chunk++) {
         COH_TRY(fold_chunk(w, group, chunk));
-        if (!is_last)
-            continue;
+        if (is_last && is_shared)
+            COH_TRY(coh_lower_sum_ranks(w, w->layout->groups[group].grad, chunk));
+        else if (is_last)
+            COH_TRY(coh_life_complete(w, group, chunk, chunk + 1));
+    }
+    if (!is_last || !is_shared)
+        return COH_OK;
+    COH_TRY(coh_pattern_settle(w));
+    w->summed_group = group;
+    w->summed_begin = begin;
+    w->summed_end = end;
+    return COH_OK;
+}
+
+/* Writes the norm of each chunk and, unless updates are deferred, its update, which computes the
+ * norm's partials in the same pass. The host lane cannot access the partials: the device computes
+ * them for chunks updated there. */
+coh_status coh_life_complete(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
+{
+    const int is_deferred = w->options->deferred_update;
+    for (uint32_t chunk = begin; chunk < end; chunk++) {
         if (is_deferred || w->group_on_host[group])
             COH_TRY(norm(w, group, chunk));
         if (!is_deferred)
@@ -193,16 +216,23 @@ coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
 
 /* ---- bytes over the links ---- */
 
-/* A step sums the gradient over all ranks: from the innermost level out, each rank receives the
- * parts of a gradient that it folds there, and from the outermost in the sums that others folded.
- * After a level of p ranks, a rank still has 1/p to fold. */
-uint64_t coh_life_volume(const coh_layout *layout, int32_t group, coh_program_kind kind, int level)
+/* A step sums each chunk of the gradient over all ranks: along each axis a rank receives the
+ * others' slices of its part, and later the parts that the others have summed. */
+uint64_t coh_life_volume(const coh_layout *layout, int32_t group, coh_program_kind kind,
+                         coh_link_level level)
 {
+    const coh_mesh *mesh = &layout->mesh;
     const int32_t gradient = layout->groups[group].grad;
-    uint64_t ranks = (uint64_t)layout->ranks[level], parts = ranks;
-    for (int inner = 0; inner < level; inner++)
-        parts *= (uint64_t)layout->ranks[inner];
+    uint64_t bytes = 0;
     if (kind != COH_PROGRAM_BODY || gradient < 0)
         return 0;
-    return 2 * (layout->objects[gradient].bytes / parts) * (ranks - 1);
+    const coh_object *object = &layout->objects[gradient];
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const uint64_t others = (uint64_t)mesh->axes[axis].rank_count - 1;
+        if (coh_mesh_group_level(mesh, 1u << axis) != level)
+            continue;
+        for (uint32_t c = object->chunk_begin; c < object->chunk_begin + object->chunk_count; c++)
+            bytes += 2 * others * coh_part_bytes_at(mesh, axis, layout->chunks[c].bytes);
+    }
+    return bytes;
 }

@@ -10,9 +10,11 @@ coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, 
 coh_contribution coh_life_contribute(coh_lower_writer *w, int32_t parameter, uint32_t begin,
                                      uint32_t end);
 coh_status coh_life_finish(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
+coh_status coh_life_complete(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
 coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk);
 coh_status coh_life_drain(coh_lower_writer *w, int32_t group);
 coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group);
-uint64_t coh_life_volume(const coh_layout *layout, int32_t group, coh_program_kind kind, int level);
+uint64_t coh_life_volume(const coh_layout *layout, int32_t group, coh_program_kind kind,
+                         coh_link_level level);
 
 #endif

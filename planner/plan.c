@@ -83,83 +83,6 @@ static coh_status check_arenas(const coh_profile *profile,
 
 /* ---- one set of decisions: built, priced, or finished ---- */
 
-/* More earlier plans than anyone has: such a count was never set. */
-#define EARLIER_MOST 65536
-
-coh_status coh_plan_options_read(const coh_plan_options *options, coh_plan_options *out_known)
-{
-    COH_TRY(coh_struct_check("coh_plan_options", options, sizeof(*options),
-                             _Alignof(coh_plan_options)));
-    if (options->struct_bytes < sizeof(*options))
-        coh_plan_options_init(out_known);
-    coh_struct_read(options, out_known, sizeof(*out_known));
-    COH_TRY(coh_check_integer("drive_count", out_known->drive_count, 0, COH_DISKS_MOST));
-    COH_TRY(coh_fold_shape_check(&out_known->replicas, &out_known->replicas));
-    return coh_check_number("link_bytes_per_s", out_known->link_bytes_per_s, 0, DBL_MAX);
-}
-
-/* Checks that each replica has as many micro-batches. */
-static coh_status check_replicas(const coh_plan_options *options)
-{
-    const int32_t replicas = coh_fold_replicas(&options->replicas);
-    if (options->microbatch_count % replicas == 0)
-        return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "%d micro-batches do not give each of %d replicas as many: change %s, %s or %s",
-                    options->microbatch_count, replicas, coh_term_text(COH_TERM_BATCH),
-                    coh_term_text(COH_TERM_MICRO_BATCH), coh_term_text(COH_TERM_REPLICAS));
-}
-
-coh_status coh_plan_check_options(const coh_plan_options *options)
-{
-    if (options->thread_count < 1 || options->thread_count > 1024)
-        return coh_fail(COH_ERR_ARGUMENT, "%d threads are not 1..1024", options->thread_count);
-    const struct {
-        const char *what;
-        int64_t value, least, most;
-    } numbers[] = {
-        { "mode", (int32_t)options->mode, COH_PLAN_TRAIN, COH_PLAN_INFER },
-        { "recompute", (int32_t)options->recompute, COH_RECOMPUTE_AUTO, COH_RECOMPUTE_ALL },
-        { "search", (int32_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_PROBE },
-        { "deferred_update", options->deferred_update, 0, 1 },
-        { "f32_gradients", options->f32_gradients, 0, 1 },
-        { "uncalibrated", options->uncalibrated, 0, 1 },
-        { "emulate_host", options->emulate_host, 0, 1 },
-        { "bf16_is_fast", options->bf16_is_fast, 0, 1 },
-        { "pin_count", options->pin_count, 0, COH_PINS_MOST },
-        { "earlier_count", options->earlier_count, 0, EARLIER_MOST },
-        { "optimizer_choice_count", options->optimizer_choice_count, 0,
-          COH_OPTIMIZER_CHOICES_MOST },
-    };
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        COH_TRY(coh_check_integer(numbers[i].what, numbers[i].value, numbers[i].least,
-                                  numbers[i].most));
-    if (options->optimizer_choice_count > 0 && options->optimizer_choices == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "%d choices of optimizers at NULL: give their array",
-                        options->optimizer_choice_count);
-    if (options->pin_count > 0 && options->pins == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "%d pins at NULL: give their array", options->pin_count);
-    if (options->earlier_count > 0 && options->earlier == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "%d earlier plans at NULL: give their array",
-                        options->earlier_count);
-    for (int32_t i = 0; i < options->earlier_count; i++)
-        if (options->earlier[i] == NULL)
-            return coh_fail(COH_ERR_ARGUMENT, "earlier plan %d is NULL", i);
-    if (memchr(options->kernel_path, '\0', sizeof(options->kernel_path)) == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "kernel_path has no terminator: call "
-                                          "coh_plan_options_init");
-    if (options->microbatch_count < 1 || options->microbatch_count > 65536)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "%d micro-batches are not 1..65536: raise %s, or lower %s",
-                        options->microbatch_count, coh_term_text(COH_TERM_MICRO_BATCH),
-                        coh_term_text(COH_TERM_BATCH));
-    if (options->sweep_order < COH_SWEEP_MICROBATCH || options->sweep_order > COH_SWEEP_SAME_BITS)
-        return coh_fail(COH_ERR_ARGUMENT, "sweep order %d is none", (int)options->sweep_order);
-    if (options->mode == COH_PLAN_INFER && options->microbatch_count != 1)
-        return coh_fail(COH_ERR_ARGUMENT, "a forward-only plan runs one micro-batch at a time");
-    return check_replicas(options);
-}
-
 coh_status coh_plan_check_budgets(const coh_plan_options *options)
 {
     if (options == NULL)
@@ -267,16 +190,17 @@ static coh_status copy_lists(coh_plan *plan)
     return COH_OK;
 }
 
-/* The sums over replicas are f32. */
+/* The sums over replicas and ranks are f32. */
 static coh_status check_folded_dtype(const coh_graph *graph, const coh_plan_options *options)
 {
-    if (coh_fold_replicas(&options->replicas) == 1 || options->f32_gradients ||
-        !coh_graph_trains_bf16(graph))
+    coh_fold_shape all;
+    COH_TRY(coh_fold_shape_join(&options->replicas, &options->ranks, &all));
+    if (coh_fold_replicas(&all) == 1 || options->f32_gradients || !coh_graph_trains_bf16(graph))
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,
                     "gradients of %d replicas are added in f32, and those of bf16 weights are bf16:"
                     " give %s f32",
-                    coh_fold_replicas(&options->replicas), coh_term_text(COH_TERM_GRADIENTS));
+                    coh_fold_replicas(&all), coh_term_text(COH_TERM_GRADIENTS));
 }
 
 coh_status coh_plan_open(const coh_graph *graph, const coh_plan_options *options,

@@ -72,6 +72,20 @@ static inline int32_t coh_replica_microbatches(const coh_plan_options *options)
     return options->microbatch_count / coh_fold_replicas(&options->replicas);
 }
 
+/* Makes the mesh of the plan's ranks: an axis data0, data1, ... for each factor of options->ranks.
+ * Fails: COH_ERR_ARGUMENT if pair_ranks, node_ranks and the factors do not nest. */
+coh_status coh_plan_mesh(const coh_plan_options *options, coh_mesh *out_mesh);
+
+/* Returns the options of a rank without its world. Lower bounds are made with them: an exchange can
+ * only add bytes and time. */
+static inline coh_plan_options coh_alone(const coh_plan_options *options)
+{
+    coh_plan_options alone = *options;
+    alone.ranks = (coh_fold_shape){ 0 };
+    alone.pair_ranks = alone.node_ranks = 0;
+    return alone;
+}
+
 /* Returns the options with at most `most` micro-batches for each replica. */
 static inline coh_plan_options coh_few_microbatches(const coh_plan_options *options, int32_t most)
 {

@@ -64,19 +64,18 @@ static void write_patterns(const coh_json_field *field, coh_json_writer *writer,
     coh_text_fini(&patterns);
 }
 
-static coh_status read_replicas(const coh_json_field *field, const coh_json_place *at, void *object)
+static coh_status read_shape(const coh_json_field *field, const coh_json_place *at, void *object)
 {
-    coh_plan_text *out = object;
     const char *text;
-    (void)field;
     COH_TRY(coh_json_string(at, COH_FOLD_TEXT_BYTES, &text));
-    return coh_fold_shape_parse(text, &out->options.replicas);
+    return coh_fold_shape_parse(text, (coh_fold_shape *)(void *)((char *)object + field->offset));
 }
 
-/* One replica is not written. */
-static void write_replicas(const coh_json_field *field, coh_json_writer *writer, const void *object)
+/* One replica, or rank, is not written. */
+static void write_shape(const coh_json_field *field, coh_json_writer *writer, const void *object)
 {
-    const coh_fold_shape *shape = &((const coh_plan_text *)object)->options.replicas;
+    const coh_fold_shape *shape =
+        (const coh_fold_shape *)(const void *)((const char *)object + field->offset);
     char text[COH_FOLD_TEXT_BYTES];
     if (coh_fold_replicas(shape) == 1 || writer->status != COH_OK)
         return;
@@ -273,8 +272,10 @@ static const char *const orders[] = {
     [COH_SWEEP_MICROBATCH] = "micro-batch", [COH_SWEEP_LAYER] = "layer", NULL
 };
 
-#define IN(member)             COH_JSON_AT(coh_plan_text, member)
-#define WHOLE(member, ...)     COH_JSON_WHOLE, IN(member), __VA_ARGS__
+#define IN(member)         COH_JSON_AT(coh_plan_text, member)
+#define WHOLE(member, ...) COH_JSON_WHOLE, IN(member), __VA_ARGS__
+#define SHAPE(member)                                                                              \
+    COH_JSON_OWN, IN(member), .rule = COH_JSON_MAY_LACK, .read = read_shape, .write = write_shape
 #define DECIDED(member, most_) COH_JSON_WHOLE, COH_JSON_AT(coh_decisions, member), .most = (most_)
 #define TEXT_OF(member)        COH_JSON_STRING, COH_JSON_AT(coh_plan_words, member)
 
@@ -285,8 +286,12 @@ static const coh_json_field option_fields[] = {
     { "deferred_update", WHOLE(options.deferred_update, .most = 1) },
     /* otherwise they have the dtype of their parameters */
     { "f32_gradients", WHOLE(options.f32_gradients, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
-    { "replicas", COH_JSON_OWN, .rule = COH_JSON_MAY_LACK, .read = read_replicas,
-      .write = write_replicas },
+    { "replicas", SHAPE(options.replicas) },
+    { "ranks", SHAPE(options.ranks) },
+    { "pair_ranks",
+      WHOLE(options.pair_ranks, .most = COH_REPLICAS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
+    { "node_ranks",
+      WHOLE(options.node_ranks, .most = COH_REPLICAS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
     { "atomics", WHOLE(atomics, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
     { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.host_memory_bytes) },
     { "disk_bytes", COH_JSON_DECIMAL, IN(options.disk_bytes) },
@@ -534,6 +539,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->sweep_order = file->options.sweep_order;
     out->f32_gradients = file->options.f32_gradients;
     out->replicas = file->options.replicas;
+    out->ranks = file->options.ranks;
     out->deferred_update = file->options.deferred_update;
     out->atomics = file->atomics;
     out->is_in_memory = file->decisions.in_memory;

@@ -58,15 +58,27 @@ static coh_status refuse_device_kind(const char *path, const coh_plan_text *file
                     coh_term_text(COH_TERM_DEVICE));
 }
 
-static coh_status check_replicas_agree(const char *path, const coh_fold_shape *made,
-                                       const coh_fold_shape *given)
+static coh_status check_shapes_agree(const char *path, const char *what, const coh_fold_shape *made,
+                                     const coh_fold_shape *given)
 {
     char text[COH_FOLD_TEXT_BYTES];
     if (memcmp(made->factors, given->factors, sizeof(made->factors)) == 0)
         return COH_OK;
     COH_TRY(coh_fold_shape_write(made, text));
-    return coh_fail(COH_ERR_ARGUMENT, "%s is for %s %s: give the same", path,
-                    coh_term_text(COH_TERM_REPLICAS), text);
+    return coh_fail(COH_ERR_ARGUMENT, "%s is for %s %s: give the same", path, what, text);
+}
+
+static coh_status check_ranks_agree(const char *path, const coh_plan_options *made,
+                                    const coh_plan_options *given)
+{
+    COH_TRY(check_shapes_agree(path, coh_term_text(COH_TERM_REPLICAS), &made->replicas,
+                               &given->replicas));
+    COH_TRY(check_shapes_agree(path, "ranks", &made->ranks, &given->ranks));
+    if (made->pair_ranks == given->pair_ranks && made->node_ranks == given->node_ranks)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s is for pairs of %d and nodes of %d ranks (0: the default): give the same",
+                    path, made->pair_ranks, made->node_ranks);
 }
 
 /* Checks that the file is for this graph with these options. */
@@ -90,7 +102,7 @@ static coh_status check_options_agree(const char *path, const coh_plan_text *fil
         return coh_fail(COH_ERR_ARGUMENT, "%s is for gradients in %s: give %s %s", path,
                         made->f32_gradients ? "f32" : "bf16", coh_term_text(COH_TERM_GRADIENTS),
                         made->f32_gradients ? "f32" : "bf16");
-    COH_TRY(check_replicas_agree(path, &made->replicas, &options->replicas));
+    COH_TRY(check_ranks_agree(path, made, options));
     if (made->mode == COH_PLAN_TRAIN)
         COH_TRY(check_optimizers_agree(path, made, graph, options));
     if (coh_graph_has_atomics(graph) != file->atomics)

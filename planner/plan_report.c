@@ -177,6 +177,7 @@ static const coh_plan_purpose purposes[COH_STREAM_COUNT] = {
     [COH_STREAM_LOSS] = COH_PLAN_WORKSPACES,
     [COH_STREAM_OUTPUT] = COH_PLAN_WORKSPACES,
     [COH_STREAM_CONTRIBUTION] = COH_PLAN_GRADIENTS,
+    [COH_STREAM_WIRE] = COH_PLAN_WORKSPACES,
 };
 
 coh_status coh_plan_memory(const coh_plan *plan,
@@ -327,6 +328,20 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
 
 /* ---- programs as text ---- */
 
+/* Adds " over data0,data1 in parts of 4096 f32": the group as its axes. */
+static coh_status add_comm(const coh_mesh *mesh, const coh_comm_call *comm, coh_text *text)
+{
+    const char *before = " over ";
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        if (!(comm->axes >> axis & 1))
+            continue;
+        COH_TRY(coh_text_add(text, "%s%s", before, mesh->axes[axis].name));
+        before = ",";
+    }
+    return coh_text_add(text, " in parts of %" PRIu64 " %s", comm->part_bytes,
+                        comm->wire == COH_DTYPE_F32 ? "f32" : "bf16");
+}
+
 static coh_status add_instruction(const coh_plan *plan, const coh_program *p,
                                   const coh_instruction *instruction, coh_text *text)
 {
@@ -337,6 +352,8 @@ static coh_status add_instruction(const coh_plan *plan, const coh_program *p,
     if (call != NULL && call->operator_index >= 0)
         COH_TRY(coh_text_add(text, " %s/%d", plan->graph->ops[call->operator_index].name,
                              call->microbatch));
+    if (instruction->comm > 0)
+        COH_TRY(add_comm(&plan->layout.mesh, &p->comms[instruction->comm - 1], text));
     for (uint32_t k = 0; k < instruction->operand_count; k++) {
         const coh_operand *operand = &p->operands[instruction->operand_begin + k];
         COH_TRY(coh_text_add(

@@ -17,6 +17,7 @@ void coh_program_fini(coh_program *program)
     coh_free(program->waits);
     coh_free(program->calls);
     coh_free(program->bindings);
+    coh_free(program->comms);
     *program = (coh_program){ 0 };
 }
 
@@ -53,11 +54,21 @@ static uint64_t hash_layout(const coh_layout *layout)
         if (layout->chunks[i].owner_rank != 0)
             hash = fold(hash, (uint64_t)layout->chunks[i].owner_rank);
     }
+    for (int axis = 0; axis < layout->mesh.axis_count; axis++) {
+        hash = fold(hash, (uint64_t)layout->mesh.axes[axis].rank_count);
+        hash = fold(hash, (uint64_t)coh_mesh_group_level(&layout->mesh, 1u << axis));
+    }
     for (uint32_t i = 0; i < layout->resident_count; i++) {
         hash = fold(hash, ((uint64_t)layout->residents[i].chunk << 8) | layout->residents[i].tier);
         hash = fold(hash, layout->residents[i].offset);
     }
     return hash;
+}
+
+static uint64_t hash_comm(uint64_t hash, const coh_comm_call *comm)
+{
+    hash = fold(hash, ((uint64_t)comm->axes << 32) | (uint32_t)comm->wire);
+    return fold(fold(hash, (uint64_t)(int64_t)comm->root), comm->part_bytes);
 }
 
 static uint64_t hash_instruction(uint64_t hash, const coh_program *program,
@@ -66,8 +77,8 @@ static uint64_t hash_instruction(uint64_t hash, const coh_program *program,
     hash = fold(hash, ((uint64_t)instruction->opcode << 32) | ((uint64_t)instruction->lane << 16) |
                           (uint8_t)instruction->predicate_cell);
     hash = fold(hash, ((uint64_t)instruction->ordinal << 32) | instruction->position);
-    if (instruction->group != 0 || instruction->sequence != 0) /* of several ranks */
-        hash = fold(hash, ((uint64_t)instruction->group << 32) | instruction->sequence);
+    if (instruction->comm > 0)
+        hash = hash_comm(hash, &program->comms[instruction->comm - 1]);
     for (uint32_t i = 0; i < instruction->operand_count; i++) {
         const coh_operand *operand = &program->operands[instruction->operand_begin + i];
         hash = fold(hash, ((uint64_t)(uint32_t)operand->object << 32) |
@@ -128,6 +139,7 @@ const char *coh_stream_name(coh_stream stream)
         "work",     "grad",  "state",   "activation", "activation gradient",
         "saved",    "cache", "scratch", "kept",       "cells",
         "partials", "input", "loss",    "output",     "contribution",
+        "wire",
     };
     return (unsigned)stream < COH_STREAM_COUNT ? names[stream] : "unknown";
 }

@@ -25,17 +25,15 @@
 #include "base/fold_shape.h"
 #include "cohobate/model.h"
 #include "cohobate/optimizer.h"
+#include "memory/mesh.h"
 #include "memory/tier.h"
 
 /* ---- ranks ---- */
 
-/* Levels of links between ranks: in a pair, in a node, between nodes. */
-enum { COH_LINK_LEVELS = 3 };
-
-/* Returns the lane whose instructions use the links of a level. */
-static inline coh_lane coh_link_lane(int level)
+/* Returns the lane whose instructions use the links of a level: within a node, or between nodes. */
+static inline coh_lane coh_link_lane(coh_link_level level)
 {
-    return level < COH_LINK_LEVELS - 1 ? COH_LANE_COMM0 : COH_LANE_COMM1;
+    return level < COH_LEVEL_WORLD ? COH_LANE_COMM0 : COH_LANE_COMM1;
 }
 
 /* ---- the layout: all objects, shared by all programs of one plan ---- */
@@ -58,6 +56,7 @@ typedef enum coh_stream {
     /* the gradient of some replicas, on its way to an ADD; chunk for chunk as GRAD. The order is
      * part of program hashes: append */
     COH_STREAM_CONTRIBUTION,
+    COH_STREAM_WIRE, /* what a REDUCE receives, until it is folded */
     COH_STREAM_COUNT
 } coh_stream;
 
@@ -212,6 +211,9 @@ typedef struct coh_resident {
     uint64_t offset;
 } coh_resident;
 
+/* Bytes of a micro-batch's slot in the LOSS object, of which the loss takes the first four. */
+#define COH_LOSS_STRIDE_BYTES 64u
+
 /* Optimizers of one plan. */
 enum { COH_PLAN_OPTIMIZERS = 8 };
 
@@ -227,17 +229,22 @@ typedef struct coh_layout {
     const coh_optimizer *optimizers[COH_PLAN_OPTIMIZERS]; /* of the trained groups */
     int32_t optimizer_count;
     coh_resident *residents;
-    uint32_t resident_count;         /* sorted by tier, then chunk */
-    int32_t cells, partials, losses; /* objects; -1: none */
-    int32_t libraries;               /* workspace of a GPU's libraries; -1: none */
+    uint32_t resident_count; /* sorted by tier, then chunk */
+    int32_t cells, partials; /* objects; -1: none */
+    /* Object of a slot of COH_LOSS_STRIDE_BYTES for each micro-batch of all ranks; -1: none. A rank
+     * writes the first ones; GATHER then puts each rank's slots at its place. */
+    int32_t losses;
+    int32_t libraries; /* workspace of a GPU's libraries; -1: none */
+    int32_t wire;      /* object: receives what REDUCE folds; -1: one rank */
     int32_t *input_objects;
     uint32_t input_count;      /* by graph input */
-    uint32_t microbatch_count; /* per optimizer step, of all replicas */
-    coh_fold_shape fold;       /* of the replicas: checked (base/fold_shape.h) */
+    uint32_t microbatch_count; /* per optimizer step, of all replicas of a rank */
+    coh_fold_shape fold;       /* of a rank's replicas: checked (base/fold_shape.h) */
     uint32_t partial_count;
-    /* The ranks that train together: ranks[0] are joined by links of level 0, ranks[1] such groups
-     * by links of level 1, and so on. One rank: all are 1. The layout is that of `rank`. */
-    int32_t ranks[COH_LINK_LEVELS], rank;
+    /* The ranks that train together, with an axis for each factor in which their sums are folded,
+     * the innermost first. The layout is that of `rank`: 0, whose programs all ranks run. */
+    coh_mesh mesh;
+    int32_t rank;
     uint64_t pinned_bytes;                /* [0, pinned_bytes) of the device arena */
     uint64_t file_bytes;                  /* working store; 0: no disk tier */
     uint64_t arena_bytes[COH_TIER_COUNT]; /* device, host: the peak over all programs */
@@ -247,10 +254,13 @@ typedef struct coh_layout {
 /* Returns the number of ranks that train together. */
 static inline uint64_t coh_layout_rank_count(const coh_layout *layout)
 {
-    uint64_t count = 1;
-    for (int level = 0; level < COH_LINK_LEVELS; level++)
-        count *= (uint64_t)layout->ranks[level];
-    return count;
+    return (uint64_t)coh_mesh_rank_count(&layout->mesh);
+}
+
+/* Returns the micro-batches of a step on all ranks. */
+static inline uint64_t coh_layout_all_microbatches(const coh_layout *layout)
+{
+    return layout->microbatch_count * coh_layout_rank_count(layout);
 }
 
 /* Returns the replica that a micro-batch of the step belongs to. */
@@ -398,6 +408,15 @@ typedef struct coh_instruction_call {
     uint32_t binding_begin, binding_count;
 } coh_instruction_call;
 
+/* The rarely read part of an instruction that the ranks of a group execute together (REDUCE,
+ * GATHER). Each member has one part of a window. */
+typedef struct coh_comm_call {
+    coh_axis_set axes; /* of the layout's mesh: the group is the ranks that differ in these only */
+    coh_dtype wire;    /* of the elements that travel */
+    int32_t root;      /* -1: none */
+    uint64_t part_bytes; /* of each member; the last ones may have less (planner/comm_parts.h) */
+} coh_comm_call;
+
 typedef struct coh_instruction {
     uint8_t opcode, lane;
     /* relative to the compute instruction at `position`: 0 before, 1 that instruction, 2 after */
@@ -411,9 +430,7 @@ typedef struct coh_instruction {
     int32_t call;   /* or -1 */
     uint64_t bytes; /* movers: over the link. Compute: memory traffic, for the simulator */
     double flops;
-    /* The group of ranks that execute the instruction together, and its number among the group's
-     * instructions. A program of one rank has group 0 and number 0 everywhere. */
-    uint32_t group, sequence;
+    uint32_t comm; /* 1 + index in `comms`, which has the order of the instructions; 0: none */
 } coh_instruction;
 
 typedef enum coh_program_kind {
@@ -444,6 +461,8 @@ typedef struct coh_program {
     uint32_t call_count;
     coh_binding *bindings;
     uint32_t binding_count;
+    coh_comm_call *comms;
+    uint32_t comm_count;
     uint32_t lane_length[COH_LANE_COUNT];
     /* limit of instructions issued and not retired; part of the program: waits depend on it */
     uint32_t lane_depth[COH_LANE_COUNT];

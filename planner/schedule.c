@@ -434,6 +434,9 @@ static coh_access_matrix access_matrix(const builder *b)
     m.reads[COH_LANE_HOST] = m.writes[COH_LANE_HOST] = has_host(b) ? host : 0;
     m.reads[COH_LANE_READ] = m.writes[COH_LANE_WRITE] = has_disk(b) ? disk : 0;
     m.writes[COH_LANE_READ] = m.reads[COH_LANE_WRITE] = has_disk(b) ? beside_disk : 0;
+    if (coh_layout_rank_count(b->layout) > 1)
+        for (int lane = COH_LANE_COMM0; lane <= COH_LANE_COMM1; lane++)
+            m.reads[lane] = m.writes[lane] = device;
     return m;
 }
 
@@ -464,9 +467,10 @@ static coh_status finish(builder *b, coh_program *programs)
         COH_TRY(coh_assemble(&assembly, program));
         fini_draft(d); /* before the waits, whose tables are as large */
         COH_TRY(coh_pattern_check(&scene, program));
-        for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-            program->lane_depth[lane] =
-                b->profile->link[lane].depth ? b->profile->link[lane].depth : 1;
+        for (int lane = 0; lane < COH_LANE_COUNT; lane++) /* ranks exchange one window at a time */
+            program->lane_depth[lane] = b->profile->link[lane].depth && lane < COH_LANE_COMM0
+                                            ? b->profile->link[lane].depth
+                                            : 1;
         program->peak_bytes[COH_TIER_DISK] = layout->file_bytes;
         for (int tier = 0; tier < COH_TIER_COUNT; tier++)
             if (program->peak_bytes[tier] > layout->arena_bytes[tier])
@@ -636,7 +640,7 @@ static int visits_chunks(coh_opcode opcode)
 {
     return opcode == COH_OP_NORM || opcode == COH_OP_UPDATE || opcode == COH_OP_INIT ||
            opcode == COH_OP_IMPORT || opcode == COH_OP_HASH || opcode == COH_OP_SAVE ||
-           opcode == COH_OP_EDIT;
+           opcode == COH_OP_EDIT || opcode == COH_OP_REDUCE || opcode == COH_OP_GATHER;
 }
 
 /* The bytes of a deferred update with uncut objects: all the work that the following forward reads

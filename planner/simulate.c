@@ -323,7 +323,8 @@ coh_status coh_simulate(const coh_program *program, const coh_profile *profile,
 {
     *out_simulation = (coh_simulation){ 0 };
     for (uint32_t i = 0; i < program->instruction_count; i++)
-        if (coh_profile_is_link(profile, (coh_lane)program->instructions[i].lane))
+        if (program->instructions[i].comm > 0 ||
+            coh_profile_is_link(profile, (coh_lane)program->instructions[i].lane))
             out_simulation->link_bytes[program->instructions[i].lane] +=
                 program->instructions[i].bytes;
     if (contention != COH_CONTENTION_ALL)

@@ -104,6 +104,7 @@ static coh_status check_all(coh_verifier *v)
     COH_TRY(coh_verify_shares(v));
     COH_TRY(coh_verify_adds(v));
     COH_TRY(coh_verify_folds(v));
+    COH_TRY(coh_verify_sums(v));
     return coh_verify_save(v);
 }
 

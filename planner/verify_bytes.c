@@ -8,7 +8,8 @@
 #include "base/alloc.h"
 #include "planner/verify_scene.h"
 
-void coh_scene_set_version(coh_scene *scene, coh_place *place, uint32_t chunk, int64_t version)
+void coh_scene_set_version(coh_scene *scene, coh_scene_place *place, uint32_t chunk,
+                           int64_t version)
 {
     int64_t current = coh_scene_current(scene, chunk);
     scene->copies[chunk] += (version == current) - (place->version == current);
@@ -25,7 +26,7 @@ typedef struct instruction_instance {
     uint8_t lane, moves;
 } instruction_instance;
 
-static coh_place *place_of(coh_scene *scene, const coh_touch *touch)
+static coh_scene_place *place_of(coh_scene *scene, const coh_touch *touch)
 {
     return touch->extent == COH_EXTENT_FILE ? &scene->files[touch->chunk]
                                             : &scene->lives[scene->life_of[touch->extent]].place;
@@ -34,7 +35,7 @@ static coh_place *place_of(coh_scene *scene, const coh_touch *touch)
 static coh_status check_read(coh_scene *scene, const instruction_instance *at,
                              const coh_touch *touch)
 {
-    const coh_place *place = place_of(scene, touch);
+    const coh_scene_place *place = place_of(scene, touch);
     int64_t wanted = scene->base[touch->chunk] + touch->version;
     if (place->version != wanted) {
         if (place->version == COH_GARBAGE)
@@ -61,7 +62,7 @@ static coh_status check_read(coh_scene *scene, const instruction_instance *at,
 static coh_status check_write(coh_scene *scene, const instruction_instance *at,
                               const coh_touch *touch)
 {
-    const coh_place *place = place_of(scene, touch);
+    const coh_scene_place *place = place_of(scene, touch);
     if (place->writer > at->clock[place->writer_lane])
         COH_TRY(coh_verify_breach(
             scene->v, COH_RULE_WRITE_ORDER, at->index, touch->chunk,
@@ -110,7 +111,7 @@ static coh_status check_touch(coh_scene *scene, const instruction_instance *at,
     return COH_OK;
 }
 
-static void write_place(coh_scene *scene, const instruction_instance *at, coh_place *place,
+static void write_place(coh_scene *scene, const instruction_instance *at, coh_scene_place *place,
                         uint32_t chunk, int64_t version)
 {
     coh_scene_set_version(scene, place, chunk, version);
@@ -128,12 +129,12 @@ static void apply_instruction(coh_scene *scene, const instruction_instance *at)
     for (uint32_t o = 0; o < instruction->operand_count; o++) {
         const coh_touch *touches = coh_operand_touches(scene->v, &operands[o]);
         for (uint32_t t = 0; t < operands[o].touch_count; t++) {
-            coh_place *place = place_of(scene, &touches[t]);
+            coh_scene_place *place = place_of(scene, &touches[t]);
             uint32_t chunk = touches[t].chunk;
             if (!(operands[o].access & COH_ACCESS_WRITE)) {
                 place->readers[at->lane] = at->number;
             } else if (at->moves) {
-                const coh_place *from =
+                const coh_scene_place *from =
                     place_of(scene, &coh_operand_touches(scene->v, &operands[0])[t]);
                 write_place(scene, at, place, chunk, from->version);
             } else {

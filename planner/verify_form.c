@@ -105,6 +105,8 @@ static int role_of_stream(coh_stream stream)
     case COH_STREAM_CONTRIBUTION:
     case COH_STREAM_COUNT:
         break;
+    case COH_STREAM_WIRE:
+        return COH_ROLE_WORKSPACE;
     }
     return -1;
 }
@@ -347,6 +349,58 @@ static coh_status check_predicate(coh_verifier *v, uint32_t instruction_index)
     return COH_OK;
 }
 
+/* Returns the bytes of a part of `window` bytes after the REDUCEs over the axes up to `axis`. */
+static uint64_t part_of_window(const coh_mesh *mesh, int axis, uint64_t window)
+{
+    for (int i = 0; i <= axis; i++) {
+        const uint64_t members = (uint64_t)mesh->axes[i].rank_count;
+        window = window / members + (window % members != 0);
+        window += (COH_PART_ALIGN - window % COH_PART_ALIGN) % COH_PART_ALIGN;
+    }
+    return window;
+}
+
+/* Checks an instruction of a group of ranks. The group of a chunk of a gradient differs in one
+ * axis; that of the losses is all ranks. */
+static coh_status check_comm(coh_verifier *v, uint32_t index)
+{
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_comm_call *comm = &v->program->comms[instruction->comm - 1];
+    const coh_mesh *mesh = &v->layout->mesh;
+    const coh_operand *window = coh_instruction_operands(v, index);
+    const int is_reduce = instruction->opcode == COH_OP_REDUCE;
+    const uint64_t received =
+        comm->part_bytes * (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
+    int axis = 0;
+    while (comm->axes != 1u << axis && axis < mesh->axis_count - 1)
+        axis++;
+    int good = instruction->operand_count == (is_reduce ? 2u : 1u) && comm->root == -1 &&
+               comm->wire == COH_DTYPE_F32;
+    if (good && v->layout->objects[window->object].stream == COH_STREAM_GRAD)
+        good = comm->axes == 1u << axis &&
+               comm->part_bytes == part_of_window(mesh, axis, window->bytes) &&
+               coh_group_grad_dtype(&v->layout->groups[v->layout->objects[window->object].owner]) ==
+                   comm->wire &&
+               (!is_reduce || window[1].bytes >= received);
+    else if (good)
+        good = comm->axes == (1u << mesh->axis_count) - 1 &&
+               comm->part_bytes == (uint64_t)v->layout->microbatch_count * COH_LOSS_STRIDE_BYTES;
+    if (!good)
+        return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,
+                                 "its group, parts of %" PRIu64
+                                 " bytes, wire or root are not those "
+                                 "of its window of %" PRIu64,
+                                 comm->part_bytes, window->bytes);
+    if (instruction->bytes != received ||
+        instruction->lane != coh_link_lane(coh_mesh_group_level(mesh, comm->axes)))
+        return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,
+                                 "it receives %" PRIu64 " bytes on the lane %s, where its group "
+                                 "sends %" PRIu64,
+                                 instruction->bytes, coh_lane_name((coh_lane)instruction->lane),
+                                 received);
+    return COH_OK;
+}
+
 /* Checks that the instruction has the operands that its row requires. */
 static coh_status check_required(coh_verifier *v, uint32_t index)
 {
@@ -387,6 +441,8 @@ static coh_status check_instruction(coh_verifier *v, uint32_t index)
         return check_mover(v, index);
     COH_TRY(check_predicate(v, index));
     COH_TRY(check_required(v, index));
+    if (instruction->comm > 0)
+        return check_comm(v, index);
     if (coh_opcode_calls(instruction->opcode) != (instruction->call >= 0))
         return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX, "its call is %" PRId32,
                                  instruction->call);
@@ -396,6 +452,26 @@ static coh_status check_instruction(coh_verifier *v, uint32_t index)
     for (uint32_t i = 0; i < call->binding_count; i++)
         COH_TRY(check_binding(v, index, call, &v->program->bindings[call->binding_begin + i]));
     return instruction->opcode == COH_OP_ADD ? check_add(v, index, call) : COH_OK;
+}
+
+/* Checks that each instruction between ranks has an entry of its own: the engine binds by it. */
+static coh_status check_comm_indices(coh_verifier *v)
+{
+    coh_status status = COH_OK;
+    uint8_t *seen;
+    COH_TRY(COH_ALLOC(v->program->comm_count + 1, &seen));
+    for (uint32_t i = 0; i < v->program->instruction_count && status == COH_OK; i++) {
+        const uint32_t comm = v->program->instructions[i].comm;
+        const int talks = coh_opcode_communicates(v->program->instructions[i].opcode);
+        if (talks != (comm > 0) || (talks && seen[comm]))
+            status = coh_verify_breach(v, COH_RULE_FORM, i, UINT32_MAX,
+                                       "its group of ranks is number %" PRIu32
+                                       " of the table, which is none or another instruction's",
+                                       comm);
+        seen[comm] = 1;
+    }
+    coh_free(seen);
+    return status;
 }
 
 coh_status coh_verify_form(coh_verifier *v)
@@ -408,6 +484,7 @@ coh_status coh_verify_form(coh_verifier *v)
                                       ", and depth %" PRIu32,
                                       coh_lane_name((coh_lane)lane), v->lane_length[lane],
                                       v->program->lane_length[lane], v->program->lane_depth[lane]));
+    COH_TRY(check_comm_indices(v));
     for (uint32_t i = 0; i < v->program->instruction_count; i++)
         COH_TRY(check_instruction(v, i));
     return COH_OK;

@@ -18,16 +18,16 @@
 
 enum { COH_SCENE_RUNS = 2 };
 
-typedef struct coh_place {
+typedef struct coh_scene_place {
     int64_t version; /* counted through all runs: see base */
     uint32_t writer; /* number in its lane; 0: none yet */
     uint32_t writer_instruction;
     uint8_t writer_lane;
     uint32_t readers[COH_LANE_COUNT]; /* highest number since the last write */
-} coh_place;
+} coh_scene_place;
 
 typedef struct coh_life {
-    coh_place place;
+    coh_scene_place place;
     uint32_t extent;
     uint32_t used;                 /* instructions of this run */
     uint32_t uses[COH_LANE_COUNT]; /* highest number that used it, all runs */
@@ -39,7 +39,7 @@ typedef struct coh_life {
 typedef struct coh_scene {
     coh_verifier *v;
     /* by chunk */
-    coh_place *files;
+    coh_scene_place *files;
     int64_t *writes; /* compute instructions that wrote it in this run so far */
     int64_t *writes_per_run;
     int64_t *base;          /* version 0 of this run, counted through all runs */
@@ -77,7 +77,8 @@ coh_status coh_scene_end_lives(coh_scene *scene);
 
 /* ---- verify_bytes.c ---- */
 
-void coh_scene_set_version(coh_scene *scene, coh_place *place, uint32_t chunk, int64_t version);
+void coh_scene_set_version(coh_scene *scene, coh_scene_place *place, uint32_t chunk,
+                           int64_t version);
 
 static inline int64_t coh_scene_current(const coh_scene *scene, uint32_t chunk)
 {

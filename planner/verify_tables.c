@@ -8,9 +8,6 @@
 /* These checks are part of rule FORM but cannot be switched off: the other checks follow the
  * indices without testing them. */
 
-/* Of one level of links. */
-enum { RANKS_MOST = 1 << 20 };
-
 static int fits(uint64_t begin, uint64_t count, uint64_t limit)
 {
     return begin <= limit && count <= limit - begin;
@@ -187,14 +184,28 @@ static int shape_is_good(const coh_layout *layout)
            (replicas == 1 || layout->microbatch_count > 0);
 }
 
+/* Returns 1 if each level divides the next, and the axes are those of a mesh of these levels. */
+static int mesh_is_good(const coh_mesh *mesh)
+{
+    coh_mesh again;
+    const int32_t *levels = mesh->levels.rank_count;
+    for (int level = 0; level < COH_LEVEL_COUNT; level++)
+        if (levels[level] < 1 || levels[level] > COH_RANKS_MOST ||
+            levels[level] % (level > 0 ? levels[level - 1] : levels[level]) != 0)
+            return 0;
+    if (mesh->axis_count < 0 || mesh->axis_count > COH_FOLD_FACTORS ||
+        coh_mesh_init(&again, mesh->axes, mesh->axis_count, &mesh->levels) != COH_OK)
+        return 0;
+    return memcmp(again.strides, mesh->strides, sizeof(again.strides)) == 0;
+}
+
 static coh_status check_layout(coh_verifier *v)
 {
     const coh_layout *layout = v->layout;
     if (!shape_is_good(layout))
         return bad(v, COH_NO_INSTRUCTION, "a fold shape that its micro-batches do not have");
-    for (int level = 0; level < COH_LINK_LEVELS; level++)
-        if (layout->ranks[level] < 1 || layout->ranks[level] > RANKS_MOST)
-            return bad(v, COH_NO_INSTRUCTION, "a number of ranks that is not 1 to 2^20");
+    if (!mesh_is_good(&layout->mesh))
+        return bad(v, COH_NO_INSTRUCTION, "a mesh of ranks whose levels or axes do not fit");
     if (layout->rank < 0 || (uint64_t)layout->rank >= coh_layout_rank_count(layout))
         return bad(v, COH_NO_INSTRUCTION, "a layout of a rank that does not exist");
     COH_TRY(check_objects(v));
@@ -249,6 +260,12 @@ static coh_status check_call(coh_verifier *v, uint32_t instruction_index)
     return COH_OK;
 }
 
+static int group_exists(const coh_layout *layout, const coh_comm_call *comm)
+{
+    return comm->axes != 0 && comm->axes >> layout->mesh.axis_count == 0 && comm->part_bytes > 0 &&
+           comm->part_bytes <= UINT32_MAX * (uint64_t)COH_PAGE_BYTES;
+}
+
 static coh_status check_operands(coh_verifier *v, uint32_t instruction_index)
 {
     const coh_program *program = v->program;
@@ -301,6 +318,10 @@ coh_status coh_verify_tables(coh_verifier *v)
             return bad(v, i, "opcode, lane, or a range of operands or waits outside its table");
         COH_TRY(check_operands(v, i));
         COH_TRY(check_call(v, i));
+        if (instruction->comm > program->comm_count ||
+            (instruction->comm > 0 &&
+             !group_exists(v->layout, &program->comms[instruction->comm - 1])))
+            return bad(v, i, "a group of ranks outside the table, or that does not exist");
         for (uint32_t w = 0; w < instruction->wait_count; w++)
             if (program->waits[instruction->wait_begin + w].lane >= COH_LANE_COUNT)
                 return bad(v, i, "a wait for a lane that does not exist");

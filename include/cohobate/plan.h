@@ -183,6 +183,14 @@ typedef struct coh_plan_options {
      * n of microbatch_count for each. All zero: one replica. Part of the numeric plan; bf16
      * parameters need f32_gradients, since the sums are f32. */
     coh_fold_shape replicas;
+    /* The ranks that train together (world.h), as the shape in which the sums of their replicas are
+     * added: replicas 2 and ranks 2x2 give the bits of one rank with replicas 2x2x2. All zero: one
+     * rank. All other options are of one rank, microbatch_count and replicas, too; all ranks have
+     * the same plan. Rank r has the step's micro-batches from r * microbatch_count on. bf16
+     * parameters need f32_gradients. */
+    coh_fold_shape ranks;
+    /* Consecutive ranks of a pair and of a node, as in coh_world_options; 0: 1 and all. */
+    int32_t pair_ranks, node_ranks;
 } coh_plan_options;
 
 /* As coh_plan_options_init; `bytes` is the size that the caller was compiled with. */
@@ -416,7 +424,7 @@ COH_API coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, 
  * `peak_device_bytes`, `peak_host_bytes` and `peak_disk_bytes` are its peaks. `host_memory_bytes`
  * and `disk_bytes` are the limits that the plan was made for, `is_gpu` its kind of device.
  * `microbatch_count`, `deferred_update`, `optimizer` and the `optimizer_choice_count` entries of
- * `optimizer_choices` are as in coh_plan_options, and so is `replicas`; `pin_count`,
+ * `optimizer_choices` are as in coh_plan_options, and so are `replicas` and `ranks`; `pin_count`,
  * `operator_count`: pins and operators. */
 typedef struct coh_plan_file {
     uint32_t struct_bytes;
@@ -440,7 +448,7 @@ typedef struct coh_plan_file {
     int32_t optimizer_choice_count;
     coh_optimizer_choice optimizer_choices[COH_OPTIMIZER_CHOICES_MOST];
     int32_t deferred_update;
-    coh_fold_shape replicas;
+    coh_fold_shape replicas, ranks;
 } coh_plan_file;
 /* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);

@@ -100,7 +100,8 @@ class coh_plan_options(Structure):
                 ("pins", POINTER(coh_pin)), ("pin_count", c_int32), ("earlier", POINTER(c_void_p)),
                 ("earlier_count", c_int32), ("f32_gradients", c_int32), ("search", c_int), ("optimizer", c_char * 16),
                 ("optimizer_choices", POINTER(coh_optimizer_choice)), ("optimizer_choice_count", c_int32),
-                ("drive_count", c_int32), ("replicas", coh_fold_shape)]
+                ("drive_count", c_int32), ("replicas", coh_fold_shape), ("ranks", coh_fold_shape),
+                ("pair_ranks", c_int32), ("node_ranks", c_int32)]
 
 
 _GraphSource = CFUNCTYPE(c_int, c_void_p, c_int64, POINTER(c_void_p))

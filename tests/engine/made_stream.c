@@ -131,7 +131,8 @@ static void make_layout(made_stream *made, made_far far)
                             .input_objects = made->input_objects,
                             .input_count = 1,
                             .microbatch_count = 1,
-                            .ranks = { 1, 1, 1 },
+                            .mesh = coh_mesh_of_one(),
+                            .wire = -1,
                             .pinned_bytes = COH_PAGE_BYTES + 2 * CHUNK_BYTES };
     layout->arena_bytes[COH_TIER_DEVICE] = slot_offset(4);
     unsigned device = 1u << COH_TIER_DEVICE, host = 1u << COH_TIER_HOST, disk = 1u << COH_TIER_DISK;

@@ -80,6 +80,7 @@ void copy_mutant(const coh_layout *layout, const coh_program *program,
     COPY_TABLE(&out->program, program, waits, wait_count, 64);
     COPY_TABLE(&out->program, program, calls, call_count, 0);
     COPY_TABLE(&out->program, program, bindings, binding_count, 0);
+    COPY_TABLE(&out->program, program, comms, comm_count, 0);
 }
 
 void free_mutant(mutant *m)
@@ -197,6 +198,9 @@ static void list_tables(const coh_layout *layout, const coh_program *p, mutation
     }
     for (uint32_t i = 0; i < layout->group_count; i++)
         add(list, MUTATE_GROUP_DTYPE, i, 0);
+    for (uint32_t i = 0; i < p->comm_count; i++)
+        for (int32_t member = 0; member < 4; member++)
+            add(list, MUTATE_COMM, i, member);
     for (uint32_t i = 0; i < layout->resident_count; i++) {
         add(list, MUTATE_RESIDENT, i, PAGE);
         add(list, MUTATE_RESIDENT, i, 0);

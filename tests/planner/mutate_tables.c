@@ -139,9 +139,25 @@ static int change_limit(mutant *m, const mutation *what)
     return written > 1;
 }
 
+static int change_comm(mutant *m, const mutation *what)
+{
+    coh_comm_call *comm = &m->program.comms[what->index];
+    if (what->amount == 0)
+        comm->axes ^= 1u << (m->layout.mesh.axis_count - 1);
+    else if (what->amount == 1)
+        comm->part_bytes += 64;
+    else if (what->amount == 2)
+        comm->root = 0;
+    else
+        comm->wire = COH_DTYPE_BF16;
+    return 1;
+}
+
 int mutate_table(mutant *m, const mutation *what)
 {
     switch (what->kind) {
+    case MUTATE_COMM:
+        return change_comm(m, what);
     case MUTATE_EXTENT_OFFSET:
     case MUTATE_RELOCATE:
     case MUTATE_USE_COUNT:

@@ -47,6 +47,7 @@ typedef enum mutation_kind {
     MUTATE_DEPTH,
     MUTATE_DTYPE,       /* of a port */
     MUTATE_GROUP_DTYPE, /* of a trained group */
+    MUTATE_COMM,        /* of a comm call: its group, part, root or wire */
     MUTATE_LOSE,        /* an instruction loses its cache; the rest is made consistent */
     MUTATE_SPLIT, /* moves the second operand of a visit to a new instruction; the rest is made
                          * consistent */

@@ -414,6 +414,11 @@ static uint64_t fold_call(const machine *m, const coh_instruction *instruction)
     uint64_t hash = mix(1 + (uint64_t)(instruction->predicate_cell == COH_CELL_NONE), opcode);
     if (opcode == COH_OP_FEED)
         hash = mix(hash, m->run);
+    if (instruction->comm > 0) {
+        const coh_comm_call *comm = &m->program->comms[instruction->comm - 1];
+        hash = mix(mix(hash, comm->axes), comm->part_bytes);
+        hash = mix(mix(hash, (uint64_t)(uint32_t)comm->root), (uint64_t)comm->wire);
+    }
     if (instruction->call < 0)
         return hash;
     const coh_instruction_call *call = &m->program->calls[instruction->call];
@@ -517,14 +522,33 @@ static uint64_t size_of(coh_dtype dtype)
     return dtype == COH_DTYPE_BF16 ? 2 : 4;
 }
 
+/* The lane of a group's links: of ranks of several nodes another one than of one node. */
+static uint8_t comm_lane(const coh_mesh *mesh, coh_axis_set axes)
+{
+    const int32_t node = mesh->levels.rank_count[COH_LEVEL_NODE];
+    int32_t ranks = mesh->levels.rank_count[COH_LEVEL_WORLD];
+    for (int32_t rank = 0; rank < ranks; rank++) {
+        int is_member = 1; /* of the group of rank 0 */
+        for (int axis = 0; axis < mesh->axis_count; axis++)
+            is_member &= (axes >> axis & 1) != 0 ||
+                         rank / mesh->strides[axis] % mesh->axes[axis].rank_count == 0;
+        if (is_member && rank >= node)
+            return COH_LANE_COMM1;
+    }
+    return COH_LANE_COMM0;
+}
+
 /* Checks the lane of an instruction and that a call's ports lie inside its operands. */
 static void check_instruction(machine *m, uint32_t index)
 {
     const coh_instruction *instruction = &m->program->instructions[index];
     static const uint8_t lanes[4] = { COH_LANE_H2D, COH_LANE_D2H, COH_LANE_READ, COH_LANE_WRITE };
     int moves = instruction->opcode >= COH_OP_LOAD && instruction->opcode <= COH_OP_WRITE;
-    int may =
-        instruction->lane == (moves ? lanes[instruction->opcode - COH_OP_LOAD] : COH_LANE_COMPUTE);
+    const int talks = instruction->opcode == COH_OP_REDUCE || instruction->opcode == COH_OP_GATHER;
+    int may = instruction->lane ==
+              (moves   ? lanes[instruction->opcode - COH_OP_LOAD]
+               : talks ? comm_lane(&m->layout->mesh, m->program->comms[instruction->comm - 1].axes)
+                       : COH_LANE_COMPUTE);
     if (!may && !(instruction->opcode == COH_OP_UPDATE && instruction->lane == COH_LANE_HOST))
         fault(m, index, "no lane does this");
     for (uint32_t i = 0;

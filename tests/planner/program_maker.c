@@ -188,8 +188,8 @@ static void make_layout(const maker_recipe *recipe, coh_layout *layout)
     COH_ALLOC(1, &layout->input_objects);
     layout->input_objects[0] = TOKENS;
     layout->microbatch_count = (uint32_t)recipe->microbatches;
-    for (int level = 0; level < COH_LINK_LEVELS; level++)
-        layout->ranks[level] = 1;
+    layout->mesh = coh_mesh_of_one();
+    layout->wire = -1;
     layout->arena_bytes[COH_TIER_DEVICE] = recipe->device_pages * MAKER_PAGE;
     layout->arena_bytes[COH_TIER_HOST] = recipe->host_pages * MAKER_PAGE;
     uint8_t device = 1u << COH_TIER_DEVICE, host = 1u << COH_TIER_HOST, disk = 1u << COH_TIER_DISK;

@@ -120,10 +120,30 @@ static void closed_forms_are_what_the_instructions_need(void **state)
 
 /* ---- several ranks ---- */
 
-/* Made-up groups of ranks: pairs, nodes of them, and nodes. */
-static const int32_t meshes[][COH_LINK_LEVELS] = { { 1, 1, 1 }, { 2, 1, 1 }, { 1, 4, 1 },
-                                                   { 1, 1, 8 }, { 2, 4, 1 }, { 2, 2, 4 } };
+/* Made-up groups of ranks: of a pair, pairs of a node, nodes. */
+enum { LEVELS = 3 };
+static const int32_t meshes[][LEVELS] = { { 1, 1, 1 }, { 2, 1, 1 }, { 1, 4, 1 },
+                                          { 1, 1, 8 }, { 2, 4, 1 }, { 2, 2, 4 } };
 enum { MESH_COUNT = sizeof(meshes) / sizeof(meshes[0]) };
+
+/* An axis for each level that has links. */
+static coh_mesh mesh_of(const int32_t *counts)
+{
+    static const char *const names[LEVELS] = { "pair", "node", "world" };
+    coh_levels levels = { { 1 } };
+    coh_axis axes[LEVELS];
+    coh_mesh mesh;
+    int axis_count = 0;
+    for (int i = 0; i < LEVELS; i++) {
+        levels.rank_count[COH_LEVEL_PAIR + i] = levels.rank_count[i] * counts[i];
+        if (counts[i] == 1)
+            continue;
+        axes[axis_count].rank_count = counts[i];
+        snprintf(axes[axis_count++].name, sizeof(axes[0].name), "%s", names[i]);
+    }
+    assert_int_equal(coh_mesh_init(&mesh, axes, axis_count, &levels), COH_OK);
+    return mesh;
+}
 
 /* Returns a layout as a rank of a mesh would have it. */
 static void make_layout_of(const coh_graph *graph, const int32_t *mesh, coh_layout *layout,
@@ -131,7 +151,7 @@ static void make_layout_of(const coh_graph *graph, const int32_t *mesh, coh_layo
 {
     const coh_decisions decisions = decisions_of(4, 4);
     assert_int_equal(coh_layout_build(graph, &disk, &decisions, layout, map), COH_OK);
-    memcpy(layout->ranks, mesh, sizeof(layout->ranks));
+    layout->mesh = mesh_of(mesh);
     for (uint32_t i = 0; i < layout->object_count; i++) {
         const coh_object *object = &layout->objects[i];
         for (uint32_t k = 0; object->stream <= COH_STREAM_STATE && k < object->chunk_count; k++)
@@ -211,16 +231,18 @@ static void volumes_are_those_of_a_sum_over_all_ranks(void **state)
     (void)state;
     coh_object object = { .bytes = 0, .stream = COH_STREAM_GRAD };
     coh_group_layout group = { .grad = 0, .pattern = COH_PATTERN_REPLICATE };
-    coh_layout layout = { .objects = &object, .groups = &group };
+    coh_chunk chunk = { .object = 0 };
+    coh_layout layout = { .objects = &object, .chunks = &chunk, .groups = &group };
+    object.chunk_count = 1;
     for (int i = 0; i < MESH_COUNT; i++) {
         const uint64_t ranks =
             (uint64_t)meshes[i][0] * (uint64_t)meshes[i][1] * (uint64_t)meshes[i][2];
         uint64_t all = 0;
-        memcpy(layout.ranks, meshes[i], sizeof(layout.ranks));
-        object.bytes = ranks * COH_PAGE_BYTES;
-        for (int level = 0; level < COH_LINK_LEVELS; level++) {
-            const uint64_t bytes =
-                coh_pattern_rows[group.pattern]->volume(&layout, 0, COH_PROGRAM_BODY, level);
+        layout.mesh = mesh_of(meshes[i]);
+        chunk.bytes = object.bytes = ranks * COH_PAGE_BYTES;
+        for (int level = 0; level < LEVELS; level++) {
+            const uint64_t bytes = coh_pattern_rows[group.pattern]->volume(
+                &layout, 0, COH_PROGRAM_BODY, (coh_link_level)(COH_LEVEL_PAIR + level));
             assert_true(bytes == received_bytes(meshes[i], level));
             all += bytes;
         }
@@ -229,7 +251,7 @@ static void volumes_are_those_of_a_sum_over_all_ranks(void **state)
         for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
             assert_true(kind == COH_PROGRAM_BODY ||
                         coh_pattern_rows[group.pattern]->volume(&layout, 0, (coh_program_kind)kind,
-                                                                0) == 0);
+                                                                COH_LEVEL_PAIR) == 0);
     }
 }
 
@@ -282,7 +304,7 @@ static void a_program_that_its_patterns_do_not_describe_is_refused(void **state)
     assert_non_null(strstr(coh_last_error(), "comm1"));
     instruction->lane = COH_LANE_COMPUTE;
 
-    layout.ranks[0] = 2; /* the gradients would have to be summed */
+    layout.mesh = mesh_of(meshes[1]); /* the gradients would have to be summed */
     assert_int_equal(coh_pattern_check(&scene, body), COH_ERR_INTERNAL);
     assert_non_null(strstr(coh_last_error(), "receives 0 bytes on the lane comm0"));
     coh_object_map_fini(&map);

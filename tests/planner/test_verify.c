@@ -364,13 +364,22 @@ static void a_save_that_leaves_a_chunk_out_is_not_consistent(void **state)
     assert_refused(&m, COH_RULE_CONSISTENT_SAVE, "it is visited 0 times");
 }
 
+static coh_mesh mesh_of_two(void)
+{
+    static const coh_levels levels = { { 1, 2, 2, 2 } };
+    static const coh_axis axis = { .name = "data0", .rank_count = 2 };
+    coh_mesh mesh;
+    assert_int_equal(coh_mesh_init(&mesh, &axis, 1, &levels), COH_OK);
+    return mesh;
+}
+
 /* Gives the last chunk of each object of group 0 to `owner`, among two ranks. */
 static mutant with_owner(coh_program_kind kind, int32_t owner)
 {
     mutant m = make(HOST_DEFERRED, kind);
     const coh_group_layout *group = &m.layout.groups[0];
     const int32_t objects[] = { group->work, group->grad, group->state };
-    m.layout.ranks[0] = 2;
+    m.layout.mesh = mesh_of_two();
     for (int i = 0; i < 3; i++) {
         const coh_object *object = &m.layout.objects[objects[i]];
         m.layout.chunks[object->chunk_begin + object->chunk_count - 1].owner_rank = owner;
@@ -399,7 +408,7 @@ static void owners_that_are_no_ranges_break_form(void **state)
     m = with_owner(COH_PROGRAM_SAVE, -1);
     assert_refused(&m, COH_RULE_FORM, "owner");
     m = make(HOST_DEFERRED, COH_PROGRAM_SAVE);
-    m.layout.ranks[0] = 2;
+    m.layout.mesh = mesh_of_two();
     m.layout.chunks[m.layout.objects[m.layout.groups[0].work].chunk_begin].owner_rank = 1;
     assert_refused(&m, COH_RULE_FORM, "owner");
     m = with_owner(COH_PROGRAM_SAVE, 1);
@@ -409,11 +418,11 @@ static void owners_that_are_no_ranges_break_form(void **state)
     m.layout.rank = 2;
     assert_refused(&m, COH_RULE_FORM, "rank");
     m = with_owner(COH_PROGRAM_SAVE, 0);
-    m.layout.ranks[2] = 0;
+    m.layout.mesh.levels.rank_count[COH_LEVEL_WORLD] = 0;
     assert_refused(&m, COH_RULE_FORM, "ranks");
 }
 
-/* A program is of one rank, so the lanes between ranks have no instructions. */
+/* Only REDUCE and GATHER are on the lanes between ranks. */
 static void an_instruction_between_ranks_breaks_form(void **state)
 {
     (void)state;

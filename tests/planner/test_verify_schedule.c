@@ -30,7 +30,8 @@ typedef struct setting {
     const char *pins[3];
     const char *optimizer; /* NULL: the default */
     coh_optimizer_choice choice;
-    coh_fold_shape replicas; /* of coh_plan_options */
+    coh_fold_shape replicas, ranks; /* of coh_plan_options */
+    int node_ranks;
 } setting;
 
 static const setting settings[] = {
@@ -272,6 +273,33 @@ static const setting settings[] = {
       COH_RECOMPUTE_NONE,
       60,
       .replicas = { { 2, 2, 2 } } },
+    { "disk, deferred, tied, ranks 2x2 of two nodes",
+      { .layers = 1, .width = 48, .vocabulary = 300, .rows = 20, .is_tied = 1 },
+      2,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .replicas = { { 2 } },
+      .ranks = { { 2, 2 } },
+      .node_ranks = 2 },
+    { "host, direct, bf16, ranks 3",
+      { .layers = 1,
+        .width = 48,
+        .vocabulary = 300,
+        .rows = 20,
+        .freezes = 1,
+        .dtype = COH_DTYPE_BF16 },
+      1,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      70,
+      .updates = 1,
+      .f32 = 1,
+      .ranks = { { 3 } } },
     { "disk, deferred, tied, no states but of biases",
       { .layers = 2, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
       2,
@@ -327,7 +355,9 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
                                  .deferred_update = what->deferred,
                                  .recompute = what->recompute,
                                  .f32_gradients = what->f32,
-                                 .replicas = what->replicas };
+                                 .replicas = what->replicas,
+                                 .ranks = what->ranks,
+                                 .node_ranks = what->node_ranks };
     uint64_t memory = 0;
     coh_pin pins[3];
     coh_plan *plan = NULL;

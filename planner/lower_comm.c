@@ -1,0 +1,64 @@
+/* Writes the instructions that ranks execute together. The idea: a sum over all ranks is one REDUCE
+ * for each axis of the mesh, from the innermost on, and then the GATHERs in reverse; each works in
+ * place on a chunk (comm_parts.h). Read pattern.h first, which says when they are written. */
+#include "base/alloc.h"
+#include "planner/comm_parts.h"
+#include "planner/lower_writer.h"
+
+/* Starts an instruction of a group of ranks, on the lane of the links that the group crosses. Its
+ * operands follow, and then end_comm. */
+static coh_status begin_comm(coh_lower_writer *w, coh_opcode opcode, coh_axis_set axes,
+                             uint64_t part_bytes)
+{
+    coh_lowered *lowered = w->lowered;
+    COH_TRY(coh_lower_instruction(w, opcode));
+    COH_TRY(COH_GROW(&lowered->comms, &lowered->comm_capacity, lowered->comm_count + 1));
+    lowered->comms[lowered->comm_count++] = (coh_comm_call){
+        .axes = axes, .wire = COH_DTYPE_F32, .root = -1, .part_bytes = part_bytes
+    };
+    coh_lowered_instruction *instruction = &lowered->instructions[lowered->instruction_count - 1];
+    instruction->lane = coh_link_lane(coh_mesh_group_level(&w->layout->mesh, axes));
+    instruction->comm = (uint32_t)lowered->comm_count;
+    return COH_OK;
+}
+
+/* The bytes of such an instruction are those that it receives. */
+static void end_comm(coh_lower_writer *w)
+{
+    const coh_lowered *lowered = w->lowered;
+    coh_lowered_instruction *instruction = &lowered->instructions[lowered->instruction_count - 1];
+    instruction->bytes =
+        coh_comm_received_bytes(&w->layout->mesh, &lowered->comms[instruction->comm - 1]);
+}
+
+static coh_status exchange_chunk(coh_lower_writer *w, coh_opcode opcode, int axis, int32_t object,
+                                 uint32_t chunk)
+{
+    const uint64_t window = w->layout->chunks[w->layout->objects[object].chunk_begin + chunk].bytes;
+    COH_TRY(begin_comm(w, opcode, 1u << axis, coh_part_bytes_at(&w->layout->mesh, axis, window)));
+    COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_GRAD));
+    if (opcode == COH_OP_REDUCE)
+        COH_TRY(coh_lower_operand_all(w, w->layout->wire, COH_ACCESS_WRITE, COH_ROLE_WORKSPACE));
+    end_comm(w);
+    return COH_OK;
+}
+
+coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t object, uint32_t chunk)
+{
+    const int axes = w->layout->mesh.axis_count;
+    for (int axis = 0; axis < axes; axis++)
+        COH_TRY(exchange_chunk(w, COH_OP_REDUCE, axis, object, chunk));
+    for (int axis = axes; axis-- > 0;)
+        COH_TRY(exchange_chunk(w, COH_OP_GATHER, axis, object, chunk));
+    return COH_OK;
+}
+
+coh_status coh_lower_gather_losses(coh_lower_writer *w)
+{
+    const coh_mesh *mesh = &w->layout->mesh;
+    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(mesh),
+                       (uint64_t)w->layout->microbatch_count * COH_LOSS_STRIDE_BYTES));
+    COH_TRY(coh_lower_operand_all(w, w->layout->losses, COH_ACCESS_BOTH, COH_ROLE_LOSS));
+    end_comm(w);
+    return COH_OK;
+}
