@@ -313,5 +313,8 @@ void coh_bound_fini(coh_bound *bound)
     coh_free(bound->replaced);
     coh_free(bound->runs);
     coh_free(bound->run_of);
+    for (uint32_t i = 0; bound->comms != NULL && i < bound->program->comm_count; i++)
+        coh_free(bound->comms[i].slices);
+    coh_free(bound->comms);
     *bound = (coh_bound){ 0 };
 }

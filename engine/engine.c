@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
+#include "comm/world.h"
 #include "engine/device_find.h"
 #include "engine/engine_state.h"
 #include "engine/parameter_groups.h"
@@ -87,10 +88,62 @@ static coh_status check_device(const coh_plan *plan, const coh_engine_device *de
                     is_gpu ? "a GPU" : "the host");
 }
 
+/* Checks that a plan of several ranks has their world. */
+static coh_status check_world(const coh_plan *plan, const coh_world *world,
+                              const coh_engine_device *device)
+{
+    const coh_mesh *mesh = &plan->layout.mesh;
+    const int32_t ranks = coh_mesh_rank_count(mesh),
+                  size = world != NULL ? coh_world_size(world) : 1;
+    if (ranks != size)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "the plan is for %" PRId32 " ranks and the engine's world has %" PRId32
+                        ": make them equal",
+                        ranks, size);
+    for (int level = COH_LEVEL_PAIR; ranks > 1 && level < COH_LEVEL_WORLD; level++)
+        if (mesh->levels.rank_count[level] != coh_world_level_ranks(world, (coh_link_level)level))
+            return coh_fail(COH_ERR_ARGUMENT,
+                            "the plan is for %ss of %" PRId32 " ranks, the world has %" PRId32
+                            ": make them equal",
+                            coh_link_level_name((coh_link_level)level),
+                            mesh->levels.rank_count[level],
+                            coh_world_level_ranks(world, (coh_link_level)level));
+    if (ranks > 1 && device->kernels != NULL)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%" PRId32 " ranks on GPUs are not supported yet: use the host device",
+                        ranks);
+    return COH_OK;
+}
+
+/* Compares the plans of all ranks. */
+static coh_status compare_plans(const coh_plan *plan, coh_world *world)
+{
+    const uint64_t own[] = { plan->program_hash, plan->numeric_fingerprint };
+    enum { HASHES = sizeof(own) / sizeof(own[0]) };
+    uint64_t *all;
+    const int32_t ranks = coh_world_size(world);
+    if (coh_mesh_rank_count(&plan->layout.mesh) == 1)
+        return COH_OK;
+    COH_TRY(COH_ALLOC(HASHES * ranks, &all));
+    coh_status status = coh_world_gather(world, own, sizeof(own), all);
+    for (int32_t rank = 1; rank < ranks && status == COH_OK; rank++)
+        if (memcmp(all, all + HASHES * rank, sizeof(own)) != 0)
+            status =
+                coh_fail(COH_ERR_ARGUMENT,
+                         "rank %" PRId32 " has program %016" PRIx64 " and numeric plan %016" PRIx64
+                         ", rank 0 has %016" PRIx64 " and %016" PRIx64
+                         ": give all ranks one model, the same options and kernels",
+                         rank, all[HASHES * rank], all[HASHES * rank + 1], all[0], all[1]);
+    coh_free(all);
+    return status;
+}
+
 static coh_status create_all(coh_engine *engine, const coh_engine_device *device)
 {
     const coh_store_ops *store_ops = device->store_ops;
     COH_TRY(check_options(engine->plan, &engine->options));
+    COH_TRY(check_world(engine->plan, engine->options.world, device));
+    COH_TRY(compare_plans(engine->plan, engine->options.world));
     COH_TRY(coh_parameter_groups_check(engine->plan->graph, &engine->options));
     COH_TRY(check_device(engine->plan, device));
     if (store_ops == NULL)
@@ -123,8 +176,14 @@ coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *opt
     coh_engine_options_init(&known);
     coh_struct_read(options, &known, sizeof(known));
     coh_engine_device device;
-    COH_TRY(coh_device_find(known.device, &device));
-    return coh_engine_create_on(plan, &known, &device, out_engine);
+    coh_status status = coh_device_find(known.device, &device);
+    if (status == COH_OK)
+        status = coh_engine_create_on(plan, &known, &device, out_engine);
+    if (status == COH_OK || known.world == NULL)
+        return status;
+    char sentence[COH_ERROR_TEXT_BYTES]; /* the other ranks wait for this one */
+    coh_error_save(sentence);
+    return coh_transport_stop(known.world->transport, status, sentence);
 }
 
 coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *options,

@@ -260,15 +260,16 @@ static void fill_call(coh_step *step, const coh_ticket *ticket, const coh_instru
     call->operator_index = instruction_call->operator_index;
     if (coh_bound_operand(bound, instruction, COH_SLOT_CALL_CELLS) != NULL)
         call->random_cell = &coh_step_cells(step)->random;
-    call->loss_scale =
-        1.0f / (float)step->layout->microbatch_count * coh_loss_factor(&ticket->input);
-    call->loss_share = 1.0f / (float)step->layout->microbatch_count;
+    const float microbatches = (float)coh_layout_all_microbatches(step->layout);
+    call->loss_scale = 1.0f / microbatches * coh_loss_factor(&ticket->input);
+    call->loss_share = 1.0f / microbatches;
     if (step->layout->cells >= 0) /* written by an earlier FEED of this lane */
         call->loss_factor_cell = &coh_step_cells(step)->loss_factor;
     call->row_begin = instruction_call->row_begin;
     call->row_end = instruction_call->row_end;
     call->row_count = instruction_call->row_count;
-    call->microbatch = instruction_call->microbatch;
+    call->microbatch =
+        step->rank * (int32_t)step->layout->microbatch_count + instruction_call->microbatch;
     call->queue = step->kernel_queue;
 }
 
@@ -348,12 +349,12 @@ static coh_status run_kind(coh_step *step, const coh_ticket *ticket,
 
 /* Does a kind's failure end only this ticket? Yes if the ticket cannot have changed a parameter:
  * not with updates in backward, some of which may have run. On a GPU a failure is known only after
- * later instructions were enqueued. */
+ * later instructions were enqueued. Other ranks would go on with this one's garbage. */
 static int ends_ticket_alone(const coh_step *step, const coh_ticket *ticket)
 {
     const coh_plan_options *options = &step->plan->options;
     const int is_body = ticket->bound == &step->bounds[COH_PROGRAM_BODY];
-    return step->host_addressable &&
+    return step->host_addressable && step->world == NULL &&
            (!is_body || options->mode == COH_PLAN_INFER || options->deferred_update);
 }
 

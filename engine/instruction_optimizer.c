@@ -82,8 +82,8 @@ coh_status coh_run_clip(coh_step *step, coh_ticket *ticket, const coh_instructio
                             .partial_count = layout->partial_count,
                             .losses = coh_step_pinned(step, layout->losses),
                             .loss_stride = LOSS_STRIDE,
-                            .microbatch_count = layout->microbatch_count,
-                            .fold = layout->fold,
+                            .microbatch_count = (int64_t)coh_layout_all_microbatches(layout),
+                            .fold = step->fold,
                             .defers = step->plan->options.deferred_update,
                             .record = &ticket->shared->clip,
                             .scalars = step->scalars };

@@ -1,5 +1,5 @@
 /* The lanes that have separate threads. Read and write keep several requests in flight through the
- * store and retire them in order; host runs its instructions one after the other.
+ * store and retire them in order; host, comm0 and comm1 run their instructions one after the other.
  *
  *  submit r1 r2 r3 .... r4 waits for compute 7: first retire r1 r2 r3, then sleep
  *  store  |r1----|r2--|r3---|
@@ -142,7 +142,7 @@ static coh_status run_instruction(coh_lane_thread *lane, const coh_ticket *ticke
 {
     coh_step *step = lane->step;
     const coh_instruction *instruction = &ticket->bound->program->instructions[index];
-    if (lane->lane != COH_LANE_HOST)
+    if (lane->lane == COH_LANE_READ || lane->lane == COH_LANE_WRITE)
         return start_request(lane, ticket, index);
     if (step->phantom != NULL) {
         coh_phantom_start(step, ticket->number, index);

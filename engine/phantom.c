@@ -62,10 +62,10 @@ void coh_phantom_start(void *context, uint64_t number, uint32_t index)
         return;
     coh_instruction_begin(step, number, index);
     phantom->started[lane][before % depth] = (started){ number, index };
-    issue(phantom, bound->program, instruction,
-          coh_opcode_moves(instruction->opcode)
-              ? coh_bound_operand(bound, instruction, COH_SLOT_FROM)->bytes
-              : 0);
+    uint64_t bytes = instruction->comm > 0 ? instruction->bytes : 0;
+    if (coh_opcode_moves(instruction->opcode))
+        bytes = coh_bound_operand(bound, instruction, COH_SLOT_FROM)->bytes;
+    issue(phantom, bound->program, instruction, bytes);
 }
 
 /* ---- versions ---- */

@@ -28,15 +28,28 @@ static void close_all(coh_step *step)
     coh_phantom_stop(step->phantom);
 }
 
-void coh_step_fail(coh_step *step, coh_status status)
+static void fail(coh_step *step, coh_status status, coh_world *world)
 {
     pthread_mutex_lock(&step->failure_mutex);
     if (step->failure == COH_OK) {
+        coh_error_save(step->failure_text);
+        if (world != NULL)
+            status = coh_transport_stop(world->transport, status, step->failure_text);
         step->failure = status;
         coh_error_save(step->failure_text);
         close_all(step); /* under the mutex: destroy takes it before it frees a queue */
     }
     pthread_mutex_unlock(&step->failure_mutex);
+}
+
+void coh_step_fail(coh_step *step, coh_status status)
+{
+    fail(step, status, step->world);
+}
+
+void coh_step_end(coh_step *step, coh_status status)
+{
+    fail(step, status, NULL);
 }
 
 coh_status coh_step_failure(coh_step *step)

@@ -353,6 +353,7 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
     COH_TRY(coh_step_records_init(&step->records, record_steps(step),
                                   step->plan->programs[COH_PROGRAM_BODY].instruction_count));
     COH_TRY(open_store(step, config->store_ops));
+    COH_TRY(coh_comm_bind(step));
     return start_threads(step);
 }
 
@@ -368,7 +369,12 @@ coh_status coh_step_create(const coh_step_config *config, coh_step **out_step)
     step->phantom = config->phantom;
     step->pool = config->pool;
     step->ledger = config->ledger;
-    coh_status status = create_all(step, config);
+    step->world = coh_layout_rank_count(step->layout) > 1 ? config->options->world : NULL;
+    step->rank = step->world != NULL ? coh_world_rank(step->world) : 0;
+    coh_status status = coh_fold_shape_join(&config->plan->options.replicas,
+                                            &config->plan->options.ranks, &step->fold);
+    if (status == COH_OK)
+        status = create_all(step, config);
     if (status != COH_OK) {
         coh_step_destroy(step);
         return status;
@@ -404,8 +410,12 @@ void coh_step_halt(coh_step *step)
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     const int32_t is_refused = coh_last_refusal(&refusal);
     coh_error_save(text);
+    const int is_resting = is_at_rest(step);
     coh_fail(COH_ERR_STOPPED, "the engine was destroyed");
-    coh_step_fail(step, COH_ERR_STOPPED);
+    if (is_resting)
+        coh_step_end(step, COH_ERR_STOPPED);
+    else
+        coh_step_fail(step, COH_ERR_STOPPED);
     coh_phantom_join(step->phantom);
     if (is_refused)
         (void)coh_refuse(&refusal);
@@ -448,6 +458,8 @@ void coh_step_destroy(coh_step *step)
     int is_orderly = step->issuer_is_started && is_at_rest(step);
     if (step->mutex_is_made)
         coh_step_halt(step);
+    if (step->world != NULL)
+        coh_transport_unbind(step->world->transport);
     if (step->store != NULL)
         step->store_ops->close(step->store);
     if (step->store_is_counted)

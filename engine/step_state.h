@@ -2,7 +2,8 @@
  *
  *   step.c       tickets, the step thread that issues device lanes, waiting, failing
  *   step_create.c  creates and destroys arenas, store, threads
- *   lane_disk.c  the threads of the disk lanes and of the host lane
+ *   lane_disk.c  the threads of the disk lanes, of the host lane and of those between ranks
+ *   lane_comm.c  REDUCE, GATHER
  *   instruction.c  one instruction on its lane, or a recorded run: enter, execute, leave
  *   instruction_optimizer.c  FEED, NORM, CLIP, UPDATE, SETTLE
  *   instruction_chunk.c  INIT and visits
@@ -13,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "comm/world.h"
 #include "engine/instruction_times.h"
 #include "engine/instruction_work.h"
 #include "engine/optimizer_numbers.h"
@@ -59,6 +61,16 @@ typedef struct coh_instruction_run {
     const coh_recording *recording; /* NULL: launch the instructions one by one */
 } coh_instruction_run;
 
+/* An instruction that ranks execute together (lane_comm.c). */
+typedef struct coh_comm_line {
+    uint32_t line; /* of the transport */
+    /* Of a REDUCE: the slices of this rank's part, by member of the group; the part, its length. */
+    const void **slices;
+    int32_t members;
+    void *sum;
+    int64_t count;
+} coh_comm_line;
+
 typedef struct coh_bound {
     const coh_program *program;
     uint32_t *lane_instructions[COH_LANE_COUNT]; /* instruction of ordinal n at [n - 1] */
@@ -72,6 +84,7 @@ typedef struct coh_bound {
      * versions made by all earlier runs, plus this per repetition, plus the instruction's
      * version. */
     uint32_t *versions_per_run;
+    coh_comm_line *comms;      /* by index in the program's table; NULL: no world */
     uint32_t clip_ordinal;     /* in the compute lane; 0: none */
     coh_instruction_run *runs; /* of the compute lane */
     uint32_t run_count;
@@ -151,7 +164,7 @@ typedef struct coh_disk_request {
     int is_done;
 } coh_disk_request;
 
-/* A thread that walks the instructions of one lane itself: read, write or host. */
+/* A thread that walks the instructions of one lane itself: read, write, host, comm0 or comm1. */
 typedef struct coh_lane_thread {
     struct coh_step *step;
     coh_lane lane;
@@ -172,6 +185,9 @@ struct coh_step {
     const coh_device_ops *device_ops;
     coh_device *device;
     coh_phantom *phantom;              /* of a rehearsal: no byte may be touched; else NULL */
+    coh_world *world;                  /* of several ranks, the caller's; else NULL */
+    int32_t rank;                      /* in the world; 0 without one */
+    coh_fold_shape fold;               /* of the replicas of all ranks */
     coh_queue *queues[COH_LANE_COUNT]; /* of device lanes in use */
     /* 1: the host reads and writes the device tier directly, and a launch is complete when it
      * returns. 0: the host accesses it through `stages`: a buffer for data of the parameters' size
@@ -271,9 +287,11 @@ static inline uint64_t coh_touch_generation(const coh_step *step, const coh_tick
 
 /* ---- step.c ---- */
 
-/* Records this thread's last error as the step's failure, if it is the first, and stops everything.
- * Any thread. */
+/* Records this thread's last error as the step's failure, if it is the first, and stops everything:
+ * the other ranks, too, and then the failure is that with which the world stopped. Any thread. */
 void coh_step_fail(coh_step *step, coh_status status);
+/* Likewise, but the other ranks go on: this one is at rest. */
+void coh_step_end(coh_step *step, coh_status status);
 /* Copies totals into the ticket's result when CLIP ends. */
 void coh_step_stamp(coh_step *step, coh_ticket *ticket);
 /* Likewise its time, and what compute was stalled until then. */
@@ -394,6 +412,13 @@ coh_status coh_run_update(coh_step *step, coh_ticket *ticket, const coh_instruct
 coh_status coh_run_settle(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
 /* instruction_chunk.c */
 coh_status coh_run_visit(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
+
+/* lane_comm.c */
+coh_status coh_run_reduce(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
+coh_status coh_run_gather(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction);
+/* Binds the instructions that ranks execute together to the world's transport, on all ranks
+ * together. Fails: COH_ERR_MEMORY, and as coh_transport_bind. */
+coh_status coh_comm_bind(coh_step *step);
 
 /* ---- lane_disk.c ---- */
 

@@ -13,6 +13,7 @@
 
 #include "cohobate/disk.h"
 #include "cohobate/plan.h"
+#include "cohobate/world.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -114,6 +115,13 @@ typedef struct coh_engine_options {
     /* Called during long operations; NULL: nobody is told. Steps report by coh_engine_wait. */
     coh_progress progress;
     void *progress_context; /* passed to `progress` */
+    /* This rank's handle of a world of as many ranks, with the same pairs and nodes, as the plan's;
+     * NULL if the plan has one rank. It must outlive the engine and belongs to this engine alone.
+     * All ranks create their engines together, with one plan, and then make the same calls in the
+     * same order with the same values; only `inputs` are each rank's own. A failure of an engine
+     * stops the world, so all engines fail with its sentence. Meet in a barrier (world.h) before
+     * destroying an engine. coh_engine_save may be called by one rank: all have the same values. */
+    coh_world *world;
 } coh_engine_options;
 
 /* As coh_engine_options_init; `bytes` is the size that the caller was compiled with. */
@@ -127,7 +135,7 @@ static inline void coh_engine_options_init(coh_engine_options *out_options)
 /* Allocates the arenas, opens the store and starts the threads. Plan and graph must outlive it.
  * Fails: COH_ERR_MEMORY with the bytes requested and the bytes that would fit; COH_ERR_FULL (disk);
  * COH_ERR_DEVICE (no driver, no such GPU, a build without CUDA); COH_ERR_ARGUMENT (an option out of
- * range, or a plan for another kind of device). */
+ * range, a plan for another kind of device or another world, or ranks with different plans). */
 COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                                      coh_engine **out_engine);
 /* The short way: makes a plan and an engine for training with the defaults of both, on the host
