@@ -100,18 +100,23 @@ static coh_status refuse_division(const coh_fold_shape *shape, int32_t rank_coun
 coh_status coh_fold_shape_divide(const coh_fold_shape *shape, int32_t rank_count,
                                  coh_fold_shape *out_inner, coh_fold_shape *out_outer)
 {
-    const int32_t replicas = coh_fold_replicas(shape), count = coh_fold_factor_count(shape);
+    coh_fold_shape whole;
     int32_t inner = 0;
-    while (inner < count && replicas / coh_fold_unit(shape, inner) > rank_count)
+    COH_NEED(shape);
+    COH_NEED(out_inner);
+    COH_NEED(out_outer);
+    COH_TRY(coh_fold_shape_check(shape, &whole));
+    const int32_t replicas = coh_fold_replicas(&whole), count = coh_fold_factor_count(&whole);
+    while (inner < count && replicas / coh_fold_unit(&whole, inner) > rank_count)
         inner++;
-    if (replicas / coh_fold_unit(shape, inner) != rank_count)
-        return refuse_division(shape, rank_count);
+    if (replicas / coh_fold_unit(&whole, inner) != rank_count)
+        return refuse_division(&whole, rank_count);
     *out_inner = *out_outer = (coh_fold_shape){ 0 };
     for (int32_t f = 0; f < count; f++)
         if (f < inner)
-            out_inner->factors[f] = shape->factors[f];
+            out_inner->factors[f] = whole.factors[f];
         else
-            out_outer->factors[f - inner] = shape->factors[f];
+            out_outer->factors[f - inner] = whole.factors[f];
     return COH_OK;
 }
 

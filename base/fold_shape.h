@@ -12,13 +12,6 @@
 /* Makes a shape whose factors are above 1, those not used 0 and last. Fails: COH_ERR_ARGUMENT. */
 coh_status coh_fold_shape_check(const coh_fold_shape *shape, coh_fold_shape *out_checked);
 
-/* Divides the fold of a checked shape between ranks: *out_inner is what each of rank_count ranks
- * folds of its own contributions, *out_outer is the fold of the ranks' results.
- * Fails: COH_ERR_ARGUMENT if a rank would not hold whole inner factors, with the numbers of ranks
- * that would. */
-coh_status coh_fold_shape_divide(const coh_fold_shape *shape, int32_t rank_count,
-                                 coh_fold_shape *out_inner, coh_fold_shape *out_outer);
-
 /* Joins two checked shapes: the replicas of a rank, and ranks. The opposite of divide.
  * Fails: COH_ERR_ARGUMENT if the result has too many factors or replicas. */
 coh_status coh_fold_shape_join(const coh_fold_shape *inner, const coh_fold_shape *outer,

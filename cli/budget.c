@@ -88,8 +88,15 @@ coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype)
 
 int32_t cli_budget_thread_count(const cli_options *options)
 {
+    const int32_t of_each = coh_machine_core_count() / cli_budget_rank_count(options);
     return cli_given(options, CLI_FLAG_THREADS) ? (int32_t)options->threads
-                                                : (int32_t)coh_machine_core_count();
+           : of_each > 1                        ? of_each
+                                                : 1;
+}
+
+int32_t cli_budget_rank_count(const cli_options *options)
+{
+    return cli_given(options, CLI_FLAG_RANKS) ? (int32_t)options->ranks : 1;
 }
 
 /* ---- profiles ---- */
@@ -334,9 +341,10 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
                                              COH_RECOMPUTE_AUTO };
     coh_plan_options_init(out_options);
     out_options->mode = mode;
-    out_options->device_memory_bytes = cli_given(options, CLI_FLAG_DEVICE_MEMORY)
-                                           ? options->device_memory_bytes
-                                           : coh_machine_free_bytes();
+    out_options->device_memory_bytes =
+        cli_given(options, CLI_FLAG_DEVICE_MEMORY)
+            ? options->device_memory_bytes
+            : coh_machine_free_bytes() / (uint64_t)cli_budget_rank_count(options);
     out_options->host_memory_bytes = options->emulate_host_bytes;
     out_options->emulate_host = options->emulate_host_bytes > 0;
     out_options->disk_bytes = options->disk_bytes;
@@ -476,4 +484,6 @@ void cli_budget_add_flags(const cli_options *options, cli_line *line)
         cli_line_add(line, " --pins %s", options->pins);
     if (cli_given(options, CLI_FLAG_THREADS))
         cli_line_add(line, " --threads %" PRId64, (int64_t)options->threads);
+    if (cli_given(options, CLI_FLAG_RANKS))
+        cli_line_add(line, " --ranks %" PRId64, (int64_t)options->ranks);
 }

@@ -50,8 +50,10 @@ int cli_budget_is_what_if(const cli_options *options, const coh_profile *profile
 void cli_budget_plan_options(const cli_options *options, const coh_profile *profile,
                              coh_plan_mode mode, coh_plan_options *out_options);
 
-/* The value of --threads, or the number of cores this process may use. */
+/* The value of --threads, or each rank's share of the cores this process may use. */
 int32_t cli_budget_thread_count(const cli_options *options);
+/* Returns the number of ranks that share this machine. */
+int32_t cli_budget_rank_count(const cli_options *options);
 
 /* The decisions of flags about a plan. Code that is given a budget reads no flag. */
 typedef struct cli_budget {

@@ -143,6 +143,12 @@ static coh_status take_buffers(cli_run *run)
     if (!ids)
         return cli_fail(COH_ERR_MEMORY, "no memory for batches of %zu tokens: lower --batch",
                         batch_ids);
+    run->scan_sentences =
+        calloc((size_t)cli_job_rank_count(&run->job), sizeof(*run->scan_sentences));
+    if (!run->scan_sentences) {
+        free(ids);
+        return cli_fail(COH_ERR_MEMORY, "no memory for the ranks' sentences");
+    }
     for (int i = 0; i < CLI_BATCHES; i++) {
         run->tokens[i] = ids + 2 * (size_t)i * batch_ids;
         run->targets[i] = run->tokens[i] + batch_ids;
@@ -172,7 +178,8 @@ static coh_status find_room(cli_run *run)
     const cli_job *job = &run->job;
     int keeps = run->folder.path[0] != '\0';
     uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
-    const uint64_t store_bytes = job->summary.peak_bytes[COH_TIER_DISK];
+    const uint64_t store_bytes =
+        job->summary.peak_bytes[COH_TIER_DISK] * (uint64_t)cli_job_rank_count(job);
     uint64_t checkpoint_bytes, record_bytes = 0;
     CLI_TRY(coh_engine_save_bytes(job->plan, &checkpoint_bytes));
     if (keeps)
@@ -195,18 +202,20 @@ static coh_status weights_source(void *weights, coh_parameter parameter, const c
     return cli_weights_source(weights, parameter, name, element_begin, count, values);
 }
 
-static coh_status load_parameters(cli_run *run)
+/* Work of each rank in turn, since they share the files of the weights. */
+static coh_status load_parameters(void *context, coh_engine *engine, int32_t rank)
 {
+    cli_run *run = context;
     cli_job *job = &run->job;
     coh_load_facts loaded = { .struct_bytes = sizeof(loaded) };
     if (!cli_weights_are_there(&job->weights))
-        return coh_engine_init(run->engine, job->recipe.seed);
+        return coh_engine_init(engine, job->recipe.seed);
     if (!job->resumed)
-        return coh_engine_init_from(run->engine, job->recipe.seed, weights_source, &job->weights);
+        return coh_engine_init_from(engine, job->recipe.seed, weights_source, &job->weights);
     if (run->options->reset_optimizer)
-        return coh_engine_load_weights(run->engine, job->weights.facts.path);
-    CLI_TRY(coh_engine_load(run->engine, job->weights.facts.path, &loaded));
-    if (loaded.numeric_changed)
+        return coh_engine_load_weights(engine, job->weights.facts.path);
+    CLI_TRY(coh_engine_load(engine, job->weights.facts.path, &loaded));
+    if (loaded.numeric_changed && rank == 0)
         cli_note("numeric plan %016" PRIx64 " -> %016" PRIx64
                  " (dtype, gradients, micro-batch or their number, sweep order, kinds or kernel "
                  "path): other rounding, the run will not continue bit for bit",
@@ -229,8 +238,10 @@ static coh_status open_engine(cli_run *run)
     engine_options.disks = run->disks.of;
     engine_options.disk_count = run->disks.count;
     engine_options.record_steps = run->folder.path[0] ? (uint64_t)run->options->record : 0;
-    CLI_TRY(coh_engine_create(run->job.plan, &engine_options, &run->engine));
-    CLI_TRY(load_parameters(run));
+    CLI_TRY(
+        cli_ranks_open(run->job.plan, &engine_options, cli_job_rank_count(&run->job), &run->ranks));
+    run->engine = cli_ranks_engine(run->ranks);
+    CLI_TRY(cli_ranks_run_in_turn(run->ranks, load_parameters, run));
     run->facts = (coh_engine_facts){ .struct_bytes = sizeof(run->facts) };
     return coh_engine_facts_get(run->engine, &run->facts);
 }
@@ -389,6 +400,27 @@ static void add_run_flags(const cli_options *options, cli_line *line)
             cli_line_add(line, " --%s %" PRId64, cli_flag_table[flags[i]].name, values[i]);
 }
 
+/* Work of all ranks. */
+static coh_status hash_values(void *hashes, coh_engine *engine, int32_t rank)
+{
+    return coh_engine_hash(engine, &((uint64_t *)hashes)[rank]);
+}
+
+/* Computes the hash of the final values, which is the same on all ranks. */
+static coh_status take_hash(cli_run *run, uint64_t *out_hash)
+{
+    uint64_t hashes[COH_WORLD_RANKS_MOST];
+    CLI_TRY(cli_ranks_run(run->ranks, hash_values, hashes));
+    *out_hash = hashes[0];
+    for (int32_t rank = 1; rank < cli_ranks_count(run->ranks); rank++)
+        if (hashes[rank] != hashes[0])
+            return cli_fail(COH_ERR_INTERNAL,
+                            "rank %d ends with hash %016" PRIx64 ", rank 0 with %016" PRIx64
+                            " (please report this)",
+                            (int)rank, hashes[rank], hashes[0]);
+    return COH_OK;
+}
+
 static coh_status finish(cli_run *run)
 {
     uint64_t hash;
@@ -396,7 +428,7 @@ static coh_status finish(cli_run *run)
     cli_report_break(&run->report);
     cli_calibration_keep(run->options, &run->job.calibration, run->engine, run->classes,
                          &run->class_count);
-    CLI_TRY(coh_engine_hash(run->engine, &hash));
+    CLI_TRY(take_hash(run, &hash));
     cli_report_peaks(&run->report, run->engine);
     CLI_TRY(coh_engine_facts_get(run->engine, &run->facts)); /* with memory that libraries took */
     cli_line_clear(&line);
@@ -443,7 +475,8 @@ static void close_run(cli_run *run)
 {
     cli_report_close(&run->report);
     cli_record_close(&run->record);
-    coh_engine_destroy(run->engine);
+    cli_ranks_close(run->ranks);
+    free(run->scan_sentences);
     free(run->tokens[0]);
     cli_data_close(&run->validation);
     cli_data_close(&run->data);

@@ -405,6 +405,28 @@ static coh_status check_sequence(const cli_job *job)
                     job->recipe.sequence, positions, job->model.name);
 }
 
+int32_t cli_job_rank_count(const cli_job *job)
+{
+    return coh_fold_shape_replicas(&job->ranks);
+}
+
+int64_t cli_job_rank_batch(const cli_job *job)
+{
+    return job->recipe.batch / cli_job_rank_count(job);
+}
+
+/* Divides the replicas between the ranks. */
+static coh_status share_replicas(cli_job *job)
+{
+    const int32_t ranks = cli_budget_rank_count(job->options);
+    if (ranks > 1 && job->on_gpu)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--ranks %d trains on the host device only: leave --device and profiles of "
+                        "GPUs out",
+                        (int)ranks);
+    return coh_fold_shape_divide(&job->recipe.replicas, ranks, &job->rank_replicas, &job->ranks);
+}
+
 coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
 {
     coh_status status;
@@ -416,6 +438,7 @@ coh_status cli_job_open_unplanned(const cli_options *options, cli_job *out_job)
     CLI_TRY_GOTO(status, cli_calibration_open(options, &out_job->profile, &out_job->calibration),
                  fail);
     CLI_TRY_GOTO(status, options->resume ? resume_recipe(out_job) : fresh_recipe(out_job), fail);
+    CLI_TRY_GOTO(status, share_replicas(out_job), fail);
     CLI_TRY_GOTO(status, check_sequence(out_job), fail);
     CLI_TRY_GOTO(status, check_gradients(out_job), fail);
     CLI_TRY_GOTO(status, settle_atomics(out_job), fail);
@@ -448,10 +471,11 @@ static void set_plan_options(cli_job *job)
     const cli_recipe *recipe = &job->recipe;
     coh_plan_options *o = &job->plan_options;
     *o = job->budget.options;
-    o->microbatch_count = (int32_t)(recipe->batch / recipe->micro_batch);
+    o->microbatch_count = (int32_t)(cli_job_rank_batch(job) / recipe->micro_batch);
     o->sweep_order = order_of(job);
     o->f32_gradients = (int32_t)recipe->f32_gradients;
-    o->replicas = recipe->replicas;
+    o->replicas = job->rank_replicas;
+    o->ranks = job->ranks;
     o->deferred_update = cli_recipe_defers(recipe);
     snprintf(o->optimizer, sizeof(o->optimizer), "%s", recipe->optimizer);
     o->optimizer_choices = recipe->optimizer_for.at;
@@ -491,7 +515,7 @@ static coh_status check_planned_batch(const cli_job *job, const coh_plan_file *f
 static coh_status use_planned_micro_batch(cli_job *job, const coh_plan_file *file)
 {
     cli_recipe *recipe = &job->recipe;
-    const int64_t count = file->microbatch_count;
+    const int64_t count = (int64_t)file->microbatch_count * coh_fold_shape_replicas(&file->ranks);
     if (count < 1 || recipe->batch % count != 0 || recipe->batch / count == recipe->micro_batch)
         return COH_OK; /* a plan for another batch is refused when it is read */
     cli_note("micro-batch %" PRId64 " -> %" PRId64 ": that of the plan; other rounding",
@@ -535,7 +559,7 @@ static coh_status plan_batch(cli_job *job)
                               .may_change = job->budget.may_change_micro_batch,
                               .make_graph = make_graph,
                               .context = job,
-                              .batch = job->recipe.batch,
+                              .batch = cli_job_rank_batch(job),
                               .microbatch = job->recipe.micro_batch };
     const int64_t wanted = job->recipe.micro_batch;
     coh_batch_plan made = { .struct_bytes = sizeof(made) };
@@ -569,7 +593,8 @@ static coh_status make_plan(cli_job *job)
     job->summary = (coh_plan_summary){ .struct_bytes = sizeof(job->summary) };
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
     if (!is_replayed) {
-        job->plan_options.microbatch_count = (int32_t)(job->recipe.batch / job->recipe.micro_batch);
+        job->plan_options.microbatch_count =
+            (int32_t)(cli_job_rank_batch(job) / job->recipe.micro_batch);
         job->plan_options.disk_bytes = job->summary.disk_limit_bytes;
     }
     job->plan_options.sweep_order = job->summary.sweep_order;
@@ -593,7 +618,8 @@ static uint64_t largest_chunk(const cli_job *job)
 static coh_status check_memory(const cli_job *job)
 {
     const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[COH_TIER_DEVICE];
-    const uint64_t host = job->summary.peak_bytes[COH_TIER_HOST], most = coh_machine_most_bytes();
+    const uint64_t host = job->summary.peak_bytes[COH_TIER_HOST];
+    const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_job_rank_count(job);
     const uint64_t stages = job->on_gpu ? cli_budget_stage_bytes(largest_chunk(job)) : 0;
     const uint64_t other = job->on_gpu ? stages : host;
     const coh_tier budget_tier = job->on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE;
@@ -681,12 +707,11 @@ double cli_job_predicted_seconds(const cli_job *job, uint64_t step_count)
 
 #define DAY_NS 86400e9
 
-/* Bytes per day of uninterrupted training. */
+/* Bytes per day of uninterrupted training, of all ranks. */
 static double written_per_day(const cli_job *job)
 {
-    return job->summary.step_ns > 0
-               ? job->summary.disk_bytes_written * DAY_NS / (double)job->summary.step_ns
-               : 0;
+    const double bytes = job->summary.disk_bytes_written * cli_job_rank_count(job);
+    return job->summary.step_ns > 0 ? bytes * DAY_NS / (double)job->summary.step_ns : 0;
 }
 
 int cli_job_wears(const cli_job *job)

@@ -19,6 +19,8 @@ typedef struct cli_job {
     coh_adapters adapters_before; /* of the checkpoint with the weights */
     int freezes_anew; /* this run freezes parameters that the weights' checkpoint trained */
     cli_recipe recipe;
+    /* The recipe's replicas: those of each rank, and the shape in which ranks' sums are added. */
+    coh_fold_shape rank_replicas, ranks;
     coh_graph *graph;
     coh_profile *profile; /* NULL: the built-in one */
     cli_calibration calibration;
@@ -55,6 +57,10 @@ void cli_job_close(cli_job *job); /* accepts a zeroed one */
 
 /* Rehearses the plan if --rehearse asks for it. Fails: with the first difference. */
 coh_status cli_job_rehearse(cli_job *job);
+
+/* Returns the number of ranks, and the sequences of a step that each trains. */
+int32_t cli_job_rank_count(const cli_job *job);
+int64_t cli_job_rank_batch(const cli_job *job);
 
 /* Bytes of the plan's emulated host tier, set by a flag or a plan file; 0: none. */
 uint64_t cli_job_emulated_bytes(const cli_job *job);

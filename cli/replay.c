@@ -136,11 +136,13 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     plan_options->thread_count = (int32_t)said->threads;
     if (cli_given(options, CLI_FLAG_THREADS))
         plan_options->thread_count = (int32_t)options->threads;
-    plan_options->microbatch_count = said->microbatch_count;
+    plan_options->microbatch_count =
+        said->microbatch_count / coh_fold_shape_replicas(&replay->file.ranks);
     plan_options->deferred_update = replay->file.deferred_update;
     plan_options->sweep_order = COH_SWEEP_AUTO; /* the file has it */
     plan_options->f32_gradients = replay->file.f32_gradients;
     plan_options->replicas = replay->file.replicas;
+    plan_options->ranks = replay->file.ranks;
     memcpy(plan_options->optimizer, replay->file.optimizer, sizeof(plan_options->optimizer));
     plan_options->optimizer_choices = replay->file.optimizer_choices;
     plan_options->optimizer_choice_count = replay->file.optimizer_choice_count;

@@ -10,6 +10,7 @@
 #include "cli/data.h"
 #include "cli/disks.h"
 #include "cli/job.h"
+#include "cli/ranks.h"
 #include "cli/record.h"
 #include "cli/report.h"
 #include "cli/run_folder.h"
@@ -17,8 +18,9 @@
 #include "cli/validation.h"
 
 enum {
-    CLI_BATCHES = 3,      /* two in flight, and the one being waited for */
-    CLI_SKIPPED_MOST = 10 /* consecutive steps without a finite number */
+    CLI_BATCHES = 3,       /* two in flight, and the one being waited for */
+    CLI_SKIPPED_MOST = 10, /* consecutive steps without a finite number */
+    CLI_SCAN_BYTES = 512   /* of coh_engine_scan's sentence, with room to spare */
 };
 
 typedef struct cli_run {
@@ -27,7 +29,8 @@ typedef struct cli_run {
     cli_run_folder folder;
     cli_data data, validation;
     cli_disks disks;
-    coh_engine *engine;
+    cli_ranks *ranks;
+    coh_engine *engine; /* rank 0's */
     coh_engine_facts facts;
     cli_report report;
     cli_record record;
@@ -44,6 +47,7 @@ typedef struct cli_run {
     coh_calibration_class classes[COH_CALIBRATION_CLASSES_MOST]; /* of this run's lines */
     uint32_t class_count;
     int skipped_in_row;
+    char (*scan_sentences)[CLI_SCAN_BYTES]; /* by rank */
     int tokens_are_new; /* the data was text, and became a token file of the run folder */
     int has_begun;      /* reached the first step; an earlier failure leaves no folder behind */
     int stopped;        /* by a signal, after `done_steps` steps */

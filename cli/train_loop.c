@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/stop.h"
 #include "cli/train.h"
@@ -31,6 +32,51 @@ static coh_step_input input_of(const cli_run *run, uint64_t step)
     return input;
 }
 
+/* ---- work of all ranks ---- */
+
+/* A step, of which each rank trains its share of the sequences. */
+typedef struct step_work {
+    coh_step_input input;
+    int64_t rank_ids;                  /* of a rank's sequences */
+    uint64_t applied_count;            /* of scan */
+    char (*sentences)[CLI_SCAN_BYTES]; /* of scan, by rank */
+    coh_step_result result;            /* of await: rank 0's */
+} step_work;
+
+static step_work work_of(const cli_run *run, uint64_t step)
+{
+    return (step_work){ .input = input_of(run, step),
+                        .rank_ids = cli_job_rank_batch(&run->job) * run->job.recipe.sequence,
+                        .result = { .struct_bytes = sizeof(coh_step_result) } };
+}
+
+static coh_step_input input_of_rank(const step_work *work, int32_t rank)
+{
+    coh_step_input input = work->input;
+    for (int i = 0; i < 2; i++) /* tokens and targets */
+        input.inputs[i] = (const int32_t *)input.inputs[i] + rank * work->rank_ids;
+    return input;
+}
+
+static coh_status submit(void *context, coh_engine *engine, int32_t rank)
+{
+    const coh_step_input input = input_of_rank(context, rank);
+    return coh_engine_submit(engine, &input);
+}
+
+static coh_status await(void *context, coh_engine *engine, int32_t rank)
+{
+    coh_step_result other = { .struct_bytes = sizeof(other) };
+    return coh_engine_wait(engine, rank == 0 ? &((step_work *)context)->result : &other);
+}
+
+static coh_status scan(void *context, coh_engine *engine, int32_t rank)
+{
+    const step_work *work = context;
+    const coh_step_input input = input_of_rank(work, rank);
+    return coh_engine_scan(engine, &input, work->applied_count, work->sentences[rank]);
+}
+
 static coh_status submit_next(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
@@ -40,8 +86,8 @@ static coh_status submit_next(cli_run *run)
                           run->targets[step % CLI_BATCHES]));
     run->counted[step % CLI_BATCHES] =
         cli_data_counted(run->targets[step % CLI_BATCHES], recipe->batch * recipe->sequence);
-    coh_step_input input = input_of(run, step);
-    CLI_TRY(coh_engine_submit(run->engine, &input));
+    step_work work = work_of(run, step);
+    CLI_TRY(cli_ranks_run(run->ranks, submit, &work));
     run->submitted_steps++;
     return COH_OK;
 }
@@ -243,13 +289,20 @@ static coh_status quiet_point(cli_run *run)
 
 /* ---- a step without finite numbers ---- */
 
+/* Returns the sentence of the first rank that found where a number broke, else that of rank 0. */
+static const char *first_finding(const cli_run *run)
+{
+    for (int32_t rank = 0; rank < cli_ranks_count(run->ranks); rank++)
+        if (strncmp(run->scan_sentences[rank], "first ", 6) == 0)
+            return run->scan_sentences[rank];
+    return run->scan_sentences[0];
+}
+
 /* Handles step `result->step`, which was not applied (docs/architecture.md, "a broken number"):
  * undoes the step after it, runs it again checking every value, prints where it broke, continues
  * with the next batch. */
 static coh_status skip_step(cli_run *run, const coh_step_result *result)
 {
-    char sentence[512];
-    coh_step_result later = { .struct_bytes = sizeof(later) };
     const char *mode = run->job.recipe.clip > 0 ? "--clip-mode previous" : "--clip 0";
     if (!cli_recipe_defers(&run->job.recipe)) {
         CLI_TRY(finish_save(run));
@@ -265,12 +318,15 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
                         " %s/step-%" PRIu64,
                         result->step + 1, mode, run->folder.path, run->saved_step);
     }
+    step_work work = work_of(run, result->step);
+    work.applied_count = result->applied_count;
+    work.sentences = run->scan_sentences;
     if (run->submitted_steps > run->done_steps) {
-        CLI_TRY(coh_engine_wait(run->engine, &later));
+        CLI_TRY(cli_ranks_run(run->ranks, await, &work));
         run->submitted_steps--;
     }
-    coh_step_input input = input_of(run, result->step);
-    CLI_TRY(coh_engine_scan(run->engine, &input, result->applied_count, sentence));
+    CLI_TRY(cli_ranks_run(run->ranks, scan, &work));
+    const char *sentence = first_finding(run);
     cli_report_break(&run->report);
     cli_note("warning: step %" PRIu64 " is left out: %s", result->step + 1, sentence);
     if (++run->skipped_in_row < CLI_SKIPPED_MOST)
@@ -298,19 +354,20 @@ static int may_submit(const cli_run *run)
 static coh_status run_steps(cli_run *run)
 {
     while (run->done_steps < run->job.recipe.steps && !run->stopped && !run->ended) {
-        coh_step_result result = { .struct_bytes = sizeof(result) };
+        step_work work = { .result = { .struct_bytes = sizeof(coh_step_result) } };
+        const coh_step_result *result = &work.result;
         cli_step_health health;
         while (may_submit(run) && !(cli_stop_asked() && run->submitted_steps > run->done_steps))
             CLI_TRY(submit_next(run));
-        CLI_TRY(coh_engine_wait(run->engine, &result));
+        CLI_TRY(cli_ranks_run(run->ranks, await, &work));
         run->done_steps++;
-        cli_record_step(&run->record, run->engine, &result, &health);
-        cli_report_step(&run->report, &result,
-                        coh_schedule_rate(&run->job.recipe.schedule, result.step), &health);
-        if (result.finite)
+        cli_record_step(&run->record, run->engine, result, &health);
+        cli_report_step(&run->report, result,
+                        coh_schedule_rate(&run->job.recipe.schedule, result->step), &health);
+        if (result->finite)
             run->skipped_in_row = 0;
         else
-            CLI_TRY(skip_step(run, &result));
+            CLI_TRY(skip_step(run, result));
         CLI_TRY(poll_save(run));
         if (run->submitted_steps > run->done_steps)
             continue;

@@ -35,6 +35,13 @@ COH_API coh_status coh_fold_shape_parse(const char *text, coh_fold_shape *out_sh
  * Fails: COH_ERR_ARGUMENT: a factor below 0, more than COH_REPLICAS_MOST replicas. */
 COH_API coh_status coh_fold_shape_write(const coh_fold_shape *shape, char *text);
 
+/* Divides a shape between ranks (coh_plan_options.ranks): *out_inner is the shape of the replicas
+ * of each rank, *out_outer that of the ranks' sums.
+ * Fails: COH_ERR_ARGUMENT if a rank would not hold whole inner factors, with the numbers of ranks
+ * that would; as coh_fold_shape_write. */
+COH_API coh_status coh_fold_shape_divide(const coh_fold_shape *shape, int32_t rank_count,
+                                         coh_fold_shape *out_inner, coh_fold_shape *out_outer);
+
 /* Returns the number of replicas; NULL, or a shape that cannot be written: 1. */
 COH_API int32_t coh_fold_shape_replicas(const coh_fold_shape *shape);
 
