@@ -1,0 +1,67 @@
+"""Ranks through the command line: any number of them gives the bits of one, and resumes what another number saved."""
+
+import unittest
+
+from program import QUICK, TrainTest, in_full
+
+RUN = ["gpt2-nano", "--sequence", "16", "--batch", "8", *QUICK]
+F32 = ["--dtype", "f32"]
+SHAPE = ["--replicas", "2x2x2"]
+
+
+class Ranks(TrainTest):
+    def hash_of_run(self, ranks, *more):
+        return self.says_hash(self.train("--steps", 3, "--save", "none", *SHAPE, "--ranks", ranks, *more, model=RUN))
+
+    def test_any_number_of_ranks_has_the_bits_of_one(self):
+        numbers = [*F32, "--dropout", "0.1", "--threads", "1"]
+        whole = self.hash_of_run(1, *numbers)
+        for ranks in (2, 4, 8):
+            self.assertEqual(self.hash_of_run(ranks, *numbers, "--test-poison", "--test-delay-seed", ranks), whole)
+
+    def test_a_run_moves_between_numbers_of_ranks(self):
+        whole = self.train("--steps", 4, "--save", "none", *F32, *SHAPE, model=RUN)
+        begun = self.train("--steps", 1, "--schedule-steps", 4, "--save", self.path("run"), *F32, *SHAPE, "--ranks", 4, model=RUN)
+        self.assertIn("ranks:  4 in this process, their gradients added as 2x2", begun.err)
+        for ranks, steps in ((2, 2), (8, 3), (1, 4)):
+            last = self.resumed(self.path("run"), "--steps", steps, "--ranks", ranks)
+            self.assertNotIn("other rounding", last.err)
+        self.assertEqual(self.says_hash(last), self.says_hash(whole))
+
+    def test_a_plan_file_keeps_the_ranks(self):
+        plan = self.path("plan.json")
+        self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "-o", plan)
+        done = self.succeeds("simulate", plan, "--json").json
+        self.assertEqual((done["replicas"], done["ranks"]), ("2", "2x2"))
+        numbers = ["--steps", 2, "--save", "none", *F32, *SHAPE, "--plan", plan]
+        self.assertEqual(self.says_hash(self.train(*numbers, "--ranks", 4, model=RUN)),
+                         self.says_hash(self.train(*numbers[:-2], model=RUN)))
+        self.fails(2, "train", *RUN, *numbers, "--ranks", 2, "--data", self.corpus(), says="give the same")
+
+    def test_a_step_of_ranks_is_rehearsed_and_recorded(self):
+        rehearsed = self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--rehearse", 8, "--json").json
+        self.assertGreater(rehearsed["link_bytes"]["comm0"], 0)
+        self.train("--steps", 4, "--save", self.path("recorded"), "--record", 2, *F32, *SHAPE, "--ranks", 2, model=RUN)
+        self.succeeds("report", self.path("recorded"))
+
+    @in_full
+    def test_no_placement_changes_a_bit(self):
+        for flags in ([*F32, "--clip", "0"], [*F32, "--clip-mode", "previous"], [*F32, "--lora", "4"],
+                      ["--dtype", "bf16", "--gradients", "f32"], [*F32, "--optimizer", "adamw8"]):
+            with self.subTest(flags=flags):
+                memory = self.succeeds("plan", *RUN, *flags, *SHAPE, "--json").json["in_memory_bytes"]
+                quarter = ["--device-memory", f"{memory // 4096}KiB"]
+                whole = self.hash_of_run(1, *flags)
+                self.assertEqual(self.hash_of_run(4, *flags, *quarter, "--disk", self.folder, "--test-poison"), whole)
+                self.assertEqual(self.hash_of_run(2, *flags, *quarter, "--emulate-host", "1GiB"), whole)
+
+    def test_ranks_that_cannot_be_are_refused(self):
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 3, says="--replicas 2x2x2 cannot be divided between 3 ranks")
+        self.fails(2, "plan", *RUN, *F32, "--ranks", 2, says="--replicas 1 cannot be divided between 2 ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 0, says="--ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--profile", "h100", says="on the host device only")
+        self.fails(2, "plan", *RUN, "--dtype", "bf16", *SHAPE, "--ranks", 2, says="give --gradients f32")
+
+
+if __name__ == "__main__":
+    unittest.main()
