@@ -26,8 +26,8 @@ typedef enum coh_lane {
     COH_LANE_READ,    /* disk to the next tier */
     COH_LANE_WRITE,   /* the next tier to disk */
     COH_LANE_HOST,    /* updates in host memory */
-    COH_LANE_COMM0,   /* between devices of a node; not used yet */
-    COH_LANE_COMM1,   /* between nodes; not used yet */
+    COH_LANE_COMM0,   /* between ranks of a node */
+    COH_LANE_COMM1,   /* between nodes */
     COH_LANE_COUNT
 } coh_lane;
 
