@@ -20,6 +20,7 @@
 #include "cohobate/models.h"
 #include "comm/world.h"
 #include "planner/plan_make.h"
+#include "tests/faults/alloc_faults.h"
 #include "tests/faults/transport_faults.h"
 #include "tests/length.h"
 #include "tests/search_length.h"
@@ -63,6 +64,7 @@ typedef struct setting {
     uint64_t delay_seed;
     int broken_rank; /* its table is out of range in step 1; -1: none */
     int world_is_faulty;
+    uint64_t failing_allocation; /* of those that the ranks make; 0: none */
 } setting;
 
 static coh_graph *make_graph(coh_dtype dtype)
@@ -122,6 +124,7 @@ typedef struct end {
     char sentence[COH_ERROR_TEXT_BYTES];
     coh_step_result results[STEPS];
     uint64_t hash;
+    uint64_t allocations; /* of all ranks in the last step; of rank 0 */
 } end;
 
 typedef struct rank_run {
@@ -131,6 +134,11 @@ typedef struct rank_run {
     pthread_t thread;
     end end;
 } rank_run;
+
+static coh_status meet(const rank_run *run)
+{
+    return run->world != NULL ? coh_world_barrier(run->world) : COH_OK;
+}
 
 /* Exchanges a row of the table, which the step after it does not update, with `row`. */
 static coh_status exchange_row(coh_engine *engine, float row[CHANNELS])
@@ -163,10 +171,17 @@ static coh_status run_steps(rank_run *run, coh_engine *engine)
         const int breaks = step == 1 && run->s->broken_rank == rank;
         if (breaks)
             COH_TRY(exchange_row(engine, row));
+        if (step == STEPS - 1)
+            COH_TRY(meet(run));
+        const uint64_t allocations = alloc_count();
         COH_TRY(coh_engine_step(engine, &input, &run->end.results[step]));
+        if (step == STEPS - 1)
+            COH_TRY(meet(run));
+        run->end.allocations = alloc_count() - allocations;
         if (breaks)
             COH_TRY(exchange_row(engine, row));
     }
+    COH_TRY(meet(run)); /* a hash allocates */
     return coh_engine_hash(engine, &run->end.hash);
 }
 
@@ -184,7 +199,11 @@ static coh_status run_rank(rank_run *run)
     coh_status status = coh_engine_create(run->plan, &options, &engine);
     if (status == COH_OK)
         status = run_steps(run, engine);
-    if (status == COH_OK && run->world != NULL)
+    if (status != COH_OK)
+        coh_error_save(run->end.sentence);
+    if (status != COH_OK && run->world != NULL)
+        (void)coh_world_stop(run->world, status, run->end.sentence);
+    if (run->world != NULL)
         status = coh_world_barrier(run->world);
     if (status != COH_OK)
         coh_error_save(run->end.sentence);
@@ -216,10 +235,12 @@ static void run_setting(const setting *s, end ends[RANKS_MOST])
         if (s->world_is_faulty)
             transport_faults_put(worlds[i]->transport);
     }
+    alloc_fail_nth(s->failing_allocation);
     for (int i = 0; i < s->ranks; i++)
         assert_int_equal(coh_thread_start(&runs[i].thread, run_thread, &runs[i]), 0);
     for (int i = 0; i < s->ranks; i++)
         assert_int_equal(pthread_join(runs[i].thread, NULL), 0);
+    alloc_fail_nth(0);
     for (int i = 0; i < s->ranks; i++) {
         ends[i] = runs[i].end;
         coh_world_close(worlds[i]);
@@ -364,6 +385,35 @@ static void each_call_that_fails_ends_all_ranks_with_one_sentence(void **state)
     }
     assert_true(at > 200);
     transport_fault_plan_set(NULL);
+}
+
+/* Likewise each allocation: of an engine that is created, or of a hash. */
+static void each_allocation_that_fails_ends_all_ranks_with_one_sentence(void **state)
+{
+    (void)state;
+    setting s = with_ranks(plain, 2);
+    end ends[RANKS_MOST];
+    const uint64_t stride = test_is_short() ? 97 : 7;
+    int failures = 0;
+    for (s.failing_allocation = 1;; s.failing_allocation += stride) {
+        run_setting(&s, ends);
+        if (ends[0].status == COH_OK)
+            break;
+        expect_one_sentence(&s, ends, "rank ");
+        failures++;
+    }
+    assert_true(failures > 3);
+}
+
+static void steps_of_ranks_allocate_nothing(void **state)
+{
+    (void)state;
+    const setting s = { "2x2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1,
+                        0,       0 };
+    end ends[RANKS_MOST];
+    run_setting(&s, ends);
+    must(ends[0].status, ends[0].sentence);
+    assert_int_equal(ends[0].allocations, 0);
 }
 
 static coh_status create_and_destroy(const coh_plan *plan, coh_world *world)
@@ -519,6 +569,8 @@ int main(void)
         cmocka_unit_test(no_place_changes_a_bit),
         cmocka_unit_test(a_broken_number_on_one_rank_masks_the_update_on_all),
         cmocka_unit_test(each_call_that_fails_ends_all_ranks_with_one_sentence),
+        cmocka_unit_test(each_allocation_that_fails_ends_all_ranks_with_one_sentence),
+        cmocka_unit_test(steps_of_ranks_allocate_nothing),
         cmocka_unit_test(a_world_that_is_not_the_plans_is_refused),
         cmocka_unit_test(ranks_with_different_plans_are_refused),
         cmocka_unit_test(ranks_that_do_not_fit_are_refused),
