@@ -2,6 +2,7 @@
 #include "comm/link_plan.h"
 
 #include <assert.h>
+#include <inttypes.h>
 
 #include "base/alloc.h"
 
@@ -37,4 +38,46 @@ coh_status coh_link_plan_send(coh_link_plan *plan, int32_t peer, const void *fro
 coh_status coh_link_plan_receive(coh_link_plan *plan, int32_t peer, void *to, size_t bytes)
 {
     return add(plan, (coh_link){ .peer = peer, .bytes = bytes, .to = to });
+}
+
+static coh_status check_link(const coh_link *link, size_t number, int32_t rank, int32_t rank_count)
+{
+    const int is_one_side = (link->from == NULL) != (link->to == NULL);
+    if (link->peer >= 0 && link->peer < rank_count && link->peer != rank && link->bytes > 0 &&
+        is_one_side)
+        return COH_OK;
+    return coh_fail(
+        COH_ERR_ARGUMENT,
+        "link %zu has peer %" PRId32 ", %zu bytes and %s: name another rank below %" PRId32
+        ", at least 1 byte, and an address to send from or to receive to",
+        number, link->peer, link->bytes, is_one_side ? "one address" : "no or two", rank_count);
+}
+
+coh_status coh_link_plan_check(const coh_link_plan *plan, int32_t rank, int32_t rank_count)
+{
+    for (size_t i = 0; i < plan->link_count; i++)
+        COH_TRY(check_link(&plan->links[i], i, rank, rank_count));
+    return COH_OK;
+}
+
+coh_status coh_link_match(int32_t peer, const coh_link_side *send, const coh_link_side *receive)
+{
+    if (receive == NULL)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "line %zu sends %zu bytes to rank %" PRId32
+                        ", which receives fewer messages from here",
+                        send->line, send->bytes, peer);
+    if (receive->bytes != send->bytes)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "line %zu sends %zu bytes to rank %" PRId32 ", whose line %zu receives %zu",
+                        send->line, send->bytes, peer, receive->line, receive->bytes);
+    return COH_OK;
+}
+
+coh_status coh_link_refuse_receive(int32_t peer, const coh_link_side *receive)
+{
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "line %zu receives %zu bytes from rank %" PRId32
+                    ", which sends fewer messages here",
+                    receive->line, receive->bytes, peer);
 }

@@ -44,6 +44,21 @@ coh_status coh_link_plan_begin(coh_link_plan *plan, uint32_t *out_line);
 coh_status coh_link_plan_send(coh_link_plan *plan, int32_t peer, const void *from, size_t bytes);
 coh_status coh_link_plan_receive(coh_link_plan *plan, int32_t peer, void *to, size_t bytes);
 
+/* Checks each link of a rank's plan by itself.
+ * Fails: COH_ERR_ARGUMENT naming a link without another rank, bytes or just one address. */
+coh_status coh_link_plan_check(const coh_link_plan *plan, int32_t rank, int32_t rank_count);
+
+/* One side of a message: where it lies in the plan of its rank. */
+typedef struct coh_link_side {
+    size_t line, bytes;
+} coh_link_side;
+
+/* Checks that a send to `peer` and the receive there (NULL: none is left) are one message.
+ * Fails: COH_ERR_ARGUMENT with lines and bytes. */
+coh_status coh_link_match(int32_t peer, const coh_link_side *send, const coh_link_side *receive);
+/* Refuses a receive to which `peer` sends nothing. */
+coh_status coh_link_refuse_receive(int32_t peer, const coh_link_side *receive);
+
 /* Returns the first link of a line. */
 static inline size_t coh_link_plan_first(const coh_link_plan *plan, size_t line)
 {

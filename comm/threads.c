@@ -53,9 +53,8 @@ typedef struct bound {
 
 /* A rank's call of a meeting. */
 typedef struct call {
-    const char *name;
+    coh_meeting meeting;
     const void *data;
-    size_t bytes;
 } call;
 
 typedef struct rank {
@@ -158,13 +157,11 @@ static coh_status take(rank *from, const call *own, void *to)
     coh_status status = COH_OK;
     pthread_mutex_lock(&from->offer_lock);
     const call *other = from->offer;
-    if (other != NULL && (strcmp(other->name, own->name) != 0 || other->bytes != own->bytes))
-        status = coh_fail(COH_ERR_ARGUMENT,
-                          "it calls %s with %zu bytes while rank %" PRId32
-                          " calls %s with %zu: all ranks must make the same calls",
-                          own->name, own->bytes, from->base.rank, other->name, other->bytes);
-    else if (other != NULL && to != NULL && to != other->data && own->bytes > 0)
-        memcpy(to, other->data, own->bytes);
+    const size_t bytes = own->meeting.bytes;
+    if (other != NULL)
+        status = coh_meeting_compare(&own->meeting, &other->meeting, from->base.rank);
+    if (other != NULL && status == COH_OK && to != NULL && to != other->data && bytes > 0)
+        memcpy(to, other->data, bytes);
     pthread_mutex_unlock(&from->offer_lock);
     return status;
 }
@@ -176,7 +173,7 @@ static coh_status meet_with(rank *self, const call *own, int32_t count, void *ou
     offer(self, own);
     coh_status status = meet(self);
     for (int32_t i = 0; i < all->rank_count && status == COH_OK; i++) {
-        void *to = i < count ? (unsigned char *)out + (size_t)i * own->bytes : NULL;
+        void *to = i < count ? (unsigned char *)out + (size_t)i * own->meeting.bytes : NULL;
         status = take(&all->ranks[i], own, to);
     }
     if (status == COH_OK)
@@ -188,13 +185,13 @@ static coh_status meet_with(rank *self, const call *own, int32_t count, void *ou
 static coh_status threads_gather(coh_transport *transport, const void *record, size_t bytes,
                                  void *out_records)
 {
-    const call own = { "gather", record, bytes };
+    const call own = { { COH_MEETING_GATHER, bytes }, record };
     return meet_with((rank *)transport, &own, bytes > 0 ? transport->rank_count : 0, out_records);
 }
 
 static coh_status threads_share(coh_transport *transport, void *bytes, size_t count)
 {
-    const call own = { "share", bytes, count };
+    const call own = { { COH_MEETING_SHARE, count }, bytes };
     return meet_with((rank *)transport, &own, 1, bytes);
 }
 
@@ -210,20 +207,6 @@ static void bound_fini(bound *made)
     coh_free(made->receives);
     coh_free(made->messages);
     *made = (bound){ 0 };
-}
-
-static coh_status check_link(const rank *self, const coh_link *link, size_t number)
-{
-    const int is_one_side = (link->from == NULL) != (link->to == NULL);
-    if (link->peer >= 0 && link->peer < self->base.rank_count && link->peer != self->base.rank &&
-        link->bytes > 0 && is_one_side)
-        return COH_OK;
-    return coh_fail(COH_ERR_ARGUMENT,
-                    "link %zu has peer %" PRId32
-                    ", %zu bytes and %s: name another rank below %" PRId32
-                    ", at least 1 byte, and an address to send from or to receive to",
-                    number, link->peer, link->bytes, is_one_side ? "one address" : "no or two",
-                    self->base.rank_count);
 }
 
 /* Makes the receive of a link. */
@@ -243,10 +226,9 @@ static coh_status add_receive(bound *made, const coh_link *link, line *receive_l
 static coh_status bound_make(const rank *self, const coh_link_plan *plan, bound *made)
 {
     size_t receive_count = 0;
-    for (size_t i = 0; i < plan->link_count; i++) {
-        COH_TRY(check_link(self, &plan->links[i], i));
+    COH_TRY(coh_link_plan_check(plan, self->base.rank, self->base.rank_count));
+    for (size_t i = 0; i < plan->link_count; i++)
         receive_count += plan->links[i].to != NULL;
-    }
     COH_TRY(COH_ALLOC(plan->line_count, &made->lines));
     COH_TRY(COH_ALLOC(receive_count, &made->receives));
     COH_TRY(COH_ALLOC(plan->link_count, &made->messages));
@@ -288,17 +270,12 @@ static coh_status match(rank *self, const coh_link *link, line *send_line, size_
     const bound *there = &peer->bound;
     while (*next < there->receive_count && there->receives[*next].sender != self->base.rank)
         ++*next;
+    const coh_link_side own = { number_of(self, send_line), link->bytes };
     if (*next == there->receive_count)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "line %zu sends %zu bytes to rank %" PRId32
-                        ", which receives fewer messages from here",
-                        number_of(self, send_line), link->bytes, link->peer);
+        return coh_link_match(link->peer, &own, NULL);
     message *found = &there->receives[(*next)++];
-    if (found->bytes != link->bytes)
-        return coh_fail(COH_ERR_ARGUMENT,
-                        "line %zu sends %zu bytes to rank %" PRId32 ", whose line %zu receives %zu",
-                        number_of(self, send_line), link->bytes, link->peer,
-                        number_of(peer, found->receive_line), found->bytes);
+    COH_TRY(coh_link_match(link->peer, &own,
+                           &(coh_link_side){ number_of(peer, found->receive_line), found->bytes }));
     found->from = link->from;
     found->send_line = send_line;
     *out_message = found;
@@ -327,11 +304,9 @@ static coh_status check_receives(const rank *self)
     for (size_t i = 0; i < self->bound.receive_count; i++) {
         const message *receive = &self->bound.receives[i];
         if (receive->send_line == NULL)
-            return coh_fail(COH_ERR_ARGUMENT,
-                            "line %zu receives %zu bytes from rank %" PRId32
-                            ", which sends fewer messages here",
-                            number_of(self, receive->receive_line), receive->bytes,
-                            receive->sender);
+            return coh_link_refuse_receive(
+                receive->sender,
+                &(coh_link_side){ number_of(self, receive->receive_line), receive->bytes });
     }
     return COH_OK;
 }
@@ -347,7 +322,8 @@ static coh_status threads_bind(coh_transport *transport, const coh_link_plan *pl
         bound_fini(&made);
     COH_TRY(status);
     publish(self, &made);
-    COH_TRY(meet_with(self, &(call){ .name = "bind" }, 0, NULL)); /* all receives are there */
+    COH_TRY(meet_with(self, &(call){ { COH_MEETING_BIND, 0 }, NULL }, 0,
+                      NULL)); /* all receives are there */
     COH_TRY(match_sends(self, plan));
     COH_TRY(meet(self)); /* all sends are matched */
     COH_TRY(check_receives(self));
@@ -458,8 +434,7 @@ static void threads_close(coh_transport *transport)
 {
     rank *self = (rank *)transport;
     world *all = self->world;
-    stop_all(all, COH_ERR_ARGUMENT, transport->rank,
-             "it has left the world: let all ranks meet in a barrier before they close it");
+    stop_all(all, COH_ERR_ARGUMENT, transport->rank, COH_TRANSPORT_LEFT);
     threads_unbind(transport);
     pthread_mutex_lock(&all->lock);
     const int is_last = --all->open_count == 0;

@@ -2,6 +2,23 @@
  * transport.h first. */
 #include "comm/transport.h"
 
+#include <inttypes.h>
+
+static const char *const meeting_names[] = {
+    [COH_MEETING_BIND] = "bind", [COH_MEETING_GATHER] = "gather", [COH_MEETING_SHARE] = "share"
+};
+
+coh_status coh_meeting_compare(const coh_meeting *own, const coh_meeting *other, int32_t other_rank)
+{
+    if (own->kind == other->kind && own->bytes == other->bytes)
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "it calls %s with %zu bytes while rank %" PRId32
+                    " calls %s with %zu: all ranks must make the same calls",
+                    meeting_names[own->kind], own->bytes, other_rank, meeting_names[other->kind],
+                    other->bytes);
+}
+
 /* Keeps this thread's sentence, which coh_transport_stop replaces by the world's. */
 static coh_status end(coh_transport *transport, coh_status status)
 {

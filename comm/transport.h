@@ -51,6 +51,30 @@ struct coh_transport {
     int32_t rank, rank_count;
 };
 
+/* ---- for transports ---- */
+
+/* A call that all ranks make together. */
+typedef enum coh_meeting_kind {
+    COH_MEETING_BIND,
+    COH_MEETING_GATHER,
+    COH_MEETING_SHARE
+} coh_meeting_kind;
+
+typedef struct coh_meeting {
+    coh_meeting_kind kind;
+    size_t bytes; /* of a record, or shared */
+} coh_meeting;
+
+/* Refuses calls of two ranks that differ. Fails: COH_ERR_ARGUMENT with both. */
+coh_status coh_meeting_compare(const coh_meeting *own, const coh_meeting *other,
+                               int32_t other_rank);
+
+/* What all ranks fail with if one closes too early. */
+#define COH_TRANSPORT_LEFT                                                                         \
+    "it has left the world: let all ranks meet in a barrier before they close it"
+
+/* ---- for the rest of the library ---- */
+
 /* Binds the plan, once, on all ranks together. Waits for the others. The transport copies what it
  * needs; the memory of the messages must stay valid until unbind or close.
  * Fails: COH_ERR_ARGUMENT naming ranks, lines and bytes of a message that has no other side or
