@@ -1,5 +1,10 @@
-/* ranks.h - runs one function on a thread for each rank of a world of threads, with transports that
- * can fail and delay, and collects what each rank ends with. */
+/* ranks.h - runs one function on each rank of a world, with transports that can fail and delay, and
+ * collects what each rank ends with.
+ *
+ * The one idea: a test is written once, for ranks of every kind. Linked with ranks_threads.c its
+ * ranks are threads of this process; with ranks_mpi.c this process is one of the ranks that mpirun
+ * has started, and all run the same tests with the same seeds. What ranks end with is known to all,
+ * so that all judge a test alike. */
 #ifndef COH_TESTS_COMM_RANKS_H
 #define COH_TESTS_COMM_RANKS_H
 
@@ -9,11 +14,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <pthread.h>
 #include <string.h>
 
-#include "base/thread.h"
-#include "comm/threads.h"
+#include "comm/transport.h"
 #include "tests/faults/transport_faults.h"
 
 enum { RANKS_MOST = 8 };
@@ -26,41 +29,30 @@ typedef struct ranks_end {
     char sentence[COH_ERROR_TEXT_BYTES];
 } ranks_end;
 
-typedef struct ranks_thread {
-    pthread_t thread;
-    coh_transport *transport;
-    ranks_body *body;
-    void *argument;
-    ranks_end end;
-} ranks_thread;
+/* A group's setup and teardown. */
+int ranks_set_up(void **state);
+int ranks_tear_down(void **state);
 
-static inline void *ranks_run_one(void *argument)
-{
-    ranks_thread *one = argument;
-    one->end.status = one->body(one->transport, one->argument);
-    if (one->end.status != COH_OK)
-        coh_error_save(one->end.sentence);
-    return NULL;
-}
+/* Can a world have so many ranks here? Processes: only as many as there are. */
+int ranks_can(int32_t rank_count);
+/* Returns the wanted number of ranks (2 to RANKS_MOST), or the one there is. */
+int32_t ranks_pick(int32_t wanted);
+/* Does this process run the rank? */
+int ranks_are_here(int32_t rank);
+/* Is it so in any process? */
+int ranks_any(int is_so);
 
 /* Runs the body on each rank. The body closes its transport before it frees the memory of its
  * lines. */
-static inline void ranks_run(int32_t rank_count, ranks_body *body, void *argument, ranks_end *ends)
+void ranks_run(int32_t rank_count, ranks_body *body, void *argument, ranks_end *ends);
+
+/* Runs the body on one rank, as the function of its thread. */
+static inline ranks_end ranks_run_one(coh_transport *transport, ranks_body *body, void *argument)
 {
-    coh_transport *transports[RANKS_MOST];
-    ranks_thread threads[RANKS_MOST];
-    assert_int_equal(coh_threads_open(rank_count, transports), COH_OK);
-    for (int32_t i = 0; i < rank_count; i++) {
-        threads[i] =
-            (ranks_thread){ .transport = transports[i], .body = body, .argument = argument };
-        transport_faults_put(transports[i]);
-    }
-    for (int32_t i = 0; i < rank_count; i++)
-        assert_int_equal(coh_thread_start(&threads[i].thread, ranks_run_one, &threads[i]), 0);
-    for (int32_t i = 0; i < rank_count; i++) {
-        assert_int_equal(pthread_join(threads[i].thread, NULL), 0);
-        ends[i] = threads[i].end;
-    }
+    ranks_end end = { .status = body(transport, argument) };
+    if (end.status != COH_OK)
+        coh_error_save(end.sentence);
+    return end;
 }
 
 /* All ranks ended with one status and one sentence. */

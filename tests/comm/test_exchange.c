@@ -1,6 +1,6 @@
-/* GATHER and REDUCE over ranks that are threads: what each rank has at the end is compared bit for
- * bit with a loop over all contributions, in all meshes of 2, 4 and 8 ranks and fold shapes, with
- * delays, with two lines at once, and with each call of a transport failing once. */
+/* GATHER and REDUCE over ranks: what each rank has at the end is compared bit for bit with a loop
+ * over all contributions, in all meshes of 2, 4 and 8 ranks and fold shapes, with delays, with two
+ * lines at once, and with each call of a transport failing once. */
 #include "tests/comm/ranks.h"
 
 #include <stdio.h>
@@ -149,17 +149,28 @@ static float naive_sum(const setting *s, int32_t rank, int32_t step, int64_t i, 
     return sum;
 }
 
-static void expect_sums(const setting *s)
+/* Returns how many values of a rank have other bits than the oracle's. */
+static int count_wrong(const setting *s, int32_t rank)
 {
     const int32_t size = coh_mesh_group_size(&s->mesh, s->axes);
+    int count = 0;
+    for (int32_t step = 0; step < s->steps; step++)
+        for (int64_t i = 0; i < size * PART; i++) {
+            int32_t next = 0;
+            const float sum = naive_sum(s, rank, step, i, coh_fold_factor_count(&s->shape), &next);
+            count += coh_f32_bits(s->found[rank][step][i]) != coh_f32_bits(sum);
+        }
+    return count;
+}
+
+static void expect_sums(const setting *s)
+{
+    int wrong_count = 0;
     for (int32_t rank = 0; rank < coh_mesh_rank_count(&s->mesh); rank++)
-        for (int32_t step = 0; step < s->steps; step++)
-            for (int64_t i = 0; i < size * PART; i++) {
-                int32_t next = 0;
-                const float sum =
-                    naive_sum(s, rank, step, i, coh_fold_factor_count(&s->shape), &next);
-                assert_int_equal(coh_f32_bits(s->found[rank][step][i]), coh_f32_bits(sum));
-            }
+        if (ranks_are_here(rank))
+            wrong_count += count_wrong(s, rank);
+    if (ranks_any(wrong_count > 0))
+        fail_msg("%d values of the ranks here have wrong bits", wrong_count);
 }
 
 /* ---- settings ---- */
@@ -180,6 +191,8 @@ static void run(setting *s)
 {
     ranks_end ends[RANKS_MOST];
     const int32_t count = coh_mesh_rank_count(&s->mesh);
+    if (!ranks_can(count))
+        return;
     memset(s->found, 0x5a, sizeof(s->found));
     ranks_run(count, all_reduce, s, ends);
     ranks_expect(count, ends, COH_OK, "");
@@ -237,11 +250,13 @@ static void each_call_that_fails_gives_all_ranks_one_sentence(void **state)
             const transport_fault_plan plan = { .seed = (uint64_t)n, .fail_at = n };
             setting s = case_of(numbers[i], COH_DTYPE_F32);
             const int32_t count = coh_mesh_rank_count(&s.mesh);
+            if (!ranks_can(count))
+                break;
             ranks_end ends[RANKS_MOST];
             s.steps = 2;
             transport_fault_plan_set(&plan);
             ranks_run(count, all_reduce, &s, ends);
-            const int hit = transport_fault_was_hit();
+            const int hit = ranks_any(transport_fault_was_hit());
             transport_fault_plan_set(NULL);
             if (!hit) {
                 ranks_expect(count, ends, COH_OK, "");
@@ -353,5 +368,5 @@ int main(void)
         cmocka_unit_test(the_last_parts_of_a_window_end_with_it),
         cmocka_unit_test(a_window_beyond_64_bits_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, ranks_set_up, ranks_tear_down);
 }

@@ -1,4 +1,4 @@
-/* A table between a test and the threads transport. Read transport_faults.h first. */
+/* A table between a test and a transport. Read transport_faults.h first. */
 #include "tests/faults/transport_faults.h"
 
 #include <errno.h>
@@ -7,12 +7,14 @@
 #include <time.h>
 
 #include "base/rng.h"
-#include "comm/threads.h"
 
 /* Set by a test before its threads start. */
 static transport_fault_plan plan = { .fail_at = -1 };
 /* The ranks add, the test reads. */
 static _Atomic uint64_t call_count;
+static uint64_t first_number, number_step = 1;
+/* Set when the table is put there, before the ranks call. */
+static const coh_transport_ops *real;
 static _Atomic int was_hit;
 
 void transport_fault_plan_set(const transport_fault_plan *wanted)
@@ -20,6 +22,12 @@ void transport_fault_plan_set(const transport_fault_plan *wanted)
     plan = wanted != NULL ? *wanted : (transport_fault_plan){ .fail_at = -1 };
     atomic_store(&call_count, 0);
     atomic_store(&was_hit, 0);
+}
+
+void transport_faults_number(int32_t process, int32_t process_count)
+{
+    first_number = (uint64_t)process;
+    number_step = (uint64_t)process_count;
 }
 
 int transport_fault_was_hit(void)
@@ -37,7 +45,7 @@ static void delay(uint64_t number)
 
 static coh_status take(const char *name)
 {
-    const uint64_t number = atomic_fetch_add(&call_count, 1);
+    const uint64_t number = first_number + number_step * atomic_fetch_add(&call_count, 1);
     delay(number);
     if ((int64_t)number != plan.fail_at)
         return COH_OK;
@@ -48,43 +56,43 @@ static coh_status take(const char *name)
 static coh_status faulty_bind(coh_transport *transport, const coh_link_plan *links)
 {
     COH_TRY(take("bind"));
-    return coh_transport_threads.bind(transport, links);
+    return real->bind(transport, links);
 }
 
 static coh_status faulty_start(coh_transport *transport, uint32_t line)
 {
     COH_TRY(take("start"));
-    return coh_transport_threads.start(transport, line);
+    return real->start(transport, line);
 }
 
 static coh_status faulty_test(coh_transport *transport, uint32_t line, int *out_is_done)
 {
     COH_TRY(take("test"));
-    return coh_transport_threads.test(transport, line, out_is_done);
+    return real->test(transport, line, out_is_done);
 }
 
 static coh_status faulty_wait(coh_transport *transport, uint32_t line)
 {
     COH_TRY(take("wait"));
-    return coh_transport_threads.wait(transport, line);
+    return real->wait(transport, line);
 }
 
 static coh_status faulty_gather(coh_transport *transport, const void *record, size_t bytes,
                                 void *out_records)
 {
     COH_TRY(take("gather"));
-    return coh_transport_threads.gather(transport, record, bytes, out_records);
+    return real->gather(transport, record, bytes, out_records);
 }
 
 static coh_status faulty_share(coh_transport *transport, void *bytes, size_t count)
 {
     COH_TRY(take("share"));
-    return coh_transport_threads.share(transport, bytes, count);
+    return real->share(transport, bytes, count);
 }
 
 static coh_status real_stop(coh_transport *transport, coh_status status, const char *sentence)
 {
-    return coh_transport_threads.stop(transport, status, sentence);
+    return real->stop(transport, status, sentence);
 }
 
 static void real_unbind(coh_transport *transport)
@@ -94,13 +102,13 @@ static void real_unbind(coh_transport *transport)
 
 static void real_close(coh_transport *transport)
 {
-    coh_transport_threads.close(transport);
+    real->close(transport);
 }
 
 void transport_faults_put(coh_transport *transport)
 {
     static const coh_transport_ops ops = {
-        .name = "faulty threads",
+        .name = "faulty",
         .bind = faulty_bind,
         .start = faulty_start,
         .test = faulty_test,
@@ -111,5 +119,6 @@ void transport_faults_put(coh_transport *transport)
         .unbind = real_unbind,
         .close = real_close,
     };
+    real = transport->ops;
     transport->ops = &ops;
 }

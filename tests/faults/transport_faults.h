@@ -1,9 +1,11 @@
-/* transport_faults.h - the threads transport with delays and failures, so that a loop over n finds
+/* transport_faults.h - a transport with delays and failures, so that a loop over n finds
  * every path of the code that uses a transport.
  *
  * Puts another table under the transports of a world; each of its functions waits, fails, or calls
- * the real one. Calls of all ranks are counted together, from 0. The scheduler decides which
- * call has a number, so a test demands the same of every number. */
+ * the real one. Calls of all ranks are counted together, from 0: those of ranks that are threads in
+ * the order in which they come; of N processes, process p has the numbers p, p + N, p + 2N, ... The
+ * scheduler decides which call of threads has a number, so a test demands the same of every
+ * number. */
 #ifndef COH_TESTS_FAULTS_TRANSPORT_FAULTS_H
 #define COH_TESTS_FAULTS_TRANSPORT_FAULTS_H
 
@@ -19,7 +21,10 @@ typedef struct transport_fault_plan {
 void transport_fault_plan_set(const transport_fault_plan *plan);
 void transport_faults_put(coh_transport *transport);
 
-/* Returns whether the call that fails was made. */
+/* Numbers the calls of one of several processes; without this call there is one. */
+void transport_faults_number(int32_t process, int32_t process_count);
+
+/* Returns whether the call that fails was made in this process. */
 int transport_fault_was_hit(void);
 
 #endif
