@@ -19,8 +19,7 @@ coh_status coh_meeting_compare(const coh_meeting *own, const coh_meeting *other,
                     other->bytes);
 }
 
-/* Keeps this thread's sentence, which coh_transport_stop replaces by the world's. */
-static coh_status end(coh_transport *transport, coh_status status)
+coh_status coh_transport_end(coh_transport *transport, coh_status status)
 {
     char sentence[COH_ERROR_TEXT_BYTES];
     if (status == COH_OK)
@@ -31,33 +30,34 @@ static coh_status end(coh_transport *transport, coh_status status)
 
 coh_status coh_transport_bind(coh_transport *transport, const coh_link_plan *plan)
 {
-    return end(transport, transport->ops->bind(transport, plan));
+    return coh_transport_end(transport, transport->ops->bind(transport, plan));
 }
 
 coh_status coh_transport_start(coh_transport *transport, uint32_t line)
 {
-    return end(transport, transport->ops->start(transport, line));
+    return coh_transport_end(transport, transport->ops->start(transport, line));
 }
 
 coh_status coh_transport_test(coh_transport *transport, uint32_t line, int *out_is_done)
 {
-    return end(transport, transport->ops->test(transport, line, out_is_done));
+    return coh_transport_end(transport, transport->ops->test(transport, line, out_is_done));
 }
 
 coh_status coh_transport_wait(coh_transport *transport, uint32_t line)
 {
-    return end(transport, transport->ops->wait(transport, line));
+    return coh_transport_end(transport, transport->ops->wait(transport, line));
 }
 
 coh_status coh_transport_gather(coh_transport *transport, const void *record, size_t bytes,
                                 void *out_records)
 {
-    return end(transport, transport->ops->gather(transport, record, bytes, out_records));
+    return coh_transport_end(transport,
+                             transport->ops->gather(transport, record, bytes, out_records));
 }
 
 coh_status coh_transport_share(coh_transport *transport, void *bytes, size_t count)
 {
-    return end(transport, transport->ops->share(transport, bytes, count));
+    return coh_transport_end(transport, transport->ops->share(transport, bytes, count));
 }
 
 coh_status coh_transport_stop(coh_transport *transport, coh_status status, const char *sentence)

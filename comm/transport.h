@@ -8,8 +8,8 @@
  *     open ──> bind(plan) ──> start(line), test(line) or wait(line), ... ──> unbind ──> close
  *
  * A message moves once both sides have started its lines, whatever their threads do then: waiting
- * for one line never needs the progress of another. A line that is done on a rank may be started
- * again there; the n-th start meets the peer's n-th.
+ * for one line never needs the progress of another. A send may be done before it is received. A
+ * line that is done on a rank may be started again there; the n-th start meets the peer's n-th.
  *
  * Failures stop the world: a call that fails on one rank stops all ranks, with that rank's number
  * and sentence. Each later call on each rank fails with the same status and sentence; only the end
@@ -20,8 +20,9 @@
  * different threads (the two comm lanes). bind, unbind, gather, share and close are called by one
  * thread; stop by any.
  *
- * A transport is a table of functions; threads.h has the one of ranks in one process. The functions
- * coh_transport_* below are what the rest of the library calls. */
+ * A transport is a table of functions: threads.h has the one of ranks in one process,
+ * mpi_transport.h that of ranks which are processes. The functions coh_transport_* below are what
+ * the rest of the library calls. */
 #ifndef COH_COMM_TRANSPORT_H
 #define COH_COMM_TRANSPORT_H
 
@@ -32,7 +33,7 @@ typedef struct coh_transport coh_transport; /* one rank's end */
 /* The functions of a transport; coh_transport_* describes each. They need not stop the world when
  * they fail. */
 typedef struct coh_transport_ops {
-    const char *name; /* "threads" */
+    const char *name; /* "threads", "mpi" */
     coh_status (*bind)(coh_transport *transport, const coh_link_plan *plan);
     coh_status (*start)(coh_transport *transport, uint32_t line);
     coh_status (*test)(coh_transport *transport, uint32_t line, int *out_is_done);
@@ -109,6 +110,10 @@ coh_status coh_transport_share(coh_transport *transport, void *bytes, size_t cou
  * status that the world has stopped with, and sets its sentence as this thread's error text. */
 coh_status coh_transport_stop(coh_transport *transport, coh_status status, const char *sentence);
 
+/* Ends work of this rank's own on which the others wait: stops all ranks if `status`, which a
+ * function of this thread has returned, is a failure. Returns as coh_transport_stop, or COH_OK. */
+coh_status coh_transport_end(coh_transport *transport, coh_status status);
+
 /* Ends this rank's lines: afterwards no other rank touches the memory of its messages, and no line
  * may be started. If one is not done, stop the world first. No other thread of this rank may be in
  * a call. Accepts a transport without lines. */
@@ -116,7 +121,8 @@ void coh_transport_unbind(coh_transport *transport);
 
 /* Ends this rank's part. Call it after the rank's last line and, if nothing failed, after a last
  * gather (a barrier), because a rank that closes stops the others. No other thread of this rank may
- * be in a call. Afterwards no other rank touches this rank's memory. Accepts NULL. */
+ * be in a call. Afterwards no other rank touches this rank's memory. Between processes it waits
+ * until all others close, after a failure for some seconds at most. Accepts NULL. */
 void coh_transport_close(coh_transport *transport);
 
 #endif

@@ -7,7 +7,7 @@
 The arrows: base -> memory -> (kernels | offload | comm | planner, never one another) -> engine; models, text and report include
 the public headers and base; cli only the public headers and report; examples only the public headers and those beside
 them. In addition,
-includes are written from the root, CUDA and NCCL headers are included only where allowed, operator kinds include no
+includes are written from the root, CUDA, NCCL and MPI headers are included only where allowed, operator kinds include no
 header of a device, and no header includes itself, directly or not."""
 
 import os
@@ -43,6 +43,8 @@ CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|nccl|curand)")
 CUDA_PLACES = re.compile(r"^memory/(device_cuda|cuda)_?\w*\.[ch]$|^engine/comm_nccl\.c$"
                          r"|^(kernels|tests)/cuda/|^examples/\w+/\w+\.cu$")
 
+MPI_PLACE = "comm/mpi.c"
+
 KIND = re.compile(r"^kernels/kind_\w+\.[ch]$")
 
 
@@ -54,6 +56,8 @@ def wrong(path, quote, target, is_beside):
     if CUDA_HEADER.match(target) and not CUDA_PLACES.search(path):
         return ("CUDA headers stand in memory/cuda_*, memory/device_cuda*, engine/comm_nccl.c, "
                 "kernels/cuda/ and tests/cuda/ only")
+    if target == "mpi.h" and path != MPI_PLACE:
+        return f"MPI's header stands in {MPI_PLACE} only: all else is linked without MPI"
     if KIND.search(path) and target.startswith("kernels/cuda/"):
         return "what a kind does differently on a device is declared in kernels/kind_devices.h"
     if quote == "<" and first not in OURS:
@@ -124,6 +128,9 @@ PLANTED = [
     ("kernels/kind_deep.c", '#include "kernels/cuda/scratch.h"\n', "kernels/kind_deep.c:1:"),
     ("kernels/cuda/kind_good.c", '#include "kernels/cuda/scratch.h"\n', ""),
     ("comm/beside.c", '#include "kernels/fold.h"\n', "comm/beside.c:1:"),
+    ("comm/mpi.c", "#include <mpi.h>\n", ""),
+    ("comm/mpi_deep.c", "#include <mpi.h>\n", "comm/mpi_deep.c:1:"),
+    ("tests/comm/deep.c", "#include <mpi.h>\n", "tests/comm/deep.c:1:"),
     ("comm/good.c", '#include "memory/mesh.h"\n', ""),
     ("planner/beside.c", '#include "kernels/kernels.h"\n', "planner/beside.c:1:"),
     ("planner/angle.c", "#include <kernels/kernels.h>\n", "planner/angle.c:1:"),
