@@ -445,8 +445,8 @@ static coh_status mpi_stop(coh_transport *transport, coh_status status, const ch
     return coh_mpi_stop_all(&((endpoint *)transport)->stop, status, transport->rank, sentence);
 }
 
-/* Ends receives, so that nothing is written to their memory any more. All ranks have left, so each
- * one gets a message that is already on its way, or none. Returns 0 if one does not end. */
+/* Ends receives, so that nothing is written to their memory any more: each one gets a message that
+ * is already on its way, or none. Returns 0 if one does not end. */
 static int end_receives(const endpoint *self, int32_t count, unsigned char *requests)
 {
     const uint64_t begin_ns = coh_clock_ns();
@@ -463,14 +463,30 @@ static int end_receives(const endpoint *self, int32_t count, unsigned char *requ
     return are_done;
 }
 
+static int end_lines(const endpoint *self)
+{
+    int are_done = 1;
+    for (size_t i = 0; i < self->line_count; i++) {
+        line *of = &self->lines[i];
+        if (!of->is_active)
+            continue;
+        const int is_done =
+            end_receives(self, of->receive_count, request_at(self, self->requests, of->first));
+        of->is_active = !is_done;
+        are_done &= is_done;
+    }
+    return are_done;
+}
+
 static int end_all_receives(const endpoint *self)
 {
-    int are_done = end_receives(self, self->posted_receive_count, (unsigned char *)self->posted);
-    for (size_t i = 0; i < self->line_count; i++)
-        if (self->lines[i].is_active)
-            are_done &= end_receives(self, self->lines[i].receive_count,
-                                     request_at(self, self->requests, self->lines[i].first));
-    return are_done;
+    return end_receives(self, self->posted_receive_count, (unsigned char *)self->posted) &
+           end_lines(self);
+}
+
+static void mpi_unbind(coh_transport *transport)
+{
+    (void)end_lines((endpoint *)transport);
 }
 
 /* Sends that nobody has received keep their requests within MPI; no rank reads their memory. */
@@ -507,6 +523,7 @@ static const coh_transport_ops mpi_ops = {
     .gather = mpi_gather,
     .share = mpi_share,
     .stop = mpi_stop,
+    .unbind = mpi_unbind,
     .close = mpi_close,
 };
 

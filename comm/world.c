@@ -2,16 +2,19 @@
  * transport. Read cohobate/world.h first, then transport.h. */
 #include "comm/world.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
+#include "comm/launcher.h"
 #include "comm/threads.h"
 
 _Static_assert(COH_WORLD_RANKS_MOST == COH_THREADS_RANKS_MOST, "threads have as many ranks");
 
-/* ---- open and close ---- */
+/* ---- levels ---- */
 
 /* Finds the levels as for a world whose ranks report where they are. */
 static coh_status find_levels(const coh_world_options *options, coh_levels *out_levels)
@@ -27,6 +30,43 @@ static coh_status find_levels(const coh_world_options *options, coh_levels *out_
         places[rank] = (coh_place){ .node = rank / node, .pair = rank % node / pair };
     return coh_levels_find(places, count, out_levels);
 }
+
+void coh_world_places(char (*hosts)[COH_HOST_BYTES], int32_t rank_count, int32_t pair_ranks,
+                      coh_place *out_places)
+{
+    int32_t node_count = 0;
+    int32_t on_node[COH_WORLD_RANKS_MOST], first[COH_WORLD_RANKS_MOST]; /* by node */
+    for (int32_t rank = 0; rank < rank_count; rank++) {
+        int32_t node = 0;
+        while (node < node_count && strcmp(hosts[first[node]], hosts[rank]) != 0)
+            node++;
+        if (node == node_count) {
+            first[node] = rank;
+            on_node[node_count++] = 0;
+        }
+        out_places[rank] = (coh_place){ .node = node, .pair = on_node[node]++ / pair_ranks };
+    }
+}
+
+/* Gathers where all ranks are. */
+static coh_status find_levels_by_host(coh_transport *transport, int32_t pair_ranks,
+                                      coh_levels *out_levels)
+{
+    char own[COH_HOST_BYTES] = "", (*hosts)[COH_HOST_BYTES];
+    coh_place places[COH_WORLD_RANKS_MOST];
+    COH_TRY(coh_check_integer("pair_ranks", pair_ranks, 0, transport->rank_count));
+    COH_TRY(COH_ALLOC(transport->rank_count, &hosts));
+    (void)gethostname(own, sizeof(own) - 1);
+    coh_status status = coh_transport_gather(transport, own, sizeof(own), hosts);
+    if (status == COH_OK) {
+        coh_world_places(hosts, transport->rank_count, pair_ranks > 0 ? pair_ranks : 1, places);
+        status = coh_levels_find(places, transport->rank_count, out_levels);
+    }
+    coh_free(hosts);
+    return status;
+}
+
+/* ---- open and close ---- */
 
 static coh_status make_handle(coh_transport *transport, const coh_levels *levels,
                               coh_world **out_world)
@@ -62,11 +102,75 @@ coh_status coh_world_open_threads(const coh_world_options *options, coh_world **
     return status;
 }
 
+/* Checks the number of ranks and finds their levels. */
+static coh_status meet_first(coh_world *world, const coh_launcher *launcher,
+                             const coh_world_options *options)
+{
+    const int32_t count = world->transport->rank_count;
+    coh_world_options found = *options;
+    found.rank_count = count;
+    if (launcher->rank_count != 0 && launcher->rank_count != count)
+        return coh_fail(COH_ERR_DEVICE,
+                        "%s says %" PRId32 " ranks and MPI connects %" PRId32
+                        ": start the program by the mpirun of the MPI that libcohobate-mpi.so is "
+                        "linked with",
+                        launcher->variable, launcher->rank_count, count);
+    if (options->rank_count != 0 && options->rank_count != count)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "rank_count is %" PRId32 " and the launcher has started %" PRId32
+                        " ranks: give 0 to take all",
+                        options->rank_count, count);
+    COH_TRY(coh_check_integer("the number of ranks", count, 1, COH_WORLD_RANKS_MOST));
+    return options->node_ranks > 0
+               ? find_levels(&found, &world->levels)
+               : find_levels_by_host(world->transport, options->pair_ranks, &world->levels);
+}
+
+static coh_status open_processes(const coh_launcher *launcher, const coh_world_options *options,
+                                 coh_world **out_world)
+{
+    const coh_mpi_calls *calls;
+    coh_world *world;
+    COH_TRY(coh_launcher_open_mpi(&calls));
+    COH_TRY(COH_ALLOC(1, &world));
+    coh_status status = coh_mpi_start(calls, &world->mpi);
+    if (status == COH_OK)
+        status = coh_mpi_open(&world->mpi, &world->transport);
+    if (status == COH_OK)
+        status = coh_transport_end(world->transport, meet_first(world, launcher, options));
+    if (status == COH_OK)
+        *out_world = world;
+    else
+        coh_world_close(world);
+    return status;
+}
+
+coh_status coh_world_open(const coh_world_options *options, coh_world **out_world)
+{
+    coh_world_options known = { .struct_bytes = sizeof(known) };
+    coh_launcher launcher;
+    COH_NEED_STRUCT(coh_world_options, options);
+    COH_NEED(out_world);
+    *out_world = NULL;
+    coh_struct_read(options, &known, sizeof(known));
+    COH_TRY(coh_launcher_find(&launcher));
+    if (launcher.rank_count != 1)
+        return open_processes(&launcher, &known, out_world);
+    if (known.rank_count > 1)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "rank_count is %" PRId32 " and this process was started alone: start it by "
+                        "mpirun -n %" PRId32 ", or open ranks that are threads",
+                        known.rank_count, known.rank_count);
+    known.rank_count = known.rank_count == 0 ? 1 : known.rank_count;
+    return coh_world_open_threads(&known, out_world);
+}
+
 void coh_world_close(coh_world *world)
 {
     if (world == NULL)
         return;
     coh_transport_close(world->transport);
+    coh_mpi_end(&world->mpi);
     coh_free(world->text);
     coh_free(world);
 }
@@ -94,9 +198,7 @@ int32_t coh_world_level_ranks(const coh_world *world, coh_link_level level)
 /* Allocates the room for a shared text. The others wait for it, so that a failure stops them. */
 static coh_status make_room(coh_world *world, size_t bytes)
 {
-    const coh_status status = coh_alloc(bytes, 1, (void **)&world->text);
-    return status == COH_OK ? COH_OK
-                            : coh_transport_stop(world->transport, status, coh_last_error());
+    return coh_transport_end(world->transport, coh_alloc(bytes, 1, (void **)&world->text));
 }
 
 coh_status coh_world_share_text(coh_world *world, const char *text, const char **out_text)

@@ -2,12 +2,14 @@
  *
  * Each rank is one thread of control with its own engine and memory. A world connects N of them:
  *
- *     coh_world *worlds[4];
- *     coh_world_open_threads(&options, worlds);       N ranks in this process
- *     thread r:  coh_world_rank(worlds[r]) == r
+ *     coh_world *world, *worlds[4];
+ *     coh_world_open(&options, &world);               this process is one of N of a launcher
+ *     coh_world_open_threads(&options, worlds);       or: N ranks in this process
+ *
+ *     rank r:    coh_world_rank(world) == r
  *                coh_world_share_text(...)            rank 0's text, to all
  *                coh_world_barrier(...)               waits for all
- *                coh_world_close(worlds[r])
+ *                coh_world_close(world)
  *
  * The one idea: ranks end together. A rank that cannot go on stops the world with a sentence; each
  * call of every other rank, also one that waits, then fails with this status and sentence, which
@@ -33,7 +35,7 @@
 extern "C" {
 #endif
 
-/* Most ranks of one process, and most bytes of a record. */
+/* Most ranks of a world, and most bytes of a record. */
 #define COH_WORLD_RANKS_MOST        1024
 #define COH_WORLD_RECORD_BYTES_MOST 4096
 
@@ -43,10 +45,21 @@ typedef struct coh_world coh_world;
 /* The size of a world and of its levels. All ranks of a level are consecutive. */
 typedef struct coh_world_options {
     uint32_t struct_bytes; /* sizeof(coh_world_options) */
-    int32_t rank_count;    /* 1 to COH_WORLD_RANKS_MOST */
+    int32_t rank_count;    /* 1 to COH_WORLD_RANKS_MOST; of processes, 0: as many as there are */
     int32_t pair_ranks;    /* ranks of a pair: a divisor of node_ranks; 0: 1 */
-    int32_t node_ranks;    /* ranks of a node: a divisor of rank_count; 0: all */
+    int32_t node_ranks; /* ranks of a node: a divisor of rank_count; 0: all, or those of a host */
 } coh_world_options;
+
+/* Opens the world of the processes that a launcher (mpirun, srun) has started with this one, over
+ * MPI, by opening libcohobate-mpi.so. *out_world is this process's handle, NULL on failure. A
+ * process that no launcher has started is a world of one rank, and opens no MPI. All processes call
+ * it together, once: MPI starts once in a process. A program that has started MPI itself, with
+ * MPI_THREAD_MULTIPLE, keeps it; else coh_world_close ends it. Starts one thread.
+ * Fails: COH_ERR_ARGUMENT: rank_count differs from the launcher's, levels that do not divide one
+ * another, hosts that hold different numbers of ranks or ranks that are not consecutive;
+ * COH_ERR_DEVICE: libcohobate-mpi.so is missing or of another version, MPI fails, or has no
+ * MPI_THREAD_MULTIPLE; COH_ERR_MEMORY. */
+COH_API coh_status coh_world_open(const coh_world_options *options, coh_world **out_world);
 
 /* Opens a world of options->rank_count ranks in this process. out_worlds[r] is the handle of rank
  * r; on failure all are NULL. The levels describe links; in one process they change no speed.
@@ -55,7 +68,8 @@ typedef struct coh_world_options {
 COH_API coh_status coh_world_open_threads(const coh_world_options *options, coh_world **out_worlds);
 
 /* Frees the handle. Meet in a barrier first, unless the world has stopped: a rank that closes its
- * handle stops the others. Accepts NULL. */
+ * handle stops the others. A process waits until all others close; after a failure at most 8 s, and
+ * its launcher ends those that have not come when it exits. Accepts NULL. */
 COH_API void coh_world_close(coh_world *world);
 
 /* Returns the number of this rank, from 0; -1 for NULL. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cohobate/world.h"
+#include "comm/world.h"
 #include "tests/faults/alloc_faults.h"
 
 enum { RANKS = 8 };
@@ -110,6 +111,35 @@ static void a_world_that_cannot_be_is_refused(void **state)
         if (coh_world_open_threads(&options, worlds) != COH_ERR_ARGUMENT ||
             strstr(coh_last_error(), cases[i].sentence) == NULL)
             fail_msg("case %zu: %s", i, coh_last_error());
+    }
+}
+
+/* ---- hosts ---- */
+
+static void ranks_of_a_host_are_a_node(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *hosts[RANKS]; /* up to NULL */
+        int32_t pair_ranks;
+        const char *places; /* node and pair of each rank */
+    } cases[] = { { { "a", "a", "a", "a" }, 1, "00 01 02 03 " },
+                  { { "a", "a", "a", "a" }, 2, "00 00 01 01 " },
+                  { { "b", "b", "a", "a" }, 2, "00 00 10 10 " },
+                  { { "a", "b", "a", "b" }, 1, "00 10 01 11 " },
+                  { { "a", "ab", "a1", "" }, 1, "00 10 20 30 " },
+                  { { "a", "a", "a", "b", "b" }, 2, "00 00 01 10 10 " } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char hosts[RANKS][COH_HOST_BYTES] = { 0 }, found[8 * RANKS] = "";
+        coh_place places[RANKS];
+        int32_t count = 0;
+        for (; count < RANKS && cases[i].hosts[count] != NULL; count++)
+            (void)snprintf(hosts[count], COH_HOST_BYTES, "%s", cases[i].hosts[count]);
+        coh_world_places(hosts, count, cases[i].pair_ranks, places);
+        for (int32_t rank = 0; rank < count; rank++)
+            (void)snprintf(found + strlen(found), sizeof(found) - strlen(found), "%d%d ",
+                           places[rank].node, places[rank].pair);
+        assert_string_equal(found, cases[i].places);
     }
 }
 
@@ -249,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_are_those_that_were_given),
         cmocka_unit_test(a_world_that_cannot_be_is_refused),
+        cmocka_unit_test(ranks_of_a_host_are_a_node),
         cmocka_unit_test(texts_and_records_reach_all_ranks),
         cmocka_unit_test(a_stop_gives_all_ranks_its_status_and_sentence),
         cmocka_unit_test(each_allocation_that_fails_leaves_nothing),
