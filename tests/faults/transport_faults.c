@@ -97,7 +97,7 @@ static coh_status real_stop(coh_transport *transport, coh_status status, const c
 
 static void real_unbind(coh_transport *transport)
 {
-    coh_transport_threads.unbind(transport);
+    real->unbind(transport);
 }
 
 static void real_close(coh_transport *transport)
