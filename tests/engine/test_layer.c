@@ -269,60 +269,6 @@ static void what_does_not_fit_is_refused_and_nothing_is_made(void **state)
     coh_graph_destroy(graph);
 }
 
-/* ---- prices ---- */
-
-static coh_plan_summary summary_of(const coh_graph *graph, const coh_profile *profile)
-{
-    coh_plan_options options;
-    coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
-    coh_plan *plan;
-    coh_plan_options_init(&options);
-    options.profile = profile;
-    assert_int_equal(coh_plan_create(graph, &options, &plan), COH_OK);
-    assert_int_equal(coh_plan_summarize(plan, &summary), COH_OK);
-    coh_plan_destroy(plan);
-    return summary;
-}
-
-/* A measurement of another graph leaves the user's kind out, and the plan names it. */
-static void a_plan_names_the_kinds_that_were_not_measured(void **state)
-{
-    (void)state;
-    const coh_shape shape = { COH_DTYPE_F32, 2, { 5, 7 } };
-    const coh_linear_attributes wide = { 9, 1, 0.1f };
-    const coh_chain_link links[] = { COH_LINK(coh_kind_linear, wide), COH_LINK_OF(affine) };
-    coh_graph *graphs[2];
-    coh_profile *profiles[2] = { NULL, NULL };
-    for (int i = 0; i < 2; i++) {
-        coh_tensor compared[2], x;
-        coh_measure_options options;
-        assert_int_equal(coh_graph_create(&graphs[i]), COH_OK);
-        assert_int_equal(coh_graph_input(graphs[i], "x", &shape, &x), COH_OK);
-        assert_int_equal(coh_graph_chain(graphs[i], x, links, i + 1, &compared[0]), COH_OK);
-        compared[1] = compared[0];
-        x = any_model_add(graphs[i], &coh_kind_mean_squared_error, "loss", NULL, 0, compared[0],
-                          compared[1]);
-        assert_int_equal(coh_graph_loss(graphs[i], x), COH_OK);
-        coh_measure_options_init(&options);
-        options.graphs = (const coh_graph *const *)&graphs[i];
-        options.graph_count = 1;
-        options.quick = 1;
-        assert_int_equal(coh_profile_measure(&options, profiles[0], &profiles[i]), COH_OK);
-    }
-    const coh_plan_summary unknown = summary_of(graphs[1], NULL);
-    const coh_plan_summary part = summary_of(graphs[1], profiles[0]);
-    const coh_plan_summary all = summary_of(graphs[1], profiles[1]);
-    assert_int_equal(unknown.unmeasured_operators, 3);
-    assert_int_equal(part.unmeasured_operators, 1);
-    assert_string_equal(part.unmeasured_kind, "test.affine");
-    assert_int_equal(all.unmeasured_operators, 0);
-    assert_null(all.unmeasured_kind);
-    for (int i = 0; i < 2; i++) {
-        coh_profile_destroy(profiles[i]);
-        coh_graph_destroy(graphs[i]);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,7 +278,6 @@ int main(void)
         cmocka_unit_test(a_chain_names_its_operators_and_is_added_whole_or_not_at_all),
         cmocka_unit_test(streamed_kinds_of_any_model_have_the_bits_of_those_in_memory),
         cmocka_unit_test(what_does_not_fit_is_refused_and_nothing_is_made),
-        cmocka_unit_test(a_plan_names_the_kinds_that_were_not_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
