@@ -87,6 +87,10 @@ static coh_status refuse_division(const coh_fold_shape *shape, int32_t rank_coun
     char text[COH_FOLD_TEXT_BYTES], allowed[64];
     const int32_t replicas = coh_fold_replicas(shape);
     int length = snprintf(allowed, sizeof(allowed), "%d", replicas);
+    if (replicas == 1)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%d ranks share replicas of the batch, and there is one: give %s %d",
+                        rank_count, coh_term_text(COH_TERM_REPLICAS), rank_count);
     COH_TRY(coh_fold_shape_write(shape, text));
     for (int32_t f = 1; f <= coh_fold_factor_count(shape); f++)
         length += snprintf(allowed + length, sizeof(allowed) - (size_t)length, " or %d",

@@ -554,6 +554,7 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_report_open(options->log, run->folder.path, run->job.first_step,
                             run->job.recipe.steps, run->job.recipe.batch * run->job.recipe.sequence,
                             (double)run->job.summary.step_ns * 1e-9, &run->report));
+    run->report.rank_count = cli_job_rank_count(&run->job);
     if (options->tensorboard)
         CLI_TRY(cli_report_open_board(&run->report, options->tensorboard));
     CLI_TRY(open_engine(run));

@@ -78,6 +78,7 @@ coh_status cli_report_open(const char *log_path, const char *folder, uint64_t fi
                                 .first_step = first_step,
                                 .last_step = last_step,
                                 .tokens_per_step = tokens_per_step,
+                                .rank_count = 1,
                                 .predicted_step_s = predicted_step_s,
                                 .last_loss = NAN,
                                 .last_validation = NAN };
@@ -362,10 +363,18 @@ uint64_t cli_report_process_peak(void)
     return found ? strtoull(found + 6, NULL, 10) * 1024 : 0;
 }
 
-/* Memory of the process at its peak, without the arenas. */
-static uint64_t overhead_bytes(const coh_engine_facts *facts, uint64_t process_peak)
+/* Returns the memory of the arenas of all ranks; all have equal ones. */
+static uint64_t arena_bytes(const cli_report *report, const coh_engine_facts *facts)
 {
-    uint64_t arenas = facts->arena_bytes[COH_TIER_DEVICE] + facts->arena_bytes[COH_TIER_HOST];
+    return (facts->arena_bytes[COH_TIER_DEVICE] + facts->arena_bytes[COH_TIER_HOST]) *
+           (uint64_t)report->rank_count;
+}
+
+/* Memory of the process at its peak, without the arenas. */
+static uint64_t overhead_bytes(const cli_report *report, const coh_engine_facts *facts,
+                               uint64_t process_peak)
+{
+    const uint64_t arenas = arena_bytes(report, facts);
     return process_peak > arenas ? process_peak - arenas : 0;
 }
 
@@ -439,10 +448,9 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
                          verdicts[1 + (report->peak_bytes[tier] > summary->peak_bytes[tier]) -
                                   (report->peak_bytes[tier] < summary->peak_bytes[tier])]);
     uint64_t process = cli_report_process_peak();
-    cli_line_add(
-        line, "\nprocess: %s at its peak (VmHWM) = arenas %s + overhead %s\n", cli_size(process).at,
-        cli_size(facts->arena_bytes[COH_TIER_DEVICE] + facts->arena_bytes[COH_TIER_HOST]).at,
-        cli_size(overhead_bytes(facts, process)).at);
+    cli_line_add(line, "\nprocess: %s at its peak (VmHWM) = arenas %s + overhead %s\n",
+                 cli_size(process).at, cli_size(arena_bytes(report, facts)).at,
+                 cli_size(overhead_bytes(report, facts, process)).at);
     cli_report_gpu(facts, line);
 }
 
@@ -465,7 +473,7 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
     cli_line_add_json_tiers(line, "peak_bytes", report->peak_bytes);
     cli_line_add_json_tiers(line, "predicted_peak_bytes", summary->peak_bytes);
     cli_line_add_json(line, "'process_peak_bytes': %" PRIu64 ", 'overhead_bytes': %" PRIu64,
-                      process, overhead_bytes(facts, process));
+                      process, overhead_bytes(report, facts, process));
     if (facts->device_context_bytes + facts->device_library_bytes > 0)
         cli_line_add_json(line,
                           "'device_overhead_bytes': {'context': %" PRIu64 ", 'libraries': %" PRIu64

@@ -122,6 +122,10 @@ static void a_refusal_names_the_ranks_that_would_do(void **state)
     assert_string_equal(coh_last_error(),
                         "replicas 2x4 cannot be divided between 2 ranks in whole factors: "
                         "use 8 or 4 or 1 ranks, or another shape");
+    assert_int_equal(coh_fold_shape_parse("1", &shape), COH_OK);
+    assert_int_equal(coh_fold_shape_divide(&shape, 4, &inner, &outer), COH_ERR_ARGUMENT);
+    assert_string_equal(coh_last_error(),
+                        "4 ranks share replicas of the batch, and there is one: give replicas 4");
 }
 
 int main(void)
