@@ -12,12 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "cohobate/engine.h"
 #include "cohobate/models.h"
 #include "engine/grains.h"
 #include "engine/optimizer_numbers.h"
 #include "planner/plan.h"
+#include "tests/engine/drawn_tokens.h"
+#include "tests/engine/must.h"
 #include "tests/search_length.h"
 #include "tests/temporary.h"
 
@@ -34,19 +35,10 @@ static const coh_gpt2_config config = { .layers = 2,
 static int32_t tokens[MICROBATCHES * IDS], targets[MICROBATCHES * IDS];
 static coh_graph *graph;
 
-static void must(coh_status status, const char *what)
-{
-    if (status != COH_OK)
-        fail_msg("%s: %s", what, coh_last_error());
-}
-
 static int make_graph(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < MICROBATCHES * IDS; i++) {
-        tokens[i] = (int32_t)coh_rng_below(5, 1, i, VOCABULARY);
-        targets[i] = (int32_t)coh_rng_below(5, 2, i, VOCABULARY);
-    }
+    draw_tokens(tokens, targets, MICROBATCHES * IDS, VOCABULARY);
     return coh_gpt2_train_graph(&config, SEQUENCES, TOKENS, &graph) == COH_OK ? 0 : -1;
 }
 

@@ -8,17 +8,12 @@
 
 #include <cmocka.h>
 
+#include "tests/engine/must.h"
 #include "tests/engine/small_model.h"
 #include "tests/search_length.h"
 
 static float input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
 static float stored_input[SMALL_MICROBATCHES * SMALL_ELEMENTS];
-
-static void must(coh_status status, const char *what)
-{
-    if (status != COH_OK)
-        fail_msg("%s: %s", what, coh_last_error());
-}
 
 /* Trains three steps and returns the hash; uses `percent` of the in-memory bytes, and a disk. */
 static uint64_t train_as(coh_dtype dtype, const coh_graph *graph, uint64_t percent, int deferred,

@@ -14,12 +14,13 @@
 #include <unistd.h>
 
 #include "base/fold_shape.h"
-#include "base/rng.h"
 #include "base/thread.h"
 #include "cohobate/engine.h"
 #include "cohobate/models.h"
 #include "comm/world.h"
 #include "planner/plan_make.h"
+#include "tests/engine/drawn_tokens.h"
+#include "tests/engine/must.h"
 #include "tests/faults/alloc_faults.h"
 #include "tests/faults/transport_faults.h"
 #include "tests/length.h"
@@ -30,19 +31,10 @@ enum { CHANNELS = 64 };
 
 static int32_t tokens[MICROBATCHES_MOST * TOKENS], targets[MICROBATCHES_MOST * TOKENS];
 
-static void must(coh_status status, const char *what)
-{
-    if (status != COH_OK)
-        fail_msg("%s: %s", what, coh_last_error());
-}
-
 static int draw_inputs(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < MICROBATCHES_MOST * TOKENS; i++) {
-        tokens[i] = (int32_t)coh_rng_below(5, 1, i, VOCABULARY);
-        targets[i] = (int32_t)coh_rng_below(5, 2, i, VOCABULARY);
-    }
+    draw_tokens(tokens, targets, MICROBATCHES_MOST * TOKENS, VOCABULARY);
     return 0;
 }
 

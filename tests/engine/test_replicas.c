@@ -12,10 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/rng.h"
 #include "cohobate/engine.h"
 #include "cohobate/models.h"
 #include "planner/plan_make.h"
+#include "tests/engine/drawn_tokens.h"
+#include "tests/engine/must.h"
 #include "tests/search_length.h"
 
 enum { SEQUENCES = 1, TOKENS = 37, VOCABULARY = 300, MICROBATCHES_MOST = 8, REPLICAS_MOST = 8 };
@@ -23,19 +24,10 @@ enum { IDS = SEQUENCES * TOKENS };
 
 static int32_t tokens[MICROBATCHES_MOST * IDS], targets[MICROBATCHES_MOST * IDS];
 
-static void must(coh_status status, const char *what)
-{
-    if (status != COH_OK)
-        fail_msg("%s: %s", what, coh_last_error());
-}
-
 static int draw_inputs(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < MICROBATCHES_MOST * IDS; i++) {
-        tokens[i] = (int32_t)coh_rng_below(5, 1, i, VOCABULARY);
-        targets[i] = (int32_t)coh_rng_below(5, 2, i, VOCABULARY);
-    }
+    draw_tokens(tokens, targets, MICROBATCHES_MOST * IDS, VOCABULARY);
     return 0;
 }
 

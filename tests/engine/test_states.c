@@ -14,6 +14,7 @@
 #include "cohobate/engine.h"
 #include "cohobate/models.h"
 #include "planner/plan.h"
+#include "tests/engine/must.h"
 #include "tests/reference/float_bits.h"
 #include "tests/search_length.h"
 #include "tests/text/folder.h"
@@ -31,12 +32,6 @@ static const coh_gpt2_config config = { .layers = 2,
 static const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .json = "{}" };
 static int32_t tokens[STEPS][IDS], targets[STEPS][IDS];
 static coh_graph *graph;
-
-static void must(coh_status status, const char *what)
-{
-    if (status != COH_OK)
-        fail_msg("%s: %s", what, coh_last_error());
-}
 
 /* ---- optimizers of this program ---- */
 
