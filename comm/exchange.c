@@ -57,23 +57,34 @@ static coh_status receive_from(coh_link_plan *plan, const coh_exchange *exchange
     return bytes == 0 ? COH_OK : coh_link_plan_receive(plan, rank_of(exchange, index), to, bytes);
 }
 
-static coh_status check_window(const coh_exchange *exchange)
+static coh_status begin_line(coh_link_plan *plan, const coh_exchange *exchange, uint32_t *out_line)
 {
     uint64_t bytes;
-    return coh_bytes_mul(exchange->part_bytes, (uint64_t)members_of(exchange).count, &bytes);
+    COH_TRY(coh_bytes_mul(exchange->part_bytes, (uint64_t)members_of(exchange).count, &bytes));
+    return coh_link_plan_begin(plan, out_line);
+}
+
+/* In step s each member sends to the s-th member after it, so that no link has two messages. */
+static int32_t to_in(members group, int32_t step)
+{
+    return (group.index + step) % group.count;
+}
+
+static int32_t from_in(members group, int32_t step)
+{
+    return (group.index + group.count - step) % group.count;
 }
 
 coh_status coh_exchange_gather(coh_link_plan *plan, const coh_exchange *exchange, void *window,
                                uint32_t *out_line)
 {
     const members group = members_of(exchange);
-    COH_TRY(check_window(exchange));
-    COH_TRY(coh_link_plan_begin(plan, out_line));
+    const size_t own_bytes = coh_exchange_part_bytes(exchange, group.index);
+    COH_TRY(begin_line(plan, exchange, out_line));
     for (int32_t step = 1; step < group.count; step++) {
-        const int32_t to = (group.index + step) % group.count;
-        const int32_t from = (group.index + group.count - step) % group.count;
-        COH_TRY(send_to(plan, exchange, to, window, part_at(exchange, group.index),
-                        coh_exchange_part_bytes(exchange, group.index)));
+        const int32_t from = from_in(group, step);
+        COH_TRY(send_to(plan, exchange, to_in(group, step), window, part_at(exchange, group.index),
+                        own_bytes));
         COH_TRY(receive_from(plan, exchange, from, window, part_at(exchange, from),
                              coh_exchange_part_bytes(exchange, from)));
     }
@@ -84,15 +95,14 @@ coh_status coh_exchange_reduce(coh_link_plan *plan, const coh_exchange *exchange
                                const void *contribution, void *received, uint32_t *out_line)
 {
     const members group = members_of(exchange);
-    COH_TRY(check_window(exchange));
-    COH_TRY(coh_link_plan_begin(plan, out_line));
+    const size_t own_bytes = coh_exchange_part_bytes(exchange, group.index);
+    COH_TRY(begin_line(plan, exchange, out_line));
     for (int32_t step = 1; step < group.count; step++) {
-        const int32_t to = (group.index + step) % group.count;
-        const int32_t from = (group.index + group.count - step) % group.count;
+        const int32_t to = to_in(group, step), from = from_in(group, step);
         COH_TRY(send_to(plan, exchange, to, contribution, part_at(exchange, to),
                         coh_exchange_part_bytes(exchange, to)));
         COH_TRY(receive_from(plan, exchange, from, received, room_at(exchange, group, from),
-                             coh_exchange_part_bytes(exchange, group.index)));
+                             own_bytes));
     }
     return COH_OK;
 }

@@ -179,11 +179,10 @@ coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *opt
     coh_status status = coh_device_find(known.device, &device);
     if (status == COH_OK)
         status = coh_engine_create_on(plan, &known, &device, out_engine);
-    if (status == COH_OK || known.world == NULL)
+    if (known.world == NULL)
         return status;
-    char sentence[COH_ERROR_TEXT_BYTES]; /* the other ranks wait for this one */
-    coh_error_save(sentence);
-    return coh_transport_stop(known.world->transport, status, sentence);
+    return coh_transport_end(known.world->transport,
+                             status); /* the other ranks wait for this one */
 }
 
 coh_status coh_engine_create_on(const coh_plan *plan, const coh_engine_options *options,

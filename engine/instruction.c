@@ -404,7 +404,7 @@ static coh_status coh_run_add(coh_step *step, coh_ticket *ticket,
 
 /* ---- all opcodes ---- */
 
-/* Movers: their lanes copy (step.c, lane_disk.c). */
+/* Movers: their lanes copy (step.c, lane_threads.c). */
 static coh_status coh_run_none(coh_step *step, coh_ticket *ticket,
                                const coh_instruction *instruction)
 {

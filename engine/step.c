@@ -5,7 +5,7 @@
  *   issue_instruction waits, enter, execute, leave, retire: five commands of one instruction
  *   issue_run         or of several instructions that the device has recorded as one
  *   (instruction.c)          the work of the queue's thread
- *   (lane_disk.c)     the disk lanes meanwhile walk their own instructions of the same ticket
+ *   (lane_threads.c)  the disk lanes meanwhile walk their own instructions of the same ticket
  *   coh_step_await    the caller sleeps until CLIP has retired */
 #include "engine/step.h"
 

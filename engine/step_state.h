@@ -2,7 +2,7 @@
  *
  *   step.c       tickets, the step thread that issues device lanes, waiting, failing
  *   step_create.c  creates and destroys arenas, store, threads
- *   lane_disk.c  the threads of the disk lanes, of the host lane and of those between ranks
+ *   lane_threads.c  the threads of the disk lanes, of the host lane and of those between ranks
  *   lane_comm.c  REDUCE, GATHER
  *   instruction.c  one instruction on its lane, or a recorded run: enter, execute, leave
  *   instruction_optimizer.c  FEED, NORM, CLIP, UPDATE, SETTLE
@@ -420,7 +420,7 @@ coh_status coh_run_gather(coh_step *step, coh_ticket *ticket, const coh_instruct
  * together. Fails: COH_ERR_MEMORY, and as coh_transport_bind. */
 coh_status coh_comm_bind(coh_step *step);
 
-/* ---- lane_disk.c ---- */
+/* ---- lane_threads.c ---- */
 
 /* The thread of a lane that walks its own instructions. */
 void *coh_lane_main(void *lane_thread);
