@@ -17,7 +17,8 @@
 typedef struct search {
     const coh_batch *batch;
     coh_plan_options options; /* without a limit of writes per day */
-    coh_batch_plan made;      /* the newest; its plan is NULL if it was refused */
+    coh_batch_plan made;      /* the newest; its plan is NULL if it was refused or only checked */
+    uint64_t fit_disk_bytes;  /* that the newest checked micro-batch takes, of those that fit */
 } search;
 
 static int64_t batch_of(const search *s)
@@ -58,10 +59,10 @@ static coh_status take(search *s, int64_t microbatch, uint64_t disk_bytes,
     return make_graph(s, microbatch, &s->made.graph);
 }
 
-static coh_status make(search *s, int64_t microbatch, uint64_t disk_bytes)
+static coh_status make(search *s, int64_t microbatch)
 {
     coh_plan_options options;
-    COH_TRY(take(s, microbatch, disk_bytes, &options));
+    COH_TRY(take(s, microbatch, 0, &options));
     return coh_plan_create_unbounded(s->made.graph, &options, &s->made.plan);
 }
 
@@ -71,7 +72,7 @@ static coh_status probe(search *s, int64_t microbatch, uint64_t disk_bytes)
     coh_plan_options options;
     COH_TRY(take(s, microbatch, disk_bytes, &options));
     options.search = COH_SEARCH_PROBE;
-    return coh_plan_check_fit(s->made.graph, &options);
+    return coh_plan_check_fit(s->made.graph, &options, &s->fit_disk_bytes);
 }
 
 /* Returns the next divisor of a replica's share of the batch above or below; 0 if there is none. */
@@ -111,7 +112,7 @@ static coh_status go(search *s, int direction, int64_t *best, uint64_t *best_ns)
         if (status == COH_OK && least_ns >= *best_ns)
             break; /* too little gain for a plan */
         if (status == COH_OK)
-            status = make(s, next, 0);
+            status = make(s, next);
         if (status == COH_ERR_FULL || status == COH_ERR_ARGUMENT)
             break; /* it does not fit, or its program is too long */
         COH_TRY(status);
@@ -136,7 +137,7 @@ static coh_status plan_faster(search *s)
         COH_TRY(go(s, -1, &best, &best_ns));
     if ((double)best_ns > SHORTER * (double)wanted_ns)
         best = wanted;
-    return s->made.microbatch == best && s->made.plan != NULL ? COH_OK : make(s, best, 0);
+    return s->made.microbatch == best && s->made.plan != NULL ? COH_OK : make(s, best);
 }
 
 /* ---- smaller ---- */
@@ -177,11 +178,11 @@ static coh_status find_smaller(search *s, int64_t high, uint64_t disk_bytes,
 }
 
 /* Plans with the largest divisor of the batch below `from` that fits. Fails as find_smaller. */
-static coh_status plan_smaller(search *s, int64_t from, uint64_t disk_bytes)
+static coh_status plan_smaller(search *s, int64_t from)
 {
     int64_t fits;
-    COH_TRY(find_smaller(s, from, disk_bytes, &fits));
-    return make(s, fits, disk_bytes);
+    COH_TRY(find_smaller(s, from, 0, &fits));
+    return make(s, fits);
 }
 
 /* ---- refusals ---- */
@@ -208,12 +209,13 @@ static int knows_drive(const search *s)
     return profile == NULL || coh_profile_has_drive(profile); /* the built-in one has */
 }
 
-/* Finds out whether a disk helps, and names the smallest one that does. */
+/* Finds out whether a disk helps, and names one that does. */
 static coh_status refuse_without_disk(search *s, coh_refusal *refusal)
 {
-    coh_status status = make(s, s->batch->microbatch, UINT64_MAX);
+    int64_t microbatch = s->batch->microbatch;
+    coh_status status = probe(s, microbatch, UINT64_MAX);
     if (status == COH_ERR_FULL && s->batch->may_change)
-        status = plan_smaller(s, s->batch->microbatch, UINT64_MAX);
+        status = find_smaller(s, microbatch, UINT64_MAX, &microbatch);
     if (status == COH_ERR_ARGUMENT)
         return coh_refuse(refusal);
     if (status == COH_ERR_FULL && coh_last_refusal(refusal)) {
@@ -224,9 +226,8 @@ static coh_status refuse_without_disk(search *s, coh_refusal *refusal)
     }
     COH_TRY(status);
     put(refusal,
-        (coh_change){ .kind = COH_CHANGE_ADD_DISK,
-                      .microbatch = s->made.microbatch,
-                      .bytes = s->made.plan->layout.arena_bytes[COH_TIER_DISK] },
+        (coh_change){
+            .kind = COH_CHANGE_ADD_DISK, .microbatch = microbatch, .bytes = s->fit_disk_bytes },
         1);
     return coh_refuse(refusal);
 }
@@ -241,8 +242,8 @@ static coh_change *disk_raise(coh_refusal *refusal)
     return NULL;
 }
 
-/* The limit that a refusal names for the disk may be only a lower bound: replaces it by one that a
- * plan was made for. Tries the limits that refusals name, then none. If no disk helps, the refusal
+/* The limit that a refusal names for the disk may be only a lower bound: replaces it by one that
+ * fits. Tries the limits that refusals name, then none. If no disk helps, the refusal
  * is the one with an unlimited disk. */
 static coh_status check_disk_raise(search *s, coh_refusal *refusal)
 {
@@ -252,10 +253,9 @@ static coh_status check_disk_raise(search *s, coh_refusal *refusal)
     uint64_t bytes = raise ? raise->bytes : 0;
     for (int tried = 1; bytes > 0; tried++) {
         coh_refusal next = { .struct_bytes = sizeof(next) };
-        const coh_status status = make(s, microbatch, bytes);
+        const coh_status status = probe(s, microbatch, bytes);
         if (status == COH_OK) {
-            raise->bytes =
-                bytes < UINT64_MAX ? bytes : s->made.plan->layout.arena_bytes[COH_TIER_DISK];
+            raise->bytes = bytes < UINT64_MAX ? bytes : s->fit_disk_bytes;
             raise->is_least = 0;
         }
         if (status != COH_ERR_FULL || !coh_last_refusal(&next))
@@ -327,7 +327,7 @@ static coh_status plan_smaller_or_refuse(search *s, int64_t wanted)
 {
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     const int is_refused = coh_last_refusal(&refusal);
-    const coh_status status = plan_smaller(s, wanted, 0);
+    const coh_status status = plan_smaller(s, wanted);
     if (status != COH_ERR_ARGUMENT || !is_refused)
         return status;
     s->made.microbatch = wanted;
@@ -337,7 +337,7 @@ static coh_status plan_smaller_or_refuse(search *s, int64_t wanted)
 static coh_status choose(search *s)
 {
     const int64_t wanted = s->batch->microbatch;
-    coh_status status = make(s, wanted, 0);
+    coh_status status = make(s, wanted);
     const uint64_t wanted_ns = status == COH_OK ? step_ns(s) : 0;
     if (status == COH_OK && s->batch->may_change)
         status = plan_faster(s);
@@ -376,7 +376,7 @@ static coh_status plan_batch(search *s, const coh_plan_options *options)
     const coh_batch_plan chosen = s->made;
     s->options.uncalibrated = 0;
     s->options.sweep_order = s->made.plan->options.sweep_order;
-    COH_TRY(make(s, chosen.microbatch, 0));
+    COH_TRY(make(s, chosen.microbatch));
     s->made.wanted_step_ns = chosen.wanted_step_ns;
     s->made.chosen_step_ns = chosen.chosen_step_ns;
     return bound_writes(s, options->disk_write_bytes_per_day);

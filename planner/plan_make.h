@@ -25,8 +25,9 @@ coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_opti
                                      coh_plan **out_plan);
 
 /* Fails as coh_plan_create_unbounded, but makes no plan: takes the first set of decisions that
- * fits, and verifies and prices no program of it. */
-coh_status coh_plan_check_fit(const coh_graph *graph, const coh_plan_options *options);
+ * fits, and verifies and prices no program of it. Writes the disk bytes that they take. */
+coh_status coh_plan_check_fit(const coh_graph *graph, const coh_plan_options *options,
+                              uint64_t *out_disk_bytes);
 
 /* Returns the disk bytes that a day of uninterrupted steps writes. */
 double coh_plan_written_per_day(const coh_plan *plan);
