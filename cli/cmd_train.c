@@ -223,6 +223,12 @@ static coh_status load_parameters(void *context, coh_engine *engine, int32_t ran
     return COH_OK;
 }
 
+/* In a signal handler. */
+static void ask_stop(void *engine)
+{
+    coh_engine_ask_stop(engine);
+}
+
 static coh_status open_engine(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
@@ -241,6 +247,7 @@ static coh_status open_engine(cli_run *run)
     CLI_TRY(
         cli_ranks_open(run->job.plan, &engine_options, cli_job_rank_count(&run->job), &run->ranks));
     run->engine = cli_ranks_engine(run->ranks);
+    cli_stop_tell(ask_stop, run->engine);
     CLI_TRY(cli_ranks_run_in_turn(run->ranks, load_parameters, run));
     run->facts = (coh_engine_facts){ .struct_bytes = sizeof(run->facts) };
     return coh_engine_facts_get(run->engine, &run->facts);
@@ -475,6 +482,7 @@ static void close_run(cli_run *run)
 {
     cli_report_close(&run->report);
     cli_record_close(&run->record);
+    cli_stop_tell(NULL, NULL);
     cli_ranks_close(run->ranks);
     free(run->scan_sentences);
     free(run->tokens[0]);

@@ -14,6 +14,8 @@ enum { EXIT_NOTHING_KEPT = 1, EXIT_STOPPED = 75 };
 static const char *kept_line, *lost_line;
 static size_t kept_bytes, lost_bytes;
 static volatile sig_atomic_t asked, kept_any;
+static void (*volatile tell_one)(void *);
+static void *volatile told_one;
 static void (*former_sigpipe)(int) = SIG_DFL;
 static volatile sig_atomic_t skipped_bytes; /* of those lines: no newline without a live line */
 
@@ -34,6 +36,8 @@ static void on_signal(int number)
         _exit(cli_stop_exit_code());
     }
     asked = 1;
+    if (tell_one != NULL)
+        tell_one(told_one);
 }
 
 int cli_stop_exit_code(void)
@@ -94,4 +98,13 @@ coh_status cli_stop_check(const char *when)
 int cli_stop_asked(void)
 {
     return asked != 0;
+}
+
+void cli_stop_tell(void (*tell)(void *), void *told)
+{
+    tell_one = NULL; /* never with what the one before was told */
+    told_one = told;
+    tell_one = tell;
+    if (asked && tell != NULL)
+        tell(told);
 }

@@ -23,6 +23,10 @@ void cli_stop_uninstall(void);
 /* Was a stop requested? */
 int cli_stop_asked(void);
 
+/* Calls `tell` with `told` when a stop is requested, or now if one was requested before; NULL: no
+ * more. It is called in the handler, so it must be async-signal-safe. Of one thread at a time. */
+void cli_stop_tell(void (*tell)(void *told), void *told);
+
 /* Fails with COH_ERR_STOPPED and "stopped on request <when>" if a stop was requested. Any
  * thread. */
 coh_status cli_stop_check(const char *when);

@@ -50,7 +50,8 @@ typedef struct cli_run {
     char (*scan_sentences)[CLI_SCAN_BYTES]; /* by rank */
     int tokens_are_new; /* the data was text, and became a token file of the run folder */
     int has_begun;      /* reached the first step; an earlier failure leaves no folder behind */
-    int stopped;        /* by a signal, after `done_steps` steps */
+    int is_stop_asked;  /* by a signal to any rank: a step's result said so */
+    int stopped;        /* on request, after `done_steps` steps */
     int ended;          /* by --stop-after-worse, after `done_steps` steps */
 } cli_run;
 

@@ -340,12 +340,13 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
 
 /* ---- the loop ---- */
 
-/* May another step be submitted: before the end and not across a quiet point? */
+/* May another step be submitted: before the end and not across a quiet point? All ranks decide
+ * alike, since a stop comes with a step's result. */
 static int may_submit(const cli_run *run)
 {
     uint64_t submitted = run->submitted_steps;
-    if (submitted >= run->job.recipe.steps || submitted - run->done_steps >= 2 || run->stopped ||
-        run->ended)
+    if (submitted >= run->job.recipe.steps || submitted - run->done_steps >= 2 ||
+        run->is_stop_asked)
         return 0;
     return submitted == run->done_steps ||
            !(save_due(run, submitted) || validation_due(run, submitted));
@@ -357,10 +358,11 @@ static coh_status run_steps(cli_run *run)
         step_work work = { .result = { .struct_bytes = sizeof(coh_step_result) } };
         const coh_step_result *result = &work.result;
         cli_step_health health;
-        while (may_submit(run) && !(cli_stop_asked() && run->submitted_steps > run->done_steps))
+        while (may_submit(run))
             CLI_TRY(submit_next(run));
         CLI_TRY(cli_ranks_run(run->ranks, await, &work));
         run->done_steps++;
+        run->is_stop_asked |= result->is_stop_asked;
         cli_record_step(&run->record, run->engine, result, &health);
         cli_report_step(&run->report, result,
                         coh_schedule_rate(&run->job.recipe.schedule, result->step), &health);
@@ -371,7 +373,7 @@ static coh_status run_steps(cli_run *run)
         CLI_TRY(poll_save(run));
         if (run->submitted_steps > run->done_steps)
             continue;
-        run->stopped = cli_stop_asked() && run->done_steps < run->job.recipe.steps;
+        run->stopped = run->is_stop_asked && run->done_steps < run->job.recipe.steps;
         CLI_TRY(quiet_point(run));
     }
     return COH_OK;

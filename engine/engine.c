@@ -298,6 +298,12 @@ coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
     return status;
 }
 
+void coh_engine_ask_stop(coh_engine *engine)
+{
+    if (engine != NULL)
+        coh_step_ask_stop(engine->step);
+}
+
 coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
                            coh_step_result *out_result)
 {

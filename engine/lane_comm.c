@@ -20,7 +20,8 @@
 /* The beginning of a rank's slots of losses, as it sends them. */
 typedef struct loss_slot {
     float loss;
-    uint64_t step; /* only of the rank's first slot: the step that its losses are of */
+    int32_t asks_stop; /* this and the next: only of the rank's first slot. It is to stop */
+    uint64_t step;     /* that its losses are of */
     unsigned char rest[COH_LOSS_STRIDE_BYTES - 2 * sizeof(uint64_t)];
 } loss_slot;
 _Static_assert(sizeof(loss_slot) == COH_LOSS_STRIDE_BYTES, "a loss has a slot");
@@ -114,10 +115,10 @@ coh_status coh_run_reduce(coh_step *step, coh_ticket *ticket, const coh_instruct
     return COH_OK;
 }
 
-/* Puts this rank's losses at their place among those of all ranks, and its step with them: a rank
- * that is at another step than rank 0 is found here. */
-static coh_status gather_losses(const coh_step *step, const coh_ticket *ticket,
-                                const coh_comm_line *line, loss_slot *slots)
+/* Puts this rank's losses at their place among those of all ranks. With them go its step, so that a
+ * rank that is at another step than rank 0 is found here, and whether it is to stop. */
+static coh_status gather_losses(const coh_step *step, coh_ticket *ticket, const coh_comm_line *line,
+                                loss_slot *slots)
 {
     const size_t count = step->layout->microbatch_count;
     const int32_t ranks = coh_mesh_rank_count(&step->layout->mesh);
@@ -125,13 +126,17 @@ static coh_status gather_losses(const coh_step *step, const coh_ticket *ticket,
     if (own != slots)
         memcpy(own, slots, count * sizeof(*slots));
     own->step = ticket->input.step;
+    own->asks_stop = atomic_load_explicit(&step->asks_stop, memory_order_relaxed);
     COH_TRY(exchange(step, line));
-    for (int32_t rank = 1; rank < ranks; rank++)
+    ticket->is_stop_asked = slots->asks_stop;
+    for (int32_t rank = 1; rank < ranks; rank++) {
+        ticket->is_stop_asked |= slots[(size_t)rank * count].asks_stop;
         if (slots[(size_t)rank * count].step != slots->step)
             return coh_fail(COH_ERR_ARGUMENT,
                             "rank %" PRId32 " trains step %" PRIu64 " and rank 0 step %" PRIu64
                             ": submit the same steps on all ranks",
                             rank, slots[(size_t)rank * count].step, slots->step);
+    }
     return COH_OK;
 }
 

@@ -240,6 +240,19 @@ static coh_system_counts count_system(const coh_step *step)
     return counts;
 }
 
+void coh_step_ask_stop(coh_step *step)
+{
+    atomic_store_explicit(&step->asks_stop, 1, memory_order_relaxed);
+}
+
+/* Returns 1 if this rank is asked to stop; of several ranks, if one was when losses were
+ * gathered. */
+static int32_t is_stop_asked(const coh_step *step, const coh_ticket *ticket)
+{
+    return step->world == NULL ? atomic_load_explicit(&step->asks_stop, memory_order_relaxed)
+                               : ticket->is_stop_asked;
+}
+
 coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_result *out_result)
 {
     COH_TRY(coh_step_failure(step));
@@ -255,6 +268,7 @@ coh_status coh_step_await(coh_step *step, uint64_t ticket_number, coh_step_resul
         coh_step_stamp_time(step, ticket, coh_clock_ns());
     }
     take_differences(step, ticket, out_result);
+    out_result->is_stop_asked = is_stop_asked(step, ticket);
     if (ticket->record != NULL) {
         const coh_system_counts now = count_system(step);
         coh_step_records_await(&step->records, ticket->record, out_result->step_ns, &now);

@@ -107,6 +107,9 @@ coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step
  * results except the figures are zero. */
 coh_status coh_step_await(coh_step *step, uint64_t ticket, coh_step_result *out_result);
 
+/* coh_engine_ask_stop. */
+void coh_step_ask_stop(coh_step *step);
+
 /* Returns the first failure of any instruction and makes its text this thread's last error; or
  * COH_OK. Any thread. */
 coh_status coh_step_failure(coh_step *step);

@@ -129,6 +129,9 @@ typedef struct coh_ticket {
     /* The failure of a kind in this ticket that ends only the ticket (instruction.c). The
      * compute lane writes it; coh_step_await reads it after the lane has retired. COH_OK: none. */
     coh_status kind_failure;
+    /* A rank was asked to stop before the losses were gathered. The comm lane writes it before
+     * CLIP. */
+    int32_t is_stop_asked;
     char kind_failure_text[COH_ERROR_TEXT_BYTES];
 
     /* When CLIP ends, result and time are copied from its record; coh_step_await reads them after
@@ -232,6 +235,8 @@ struct coh_step {
     _Atomic uint64_t link_bytes[COH_LANE_COUNT], frozen_bytes[COH_LANE_COUNT];
     uint64_t clip_ns, clip_exposed_ns[COH_LANE_COUNT];
     uint64_t clip_link_bytes[COH_LANE_COUNT], clip_frozen_bytes[COH_LANE_COUNT];
+
+    _Atomic int32_t asks_stop; /* any thread or signal handler sets it, once */
 
     /* First failure: any thread, under the mutex. */
     pthread_mutex_t failure_mutex;

@@ -198,6 +198,7 @@ typedef struct coh_step_result {
     uint64_t peak_bytes[COH_TIER_COUNT]; /* highest so far in this run */
     /* part of link_bytes: frozen parameters, which are read and never written */
     uint64_t frozen_bytes[COH_LANE_COUNT];
+    int32_t is_stop_asked; /* coh_engine_ask_stop was called, on any rank: the same on all ranks */
 } coh_step_result;
 
 /* Starts one body and returns. Two bodies may run at once: their transfers overlap.
@@ -215,6 +216,11 @@ COH_API coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *i
  * updates are made during backward, some may have been applied before the failure, so the engine
  * accepts only destroy. The same holds on a GPU, where later kernels were enqueued by then. */
 COH_API coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result);
+/* Asks all ranks to stop training after the same step. The request travels with the losses of the
+ * step that runs, or of the next one if these are gathered already; that step's result has
+ * is_stop_asked on every rank, and so have all later ones. The engine itself goes on: the callers
+ * stop. Threads: any, also in a signal handler. Accepts NULL. */
+COH_API void coh_engine_ask_stop(coh_engine *engine);
 /* Submits one body and waits for it. Fails: as coh_engine_submit and coh_engine_wait. */
 COH_API coh_status coh_engine_step(coh_engine *engine, const coh_step_input *input,
                                    coh_step_result *out_result);

@@ -170,7 +170,8 @@ class coh_step_input(Structure):
 class coh_step_result(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("step", c_uint64), ("loss", c_double), ("grad_norm", c_double),
                 ("finite", c_int32), ("applied_count", c_uint64), ("step_ns", c_uint64), ("exposed_ns", c_uint64 * _LANES),
-                ("link_bytes", c_uint64 * _LANES), ("peak_bytes", c_uint64 * _TIERS), ("frozen_bytes", c_uint64 * _LANES)]
+                ("link_bytes", c_uint64 * _LANES), ("peak_bytes", c_uint64 * _TIERS), ("frozen_bytes", c_uint64 * _LANES),
+                ("is_stop_asked", c_int32)]
 
 
 class coh_checkpoint_note(Structure):

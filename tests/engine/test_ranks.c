@@ -57,6 +57,7 @@ typedef struct setting {
     int broken_rank; /* its table is out of range in step 1; -1: none */
     int world_is_faulty;
     uint64_t failing_allocation; /* of those that the ranks make; 0: none */
+    int asks_stop;               /* 1 + the rank that asks for a stop during step 1; 0: none */
 } setting;
 
 static coh_graph *make_graph(coh_dtype dtype)
@@ -166,7 +167,10 @@ static coh_status run_steps(rank_run *run, coh_engine *engine)
         if (step == STEPS - 1)
             COH_TRY(meet(run));
         const uint64_t allocations = alloc_count();
-        COH_TRY(coh_engine_step(engine, &input, &run->end.results[step]));
+        COH_TRY(coh_engine_submit(engine, &input));
+        if (step == 1 && run->s->asks_stop == rank + 1)
+            coh_engine_ask_stop(engine);
+        COH_TRY(coh_engine_wait(engine, &run->end.results[step]));
         if (step == STEPS - 1)
             COH_TRY(meet(run));
         run->end.allocations = alloc_count() - allocations;
@@ -317,6 +321,25 @@ static void no_place_changes_a_bit(void **state)
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         const end twin = twin_of(settings[i]);
         expect_twin(&settings[i], &twin);
+    }
+}
+
+/* The request may come too late for the losses of step 1, but then it does on all ranks. */
+static void a_stop_that_one_rank_asks_for_is_known_to_all_after_the_same_step(void **state)
+{
+    (void)state;
+    for (int asking = 0; asking <= 4; asking++) {
+        setting s = with_ranks(plain, asking == 0 ? 1 : 4); /* the only rank, then each of four */
+        end ends[RANKS_MOST];
+        s.asks_stop = asking == 0 ? 1 : asking;
+        s.delay_seed = (uint64_t)asking;
+        run_setting(&s, ends);
+        for (int i = 0; i < s.ranks; i++) {
+            must(ends[i].status, ends[i].sentence);
+            assert_int_equal(ends[i].results[0].is_stop_asked, 0);
+            assert_int_equal(ends[i].results[1].is_stop_asked, ends[0].results[1].is_stop_asked);
+            assert_int_equal(ends[i].results[2].is_stop_asked, 1);
+        }
     }
 }
 
@@ -559,6 +582,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_gives_the_twins_bits),
         cmocka_unit_test(no_place_changes_a_bit),
+        cmocka_unit_test(a_stop_that_one_rank_asks_for_is_known_to_all_after_the_same_step),
         cmocka_unit_test(a_broken_number_on_one_rank_masks_the_update_on_all),
         cmocka_unit_test(each_call_that_fails_ends_all_ranks_with_one_sentence),
         cmocka_unit_test(each_allocation_that_fails_ends_all_ranks_with_one_sentence),
