@@ -18,6 +18,7 @@ int own_cuda_layer_main(int count, char **arguments);
 #include "engine/op_check.h"
 #include "tests/cuda/engine_trial.h"
 #include "tests/cuda/stub_driver.h"
+#include "tests/length.h"
 
 extern int played_load_count;
 int played_load_count;
@@ -74,10 +75,12 @@ static void the_example_has_the_bits_of_the_host_on_a_gpu(void **state)
     assert_int_equal(coh_profile_read("a100-40g", &profile), COH_OK);
     const outcome expected = train_on(graph, NULL, &host);
     assert_true(expected.last_loss < expected.first_loss);
-    check(graph, profile, &memory, NULL, &expected);
     check(graph, profile, &streamed, NULL, &expected);
     check(graph, profile, &memory, "none", &expected);
-    check(graph, profile, &streamed, "none", &expected);
+    if (!test_seeks_races()) {
+        check(graph, profile, &memory, NULL, &expected);
+        check(graph, profile, &streamed, "none", &expected);
+    }
     coh_profile_destroy(profile);
     coh_graph_destroy(graph);
 }

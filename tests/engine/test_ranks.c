@@ -319,6 +319,8 @@ static void no_place_changes_a_bit(void **state)
         { "2x3", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 6, 0, DISK, 0, -1, 0 },
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        if (test_is_brief() && i % 3 != 1) /* 8 ranks, bf16, a shape of 3 */
+            continue;
         const end twin = twin_of(settings[i]);
         expect_twin(&settings[i], &twin);
     }
@@ -328,7 +330,7 @@ static void no_place_changes_a_bit(void **state)
 static void a_stop_that_one_rank_asks_for_is_known_to_all_after_the_same_step(void **state)
 {
     (void)state;
-    for (int asking = 0; asking <= 4; asking++) {
+    for (int asking = 0; asking <= 4; asking += 1 + test_is_brief()) {
         setting s = with_ranks(plain, asking == 0 ? 1 : 4); /* the only rank, then each of four */
         end ends[RANKS_MOST];
         s.asks_stop = asking == 0 ? 1 : asking;

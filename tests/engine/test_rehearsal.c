@@ -124,7 +124,7 @@ static void a_rehearsal_does_what_the_plan_says(void **state)
 {
     (void)state;
     int made[PLACEMENTS] = { 0 };
-    for (uint64_t seed = 0; seed < 8 + test_cases(16); seed++) {
+    for (uint64_t seed = 0; seed < 6 + test_cases(18); seed++) {
         draws d = { .stream = 81, .seed = seed };
         const placement where = (placement)(seed % PLACEMENTS);
         planned p;
