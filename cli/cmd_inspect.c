@@ -443,9 +443,10 @@ static void print_what(const plan_view *of)
            note->batch, note->sequence, note->micro_batch,
            coh_sweep_order_name(of->file.sweep_order), cli_shape_text(&of->file.replicas).at,
            note->steps, note->steps == 1 ? "" : "s",
-           note->clip <= 0            ? "not clipped"
-           : of->file.deferred_update ? "clipped"
-                                      : "clipped by the previous norm");
+           note->clip <= 0             ? "not clipped"
+           : !of->file.deferred_update ? "clipped by the previous norm"
+           : of->file.speculates       ? "clipped, updates speculate"
+                                       : "clipped");
 }
 
 /* Prints the budget for which it was made, and its use of that budget. */

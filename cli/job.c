@@ -477,6 +477,7 @@ static void set_plan_options(cli_job *job)
     o->replicas = job->rank_replicas;
     o->ranks = job->ranks;
     o->deferred_update = cli_recipe_defers(recipe);
+    o->speculates = recipe->speculates && o->deferred_update;
     snprintf(o->optimizer, sizeof(o->optimizer), "%s", recipe->optimizer);
     o->optimizer_choices = recipe->optimizer_for.at;
     o->optimizer_choice_count = (int32_t)recipe->optimizer_for.count;

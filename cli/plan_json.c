@@ -208,18 +208,19 @@ static void add_what(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
 
 static void add_program(const coh_plan_summary *summary, cli_line *line)
 {
-    cli_line_add_json(line,
-                      "'parameter_bytes': %" PRIu64 ", 'stream_bytes': %" PRIu64
-                      ", 'instruction_count': %u, 'program_count': %u"
-                      ", 'verified_instructions': %d, 'chunk_bytes': %" PRIu64
-                      ", 'host_update_bytes': %" PRIu64 ", 'sweep_order': %s, 'recomputes': %d"
-                      ", 'caches': %d, 'row_passes': %d, 'numeric_fingerprint': '%016" PRIx64
-                      "', 'program_hash': '%016" PRIx64 "'",
-                      summary->parameter_bytes, summary->stream_bytes, summary->instruction_count,
-                      summary->program_count, summary->verified_instructions, summary->chunk_bytes,
-                      summary->host_update_bytes, coh_sweep_order_name(summary->sweep_order),
-                      summary->recomputes, summary->caches, summary->row_passes,
-                      summary->numeric_fingerprint, summary->program_hash);
+    cli_line_add_json(
+        line,
+        "'parameter_bytes': %" PRIu64 ", 'stream_bytes': %" PRIu64
+        ", 'instruction_count': %u, 'program_count': %u"
+        ", 'verified_instructions': %d, 'chunk_bytes': %" PRIu64 ", 'host_update_bytes': %" PRIu64
+        ", 'kept_bytes': %" PRIu64 ", 'sweep_order': %s, 'recomputes': %d"
+        ", 'caches': %d, 'row_passes': %d, 'numeric_fingerprint': '%016" PRIx64
+        "', 'program_hash': '%016" PRIx64 "'",
+        summary->parameter_bytes, summary->stream_bytes, summary->instruction_count,
+        summary->program_count, summary->verified_instructions, summary->chunk_bytes,
+        summary->host_update_bytes, summary->kept_bytes, coh_sweep_order_name(summary->sweep_order),
+        summary->recomputes, summary->caches, summary->row_passes, summary->numeric_fingerprint,
+        summary->program_hash);
 }
 
 static void add_recompute(const cli_recompute *recompute, cli_line *line)

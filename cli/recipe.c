@@ -299,11 +299,33 @@ coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *optio
     return COH_OK;
 }
 
+cli_clip_mode cli_recipe_clip_mode(const cli_recipe *recipe)
+{
+    return recipe->clips_by_previous ? CLI_CLIP_PREVIOUS
+           : recipe->speculates      ? CLI_CLIP_SPECULATE
+                                     : CLI_CLIP_EXACT;
+}
+
+void cli_recipe_set_clip_mode(cli_recipe *recipe, cli_clip_mode mode)
+{
+    recipe->clips_by_previous = mode == CLI_CLIP_PREVIOUS;
+    recipe->speculates = mode == CLI_CLIP_SPECULATE;
+}
+
+const char *cli_clip_mode_name(cli_clip_mode mode)
+{
+    static const char *const names[] = { "exact", "previous", "speculate" };
+    return names[mode];
+}
+
 coh_status cli_recipe_check_clip(const cli_recipe *recipe)
 {
-    if (recipe->clips_by_previous && recipe->clip <= 0)
-        return cli_fail(COH_ERR_ARGUMENT, "--clip-mode previous has no limit to clip to with --clip"
-                                          " 0: raise it, or give --clip-mode exact");
+    const cli_clip_mode mode = cli_recipe_clip_mode(recipe);
+    if (mode != CLI_CLIP_EXACT && recipe->clip <= 0)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--clip-mode %s has no limit to clip to with --clip 0: "
+                        "raise it, or give --clip-mode exact",
+                        cli_clip_mode_name(mode));
     return COH_OK;
 }
 
@@ -317,13 +339,13 @@ coh_status cli_recipe_from_options(const cli_options *options, cli_recipe *out_r
                             .beta2 = cli_given(options, CLI_FLAG_BETA2) ? options->beta2 : -1,
                             .weight_decay = options->weight_decay,
                             .clip = options->clip,
-                            .clips_by_previous = (uint64_t)options->clip_mode,
                             .lr_for = options->lr_for,
                             .weight_decay_for = options->weight_decay_for,
                             .optimizer_for = options->optimizer_for,
                             .hyperparameters = options->hyperparameters,
                             .dropout = options->dropout,
                             .seed = (uint64_t)options->seed };
+    cli_recipe_set_clip_mode(recipe, (cli_clip_mode)options->clip_mode);
     if (options->replicas)
         CLI_TRY(coh_fold_shape_parse(options->replicas, &recipe->replicas));
     recipe->micro_batch =

@@ -13,7 +13,7 @@
 
 typedef coh_training_note cli_recipe;
 
-/* Do updates wait for the norm of their step? */
+/* Are gradients clipped by the norm of their step? */
 static inline int cli_recipe_defers(const cli_recipe *recipe)
 {
     return recipe->clip > 0 && !recipe->clips_by_previous;
@@ -98,7 +98,13 @@ int cli_recipe_form_is_given(const cli_options *options);
 /* Fails: COH_ERR_ARGUMENT if the micro-batch does not divide the batch. */
 coh_status cli_recipe_check_micro_batch(const cli_recipe *recipe);
 
-/* Fails: COH_ERR_ARGUMENT if gradients are to be clipped by the previous norm, to no limit. */
+/* The choices of --clip-mode, in the order of its row in flags.def. */
+typedef enum cli_clip_mode { CLI_CLIP_EXACT, CLI_CLIP_PREVIOUS, CLI_CLIP_SPECULATE } cli_clip_mode;
+cli_clip_mode cli_recipe_clip_mode(const cli_recipe *recipe);
+void cli_recipe_set_clip_mode(cli_recipe *recipe, cli_clip_mode mode);
+const char *cli_clip_mode_name(cli_clip_mode mode);
+
+/* Fails: COH_ERR_ARGUMENT if a mode other than exact has no limit to clip to. */
 coh_status cli_recipe_check_clip(const cli_recipe *recipe);
 
 /* The text of a fold shape that was parsed. */

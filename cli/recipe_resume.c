@@ -163,12 +163,12 @@ static coh_status choose_optimizers(cli_recipe *recipe, const cli_options *optio
     return COH_OK;
 }
 
-static void set_clip_mode(cli_recipe *recipe, uint64_t by_previous)
+static void set_clip_mode(cli_recipe *recipe, cli_clip_mode mode)
 {
-    if (recipe->clips_by_previous != by_previous)
-        cli_note("clip-mode %s -> %s", recipe->clips_by_previous ? "previous" : "exact",
-                 by_previous ? "previous" : "exact");
-    recipe->clips_by_previous = by_previous;
+    const cli_clip_mode before = cli_recipe_clip_mode(recipe);
+    if (before != mode)
+        cli_note("clip-mode %s -> %s", cli_clip_mode_name(before), cli_clip_mode_name(mode));
+    cli_recipe_set_clip_mode(recipe, mode);
 }
 
 static coh_status set_optimizer(cli_recipe *recipe, const cli_options *options)
@@ -183,7 +183,7 @@ static coh_status set_optimizer(cli_recipe *recipe, const cli_options *options)
     if (cli_given(options, CLI_FLAG_CLIP))
         set_real("clip", options->clip, &recipe->clip);
     if (cli_given(options, CLI_FLAG_CLIP_MODE))
-        set_clip_mode(recipe, (uint64_t)options->clip_mode);
+        set_clip_mode(recipe, (cli_clip_mode)options->clip_mode);
     CLI_TRY(cli_recipe_check_clip(recipe));
     if (cli_given(options, CLI_FLAG_LR_FOR))
         set_fors("lr-for", &options->lr_for, &recipe->lr_for);

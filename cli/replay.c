@@ -139,6 +139,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     plan_options->microbatch_count =
         said->microbatch_count / coh_fold_shape_replicas(&replay->file.ranks);
     plan_options->deferred_update = replay->file.deferred_update;
+    plan_options->speculates = replay->file.speculates;
     plan_options->sweep_order = COH_SWEEP_AUTO; /* the file has it */
     plan_options->f32_gradients = replay->file.f32_gradients;
     plan_options->replicas = replay->file.replicas;
@@ -217,6 +218,7 @@ coh_status cli_replay_open(const cli_options *options, cli_replay *out_replay)
                       .steps = (uint64_t)said.steps,
                       .clip = said.clip,
                       .clips_by_previous = said.clip > 0 && !out_replay->file.deferred_update,
+                      .speculates = (uint64_t)out_replay->file.speculates,
                       .dropout = job->model.dropout };
     job->made_device_bytes = said.device_bytes;
     const int is_other_profile = options->profile != NULL;

@@ -236,6 +236,8 @@ static void write_log(cli_report *report, const coh_step_result *result, double 
     cli_line_add_json_tiers(&line, "peak_bytes", result->peak_bytes);
     if (!result->finite)
         cli_line_add_json(&line, "'skipped': true");
+    if (result->ran_twice)
+        cli_line_add_json(&line, "'ran_twice': true");
     add_health_json(health, &line);
     cli_line_add_json(&line, "}\n");
     append_logs(report, &line);
@@ -303,6 +305,7 @@ void cli_report_step(cli_report *report, const coh_step_result *result, double l
     *recent = (cli_recent_step){ .passed_s = now - report->last_moment,
                                  .step_s = (double)result->step_ns * 1e-9 };
     report->skipped_count += !result->finite;
+    report->twice_count += result->ran_twice != 0;
     report->step_s += now - report->last_moment;
     report->last_moment = now;
     report->last_loss = result->loss;
@@ -428,6 +431,10 @@ void cli_report_totals(const cli_report *report, const coh_plan_summary *summary
         if (report->exposed_s[lane] > 0)
             cli_line_add(line, ", for %s %s", coh_lane_name(lane),
                          cli_time(report->exposed_s[lane]).at);
+    if (summary->kept_bytes)
+        cli_line_add(line,
+                     "\nclip:   %" PRIu64 " of them ran twice, their norm being above the limit",
+                     report->twice_count);
     cli_line_add(line, "\nbytes: ");
     int moved = 0;
     for (int lane = COH_LANE_H2D; lane < COH_LANE_COUNT; lane++)
@@ -462,11 +469,12 @@ void cli_report_totals_json(const cli_report *report, const coh_plan_summary *su
                       "'loss': %.17g, 'validation_loss': %.17g, 'validation_step': %" PRIu64
                       ", 'validation_windows': %" PRIu64 ", 'validation_windows_total': %" PRIu64
                       ", 'steps_run': %" PRIu64 ", 'skipped_steps': %" PRIu64
+                      ", 'steps_run_twice': %" PRIu64
                       ", 'seconds': %.6f, 'predicted_step_seconds': %.9f",
                       report->last_loss, report->last_validation, report->validation_step,
                       report->validation_windows, report->validation_windows_total,
-                      report->step_count, report->skipped_count, report->step_s,
-                      (double)summary->step_ns * 1e-9);
+                      report->step_count, report->skipped_count, report->twice_count,
+                      report->step_s, (double)summary->step_ns * 1e-9);
     add_seconds_json(line, "exposed_seconds", report->exposed_s);
     add_bytes_json(line, "link_bytes", report->link_bytes);
     add_bytes_json(line, "frozen_link_bytes", report->frozen_bytes);

@@ -45,7 +45,7 @@ typedef struct cli_report {
     cli_recent_step recent[CLI_REPORT_RECENT]; /* by step_count modulo CLI_REPORT_RECENT */
     double predicted_step_s;
     /* totals of this process */
-    uint64_t step_count, skipped_count;
+    uint64_t step_count, skipped_count, twice_count; /* twice: coh_step_result.ran_twice */
     double exposed_s[COH_LANE_COUNT], step_s;
     uint64_t link_bytes[COH_LANE_COUNT], frozen_bytes[COH_LANE_COUNT], peak_bytes[COH_TIER_COUNT];
     double last_loss, last_validation; /* NaN: none */

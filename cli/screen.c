@@ -288,6 +288,13 @@ static void add_links(const cli_job *job, cli_line *line)
         cli_line_add(line, "\nlinks         nothing moves\n");
     if (summary->host_update_bytes)
         add_updates(summary, line);
+    if (job->recipe.speculates && !summary->kept_bytes)
+        cli_line_add(line, "clipping      exact: to speculate would not be faster here\n");
+    if (summary->kept_bytes)
+        cli_line_add(line,
+                     "clipping      speculates: the drive keeps %s of the step before; a step "
+                     "that is clipped runs twice\n",
+                     cli_size(summary->kept_bytes).at);
 }
 
 /* The last component of a name. */

@@ -274,12 +274,26 @@ coh_status coh_engine_submit(coh_engine *engine, const coh_step_input *input)
     if (engine->under_way_count == COH_BODIES_MOST)
         return coh_fail(COH_ERR_ARGUMENT, "%d steps are under way already: wait for one",
                         COH_BODIES_MOST);
+    if (engine->under_way_count > 0)
+        COH_TRY(coh_engine_decide(engine));
     const coh_step_feed feed = { .input = input,
                                  .microbatch_count = engine->plan->layout.microbatch_count };
     COH_TRY(coh_step_submit(engine->step, COH_PROGRAM_BODY, &feed,
                             &engine->under_way[engine->under_way_count]));
     engine->under_way_count++;
     return COH_OK;
+}
+
+/* Takes the result of the oldest body under way. */
+static coh_status take_result(coh_engine *engine, coh_step_result *out_result)
+{
+    if (!engine->verdict.is_made)
+        return coh_step_await(engine->step, engine->under_way[0], out_result);
+    engine->verdict.is_made = 0;
+    *out_result = engine->verdict.result;
+    if (engine->verdict.status != COH_OK)
+        coh_error_restore(engine->verdict.text);
+    return engine->verdict.status;
 }
 
 coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
@@ -289,7 +303,8 @@ coh_status coh_engine_wait(coh_engine *engine, coh_step_result *out_result)
     if (engine->under_way_count == 0)
         return coh_fail(COH_ERR_ARGUMENT, "no step is under way");
     coh_step_result result = { 0 };
-    const coh_status status = coh_step_await(engine->step, engine->under_way[0], &result);
+    COH_TRY(coh_engine_decide(engine));
+    const coh_status status = take_result(engine, &result);
     COH_STRUCT_FILL(result, out_result);
     if (status != COH_OK)
         COH_TRY(coh_step_failure(engine->step)); /* else a kind failed: ended only this step */
@@ -414,8 +429,7 @@ static void write_sentence(const coh_engine *engine, int is_finite, char *out_se
              coh_opcode_name(finding.opcode));
 }
 
-/* At a quiet point: clears the pending update and sets the number of applied updates. */
-static coh_status take_back(coh_engine *engine, uint64_t applied_count)
+coh_status coh_engine_set_applied(coh_engine *engine, uint64_t applied_count)
 {
     coh_cells cells;
     COH_TRY(coh_step_get_cells(engine->step, &cells));
@@ -440,13 +454,15 @@ coh_status coh_engine_scan(coh_engine *engine, const coh_step_input *input, uint
                                           "out: resume from the last checkpoint");
     COH_TRY(coh_engine_check_idle(engine, "a scan"));
     COH_TRY(coh_step_quiet(engine->step));
-    COH_TRY(take_back(engine, applied_count));
+    COH_TRY(coh_engine_take_back(engine, applied_count));
     const coh_step_feed feed = { .input = input,
                                  .microbatch_count = engine->plan->layout.microbatch_count,
                                  .scan = 1 };
     coh_step_result result;
     COH_TRY(coh_engine_run_program(engine, COH_PROGRAM_BODY, &feed, &result));
-    COH_TRY(take_back(engine, applied_count));
+    if (coh_plan_speculates(&engine->plan->options))
+        COH_TRY(coh_step_undo(engine->step));
+    COH_TRY(coh_engine_set_applied(engine, applied_count));
     write_sentence(engine, result.finite, out_sentence);
     return COH_OK;
 }

@@ -11,6 +11,14 @@
 /* Most bodies that are submitted and not yet waited for. */
 enum { COH_BODIES_MOST = 2 };
 
+/* What became of a body that made its updates before its norm was known (speculate.c). */
+typedef struct coh_verdict {
+    int is_made;
+    coh_step_result result;
+    coh_status status; /* of a kind that failed; else COH_OK */
+    char text[COH_ERROR_TEXT_BYTES];
+} coh_verdict;
+
 struct coh_engine {
     const coh_plan *plan;
     coh_engine_options options;
@@ -21,6 +29,7 @@ struct coh_engine {
     int is_ready;                         /* parameters have values */
     uint64_t under_way[COH_BODIES_MOST];  /* tickets, oldest first */
     int under_way_count;
+    coh_verdict verdict; /* on the oldest body under way */
 
     coh_logical_tensor *tensors; /* by layout parameter */
     coh_state_stream streams[COH_LOGICAL_STREAMS];
@@ -55,6 +64,20 @@ coh_status coh_engine_check_ready(const coh_engine *engine, const char *what);
 
 /* Fails: COH_ERR_ARGUMENT while steps are under way; the engine's failure if it has one. */
 coh_status coh_engine_check_idle(const coh_engine *engine, const char *what);
+
+/* Sets the number of applied updates, with none pending. At a quiet point. */
+coh_status coh_engine_set_applied(coh_engine *engine, uint64_t applied_count);
+
+/* ---- speculate.c ---- */
+
+/* In a plan that speculates: waits for the norm of the oldest body under way, if there is no
+ * verdict on it yet. Keeps the body if its gradient was not to be clipped; else takes it back,
+ * and runs it again with the factor unless it is broken. Only the oldest body has then been
+ * submitted. Fails: the step's failure. */
+coh_status coh_engine_decide(coh_engine *engine);
+/* Makes the state that of `applied_count` updates again, which is the present one or that before
+ * the newest body. Fails: as coh_step_undo. */
+coh_status coh_engine_take_back(coh_engine *engine, uint64_t applied_count);
 
 /* ---- persist.c ---- */
 

@@ -32,7 +32,7 @@ coh_status coh_run_feed(coh_step *step, coh_ticket *ticket, const coh_instructio
                             .values = &ticket->shared->feed,
                             .inputs = inputs,
                             .input_count = (int32_t)layout->input_count,
-                            .latches = !step->plan->options.deferred_update,
+                            .latches = !coh_plan_defers(&step->plan->options),
                             .scalars = step->scalars };
     coh_kernel_feed(step->kernel_queue, &feed);
     return COH_OK;
@@ -84,7 +84,7 @@ coh_status coh_run_clip(coh_step *step, coh_ticket *ticket, const coh_instructio
                             .loss_stride = LOSS_STRIDE,
                             .microbatch_count = (int64_t)coh_layout_all_microbatches(layout),
                             .fold = step->fold,
-                            .defers = step->plan->options.deferred_update,
+                            .defers = coh_plan_defers(&step->plan->options),
                             .record = &ticket->shared->clip,
                             .scalars = step->scalars };
     coh_kernel_clip(step->kernel_queue, &clip);

@@ -113,11 +113,15 @@ static coh_status submit(coh_lane_thread *lane, const coh_ticket *ticket,
     const coh_operand *file = coh_bound_operand(
         ticket->bound, instruction, lane->lane == COH_LANE_READ ? COH_SLOT_FROM : COH_SLOT_TO);
     const coh_touch *touch = &program->touches[memory->touch_begin];
+    const uint64_t generation = coh_touch_generation(step, ticket, touch);
+    const int is_odd = coh_chunk_keeps_old(step->layout, touch->chunk) && generation % 2 == 1;
     const coh_store_request request = {
         .memory = coh_operand_data(step, memory),
-        .file_offset = file->offset,
+        .file_offset = is_odd ? step->layout->chunks[touch->chunk].odd_offset : file->offset,
         .bytes = (size_t)memory->bytes,
-        .id = { .chunk = touch->chunk, .generation = coh_touch_generation(step, ticket, touch) },
+        /* each home has a checksum */
+        .id = { .chunk = touch->chunk + (is_odd ? step->layout->chunk_count : 0),
+                .generation = generation },
         .number = lane->submitted,
     };
     return step->store_ops->submit(step->store, lane_port(lane->lane), &request);

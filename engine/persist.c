@@ -608,11 +608,11 @@ coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fet
     visit.stream = what == COH_FETCH_GRADIENT ? COH_STREAM_GRAD : COH_STREAM_WORK;
     if (what == COH_FETCH_GRADIENT)
         COH_TRY(check_is_trained(engine, visit.parameter));
-    if (what == COH_FETCH_GRADIENT && !engine->plan->options.deferred_update)
+    if (what == COH_FETCH_GRADIENT && !coh_plan_defers(&engine->plan->options))
         return coh_fail(COH_ERR_ARGUMENT,
                         "with updates in backward no gradient outlives its update: make the plan "
-                        "with deferred_update 1, which keeps all gradients and the bits of steps "
-                        "without clipping");
+                        "with deferred_update 1 and speculates 0, which keeps all gradients and "
+                        "the bits of steps without clipping");
     if (what != COH_FETCH_GRADIENT)
         COH_TRY(coh_engine_drain(engine));
     return run_visit(engine, COH_PROGRAM_HASH, &visit, NULL);

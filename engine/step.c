@@ -352,7 +352,9 @@ static void fill_ticket(coh_step *step, coh_ticket *ticket, uint64_t number,
         (coh_feed_values){ .random = { .seed = ticket->input.seed, .step = ticket->input.step },
                            .learning_rate = ticket->input.learning_rate,
                            .clip = ticket->input.clip,
-                           .loss_factor = coh_loss_factor(&ticket->input) };
+                           .loss_factor = coh_loss_factor(&ticket->input),
+                           .norm_is_known = coh_plan_speculates(&step->plan->options),
+                           .norm = feed->norm };
     const coh_graph *graph = step->plan->graph;
     for (uint32_t i = 0; feed->microbatch_count > 0 && i < step->layout->input_count; i++)
         memcpy(ticket->input_bytes[i], feed->input->inputs[i],
@@ -382,6 +384,38 @@ coh_status coh_step_submit(coh_step *step, coh_program_kind kind, const coh_step
     if (out_ticket != NULL)
         *out_ticket = number;
     return COH_OK;
+}
+
+/* ---- a body that is taken back ---- */
+
+/* The next run from the same generations reads the homes that the newest one has read. */
+coh_status coh_step_undo(coh_step *step)
+{
+    COH_TRY(coh_step_quiet(step));
+    if (!step->layout->keeps_old || step->running != COH_PROGRAM_BODY ||
+        step->repetition_count == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "no step can be taken back: none was the last to run");
+    step->repetition_count--;
+    change_program(step, COH_PROGRAM_BODY, submitted_count(step) + 1);
+    return COH_OK;
+}
+
+coh_status coh_step_repeat(coh_step *step, uint64_t number, double norm, uint64_t *out_ticket)
+{
+    const coh_ticket *ticket = coh_step_ticket(step, number);
+    coh_step_input input = ticket->input;
+    for (uint32_t i = 0; i < step->layout->input_count; i++)
+        input.inputs[i] = ticket->input_bytes[i];
+    const coh_step_feed feed = { .input = &input,
+                                 .microbatch_count = ticket->microbatch_count,
+                                 .norm = norm };
+    return coh_step_submit(step, COH_PROGRAM_BODY, &feed, out_ticket);
+}
+
+int coh_step_is_clipped(const coh_step *step, uint64_t number, double norm)
+{
+    const float clip = step->tickets[number % COH_TICKET_SLOTS].input.clip;
+    return clip > 0 && norm > (double)clip;
 }
 
 /* ---- at quiet points ---- */

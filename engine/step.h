@@ -95,6 +95,7 @@ typedef struct coh_step_feed {
     coh_chunk_filter visitor_wants; /* NULL: everything */
     void *visitor_context;
     int32_t scan; /* 1: check every value that a kind's instruction writes */
+    double norm;  /* of a body that speculates: its updates are clipped by this norm */
 } coh_step_feed;
 
 /* Starts one run of the program of `kind`. Inputs are copied before it returns. Waits until at most
@@ -109,6 +110,16 @@ coh_status coh_step_await(coh_step *step, uint64_t ticket, coh_step_result *out_
 
 /* coh_engine_ask_stop. */
 void coh_step_ask_stop(coh_step *step);
+/* Waits for a quiet point and takes back the newest body: everything that its updates wrote is as
+ * before it, except the cells. Fails: COH_ERR_ARGUMENT if the layout does not keep the old values,
+ * or something has run since. */
+coh_status coh_step_undo(coh_step *step);
+/* Runs the body of ticket `number`, which was taken back, once more, with its own inputs; its
+ * updates are clipped by `norm`. The ticket is one of the two newest. */
+coh_status coh_step_repeat(coh_step *step, uint64_t number, double norm, uint64_t *out_ticket);
+/* Returns 1 if the gradient of the body of ticket `number`, one of the two newest, is to be scaled
+ * down, its norm being `norm`. */
+int coh_step_is_clipped(const coh_step *step, uint64_t number, double norm);
 
 /* Returns the first failure of any instruction and makes its text this thread's last error; or
  * COH_OK. Any thread. */

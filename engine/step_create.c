@@ -93,7 +93,8 @@ static coh_status open_store(coh_step *step, const coh_store_ops *wanted)
     const coh_store_config config = { .disks = is_alone ? &alone : step->options.disks,
                                       .disk_count = is_alone ? 1 : step->options.disk_count,
                                       .bytes = layout->file_bytes,
-                                      .chunk_count = layout->chunk_count,
+                                      .chunk_count =
+                                          layout->chunk_count * (layout->keeps_old ? 2 : 1),
                                       .phantom = step->phantom,
                                       .port_depth = reads > writes ? reads : writes };
     if (step->ledger != NULL)

@@ -57,6 +57,9 @@ typedef struct coh_update_scalars {
 typedef struct coh_feed_values {
     coh_random_cell random;
     float learning_rate, clip, loss_factor;
+    int32_t
+        norm_is_known; /* 1: updates before CLIP are clipped by `norm`, not by the step before */
+    double norm;
 } coh_feed_values;
 
 typedef struct coh_feed_input {
@@ -72,8 +75,8 @@ typedef struct coh_feed {
     const coh_feed_values *values;
     const coh_feed_input *inputs;
     int32_t input_count;
-    /* 1: updates of this step run before its CLIP: latch for them. Their clip factor is that of the
-     * previous step's norm. */
+    /* 1: updates of this step run before its CLIP: latch for them. Their clip factor is that of
+     * values->norm, or of the previous step's norm. */
     int32_t latches;
     coh_update_scalars scalars;
 } coh_feed;

@@ -73,6 +73,7 @@ static const note_row note_rows[] = {
     LATER("dropout", NOTE_REAL, dropout),
     LATER("kernels", NOTE_PATH, kernels),
     LATER("clips_by_previous", NOTE_AMOUNT, clips_by_previous),
+    LATER("speculates", NOTE_AMOUNT, speculates),
     LATER("by_layers", NOTE_AMOUNT, by_layers),
     LATER("f32_gradients", NOTE_AMOUNT, f32_gradients),
     LATER("replicas", NOTE_FOLD, replicas),

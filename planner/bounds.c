@@ -181,7 +181,7 @@ static int find_times(const coh_bound_base *base, size_t at, const uint32_t *com
     const coh_lowered_operand *work = &lowered->operands[lowered->instructions[at].operand_begin],
                               *grad = work + 1;
     const int64_t instructions = compute_before[lowered->instruction_count];
-    int is_deferred = base->options->deferred_update;
+    int is_deferred = coh_plan_defers(base->options);
     size_t release = is_deferred ? lowered->instruction_count - 1 : at, use = is_deferred ? at : 0;
     while (!is_deferred && release > 0 &&
            (lowered->instructions[release].lane == COH_LANE_HOST ||
@@ -316,7 +316,7 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
     for (size_t i = 0; i < count; i++) {
         const coh_lowered_instruction *instruction = &base->lowered.instructions[i];
         base->before_ns[i + 1] = base->before_ns[i] + instruction_ns(base, pricer, instruction);
-        if (instruction->opcode == COH_OP_UPDATE && base->options->deferred_update)
+        if (instruction->opcode == COH_OP_UPDATE && coh_plan_defers(base->options))
             base->updates_end = (uint32_t)i + 1;
     }
     find_link_rates(base, pricer);

@@ -285,7 +285,7 @@ static coh_status open_group(builder *b, int32_t parameter)
                             .pattern = (uint8_t)pattern_of(b, parameter) };
     coh_group_streams_make(group,
                            group->optimizer < 0 ? NULL : layout->optimizers[group->optimizer],
-                           b->options->deferred_update);
+                           coh_plan_defers(b->options));
     return COH_OK;
 }
 
@@ -298,7 +298,7 @@ static coh_status add_group_objects(builder *b)
     COH_TRY(add_work_object(b, index, &group->work));
     if (!coh_group_is_trained(group))
         return COH_OK;
-    COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, group->work, b->options->deferred_update,
+    COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, group->work, coh_plan_defers(b->options),
                                &group->grad));
     for (int32_t f = 0; f < coh_fold_factor_count(&layout->fold); f++)
         COH_TRY(add_partner_object(b, COH_STREAM_CONTRIBUTION, index, group->work, 0,

@@ -64,7 +64,7 @@ typedef struct programme {
 
 static int is_deferred(const programme *p)
 {
-    return p->options->deferred_update;
+    return coh_plan_defers(p->options);
 }
 
 static void need(cost *c, int lane, int mask, double ns)

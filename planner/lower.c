@@ -274,7 +274,7 @@ static coh_status lower_kind(coh_lower_writer *w)
     case COH_PROGRAM_BODY:
         return lower_body(w);
     case COH_PROGRAM_DRAIN:
-        return trains && w->options->deferred_update ? lower_drain(w) : COH_OK;
+        return trains && coh_plan_defers(w->options) ? lower_drain(w) : COH_OK;
     case COH_PROGRAM_EVALUATE:
         if (!trains)
             return COH_OK;

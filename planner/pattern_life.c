@@ -117,7 +117,7 @@ coh_status coh_life_finish(coh_lower_writer *w, int32_t group, uint32_t begin, u
  * them for chunks updated there. */
 coh_status coh_life_complete(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
 {
-    const int is_deferred = w->options->deferred_update;
+    const int is_deferred = coh_plan_defers(w->options);
     for (uint32_t chunk = begin; chunk < end; chunk++) {
         if (is_deferred || w->group_on_host[group])
             COH_TRY(norm(w, group, chunk));
@@ -149,7 +149,7 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
     COH_TRY(coh_lower_instruction(w, COH_OP_UPDATE));
     if (w->group_on_host[group])
         w->lowered->instructions[w->lowered->instruction_count - 1].lane = COH_LANE_HOST;
-    if (w->options->deferred_update)
+    if (coh_plan_defers(w->options))
         w->lowered->instructions[w->lowered->instruction_count - 1].predicate_cell =
             COH_CELL_PENDING;
     COH_TRY(coh_lower_operand(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
@@ -159,7 +159,7 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
                                   COH_ROLE_OPTIMIZER_STATE));
     w->lowered->instructions[w->lowered->instruction_count - 1].flops =
         update_flops(w->layout, facts, chunk);
-    if (!w->options->deferred_update && !w->group_on_host[group]) /* see coh_life_finish */
+    if (!coh_plan_defers(w->options) && !w->group_on_host[group]) /* see coh_life_finish */
         COH_TRY(coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
     return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
 }
@@ -168,7 +168,7 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
  * read. */
 coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
 {
-    if (!w->options->deferred_update || w->layout->groups[group].grad < 0)
+    if (!coh_plan_defers(w->options) || w->layout->groups[group].grad < 0)
         return COH_OK;
     for (uint32_t chunk = begin; chunk < end; chunk++) {
         if (updated(w, group)[chunk])
@@ -209,7 +209,7 @@ coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
         return COH_OK;
     if (!is_split)
         COH_TRY(coh_lower_visit(w, opcode, facts->state, COH_ROLE_OPTIMIZER_STATE, -1));
-    if (opcode == COH_OP_SAVE || !w->options->deferred_update)
+    if (opcode == COH_OP_SAVE || !coh_plan_defers(w->options))
         return COH_OK;
     return coh_lower_visit(w, opcode, facts->grad, COH_ROLE_GRAD, -1);
 }

@@ -137,6 +137,10 @@ static coh_status check_tiers(const coh_plan_options *options, const coh_pin *pi
         return refuse_tier(pin, "there is no host tier", COH_TERM_EMULATED_HOST);
     if (pin->place == COH_PIN_DISK && !has_disk)
         return refuse_tier(pin, "there is no disk", COH_TERM_A_DISK);
+    if (coh_plan_speculates(options) &&
+        (pin->place == COH_PIN_DEVICE || pin->place == COH_PIN_HOST))
+        return fail_pin(pin,
+                        "updates that speculate keep weights on the drive alone between steps");
     if (pin->place == COH_PIN_OFFLOAD && !has_host && !has_disk)
         return refuse_tier(pin, "there is no tier to move to", COH_TERM_A_DISK);
     return COH_OK;
@@ -356,6 +360,25 @@ static void pin_weights(coh_pin_map *map, const coh_layout *layout, int32_t work
         set_object(layout, work, map->host_rules, COH_CHUNK_AWAY);
 }
 
+/* Pins the weights of a group, unless they must lie in the working store anyway (send_away). */
+static void pin_group(coh_pin_map *map, const coh_layout *layout, int32_t group,
+                      coh_pin_place place)
+{
+    if (!layout->keeps_old || !coh_group_is_trained(&layout->groups[group]))
+        pin_weights(map, layout, layout->groups[group].work, place);
+}
+
+/* Keeps weights and states of a trained group in the working store between programs. */
+static void send_away(coh_pin_map *map, const coh_layout *layout, int32_t group)
+{
+    const coh_group_layout *facts = &layout->groups[group];
+    if (!coh_group_is_trained(facts))
+        return;
+    pin_weights(map, layout, facts->work, COH_PIN_DISK);
+    if (facts->state >= 0)
+        pin_weights(map, layout, facts->state, COH_PIN_DISK);
+}
+
 static void pin_outputs(coh_pin_map *map, const coh_graph *graph, const coh_layout *layout,
                         const coh_object_map *objects, size_t op)
 {
@@ -397,13 +420,12 @@ coh_status coh_pin_map_make(const coh_graph *graph, const coh_plan_options *opti
         const coh_pin_place place = place_of_weights(map, graph, op, resident);
         for (int32_t port = 0; port < entry->kind.parameter_count; port++)
             if (place != COH_PIN_PLACE_COUNT && entry->parameter[port] >= 0)
-                pin_weights(
-                    map, layout,
-                    layout->groups[objects->group_of_parameter[entry->parameter[port]]].work,
-                    place);
+                pin_group(map, layout, objects->group_of_parameter[entry->parameter[port]], place);
         if (map->of_outputs[op] >= 0)
             pin_outputs(map, graph, layout, objects, op);
     }
+    for (int32_t group = 0; layout->keeps_old && group < (int32_t)layout->group_count; group++)
+        send_away(map, layout, group);
     return COH_OK;
 fail:
     coh_pin_map_fini(map);

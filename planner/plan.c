@@ -448,20 +448,44 @@ static coh_status create(const coh_graph *graph, const coh_plan_options *options
     return create_in_order(graph, &each, only_fits, out_plan, &unused);
 }
 
+/* Of a plan that waits for norms and one that speculates takes the faster. A step in memory has
+ * nothing to gain. */
+static coh_status create_or_speculate(const coh_graph *graph, const coh_plan_options *options,
+                                      int only_fits, coh_plan **out_plan)
+{
+    coh_plan_options waits = *options;
+    coh_plan *speculating = NULL;
+    waits.speculates = 0;
+    const coh_status status = create(graph, &waits, only_fits, out_plan);
+    if (!coh_plan_speculates(options) || (status != COH_OK && status != COH_ERR_FULL))
+        return status;
+    if (status == COH_ERR_FULL)
+        return create(graph, options, only_fits, out_plan);
+    if (only_fits || (*out_plan)->decisions.in_memory)
+        return COH_OK;
+    const coh_status other = create(graph, options, 0, &speculating);
+    const int is_refused = other != COH_OK && other != COH_ERR_FULL;
+    coh_plan *const taken =
+        !is_refused && period_of(speculating) >= period_of(*out_plan) ? *out_plan : speculating;
+    coh_plan_destroy(taken == speculating ? *out_plan : speculating);
+    *out_plan = taken;
+    return is_refused ? other : COH_OK;
+}
+
 /* Adds the spare disk if it does not fit without. */
 static coh_status create_somewhere(const coh_graph *graph, const coh_plan_options *options,
                                    int only_fits, coh_plan **out_plan)
 {
     *out_plan = NULL;
     COH_TRY(coh_plan_check_options(options));
-    const coh_status status = create(graph, options, only_fits, out_plan);
+    const coh_status status = create_or_speculate(graph, options, only_fits, out_plan);
     const coh_profile *profile = options->profile;
     if (status != COH_ERR_FULL || options->disk_bytes > 0 || options->spare_disk_bytes == 0 ||
         (profile != NULL && !coh_profile_has_drive(profile)))
         return status;
     coh_plan_options with_disk = *options;
     with_disk.disk_bytes = options->spare_disk_bytes;
-    return create(graph, &with_disk, only_fits, out_plan);
+    return create_or_speculate(graph, &with_disk, only_fits, out_plan);
 }
 
 coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,

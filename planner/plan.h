@@ -95,6 +95,19 @@ static inline coh_plan_options coh_few_microbatches(const coh_plan_options *opti
     return few;
 }
 
+/* Returns 1 if updates run in backward before the norm of their step is known, and a body can be
+ * taken back (program.h: keeps_old). */
+static inline int coh_plan_speculates(const coh_plan_options *options)
+{
+    return options->speculates && options->deferred_update && options->disk_bytes > 0;
+}
+
+/* Returns 1 if updates wait for the norm of their step, until the next body or a drain. */
+static inline int coh_plan_defers(const coh_plan_options *options)
+{
+    return options->deferred_update && !coh_plan_speculates(options);
+}
+
 struct coh_plan {
     const coh_graph *graph;
     coh_plan_options options;

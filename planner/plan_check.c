@@ -56,6 +56,11 @@ static coh_status check_ranks(const coh_plan_options *options)
     const int64_t ranks = coh_fold_replicas(&options->ranks);
     if (ranks > 1 && options->mode != COH_PLAN_TRAIN)
         return coh_fail(COH_ERR_ARGUMENT, "%" PRId64 " ranks: a forward-only plan has one", ranks);
+    if (ranks > 1 && options->speculates)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%" PRId64 " ranks: updates speculate on one rank only; set speculates "
+                        "to 0, or clip by another mode",
+                        ranks);
     if (ranks * options->microbatch_count > 65536)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%" PRId64
@@ -90,6 +95,7 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
         { "recompute", (int32_t)options->recompute, COH_RECOMPUTE_AUTO, COH_RECOMPUTE_ALL },
         { "search", (int32_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_PROBE },
         { "deferred_update", options->deferred_update, 0, 1 },
+        { "speculates", options->speculates, 0, 1 },
         { "f32_gradients", options->f32_gradients, 0, 1 },
         { "uncalibrated", options->uncalibrated, 0, 1 },
         { "emulate_host", options->emulate_host, 0, 1 },
@@ -102,6 +108,10 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         COH_TRY(coh_check_integer(numbers[i].what, numbers[i].value, numbers[i].least,
                                   numbers[i].most));
+    if (options->speculates && !options->deferred_update)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "speculates is 1 with deferred_update 0: updates in backward that nothing "
+                        "clips are never taken back; set deferred_update to 1");
     if (options->optimizer_choice_count > 0 && options->optimizer_choices == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "%d choices of optimizers at NULL: give their array",
                         options->optimizer_choice_count);

@@ -284,6 +284,7 @@ static const coh_json_field option_fields[] = {
     { "microbatch_count", WHOLE(options.microbatch_count, .most = 65536) },
     { "sweep_order", COH_JSON_CHOICE, IN(options.sweep_order), .names = orders },
     { "deferred_update", WHOLE(options.deferred_update, .most = 1) },
+    { "speculates", WHOLE(options.speculates, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
     /* otherwise they have the dtype of their parameters */
     { "f32_gradients", WHOLE(options.f32_gradients, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
     { "replicas", SHAPE(options.replicas) },
@@ -541,6 +542,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->replicas = file->options.replicas;
     out->ranks = file->options.ranks;
     out->deferred_update = file->options.deferred_update;
+    out->speculates = file->options.speculates;
     out->atomics = file->atomics;
     out->is_in_memory = file->decisions.in_memory;
     out->recomputes = coh_block_set_count(&file->decisions.recompute);

@@ -86,6 +86,15 @@ static void count_body(const coh_plan *plan, coh_plan_summary *out)
     out->recompute_ns = coh_whole_ns(ns[COH_OP_RECOMPUTE]);
 }
 
+static uint64_t count_kept(const coh_layout *layout)
+{
+    uint64_t bytes = 0;
+    for (uint32_t chunk = 0; chunk < layout->chunk_count; chunk++)
+        if (coh_chunk_keeps_old(layout, chunk))
+            bytes += layout->chunks[chunk].bytes;
+    return bytes;
+}
+
 static void count_unmeasured(const coh_plan *plan, coh_plan_summary *out)
 {
     for (size_t op = 0; op < plan->graph->op_count; op++)
@@ -120,6 +129,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .sweep_order = plan->options.sweep_order,
                            .order_keeps_bits = !coh_order_changes_bits(plan->graph),
                            .disk_limit_bytes = plan->options.disk_bytes,
+                           .kept_bytes = count_kept(&plan->layout),
                            .recomputes = coh_block_set_count(&plan->decisions.recompute),
                            .chunk_bytes = plan->decisions.chunk_bytes };
     count_unmeasured(plan, &s);

@@ -51,6 +51,8 @@ static uint64_t hash_layout(const coh_layout *layout)
         hash = fold(hash, layout->chunks[i].object_offset);
         hash = fold(hash, layout->chunks[i].bytes);
         hash = fold(hash, layout->chunks[i].file_offset);
+        if (coh_chunk_keeps_old(layout, i))
+            hash = fold(hash, layout->chunks[i].odd_offset);
         if (layout->chunks[i].owner_rank != 0)
             hash = fold(hash, (uint64_t)layout->chunks[i].owner_rank);
     }

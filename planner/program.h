@@ -92,7 +92,8 @@ typedef struct coh_chunk {
     int32_t object;
     int32_t owner_rank; /* 0 in a plan of one rank */
     uint64_t object_offset, bytes;
-    uint64_t file_offset; /* in the working store */
+    uint64_t file_offset; /* in the working store; of coh_chunk_keeps_old: even generations */
+    uint64_t odd_offset;  /* there; odd generations of coh_chunk_keeps_old */
 } coh_chunk;
 
 /* The place of a parameter in its group's objects: elements [0, elements) from byte `offset` of
@@ -245,6 +246,10 @@ typedef struct coh_layout {
      * the innermost first. The layout is that of `rank`: 0, whose programs all ranks run. */
     coh_mesh mesh;
     int32_t rank;
+    /* 1: a body can be taken back. No chunk that its updates write lies nearer than the working
+     * store between programs, and there each has two homes: a body reads one and writes the
+     * other. */
+    int32_t keeps_old;
     uint64_t pinned_bytes;                /* [0, pinned_bytes) of the device arena */
     uint64_t file_bytes;                  /* working store; 0: no disk tier */
     uint64_t arena_bytes[COH_TIER_COUNT]; /* device, host: the peak over all programs */
@@ -283,6 +288,17 @@ static inline int coh_chunk_is_read_only(const coh_layout *layout, uint32_t chun
     const coh_object *object = &layout->objects[layout->chunks[chunk].object];
     return object->stream == COH_STREAM_WORK &&
            !coh_group_is_trained(&layout->groups[object->owner]);
+}
+
+/* Returns 1 for a chunk with two homes in the working store: work and states of trained groups,
+ * in a layout whose bodies can be taken back. A chunk's generations count its versions since the
+ * run began; they take the homes in turn. */
+static inline int coh_chunk_keeps_old(const coh_layout *layout, uint32_t chunk)
+{
+    const coh_object *object = &layout->objects[layout->chunks[chunk].object];
+    return layout->keeps_old &&
+           (object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_STATE) &&
+           coh_group_is_trained(&layout->groups[object->owner]);
 }
 
 /* Returns the chunk of `object`, one of the same group, that belongs to `chunk`. */

@@ -397,7 +397,8 @@ static coh_status place_host(builder *b)
 
 /* ---- final tables ---- */
 
-/* Assigns a place in the working store to every chunk that survives or is ever written out. */
+/* Assigns a place in the working store to every chunk that survives or is ever written out; two,
+ * one after the other, to those that a body must not overwrite. */
 static coh_status assign_file_offsets(builder *b)
 {
     uint8_t *moves = NULL;
@@ -414,6 +415,10 @@ static coh_status assign_file_offsets(builder *b)
         if (!moves[chunk] && (!object->survives || object->pinned))
             continue;
         b->layout->chunks[chunk].file_offset = offset;
+        offset += b->layout->chunks[chunk].bytes;
+        if (!coh_chunk_keeps_old(b->layout, chunk))
+            continue;
+        b->layout->chunks[chunk].odd_offset = offset;
         offset += b->layout->chunks[chunk].bytes;
     }
     coh_free(moves);
@@ -498,7 +503,7 @@ static coh_status take_pins(builder *b)
 {
     const uint32_t chunks = b->layout->chunk_count;
     b->recompute = b->decisions->recompute;
-    if (b->options->pin_count == 0 && b->decisions->resident == 0)
+    if (b->options->pin_count == 0 && b->decisions->resident == 0 && !b->layout->keeps_old)
         return COH_OK;
     COH_TRY(coh_pin_map_make(b->graph, b->options, b->decisions->resident, b->layout, &b->map,
                              &b->pins));
@@ -562,6 +567,7 @@ static uint64_t count_survivors(const coh_layout *layout)
 static coh_status build(builder *b, int all, coh_program *programs)
 {
     COH_TRY(coh_layout_build(b->graph, b->options, b->decisions, b->layout, &b->map));
+    b->layout->keeps_old = has_disk(b) && coh_plan_speculates(b->options);
     b->survivor_bytes = count_survivors(b->layout);
     COH_TRY(take_pins(b));
     for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT; kind++)
@@ -610,6 +616,8 @@ coh_status coh_schedule_build(const coh_graph *graph, const coh_plan_options *op
     enum { ATTEMPTS = 4 };
     coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
     uint64_t least_bytes = UINT64_MAX, survivor_bytes = 0;
+    if (decisions->in_memory && coh_plan_speculates(options))
+        return coh_fail(COH_ERR_INTERNAL, "in memory a step that speculates cannot be taken back");
     for (uint64_t attempt = 0; attempt < ATTEMPTS; attempt++) {
         builder b = { .graph = graph,
                       .options = options,
@@ -650,7 +658,7 @@ static uint64_t update_bytes(const builder *b, const draft *d, uint32_t index, u
     const coh_lowered_instruction *instruction = &d->lowered.instructions[index];
     uint64_t bytes = held;
     if (instruction->opcode != COH_OP_UPDATE || instruction->lane != COH_LANE_COMPUTE ||
-        d->lowered.kind != COH_PROGRAM_BODY || !b->options->deferred_update)
+        d->lowered.kind != COH_PROGRAM_BODY || !coh_plan_defers(b->options))
         return 0;
     for (uint32_t i = instruction->operand_begin;
          i < instruction->operand_begin + instruction->operand_count; i++) {

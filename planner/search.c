@@ -635,6 +635,8 @@ static coh_status try_each_earlier(const coh_plan *plan, coh_candidate *best)
         coh_candidate candidate;
         if (earlier->numeric_fingerprint != plan->numeric_fingerprint)
             continue; /* of another micro-batch, or a sweep order with other bits */
+        if (earlier->decisions.in_memory && coh_plan_speculates(&plan->options))
+            continue;
         COH_TRY(coh_candidate_make(plan, &earlier->decisions, &candidate));
         if (coh_candidate_is_better(&candidate, best))
             *best = candidate;
@@ -682,7 +684,7 @@ coh_status coh_plan_search(coh_plan *plan)
     COH_TRY(check_size(plan));
     /* When offloading is possible, fail without computing the shortfall: the largest models take
      * long to place whole. */
-    if (!coh_pins_need_far(&plan->options) &&
+    if (!coh_pins_need_far(&plan->options) && !coh_plan_speculates(&plan->options) &&
         (plan->survivor_bytes <= plan->options.device_memory_bytes || !has_far(&plan->options)))
         COH_TRY(try_in_memory(plan, &best, &in_memory));
     if (best.valid && has_far(&plan->options)) {

@@ -143,7 +143,7 @@ static void measure(scene *f, const coh_lowered *lowered)
         }
         if (instruction->opcode == COH_OP_UPDATE)
             add_update(f, lowered, i);
-        else if (instruction->opcode != COH_OP_NORM || f->options->deferred_update)
+        else if (instruction->opcode != COH_OP_NORM || coh_plan_defers(f->options))
             f->compute_ns[is_ahead     ? COH_AHEAD
                           : is_between ? COH_BETWEEN
                                        : COH_BACK] += least_ns(f, lowered, i, COH_LANE_COMPUTE);

@@ -28,6 +28,7 @@ static const char *rule_name(coh_rule rule)
         [COH_RULE_COMM] = "COMM",
         [COH_RULE_WEAR] = "WEAR",
         [COH_RULE_CONSISTENT_SAVE] = "CONSISTENT_SAVE",
+        [COH_RULE_ROLLBACK] = "ROLLBACK",
     };
     return names[rule];
 }
@@ -105,6 +106,7 @@ static coh_status check_all(coh_verifier *v)
     COH_TRY(coh_verify_adds(v));
     COH_TRY(coh_verify_folds(v));
     COH_TRY(coh_verify_sums(v));
+    COH_TRY(coh_verify_rollback(v));
     return coh_verify_save(v);
 }
 

@@ -26,6 +26,8 @@ typedef enum coh_rule {
     COH_RULE_COMM,         /* several ranks: not yet built */
     COH_RULE_WEAR,         /* disk bytes written per run of the program <= limit */
     COH_RULE_CONSISTENT_SAVE, /* everything that a SAVE or HASH reads belongs to one step */
+    /* a body that can be taken back leaves what it updates as it was, in the working store */
+    COH_RULE_ROLLBACK,
     COH_RULE_COUNT
 } coh_rule;
 

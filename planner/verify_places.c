@@ -100,13 +100,16 @@ static coh_status check_file_places(coh_verifier *v, file_place *places)
         if (v->chunk_stamps[c] == 0)
             continue;
         v->chunk_stamps[c] = 0;
-        places[count++] = (file_place){ chunk->file_offset, chunk->bytes, c };
-        if (!is_paged(chunk->file_offset, chunk->bytes) ||
-            !is_inside(chunk->file_offset, chunk->bytes, v->layout->file_bytes))
-            COH_TRY(coh_verify_breach(v, COH_RULE_ALIGNMENT, COH_NO_INSTRUCTION, c,
-                                      "its place in the file, %" PRIu64 " + %" PRIu64
-                                      ", is not whole pages inside %" PRIu64 " bytes",
-                                      chunk->file_offset, chunk->bytes, v->layout->file_bytes));
+        const uint64_t offsets[] = { chunk->file_offset, chunk->odd_offset };
+        for (int home = 0; home < 1 + coh_chunk_keeps_old(v->layout, c); home++) {
+            places[count++] = (file_place){ offsets[home], chunk->bytes, c };
+            if (!is_paged(offsets[home], chunk->bytes) ||
+                !is_inside(offsets[home], chunk->bytes, v->layout->file_bytes))
+                COH_TRY(coh_verify_breach(v, COH_RULE_ALIGNMENT, COH_NO_INSTRUCTION, c,
+                                          "its place in the file, %" PRIu64 " + %" PRIu64
+                                          ", is not whole pages inside %" PRIu64 " bytes",
+                                          offsets[home], chunk->bytes, v->layout->file_bytes));
+        }
     }
     qsort(places, count, sizeof(*places), by_offset);
     for (size_t i = 1; i < count; i++)
@@ -141,7 +144,7 @@ coh_status coh_verify_places(coh_verifier *v)
     COH_TRY(check_extents(v, highest));
     COH_TRY(check_capacity(v, highest));
     COH_TRY(check_wear(v));
-    COH_TRY(COH_ALLOC(v->layout->chunk_count, &places));
+    COH_TRY(COH_ALLOC(2 * (size_t)v->layout->chunk_count, &places));
     coh_status status = check_file_places(v, places);
     coh_free(places);
     return status;

@@ -14,6 +14,7 @@
  *   verify_adds.c     EXACTLY_ONCE of parameters that share a chunk: first overwrites, later add
  *   verify_folds.c    EXACTLY_ONCE of replicas: each gradient added once, in the fold shape's order
  *   verify_sums.c     EXACTLY_ONCE of ranks: each gradient summed over all of them, axis after axis
+ *   verify_rollback.c ROLLBACK: a second run of a body finds what the first one read
  *
  * Instructions are numbered through all runs of a lane from 1: run r's instruction n has the
  * number r * lane_length + n. "a happens before b" is: clock(b)[lane of a] >= number of a. */
@@ -79,6 +80,7 @@ coh_status coh_verify_shares(coh_verifier *v); /* EXACTLY_ONCE of contributions,
 coh_status coh_verify_adds(coh_verifier *v);   /* EXACTLY_ONCE of single parameters */
 coh_status coh_verify_folds(coh_verifier *v);  /* EXACTLY_ONCE of replicas */
 coh_status coh_verify_sums(coh_verifier *v);   /* EXACTLY_ONCE of ranks */
+coh_status coh_verify_rollback(coh_verifier *v);
 coh_status coh_verify_save(coh_verifier *v);
 coh_status coh_verify_clocks(coh_verifier *v); /* fills clocks */
 coh_status coh_verify_bytes(coh_verifier *v);

@@ -191,6 +191,12 @@ typedef struct coh_plan_options {
     coh_fold_shape ranks;
     /* Consecutive ranks of a pair and of a node, as in coh_world_options; 0: 1 and all. */
     int32_t pair_ranks, node_ranks;
+    /* 1: with a disk tier, the plan may make updates during backward as if the norm were within the
+     * limit, if that is faster. What they overwrite stays in the disk tier until the norm is known,
+     * which takes room there for weights and states twice; a step whose norm is above the limit is
+     * taken back and run again with its factor (engine.h). Needs deferred_update 1, whose bits the
+     * results have. Part of the placement plan. */
+    int32_t speculates;
 } coh_plan_options;
 
 /* As coh_plan_options_init; `bytes` is the size that the caller was compiled with. */
@@ -303,6 +309,9 @@ typedef struct coh_plan_summary {
      * A profile without measured operators (built-in, a datasheet) has none of them. */
     const char *unmeasured_kind;  /* lives as long as the kind's name */
     int32_t unmeasured_operators; /* their number */
+    /* Part of the working store that holds weights and states of the step before, so that a step
+     * can be taken back; 0: the plan does not speculate (coh_plan_options). */
+    uint64_t kept_bytes;
 } coh_plan_summary;
 
 /* Returns the plan's profile, with link_bytes_per_s applied. It belongs to the plan. */
@@ -449,6 +458,7 @@ typedef struct coh_plan_file {
     coh_optimizer_choice optimizer_choices[COH_OPTIMIZER_CHOICES_MOST];
     int32_t deferred_update;
     coh_fold_shape replicas, ranks;
+    int32_t speculates; /* as in coh_plan_options */
 } coh_plan_file;
 /* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);

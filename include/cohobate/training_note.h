@@ -109,6 +109,7 @@ typedef struct coh_training_note {
      * the order of coh_token_file_window. Both are 0 unless a run changed its data or batch. */
     uint64_t data_first_step, data_first_window;
     coh_fold_shape replicas; /* as in coh_plan_options */
+    uint64_t speculates;     /* 1: updates in backward, taken back if the norm is above `clip` */
 } coh_training_note;
 
 /* As coh_training_note_init; `bytes` is the size that the caller was compiled with. */

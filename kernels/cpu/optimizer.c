@@ -33,9 +33,10 @@ void coh_cpu_feed(void *queue, const coh_feed *feed)
     cells->learning_rate = feed->values->learning_rate;
     cells->clip = feed->values->clip;
     cells->loss_factor = feed->values->loss_factor;
+    const double norm = feed->values->norm_is_known ? feed->values->norm : cells->previous_norm;
     if (feed->latches)
         latch_update(cells, &feed->scalars, cells->applied_count + 1,
-                     clip_factor(cells->clip, cells->previous_norm));
+                     clip_factor(cells->clip, norm));
     for (int32_t i = 0; i < feed->input_count; i++)
         memcpy(feed->inputs[i].to, feed->inputs[i].from, feed->inputs[i].bytes);
 }

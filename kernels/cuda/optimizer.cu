@@ -539,9 +539,9 @@ COH_KERNEL_OF(coh_cells_feed, 32, 1, const __grid_constant__ coh_cuda_feed_argum
     cells->learning_rate = a.values->learning_rate;
     cells->clip = a.values->clip;
     cells->loss_factor = a.values->loss_factor;
+    const double norm = a.values->norm_is_known ? a.values->norm : cells->previous_norm;
     if (a.latches)
-        latch_update(cells, a.scalars, cells->applied_count + 1,
-                     clip_factor(cells->clip, cells->previous_norm));
+        latch_update(cells, a.scalars, cells->applied_count + 1, clip_factor(cells->clip, norm));
 }
 
 /* Folds all partials with one sum per thread (COH_CLIP_SUMS); the result is in thread 0. */

@@ -101,7 +101,7 @@ class coh_plan_options(Structure):
                 ("earlier_count", c_int32), ("f32_gradients", c_int32), ("search", c_int), ("optimizer", c_char * 16),
                 ("optimizer_choices", POINTER(coh_optimizer_choice)), ("optimizer_choice_count", c_int32),
                 ("drive_count", c_int32), ("replicas", coh_fold_shape), ("ranks", coh_fold_shape),
-                ("pair_ranks", c_int32), ("node_ranks", c_int32)]
+                ("pair_ranks", c_int32), ("node_ranks", c_int32), ("speculates", c_int32)]
 
 
 _GraphSource = CFUNCTYPE(c_int, c_void_p, c_int64, POINTER(c_void_p))
@@ -132,7 +132,7 @@ class coh_plan_summary(Structure):
                 ("disk_bytes_written", c_double), ("disk_limit_bytes", c_uint64), ("step_alone_ns", c_uint64),
                 ("step_contended_ns", c_uint64), ("step_p10_ns", c_uint64), ("step_p50_ns", c_uint64),
                 ("step_p90_ns", c_uint64), ("order_keeps_bits", c_int32), ("unmeasured_kind", c_char_p),
-                ("unmeasured_operators", c_int32)]
+                ("unmeasured_operators", c_int32), ("kept_bytes", c_uint64)]
 
 
 class coh_parameter_group(Structure):
@@ -171,7 +171,7 @@ class coh_step_result(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("step", c_uint64), ("loss", c_double), ("grad_norm", c_double),
                 ("finite", c_int32), ("applied_count", c_uint64), ("step_ns", c_uint64), ("exposed_ns", c_uint64 * _LANES),
                 ("link_bytes", c_uint64 * _LANES), ("peak_bytes", c_uint64 * _TIERS), ("frozen_bytes", c_uint64 * _LANES),
-                ("is_stop_asked", c_int32)]
+                ("is_stop_asked", c_int32), ("ran_twice", c_int32)]
 
 
 class coh_checkpoint_note(Structure):
@@ -613,6 +613,7 @@ class Plan(_Owner):
     micro_batch       sequences of a micro-batch, a divisor of the batch; None: its largest divisor up to 8. It is part of
                       the numeric plan; with may_change_micro_batch another one is used if it fits or is faster
     exact_clip        True: gradients are clipped by their own step's norm. False: updates are made during backward
+    speculate         True: both, on a disk: a step that is clipped runs twice, and the disk holds weights and states twice
     optimizer         "adamw", "adamw8", "adamw8sr", "lion", "sgd"
     profile           machine that the plan is priced for: a datasheet's name or a file; None: rough constants
     recompute, search, chunk, pins, f32_gradients, threads   as the flags of `cohobate train`
@@ -620,8 +621,8 @@ class Plan(_Owner):
     Raises Refusal if nothing fits. Attributes: model, batch, micro_batch, sequence, summary, parameters."""
 
     def __init__(self, model, batch, sequence, *, device_memory=None, disk=None, disk_limit=None, host_memory=0,
-                 micro_batch=None, may_change_micro_batch=False, exact_clip=True, optimizer="adamw", profile=None,
-                 recompute="auto", search="usual", chunk=0, pins=(), f32_gradients=False, threads=None):
+                 micro_batch=None, may_change_micro_batch=False, exact_clip=True, speculate=False, optimizer="adamw",
+                 profile=None, recompute="auto", search="usual", chunk=0, pins=(), f32_gradients=False, threads=None):
         super().__init__()
         self._plan, self._profile = _sized(coh_batch_plan), c_void_p()
         library = _library()
@@ -639,7 +640,7 @@ class Plan(_Owner):
         options.disk_bytes = self.disk_limit if disk is not None else 0
         options.thread_count, options.chunk_bytes = self.threads, parse_size(chunk)
         options.recompute, options.search = _RECOMPUTE[recompute], _SEARCH[search]
-        options.sweep_order, options.deferred_update = _SWEEP_SAME_BITS, exact_clip
+        options.sweep_order, options.deferred_update, options.speculates = _SWEEP_SAME_BITS, exact_clip, speculate
         options.optimizer, options.f32_gradients = optimizer.encode(), f32_gradients
         options.pins, options.pin_count = (coh_pin * len(pins))(*map(self._pin, pins)), len(pins)
         if profile is not None:

@@ -54,6 +54,11 @@ class Allocations(ProgramTest):
         result = self.counts_nothing("disk", "--device-memory", "48MiB", "--disk", self.folder)
         self.assertGreater(result["link_bytes"]["read"], 0)
 
+    def test_steps_that_run_twice(self):
+        result = self.counts_nothing("disk, speculating", "--device-memory", "32MiB", "--disk", self.folder, "--clip-mode",
+                                     "speculate", "--clip", "0.01")
+        self.assertEqual(result["steps_run_twice"], STEPS)
+
     def test_emulated_host_over_disk(self):
         result = self.counts_nothing("emulated host over disk", "--device-memory", "48MiB", "--emulate-host", "50MiB",
                                      "--disk", self.folder)

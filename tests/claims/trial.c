@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "planner/plan_make.h"
 #include "tests/length.h"
 #include "tests/search_length.h"
 
@@ -76,6 +77,8 @@ static coh_plan_options options_of(const trial_numbers *numbers, const trial_pla
     options.search = test_search();
     options.microbatch_count = numbers->microbatch_count;
     options.sweep_order = numbers->order;
+    if (numbers->optimizer != NULL)
+        snprintf(options.optimizer, sizeof(options.optimizer), "%s", numbers->optimizer);
     options.deferred_update = numbers->clip > 0;
     options.thread_count = placement->thread_count;
     options.chunk_bytes = placement->chunk_bytes;
@@ -95,6 +98,22 @@ static uint64_t in_memory_bytes(const trial *t, const coh_plan_options *options)
     return bytes;
 }
 
+/* Replaces the plan by one that speculates, which a search takes only if it is faster. */
+static void speculate(trial *t, const coh_plan_options *options)
+{
+    coh_plan_options each = *options;
+    coh_plan *plan = NULL;
+    each.speculates = 1;
+    each.sweep_order = t->plan->options.sweep_order;
+    assert_int_equal(coh_plan_open(t->subject->graph, &each, &plan), COH_OK);
+    plan->decisions = t->plan->decisions;
+    plan->decisions.device_bytes = options->device_memory_bytes;
+    if (coh_plan_finish(plan) != COH_OK)
+        fail_msg("%s: %s", t->placement->name, coh_last_error());
+    coh_plan_destroy(t->plan);
+    t->plan = plan;
+}
+
 static void make_plan(trial *t, const coh_plan_options *options)
 {
     coh_plan_destroy(t->plan);
@@ -105,6 +124,8 @@ static void make_plan(trial *t, const coh_plan_options *options)
                  (unsigned long long)options->host_memory_bytes, t->placement->disk,
                  (unsigned long long)options->chunk_bytes, (int)options->recompute,
                  coh_last_error());
+    if (t->placement->speculates && !t->plan->decisions.in_memory)
+        speculate(t, options);
     t->summary = (coh_plan_summary){ .struct_bytes = sizeof(t->summary) };
     assert_int_equal(coh_plan_summarize(t->plan, &t->summary), COH_OK);
     t->device_bytes = options->device_memory_bytes;
@@ -200,11 +221,13 @@ coh_step_input trial_input(const trial *t, uint64_t step)
         tokens[i] = (int32_t)coh_rng_below(DATA_SEED, step, 2 * i, vocabulary);
         targets[i] = (int32_t)coh_rng_below(DATA_SEED, step, 2 * i + 1, vocabulary);
     }
+    const uint64_t every = t->numbers->clip_every;
+    const int is_free = every > 0 && step % every != every - 1;
     return (coh_step_input){ .struct_bytes = sizeof(coh_step_input),
                              .step = step,
                              .seed = DATA_SEED,
                              .learning_rate = 1e-3f + 1e-4f * (float)step,
-                             .clip = t->numbers->clip,
+                             .clip = is_free ? 1e30f : t->numbers->clip,
                              .inputs = { tokens, targets } };
 }
 
@@ -231,6 +254,7 @@ void trial_steps(trial *t, uint64_t first, uint64_t count, trial_outcome *out)
             fail_msg("%s: step %d: loss %g, norm %g", t->placement->name, (int)step, out->last.loss,
                      out->last.grad_norm);
         assert_int_equal(out->last.applied_count, step + 1);
+        out->twice_count += (uint64_t)out->last.ran_twice;
         out->loss[step] = out->last.loss;
         out->grad_norm[step] = out->last.grad_norm;
         for (int lane = 0; lane < COH_LANE_COUNT; lane++)

@@ -30,6 +30,8 @@ typedef struct trial_numbers {
     int32_t microbatch_count;
     float clip; /* 0: updates in backward */
     coh_sweep_order order;
+    const char *optimizer; /* NULL: the default */
+    uint64_t clip_every;   /* 0: every step may be clipped; N: the last of N, no other */
 } trial_numbers;
 
 typedef struct trial_placement {
@@ -42,6 +44,7 @@ typedef struct trial_placement {
     int32_t thread_count;
     coh_recompute recompute;
     uint64_t device_bytes; /* not 0: replaces device_percent */
+    int32_t speculates;    /* 1: its decisions, with updates that speculate */
 } trial_placement;
 
 /* How the steps are run. Zero: in sequence, undisturbed. */
@@ -73,6 +76,7 @@ typedef struct trial_outcome {
     coh_plan_summary summary;
     coh_step_result last;
     uint64_t moved_bytes[COH_LANE_COUNT]; /* over all steps, up to the last one's loss */
+    uint64_t twice_count;                 /* steps that ran twice */
 } trial_outcome;
 
 /* "f32" or "bf16"; anything else ends the program. */

@@ -59,6 +59,7 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 3, says="--replicas 2x2x2 cannot be divided between 3 ranks")
         self.fails(2, "plan", *RUN, *F32, "--ranks", 2, says="give --replicas 2")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 0, says="--ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--clip-mode", "speculate", says="speculate on one rank only")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--profile", "h100", says="on the host device only")
         self.fails(2, "plan", *RUN, "--dtype", "bf16", *SHAPE, "--ranks", 2, says="give --gradients f32")
 

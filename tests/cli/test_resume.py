@@ -98,6 +98,37 @@ class Resume(TrainTest):
         self.assertIn("clip-mode previous -> exact", self.go_on("half", "--steps", 7, "--clip-mode", "exact").err)
         self.fails(2, "plan", "gpt2-nano", "--clip", 0, "--clip-mode", "previous", says="no limit to clip to")
 
+    def test_speculating_has_the_bits_of_exact_clipping_and_goes_on_so(self):
+        flags = ["--batch", 4, "--micro-batch", 2, "--lr", "3e-3", "--schedule-steps", 6, "--clip", 0.05]
+        room = ["--device-memory", "300KiB", "--disk", self.folder]
+        exact = self.says_hash(self.begin("exact", *flags, "--steps", 6))
+        whole = self.begin("whole", *flags, "--steps", 6, *room, "--clip-mode", "speculate")
+        self.assertEqual(self.says_hash(whole), exact)
+        self.assertRegex(whole.out, r"clip: +6 of them ran twice")
+        self.begin("half", *flags, "--steps", 3, *room, "--clip-mode", "speculate")
+        done = self.go_on("half", "--steps", 6, *room)
+        self.assertNotIn("->", done.err)
+        self.assertRegex(done.out, r"clip: +3 of them ran twice")
+        self.assertEqual(self.says_hash(done), exact)
+        self.begin("other", *flags, "--steps", 3, *room)
+        done = self.go_on("other", "--steps", 6, *room, "--clip-mode", "speculate")
+        self.assertIn("clip-mode exact -> speculate", done.err)
+        self.assertEqual(self.says_hash(done), exact)
+        self.fails(2, "plan", "gpt2-nano", "--clip", 0, "--clip-mode", "speculate", says="no limit to clip to")
+
+    def test_a_plan_that_speculates_says_so_and_is_kept(self):
+        flags = [self.path("model"), *SMALL, "--batch", 4, "--device-memory", "300KiB", "--disk", self.folder, "--clip-mode",
+                 "speculate"]
+        planned = self.succeeds("plan", *flags, "--json").json
+        self.assertGreater(planned["kept_bytes"], 0)
+        self.assertGreaterEqual(planned["peak_bytes"]["disk"], 2 * planned["kept_bytes"])
+        plan = self.path("plan.json")
+        self.assertIn("speculates: the drive keeps", self.succeeds("plan", *flags, "-o", plan).out)
+        self.assertIn("clipped, updates speculate", self.succeeds("inspect", plan).out)
+        self.fails(2, "plan", *flags, "--pin", "blocks.0=device", says="keep weights on the drive alone")
+        waits = self.succeeds("plan", *flags[:-6], "--clip-mode", "speculate")
+        self.assertIn("exact: to speculate would not be faster", waits.out)
+
     # ---- reports and notes ----
 
     def test_each_change_is_one_line_and_in_the_next_note(self):

@@ -96,8 +96,12 @@ static coh_status layer_forward(const coh_call *call)
 {
     const coh_view *x = &call->input[0], *w = &call->parameter[0], *b = &call->parameter[1];
     const coh_view *y = &call->output[0];
-    int is_broken = call->random_cell != NULL && call->random_cell->seed == SMALL_BROKEN_SEED &&
-                    *(const int *)call->attributes == 2;
+    const uint64_t seed = call->random_cell != NULL && *(const int *)call->attributes == 2
+                              ? call->random_cell->seed
+                              : 0;
+    const int is_broken = seed == SMALL_BROKEN_SEED;
+    if (seed == SMALL_FAILING_SEED)
+        return COH_ERR_ARGUMENT;
     for (int begin = 0; begin < SMALL_ELEMENTS; begin += PIECE) {
         float xs[PIECE], ws[PIECE], bs[PIECE], ys[PIECE];
         get(x, begin, xs);

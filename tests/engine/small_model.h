@@ -13,6 +13,8 @@ enum { SMALL_LAYERS = 4, SMALL_ELEMENTS = 40000, SMALL_MICROBATCHES = 2 };
 
 /* A step with this seed makes layer 2 write a NaN in its forward. */
 #define SMALL_BROKEN_SEED 666u
+/* With this seed, layer 2 fails in its forward. */
+#define SMALL_FAILING_SEED 667u
 
 coh_status small_model_create(coh_dtype dtype, coh_graph **out_graph);
 

@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from program import FAULTY, SHORT, TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
 
 if SHORT:
-    KILLS = min(KILLS, 2)  # usually one in memory and one streamed
+    KILLS = min(KILLS, 3)  # usually one in memory and two streamed
 
 STEPS = 6
 SYNC_MS = 60  # of a slow drive, for each of
@@ -46,12 +46,14 @@ class Killed(ProgramTest):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.text = self.corpus()
         self.random = random.Random(SEED)
-        # Alternates: in memory, and streamed through a third of that, over two folders. Both have the same bits.
+        # In turn: in memory; streamed through a third of that, over two folders; through less, with steps that are clipped
+        # run twice. All have the same bits.
         os.mkdir(self.path("disk"))
-        self.budgets = [[], ["--device-memory", "64MiB", "--disk", self.folder, "--disk", self.path("disk")]]
+        self.budgets = [[], ["--device-memory", "64MiB", "--disk", self.folder, "--disk", self.path("disk")],
+                        ["--device-memory", "32MiB", "--disk", self.folder, "--clip-mode", "speculate"]]
         # Masks must be those of the step, whichever process runs it.
         dropout = ["--dropout", "0.1"] if DTYPE == "bf16" else []
-        self.new_run = ["train", *TINY, "--dtype", DTYPE, *dropout, "--data", self.text, "--steps", STEPS, "--save-every", 1]
+        self.new_run = ["train", *TINY, "--dtype", DTYPE, *dropout, "--data", self.text, "--steps", STEPS, "--save-every", 1, "--clip", "0.5"]
 
     def whole_run(self):
         if Killed.undisturbed is None:
@@ -116,7 +118,7 @@ class Killed(ProgramTest):
             os.mkdir(folder)
             while kills < KILLS and attempts < 4 * KILLS + 20:
                 attempts += 1
-                process = start(*self.go_on(folder), *self.budgets[attempts % 2], **how)
+                process = start(*self.go_on(folder), *self.budgets[attempts % 3], **how)
                 try:
                     process.communicate(timeout=self.random.uniform(0, 0.7 * seconds))
                 except subprocess.TimeoutExpired:

@@ -68,7 +68,7 @@ static void cut_pieces(machine *m)
 {
     const coh_program *p = m->program;
     size_t most = 2 * (size_t)(p->operand_count + p->touch_count + p->extent_count) +
-                  2 * (size_t)(m->layout->chunk_count + m->layout->resident_count) + 4;
+                  2 * (size_t)(2 * m->layout->chunk_count + m->layout->resident_count) + 4;
     uint64_t *edges = malloc(most * sizeof(uint64_t));
     size_t count = 0, kept = 0;
     for (uint32_t i = 0; i < p->operand_count; i++) {
@@ -86,6 +86,10 @@ static void cut_pieces(machine *m)
         const coh_chunk *chunk = &m->layout->chunks[c];
         edges[count++] = place(COH_TIER_DISK, chunk->file_offset);
         edges[count++] = place(COH_TIER_DISK, chunk->file_offset + chunk->bytes);
+        if (coh_chunk_keeps_old(m->layout, c)) {
+            edges[count++] = place(COH_TIER_DISK, chunk->odd_offset);
+            edges[count++] = place(COH_TIER_DISK, chunk->odd_offset + chunk->bytes);
+        }
     }
     for (uint32_t i = 0; i < m->layout->resident_count; i++) {
         const coh_resident *entry = &m->layout->residents[i];
@@ -154,6 +158,16 @@ static uint64_t read_symbol(machine *m, int tier, uint64_t offset, uint32_t chun
     return symbol;
 }
 
+/* Returns where a version of a chunk lies in the file, counted over all runs; `offset` in other
+ * tiers. */
+static uint64_t offset_of(const machine *m, int tier, uint64_t offset, uint32_t chunk,
+                          int64_t version)
+{
+    const int is_odd = tier == COH_TIER_DISK && version % 2 != 0;
+    return is_odd && coh_chunk_keeps_old(m->layout, chunk) ? m->layout->chunks[chunk].odd_offset
+                                                           : offset;
+}
+
 /* ---- boundaries ---- */
 
 static const coh_object *object_of(const machine *m, uint32_t chunk)
@@ -208,7 +222,10 @@ static void cross_boundary(machine *m, int is_first)
         for (int i = homes_of(m, c, homes); i-- > 0;) {
             const spot *at = &homes[i];
             symbols[c][i] =
-                is_first ? mix(77, c) : read_symbol(m, at->tier, at->offset, c, base_of(m, c));
+                is_first
+                    ? mix(77, c)
+                    : read_symbol(m, at->tier, offset_of(m, at->tier, at->offset, c, base_of(m, c)),
+                                  c, base_of(m, c));
             if (is_first && starts_empty(m) && !object_of(m, c)->pinned)
                 symbols[c][i] = 0;
         }
@@ -217,7 +234,9 @@ static void cross_boundary(machine *m, int is_first)
     for (uint32_t c = 0; c < m->layout->chunk_count; c++)
         for (int i = homes_of(m, c, homes); i-- > 0;)
             if (symbols[c][i] != 0)
-                write_symbol(m, homes[i].tier, homes[i].offset, c, symbols[c][i], base_of(m, c));
+                write_symbol(m, homes[i].tier,
+                             offset_of(m, homes[i].tier, homes[i].offset, c, base_of(m, c)), c,
+                             symbols[c][i], base_of(m, c));
     free(symbols);
 }
 
@@ -286,6 +305,16 @@ static void check_entries(machine *m, int at_end)
     }
 }
 
+/* Faults unless a second run would find the version that this one has found. */
+static void check_old(machine *m, uint32_t chunk)
+{
+    const int64_t version = base_of(m, chunk);
+    const uint64_t even = m->layout->chunks[chunk].file_offset;
+    if (read_symbol(m, COH_TIER_DISK, offset_of(m, COH_TIER_DISK, even, chunk, version), chunk,
+                    version) == 0)
+        fault(m, UINT32_MAX, "chunk %u is not there any more for a second run", chunk);
+}
+
 static void end_run(machine *m)
 {
     for (uint32_t e = 0; e < m->program->extent_count; e++) {
@@ -307,11 +336,15 @@ static void end_run(machine *m)
         if (object_of(m, c)->pinned && m->writes_per_run[c] == 0)
             continue;
         const int count = homes_of(m, c, homes);
+        if (m->program->kind == COH_PROGRAM_BODY && coh_chunk_keeps_old(m->layout, c))
+            check_old(m, c);
         if (count == 0 && object_of(m, c)->survives)
             fault(m, UINT32_MAX, "chunk %u has no home at the end", c);
         for (int i = 0; i < count; i++) {
+            const int64_t version = base_of(m, c) + m->writes[c];
+            const int tier = homes[i].tier;
             uint64_t symbol =
-                read_symbol(m, homes[i].tier, homes[i].offset, c, base_of(m, c) + m->writes[c]);
+                read_symbol(m, tier, offset_of(m, tier, homes[i].offset, c, version), c, version);
             if (symbol == 0)
                 fault(m, UINT32_MAX, "chunk %u is not whole at its home at the end", c);
             m->result->hash = i == 0 ? mix(m->result->hash, symbol) : m->result->hash;
@@ -394,8 +427,10 @@ static uint64_t fold_reads(machine *m, uint32_t index, uint64_t hash)
                 fault(m, index, "version %d of chunk %u named, %d made", (int)touch->version,
                       touch->chunk, (int)m->writes[touch->chunk]);
             if (operand->access & COH_ACCESS_READ) {
-                uint64_t symbol = read_symbol(m, operand->tier, offset, touch->chunk,
-                                              base_of(m, touch->chunk) + touch->version);
+                const int64_t version = base_of(m, touch->chunk) + touch->version;
+                uint64_t symbol = read_symbol(
+                    m, operand->tier, offset_of(m, operand->tier, offset, touch->chunk, version),
+                    touch->chunk, version);
                 if (symbol == 0)
                     fault(m, index, "chunk %u is not there in version %d", touch->chunk,
                           (int)touch->version);
@@ -486,8 +521,9 @@ static void copy_chunks(machine *m, uint32_t index)
         int64_t version = base_of(m, a->chunk) + a->version;
         if (a->chunk != b->chunk || a->version != b->version)
             fault(m, index, "it makes another chunk or version than it takes");
-        write_symbol(m, to->tier, out, b->chunk, read_symbol(m, from->tier, at, a->chunk, version),
-                     version);
+        const uint64_t read_at = offset_of(m, from->tier, at, a->chunk, version);
+        write_symbol(m, to->tier, offset_of(m, to->tier, out, b->chunk, version), b->chunk,
+                     read_symbol(m, from->tier, read_at, a->chunk, version), version);
         at += m->layout->chunks[a->chunk].bytes;
         out += m->layout->chunks[b->chunk].bytes;
     }

@@ -32,6 +32,7 @@ typedef struct setting {
     coh_optimizer_choice choice;
     coh_fold_shape replicas, ranks; /* of coh_plan_options */
     int node_ranks;
+    int speculates; /* 1: coh_plan_options.speculates, with the decisions found without */
 } setting;
 
 static const setting settings[] = {
@@ -325,12 +326,37 @@ static const setting settings[] = {
       70,
       .optimizer = "toy_none",
       .choice = { "mix1", "toy_blocks" } },
+    { "disk, speculates, tied",
+      { .layers = 2, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
+      2,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .speculates = 1 },
+    { "host and disk, speculates, bf16, frozen, half of the updates on the host",
+      { .layers = 2,
+        .width = 64,
+        .vocabulary = 300,
+        .rows = 20,
+        .freezes = 1,
+        .dtype = COH_DTYPE_BF16 },
+      1,
+      1,
+      1,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .updates = 1,
+      .speculates = 1 },
 };
 
-/* Replaces the plan by one with other places of updates, or slices. */
+/* Replaces the plan by one with other places of updates, or slices, or that speculates. */
 static void put_decisions(const setting *what, coh_plan **plan)
 {
     coh_plan *other = NULL;
+    (*plan)->options.speculates = what->speculates;
     assert_int_equal(coh_plan_open((*plan)->graph, &(*plan)->options, &other), COH_OK);
     other->decisions = (*plan)->decisions;
     other->decisions.host_updates = what->updates;
@@ -381,7 +407,7 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
     assert_int_equal(plan->decisions.cache, what->caches);
     if (what->host_percent > 0) /* survivors lie in both tiers */
         assert_true(plan->survivor_bytes > options.host_memory_bytes);
-    if (what->updates > 0 || what->slices > 0)
+    if (what->updates > 0 || what->slices > 0 || what->speculates)
         put_decisions(what, &plan);
     return plan;
 }
