@@ -57,8 +57,7 @@ typedef struct coh_update_scalars {
 typedef struct coh_feed_values {
     coh_random_cell random;
     float learning_rate, clip, loss_factor;
-    int32_t
-        norm_is_known; /* 1: updates before CLIP are clipped by `norm`, not by the step before */
+    int32_t norm_is_known; /* 1: updates before CLIP are clipped by `norm`, else by the last one */
     double norm;
 } coh_feed_values;
 

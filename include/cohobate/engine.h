@@ -199,8 +199,7 @@ typedef struct coh_step_result {
     /* part of link_bytes: frozen parameters, which are read and never written */
     uint64_t frozen_bytes[COH_LANE_COUNT];
     int32_t is_stop_asked; /* coh_engine_ask_stop was called, on any rank: the same on all ranks */
-    int32_t
-        ran_twice; /* 1: its norm was above the limit of a plan that speculates; figures of both */
+    int32_t ran_twice;     /* 1: a plan that speculates, a norm above the limit; figures of both */
 } coh_step_result;
 
 /* Starts one body and returns. Two bodies may run at once: their transfers overlap.
