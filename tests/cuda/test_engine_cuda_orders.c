@@ -485,10 +485,14 @@ static void leave_out_each_wait(trial *t, int stride)
     assert_true(caught > idle);
 }
 
-/* The timing of disk lanes is real: no seed shows which waits for them are needed. */
+/* The timing of disk lanes is real: no seed shows which waits for them are needed. Without a wait for
+ * the host lane, which is a thread, there is a race, as there should be: the thread sanitizer must
+ * not see it. */
 static void each_wait_is_needed(void **state)
 {
     (void)state;
+    if (TEST_FINDS_RACES)
+        return;
     for (int i = 0; i < SETTING_COUNT && settings[i].placement.disk_bytes == 0; i++) {
         trial t;
         open_trial(&t, &settings[i]);
