@@ -433,6 +433,17 @@ static coh_status check_note(const char *note)
                     COH_PLAN_NOTE_BYTES - 1);
 }
 
+coh_status coh_plan_to_text(const coh_plan *plan, const char *note, coh_text *text)
+{
+    coh_plan_text file = { 0 };
+    COH_TRY(check_note(note));
+    coh_status status = describe(plan, note, &file);
+    if (status == COH_OK)
+        status = coh_json_file_add(&plan_file, &file, text);
+    coh_free(file.operators);
+    return status;
+}
+
 coh_status coh_plan_write_noted(const coh_plan *plan, const char *note, const char *path)
 {
     COH_NEED(plan);
@@ -573,17 +584,56 @@ static void take_facts(const coh_plan_text *file, coh_plan_file *out)
     snprintf(out->profile_name, sizeof(out->profile_name), "%s", file->profile_name);
 }
 
-coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
+/* Reads the file, or its text if that is not NULL. On success call coh_plan_text_fini later. */
+static coh_status load_either(const char *path, const char *text, coh_plan_text *out)
 {
-    COH_NEED(path);
-    COH_NEED_STRUCT(coh_plan_file, out_file);
+    if (text == NULL)
+        return load(path, out);
+    const coh_status status = coh_plan_text_parse(text, strlen(text), out);
+    return status == COH_OK || path == NULL ? status : coh_fail_prefix(status, "%s", path);
+}
+
+static coh_status read_facts(const char *path, const char *text, coh_plan_file *out_file)
+{
     coh_plan_text file;
     coh_plan_file facts;
-    COH_TRY(load(path, &file));
+    COH_TRY(load_either(path, text, &file));
     take_facts(&file, &facts);
     COH_STRUCT_FILL(facts, out_file);
     coh_plan_text_fini(&file);
     return COH_OK;
+}
+
+coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
+{
+    COH_NEED(path);
+    COH_NEED_STRUCT(coh_plan_file, out_file);
+    return read_facts(path, NULL, out_file);
+}
+
+coh_status coh_plan_file_parse(const char *text, coh_plan_file *out_file)
+{
+    COH_NEED(text);
+    COH_NEED_STRUCT(coh_plan_file, out_file);
+    return read_facts(NULL, text, out_file);
+}
+
+/* `path` names the file in messages, also if its text is given. */
+static coh_status rebuild(const coh_graph *graph, const coh_plan_options *options, const char *path,
+                          const char *text, coh_plan **out_plan)
+{
+    coh_plan_text file;
+    coh_plan_options known;
+    *out_plan = NULL;
+    COH_TRY(coh_plan_options_read(options, &known));
+    COH_TRY(load_either(path, text, &file));
+    coh_status status = coh_plan_rebuild(graph, &known, path, &file, out_plan);
+    coh_plan_text_fini(&file);
+    if (status != COH_OK) {
+        coh_plan_destroy(*out_plan);
+        *out_plan = NULL;
+    }
+    return status;
 }
 
 coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options, const char *path,
@@ -593,16 +643,16 @@ coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options
     COH_NEED(options);
     COH_NEED(path);
     COH_NEED(out_plan);
-    coh_plan_text file;
-    coh_plan_options known;
-    *out_plan = NULL;
-    COH_TRY(coh_plan_options_read(options, &known));
-    COH_TRY(load(path, &file));
-    coh_status status = coh_plan_rebuild(graph, &known, path, &file, out_plan);
-    coh_plan_text_fini(&file);
-    if (status != COH_OK) {
-        coh_plan_destroy(*out_plan);
-        *out_plan = NULL;
-    }
-    return status;
+    return rebuild(graph, options, path, NULL, out_plan);
+}
+
+coh_status coh_plan_parse(const coh_graph *graph, const coh_plan_options *options, const char *name,
+                          const char *text, coh_plan **out_plan)
+{
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED(name);
+    COH_NEED(text);
+    COH_NEED(out_plan);
+    return rebuild(graph, options, name, text, out_plan);
 }

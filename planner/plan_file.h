@@ -41,6 +41,9 @@ typedef struct coh_plan_text {
 coh_status coh_plan_text_parse(const char *text, size_t bytes, coh_plan_text *out_file);
 void coh_plan_text_fini(coh_plan_text *file);
 
+/* Adds plan.json to `text`, with a note. Fails: as coh_plan_write_noted, but COH_ERR_IO. */
+coh_status coh_plan_to_text(const coh_plan *plan, const char *note, coh_text *text);
+
 /* Adds one slot to the hash over all slots, which starts from 0. */
 uint64_t coh_plan_fold_slot(uint64_t hash, uint64_t chunk, uint64_t tier, uint64_t offset);
 

@@ -138,6 +138,12 @@ static inline void coh_engine_options_init(coh_engine_options *out_options)
  * range, a plan for another kind of device or another world, or ranks with different plans). */
 COH_API coh_status coh_engine_create(const coh_plan *plan, const coh_engine_options *options,
                                      coh_engine **out_engine);
+/* Gives rank 0's plan to all ranks: *out_text is its plan file with that note
+ * (coh_plan_write_noted), for coh_plan_file_parse and coh_plan_parse. Other ranks pass NULL for
+ * both. The text is valid until this rank's next share or close. A meeting (world.h).
+ * Fails: as coh_plan_write_noted, which stops the world; a stopped world. */
+COH_API coh_status coh_world_share_plan(coh_world *world, const coh_plan *plan, const char *note,
+                                        const char **out_text);
 /* The short way: makes a plan and an engine for training with the defaults of both, on the host
  * device, within `memory_bytes`. The rest goes to a scratch file in `disk_folder` (NULL:
  * no disk, and all must fit). Destroy the engine, then the plan.

@@ -462,6 +462,8 @@ typedef struct coh_plan_file {
 } coh_plan_file;
 /* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);
+/* As coh_plan_file_read, from the text of a plan file, which ranks share (coh_world_share_plan). */
+COH_API coh_status coh_plan_file_parse(const char *text, coh_plan_file *out_file);
 
 /* Rebuilds the plan in file `path` for this graph, compares hashes and verifies. `options` gives
  * the budgets (the plan's peaks must fit; a far tier of 0 bytes is as large as in the file), thread
@@ -471,6 +473,10 @@ COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file)
  * profile. */
 COH_API coh_status coh_plan_read(const coh_graph *graph, const coh_plan_options *options,
                                  const char *path, coh_plan **out_plan);
+
+/* As coh_plan_read, from the text of a plan file; `name` stands for the file in messages. */
+COH_API coh_status coh_plan_parse(const coh_graph *graph, const coh_plan_options *options,
+                                  const char *name, const char *text, coh_plan **out_plan);
 
 /* Writes the program as text, one instruction per line, for people and diffs.
  * Fails: COH_ERR_IO, COH_ERR_MEMORY. */

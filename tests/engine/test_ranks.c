@@ -533,6 +533,41 @@ static void ranks_that_do_not_fit_are_refused(void **state)
     coh_graph_destroy(graph);
 }
 
+static void a_shared_plan_is_the_plan(void **state)
+{
+    (void)state;
+    const setting s = with_ranks(plain, 4);
+    const coh_world_options alone = { .struct_bytes = sizeof(alone), .rank_count = 1 };
+    coh_graph *graph = make_graph(s.dtype);
+    const coh_plan_options options = options_of(&s);
+    coh_plan *plan = plan_of(graph, &s), *again = NULL;
+    coh_plan_file file = { .struct_bytes = sizeof(file) };
+    coh_world *world;
+    const char *text;
+    must(coh_world_open_threads(&alone, &world), "world");
+    must(coh_world_share_plan(world, plan, "a note", &text), "share");
+    must(coh_plan_file_parse(text, &file), "facts");
+    assert_string_equal(file.note, "a note");
+    assert_memory_equal(&file.ranks, &options.ranks, sizeof(file.ranks));
+    must(coh_plan_parse(graph, &options, "the shared plan", text, &again), "rebuild");
+    assert_true(again->program_hash == plan->program_hash);
+    coh_plan_destroy(again);
+
+    char *edited = strdup(text);
+    edited[strlen(edited) / 2] ^= 1;
+    assert_int_equal(coh_plan_file_parse(edited, &file), COH_ERR_CORRUPT);
+    assert_int_equal(coh_plan_parse(graph, &options, "the shared plan", edited, &again),
+                     COH_ERR_CORRUPT);
+    assert_null(again);
+    assert_memory_equal(coh_last_error(), "the shared plan: ", 17);
+    free(edited);
+    assert_int_equal(coh_world_share_plan(world, plan, "a\nnote", &text), COH_ERR_ARGUMENT);
+    assert_int_equal(coh_world_barrier(world), COH_ERR_ARGUMENT); /* the others must not wait */
+    coh_world_close(world);
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
 static void a_plan_file_keeps_the_ranks(void **state)
 {
     (void)state;
@@ -592,6 +627,7 @@ int main(void)
         cmocka_unit_test(a_world_that_is_not_the_plans_is_refused),
         cmocka_unit_test(ranks_with_different_plans_are_refused),
         cmocka_unit_test(ranks_that_do_not_fit_are_refused),
+        cmocka_unit_test(a_shared_plan_is_the_plan),
         cmocka_unit_test(a_plan_file_keeps_the_ranks),
         cmocka_unit_test(a_plan_of_ranks_is_rehearsed),
     };
