@@ -13,6 +13,7 @@
 
 #include "cli/artefact.h"
 #include "cli/disks.h"
+#include "cli/launch.h"
 
 static coh_status refuse_host_memory(void)
 {
@@ -88,15 +89,24 @@ coh_status cli_budget_use_kernels(const char *path, int noted, coh_dtype dtype)
 
 int32_t cli_budget_thread_count(const cli_options *options)
 {
+    if (cli_given(options, CLI_FLAG_THREADS))
+        return (int32_t)options->threads;
+    if (options->launch)
+        return options->launch->thread_count;
     const int32_t of_each = coh_machine_core_count() / cli_budget_rank_count(options);
-    return cli_given(options, CLI_FLAG_THREADS) ? (int32_t)options->threads
-           : of_each > 1                        ? of_each
-                                                : 1;
+    return of_each > 1 ? of_each : 1;
 }
 
 int32_t cli_budget_rank_count(const cli_options *options)
 {
+    if (options->launch)
+        return options->launch->rank_count;
     return cli_given(options, CLI_FLAG_RANKS) ? (int32_t)options->ranks : 1;
+}
+
+int32_t cli_budget_local_ranks(const cli_options *options)
+{
+    return options->launch ? options->launch->local_count : cli_budget_rank_count(options);
 }
 
 /* ---- profiles ---- */
@@ -344,7 +354,7 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
     out_options->device_memory_bytes =
         cli_given(options, CLI_FLAG_DEVICE_MEMORY)
             ? options->device_memory_bytes
-            : coh_machine_free_bytes() / (uint64_t)cli_budget_rank_count(options);
+            : coh_machine_free_bytes() / (uint64_t)cli_budget_local_ranks(options);
     out_options->host_memory_bytes = options->emulate_host_bytes;
     out_options->emulate_host = options->emulate_host_bytes > 0;
     out_options->disk_bytes = options->disk_bytes;
@@ -409,13 +419,21 @@ void cli_budget_resolve(const cli_options *options, const coh_profile *profile,
     cli_budget_engine_options(options, &out_budget->engine_options);
 }
 
+coh_status cli_budget_plan_file(const cli_budget *budget, coh_plan_file *out_file)
+{
+    return budget->plan_text ? coh_plan_file_parse(budget->plan_text, out_file)
+                             : coh_plan_file_read(budget->plan_file, out_file);
+}
+
 /* Reads the plan; its tiers come from the file, since the caller's would limit it. */
-static coh_status read_plan(const char *path, const coh_graph *graph,
+static coh_status read_plan(const cli_budget *budget, const coh_graph *graph,
                             coh_plan_options *plan_options, coh_plan **out_plan)
 {
     coh_plan_file file = { .struct_bytes = sizeof(file) };
-    CLI_TRY(coh_plan_file_read(path, &file));
-    CLI_TRY(coh_plan_read(graph, plan_options, path, out_plan));
+    CLI_TRY(cli_budget_plan_file(budget, &file));
+    CLI_TRY(budget->plan_text ? coh_plan_parse(graph, plan_options, budget->plan_file,
+                                               budget->plan_text, out_plan)
+                              : coh_plan_read(graph, plan_options, budget->plan_file, out_plan));
     plan_options->host_memory_bytes = file.host_memory_bytes;
     plan_options->emulate_host = !file.is_gpu;
     plan_options->disk_bytes = file.disk_bytes;
@@ -428,7 +446,7 @@ coh_status cli_budget_replay(const cli_budget *budget, const coh_graph *graph,
     coh_plan_summary summary = { .struct_bytes = sizeof(summary) };
     const char *path = budget->plan_file;
     const int is_gpu = cli_budget_is_gpu(plan_options->profile);
-    CLI_TRY(read_plan(path, graph, plan_options, out_plan));
+    CLI_TRY(read_plan(budget, graph, plan_options, out_plan));
     coh_status status = coh_plan_summarize(*out_plan, &summary);
     if (status == COH_OK && is_gpu && !budget->has_disk_folder)
         status = cli_budget_check_disk(plan_options->profile, path, &summary);

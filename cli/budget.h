@@ -52,14 +52,16 @@ void cli_budget_plan_options(const cli_options *options, const coh_profile *prof
 
 /* The value of --threads, or each rank's share of the cores this process may use. */
 int32_t cli_budget_thread_count(const cli_options *options);
-/* Returns the number of ranks that share this machine. */
+/* Returns the number of ranks, and of those that share this machine. */
 int32_t cli_budget_rank_count(const cli_options *options);
+int32_t cli_budget_local_ranks(const cli_options *options);
 
 /* The decisions of flags about a plan. Code that is given a budget reads no flag. */
 typedef struct cli_budget {
     coh_plan_options options;          /* as cli_budget_plan_options; the caller adds pins */
     coh_engine_options engine_options; /* as cli_budget_engine_options */
     const char *plan_file;             /* replayed; NULL: a new plan */
+    const char *plan_text;             /* of that file; NULL: it is read */
     int has_disk_folder;
     int is_run_here; /* not only planned */
     int may_change_micro_batch, may_choose_order;
@@ -69,6 +71,9 @@ typedef struct cli_budget {
 
 void cli_budget_resolve(const cli_options *options, const coh_profile *profile,
                         cli_budget *out_budget);
+
+/* Reads the facts of budget->plan_file. */
+coh_status cli_budget_plan_file(const cli_budget *budget, coh_plan_file *out_file);
 
 /* Replays budget->plan_file; *plan_options then has the tiers of that file. */
 coh_status cli_budget_replay(const cli_budget *budget, const coh_graph *graph,

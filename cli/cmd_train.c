@@ -11,6 +11,7 @@
 #include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/dtype.h"
+#include "cli/launch.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
 #include "cli/replay.h"
@@ -171,6 +172,12 @@ static uint64_t save_count(const cli_run *run)
     return steps / every - run->job.first_step / every + (steps % every != 0);
 }
 
+/* Is this the process that looks at the drives, of those on its machine? */
+static int is_first_here(const cli_options *options)
+{
+    return options->launch == NULL || options->launch->rank % options->launch->local_count == 0;
+}
+
 /* Checks disk space before anything is read or created, so that a lack of space is found at once.
  * Space for later files is held. The working store reserves its space when it opens. */
 static coh_status find_room(cli_run *run)
@@ -179,13 +186,15 @@ static coh_status find_room(cli_run *run)
     int keeps = run->folder.path[0] != '\0';
     uint64_t count = keeps ? cli_run_folder_room_count(&run->folder, save_count(run)) : 0;
     const uint64_t store_bytes =
-        job->summary.peak_bytes[COH_TIER_DISK] * (uint64_t)cli_job_rank_count(job);
+        job->summary.peak_bytes[COH_TIER_DISK] * (uint64_t)cli_budget_local_ranks(run->options);
     uint64_t checkpoint_bytes, record_bytes = 0;
     CLI_TRY(coh_engine_save_bytes(job->plan, &checkpoint_bytes));
     if (keeps)
         CLI_TRY(cli_record_bytes(job, &record_bytes));
     if (run->disks.count == 0)
         cli_disks_list(run->options, &run->disks);
+    if (!is_first_here(run->options))
+        return COH_OK;
     CLI_TRY(cli_disks_measure(&run->disks, store_bytes));
     CLI_TRY(cli_disks_preflight(&run->disks, store_bytes, keeps ? run->folder.path : NULL, count,
                                 checkpoint_bytes, record_bytes));
@@ -243,6 +252,7 @@ static coh_status open_engine(cli_run *run)
     engine_options.hyperparameter_count = numbers.count;
     engine_options.disks = run->disks.of;
     engine_options.disk_count = run->disks.count;
+    engine_options.world = run->options->launch ? run->options->launch->world : NULL;
     engine_options.record_steps = run->folder.path[0] ? (uint64_t)run->options->record : 0;
     CLI_TRY(
         cli_ranks_open(run->job.plan, &engine_options, cli_job_rank_count(&run->job), &run->ranks));
@@ -418,6 +428,7 @@ static coh_status take_hash(cli_run *run, uint64_t *out_hash)
 {
     uint64_t hashes[COH_WORLD_RANKS_MOST];
     CLI_TRY(cli_ranks_run(run->ranks, hash_values, hashes));
+    CLI_TRY(cli_ranks_gather(run->ranks, hashes, sizeof(hashes[0])));
     *out_hash = hashes[0];
     for (int32_t rank = 1; rank < cli_ranks_count(run->ranks); rank++)
         if (hashes[rank] != hashes[0])
@@ -540,6 +551,37 @@ static coh_status prepare_validation(cli_run *run)
     return COH_OK;
 }
 
+static uint64_t bits_of(double number)
+{
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof(bits));
+    return bits;
+}
+
+/* Waits for the other processes of the run, if there are any, and compares numbers with theirs that
+ * their plans do not have. */
+static coh_status meet_others(const cli_run *run)
+{
+    const cli_recipe *recipe = &run->job.recipe;
+    const cli_launch_fact facts[] = {
+        { "--data", recipe->data_hash },
+        { "--validation", recipe->validation_hash },
+        { "--resume, of another step,", run->job.first_step },
+        { "--steps", recipe->steps },
+        { "--seed", recipe->seed },
+        { "--lr", bits_of(recipe->schedule.highest) },
+        { "--min-lr", bits_of(recipe->schedule.lowest) },
+        { "--warmup", recipe->schedule.warmup_steps },
+        { "--schedule-steps", recipe->schedule.schedule_steps },
+        { "--weight-decay", bits_of(recipe->weight_decay) },
+        { "--clip", bits_of(recipe->clip) },
+        { "--save-every", (uint64_t)run->options->save_every },
+        { "--validation-every", (uint64_t)run->options->validation_every },
+    };
+    enum { COUNT = sizeof(facts) / sizeof(*facts) };
+    return run->options->launch ? cli_launch_ready(run->options->launch, facts, COUNT) : COH_OK;
+}
+
 static coh_status run_all(cli_run *run)
 {
     const cli_options *options = run->options;
@@ -562,9 +604,10 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(cli_report_open(options->log, run->folder.path, run->job.first_step,
                             run->job.recipe.steps, run->job.recipe.batch * run->job.recipe.sequence,
                             (double)run->job.summary.step_ns * 1e-9, &run->report));
-    run->report.rank_count = cli_job_rank_count(&run->job);
+    run->report.rank_count = options->launch ? 1 : cli_job_rank_count(&run->job);
     if (options->tensorboard)
         CLI_TRY(cli_report_open_board(&run->report, options->tensorboard));
+    CLI_TRY(meet_others(run));
     CLI_TRY(open_engine(run));
     CLI_TRY(write_plan(run));
     describe_start(run);
@@ -573,6 +616,8 @@ static coh_status run_all(cli_run *run)
         CLI_TRY(
             cli_record_open(&run->job, run->engine, &run->facts, run->folder.path, &run->record));
     run->has_begun = 1;
+    if (options->launch)
+        options->launch->has_begun = 1;
     CLI_TRY(cli_train_loop(run));
     return finish(run);
 }

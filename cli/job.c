@@ -14,6 +14,7 @@
 #include "cli/budget.h"
 #include "cli/dtype.h"
 #include "cli/input.h"
+#include "cli/launch.h"
 #include "cli/replay.h"
 #include "cli/train.h"
 #include "cli/watch.h"
@@ -476,6 +477,8 @@ static void set_plan_options(cli_job *job)
     o->f32_gradients = (int32_t)recipe->f32_gradients;
     o->replicas = job->rank_replicas;
     o->ranks = job->ranks;
+    if (job->options->launch && job->options->launch->local_count < cli_job_rank_count(job))
+        o->node_ranks = job->options->launch->local_count;
     o->deferred_update = cli_recipe_defers(recipe);
     o->speculates = recipe->speculates && o->deferred_update;
     snprintf(o->optimizer, sizeof(o->optimizer), "%s", recipe->optimizer);
@@ -529,7 +532,7 @@ static coh_status replay(cli_job *job)
 {
     coh_plan_file file = { .struct_bytes = sizeof(file) };
     CLI_TRY(coh_plan_check_budgets(&job->budget.options));
-    CLI_TRY(coh_plan_file_read(job->budget.plan_file, &file));
+    CLI_TRY(cli_budget_plan_file(&job->budget, &file));
     CLI_TRY(check_planned_batch(job, &file));
     if (job->budget.takes_planned_micro_batch)
         CLI_TRY(use_planned_micro_batch(job, &file));
@@ -585,12 +588,40 @@ static void note_unmeasured(const cli_job *job)
                  job->summary.unmeasured_kind, count, all, job->model.name);
 }
 
+/* A rank above 0: takes rank 0's plan, whatever its own flags and memory would choose. */
+static coh_status take_shared_plan(cli_job *job)
+{
+    cli_budget *budget = &job->budget;
+    const char *text;
+    CLI_TRY(cli_launch_share_plan(job->options->launch, NULL, NULL, &text));
+    budget->plan_file = "plan.json of rank 0";
+    budget->plan_text = text;
+    budget->may_choose_order = !budget->keeps_order;
+    budget->takes_planned_micro_batch = 1;
+    if (!cli_given(job->options, CLI_FLAG_DEVICE_MEMORY))
+        budget->options.device_memory_bytes = UINT64_MAX; /* check_memory compares what is here */
+    const coh_status status = replay(job);
+    budget->plan_text = NULL; /* the text is gone with the next one that is shared */
+    return status;
+}
+
+/* Rank 0: gives its plan to the others. */
+static coh_status share_plan(const cli_job *job)
+{
+    cli_line note;
+    const char *text;
+    CLI_TRY(cli_replay_note(job, &note));
+    return cli_launch_share_plan(job->options->launch, job->plan, note.text, &text);
+}
+
 /* Sets job->plan, graph and summary, and the recipe's micro-batch and sweep order if they may be
  * chosen, with a note on standard error. */
 static coh_status make_plan(cli_job *job)
 {
-    const int is_replayed = job->budget.plan_file != NULL;
-    CLI_TRY(is_replayed ? replay(job) : plan_batch(job));
+    const cli_launch *launch = job->options->launch;
+    const int is_shared = launch != NULL && launch->rank > 0;
+    const int is_replayed = is_shared || job->budget.plan_file != NULL;
+    CLI_TRY(is_shared ? take_shared_plan(job) : is_replayed ? replay(job) : plan_batch(job));
     job->summary = (coh_plan_summary){ .struct_bytes = sizeof(job->summary) };
     CLI_TRY(coh_plan_summarize(job->plan, &job->summary));
     if (!is_replayed) {
@@ -602,7 +633,7 @@ static coh_status make_plan(cli_job *job)
     if (!job->summary.order_keeps_bits)
         cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
     note_unmeasured(job);
-    return COH_OK;
+    return launch != NULL && !is_shared ? share_plan(job) : COH_OK;
 }
 
 /* ---- opening ---- */
@@ -620,7 +651,7 @@ static coh_status check_memory(const cli_job *job)
 {
     const uint64_t device = job->on_gpu ? 0 : job->summary.peak_bytes[COH_TIER_DEVICE];
     const uint64_t host = job->summary.peak_bytes[COH_TIER_HOST];
-    const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_job_rank_count(job);
+    const uint64_t most = coh_machine_most_bytes() / (uint64_t)cli_budget_local_ranks(job->options);
     const uint64_t stages = job->on_gpu ? cli_budget_stage_bytes(largest_chunk(job)) : 0;
     const uint64_t other = job->on_gpu ? stages : host;
     const coh_tier budget_tier = job->on_gpu ? COH_TIER_HOST : COH_TIER_DEVICE;

@@ -11,6 +11,7 @@
 #include "cli/disks.h"
 #include "cli/extension.h"
 #include "cli/input.h"
+#include "cli/launch.h"
 #include "cli/stop.h"
 
 static coh_status (*const commands[CLI_COMMAND_COUNT])(const cli_options *options) = {
@@ -137,6 +138,8 @@ int main(int argument_count, char **arguments)
 
     (void)coh_terms_set(terms, COH_TERM_COUNT); /* this count is never refused */
     cli_stop_survive_limits();
+    if (command == CLI_TRAIN)
+        cli_launch_quiet();
     static cli_options options; /* large, and the stack may be too small for it */
     int help = 0;
     coh_status status =
@@ -145,6 +148,8 @@ int main(int argument_count, char **arguments)
         cli_help(command);
         return finish(cli_command_name(command), 0);
     }
+    if (command == CLI_TRAIN)
+        status = cli_launch_open(status, &options);
     if (status == COH_OK)
         status = check_environment();
     if (status == COH_OK)
@@ -159,9 +164,10 @@ int main(int argument_count, char **arguments)
         status = cli_extensions_load(&options);
     if (status == COH_OK)
         status = commands[command](&options);
-    status = cli_budget_blame_limit(&options, status);
+    status = cli_launch_end(options.launch, cli_budget_blame_limit(&options, status));
     if (status != COH_OK)
         cli_note("cohobate %s: %s", cli_command_name(command), coh_last_error());
-    return finish(cli_command_name(command),
-                  status == COH_ERR_STOPPED ? cli_stop_exit_code() : coh_status_exit_code(status));
+    const int exit_code =
+        status == COH_ERR_STOPPED ? cli_stop_exit_code() : coh_status_exit_code(status);
+    return finish(cli_command_name(command), cli_launch_close(options.launch, exit_code));
 }

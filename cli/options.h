@@ -67,8 +67,11 @@ typedef struct cli_disk {
     uint64_t bytes; /* limit of its part; UINT64_MAX: none */
 } cli_disk;
 
+struct cli_launch; /* launch.h */
+
 typedef struct cli_options {
     cli_command command;
+    struct cli_launch *launch;  /* of mpirun or srun; NULL: this process was started alone */
     const char *operand;        /* MODEL, CHECKPOINT, PATH or IN; NULL if none */
     const char *second_operand; /* OPERATOR, or another RUN */
     char **operands;            /* all of them */

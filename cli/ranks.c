@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/say.h"
 
@@ -28,7 +29,8 @@ struct cli_ranks {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a slot was filled or emptied, or the threads are to end */
     int ends;               /* under the lock */
-    int32_t count;
+    coh_world *launched;    /* of processes; NULL: all ranks are here */
+    int32_t count, all_count;
     rank of[];
 };
 
@@ -89,7 +91,7 @@ coh_status cli_ranks_run(cli_ranks *ranks, cli_rank_work work, void *context)
 {
     for (int32_t i = 1; i < ranks->count; i++)
         give(&ranks->of[i], work, context);
-    const coh_status status = work(context, ranks->of[0].engine, 0);
+    const coh_status status = work(context, ranks->of[0].engine, ranks->of[0].number);
     for (int32_t i = 1; i < ranks->count; i++)
         await(&ranks->of[i]);
     return status != COH_OK ? status : first_failure(ranks);
@@ -97,7 +99,7 @@ coh_status cli_ranks_run(cli_ranks *ranks, cli_rank_work work, void *context)
 
 coh_status cli_ranks_run_in_turn(cli_ranks *ranks, cli_rank_work work, void *context)
 {
-    CLI_TRY(work(context, ranks->of[0].engine, 0));
+    CLI_TRY(work(context, ranks->of[0].engine, ranks->of[0].number));
     for (int32_t i = 1; i < ranks->count; i++) {
         give(&ranks->of[i], work, context);
         await(&ranks->of[i]);
@@ -106,9 +108,23 @@ coh_status cli_ranks_run_in_turn(cli_ranks *ranks, cli_rank_work work, void *con
     return COH_OK;
 }
 
+coh_status cli_ranks_gather(cli_ranks *ranks, void *records, size_t bytes)
+{
+    char own[COH_WORLD_RECORD_BYTES_MOST];
+    if (ranks->launched == NULL)
+        return COH_OK;
+    memcpy(own, (const char *)records + (size_t)ranks->of[0].number * bytes, bytes);
+    return coh_world_gather(ranks->launched, own, bytes, records);
+}
+
 int32_t cli_ranks_count(const cli_ranks *ranks)
 {
-    return ranks->count;
+    return ranks->all_count;
+}
+
+int cli_ranks_is_first(const cli_ranks *ranks)
+{
+    return ranks->of[0].number == 0;
 }
 
 coh_engine *cli_ranks_engine(const cli_ranks *ranks)
@@ -121,14 +137,15 @@ coh_engine *cli_ranks_engine(const cli_ranks *ranks)
 static coh_status create_engine(void *context, coh_engine *engine, int32_t number)
 {
     cli_ranks *ranks = context;
+    rank *self = &ranks->of[number - ranks->of[0].number];
     coh_engine_options options = *ranks->options;
     (void)engine;
-    options.world = ranks->of[number].world;
+    options.world = self->world;
     if (number > 0) { /* what it has to say, rank 0 says, too */
         options.log = NULL;
         options.progress = NULL;
     }
-    return coh_engine_create(ranks->plan, &options, &ranks->of[number].engine);
+    return coh_engine_create(ranks->plan, &options, &self->engine);
 }
 
 static coh_status open_world(cli_ranks *ranks)
@@ -136,6 +153,10 @@ static coh_status open_world(cli_ranks *ranks)
     coh_world *worlds[COH_WORLD_RANKS_MOST];
     const coh_world_options options = { .struct_bytes = sizeof(options),
                                         .rank_count = ranks->count };
+    if (ranks->launched != NULL) {
+        ranks->of[0].world = ranks->launched;
+        ranks->of[0].number = coh_world_rank(ranks->launched);
+    }
     if (ranks->count == 1)
         return COH_OK;
     CLI_TRY(coh_world_open_threads(&options, worlds));
@@ -159,15 +180,18 @@ coh_status cli_ranks_open(const coh_plan *plan, const coh_engine_options *option
                           int32_t rank_count, cli_ranks **out_ranks)
 {
     *out_ranks = NULL;
-    cli_ranks *ranks = calloc(1, sizeof(*ranks) + (size_t)rank_count * sizeof(rank));
+    const int32_t local_count = options->world != NULL ? 1 : rank_count;
+    cli_ranks *ranks = calloc(1, sizeof(*ranks) + (size_t)local_count * sizeof(rank));
     if (ranks == NULL)
         return cli_fail(COH_ERR_MEMORY, "no memory for the tables of %d ranks", (int)rank_count);
     ranks->plan = plan;
     ranks->options = options;
-    ranks->count = rank_count;
+    ranks->launched = options->world;
+    ranks->count = local_count;
+    ranks->all_count = rank_count;
     pthread_mutex_init(&ranks->lock, NULL);
     pthread_cond_init(&ranks->changed, NULL);
-    for (int32_t i = 0; i < rank_count; i++) {
+    for (int32_t i = 0; i < local_count; i++) {
         ranks->of[i].all = ranks;
         ranks->of[i].number = i;
     }
@@ -195,7 +219,7 @@ void cli_ranks_close(cli_ranks *ranks)
         if (ranks->of[i].is_started)
             pthread_join(ranks->of[i].thread, NULL);
     coh_engine_destroy(ranks->of[0].engine);
-    for (int32_t i = 0; i < ranks->count; i++)
+    for (int32_t i = 0; i < ranks->count && ranks->launched == NULL; i++)
         coh_world_close(ranks->of[i].world);
     pthread_cond_destroy(&ranks->changed);
     pthread_mutex_destroy(&ranks->lock);

@@ -11,6 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
+static int says_nothing;
+
+void cli_say_nothing(int is_silent)
+{
+    says_nothing = is_silent;
+}
+
 void cli_line_clear(cli_line *line)
 {
     line->used = 0;
@@ -120,7 +127,8 @@ void cli_line_add_json_tiers(cli_line *line, const char *key, const uint64_t *by
 void cli_line_flush(cli_line *line)
 {
     const char last = line->used ? line->text[line->used - 1] : line->flushed;
-    (void)fwrite(line->text, 1, line->used, stdout);
+    if (!says_nothing)
+        (void)fwrite(line->text, 1, line->used, stdout);
     cli_line_clear(line);
     line->flushed = last;
 }
@@ -137,6 +145,8 @@ coh_status cli_line_write(cli_line *line, int descriptor)
 coh_status cli_write(int descriptor, const void *bytes, size_t byte_count)
 {
     const char *next = bytes;
+    if (says_nothing && (descriptor == STDOUT_FILENO || descriptor == STDERR_FILENO))
+        return COH_OK;
     while (byte_count > 0) {
         ssize_t written = write(descriptor, next, byte_count);
         if (written < 0 && errno == EINTR)
@@ -190,7 +200,8 @@ void cli_print(const char *format, ...)
     va_start(arguments, format);
     fill_line(&line, format, arguments);
     va_end(arguments);
-    (void)fwrite(line.text, 1, line.used, stdout);
+    if (!says_nothing)
+        (void)fwrite(line.text, 1, line.used, stdout);
 }
 
 /* ---- values ---- */

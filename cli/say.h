@@ -99,4 +99,7 @@ const char *cli_duration(double seconds, char *text);
 
 double cli_seconds_now(void); /* monotonic */
 
+/* 1: this process prints nothing from here on, since another one prints the same. */
+void cli_say_nothing(int is_silent);
+
 #endif

@@ -113,9 +113,11 @@ static void add_model(const cli_job *job, cli_line *line)
                      cli_shape_text(&job->plan_options.replicas).at);
     if (cli_job_rank_count(job) > 1)
         cli_line_add(line,
-                     "ranks:  %d in this process, their gradients added as %s; the figures are of "
-                     "one rank\n",
-                     (int)cli_job_rank_count(job), cli_shape_text(&job->ranks).at);
+                     "ranks:  %d in %s, their gradients added as %s; the figures are of one "
+                     "rank\n",
+                     (int)cli_job_rank_count(job),
+                     job->options->launch ? "processes of a launcher" : "this process",
+                     cli_shape_text(&job->ranks).at);
     if (job->model.atomics)
         cli_line_add(line,
                      "        attention backward by atomics where cuDNN takes it: the same seed "

@@ -40,14 +40,16 @@ typedef struct step_work {
     int64_t rank_ids;                  /* of a rank's sequences */
     uint64_t applied_count;            /* of scan */
     char (*sentences)[CLI_SCAN_BYTES]; /* of scan, by rank */
-    coh_step_result result;            /* of await: rank 0's */
+    coh_step_result result;            /* of await: of the run's own engine */
+    const coh_engine *own_engine;      /* of await */
 } step_work;
 
 static step_work work_of(const cli_run *run, uint64_t step)
 {
     return (step_work){ .input = input_of(run, step),
                         .rank_ids = cli_job_rank_batch(&run->job) * run->job.recipe.sequence,
-                        .result = { .struct_bytes = sizeof(coh_step_result) } };
+                        .result = { .struct_bytes = sizeof(coh_step_result) },
+                        .own_engine = run->engine };
 }
 
 static coh_step_input input_of_rank(const step_work *work, int32_t rank)
@@ -67,7 +69,9 @@ static coh_status submit(void *context, coh_engine *engine, int32_t rank)
 static coh_status await(void *context, coh_engine *engine, int32_t rank)
 {
     coh_step_result other = { .struct_bytes = sizeof(other) };
-    return coh_engine_wait(engine, rank == 0 ? &((step_work *)context)->result : &other);
+    step_work *work = context;
+    (void)rank;
+    return coh_engine_wait(engine, engine == work->own_engine ? &work->result : &other);
 }
 
 static coh_status scan(void *context, coh_engine *engine, int32_t rank)
@@ -267,19 +271,42 @@ static int is_worse_for_long(const cli_run *run)
     return most > 0 && run->validations.worse_in_row >= (uint64_t)most;
 }
 
+/* Validates, and decides whether the run ends. */
+static coh_status validate_and_judge(cli_run *run, int *saves)
+{
+    const uint64_t step = run->done_steps;
+    CLI_TRY(validate(run, *saves));
+    run->ended = !run->stopped && is_worse_for_long(run) && step < run->job.recipe.steps;
+    if (run->ended && !run->validations.is_of_all) {
+        const int is_first = isinf(run->validations.best);
+        *saves = 1; /* over all windows it may be the best: the run then continues */
+        CLI_TRY(validate(run, 1));
+        run->ended = !run->stopped && (is_first || is_worse_for_long(run));
+    }
+    return COH_OK;
+}
+
+/* Takes rank 0's decision after its validation. */
+static coh_status follow_first(cli_run *run)
+{
+    int32_t ends[COH_WORLD_RANKS_MOST] = { 0 };
+    enum { STOPPED = 1, ENDED };
+    if (cli_ranks_is_first(run->ranks))
+        ends[0] = run->stopped ? STOPPED : run->ended ? ENDED : 0;
+    CLI_TRY(cli_ranks_gather(run->ranks, ends, sizeof(ends[0])));
+    run->stopped = ends[0] == STOPPED;
+    run->ended = ends[0] == ENDED;
+    return COH_OK;
+}
+
 static coh_status quiet_point(cli_run *run)
 {
     const uint64_t step = run->done_steps;
     int saves = save_due(run, step);
     if (validation_due(run, step) && !run->stopped) {
-        CLI_TRY(validate(run, saves));
-        run->ended = !run->stopped && is_worse_for_long(run) && step < run->job.recipe.steps;
-        if (run->ended && !run->validations.is_of_all) {
-            const int is_first = isinf(run->validations.best);
-            saves = 1; /* over all windows it may be the best: the run then continues */
-            CLI_TRY(validate(run, 1));
-            run->ended = !run->stopped && (is_first || is_worse_for_long(run));
-        }
+        if (cli_ranks_is_first(run->ranks))
+            CLI_TRY(validate_and_judge(run, &saves));
+        CLI_TRY(follow_first(run));
     }
     if (saves || run->stopped || run->ended)
         CLI_TRY(save(run));
@@ -326,6 +353,7 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
         run->submitted_steps--;
     }
     CLI_TRY(cli_ranks_run(run->ranks, scan, &work));
+    CLI_TRY(cli_ranks_gather(run->ranks, run->scan_sentences, CLI_SCAN_BYTES));
     const char *sentence = first_finding(run);
     cli_report_break(&run->report);
     cli_note("warning: step %" PRIu64 " is left out: %s", result->step + 1, sentence);
@@ -355,7 +383,8 @@ static int may_submit(const cli_run *run)
 static coh_status run_steps(cli_run *run)
 {
     while (run->done_steps < run->job.recipe.steps && !run->stopped && !run->ended) {
-        step_work work = { .result = { .struct_bytes = sizeof(coh_step_result) } };
+        step_work work = { .result = { .struct_bytes = sizeof(coh_step_result) },
+                           .own_engine = run->engine };
         const coh_step_result *result = &work.result;
         cli_step_health health;
         while (may_submit(run))

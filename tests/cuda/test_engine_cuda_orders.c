@@ -485,9 +485,9 @@ static void leave_out_each_wait(trial *t, int stride)
     assert_true(caught > idle);
 }
 
-/* The timing of disk lanes is real: no seed shows which waits for them are needed. Without a wait for
- * the host lane, which is a thread, there is a race, as there should be: the thread sanitizer must
- * not see it. */
+/* The timing of disk lanes is real: no seed shows which waits for them are needed. Without a wait
+ * for the host lane, which is a thread, there is a race, as there should be: the thread sanitizer
+ * is not to see it. */
 static void each_wait_is_needed(void **state)
 {
     (void)state;

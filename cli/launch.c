@@ -1,0 +1,219 @@
+/* The world of a launcher's processes. Read launch.h first. */
+#include "cli/launch.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/say.h"
+#include "cli/stop.h"
+
+enum { MEETINGS = 2 }; /* share and ready */
+
+/* ---- the share of a machine ---- */
+
+/* The processors that a rank may use. */
+typedef struct cores {
+    cpu_set_t mask;
+    int32_t count; /* at most: a cgroup may allow fewer */
+} cores;
+
+/* Returns the threads of a rank whose processors are shared with others of its machine. */
+static int32_t threads_of(const cli_launch *launch, const cores *all, int32_t rank)
+{
+    const int32_t first = rank / launch->local_count * launch->local_count;
+    int32_t sharing = 0;
+    for (int32_t other = first; other < first + launch->local_count; other++) {
+        cpu_set_t both;
+        CPU_AND(&both, &all[rank].mask, &all[other].mask);
+        sharing += other == rank || CPU_COUNT(&both) > 0;
+    }
+    const int32_t share = all[rank].count / sharing;
+    return share > 1 ? share : 1;
+}
+
+/* All ranks get the threads of the one that has the fewest. */
+static coh_status divide_cores(cli_launch *launch)
+{
+    cores own = { .count = coh_machine_core_count() };
+    cores *all = calloc((size_t)launch->rank_count, sizeof(*all));
+    if (all == NULL)
+        return cli_fail(COH_ERR_MEMORY, "no memory for the table of %d ranks",
+                        (int)launch->rank_count);
+    if (sched_getaffinity(0, sizeof(own.mask), &own.mask) != 0)
+        CPU_ZERO(&own.mask); /* more processors than the mask holds: nothing is known */
+    const coh_status status = coh_world_gather(launch->world, &own, sizeof(own), all);
+    for (int32_t rank = 0; rank < launch->rank_count && status == COH_OK; rank++) {
+        const int32_t threads = threads_of(launch, all, rank);
+        if (rank == 0 || threads < launch->thread_count)
+            launch->thread_count = threads;
+    }
+    free(all);
+    return status;
+}
+
+/* ---- open ---- */
+
+void cli_launch_quiet(void)
+{
+    static const char *const variables[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
+    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
+        const char *rank = getenv(variables[i]);
+        if (rank != NULL) {
+            cli_say_nothing(strcmp(rank, "0") != 0);
+            return;
+        }
+    }
+}
+
+/* The flags of a rank above 0. */
+static void keep_nothing(cli_options *options)
+{
+    options->save = "none";
+    options->calibration = "none";
+    options->log = options->report = options->tensorboard = NULL;
+    options->keep_best = 0;
+    options->json = 0;
+}
+
+static coh_status take_places(cli_launch *launch, const cli_options *options)
+{
+    launch->rank = coh_world_rank(launch->world);
+    launch->rank_count = coh_world_size(launch->world);
+    launch->local_count = coh_world_level_ranks(launch->world, COH_LEVEL_NODE);
+    cli_say_nothing(launch->rank > 0);
+    if (cli_given(options, CLI_FLAG_RANKS) && options->ranks != launch->rank_count)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--ranks %" PRId64 ", and the launcher has started %" PRId32
+                        " processes, which are the ranks: leave --ranks out",
+                        options->ranks, launch->rank_count);
+    return divide_cores(launch);
+}
+
+static coh_status open_world(cli_options *options)
+{
+    static cli_launch launch; /* one a process */
+    const coh_world_options any = { .struct_bytes = sizeof(any) };
+    const coh_status status = coh_world_open(&any, &launch.world);
+    if (status != COH_OK) {
+        cli_say_nothing(0); /* rank 0 may know nothing of it */
+        return status;
+    }
+    if (coh_world_size(launch.world) == 1) {
+        coh_world_close(launch.world);
+        cli_say_nothing(0);
+        return COH_OK;
+    }
+    options->launch = &launch;
+    CLI_TRY(take_places(&launch, options));
+    if (launch.rank > 0)
+        keep_nothing(options);
+    return COH_OK;
+}
+
+coh_status cli_launch_open(coh_status parsed, cli_options *options)
+{
+    char sentence[1024];
+    snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    const coh_status status = open_world(options);
+    return parsed == COH_OK ? status : cli_fail(parsed, "%s", sentence);
+}
+
+/* ---- meetings ---- */
+
+coh_status cli_launch_share_plan(cli_launch *launch, const coh_plan *plan, const char *note,
+                                 const char **out_text)
+{
+    launch->meeting_count = 1;
+    return coh_world_share_plan(launch->world, plan, note, out_text);
+}
+
+/* Returns the first fact that differs from rank 0's, if one does. */
+static coh_status compare(const cli_launch *launch, const cli_launch_fact *facts, int fact_count,
+                          const uint64_t *all)
+{
+    for (int32_t rank = 1; rank < launch->rank_count; rank++)
+        for (int i = 0; i < fact_count; i++)
+            if (all[rank * CLI_LAUNCH_FACTS_MOST + i] != facts[i].value)
+                return cli_fail(COH_ERR_ARGUMENT,
+                                "rank %" PRId32 " has another %s than rank 0: give all the same",
+                                rank, facts[i].name);
+    return COH_OK;
+}
+
+coh_status cli_launch_ready(cli_launch *launch, const cli_launch_fact *facts, int fact_count)
+{
+    uint64_t own[CLI_LAUNCH_FACTS_MOST] = { 0 };
+    launch->meeting_count = MEETINGS;
+    CLI_TRY(coh_world_barrier(launch->world));
+    uint64_t *all = calloc((size_t)launch->rank_count, sizeof(own));
+    if (all == NULL)
+        return cli_fail(COH_ERR_MEMORY, "no memory for the table of %d ranks",
+                        (int)launch->rank_count);
+    for (int i = 0; i < fact_count; i++)
+        own[i] = facts[i].value;
+    coh_status status = coh_world_gather(launch->world, own, sizeof(own), all);
+    if (status == COH_OK && launch->rank == 0)
+        status = compare(launch, facts, fact_count, all);
+    free(all);
+    return status;
+}
+
+/* ---- the end ---- */
+
+/* A rank above 0 that fails on its way to a meeting still comes to it: if rank 0 fails, too, as
+ * with a mistaken flag, its sentence is the one to print. */
+static coh_status come_to_next_meeting(cli_launch *launch)
+{
+    const char *text;
+    if (launch->rank == 0 || launch->meeting_count == MEETINGS)
+        return COH_OK;
+    return launch->meeting_count == 0 ? cli_launch_share_plan(launch, NULL, NULL, &text)
+                                      : coh_world_barrier(launch->world);
+}
+
+/* Returns the failure that the world has stopped with; on rank 0 without its own number. */
+static coh_status take_sentence(const cli_launch *launch)
+{
+    static const char own[] = "rank 0: ";
+    char sentence[1024];
+    const coh_status status = coh_world_barrier(launch->world);
+    snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    const int is_own = launch->rank == 0 && strncmp(sentence, own, strlen(own)) == 0;
+    return cli_fail(status, "%s", sentence + (is_own ? strlen(own) : 0));
+}
+
+static coh_status stop_all(cli_launch *launch, coh_status status)
+{
+    char sentence[1024];
+    snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    if (come_to_next_meeting(launch) == COH_OK)
+        (void)coh_world_stop(launch->world, status, sentence);
+    return take_sentence(launch);
+}
+
+coh_status cli_launch_end(cli_launch *launch, coh_status status)
+{
+    char sentence[1024];
+    int32_t codes[COH_WORLD_RANKS_MOST];
+    if (launch == NULL)
+        return status;
+    if (status != COH_OK && !(status == COH_ERR_STOPPED && launch->has_begun))
+        return stop_all(launch, status);
+    snprintf(sentence, sizeof(sentence), "%s", coh_last_error());
+    const int32_t code = status == COH_OK ? 0 : cli_stop_exit_code();
+    if (coh_world_gather(launch->world, &code, sizeof(code), codes) != COH_OK)
+        return take_sentence(launch);
+    launch->exit_code = codes[0];
+    return status == COH_OK ? COH_OK : cli_fail(status, "%s", sentence);
+}
+
+int cli_launch_close(cli_launch *launch, int exit_code)
+{
+    if (launch == NULL)
+        return exit_code;
+    coh_world_close(launch->world);
+    return exit_code != 0 && launch->exit_code != 0 ? launch->exit_code : exit_code;
+}

@@ -1,0 +1,56 @@
+/* launch.h - train as one of the processes that mpirun or srun started: a rank of their world.
+ *
+ *     rank 0      plan ──> share ──> data ──> ready ──> engine, steps ──> end   prints, keeps files
+ *     rank 1        wait ──> share ──> data ──> ready ──> engine, steps ──> end   prints nothing
+ *
+ * The one idea: every process runs the same command with the same flags. Rank 0 decides and keeps;
+ * the others take its plan, and their flags for files are as with --save none. A failure of any
+ * rank ends all, and rank 0 prints it. A process that was started alone has no cli_launch. */
+#ifndef COH_CLI_LAUNCH_H
+#define COH_CLI_LAUNCH_H
+
+#include "cli/options.h"
+
+typedef struct cli_launch {
+    coh_world *world;
+    int32_t rank, rank_count;
+    int32_t local_count;  /* ranks of a machine */
+    int32_t thread_count; /* of each rank by default: cores that it shares with no other */
+    int meeting_count;    /* of share and ready */
+    int has_begun;        /* the first step: from here on all ranks stop together on request */
+    int exit_code;        /* rank 0's */
+} cli_launch;
+
+/* Opens the world if a launcher has started several processes, and sets options->launch; else it
+ * stays NULL. For rank 0, all flags stay; the others lose those for files, and print nothing.
+ * `parsed` is the status of parsing the options: if it is a failure, it is returned, and the world
+ * is there for cli_launch_end.
+ * Fails: as coh_world_open; COH_ERR_ARGUMENT: --ranks is another number. */
+coh_status cli_launch_open(coh_status parsed, cli_options *options);
+
+/* Says nothing from here on if the environment names this process a rank above 0. */
+void cli_launch_quiet(void);
+
+/* Shares rank 0's plan: coh_world_share_plan. */
+coh_status cli_launch_share_plan(cli_launch *launch, const coh_plan *plan, const char *note,
+                                 const char **out_text);
+
+/* A number that all ranks must have alike. */
+typedef struct cli_launch_fact {
+    const char *name; /* "--data" */
+    uint64_t value;
+} cli_launch_fact;
+enum { CLI_LAUNCH_FACTS_MOST = 16 };
+
+/* Waits until all ranks are ready to create their engines, and compares their facts with rank 0's.
+ * Fails: COH_ERR_ARGUMENT, on rank 0, with the rank and the fact's name. */
+coh_status cli_launch_ready(cli_launch *launch, const cli_launch_fact *facts, int fact_count);
+
+/* Ends the command with `status` and this thread's error text: waits for all ranks if it is COH_OK,
+ * or a stop after the first step; else stops all. Returns the status of the world, with its
+ * sentence. Accepts NULL: returns `status`. */
+coh_status cli_launch_end(cli_launch *launch, coh_status status);
+/* Closes the world, and returns the exit code of all. Accepts NULL: returns `exit_code`. */
+int cli_launch_close(cli_launch *launch, int exit_code);
+
+#endif

@@ -1,0 +1,110 @@
+"""train as processes of mpirun: any number of them has the bits of one process, one prints, and all end together.
+
+COH_MPIRUN is tests/comm/under_mpirun.sh."""
+
+import os
+import re
+import signal
+import unittest
+
+from program import COHOBATE, QUICK, TrainTest, last_of_each, pairs, run, start, wait_for_step
+
+MPIRUN = os.environ.get("COH_MPIRUN", "under_mpirun.sh")
+SKIP = 77
+RUN = ["gpt2-nano", "--sequence", "16", "--batch", "4", "--dtype", "f32", "--replicas", "2x2", *QUICK]
+
+
+def as_processes(count, *arguments):
+    """The arguments of MPIRUN: `count` processes of train."""
+    return [count, COHOBATE, "train", *last_of_each(arguments)]
+
+
+class Processes(TrainTest):
+    def setUp(self):
+        super().setUp()
+        if run(1, "true", program=MPIRUN, as_given=True).code == SKIP:
+            self.skipTest("there is no mpirun")
+        self.data = self.corpus()
+
+    def together(self, count, *more, model=RUN):
+        done = run(*as_processes(count, *model, "--data", self.data, *more), program=MPIRUN, as_given=True)
+        self.assertEqual(done.code, 0, done.out + done.err)
+        return done
+
+    def refused(self, code, *arguments, says):
+        """One process prints the sentence; mpirun adds lines of its own."""
+        done = run(*arguments, program=MPIRUN, as_given=True)
+        self.assertEqual(done.code, code, done.out + done.err)
+        sentences = re.findall(r"^cohobate train: .*", done.err, re.M)
+        self.assertEqual(len(sentences), 1, done.err)
+        self.assertIn(says, sentences[0])
+
+    def alone(self, *more):
+        return self.says_hash(self.train("--save", "none", *more, model=RUN))
+
+    def test_any_number_of_processes_has_the_bits_of_one(self):
+        numbers = ["--steps", 3, "--dropout", "0.1"]
+        whole = self.alone(*numbers)
+        small = ["--device-memory", "24MiB", "--disk", self.folder]
+        for count, flags in pairs((2, []), (2, small), (4, [*small, "--test-poison", "--test-delay-seed", 3])):
+            done = self.together(count, *numbers, "--save", "none", *flags)
+            self.assertEqual(self.says_hash(done), whole)
+            self.assertEqual(done.out.count("hash:"), 1)
+            self.assertIn(f"ranks:  {count} in processes of a launcher", done.err)
+
+    def test_a_run_moves_between_processes_and_one(self):
+        whole = self.alone("--steps", 4)
+        self.together(4, "--steps", 1, "--schedule-steps", 4, "--save", self.path("run"))
+        self.resumed(self.path("run"), "--steps", 2)
+        done = self.together(2, "--resume", self.path("run"), "--steps", 4, model=[])
+        self.assertEqual(self.says_hash(done), whole)
+
+    def test_all_end_with_the_first_ones_decision_after_a_validation(self):
+        flags = ["--steps", 8, "--lr", "0.05", "--validation-split", "0.2", "--validation-every", 1, "--stop-after-worse", 1]
+        os.mkdir(self.path("texts"))
+        for i in range(40):
+            self.write(f"texts/{i}.txt", "".join(f"{i + j * j % 13} of many\n" for j in range(20)))
+        self.data = self.path("texts")
+        whole = self.succeeds("train", *RUN, "--data", self.data, "--save", "none", *flags)
+        self.assertIn("ended:", whole.out)
+        done = self.together(2, "--save", self.path("run"), *flags)
+        self.assertIn("ended:", done.out)
+        self.assertEqual(self.says_hash(done), self.says_hash(whole))
+
+    def test_a_stop_saves_and_gives_its_code(self):
+        whole = self.alone("--steps", 40)
+        process = start(*as_processes(2, *RUN, "--data", self.data, "--steps", 40, "--save", self.path("run")),
+                        program=MPIRUN, as_given=True)
+        wait_for_step(process, self.path("run"), 2)
+        process.send_signal(signal.SIGUSR1)
+        err = process.communicate(timeout=120)[1].decode()
+        self.assertEqual(process.returncode, 75, err)
+        self.assertEqual(err.count("go on with"), 1, err)
+        self.assertEqual(self.says_hash(self.resumed(self.path("run"))), whole)
+
+    def test_mistakes_are_printed_once(self):
+        common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]
+        for code, count, flags, says in pairs(
+                (2, 2, ["--lr", "-1"], "--lr"), (2, 2, ["--data", self.path("none")], "none"),
+                (2, 2, ["--ranks", 3], "the launcher has started 2"), (2, 3, [], "cannot be divided between 3 ranks"),
+                (3, 2, ["--device-memory", "1MiB"], "--device-memory")):
+            self.refused(code, *as_processes(count, *common, *flags), says=says)
+
+    def test_ranks_that_differ_are_named(self):
+        common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]
+        other = self.write("other.txt", "another text\n" * 1000)
+        for flags, says in pairs((["--seed", 2], "rank 1 has another --seed"), (["--lr", 1], "rank 1 has another --lr"),
+                                 (["--sequence", 8], "rank 1: the plan plan.json of rank 0"),
+                                 (["--data", other], "rank 1 has another --data")):
+            self.refused(2, *as_processes(1, *common), ":", "-n", *as_processes(1, *common, *flags), says=says)
+
+    def test_a_failure_of_one_is_the_first_ones_sentence(self):
+        common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]
+        missing = [flag if flag != self.data else self.path("none") for flag in common]
+        self.refused(2, *as_processes(1, *common), ":", "-n", *as_processes(1, *missing), says="rank 1: --data")
+        self.refused(2, *as_processes(1, *common), ":", "-n", *as_processes(1, *common, "--no-such-flag"),
+                     says="rank 1: '--no-such-flag' is not a flag")
+
+
+if __name__ == "__main__":
+    unittest.main()
