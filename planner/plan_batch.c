@@ -154,16 +154,30 @@ static int64_t middle_divisor(const search *s, int64_t low, int64_t high)
     return divisor > low ? divisor : next;
 }
 
-/* Finds by halving the largest divisor of the batch below `high` that fits. A search without
- * success takes seconds, so few are made. Fails: COH_ERR_FULL: none fits; the refusal is that of
- * the smallest. COH_ERR_ARGUMENT: nor is the smallest one's program short enough. */
+/* Returns the micro-batch to try between two others: as a part of `high`, which was refused last,
+ * it is what the room is of the need, since most of a step's memory grows with the micro-batch;
+ * without such a refusal, or if it leaves nothing above `low`, the middle one. 0: there is none. */
+static int64_t next_to_try(const search *s, int64_t low, int64_t high)
+{
+    coh_refusal refusal = { .struct_bytes = sizeof(refusal) };
+    if (s->made.microbatch != high || !coh_last_refusal(&refusal) ||
+        refusal.tier != COH_TIER_DEVICE || refusal.needed_bytes <= refusal.given_bytes)
+        return middle_divisor(s, low, high);
+    const double share = (double)refusal.given_bytes / (double)refusal.needed_bytes;
+    const int64_t guess = next_divisor(s, (int64_t)(share * (double)high) + 1, -1);
+    return guess > low && guess < high ? guess : middle_divisor(s, low, high);
+}
+
+/* Finds the largest divisor of the batch below `high` that fits, by halving and by what refusals
+ * say. A search takes seconds, so few are made. Fails: COH_ERR_FULL: none fits; the refusal is that
+ * of the smallest. COH_ERR_ARGUMENT: nor is the smallest one's program short enough. */
 static coh_status find_smaller(search *s, int64_t high, uint64_t disk_bytes,
                                int64_t *out_microbatch)
 {
     int64_t low = 0, middle;
     coh_status status = COH_ERR_FULL;
     *out_microbatch = 0;
-    while ((middle = middle_divisor(s, low, high)) > 0) {
+    while ((middle = next_to_try(s, low, high)) > 0) {
         status = probe(s, middle, disk_bytes);
         if (status == COH_ERR_FULL)
             high = middle;
