@@ -1,5 +1,5 @@
-/* Keeps the segments of an arena sorted by offset and finds free ranges in it. The idea: each of
- * 1024 strides records its first segment, its last free segment, its longest free range and its
+/* Keeps the segments of an arena sorted by offset and finds free ranges in it. The idea: each of up
+ * to 4096 strides records its first segment, its last free segment, its longest free range and its
  * latest next use, so that a search skips strides. Interface: arena_map.h; its user is
  * residency.c. */
 #include "planner/arena_map.h"
@@ -7,6 +7,10 @@
 #include <assert.h>
 
 #include "base/alloc.h"
+
+/* Up to so many chunks, chunks usually lie in so many strides: more take longer to pass than they
+ * save. */
+enum { CHUNKS_OF_FEW_STRIDES = 8192, FEW_STRIDES = 1024 };
 
 /* ---- strides ---- */
 
@@ -299,16 +303,17 @@ static int may_hold(const coh_arena_map *map, size_t stride, uint64_t bytes)
  * `next_use` or later; -1 if there is none. Most strides are passed here. */
 static int32_t pass_strides(const coh_arena_map *map, int32_t first, uint64_t next_use)
 {
-    const size_t begin = stride_of(map, map->segments[first].offset);
+    const size_t begin = stride_of(map, map->segments[first].offset),
+                 last = stride_of(map, map->segments[map->last].offset);
     size_t stride = begin;
-    while (stride < COH_ARENA_STRIDES && map->latest_next_use[stride] < next_use &&
+    while (stride <= last && map->latest_next_use[stride] < next_use &&
            !is_marked(map->strides_with_free, stride))
         stride++;
     if (stride == begin)
         return first;
-    if (stride < COH_ARENA_STRIDES && map->in_stride[stride] < 0)
+    if (stride <= last && map->in_stride[stride] < 0)
         stride = marked_after(map->strides_with_begin, stride);
-    return stride < COH_ARENA_STRIDES ? map->in_stride[stride] : -1;
+    return stride <= last ? map->in_stride[stride] : -1;
 }
 
 int32_t coh_arena_map_after(const coh_arena_map *map, int32_t segment, uint64_t next_use,
@@ -399,8 +404,11 @@ coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
     *map = (coh_arena_map){
         .first = -1, .last = -1, .unused = -1, .first_free = -1, .begin = begin, .end = end
     };
-    while (bytes >> map->stride_bits >= COH_ARENA_STRIDES)
+    const uint64_t strides = chunk_count > CHUNKS_OF_FEW_STRIDES ? COH_ARENA_STRIDES : FEW_STRIDES;
+    while (bytes >> map->stride_bits >= strides)
         map->stride_bits++;
+    const uint64_t usual = (strides - 1) << map->stride_bits;
+    map->usual_end = end - begin < usual ? end : begin + usual;
     for (int i = 0; i < COH_ARENA_STRIDES; i++)
         map->in_stride[i] = -1;
     COH_TRY(COH_ALLOC(COH_ARENA_STRIDES, &map->most_free));

@@ -23,8 +23,8 @@ typedef struct coh_segment {
     uint32_t pin_step; /* the step that needs the segment now; UINT32_MAX: none */
 } coh_segment;
 
-/* The arena is divided into this many strides; each records its first segment. */
-enum { COH_ARENA_STRIDES = 1024 };
+/* The arena is divided into at most this many strides; each records its first segment. */
+enum { COH_ARENA_STRIDES = 4096 };
 
 typedef struct coh_arena_map {
     coh_segment *segments;
@@ -33,7 +33,8 @@ typedef struct coh_arena_map {
     int32_t first_free;
     int32_t *segment_of_chunk; /* -1: none */
     uint64_t begin, end;
-    int stride_bits; /* a stride has 2^this bytes; the last one extends to the end */
+    int stride_bits;    /* a stride has 2^this bytes; the last one extends to the end */
+    uint64_t usual_end; /* about how far chunks lie, in whole strides */
     /* the first segment that begins in the stride; -1: none */
     int32_t in_stride[COH_ARENA_STRIDES];
     /* the last free segment of a stride, valid if the stride's bit is set: */
@@ -52,13 +53,6 @@ typedef struct coh_arena_map {
 coh_status coh_arena_map_init(coh_arena_map *map, uint64_t begin, uint64_t end,
                               uint64_t usual_bytes, uint32_t chunk_count);
 void coh_arena_map_fini(coh_arena_map *map); /* accepts a zeroed struct */
-
-/* The end of the last stride but one: about how far from `begin` chunks lie. */
-static inline uint64_t coh_arena_map_usual_end(const coh_arena_map *map)
-{
-    const uint64_t bytes = (uint64_t)(COH_ARENA_STRIDES - 1) << map->stride_bits;
-    return map->end - map->begin < bytes ? map->end : map->begin + bytes;
-}
 
 /* Returns the segment that covers `offset`, begin <= offset < end. */
 int32_t coh_arena_map_at(const coh_arena_map *map, uint64_t offset);

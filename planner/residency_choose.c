@@ -375,7 +375,7 @@ static candidate find_idle(const coh_runner *r, const search *s)
  * Unneeded space is left to the search for the lowest place. */
 static void consider_samples(const coh_runner *r, search *s)
 {
-    const uint64_t begin = lowest_offset(r), usual = coh_arena_map_usual_end(&r->map);
+    const uint64_t begin = lowest_offset(r), usual = r->map.usual_end;
     if (is_perfect(s))
         return;
     for (int i = 0; i < SAMPLE_COUNT && begin < usual; i++) {

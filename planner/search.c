@@ -26,7 +26,7 @@
 
 /* Half of the evaluations of a search: their schedules have about EVALUATED_INSTRUCTIONS
  * instructions in all. */
-enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 2, EVALUATED_INSTRUCTIONS = 350000 };
+enum { EVALUATIONS_MOST = 160, EVALUATIONS_LEAST = 1, EVALUATED_INSTRUCTIONS = 350000 };
 
 /* The starts get this part of one half, but no fewer than STARTS_LEAST of it. */
 enum { STARTS_PART = 3, STARTS_LEAST = 8 };
