@@ -611,7 +611,8 @@ static coh_status run_all(cli_run *run)
     CLI_TRY(open_engine(run));
     CLI_TRY(write_plan(run));
     describe_start(run);
-    CLI_TRY(cli_stop_check(before_first_step));
+    if (!options->launch) /* else the others may have begun: all stop after the first step */
+        CLI_TRY(cli_stop_check(before_first_step));
     if (run->folder.path[0])
         CLI_TRY(
             cli_record_open(&run->job, run->engine, &run->facts, run->folder.path, &run->record));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/launch.h"
 #include "cli/stop.h"
 #include "cli/train.h"
 
@@ -325,6 +326,12 @@ static const char *first_finding(const cli_run *run)
     return run->scan_sentences[0];
 }
 
+/* The run has failed on all ranks alike. Rank 0 says so: it knows the checkpoints. */
+static coh_status fail_together(cli_run *run)
+{
+    return cli_ranks_is_first(run->ranks) ? COH_OK : coh_world_barrier(run->options->launch->world);
+}
+
 /* Handles step `result->step`, which was not applied (docs/architecture.md, "a broken number"):
  * undoes the step after it, runs it again checking every value, prints where it broke, continues
  * with the next batch. */
@@ -332,6 +339,7 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
 {
     const char *mode = run->job.recipe.clip > 0 ? "--clip-mode previous" : "--clip 0";
     if (!cli_recipe_defers(&run->job.recipe)) {
+        CLI_TRY(fail_together(run));
         CLI_TRY(finish_save(run));
         if (run->saved_step == UINT64_MAX)
             return cli_fail(COH_ERR_NUMBER,
@@ -359,6 +367,7 @@ static coh_status skip_step(cli_run *run, const coh_step_result *result)
     cli_note("warning: step %" PRIu64 " is left out: %s", result->step + 1, sentence);
     if (++run->skipped_in_row < CLI_SKIPPED_MOST)
         return COH_OK;
+    CLI_TRY(fail_together(run));
     return cli_fail(
         COH_ERR_NUMBER,
         "%d steps in a row gave numbers that are not finite (the last: %s): lower --lr%s",

@@ -38,6 +38,7 @@ class Processes(TrainTest):
         sentences = re.findall(r"^cohobate train: .*", done.err, re.M)
         self.assertEqual(len(sentences), 1, done.err)
         self.assertIn(says, sentences[0])
+        return sentences[0]
 
     def alone(self, *more):
         return self.says_hash(self.train("--save", "none", *more, model=RUN))
@@ -89,6 +90,15 @@ class Processes(TrainTest):
                 (2, 2, ["--ranks", 3], "the launcher has started 2"), (2, 3, [], "cannot be divided between 3 ranks"),
                 (3, 2, ["--device-memory", "1MiB"], "--device-memory")):
             self.refused(code, *as_processes(count, *common, *flags), says=says)
+
+    def test_broken_numbers_end_all_with_the_first_ones_sentence(self):
+        """Rank 0 alone knows the checkpoints."""
+        common = [*RUN, "--data", self.data, "--steps", 40, "--warmup", 0]
+        for run_name, flags, says in pairs(
+                ("a", ["--lr", "1e6"], "10 steps in a row"),
+                ("b", ["--lr", "100", "--weight-decay", "100", "--clip", "0", "--save-every", 1], "resume from the last checkpoint")):
+            sentence = self.refused(1, *as_processes(2, *common, *flags, "--save", self.path(run_name)), says=says)
+            self.assertNotIn("rank 1: ", sentence)
 
     def test_ranks_that_differ_are_named(self):
         common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]
