@@ -374,7 +374,8 @@ coh_status coh_initial_list(const coh_plan *plan, coh_pool *pool, int slices,
     COH_TRY(coh_initial_chunk(plan, &chunk_bytes));
     COH_TRY(least_effort(plan, chunk_bytes, slices, &effort));
     w.is_long =
-        plan->least.ns > 0 && (plan->is_folded || effort.instructions > COH_LONG_INSTRUCTIONS);
+        plan->least.ns > 0 && (plan->is_folded || effort.instructions > COH_LONG_INSTRUCTIONS ||
+                               effort.touches > COH_LONG_TOUCHES);
     const int way_count =
         (w.is_long ? list_few : list_decisions)(plan, chunk_bytes, slices, w.decisions);
     for (; w.begin < way_count; w.begin += COH_AT_ONCE_MOST) {

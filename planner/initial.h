@@ -22,8 +22,9 @@ typedef struct coh_initial_candidate {
  * place in seconds. */
 enum { COH_INITIAL_SURVIVORS = 8192 };
 
-/* With more compute instructions, few ways are listed, and none is bounded. */
-enum { COH_LONG_INSTRUCTIONS = 16384 };
+/* With more compute instructions, or more chunks touched by them, few ways are listed, and none is
+ * bounded. */
+enum { COH_LONG_INSTRUCTIONS = 16384, COH_LONG_TOUCHES = 400000 };
 
 enum { COH_INITIAL_CHOICES = 5, COH_INITIAL_HOST_CHOICES = 5, COH_INITIAL_ROW_CHOICES = 3 };
 enum { COH_INITIAL_RESIDENTS = 2 };
