@@ -425,6 +425,9 @@ static coh_status share_replicas(cli_job *job)
                         "--ranks %d trains on the host device only: leave --device and profiles of "
                         "GPUs out",
                         (int)ranks);
+    if (ranks == 1 && cli_given(job->options, CLI_FLAG_PATTERN))
+        return cli_fail(COH_ERR_ARGUMENT, "--pattern is for several ranks: give --replicas and "
+                                          "--ranks, too, or start the command with mpirun");
     return coh_fold_shape_divide(&job->recipe.replicas, ranks, &job->rank_replicas, &job->ranks);
 }
 
@@ -477,6 +480,7 @@ static void set_plan_options(cli_job *job)
     o->f32_gradients = (int32_t)recipe->f32_gradients;
     o->replicas = job->rank_replicas;
     o->ranks = job->ranks;
+    o->rank_pattern = job->options->pattern == 0 ? COH_RANK_REPLICATE : COH_RANK_ZERO1;
     if (job->options->launch && job->options->launch->local_count < cli_job_rank_count(job))
         o->node_ranks = job->options->launch->local_count;
     o->deferred_update = cli_recipe_defers(recipe);

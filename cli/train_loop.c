@@ -219,13 +219,25 @@ static coh_status wait_for_save(cli_run *run)
     return COH_OK;
 }
 
+/* A save that all ranks take part in. */
+typedef struct save_work {
+    const char *path;
+    const coh_checkpoint_note *note;
+    int is_last;
+} save_work;
+
+static coh_status save_together(void *context, coh_engine *engine, int32_t rank)
+{
+    const save_work *work = context;
+    (void)rank;
+    return work->is_last ? coh_engine_save(engine, work->path, work->note)
+                         : coh_engine_save_begin(engine, work->path, work->note);
+}
+
 /* Saves at a quiet point. Before the end the next steps run while the drive takes the files. */
 static coh_status save(cli_run *run)
 {
     char path[CLI_PATH_BYTES];
-    CLI_TRY(wait_for_save(run));
-    if (run->folder.path[0] == '\0' || run->saved_step == run->done_steps)
-        return COH_OK;
     run->note.used = run->note_bytes;
     if (run->validation.file)
         cli_validations_add_note(&run->validations, run->done_steps, &run->note);
@@ -235,8 +247,8 @@ static coh_status save(cli_run *run)
     CLI_TRY(cli_run_folder_step_path(&run->folder, run->done_steps, path));
     cli_run_folder_make_room(&run->folder);
     const int is_last = save_matters(run);
-    coh_status status = is_last ? coh_engine_save(run->engine, path, &note)
-                                : coh_engine_save_begin(run->engine, path, &note);
+    save_work work = { path, &note, is_last };
+    const coh_status status = cli_ranks_run(run->ranks, save_together, &work);
     if (status != COH_OK)
         return bear_failed_save(run, status);
     const double loss = cli_validations_loss_at(&run->validations, run->done_steps);
@@ -287,30 +299,58 @@ static coh_status validate_and_judge(cli_run *run, int *saves)
     return COH_OK;
 }
 
-/* Takes rank 0's decision after its validation. */
-static coh_status follow_first(cli_run *run)
+/* Takes rank 0's decisions after its validation. */
+static coh_status follow_first(cli_run *run, int *saves)
 {
-    int32_t ends[COH_WORLD_RANKS_MOST] = { 0 };
-    enum { STOPPED = 1, ENDED };
+    int32_t decided[COH_WORLD_RANKS_MOST] = { 0 };
+    enum { STOPPED = 1, ENDED = 2, SAVES = 4 };
     if (cli_ranks_is_first(run->ranks))
-        ends[0] = run->stopped ? STOPPED : run->ended ? ENDED : 0;
-    CLI_TRY(cli_ranks_gather(run->ranks, ends, sizeof(ends[0])));
-    run->stopped = ends[0] == STOPPED;
-    run->ended = ends[0] == ENDED;
+        decided[0] = (run->stopped ? STOPPED : 0) | (run->ended ? ENDED : 0) | (*saves ? SAVES : 0);
+    CLI_TRY(cli_ranks_gather(run->ranks, decided, sizeof(decided[0])));
+    run->stopped = decided[0] & STOPPED;
+    run->ended = (decided[0] & ENDED) != 0;
+    *saves = (decided[0] & SAVES) != 0;
     return COH_OK;
+}
+
+/* Returns 1 if rank 0 is to save: there is a folder, and this step is not in it yet. */
+static int will_save(const cli_run *run, int is_due)
+{
+    return (is_due || run->stopped || run->ended) && run->folder.path[0] != '\0' &&
+           run->saved_step != run->done_steps;
+}
+
+/* Work of all ranks: what is still to be done of the last step they may have to do together. */
+static coh_status drain(void *context, coh_engine *engine, int32_t rank)
+{
+    (void)context;
+    (void)rank;
+    return coh_engine_drain(engine);
+}
+
+/* The other ranks of a save: rank 0 writes. */
+static coh_status take_part_in_save(cli_run *run)
+{
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note) };
+    save_work work = { "", &note, 1 };
+    return cli_ranks_run(run->ranks, save_together, &work);
 }
 
 static coh_status quiet_point(cli_run *run)
 {
     const uint64_t step = run->done_steps;
+    const int is_first = cli_ranks_is_first(run->ranks);
     int saves = save_due(run, step);
-    if (validation_due(run, step) && !run->stopped) {
-        if (cli_ranks_is_first(run->ranks))
-            CLI_TRY(validate_and_judge(run, &saves));
-        CLI_TRY(follow_first(run));
+    CLI_TRY(cli_ranks_run(run->ranks, drain, NULL));
+    if (is_first && validation_due(run, step) && !run->stopped)
+        CLI_TRY(validate_and_judge(run, &saves));
+    if (is_first && (saves || run->stopped || run->ended)) {
+        CLI_TRY(wait_for_save(run));
+        saves = will_save(run, saves);
     }
-    if (saves || run->stopped || run->ended)
-        CLI_TRY(save(run));
+    CLI_TRY(follow_first(run, &saves));
+    if (saves)
+        CLI_TRY(is_first ? save(run) : take_part_in_save(run));
     cli_report_skip_time(&run->report);
     return COH_OK;
 }

@@ -3,6 +3,7 @@
 #include "engine/grains.h"
 
 #include "base/alloc.h"
+#include "planner/comm_parts.h"
 
 int32_t coh_grain_runs_of(const coh_layout *layout, int32_t group, uint64_t object_offset,
                           uint64_t bytes, const coh_parameter_rule *rules, coh_grain_run *out_runs)
@@ -34,34 +35,32 @@ int32_t coh_grain_runs_of(const coh_layout *layout, int32_t group, uint64_t obje
     return count;
 }
 
-static int32_t runs_of_chunk(const coh_layout *layout, uint32_t index,
+static int32_t runs_of_chunk(const coh_layout *layout, uint32_t index, int32_t rank,
                              const coh_parameter_rule *rules, coh_grain_run *out_runs)
 {
-    const coh_chunk *chunk = &layout->chunks[index];
-    const coh_object *object = &layout->objects[chunk->object];
+    const coh_object *object = &layout->objects[layout->chunks[index].object];
     if (object->stream != COH_STREAM_WORK && object->stream != COH_STREAM_GRAD)
         return 0;
-    const uint64_t factor = object->stream == COH_STREAM_GRAD
-                                ? coh_group_grad_factor(&layout->groups[object->owner])
-                                : 1;
-    return coh_grain_runs_of(layout, object->owner, chunk->object_offset / factor,
-                             chunk->bytes / factor, rules, out_runs);
+    const uint32_t work = coh_chunk_partner(layout, index, layout->groups[object->owner].work);
+    const coh_part part = coh_updated_part(layout, work, rank);
+    return coh_grain_runs_of(layout, object->owner, layout->chunks[work].object_offset + part.begin,
+                             part.bytes, rules, out_runs);
 }
 
-coh_status coh_grain_table_init(const coh_layout *layout, const coh_parameter_rule *rules,
-                                coh_grain_table *out_table)
+coh_status coh_grain_table_init(const coh_layout *layout, int32_t rank,
+                                const coh_parameter_rule *rules, coh_grain_table *out_table)
 {
     coh_grain_run runs[COH_GRAIN_RUNS_MOST];
     size_t count = 0;
     COH_TRY(COH_ALLOC(layout->chunk_count, &out_table->chunks));
     for (uint32_t i = 0; i < layout->chunk_count; i++)
-        count += (size_t)runs_of_chunk(layout, i, rules, runs);
+        count += (size_t)runs_of_chunk(layout, i, rank, rules, runs);
     COH_TRY(COH_ALLOC(count, &out_table->runs));
     coh_grain_run *next = out_table->runs;
     for (uint32_t i = 0; i < layout->chunk_count; i++) {
         coh_chunk_grains *grains = &out_table->chunks[i];
         grains->runs = next;
-        grains->run_count = runs_of_chunk(layout, i, rules, next);
+        grains->run_count = runs_of_chunk(layout, i, rank, rules, next);
         next += grains->run_count;
     }
     return COH_OK;

@@ -18,9 +18,11 @@ typedef struct coh_grain_table {
     coh_grain_run *runs;
 } coh_grain_table;
 
-/* `rules` as above; they are read before the call returns. Fails: COH_ERR_MEMORY. */
-coh_status coh_grain_table_init(const coh_layout *layout, const coh_parameter_rule *rules,
-                                coh_grain_table *out_table);
+/* The grains of a divided chunk are those of the part that `rank` updates, and their elements count
+ * from the part's begin. `rules` as above; they are read before the call returns.
+ * Fails: COH_ERR_MEMORY. */
+coh_status coh_grain_table_init(const coh_layout *layout, int32_t rank,
+                                const coh_parameter_rule *rules, coh_grain_table *out_table);
 void coh_grain_table_fini(coh_grain_table *table); /* accepts a zeroed struct */
 
 #endif

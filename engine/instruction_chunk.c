@@ -8,13 +8,15 @@
  *   states                       -> the blocks of each stream, in place
  *
  * So a visitor sees weights and gradients in one dtype. Values that no visitor asks for are not
- * joined. */
+ * joined. Of a divided chunk a rank has the states of its part: HASH and SAVE find those of all
+ * parts gathered; the others see the work of all parts, and the states of this one. */
 #include <string.h>
 
 #include "base/rng.h"
 #include "engine/segments.h"
 #include "engine/step_state.h"
 #include "kernels/kernels.h"
+#include "planner/comm_parts.h"
 
 /* A run of whole grains of one part of one tensor. */
 typedef struct run {
@@ -122,8 +124,10 @@ static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh
 typedef struct place {
     const coh_group_layout *group;
     uint64_t object_offset, bytes; /* in WORK */
+    uint64_t state_bytes;          /* the bytes of WORK that the states have room for */
     void *work, *grad;             /* NULL: not provided */
     char *state;                   /* likewise */
+    int lacks_low;                 /* 1: another rank has the low halves of the master */
 } place;
 
 /* Returns the address of row `index` of the chunk, or NULL if its object is not provided. */
@@ -133,8 +137,9 @@ static char *row_data(const place *at, int32_t index)
     char *object = row->object == COH_STREAM_WORK   ? at->work
                    : row->object == COH_STREAM_GRAD ? at->grad
                                                     : at->state;
-    return object == NULL ? NULL
-                          : object + coh_part_offset(at->group, row->object, index, at->bytes);
+    return object == NULL
+               ? NULL
+               : object + coh_part_offset(at->group, row->object, index, at->state_bytes);
 }
 
 /* Returns the low halves of the chunk's master, or NULL. */
@@ -166,6 +171,10 @@ static coh_status show_values(coh_step *step, const coh_ticket *ticket, const pl
             r.values = step->visit_values;
             r.high = (uint16_t *)data + element;
             r.low = low != NULL ? low + element : NULL;
+            if (at->lacks_low && visit->stream == COH_STREAM_WORK) {
+                memset(step->visit_low, 0, r.count * sizeof(*step->visit_low));
+                r.low = step->visit_low;
+            }
         } else {
             r.values = (float *)data + element;
         }
@@ -248,7 +257,11 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
     const coh_group_layout *group = &layout->groups[p->object->owner];
     const coh_chunk *work = &layout->chunks[coh_chunk_partner(
         layout, (uint32_t)(p->chunk - layout->chunks), group->work)];
-    place at = { .group = group, .object_offset = work->object_offset, .bytes = work->bytes };
+    const uint32_t chunk = (uint32_t)(work - layout->chunks);
+    place at = { .group = group,
+                 .object_offset = work->object_offset,
+                 .bytes = work->bytes,
+                 .state_bytes = coh_updated_part_bytes(layout, chunk) };
     if (p->object->stream == COH_STREAM_STATE)
         at.state = data;
     else if (p->object->stream == COH_STREAM_GRAD)
@@ -258,11 +271,74 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
     return at;
 }
 
+/* ---- divided chunks ---- */
+
+/* Returns a part of a chunk, without its states. */
+static place part_of_place(const place *whole, coh_part part)
+{
+    place at = *whole;
+    at.object_offset += part.begin;
+    at.bytes = part.bytes;
+    at.work = whole->work != NULL ? (char *)whole->work + part.begin : NULL;
+    at.state = NULL;
+    return at;
+}
+
+/* Returns the chunk of WORK that a place of a divided chunk is in. */
+static uint32_t chunk_of_place(const coh_layout *layout, const place *at)
+{
+    uint32_t chunk = layout->objects[at->group->work].chunk_begin;
+    while (layout->chunks[chunk].object_offset < at->object_offset)
+        chunk++;
+    return chunk;
+}
+
+/* Shows a divided chunk of which this rank has the states of its part: the work before it, the part
+ * with its states, the work behind it. */
+static coh_status show_own(coh_step *step, const coh_ticket *ticket, const place *whole,
+                           coh_opcode opcode)
+{
+    const coh_part own =
+        coh_updated_part(step->layout, chunk_of_place(step->layout, whole), step->rank);
+    const uint64_t end = own.begin + own.bytes;
+    const coh_part parts[] = { { 0, own.begin }, own, { end, whole->bytes - end } };
+    for (int i = 0; i < 3; i++) {
+        place at = part_of_place(whole, parts[i]);
+        at.lacks_low = i != 1;
+        at.state = i == 1 ? whole->state : NULL;
+        if (at.work != NULL || at.state != NULL)
+            COH_TRY(show_place(step, ticket, &at, opcode));
+    }
+    return COH_OK;
+}
+
+/* Shows a divided chunk of work with the states of all ranks, which lie one after the other. */
+static coh_status show_gathered(coh_step *step, const coh_ticket *ticket, const place *whole,
+                                char *gathered, coh_opcode opcode)
+{
+    const coh_layout *layout = step->layout;
+    const coh_axis_set all = coh_mesh_all_axes(&layout->mesh);
+    const uint32_t chunk = chunk_of_place(layout, whole);
+    const uint64_t slot =
+        layout->chunks[coh_chunk_partner(layout, chunk, whole->group->state)].bytes;
+    for (int32_t i = 0; i < coh_mesh_rank_count(&layout->mesh); i++) {
+        const int32_t rank = coh_mesh_group_member(&layout->mesh, all, step->rank, i);
+        place at = part_of_place(whole, coh_updated_part(layout, chunk, rank));
+        at.state = gathered + (uint64_t)i * slot;
+        COH_TRY(show_place(step, ticket, &at, opcode));
+    }
+    return COH_OK;
+}
+
+/* ---- operands ---- */
+
 /* Shows one piece, or two of one chunk of parameters: the second one holds its states. */
 static coh_status show_pieces(coh_step *step, const coh_ticket *ticket,
                               const coh_instruction *instruction, const piece *pieces, int count)
 {
+    const coh_opcode opcode = (coh_opcode)instruction->opcode;
     place at = { 0 };
+    char *gathered = NULL;
     for (int i = 0; i < count; i++) {
         const piece *p = &pieces[i];
         void *data;
@@ -270,13 +346,22 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket,
             data = coh_step_bring_zeros(step, p->stage, p->tier, p->data, p->chunk->bytes);
         else
             COH_TRY(coh_step_bring(step, p->stage, p->tier, p->data, p->chunk->bytes, &data));
+        if (p->object->stream == COH_STREAM_GATHERED) {
+            gathered = data;
+            continue;
+        }
         const place one = piece_place(step, p, data);
         if (i == 0)
             at = one;
         else
             at.state = one.state;
     }
-    COH_TRY(show_place(step, ticket, &at, (coh_opcode)instruction->opcode));
+    if (gathered != NULL)
+        COH_TRY(show_gathered(step, ticket, &at, gathered, opcode));
+    else if (pieces[0].chunk->is_divided && at.grad == NULL)
+        COH_TRY(show_own(step, ticket, &at, opcode));
+    else
+        COH_TRY(show_place(step, ticket, &at, opcode));
     for (int i = 0; i < count && keeps_values(instruction->opcode); i++)
         COH_TRY(coh_step_take_back(step, pieces[i].stage, pieces[i].tier, pieces[i].data,
                                    pieces[i].chunk->bytes));
@@ -288,13 +373,12 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
 {
     const coh_program *program = ticket->bound->program;
     const coh_object *object = &step->layout->objects[operand->object];
-    const coh_operand *states = NULL;
-    if (coh_group_splits_master(&step->layout->groups[object->owner])) { /* see bind.c */
-        if (object->stream == COH_STREAM_STATE)
-            return COH_OK; /* shown with its work */
-        if (object->stream == COH_STREAM_WORK)
-            states = coh_bound_operand(ticket->bound, instruction, COH_SLOT_VISIT_STATES);
-    }
+    const int is_work = object->stream == COH_STREAM_WORK;
+    const coh_operand *states =
+        is_work ? coh_bound_operand(ticket->bound, instruction, COH_SLOT_VISIT_STATES) : NULL;
+    if (object->stream == COH_STREAM_STATE &&
+        coh_bound_operand(ticket->bound, instruction, COH_SLOT_VISIT_WORK) != NULL)
+        return COH_OK; /* shown with its work */
     for (uint32_t i = 0; i < operand->touch_count; i++) {
         piece pieces[2];
         int count = 0;

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "engine/step_state.h"
 #include "kernels/optimizer.h"
+#include "planner/comm_parts.h"
 #include "planner/layout.h"
 
 coh_status coh_run_feed(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
@@ -38,6 +39,14 @@ coh_status coh_run_feed(coh_step *step, coh_ticket *ticket, const coh_instructio
     return COH_OK;
 }
 
+/* Returns the part of a chunk of work, or of the work of a chunk of gradient, that this rank
+ * updates. */
+static coh_part own_part(const coh_step *step, uint32_t chunk, int32_t group)
+{
+    const int32_t work = step->layout->groups[group].work;
+    return coh_updated_part(step->layout, coh_chunk_partner(step->layout, chunk, work), step->rank);
+}
+
 coh_status coh_run_norm(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
 {
     const coh_program *program = ticket->bound->program;
@@ -45,8 +54,10 @@ coh_status coh_run_norm(coh_step *step, coh_ticket *ticket, const coh_instructio
     const char *grad = coh_operand_data(step, operand);
     for (uint32_t i = 0; i < operand->touch_count; i++) {
         const uint32_t index = program->touches[operand->touch_begin + i].chunk;
-        const uint64_t begin = step->layout->chunks[index].object_offset - operand->object_offset;
         const int32_t group = step->layout->objects[operand->object].owner;
+        const uint64_t begin = step->layout->chunks[index].object_offset - operand->object_offset +
+                               own_part(step, index, group).begin *
+                                   coh_group_grad_factor(&step->layout->groups[group]);
         const coh_square_sums sums = { .dtype = coh_group_grad_dtype(&step->layout->groups[group]),
                                        .grains = step->grains.chunks[index],
                                        .grad = grad + begin,
@@ -127,9 +138,12 @@ coh_status coh_run_update(coh_step *step, coh_ticket *ticket, const coh_instruct
     const coh_chunk_place place = { .layout = step->layout,
                                     .group = step->layout->objects[work->object].owner,
                                     .object_offset = step->layout->chunks[index].object_offset,
-                                    .bytes = step->layout->chunks[index].bytes };
+                                    .bytes = coh_updated_part_bytes(step->layout, index) };
+    const uint64_t begin = own_part(step, index, place.group).begin;
+    const uint64_t factor = coh_group_grad_factor(&step->layout->groups[place.group]);
     coh_update update = coh_chunk_update(&place, step->grains.chunks[index],
-                                         coh_operand_data(step, work), coh_operand_data(step, grad),
+                                         (char *)coh_operand_data(step, work) + begin,
+                                         (char *)coh_operand_data(step, grad) + begin * factor,
                                          state != NULL ? coh_operand_data(step, state) : NULL);
     if (coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_PARTIALS) != NULL)
         update.partials = coh_step_pinned(step, step->layout->partials);

@@ -6,6 +6,9 @@
  *     REDUCE, axis 0  sends slices, receives those of its part in WIRE, folds them in place
  *     GATHER, axis 0  sends its part, receives the others
  *
+ * Norm partials are not in one piece, nor are states received where they lie: a rank copies its own
+ * to its slot among those of all ranks, and the line works there.
+ *
  * The transport ends a line in which another rank fails, with that rank's sentence. Read
  * comm/transport.h and planner/comm_parts.h first. */
 #include <inttypes.h>
@@ -13,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "comm/exchange.h"
+#include "engine/segments.h"
 #include "engine/step_state.h"
 #include "kernels/fold.h"
 #include "planner/comm_parts.h"
@@ -51,41 +55,100 @@ static coh_status bind_reduce(const coh_step *step, const coh_bound *bound,
     return coh_exchange_reduce(plan, &exchange, contribution, received, &out->line);
 }
 
+/* Binds the exchange of a chunk of gradient or work. */
+static coh_status bind_chunk(const coh_step *step, const coh_bound *bound,
+                             const coh_instruction *instruction, const coh_operand *operand,
+                             coh_exchange exchange, coh_link_plan *plan, coh_comm_line *line)
+{
+    const coh_comm_call *comm = &bound->program->comms[instruction->comm - 1];
+    const uint32_t chunk = bound->program->touches[operand->touch_begin].chunk;
+    const coh_part window = coh_part_of(exchange.mesh, axis_of(comm) - 1, step->rank,
+                                        operand->bytes, coh_chunk_part_unit(step->layout, chunk));
+    exchange.window_bytes = (size_t)window.bytes;
+    if (instruction->opcode == COH_OP_REDUCE)
+        return bind_reduce(step, bound, instruction, exchange, window, plan, line);
+    return coh_exchange_gather(plan, &exchange,
+                               (char *)coh_operand_data(step, operand) + window.begin, &line->line);
+}
+
+/* Binds the gathering of a slot for each rank. */
+static coh_status bind_slots(const coh_step *step, const coh_operand *slots, coh_exchange exchange,
+                             coh_link_plan *plan, coh_comm_line *line)
+{
+    const int32_t index = coh_mesh_group_index(exchange.mesh, exchange.axes, exchange.rank);
+    line->slots = coh_operand_data(step, slots);
+    line->slot_bytes = exchange.part_bytes;
+    line->own = line->slots + (size_t)index * exchange.part_bytes;
+    exchange.window_bytes =
+        exchange.part_bytes * (size_t)coh_mesh_group_size(exchange.mesh, exchange.axes);
+    return coh_exchange_gather(plan, &exchange, line->slots, &line->line);
+}
+
 static coh_status bind_instruction(const coh_step *step, const coh_bound *bound,
                                    const coh_instruction *instruction, coh_link_plan *plan)
 {
     const coh_comm_call *comm = &bound->program->comms[instruction->comm - 1];
-    const coh_mesh *mesh = &step->layout->mesh;
     const coh_operand *losses = coh_bound_operand(bound, instruction, COH_SLOT_COMM_LOSS);
     const coh_operand *grad = coh_bound_operand(bound, instruction, COH_SLOT_COMM_GRAD);
+    const coh_operand *work = coh_bound_operand(bound, instruction, COH_SLOT_COMM_WORK);
+    const coh_operand *wire = coh_bound_operand(bound, instruction, COH_SLOT_COMM_WIRE);
     coh_comm_line *line = &bound->comms[instruction->comm - 1];
-    coh_exchange exchange = {
-        .mesh = mesh, .axes = comm->axes, .rank = step->rank, .part_bytes = (size_t)comm->part_bytes
-    };
-    if (losses != NULL) {
-        exchange.window_bytes = exchange.part_bytes * (size_t)coh_mesh_rank_count(mesh);
-        return coh_exchange_gather(plan, &exchange, coh_operand_data(step, losses), &line->line);
+    const coh_exchange exchange = { .mesh = &step->layout->mesh,
+                                    .axes = comm->axes,
+                                    .rank = step->rank,
+                                    .part_bytes = (size_t)comm->part_bytes };
+    if (grad != NULL || work != NULL)
+        return bind_chunk(step, bound, instruction, grad != NULL ? grad : work, exchange, plan,
+                          line);
+    return bind_slots(step, losses != NULL ? losses : wire, exchange, plan, line);
+}
+
+static coh_status bind_program(coh_step *step, coh_bound *bound, coh_link_plan *plan)
+{
+    const coh_program *program = bound->program;
+    COH_TRY(COH_ALLOC(program->comm_count, &bound->comms));
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        if (program->instructions[i].comm > 0)
+            COH_TRY(bind_instruction(step, bound, &program->instructions[i], plan));
+    return COH_OK;
+}
+
+/* Lists the divided chunks of work, with the first norm partial of each. */
+static coh_status list_divided(coh_step *step)
+{
+    const coh_layout *layout = step->layout;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < layout->chunk_count; i++)
+        count += (uint32_t)coh_chunk_is_divided_work(layout, i);
+    COH_TRY(COH_ALLOC(count, &step->divided));
+    for (uint32_t i = 0; i < layout->chunk_count; i++) {
+        const coh_chunk *chunk = &layout->chunks[i];
+        coh_segments walk;
+        coh_segment segment;
+        uint64_t grain;
+        if (!coh_chunk_is_divided_work(layout, i))
+            continue;
+        coh_segments_begin(&walk, layout, layout->objects[chunk->object].owner,
+                           chunk->object_offset, chunk->bytes);
+        (void)coh_segments_next(&walk, &segment); /* the only one */
+        (void)coh_segment_grains(&segment, &grain);
+        step->divided[step->divided_count++] = (coh_divided_chunk){
+            .chunk = i, .first_partial = layout->parameters[segment.parameter].partial_begin + grain
+        };
     }
-    const coh_part window = coh_part_of(mesh, axis_of(comm) - 1, step->rank, grad->bytes);
-    exchange.window_bytes = (size_t)window.bytes;
-    if (instruction->opcode == COH_OP_REDUCE)
-        return bind_reduce(step, bound, instruction, exchange, window, plan, line);
-    return coh_exchange_gather(plan, &exchange, (char *)coh_operand_data(step, grad) + window.begin,
-                               &line->line);
+    return COH_OK;
 }
 
 coh_status coh_comm_bind(coh_step *step)
 {
     coh_link_plan plan = { 0 };
     coh_status status = COH_OK;
-    coh_bound *body = &step->bounds[COH_PROGRAM_BODY];
-    const coh_program *program = body->program;
     if (step->world == NULL)
         return COH_OK;
-    COH_TRY(COH_ALLOC(program->comm_count, &body->comms));
-    for (uint32_t i = 0; i < program->instruction_count && status == COH_OK; i++)
-        if (program->instructions[i].comm > 0)
-            status = bind_instruction(step, body, &program->instructions[i], &plan);
+    COH_TRY(list_divided(step));
+    for (int kind = 0; kind < COH_PROGRAM_KIND_COUNT && status == COH_OK; kind++)
+        if (step->bounds[kind].program != NULL)
+            status = bind_program(step, &step->bounds[kind], &plan);
     if (status == COH_OK)
         status = coh_transport_bind(step->world->transport, &plan);
     coh_link_plan_fini(&plan);
@@ -140,11 +203,50 @@ static coh_status gather_losses(const coh_step *step, coh_ticket *ticket, const 
     return COH_OK;
 }
 
+/* Copies the norm partials of a rank's parts between their places and its slot. */
+static void copy_partials(const coh_step *step, int32_t rank, double *partials, double *slot,
+                          int to_slot)
+{
+    for (uint32_t i = 0; i < step->divided_count; i++) {
+        const coh_divided_chunk *divided = &step->divided[i];
+        const uint64_t unit = coh_chunk_part_unit(step->layout, divided->chunk);
+        const coh_part part = coh_updated_part(step->layout, divided->chunk, rank);
+        const size_t bytes = (size_t)((part.bytes + unit - 1) / unit) * sizeof(double);
+        double *own = partials + divided->first_partial + part.begin / unit;
+        if (to_slot)
+            memcpy(slot, own, bytes);
+        else
+            memcpy(own, slot, bytes);
+        slot += coh_updated_part_grains(step->layout, divided->chunk);
+    }
+}
+
+static coh_status gather_partials(const coh_step *step, const coh_comm_line *line, double *partials)
+{
+    const coh_mesh *mesh = &step->layout->mesh;
+    copy_partials(step, step->rank, partials, (double *)(void *)line->own, 1);
+    COH_TRY(exchange(step, line));
+    for (int32_t rank = 0; rank < coh_mesh_rank_count(mesh); rank++) {
+        const int32_t index = coh_mesh_group_index(mesh, coh_mesh_all_axes(mesh), rank);
+        char *slot = line->slots + (size_t)index * line->slot_bytes;
+        if (rank != step->rank)
+            copy_partials(step, rank, partials, (double *)(void *)slot, 0);
+    }
+    return COH_OK;
+}
+
 coh_status coh_run_gather(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
 {
     const coh_bound *bound = ticket->bound;
     const coh_comm_line *line = &bound->comms[instruction->comm - 1];
     const coh_operand *losses = coh_bound_operand(bound, instruction, COH_SLOT_COMM_LOSS);
-    return losses == NULL ? exchange(step, line)
-                          : gather_losses(step, ticket, line, coh_operand_data(step, losses));
+    const coh_operand *states = coh_bound_operand(bound, instruction, COH_SLOT_COMM_STATES);
+    const coh_operand *partials = coh_bound_operand(bound, instruction, COH_SLOT_COMM_PARTIALS);
+    if (losses != NULL)
+        return gather_losses(step, ticket, line, coh_operand_data(step, losses));
+    if (partials != NULL)
+        return gather_partials(step, line, coh_operand_data(step, partials));
+    if (states != NULL)
+        memcpy(line->own, coh_operand_data(step, states), states->bytes);
+    return exchange(step, line);
 }

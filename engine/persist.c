@@ -13,7 +13,9 @@
 #include "base/alloc.h"
 #include "base/struct_bytes.h"
 #include "cohobate/checkpoint.h"
+#include "comm/world.h"
 #include "engine/engine_state.h"
+#include "planner/comm_parts.h"
 #include "planner/fingerprint.h"
 
 /* ---- tables ---- */
@@ -277,6 +279,48 @@ static coh_status save_run(visit_context *context, const coh_chunk_visit *visit)
                                      visit->element_begin, visit->count, visit->data);
 }
 
+/* Returns 1 for a rank above 0 of several: rank 0 saves. */
+static int is_follower(const coh_engine *engine)
+{
+    return coh_layout_rank_count(&engine->plan->layout) > 1 && engine->options.world != NULL &&
+           coh_world_rank(engine->options.world) > 0;
+}
+
+/* Sends the states that other ranks gather in their save, and keeps nothing. */
+static coh_status take_part(coh_engine *engine)
+{
+    visit_context visit = { .operation = COH_OPERATION_SAVE, .wants = wants_values_and_states };
+    COH_TRY(coh_engine_drain(engine));
+    return coh_sent_partials_bytes(&engine->plan->layout) == 0
+               ? COH_OK
+               : run_visit(engine, COH_PROGRAM_SAVE, &visit, NULL);
+}
+
+/* The other ranks are in the same save: one that fails on rank 0 before it begins must not let them
+ * wait. Returns that failure. */
+static coh_status fail_in_step(coh_engine *engine, coh_status status)
+{
+    char text[COH_ERROR_TEXT_BYTES];
+    coh_error_save(text);
+    const coh_status other = take_part(engine);
+    if (other != COH_OK)
+        return other;
+    coh_error_restore(text);
+    return status;
+}
+
+/* Begins to write, if there is something to save and no other save is under way. */
+static coh_status begin_write(coh_engine *engine, const char *path, const coh_checkpoint_note *note)
+{
+    if (engine->writer == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "this plan only reads its parameters: nothing to save");
+    if (engine->saver.is_under_way)
+        return coh_fail(COH_ERR_ARGUMENT, "an earlier save is under way, and an engine makes one "
+                                          "at a time: call coh_engine_save_wait first");
+    COH_TRY(coh_engine_drain(engine));
+    return coh_checkpoint_writer_begin(engine->writer, path, note->json);
+}
+
 /* Writes all numbers of the last step into the writer's files. */
 static coh_status write_numbers(coh_engine *engine, const char *path,
                                 const coh_checkpoint_note *note, coh_checkpoint_seal *out_seal)
@@ -285,13 +329,9 @@ static coh_status write_numbers(coh_engine *engine, const char *path,
     coh_struct_read(note, &known, sizeof(known));
     note = &known;
     COH_TRY(coh_engine_check_ready(engine, "save"));
-    if (engine->writer == NULL)
-        return coh_fail(COH_ERR_ARGUMENT, "this plan only reads its parameters: nothing to save");
-    if (engine->saver.is_under_way)
-        return coh_fail(COH_ERR_ARGUMENT, "an earlier save is under way, and an engine makes one "
-                                          "at a time: call coh_engine_save_wait first");
-    COH_TRY(coh_engine_drain(engine));
-    COH_TRY(coh_checkpoint_writer_begin(engine->writer, path, note->json));
+    const coh_status begun = begin_write(engine, path, note);
+    if (begun != COH_OK)
+        return fail_in_step(engine, begun);
     visit_context visit = { .operation = COH_OPERATION_SAVE,
                             .run = save_run,
                             .wants = wants_values_and_states };
@@ -318,6 +358,8 @@ coh_status coh_engine_save(coh_engine *engine, const char *path, const coh_check
     COH_NEED(path);
     COH_NEED_STRUCT(coh_checkpoint_note, note);
     coh_checkpoint_seal seal;
+    if (is_follower(engine))
+        return take_part(engine);
     COH_TRY(write_numbers(engine, path, note, &seal));
     return coh_checkpoint_writer_finish(engine->writer, &seal, NULL);
 }
@@ -329,6 +371,8 @@ coh_status coh_engine_save_begin(coh_engine *engine, const char *path,
     COH_NEED(path);
     COH_NEED_STRUCT(coh_checkpoint_note, note);
     coh_checkpoint_seal seal;
+    if (is_follower(engine))
+        return take_part(engine);
     COH_TRY(write_numbers(engine, path, note, &seal));
     coh_background_save_start(&engine->saver, &seal);
     return COH_OK;
@@ -597,6 +641,18 @@ static coh_status check_is_trained(const coh_engine *engine, uint32_t parameter)
                     engine->tensors[parameter].name);
 }
 
+/* Returns 1 if each rank has a part of a parameter's states. */
+static int is_divided(const coh_engine *engine, uint32_t parameter)
+{
+    const coh_layout *layout = &engine->plan->layout;
+    const coh_object *work =
+        &layout->objects[layout->groups[layout->parameters[parameter].group].work];
+    int divided = 0;
+    for (uint32_t c = work->chunk_begin; c < work->chunk_begin + work->chunk_count; c++)
+        divided |= layout->chunks[c].is_divided;
+    return divided;
+}
+
 coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,
                             float *data)
 {
@@ -615,6 +671,11 @@ coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fet
                         "the bits of steps without clipping");
     if (what != COH_FETCH_GRADIENT)
         COH_TRY(coh_engine_drain(engine));
+    else if (is_divided(engine, visit.parameter))
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "with rank pattern zero1 no rank has the whole gradient of parameter '%s': "
+                        "make the plan with rank pattern replicate",
+                        engine->tensors[visit.parameter].name);
     return run_visit(engine, COH_PROGRAM_HASH, &visit, NULL);
 }
 

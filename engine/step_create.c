@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "engine/call_check.h"
 #include "engine/step_state.h"
+#include "planner/comm_parts.h"
 
 /* ---- contents of the arenas between programs ---- */
 
@@ -118,7 +119,7 @@ static coh_status bind_programs(coh_step *step)
 {
     coh_parameter_rule *rules;
     COH_TRY(coh_parameter_rules_make(step->plan->graph, step->layout, &step->options, &rules));
-    const coh_status status = coh_grain_table_init(step->layout, rules, &step->grains);
+    const coh_status status = coh_grain_table_init(step->layout, step->rank, rules, &step->grains);
     coh_free(rules);
     COH_TRY(status);
     COH_TRY(
@@ -163,7 +164,10 @@ static coh_status allocate_visit(coh_step *step)
         has_bf16 |= step->layout->groups[i].dtype == COH_DTYPE_BF16;
     if (!has_bf16)
         return COH_OK;
-    return COH_ALLOC((size_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS, &step->visit_values);
+    COH_TRY(COH_ALLOC((size_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS, &step->visit_values));
+    if (coh_sent_partials_bytes(step->layout) == 0)
+        return COH_OK;
+    return COH_ALLOC((size_t)COH_VISIT_GRAINS * COH_GRAIN_ELEMENTS, &step->visit_low);
 }
 
 /* ---- threads ---- */
@@ -475,6 +479,8 @@ void coh_step_destroy(coh_step *step)
     coh_step_destroy_views(step);
     coh_free(step->generations);
     coh_free(step->visit_values);
+    coh_free(step->visit_low);
+    coh_free(step->divided);
     if (step->call_check != NULL)
         coh_call_check_fini(step->call_check);
     coh_free(step->call_check);

@@ -69,7 +69,16 @@ typedef struct coh_comm_line {
     int32_t members;
     void *sum;
     int64_t count;
+    /* Of a GATHER of a slot for each rank: all of them, this rank's. */
+    char *slots, *own;
+    size_t slot_bytes;
 } coh_comm_line;
+
+/* A chunk of work of which each rank updates a part (planner/comm_parts.h). */
+typedef struct coh_divided_chunk {
+    uint32_t chunk;
+    uint64_t first_partial; /* of the norm */
+} coh_divided_chunk;
 
 typedef struct coh_bound {
     const coh_program *program;
@@ -187,9 +196,11 @@ struct coh_step {
     coh_engine_options options;
     const coh_device_ops *device_ops;
     coh_device *device;
-    coh_phantom *phantom;              /* of a rehearsal: no byte may be touched; else NULL */
-    coh_world *world;                  /* of several ranks, the caller's; else NULL */
-    int32_t rank;                      /* in the world; 0 without one */
+    coh_phantom *phantom;       /* of a rehearsal: no byte may be touched; else NULL */
+    coh_world *world;           /* of several ranks, the caller's; else NULL */
+    int32_t rank;               /* in the world; 0 without one */
+    coh_divided_chunk *divided; /* in the order of their chunks; with a world */
+    uint32_t divided_count;
     coh_fold_shape fold;               /* of the replicas of all ranks */
     coh_queue *queues[COH_LANE_COUNT]; /* of device lanes in use */
     /* 1: the host reads and writes the device tier directly, and a launch is complete when it
@@ -214,6 +225,7 @@ struct coh_step {
     coh_call call; /* compute lane: filled in for each instruction that runs a kind */
     /* compute lane: COH_VISIT_GRAINS grains of values for a visitor; NULL: no group is bf16 */
     float *visit_values;
+    uint16_t *visit_low; /* stands for the low halves that other ranks have; NULL: none do */
 
     /* The creating thread writes a ticket, then raises `submitted`; the others then read it. */
     coh_ticket tickets[COH_TICKET_SLOTS];

@@ -304,7 +304,7 @@ static coh_status fill_base(coh_bound_base *base, const coh_graph *graph, const 
     int host_updates = has_host ? decisions->host_updates : 0;
     COH_TRY(coh_pins_blocks(graph, base->options, &recompute));
     const coh_plan_options alone = coh_alone(base->options);
-    COH_TRY(coh_layout_build(graph, &alone, decisions, &base->layout, &map));
+    COH_TRY(coh_layout_build(graph, base->options, decisions, &base->layout, &map));
     coh_status status = coh_lower(graph, &alone, &base->layout, &map, &recompute, host_updates,
                                   COH_PROGRAM_BODY, &base->lowered);
     coh_object_map_fini(&map);

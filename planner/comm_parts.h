@@ -8,21 +8,25 @@
  * The one idea: axis after axis, from the innermost on, the members of a group divide what their
  * rank still has to sum. So each level of links carries only what the levels within it left. Parts
  * have one size for all ranks, and therefore all ranks have one program; only the last parts of a
- * window may be shorter, or empty. Pure. Threads: any. */
+ * window may be shorter, or empty.
+ *
+ * A rank may also keep its part and update only that (coh_chunk.is_divided). Such parts are whole
+ * grains, so norms, hashes and checkpoints do not change. Pure. Threads: any. */
 #ifndef COH_PLANNER_COMM_PARTS_H
 #define COH_PLANNER_COMM_PARTS_H
 
 #include "planner/program.h"
 
 /* Returns the bytes of a part of a window after REDUCE over the axes up to `axis`; with axis -1 the
- * window itself. */
-static inline uint64_t coh_part_bytes_at(const coh_mesh *mesh, int axis, uint64_t window_bytes)
+ * window itself. `unit`: parts are multiples of it (coh_chunk_part_unit). */
+static inline uint64_t coh_part_bytes_at(const coh_mesh *mesh, int axis, uint64_t window_bytes,
+                                         uint64_t unit)
 {
     uint64_t bytes = window_bytes;
     for (int i = 0; i <= axis; i++) {
         const uint64_t ranks = (uint64_t)mesh->axes[i].rank_count;
         bytes = (bytes + ranks - 1) / ranks;
-        bytes = (bytes + COH_PART_ALIGN - 1) / COH_PART_ALIGN * COH_PART_ALIGN;
+        bytes = (bytes + unit - 1) / unit * unit;
     }
     return bytes;
 }
@@ -34,11 +38,11 @@ typedef struct coh_part {
 
 /* Returns the part of a rank after REDUCE over the axes up to `axis`. */
 static inline coh_part coh_part_of(const coh_mesh *mesh, int axis, int32_t rank,
-                                   uint64_t window_bytes)
+                                   uint64_t window_bytes, uint64_t unit)
 {
     coh_part part = { 0, window_bytes };
     for (int i = 0; i <= axis; i++) {
-        const uint64_t most = coh_part_bytes_at(mesh, i, window_bytes);
+        const uint64_t most = coh_part_bytes_at(mesh, i, window_bytes, unit);
         const uint64_t before = most * (uint64_t)coh_mesh_group_index(mesh, 1u << i, rank);
         const uint64_t skipped = before < part.bytes ? before : part.bytes;
         part.begin += skipped;
@@ -46,6 +50,63 @@ static inline coh_part coh_part_of(const coh_mesh *mesh, int axis, int32_t rank,
         part.bytes = part.bytes < most ? part.bytes : most;
     }
     return part;
+}
+
+/* Returns the unit of the parts of a chunk of WORK or GRAD. */
+static inline uint64_t coh_chunk_part_unit(const coh_layout *layout, uint32_t chunk)
+{
+    const coh_object *object = &layout->objects[layout->chunks[chunk].object];
+    if (!layout->chunks[chunk].is_divided)
+        return COH_PART_ALIGN;
+    const coh_group_layout *group = &layout->groups[object->owner];
+    const uint64_t factor = object->stream == COH_STREAM_GRAD ? coh_group_grad_factor(group) : 1;
+    return COH_GRAIN_ELEMENTS * coh_dtype_bytes(group->dtype) * factor;
+}
+
+/* Returns the bytes of a part of a chunk of WORK or GRAD after REDUCE over the axes to `axis`. */
+static inline uint64_t coh_chunk_part_bytes_at(const coh_layout *layout, uint32_t chunk, int axis)
+{
+    return coh_part_bytes_at(&layout->mesh, axis, layout->chunks[chunk].bytes,
+                             coh_chunk_part_unit(layout, chunk));
+}
+
+/* Returns the part of a chunk of WORK that a rank updates: of one that is not divided all of it. */
+static inline coh_part coh_updated_part(const coh_layout *layout, uint32_t chunk, int32_t rank)
+{
+    const int last = layout->chunks[chunk].is_divided ? layout->mesh.axis_count - 1 : -1;
+    return coh_part_of(&layout->mesh, last, rank, layout->chunks[chunk].bytes,
+                       coh_chunk_part_unit(layout, chunk));
+}
+
+/* Returns the bytes of the largest of these parts. */
+static inline uint64_t coh_updated_part_bytes(const coh_layout *layout, uint32_t chunk)
+{
+    const int last = layout->chunks[chunk].is_divided ? layout->mesh.axis_count - 1 : -1;
+    return coh_chunk_part_bytes_at(layout, chunk, last);
+}
+
+/* Returns the grains of the largest of these parts of a divided chunk of WORK. */
+static inline uint64_t coh_updated_part_grains(const coh_layout *layout, uint32_t chunk)
+{
+    return coh_updated_part_bytes(layout, chunk) / coh_chunk_part_unit(layout, chunk);
+}
+
+/* Returns 1 for a divided chunk of WORK. */
+static inline int coh_chunk_is_divided_work(const coh_layout *layout, uint32_t chunk)
+{
+    return layout->chunks[chunk].is_divided &&
+           layout->objects[layout->chunks[chunk].object].stream == COH_STREAM_WORK;
+}
+
+/* Returns the bytes of the norm partials that a rank sends to all others before CLIP: room for
+ * those of its part of each divided chunk, in the order of the chunks. 0: no chunk is divided. */
+static inline uint64_t coh_sent_partials_bytes(const coh_layout *layout)
+{
+    uint64_t grains = 0;
+    for (uint32_t i = 0; i < layout->chunk_count; i++)
+        if (coh_chunk_is_divided_work(layout, i))
+            grains += coh_updated_part_grains(layout, i);
+    return (grains * sizeof(double) + COH_PART_ALIGN - 1) / COH_PART_ALIGN * COH_PART_ALIGN;
 }
 
 /* Returns the most bytes that a rank receives in an instruction: a part from each other member of

@@ -17,6 +17,7 @@
 #include "planner/optimizers.h"
 #include "planner/pattern.h"
 #include "planner/profile.h"
+#include "planner/row_unit.h"
 
 /* Bytes of a grain of f32 work: chunk sizes are multiples of it. */
 #define GRAIN_BYTES ((uint64_t)COH_GRAIN_ELEMENTS * sizeof(float))
@@ -130,37 +131,14 @@ static coh_status add_pinned(builder *b, coh_stream stream, int32_t owner, uint6
 
 /* ---- parameter groups ---- */
 
-static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* The row unit of ranges: a whole number of the kind's blocks and of grains at once. 0: not
- * split. */
-static int64_t row_unit(const coh_parameter_facts *facts)
-{
-    if (facts->row_block <= 0 || facts->shape.rank < 2)
-        return 0;
-    uint64_t row_elements =
-        (uint64_t)coh_shape_elements(&facts->shape) / (uint64_t)facts->shape.dim[0];
-    uint64_t block_elements = row_elements * (uint64_t)facts->row_block;
-    uint64_t times =
-        COH_GRAIN_ELEMENTS / greatest_common_divisor(block_elements, COH_GRAIN_ELEMENTS);
-    int64_t unit = facts->row_block * (int64_t)times;
-    return unit < facts->shape.dim[0] ? unit : facts->shape.dim[0];
-}
-
 /* Cuts [0, bytes) of a parameter at `boundary_bytes` (0: none) and at grain ends, into pieces
  * of at most `most` bytes. Small neighbours share a chunk through *pending, the bytes not yet
  * in a chunk. */
 static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_bytes, uint64_t most,
                                 uint64_t *pending)
 {
+    const coh_layout *layout = b->layout;
+    const int32_t group = layout->objects[layout->object_count - 1].owner;
     uint64_t rounded = coh_bytes_round_page(bytes);
     if (*pending > 0 && *pending + rounded > most) {
         COH_TRY(add_chunk(b, *pending));
@@ -170,11 +148,14 @@ static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_by
         uint64_t piece = rounded - done < most ? rounded - done : most;
         if (boundary_bytes > 0 && done / boundary_bytes != (done + piece - 1) / boundary_bytes)
             piece = boundary_bytes - done % boundary_bytes;
+        const int is_divided = coh_pattern_of_group(layout, group)->divides(layout, group, piece);
         done += piece;
-        if (boundary_bytes == 0 && done == rounded && piece < most)
+        if (boundary_bytes == 0 && done == rounded && piece < most && !is_divided) {
             *pending += piece; /* the next parameter may share the tail's chunk */
-        else
-            COH_TRY(add_chunk(b, piece));
+            continue;
+        }
+        COH_TRY(add_chunk(b, piece));
+        layout->chunks[layout->chunk_count - 1].is_divided = is_divided;
     }
     return COH_OK;
 }
@@ -198,16 +179,21 @@ static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_
 }
 
 /* Adds the GRAD, STATE or CONTRIBUTION object of a group, with a chunk for each chunk of its work.
- * A contribution is laid out as the gradient. */
+ * A contribution is laid out as the gradient. The states of a divided chunk are those of a part. */
 static coh_status add_partner_object(builder *b, coh_stream stream, int32_t group_index,
                                      int32_t work, int survives, int32_t *out_object)
 {
     const coh_object copy = b->layout->objects[work];
     const coh_stream rows = stream == COH_STREAM_CONTRIBUTION ? COH_STREAM_GRAD : stream;
     COH_TRY(add_object(b, stream, group_index, survives, out_object));
-    for (uint32_t i = 0; i < copy.chunk_count; i++)
-        COH_TRY(add_chunk(b, coh_group_chunk_bytes(&b->layout->groups[group_index], (uint8_t)rows,
-                                                   b->layout->chunks[copy.chunk_begin + i].bytes)));
+    for (uint32_t i = copy.chunk_begin; i < copy.chunk_begin + copy.chunk_count; i++) {
+        const uint64_t work_bytes = stream == COH_STREAM_STATE
+                                        ? coh_updated_part_bytes(b->layout, i)
+                                        : b->layout->chunks[i].bytes;
+        COH_TRY(add_chunk(
+            b, coh_group_chunk_bytes(&b->layout->groups[group_index], (uint8_t)rows, work_bytes)));
+        b->layout->chunks[b->layout->chunk_count - 1].is_divided = b->layout->chunks[i].is_divided;
+    }
     return COH_OK;
 }
 
@@ -258,11 +244,26 @@ static int is_sliced(const builder *b, int32_t parameter)
 /* Returns the pattern of a parameter's class. */
 static coh_pattern_id pattern_of(const builder *b, int32_t parameter)
 {
-    const coh_group_class group_class = row_unit(&b->graph->parameters[parameter].facts) == 0
+    const coh_group_class group_class = coh_row_unit(&b->graph->parameters[parameter].facts) == 0
                                             ? COH_CLASS_PLAIN
                                         : is_sliced(b, parameter) ? COH_CLASS_PRODUCT
                                                                   : COH_CLASS_TABLE;
     return (coh_pattern_id)b->map->patterns.of[group_class];
+}
+
+/* Returns 1 if the parameter's pattern takes it in row ranges, should it have any. */
+static int has_rows(const builder *b, int32_t parameter)
+{
+    switch (pattern_of(b, parameter)) {
+    case COH_PATTERN_SLICE:
+        return 1;
+    case COH_PATTERN_ZERO1:
+        return !is_sliced(b, parameter) || b->map->slices > 1;
+    case COH_PATTERN_REPLICATE:
+    case COH_PATTERN_COUNT:
+        break;
+    }
+    return 0;
 }
 
 /* Opens a group whose first parameter will be `parameter`. All its parameters have one pattern: one
@@ -393,8 +394,8 @@ static coh_status add_groups(builder *b)
                 b->is_trained[index] = 1;
         }
     for (size_t i = 0; i < b->graph->parameter_count; i++)
-        if (pattern_of(b, (int32_t)i) == COH_PATTERN_SLICE)
-            b->map->row_unit[i] = row_unit(&b->graph->parameters[i].facts);
+        if (has_rows(b, (int32_t)i))
+            b->map->row_unit[i] = coh_row_unit(&b->graph->parameters[i].facts);
     COH_TRY(coh_optimizers_of(b->graph, b->options, b->is_trained, b->layout, b->optimizer));
     for (int32_t i = 0; i < (int32_t)b->graph->op_count; i++) {
         for (int32_t optimizer = 0; optimizer < b->layout->optimizer_count; optimizer++)
@@ -622,25 +623,48 @@ static coh_status add_operator_objects(builder *b)
     return COH_OK;
 }
 
-/* Adds the object in which a REDUCE receives the slices of the other ranks: the largest that any
- * chunk of a gradient needs. */
-static coh_status add_wire(builder *b)
+/* Returns the most bytes that a REDUCE of one chunk of a gradient receives. */
+static uint64_t most_reduced_bytes(const coh_layout *layout)
 {
-    const coh_layout *layout = b->layout;
     const coh_mesh *mesh = &layout->mesh;
     uint64_t most = 0;
     for (uint32_t i = 0; i < layout->chunk_count; i++)
         for (int axis = 0; axis < mesh->axis_count; axis++) {
-            const uint64_t bytes = coh_part_bytes_at(mesh, axis, layout->chunks[i].bytes) *
+            if (layout->objects[layout->chunks[i].object].stream != COH_STREAM_GRAD)
+                continue;
+            const uint64_t bytes = coh_chunk_part_bytes_at(layout, i, axis) *
                                    (uint64_t)(mesh->axes[axis].rank_count - 1);
-            if (layout->objects[layout->chunks[i].object].stream == COH_STREAM_GRAD && bytes > most)
-                most = bytes;
+            most = bytes > most ? bytes : most;
         }
-    b->layout->wire = -1;
-    if (most == 0)
+    return most;
+}
+
+/* Adds an object of one chunk that belongs to no group, if it has bytes. */
+static coh_status add_room(builder *b, coh_stream stream, uint64_t bytes, int32_t *out_object)
+{
+    *out_object = -1;
+    if (bytes == 0)
         return COH_OK;
-    COH_TRY(add_object(b, COH_STREAM_WIRE, -1, 0, &b->layout->wire));
-    return add_chunk(b, most);
+    COH_TRY(add_object(b, stream, -1, 0, out_object));
+    return add_chunk(b, bytes);
+}
+
+/* Adds the objects that receive what other ranks send: slices of a REDUCE and norm partials, and
+ * the states of a divided chunk. */
+static coh_status add_received(builder *b)
+{
+    coh_layout *layout = b->layout;
+    const uint64_t ranks = coh_layout_rank_count(layout);
+    const uint64_t reduced = most_reduced_bytes(layout);
+    const uint64_t partials = ranks * coh_sent_partials_bytes(layout);
+    uint64_t states = 0;
+    for (uint32_t i = 0; i < layout->chunk_count; i++)
+        if (layout->chunks[i].is_divided &&
+            layout->objects[layout->chunks[i].object].stream == COH_STREAM_STATE &&
+            layout->chunks[i].bytes > states)
+            states = layout->chunks[i].bytes;
+    COH_TRY(add_room(b, COH_STREAM_WIRE, reduced > partials ? reduced : partials, &layout->wire));
+    return add_room(b, COH_STREAM_GATHERED, ranks * states, &layout->gathered);
 }
 
 static coh_status add_pinned_objects(builder *b)
@@ -710,7 +734,7 @@ static coh_status build_all(builder *b)
     COH_TRY(coh_plan_mesh(b->options, &b->layout->mesh));
     COH_TRY(mark_backward(b));
     COH_TRY(add_groups(b));
-    COH_TRY(add_wire(b));
+    COH_TRY(add_received(b));
     COH_TRY(mark_uses(b));
     COH_TRY(add_tensors(b));
     COH_TRY(add_operator_objects(b));

@@ -557,7 +557,7 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
 {
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(1) };
+                                  .patterns = coh_pattern_choose(options->rank_pattern, 1) };
     facts f = { 0 };
     coh_effort effort;
     *out_least = (coh_least_step){ 0 };
@@ -567,8 +567,7 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
     COH_TRY(coh_effort_of(graph, options, &whole, &effort));
     if (!coh_effort_is_bearable(&effort))
         return COH_OK; /* the facts are of a whole body, whose length would be refused */
-    const coh_plan_options alone = coh_alone(options);
-    coh_status status = coh_step_facts_find(graph, &alone, pricer, UNITS_MOST, &f);
+    coh_status status = coh_step_facts_find(graph, options, pricer, UNITS_MOST, &f);
     if (status == COH_OK)
         status = build_and_solve(&f, options, pricer, out_least);
     coh_step_facts_fini(&f);

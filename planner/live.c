@@ -78,10 +78,10 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
     coh_block_set blocks = *recompute;
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(1) };
+                                  .patterns = coh_pattern_choose(options->rank_pattern, 1) };
     COH_TRY(coh_pins_blocks(graph, options, &blocks));
     const coh_plan_options alone = coh_alone(options);
-    COH_TRY(coh_layout_build(graph, &alone, &whole, &layout, &map));
+    COH_TRY(coh_layout_build(graph, options, &whole, &layout, &map));
     live_set live = { .layout = &layout };
     coh_status status =
         coh_lower(graph, &alone, &layout, &map, &blocks, 0, COH_PROGRAM_BODY, &lowered);

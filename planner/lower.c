@@ -20,6 +20,29 @@ void coh_lowered_fini(coh_lowered *lowered)
 
 /* ---- whole objects ---- */
 
+/* Returns 1 for a chunk of work or states of which each rank has the states of a part. */
+static int has_parted_states(const coh_layout *layout, int32_t object, uint32_t chunk)
+{
+    const coh_object *facts = &layout->objects[object];
+    return layout->chunks[facts->chunk_begin + chunk].is_divided &&
+           (facts->stream == COH_STREAM_WORK || facts->stream == COH_STREAM_STATE) &&
+           layout->groups[facts->owner].state >= 0;
+}
+
+/* Writes the HASH or SAVE of a chunk of work with the gathered states; of a chunk of states
+ * nothing. */
+static coh_status visit_parted(coh_lower_writer *w, coh_opcode opcode, int32_t object,
+                               uint32_t chunk)
+{
+    const coh_object *facts = &w->layout->objects[object];
+    if (facts->stream == COH_STREAM_STATE)
+        return COH_OK;
+    COH_TRY(coh_lower_gather_states(w, facts->owner, chunk));
+    COH_TRY(coh_lower_instruction(w, opcode));
+    COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_WORK));
+    return coh_lower_operand_all(w, w->layout->gathered, COH_ACCESS_READ, COH_ROLE_OPTIMIZER_STATE);
+}
+
 coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t object, coh_role role,
                            int32_t states)
 {
@@ -31,8 +54,13 @@ coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t objec
         return COH_OK;
     const coh_chunk *chunks = &w->layout->chunks[w->layout->objects[object].chunk_begin];
     for (uint32_t chunk = 0; chunk < w->layout->objects[object].chunk_count; chunk++) {
+        const int is_parted = !writes && has_parted_states(w->layout, object, chunk);
         if (!writes && chunks[chunk].owner_rank != w->layout->rank)
             continue;
+        if (is_parted) {
+            COH_TRY(visit_parted(w, opcode, object, chunk));
+            continue;
+        }
         COH_TRY(coh_lower_instruction(w, opcode));
         COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1, access, role));
         if (states >= 0)
@@ -201,9 +229,11 @@ static coh_status lower_body(coh_lower_writer *w)
     if (w->options->mode == COH_PLAN_INFER)
         return forward(w, 0, (int32_t)w->graph->op_count, 0);
     COH_TRY(w->options->sweep_order == COH_SWEEP_LAYER ? sweep_layers(w) : sweep_microbatches(w));
-    if (coh_layout_rank_count(w->layout) > 1)
+    if (coh_lower_has_world(w))
         COH_TRY(coh_lower_gather_losses(w));
     COH_TRY(coh_pattern_settle(w));
+    if (coh_lower_has_world(w))
+        COH_TRY(coh_lower_gather_partials(w));
     COH_TRY(coh_lower_instruction(w, COH_OP_CLIP));
     COH_TRY(coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_READ, COH_ROLE_PARTIALS));
     COH_TRY(coh_lower_operand_all(w, w->layout->losses, COH_ACCESS_READ, COH_ROLE_LOSS));

@@ -1,21 +1,22 @@
 /* Writes the instructions that ranks execute together. The idea: a sum over all ranks is one REDUCE
  * for each axis of the mesh, from the innermost on, and then the GATHERs in reverse; each works in
- * place on a chunk (comm_parts.h). Read pattern.h first, which says when they are written. */
+ * place on a chunk (comm_parts.h). Of a divided chunk the GATHERs are those of its work, after its
+ * update. Read pattern.h first, which says when they are written. */
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "planner/comm_parts.h"
 #include "planner/lower_writer.h"
 
 /* Starts an instruction of a group of ranks, on the lane of the links that the group crosses. Its
  * operands follow, and then end_comm. */
 static coh_status begin_comm(coh_lower_writer *w, coh_opcode opcode, coh_axis_set axes,
-                             uint64_t part_bytes)
+                             coh_dtype wire, uint64_t part_bytes)
 {
     coh_lowered *lowered = w->lowered;
     COH_TRY(coh_lower_instruction(w, opcode));
     COH_TRY(COH_GROW(&lowered->comms, &lowered->comm_capacity, lowered->comm_count + 1));
-    lowered->comms[lowered->comm_count++] = (coh_comm_call){
-        .axes = axes, .wire = COH_DTYPE_F32, .root = -1, .part_bytes = part_bytes
-    };
+    lowered->comms[lowered->comm_count++] =
+        (coh_comm_call){ .axes = axes, .wire = wire, .root = -1, .part_bytes = part_bytes };
     coh_lowered_instruction *instruction = &lowered->instructions[lowered->instruction_count - 1];
     instruction->lane = coh_link_lane(coh_mesh_group_level(&w->layout->mesh, axes));
     instruction->comm = (uint32_t)lowered->comm_count;
@@ -31,32 +32,74 @@ static void end_comm(coh_lower_writer *w)
         coh_comm_received_bytes(&w->layout->mesh, &lowered->comms[instruction->comm - 1]);
 }
 
+/* Exchanges a chunk of GRAD or WORK with the group of one axis. */
 static coh_status exchange_chunk(coh_lower_writer *w, coh_opcode opcode, int axis, int32_t object,
                                  uint32_t chunk)
 {
-    const uint64_t window = w->layout->chunks[w->layout->objects[object].chunk_begin + chunk].bytes;
-    COH_TRY(begin_comm(w, opcode, 1u << axis, coh_part_bytes_at(&w->layout->mesh, axis, window)));
-    COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_GRAD));
+    const coh_object *facts = &w->layout->objects[object];
+    const coh_group_layout *group = &w->layout->groups[facts->owner];
+    const int is_grad = facts->stream == COH_STREAM_GRAD;
+    COH_TRY(begin_comm(w, opcode, 1u << axis, is_grad ? COH_DTYPE_F32 : group->dtype,
+                       coh_chunk_part_bytes_at(w->layout, facts->chunk_begin + chunk, axis)));
+    COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1, COH_ACCESS_BOTH,
+                              is_grad ? COH_ROLE_GRAD : COH_ROLE_WORK));
     if (opcode == COH_OP_REDUCE)
         COH_TRY(coh_lower_operand_all(w, w->layout->wire, COH_ACCESS_WRITE, COH_ROLE_WORKSPACE));
     end_comm(w);
     return COH_OK;
 }
 
+static coh_status gather_chunk(coh_lower_writer *w, int32_t object, uint32_t chunk)
+{
+    for (int axis = w->layout->mesh.axis_count; axis-- > 0;)
+        COH_TRY(exchange_chunk(w, COH_OP_GATHER, axis, object, chunk));
+    return COH_OK;
+}
+
 coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t object, uint32_t chunk)
 {
-    const int axes = w->layout->mesh.axis_count;
-    for (int axis = 0; axis < axes; axis++)
+    for (int axis = 0; axis < w->layout->mesh.axis_count; axis++)
         COH_TRY(exchange_chunk(w, COH_OP_REDUCE, axis, object, chunk));
-    for (int axis = axes; axis-- > 0;)
-        COH_TRY(exchange_chunk(w, COH_OP_GATHER, axis, object, chunk));
+    const uint32_t first = w->layout->objects[object].chunk_begin;
+    return w->layout->chunks[first + chunk].is_divided ? COH_OK : gather_chunk(w, object, chunk);
+}
+
+coh_status coh_lower_gather_work(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    return gather_chunk(w, w->layout->groups[group].work, chunk);
+}
+
+coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    const coh_layout *layout = w->layout;
+    const int32_t state = layout->groups[group].state;
+    const uint32_t first = layout->objects[state].chunk_begin;
+    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(&layout->mesh), COH_DTYPE_F32,
+                       layout->chunks[first + chunk].bytes));
+    COH_TRY(
+        coh_lower_operand(w, state, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_OPTIMIZER_STATE));
+    COH_TRY(coh_lower_operand_all(w, layout->gathered, COH_ACCESS_WRITE, COH_ROLE_WORKSPACE));
+    end_comm(w);
+    return COH_OK;
+}
+
+coh_status coh_lower_gather_partials(coh_lower_writer *w)
+{
+    const coh_layout *layout = w->layout;
+    const uint64_t bytes = coh_sent_partials_bytes(layout);
+    if (bytes == 0)
+        return COH_OK;
+    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(&layout->mesh), COH_DTYPE_F32, bytes));
+    COH_TRY(coh_lower_operand_all(w, layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
+    COH_TRY(coh_lower_operand_all(w, layout->wire, COH_ACCESS_WRITE, COH_ROLE_WORKSPACE));
+    end_comm(w);
     return COH_OK;
 }
 
 coh_status coh_lower_gather_losses(coh_lower_writer *w)
 {
     const coh_mesh *mesh = &w->layout->mesh;
-    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(mesh),
+    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(mesh), COH_DTYPE_F32,
                        (uint64_t)w->layout->microbatch_count * COH_LOSS_STRIDE_BYTES));
     COH_TRY(coh_lower_operand_all(w, w->layout->losses, COH_ACCESS_BOTH, COH_ROLE_LOSS));
     end_comm(w);

@@ -25,6 +25,13 @@ typedef struct coh_lower_writer {
     uint32_t summed_begin, summed_end;
 } coh_lower_writer;
 
+/* Returns 1 if instructions that ranks execute together are written. A lower bound is that of a
+ * rank without its world (coh_alone), on the layout of all. */
+static inline int coh_lower_has_world(const coh_lower_writer *w)
+{
+    return coh_fold_replicas(&w->options->ranks) > 1;
+}
+
 /* Starts an instruction; its operands and bindings follow. */
 coh_status coh_lower_instruction(coh_lower_writer *w, coh_opcode opcode);
 /* Adds an operand of chunks [begin, end) to the newest instruction; the window is the same
@@ -55,8 +62,15 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
  * gradient or another contribution of the same group. */
 coh_status coh_lower_fold(coh_lower_writer *w, int32_t from, int32_t to, uint32_t chunk);
 
-/* Writes the instructions that sum chunk `chunk` of `object`, a gradient, over all ranks. */
+/* Writes the instructions that sum chunk `chunk` of `object`, a gradient, over all ranks. Of a
+ * divided chunk each rank then has the sum of its part. */
 coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t object, uint32_t chunk);
+/* Writes the GATHERs after the update of a divided chunk: every rank has its whole work again. */
+coh_status coh_lower_gather_work(coh_lower_writer *w, int32_t group, uint32_t chunk);
+/* Writes the GATHER of a divided chunk's states, into the layout's object `gathered`. */
+coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t chunk);
+/* Writes the GATHER of the norm partials of divided chunks, if there are any. */
+coh_status coh_lower_gather_partials(coh_lower_writer *w);
 /* Writes the GATHER of the losses of all ranks, after the last forward. */
 coh_status coh_lower_gather_losses(coh_lower_writer *w);
 

@@ -43,7 +43,14 @@ enum { COH_SLOT_CALL_CELLS };
 enum { COH_SLOT_FROM, COH_SLOT_TO };
 enum { COH_SLOT_VISIT_WORK, COH_SLOT_VISIT_GRAD, COH_SLOT_VISIT_STATES, COH_SLOT_VISIT_KEPT };
 enum { COH_SLOT_SETTLE_CELLS };
-enum { COH_SLOT_COMM_GRAD, COH_SLOT_COMM_WIRE, COH_SLOT_COMM_LOSS };
+enum {
+    COH_SLOT_COMM_GRAD,
+    COH_SLOT_COMM_WIRE,
+    COH_SLOT_COMM_LOSS,
+    COH_SLOT_COMM_WORK,
+    COH_SLOT_COMM_STATES,
+    COH_SLOT_COMM_PARTIALS
+};
 
 /* One operand of an instruction. Of one with a call only the cells are listed: its other operands
  * follow from the call (planner/verify_form.c). */

@@ -1,6 +1,6 @@
-/* The patterns `replicate` and `slice`: how an operator's parameters are partitioned and how a
- * call becomes instructions. The idea: a table of functions per pattern; both share the life of
- * a group (pattern_life.c). The interface is pattern.h; instructions of calls are written by
+/* The patterns `replicate`, `slice` and `zero1`: how an operator's parameters are partitioned and
+ * how a call becomes instructions. The idea: a table of functions per pattern; all share the life
+ * of a group (pattern_life.c). The interface is pattern.h; instructions of calls are written by
  * lower_call.c. */
 #include "planner/pattern.h"
 
@@ -129,10 +129,29 @@ static uint64_t memory_rows(const coh_pattern_scene *scene, int32_t op)
     return part_bytes(scene, op, &shard);
 }
 
+/* ---- states of parts ---- */
+
+static int divides_none(const coh_layout *layout, int32_t group, uint64_t bytes)
+{
+    (void)layout;
+    (void)group;
+    (void)bytes;
+    return 0;
+}
+
+/* A chunk with fewer grains than ranks is updated whole by all of them. */
+static int divides_grains(const coh_layout *layout, int32_t group, uint64_t bytes)
+{
+    const uint64_t grain = COH_GRAIN_ELEMENTS * coh_dtype_bytes(layout->groups[group].dtype);
+    const uint64_t ranks = coh_layout_rank_count(layout);
+    return ranks > 1 && coh_group_is_trained(&layout->groups[group]) &&
+           (bytes + grain - 1) / grain >= ranks;
+}
+
 /* ---- the tables ---- */
 
-/* The life of a group whose work, gradient and states are whole on every rank. */
-#define WHOLE_GROUP                                                                                \
+/* The life of a group. */
+#define LIFE                                                                                       \
     .owner = coh_life_owner, .prepare = coh_life_prepare, .contribute = coh_life_contribute,       \
     .finish = coh_life_finish, .complete = coh_life_complete, .update = coh_life_update,           \
     .drain = coh_life_drain, .visit = coh_life_visit, .volume = coh_life_volume
@@ -141,19 +160,32 @@ static const coh_pattern replicate = { .name = "replicate",
                                        .classes = (1u << COH_CLASS_COUNT) - 1,
                                        .shard = shard_whole,
                                        .expand = expand_whole,
+                                       .divides = divides_none,
                                        .memory = memory_whole,
-                                       WHOLE_GROUP };
+                                       LIFE };
 
 static const coh_pattern slice = { .name = "slice",
                                    .classes = 1u << COH_CLASS_TABLE | 1u << COH_CLASS_PRODUCT,
                                    .shard = shard_rows,
                                    .expand = expand_rows,
+                                   .divides = divides_none,
                                    .memory = memory_rows,
-                                   WHOLE_GROUP };
+                                   LIFE };
+
+/* Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020,
+ * stage 1. */
+static const coh_pattern zero1 = { .name = "zero1",
+                                   .classes = (1u << COH_CLASS_COUNT) - 1,
+                                   .shard = shard_rows,
+                                   .expand = expand_rows,
+                                   .divides = divides_grains,
+                                   .memory = memory_rows,
+                                   LIFE };
 
 const coh_pattern *const coh_pattern_rows[COH_PATTERN_COUNT] = {
     [COH_PATTERN_REPLICATE] = &replicate,
     [COH_PATTERN_SLICE] = &slice,
+    [COH_PATTERN_ZERO1] = &zero1,
 };
 
 coh_status coh_pattern_settle(coh_lower_writer *w)

@@ -4,6 +4,8 @@
  *     replicate   the whole operator on every rank, in one instruction
  *     slice       the row-split parameter in row ranges, one instruction each: a table that is
  *                 gathered from or passed over, or a product in pieces of its output columns
+ *     zero1       as slice, but each rank has the states of a part of each chunk, updates that
+ *                 part, and gets the others' parts of the work
  *
  *     INIT, IMPORT                visit
  *     UPDATE before a forward     prepare      if updates are deferred
@@ -19,12 +21,15 @@
  * are given in closed form, and every program is compared with them (coh_pattern_check). The
  * executor knows no pattern by name.
  *
- * The formulas hold for any number of ranks (coh_layout.mesh). Every rank has the whole group; each
- * sums a part of the gradient, and then all have the sum again (comm_parts.h). While a gradient is
- * summed, backward goes on: it is completed when the next sum begins.
+ * The formulas hold for any number of ranks (coh_layout.mesh). Every rank has the whole work and
+ * gradient; each sums a part of the gradient, and then all have the sum again (comm_parts.h), or,
+ * of a divided chunk, the updated work. While a gradient is summed, backward goes on: it is
+ * completed when the next sum begins.
  *
  *     compute |  BWD 3   |  BWD 2   |  NORM 3  |  BWD 1   |  NORM 2  | ...
- *     comm0              | sum of 3 |          | sum of 2 |          | ... */
+ *     comm0              | sum of 3 |          | sum of 2 |          | ...
+ *
+ * The update of a divided chunk is followed by the GATHERs of its work. */
 #ifndef COH_PLANNER_PATTERN_H
 #define COH_PLANNER_PATTERN_H
 
@@ -61,6 +66,10 @@ typedef struct coh_pattern {
     /* Returns the rank that owns chunk `chunk` of the `count` chunks of a group's work, and the
      * chunks of gradient and states that belong to it. */
     int32_t (*owner)(const coh_layout *layout, uint32_t chunk, uint32_t count);
+
+    /* Returns 1 if a chunk that is `bytes` of one parameter of a group is divided between the
+     * ranks. */
+    int (*divides)(const coh_layout *layout, int32_t group, uint64_t bytes);
 
     /* Writes the instructions of a call (coh_lower_call). */
     coh_status (*expand)(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,

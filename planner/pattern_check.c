@@ -62,7 +62,8 @@ static uint64_t expected_bytes(const coh_layout *layout, coh_program_kind kind, 
     const uint64_t others = coh_layout_rank_count(layout) - 1;
     uint64_t bytes = 0;
     if (kind == COH_PROGRAM_BODY && coh_link_lane(world) == lane)
-        bytes = others * layout->microbatch_count * COH_LOSS_STRIDE_BYTES;
+        bytes = others * (layout->microbatch_count * COH_LOSS_STRIDE_BYTES +
+                          coh_sent_partials_bytes(layout));
     for (uint32_t group = 0; group < layout->group_count; group++)
         for (int level = COH_LEVEL_PAIR; level < COH_LEVEL_COUNT; level++)
             if (coh_link_lane((coh_link_level)level) == lane)

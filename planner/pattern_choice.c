@@ -17,8 +17,19 @@ static const char *const class_names[COH_CLASS_COUNT] = {
     [COH_CLASS_PRODUCT] = "product",
 };
 
-coh_pattern_choice coh_pattern_choose(int slices)
+const char *coh_rank_pattern_name(coh_rank_pattern pattern)
 {
+    return pattern == COH_RANK_ZERO1 ? "zero1" : "replicate";
+}
+
+coh_pattern_choice coh_pattern_choose(coh_rank_pattern ranks, int slices)
+{
+    if (ranks == COH_RANK_ZERO1)
+        return (coh_pattern_choice){ .of = {
+                                         [COH_CLASS_PLAIN] = COH_PATTERN_ZERO1,
+                                         [COH_CLASS_TABLE] = COH_PATTERN_ZERO1,
+                                         [COH_CLASS_PRODUCT] = COH_PATTERN_ZERO1,
+                                     } };
     return (coh_pattern_choice){ .of = {
                                      [COH_CLASS_PLAIN] = COH_PATTERN_REPLICATE,
                                      [COH_CLASS_TABLE] = COH_PATTERN_SLICE,

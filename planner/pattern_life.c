@@ -1,20 +1,32 @@
-/* Writes the instructions of a group that every rank holds whole, from INIT to SAVE. The idea: one
- * record per chunk (written in this step, updated in this step) says what is still to do, so that
- * each duty is done once in whatever order the sweeps come. The members are explained in pattern.h;
- * the tables that name them are in pattern.c. */
+/* Writes the instructions of a group whose work every rank holds whole, from INIT to SAVE. The
+ * idea: one record per chunk (written in this step, updated in this step) says what is still to do,
+ * so that each duty is done once in whatever order the sweeps come. The members are explained in
+ * pattern.h; the tables that name them are in pattern.c. */
 #include "planner/pattern_life.h"
 
 #include "planner/comm_parts.h"
 
 /* ---- parts ---- */
 
-/* All ranks have the same chunks: rank 0 saves them. */
+/* All ranks have the same chunks, and gather what is divided: rank 0 saves them. */
 int32_t coh_life_owner(const coh_layout *layout, uint32_t chunk, uint32_t count)
 {
     (void)layout;
     (void)chunk;
     (void)count;
     return 0;
+}
+
+/* Returns the bytes of a chunk of `object`, the work or gradient of a group, that a rank does not
+ * access because they are parts of others. */
+static uint64_t others_bytes(const coh_layout *layout, const coh_group_layout *group,
+                             int32_t object, uint32_t chunk)
+{
+    const uint32_t work = layout->objects[group->work].chunk_begin + chunk;
+    const uint64_t whole = layout->chunks[work].bytes;
+    const uint64_t factor =
+        layout->chunks[layout->objects[object].chunk_begin + chunk].bytes / whole;
+    return (whole - coh_updated_part_bytes(layout, work)) * factor;
 }
 
 /* ---- the gradient ---- */
@@ -55,9 +67,11 @@ coh_contribution coh_life_contribute(coh_lower_writer *w, int32_t parameter, uin
 
 static coh_status norm(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
+    const coh_group_layout *facts = &w->layout->groups[group];
     COH_TRY(coh_lower_instruction(w, COH_OP_NORM));
-    COH_TRY(coh_lower_operand(w, w->layout->groups[group].grad, chunk, chunk + 1, COH_ACCESS_READ,
-                              COH_ROLE_GRAD));
+    COH_TRY(coh_lower_operand(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
+    w->lowered->instructions[w->lowered->instruction_count - 1].bytes -=
+        others_bytes(w->layout, facts, facts->grad, chunk);
     return coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS);
 }
 
@@ -94,7 +108,7 @@ static void begin_replica(coh_lower_writer *w, int32_t group, uint32_t begin, ui
 coh_status coh_life_finish(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
 {
     const int is_last = w->replica == coh_fold_replicas(&w->layout->fold) - 1;
-    const int is_shared = coh_layout_rank_count(w->layout) > 1;
+    const int is_shared = coh_lower_has_world(w);
     begin_replica(w, group, begin, end);
     for (uint32_t chunk = begin; chunk < end; chunk++) {
         COH_TRY(fold_chunk(w, group, chunk));
@@ -134,10 +148,11 @@ static uint8_t *updated(coh_lower_writer *w, int32_t group)
     return &w->chunk_updated[w->layout->objects[w->layout->groups[group].work].chunk_begin];
 }
 
-/* Returns the arithmetic of the update of one chunk. */
+/* Returns the arithmetic of the update of one chunk, or of the part of it that a rank has. */
 static double update_flops(const coh_layout *layout, const coh_group_layout *group, uint32_t chunk)
 {
-    const uint64_t bytes = layout->chunks[layout->objects[group->work].chunk_begin + chunk].bytes;
+    const uint64_t bytes =
+        coh_updated_part_bytes(layout, layout->objects[group->work].chunk_begin + chunk);
     const uint64_t elements = bytes / coh_dtype_bytes(group->dtype);
     return layout->optimizers[group->optimizer]->flops * (double)elements;
 }
@@ -161,7 +176,13 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
         update_flops(w->layout, facts, chunk);
     if (!coh_plan_defers(w->options) && !w->group_on_host[group]) /* see coh_life_finish */
         COH_TRY(coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
-    return coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS);
+    COH_TRY(coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS));
+    if (!w->layout->chunks[w->layout->objects[facts->work].chunk_begin + chunk].is_divided)
+        return COH_OK;
+    w->lowered->instructions[w->lowered->instruction_count - 1].bytes -=
+        2 * others_bytes(w->layout, facts, facts->work, chunk) +
+        others_bytes(w->layout, facts, facts->grad, chunk);
+    return coh_lower_has_world(w) ? coh_lower_gather_work(w, group, chunk) : COH_OK;
 }
 
 /* With deferred updates: writes those of the chunks that this forward is the first of the step to
@@ -171,16 +192,18 @@ coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, 
     if (!coh_plan_defers(w->options) || w->layout->groups[group].grad < 0)
         return COH_OK;
     for (uint32_t chunk = begin; chunk < end; chunk++) {
+        const size_t first = w->lowered->instruction_count;
         if (updated(w, group)[chunk])
             continue;
         COH_TRY(coh_pattern_of_group(w->layout, group)->update(w, group, chunk));
-        coh_lowered_operand *work =
-            &w->lowered->operands[w->lowered->instructions[w->lowered->instruction_count - 1]
-                                      .operand_begin];
-        if (work->is_far)
-            continue;
-        work->window_begin = begin; /* the following forward reads them as one */
-        work->window_end = end;
+        for (size_t i = first; i < w->lowered->instruction_count; i++) { /* with its GATHERs */
+            coh_lowered_operand *work =
+                &w->lowered->operands[w->lowered->instructions[i].operand_begin];
+            if (work->is_far)
+                continue;
+            work->window_begin = begin; /* the following forward reads them as one */
+            work->window_end = end;
+        }
     }
     return COH_OK;
 }
@@ -216,23 +239,56 @@ coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
 
 /* ---- bytes over the links ---- */
 
+/* Returns the bytes of a group's parts that a rank receives from one other member of its group
+ * along an axis. */
+static uint64_t axis_bytes(const coh_layout *layout, int32_t group, coh_program_kind kind, int axis)
+{
+    const coh_object *work = &layout->objects[layout->groups[group].work];
+    const uint32_t grad = layout->objects[layout->groups[group].grad].chunk_begin;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < work->chunk_count; i++) {
+        const uint32_t chunk = work->chunk_begin + i;
+        const uint64_t gathered = layout->chunks[chunk].is_divided
+                                      ? coh_chunk_part_bytes_at(layout, chunk, axis)
+                                      : coh_chunk_part_bytes_at(layout, grad + i, axis);
+        if (kind == COH_PROGRAM_BODY)
+            bytes += coh_chunk_part_bytes_at(layout, grad + i, axis) + gathered;
+        else if (kind == COH_PROGRAM_DRAIN && layout->chunks[chunk].is_divided &&
+                 layout->objects[layout->groups[group].grad].survives) /* updates are deferred */
+            bytes += gathered;
+    }
+    return bytes;
+}
+
+/* Returns the bytes of a group's divided states that a rank has. */
+static uint64_t state_bytes(const coh_layout *layout, int32_t group)
+{
+    const int32_t state = layout->groups[group].state;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; state >= 0 && i < layout->objects[state].chunk_count; i++) {
+        const coh_chunk *chunk = &layout->chunks[layout->objects[state].chunk_begin + i];
+        bytes += chunk->is_divided ? chunk->bytes : 0;
+    }
+    return bytes;
+}
+
 /* A step sums each chunk of the gradient over all ranks: along each axis a rank receives the
- * others' slices of its part, and later the parts that the others have summed. */
+ * others' slices of its part, and later the parts that the others have summed. Of a divided chunk
+ * it receives the work that they have updated instead. A deferred update that is still to be done
+ * when a run ends is done by DRAIN. */
 uint64_t coh_life_volume(const coh_layout *layout, int32_t group, coh_program_kind kind,
                          coh_link_level level)
 {
     const coh_mesh *mesh = &layout->mesh;
-    const int32_t gradient = layout->groups[group].grad;
     uint64_t bytes = 0;
-    if (kind != COH_PROGRAM_BODY || gradient < 0)
+    if (layout->groups[group].grad < 0)
         return 0;
-    const coh_object *object = &layout->objects[gradient];
-    for (int axis = 0; axis < mesh->axis_count; axis++) {
-        const uint64_t others = (uint64_t)mesh->axes[axis].rank_count - 1;
-        if (coh_mesh_group_level(mesh, 1u << axis) != level)
-            continue;
-        for (uint32_t c = object->chunk_begin; c < object->chunk_begin + object->chunk_count; c++)
-            bytes += 2 * others * coh_part_bytes_at(mesh, axis, layout->chunks[c].bytes);
-    }
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (coh_mesh_group_level(mesh, 1u << axis) == level)
+            bytes +=
+                ((uint64_t)mesh->axes[axis].rank_count - 1) * axis_bytes(layout, group, kind, axis);
+    const int saves = kind == COH_PROGRAM_SAVE || kind == COH_PROGRAM_HASH;
+    if (saves && coh_mesh_group_level(mesh, coh_mesh_all_axes(mesh)) == level)
+        bytes += (coh_layout_rank_count(layout) - 1) * state_bytes(layout, group);
     return bytes;
 }

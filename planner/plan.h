@@ -76,8 +76,8 @@ static inline int32_t coh_replica_microbatches(const coh_plan_options *options)
  * Fails: COH_ERR_ARGUMENT if pair_ranks, node_ranks and the factors do not nest. */
 coh_status coh_plan_mesh(const coh_plan_options *options, coh_mesh *out_mesh);
 
-/* Returns the options of a rank without its world. Lower bounds are made with them: an exchange can
- * only add bytes and time. */
+/* Returns the options of a rank without its world. Lower bounds are of programs that are lowered
+ * with them, on the layout of the rank: an exchange can only add bytes and time. */
 static inline coh_plan_options coh_alone(const coh_plan_options *options)
 {
     coh_plan_options alone = *options;

@@ -293,6 +293,8 @@ static const coh_json_field option_fields[] = {
       WHOLE(options.pair_ranks, .most = COH_REPLICAS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
     { "node_ranks",
       WHOLE(options.node_ranks, .most = COH_REPLICAS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
+    { "rank_pattern",
+      WHOLE(options.rank_pattern, .most = COH_RANK_ZERO1, .rule = COH_JSON_UNLESS_ZERO) },
     { "atomics", WHOLE(atomics, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
     { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.host_memory_bytes) },
     { "disk_bytes", COH_JSON_DECIMAL, IN(options.disk_bytes) },
@@ -488,7 +490,7 @@ static coh_status end_reading(coh_status status, coh_plan_text *out)
     if (status != COH_OK)
         coh_plan_text_fini(out);
     else if (d->patterns.of[COH_CLASS_PLAIN] == COH_PATTERN_COUNT)
-        d->patterns = coh_pattern_choose(d->slices);
+        d->patterns = coh_pattern_choose(out->options.rank_pattern, d->slices);
     return status;
 }
 

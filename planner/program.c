@@ -55,6 +55,8 @@ static uint64_t hash_layout(const coh_layout *layout)
             hash = fold(hash, layout->chunks[i].odd_offset);
         if (layout->chunks[i].owner_rank != 0)
             hash = fold(hash, (uint64_t)layout->chunks[i].owner_rank);
+        if (layout->chunks[i].is_divided)
+            hash = fold(hash, 1);
     }
     for (int axis = 0; axis < layout->mesh.axis_count; axis++) {
         hash = fold(hash, (uint64_t)layout->mesh.axes[axis].rank_count);
@@ -138,10 +140,10 @@ const char *coh_program_kind_name(coh_program_kind kind)
 const char *coh_stream_name(coh_stream stream)
 {
     static const char *const names[COH_STREAM_COUNT] = {
-        "work",     "grad",  "state",   "activation", "activation gradient",
-        "saved",    "cache", "scratch", "kept",       "cells",
-        "partials", "input", "loss",    "output",     "contribution",
-        "wire",
+        "work",     "grad",     "state",   "activation", "activation gradient",
+        "saved",    "cache",    "scratch", "kept",       "cells",
+        "partials", "input",    "loss",    "output",     "contribution",
+        "wire",     "gathered",
     };
     return (unsigned)stream < COH_STREAM_COUNT ? names[stream] : "unknown";
 }

@@ -56,7 +56,8 @@ typedef enum coh_stream {
     /* the gradient of some replicas, on its way to an ADD; chunk for chunk as GRAD. The order is
      * part of program hashes: append */
     COH_STREAM_CONTRIBUTION,
-    COH_STREAM_WIRE, /* what a REDUCE receives, until it is folded */
+    COH_STREAM_WIRE,     /* what a REDUCE receives, until it is folded */
+    COH_STREAM_GATHERED, /* the states of a divided chunk, of all ranks: SAVE and HASH read them */
     COH_STREAM_COUNT
 } coh_stream;
 
@@ -87,10 +88,14 @@ typedef struct coh_object {
  * `low`.
  *
  * Each chunk has one owner, the rank that hashes and saves it. The owners of an object's chunks
- * ascend: each rank owns one range of the object. */
+ * ascend: each rank owns one range of the object.
+ *
+ * A divided chunk is updated by all ranks together, each one part of it (comm_parts.h). Its STATE
+ * holds that part alone, and room for the largest one. */
 typedef struct coh_chunk {
     int32_t object;
     int32_t owner_rank; /* 0 in a plan of one rank */
+    int32_t is_divided; /* the same for all chunks that belong to one chunk of WORK */
     uint64_t object_offset, bytes;
     uint64_t file_offset; /* in the working store; of coh_chunk_keeps_old: even generations */
     uint64_t odd_offset;  /* there; odd generations of coh_chunk_keeps_old */
@@ -237,6 +242,7 @@ typedef struct coh_layout {
     int32_t losses;
     int32_t libraries; /* workspace of a GPU's libraries; -1: none */
     int32_t wire;      /* object: receives what REDUCE folds; -1: one rank */
+    int32_t gathered;  /* object: receives the states of a divided chunk; -1: there are none */
     int32_t *input_objects;
     uint32_t input_count;      /* by graph input */
     uint32_t microbatch_count; /* per optimizer step, of all replicas of a rank */

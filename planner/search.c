@@ -49,7 +49,7 @@ static coh_status count_survivors(coh_plan *plan)
     coh_plan_options one = plan->options;
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(1) };
+                                  .patterns = coh_pattern_choose(plan->options.rank_pattern, 1) };
     one.microbatch_count = 1; /* survivors depend neither on their number nor on replicas */
     one.replicas = (coh_fold_shape){ 0 };
     plan->survivor_bytes = 0;
@@ -74,7 +74,7 @@ static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
         .chunk_bytes = 8 * MIB,
         .in_memory = 1,
         .row_passes = 1,
-        .patterns = coh_pattern_choose(1),
+        .patterns = coh_pattern_choose(plan->options.rank_pattern, 1),
     };
     while (out->chunk_bytes < COH_CHUNK_BYTES_MOST &&
            out->chunk_bytes * 4096 < plan->survivor_bytes)
@@ -424,7 +424,8 @@ static coh_status refuse_far(const coh_plan *plan)
                                 .chunk_bytes = chunk_bytes,
                                 .row_passes = COH_ROW_PASSES_MOST,
                                 .slices = COH_SLICES_MOST,
-                                .patterns = coh_pattern_choose(COH_SLICES_MOST),
+                                .patterns =
+                                    coh_pattern_choose(plan->options.rank_pattern, COH_SLICES_MOST),
                                 .horizon = COH_HORIZON_USUAL };
     if (plan->least_far_bytes > 0)
         decisions = plan->decisions;
@@ -611,12 +612,13 @@ static coh_status refuse_in_memory(const coh_plan *plan, const coh_candidate *in
 
 static coh_status refuse(const coh_plan *plan, const coh_candidate *in_memory)
 {
-    const coh_decisions least = { .chunk_bytes = plan->options.chunk_bytes
-                                                     ? plan->options.chunk_bytes
-                                                     : COH_GRAIN_ELEMENTS * sizeof(float),
-                                  .row_passes = COH_ROW_PASSES_MOST,
-                                  .slices = COH_SLICES_MOST,
-                                  .patterns = coh_pattern_choose(COH_SLICES_MOST) };
+    const coh_decisions least = {
+        .chunk_bytes = plan->options.chunk_bytes ? plan->options.chunk_bytes
+                                                 : COH_GRAIN_ELEMENTS * sizeof(float),
+        .row_passes = COH_ROW_PASSES_MOST,
+        .slices = COH_SLICES_MOST,
+        .patterns = coh_pattern_choose(plan->options.rank_pattern, COH_SLICES_MOST)
+    };
     if (has_far(&plan->options))
         COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
     if (!has_far(&plan->options) && in_memory->device_bytes <= plan->options.device_memory_bytes)

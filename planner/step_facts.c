@@ -166,8 +166,9 @@ static coh_status lower_and_measure(scene *f, int recomputes,
 {
     coh_lowered lowered = { 0 };
     const coh_block_set blocks = coh_block_set_first(recomputes ? f->block_count : 0);
-    COH_TRY(coh_lower(f->graph, f->options, &f->layout, &f->map, &blocks, 0, COH_PROGRAM_BODY,
-                      &lowered));
+    const coh_plan_options alone = coh_alone(f->options);
+    COH_TRY(
+        coh_lower(f->graph, &alone, &f->layout, &f->map, &blocks, 0, COH_PROGRAM_BODY, &lowered));
     measure_body(f, &lowered);
     coh_lowered_fini(&lowered);
     return COH_OK;
@@ -279,7 +280,7 @@ static coh_status fill_facts(scene *f)
 {
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(1) };
+                                  .patterns = coh_pattern_choose(f->options->rank_pattern, 1) };
     COH_TRY(coh_layout_build(f->graph, f->options, &whole, &f->layout, &f->map));
     const uint32_t objects = f->layout.object_count;
     f->block_count = coh_graph_block_count(f->graph);

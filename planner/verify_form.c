@@ -106,6 +106,7 @@ static int role_of_stream(coh_stream stream)
     case COH_STREAM_COUNT:
         break;
     case COH_STREAM_WIRE:
+    case COH_STREAM_GATHERED: /* where a GATHER writes it */
         return COH_ROLE_WORKSPACE;
     }
     return -1;
@@ -115,6 +116,8 @@ static int role_fits(uint8_t opcode, uint8_t role, coh_stream stream)
 {
     if (coh_opcode_moves(opcode))
         return 1; /* checked by check_mover */
+    if (stream == COH_STREAM_GATHERED && !coh_opcode_communicates(opcode))
+        return role == COH_ROLE_OPTIMIZER_STATE;
     return coh_opcode_calls(opcode) ? (stream == COH_STREAM_CACHE) == (role == COH_ROLE_CACHE)
                                     : role == role_of_stream(stream);
 }
@@ -349,42 +352,99 @@ static coh_status check_predicate(coh_verifier *v, uint32_t instruction_index)
     return COH_OK;
 }
 
-/* Returns the bytes of a part of `window` bytes after the REDUCEs over the axes up to `axis`. */
-static uint64_t part_of_window(const coh_mesh *mesh, int axis, uint64_t window)
+/* Returns the bytes that each rank sends of the norm partials of its parts. */
+static uint64_t sent_partials(const coh_layout *layout)
 {
-    for (int i = 0; i <= axis; i++) {
-        const uint64_t members = (uint64_t)mesh->axes[i].rank_count;
-        window = window / members + (window % members != 0);
-        window += (COH_PART_ALIGN - window % COH_PART_ALIGN) % COH_PART_ALIGN;
+    uint64_t grains = 0;
+    for (uint32_t g = 0; g < layout->group_count; g++) {
+        const coh_group_layout *group = &layout->groups[g];
+        const coh_object *work = &layout->objects[group->work];
+        for (uint32_t c = work->chunk_begin; c < work->chunk_begin + work->chunk_count; c++)
+            if (layout->chunks[c].is_divided)
+                grains +=
+                    coh_verify_largest_part(layout, group, c) / coh_verify_grain_bytes(group, 0);
     }
-    return window;
+    const uint64_t bytes = grains * sizeof(double);
+    return bytes + (COH_PART_ALIGN - bytes % COH_PART_ALIGN) % COH_PART_ALIGN;
 }
 
-/* Checks an instruction of a group of ranks. The group of a chunk of a gradient differs in one
- * axis; that of the losses is all ranks. */
+/* The facts of an instruction of a group of ranks that follow from its first operand. */
+typedef struct comm_facts {
+    coh_axis_set axes;
+    uint64_t part_bytes, received_bytes;
+    coh_dtype wire;
+    int32_t received_in; /* object of the second operand; -1: received in place */
+} comm_facts;
+
+/* Returns the facts of an exchange of a chunk of GRAD or WORK, in the group of one axis. */
+static comm_facts facts_of_chunk(const coh_verifier *v, const coh_instruction *instruction,
+                                 const coh_operand *window)
+{
+    const coh_layout *layout = v->layout;
+    const coh_mesh *mesh = &layout->mesh;
+    const coh_object *object = &layout->objects[window->object];
+    const coh_group_layout *group = &layout->groups[object->owner];
+    const int is_grad = object->stream == COH_STREAM_GRAD;
+    const int is_divided = layout->chunks[coh_operand_touches(v, window)[0].chunk].is_divided;
+    const uint64_t unit = is_divided ? coh_verify_grain_bytes(group, is_grad) : COH_PART_ALIGN;
+    int axis = 0;
+    while (v->program->comms[instruction->comm - 1].axes != 1u << axis &&
+           axis < mesh->axis_count - 1)
+        axis++;
+    const int is_reduce = instruction->opcode == COH_OP_REDUCE;
+    comm_facts facts = { .axes = 1u << axis,
+                         .part_bytes = coh_verify_part(mesh, axis, window->bytes, unit),
+                         .wire = is_grad ? COH_DTYPE_F32 : group->dtype,
+                         .received_in = is_reduce ? layout->wire : -1 };
+    facts.received_bytes = facts.part_bytes * (uint64_t)(mesh->axes[axis].rank_count - 1);
+    if (is_grad ? coh_group_grad_dtype(group) != COH_DTYPE_F32 : is_reduce || !is_divided)
+        facts.part_bytes = 0; /* there is no such exchange */
+    return facts;
+}
+
+static comm_facts facts_of_comm(const coh_verifier *v, const coh_instruction *instruction,
+                                const coh_operand *window)
+{
+    const coh_layout *layout = v->layout;
+    const uint8_t stream = layout->objects[window->object].stream;
+    const uint64_t ranks = coh_layout_rank_count(layout);
+    if (stream == COH_STREAM_GRAD || stream == COH_STREAM_WORK)
+        return facts_of_chunk(v, instruction, window);
+    comm_facts facts = { .axes = (1u << layout->mesh.axis_count) - 1,
+                         .wire = COH_DTYPE_F32,
+                         .received_in = -1 };
+    if (stream == COH_STREAM_LOSS) {
+        facts.part_bytes = (uint64_t)layout->microbatch_count * COH_LOSS_STRIDE_BYTES;
+    } else if (stream == COH_STREAM_PARTIALS) {
+        facts.part_bytes = sent_partials(layout);
+        facts.received_in = layout->wire;
+        facts.received_bytes = ranks * facts.part_bytes;
+    } else if (layout->chunks[coh_operand_touches(v, window)[0].chunk].is_divided) {
+        facts.part_bytes = window->bytes; /* of states */
+        facts.received_in = layout->gathered;
+        facts.received_bytes = ranks * facts.part_bytes;
+    }
+    if (instruction->opcode == COH_OP_REDUCE)
+        facts.part_bytes = 0;
+    return facts;
+}
+
+/* Checks an instruction of a group of ranks. The group of a chunk of a gradient or of work differs
+ * in one axis; all others are of all ranks. */
 static coh_status check_comm(coh_verifier *v, uint32_t index)
 {
     const coh_instruction *instruction = &v->program->instructions[index];
     const coh_comm_call *comm = &v->program->comms[instruction->comm - 1];
     const coh_mesh *mesh = &v->layout->mesh;
     const coh_operand *window = coh_instruction_operands(v, index);
-    const int is_reduce = instruction->opcode == COH_OP_REDUCE;
+    const comm_facts facts = facts_of_comm(v, instruction, window);
     const uint64_t received =
         comm->part_bytes * (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
-    int axis = 0;
-    while (comm->axes != 1u << axis && axis < mesh->axis_count - 1)
-        axis++;
-    int good = instruction->operand_count == (is_reduce ? 2u : 1u) && comm->root == -1 &&
-               comm->wire == COH_DTYPE_F32;
-    if (good && v->layout->objects[window->object].stream == COH_STREAM_GRAD)
-        good = comm->axes == 1u << axis &&
-               comm->part_bytes == part_of_window(mesh, axis, window->bytes) &&
-               coh_group_grad_dtype(&v->layout->groups[v->layout->objects[window->object].owner]) ==
-                   comm->wire &&
-               (!is_reduce || window[1].bytes >= received);
-    else if (good)
-        good = comm->axes == (1u << mesh->axis_count) - 1 &&
-               comm->part_bytes == (uint64_t)v->layout->microbatch_count * COH_LOSS_STRIDE_BYTES;
+    int good = comm->root == -1 && facts.part_bytes > 0 && comm->axes == facts.axes &&
+               comm->part_bytes == facts.part_bytes && comm->wire == facts.wire &&
+               instruction->operand_count == (facts.received_in < 0 ? 1u : 2u);
+    if (good && facts.received_in >= 0)
+        good = window[1].object == facts.received_in && window[1].bytes >= facts.received_bytes;
     if (!good)
         return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,
                                  "its group, parts of %" PRIu64

@@ -275,13 +275,39 @@ static coh_status check_drain(coh_verifier *v, const once_book *book)
 
 /* ---- programs that visit chunks: INIT, IMPORT, SAVE, HASH, EDIT ---- */
 
+/* Returns 1 for a chunk of work whose states SAVE and HASH take from the object `gathered`. */
+static int has_gathered_states(const coh_verifier *v, uint32_t chunk)
+{
+    const coh_object *object = coh_chunk_object(v, chunk);
+    return (v->program->kind == COH_PROGRAM_SAVE || v->program->kind == COH_PROGRAM_HASH) &&
+           object->stream == COH_STREAM_WORK && v->layout->chunks[chunk].is_divided &&
+           v->layout->groups[object->owner].state >= 0;
+}
+
+/* Checks the SAVE or HASH of a chunk of work whose states were gathered just before. `held`: the
+ * chunk of states that was gathered last. */
+static coh_status check_gathered_visit(coh_verifier *v, uint32_t instruction, coh_rule rule,
+                                       uint32_t chunk, uint32_t held)
+{
+    const coh_operand *operands = coh_instruction_operands(v, instruction);
+    const int32_t state = v->layout->groups[coh_chunk_object(v, chunk)->owner].state;
+    if (v->program->instructions[instruction].operand_count == 2 && operands[0].touch_count == 1 &&
+        operands[1].object == v->layout->gathered && operands[1].access == COH_ACCESS_READ &&
+        held == coh_partner_chunk(v, chunk, state))
+        return COH_OK;
+    return coh_verify_breach(v, rule, instruction, chunk,
+                             "it does not take the states that were gathered for it");
+}
+
 /* Checks that an instruction visits one chunk; of a bf16 group with states a chunk of work
  * together with its states, since each holds half of the master. */
-static coh_status check_visit(coh_verifier *v, uint32_t instruction, coh_rule rule)
+static coh_status check_visit(coh_verifier *v, uint32_t instruction, coh_rule rule, uint32_t held)
 {
     const coh_operand *operands = coh_instruction_operands(v, instruction);
     uint32_t count = v->program->instructions[instruction].operand_count;
     uint32_t chunk = count > 0 ? coh_operand_touches(v, &operands[0])[0].chunk : 0;
+    if (count > 0 && has_gathered_states(v, chunk))
+        return check_gathered_visit(v, instruction, rule, chunk, held);
     const coh_object *object = coh_chunk_object(v, chunk);
     const coh_group_layout *group =
         object->stream <= COH_STREAM_STATE ? &v->layout->groups[object->owner] : NULL;
@@ -302,13 +328,17 @@ static coh_status check_visit(coh_verifier *v, uint32_t instruction, coh_rule ru
     return COH_OK;
 }
 
-/* Counts in chunk_stamps the compute instructions of the given opcodes that touch each chunk. */
+/* Counts in chunk_stamps the compute instructions of the given opcodes that touch each chunk. The
+ * states of a divided chunk are visited by their GATHER. */
 static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule)
 {
+    uint32_t held = UINT32_MAX;
     for (uint32_t i = 0; i < v->program->instruction_count; i++) {
         const coh_instruction *instruction = &v->program->instructions[i];
-        if (!coh_opcode_moves(instruction->opcode))
-            COH_TRY(check_visit(v, i, rule));
+        if (coh_opcode_communicates(instruction->opcode))
+            held = coh_operand_touches(v, coh_instruction_operands(v, i))[0].chunk;
+        else if (!coh_opcode_moves(instruction->opcode))
+            COH_TRY(check_visit(v, i, rule, held));
         for (uint32_t o = 0;
              !coh_opcode_moves(instruction->opcode) && o < instruction->operand_count; o++) {
             const coh_operand *operand = &coh_instruction_operands(v, i)[o];
@@ -355,8 +385,8 @@ coh_status coh_verify_save(coh_verifier *v)
     if (v->program->kind != COH_PROGRAM_SAVE && v->program->kind != COH_PROGRAM_HASH)
         return COH_OK;
     uint32_t opcode = v->program->kind == COH_PROGRAM_SAVE ? COH_OP_SAVE : COH_OP_HASH;
-    return check_visits(v, 1u << opcode, COH_ACCESS_READ, COH_RULE_CONSISTENT_SAVE,
-                        1 << COH_STREAM_WORK | 1 << COH_STREAM_STATE);
+    return check_visits(v, 1u << opcode | 1u << COH_OP_GATHER, COH_ACCESS_READ,
+                        COH_RULE_CONSISTENT_SAVE, 1 << COH_STREAM_WORK | 1 << COH_STREAM_STATE);
 }
 
 /* ---- all of it ---- */

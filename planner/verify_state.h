@@ -114,6 +114,34 @@ static inline const uint32_t *coh_instruction_clock(const coh_verifier *v, uint3
     return &v->clocks[((size_t)run * v->program->instruction_count + instruction) * COH_LANE_COUNT];
 }
 
+/* Returns the bytes of a part of `window` bytes after the REDUCEs over the axes up to `axis`. Parts
+ * are multiples of `unit`. */
+static inline uint64_t coh_verify_part(const coh_mesh *mesh, int axis, uint64_t window,
+                                       uint64_t unit)
+{
+    for (int i = 0; i <= axis; i++) {
+        const uint64_t members = (uint64_t)mesh->axes[i].rank_count;
+        window = window / members + (window % members != 0);
+        window += (unit - window % unit) % unit;
+    }
+    return window;
+}
+
+/* Returns the bytes of a grain in a group's WORK, or with `is_grad` in its GRAD. */
+static inline uint64_t coh_verify_grain_bytes(const coh_group_layout *group, int is_grad)
+{
+    const int is_half = group->dtype == COH_DTYPE_BF16 && !(is_grad && group->f32_gradients);
+    return (uint64_t)COH_GRAIN_ELEMENTS * (is_half ? 2 : 4);
+}
+
+/* Returns the bytes of the largest part of a divided chunk of WORK. */
+static inline uint64_t coh_verify_largest_part(const coh_layout *layout,
+                                               const coh_group_layout *group, uint32_t chunk)
+{
+    return coh_verify_part(&layout->mesh, layout->mesh.axis_count - 1, layout->chunks[chunk].bytes,
+                           coh_verify_grain_bytes(group, 0));
+}
+
 /* Returns 1 for an ADD that takes a CONTRIBUTION. */
 static inline int coh_verify_is_fold(const coh_verifier *v, uint32_t instruction)
 {

@@ -1,38 +1,66 @@
-/* Checks that each gradient is summed over all ranks once before it is used, and that the losses of
- * all ranks are gathered before CLIP (rule EXACTLY_ONCE). The idea: a chunk goes through 2 n + 1
- * stages, with n axes of the mesh, and every instruction that touches it belongs to one of them:
+/* Checks that each gradient is summed over all ranks once before it is used, that the work of a
+ * divided chunk is gathered after its update and before it is used, and that the losses and norm
+ * partials of all ranks are gathered before CLIP (rule EXACTLY_ONCE). The idea: a chunk of gradient
+ * goes through 2 n + 1 stages, with n axes of the mesh, and every instruction that touches it
+ * belongs to one of them:
  *
  *     0        contributions, REDUCE over axis 0
  *     1 ...    REDUCE over axis 1, ...
- *     n        GATHER over axis n - 1
+ *     n        GATHER over axis n - 1; of a divided chunk NORM, UPDATE, and no more
  *     ...      GATHER over axis n - 2, ..., axis 0
  *     2 n      NORM, UPDATE
  *
- * With one rank n is 0. The list of files is in verify_state.h. */
+ * Divided work is whole at stage 0. Its update puts it at stage n, and a GATHER over axis a from
+ * stage a + 1 to a. With one rank n is 0. The list of files is in verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
 #include "planner/verify_state.h"
 
+/* A GATHER of what all ranks make for CLIP; instructions, from 1; 0: none yet. */
+typedef struct gathering {
+    uint32_t last_made, gathered;
+} gathering;
+
 typedef struct sum_book {
-    int *stages;                               /* by chunk of GRAD */
-    uint32_t last_loss, losses_gathered, clip; /* instructions, from 1; 0: none yet */
+    int *stages; /* by chunk of GRAD or divided WORK */
+    gathering losses, partials;
+    uint32_t clip;
+    int is_divided; /* a chunk is */
 } sum_book;
 
-/* Returns the stage of an exchange. */
-static int stage_of_exchange(const coh_verifier *v, const coh_instruction *instruction)
+static int is_divided_work(const coh_verifier *v, uint32_t chunk)
+{
+    return v->layout->chunks[chunk].is_divided &&
+           coh_chunk_object(v, chunk)->stream == COH_STREAM_WORK;
+}
+
+/* Returns the axis of an exchange of a chunk. */
+static int axis_of(const coh_verifier *v, const coh_instruction *instruction)
 {
     const int last = v->layout->mesh.axis_count - 1;
     int axis = 0;
     while (axis < last && v->program->comms[instruction->comm - 1].axes != 1u << axis)
         axis++;
+    return axis;
+}
+
+static int stage_of_exchange(const coh_verifier *v, const coh_instruction *instruction)
+{
+    const int last = v->layout->mesh.axis_count - 1, axis = axis_of(v, instruction);
     return instruction->opcode == COH_OP_REDUCE ? axis : 2 * last + 1 - axis;
 }
 
-/* Returns the stage at which an instruction may touch a gradient; -1: at any. */
-static int stage_of(const coh_verifier *v, const coh_instruction *instruction)
+/* Returns the stage at which a chunk of gradient is summed. */
+static int last_stage(const coh_verifier *v, uint32_t chunk)
 {
-    const int last = 2 * v->layout->mesh.axis_count;
+    return v->layout->mesh.axis_count * (v->layout->chunks[chunk].is_divided ? 1 : 2);
+}
+
+/* Returns the stage at which an instruction may touch a gradient; -1: at any. */
+static int stage_of(const coh_verifier *v, const coh_instruction *instruction, uint32_t chunk)
+{
+    const int last = last_stage(v, chunk);
     if (instruction->opcode == COH_OP_BACKWARD || instruction->opcode == COH_OP_ADD)
         return 0;
     if (instruction->opcode == COH_OP_UPDATE) /* a deferred one is of the step before */
@@ -45,13 +73,48 @@ static int stage_of(const coh_verifier *v, const coh_instruction *instruction)
 static coh_status note_grad(coh_verifier *v, sum_book *book, uint32_t index, uint32_t chunk)
 {
     const coh_instruction *instruction = &v->program->instructions[index];
-    const int stage = stage_of(v, instruction);
-    if (stage >= 0 && book->stages[chunk] != stage)
+    const int stage = stage_of(v, instruction, chunk);
+    if (stage >= 0 &&
+        (book->stages[chunk] != stage || (instruction->comm > 0 && stage == last_stage(v, chunk))))
         COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, index, chunk,
                                   "it is at stage %d of the sum over all ranks, where stage %d is "
                                   "needed",
                                   book->stages[chunk], stage));
     book->stages[chunk] += coh_opcode_communicates(instruction->opcode);
+    return COH_OK;
+}
+
+/* Notes that an instruction touches a divided chunk of work. */
+static coh_status note_work(coh_verifier *v, sum_book *book, uint32_t index, uint32_t chunk)
+{
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const int gathers = coh_opcode_communicates(instruction->opcode);
+    const int wanted = gathers ? axis_of(v, instruction) + 1 : 0;
+    if (coh_opcode_moves(instruction->opcode))
+        return COH_OK;
+    if (book->stages[chunk] != wanted)
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, index, chunk,
+                                  "the updated parts are gathered up to stage %d, where stage %d "
+                                  "is needed",
+                                  book->stages[chunk], wanted));
+    if (instruction->opcode == COH_OP_UPDATE)
+        book->stages[chunk] = v->layout->mesh.axis_count;
+    else
+        book->stages[chunk] -= gathers;
+    return COH_OK;
+}
+
+/* Notes that an instruction writes losses or partials. */
+static coh_status note_made(coh_verifier *v, uint32_t index, const char *what, gathering *of)
+{
+    if (!coh_opcode_communicates(v->program->instructions[index].opcode)) {
+        of->last_made = index + 1;
+        return COH_OK;
+    }
+    if (of->gathered != 0)
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, index, UINT32_MAX,
+                                  "the %s are gathered twice", what));
+    of->gathered = index + 1;
     return COH_OK;
 }
 
@@ -61,50 +124,62 @@ static coh_status note_instruction(coh_verifier *v, sum_book *book, uint32_t ind
     for (uint32_t o = 0; o < instruction->operand_count; o++) {
         const coh_operand *operand = &coh_instruction_operands(v, index)[o];
         const uint8_t stream = v->layout->objects[operand->object].stream;
-        for (uint32_t t = 0; stream == COH_STREAM_GRAD && t < operand->touch_count; t++)
-            COH_TRY(note_grad(v, book, index, coh_operand_touches(v, operand)[t].chunk));
-        if (stream != COH_STREAM_LOSS || !(operand->access & COH_ACCESS_WRITE))
-            continue;
-        if (!coh_opcode_communicates(instruction->opcode)) {
-            book->last_loss = index + 1;
-            continue;
+        for (uint32_t t = 0; t < operand->touch_count; t++) {
+            const uint32_t chunk = coh_operand_touches(v, operand)[t].chunk;
+            if (stream == COH_STREAM_GRAD && v->program->kind == COH_PROGRAM_BODY)
+                COH_TRY(note_grad(v, book, index, chunk));
+            else if (is_divided_work(v, chunk))
+                COH_TRY(note_work(v, book, index, chunk));
         }
-        if (book->losses_gathered != 0)
-            COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, index, UINT32_MAX,
-                                      "the losses are gathered twice"));
-        book->losses_gathered = index + 1;
+        if (operand->access & COH_ACCESS_WRITE && stream == COH_STREAM_LOSS)
+            COH_TRY(note_made(v, index, "losses", &book->losses));
+        if (operand->access & COH_ACCESS_WRITE && stream == COH_STREAM_PARTIALS)
+            COH_TRY(note_made(v, index, "norm partials", &book->partials));
     }
     if (instruction->opcode == COH_OP_CLIP)
         book->clip = index + 1;
     return COH_OK;
 }
 
+/* Checks that what CLIP reads was gathered after all ranks had made it. */
+static coh_status check_gathering(coh_verifier *v, const sum_book *book, const char *what,
+                                  const gathering *of)
+{
+    if (of->gathered >= of->last_made && of->gathered <= book->clip && of->gathered != 0)
+        return COH_OK;
+    return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, book->clip - 1, UINT32_MAX,
+                             "the %s of all ranks are gathered between the instruction that "
+                             "makes the last of them and CLIP; here in instruction %" PRIu32,
+                             what, of->gathered);
+}
+
 static coh_status check_end(coh_verifier *v, const sum_book *book)
 {
-    const int last = 2 * v->layout->mesh.axis_count;
-    for (uint32_t c = 0; c < v->layout->chunk_count; c++)
-        if (coh_chunk_object(v, c)->stream == COH_STREAM_GRAD && book->stages[c] != last)
+    const int is_body = v->program->kind == COH_PROGRAM_BODY;
+    for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
+        const int is_grad = is_body && coh_chunk_object(v, c)->stream == COH_STREAM_GRAD;
+        const int last = is_grad ? last_stage(v, c) : 0;
+        if ((is_grad || is_divided_work(v, c)) && book->stages[c] != last)
             COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, c,
-                                      "it ends at stage %d of %d of the sum over all ranks",
-                                      book->stages[c], last));
-    if (last > 0 && book->clip > 0 &&
-        (book->losses_gathered < book->last_loss || book->losses_gathered > book->clip ||
-         book->losses_gathered == 0))
-        return coh_verify_breach(
-            v, COH_RULE_EXACTLY_ONCE, book->clip - 1, UINT32_MAX,
-            "the losses of all ranks are gathered between the last forward and "
-            "CLIP; here in instruction %" PRIu32,
-            book->losses_gathered);
-    return COH_OK;
+                                      "it ends at stage %d of the %s over all ranks, not at %d",
+                                      book->stages[c], is_grad ? "sum" : "gathering", last));
+    }
+    if (!is_body || v->layout->mesh.axis_count == 0 || book->clip == 0)
+        return COH_OK;
+    if (book->is_divided)
+        COH_TRY(check_gathering(v, book, "norm partials", &book->partials));
+    return check_gathering(v, book, "losses", &book->losses);
 }
 
 coh_status coh_verify_sums(coh_verifier *v)
 {
     sum_book book = { 0 };
     coh_status status = COH_OK;
-    if (v->program->kind != COH_PROGRAM_BODY)
+    if (v->program->kind != COH_PROGRAM_BODY && v->program->kind != COH_PROGRAM_DRAIN)
         return COH_OK;
     COH_TRY(COH_ALLOC(v->layout->chunk_count, &book.stages));
+    for (uint32_t c = 0; c < v->layout->chunk_count; c++)
+        book.is_divided |= v->layout->chunks[c].is_divided;
     for (uint32_t i = 0; i < v->program->instruction_count && status == COH_OK; i++)
         status = note_instruction(v, &book, i);
     if (status == COH_OK)

@@ -66,9 +66,12 @@ static int is_partner(const coh_layout *layout, const coh_group_layout *group, i
     for (uint32_t i = 0; i < work->chunk_count; i++) {
         const coh_chunk *a = &layout->chunks[work->chunk_begin + i];
         const coh_chunk *b = &layout->chunks[layout->objects[index].chunk_begin + i];
-        const uint64_t elements = a->bytes / (group->dtype == COH_DTYPE_BF16 ? 2 : 4);
+        const int is_part = a->is_divided && stream == COH_STREAM_STATE;
+        const uint64_t work_bytes =
+            is_part ? coh_verify_largest_part(layout, group, work->chunk_begin + i) : a->bytes;
+        const uint64_t elements = work_bytes / (group->dtype == COH_DTYPE_BF16 ? 2 : 4);
         if (b->bytes != partner_bytes(layout, group, stream, elements) ||
-            b->owner_rank != a->owner_rank)
+            b->owner_rank != a->owner_rank || b->is_divided != a->is_divided)
             return 0;
     }
     return 1;
@@ -120,6 +123,30 @@ static int parameters_fit(const coh_layout *layout, uint32_t group_index, uint64
         end = parameter->offset + parameter->elements * element_bytes;
     }
     return end <= layout->objects[group->work].bytes;
+}
+
+/* Returns 1 if each divided chunk of the group's work is of one parameter, from a grain on, so that
+ * parts of whole grains of the chunk are whole grains of the parameter. */
+static int divided_chunks_fit(const coh_layout *layout, const coh_group_layout *group)
+{
+    const coh_object *work = &layout->objects[group->work];
+    for (uint32_t c = work->chunk_begin; c < work->chunk_begin + work->chunk_count; c++) {
+        const coh_chunk *chunk = &layout->chunks[c];
+        int fits_one = chunk->is_divided == 0;
+        for (uint32_t i = 0; i < group->parameter_count && chunk->is_divided == 1; i++) {
+            const coh_parameter_layout *parameter = &layout->parameters[group->parameter_begin + i];
+            const uint64_t grain = coh_verify_grain_bytes(group, 0);
+            const uint64_t end =
+                parameter->offset +
+                rounded_up(parameter->elements * (grain / COH_GRAIN_ELEMENTS), COH_PAGE_BYTES);
+            fits_one |= chunk->object_offset >= parameter->offset &&
+                        chunk->object_offset + chunk->bytes <= end &&
+                        (chunk->object_offset - parameter->offset) % grain == 0;
+        }
+        if (!fits_one || (chunk->is_divided && group->optimizer < 0))
+            return 0;
+    }
+    return 1;
 }
 
 static int is_row(const coh_group_stream *row, const char *name, coh_stream object,
@@ -229,6 +256,9 @@ static coh_status check_layout(coh_verifier *v)
             return bad(v, COH_NO_INSTRUCTION, "a group whose contributions do not match its work");
         if (!parameters_fit(layout, i, is_half ? 2 : 4))
             return bad(v, COH_NO_INSTRUCTION, "a group whose parameters do not fit its work");
+        if (!divided_chunks_fit(layout, group))
+            return bad(v, COH_NO_INSTRUCTION,
+                       "a divided chunk that is not whole grains of one trained parameter");
     }
     for (uint32_t i = 0; i < layout->object_count; i++)
         if (coh_stream_is_of_group(layout->objects[i].stream) &&

@@ -120,7 +120,9 @@ typedef struct coh_engine_options {
      * All ranks create their engines together, with one plan, and then make the same calls in the
      * same order with the same values; only `inputs` are each rank's own. A failure of an engine
      * stops the world, so all engines fail with its sentence. Meet in a barrier (world.h) before
-     * destroying an engine. coh_engine_save may be called by one rank: all have the same values. */
+     * destroying an engine. Rank 0 alone writes checkpoints: the others take part in
+     * coh_engine_save and ignore its path. With COH_RANK_REPLICATE (plan.h) any rank may also save,
+     * hash, evaluate and so on without the others; with COH_RANK_ZERO1 they would wait for them. */
     coh_world *world;
 } coh_engine_options;
 
@@ -275,7 +277,8 @@ typedef struct coh_checkpoint_note {
 } coh_checkpoint_note;
 
 /* Saves parameters and states to a new folder `path`, atomically and durably: streams them through
- * one chunk, writes under a temporary name, flushes and renames. Refuses an existing `path`.
+ * one chunk, writes under a temporary name, flushes and renames. Refuses an existing `path`. Of
+ * several ranks only rank 0 writes.
  * Fails: COH_ERR_IO (a full disk, too), COH_ERR_NUMBER (NaN and infinity are never saved). Nothing
  * is left behind then, and the engine can be used further. */
 COH_API coh_status coh_engine_save(coh_engine *engine, const char *path,

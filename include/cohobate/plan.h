@@ -63,6 +63,19 @@ typedef enum coh_search {
     COH_SEARCH_PROBE
 } coh_search;
 
+/* Optimizer states on several ranks: REPLICATE or ZERO1. It does not affect bits. */
+typedef enum coh_rank_pattern {
+    COH_RANK_REPLICATE, /* each rank has all of them, and makes all updates */
+    /* Each rank has those of its part, updates this part of the weights, and receives the parts of
+     * the others: ZeRO stage 1. Parameters of fewer grains (16 Ki elements) than there are ranks
+     * are replicated. Hashes, saves and everything else that reads states is then done by all ranks
+     * together (engine.h). */
+    COH_RANK_ZERO1
+} coh_rank_pattern;
+
+/* Returns "replicate" or "zero1". */
+COH_API const char *coh_rank_pattern_name(coh_rank_pattern pattern);
+
 /* The body of a plan: TRAIN or INFER. */
 typedef enum coh_plan_mode {
     COH_PLAN_TRAIN, /* body = one optimizer step */
@@ -197,6 +210,7 @@ typedef struct coh_plan_options {
      * taken back and run again with its factor (engine.h). Needs deferred_update 1, whose bits the
      * results have. Part of the placement plan. */
     int32_t speculates;
+    coh_rank_pattern rank_pattern; /* part of the placement plan */
 } coh_plan_options;
 
 /* As coh_plan_options_init; `bytes` is the size that the caller was compiled with. */

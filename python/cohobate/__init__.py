@@ -101,7 +101,8 @@ class coh_plan_options(Structure):
                 ("earlier_count", c_int32), ("f32_gradients", c_int32), ("search", c_int), ("optimizer", c_char * 16),
                 ("optimizer_choices", POINTER(coh_optimizer_choice)), ("optimizer_choice_count", c_int32),
                 ("drive_count", c_int32), ("replicas", coh_fold_shape), ("ranks", coh_fold_shape),
-                ("pair_ranks", c_int32), ("node_ranks", c_int32), ("speculates", c_int32)]
+                ("pair_ranks", c_int32), ("node_ranks", c_int32), ("speculates", c_int32),
+                ("rank_pattern", c_int)]
 
 
 _GraphSource = CFUNCTYPE(c_int, c_void_p, c_int64, POINTER(c_void_p))

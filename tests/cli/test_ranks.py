@@ -28,6 +28,22 @@ class Ranks(TrainTest):
             self.assertNotIn("other rounding", last.err)
         self.assertEqual(self.says_hash(last), self.says_hash(whole))
 
+    def test_ranks_with_parts_of_the_states_have_the_bits_of_one(self):
+        """Also where rank 0 alone validates, a save goes on beside the steps, and the run moves to other ranks and patterns."""
+        parts = [*F32, *SHAPE, "--validation", self.write("held.txt", "a line\n" * 40), "--validation-every", "1", "--save-every", "2", "--steps", "3"]
+        whole = self.train(*parts, "--save", self.path("whole"), model=RUN)
+        for ranks in (2, 4):
+            done = self.train(*parts, "--ranks", ranks, "--pattern", "zero1", "--save", self.path(f"parts-{ranks}"), model=RUN)
+            self.assertEqual(self.says_hash(done), self.says_hash(whole))
+        last = self.resumed(self.path("parts-4"), "--steps", 5, "--ranks", 2)
+        self.assertEqual(self.says_hash(self.resumed(self.path("whole"), "--steps", 5, "--ranks", 4, "--pattern", "zero1")),
+                         self.says_hash(last))
+
+    def test_parts_of_the_states_take_less_memory(self):
+        memory = [self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", pattern, "--json").json["in_memory_bytes"]
+                  for pattern in ("replicate", "zero1")]
+        self.assertLess(memory[1], memory[0])
+
     def test_a_plan_file_keeps_the_ranks(self):
         plan = self.path("plan.json")
         self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "-o", plan)
@@ -59,6 +75,7 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 3, says="--replicas 2x2x2 cannot be divided between 3 ranks")
         self.fails(2, "plan", *RUN, *F32, "--ranks", 2, says="give --replicas 2")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 0, says="--ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pattern", "zero1", says="--pattern is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--clip-mode", "speculate", says="speculate on one rank only")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--profile", "h100", says="on the host device only")
         self.fails(2, "plan", *RUN, "--dtype", "bf16", *SHAPE, "--ranks", 2, says="give --gradients f32")

@@ -222,7 +222,7 @@ static void a_chunk_has_the_elements_of_its_weights(void **state)
     coh_plan *plan = NULL;
     coh_grain_table table = { 0 };
     must(coh_plan_create(graph, &options, &plan), "plan");
-    must(coh_grain_table_init(&plan->layout, NULL, &table), "grains");
+    must(coh_grain_table_init(&plan->layout, 0, NULL, &table), "grains");
     for (uint32_t g = 0; g < plan->layout.group_count; g++) {
         const coh_object *work = &plan->layout.objects[plan->layout.groups[g].work];
         const coh_object *grad = &plan->layout.objects[plan->layout.groups[g].grad];

@@ -25,9 +25,10 @@
 #include "tests/faults/transport_faults.h"
 #include "tests/length.h"
 #include "tests/search_length.h"
+#include "tests/temporary.h"
 
 enum { TOKENS = 37, VOCABULARY = 300, MICROBATCHES_MOST = 16, RANKS_MOST = 8, STEPS = 3 };
-enum { CHANNELS = 64 };
+enum { CHANNELS = 64, CHANNELS_OF_PARTS = 128 };
 
 static int32_t tokens[MICROBATCHES_MOST * TOKENS], targets[MICROBATCHES_MOST * TOKENS];
 
@@ -58,17 +59,21 @@ typedef struct setting {
     int world_is_faulty;
     uint64_t failing_allocation; /* of those that the ranks make; 0: none */
     int asks_stop;               /* 1 + the rank that asks for a stop during step 1; 0: none */
+    int zero1; /* 1: that rank pattern, and a model whose weights have a grain for each rank */
+    /* Folders of checkpoints: loaded in place of the first values, saved at the end; NULL: none. */
+    const char *loads, *saves;
+    int cannot_save; /* 1: something else is in the place of `saves` */
 } setting;
 
-static coh_graph *make_graph(coh_dtype dtype)
+static coh_graph *make_graph(const setting *s)
 {
     const coh_gpt2_config config = { .layers = 2,
                                      .heads = 2,
-                                     .channels = CHANNELS,
+                                     .channels = s->zero1 ? CHANNELS_OF_PARTS : CHANNELS,
                                      .positions = 48,
                                      .vocabulary = VOCABULARY,
                                      .layernorm_epsilon = 1e-5f,
-                                     .dtype = dtype };
+                                     .dtype = s->dtype };
     coh_graph *graph = NULL;
     must(coh_gpt2_train_graph(&config, 1, TOKENS, &graph), "graph");
     return graph;
@@ -89,7 +94,8 @@ static coh_plan_options options_of(const setting *s)
     options.sweep_order = s->order;
     options.deferred_update = s->deferred;
     options.f32_gradients = s->dtype == COH_DTYPE_BF16;
-    options.chunk_bytes = 1 << 16;
+    options.chunk_bytes = s->zero1 ? 5 << 16 : 1 << 16; /* parts of unequal length */
+    options.rank_pattern = s->zero1 && s->ranks > 1 ? COH_RANK_ZERO1 : COH_RANK_REPLICATE;
     return options;
 }
 
@@ -118,6 +124,7 @@ typedef struct end {
     coh_step_result results[STEPS];
     uint64_t hash;
     uint64_t allocations; /* of all ranks in the last step; of rank 0 */
+    coh_status cannot_save;
 } end;
 
 typedef struct rank_run {
@@ -151,7 +158,10 @@ static coh_status run_steps(rank_run *run, coh_engine *engine)
     float row[CHANNELS];
     for (int i = 0; i < CHANNELS; i++)
         row[i] = 3e38f;
-    COH_TRY(coh_engine_init(engine, 3));
+    if (run->s->loads != NULL)
+        COH_TRY(coh_engine_load(engine, run->s->loads, NULL));
+    else
+        COH_TRY(coh_engine_init(engine, 3));
     for (uint64_t step = 0; step < STEPS; step++) {
         const coh_step_input input = { .struct_bytes = sizeof(input),
                                        .step = step,
@@ -178,6 +188,14 @@ static coh_status run_steps(rank_run *run, coh_engine *engine)
             COH_TRY(exchange_row(engine, row));
     }
     COH_TRY(meet(run)); /* a hash allocates */
+    COH_TRY(coh_engine_hash(engine, &run->end.hash));
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = STEPS };
+    if (run->s->saves == NULL)
+        return COH_OK;
+    const coh_status saved = coh_engine_save(engine, run->s->saves, &note);
+    if (!run->s->cannot_save)
+        return saved;
+    run->end.cannot_save = saved; /* the ranks are still in step */
     return coh_engine_hash(engine, &run->end.hash);
 }
 
@@ -217,7 +235,7 @@ static void *run_thread(void *argument)
 /* Runs the setting, each rank on a thread of its own. */
 static void run_setting(const setting *s, end ends[RANKS_MOST])
 {
-    coh_graph *graph = make_graph(s->dtype);
+    coh_graph *graph = make_graph(s);
     coh_plan *plan = plan_of(graph, s);
     coh_world *worlds[RANKS_MOST] = { NULL };
     rank_run runs[RANKS_MOST];
@@ -326,6 +344,116 @@ static void no_place_changes_a_bit(void **state)
     }
 }
 
+/* ---- parts of states ---- */
+
+/* Returns the bytes of the states of all groups, and those of divided chunks. */
+static uint64_t state_bytes(const coh_plan *plan, uint64_t *out_divided)
+{
+    const coh_layout *layout = &plan->layout;
+    uint64_t bytes = 0;
+    *out_divided = 0;
+    for (uint32_t i = 0; i < layout->chunk_count; i++)
+        if (layout->objects[layout->chunks[i].object].stream == COH_STREAM_STATE) {
+            bytes += layout->chunks[i].bytes;
+            *out_divided += layout->chunks[i].is_divided ? layout->chunks[i].bytes : 0;
+        }
+    return bytes;
+}
+
+static const setting parts[] = {
+    { "2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 2, 0, IN_MEMORY, 1, -1, .zero1 = 1 },
+    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1, .zero1 = 1 },
+    { "3", 2, COH_DTYPE_F32, COH_SWEEP_LAYER, 0, 0, 3, 0, HOST, 2, -1, .zero1 = 1 },
+    { "2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 0, HOST, 0, -1, .zero1 = 1 },
+    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 0, 0, 2, 1, IN_MEMORY, 3, -1, .zero1 = 1 },
+    { "4", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 0, 0, 4, 0, DISK, 0, -1, .zero1 = 1 },
+};
+enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
+
+static void ranks_with_parts_of_the_states_give_the_twins_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PARTS; i++) {
+        if (test_is_brief() && i % 2 != 1)
+            continue;
+        const end twin = twin_of(parts[i]);
+        expect_twin(&parts[i], &twin);
+    }
+}
+
+/* With p ranks a rank's part of a chunk is at most a grain longer than 1/p of it. */
+static void a_rank_has_its_part_of_the_states_alone(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PARTS; i++) {
+        setting whole = parts[i];
+        uint64_t divided, none;
+        coh_graph *graph = make_graph(&whole);
+        coh_plan *plan = plan_of(graph, &parts[i]), *twin = NULL;
+        whole.ranks = 1;
+        whole.node_ranks = 0;
+        whole.where = IN_MEMORY;
+        twin = plan_of(graph, &whole);
+        const uint64_t part = state_bytes(plan, &divided), all = state_bytes(twin, &none);
+        assert_int_equal(none, 0);
+        assert_true(divided > 0);
+        assert_true(part < all * 7 / 10);
+        coh_plan_destroy(plan);
+        coh_plan_destroy(twin);
+        coh_graph_destroy(graph);
+    }
+}
+
+/* A save of any layout is loaded by any other, and goes on with the bits of an unbroken run. */
+static void what_parts_save_any_number_of_ranks_loads(void **state)
+{
+    (void)state;
+    static const char *const folders[] = { "parts-0", "parts-1" };
+    const setting *const kinds[] = { &parts[1], &parts[3] };
+    for (int i = 0; i < 2; i++) {
+        if (test_is_brief() && i > 0)
+            continue;
+        setting first = *kinds[i], second = *kinds[i], twin = *kinds[i];
+        end expected[RANKS_MOST];
+        for (int f = 0; f < 2; f++)
+            (void)temporary_remove(folders[f]);
+        twin.ranks = 1;
+        twin.node_ranks = 0;
+        twin.where = IN_MEMORY;
+        twin.saves = folders[0];
+        run_setting(&twin, expected);
+        must(expected[0].status, expected[0].sentence);
+        first.saves = folders[1];
+        expect_twin(&first, &expected[0]);
+
+        twin.loads = folders[1]; /* of four ranks, on one */
+        twin.saves = NULL;
+        run_setting(&twin, expected);
+        must(expected[0].status, expected[0].sentence);
+        second.loads = folders[0]; /* of one rank, on two */
+        second.ranks = 2;
+        second.node_ranks = 0;
+        expect_twin(&second, &expected[0]);
+        for (int f = 0; f < 2; f++)
+            (void)temporary_remove(folders[f]);
+    }
+}
+
+static void a_save_that_rank_0_cannot_write_keeps_the_ranks_in_step(void **state)
+{
+    (void)state;
+    setting s = parts[3];
+    end ends[RANKS_MOST];
+    s.saves = ".";
+    s.cannot_save = 1;
+    run_setting(&s, ends);
+    for (int i = 0; i < s.ranks; i++) {
+        must(ends[i].status, ends[i].sentence);
+        assert_int_equal(ends[i].cannot_save != COH_OK, i == 0);
+        assert_true(ends[i].hash == ends[0].hash);
+    }
+}
+
 /* The request may come too late for the losses of step 1, but then it does on all ranks. */
 static void a_stop_that_one_rank_asks_for_is_known_to_all_after_the_same_step(void **state)
 {
@@ -425,12 +553,16 @@ static void each_allocation_that_fails_ends_all_ranks_with_one_sentence(void **s
 static void steps_of_ranks_allocate_nothing(void **state)
 {
     (void)state;
-    const setting s = { "2x2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1,
-                        0,       0 };
-    end ends[RANKS_MOST];
-    run_setting(&s, ends);
-    must(ends[0].status, ends[0].sentence);
-    assert_int_equal(ends[0].allocations, 0);
+    static const setting settings[] = {
+        { "2x2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1, 0 },
+        { "2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 0, HOST, 0, -1, .zero1 = 1 },
+    };
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        end ends[RANKS_MOST];
+        run_setting(&settings[i], ends);
+        must(ends[0].status, ends[0].sentence);
+        assert_int_equal(ends[0].allocations, 0);
+    }
 }
 
 static coh_status create_and_destroy(const coh_plan *plan, coh_world *world)
@@ -448,7 +580,7 @@ static void a_world_that_is_not_the_plans_is_refused(void **state)
 {
     (void)state;
     setting s = with_ranks(plain, 2);
-    coh_graph *graph = make_graph(s.dtype);
+    coh_graph *graph = make_graph(&s);
     coh_plan *plan = plan_of(graph, &s);
     coh_world *worlds[4];
     assert_int_equal(create_and_destroy(plan, NULL), COH_ERR_ARGUMENT);
@@ -476,7 +608,7 @@ static void ranks_with_different_plans_are_refused(void **state)
 {
     (void)state;
     setting settings[] = { with_ranks(plain, 2), with_ranks(plain, 2) };
-    coh_graph *graph = make_graph(plain.dtype);
+    coh_graph *graph = make_graph(&plain);
     coh_world *worlds[2];
     rank_run runs[2];
     end ends[2];
@@ -513,8 +645,10 @@ static coh_status try_options(const coh_graph *graph, const coh_plan_options *op
 static void ranks_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
-    const setting s = with_ranks(plain, 4);
-    coh_graph *graph = make_graph(COH_DTYPE_BF16);
+    setting s = with_ranks(plain, 4);
+    s.dtype = COH_DTYPE_BF16;
+    coh_graph *graph = make_graph(&s);
+    s.dtype = COH_DTYPE_F32;
     coh_plan_options options = options_of(&s);
     assert_int_equal(try_options(graph, &options), COH_ERR_ARGUMENT);
     assert_non_null(strstr(coh_last_error(), "give gradients f32"));
@@ -538,7 +672,7 @@ static void a_shared_plan_is_the_plan(void **state)
     (void)state;
     const setting s = with_ranks(plain, 4);
     const coh_world_options alone = { .struct_bytes = sizeof(alone), .rank_count = 1 };
-    coh_graph *graph = make_graph(s.dtype);
+    coh_graph *graph = make_graph(&s);
     const coh_plan_options options = options_of(&s);
     coh_plan *plan = plan_of(graph, &s), *again = NULL;
     coh_plan_file file = { .struct_bytes = sizeof(file) };
@@ -573,7 +707,7 @@ static void a_plan_file_keeps_the_ranks(void **state)
     (void)state;
     static const char path[] = "ranks-plan.json";
     const setting s = with_ranks(plain, 4);
-    coh_graph *graph = make_graph(s.dtype);
+    coh_graph *graph = make_graph(&s);
     coh_plan_options options = options_of(&s);
     coh_plan *plan = plan_of(graph, &s), *again = NULL;
     coh_plan_file file = { .struct_bytes = sizeof(file) };
@@ -601,9 +735,10 @@ static void a_plan_of_ranks_is_rehearsed(void **state)
     static const setting settings[] = {
         { "2x2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, IN_MEMORY, 0, -1, 0 },
         { "2x2", 2, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 0, 0, 4, 0, HOST, 0, -1, 0 },
+        { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, HOST, 0, -1, .zero1 = 1 },
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-        coh_graph *graph = make_graph(settings[i].dtype);
+        coh_graph *graph = make_graph(&settings[i]);
         coh_plan *plan = plan_of(graph, &settings[i]);
         coh_rehearsal rehearsal = { .struct_bytes = sizeof(rehearsal) };
         must(coh_engine_rehearse(plan, 6, &rehearsal), "rehearse");
@@ -619,6 +754,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_gives_the_twins_bits),
         cmocka_unit_test(no_place_changes_a_bit),
+        cmocka_unit_test(ranks_with_parts_of_the_states_give_the_twins_bits),
+        cmocka_unit_test(a_rank_has_its_part_of_the_states_alone),
+        cmocka_unit_test(what_parts_save_any_number_of_ranks_loads),
+        cmocka_unit_test(a_save_that_rank_0_cannot_write_keeps_the_ranks_in_step),
         cmocka_unit_test(a_stop_that_one_rank_asks_for_is_known_to_all_after_the_same_step),
         cmocka_unit_test(a_broken_number_on_one_rank_masks_the_update_on_all),
         cmocka_unit_test(each_call_that_fails_ends_all_ranks_with_one_sentence),

@@ -27,6 +27,18 @@ static uint64_t state_bytes(const coh_optimizer *optimizer, int is_cut, uint64_t
     return (bytes + 4095) / 4096 * 4096;
 }
 
+/* Returns the elements of a divided chunk's largest part: the first member of each axis gets a
+ * grain more where they do not come out even. */
+static uint64_t part_elements(const coh_layout *layout, uint64_t elements)
+{
+    uint64_t grains = (elements + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
+    for (int axis = 0; axis < layout->mesh.axis_count; axis++) {
+        const uint64_t members = (uint64_t)layout->mesh.axes[axis].rank_count;
+        grains = grains / members + (grains % members > 0);
+    }
+    return grains * COH_GRAIN_ELEMENTS;
+}
+
 /* Checks that the states of trained groups have room for what the optimizer keeps of each work
  * element. */
 static int states_fit(const coh_layout *layout)
@@ -36,9 +48,11 @@ static int states_fit(const coh_layout *layout)
         const coh_object *work = &layout->objects[group->work];
         const int is_cut = group->dtype == COH_DTYPE_BF16;
         for (uint32_t c = 0; c < work->chunk_count && group->optimizer >= 0; c++) {
-            const uint64_t bytes = layout->chunks[work->chunk_begin + c].bytes;
+            const coh_chunk *chunk = &layout->chunks[work->chunk_begin + c];
+            const uint64_t elements = chunk->bytes / (is_cut ? 2 : 4);
             const uint64_t wanted =
-                state_bytes(layout->optimizers[group->optimizer], is_cut, bytes / (is_cut ? 2 : 4));
+                state_bytes(layout->optimizers[group->optimizer], is_cut,
+                            chunk->is_divided ? part_elements(layout, elements) : elements);
             if (wanted !=
                 (group->state < 0
                      ? 0

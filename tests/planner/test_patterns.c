@@ -50,7 +50,7 @@ static coh_decisions decisions_of(int row_passes, int slices)
     return (coh_decisions){ .chunk_bytes = 65536,
                             .row_passes = row_passes,
                             .slices = slices,
-                            .patterns = coh_pattern_choose(slices) };
+                            .patterns = coh_pattern_choose(COH_RANK_REPLICATE, slices) };
 }
 
 static uint64_t window_bytes(const coh_layout *layout, const coh_lowered_operand *operand)
@@ -360,7 +360,7 @@ static void a_choice_is_read_as_it_is_written(void **state)
                                        "plain=replicate,table=moon,product=slice" };
     coh_pattern_choice read;
     for (int slices = 0; slices <= 2; slices++) {
-        const coh_pattern_choice choice = coh_pattern_choose(slices);
+        const coh_pattern_choice choice = coh_pattern_choose(COH_RANK_REPLICATE, slices);
         coh_text text = { 0 };
         assert_int_equal(coh_pattern_choice_write(&choice, &text), COH_OK);
         assert_string_equal(text.data, slices > 1
@@ -480,7 +480,8 @@ static void more_micro_batches_need_no_more_at_once(void **state)
                                           .recompute = coh_block_set_first(i >> 4 & 1),
                                           .row_passes = 4,
                                           .slices = 2 * (i >> 6),
-                                          .patterns = coh_pattern_choose(2 * (i >> 6)) };
+                                          .patterns = coh_pattern_choose(COH_RANK_REPLICATE,
+                                                                         2 * (i >> 6)) };
         assert_int_equal(toy_graph_make(&what, &graph), COH_OK);
         const uint64_t of_three = need_beside_pinned(graph, 3, i >> 5 & 1, &decisions);
         for (int32_t microbatches = 4; microbatches < 12; microbatches++)

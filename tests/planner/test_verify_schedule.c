@@ -32,6 +32,7 @@ typedef struct setting {
     coh_optimizer_choice choice;
     coh_fold_shape replicas, ranks; /* of coh_plan_options */
     int node_ranks;
+    int zero1;      /* 1: coh_plan_options.rank_pattern */
     int speculates; /* 1: coh_plan_options.speculates, with the decisions found without */
 } setting;
 
@@ -301,6 +302,30 @@ static const setting settings[] = {
       .updates = 1,
       .f32 = 1,
       .ranks = { { 3 } } },
+    { "disk, deferred, tied, zero1 on ranks 2x2 of two nodes",
+      { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .is_tied = 1 },
+      2,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .replicas = { { 2 } },
+      .ranks = { { 2, 2 } },
+      .node_ranks = 2,
+      .zero1 = 1 },
+    { "host, direct, bf16, zero1 on ranks 3",
+      { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
+      1,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      70,
+      .updates = 1,
+      .f32 = 1,
+      .ranks = { { 3 } },
+      .zero1 = 1 },
     { "disk, deferred, tied, no states but of biases",
       { .layers = 2, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
       2,
@@ -361,7 +386,7 @@ static void put_decisions(const setting *what, coh_plan **plan)
     other->decisions = (*plan)->decisions;
     other->decisions.host_updates = what->updates;
     other->decisions.slices = what->slices;
-    other->decisions.patterns = coh_pattern_choose(what->slices);
+    other->decisions.patterns = coh_pattern_choose(other->options.rank_pattern, what->slices);
     if (coh_plan_finish(other) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
     const uint32_t host_instructions = other->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST];
@@ -383,7 +408,9 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
                                  .f32_gradients = what->f32,
                                  .replicas = what->replicas,
                                  .ranks = what->ranks,
-                                 .node_ranks = what->node_ranks };
+                                 .node_ranks = what->node_ranks,
+                                 .rank_pattern =
+                                     what->zero1 ? COH_RANK_ZERO1 : COH_RANK_REPLICATE };
     uint64_t memory = 0;
     coh_pin pins[3];
     coh_plan *plan = NULL;
