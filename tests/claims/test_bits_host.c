@@ -124,10 +124,10 @@ static void check_numbers(const trial_subject *subject, const trial_numbers *num
         }
 }
 
-/* Races do not depend on the numeric plan: a third of them will do. */
-static int is_left_out(int numeric)
+/* Races do not depend on the numeric plan: each test looks for them in a different one. */
+static int is_left_out(int test, int numeric)
 {
-    return test_seeks_races() && numeric % 3 != 0;
+    return test_seeks_races() && numeric != test;
 }
 
 static void the_lane_that_updates_changes_no_bit(void **state)
@@ -138,7 +138,7 @@ static void the_lane_that_updates_changes_no_bit(void **state)
         for (int n = 0; n < NUMBERS_COUNT; n++) {
             if (test_is_brief() && (n + n / 2) % 2 != half) /* each numeric plan in one dtype */
                 continue;
-            if (is_left_out(n))
+            if (is_left_out(0, n))
                 continue;
             check_numbers(&subject, &numbers[n], 100 * (uint64_t)half + 10 * (uint64_t)n + 1);
         }
@@ -194,7 +194,7 @@ static void quiet_points_and_a_resume_elsewhere_change_no_bit(void **state)
         const int32_t elsewhere = (test_is_short() ? i / 2 : i) % 3;
         if (test_is_short() && i % 2 != i / 2 % 2) /* each numeric plan in one dtype */
             continue;
-        if (is_left_out(i / 2))
+        if (is_left_out(1, i / 2))
             continue;
         trial_subject subject = subject_of(i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
         const trial_numbers *numeric = &numbers[i / 2];
@@ -225,7 +225,7 @@ static void survivors_in_both_tiers_change_no_bit(void **state)
     for (int i = 0; i < 2 * NUMBERS_COUNT; i++) {
         if (test_is_short() && i % 2 != i / 2 % 2) /* each numeric plan in one dtype */
             continue;
-        if (is_left_out(i / 2))
+        if (is_left_out(2, i / 2))
             continue;
         trial_subject subject = subject_of(i % 2 ? COH_DTYPE_BF16 : COH_DTYPE_F32);
         const trial_numbers *numeric = &numbers[i / 2];

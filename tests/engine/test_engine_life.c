@@ -392,7 +392,7 @@ static void store_faults_end_the_run_with_a_sentence(void **state)
     run r;
     const coh_engine_device device = { .ops = &coh_device_host, .store_ops = &store_faulty_posix };
     run_prepare(&r, &placements[2], 1);
-    for (int64_t n = 0;; n += test_is_short() ? 2 * 23 : 23) {
+    for (int64_t n = 0;; n += test_is_brief() ? 6 * 23 : test_is_short() ? 2 * 23 : 23) {
         const store_fault_plan faults = {
             .seed = 1, .fail_at = n, .short_at = -1, .flip_at = -1, .late_at = -1, .fail_errno = EIO
         };
@@ -445,7 +445,7 @@ static void every_failing_allocation_is_told_and_leaves_nothing(void **state)
     (void)state;
     run r;
     run_prepare(&r, &placements[5], 1);
-    for (uint64_t n = 1;; n += test_is_short() ? 7 : 1) {
+    for (uint64_t n = 1;; n += test_is_brief() ? 21 : test_is_short() ? 7 : 1) {
         alloc_fail_nth(n);
         coh_status status = train_once(&r);
         int was_hit = alloc_fault_was_hit();

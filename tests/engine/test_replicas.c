@@ -274,7 +274,7 @@ static void no_placement_changes_a_bit(void **state)
                                   { COH_DTYPE_F32, "3", 2, COH_SWEEP_LAYER, 1 },
                                   { COH_DTYPE_BF16, "2x2", 1, COH_SWEEP_MICROBATCH, 0 },
                                   { COH_DTYPE_F32, "2", 4, COH_SWEEP_LAYER, 0 } };
-    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i += 1 + (size_t)test_is_brief()) {
         const float clip = of[i].deferred ? 0.5f : 0.0f;
         const uint64_t expected = train(&of[i], IN_MEMORY, 1, clip);
         assert_int_equal(train(&of[i], IN_MEMORY, 2, clip), expected);

@@ -355,7 +355,7 @@ static void no_plan_is_much_faster_than_what_is_known_without_making_it(void **s
 {
     (void)state;
     /* A plan takes as long as a hundred programs of given decisions. */
-    const int cases = test_is_short() ? 10 : 100;
+    const int cases = test_is_brief() ? 5 : test_is_short() ? 10 : 100;
     int planned = 0, tight = 0;
     for (int seed = 2000; seed < 2000 + cases; seed++)
         planned += check_plan((uint64_t)seed, &tight);

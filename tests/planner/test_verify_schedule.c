@@ -453,8 +453,8 @@ static coh_mutation_report mutate_plan(const setting *what)
         if (program->instruction_count == 0)
             continue;
         uint32_t most = getenv("COH_ALL_MUTATIONS") != NULL ? 0
-                        : kind == COH_PROGRAM_BODY          ? (test_is_brief() ? 200 : 400)
-                                                            : (test_is_brief() ? 40 : 80);
+                        : kind == COH_PROGRAM_BODY          ? (test_is_brief() ? 100 : 400)
+                                                            : (test_is_brief() ? 20 : 80);
         coh_mutation_report report = run_mutations(&plan->layout, program, &options, 5, most);
         char name[128];
         snprintf(name, sizeof(name), "%s, %s, %u instructions", what->name,
