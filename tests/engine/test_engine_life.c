@@ -392,7 +392,7 @@ static void store_faults_end_the_run_with_a_sentence(void **state)
     run r;
     const coh_engine_device device = { .ops = &coh_device_host, .store_ops = &store_faulty_posix };
     run_prepare(&r, &placements[2], 1);
-    for (int64_t n = 0;; n += test_is_brief() ? 6 * 23 : test_is_short() ? 2 * 23 : 23) {
+    for (int64_t n = 0;; n += test_is_short() ? 2 * 23 : 23) {
         const store_fault_plan faults = {
             .seed = 1, .fail_at = n, .short_at = -1, .flip_at = -1, .late_at = -1, .fail_errno = EIO
         };
