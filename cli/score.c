@@ -77,7 +77,8 @@ coh_status cli_score_run(const cli_score *score, coh_engine *engine, uint64_t wi
             const uint64_t number = i * (total / count) + i * (total % count) / count;
             CLI_TRY(fill_row(score, number, (int64_t)(i - first)));
         }
-        CLI_TRY(coh_engine_evaluate(engine, &input, &loss));
+        CLI_TRY(score->evaluate ? score->evaluate(score->context, &input, &loss)
+                                : coh_engine_evaluate(engine, &input, &loss));
         sum += loss * (double)places;
         counted += cli_data_counted(score->targets, places);
         if (score->after)

@@ -25,6 +25,8 @@ typedef struct cli_score {
     /* Called after each micro-batch with its targets, whose logits the engine still holds. A
      * failure ends the scoring. NULL: not called. */
     coh_status (*after)(void *context, const int32_t *targets, int64_t count);
+    /* Computes the loss of a micro-batch; NULL: coh_engine_evaluate does. */
+    coh_status (*evaluate)(void *context, const coh_step_input *input, double *out_loss);
     void *context;
 } cli_score;
 
@@ -34,8 +36,8 @@ typedef struct cli_score_result {
     uint64_t window_count; /* scored */
 } cli_score_result;
 
-/* Fills out_score for a text; the caller sets micro_batch, tokens, targets and, optionally,
- * `after`. Fails: COH_ERR_CORRUPT for a text without a target (`flag` and `what` name it in the
+/* Fills out_score for a text; the caller sets micro_batch, tokens, targets and, optionally, `after`
+ * and `evaluate`. Fails: COH_ERR_CORRUPT for a text without a target (`flag` and `what` name it in the
  * message); COH_ERR_ARGUMENT for a stride above the sequence, or another stride of aligned data. */
 coh_status cli_score_init(const cli_data *data, const char *flag, const char *what,
                           int64_t sequence, int64_t stride, cli_score *out_score);

@@ -108,13 +108,46 @@ static coh_status check_stop(void *context, const int32_t *targets, int64_t coun
     return cli_stop_check("while the run was validated");
 }
 
+/* One micro-batch of a validation that all ranks take part in. */
+typedef struct evaluation {
+    const coh_engine *own_engine;
+    const coh_step_input *input;
+    double loss; /* of the own engine */
+} evaluation;
+
+static coh_status evaluate_one(void *context, coh_engine *engine, int32_t rank)
+{
+    double other;
+    evaluation *work = context;
+    (void)rank;
+    return coh_engine_evaluate(engine, work->input,
+                               engine == work->own_engine ? &work->loss : &other);
+}
+
+static coh_status evaluate_together(void *context, const coh_step_input *input, double *out_loss)
+{
+    const cli_run *run = context;
+    evaluation work = { .own_engine = run->engine, .input = input };
+    CLI_TRY(cli_ranks_run(run->ranks, evaluate_one, &work));
+    *out_loss = work.loss;
+    return COH_OK;
+}
+
+/* Returns 1 if no rank can evaluate alone, since each has a part of the weights. */
+static int validates_together(const cli_run *run)
+{
+    return run->job.plan_options.rank_pattern == COH_RANK_ZERO3;
+}
+
 /* Computes the loss of the validation text over all windows, or over --validation-windows of them.
- * A stop interrupts it. */
+ * A stop interrupts it, unless all ranks take part: they would have to be told. */
 static coh_status validate(cli_run *run, int is_of_all)
 {
     cli_score_result result;
     const uint64_t some = run->validations.some_windows, total = run->score.total;
-    run->score.after = check_stop;
+    run->score.after = validates_together(run) ? NULL : check_stop;
+    run->score.evaluate = validates_together(run) ? evaluate_together : NULL;
+    run->score.context = run;
     is_of_all = is_of_all || some == 0;
     const coh_status status =
         cli_score_run(&run->score, run->engine, is_of_all ? total : some, &result);
@@ -342,7 +375,7 @@ static coh_status quiet_point(cli_run *run)
     const int is_first = cli_ranks_is_first(run->ranks);
     int saves = save_due(run, step);
     CLI_TRY(cli_ranks_run(run->ranks, drain, NULL));
-    if (is_first && validation_due(run, step) && !run->stopped)
+    if ((is_first || validates_together(run)) && validation_due(run, step) && !run->stopped)
         CLI_TRY(validate_and_judge(run, &saves));
     if (is_first && (saves || run->stopped || run->ended)) {
         CLI_TRY(wait_for_save(run));

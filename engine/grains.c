@@ -39,7 +39,8 @@ static int32_t runs_of_chunk(const coh_layout *layout, uint32_t index, int32_t r
                              const coh_parameter_rule *rules, coh_grain_run *out_runs)
 {
     const coh_object *object = &layout->objects[layout->chunks[index].object];
-    if (object->stream != COH_STREAM_WORK && object->stream != COH_STREAM_GRAD)
+    if (object->stream != COH_STREAM_WORK && object->stream != COH_STREAM_GRAD &&
+        object->stream != COH_STREAM_WORK_PART && object->stream != COH_STREAM_GRAD_PART)
         return 0;
     const uint32_t work = coh_chunk_partner(layout, index, layout->groups[object->owner].work);
     const coh_part part = coh_updated_part(layout, work, rank);

@@ -14,7 +14,8 @@ int32_t coh_grain_runs_of(const coh_layout *layout, int32_t group, uint64_t obje
                           uint64_t bytes, const coh_parameter_rule *rules, coh_grain_run *out_runs);
 
 typedef struct coh_grain_table {
-    coh_chunk_grains *chunks; /* by chunk of the layout; empty except for WORK and GRAD */
+    coh_chunk_grains
+        *chunks; /* by chunk of the layout; empty except for WORK and GRAD, and their parts */
     coh_grain_run *runs;
 } coh_grain_table;
 

@@ -240,6 +240,7 @@ void coh_call_set_port(coh_call *call, const coh_bound_port *bound)
     case COH_ROLE_WORK:
     case COH_ROLE_GRAD:
     case COH_ROLE_OPTIMIZER_STATE:
+    case COH_ROLE_PART:
     case COH_ROLE_FROM:
     case COH_ROLE_TO:
         return; /* refused by bind.c */

@@ -257,6 +257,8 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
     const coh_group_layout *group = &layout->groups[p->object->owner];
     const coh_chunk *work = &layout->chunks[coh_chunk_partner(
         layout, (uint32_t)(p->chunk - layout->chunks), group->work)];
+    const int is_part =
+        p->object->stream == COH_STREAM_WORK_PART || p->object->stream == COH_STREAM_GRAD_PART;
     const uint32_t chunk = (uint32_t)(work - layout->chunks);
     place at = { .group = group,
                  .object_offset = work->object_offset,
@@ -264,10 +266,15 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
                  .state_bytes = coh_updated_part_bytes(layout, chunk) };
     if (p->object->stream == COH_STREAM_STATE)
         at.state = data;
-    else if (p->object->stream == COH_STREAM_GRAD)
+    else if (p->object->stream == COH_STREAM_GRAD || p->object->stream == COH_STREAM_GRAD_PART)
         at.grad = data;
     else
         at.work = data;
+    if (is_part) {
+        const coh_part own = coh_updated_part(layout, chunk, step->rank);
+        at.object_offset += own.begin;
+        at.bytes = own.bytes;
+    }
     return at;
 }
 
@@ -358,7 +365,8 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket,
     }
     if (gathered != NULL)
         COH_TRY(show_gathered(step, ticket, &at, gathered, opcode));
-    else if (pieces[0].chunk->is_divided && at.grad == NULL)
+    else if (pieces[0].chunk->is_divided && at.grad == NULL &&
+             pieces[0].object->stream != COH_STREAM_WORK_PART)
         COH_TRY(show_own(step, ticket, &at, opcode));
     else
         COH_TRY(show_place(step, ticket, &at, opcode));
@@ -373,7 +381,7 @@ static coh_status show_operand(coh_step *step, const coh_ticket *ticket,
 {
     const coh_program *program = ticket->bound->program;
     const coh_object *object = &step->layout->objects[operand->object];
-    const int is_work = object->stream == COH_STREAM_WORK;
+    const int is_work = object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_WORK_PART;
     const coh_operand *states =
         is_work ? coh_bound_operand(ticket->bound, instruction, COH_SLOT_VISIT_STATES) : NULL;
     if (object->stream == COH_STREAM_STATE &&
@@ -401,7 +409,7 @@ coh_status coh_run_visit(coh_step *step, coh_ticket *ticket, const coh_instructi
                                   operands[i].bytes));
     for (uint32_t i = 0; i < instruction->operand_count; i++) {
         uint8_t stream = step->layout->objects[operands[i].object].stream;
-        if (stream == COH_STREAM_WORK || stream == COH_STREAM_GRAD || stream == COH_STREAM_STATE)
+        if (coh_stream_is_of_group(stream) && stream != COH_STREAM_CONTRIBUTION)
             COH_TRY(show_operand(step, ticket, instruction, &operands[i]));
     }
     return COH_OK;

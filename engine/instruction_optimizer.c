@@ -39,12 +39,18 @@ coh_status coh_run_feed(coh_step *step, coh_ticket *ticket, const coh_instructio
     return COH_OK;
 }
 
-/* Returns the part of a chunk of work, or of the work of a chunk of gradient, that this rank
- * updates. */
-static coh_part own_part(const coh_step *step, uint32_t chunk, int32_t group)
+/* Returns the byte of an operand, one chunk of work or gradient, at which the part that this rank
+ * updates begins. */
+static uint64_t part_begin(const coh_step *step, const coh_operand *operand, uint32_t chunk)
 {
-    const int32_t work = step->layout->groups[group].work;
-    return coh_updated_part(step->layout, coh_chunk_partner(step->layout, chunk, work), step->rank);
+    const coh_layout *layout = step->layout;
+    const coh_object *object = &layout->objects[operand->object];
+    const coh_group_layout *group = &layout->groups[object->owner];
+    const uint32_t work = coh_chunk_partner(layout, chunk, group->work);
+    if (object->stream != COH_STREAM_WORK && object->stream != COH_STREAM_GRAD)
+        return 0; /* it is the part alone */
+    return coh_updated_part(layout, work, step->rank).begin *
+           (object->stream == COH_STREAM_GRAD ? coh_group_grad_factor(group) : 1);
 }
 
 coh_status coh_run_norm(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
@@ -56,8 +62,7 @@ coh_status coh_run_norm(coh_step *step, coh_ticket *ticket, const coh_instructio
         const uint32_t index = program->touches[operand->touch_begin + i].chunk;
         const int32_t group = step->layout->objects[operand->object].owner;
         const uint64_t begin = step->layout->chunks[index].object_offset - operand->object_offset +
-                               own_part(step, index, group).begin *
-                                   coh_group_grad_factor(&step->layout->groups[group]);
+                               part_begin(step, operand, index);
         const coh_square_sums sums = { .dtype = coh_group_grad_dtype(&step->layout->groups[group]),
                                        .grains = step->grains.chunks[index],
                                        .grad = grad + begin,
@@ -135,16 +140,18 @@ coh_status coh_run_update(coh_step *step, coh_ticket *ticket, const coh_instruct
     const coh_operand *state = coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_STATES);
     const coh_operand *cells = coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_CELLS);
     const uint32_t index = bound->program->touches[work->touch_begin].chunk;
+    const int32_t group = step->layout->objects[work->object].owner;
+    const uint32_t whole = coh_chunk_partner(step->layout, index, step->layout->groups[group].work);
     const coh_chunk_place place = { .layout = step->layout,
-                                    .group = step->layout->objects[work->object].owner,
+                                    .group = group,
                                     .object_offset = step->layout->chunks[index].object_offset,
-                                    .bytes = coh_updated_part_bytes(step->layout, index) };
-    const uint64_t begin = own_part(step, index, place.group).begin;
-    const uint64_t factor = coh_group_grad_factor(&step->layout->groups[place.group]);
-    coh_update update = coh_chunk_update(&place, step->grains.chunks[index],
-                                         (char *)coh_operand_data(step, work) + begin,
-                                         (char *)coh_operand_data(step, grad) + begin * factor,
-                                         state != NULL ? coh_operand_data(step, state) : NULL);
+                                    .bytes = coh_updated_part_bytes(step->layout, whole) };
+    const uint32_t grad_index = bound->program->touches[grad->touch_begin].chunk;
+    coh_update update =
+        coh_chunk_update(&place, step->grains.chunks[index],
+                         (char *)coh_operand_data(step, work) + part_begin(step, work, index),
+                         (char *)coh_operand_data(step, grad) + part_begin(step, grad, grad_index),
+                         state != NULL ? coh_operand_data(step, state) : NULL);
     if (coh_bound_operand(bound, instruction, COH_SLOT_UPDATE_PARTIALS) != NULL)
         update.partials = coh_step_pinned(step, step->layout->partials);
     update.cells = coh_operand_data(step, cells);

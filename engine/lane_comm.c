@@ -47,8 +47,10 @@ static coh_status bind_reduce(const coh_step *step, const coh_bound *bound,
     const coh_operand *grad = coh_bound_operand(bound, instruction, COH_SLOT_COMM_GRAD);
     char *contribution = (char *)coh_operand_data(step, grad) + window.begin;
     char *received = coh_operand_data(step, wire);
+    const coh_operand *part = coh_bound_operand(bound, instruction, COH_SLOT_COMM_PART);
     out->members = coh_mesh_group_size(exchange.mesh, exchange.axes);
-    out->sum = contribution + (size_t)index * exchange.part_bytes;
+    out->sum = part != NULL ? coh_operand_data(step, part)
+                            : (void *)(contribution + (size_t)index * exchange.part_bytes);
     out->count = (int64_t)(coh_exchange_part_bytes(&exchange, index) / sizeof(float));
     COH_TRY(COH_ALLOC(out->members, &out->slices));
     coh_exchange_slices(&exchange, contribution, received, out->slices);
@@ -67,8 +69,15 @@ static coh_status bind_chunk(const coh_step *step, const coh_bound *bound,
     exchange.window_bytes = (size_t)window.bytes;
     if (instruction->opcode == COH_OP_REDUCE)
         return bind_reduce(step, bound, instruction, exchange, window, plan, line);
-    return coh_exchange_gather(plan, &exchange,
-                               (char *)coh_operand_data(step, operand) + window.begin, &line->line);
+    char *data = (char *)coh_operand_data(step, operand) + window.begin;
+    const int32_t index = coh_mesh_group_index(exchange.mesh, exchange.axes, exchange.rank);
+    const coh_operand *part = coh_bound_operand(bound, instruction, COH_SLOT_COMM_PART);
+    if (part != NULL) {
+        line->from = coh_operand_data(step, part);
+        line->own = data + (size_t)index * exchange.part_bytes;
+        line->own_bytes = coh_exchange_part_bytes(&exchange, index);
+    }
+    return coh_exchange_gather(plan, &exchange, data, &line->line);
 }
 
 /* Binds the gathering of a slot for each rank. */
@@ -92,6 +101,7 @@ static coh_status bind_instruction(const coh_step *step, const coh_bound *bound,
     const coh_operand *grad = coh_bound_operand(bound, instruction, COH_SLOT_COMM_GRAD);
     const coh_operand *work = coh_bound_operand(bound, instruction, COH_SLOT_COMM_WORK);
     const coh_operand *wire = coh_bound_operand(bound, instruction, COH_SLOT_COMM_WIRE);
+    const coh_operand *states = coh_bound_operand(bound, instruction, COH_SLOT_COMM_STATES);
     coh_comm_line *line = &bound->comms[instruction->comm - 1];
     const coh_exchange exchange = { .mesh = &step->layout->mesh,
                                     .axes = comm->axes,
@@ -100,6 +110,10 @@ static coh_status bind_instruction(const coh_step *step, const coh_bound *bound,
     if (grad != NULL || work != NULL)
         return bind_chunk(step, bound, instruction, grad != NULL ? grad : work, exchange, plan,
                           line);
+    if (states != NULL) {
+        line->from = coh_operand_data(step, states);
+        line->own_bytes = states->bytes;
+    }
     return bind_slots(step, losses != NULL ? losses : wire, exchange, plan, line);
 }
 
@@ -240,13 +254,12 @@ coh_status coh_run_gather(coh_step *step, coh_ticket *ticket, const coh_instruct
     const coh_bound *bound = ticket->bound;
     const coh_comm_line *line = &bound->comms[instruction->comm - 1];
     const coh_operand *losses = coh_bound_operand(bound, instruction, COH_SLOT_COMM_LOSS);
-    const coh_operand *states = coh_bound_operand(bound, instruction, COH_SLOT_COMM_STATES);
     const coh_operand *partials = coh_bound_operand(bound, instruction, COH_SLOT_COMM_PARTIALS);
     if (losses != NULL)
         return gather_losses(step, ticket, line, coh_operand_data(step, losses));
     if (partials != NULL)
         return gather_partials(step, line, coh_operand_data(step, partials));
-    if (states != NULL)
-        memcpy(line->own, coh_operand_data(step, states), states->bytes);
+    if (line->own_bytes > 0)
+        memcpy(line->own, line->from, line->own_bytes);
     return exchange(step, line);
 }

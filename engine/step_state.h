@@ -69,9 +69,13 @@ typedef struct coh_comm_line {
     int32_t members;
     void *sum;
     int64_t count;
-    /* Of a GATHER of a slot for each rank: all of them, this rank's. */
-    char *slots, *own;
+    /* Of a GATHER of a slot for each rank: all of them. */
+    char *slots;
     size_t slot_bytes;
+    /* Of a GATHER of what lies elsewhere on this rank: where it lies, and where it is sent from. */
+    const void *from;
+    char *own;
+    size_t own_bytes; /* 0: it lies in its place */
 } coh_comm_line;
 
 /* A chunk of work of which each rank updates a part (planner/comm_parts.h). */

@@ -81,6 +81,8 @@ static uint64_t instruction_ns(const coh_bound_base *base, const coh_pricer *pri
                                const coh_lowered_instruction *lowered)
 {
     coh_operand first = { 0 };
+    if (lowered->comm > 0) /* on a lane of its own */
+        return 0;
     if (lowered->operand_count > 0)
         first.object = base->lowered.operands[lowered->operand_begin].object;
     const coh_program program = { .operands = &first,

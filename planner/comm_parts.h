@@ -25,8 +25,8 @@ static inline uint64_t coh_part_bytes_at(const coh_mesh *mesh, int axis, uint64_
     uint64_t bytes = window_bytes;
     for (int i = 0; i <= axis; i++) {
         const uint64_t ranks = (uint64_t)mesh->axes[i].rank_count;
-        bytes = (bytes + ranks - 1) / ranks;
-        bytes = (bytes + unit - 1) / unit * unit;
+        const uint64_t part = ((bytes + ranks - 1) / ranks + unit - 1) / unit * unit;
+        bytes = part < bytes ? part : bytes; /* less than a unit: the first rank has it */
     }
     return bytes;
 }
@@ -88,7 +88,8 @@ static inline uint64_t coh_updated_part_bytes(const coh_layout *layout, uint32_t
 /* Returns the grains of the largest of these parts of a divided chunk of WORK. */
 static inline uint64_t coh_updated_part_grains(const coh_layout *layout, uint32_t chunk)
 {
-    return coh_updated_part_bytes(layout, chunk) / coh_chunk_part_unit(layout, chunk);
+    const uint64_t unit = coh_chunk_part_unit(layout, chunk);
+    return (coh_updated_part_bytes(layout, chunk) + unit - 1) / unit;
 }
 
 /* Returns 1 for a divided chunk of WORK. */

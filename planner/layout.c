@@ -133,12 +133,10 @@ static coh_status add_pinned(builder *b, coh_stream stream, int32_t owner, uint6
 
 /* Cuts [0, bytes) of a parameter at `boundary_bytes` (0: none) and at grain ends, into pieces
  * of at most `most` bytes. Small neighbours share a chunk through *pending, the bytes not yet
- * in a chunk. */
+ * in a chunk; a divided chunk is of one parameter. */
 static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_bytes, uint64_t most,
-                                uint64_t *pending)
+                                int is_divided, uint64_t *pending)
 {
-    const coh_layout *layout = b->layout;
-    const int32_t group = layout->objects[layout->object_count - 1].owner;
     uint64_t rounded = coh_bytes_round_page(bytes);
     if (*pending > 0 && *pending + rounded > most) {
         COH_TRY(add_chunk(b, *pending));
@@ -148,14 +146,13 @@ static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_by
         uint64_t piece = rounded - done < most ? rounded - done : most;
         if (boundary_bytes > 0 && done / boundary_bytes != (done + piece - 1) / boundary_bytes)
             piece = boundary_bytes - done % boundary_bytes;
-        const int is_divided = coh_pattern_of_group(layout, group)->divides(layout, group, piece);
         done += piece;
         if (boundary_bytes == 0 && done == rounded && piece < most && !is_divided) {
             *pending += piece; /* the next parameter may share the tail's chunk */
             continue;
         }
         COH_TRY(add_chunk(b, piece));
-        layout->chunks[layout->chunk_count - 1].is_divided = is_divided;
+        b->layout->chunks[b->layout->chunk_count - 1].is_divided = is_divided;
     }
     return COH_OK;
 }
@@ -163,7 +160,9 @@ static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_by
 static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_object)
 {
     const coh_group_layout *group = &b->layout->groups[group_index];
-    COH_TRY(add_object(b, COH_STREAM_WORK, group_index, 1, out_object));
+    const int is_divided = coh_group_is_divided(b->layout, group_index);
+    COH_TRY(add_object(b, COH_STREAM_WORK, group_index,
+                       !coh_group_keeps_part(b->layout, group_index, COH_STREAM_WORK), out_object));
     uint64_t pending = 0, element_bytes = coh_dtype_bytes(group->dtype);
     uint64_t most = b->chunk_bytes / sizeof(float) * element_bytes; /* whole grains */
     for (uint32_t i = 0; i < group->parameter_count; i++) {
@@ -173,25 +172,34 @@ static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_
         uint64_t boundary = unit > 0 && unit < shape->dim[0]
                                 ? coh_shape_bytes(shape) / (uint64_t)shape->dim[0] * (uint64_t)unit
                                 : 0;
-        COH_TRY(cut_parameter(b, parameter->elements * element_bytes, boundary, most, &pending));
+        COH_TRY(cut_parameter(b, parameter->elements * element_bytes, boundary, most, is_divided,
+                              &pending));
     }
     return pending > 0 ? add_chunk(b, pending) : COH_OK;
 }
 
-/* Adds the GRAD, STATE or CONTRIBUTION object of a group, with a chunk for each chunk of its work.
- * A contribution is laid out as the gradient. The states of a divided chunk are those of a part. */
+/* The stream whose rows a stream has, whole or in part. */
+static coh_stream rows_of(coh_stream stream)
+{
+    return stream == COH_STREAM_CONTRIBUTION || stream == COH_STREAM_GRAD_PART ? COH_STREAM_GRAD
+           : stream == COH_STREAM_WORK_PART                                    ? COH_STREAM_WORK
+                                                                               : stream;
+}
+
+/* Adds another object of a group, with a chunk for each chunk of its work. The states of a divided
+ * chunk are those of a part. */
 static coh_status add_partner_object(builder *b, coh_stream stream, int32_t group_index,
                                      int32_t work, int survives, int32_t *out_object)
 {
     const coh_object copy = b->layout->objects[work];
-    const coh_stream rows = stream == COH_STREAM_CONTRIBUTION ? COH_STREAM_GRAD : stream;
+    const int is_part = stream == COH_STREAM_STATE || rows_of(stream) != stream;
     COH_TRY(add_object(b, stream, group_index, survives, out_object));
     for (uint32_t i = copy.chunk_begin; i < copy.chunk_begin + copy.chunk_count; i++) {
-        const uint64_t work_bytes = stream == COH_STREAM_STATE
+        const uint64_t work_bytes = is_part && stream != COH_STREAM_CONTRIBUTION
                                         ? coh_updated_part_bytes(b->layout, i)
                                         : b->layout->chunks[i].bytes;
-        COH_TRY(add_chunk(
-            b, coh_group_chunk_bytes(&b->layout->groups[group_index], (uint8_t)rows, work_bytes)));
+        COH_TRY(add_chunk(b, coh_group_chunk_bytes(&b->layout->groups[group_index],
+                                                   (uint8_t)rows_of(stream), work_bytes)));
         b->layout->chunks[b->layout->chunk_count - 1].is_divided = b->layout->chunks[i].is_divided;
     }
     return COH_OK;
@@ -258,6 +266,8 @@ static int has_rows(const builder *b, int32_t parameter)
     case COH_PATTERN_SLICE:
         return 1;
     case COH_PATTERN_ZERO1:
+    case COH_PATTERN_ZERO2:
+    case COH_PATTERN_ZERO3:
         return !is_sliced(b, parameter) || b->map->slices > 1;
     case COH_PATTERN_REPLICATE:
     case COH_PATTERN_COUNT:
@@ -278,6 +288,8 @@ static coh_status open_group(builder *b, int32_t parameter)
         (coh_group_layout){ .work = -1,
                             .grad = -1,
                             .state = -1,
+                            .work_part = -1,
+                            .grad_part = -1,
                             .contributions = { -1, -1, -1 },
                             .parameter_begin = layout->parameter_count,
                             .dtype = dtype,
@@ -299,8 +311,16 @@ static coh_status add_group_objects(builder *b)
     COH_TRY(add_work_object(b, index, &group->work));
     if (!coh_group_is_trained(group))
         return COH_OK;
-    COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, group->work, coh_plan_defers(b->options),
-                               &group->grad));
+    const int is_deferred = coh_plan_defers(b->options);
+    const int keeps_grad_part = coh_group_keeps_part(layout, index, COH_STREAM_GRAD);
+    if (coh_group_keeps_part(layout, index, COH_STREAM_WORK))
+        COH_TRY(
+            add_partner_object(b, COH_STREAM_WORK_PART, index, group->work, 1, &group->work_part));
+    COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, group->work,
+                               is_deferred && !keeps_grad_part, &group->grad));
+    if (keeps_grad_part)
+        COH_TRY(add_partner_object(b, COH_STREAM_GRAD_PART, index, group->work, is_deferred,
+                                   &group->grad_part));
     for (int32_t f = 0; f < coh_fold_factor_count(&layout->fold); f++)
         COH_TRY(add_partner_object(b, COH_STREAM_CONTRIBUTION, index, group->work, 0,
                                    &group->contributions[f]));
@@ -319,6 +339,8 @@ static coh_status close_group(builder *b)
     const int32_t objects[] = { group->work,
                                 group->grad,
                                 group->state,
+                                group->work_part,
+                                group->grad_part,
                                 group->contributions[0],
                                 group->contributions[1],
                                 group->contributions[2] };

@@ -20,26 +20,32 @@ void coh_lowered_fini(coh_lowered *lowered)
 
 /* ---- whole objects ---- */
 
-/* Returns 1 for a chunk of work or states of which each rank has the states of a part. */
-static int has_parted_states(const coh_layout *layout, int32_t object, uint32_t chunk)
+/* Returns 1 for a chunk of work or states of which HASH and SAVE gather something. */
+static int is_parted(const coh_layout *layout, int32_t object, uint32_t chunk)
 {
     const coh_object *facts = &layout->objects[object];
     return layout->chunks[facts->chunk_begin + chunk].is_divided &&
-           (facts->stream == COH_STREAM_WORK || facts->stream == COH_STREAM_STATE) &&
-           layout->groups[facts->owner].state >= 0;
+           (facts->stream == COH_STREAM_WORK || facts->stream == COH_STREAM_WORK_PART ||
+            facts->stream == COH_STREAM_STATE);
 }
 
-/* Writes the HASH or SAVE of a chunk of work with the gathered states; of a chunk of states
+/* Writes the HASH or SAVE of a chunk of work, whole, with the gathered states; of a chunk of states
  * nothing. */
 static coh_status visit_parted(coh_lower_writer *w, coh_opcode opcode, int32_t object,
                                uint32_t chunk)
 {
     const coh_object *facts = &w->layout->objects[object];
+    const coh_group_layout *group = &w->layout->groups[facts->owner];
     if (facts->stream == COH_STREAM_STATE)
         return COH_OK;
-    COH_TRY(coh_lower_gather_states(w, facts->owner, chunk));
+    if (group->work_part >= 0)
+        COH_TRY(coh_lower_gather_work(w, facts->owner, chunk));
+    if (group->state >= 0)
+        COH_TRY(coh_lower_gather_states(w, facts->owner, chunk));
     COH_TRY(coh_lower_instruction(w, opcode));
-    COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_WORK));
+    COH_TRY(coh_lower_operand(w, group->work, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_WORK));
+    if (group->state < 0)
+        return COH_OK;
     return coh_lower_operand_all(w, w->layout->gathered, COH_ACCESS_READ, COH_ROLE_OPTIMIZER_STATE);
 }
 
@@ -54,10 +60,9 @@ coh_status coh_lower_visit(coh_lower_writer *w, coh_opcode opcode, int32_t objec
         return COH_OK;
     const coh_chunk *chunks = &w->layout->chunks[w->layout->objects[object].chunk_begin];
     for (uint32_t chunk = 0; chunk < w->layout->objects[object].chunk_count; chunk++) {
-        const int is_parted = !writes && has_parted_states(w->layout, object, chunk);
         if (!writes && chunks[chunk].owner_rank != w->layout->rank)
             continue;
-        if (is_parted) {
+        if (!writes && is_parted(w->layout, object, chunk)) {
             COH_TRY(visit_parted(w, opcode, object, chunk));
             continue;
         }

@@ -522,6 +522,28 @@ static coh_status finish_gradients(coh_lower_writer *w, int32_t index, coh_row_r
     return COH_OK;
 }
 
+/* Writes what must precede a call that reads these rows of the parameters at `ports`. */
+static coh_status gather_groups(coh_lower_writer *w, int32_t index, coh_row_range rows,
+                                uint32_t ports)
+{
+    const coh_graph_op_entry *op = &w->graph->ops[index];
+    for (int32_t port = 0; port < op->kind.parameter_count; port++) {
+        uint32_t begin = 0, end = 0;
+        if (op->parameter[port] < 0 || !((ports >> port) & 1))
+            continue;
+        const int32_t group = w->map->group_of_parameter[op->parameter[port]];
+        int is_done = 0; /* all parameters of a group are read as one */
+        for (int32_t other = 0; other < port; other++)
+            is_done |= op->parameter[other] >= 0 && ((ports >> other) & 1) &&
+                       w->map->group_of_parameter[op->parameter[other]] == group;
+        if (is_done)
+            continue;
+        parameter_chunks(w, op->parameter[port], rows, &begin, &end);
+        COH_TRY(coh_pattern_of_group(w->layout, group)->gather(w, group, begin, end));
+    }
+    return COH_OK;
+}
+
 /* Writes what must precede the first forward of a step that reads these rows. */
 static coh_status prepare_groups(coh_lower_writer *w, int32_t index, coh_row_range rows)
 {
@@ -557,6 +579,11 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
     coh_phase phase = opcode == COH_OP_BACKWARD ? COH_PHASE_BACKWARD : COH_PHASE_FORWARD;
     if (opcode == COH_OP_FORWARD && microbatch == 0 && w->lowered->kind == COH_PROGRAM_BODY)
         COH_TRY(prepare_groups(w, op, rows));
+    COH_TRY(gather_groups(
+        w, op, rows,
+        phase == COH_PHASE_BACKWARD
+            ? (uint32_t)coh_graph_backward_reads(w->graph, &w->graph->ops[op]).parameters
+            : UINT32_MAX));
     COH_TRY(phase == COH_PHASE_BACKWARD ? backward_instruction(w, op, microbatch, rows)
                                         : forward_instruction(w, opcode, op, microbatch, rows));
     price_call(w, op, phase, rows);

@@ -32,41 +32,51 @@ static void end_comm(coh_lower_writer *w)
         coh_comm_received_bytes(&w->layout->mesh, &lowered->comms[instruction->comm - 1]);
 }
 
-/* Exchanges a chunk of GRAD or WORK with the group of one axis. */
+/* Exchanges a chunk of GRAD or WORK with the group of one axis. `part`: the object that gets the
+ * rank's part of the sum, or has that of the work; -1: it lies in the chunk. */
 static coh_status exchange_chunk(coh_lower_writer *w, coh_opcode opcode, int axis, int32_t object,
-                                 uint32_t chunk)
+                                 uint32_t chunk, int32_t part)
 {
     const coh_object *facts = &w->layout->objects[object];
     const coh_group_layout *group = &w->layout->groups[facts->owner];
     const int is_grad = facts->stream == COH_STREAM_GRAD;
     COH_TRY(begin_comm(w, opcode, 1u << axis, is_grad ? COH_DTYPE_F32 : group->dtype,
                        coh_chunk_part_bytes_at(w->layout, facts->chunk_begin + chunk, axis)));
-    COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1, COH_ACCESS_BOTH,
+    COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1,
+                              part >= 0 && !is_grad ? COH_ACCESS_WRITE : COH_ACCESS_BOTH,
                               is_grad ? COH_ROLE_GRAD : COH_ROLE_WORK));
     if (opcode == COH_OP_REDUCE)
         COH_TRY(coh_lower_operand_all(w, w->layout->wire, COH_ACCESS_WRITE, COH_ROLE_WORKSPACE));
+    if (part >= 0)
+        COH_TRY(coh_lower_operand(w, part, chunk, chunk + 1,
+                                  is_grad ? COH_ACCESS_WRITE : COH_ACCESS_READ, COH_ROLE_PART));
     end_comm(w);
     return COH_OK;
 }
 
-static coh_status gather_chunk(coh_lower_writer *w, int32_t object, uint32_t chunk)
+static coh_status gather_chunk(coh_lower_writer *w, int32_t object, uint32_t chunk, int32_t part)
 {
-    for (int axis = w->layout->mesh.axis_count; axis-- > 0;)
-        COH_TRY(exchange_chunk(w, COH_OP_GATHER, axis, object, chunk));
+    for (int axis = w->layout->mesh.axis_count; axis-- > 0; part = -1)
+        COH_TRY(exchange_chunk(w, COH_OP_GATHER, axis, object, chunk, part));
     return COH_OK;
 }
 
-coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t object, uint32_t chunk)
+coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
-    for (int axis = 0; axis < w->layout->mesh.axis_count; axis++)
-        COH_TRY(exchange_chunk(w, COH_OP_REDUCE, axis, object, chunk));
-    const uint32_t first = w->layout->objects[object].chunk_begin;
-    return w->layout->chunks[first + chunk].is_divided ? COH_OK : gather_chunk(w, object, chunk);
+    const coh_group_layout *facts = &w->layout->groups[group];
+    const int last = w->layout->mesh.axis_count - 1;
+    for (int axis = 0; axis <= last; axis++)
+        COH_TRY(exchange_chunk(w, COH_OP_REDUCE, axis, facts->grad, chunk,
+                               axis == last ? facts->grad_part : -1));
+    const uint32_t first = w->layout->objects[facts->grad].chunk_begin;
+    return w->layout->chunks[first + chunk].is_divided ? COH_OK
+                                                       : gather_chunk(w, facts->grad, chunk, -1);
 }
 
 coh_status coh_lower_gather_work(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
-    return gather_chunk(w, w->layout->groups[group].work, chunk);
+    const coh_group_layout *facts = &w->layout->groups[group];
+    return gather_chunk(w, facts->work, chunk, facts->work_part);
 }
 
 coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t chunk)

@@ -62,10 +62,11 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
  * gradient or another contribution of the same group. */
 coh_status coh_lower_fold(coh_lower_writer *w, int32_t from, int32_t to, uint32_t chunk);
 
-/* Writes the instructions that sum chunk `chunk` of `object`, a gradient, over all ranks. Of a
- * divided chunk each rank then has the sum of its part. */
-coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t object, uint32_t chunk);
-/* Writes the GATHERs after the update of a divided chunk: every rank has its whole work again. */
+/* Writes the instructions that sum chunk `chunk` of a group's gradient over all ranks. Of a divided
+ * chunk each rank then has the sum of its part. */
+coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t group, uint32_t chunk);
+/* Writes the GATHERs of a divided chunk's work, of which each rank has its part: every rank has all
+ * of it then. */
 coh_status coh_lower_gather_work(coh_lower_writer *w, int32_t group, uint32_t chunk);
 /* Writes the GATHER of a divided chunk's states, into the layout's object `gathered`. */
 coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t chunk);

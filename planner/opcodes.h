@@ -49,7 +49,8 @@ enum {
     COH_SLOT_COMM_LOSS,
     COH_SLOT_COMM_WORK,
     COH_SLOT_COMM_STATES,
-    COH_SLOT_COMM_PARTIALS
+    COH_SLOT_COMM_PARTIALS,
+    COH_SLOT_COMM_PART
 };
 
 /* One operand of an instruction. Of one with a call only the cells are listed: its other operands
@@ -65,7 +66,7 @@ enum {
     COH_OPERAND_NOT_ON_HOST = 4
 };
 
-enum { COH_OPERAND_RULES = 6 };
+enum { COH_OPERAND_RULES = 7 };
 
 /* The rate at which the bytes of an instruction outside the links are priced. */
 typedef enum coh_price_rule {
@@ -81,7 +82,7 @@ typedef struct coh_opcode_row {
     coh_opcode_form form;
     uint16_t lanes;   /* bits of coh_lane */
     uint8_t programs; /* bits of coh_program_kind that may contain it */
-    uint16_t writes;  /* bits of coh_stream: streams of parameter groups that it may write */
+    uint32_t writes;  /* bits of coh_stream: streams of parameter groups that it may write */
     uint8_t from_tiers, to_tiers; /* movers: bits of coh_tier */
     uint8_t reads_cells;          /* 1: needs the cells; an operand of it if the row lists CELLS */
     uint8_t once;                 /* 1: at most one in a program */

@@ -1,4 +1,4 @@
-/* The patterns `replicate`, `slice` and `zero1`: how an operator's parameters are partitioned and
+/* The patterns `replicate`, `slice` and `zero1` to `zero3`: how an operator's parameters are partitioned and
  * how a call becomes instructions. The idea: a table of functions per pattern; all share the life
  * of a group (pattern_life.c). The interface is pattern.h; instructions of calls are written by
  * lower_call.c. */
@@ -129,38 +129,38 @@ static uint64_t memory_rows(const coh_pattern_scene *scene, int32_t op)
     return part_bytes(scene, op, &shard);
 }
 
-/* ---- states of parts ---- */
+/* ---- parts ---- */
 
-static int divides_none(const coh_layout *layout, int32_t group, uint64_t bytes)
+int coh_group_is_divided(const coh_layout *layout, int32_t group)
 {
-    (void)layout;
-    (void)group;
-    (void)bytes;
-    return 0;
+    const coh_group_layout *facts = &layout->groups[group];
+    const uint64_t ranks = coh_layout_rank_count(layout);
+    uint64_t grains = 0;
+    for (uint32_t i = 0; i < facts->parameter_count; i++)
+        grains += layout->parameters[facts->parameter_begin + i].grain_count;
+    return ranks > 1 && coh_pattern_of_group(layout, group)->parts != 0 &&
+           coh_group_is_trained(facts) && grains >= ranks;
 }
 
-/* A chunk with fewer grains than ranks is updated whole by all of them. */
-static int divides_grains(const coh_layout *layout, int32_t group, uint64_t bytes)
+int coh_group_keeps_part(const coh_layout *layout, int32_t group, coh_stream stream)
 {
-    const uint64_t grain = COH_GRAIN_ELEMENTS * coh_dtype_bytes(layout->groups[group].dtype);
-    const uint64_t ranks = coh_layout_rank_count(layout);
-    return ranks > 1 && coh_group_is_trained(&layout->groups[group]) &&
-           (bytes + grain - 1) / grain >= ranks;
+    return coh_group_is_divided(layout, group) &&
+           (coh_pattern_of_group(layout, group)->parts >> stream & 1) != 0;
 }
 
 /* ---- the tables ---- */
 
 /* The life of a group. */
 #define LIFE                                                                                       \
-    .owner = coh_life_owner, .prepare = coh_life_prepare, .contribute = coh_life_contribute,       \
-    .finish = coh_life_finish, .complete = coh_life_complete, .update = coh_life_update,           \
-    .drain = coh_life_drain, .visit = coh_life_visit, .volume = coh_life_volume
+    .owner = coh_life_owner, .prepare = coh_life_prepare, .gather = coh_life_gather,               \
+    .contribute = coh_life_contribute, .finish = coh_life_finish, .complete = coh_life_complete,   \
+    .update = coh_life_update, .drain = coh_life_drain, .visit = coh_life_visit,                   \
+    .volume = coh_life_volume
 
 static const coh_pattern replicate = { .name = "replicate",
                                        .classes = (1u << COH_CLASS_COUNT) - 1,
                                        .shard = shard_whole,
                                        .expand = expand_whole,
-                                       .divides = divides_none,
                                        .memory = memory_whole,
                                        LIFE };
 
@@ -168,24 +168,27 @@ static const coh_pattern slice = { .name = "slice",
                                    .classes = 1u << COH_CLASS_TABLE | 1u << COH_CLASS_PRODUCT,
                                    .shard = shard_rows,
                                    .expand = expand_rows,
-                                   .divides = divides_none,
                                    .memory = memory_rows,
                                    LIFE };
 
-/* Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020,
- * stage 1. */
-static const coh_pattern zero1 = { .name = "zero1",
-                                   .classes = (1u << COH_CLASS_COUNT) - 1,
-                                   .shard = shard_rows,
-                                   .expand = expand_rows,
-                                   .divides = divides_grains,
-                                   .memory = memory_rows,
-                                   LIFE };
+/* The three stages of Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
+ * Parameter Models", 2020. */
+#define STAGE(number, parts_)                                                                      \
+    static const coh_pattern zero##number = { .name = "zero" #number,                              \
+                                              .classes = (1u << COH_CLASS_COUNT) - 1,              \
+                                              .parts = parts_,                                     \
+                                              .shard = shard_rows,                                 \
+                                              .expand = expand_rows,                               \
+                                              .memory = memory_rows,                               \
+                                              LIFE }
+STAGE(1, 1u << COH_STREAM_STATE);
+STAGE(2, 1u << COH_STREAM_STATE | 1u << COH_STREAM_GRAD);
+STAGE(3, 1u << COH_STREAM_STATE | 1u << COH_STREAM_GRAD | 1u << COH_STREAM_WORK);
 
 const coh_pattern *const coh_pattern_rows[COH_PATTERN_COUNT] = {
-    [COH_PATTERN_REPLICATE] = &replicate,
-    [COH_PATTERN_SLICE] = &slice,
-    [COH_PATTERN_ZERO1] = &zero1,
+    [COH_PATTERN_REPLICATE] = &replicate, [COH_PATTERN_SLICE] = &slice,
+    [COH_PATTERN_ZERO1] = &zero1,         [COH_PATTERN_ZERO2] = &zero2,
+    [COH_PATTERN_ZERO3] = &zero3,
 };
 
 coh_status coh_pattern_settle(coh_lower_writer *w)

@@ -6,6 +6,9 @@
  *                 gathered from or passed over, or a product in pieces of its output columns
  *     zero1       as slice, but each rank has the states of a part of each chunk, updates that
  *                 part, and gets the others' parts of the work
+ *     zero2       as zero1, and a rank keeps the sum of its part of the gradient alone
+ *     zero3       as zero2, and a rank keeps its part of the work alone; the whole is gathered for
+ *                 each instruction that reads it
  *
  *     INIT, IMPORT                visit
  *     UPDATE before a forward     prepare      if updates are deferred
@@ -29,7 +32,8 @@
  *     compute |  BWD 3   |  BWD 2   |  NORM 3  |  BWD 1   |  NORM 2  | ...
  *     comm0              | sum of 3 |          | sum of 2 |          | ...
  *
- * The update of a divided chunk is followed by the GATHERs of its work. */
+ * The update of a divided chunk is followed by the GATHERs of its work; with zero3 they come before
+ * each use. A group is divided if it has at least as many grains as there are ranks. */
 #ifndef COH_PLANNER_PATTERN_H
 #define COH_PLANNER_PATTERN_H
 
@@ -67,9 +71,7 @@ typedef struct coh_pattern {
      * chunks of gradient and states that belong to it. */
     int32_t (*owner)(const coh_layout *layout, uint32_t chunk, uint32_t count);
 
-    /* Returns 1 if a chunk that is `bytes` of one parameter of a group is divided between the
-     * ranks. */
-    int (*divides)(const coh_layout *layout, int32_t group, uint64_t bytes);
+    uint32_t parts; /* bits of coh_stream, WORK, GRAD, STATE: a rank keeps a part of each chunk */
 
     /* Writes the instructions of a call (coh_lower_call). */
     coh_status (*expand)(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
@@ -77,6 +79,8 @@ typedef struct coh_pattern {
     /* Writes what must precede the first FORWARD of a step that reads chunks [begin, end) of the
      * group. */
     coh_status (*prepare)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
+    /* Writes what must precede any call that reads chunks [begin, end) of the group. */
+    coh_status (*gather)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
     /* Takes note of a contribution to the gradient of a graph parameter, in chunks [begin, end) of
      * its group, and returns where it goes. */
     coh_contribution (*contribute)(coh_lower_writer *w, int32_t parameter, uint32_t begin,
@@ -93,7 +97,8 @@ typedef struct coh_pattern {
     coh_status (*visit)(coh_lower_writer *w, coh_opcode opcode, int32_t group);
 
     /* Returns the bytes that a rank receives for the group over the links of one level, in a
-     * program of one kind: at most, since the last parts of a window may be shorter. */
+     * program of one kind: at most, since the last parts of a window may be shorter. With zero3
+     * each use of a chunk adds coh_gathered_bytes. */
     uint64_t (*volume)(const coh_layout *layout, int32_t group, coh_program_kind kind,
                        coh_link_level level);
     /* Returns the most bytes of WORK that one instruction of the operator needs at once, padding
@@ -111,6 +116,15 @@ static inline const coh_pattern *coh_pattern_of_group(const coh_layout *layout, 
 {
     return coh_pattern_rows[layout->groups[group].pattern];
 }
+
+/* Returns 1 if the ranks update a group in parts, and if a rank keeps only its part of a stream. The
+ * parameters of the group are known, its objects need not be. */
+int coh_group_is_divided(const coh_layout *layout, int32_t group);
+int coh_group_keeps_part(const coh_layout *layout, int32_t group, coh_stream stream);
+
+/* Returns the bytes that a rank receives over the links of one level when a chunk of work is gathered
+ * for a use. */
+uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_link_level level);
 
 /* Completes the chunks whose sum over all ranks is under way, if any. */
 coh_status coh_pattern_settle(coh_lower_writer *w);

@@ -72,12 +72,32 @@ static uint64_t expected_bytes(const coh_layout *layout, coh_program_kind kind, 
     return bytes;
 }
 
+/* Returns the bytes that a lane receives because calls use work of which each rank has a part. */
+static uint64_t used_bytes(const coh_layout *layout, const coh_program *program, coh_lane lane)
+{
+    uint64_t bytes = 0;
+    for (uint32_t o = 0; o < program->operand_count; o++) {
+        const coh_operand *operand = &program->operands[o];
+        const coh_object *object = &layout->objects[operand->object];
+        if (operand->role != COH_ROLE_PARAMETER || layout->groups[object->owner].work_part < 0)
+            continue;
+        for (uint32_t t = 0; t < operand->touch_count; t++)
+            for (int level = COH_LEVEL_PAIR; level < COH_LEVEL_COUNT; level++)
+                if (coh_link_lane((coh_link_level)level) == lane)
+                    bytes +=
+                        coh_gathered_bytes(layout, program->touches[operand->touch_begin + t].chunk,
+                                           (coh_link_level)level);
+    }
+    return bytes;
+}
+
 static coh_status compare_links(const coh_pattern_scene *scene, const coh_program *program,
                                 const uint64_t *lane_bytes)
 {
     static const coh_lane lanes[] = { COH_LANE_COMM0, COH_LANE_COMM1 };
     for (int i = 0; i < 2; i++) {
-        const uint64_t expected = expected_bytes(scene->layout, program->kind, lanes[i]);
+        const uint64_t expected = expected_bytes(scene->layout, program->kind, lanes[i]) +
+                                  used_bytes(scene->layout, program, lanes[i]);
         if (lane_bytes[lanes[i]] != expected)
             return coh_fail(COH_ERR_INTERNAL,
                             "the %s program receives %" PRIu64 " bytes on the lane %s; its "

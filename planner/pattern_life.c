@@ -24,6 +24,8 @@ static uint64_t others_bytes(const coh_layout *layout, const coh_group_layout *g
 {
     const uint32_t work = layout->objects[group->work].chunk_begin + chunk;
     const uint64_t whole = layout->chunks[work].bytes;
+    if (object == group->work_part || object == group->grad_part)
+        return 0;
     const uint64_t factor =
         layout->chunks[layout->objects[object].chunk_begin + chunk].bytes / whole;
     return (whole - coh_updated_part_bytes(layout, work)) * factor;
@@ -68,10 +70,11 @@ coh_contribution coh_life_contribute(coh_lower_writer *w, int32_t parameter, uin
 static coh_status norm(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
     const coh_group_layout *facts = &w->layout->groups[group];
+    const int32_t grad = coh_group_summed_grad(facts);
     COH_TRY(coh_lower_instruction(w, COH_OP_NORM));
-    COH_TRY(coh_lower_operand(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
+    COH_TRY(coh_lower_operand(w, grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
     w->lowered->instructions[w->lowered->instruction_count - 1].bytes -=
-        others_bytes(w->layout, facts, facts->grad, chunk);
+        others_bytes(w->layout, facts, grad, chunk);
     return coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS);
 }
 
@@ -113,7 +116,7 @@ coh_status coh_life_finish(coh_lower_writer *w, int32_t group, uint32_t begin, u
     for (uint32_t chunk = begin; chunk < end; chunk++) {
         COH_TRY(fold_chunk(w, group, chunk));
         if (is_last && is_shared)
-            COH_TRY(coh_lower_sum_ranks(w, w->layout->groups[group].grad, chunk));
+            COH_TRY(coh_lower_sum_ranks(w, group, chunk));
         else if (is_last)
             COH_TRY(coh_life_complete(w, group, chunk, chunk + 1));
     }
@@ -160,6 +163,7 @@ static double update_flops(const coh_layout *layout, const coh_group_layout *gro
 coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
     const coh_group_layout *facts = &w->layout->groups[group];
+    const int32_t work = coh_group_kept_work(facts), grad = coh_group_summed_grad(facts);
     updated(w, group)[chunk] = 1;
     COH_TRY(coh_lower_instruction(w, COH_OP_UPDATE));
     if (w->group_on_host[group])
@@ -167,8 +171,8 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
     if (coh_plan_defers(w->options))
         w->lowered->instructions[w->lowered->instruction_count - 1].predicate_cell =
             COH_CELL_PENDING;
-    COH_TRY(coh_lower_operand(w, facts->work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
-    COH_TRY(coh_lower_operand(w, facts->grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
+    COH_TRY(coh_lower_operand(w, work, chunk, chunk + 1, COH_ACCESS_BOTH, COH_ROLE_WORK));
+    COH_TRY(coh_lower_operand(w, grad, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_GRAD));
     if (facts->state >= 0)
         COH_TRY(coh_lower_operand(w, facts->state, chunk, chunk + 1, COH_ACCESS_BOTH,
                                   COH_ROLE_OPTIMIZER_STATE));
@@ -180,9 +184,10 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
     if (!w->layout->chunks[w->layout->objects[facts->work].chunk_begin + chunk].is_divided)
         return COH_OK;
     w->lowered->instructions[w->lowered->instruction_count - 1].bytes -=
-        2 * others_bytes(w->layout, facts, facts->work, chunk) +
-        others_bytes(w->layout, facts, facts->grad, chunk);
-    return coh_lower_has_world(w) ? coh_lower_gather_work(w, group, chunk) : COH_OK;
+        2 * others_bytes(w->layout, facts, work, chunk) +
+        others_bytes(w->layout, facts, grad, chunk);
+    return coh_lower_has_world(w) && facts->work_part < 0 ? coh_lower_gather_work(w, group, chunk)
+                                                          : COH_OK;
 }
 
 /* With deferred updates: writes those of the chunks that this forward is the first of the step to
@@ -199,11 +204,28 @@ coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, 
         for (size_t i = first; i < w->lowered->instruction_count; i++) { /* with its GATHERs */
             coh_lowered_operand *work =
                 &w->lowered->operands[w->lowered->instructions[i].operand_begin];
-            if (work->is_far)
+            if (work->is_far || work->object != w->layout->groups[group].work)
                 continue;
             work->window_begin = begin; /* the following forward reads them as one */
             work->window_end = end;
         }
+    }
+    return COH_OK;
+}
+
+/* With parts of work: gathers the chunks that the next call reads as one. */
+coh_status coh_life_gather(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
+{
+    if (w->layout->groups[group].work_part < 0)
+        return COH_OK;
+    const size_t first = w->lowered->instruction_count;
+    for (uint32_t chunk = begin; chunk < end; chunk++)
+        COH_TRY(coh_lower_gather_work(w, group, chunk));
+    for (size_t i = first; i < w->lowered->instruction_count; i++) {
+        coh_lowered_operand *work =
+            &w->lowered->operands[w->lowered->instructions[i].operand_begin];
+        work->window_begin = begin;
+        work->window_end = end;
     }
     return COH_OK;
 }
@@ -227,35 +249,51 @@ coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
 {
     const coh_group_layout *facts = &w->layout->groups[group];
     const int is_split = coh_group_splits_master(facts);
-    COH_TRY(coh_lower_visit(w, opcode, facts->work, COH_ROLE_WORK, is_split ? facts->state : -1));
+    COH_TRY(coh_lower_visit(w, opcode, coh_group_kept_work(facts), COH_ROLE_WORK,
+                            is_split ? facts->state : -1));
     if (opcode == COH_OP_EDIT)
         return COH_OK;
     if (!is_split)
         COH_TRY(coh_lower_visit(w, opcode, facts->state, COH_ROLE_OPTIMIZER_STATE, -1));
     if (opcode == COH_OP_SAVE || !coh_plan_defers(w->options))
         return COH_OK;
-    return coh_lower_visit(w, opcode, facts->grad, COH_ROLE_GRAD, -1);
+    return coh_lower_visit(w, opcode, coh_group_summed_grad(facts), COH_ROLE_GRAD, -1);
 }
 
 /* ---- bytes over the links ---- */
 
+uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_link_level level)
+{
+    const coh_mesh *mesh = &layout->mesh;
+    uint64_t bytes = 0;
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (coh_mesh_group_level(mesh, 1u << axis) == level)
+            bytes += ((uint64_t)mesh->axes[axis].rank_count - 1) *
+                     coh_chunk_part_bytes_at(layout, chunk, axis);
+    return bytes;
+}
+
 /* Returns the bytes of a group's parts that a rank receives from one other member of its group
- * along an axis. */
+ * along an axis, without those of work that is gathered for each use. */
 static uint64_t axis_bytes(const coh_layout *layout, int32_t group, coh_program_kind kind, int axis)
 {
-    const coh_object *work = &layout->objects[layout->groups[group].work];
-    const uint32_t grad = layout->objects[layout->groups[group].grad].chunk_begin;
+    const coh_group_layout *facts = &layout->groups[group];
+    const coh_object *work = &layout->objects[facts->work];
+    const uint32_t grad = layout->objects[facts->grad].chunk_begin;
+    const int is_kept_in_parts = facts->work_part >= 0;
+    const int is_deferred = layout->objects[coh_group_summed_grad(facts)].survives;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < work->chunk_count; i++) {
-        const uint32_t chunk = work->chunk_begin + i;
-        const uint64_t gathered = layout->chunks[chunk].is_divided
-                                      ? coh_chunk_part_bytes_at(layout, chunk, axis)
-                                      : coh_chunk_part_bytes_at(layout, grad + i, axis);
+        const uint64_t reduced = coh_chunk_part_bytes_at(layout, grad + i, axis);
+        const int is_divided = layout->chunks[work->chunk_begin + i].is_divided;
+        const uint64_t updated = coh_chunk_part_bytes_at(layout, work->chunk_begin + i, axis);
+        const uint64_t gathered = is_kept_in_parts ? 0 : is_divided ? updated : reduced;
         if (kind == COH_PROGRAM_BODY)
-            bytes += coh_chunk_part_bytes_at(layout, grad + i, axis) + gathered;
-        else if (kind == COH_PROGRAM_DRAIN && layout->chunks[chunk].is_divided &&
-                 layout->objects[layout->groups[group].grad].survives) /* updates are deferred */
+            bytes += reduced + gathered;
+        else if (kind == COH_PROGRAM_DRAIN && is_divided && is_deferred)
             bytes += gathered;
+        else if ((kind == COH_PROGRAM_SAVE || kind == COH_PROGRAM_HASH) && is_kept_in_parts)
+            bytes += updated;
     }
     return bytes;
 }

@@ -365,7 +365,7 @@ static void pin_group(coh_pin_map *map, const coh_layout *layout, int32_t group,
                       coh_pin_place place)
 {
     if (!layout->keeps_old || !coh_group_is_trained(&layout->groups[group]))
-        pin_weights(map, layout, layout->groups[group].work, place);
+        pin_weights(map, layout, coh_group_kept_work(&layout->groups[group]), place);
 }
 
 /* Keeps weights and states of a trained group in the working store between programs. */

@@ -96,7 +96,7 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
         { "search", (int32_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_PROBE },
         { "deferred_update", options->deferred_update, 0, 1 },
         { "speculates", options->speculates, 0, 1 },
-        { "rank_pattern", (int32_t)options->rank_pattern, COH_RANK_REPLICATE, COH_RANK_ZERO1 },
+        { "rank_pattern", (int32_t)options->rank_pattern, COH_RANK_REPLICATE, COH_RANK_ZERO3 },
         { "f32_gradients", options->f32_gradients, 0, 1 },
         { "uncalibrated", options->uncalibrated, 0, 1 },
         { "emulate_host", options->emulate_host, 0, 1 },

@@ -294,7 +294,7 @@ static const coh_json_field option_fields[] = {
     { "node_ranks",
       WHOLE(options.node_ranks, .most = COH_REPLICAS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
     { "rank_pattern",
-      WHOLE(options.rank_pattern, .most = COH_RANK_ZERO1, .rule = COH_JSON_UNLESS_ZERO) },
+      WHOLE(options.rank_pattern, .most = COH_RANK_ZERO3, .rule = COH_JSON_UNLESS_ZERO) },
     { "atomics", WHOLE(atomics, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
     { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.host_memory_bytes) },
     { "disk_bytes", COH_JSON_DECIMAL, IN(options.disk_bytes) },

@@ -26,10 +26,20 @@ static void count_parameters(const coh_plan *plan, coh_plan_summary *out)
     }
     for (uint32_t i = 0; i < layout->object_count; i++) {
         const coh_object *object = &layout->objects[i];
-        if (object->stream == COH_STREAM_WORK || object->stream == COH_STREAM_GRAD ||
-            object->stream == COH_STREAM_STATE)
+        if (object->stream == COH_STREAM_CONTRIBUTION || !coh_stream_is_of_group(object->stream))
+            continue;
+        const coh_group_layout *group = &layout->groups[object->owner];
+        const int is_replaced = (group->work == (int32_t)i && group->work_part >= 0) ||
+                                (group->grad == (int32_t)i && group->grad_part >= 0);
+        if (!is_replaced) /* by what the rank keeps of it */
             out->stream_bytes += object->bytes;
     }
+}
+
+static int is_gradient(uint8_t stream)
+{
+    return stream == COH_STREAM_GRAD || stream == COH_STREAM_CONTRIBUTION ||
+           stream == COH_STREAM_GRAD_PART;
 }
 
 /* Counts the bytes over the outermost link of a body by their stream. */
@@ -43,9 +53,9 @@ static void count_link_bytes(const coh_plan *plan, const coh_instruction *instru
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
     const int32_t object = body->operands[instruction->operand_begin].object;
     const uint8_t stream = plan->layout.objects[object].stream;
-    uint64_t *bytes = stream == COH_STREAM_WORK ? &out->work_link_bytes
-                      : stream == COH_STREAM_GRAD || stream == COH_STREAM_CONTRIBUTION
-                          ? &out->grad_link_bytes
+    const int is_work = stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART;
+    uint64_t *bytes = is_work                      ? &out->work_link_bytes
+                      : is_gradient(stream)        ? &out->grad_link_bytes
                       : stream == COH_STREAM_STATE ? &out->state_link_bytes
                                                    : &out->other_link_bytes;
     *bytes += instruction->bytes;
@@ -188,6 +198,9 @@ static const coh_plan_purpose purposes[COH_STREAM_COUNT] = {
     [COH_STREAM_OUTPUT] = COH_PLAN_WORKSPACES,
     [COH_STREAM_CONTRIBUTION] = COH_PLAN_GRADIENTS,
     [COH_STREAM_WIRE] = COH_PLAN_WORKSPACES,
+    [COH_STREAM_GATHERED] = COH_PLAN_WORKSPACES,
+    [COH_STREAM_WORK_PART] = COH_PLAN_PARAMETERS,
+    [COH_STREAM_GRAD_PART] = COH_PLAN_GRADIENTS,
 };
 
 coh_status coh_plan_memory(const coh_plan *plan,
@@ -327,9 +340,11 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
         const coh_parameter_layout *parameter = &plan->layout.parameters[i];
         for (int32_t port = 0; port < op->kind.parameter_count; port++)
             if (op->parameter[port] == parameter->parameter) {
-                o.parameters = place_name(plan, plan->layout.groups[parameter->group].work);
+                o.parameters =
+                    place_name(plan, coh_group_kept_work(&plan->layout.groups[parameter->group]));
                 o.states = place_name(plan, plan->layout.groups[parameter->group].state);
-                o.updates = update_name(plan, plan->layout.groups[parameter->group].work);
+                o.updates =
+                    update_name(plan, coh_group_kept_work(&plan->layout.groups[parameter->group]));
             }
     }
     COH_STRUCT_FILL(o, out_operator);

@@ -140,10 +140,10 @@ const char *coh_program_kind_name(coh_program_kind kind)
 const char *coh_stream_name(coh_stream stream)
 {
     static const char *const names[COH_STREAM_COUNT] = {
-        "work",     "grad",     "state",   "activation", "activation gradient",
-        "saved",    "cache",    "scratch", "kept",       "cells",
-        "partials", "input",    "loss",    "output",     "contribution",
-        "wire",     "gathered",
+        "work",     "grad",     "state",     "activation",    "activation gradient",
+        "saved",    "cache",    "scratch",   "kept",          "cells",
+        "partials", "input",    "loss",      "output",        "contribution",
+        "wire",     "gathered", "work part", "gradient part",
     };
     return (unsigned)stream < COH_STREAM_COUNT ? names[stream] : "unknown";
 }

@@ -58,6 +58,10 @@ typedef enum coh_stream {
     COH_STREAM_CONTRIBUTION,
     COH_STREAM_WIRE,     /* what a REDUCE receives, until it is folded */
     COH_STREAM_GATHERED, /* the states of a divided chunk, of all ranks: SAVE and HASH read them */
+    /* What a rank keeps of a group's WORK, and of the sum of its GRAD: its part of each chunk. The
+     * whole of WORK or GRAD does not survive then. */
+    COH_STREAM_WORK_PART,
+    COH_STREAM_GRAD_PART,
     COH_STREAM_COUNT
 } coh_stream;
 
@@ -135,6 +139,7 @@ typedef struct coh_group_layout {
     /* Objects. grad is -1 if the group is frozen or nothing is trained; state is -1 then, and also
      * if no row is stored in it. */
     int32_t work, grad, state;
+    int32_t work_part, grad_part; /* objects; -1: the rank keeps all of work, of grad */
     uint32_t parameter_begin, parameter_count; /* in parameters[] */
     coh_dtype dtype;                           /* of WORK: F32 or BF16 */
     int32_t f32_gradients;                     /* 1: GRAD is f32, else it has the dtype of WORK */
@@ -151,6 +156,17 @@ typedef struct coh_group_layout {
 static inline int coh_group_is_trained(const coh_group_layout *group)
 {
     return group->optimizer >= 0;
+}
+
+/* Returns the object that keeps a group's work between programs, and the one that has the sum of its
+ * gradient over all ranks. */
+static inline int32_t coh_group_kept_work(const coh_group_layout *group)
+{
+    return group->work_part >= 0 ? group->work_part : group->work;
+}
+static inline int32_t coh_group_summed_grad(const coh_group_layout *group)
+{
+    return group->grad_part >= 0 ? group->grad_part : group->grad;
 }
 
 /* Returns 1 if the f32 master is stored in two streams: its upper half in WORK, `low` in STATE. The
@@ -284,7 +300,8 @@ static inline int32_t coh_layout_replica(const coh_layout *layout, int32_t micro
 /* Returns 1 for a stream of a parameter group: `owner` of its objects is the group. */
 static inline int coh_stream_is_of_group(uint8_t stream)
 {
-    return stream <= COH_STREAM_STATE || stream == COH_STREAM_CONTRIBUTION;
+    return stream <= COH_STREAM_STATE || stream == COH_STREAM_CONTRIBUTION ||
+           stream == COH_STREAM_WORK_PART || stream == COH_STREAM_GRAD_PART;
 }
 
 /* Returns 1 for parameters that are not trained: only INIT, IMPORT and EDIT write them, all other
@@ -348,6 +365,7 @@ typedef enum coh_role {
     COH_ROLE_WORK,
     COH_ROLE_GRAD,
     COH_ROLE_OPTIMIZER_STATE, /* of UPDATE, NORM, INIT, ... */
+    COH_ROLE_PART,            /* of REDUCE and GATHER: what the rank keeps of their window */
     COH_ROLE_FROM,
     COH_ROLE_TO /* of movers and ADD */
 } coh_role;

@@ -141,6 +141,8 @@ static void measure(scene *f, const coh_lowered *lowered)
             if (!is_ahead && !is_between && instruction->opcode != COH_OP_UPDATE)
                 f->is_read_back[operand->object] |= (operand->access & COH_ACCESS_READ) != 0;
         }
+        if (instruction->comm > 0)
+            continue;
         if (instruction->opcode == COH_OP_UPDATE)
             add_update(f, lowered, i);
         else if (instruction->opcode != COH_OP_NORM || coh_plan_defers(f->options))
@@ -202,8 +204,9 @@ static void add_groups(scene *f)
     for (uint32_t i = 0; i < f->layout.group_count; i++) {
         const coh_group_layout *group = &f->layout.groups[i];
         unit *u = &f->units[f->unit_of_group[i]];
-        const double bytes = bytes_of(f, group->work);
-        const double back = f->is_read_back[group->work] ? bytes : 0;
+        const int32_t work = coh_group_kept_work(group);
+        const double bytes = bytes_of(f, work);
+        const double back = f->is_read_back[work] ? bytes : 0;
         if (group->grad < 0) {
             u->frozen += bytes;
             u->frozen_back += back;
@@ -212,7 +215,7 @@ static void add_groups(scene *f)
         u->work += bytes;
         u->work_back += back;
         u->state += bytes_of(f, group->state);
-        u->grad += bytes_of(f, group->grad);
+        u->grad += bytes_of(f, coh_group_summed_grad(group));
     }
 }
 

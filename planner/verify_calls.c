@@ -211,8 +211,27 @@ typedef struct value_table {
     uint32_t newest;
 } value_table;
 
+/* Gathering work again of which the rank keeps a part makes the same value, as long as the part is
+ * the same. Returns 1 if the instruction does so, with that value in *out_value. */
+static int gathers_again(const coh_verifier *v, const value_table *values, uint32_t index,
+                         uint32_t *out_value)
+{
+    const coh_operand *window = coh_instruction_operands(v, index);
+    if (v->program->instructions[index].opcode != COH_OP_GATHER ||
+        v->layout->objects[window->object].stream != COH_STREAM_WORK)
+        return 0;
+    const uint32_t chunk = coh_operand_touches(v, window)[0].chunk;
+    const int32_t part = v->layout->groups[coh_chunk_object(v, chunk)->owner].work_part;
+    if (part < 0)
+        return 0;
+    *out_value = UINT32_MAX - values->now[coh_partner_chunk(v, chunk, part)];
+    return 1;
+}
+
 static void note_instruction(coh_verifier *v, value_table *values, uint32_t index)
 {
+    uint32_t gathered = 0;
+    const int is_again = gathers_again(v, values, index, &gathered);
     const coh_instruction *instruction = &v->program->instructions[index];
     const coh_operand *operands = coh_instruction_operands(v, index);
     for (uint32_t o = 0; o < instruction->operand_count; o++)
@@ -221,7 +240,7 @@ static void note_instruction(coh_verifier *v, value_table *values, uint32_t inde
             uint32_t *now = &values->now[v->program->touches[touch].chunk];
             values->before[touch] = *now;
             if (operands[o].access & COH_ACCESS_WRITE)
-                *now = ++values->newest;
+                *now = is_again ? gathered : ++values->newest;
             values->after[touch] = *now;
         }
 }

@@ -59,6 +59,7 @@ static int access_of_port(uint8_t opcode, const coh_operand *operand, coh_stream
     case COH_ROLE_WORK:
     case COH_ROLE_GRAD:
     case COH_ROLE_OPTIMIZER_STATE:
+    case COH_ROLE_PART:
         break;
     }
     return 0;
@@ -81,8 +82,10 @@ static int role_of_stream(coh_stream stream)
 {
     switch (stream) {
     case COH_STREAM_WORK:
+    case COH_STREAM_WORK_PART:
         return COH_ROLE_WORK;
     case COH_STREAM_GRAD:
+    case COH_STREAM_GRAD_PART:
         return COH_ROLE_GRAD;
     case COH_STREAM_STATE:
         return COH_ROLE_OPTIMIZER_STATE;
@@ -116,6 +119,9 @@ static int role_fits(uint8_t opcode, uint8_t role, coh_stream stream)
 {
     if (coh_opcode_moves(opcode))
         return 1; /* checked by check_mover */
+    if (coh_opcode_communicates(opcode) &&
+        (stream == COH_STREAM_WORK_PART || stream == COH_STREAM_GRAD_PART))
+        return role == COH_ROLE_PART;
     if (stream == COH_STREAM_GATHERED && !coh_opcode_communicates(opcode))
         return role == COH_ROLE_OPTIMIZER_STATE;
     return coh_opcode_calls(opcode) ? (stream == COH_STREAM_CACHE) == (role == COH_ROLE_CACHE)
@@ -361,8 +367,9 @@ static uint64_t sent_partials(const coh_layout *layout)
         const coh_object *work = &layout->objects[group->work];
         for (uint32_t c = work->chunk_begin; c < work->chunk_begin + work->chunk_count; c++)
             if (layout->chunks[c].is_divided)
-                grains +=
-                    coh_verify_largest_part(layout, group, c) / coh_verify_grain_bytes(group, 0);
+                grains += (coh_verify_largest_part(layout, group, c) +
+                           coh_verify_grain_bytes(group, 0) - 1) /
+                          coh_verify_grain_bytes(group, 0);
     }
     const uint64_t bytes = grains * sizeof(double);
     return bytes + (COH_PART_ALIGN - bytes % COH_PART_ALIGN) % COH_PART_ALIGN;
@@ -374,6 +381,7 @@ typedef struct comm_facts {
     uint64_t part_bytes, received_bytes;
     coh_dtype wire;
     int32_t received_in; /* object of the second operand; -1: received in place */
+    int32_t part;        /* object of the last operand, with the window's chunk; -1: none */
 } comm_facts;
 
 /* Returns the facts of an exchange of a chunk of GRAD or WORK, in the group of one axis. */
@@ -392,10 +400,14 @@ static comm_facts facts_of_chunk(const coh_verifier *v, const coh_instruction *i
            axis < mesh->axis_count - 1)
         axis++;
     const int is_reduce = instruction->opcode == COH_OP_REDUCE;
+    const int is_last = axis == mesh->axis_count - 1; /* the last REDUCE, the first GATHER */
     comm_facts facts = { .axes = 1u << axis,
                          .part_bytes = coh_verify_part(mesh, axis, window->bytes, unit),
                          .wire = is_grad ? COH_DTYPE_F32 : group->dtype,
-                         .received_in = is_reduce ? layout->wire : -1 };
+                         .received_in = is_reduce ? layout->wire : -1,
+                         .part = !is_last  ? -1
+                                 : is_grad ? group->grad_part
+                                           : group->work_part };
     facts.received_bytes = facts.part_bytes * (uint64_t)(mesh->axes[axis].rank_count - 1);
     if (is_grad ? coh_group_grad_dtype(group) != COH_DTYPE_F32 : is_reduce || !is_divided)
         facts.part_bytes = 0; /* there is no such exchange */
@@ -412,7 +424,8 @@ static comm_facts facts_of_comm(const coh_verifier *v, const coh_instruction *in
         return facts_of_chunk(v, instruction, window);
     comm_facts facts = { .axes = (1u << layout->mesh.axis_count) - 1,
                          .wire = COH_DTYPE_F32,
-                         .received_in = -1 };
+                         .received_in = -1,
+                         .part = -1 };
     if (stream == COH_STREAM_LOSS) {
         facts.part_bytes = (uint64_t)layout->microbatch_count * COH_LOSS_STRIDE_BYTES;
     } else if (stream == COH_STREAM_PARTIALS) {
@@ -429,6 +442,15 @@ static comm_facts facts_of_comm(const coh_verifier *v, const coh_instruction *in
     return facts;
 }
 
+/* Returns 1 if the operand is the chunk of `object` that belongs to that of the window. */
+static int is_part_of(const coh_verifier *v, const coh_operand *part, const coh_operand *window,
+                      int32_t object)
+{
+    return part->object == object &&
+           coh_operand_touches(v, part)[0].chunk ==
+               coh_partner_chunk(v, coh_operand_touches(v, window)[0].chunk, object);
+}
+
 /* Checks an instruction of a group of ranks. The group of a chunk of a gradient or of work differs
  * in one axis; all others are of all ranks. */
 static coh_status check_comm(coh_verifier *v, uint32_t index)
@@ -442,9 +464,13 @@ static coh_status check_comm(coh_verifier *v, uint32_t index)
         comm->part_bytes * (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
     int good = comm->root == -1 && facts.part_bytes > 0 && comm->axes == facts.axes &&
                comm->part_bytes == facts.part_bytes && comm->wire == facts.wire &&
-               instruction->operand_count == (facts.received_in < 0 ? 1u : 2u);
+               instruction->operand_count == 1u + (facts.received_in >= 0) + (facts.part >= 0);
     if (good && facts.received_in >= 0)
         good = window[1].object == facts.received_in && window[1].bytes >= facts.received_bytes;
+    if (good && facts.part >= 0)
+        good = is_part_of(v, &window[instruction->operand_count - 1], window, facts.part);
+    if (good && v->layout->objects[window->object].stream == COH_STREAM_WORK)
+        good = window->access == (facts.part >= 0 ? COH_ACCESS_WRITE : COH_ACCESS_BOTH);
     if (!good)
         return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,
                                  "its group, parts of %" PRIu64

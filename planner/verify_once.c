@@ -96,11 +96,12 @@ static coh_status note_touch(coh_verifier *v, once_book *book, uint32_t instruct
         COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, chunk,
                                   "a %s may not write this stream",
                                   coh_opcode_name((coh_opcode)opcode)));
-    if (object->stream == COH_STREAM_GRAD)
+    if (object->stream == COH_STREAM_GRAD || object->stream == COH_STREAM_GRAD_PART)
         return note_grad(v, book, instruction, chunk, operand);
-    if (object->stream != COH_STREAM_WORK || !is_trained(v, chunk))
+    if ((object->stream != COH_STREAM_WORK && object->stream != COH_STREAM_WORK_PART) ||
+        !is_trained(v, work_chunk(v, chunk)))
         return COH_OK;
-    chunk_duty *duty = &book->duties[chunk];
+    chunk_duty *duty = &book->duties[work_chunk(v, chunk)];
     if (opcode == COH_OP_UPDATE) {
         duty->update = instruction + 1;
         duty->update_count++;
@@ -120,6 +121,30 @@ static int takes_states(const coh_verifier *v, uint32_t work, uint32_t state, ui
     return count == 1 && work_chunk(v, state) == work;
 }
 
+/* The stream that a part is of. */
+static uint8_t whole_stream(uint8_t stream)
+{
+    return stream == COH_STREAM_WORK_PART   ? COH_STREAM_WORK
+           : stream == COH_STREAM_GRAD_PART ? COH_STREAM_GRAD
+                                            : stream;
+}
+
+/* Returns 1 for a chunk of the object that keeps the work of a trained group. */
+static int is_kept_work(const coh_verifier *v, uint32_t chunk)
+{
+    const coh_group_layout *group = &v->layout->groups[coh_chunk_object(v, chunk)->owner];
+    const int32_t kept = group->work_part >= 0 ? group->work_part : group->work;
+    return group->grad >= 0 && v->layout->chunks[chunk].object == kept;
+}
+
+/* Returns 1 for a chunk of the object that has a group's gradient, summed over all ranks. */
+static int is_summed_grad(const coh_verifier *v, uint32_t chunk)
+{
+    const coh_group_layout *group = &v->layout->groups[coh_chunk_object(v, chunk)->owner];
+    return v->layout->chunks[chunk].object ==
+           (group->grad_part >= 0 ? group->grad_part : group->grad);
+}
+
 /* Checks that an UPDATE has one chunk of work, its gradient and its states, and reads the cells;
  * with a predicate it runs a step later and makes no partials. */
 static coh_status check_update(coh_verifier *v, uint32_t instruction)
@@ -127,7 +152,7 @@ static coh_status check_update(coh_verifier *v, uint32_t instruction)
     uint32_t found[3] = { UINT32_MAX, UINT32_MAX, UINT32_MAX }, count[3] = { 0 }, cells = 0;
     for (uint32_t o = 0; o < v->program->instructions[instruction].operand_count; o++) {
         const coh_operand *operand = &coh_instruction_operands(v, instruction)[o];
-        uint8_t stream = v->layout->objects[operand->object].stream;
+        const uint8_t stream = whole_stream(v->layout->objects[operand->object].stream);
         cells += stream == COH_STREAM_CELLS && operand->access == COH_ACCESS_READ;
         if (stream > COH_STREAM_STATE)
             continue;
@@ -138,8 +163,9 @@ static coh_status check_update(coh_verifier *v, uint32_t instruction)
                                       "an update has access %d to its %s", operand->access,
                                       coh_stream_name((coh_stream)stream)));
     }
-    if (count[0] != 1 || count[1] != 1 || cells != 1 || !is_trained(v, found[0]) ||
-        work_chunk(v, found[1]) != found[0] || !takes_states(v, found[0], found[2], count[2]))
+    if (count[0] != 1 || count[1] != 1 || cells != 1 || !is_kept_work(v, found[0]) ||
+        !is_summed_grad(v, found[1]) || work_chunk(v, found[1]) != work_chunk(v, found[0]) ||
+        !takes_states(v, work_chunk(v, found[0]), found[2], count[2]))
         return coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, instruction, found[0],
                                  "an update takes one chunk of work, its gradient, its states and "
                                  "the cells; this one does not");
@@ -310,14 +336,15 @@ static coh_status check_visit(coh_verifier *v, uint32_t instruction, coh_rule ru
         return check_gathered_visit(v, instruction, rule, chunk, held);
     const coh_object *object = coh_chunk_object(v, chunk);
     const coh_group_layout *group =
-        object->stream <= COH_STREAM_STATE ? &v->layout->groups[object->owner] : NULL;
+        whole_stream(object->stream) <= COH_STREAM_STATE ? &v->layout->groups[object->owner] : NULL;
     int is_split = group != NULL && group->dtype == COH_DTYPE_BF16 && group->optimizer >= 0 &&
                    !v->layout->optimizers[group->optimizer]->rounds_work &&
-                   object->stream != COH_STREAM_GRAD;
+                   whole_stream(object->stream) != COH_STREAM_GRAD;
     int good = count == (is_split ? 2u : 1u) && operands[0].touch_count == 1;
     if (good && is_split)
-        good = object->stream == COH_STREAM_WORK && operands[0].role == COH_ROLE_WORK &&
-               operands[1].role == COH_ROLE_OPTIMIZER_STATE && operands[1].touch_count == 1 &&
+        good = whole_stream(object->stream) == COH_STREAM_WORK &&
+               operands[0].role == COH_ROLE_WORK && operands[1].role == COH_ROLE_OPTIMIZER_STATE &&
+               operands[1].touch_count == 1 &&
                coh_operand_touches(v, &operands[1])[0].chunk ==
                    coh_partner_chunk(v, chunk, group->state);
     if (!good)
@@ -344,7 +371,10 @@ static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, co
             const coh_operand *operand = &coh_instruction_operands(v, i)[o];
             for (uint32_t t = 0; t < operand->touch_count; t++) {
                 uint32_t chunk = coh_operand_touches(v, operand)[t].chunk;
-                v->chunk_stamps[chunk] += (opcodes >> instruction->opcode) & 1;
+                v->chunk_stamps[chunk] +=
+                    ((opcodes >> instruction->opcode) & 1) &&
+                    (!coh_opcode_communicates(instruction->opcode) ||
+                     operand->access == COH_ACCESS_READ); /* not what it gathers */
                 if (coh_chunk_object(v, chunk)->survives && operand->access != access)
                     COH_TRY(
                         coh_verify_breach(v, rule, i, chunk, "its access is %d", operand->access));
@@ -362,12 +392,16 @@ static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, co
     COH_TRY(count_visits(v, opcodes, access, rule));
     for (uint32_t c = 0; c < v->layout->chunk_count; c++)
         if (v->chunk_stamps[c] > 0 && coh_chunk_object(v, c)->survives)
-            streams |= 1 << coh_chunk_object(v, c)->stream & 1 << COH_STREAM_GRAD;
+            streams |= 1 << coh_chunk_object(v, c)->stream &
+                       (1 << COH_STREAM_GRAD | 1 << COH_STREAM_GRAD_PART);
     for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
         const coh_object *object = coh_chunk_object(v, c);
         uint32_t count = v->chunk_stamps[c];
         v->chunk_stamps[c] = 0;
-        if (!object->survives || object->pinned || !((streams >> object->stream) & 1))
+        const int is_gathered = access == COH_ACCESS_READ && object->stream == COH_STREAM_WORK &&
+                                v->layout->groups[object->owner].work_part >= 0;
+        if ((!object->survives && !is_gathered) || object->pinned ||
+            !((streams >> object->stream) & 1))
             continue;
         const int32_t owner = v->layout->chunks[c].owner_rank;
         const uint32_t expected = access != COH_ACCESS_READ || owner == v->layout->rank;
@@ -386,7 +420,8 @@ coh_status coh_verify_save(coh_verifier *v)
         return COH_OK;
     uint32_t opcode = v->program->kind == COH_PROGRAM_SAVE ? COH_OP_SAVE : COH_OP_HASH;
     return check_visits(v, 1u << opcode | 1u << COH_OP_GATHER, COH_ACCESS_READ,
-                        COH_RULE_CONSISTENT_SAVE, 1 << COH_STREAM_WORK | 1 << COH_STREAM_STATE);
+                        COH_RULE_CONSISTENT_SAVE,
+                        1 << COH_STREAM_WORK | 1 << COH_STREAM_WORK_PART | 1 << COH_STREAM_STATE);
 }
 
 /* ---- all of it ---- */
@@ -411,7 +446,7 @@ static coh_status check_program(coh_verifier *v, once_book *book)
                             COH_RULE_EXACTLY_ONCE, -1);
     case COH_PROGRAM_EDIT:
         return check_visits(v, 1u << COH_OP_EDIT, COH_ACCESS_BOTH, COH_RULE_EXACTLY_ONCE,
-                            1 << COH_STREAM_WORK);
+                            1 << COH_STREAM_WORK | 1 << COH_STREAM_WORK_PART);
     case COH_PROGRAM_SAVE:
     case COH_PROGRAM_HASH:
     case COH_PROGRAM_KIND_COUNT:

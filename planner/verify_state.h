@@ -121,8 +121,9 @@ static inline uint64_t coh_verify_part(const coh_mesh *mesh, int axis, uint64_t 
 {
     for (int i = 0; i <= axis; i++) {
         const uint64_t members = (uint64_t)mesh->axes[i].rank_count;
-        window = window / members + (window % members != 0);
-        window += (unit - window % unit) % unit;
+        uint64_t part = window / members + (window % members != 0);
+        part += (unit - part % unit) % unit;
+        window = part < window ? part : window;
     }
     return window;
 }

@@ -11,7 +11,9 @@
  *     2 n      NORM, UPDATE
  *
  * Divided work is whole at stage 0. Its update puts it at stage n, and a GATHER over axis a from
- * stage a + 1 to a. With one rank n is 0. The list of files is in verify_state.h. */
+ * stage a + 1 to a. Of work that a rank keeps in parts the first GATHER brings the part, at any
+ * stage, and a program begins at stage n. What a rank keeps of the sum of a gradient is made once,
+ * before it is used. With one rank n is 0. The list of files is in verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -23,7 +25,7 @@ typedef struct gathering {
 } gathering;
 
 typedef struct sum_book {
-    int *stages; /* by chunk of GRAD or divided WORK */
+    int *stages; /* by chunk of GRAD or divided WORK; of GRAD_PART 1 once it is made */
     gathering losses, partials;
     uint32_t clip;
     int is_divided; /* a chunk is */
@@ -84,21 +86,48 @@ static coh_status note_grad(coh_verifier *v, sum_book *book, uint32_t index, uin
     return COH_OK;
 }
 
-/* Notes that an instruction touches a divided chunk of work. */
-static coh_status note_work(coh_verifier *v, sum_book *book, uint32_t index, uint32_t chunk)
+/* Notes that an instruction touches the part of a summed gradient that a rank keeps. A deferred
+ * update takes that of the step before. */
+static coh_status note_grad_part(coh_verifier *v, sum_book *book, uint32_t index, uint32_t chunk)
 {
     const coh_instruction *instruction = &v->program->instructions[index];
+    const int makes = coh_opcode_communicates(instruction->opcode);
+    const int is_deferred = instruction->predicate_cell != COH_CELL_NONE;
+    if (coh_opcode_moves(instruction->opcode))
+        return COH_OK;
+    if (book->stages[chunk] != !(makes || is_deferred))
+        COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, index, chunk,
+                                  makes ? "the sum of this step is there already"
+                                        : "this is not the sum of the step that is wanted"));
+    book->stages[chunk] |= makes;
+    return COH_OK;
+}
+
+/* Notes that an instruction touches a divided chunk of work, or what the rank keeps of it. */
+static coh_status note_work(coh_verifier *v, sum_book *book, uint32_t index, uint32_t touched)
+{
+    const coh_instruction *instruction = &v->program->instructions[index];
+    const coh_group_layout *group = &v->layout->groups[coh_chunk_object(v, touched)->owner];
+    const uint32_t chunk = coh_partner_chunk(v, touched, group->work);
+    const int axes = v->layout->mesh.axis_count;
     const int gathers = coh_opcode_communicates(instruction->opcode);
     const int wanted = gathers ? axis_of(v, instruction) + 1 : 0;
     if (coh_opcode_moves(instruction->opcode))
         return COH_OK;
+    if (touched != chunk) { /* UPDATE makes a new part, which nobody else has */
+        if (instruction->opcode == COH_OP_UPDATE)
+            book->stages[chunk] = axes;
+        return COH_OK;
+    }
+    if (gathers && wanted == axes && group->work_part >= 0)
+        book->stages[chunk] = axes;
     if (book->stages[chunk] != wanted)
         COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, index, chunk,
                                   "the updated parts are gathered up to stage %d, where stage %d "
                                   "is needed",
                                   book->stages[chunk], wanted));
     if (instruction->opcode == COH_OP_UPDATE)
-        book->stages[chunk] = v->layout->mesh.axis_count;
+        book->stages[chunk] = axes;
     else
         book->stages[chunk] -= gathers;
     return COH_OK;
@@ -126,9 +155,12 @@ static coh_status note_instruction(coh_verifier *v, sum_book *book, uint32_t ind
         const uint8_t stream = v->layout->objects[operand->object].stream;
         for (uint32_t t = 0; t < operand->touch_count; t++) {
             const uint32_t chunk = coh_operand_touches(v, operand)[t].chunk;
-            if (stream == COH_STREAM_GRAD && v->program->kind == COH_PROGRAM_BODY)
+            const int is_body = v->program->kind == COH_PROGRAM_BODY;
+            if (stream == COH_STREAM_GRAD && is_body)
                 COH_TRY(note_grad(v, book, index, chunk));
-            else if (is_divided_work(v, chunk))
+            else if (stream == COH_STREAM_GRAD_PART && is_body)
+                COH_TRY(note_grad_part(v, book, index, chunk));
+            else if (is_divided_work(v, chunk) || stream == COH_STREAM_WORK_PART)
                 COH_TRY(note_work(v, book, index, chunk));
         }
         if (operand->access & COH_ACCESS_WRITE && stream == COH_STREAM_LOSS)
@@ -153,16 +185,30 @@ static coh_status check_gathering(coh_verifier *v, const sum_book *book, const c
                              what, of->gathered);
 }
 
+/* Returns the stage at which a chunk ends the program; -1: at any. */
+static int stage_at_end(const coh_verifier *v, uint32_t chunk)
+{
+    const coh_object *object = coh_chunk_object(v, chunk);
+    const int is_body = v->program->kind == COH_PROGRAM_BODY;
+    if (object->stream == COH_STREAM_GRAD && is_body)
+        return last_stage(v, chunk);
+    if (object->stream == COH_STREAM_GRAD_PART && is_body)
+        return 1;
+    if (!is_divided_work(v, chunk) || v->layout->groups[object->owner].work_part >= 0)
+        return -1;
+    return 0;
+}
+
 static coh_status check_end(coh_verifier *v, const sum_book *book)
 {
     const int is_body = v->program->kind == COH_PROGRAM_BODY;
     for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
-        const int is_grad = is_body && coh_chunk_object(v, c)->stream == COH_STREAM_GRAD;
-        const int last = is_grad ? last_stage(v, c) : 0;
-        if ((is_grad || is_divided_work(v, c)) && book->stages[c] != last)
+        const int last = stage_at_end(v, c);
+        if (last >= 0 && book->stages[c] != last)
             COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, COH_NO_INSTRUCTION, c,
-                                      "it ends at stage %d of the %s over all ranks, not at %d",
-                                      book->stages[c], is_grad ? "sum" : "gathering", last));
+                                      "it ends at stage %d of the sum or the gathering over all "
+                                      "ranks, not at %d",
+                                      book->stages[c], last));
     }
     if (!is_body || v->layout->mesh.axis_count == 0 || book->clip == 0)
         return COH_OK;
@@ -175,11 +221,13 @@ coh_status coh_verify_sums(coh_verifier *v)
 {
     sum_book book = { 0 };
     coh_status status = COH_OK;
-    if (v->program->kind != COH_PROGRAM_BODY && v->program->kind != COH_PROGRAM_DRAIN)
-        return COH_OK;
     COH_TRY(COH_ALLOC(v->layout->chunk_count, &book.stages));
-    for (uint32_t c = 0; c < v->layout->chunk_count; c++)
+    for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
         book.is_divided |= v->layout->chunks[c].is_divided;
+        if (is_divided_work(v, c) &&
+            v->layout->groups[coh_chunk_object(v, c)->owner].work_part >= 0)
+            book.stages[c] = v->layout->mesh.axis_count;
+    }
     for (uint32_t i = 0; i < v->program->instruction_count && status == COH_OK; i++)
         status = note_instruction(v, &book, i);
     if (status == COH_OK)

@@ -31,14 +31,16 @@ static uint64_t rounded_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Bytes of a GRAD, CONTRIBUTION or STATE chunk of `elements`, from the optimizer's table. */
+/* Bytes of a chunk of `elements` of another stream than WORK, from the optimizer's table. */
 static uint64_t partner_bytes(const coh_layout *layout, const coh_group_layout *group,
                               coh_stream stream, uint64_t elements)
 {
     const coh_optimizer *optimizer = layout->optimizers[group->optimizer];
     const int is_half = group->dtype == COH_DTYPE_BF16;
+    const int is_work = stream == COH_STREAM_WORK_PART;
     if (stream != COH_STREAM_STATE)
-        return rounded_up(elements * (is_half && !group->f32_gradients ? 2 : 4), COH_PAGE_BYTES);
+        return rounded_up(elements * (is_half && (is_work || !group->f32_gradients) ? 2 : 4),
+                          COH_PAGE_BYTES);
     /* the low 16 bits of the master */
     uint64_t bytes = is_half && !optimizer->rounds_work ? elements * 2 : 0;
     for (int32_t i = 0; i < optimizer->stream_count; i++) {
@@ -66,7 +68,8 @@ static int is_partner(const coh_layout *layout, const coh_group_layout *group, i
     for (uint32_t i = 0; i < work->chunk_count; i++) {
         const coh_chunk *a = &layout->chunks[work->chunk_begin + i];
         const coh_chunk *b = &layout->chunks[layout->objects[index].chunk_begin + i];
-        const int is_part = a->is_divided && stream == COH_STREAM_STATE;
+        const int is_part =
+            a->is_divided && stream != COH_STREAM_GRAD && stream != COH_STREAM_CONTRIBUTION;
         const uint64_t work_bytes =
             is_part ? coh_verify_largest_part(layout, group, work->chunk_begin + i) : a->bytes;
         const uint64_t elements = work_bytes / (group->dtype == COH_DTYPE_BF16 ? 2 : 4);
@@ -123,6 +126,27 @@ static int parameters_fit(const coh_layout *layout, uint32_t group_index, uint64
         end = parameter->offset + parameter->elements * element_bytes;
     }
     return end <= layout->objects[group->work].bytes;
+}
+
+/* Returns 1 if what a rank keeps of a group's work and gradient are parts of them, which do not
+ * survive then. */
+static int parts_match(const coh_layout *layout, uint32_t group_index)
+{
+    const coh_group_layout *group = &layout->groups[group_index];
+    const int32_t parts[] = { group->work_part, group->grad_part };
+    const int32_t wholes[] = { group->work, group->grad };
+    const coh_stream streams[] = { COH_STREAM_WORK_PART, COH_STREAM_GRAD_PART };
+    for (int i = 0; i < 2; i++) {
+        if (parts[i] == -1)
+            continue;
+        if (wholes[i] < 0 || group->optimizer < 0 || parts[i] < 0 ||
+            !is_partner(layout, group, parts[i], streams[i]) ||
+            layout->objects[parts[i]].owner != (int32_t)group_index ||
+            layout->objects[wholes[i]].survives ||
+            !layout->chunks[layout->objects[wholes[i]].chunk_begin].is_divided)
+            return 0;
+    }
+    return 1;
 }
 
 /* Returns 1 if each divided chunk of the group's work is of one parameter, from a grain on, so that
@@ -252,6 +276,8 @@ static coh_status check_layout(coh_verifier *v)
             !is_partner(layout, group, group->grad, COH_STREAM_GRAD) ||
             !is_partner(layout, group, group->state, COH_STREAM_STATE))
             return bad(v, COH_NO_INSTRUCTION, "a group whose work, grad and state do not match");
+        if (!parts_match(layout, i))
+            return bad(v, COH_NO_INSTRUCTION, "a group whose parts do not match its work");
         if (!contributions_match(layout, i))
             return bad(v, COH_NO_INSTRUCTION, "a group whose contributions do not match its work");
         if (!parameters_fit(layout, i, is_half ? 2 : 4))

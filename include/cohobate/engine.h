@@ -122,7 +122,7 @@ typedef struct coh_engine_options {
      * stops the world, so all engines fail with its sentence. Meet in a barrier (world.h) before
      * destroying an engine. Rank 0 alone writes checkpoints: the others take part in
      * coh_engine_save and ignore its path. With COH_RANK_REPLICATE (plan.h) any rank may also save,
-     * hash, evaluate and so on without the others; with COH_RANK_ZERO1 they would wait for them. */
+     * hash, evaluate and so on without the others; with other patterns they would wait for them. */
     coh_world *world;
 } coh_engine_options;
 

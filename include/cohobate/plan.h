@@ -63,17 +63,22 @@ typedef enum coh_search {
     COH_SEARCH_PROBE
 } coh_search;
 
-/* Optimizer states on several ranks: REPLICATE or ZERO1. It does not affect bits. */
+/* What each of several ranks keeps of the training state. It does not affect bits. */
 typedef enum coh_rank_pattern {
     COH_RANK_REPLICATE, /* each rank has all of them, and makes all updates */
     /* Each rank has those of its part, updates this part of the weights, and receives the parts of
      * the others: ZeRO stage 1. Parameters of fewer grains (16 Ki elements) than there are ranks
      * are replicated. Hashes, saves and everything else that reads states is then done by all ranks
      * together (engine.h). */
-    COH_RANK_ZERO1
+    COH_RANK_ZERO1,
+    /* As ZERO1, and each rank keeps the sum of its part of the gradient alone: stage 2. */
+    COH_RANK_ZERO2,
+    /* As ZERO2, and each rank keeps its part of the weights alone; they are gathered for each use:
+     * stage 3. Evaluations are then done by all ranks together, too. */
+    COH_RANK_ZERO3
 } coh_rank_pattern;
 
-/* Returns "replicate" or "zero1". */
+/* Returns "replicate", "zero1", ... */
 COH_API const char *coh_rank_pattern_name(coh_rank_pattern pattern);
 
 /* The body of a plan: TRAIN or INFER. */

@@ -59,7 +59,8 @@ typedef struct setting {
     int world_is_faulty;
     uint64_t failing_allocation; /* of those that the ranks make; 0: none */
     int asks_stop;               /* 1 + the rank that asks for a stop during step 1; 0: none */
-    int zero1; /* 1: that rank pattern, and a model whose weights have a grain for each rank */
+    /* ZERO1 to ZERO3: that pattern, and a model whose weights have a grain for each rank. */
+    coh_rank_pattern pattern;
     /* Folders of checkpoints: loaded in place of the first values, saved at the end; NULL: none. */
     const char *loads, *saves;
     int cannot_save; /* 1: something else is in the place of `saves` */
@@ -69,7 +70,7 @@ static coh_graph *make_graph(const setting *s)
 {
     const coh_gpt2_config config = { .layers = 2,
                                      .heads = 2,
-                                     .channels = s->zero1 ? CHANNELS_OF_PARTS : CHANNELS,
+                                     .channels = s->pattern ? CHANNELS_OF_PARTS : CHANNELS,
                                      .positions = 48,
                                      .vocabulary = VOCABULARY,
                                      .layernorm_epsilon = 1e-5f,
@@ -94,8 +95,8 @@ static coh_plan_options options_of(const setting *s)
     options.sweep_order = s->order;
     options.deferred_update = s->deferred;
     options.f32_gradients = s->dtype == COH_DTYPE_BF16;
-    options.chunk_bytes = s->zero1 ? 5 << 16 : 1 << 16; /* parts of unequal length */
-    options.rank_pattern = s->zero1 && s->ranks > 1 ? COH_RANK_ZERO1 : COH_RANK_REPLICATE;
+    options.chunk_bytes = s->pattern ? 5 << 16 : 1 << 16; /* parts of unequal length */
+    options.rank_pattern = s->ranks > 1 ? s->pattern : COH_RANK_REPLICATE;
     return options;
 }
 
@@ -361,12 +362,23 @@ static uint64_t state_bytes(const coh_plan *plan, uint64_t *out_divided)
 }
 
 static const setting parts[] = {
-    { "2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 2, 0, IN_MEMORY, 1, -1, .zero1 = 1 },
-    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1, .zero1 = 1 },
-    { "3", 2, COH_DTYPE_F32, COH_SWEEP_LAYER, 0, 0, 3, 0, HOST, 2, -1, .zero1 = 1 },
-    { "2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 0, HOST, 0, -1, .zero1 = 1 },
-    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 0, 0, 2, 1, IN_MEMORY, 3, -1, .zero1 = 1 },
-    { "4", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 0, 0, 4, 0, DISK, 0, -1, .zero1 = 1 },
+    { "2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 2, 0, IN_MEMORY, 1, -1,
+      .pattern = COH_RANK_ZERO1 },
+    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1,
+      .pattern = COH_RANK_ZERO3 },
+    { "3", 2, COH_DTYPE_F32, COH_SWEEP_LAYER, 0, 0, 3, 0, HOST, 2, -1, .pattern = COH_RANK_ZERO1 },
+    { "2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 0, HOST, 0, -1,
+      .pattern = COH_RANK_ZERO2 },
+    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 0, 0, 2, 1, IN_MEMORY, 3, -1,
+      .pattern = COH_RANK_ZERO2 },
+    { "4", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 0, 0, 4, 0, DISK, 0, -1,
+      .pattern = COH_RANK_ZERO3 },
+    { "3", 2, COH_DTYPE_F32, COH_SWEEP_LAYER, 1, 0.5f, 3, 0, IN_MEMORY, 0, -1,
+      .pattern = COH_RANK_ZERO3 },
+    { "2x2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0, 4, 2, HOST, 4, -1,
+      .pattern = COH_RANK_ZERO2 },
+    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1,
+      .pattern = COH_RANK_ZERO1 },
 };
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
@@ -555,7 +567,8 @@ static void steps_of_ranks_allocate_nothing(void **state)
     (void)state;
     static const setting settings[] = {
         { "2x2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1, 0 },
-        { "2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 0, HOST, 0, -1, .zero1 = 1 },
+        { "2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 0, HOST, 0, -1,
+          .pattern = COH_RANK_ZERO1 },
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         end ends[RANKS_MOST];
@@ -735,7 +748,8 @@ static void a_plan_of_ranks_is_rehearsed(void **state)
     static const setting settings[] = {
         { "2x2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, IN_MEMORY, 0, -1, 0 },
         { "2x2", 2, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 0, 0, 4, 0, HOST, 0, -1, 0 },
-        { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, HOST, 0, -1, .zero1 = 1 },
+        { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, HOST, 0, -1,
+          .pattern = COH_RANK_ZERO1 },
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         coh_graph *graph = make_graph(&settings[i]);

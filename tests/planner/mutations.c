@@ -36,7 +36,7 @@ static uint64_t part_elements(const coh_layout *layout, uint64_t elements)
         const uint64_t members = (uint64_t)layout->mesh.axes[axis].rank_count;
         grains = grains / members + (grains % members > 0);
     }
-    return grains * COH_GRAIN_ELEMENTS;
+    return grains * COH_GRAIN_ELEMENTS < elements ? grains * COH_GRAIN_ELEMENTS : elements;
 }
 
 /* Checks that the states of trained groups have room for what the optimizer keeps of each work

@@ -223,7 +223,7 @@ static void cross_boundary(machine *m, int is_first)
             const spot *at = &homes[i];
             symbols[c][i] =
                 is_first
-                    ? mix(77, c)
+                    ? mix(UINT64_C(1) << 32, c) /* no chunk has that number */
                     : read_symbol(m, at->tier, offset_of(m, at->tier, at->offset, c, base_of(m, c)),
                                   c, base_of(m, c));
             if (is_first && starts_empty(m) && !object_of(m, c)->pinned)

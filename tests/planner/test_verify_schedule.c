@@ -32,8 +32,8 @@ typedef struct setting {
     coh_optimizer_choice choice;
     coh_fold_shape replicas, ranks; /* of coh_plan_options */
     int node_ranks;
-    int zero1;      /* 1: coh_plan_options.rank_pattern */
-    int speculates; /* 1: coh_plan_options.speculates, with the decisions found without */
+    coh_rank_pattern pattern; /* of coh_plan_options */
+    int speculates;           /* 1: coh_plan_options.speculates, with the decisions found without */
 } setting;
 
 static const setting settings[] = {
@@ -313,7 +313,7 @@ static const setting settings[] = {
       .replicas = { { 2 } },
       .ranks = { { 2, 2 } },
       .node_ranks = 2,
-      .zero1 = 1 },
+      .pattern = COH_RANK_ZERO1 },
     { "host, direct, bf16, zero1 on ranks 3",
       { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
       1,
@@ -325,7 +325,43 @@ static const setting settings[] = {
       .updates = 1,
       .f32 = 1,
       .ranks = { { 3 } },
-      .zero1 = 1 },
+      .pattern = COH_RANK_ZERO1 },
+    { "disk, deferred, tied, zero3 on ranks 2x2 of two nodes",
+      { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .is_tied = 1 },
+      2,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .replicas = { { 2 } },
+      .ranks = { { 2, 2 } },
+      .node_ranks = 2,
+      .pattern = COH_RANK_ZERO3 },
+    { "host, direct, bf16, zero2 on ranks 3",
+      { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
+      1,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      70,
+      .updates = 1,
+      .f32 = 1,
+      .ranks = { { 3 } },
+      .pattern = COH_RANK_ZERO2 },
+    { "host, deferred, bf16, recomputed, zero3 on ranks 3",
+      { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
+      2,
+      1,
+      1,
+      0,
+      COH_RECOMPUTE_ALL,
+      70,
+      .updates = 1,
+      .f32 = 1,
+      .ranks = { { 3 } },
+      .pattern = COH_RANK_ZERO3 },
     { "disk, deferred, tied, no states but of biases",
       { .layers = 2, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
       2,
@@ -409,8 +445,7 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
                                  .replicas = what->replicas,
                                  .ranks = what->ranks,
                                  .node_ranks = what->node_ranks,
-                                 .rank_pattern =
-                                     what->zero1 ? COH_RANK_ZERO1 : COH_RANK_REPLICATE };
+                                 .rank_pattern = what->pattern };
     uint64_t memory = 0;
     coh_pin pins[3];
     coh_plan *plan = NULL;
