@@ -238,6 +238,9 @@ static void ask_stop(void *engine)
     coh_engine_ask_stop(engine);
 }
 
+/* How long a rank waits for the others. */
+#define RANK_TIMEOUT_S 600.0
+
 static coh_status open_engine(cli_run *run)
 {
     const cli_recipe *recipe = &run->job.recipe;
@@ -253,6 +256,9 @@ static coh_status open_engine(cli_run *run)
     engine_options.disks = run->disks.of;
     engine_options.disk_count = run->disks.count;
     engine_options.world = run->options->launch ? run->options->launch->world : NULL;
+    engine_options.rank_timeout_s = cli_given(run->options, CLI_FLAG_RANK_TIMEOUT)
+                                        ? (double)run->options->rank_timeout
+                                        : RANK_TIMEOUT_S;
     engine_options.record_steps = run->folder.path[0] ? (uint64_t)run->options->record : 0;
     CLI_TRY(
         cli_ranks_open(run->job.plan, &engine_options, cli_job_rank_count(&run->job), &run->ranks));

@@ -117,6 +117,11 @@ coh_status cli_ranks_gather(cli_ranks *ranks, void *records, size_t bytes)
     return coh_world_gather(ranks->launched, own, bytes, records);
 }
 
+coh_status cli_ranks_meet(cli_ranks *ranks)
+{
+    return ranks->launched == NULL ? COH_OK : coh_world_barrier(ranks->launched);
+}
+
 int32_t cli_ranks_count(const cli_ranks *ranks)
 {
     return ranks->all_count;

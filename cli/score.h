@@ -37,8 +37,9 @@ typedef struct cli_score_result {
 } cli_score_result;
 
 /* Fills out_score for a text; the caller sets micro_batch, tokens, targets and, optionally, `after`
- * and `evaluate`. Fails: COH_ERR_CORRUPT for a text without a target (`flag` and `what` name it in the
- * message); COH_ERR_ARGUMENT for a stride above the sequence, or another stride of aligned data. */
+ * and `evaluate`.
+ * Fails: COH_ERR_CORRUPT for a text without a target (`flag` and `what` name it in the message);
+ * COH_ERR_ARGUMENT for a stride above the sequence, or another stride of aligned data. */
 coh_status cli_score_init(const cli_data *data, const char *flag, const char *what,
                           int64_t sequence, int64_t stride, cli_score *out_score);
 

@@ -382,8 +382,10 @@ static coh_status quiet_point(cli_run *run)
         saves = will_save(run, saves);
     }
     CLI_TRY(follow_first(run, &saves));
-    if (saves)
+    if (saves) {
         CLI_TRY(is_first ? save(run) : take_part_in_save(run));
+        CLI_TRY(cli_ranks_meet(run->ranks));
+    }
     cli_report_skip_time(&run->report);
     return COH_OK;
 }
@@ -495,7 +497,9 @@ coh_status cli_train_loop(cli_run *run)
     char why[1024];
     run->saving_step = UINT64_MAX;
     cli_report_start(&run->report);
-    const coh_status status = run_steps(run);
+    coh_status status = cli_ranks_meet(run->ranks); /* all have loaded what they begin with */
+    if (status == COH_OK)
+        status = run_steps(run);
     if (status == COH_OK)
         return finish_save(run);
     snprintf(why, sizeof(why), "%s", coh_last_error());

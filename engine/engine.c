@@ -27,6 +27,8 @@ void coh_engine_options_init_sized(coh_engine_options *out_options, size_t bytes
 /* Longest pause before an instruction in the test mode of delays: 1 s. */
 #define DELAY_US_MOST 1000000
 
+#define RANK_TIMEOUT_MOST_S 1e9
+
 static coh_status check_options(const coh_plan *plan, const coh_engine_options *options)
 {
     uint32_t file_system_count;
@@ -38,6 +40,9 @@ static coh_status check_options(const coh_plan *plan, const coh_engine_options *
     if (!(options->weight_decay >= 0 && isfinite(options->weight_decay)))
         return coh_fail(COH_ERR_ARGUMENT, "weight_decay is %g: give a number from 0 on",
                         (double)options->weight_decay);
+    if (!(options->rank_timeout_s >= 0 && options->rank_timeout_s <= RANK_TIMEOUT_MOST_S))
+        return coh_fail(COH_ERR_ARGUMENT, "rank_timeout_s is %g: give seconds from 0 (no limit) on",
+                        options->rank_timeout_s);
     if (options->disk_count > 0)
         COH_TRY(coh_disks_check(options->disks, options->disk_count, &file_system_count));
     if (plan->layout.file_bytes > 0 && options->disk_folder == NULL && options->disk_count == 0)

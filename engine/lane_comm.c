@@ -171,10 +171,15 @@ coh_status coh_comm_bind(coh_step *step)
 
 /* ---- run ---- */
 
-static coh_status exchange(const coh_step *step, const coh_comm_line *line)
+static coh_status exchange(coh_step *step, const coh_bound *bound,
+                           const coh_instruction *instruction)
 {
-    COH_TRY(coh_transport_start(step->world->transport, line->line));
-    return coh_transport_wait(step->world->transport, line->line);
+    const uint32_t line = bound->comms[instruction->comm - 1].line;
+    COH_TRY(coh_transport_start(step->world->transport, line));
+    coh_rank_watch_begin(&step->watch, (coh_lane)instruction->lane, bound->program, instruction);
+    const coh_status status = coh_transport_wait(step->world->transport, line);
+    coh_rank_watch_end(&step->watch, (coh_lane)instruction->lane);
+    return status;
 }
 
 coh_status coh_run_reduce(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)
@@ -186,7 +191,7 @@ coh_status coh_run_reduce(coh_step *step, coh_ticket *ticket, const coh_instruct
                                  .dtype = COH_DTYPE_F32,
                                  .to_dtype = COH_DTYPE_F32,
                                  .count = line->count };
-    COH_TRY(exchange(step, line));
+    COH_TRY(exchange(step, ticket->bound, instruction));
     if (line->count > 0)
         coh_kernel_fold(NULL, &fold);
     return COH_OK;
@@ -194,8 +199,8 @@ coh_status coh_run_reduce(coh_step *step, coh_ticket *ticket, const coh_instruct
 
 /* Puts this rank's losses at their place among those of all ranks. With them go its step, so that a
  * rank that is at another step than rank 0 is found here, and whether it is to stop. */
-static coh_status gather_losses(const coh_step *step, coh_ticket *ticket, const coh_comm_line *line,
-                                loss_slot *slots)
+static coh_status gather_losses(coh_step *step, coh_ticket *ticket,
+                                const coh_instruction *instruction, loss_slot *slots)
 {
     const size_t count = step->layout->microbatch_count;
     const int32_t ranks = coh_mesh_rank_count(&step->layout->mesh);
@@ -204,7 +209,7 @@ static coh_status gather_losses(const coh_step *step, coh_ticket *ticket, const 
         memcpy(own, slots, count * sizeof(*slots));
     own->step = ticket->input.step;
     own->asks_stop = atomic_load_explicit(&step->asks_stop, memory_order_relaxed);
-    COH_TRY(exchange(step, line));
+    COH_TRY(exchange(step, ticket->bound, instruction));
     ticket->is_stop_asked = slots->asks_stop;
     for (int32_t rank = 1; rank < ranks; rank++) {
         ticket->is_stop_asked |= slots[(size_t)rank * count].asks_stop;
@@ -235,11 +240,13 @@ static void copy_partials(const coh_step *step, int32_t rank, double *partials, 
     }
 }
 
-static coh_status gather_partials(const coh_step *step, const coh_comm_line *line, double *partials)
+static coh_status gather_partials(coh_step *step, const coh_bound *bound,
+                                  const coh_instruction *instruction, double *partials)
 {
+    const coh_comm_line *line = &bound->comms[instruction->comm - 1];
     const coh_mesh *mesh = &step->layout->mesh;
     copy_partials(step, step->rank, partials, (double *)(void *)line->own, 1);
-    COH_TRY(exchange(step, line));
+    COH_TRY(exchange(step, bound, instruction));
     for (int32_t rank = 0; rank < coh_mesh_rank_count(mesh); rank++) {
         const int32_t index = coh_mesh_group_index(mesh, coh_mesh_all_axes(mesh), rank);
         char *slot = line->slots + (size_t)index * line->slot_bytes;
@@ -256,10 +263,10 @@ coh_status coh_run_gather(coh_step *step, coh_ticket *ticket, const coh_instruct
     const coh_operand *losses = coh_bound_operand(bound, instruction, COH_SLOT_COMM_LOSS);
     const coh_operand *partials = coh_bound_operand(bound, instruction, COH_SLOT_COMM_PARTIALS);
     if (losses != NULL)
-        return gather_losses(step, ticket, line, coh_operand_data(step, losses));
+        return gather_losses(step, ticket, instruction, coh_operand_data(step, losses));
     if (partials != NULL)
-        return gather_partials(step, line, coh_operand_data(step, partials));
+        return gather_partials(step, bound, instruction, coh_operand_data(step, partials));
     if (line->own_bytes > 0)
         memcpy(line->own, line->from, line->own_bytes);
-    return exchange(step, line);
+    return exchange(step, bound, instruction);
 }

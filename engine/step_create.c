@@ -359,6 +359,8 @@ static coh_status create_all(coh_step *step, const coh_step_config *config)
                                   step->plan->programs[COH_PROGRAM_BODY].instruction_count));
     COH_TRY(open_store(step, config->store_ops));
     COH_TRY(coh_comm_bind(step));
+    COH_TRY(
+        coh_rank_watch_start(&step->watch, step->world, step->plan, step->options.rank_timeout_s));
     return start_threads(step);
 }
 
@@ -437,6 +439,7 @@ void coh_step_halt(coh_step *step)
         coh_free(thread->completions);
         *thread = (coh_lane_thread){ 0 };
     }
+    coh_rank_watch_stop(&step->watch);
     for (int lane = 0; lane < COH_LANE_COUNT; lane++)
         if (step->queues[lane] != NULL) {
             step->device_ops->queue_destroy(step->queues[lane]);

@@ -19,6 +19,7 @@
 #include "engine/instruction_work.h"
 #include "engine/optimizer_numbers.h"
 #include "engine/phantom.h"
+#include "engine/rank_watch.h"
 #include "engine/step.h"
 #include "engine/step_records.h"
 #include "planner/opcodes.h"
@@ -200,9 +201,10 @@ struct coh_step {
     coh_engine_options options;
     const coh_device_ops *device_ops;
     coh_device *device;
-    coh_phantom *phantom;       /* of a rehearsal: no byte may be touched; else NULL */
-    coh_world *world;           /* of several ranks, the caller's; else NULL */
-    int32_t rank;               /* in the world; 0 without one */
+    coh_phantom *phantom; /* of a rehearsal: no byte may be touched; else NULL */
+    coh_world *world;     /* of several ranks, the caller's; else NULL */
+    int32_t rank;         /* in the world; 0 without one */
+    coh_rank_watch watch;
     coh_divided_chunk *divided; /* in the order of their chunks; with a world */
     uint32_t divided_count;
     coh_fold_shape fold;               /* of the replicas of all ranks */

@@ -101,14 +101,16 @@ static inline int coh_chunk_is_divided_work(const coh_layout *layout, uint32_t c
 
 /* Returns the bytes of the norm partials that a rank sends to all others before CLIP: room for
  * those of its part of each divided chunk, in the order of the chunks. 0: no chunk is divided. */
-static inline uint64_t coh_sent_partials_bytes(const coh_layout *layout)
-{
-    uint64_t grains = 0;
-    for (uint32_t i = 0; i < layout->chunk_count; i++)
-        if (coh_chunk_is_divided_work(layout, i))
-            grains += coh_updated_part_grains(layout, i);
-    return (grains * sizeof(double) + COH_PART_ALIGN - 1) / COH_PART_ALIGN * COH_PART_ALIGN;
-}
+uint64_t coh_sent_partials_bytes(const coh_layout *layout);
+
+/* Room for what the other ranks send; 0: nothing. */
+typedef struct coh_received_room {
+    uint64_t wire_bytes;     /* slices of a REDUCE, norm partials */
+    uint64_t gathered_bytes; /* the states of a divided chunk, of all ranks */
+} coh_received_room;
+
+/* Returns the room that the groups of a layout need. */
+coh_received_room coh_received_room_of(const coh_layout *layout);
 
 /* Returns the most bytes that a rank receives in an instruction: a part from each other member of
  * its group. */

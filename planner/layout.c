@@ -645,22 +645,6 @@ static coh_status add_operator_objects(builder *b)
     return COH_OK;
 }
 
-/* Returns the most bytes that a REDUCE of one chunk of a gradient receives. */
-static uint64_t most_reduced_bytes(const coh_layout *layout)
-{
-    const coh_mesh *mesh = &layout->mesh;
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < layout->chunk_count; i++)
-        for (int axis = 0; axis < mesh->axis_count; axis++) {
-            if (layout->objects[layout->chunks[i].object].stream != COH_STREAM_GRAD)
-                continue;
-            const uint64_t bytes = coh_chunk_part_bytes_at(layout, i, axis) *
-                                   (uint64_t)(mesh->axes[axis].rank_count - 1);
-            most = bytes > most ? bytes : most;
-        }
-    return most;
-}
-
 /* Adds an object of one chunk that belongs to no group, if it has bytes. */
 static coh_status add_room(builder *b, coh_stream stream, uint64_t bytes, int32_t *out_object)
 {
@@ -671,22 +655,12 @@ static coh_status add_room(builder *b, coh_stream stream, uint64_t bytes, int32_
     return add_chunk(b, bytes);
 }
 
-/* Adds the objects that receive what other ranks send: slices of a REDUCE and norm partials, and
- * the states of a divided chunk. */
+/* Adds the objects that receive what other ranks send. */
 static coh_status add_received(builder *b)
 {
-    coh_layout *layout = b->layout;
-    const uint64_t ranks = coh_layout_rank_count(layout);
-    const uint64_t reduced = most_reduced_bytes(layout);
-    const uint64_t partials = ranks * coh_sent_partials_bytes(layout);
-    uint64_t states = 0;
-    for (uint32_t i = 0; i < layout->chunk_count; i++)
-        if (layout->chunks[i].is_divided &&
-            layout->objects[layout->chunks[i].object].stream == COH_STREAM_STATE &&
-            layout->chunks[i].bytes > states)
-            states = layout->chunks[i].bytes;
-    COH_TRY(add_room(b, COH_STREAM_WIRE, reduced > partials ? reduced : partials, &layout->wire));
-    return add_room(b, COH_STREAM_GATHERED, ranks * states, &layout->gathered);
+    const coh_received_room room = coh_received_room_of(b->layout);
+    COH_TRY(add_room(b, COH_STREAM_WIRE, room.wire_bytes, &b->layout->wire));
+    return add_room(b, COH_STREAM_GATHERED, room.gathered_bytes, &b->layout->gathered);
 }
 
 static coh_status add_pinned_objects(builder *b)

@@ -1,7 +1,6 @@
-/* The patterns `replicate`, `slice` and `zero1` to `zero3`: how an operator's parameters are partitioned and
- * how a call becomes instructions. The idea: a table of functions per pattern; all share the life
- * of a group (pattern_life.c). The interface is pattern.h; instructions of calls are written by
- * lower_call.c. */
+/* The patterns: how an operator's parameters are partitioned and how a call becomes instructions.
+ * The idea: a table of functions per pattern; all share the life of a group (pattern_life.c). The
+ * interface is pattern.h; instructions of calls are written by lower_call.c. */
 #include "planner/pattern.h"
 
 #include "base/bytes.h"

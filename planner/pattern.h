@@ -117,13 +117,13 @@ static inline const coh_pattern *coh_pattern_of_group(const coh_layout *layout, 
     return coh_pattern_rows[layout->groups[group].pattern];
 }
 
-/* Returns 1 if the ranks update a group in parts, and if a rank keeps only its part of a stream. The
- * parameters of the group are known, its objects need not be. */
+/* Returns 1 if the ranks update a group in parts, and if a rank keeps only its part of a stream.
+ * The parameters of the group are known, its objects need not be. */
 int coh_group_is_divided(const coh_layout *layout, int32_t group);
 int coh_group_keeps_part(const coh_layout *layout, int32_t group, coh_stream stream);
 
-/* Returns the bytes that a rank receives over the links of one level when a chunk of work is gathered
- * for a use. */
+/* Returns the bytes that a rank receives over the links of one level when a chunk of work is
+ * gathered for a use. */
 uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_link_level level);
 
 /* Completes the chunks whose sum over all ranks is under way, if any. */

@@ -28,7 +28,8 @@ typedef struct coh_pattern_choice {
 } coh_pattern_choice;
 
 /* Returns the choice of the search: tables are sliced; products if they may be taken in more than
- * one of `slices` (coh_decisions). With zero1 to zero3 all classes have that pattern, which slices alike. */
+ * one of `slices` (coh_decisions). With zero1 to zero3 all classes have that pattern, which slices
+ * alike. */
 coh_pattern_choice coh_pattern_choose(coh_rank_pattern ranks, int slices);
 int coh_pattern_choice_equal(const coh_pattern_choice *a, const coh_pattern_choice *b);
 

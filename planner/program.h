@@ -158,8 +158,8 @@ static inline int coh_group_is_trained(const coh_group_layout *group)
     return group->optimizer >= 0;
 }
 
-/* Returns the object that keeps a group's work between programs, and the one that has the sum of its
- * gradient over all ranks. */
+/* Returns the object that keeps a group's work between programs, and the one that has the sum of
+ * its gradient over all ranks. */
 static inline int32_t coh_group_kept_work(const coh_group_layout *group)
 {
     return group->work_part >= 0 ? group->work_part : group->work;
@@ -365,9 +365,12 @@ typedef enum coh_role {
     COH_ROLE_WORK,
     COH_ROLE_GRAD,
     COH_ROLE_OPTIMIZER_STATE, /* of UPDATE, NORM, INIT, ... */
-    COH_ROLE_PART,            /* of REDUCE and GATHER: what the rank keeps of their window */
+
     COH_ROLE_FROM,
-    COH_ROLE_TO /* of movers and ADD */
+    COH_ROLE_TO, /* of movers and ADD */
+    /* Of REDUCE and GATHER: what the rank keeps of their window. The order is part of program
+     * hashes: append. */
+    COH_ROLE_PART
 } coh_role;
 
 /* The lifetime of one chunk's bytes in one arena: the unit that is entered and left. It is

@@ -171,7 +171,7 @@ static coh_status check_operand(coh_verifier *v, uint32_t instruction_index,
     const coh_access_matrix *matrix = &v->layout->access;
     uint32_t chunk = coh_operand_touches(v, operand)[0].chunk;
     if (operand->access < COH_ACCESS_READ || operand->access > COH_ACCESS_BOTH ||
-        operand->role > COH_ROLE_TO)
+        operand->role > COH_ROLE_PART)
         COH_TRY(coh_verify_breach(v, COH_RULE_FORM, instruction_index, chunk,
                                   "access %d or role %d does not exist", operand->access,
                                   operand->role));

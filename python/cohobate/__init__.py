@@ -160,7 +160,7 @@ class coh_engine_options(Structure):
                 ("groups", POINTER(coh_parameter_group)), ("group_count", c_uint32),
                 ("hyperparameters", POINTER(coh_hyperparameter_value)), ("hyperparameter_count", c_uint32),
                 ("disks", POINTER(coh_disk)), ("disk_count", c_uint32), ("record_steps", c_uint64), ("check_calls", c_int32),
-                ("progress", _Progress), ("progress_context", c_void_p), ("world", c_void_p)]
+                ("progress", _Progress), ("progress_context", c_void_p), ("world", c_void_p), ("rank_timeout_s", c_double)]
 
 
 class coh_step_input(Structure):

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs of several ranks that move and that lose one of them.
 
+    test_processes.py COHOBATE patterns       what each rank keeps, on 2, 4 and 8 ranks in three places, against one rank
     test_processes.py COHOBATE elastic        runs on 8, 2, 1 and 4 ranks, saved in one place and resumed in another
     test_processes.py COHOBATE kills COUNT    kills each of two processes COUNT times, at random moments
 
 The last line is the figure. COH_MPIRUN is tests/comm/under_mpirun.sh, for which mpirun must be installed (77)."""
 
+import json
 import os
 import random
 import re
@@ -18,7 +20,8 @@ import time
 
 COHOBATE, WHAT = os.path.abspath(sys.argv[1]), sys.argv[2]
 MPIRUN = os.environ["COH_MPIRUN"]
-MODEL = ["gpt2-nano", "--sequence", "16", "--batch", "8", "--dtype", "f32", "--replicas", "2x2x2", "--search", "quick"]
+SHAPE = ["gpt2-nano", "--sequence", "16", "--replicas", "2x2x2", "--search", "quick"]
+MODEL = [*SHAPE, "--batch", "8", "--dtype", "f32"]
 PROGRAM = {**os.environ, "COH_CALIBRATION": "none"}
 
 
@@ -32,6 +35,41 @@ def hash_of(processes, *arguments):
     out, err = start(processes, *arguments).communicate(timeout=300)
     found = re.search(r"^hash: +([0-9a-f]{16})$", out, re.M)
     return found[1] if found else sys.exit(f"{arguments}: {err}")
+
+
+def numbers_of(processes, log, *arguments):
+    """The loss and the norm of each step, as written, and the hash."""
+    found = hash_of(processes, *arguments, "--log", log)
+    with open(log, encoding="utf-8") as file:
+        rows = [json.loads(line, parse_float=str) for line in file]
+    os.remove(log)
+    return found, [(row["loss"], row["grad_norm"]) for row in rows if "grad_norm" in row]
+
+
+def patterns(folder, data):
+    """Every pattern has the losses, norms and hash of one rank, whatever a rank keeps and wherever it lies."""
+    small = ["--device-memory", "24MiB"]
+    log = os.path.join(folder, "log.jsonl")
+    places = [(1, 2, [*small, "--disk", folder]), (1, 4, [*small, "--emulate-host", "1GiB"]), (1, 8, []),
+              (2, 2, [*small, "--emulate-host", "1GiB"]), (4, 4, [*small, "--disk", folder])]
+    runs = twins = 0
+    for dtype in (["--dtype", "f32"], ["--dtype", "bf16", "--gradients", "f32"]):
+        for clip in (["--clip", "0.5"], ["--clip", "0"], ["--clip-mode", "previous"]):
+            for batch in (8, 32):
+                same = [*SHAPE, *dtype, *clip, "--batch", batch, "--micro-batch", 1, "--dropout", "0.1", "--data", data, "--steps", 20,
+                        "--save", "none"]
+                twin = numbers_of(1, log, *same)
+                if len(twin[1]) != 20:
+                    sys.exit(f"{same}: the log has {len(twin[1])} steps")
+                twins += 1
+                for pattern in ("replicate", "zero1", "zero2", "zero3"):
+                    processes, ranks, place = places[runs % len(places)]
+                    flags = [*place, "--pattern", pattern, "--test-poison", "--test-delay-seed", runs]
+                    if numbers_of(processes, log, *same, *flags, *([] if processes > 1 else ["--ranks", ranks])) != twin:
+                        sys.exit(f"{same} {flags} on {ranks} ranks: other numbers")
+                    runs += 1
+    print(f"{runs} runs of 20 steps on 2, 4 and 8 ranks, threads and processes, in three places: the losses, norms and hashes of their"
+          f" {twins} twins")
 
 
 def elastic(folder, data):
@@ -130,7 +168,9 @@ def main():
         data = os.path.join(folder, "corpus.txt")
         with open(data, "w", encoding="utf-8") as file:
             file.write("".join(f"line {i * i % 97}: the {i % 13}th of many\n" for i in range(400)))
-        if WHAT == "elastic":
+        if WHAT == "patterns":
+            patterns(folder, data)
+        elif WHAT == "elastic":
             elastic(folder, data)
         else:
             kills(folder, data, int(sys.argv[3]))

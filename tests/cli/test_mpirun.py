@@ -83,6 +83,29 @@ class Processes(TrainTest):
         self.assertEqual(err.count("go on with"), 1, err)
         self.assertEqual(self.says_hash(self.resumed(self.path("run"))), whole)
 
+    def test_a_process_that_hangs_ends_all_after_the_timeout(self):
+        process = start(*as_processes(2, *RUN, "--data", self.data, "--steps", 100000, "--save", self.path("run"),
+                                      "--save-every", 2, "--rank-timeout", 1), program=MPIRUN, as_given=True)
+        wait_for_step(process, self.path("run"), 2)
+        os.kill(self.process_of_rank(1), signal.SIGSTOP)
+        err = process.communicate(timeout=120)[1].decode()
+        self.assertNotEqual(process.returncode, 0)
+        self.assertRegex(err, "it has waited 1 s for the other rank of its group in (REDUCE|GATHER), instruction [0-9]+ of the "
+                              "body program, on .*: ranks 0 1.: one of them hangs")
+        self.succeeds("check", self.path("run"))
+
+    def process_of_rank(self, rank):
+        """The process below ours that the launcher has given this rank."""
+        wanted = f"OMPI_COMM_WORLD_RANK={rank}".encode()
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/environ", "rb") as variables, open(f"/proc/{name}/cmdline", "rb") as command:
+                    if wanted in variables.read().split(b"\0") and self.data.encode() in command.read():
+                        return int(name)
+            except OSError:
+                continue
+        self.fail(f"there is no process of rank {rank}")
+
     def test_mistakes_are_printed_once(self):
         common = [*RUN, "--data", self.data, "--steps", 1, "--save", "none"]
         for code, count, flags, says in pairs(

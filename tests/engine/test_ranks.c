@@ -29,6 +29,7 @@
 
 enum { TOKENS = 37, VOCABULARY = 300, MICROBATCHES_MOST = 16, RANKS_MOST = 8, STEPS = 3 };
 enum { CHANNELS = 64, CHANNELS_OF_PARTS = 128 };
+enum { TIMEOUTS_A_SECOND = 10 };
 
 static int32_t tokens[MICROBATCHES_MOST * TOKENS], targets[MICROBATCHES_MOST * TOKENS];
 
@@ -59,6 +60,7 @@ typedef struct setting {
     int world_is_faulty;
     uint64_t failing_allocation; /* of those that the ranks make; 0: none */
     int asks_stop;               /* 1 + the rank that asks for a stop during step 1; 0: none */
+    int hangs; /* 1 + the rank that comes too late to step 1, with a timeout; 0: none */
     /* ZERO1 to ZERO3: that pattern, and a model whose weights have a grain for each rank. */
     coh_rank_pattern pattern;
     /* Folders of checkpoints: loaded in place of the first values, saved at the end; NULL: none. */
@@ -178,6 +180,8 @@ static coh_status run_steps(rank_run *run, coh_engine *engine)
         if (step == STEPS - 1)
             COH_TRY(meet(run));
         const uint64_t allocations = alloc_count();
+        if (step == 1 && run->s->hangs == rank + 1)
+            usleep(20 * 1000 * 1000 / TIMEOUTS_A_SECOND);
         COH_TRY(coh_engine_submit(engine, &input));
         if (step == 1 && run->s->asks_stop == rank + 1)
             coh_engine_ask_stop(engine);
@@ -211,6 +215,7 @@ static coh_status run_rank(rank_run *run)
     options.delay_seed = run->s->delay_seed;
     options.delay_most_us = 300;
     options.world = run->world;
+    options.rank_timeout_s = run->s->hangs ? 1.0 / TIMEOUTS_A_SECOND : 0;
     coh_status status = coh_engine_create(run->plan, &options, &engine);
     if (status == COH_OK)
         status = run_steps(run, engine);
@@ -544,6 +549,24 @@ static void each_call_that_fails_ends_all_ranks_with_one_sentence(void **state)
     transport_fault_plan_set(NULL);
 }
 
+/* The rank sleeps for twenty timeouts. The others wait in step 1, or have not waited long enough in an
+ * earlier one: the test does not depend on how fast they are. */
+static void a_rank_that_hangs_ends_all_with_what_the_others_wait_for(void **state)
+{
+    (void)state;
+    for (int pattern = COH_RANK_REPLICATE; pattern <= COH_RANK_ZERO3; pattern += COH_RANK_ZERO3) {
+        setting s = with_ranks(plain, 4);
+        end ends[RANKS_MOST];
+        s.hangs = 3;
+        s.node_ranks = 2;
+        s.pattern = (coh_rank_pattern)pattern;
+        run_setting(&s, ends);
+        expect_one_sentence(&s, ends, "it has waited 0.1 s for the other rank");
+        expect_one_sentence(&s, ends, "one of them hangs");
+        assert_int_equal(ends[0].status, COH_ERR_DEVICE);
+    }
+}
+
 /* Likewise each allocation: of an engine that is created, or of a hash. */
 static void each_allocation_that_fails_ends_all_ranks_with_one_sentence(void **state)
 {
@@ -775,6 +798,7 @@ int main(void)
         cmocka_unit_test(a_stop_that_one_rank_asks_for_is_known_to_all_after_the_same_step),
         cmocka_unit_test(a_broken_number_on_one_rank_masks_the_update_on_all),
         cmocka_unit_test(each_call_that_fails_ends_all_ranks_with_one_sentence),
+        cmocka_unit_test(a_rank_that_hangs_ends_all_with_what_the_others_wait_for),
         cmocka_unit_test(each_allocation_that_fails_ends_all_ranks_with_one_sentence),
         cmocka_unit_test(steps_of_ranks_allocate_nothing),
         cmocka_unit_test(a_world_that_is_not_the_plans_is_refused),

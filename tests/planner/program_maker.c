@@ -140,9 +140,12 @@ static void make_groups(const maker_recipe *recipe, coh_layout *layout)
     COH_ALLOC(5, &layout->parameters);
     layout->optimizers[layout->optimizer_count++] = coh_optimizer_find("adamw");
     for (int32_t i = 0; i < 3; i++) {
-        layout->groups[i] = (coh_group_layout){
-            .work = W0 + i, .grad = G0 + i, .state = M0 + i, .dtype = halves(recipe, i)
-        };
+        layout->groups[i] = (coh_group_layout){ .work = W0 + i,
+                                                .grad = G0 + i,
+                                                .state = M0 + i,
+                                                .work_part = -1,
+                                                .grad_part = -1,
+                                                .dtype = halves(recipe, i) };
         coh_group_streams_make(&layout->groups[i], layout->optimizers[0], recipe->deferred);
     }
     for (int32_t i = 0; i < 5; i++) {

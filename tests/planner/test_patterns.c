@@ -230,7 +230,9 @@ static void volumes_are_those_of_a_sum_over_all_ranks(void **state)
 {
     (void)state;
     coh_object object = { .bytes = 0, .stream = COH_STREAM_GRAD };
-    coh_group_layout group = { .grad = 0, .pattern = COH_PATTERN_REPLICATE };
+    coh_group_layout group = {
+        .grad = 0, .work_part = -1, .grad_part = -1, .pattern = COH_PATTERN_REPLICATE
+    };
     coh_chunk chunk = { .object = 0 };
     coh_layout layout = { .objects = &object, .chunks = &chunk, .groups = &group };
     object.chunk_count = 1;
