@@ -36,8 +36,8 @@ int cli_ranks_is_first(const cli_ranks *ranks);
  * filled in. All processes call it together. Allocates nothing. */
 coh_status cli_ranks_gather(cli_ranks *ranks, void *records, size_t bytes);
 
-/* Lets the processes of all ranks come to the same point. They may wait there for any time, unlike in
- * a step (--rank-timeout). Without processes it does nothing. */
+/* Lets the processes of all ranks come to the same point. They may wait there for any time, unlike
+ * in a step (--rank-timeout). Without processes it does nothing. */
 coh_status cli_ranks_meet(cli_ranks *ranks);
 
 /* Runs `work` on all ranks of this process at once, or on one after the other from rank 0 on, and

@@ -23,28 +23,43 @@ static void nap(long ns)
 
 /* ---- send ---- */
 
-/* Sends a message to one rank. Its thread receives it, so this does not wait for its other threads.
- */
-static int deliver(const coh_mpi_stop *stop, const coh_mpi_control *control, int32_t to)
+/* Returns a place for a message, or NULL: too many ranks hang. */
+static coh_mpi_delivery *claim(coh_mpi_stop *stop)
 {
-    _Alignas(COH_MPI_REQUEST_BYTES_MOST) unsigned char request[COH_MPI_REQUEST_BYTES_MOST];
+    for (int i = 0; i < COH_MPI_DELIVERIES; i++)
+        if (atomic_exchange(&stop->deliveries[i].is_used, 1) == 0)
+            return &stop->deliveries[i];
+    return NULL;
+}
+
+/* Sends a message to one rank. Its thread receives it, so this does not wait for its other threads.
+ * A process that hangs receives nothing: then the message is given up, and MPI keeps its place. */
+static int deliver(coh_mpi_stop *stop, const coh_mpi_control *control, int32_t to)
+{
+    const uint64_t begin_ns = coh_clock_ns();
+    coh_mpi_delivery *made = claim(stop);
+    if (made == NULL)
+        return 0;
+    made->control = *control;
     const coh_mpi_message message = { .communicator = stop->communicator,
-                                      .from = control,
-                                      .bytes = sizeof(*control),
+                                      .from = &made->control,
+                                      .bytes = sizeof(made->control),
                                       .peer = to,
                                       .tag = COH_MPI_TAG_CONTROL };
     int is_done = 0;
-    int code = stop->calls->post(&message, request);
-    while (code == 0 && !is_done) {
-        code = stop->calls->test_all(1, request, &is_done);
+    int code = stop->calls->post(&message, made->request);
+    while (code == 0 && !is_done && coh_clock_ns() - begin_ns < COH_MPI_PATIENCE_NS) {
+        code = stop->calls->test_all(1, made->request, &is_done);
         if (code == 0 && !is_done)
             nap(SHORT_NAP_NS);
     }
+    if (code != 0 || is_done)
+        atomic_store(&made->is_used, 0);
     return code;
 }
 
 /* Sends a message to all others, also if one of them cannot be reached. */
-static int deliver_all(const coh_mpi_stop *stop, const coh_mpi_control *control)
+static int deliver_all(coh_mpi_stop *stop, const coh_mpi_control *control)
 {
     int first_code = 0;
     for (int32_t step = 1; step < stop->rank_count; step++) {

@@ -42,12 +42,23 @@ typedef struct coh_mpi_control {
     char sentence[COH_ERROR_TEXT_BYTES];
 } coh_mpi_control;
 
+/* A message under way: MPI may use it until it is done, or until the world is closed. */
+typedef struct coh_mpi_delivery {
+    _Alignas(COH_MPI_REQUEST_BYTES_MOST) unsigned char request[COH_MPI_REQUEST_BYTES_MOST];
+    coh_mpi_control control;
+    _Atomic int is_used;
+} coh_mpi_delivery;
+
+/* Messages under way at once, and those given up. */
+enum { COH_MPI_DELIVERIES = 16 };
+
 typedef struct coh_mpi_stop {
     const coh_mpi_calls *calls;
     coh_mpi_communicator communicator;
     int32_t rank, rank_count;
     pthread_t thread;
     coh_mpi_control received; /* of the thread */
+    coh_mpi_delivery deliveries[COH_MPI_DELIVERIES];
     _Alignas(COH_MPI_REQUEST_BYTES_MOST) unsigned char request[COH_MPI_REQUEST_BYTES_MOST];
     pthread_mutex_t lock;   /* of the first stop */
     _Atomic int is_stopped; /* set under the lock (release), read by all (acquire) */

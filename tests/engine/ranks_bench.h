@@ -1,0 +1,312 @@
+/* ranks_bench.h - runs of a GPT-2 with a tied table on ranks that are threads, and on their twin:
+ * one rank that makes the same replicas. For test_ranks.c and test_rank_parts.c. */
+#ifndef COH_TESTS_ENGINE_RANKS_BENCH_H
+#define COH_TESTS_ENGINE_RANKS_BENCH_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fold_shape.h"
+#include "base/thread.h"
+#include "cohobate/engine.h"
+#include "cohobate/models.h"
+#include "comm/world.h"
+#include "planner/plan_make.h"
+#include "tests/engine/drawn_tokens.h"
+#include "tests/engine/must.h"
+#include "tests/faults/alloc_faults.h"
+#include "tests/faults/transport_faults.h"
+#include "tests/length.h"
+#include "tests/search_length.h"
+#include "tests/temporary.h"
+
+enum { TOKENS = 37, VOCABULARY = 300, MICROBATCHES_MOST = 16, RANKS_MOST = 8, STEPS = 3 };
+enum { CHANNELS = 64, CHANNELS_OF_PARTS = 128 };
+enum { TIMEOUTS_A_SECOND = 10 };
+
+static int32_t tokens[MICROBATCHES_MOST * TOKENS], targets[MICROBATCHES_MOST * TOKENS];
+
+static inline int draw_inputs(void **state)
+{
+    (void)state;
+    draw_tokens(tokens, targets, MICROBATCHES_MOST * TOKENS, VOCABULARY);
+    return 0;
+}
+
+/* ---- a run ---- */
+
+typedef enum place { IN_MEMORY, DISK, HOST } place;
+
+/* A numeric plan, `count` micro-batches for each of the shape's replicas, and where it runs. */
+typedef struct setting {
+    const char *shape;
+    int count;
+    coh_dtype dtype;
+    coh_sweep_order order;
+    int deferred;
+    float clip;
+    int ranks; /* 1: the twin */
+    int node_ranks;
+    place where;
+    uint64_t delay_seed;
+    int broken_rank; /* its table is out of range in step 1; -1: none */
+    int world_is_faulty;
+    uint64_t failing_allocation; /* of those that the ranks make; 0: none */
+    int asks_stop;               /* 1 + the rank that asks for a stop during step 1; 0: none */
+    int hangs; /* 1 + the rank that comes too late to step 1, with a timeout; 0: none */
+    /* ZERO1 to ZERO3: that pattern, and a model whose weights have a grain for each rank. */
+    coh_rank_pattern pattern;
+    /* Folders of checkpoints: loaded in place of the first values, saved at the end; NULL: none. */
+    const char *loads, *saves;
+    int cannot_save; /* 1: something else is in the place of `saves` */
+} setting;
+
+static inline coh_graph *make_graph(const setting *s)
+{
+    const coh_gpt2_config config = { .layers = 2,
+                                     .heads = 2,
+                                     .channels = s->pattern ? CHANNELS_OF_PARTS : CHANNELS,
+                                     .positions = 48,
+                                     .vocabulary = VOCABULARY,
+                                     .layernorm_epsilon = 1e-5f,
+                                     .dtype = s->dtype };
+    coh_graph *graph = NULL;
+    must(coh_gpt2_train_graph(&config, 1, TOKENS, &graph), "graph");
+    return graph;
+}
+
+static inline coh_plan_options options_of(const setting *s)
+{
+    coh_plan_options options;
+    coh_fold_shape all;
+    coh_plan_options_init(&options);
+    must(coh_fold_shape_parse(s->shape, &all), "shape");
+    must(coh_fold_shape_divide(&all, s->ranks, &options.replicas, &options.ranks), "ranks");
+    if (s->ranks == 1)
+        options.replicas = all;
+    options.node_ranks = s->node_ranks;
+    options.microbatch_count = s->count * coh_fold_shape_replicas(&options.replicas);
+    options.search = test_search();
+    options.sweep_order = s->order;
+    options.deferred_update = s->deferred;
+    options.f32_gradients = s->dtype == COH_DTYPE_BF16;
+    options.chunk_bytes = s->pattern ? 5 << 16 : 1 << 16; /* parts of unequal length */
+    options.rank_pattern = s->ranks > 1 ? s->pattern : COH_RANK_REPLICATE;
+    return options;
+}
+
+/* Plans; outside memory with a quarter of the bytes in memory, or the least if that is more. */
+static inline coh_plan *plan_of(const coh_graph *graph, const setting *s)
+{
+    coh_plan_options options = options_of(s);
+    uint64_t whole = 0;
+    coh_plan *plan = NULL;
+    if (s->where != IN_MEMORY) {
+        must(coh_plan_in_memory_bytes(graph, &options, &whole), "in memory");
+        options.device_memory_bytes = whole / 4;
+        options.disk_bytes = s->where == DISK ? UINT64_MAX : 0;
+        options.emulate_host = 1;
+        options.host_memory_bytes = s->where == DISK ? 0 : 4 * whole;
+    }
+    must(coh_plan_create(graph, &options, &plan), "plan");
+    assert_int_equal(plan->decisions.in_memory, s->where == IN_MEMORY);
+    return plan;
+}
+
+/* What a rank ends with. */
+typedef struct end {
+    coh_status status;
+    char sentence[COH_ERROR_TEXT_BYTES];
+    coh_step_result results[STEPS];
+    uint64_t hash;
+    uint64_t allocations; /* of all ranks in the last step; of rank 0 */
+    coh_status cannot_save;
+} end;
+
+typedef struct rank_run {
+    const setting *s;
+    const coh_plan *plan;
+    coh_world *world; /* NULL: the twin */
+    pthread_t thread;
+    end end;
+} rank_run;
+
+static inline coh_status meet(const rank_run *run)
+{
+    return run->world != NULL ? coh_world_barrier(run->world) : COH_OK;
+}
+
+/* Exchanges a row of the table, which the step after it does not update, with `row`. */
+static inline coh_status exchange_row(coh_engine *engine, float row[CHANNELS])
+{
+    static _Thread_local float table[VOCABULARY * CHANNELS];
+    const coh_parameter wte = { 0 };
+    COH_TRY(coh_engine_fetch(engine, wte, COH_FETCH_VALUE, table));
+    COH_TRY(coh_engine_put(engine, wte, 0, CHANNELS, row));
+    memcpy(row, table, CHANNELS * sizeof(*row));
+    return COH_OK;
+}
+
+static inline coh_status run_steps(rank_run *run, coh_engine *engine)
+{
+    const int32_t rank = run->world != NULL ? coh_world_rank(run->world) : 0;
+    const size_t first = (size_t)rank * run->plan->layout.microbatch_count * TOKENS;
+    float row[CHANNELS];
+    for (int i = 0; i < CHANNELS; i++)
+        row[i] = 3e38f;
+    if (run->s->loads != NULL)
+        COH_TRY(coh_engine_load(engine, run->s->loads, NULL));
+    else
+        COH_TRY(coh_engine_init(engine, 3));
+    for (uint64_t step = 0; step < STEPS; step++) {
+        const coh_step_input input = { .struct_bytes = sizeof(input),
+                                       .step = step,
+                                       .seed = 1,
+                                       .learning_rate = 1e-2f,
+                                       .clip = run->s->clip,
+                                       .loss_factor = 1.0f,
+                                       .inputs = { tokens + first, targets + first } };
+        run->end.results[step] = (coh_step_result){ .struct_bytes = sizeof(coh_step_result) };
+        const int breaks = step == 1 && run->s->broken_rank == rank;
+        if (breaks)
+            COH_TRY(exchange_row(engine, row));
+        if (step == STEPS - 1)
+            COH_TRY(meet(run));
+        const uint64_t allocations = alloc_count();
+        if (step == 1 && run->s->hangs == rank + 1)
+            usleep(20 * 1000 * 1000 / TIMEOUTS_A_SECOND);
+        COH_TRY(coh_engine_submit(engine, &input));
+        if (step == 1 && run->s->asks_stop == rank + 1)
+            coh_engine_ask_stop(engine);
+        COH_TRY(coh_engine_wait(engine, &run->end.results[step]));
+        if (step == STEPS - 1)
+            COH_TRY(meet(run));
+        run->end.allocations = alloc_count() - allocations;
+        if (breaks)
+            COH_TRY(exchange_row(engine, row));
+    }
+    COH_TRY(meet(run)); /* a hash allocates */
+    COH_TRY(coh_engine_hash(engine, &run->end.hash));
+    const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = STEPS };
+    if (run->s->saves == NULL)
+        return COH_OK;
+    const coh_status saved = coh_engine_save(engine, run->s->saves, &note);
+    if (!run->s->cannot_save)
+        return saved;
+    run->end.cannot_save = saved; /* the ranks are still in step */
+    return coh_engine_hash(engine, &run->end.hash);
+}
+
+static inline coh_status run_rank(rank_run *run)
+{
+    coh_engine_options options;
+    coh_engine *engine = NULL;
+    coh_engine_options_init(&options);
+    options.poison = 1;
+    options.store = "mem";
+    options.disk_folder = ".";
+    options.delay_seed = run->s->delay_seed;
+    options.delay_most_us = 300;
+    options.world = run->world;
+    options.rank_timeout_s = run->s->hangs ? 1.0 / TIMEOUTS_A_SECOND : 0;
+    coh_status status = coh_engine_create(run->plan, &options, &engine);
+    if (status == COH_OK)
+        status = run_steps(run, engine);
+    if (status != COH_OK)
+        coh_error_save(run->end.sentence);
+    if (status != COH_OK && run->world != NULL)
+        (void)coh_world_stop(run->world, status, run->end.sentence);
+    if (run->world != NULL)
+        status = coh_world_barrier(run->world);
+    if (status != COH_OK)
+        coh_error_save(run->end.sentence);
+    coh_engine_destroy(engine);
+    return status;
+}
+
+static inline void *run_thread(void *argument)
+{
+    rank_run *run = argument;
+    run->end.status = run_rank(run);
+    return NULL;
+}
+
+/* Runs the setting, each rank on a thread of its own. */
+static inline void run_setting(const setting *s, end ends[RANKS_MOST])
+{
+    coh_graph *graph = make_graph(s);
+    coh_plan *plan = plan_of(graph, s);
+    coh_world *worlds[RANKS_MOST] = { NULL };
+    rank_run runs[RANKS_MOST];
+    const coh_world_options options = { .struct_bytes = sizeof(options),
+                                        .rank_count = s->ranks,
+                                        .node_ranks = s->node_ranks };
+    if (s->ranks > 1)
+        must(coh_world_open_threads(&options, worlds), "world");
+    for (int i = 0; i < s->ranks; i++) {
+        runs[i] = (rank_run){ .s = s, .plan = plan, .world = worlds[i] };
+        if (s->world_is_faulty)
+            transport_faults_put(worlds[i]->transport);
+    }
+    alloc_fail_nth(s->failing_allocation);
+    for (int i = 0; i < s->ranks; i++)
+        assert_int_equal(coh_thread_start(&runs[i].thread, run_thread, &runs[i]), 0);
+    for (int i = 0; i < s->ranks; i++)
+        assert_int_equal(pthread_join(runs[i].thread, NULL), 0);
+    alloc_fail_nth(0);
+    for (int i = 0; i < s->ranks; i++) {
+        ends[i] = runs[i].end;
+        coh_world_close(worlds[i]);
+    }
+    coh_plan_destroy(plan);
+    coh_graph_destroy(graph);
+}
+
+static inline setting with_ranks(setting s, int ranks)
+{
+    s.ranks = ranks;
+    return s;
+}
+
+/* Compares all ranks with the twin. */
+static inline void expect_twin(const setting *s, const end *twin)
+{
+    end ends[RANKS_MOST];
+    run_setting(s, ends);
+    for (int i = 0; i < s->ranks; i++) {
+        if (ends[i].status != COH_OK)
+            fail_msg("%s on %d ranks, rank %d: %s", s->shape, s->ranks, i, ends[i].sentence);
+        for (int step = 0; step < STEPS; step++) {
+            const coh_step_result *a = &ends[i].results[step], *b = &twin->results[step];
+            if (memcmp(&a->loss, &b->loss, sizeof(a->loss)) != 0 ||
+                memcmp(&a->grad_norm, &b->grad_norm, sizeof(a->grad_norm)) != 0 ||
+                a->finite != b->finite || a->applied_count != b->applied_count)
+                fail_msg("%s on %d ranks, rank %d, step %d: loss %a, norm %a, the twin has %a, %a",
+                         s->shape, s->ranks, i, step, a->loss, a->grad_norm, b->loss, b->grad_norm);
+        }
+        if (ends[i].hash != twin->hash)
+            fail_msg("%s on %d ranks, rank %d: another hash than the twin", s->shape, s->ranks, i);
+    }
+}
+
+static inline end twin_of(setting s)
+{
+    end twin[RANKS_MOST];
+    s.ranks = 1;
+    s.node_ranks = 0;
+    s.where = IN_MEMORY;
+    s.delay_seed = 0;
+    run_setting(&s, twin);
+    must(twin[0].status, twin[0].sentence);
+    return twin[0];
+}
+
+#endif

@@ -1,0 +1,141 @@
+/* Ranks that keep parts of the states, of the gradients and of the weights (zero1 to zero3),
+ * against the twin that has all: losses, norms, hashes and checkpoints are the same in every place.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/engine/ranks_bench.h"
+
+/* Returns the bytes of the states of all groups, and those of divided chunks. */
+static uint64_t state_bytes(const coh_plan *plan, uint64_t *out_divided)
+{
+    const coh_layout *layout = &plan->layout;
+    uint64_t bytes = 0;
+    *out_divided = 0;
+    for (uint32_t i = 0; i < layout->chunk_count; i++)
+        if (layout->objects[layout->chunks[i].object].stream == COH_STREAM_STATE) {
+            bytes += layout->chunks[i].bytes;
+            *out_divided += layout->chunks[i].is_divided ? layout->chunks[i].bytes : 0;
+        }
+    return bytes;
+}
+
+static const setting parts[] = {
+    { "2x2", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 2, 0, IN_MEMORY, 1, -1,
+      .pattern = COH_RANK_ZERO1 },
+    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1,
+      .pattern = COH_RANK_ZERO3 },
+    { "3", 2, COH_DTYPE_F32, COH_SWEEP_LAYER, 0, 0, 3, 0, HOST, 2, -1, .pattern = COH_RANK_ZERO1 },
+    { "2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 0, HOST, 0, -1,
+      .pattern = COH_RANK_ZERO2 },
+    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 0, 0, 2, 1, IN_MEMORY, 3, -1,
+      .pattern = COH_RANK_ZERO2 },
+    { "4", 1, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 0, 0, 4, 0, DISK, 0, -1,
+      .pattern = COH_RANK_ZERO3 },
+    { "3", 2, COH_DTYPE_F32, COH_SWEEP_LAYER, 1, 0.5f, 3, 0, IN_MEMORY, 0, -1,
+      .pattern = COH_RANK_ZERO3 },
+    { "2x2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0, 4, 2, HOST, 4, -1,
+      .pattern = COH_RANK_ZERO2 },
+    { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1,
+      .pattern = COH_RANK_ZERO1 },
+};
+enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
+
+static void ranks_with_parts_of_the_states_give_the_twins_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PARTS; i++) {
+        if (test_is_brief() && i % 3 != 1) /* bf16 from a drive and in memory */
+            continue;
+        const end twin = twin_of(parts[i]);
+        expect_twin(&parts[i], &twin);
+    }
+}
+
+/* With p ranks a rank's part of a chunk is at most a grain longer than 1/p of it. */
+static void a_rank_has_its_part_of_the_states_alone(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PARTS; i++) {
+        setting whole = parts[i];
+        uint64_t divided, none;
+        coh_graph *graph = make_graph(&whole);
+        coh_plan *plan = plan_of(graph, &parts[i]), *twin = NULL;
+        whole.ranks = 1;
+        whole.node_ranks = 0;
+        whole.where = IN_MEMORY;
+        twin = plan_of(graph, &whole);
+        const uint64_t part = state_bytes(plan, &divided), all = state_bytes(twin, &none);
+        assert_int_equal(none, 0);
+        assert_true(divided > 0);
+        assert_true(part < all * 7 / 10);
+        coh_plan_destroy(plan);
+        coh_plan_destroy(twin);
+        coh_graph_destroy(graph);
+    }
+}
+
+/* A save of any layout is loaded by any other, and goes on with the bits of an unbroken run. */
+static void what_parts_save_any_number_of_ranks_loads(void **state)
+{
+    (void)state;
+    static const char *const folders[] = { "parts-0", "parts-1" };
+    const setting *const kinds[] = { &parts[1], &parts[3] };
+    for (int i = 0; i < 2; i++) {
+        if (test_is_brief() && i > 0)
+            continue;
+        setting first = *kinds[i], second = *kinds[i], twin = *kinds[i];
+        end expected[RANKS_MOST];
+        for (int f = 0; f < 2; f++)
+            (void)temporary_remove(folders[f]);
+        twin.ranks = 1;
+        twin.node_ranks = 0;
+        twin.where = IN_MEMORY;
+        twin.saves = folders[0];
+        run_setting(&twin, expected);
+        must(expected[0].status, expected[0].sentence);
+        first.saves = folders[1];
+        expect_twin(&first, &expected[0]);
+
+        twin.loads = folders[1]; /* of four ranks, on one */
+        twin.saves = NULL;
+        run_setting(&twin, expected);
+        must(expected[0].status, expected[0].sentence);
+        second.loads = folders[0]; /* of one rank, on two */
+        second.ranks = 2;
+        second.node_ranks = 0;
+        expect_twin(&second, &expected[0]);
+        for (int f = 0; f < 2; f++)
+            (void)temporary_remove(folders[f]);
+    }
+}
+
+static void a_save_that_rank_0_cannot_write_keeps_the_ranks_in_step(void **state)
+{
+    (void)state;
+    setting s = parts[3];
+    end ends[RANKS_MOST];
+    s.saves = ".";
+    s.cannot_save = 1;
+    run_setting(&s, ends);
+    for (int i = 0; i < s.ranks; i++) {
+        must(ends[i].status, ends[i].sentence);
+        assert_int_equal(ends[i].cannot_save != COH_OK, i == 0);
+        assert_true(ends[i].hash == ends[0].hash);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_with_parts_of_the_states_give_the_twins_bits),
+        cmocka_unit_test(a_rank_has_its_part_of_the_states_alone),
+        cmocka_unit_test(what_parts_save_any_number_of_ranks_loads),
+        cmocka_unit_test(a_save_that_rank_0_cannot_write_keeps_the_ranks_in_step),
+    };
+    return cmocka_run_group_tests(tests, draw_inputs, NULL);
+}
