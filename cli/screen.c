@@ -72,6 +72,10 @@ cli_speed cli_speed_get(const cli_job *job)
 
 /* ---- shared by both forms ---- */
 
+/* By coh_rank_pattern. */
+static const char *const kept_parts[] = { "", "the optimizer states", "states and gradients",
+                                          "states, gradients and weights" };
+
 /* Adds a line if not everything is trained: how much is trained, and what. */
 static void add_trained(const coh_model *model, uint64_t parameter_count, cli_line *line)
 {
@@ -118,6 +122,10 @@ static void add_model(const cli_job *job, cli_line *line)
                      (int)cli_job_rank_count(job),
                      job->options->launch ? "processes of a launcher" : "this process",
                      cli_shape_text(&job->ranks).at);
+    if (job->plan_options.rank_pattern != COH_RANK_REPLICATE)
+        cli_line_add(line, "        each keeps its part of %s (--pattern %s)\n",
+                     kept_parts[job->plan_options.rank_pattern],
+                     coh_rank_pattern_name(job->plan_options.rank_pattern));
     if (job->model.atomics)
         cli_line_add(line,
                      "        attention backward by atomics where cuDNN takes it: the same seed "

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "planner/at_once.h"
 #include "planner/initial.h"
+#include "planner/lower_ahead.h"
 #include "planner/residency.h"
 
 #define KIB         ((uint64_t)1 << 10)
@@ -94,6 +95,17 @@ static void vary_places(const coh_candidates *candidates, neighbours *n)
     for (int tie_break = 0; tie_break < COH_TIE_COUNT; tie_break++)
         if ((d = add_neighbour(n, candidates)) != NULL)
             d->tie_break = tie_break;
+}
+
+/* With parts of ranks: varies how early work is gathered. */
+static void vary_leads(const coh_candidates *candidates, neighbours *n)
+{
+    coh_decisions *d;
+    if (!coh_plan_has_parts(&candidates->plan->options))
+        return;
+    for (int32_t lead = 0; lead <= COH_LEAD_MOST; lead = lead == 0 ? 1 : 2 * lead)
+        if ((d = add_neighbour(n, candidates)) != NULL)
+            d->lead = lead;
 }
 
 /* With a host tier: varies the updates there: none, all, a quarter or half of them, and a few more
@@ -237,9 +249,9 @@ static coh_status drop_hopeless(const coh_candidates *candidates, neighbours *n)
 
 typedef void vary(const coh_candidates *, neighbours *);
 
-static vary *const variations[] = { vary_window,    vary_updates,  vary_sizes,
-                                    vary_recompute, vary_resident, vary_places,
-                                    vary_budget,    vary_together, vary_both };
+static vary *const variations[] = { vary_window,   vary_updates, vary_sizes,  vary_recompute,
+                                    vary_resident, vary_places,  vary_budget, vary_together,
+                                    vary_both,     vary_leads };
 enum { VARIATION_COUNT = sizeof(variations) / sizeof(variations[0]) };
 
 /* Tries the neighbours that one variation makes; *out_gains: one is better than the best. */

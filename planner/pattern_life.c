@@ -1,7 +1,7 @@
-/* Writes the instructions of a group whose work every rank holds whole, from INIT to SAVE. The
- * idea: one record per chunk (written in this step, updated in this step) says what is still to do,
- * so that each duty is done once in whatever order the sweeps come. The members are explained in
- * pattern.h; the tables that name them are in pattern.c. */
+/* Writes the instructions of a group from INIT to SAVE. The idea: one record per chunk (written in
+ * this step, updated in this step) says what is still to do, so that each duty is done once in
+ * whatever order the sweeps come. The members are explained in pattern.h; the tables that name them
+ * are in pattern.c. */
 #include "planner/pattern_life.h"
 
 #include "planner/comm_parts.h"
@@ -190,26 +190,32 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
                                                           : COH_OK;
 }
 
+/* Widens the windows of the group's work in the instructions from `first` on: the call that follows
+ * reads chunks [begin, end) as one. */
+static void widen_windows(coh_lower_writer *w, size_t first, int32_t group, uint32_t begin,
+                          uint32_t end)
+{
+    for (size_t i = first; i < w->lowered->instruction_count; i++) {
+        coh_lowered_operand *work =
+            &w->lowered->operands[w->lowered->instructions[i].operand_begin];
+        if (work->is_far || work->object != w->layout->groups[group].work)
+            continue;
+        work->window_begin = begin;
+        work->window_end = end;
+    }
+}
+
 /* With deferred updates: writes those of the chunks that this forward is the first of the step to
  * read. */
 coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
 {
     if (!coh_plan_defers(w->options) || w->layout->groups[group].grad < 0)
         return COH_OK;
-    for (uint32_t chunk = begin; chunk < end; chunk++) {
-        const size_t first = w->lowered->instruction_count;
-        if (updated(w, group)[chunk])
-            continue;
-        COH_TRY(coh_pattern_of_group(w->layout, group)->update(w, group, chunk));
-        for (size_t i = first; i < w->lowered->instruction_count; i++) { /* with its GATHERs */
-            coh_lowered_operand *work =
-                &w->lowered->operands[w->lowered->instructions[i].operand_begin];
-            if (work->is_far || work->object != w->layout->groups[group].work)
-                continue;
-            work->window_begin = begin; /* the following forward reads them as one */
-            work->window_end = end;
-        }
-    }
+    const size_t first = w->lowered->instruction_count;
+    for (uint32_t chunk = begin; chunk < end; chunk++)
+        if (!updated(w, group)[chunk])
+            COH_TRY(coh_pattern_of_group(w->layout, group)->update(w, group, chunk));
+    widen_windows(w, first, group, begin, end);
     return COH_OK;
 }
 
@@ -221,12 +227,7 @@ coh_status coh_life_gather(coh_lower_writer *w, int32_t group, uint32_t begin, u
     const size_t first = w->lowered->instruction_count;
     for (uint32_t chunk = begin; chunk < end; chunk++)
         COH_TRY(coh_lower_gather_work(w, group, chunk));
-    for (size_t i = first; i < w->lowered->instruction_count; i++) {
-        coh_lowered_operand *work =
-            &w->lowered->operands[w->lowered->instructions[i].operand_begin];
-        work->window_begin = begin;
-        work->window_end = end;
-    }
+    widen_windows(w, first, group, begin, end);
     return COH_OK;
 }
 

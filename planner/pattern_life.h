@@ -1,5 +1,5 @@
-/* pattern_life.h - the members of coh_pattern (pattern.h) for a group whose work, gradient and
- * states are whole on every rank: `replicate` and `slice`. */
+/* pattern_life.h - the members of coh_pattern (pattern.h) that all patterns share: a group's life
+ * from INIT to SAVE, whole on every rank or kept in parts. */
 #ifndef COH_PLANNER_PATTERN_LIFE_H
 #define COH_PLANNER_PATTERN_LIFE_H
 

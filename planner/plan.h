@@ -34,6 +34,7 @@ typedef struct coh_decisions {
     /* With a host tier and a drive: this many 64ths of the host tier are a window through which the
      * rest is streamed; chunks in the other part never reach the drive. 0: it is all window. */
     int32_t host_window;
+    int32_t lead;            /* calls by which a GATHER comes early (lower_ahead.h) */
     coh_block_set recompute; /* these blocks are recomputed, the others kept or moved */
 } coh_decisions;
 
@@ -84,6 +85,12 @@ static inline coh_plan_options coh_alone(const coh_plan_options *options)
     alone.ranks = (coh_fold_shape){ 0 };
     alone.pair_ranks = alone.node_ranks = 0;
     return alone;
+}
+
+/* Returns 1 if ranks keep parts, which others gather. */
+static inline int coh_plan_has_parts(const coh_plan_options *options)
+{
+    return options->rank_pattern != COH_RANK_REPLICATE && coh_fold_replicas(&options->ranks) > 1;
 }
 
 /* Returns the options with at most `most` micro-batches for each replica. */

@@ -13,6 +13,7 @@
 #include "planner/assemble.h"
 #include "planner/homes.h"
 #include "planner/lower.h"
+#include "planner/lower_ahead.h"
 #include "planner/optimizers.h"
 #include "planner/pattern.h"
 #include "planner/pins.h"
@@ -98,6 +99,7 @@ static coh_status lower_draft(builder *b, coh_program_kind kind)
         options.microbatch_count = b->written_microbatches;
     COH_TRY(coh_lower(b->graph, &options, b->layout, &b->map, &b->recompute,
                       has_host(b) ? b->decisions->host_updates : 0, kind, &d->lowered));
+    COH_TRY(coh_lower_ahead(b->layout, b->decisions->lead, &d->lowered));
     d->is_wanted = d->lowered.instruction_count > 0;
     COH_TRY(COH_ALLOC(d->lowered.instruction_count + 1, &d->operand_begin));
     for (size_t i = 0; i < d->lowered.instruction_count; i++)

@@ -17,6 +17,7 @@
 #include "planner/layout.h"
 #include "planner/least_step.h"
 #include "planner/live.h"
+#include "planner/lower_ahead.h"
 #include "planner/neighbours.h"
 #include "planner/pins.h"
 #include "planner/residency.h"
@@ -86,6 +87,20 @@ static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
     return coh_effort_raise_chunk(plan->graph, &plan->options, COH_WHOLE_OBJECTS, out);
 }
 
+/* Tries to gather work earlier than the best plan in memory does. */
+static coh_status gather_earlier(const coh_plan *plan, coh_candidate *best)
+{
+    coh_decisions decisions = best->decisions;
+    for (int32_t lead = 1; best->valid && lead <= COH_LEAD_MOST; lead *= 2) {
+        coh_candidate candidate;
+        decisions.lead = lead;
+        COH_TRY(coh_candidate_make(plan, &decisions, &candidate));
+        if (coh_candidate_is_better(&candidate, best))
+            *best = candidate;
+    }
+    return COH_OK;
+}
+
 /* Tries everything on the device: first without recomputation, then with more and more blocks,
  * until it fits; more blocks take longer. *out_smallest: the candidate of the least memory,
  * computed if a plan fits and has no far tier, or if none fits. */
@@ -115,7 +130,7 @@ static coh_status try_in_memory(const coh_plan *plan, coh_candidate *best,
                 i = count - 2; /* the last is the smallest */
         }
     }
-    return COH_OK;
+    return coh_plan_has_parts(&plan->options) ? gather_earlier(plan, best) : COH_OK;
 }
 
 /* ---- streamed ---- */

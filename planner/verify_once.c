@@ -310,16 +310,41 @@ static int has_gathered_states(const coh_verifier *v, uint32_t chunk)
            v->layout->groups[object->owner].state >= 0;
 }
 
-/* Checks the SAVE or HASH of a chunk of work whose states were gathered just before. `held`: the
- * chunk of states that was gathered last. */
+/* Returns the chunk of states that a version of the object `gathered` holds; UINT32_MAX: none. */
+static uint32_t held_at(const coh_verifier *v, const uint32_t *held, int32_t version)
+{
+    return version > 0 && (uint32_t)version <= v->program->instruction_count ? held[version - 1]
+                                                                             : UINT32_MAX;
+}
+
+/* Lists by version what the object `gathered` holds: a GATHER that finds version n makes n + 1. */
+static void list_held(const coh_verifier *v, uint32_t *held)
+{
+    for (uint32_t i = 0; i < v->program->instruction_count; i++)
+        held[i] = UINT32_MAX;
+    for (uint32_t i = 0; i < v->program->instruction_count; i++) {
+        const coh_operand *operands = coh_instruction_operands(v, i);
+        if (!coh_opcode_communicates(v->program->instructions[i].opcode) ||
+            v->program->instructions[i].operand_count != 2 ||
+            operands[1].object != v->layout->gathered)
+            continue;
+        const int32_t version = coh_operand_touches(v, &operands[1])[0].version;
+        if (version >= 0 && (uint32_t)version < v->program->instruction_count)
+            held[version] = coh_operand_touches(v, &operands[0])[0].chunk;
+    }
+}
+
+/* Checks the SAVE or HASH of a chunk of work whose states were gathered. `held`: see
+ * list_held. */
 static coh_status check_gathered_visit(coh_verifier *v, uint32_t instruction, coh_rule rule,
-                                       uint32_t chunk, uint32_t held)
+                                       uint32_t chunk, const uint32_t *held)
 {
     const coh_operand *operands = coh_instruction_operands(v, instruction);
     const int32_t state = v->layout->groups[coh_chunk_object(v, chunk)->owner].state;
     if (v->program->instructions[instruction].operand_count == 2 && operands[0].touch_count == 1 &&
         operands[1].object == v->layout->gathered && operands[1].access == COH_ACCESS_READ &&
-        held == coh_partner_chunk(v, chunk, state))
+        held_at(v, held, coh_operand_touches(v, &operands[1])[0].version) ==
+            coh_partner_chunk(v, chunk, state))
         return COH_OK;
     return coh_verify_breach(v, rule, instruction, chunk,
                              "it does not take the states that were gathered for it");
@@ -327,7 +352,8 @@ static coh_status check_gathered_visit(coh_verifier *v, uint32_t instruction, co
 
 /* Checks that an instruction visits one chunk; of a bf16 group with states a chunk of work
  * together with its states, since each holds half of the master. */
-static coh_status check_visit(coh_verifier *v, uint32_t instruction, coh_rule rule, uint32_t held)
+static coh_status check_visit(coh_verifier *v, uint32_t instruction, coh_rule rule,
+                              const uint32_t *held)
 {
     const coh_operand *operands = coh_instruction_operands(v, instruction);
     uint32_t count = v->program->instructions[instruction].operand_count;
@@ -357,14 +383,12 @@ static coh_status check_visit(coh_verifier *v, uint32_t instruction, coh_rule ru
 
 /* Counts in chunk_stamps the compute instructions of the given opcodes that touch each chunk. The
  * states of a divided chunk are visited by their GATHER. */
-static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule)
+static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule,
+                               const uint32_t *held)
 {
-    uint32_t held = UINT32_MAX;
     for (uint32_t i = 0; i < v->program->instruction_count; i++) {
         const coh_instruction *instruction = &v->program->instructions[i];
-        if (coh_opcode_communicates(instruction->opcode))
-            held = coh_operand_touches(v, coh_instruction_operands(v, i))[0].chunk;
-        else if (!coh_opcode_moves(instruction->opcode))
+        if (!coh_opcode_communicates(instruction->opcode) && !coh_opcode_moves(instruction->opcode))
             COH_TRY(check_visit(v, i, rule, held));
         for (uint32_t o = 0;
              !coh_opcode_moves(instruction->opcode) && o < instruction->operand_count; o++) {
@@ -389,7 +413,12 @@ static coh_status count_visits(coh_verifier *v, uint32_t opcodes, int access, co
 static coh_status check_visits(coh_verifier *v, uint32_t opcodes, int access, coh_rule rule,
                                int streams)
 {
-    COH_TRY(count_visits(v, opcodes, access, rule));
+    uint32_t *held = NULL; /* by version of the object `gathered` */
+    COH_TRY(COH_ALLOC(v->program->instruction_count, &held));
+    list_held(v, held);
+    const coh_status counted = count_visits(v, opcodes, access, rule, held);
+    coh_free(held);
+    COH_TRY(counted);
     for (uint32_t c = 0; c < v->layout->chunk_count; c++)
         if (v->chunk_stamps[c] > 0 && coh_chunk_object(v, c)->survives)
             streams |= 1 << coh_chunk_object(v, c)->stream &

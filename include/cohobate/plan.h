@@ -378,7 +378,8 @@ typedef struct coh_plan_operator {
     const char *parameters;  /* between steps: "device", "host", "disk"; "-": none */
     const char *states;
     const char *updates; /* lane that updates its parameters: "device", "host"; "-": none */
-    /* "replicate": whole, on every device; "slice x4": its weight is used in 4 ranges of rows */
+    /* "replicate": whole, on every device; "slice x4": its weight is used in 4 ranges of rows;
+     * "zero1" to "zero3": as slice, and each rank keeps its part (coh_rank_pattern) */
     const char *pattern;
 } coh_plan_operator;
 

@@ -44,6 +44,8 @@ class Ranks(TrainTest):
         memory = [self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", pattern, "--json").json["in_memory_bytes"]
                   for pattern in ("zero3", "zero1", "replicate")]
         self.assertEqual(memory, sorted(set(memory)))
+        done = self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "zero2")
+        self.assertIn("each keeps its part of states and gradients (--pattern zero2)", done.out + done.err)
 
     def test_a_plan_file_keeps_the_ranks(self):
         plan = self.path("plan.json")

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -67,6 +68,7 @@ typedef struct setting {
     /* Folders of checkpoints: loaded in place of the first values, saved at the end; NULL: none. */
     const char *loads, *saves;
     int cannot_save; /* 1: something else is in the place of `saves` */
+    int lead;        /* of the plan's decisions, if above 0 */
 } setting;
 
 static inline coh_graph *make_graph(const setting *s)
@@ -103,6 +105,18 @@ static inline coh_plan_options options_of(const setting *s)
     return options;
 }
 
+/* Returns the plan with another lead. */
+static inline coh_plan *with_lead(coh_plan *plan, int lead)
+{
+    coh_plan *other = NULL;
+    must(coh_plan_open(plan->graph, &plan->options, &other), "open");
+    other->decisions = plan->decisions;
+    other->decisions.lead = lead;
+    must(coh_plan_finish(other), "lead");
+    coh_plan_destroy(plan);
+    return other;
+}
+
 /* Plans; outside memory with a quarter of the bytes in memory, or the least if that is more. */
 static inline coh_plan *plan_of(const coh_graph *graph, const setting *s)
 {
@@ -118,7 +132,7 @@ static inline coh_plan *plan_of(const coh_graph *graph, const setting *s)
     }
     must(coh_plan_create(graph, &options, &plan), "plan");
     assert_int_equal(plan->decisions.in_memory, s->where == IN_MEMORY);
-    return plan;
+    return s->lead > 0 && s->ranks > 1 ? with_lead(plan, s->lead) : plan;
 }
 
 /* What a rank ends with. */

@@ -42,6 +42,10 @@ static const setting parts[] = {
       .pattern = COH_RANK_ZERO2 },
     { "2x2", 1, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, DISK, 0, -1,
       .pattern = COH_RANK_ZERO1 },
+    { "2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 4, 2, IN_MEMORY, 5, -1,
+      .pattern = COH_RANK_ZERO3, .lead = 2 },
+    { "2x2", 2, COH_DTYPE_BF16, COH_SWEEP_LAYER, 1, 0.5f, 2, 0, IN_MEMORY, 6, -1,
+      .pattern = COH_RANK_ZERO1, .lead = 4 },
 };
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
@@ -75,6 +79,57 @@ static void a_rank_has_its_part_of_the_states_alone(void **state)
         assert_true(part < all * 7 / 10);
         coh_plan_destroy(plan);
         coh_plan_destroy(twin);
+        coh_graph_destroy(graph);
+    }
+}
+
+/* Counts by distance the uses of work in forward and backward: how many calls are between a GATHER
+ * of a chunk and the call that reads it. */
+static void count_distances(const coh_plan *plan, uint32_t counts[8])
+{
+    const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
+    uint32_t *gathered_at = calloc(plan->layout.chunk_count, sizeof(*gathered_at));
+    uint32_t calls = 0;
+    memset(counts, 0, 8 * sizeof(counts[0]));
+    for (uint32_t i = 0; i < body->instruction_count; i++) {
+        const coh_instruction *instruction = &body->instructions[i];
+        const coh_operand *operands = &body->operands[instruction->operand_begin];
+        const int is_call = instruction->opcode == COH_OP_FORWARD ||
+                            instruction->opcode == COH_OP_RECOMPUTE ||
+                            instruction->opcode == COH_OP_BACKWARD;
+        if (instruction->opcode == COH_OP_GATHER && operands[0].role == COH_ROLE_WORK)
+            gathered_at[body->touches[operands[0].touch_begin].chunk] = calls;
+        for (uint32_t o = 0; is_call && o < instruction->operand_count; o++) {
+            const uint32_t chunk = body->touches[operands[o].touch_begin].chunk;
+            if (operands[o].role == COH_ROLE_PARAMETER && plan->layout.chunks[chunk].is_divided)
+                counts[calls - gathered_at[chunk] < 7 ? calls - gathered_at[chunk] : 7]++;
+        }
+        calls += (uint32_t)is_call;
+    }
+    free(gathered_at);
+}
+
+static void work_is_gathered_as_many_calls_early_as_the_lead_says(void **state)
+{
+    (void)state;
+    for (int lead = 0; lead <= 4; lead++) {
+        setting s = parts[9]; /* zero3, one micro-batch after the other */
+        uint32_t counts[8], all = 0, later = 0;
+        s.lead = lead;
+        coh_graph *graph = make_graph(&s);
+        coh_plan *plan = plan_of(graph, &s);
+        if (lead == 0 && plan->decisions.lead > 0)
+            plan = with_lead(plan, 0);
+        count_distances(plan, counts);
+        for (int distance = 0; distance < 8; distance++) {
+            all += counts[distance];
+            later += distance > lead ? counts[distance] : 0;
+        }
+        assert_int_equal(later, 0);
+        assert_true(counts[lead] > 0);
+        assert_true(lead == 0 ||
+                    counts[0] < all / 2); /* an earlier use of the same work holds up few */
+        coh_plan_destroy(plan);
         coh_graph_destroy(graph);
     }
 }
@@ -134,6 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_with_parts_of_the_states_give_the_twins_bits),
         cmocka_unit_test(a_rank_has_its_part_of_the_states_alone),
+        cmocka_unit_test(work_is_gathered_as_many_calls_early_as_the_lead_says),
         cmocka_unit_test(what_parts_save_any_number_of_ranks_loads),
         cmocka_unit_test(a_save_that_rank_0_cannot_write_keeps_the_ranks_in_step),
     };

@@ -226,6 +226,54 @@ static uint64_t received_bytes(const int32_t *mesh, int level)
     return pages * COH_PAGE_BYTES;
 }
 
+/* A chunk of as many grains as ranks, f32 and bf16 with f32 gradients. zero1 and zero2 sum slices
+ * of gradients, which is half of a sum over all ranks, and gather what is updated; zero3 only sums,
+ * and gathers for each use. */
+static void volumes_of_parts_are_half_sums_and_gathered_work(void **state)
+{
+    (void)state;
+    static const coh_pattern_id stages[] = { COH_PATTERN_ZERO1, COH_PATTERN_ZERO2,
+                                             COH_PATTERN_ZERO3 };
+    enum { WORK, GRAD, OBJECTS };
+    for (int i = 0; i < MESH_COUNT; i++)
+        for (int k = 0; k < 2 * 3; k++) {
+            const int is_half = k % 2;
+            const uint64_t ranks =
+                (uint64_t)meshes[i][0] * (uint64_t)meshes[i][1] * (uint64_t)meshes[i][2];
+            const uint64_t grain = COH_GRAIN_ELEMENTS * sizeof(float);
+            coh_chunk chunks[OBJECTS] = { { .object = WORK, .is_divided = 1 },
+                                          { .object = GRAD, .is_divided = 1 } };
+            coh_object objects[OBJECTS] = {
+                { .chunk_begin = WORK, .chunk_count = 1, .stream = COH_STREAM_WORK },
+                { .chunk_begin = GRAD, .chunk_count = 1, .stream = COH_STREAM_GRAD }
+            };
+            coh_group_layout group = { .work = WORK,
+                                       .grad = GRAD,
+                                       .state = -1,
+                                       .work_part = k / 2 == 2 ? WORK : -1,
+                                       .grad_part = k / 2 > 0 ? GRAD : -1,
+                                       .dtype = is_half ? COH_DTYPE_BF16 : COH_DTYPE_F32,
+                                       .f32_gradients = is_half,
+                                       .pattern = (uint8_t)stages[k / 2] };
+            const coh_layout layout = { .objects = objects,
+                                        .chunks = chunks,
+                                        .groups = &group,
+                                        .chunk_count = OBJECTS,
+                                        .mesh = mesh_of(meshes[i]) };
+            chunks[WORK].bytes = ranks * grain / (is_half ? 2 : 1);
+            chunks[GRAD].bytes = ranks * grain;
+            for (int level = 0; level < LEVELS; level++) {
+                const coh_link_level link = (coh_link_level)(COH_LEVEL_PAIR + level);
+                const uint64_t half = received_bytes(meshes[i], level) / 2 / COH_PAGE_BYTES * grain;
+                const uint64_t gathered = half / (is_half ? 2 : 1);
+                assert_true(coh_gathered_bytes(&layout, WORK, link) == gathered);
+                assert_true(
+                    coh_pattern_rows[group.pattern]->volume(&layout, 0, COH_PROGRAM_BODY, link) ==
+                    half + (k / 2 < 2 ? gathered : 0));
+            }
+        }
+}
+
 static void volumes_are_those_of_a_sum_over_all_ranks(void **state)
 {
     (void)state;
@@ -499,6 +547,7 @@ int main(void)
         cmocka_unit_test(closed_forms_are_what_the_instructions_need),
         cmocka_unit_test(ranks_save_each_chunk_once),
         cmocka_unit_test(volumes_are_those_of_a_sum_over_all_ranks),
+        cmocka_unit_test(volumes_of_parts_are_half_sums_and_gathered_work),
         cmocka_unit_test(a_program_that_its_patterns_do_not_describe_is_refused),
         cmocka_unit_test(a_choice_is_read_as_it_is_written),
         cmocka_unit_test(the_choice_decides_and_not_the_shapes),

@@ -33,6 +33,7 @@ typedef struct setting {
     coh_fold_shape replicas, ranks; /* of coh_plan_options */
     int node_ranks;
     coh_rank_pattern pattern; /* of coh_plan_options */
+    int lead;                 /* of the decisions */
     int speculates;           /* 1: coh_plan_options.speculates, with the decisions found without */
 } setting;
 
@@ -303,7 +304,7 @@ static const setting settings[] = {
       .f32 = 1,
       .ranks = { { 3 } } },
     { "disk, deferred, tied, zero1 on ranks 2x2 of two nodes",
-      { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .is_tied = 1 },
+      { .layers = 1, .width = 256, .vocabulary = 128, .rows = 20, .is_tied = 1 },
       2,
       1,
       0,
@@ -326,8 +327,8 @@ static const setting settings[] = {
       .f32 = 1,
       .ranks = { { 3 } },
       .pattern = COH_RANK_ZERO1 },
-    { "disk, deferred, tied, zero3 on ranks 2x2 of two nodes",
-      { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .is_tied = 1 },
+    { "disk, deferred, zero3 on ranks 2x2 of two nodes",
+      { .layers = 1, .width = 256, .vocabulary = 128, .rows = 20 },
       2,
       1,
       0,
@@ -338,6 +339,17 @@ static const setting settings[] = {
       .ranks = { { 2, 2 } },
       .node_ranks = 2,
       .pattern = COH_RANK_ZERO3 },
+    { "host, deferred, zero3 on ranks 2x2, gathered two calls early",
+      { .layers = 2, .width = 256, .vocabulary = 128, .rows = 20 },
+      2,
+      1,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      98,
+      .ranks = { { 2, 2 } },
+      .pattern = COH_RANK_ZERO3,
+      .lead = 2 },
     { "host, direct, bf16, zero2 on ranks 3",
       { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
       1,
@@ -422,6 +434,7 @@ static void put_decisions(const setting *what, coh_plan **plan)
     other->decisions = (*plan)->decisions;
     other->decisions.host_updates = what->updates;
     other->decisions.slices = what->slices;
+    other->decisions.lead = what->lead;
     other->decisions.patterns = coh_pattern_choose(other->options.rank_pattern, what->slices);
     if (coh_plan_finish(other) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
@@ -469,7 +482,7 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
     assert_int_equal(plan->decisions.cache, what->caches);
     if (what->host_percent > 0) /* survivors lie in both tiers */
         assert_true(plan->survivor_bytes > options.host_memory_bytes);
-    if (what->updates > 0 || what->slices > 0 || what->speculates)
+    if (what->updates > 0 || what->slices > 0 || what->speculates || what->lead > 0)
         put_decisions(what, &plan);
     return plan;
 }
@@ -488,8 +501,8 @@ static coh_mutation_report mutate_plan(const setting *what)
         if (program->instruction_count == 0)
             continue;
         uint32_t most = getenv("COH_ALL_MUTATIONS") != NULL ? 0
-                        : kind == COH_PROGRAM_BODY          ? (test_is_brief() ? 100 : 400)
-                                                            : (test_is_brief() ? 20 : 80);
+                        : kind == COH_PROGRAM_BODY          ? (test_is_brief() ? 60 : 400)
+                                                            : (test_is_brief() ? 12 : 80);
         coh_mutation_report report = run_mutations(&plan->layout, program, &options, 5, most);
         char name[128];
         snprintf(name, sizeof(name), "%s, %s, %u instructions", what->name,
