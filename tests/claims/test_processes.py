@@ -64,7 +64,7 @@ def patterns(folder, data):
                 twins += 1
                 for pattern in ("replicate", "zero1", "zero2", "zero3"):
                     processes, ranks, place = places[runs % len(places)]
-                    flags = [*place, "--pattern", pattern, "--test-poison", "--test-delay-seed", runs]
+                    flags = [*place, "--pattern", pattern, "--test-poison", "--test-delay-seed", runs + 1]
                     if numbers_of(processes, log, *same, *flags, *([] if processes > 1 else ["--ranks", ranks])) != twin:
                         sys.exit(f"{same} {flags} on {ranks} ranks: other numbers")
                     runs += 1
