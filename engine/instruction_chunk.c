@@ -123,6 +123,7 @@ static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh
 /* One chunk of parameters: the objects of it that the instruction provides. */
 typedef struct place {
     const coh_group_layout *group;
+    uint32_t chunk;                /* of WORK */
     uint64_t object_offset, bytes; /* in WORK */
     uint64_t state_bytes;          /* the bytes of WORK that the states have room for */
     void *work, *grad;             /* NULL: not provided */
@@ -261,6 +262,7 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
         p->object->stream == COH_STREAM_WORK_PART || p->object->stream == COH_STREAM_GRAD_PART;
     const uint32_t chunk = (uint32_t)(work - layout->chunks);
     place at = { .group = group,
+                 .chunk = chunk,
                  .object_offset = work->object_offset,
                  .bytes = work->bytes,
                  .state_bytes = coh_updated_part_bytes(layout, chunk) };
@@ -291,22 +293,12 @@ static place part_of_place(const place *whole, coh_part part)
     return at;
 }
 
-/* Returns the chunk of WORK that a place of a divided chunk is in. */
-static uint32_t chunk_of_place(const coh_layout *layout, const place *at)
-{
-    uint32_t chunk = layout->objects[at->group->work].chunk_begin;
-    while (layout->chunks[chunk].object_offset < at->object_offset)
-        chunk++;
-    return chunk;
-}
-
 /* Shows a divided chunk of which this rank has the states of its part: the work before it, the part
  * with its states, the work behind it. */
 static coh_status show_own(coh_step *step, const coh_ticket *ticket, const place *whole,
                            coh_opcode opcode)
 {
-    const coh_part own =
-        coh_updated_part(step->layout, chunk_of_place(step->layout, whole), step->rank);
+    const coh_part own = coh_updated_part(step->layout, whole->chunk, step->rank);
     const uint64_t end = own.begin + own.bytes;
     const coh_part parts[] = { { 0, own.begin }, own, { end, whole->bytes - end } };
     for (int i = 0; i < 3; i++) {
@@ -325,12 +317,11 @@ static coh_status show_gathered(coh_step *step, const coh_ticket *ticket, const 
 {
     const coh_layout *layout = step->layout;
     const coh_axis_set all = coh_mesh_all_axes(&layout->mesh);
-    const uint32_t chunk = chunk_of_place(layout, whole);
     const uint64_t slot =
-        layout->chunks[coh_chunk_partner(layout, chunk, whole->group->state)].bytes;
+        layout->chunks[coh_chunk_partner(layout, whole->chunk, whole->group->state)].bytes;
     for (int32_t i = 0; i < coh_mesh_rank_count(&layout->mesh); i++) {
         const int32_t rank = coh_mesh_group_member(&layout->mesh, all, step->rank, i);
-        place at = part_of_place(whole, coh_updated_part(layout, chunk, rank));
+        place at = part_of_place(whole, coh_updated_part(layout, whole->chunk, rank));
         at.state = gathered + (uint64_t)i * slot;
         COH_TRY(show_place(step, ticket, &at, opcode));
     }

@@ -286,14 +286,19 @@ static int is_follower(const coh_engine *engine)
            coh_world_rank(engine->options.world) > 0;
 }
 
-/* Sends the states that other ranks gather in their save, and keeps nothing. */
+/* Returns 1 if ranks keep parts, which all of them gather in a save. */
+static int has_parts(const coh_engine *engine)
+{
+    return coh_sent_partials_bytes(&engine->plan->layout) > 0;
+}
+
+/* Sends the parts that other ranks gather in their save, and keeps nothing. */
 static coh_status take_part(coh_engine *engine)
 {
     visit_context visit = { .operation = COH_OPERATION_SAVE, .wants = wants_values_and_states };
+    COH_TRY(coh_engine_check_ready(engine, "save"));
     COH_TRY(coh_engine_drain(engine));
-    return coh_sent_partials_bytes(&engine->plan->layout) == 0
-               ? COH_OK
-               : run_visit(engine, COH_PROGRAM_SAVE, &visit, NULL);
+    return has_parts(engine) ? run_visit(engine, COH_PROGRAM_SAVE, &visit, NULL) : COH_OK;
 }
 
 /* The other ranks are in the same save: one that fails on rank 0 before it begins must not let them
@@ -301,6 +306,8 @@ static coh_status take_part(coh_engine *engine)
 static coh_status fail_in_step(coh_engine *engine, coh_status status)
 {
     char text[COH_ERROR_TEXT_BYTES];
+    if (!has_parts(engine))
+        return status;
     coh_error_save(text);
     const coh_status other = take_part(engine);
     if (other != COH_OK)

@@ -57,7 +57,8 @@ class Processes(TrainTest):
 
     def test_a_run_moves_between_processes_and_one(self):
         whole = self.alone("--steps", 4)
-        self.together(4, "--steps", 1, "--schedule-steps", 4, "--pattern", "zero3", "--save", self.path("run"))
+        validates = ["--validation", self.write("held.txt", "a line\n" * 40)]  # of zero3 all together
+        self.together(4, "--steps", 1, "--schedule-steps", 4, "--pattern", "zero3", *validates, "--save", self.path("run"))
         self.resumed(self.path("run"), "--steps", 2)
         done = self.together(2, "--resume", self.path("run"), "--steps", 4, model=[])
         self.assertEqual(self.says_hash(done), whole)
