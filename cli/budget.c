@@ -497,7 +497,7 @@ void cli_budget_add_flags(const cli_options *options, cli_line *line)
         cli_line_add(line, " --emulate-host %s", cli_size_whole(options->emulate_host_bytes).at);
     for (int32_t i = 0; i < options->pin_count; i++)
         cli_line_add(line, " --pin '%s=%s'", options->pin[i].target,
-                     coh_pin_place_name(options->pin[i].place));
+                     coh_pin_decision(&options->pin[i]));
     if (options->pins)
         cli_line_add(line, " --pins %s", options->pins);
     if (cli_given(options, CLI_FLAG_THREADS))

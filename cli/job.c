@@ -480,7 +480,8 @@ static void set_plan_options(cli_job *job)
     o->f32_gradients = (int32_t)recipe->f32_gradients;
     o->replicas = job->rank_replicas;
     o->ranks = job->ranks;
-    o->rank_pattern = (coh_rank_pattern)job->options->pattern; /* the flag's choices */
+    snprintf(o->rank_pattern, sizeof(o->rank_pattern), "%s",
+             job->options->pattern != NULL ? job->options->pattern : "");
     if (job->options->launch && job->options->launch->local_count < cli_job_rank_count(job))
         o->node_ranks = job->options->launch->local_count;
     o->deferred_update = cli_recipe_defers(recipe);

@@ -86,7 +86,8 @@ typedef struct cli_options {
     const char *kinds[CLI_WHAT_IFS + 1];   /* likewise */
     const char *prompt_file, *prompts, *messages, *system;
 
-    const char *data, *tokenizer, *validation, *plan_file, *kernels, *tune, *save, *resume, *log;
+    const char *data, *tokenizer, *validation, *plan_file, *pattern, *kernels, *tune, *save,
+        *resume, *log;
     const char *field, *output, *program, *held_out_file, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
     const char *attributes, *sweep, *max, *logits, *step_range, *report, *tensorboard;
@@ -100,8 +101,8 @@ typedef struct cli_options {
     uint64_t device_memory_bytes, emulate_host_bytes, chunk_bytes, host_memory_bytes, shard_bytes;
     uint64_t link_bytes_per_s; /* 0: memory speed */
     uint64_t disk_write_limit; /* bytes a day */
-    int64_t threads, ranks, pattern, rank_timeout, recompute, search, state, dtype, gradients,
-        atomics, export_dtype;
+    int64_t threads, ranks, rank_timeout, recompute, search, state, dtype, gradients, atomics,
+        export_dtype;
     int64_t steps, epochs, schedule_steps, batch, micro_batch, sequence, vocabulary;
     int64_t sweep_order, clip_mode, save_every, keep, validation_every, seed, tokens, top_k,
         held_out;

@@ -72,10 +72,6 @@ cli_speed cli_speed_get(const cli_job *job)
 
 /* ---- shared by both forms ---- */
 
-/* By coh_rank_pattern. */
-static const char *const kept_parts[] = { "", "the optimizer states", "states and gradients",
-                                          "states, gradients and weights" };
-
 /* Adds a line if not everything is trained: how much is trained, and what. */
 static void add_trained(const coh_model *model, uint64_t parameter_count, cli_line *line)
 {
@@ -91,6 +87,36 @@ static void add_trained(const coh_model *model, uint64_t parameter_count, cli_li
                      adapters->targets);
     if (adapters->freeze[0])
         cli_line_add(line, "%s %s frozen", adapters->rank > 0 ? ";" : ":", adapters->freeze);
+    cli_line_add(line, "\n");
+}
+
+/* Adds a line if the ranks divide something: over how many of them. */
+static void add_parts(const cli_job *job, cli_line *line)
+{
+    const coh_rank_parts *parts = &job->summary.rank_parts;
+    const struct {
+        int32_t ranks;
+        const char *what;
+    } streams[] = { { parts->state, "states" },
+                    { parts->grad, "gradients" },
+                    { parts->work, "weights" } };
+    int last = 0;
+    while (last < 2 && streams[last + 1].ranks > 1)
+        last++;
+    const int is_even = streams[last].ranks == parts->state;
+    if (parts->state == 1)
+        return;
+    cli_line_add(line, "        each keeps %s", is_even ? "its part of " : "");
+    for (int i = 0; i <= last; i++) {
+        const char *before = i == 0 ? "" : i == last ? " and " : ", ";
+        if (is_even)
+            cli_line_add(line, "%s%s", before, streams[i].what);
+        else
+            cli_line_add(line, "%s1/%" PRId32 " of the %s", before, streams[i].ranks,
+                         streams[i].what);
+    }
+    if (job->plan_options.rank_pattern[0] != '\0')
+        cli_line_add(line, " (--pattern %s)", job->plan_options.rank_pattern);
     cli_line_add(line, "\n");
 }
 
@@ -122,10 +148,8 @@ static void add_model(const cli_job *job, cli_line *line)
                      (int)cli_job_rank_count(job),
                      job->options->launch ? "processes of a launcher" : "this process",
                      cli_shape_text(&job->ranks).at);
-    if (job->plan_options.rank_pattern != COH_RANK_REPLICATE)
-        cli_line_add(line, "        each keeps its part of %s (--pattern %s)\n",
-                     kept_parts[job->plan_options.rank_pattern],
-                     coh_rank_pattern_name(job->plan_options.rank_pattern));
+    add_parts(job, line);
+
     if (job->model.atomics)
         cli_line_add(line,
                      "        attention backward by atomics where cuDNN takes it: the same seed "

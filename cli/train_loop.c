@@ -136,7 +136,7 @@ static coh_status evaluate_together(void *context, const coh_step_input *input, 
 /* Returns 1 if no rank can evaluate alone, since each has a part of the weights. */
 static int validates_together(const cli_run *run)
 {
-    return run->job.plan_options.rank_pattern == COH_RANK_ZERO3;
+    return run->job.summary.rank_parts.work > 1;
 }
 
 /* Computes the loss of the validation text over all windows, or over --validation-windows of them.

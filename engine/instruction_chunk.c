@@ -124,6 +124,7 @@ static coh_status show_run(coh_step *step, const coh_ticket *ticket, run *r, coh
 typedef struct place {
     const coh_group_layout *group;
     uint32_t chunk;                /* of WORK */
+    uint64_t begin;                /* in the chunk */
     uint64_t object_offset, bytes; /* in WORK */
     uint64_t state_bytes;          /* the bytes of WORK that the states have room for */
     void *work, *grad;             /* NULL: not provided */
@@ -258,13 +259,15 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
     const coh_group_layout *group = &layout->groups[p->object->owner];
     const coh_chunk *work = &layout->chunks[coh_chunk_partner(
         layout, (uint32_t)(p->chunk - layout->chunks), group->work)];
-    const int is_part =
-        p->object->stream == COH_STREAM_WORK_PART || p->object->stream == COH_STREAM_GRAD_PART;
     const uint32_t chunk = (uint32_t)(work - layout->chunks);
+    const uint8_t values =
+        p->object->stream == COH_STREAM_STATE ? COH_STREAM_WORK : p->object->stream;
+    const coh_part kept = coh_part_in(layout, chunk, values, step->rank);
     place at = { .group = group,
                  .chunk = chunk,
-                 .object_offset = work->object_offset,
-                 .bytes = work->bytes,
+                 .begin = kept.begin,
+                 .object_offset = work->object_offset + kept.begin,
+                 .bytes = kept.bytes,
                  .state_bytes = coh_updated_part_bytes(layout, chunk) };
     if (p->object->stream == COH_STREAM_STATE)
         at.state = data;
@@ -272,55 +275,54 @@ static place piece_place(const coh_step *step, const piece *p, void *data)
         at.grad = data;
     else
         at.work = data;
-    if (is_part) {
-        const coh_part own = coh_updated_part(layout, chunk, step->rank);
-        at.object_offset += own.begin;
-        at.bytes = own.bytes;
-    }
     return at;
 }
 
 /* ---- divided chunks ---- */
 
-/* Returns a part of a chunk, without its states. */
-static place part_of_place(const place *whole, coh_part part)
+/* Returns a part of a chunk, which the place has, without its states. */
+static place part_of_place(const place *of, coh_part part)
 {
-    place at = *whole;
-    at.object_offset += part.begin;
+    const uint64_t before = part.begin - of->begin;
+    place at = *of;
+    at.begin = part.begin;
+    at.object_offset += before;
     at.bytes = part.bytes;
-    at.work = whole->work != NULL ? (char *)whole->work + part.begin : NULL;
+    at.work = of->work != NULL ? (char *)of->work + before : NULL;
     at.state = NULL;
     return at;
 }
 
-/* Shows a divided chunk of which this rank has the states of its part: the work before it, the part
- * with its states, the work behind it. */
-static coh_status show_own(coh_step *step, const coh_ticket *ticket, const place *whole,
+/* Shows a divided chunk, or what this rank keeps of it. The rank has the states of the part that it
+ * updates: the work before it, the part with its states, the work behind it. */
+static coh_status show_own(coh_step *step, const coh_ticket *ticket, const place *kept,
                            coh_opcode opcode)
 {
-    const coh_part own = coh_updated_part(step->layout, whole->chunk, step->rank);
-    const uint64_t end = own.begin + own.bytes;
-    const coh_part parts[] = { { 0, own.begin }, own, { end, whole->bytes - end } };
+    const coh_part own = coh_updated_part(step->layout, kept->chunk, step->rank);
+    const uint64_t own_end = own.begin + own.bytes, end = kept->begin + kept->bytes;
+    const coh_part parts[] = { { kept->begin, own.begin - kept->begin },
+                               own,
+                               { own_end, end - own_end } };
     for (int i = 0; i < 3; i++) {
-        place at = part_of_place(whole, parts[i]);
+        place at = part_of_place(kept, parts[i]);
         at.lacks_low = i != 1;
-        at.state = i == 1 ? whole->state : NULL;
-        if (at.work != NULL || at.state != NULL)
+        at.state = i == 1 ? kept->state : NULL;
+        if (at.bytes > 0 && (at.work != NULL || at.state != NULL))
             COH_TRY(show_place(step, ticket, &at, opcode));
     }
     return COH_OK;
 }
 
-/* Shows a divided chunk of work with the states of all ranks, which lie one after the other. */
+/* Shows a divided chunk of work with the states of all its parts, which lie one after the other. */
 static coh_status show_gathered(coh_step *step, const coh_ticket *ticket, const place *whole,
                                 char *gathered, coh_opcode opcode)
 {
     const coh_layout *layout = step->layout;
-    const coh_axis_set all = coh_mesh_all_axes(&layout->mesh);
+    const coh_axis_set axes = coh_inner_axes(whole->group->axes.state);
     const uint64_t slot =
         layout->chunks[coh_chunk_partner(layout, whole->chunk, whole->group->state)].bytes;
-    for (int32_t i = 0; i < coh_mesh_rank_count(&layout->mesh); i++) {
-        const int32_t rank = coh_mesh_group_member(&layout->mesh, all, step->rank, i);
+    for (int32_t i = 0; i < coh_mesh_group_size(&layout->mesh, axes); i++) {
+        const int32_t rank = coh_mesh_group_member(&layout->mesh, axes, step->rank, i);
         place at = part_of_place(whole, coh_updated_part(layout, whole->chunk, rank));
         at.state = gathered + (uint64_t)i * slot;
         COH_TRY(show_place(step, ticket, &at, opcode));
@@ -356,8 +358,7 @@ static coh_status show_pieces(coh_step *step, const coh_ticket *ticket,
     }
     if (gathered != NULL)
         COH_TRY(show_gathered(step, ticket, &at, gathered, opcode));
-    else if (pieces[0].chunk->is_divided && at.grad == NULL &&
-             pieces[0].object->stream != COH_STREAM_WORK_PART)
+    else if (pieces[0].chunk->is_divided && at.grad == NULL)
         COH_TRY(show_own(step, ticket, &at, opcode));
     else
         COH_TRY(show_place(step, ticket, &at, opcode));

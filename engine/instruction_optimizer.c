@@ -47,10 +47,10 @@ static uint64_t part_begin(const coh_step *step, const coh_operand *operand, uin
     const coh_object *object = &layout->objects[operand->object];
     const coh_group_layout *group = &layout->groups[object->owner];
     const uint32_t work = coh_chunk_partner(layout, chunk, group->work);
-    if (object->stream != COH_STREAM_WORK && object->stream != COH_STREAM_GRAD)
-        return 0; /* it is the part alone */
-    return coh_updated_part(layout, work, step->rank).begin *
-           (object->stream == COH_STREAM_GRAD ? coh_group_grad_factor(group) : 1);
+    const int is_grad = object->stream == COH_STREAM_GRAD || object->stream == COH_STREAM_GRAD_PART;
+    return (coh_updated_part(layout, work, step->rank).begin -
+            coh_part_in(layout, work, object->stream, step->rank).begin) *
+           (is_grad ? coh_group_grad_factor(group) : 1);
 }
 
 coh_status coh_run_norm(coh_step *step, coh_ticket *ticket, const coh_instruction *instruction)

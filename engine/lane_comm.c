@@ -57,15 +57,32 @@ static coh_status bind_reduce(const coh_step *step, const coh_bound *bound,
     return coh_exchange_reduce(plan, &exchange, contribution, received, &out->line);
 }
 
+/* Returns the window of an exchange: the part that the REDUCEs over the axes before its own have
+ * left, relative to what the operand has of the chunk. */
+static coh_part window_of(const coh_step *step, const coh_bound *bound,
+                          const coh_instruction *instruction, const coh_operand *operand)
+{
+    const coh_layout *layout = step->layout;
+    const coh_mesh *mesh = &layout->mesh;
+    const coh_comm_call *comm = &bound->program->comms[instruction->comm - 1];
+    const uint32_t chunk = bound->program->touches[operand->touch_begin].chunk;
+    const coh_group_layout *group = coh_chunk_group(layout, chunk);
+    const uint8_t stream = layout->objects[operand->object].stream;
+    const int is_grad = stream == COH_STREAM_GRAD || stream == COH_STREAM_GRAD_PART;
+    const uint32_t whole = coh_chunk_partner(layout, chunk, is_grad ? group->grad : group->work);
+    const uint64_t bytes = layout->chunks[whole].bytes, unit = coh_chunk_part_unit(layout, whole);
+    const int axes = coh_stream_axes(group, stream);
+    coh_part window = coh_part_of(mesh, axis_of(comm) - 1, step->rank, bytes, unit);
+    window.begin -= coh_part_of(mesh, axes - 1, step->rank, bytes, unit).begin;
+    return window;
+}
+
 /* Binds the exchange of a chunk of gradient or work. */
 static coh_status bind_chunk(const coh_step *step, const coh_bound *bound,
                              const coh_instruction *instruction, const coh_operand *operand,
                              coh_exchange exchange, coh_link_plan *plan, coh_comm_line *line)
 {
-    const coh_comm_call *comm = &bound->program->comms[instruction->comm - 1];
-    const uint32_t chunk = bound->program->touches[operand->touch_begin].chunk;
-    const coh_part window = coh_part_of(exchange.mesh, axis_of(comm) - 1, step->rank,
-                                        operand->bytes, coh_chunk_part_unit(step->layout, chunk));
+    const coh_part window = window_of(step, bound, instruction, operand);
     exchange.window_bytes = (size_t)window.bytes;
     if (instruction->opcode == COH_OP_REDUCE)
         return bind_reduce(step, bound, instruction, exchange, window, plan, line);

@@ -19,7 +19,7 @@ coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph
     const coh_decisions decisions = { .chunk_bytes = chunk_bytes,
                                       .cache = with_cache,
                                       .row_passes = 1,
-                                      .patterns = coh_pattern_choose(COH_RANK_REPLICATE, 1) };
+                                      .patterns = coh_pattern_choose(1) };
     *out_lowered = (coh_measure_lowered){ .graph = graph, .microbatch_count = microbatch_count };
     coh_plan_options_init(&options);
     options.profile = m->profile;

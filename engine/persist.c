@@ -680,9 +680,8 @@ coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fet
         COH_TRY(coh_engine_drain(engine));
     else if (is_divided(engine, visit.parameter))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "with rank pattern %s no rank has the whole gradient of parameter '%s': "
-                        "make the plan with rank pattern replicate",
-                        coh_rank_pattern_name(engine->plan->options.rank_pattern),
+                        "no rank has the whole gradient of parameter '%s': make the plan with "
+                        "rank pattern replicate",
                         engine->tensors[visit.parameter].name);
     return run_visit(engine, COH_PROGRAM_HASH, &visit, NULL);
 }

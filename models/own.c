@@ -97,6 +97,8 @@ static coh_status check(const coh_extension *extension)
                         (const void *const *)extension->optimizers));
     COH_TRY(check_count(extension, "models", extension->model_count,
                         (const void *const *)extension->models));
+    COH_TRY(check_count(extension, "rank patterns", extension->rank_pattern_count,
+                        (const void *const *)extension->rank_patterns));
     for (int32_t i = 0; i < extension->model_count; i++)
         COH_TRY(check_model(extension, extension->models[i]));
     return COH_OK;
@@ -141,6 +143,8 @@ coh_status coh_extension_register(const coh_extension *extension)
     COH_TRY(check(&known));
     for (int32_t i = 0; i < known.optimizer_count; i++)
         COH_TRY(coh_optimizer_register(known.optimizers[i]));
+    for (int32_t i = 0; i < known.rank_pattern_count; i++)
+        COH_TRY(coh_rank_pattern_register(known.rank_patterns[i]));
     pthread_mutex_lock(&list_mutex);
     const coh_status status = add(extension, &known);
     pthread_mutex_unlock(&list_mutex);

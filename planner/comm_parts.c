@@ -33,11 +33,15 @@ coh_received_room coh_received_room_of(const coh_layout *layout)
     const uint64_t reduced = most_reduced_bytes(layout);
     const uint64_t partials = ranks * coh_sent_partials_bytes(layout);
     uint64_t states = 0;
-    for (uint32_t i = 0; i < layout->chunk_count; i++)
-        if (layout->chunks[i].is_divided &&
-            layout->objects[layout->chunks[i].object].stream == COH_STREAM_STATE &&
-            layout->chunks[i].bytes > states)
-            states = layout->chunks[i].bytes;
+    for (uint32_t i = 0; i < layout->chunk_count; i++) {
+        if (!layout->chunks[i].is_divided ||
+            layout->objects[layout->chunks[i].object].stream != COH_STREAM_STATE)
+            continue;
+        const coh_axis_set axes = coh_inner_axes(coh_chunk_group(layout, i)->axes.state);
+        const uint64_t bytes =
+            layout->chunks[i].bytes * (uint64_t)coh_mesh_group_size(&layout->mesh, axes);
+        states = bytes > states ? bytes : states;
+    }
     return (coh_received_room){ .wire_bytes = reduced > partials ? reduced : partials,
-                                .gathered_bytes = ranks * states };
+                                .gathered_bytes = states };
 }

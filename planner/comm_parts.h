@@ -10,7 +10,8 @@
  * have one size for all ranks, and therefore all ranks have one program; only the last parts of a
  * window may be shorter, or empty.
  *
- * A rank may also keep its part and update only that (coh_chunk.is_divided). Such parts are whole
+ * A rank may also keep its part and update only that (coh_chunk.is_divided): the part after REDUCE
+ * over the first axes.work, axes.grad and axes.state axes of the group. Such parts are whole
  * grains, so norms, hashes and checkpoints do not change. Pure. Threads: any. */
 #ifndef COH_PLANNER_COMM_PARTS_H
 #define COH_PLANNER_COMM_PARTS_H
@@ -70,19 +71,47 @@ static inline uint64_t coh_chunk_part_bytes_at(const coh_layout *layout, uint32_
                              coh_chunk_part_unit(layout, chunk));
 }
 
+/* Returns over how many axes an object of a stream of the group is divided: what a rank has of it
+ * is its part after REDUCE over these. */
+static inline int coh_stream_axes(const coh_group_layout *group, uint8_t stream)
+{
+    return stream == COH_STREAM_WORK_PART   ? group->axes.work
+           : stream == COH_STREAM_GRAD_PART ? group->axes.grad
+           : stream == COH_STREAM_STATE     ? group->axes.state
+                                            : 0;
+}
+
+/* Returns the group of a chunk of parameters. */
+static inline const coh_group_layout *coh_chunk_group(const coh_layout *layout, uint32_t chunk)
+{
+    return &layout->groups[layout->objects[layout->chunks[chunk].object].owner];
+}
+
+/* Returns the part of a chunk of WORK that a rank has of a stream. */
+static inline coh_part coh_part_in(const coh_layout *layout, uint32_t chunk, uint8_t stream,
+                                   int32_t rank)
+{
+    return coh_part_of(&layout->mesh, coh_stream_axes(coh_chunk_group(layout, chunk), stream) - 1,
+                       rank, layout->chunks[chunk].bytes, coh_chunk_part_unit(layout, chunk));
+}
+
+/* Returns the bytes of the largest of these parts. */
+static inline uint64_t coh_part_in_bytes(const coh_layout *layout, uint32_t chunk, uint8_t stream)
+{
+    return coh_chunk_part_bytes_at(layout, chunk,
+                                   coh_stream_axes(coh_chunk_group(layout, chunk), stream) - 1);
+}
+
 /* Returns the part of a chunk of WORK that a rank updates: of one that is not divided all of it. */
 static inline coh_part coh_updated_part(const coh_layout *layout, uint32_t chunk, int32_t rank)
 {
-    const int last = layout->chunks[chunk].is_divided ? layout->mesh.axis_count - 1 : -1;
-    return coh_part_of(&layout->mesh, last, rank, layout->chunks[chunk].bytes,
-                       coh_chunk_part_unit(layout, chunk));
+    return coh_part_in(layout, chunk, COH_STREAM_STATE, rank);
 }
 
 /* Returns the bytes of the largest of these parts. */
 static inline uint64_t coh_updated_part_bytes(const coh_layout *layout, uint32_t chunk)
 {
-    const int last = layout->chunks[chunk].is_divided ? layout->mesh.axis_count - 1 : -1;
-    return coh_chunk_part_bytes_at(layout, chunk, last);
+    return coh_part_in_bytes(layout, chunk, COH_STREAM_STATE);
 }
 
 /* Returns the grains of the largest of these parts of a divided chunk of WORK. */
@@ -106,7 +135,7 @@ uint64_t coh_sent_partials_bytes(const coh_layout *layout);
 /* Room for what the other ranks send; 0: nothing. */
 typedef struct coh_received_room {
     uint64_t wire_bytes;     /* slices of a REDUCE, norm partials */
-    uint64_t gathered_bytes; /* the states of a divided chunk, of all ranks */
+    uint64_t gathered_bytes; /* the states of a divided chunk, of all parts */
 } coh_received_room;
 
 /* Returns the room that the groups of a layout need. */
@@ -117,6 +146,12 @@ coh_received_room coh_received_room_of(const coh_layout *layout);
 static inline uint64_t coh_comm_received_bytes(const coh_mesh *mesh, const coh_comm_call *comm)
 {
     return comm->part_bytes * (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
+}
+
+/* Returns the `count` innermost axes. */
+static inline coh_axis_set coh_inner_axes(int count)
+{
+    return (1u << count) - 1;
 }
 
 /* Returns the axes of the whole world. */

@@ -65,7 +65,7 @@ coh_status coh_initial_chunk(const coh_plan *plan, uint64_t *out_bytes)
 {
     coh_decisions decisions = { .chunk_bytes = usual_chunk_bytes(plan),
                                 .row_passes = 1,
-                                .patterns = coh_pattern_choose(plan->options.rank_pattern, 1) };
+                                .patterns = coh_pattern_choose(1) };
     *out_bytes = decisions.chunk_bytes;
     if (plan->options.chunk_bytes > 0)
         return COH_OK;
@@ -101,7 +101,7 @@ static coh_status check_ranges(coh_plan *plan, const coh_decisions *smallest)
     coh_decisions finest = *smallest;
     uint64_t bytes = 0;
     finest.row_passes = finest.slices = RANGES_MOST;
-    finest.patterns = coh_pattern_choose(plan->options.rank_pattern, RANGES_MOST);
+    finest.patterns = coh_pattern_choose(RANGES_MOST);
     COH_TRY(coh_schedule_bound(plan->graph, &plan->options, &finest, &bytes, NULL));
     plan->smallest_is_proven = bytes >= plan->smallest_device_bytes;
     return COH_OK;
@@ -116,15 +116,15 @@ coh_status coh_initial_smallest(coh_plan *plan, coh_pool *pool, coh_decisions *o
     /* An update on the host lane takes no device memory. */
     int lanes = plan->options.host_memory_bytes > 0 ? 2 : 1;
     for (int i = 0; i < count * lanes; i++)
-        n.decisions[n.count++] = (coh_decisions){
-            .chunk_bytes = plan->options.chunk_bytes ? plan->options.chunk_bytes
-                                                     : (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float),
-            .recompute = coh_block_set_first(choices[i % count]),
-            .host_updates = i < count ? 0 : coh_graph_block_count(plan->graph) + 1,
-            .row_passes = COH_ROW_PASSES_MOST,
-            .slices = COH_SLICES_MOST,
-            .patterns = coh_pattern_choose(plan->options.rank_pattern, COH_SLICES_MOST)
-        };
+        n.decisions[n.count++] =
+            (coh_decisions){ .chunk_bytes = plan->options.chunk_bytes
+                                                ? plan->options.chunk_bytes
+                                                : (uint64_t)COH_GRAIN_ELEMENTS * sizeof(float),
+                             .recompute = coh_block_set_first(choices[i % count]),
+                             .host_updates = i < count ? 0 : coh_graph_block_count(plan->graph) + 1,
+                             .row_passes = COH_ROW_PASSES_MOST,
+                             .slices = COH_SLICES_MOST,
+                             .patterns = coh_pattern_choose(COH_SLICES_MOST) };
     COH_TRY(coh_at_once(pool, n.count, find_least, &n));
     for (int i = 0; i < n.count; i++)
         if (n.bytes[i] < plan->smallest_device_bytes) {
@@ -308,7 +308,7 @@ static coh_decisions start_of(const coh_plan *plan, uint64_t chunk_bytes, int sl
                             .recompute = coh_block_set_first(recompute),
                             .host_updates = host_updates,
                             .slices = slices,
-                            .patterns = coh_pattern_choose(plan->options.rank_pattern, slices),
+                            .patterns = coh_pattern_choose(slices),
                             .patient = 1,
                             .boundary = COH_BOUNDARY_SETTLED,
                             .horizon = COH_HORIZON_USUAL };

@@ -17,6 +17,7 @@
 #include "planner/optimizers.h"
 #include "planner/pattern.h"
 #include "planner/profile.h"
+#include "planner/rank_axes.h"
 #include "planner/row_unit.h"
 
 /* Bytes of a grain of f32 work: chunk sizes are multiples of it. */
@@ -40,6 +41,7 @@ typedef struct builder {
     int32_t *use_count;  /* by graph parameter */
     uint8_t *is_trained; /* by graph parameter: not frozen, and some use of it runs backward */
     int32_t *optimizer;  /* by graph parameter: in the layout's list; -1: not trained */
+    coh_rank_axes *axes; /* by graph parameter: as the rank patterns say */
 } builder;
 
 /* ---- objects and chunks ---- */
@@ -160,9 +162,8 @@ static coh_status cut_parameter(builder *b, uint64_t bytes, uint64_t boundary_by
 static coh_status add_work_object(builder *b, int32_t group_index, int32_t *out_object)
 {
     const coh_group_layout *group = &b->layout->groups[group_index];
-    const int is_divided = coh_group_is_divided(b->layout, group_index);
-    COH_TRY(add_object(b, COH_STREAM_WORK, group_index,
-                       !coh_group_keeps_part(b->layout, group_index, COH_STREAM_WORK), out_object));
+    const int is_divided = group->axes.state > 0;
+    COH_TRY(add_object(b, COH_STREAM_WORK, group_index, group->axes.work == 0, out_object));
     uint64_t pending = 0, element_bytes = coh_dtype_bytes(group->dtype);
     uint64_t most = b->chunk_bytes / sizeof(float) * element_bytes; /* whole grains */
     for (uint32_t i = 0; i < group->parameter_count; i++) {
@@ -186,18 +187,16 @@ static coh_stream rows_of(coh_stream stream)
                                                                                : stream;
 }
 
-/* Adds another object of a group, with a chunk for each chunk of its work. The states of a divided
- * chunk are those of a part. */
+/* Adds another object of a group, with a chunk for each chunk of its work; of a divided stream, for
+ * the rank's part of it. */
 static coh_status add_partner_object(builder *b, coh_stream stream, int32_t group_index,
                                      int32_t work, int survives, int32_t *out_object)
 {
     const coh_object copy = b->layout->objects[work];
-    const int is_part = stream == COH_STREAM_STATE || rows_of(stream) != stream;
     COH_TRY(add_object(b, stream, group_index, survives, out_object));
     for (uint32_t i = copy.chunk_begin; i < copy.chunk_begin + copy.chunk_count; i++) {
-        const uint64_t work_bytes = is_part && stream != COH_STREAM_CONTRIBUTION
-                                        ? coh_updated_part_bytes(b->layout, i)
-                                        : b->layout->chunks[i].bytes;
+        const uint64_t work_bytes = coh_part_in_bytes(b->layout, i, (uint8_t)stream);
+
         COH_TRY(add_chunk(b, coh_group_chunk_bytes(&b->layout->groups[group_index],
                                                    (uint8_t)rows_of(stream), work_bytes)));
         b->layout->chunks[b->layout->chunk_count - 1].is_divided = b->layout->chunks[i].is_divided;
@@ -259,23 +258,6 @@ static coh_pattern_id pattern_of(const builder *b, int32_t parameter)
     return (coh_pattern_id)b->map->patterns.of[group_class];
 }
 
-/* Returns 1 if the parameter's pattern takes it in row ranges, should it have any. */
-static int has_rows(const builder *b, int32_t parameter)
-{
-    switch (pattern_of(b, parameter)) {
-    case COH_PATTERN_SLICE:
-        return 1;
-    case COH_PATTERN_ZERO1:
-    case COH_PATTERN_ZERO2:
-    case COH_PATTERN_ZERO3:
-        return !is_sliced(b, parameter) || b->map->slices > 1;
-    case COH_PATTERN_REPLICATE:
-    case COH_PATTERN_COUNT:
-        break;
-    }
-    return 0;
-}
-
 /* Opens a group whose first parameter will be `parameter`. All its parameters have one pattern: one
  * that is sliced is a group by itself. */
 static coh_status open_group(builder *b, int32_t parameter)
@@ -295,11 +277,26 @@ static coh_status open_group(builder *b, int32_t parameter)
                             .dtype = dtype,
                             .f32_gradients = b->options->f32_gradients && dtype == COH_DTYPE_BF16,
                             .optimizer = b->is_trained[parameter] ? b->optimizer[parameter] : -1,
+                            .axes = b->axes[parameter],
                             .pattern = (uint8_t)pattern_of(b, parameter) };
     coh_group_streams_make(group,
                            group->optimizer < 0 ? NULL : layout->optimizers[group->optimizer],
                            coh_plan_defers(b->options));
     return COH_OK;
+}
+
+/* Leaves the newest group whole if the ranks cannot divide its states: there are none, or fewer
+ * grains than ranks. */
+static void settle_axes(builder *b)
+{
+    coh_layout *layout = b->layout;
+    coh_group_layout *group = &layout->groups[layout->group_count - 1];
+    const int32_t ranks = coh_mesh_group_size(&layout->mesh, coh_inner_axes(group->axes.state));
+    uint64_t grains = 0;
+    for (uint32_t i = 0; i < group->parameter_count; i++)
+        grains += layout->parameters[group->parameter_begin + i].grain_count;
+    if (!coh_group_is_trained(group) || grains < (uint64_t)ranks)
+        group->axes = (coh_rank_axes){ 0 };
 }
 
 /* Makes the objects of the newest group. */
@@ -308,12 +305,13 @@ static coh_status add_group_objects(builder *b)
     coh_layout *layout = b->layout;
     int32_t index = (int32_t)layout->group_count - 1;
     coh_group_layout *group = &layout->groups[index];
+    settle_axes(b);
     COH_TRY(add_work_object(b, index, &group->work));
     if (!coh_group_is_trained(group))
         return COH_OK;
     const int is_deferred = coh_plan_defers(b->options);
-    const int keeps_grad_part = coh_group_keeps_part(layout, index, COH_STREAM_GRAD);
-    if (coh_group_keeps_part(layout, index, COH_STREAM_WORK))
+    const int keeps_grad_part = group->axes.grad > 0;
+    if (group->axes.work > 0)
         COH_TRY(
             add_partner_object(b, COH_STREAM_WORK_PART, index, group->work, 1, &group->work_part));
     COH_TRY(add_partner_object(b, COH_STREAM_GRAD, index, group->work,
@@ -416,7 +414,7 @@ static coh_status add_groups(builder *b)
                 b->is_trained[index] = 1;
         }
     for (size_t i = 0; i < b->graph->parameter_count; i++)
-        if (has_rows(b, (int32_t)i))
+        if (pattern_of(b, (int32_t)i) == COH_PATTERN_SLICE)
             b->map->row_unit[i] = coh_row_unit(&b->graph->parameters[i].facts);
     COH_TRY(coh_optimizers_of(b->graph, b->options, b->is_trained, b->layout, b->optimizer));
     for (int32_t i = 0; i < (int32_t)b->graph->op_count; i++) {
@@ -719,12 +717,14 @@ static coh_status allocate_map(builder *b)
     COH_TRY(COH_ALLOC(graph->input_count, &b->layout->input_objects));
     COH_TRY(COH_ALLOC(graph->parameter_count, &b->is_trained));
     COH_TRY(COH_ALLOC(graph->parameter_count, &b->optimizer));
+    COH_TRY(COH_ALLOC(graph->parameter_count, &b->axes));
     return COH_ALLOC(graph->parameter_count, &b->use_count);
 }
 
 static coh_status build_all(builder *b)
 {
     COH_TRY(allocate_map(b));
+    COH_TRY(coh_rank_axes_of_parameters(b->graph, b->options, b->axes));
     b->layout->microbatch_count = (uint32_t)b->options->microbatch_count;
     b->layout->fold = b->options->replicas;
     COH_TRY(coh_plan_mesh(b->options, &b->layout->mesh));
@@ -764,6 +764,7 @@ coh_status coh_layout_build(const coh_graph *graph, const coh_plan_options *opti
     coh_free(b.use_count);
     coh_free(b.is_trained);
     coh_free(b.optimizer);
+    coh_free(b.axes);
     if (status != COH_OK) {
         coh_layout_fini(out_layout);
         coh_object_map_fini(out_map);

@@ -557,7 +557,7 @@ coh_status coh_least_step_find(const coh_graph *graph, const coh_plan_options *o
 {
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(options->rank_pattern, 1) };
+                                  .patterns = coh_pattern_choose(1) };
     facts f = { 0 };
     coh_effort effort;
     *out_least = (coh_least_step){ 0 };

@@ -78,7 +78,7 @@ static coh_status live_of(const coh_graph *graph, const coh_plan_options *option
     coh_block_set blocks = *recompute;
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(options->rank_pattern, 1) };
+                                  .patterns = coh_pattern_choose(1) };
     COH_TRY(coh_pins_blocks(graph, options, &blocks));
     const coh_plan_options alone = coh_alone(options);
     COH_TRY(coh_layout_build(graph, options, &whole, &layout, &map));

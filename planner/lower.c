@@ -38,8 +38,7 @@ static coh_status visit_parted(coh_lower_writer *w, coh_opcode opcode, int32_t o
     const coh_group_layout *group = &w->layout->groups[facts->owner];
     if (facts->stream == COH_STREAM_STATE)
         return COH_OK;
-    if (group->work_part >= 0)
-        COH_TRY(coh_lower_gather_work(w, facts->owner, chunk));
+    COH_TRY(coh_lower_gather_work(w, facts->owner, chunk));
     if (group->state >= 0)
         COH_TRY(coh_lower_gather_states(w, facts->owner, chunk));
     COH_TRY(coh_lower_instruction(w, opcode));

@@ -23,9 +23,10 @@ static int is_call(const coh_lowered_instruction *instruction)
 static int gathers_work(const coh_layout *layout, const coh_lowered *lowered, uint32_t index)
 {
     const coh_lowered_instruction *instruction = &lowered->instructions[index];
+    const uint8_t stream =
+        layout->objects[lowered->operands[instruction->operand_begin].object].stream;
     return instruction->opcode == COH_OP_GATHER &&
-           layout->objects[lowered->operands[instruction->operand_begin].object].stream ==
-               COH_STREAM_WORK;
+           (stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART);
 }
 
 /* Returns 1 for an instruction that may come early with the GATHERs of a call. */

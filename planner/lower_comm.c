@@ -1,7 +1,7 @@
 /* Writes the instructions that ranks execute together. The idea: a sum over all ranks is one REDUCE
  * for each axis of the mesh, from the innermost on, and then the GATHERs in reverse; each works in
- * place on a chunk (comm_parts.h). Of a divided chunk the GATHERs are those of its work, after its
- * update. Read pattern.h first, which says when they are written. */
+ * place on a chunk (comm_parts.h). Over the axes that divide the states the GATHERs are those of
+ * the work, after its update. Read pattern.h first, which says when they are written. */
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "planner/comm_parts.h"
@@ -32,16 +32,19 @@ static void end_comm(coh_lower_writer *w)
         coh_comm_received_bytes(&w->layout->mesh, &lowered->comms[instruction->comm - 1]);
 }
 
-/* Exchanges a chunk of GRAD or WORK with the group of one axis. `part`: the object that gets the
- * rank's part of the sum, or has that of the work; -1: it lies in the chunk. */
+/* Exchanges a chunk of `object`, the work or gradient of a group or what the rank keeps of it, with
+ * the group of one axis. `part`: the object that gets the rank's part of the sum, or has that of
+ * the work; -1: it lies in the chunk. */
 static coh_status exchange_chunk(coh_lower_writer *w, coh_opcode opcode, int axis, int32_t object,
                                  uint32_t chunk, int32_t part)
 {
     const coh_object *facts = &w->layout->objects[object];
     const coh_group_layout *group = &w->layout->groups[facts->owner];
-    const int is_grad = facts->stream == COH_STREAM_GRAD;
+    const int is_grad = facts->stream == COH_STREAM_GRAD || facts->stream == COH_STREAM_GRAD_PART;
+    const uint32_t whole =
+        w->layout->objects[is_grad ? group->grad : group->work].chunk_begin + chunk;
     COH_TRY(begin_comm(w, opcode, 1u << axis, is_grad ? COH_DTYPE_F32 : group->dtype,
-                       coh_chunk_part_bytes_at(w->layout, facts->chunk_begin + chunk, axis)));
+                       coh_chunk_part_bytes_at(w->layout, whole, axis)));
     COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1,
                               part >= 0 && !is_grad ? COH_ACCESS_WRITE : COH_ACCESS_BOTH,
                               is_grad ? COH_ROLE_GRAD : COH_ROLE_WORK));
@@ -54,9 +57,11 @@ static coh_status exchange_chunk(coh_lower_writer *w, coh_opcode opcode, int axi
     return COH_OK;
 }
 
-static coh_status gather_chunk(coh_lower_writer *w, int32_t object, uint32_t chunk, int32_t part)
+/* Writes the GATHERs over axes [first, end) of the mesh, from the outermost in. */
+static coh_status gather_axes(coh_lower_writer *w, int32_t object, uint32_t chunk, int first,
+                              int end, int32_t part)
 {
-    for (int axis = w->layout->mesh.axis_count; axis-- > 0; part = -1)
+    for (int axis = end; axis-- > first; part = -1)
         COH_TRY(exchange_chunk(w, COH_OP_GATHER, axis, object, chunk, part));
     return COH_OK;
 }
@@ -64,19 +69,26 @@ static coh_status gather_chunk(coh_lower_writer *w, int32_t object, uint32_t chu
 coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
     const coh_group_layout *facts = &w->layout->groups[group];
-    const int last = w->layout->mesh.axis_count - 1;
-    for (int axis = 0; axis <= last; axis++)
-        COH_TRY(exchange_chunk(w, COH_OP_REDUCE, axis, facts->grad, chunk,
-                               axis == last ? facts->grad_part : -1));
-    const uint32_t first = w->layout->objects[facts->grad].chunk_begin;
-    return w->layout->chunks[first + chunk].is_divided ? COH_OK
-                                                       : gather_chunk(w, facts->grad, chunk, -1);
+    const int axes = w->layout->mesh.axis_count, kept = facts->axes.grad;
+
+    for (int axis = 0; axis < axes; axis++)
+        COH_TRY(exchange_chunk(w, COH_OP_REDUCE, axis,
+                               axis < kept ? facts->grad : coh_group_summed_grad(facts), chunk,
+                               axis == kept - 1 ? facts->grad_part : -1));
+    return gather_axes(w, coh_group_summed_grad(facts), chunk, facts->axes.state, axes, -1);
+}
+
+coh_status coh_lower_gather_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
+{
+    const coh_group_layout *facts = &w->layout->groups[group];
+    return gather_axes(w, coh_group_kept_work(facts), chunk, facts->axes.work, facts->axes.state,
+                       -1);
 }
 
 coh_status coh_lower_gather_work(coh_lower_writer *w, int32_t group, uint32_t chunk)
 {
     const coh_group_layout *facts = &w->layout->groups[group];
-    return gather_chunk(w, facts->work, chunk, facts->work_part);
+    return gather_axes(w, facts->work, chunk, 0, facts->axes.work, facts->work_part);
 }
 
 coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t chunk)
@@ -84,8 +96,8 @@ coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t 
     const coh_layout *layout = w->layout;
     const int32_t state = layout->groups[group].state;
     const uint32_t first = layout->objects[state].chunk_begin;
-    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(&layout->mesh), COH_DTYPE_F32,
-                       layout->chunks[first + chunk].bytes));
+    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_inner_axes(layout->groups[group].axes.state),
+                       COH_DTYPE_F32, layout->chunks[first + chunk].bytes));
     COH_TRY(
         coh_lower_operand(w, state, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_OPTIMIZER_STATE));
     COH_TRY(coh_lower_operand_all(w, layout->gathered, COH_ACCESS_WRITE, COH_ROLE_WORKSPACE));

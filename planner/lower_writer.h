@@ -63,10 +63,13 @@ coh_status coh_lower_range(coh_lower_writer *w, coh_opcode opcode, int32_t op, i
 coh_status coh_lower_fold(coh_lower_writer *w, int32_t from, int32_t to, uint32_t chunk);
 
 /* Writes the instructions that sum chunk `chunk` of a group's gradient over all ranks. Of a divided
- * chunk each rank then has the sum of its part. */
+ * chunk each rank then has the sum of the part that it updates. */
 coh_status coh_lower_sum_ranks(coh_lower_writer *w, int32_t group, uint32_t chunk);
-/* Writes the GATHERs of a divided chunk's work, of which each rank has its part: every rank has all
- * of it then. */
+/* Writes the GATHERs of a divided chunk that this rank and others have updated in parts: each rank
+ * has then what it keeps of the work. */
+coh_status coh_lower_gather_update(coh_lower_writer *w, int32_t group, uint32_t chunk);
+/* Writes the GATHERs of a chunk of work of which each rank keeps a part: every rank has all of it
+ * then. Nothing for work that is kept whole. */
 coh_status coh_lower_gather_work(coh_lower_writer *w, int32_t group, uint32_t chunk);
 /* Writes the GATHER of a divided chunk's states, into the layout's object `gathered`. */
 coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t chunk);

@@ -8,6 +8,7 @@
 #include "planner/at_once.h"
 #include "planner/initial.h"
 #include "planner/lower_ahead.h"
+#include "planner/rank_axes.h"
 #include "planner/residency.h"
 
 #define KIB         ((uint64_t)1 << 10)
@@ -101,7 +102,7 @@ static void vary_places(const coh_candidates *candidates, neighbours *n)
 static void vary_leads(const coh_candidates *candidates, neighbours *n)
 {
     coh_decisions *d;
-    if (!coh_plan_has_parts(&candidates->plan->options))
+    if (!coh_ranks_divide(&candidates->plan->options))
         return;
     for (int32_t lead = 0; lead <= COH_LEAD_MOST; lead = lead == 0 ? 1 : 2 * lead)
         if ((d = add_neighbour(n, candidates)) != NULL)

@@ -128,25 +128,6 @@ static uint64_t memory_rows(const coh_pattern_scene *scene, int32_t op)
     return part_bytes(scene, op, &shard);
 }
 
-/* ---- parts ---- */
-
-int coh_group_is_divided(const coh_layout *layout, int32_t group)
-{
-    const coh_group_layout *facts = &layout->groups[group];
-    const uint64_t ranks = coh_layout_rank_count(layout);
-    uint64_t grains = 0;
-    for (uint32_t i = 0; i < facts->parameter_count; i++)
-        grains += layout->parameters[facts->parameter_begin + i].grain_count;
-    return ranks > 1 && coh_pattern_of_group(layout, group)->parts != 0 &&
-           coh_group_is_trained(facts) && grains >= ranks;
-}
-
-int coh_group_keeps_part(const coh_layout *layout, int32_t group, coh_stream stream)
-{
-    return coh_group_is_divided(layout, group) &&
-           (coh_pattern_of_group(layout, group)->parts >> stream & 1) != 0;
-}
-
 /* ---- the tables ---- */
 
 /* The life of a group. */
@@ -170,24 +151,9 @@ static const coh_pattern slice = { .name = "slice",
                                    .memory = memory_rows,
                                    LIFE };
 
-/* The three stages of Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
- * Parameter Models", 2020. */
-#define STAGE(number, parts_)                                                                      \
-    static const coh_pattern zero##number = { .name = "zero" #number,                              \
-                                              .classes = (1u << COH_CLASS_COUNT) - 1,              \
-                                              .parts = parts_,                                     \
-                                              .shard = shard_rows,                                 \
-                                              .expand = expand_rows,                               \
-                                              .memory = memory_rows,                               \
-                                              LIFE }
-STAGE(1, 1u << COH_STREAM_STATE);
-STAGE(2, 1u << COH_STREAM_STATE | 1u << COH_STREAM_GRAD);
-STAGE(3, 1u << COH_STREAM_STATE | 1u << COH_STREAM_GRAD | 1u << COH_STREAM_WORK);
-
 const coh_pattern *const coh_pattern_rows[COH_PATTERN_COUNT] = {
-    [COH_PATTERN_REPLICATE] = &replicate, [COH_PATTERN_SLICE] = &slice,
-    [COH_PATTERN_ZERO1] = &zero1,         [COH_PATTERN_ZERO2] = &zero2,
-    [COH_PATTERN_ZERO3] = &zero3,
+    [COH_PATTERN_REPLICATE] = &replicate,
+    [COH_PATTERN_SLICE] = &slice,
 };
 
 coh_status coh_pattern_settle(coh_lower_writer *w)

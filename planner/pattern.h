@@ -4,11 +4,8 @@
  *     replicate   the whole operator on every rank, in one instruction
  *     slice       the row-split parameter in row ranges, one instruction each: a table that is
  *                 gathered from or passed over, or a product in pieces of its output columns
- *     zero1       as slice, but each rank has the states of a part of each chunk, updates that
- *                 part, and gets the others' parts of the work
- *     zero2       as zero1, and a rank keeps the sum of its part of the gradient alone
- *     zero3       as zero2, and a rank keeps its part of the work alone; the whole is gathered for
- *                 each instruction that reads it
+ * Besides, the ranks may divide a group's streams (coh_group_layout.axes): each has the states of a
+ * part of each chunk, updates that part, and gets what it keeps of the work beyond it.
  *
  *     INIT, IMPORT                visit
  *     UPDATE before a forward     prepare      if updates are deferred
@@ -24,16 +21,15 @@
  * are given in closed form, and every program is compared with them (coh_pattern_check). The
  * executor knows no pattern by name.
  *
- * The formulas hold for any number of ranks (coh_layout.mesh). Every rank has the whole work and
- * gradient; each sums a part of the gradient, and then all have the sum again (comm_parts.h), or,
- * of a divided chunk, the updated work. While a gradient is summed, backward goes on: it is
- * completed when the next sum begins.
+ * The formulas hold for any number of ranks (coh_layout.mesh). Each rank sums a part of the
+ * gradient, and then all have the sum again (comm_parts.h), or, of a divided chunk, the updated
+ * work. While a gradient is summed, backward goes on: it is completed when the next sum begins.
  *
  *     compute |  BWD 3   |  BWD 2   |  NORM 3  |  BWD 1   |  NORM 2  | ...
  *     comm0              | sum of 3 |          | sum of 2 |          | ...
  *
- * The update of a divided chunk is followed by the GATHERs of its work; with zero3 they come before
- * each use. A group is divided if it has at least as many grains as there are ranks. */
+ * GATHERs over the axes that divide the states, but not the work, follow the update of a chunk;
+ * those over the axes that divide the work come before each use. */
 #ifndef COH_PLANNER_PATTERN_H
 #define COH_PLANNER_PATTERN_H
 
@@ -71,15 +67,14 @@ typedef struct coh_pattern {
      * chunks of gradient and states that belong to it. */
     int32_t (*owner)(const coh_layout *layout, uint32_t chunk, uint32_t count);
 
-    uint32_t parts; /* bits of coh_stream, WORK, GRAD, STATE: a rank keeps a part of each chunk */
-
     /* Writes the instructions of a call (coh_lower_call). */
     coh_status (*expand)(coh_lower_writer *w, coh_opcode opcode, int32_t op, int32_t microbatch,
                          int final);
     /* Writes what must precede the first FORWARD of a step that reads chunks [begin, end) of the
      * group. */
     coh_status (*prepare)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
-    /* Writes what must precede any call that reads chunks [begin, end) of the group. */
+    /* Writes what must precede any call that reads chunks [begin, end) of the group: GATHERs of
+     * divided work. */
     coh_status (*gather)(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end);
     /* Takes note of a contribution to the gradient of a graph parameter, in chunks [begin, end) of
      * its group, and returns where it goes. */
@@ -97,8 +92,8 @@ typedef struct coh_pattern {
     coh_status (*visit)(coh_lower_writer *w, coh_opcode opcode, int32_t group);
 
     /* Returns the bytes that a rank receives for the group over the links of one level, in a
-     * program of one kind: at most, since the last parts of a window may be shorter. With zero3
-     * each use of a chunk adds coh_gathered_bytes. */
+     * program of one kind: at most, since the last parts of a window may be shorter. Each use of a
+     * chunk of divided work adds coh_gathered_bytes. */
     uint64_t (*volume)(const coh_layout *layout, int32_t group, coh_program_kind kind,
                        coh_link_level level);
     /* Returns the most bytes of WORK that one instruction of the operator needs at once, padding
@@ -116,11 +111,6 @@ static inline const coh_pattern *coh_pattern_of_group(const coh_layout *layout, 
 {
     return coh_pattern_rows[layout->groups[group].pattern];
 }
-
-/* Returns 1 if the ranks update a group in parts, and if a rank keeps only its part of a stream.
- * The parameters of the group are known, its objects need not be. */
-int coh_group_is_divided(const coh_layout *layout, int32_t group);
-int coh_group_keeps_part(const coh_layout *layout, int32_t group, coh_stream stream);
 
 /* Returns the bytes that a rank receives over the links of one level when a chunk of work is
  * gathered for a use. */

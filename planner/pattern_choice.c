@@ -17,25 +17,8 @@ static const char *const class_names[COH_CLASS_COUNT] = {
     [COH_CLASS_PRODUCT] = "product",
 };
 
-/* By coh_rank_pattern: with replicate the classes have patterns of their own. */
-static const coh_pattern_id of_ranks[] = {
-    [COH_RANK_REPLICATE] = COH_PATTERN_REPLICATE,
-    [COH_RANK_ZERO1] = COH_PATTERN_ZERO1,
-    [COH_RANK_ZERO2] = COH_PATTERN_ZERO2,
-    [COH_RANK_ZERO3] = COH_PATTERN_ZERO3,
-};
-
-const char *coh_rank_pattern_name(coh_rank_pattern pattern)
+coh_pattern_choice coh_pattern_choose(int slices)
 {
-    return (unsigned)pattern <= COH_RANK_ZERO3 ? coh_pattern_rows[of_ranks[pattern]]->name
-                                               : "unknown";
-}
-
-coh_pattern_choice coh_pattern_choose(coh_rank_pattern ranks, int slices)
-{
-    const uint8_t id = (uint8_t)of_ranks[ranks];
-    if (ranks != COH_RANK_REPLICATE)
-        return (coh_pattern_choice){ .of = { id, id, id } };
     return (coh_pattern_choice){ .of = {
                                      [COH_CLASS_PLAIN] = COH_PATTERN_REPLICATE,
                                      [COH_CLASS_TABLE] = COH_PATTERN_SLICE,

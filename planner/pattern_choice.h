@@ -17,9 +17,6 @@ typedef enum coh_group_class {
 typedef enum coh_pattern_id {
     COH_PATTERN_REPLICATE,
     COH_PATTERN_SLICE,
-    COH_PATTERN_ZERO1,
-    COH_PATTERN_ZERO2,
-    COH_PATTERN_ZERO3,
     COH_PATTERN_COUNT
 } coh_pattern_id;
 
@@ -28,9 +25,8 @@ typedef struct coh_pattern_choice {
 } coh_pattern_choice;
 
 /* Returns the choice of the search: tables are sliced; products if they may be taken in more than
- * one of `slices` (coh_decisions). With zero1 to zero3 all classes have that pattern, which slices
- * alike. */
-coh_pattern_choice coh_pattern_choose(coh_rank_pattern ranks, int slices);
+ * one of `slices` (coh_decisions). */
+coh_pattern_choice coh_pattern_choose(int slices);
 int coh_pattern_choice_equal(const coh_pattern_choice *a, const coh_pattern_choice *b);
 
 /* Appends the canonical text, "plain=replicate,table=slice,product=replicate". Fails:

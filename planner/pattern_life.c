@@ -17,18 +17,16 @@ int32_t coh_life_owner(const coh_layout *layout, uint32_t chunk, uint32_t count)
     return 0;
 }
 
-/* Returns the bytes of a chunk of `object`, the work or gradient of a group, that a rank does not
- * access because they are parts of others. */
+/* Returns the bytes of a chunk of `object`, the work or gradient of a group or what the rank keeps
+ * of it, that an update does not access because they are parts of others. */
 static uint64_t others_bytes(const coh_layout *layout, const coh_group_layout *group,
                              int32_t object, uint32_t chunk)
 {
     const uint32_t work = layout->objects[group->work].chunk_begin + chunk;
-    const uint64_t whole = layout->chunks[work].bytes;
-    if (object == group->work_part || object == group->grad_part)
-        return 0;
-    const uint64_t factor =
-        layout->chunks[layout->objects[object].chunk_begin + chunk].bytes / whole;
-    return (whole - coh_updated_part_bytes(layout, work)) * factor;
+    const uint8_t stream = layout->objects[object].stream;
+    const int is_grad = stream == COH_STREAM_GRAD || stream == COH_STREAM_GRAD_PART;
+    return (coh_part_in_bytes(layout, work, stream) - coh_updated_part_bytes(layout, work)) *
+           (is_grad ? coh_group_grad_factor(group) : 1);
 }
 
 /* ---- the gradient ---- */
@@ -181,13 +179,10 @@ coh_status coh_life_update(coh_lower_writer *w, int32_t group, uint32_t chunk)
     if (!coh_plan_defers(w->options) && !w->group_on_host[group]) /* see coh_life_finish */
         COH_TRY(coh_lower_operand_all(w, w->layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
     COH_TRY(coh_lower_operand_all(w, w->layout->cells, COH_ACCESS_READ, COH_ROLE_CELLS));
-    if (!w->layout->chunks[w->layout->objects[facts->work].chunk_begin + chunk].is_divided)
-        return COH_OK;
     w->lowered->instructions[w->lowered->instruction_count - 1].bytes -=
         2 * others_bytes(w->layout, facts, work, chunk) +
         others_bytes(w->layout, facts, grad, chunk);
-    return coh_lower_has_world(w) && facts->work_part < 0 ? coh_lower_gather_work(w, group, chunk)
-                                                          : COH_OK;
+    return coh_lower_has_world(w) ? coh_lower_gather_update(w, group, chunk) : COH_OK;
 }
 
 /* Widens the windows of the group's work in the instructions from `first` on: the call that follows
@@ -222,8 +217,6 @@ coh_status coh_life_prepare(coh_lower_writer *w, int32_t group, uint32_t begin, 
 /* With parts of work: gathers the chunks that the next call reads as one. */
 coh_status coh_life_gather(coh_lower_writer *w, int32_t group, uint32_t begin, uint32_t end)
 {
-    if (w->layout->groups[group].work_part < 0)
-        return COH_OK;
     const size_t first = w->lowered->instruction_count;
     for (uint32_t chunk = begin; chunk < end; chunk++)
         COH_TRY(coh_lower_gather_work(w, group, chunk));
@@ -267,7 +260,7 @@ uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_link_l
 {
     const coh_mesh *mesh = &layout->mesh;
     uint64_t bytes = 0;
-    for (int axis = 0; axis < mesh->axis_count; axis++)
+    for (int axis = 0; axis < coh_chunk_group(layout, chunk)->axes.work; axis++)
         if (coh_mesh_group_level(mesh, 1u << axis) == level)
             bytes += ((uint64_t)mesh->axes[axis].rank_count - 1) *
                      coh_chunk_part_bytes_at(layout, chunk, axis);
@@ -281,53 +274,53 @@ static uint64_t axis_bytes(const coh_layout *layout, int32_t group, coh_program_
     const coh_group_layout *facts = &layout->groups[group];
     const coh_object *work = &layout->objects[facts->work];
     const uint32_t grad = layout->objects[facts->grad].chunk_begin;
-    const int is_kept_in_parts = facts->work_part >= 0;
+    const int is_gathered_for_use = axis < facts->axes.work;
+    const int is_updated_in_parts = axis < facts->axes.state;
     const int is_deferred = layout->objects[coh_group_summed_grad(facts)].survives;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < work->chunk_count; i++) {
         const uint64_t reduced = coh_chunk_part_bytes_at(layout, grad + i, axis);
-        const int is_divided = layout->chunks[work->chunk_begin + i].is_divided;
         const uint64_t updated = coh_chunk_part_bytes_at(layout, work->chunk_begin + i, axis);
-        const uint64_t gathered = is_kept_in_parts ? 0 : is_divided ? updated : reduced;
+        const uint64_t gathered = is_gathered_for_use ? 0 : is_updated_in_parts ? updated : reduced;
         if (kind == COH_PROGRAM_BODY)
             bytes += reduced + gathered;
-        else if (kind == COH_PROGRAM_DRAIN && is_divided && is_deferred)
+        else if (kind == COH_PROGRAM_DRAIN && is_updated_in_parts && is_deferred)
             bytes += gathered;
-        else if ((kind == COH_PROGRAM_SAVE || kind == COH_PROGRAM_HASH) && is_kept_in_parts)
+        else if ((kind == COH_PROGRAM_SAVE || kind == COH_PROGRAM_HASH) && is_gathered_for_use)
             bytes += updated;
     }
     return bytes;
 }
 
 /* Returns the bytes of a group's divided states that a rank has. */
-static uint64_t state_bytes(const coh_layout *layout, int32_t group)
+static uint64_t state_bytes(const coh_layout *layout, const coh_group_layout *group)
 {
-    const int32_t state = layout->groups[group].state;
+    const int is_divided = group->axes.state > 0 && group->state >= 0;
     uint64_t bytes = 0;
-    for (uint32_t i = 0; state >= 0 && i < layout->objects[state].chunk_count; i++) {
-        const coh_chunk *chunk = &layout->chunks[layout->objects[state].chunk_begin + i];
-        bytes += chunk->is_divided ? chunk->bytes : 0;
-    }
+    for (uint32_t i = 0; is_divided && i < layout->objects[group->state].chunk_count; i++)
+        bytes += layout->chunks[layout->objects[group->state].chunk_begin + i].bytes;
     return bytes;
 }
 
 /* A step sums each chunk of the gradient over all ranks: along each axis a rank receives the
- * others' slices of its part, and later the parts that the others have summed. Of a divided chunk
- * it receives the work that they have updated instead. A deferred update that is still to be done
- * when a run ends is done by DRAIN. */
+ * others' slices of its part, and later the parts that the others have summed. Along the axes that
+ * divide the states it receives the work that they have updated instead. A deferred update that is
+ * still to be done when a run ends is done by DRAIN. */
 uint64_t coh_life_volume(const coh_layout *layout, int32_t group, coh_program_kind kind,
                          coh_link_level level)
 {
     const coh_mesh *mesh = &layout->mesh;
+    const coh_group_layout *facts = &layout->groups[group];
+    const coh_axis_set states = coh_inner_axes(facts->axes.state);
     uint64_t bytes = 0;
-    if (layout->groups[group].grad < 0)
+    if (facts->grad < 0)
         return 0;
     for (int axis = 0; axis < mesh->axis_count; axis++)
         if (coh_mesh_group_level(mesh, 1u << axis) == level)
             bytes +=
                 ((uint64_t)mesh->axes[axis].rank_count - 1) * axis_bytes(layout, group, kind, axis);
     const int saves = kind == COH_PROGRAM_SAVE || kind == COH_PROGRAM_HASH;
-    if (saves && coh_mesh_group_level(mesh, coh_mesh_all_axes(mesh)) == level)
-        bytes += (coh_layout_rank_count(layout) - 1) * state_bytes(layout, group);
+    if (saves && coh_mesh_group_level(mesh, states) == level)
+        bytes += ((uint64_t)coh_mesh_group_size(mesh, states) - 1) * state_bytes(layout, facts);
     return bytes;
 }

@@ -12,16 +12,25 @@
 #include "base/json.h"
 #include "base/refusal.h"
 #include "cohobate/terms.h"
+#include "planner/rank_axes.h"
 #include "planner/schedule.h"
 
 #define BLOCKS "blocks."
 
 static const char *const place_names[COH_PIN_PLACE_COUNT] = { "device", "host",      "disk",
-                                                              "keep",   "recompute", "offload" };
+                                                              "keep",   "recompute", "offload",
+                                                              "pattern" };
 
-static int is_of_parameters(coh_pin_place place)
+static int is_of_activations(coh_pin_place place)
 {
-    return place == COH_PIN_DEVICE || place == COH_PIN_HOST || place == COH_PIN_DISK;
+    return place == COH_PIN_KEEP || place == COH_PIN_RECOMPUTE || place == COH_PIN_OFFLOAD;
+}
+
+/* Returns 1 if two pins decide the same. */
+static int agree(const coh_pin *a, const coh_pin *b)
+{
+    return a->place == b->place &&
+           (a->place != COH_PIN_PATTERN || strcmp(a->pattern, b->pattern) == 0);
 }
 
 const char *coh_pin_place_name(coh_pin_place place)
@@ -29,16 +38,28 @@ const char *coh_pin_place_name(coh_pin_place place)
     return place < COH_PIN_PLACE_COUNT ? place_names[place] : "unknown";
 }
 
+const char *coh_pin_decision(const coh_pin *pin)
+{
+    if (pin == NULL || pin->place != COH_PIN_PATTERN)
+        return coh_pin_place_name(pin != NULL ? pin->place : COH_PIN_PLACE_COUNT);
+    return memchr(pin->pattern, 0, sizeof(pin->pattern)) != NULL ? pin->pattern : "unknown";
+}
+
 /* ---- targets ---- */
 
-/* Parses "blocks.3" or "blocks.0-3"; returns 0 for other texts and for numbers that a set cannot
- * hold. */
+/* Parses "blocks.3", "blocks.0-3" or "blocks.*"; returns 0 for other texts and for numbers that a
+ * set cannot hold. */
 static int read_blocks(const char *target, int32_t *out_first, int32_t *out_last)
 {
     const char *at = target + strlen(BLOCKS);
     long number[2] = { 0 };
     if (strncmp(target, BLOCKS, strlen(BLOCKS)) != 0)
         return 0;
+    if (strcmp(at, "*") == 0) {
+        *out_first = 0;
+        *out_last = COH_BLOCK_SET_MOST - 1;
+        return 1;
+    }
     for (int i = 0; i < 2; i++) {
         char *end = NULL;
         if (*at < '0' || *at > '9')
@@ -57,6 +78,15 @@ static int read_blocks(const char *target, int32_t *out_first, int32_t *out_last
     return *at == '\0' && number[0] <= number[1];
 }
 
+/* Returns 1 for a rank pattern that a pin can give: a name that is known, or numbers. */
+static int is_pattern(const char *text)
+{
+    const size_t length = strlen(text);
+    return length < COH_RANK_PATTERN_BYTES &&
+           (coh_rank_pattern_find(text) != NULL ||
+            (strchr(text, '/') != NULL && strspn(text, "0123456789/") == length));
+}
+
 coh_status coh_pin_parse(const char *text, coh_pin *out_pin)
 {
     COH_NEED(text);
@@ -65,13 +95,18 @@ coh_status coh_pin_parse(const char *text, coh_pin *out_pin)
     const size_t length = equals ? (size_t)(equals - text) : 0;
     int32_t first = 0, last = 0;
     *out_pin = (coh_pin){ .place = COH_PIN_PLACE_COUNT };
-    for (int i = 0; equals && i < COH_PIN_PLACE_COUNT; i++)
+    for (int i = 0; equals && i < COH_PIN_PATTERN; i++)
         if (strcmp(equals + 1, place_names[i]) == 0)
             out_pin->place = (coh_pin_place)i;
+    if (equals && is_pattern(equals + 1)) {
+        out_pin->place = COH_PIN_PATTERN;
+        snprintf(out_pin->pattern, sizeof(out_pin->pattern), "%s", equals + 1);
+    }
     if (length == 0 || length >= COH_PIN_TARGET_BYTES || out_pin->place == COH_PIN_PLACE_COUNT)
         return coh_fail(COH_ERR_ARGUMENT,
                         "pin '%.160s' is not TARGET=PLACE, as 'blocks.0-3=device'; places are "
-                        "device, host, disk (parameters), keep, recompute, offload (activations)",
+                        "device, host, disk (parameters), keep, recompute, offload (activations), "
+                        "or a rank pattern, as zero3 or 2/4/8",
                         text);
     memcpy(out_pin->target, text, length);
     for (size_t i = 0; i < length; i++)
@@ -80,8 +115,8 @@ coh_status coh_pin_parse(const char *text, coh_pin *out_pin)
     if (strncmp(out_pin->target, BLOCKS, strlen(BLOCKS)) == 0 &&
         !read_blocks(out_pin->target, &first, &last))
         return coh_fail(COH_ERR_ARGUMENT,
-                        "pin '%s': blocks are named as blocks.3 or blocks.0-3, below %d", text,
-                        COH_BLOCK_SET_MOST);
+                        "pin '%s': blocks are named as blocks.3, blocks.0-3 or blocks.*, below %d",
+                        text, COH_BLOCK_SET_MOST);
     return COH_OK;
 }
 
@@ -104,24 +139,33 @@ static int has_parameters(const coh_graph_op_entry *op)
 
 static coh_status fail_pin(const coh_pin *pin, const char *why)
 {
-    return coh_fail(COH_ERR_ARGUMENT, "pin '%s=%s': %s", pin->target,
-                    coh_pin_place_name(pin->place), why);
+    return coh_fail(COH_ERR_ARGUMENT, "pin '%s=%s': %s", pin->target, coh_pin_decision(pin), why);
 }
 
 /* The pin needs a tier; `remedy` is the option that gives one. */
 static coh_status refuse_tier(const coh_pin *pin, const char *why, coh_term remedy)
 {
     return coh_fail(COH_ERR_ARGUMENT, "pin '%s=%s': %s: give %s", pin->target,
-                    coh_pin_place_name(pin->place), why, coh_term_text(remedy));
+                    coh_pin_decision(pin), why, coh_term_text(remedy));
 }
 
 static coh_status contradict(const coh_pin *a, const coh_pin *b, const coh_graph_op_entry *op)
 {
-    return coh_fail(
-        COH_ERR_ARGUMENT,
-        "pins '%s=%s' and '%s=%s' contradict one another: both name operator %s%s", a->target,
-        coh_pin_place_name(a->place), b->target, coh_pin_place_name(b->place), op->name,
-        is_of_parameters(a->place) ? ", or share its parameters" : ", or an operator of its block");
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "pins '%s=%s' and '%s=%s' contradict one another: both name operator %s%s",
+                    a->target, coh_pin_decision(a), b->target, coh_pin_decision(b), op->name,
+                    is_of_activations(a->place) ? ", or an operator of its block"
+                                                : ", or share its parameters");
+}
+
+static coh_status check_pattern(const coh_plan_options *options, const coh_pin *pin)
+{
+    coh_rank_axes axes;
+    if (coh_fold_replicas(&options->ranks) == 1)
+        return fail_pin(pin, "a rank pattern is for several ranks");
+    if (memchr(pin->pattern, 0, sizeof(pin->pattern)) == NULL)
+        return fail_pin(pin, "its pattern is too long");
+    return coh_rank_axes_find(options, pin->pattern, &axes);
 }
 
 /* Checks that the tiers and mode that a pin requires exist. */
@@ -131,8 +175,10 @@ static coh_status check_tiers(const coh_plan_options *options, const coh_pin *pi
     if ((unsigned)pin->place >= COH_PIN_PLACE_COUNT || pin->target[0] == '\0' ||
         memchr(pin->target, 0, sizeof(pin->target)) == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "a pin is not of coh_pin_parse");
-    if (!is_of_parameters(pin->place) && options->mode != COH_PLAN_TRAIN)
+    if (is_of_activations(pin->place) && options->mode != COH_PLAN_TRAIN)
         return fail_pin(pin, "activations are pinned in training only");
+    if (pin->place == COH_PIN_PATTERN)
+        return check_pattern(options, pin);
     if (pin->place == COH_PIN_HOST && !has_host)
         return refuse_tier(pin, "there is no host tier", COH_TERM_EMULATED_HOST);
     if (pin->place == COH_PIN_DISK && !has_disk)
@@ -154,15 +200,17 @@ static coh_status take_pin(coh_pin_map *map, const coh_graph *graph, size_t op, 
 {
     const coh_pin *pin = &map->pins[index];
     const coh_graph_op_entry *entry = &graph->ops[op];
-    int32_t *slot = is_of_parameters(pin->place) ? &map->of_parameters[op] : &map->of_outputs[op];
-    if (is_of_parameters(pin->place) && !has_parameters(entry))
+    int32_t *slot = is_of_activations(pin->place)   ? &map->of_outputs[op]
+                    : pin->place == COH_PIN_PATTERN ? &map->of_patterns[op]
+                                                    : &map->of_parameters[op];
+    if (!is_of_activations(pin->place) && !has_parameters(entry))
         return COH_OK;
     if (pin->place == COH_PIN_RECOMPUTE && (block < 0 || block >= COH_BLOCK_SET_MOST))
         return coh_fail(COH_ERR_ARGUMENT,
                         "pin '%s=recompute': operator %s is in no block, and blocks are what is "
                         "recomputed",
                         pin->target, entry->name);
-    if (*slot >= 0 && map->pins[*slot].place != pin->place)
+    if (*slot >= 0 && !agree(&map->pins[*slot], pin))
         return contradict(&map->pins[*slot], pin, entry);
     *slot = index;
     return COH_OK;
@@ -179,15 +227,15 @@ static coh_status resolve_pin(coh_pin_map *map, const coh_graph *graph, int32_t 
         if (!names(pin, &graph->ops[op], of >= 0 ? block : -1))
             continue;
         COH_TRY(take_pin(map, graph, op, of >= 0 ? block : -1, index));
-        some |= !is_of_parameters(pin->place) || has_parameters(&graph->ops[op]);
+        some |= is_of_activations(pin->place) || has_parameters(&graph->ops[op]);
     }
     if (some)
         return COH_OK;
     if (strncmp(pin->target, BLOCKS, strlen(BLOCKS)) == 0)
         return coh_fail(COH_ERR_ARGUMENT, "pin '%s=%s': the model has %d blocks, 0 and on",
-                        pin->target, coh_pin_place_name(pin->place), coh_graph_block_count(graph));
-    return fail_pin(pin, is_of_parameters(pin->place) ? "it names no operator with parameters"
-                                                      : "it names no operator of the model");
+                        pin->target, coh_pin_decision(pin), coh_graph_block_count(graph));
+    return fail_pin(pin, is_of_activations(pin->place) ? "it names no operator of the model"
+                                                       : "it names no operator with parameters");
 }
 
 /* Checks that all operators of a block agree: a block is recomputed as a whole. */
@@ -207,23 +255,38 @@ static coh_status check_blocks(const coh_pin_map *map, const coh_graph *graph)
     return COH_OK;
 }
 
-/* Checks that operators that share a parameter agree on its pin. */
-static coh_status check_shared(const coh_pin_map *map, const coh_graph *graph)
+/* Finds by graph parameter the pin of the operators that use it, of those by operator; -1: none.
+ * Fails: COH_ERR_ARGUMENT if two of them do not agree. */
+static coh_status pins_of_parameters(const coh_pin_map *map, const coh_graph *graph,
+                                     const int32_t *by_operator, int32_t *out_of_parameter)
 {
-    int32_t *pin_of = NULL; /* by parameter: 1 + pin */
-    coh_status status = COH_ALLOC(graph->parameter_count, &pin_of);
-    for (size_t op = 0; op < graph->op_count && status == COH_OK; op++) {
+    for (size_t i = 0; i < graph->parameter_count; i++)
+        out_of_parameter[i] = -1;
+    for (size_t op = 0; op < graph->op_count; op++) {
         const coh_graph_op_entry *entry = &graph->ops[op];
-        const int32_t pin = map->of_parameters[op];
+        const int32_t pin = by_operator[op];
         for (int32_t port = 0; pin >= 0 && port < entry->kind.parameter_count; port++) {
-            int32_t *its = entry->parameter[port] >= 0 ? &pin_of[entry->parameter[port]] : NULL;
-            if (its && *its > 0 && map->pins[*its - 1].place != map->pins[pin].place)
-                status = contradict(&map->pins[*its - 1], &map->pins[pin], entry);
-            if (its)
-                *its = pin + 1;
+            if (entry->parameter[port] < 0)
+                continue;
+            int32_t *its = &out_of_parameter[entry->parameter[port]];
+            if (*its >= 0 && !agree(&map->pins[*its], &map->pins[pin]))
+                return contradict(&map->pins[*its], &map->pins[pin], entry);
+            *its = pin;
         }
     }
-    coh_free(pin_of);
+    return COH_OK;
+}
+
+/* Checks that operators that share a parameter agree on its pins. */
+static coh_status check_shared(const coh_pin_map *map, const coh_graph *graph)
+{
+    int32_t *pins = NULL;
+    coh_status status = COH_ALLOC(graph->parameter_count, &pins);
+    if (status == COH_OK)
+        status = pins_of_parameters(map, graph, map->of_parameters, pins);
+    if (status == COH_OK)
+        status = pins_of_parameters(map, graph, map->of_patterns, pins);
+    coh_free(pins);
     return status;
 }
 
@@ -232,12 +295,32 @@ static coh_status resolve(const coh_graph *graph, const coh_plan_options *option
     map->pins = options->pins;
     COH_TRY(COH_ALLOC(graph->op_count, &map->of_parameters));
     COH_TRY(COH_ALLOC(graph->op_count, &map->of_outputs));
+    COH_TRY(COH_ALLOC(graph->op_count, &map->of_patterns));
     for (size_t op = 0; op < graph->op_count; op++)
-        map->of_parameters[op] = map->of_outputs[op] = -1;
+        map->of_parameters[op] = map->of_outputs[op] = map->of_patterns[op] = -1;
     for (int32_t i = 0; i < options->pin_count; i++)
         COH_TRY(resolve_pin(map, graph, i));
     COH_TRY(check_blocks(map, graph));
     return check_shared(map, graph);
+}
+
+int coh_pins_have_patterns(const coh_plan_options *options)
+{
+    for (int32_t i = 0; i < options->pin_count; i++)
+        if (options->pins[i].place == COH_PIN_PATTERN)
+            return 1;
+    return 0;
+}
+
+coh_status coh_pins_patterns(const coh_graph *graph, const coh_plan_options *options,
+                             int32_t *out_of_parameter)
+{
+    coh_pin_map map = { 0 };
+    coh_status status = resolve(graph, options, &map);
+    if (status == COH_OK)
+        status = pins_of_parameters(&map, graph, map.of_patterns, out_of_parameter);
+    coh_pin_map_fini(&map);
+    return status;
 }
 
 coh_status coh_pins_check(const coh_graph *graph, const coh_plan_options *options)
@@ -311,8 +394,7 @@ static coh_status refuse_pin(const coh_pin *pin, uint64_t budget, uint64_t with,
 {
     coh_refusal refusal = coh_refusal_bytes(COH_REFUSAL_PIN, COH_TIER_DEVICE, budget, with);
     refusal.is_least = refusal.is_proven = 1;
-    snprintf(refusal.pin, sizeof(refusal.pin), "%s=%s", pin->target,
-             coh_pin_place_name(pin->place));
+    snprintf(refusal.pin, sizeof(refusal.pin), "%s=%s", pin->target, coh_pin_decision(pin));
     coh_refusal_add(&refusal, COH_CHANGE_DROP_PIN, before);
     coh_refusal_raise(&refusal, COH_TIER_DEVICE, with);
     refusal.changes[1].is_least = 1;
@@ -440,6 +522,7 @@ void coh_pin_map_fini(coh_pin_map *map)
     coh_free(map->host_rules);
     coh_free(map->of_parameters);
     coh_free(map->of_outputs);
+    coh_free(map->of_patterns);
     *map = (coh_pin_map){ 0 };
 }
 
@@ -448,15 +531,17 @@ void coh_pin_map_fini(coh_pin_map *map)
 /* Pins in a file:
  *
  *     {"format": "cohobate pins", "version": 1,
- *      "pins": [{"target": "blocks.0-3", "parameters": "device", "activations": "recompute"}, ...]}
+ *      "pins": [{"target": "blocks.0-3", "parameters": "device", "activations": "recompute",
+ *                "ranks": "zero3"}, ...]}
  *
- * An entry has a target and one or both of the others. Written by people: no seal. */
+ * An entry has a target and at least one of the others. Written by people: no seal. */
 
 #define FILE_BYTES_MOST ((uint64_t)16 << 20)
 
 typedef struct pin_entry {
     char target[COH_PIN_TARGET_BYTES];
-    uint32_t parameters, activations; /* indices below; 0: not given */
+    uint32_t parameters, activations;   /* indices below; 0: not given */
+    char ranks[COH_RANK_PATTERN_BYTES]; /* "": not given */
 } pin_entry;
 
 typedef struct pin_list {
@@ -470,9 +555,9 @@ static const char *const activation_places[] = { "", "keep", "recompute", "offlo
 static coh_status check_entry(const coh_json_place *at, void *object)
 {
     const pin_entry *entry = object;
-    return entry->parameters > 0 || entry->activations > 0
+    return entry->parameters > 0 || entry->activations > 0 || entry->ranks[0] != '\0'
                ? COH_OK
-               : coh_json_fail(at, "it has neither \"parameters\" nor \"activations\"");
+               : coh_json_fail(at, "it has none of \"parameters\", \"activations\" and \"ranks\"");
 }
 
 static const coh_json_field entry_fields[] = {
@@ -481,6 +566,7 @@ static const coh_json_field entry_fields[] = {
       .names = parameter_places },
     { "activations", COH_JSON_CHOICE, COH_JSON_AT(pin_entry, activations),
       .rule = COH_JSON_MAY_LACK, .names = activation_places },
+    { "ranks", COH_JSON_TEXT, COH_JSON_AT(pin_entry, ranks), .rule = COH_JSON_UNLESS_ZERO },
     { 0 },
 };
 
@@ -494,13 +580,16 @@ static const coh_json_file pins_file = {
     .what = "list of pins", .format = "cohobate pins", .version = 1, .fields = list_fields
 };
 
-/* Adds the pins of an entry: one or two. */
+/* Adds the pins of an entry: one to three. */
 static coh_status add_pins(const pin_entry *entry, coh_pin *pins, int32_t *count)
 {
     const char *const places[] = { parameter_places[entry->parameters],
-                                   activation_places[entry->activations] };
-    for (size_t i = 0; i < 2; i++) {
-        char text[COH_PIN_TARGET_BYTES + 16];
+                                   activation_places[entry->activations], entry->ranks };
+    if (entry->ranks[0] != '\0' && !is_pattern(entry->ranks))
+        return coh_fail(COH_ERR_CORRUPT, "\"ranks\" is \"%s\", which is no rank pattern",
+                        entry->ranks);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        char text[COH_PIN_TARGET_BYTES + COH_RANK_PATTERN_BYTES];
         if (places[i][0] == '\0')
             continue;
         if (*count >= COH_PINS_MOST)
@@ -513,7 +602,7 @@ static coh_status add_pins(const pin_entry *entry, coh_pin *pins, int32_t *count
 
 static coh_status make_pins(const pin_list *list, coh_pin **out_pins, int32_t *out_count)
 {
-    COH_TRY(COH_ALLOC(2 * (size_t)list->count + 1, out_pins));
+    COH_TRY(COH_ALLOC(3 * (size_t)list->count + 1, out_pins));
     for (uint32_t i = 0; i < list->count; i++)
         if (add_pins(&list->entries[i], *out_pins, out_count) != COH_OK)
             return coh_fail_prefix(COH_ERR_CORRUPT, "entry pins[%u]", i);

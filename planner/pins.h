@@ -3,8 +3,8 @@
  *
  *   pins ──> by operator (one of parameters, one of activations) ──> by chunk ──> residency.h
  *
- * The weights of a parameter take the pin of the operators that use it, an activation takes the pin
- * of its producer. */
+ * The weights of a parameter, and their rank pattern, take the pin of the operators that use it, an
+ * activation takes the pin of its producer. */
 #ifndef COH_PLANNER_PINS_H
 #define COH_PLANNER_PINS_H
 
@@ -17,6 +17,7 @@ typedef struct coh_pin_map {
     uint8_t *on_device, *on_host;        /* by chunk: pinned there */
     uint8_t *device_rules, *host_rules;  /* by chunk: enum coh_chunk_rule */
     int32_t *of_parameters, *of_outputs; /* by operator: index of its pin, or -1 */
+    int32_t *of_patterns;
     const coh_pin *pins;
 } coh_pin_map;
 
@@ -49,6 +50,13 @@ coh_status coh_pins_blame(const coh_graph *graph, const coh_plan_options *option
 /* Parses the pins of a file. `text` ends with a NUL beyond `bytes`; free *out_pins with
  * coh_pins_free. Fails: COH_ERR_CORRUPT, COH_ERR_MEMORY. */
 coh_status coh_pins_parse(const char *text, size_t bytes, coh_pin **out_pins, int32_t *out_count);
+
+/* Returns 1 if a pin gives a rank pattern. */
+int coh_pins_have_patterns(const coh_plan_options *options);
+/* Finds by graph parameter the pin that gives its rank pattern; -1: none. Fails: as
+ * coh_pins_check. */
+coh_status coh_pins_patterns(const coh_graph *graph, const coh_plan_options *options,
+                             int32_t *out_of_parameter);
 
 /* Returns 1 if some pin moves something off the device: a step in memory does not satisfy it. */
 int coh_pins_need_far(const coh_plan_options *options);

@@ -55,7 +55,7 @@ typedef struct coh_least_step {
 
 /* How the body treats an operator. */
 typedef struct coh_operator_note {
-    char pattern[24];      /* "slice x4" */
+    char pattern[32];      /* "slice x4" */
     int32_t part_count;    /* row ranges of one call */
     uint8_t is_recomputed; /* in backward */
     uint8_t is_moved;      /* its outputs cross a link */
@@ -85,12 +85,6 @@ static inline coh_plan_options coh_alone(const coh_plan_options *options)
     alone.ranks = (coh_fold_shape){ 0 };
     alone.pair_ranks = alone.node_ranks = 0;
     return alone;
-}
-
-/* Returns 1 if ranks keep parts, which others gather. */
-static inline int coh_plan_has_parts(const coh_plan_options *options)
-{
-    return options->rank_pattern != COH_RANK_REPLICATE && coh_fold_replicas(&options->ranks) > 1;
 }
 
 /* Returns the options with at most `most` micro-batches for each replica. */

@@ -7,6 +7,7 @@
 #include "base/struct_bytes.h"
 #include "cohobate/terms.h"
 #include "planner/plan_make.h"
+#include "planner/rank_axes.h"
 
 /* More earlier plans than anyone has: such a count was never set. */
 #define EARLIER_MOST 65536
@@ -44,6 +45,15 @@ coh_status coh_plan_mesh(const coh_plan_options *options, coh_mesh *out_mesh)
     return coh_mesh_init(out_mesh, axes, axis_count, &levels);
 }
 
+static coh_status check_rank_pattern(const coh_plan_options *options)
+{
+    coh_rank_axes axes;
+    if (memchr(options->rank_pattern, 0, sizeof(options->rank_pattern)) == NULL)
+        return coh_fail(COH_ERR_ARGUMENT, "rank_pattern is longer than %d bytes",
+                        COH_RANK_PATTERN_BYTES - 1);
+    return coh_rank_axes_find(options, options->rank_pattern, &axes);
+}
+
 /* Checks the ranks of a plan that has some. */
 static coh_status check_ranks(const coh_plan_options *options)
 {
@@ -53,6 +63,7 @@ static coh_status check_ranks(const coh_plan_options *options)
     COH_TRY(coh_check_integer("node_ranks", options->node_ranks, 0, COH_REPLICAS_MOST));
     COH_TRY(coh_fold_shape_join(&options->replicas, &options->ranks, &all));
     COH_TRY(coh_plan_mesh(options, &mesh));
+    COH_TRY(check_rank_pattern(options));
     const int64_t ranks = coh_fold_replicas(&options->ranks);
     if (ranks > 1 && options->mode != COH_PLAN_TRAIN)
         return coh_fail(COH_ERR_ARGUMENT, "%" PRId64 " ranks: a forward-only plan has one", ranks);
@@ -96,7 +107,7 @@ coh_status coh_plan_check_options(const coh_plan_options *options)
         { "search", (int32_t)options->search, COH_SEARCH_USUAL, COH_SEARCH_PROBE },
         { "deferred_update", options->deferred_update, 0, 1 },
         { "speculates", options->speculates, 0, 1 },
-        { "rank_pattern", (int32_t)options->rank_pattern, COH_RANK_REPLICATE, COH_RANK_ZERO3 },
+
         { "f32_gradients", options->f32_gradients, 0, 1 },
         { "uncalibrated", options->uncalibrated, 0, 1 },
         { "emulate_host", options->emulate_host, 0, 1 },

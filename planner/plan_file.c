@@ -109,9 +109,9 @@ static void write_pins(const coh_json_field *field, coh_json_writer *writer, con
     const coh_plan_text *file = object;
     coh_json_begin(writer, field->name, '[', COH_JSON_INLINE);
     for (int32_t i = 0; i < file->options.pin_count; i++) {
-        char pin[COH_PIN_TARGET_BYTES + 16];
+        char pin[COH_PIN_TARGET_BYTES + COH_RANK_PATTERN_BYTES];
         snprintf(pin, sizeof(pin), "%s=%s", file->options.pins[i].target,
-                 coh_pin_place_name(file->options.pins[i].place));
+                 coh_pin_decision(&file->options.pins[i]));
         coh_json_put_text(writer, NULL, pin);
     }
     coh_json_end(writer);
@@ -294,8 +294,7 @@ static const coh_json_field option_fields[] = {
       WHOLE(options.pair_ranks, .most = COH_REPLICAS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
     { "node_ranks",
       WHOLE(options.node_ranks, .most = COH_REPLICAS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
-    { "rank_pattern",
-      WHOLE(options.rank_pattern, .most = COH_RANK_ZERO3, .rule = COH_JSON_UNLESS_ZERO) },
+    { "rank_pattern", COH_JSON_TEXT, IN(options.rank_pattern), .rule = COH_JSON_UNLESS_ZERO },
     { "atomics", WHOLE(atomics, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
     { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.host_memory_bytes) },
     { "disk_bytes", COH_JSON_DECIMAL, IN(options.disk_bytes) },
@@ -492,7 +491,7 @@ static coh_status end_reading(coh_status status, coh_plan_text *out)
     if (status != COH_OK)
         coh_plan_text_fini(out);
     else if (d->patterns.of[COH_CLASS_PLAIN] == COH_PATTERN_COUNT)
-        d->patterns = coh_pattern_choose(out->options.rank_pattern, d->slices);
+        d->patterns = coh_pattern_choose(d->slices);
     return status;
 }
 

@@ -288,7 +288,7 @@ coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *opti
     merged.link_bytes_per_s = file->options.link_bytes_per_s;
     merged.drive_count = file->options.drive_count;
     merged.speculates = file->options.speculates;
-    merged.rank_pattern = file->options.rank_pattern;
+    memcpy(merged.rank_pattern, file->options.rank_pattern, sizeof(merged.rank_pattern));
     merged.sweep_order = file->options.sweep_order;
     merged.pins = file->options.pins;
     merged.pin_count = file->options.pin_count;

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/file_text.h"
 #include "base/struct_bytes.h"
+#include "planner/comm_parts.h"
 #include "planner/fingerprint.h"
 #include "planner/layout.h"
 #include "planner/plan_make.h"
@@ -114,6 +115,31 @@ static void count_unmeasured(const coh_plan *plan, coh_plan_summary *out)
         }
 }
 
+/* Returns over how many ranks the streams of a group are divided. */
+static coh_rank_parts parts_of(const coh_layout *layout, const coh_group_layout *group)
+{
+    const coh_mesh *mesh = &layout->mesh;
+    return (coh_rank_parts){ coh_mesh_group_size(mesh, coh_inner_axes(group->axes.work)),
+                             coh_mesh_group_size(mesh, coh_inner_axes(group->axes.grad)),
+                             coh_mesh_group_size(mesh, coh_inner_axes(group->axes.state)) };
+}
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static coh_rank_parts most_parts(const coh_layout *layout)
+{
+    coh_rank_parts most = { 1, 1, 1 };
+    for (uint32_t i = 0; i < layout->group_count; i++) {
+        const coh_rank_parts parts = parts_of(layout, &layout->groups[i]);
+        most = (coh_rank_parts){ larger(most.work, parts.work), larger(most.grad, parts.grad),
+                                 larger(most.state, parts.state) };
+    }
+    return most;
+}
+
 coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summary)
 {
     COH_NEED(plan);
@@ -140,6 +166,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .order_keeps_bits = !coh_order_changes_bits(plan->graph),
                            .disk_limit_bytes = plan->options.disk_bytes,
                            .kept_bytes = count_kept(&plan->layout),
+                           .rank_parts = most_parts(&plan->layout),
                            .recomputes = coh_block_set_count(&plan->decisions.recompute),
                            .chunk_bytes = plan->decisions.chunk_bytes };
     count_unmeasured(plan, &s);
@@ -253,6 +280,27 @@ static void note_instruction(coh_plan *plan, const coh_instruction *instruction)
         plan->operator_notes[maker].is_moved = 1;
 }
 
+static void name_pattern(coh_operator_note *note)
+{
+    snprintf(note->pattern, sizeof(note->pattern), note->part_count > 1 ? "slice x%d" : "replicate",
+             note->part_count);
+}
+
+/* Names the ranks that the streams of a parameter are divided over in the note of its operator. */
+static void name_parts(coh_plan *plan, const coh_parameter_layout *parameter)
+{
+    const coh_rank_parts parts = parts_of(&plan->layout, &plan->layout.groups[parameter->group]);
+    coh_operator_note *note =
+        &plan->operator_notes[plan->graph->parameters[parameter->parameter].op];
+    if (parts.state == 1)
+        return;
+    int length = snprintf(note->pattern, sizeof(note->pattern), "%d/%d/%d", parts.work, parts.grad,
+                          parts.state);
+    if (note->part_count > 1)
+        snprintf(note->pattern + length, sizeof(note->pattern) - (size_t)length, " x%d",
+                 note->part_count);
+}
+
 coh_status coh_plan_note_operators(coh_plan *plan)
 {
     const coh_program *body = &plan->programs[COH_PROGRAM_BODY];
@@ -268,11 +316,10 @@ coh_status coh_plan_note_operators(coh_plan *plan)
         const coh_resident *resident = &layout->residents[i];
         plan->object_notes[layout->chunks[resident->chunk].object].resident_count[resident->tier]++;
     }
-    for (size_t op = 0; op < plan->graph->op_count; op++) {
-        coh_operator_note *note = &plan->operator_notes[op];
-        snprintf(note->pattern, sizeof(note->pattern),
-                 note->part_count > 1 ? "slice x%d" : "replicate", note->part_count);
-    }
+    for (size_t op = 0; op < plan->graph->op_count; op++)
+        name_pattern(&plan->operator_notes[op]);
+    for (uint32_t i = 0; i < layout->parameter_count; i++)
+        name_parts(plan, &layout->parameters[i]);
     return COH_OK;
 }
 

@@ -57,7 +57,7 @@ typedef enum coh_stream {
      * part of program hashes: append */
     COH_STREAM_CONTRIBUTION,
     COH_STREAM_WIRE,     /* what a REDUCE receives, until it is folded */
-    COH_STREAM_GATHERED, /* the states of a divided chunk, of all ranks: SAVE and HASH read them */
+    COH_STREAM_GATHERED, /* the states of a divided chunk, of all parts: SAVE and HASH read them */
     /* What a rank keeps of a group's WORK, and of the sum of its GRAD: its part of each chunk. The
      * whole of WORK or GRAD does not survive then. */
     COH_STREAM_WORK_PART,
@@ -135,11 +135,18 @@ typedef struct coh_group_stream {
 enum { COH_READER_OPERATORS = 1, COH_READER_OPTIMIZER = 2 };
 enum { COH_GROUP_STREAMS = 3 + COH_OPTIMIZER_STREAMS };
 
+/* Over how many of the mesh's innermost axes the ranks divide a group's streams; 0: each rank has
+ * all of the stream. None is more than the next. */
+typedef struct coh_rank_axes {
+    uint8_t work, grad, state;
+} coh_rank_axes;
+
 typedef struct coh_group_layout {
     /* Objects. grad is -1 if the group is frozen or nothing is trained; state is -1 then, and also
      * if no row is stored in it. */
     int32_t work, grad, state;
     int32_t work_part, grad_part; /* objects; -1: the rank keeps all of work, of grad */
+    coh_rank_axes axes;
     uint32_t parameter_begin, parameter_count; /* in parameters[] */
     coh_dtype dtype;                           /* of WORK: F32 or BF16 */
     int32_t f32_gradients;                     /* 1: GRAD is f32, else it has the dtype of WORK */

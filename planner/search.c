@@ -20,6 +20,7 @@
 #include "planner/lower_ahead.h"
 #include "planner/neighbours.h"
 #include "planner/pins.h"
+#include "planner/rank_axes.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
 
@@ -50,7 +51,7 @@ static coh_status count_survivors(coh_plan *plan)
     coh_plan_options one = plan->options;
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(plan->options.rank_pattern, 1) };
+                                  .patterns = coh_pattern_choose(1) };
     one.microbatch_count = 1; /* survivors depend neither on their number nor on replicas */
     one.replicas = (coh_fold_shape){ 0 };
     plan->survivor_bytes = 0;
@@ -75,7 +76,7 @@ static coh_status in_memory_decisions(const coh_plan *plan, coh_decisions *out)
         .chunk_bytes = 8 * MIB,
         .in_memory = 1,
         .row_passes = 1,
-        .patterns = coh_pattern_choose(plan->options.rank_pattern, 1),
+        .patterns = coh_pattern_choose(1),
     };
     while (out->chunk_bytes < COH_CHUNK_BYTES_MOST &&
            out->chunk_bytes * 4096 < plan->survivor_bytes)
@@ -130,7 +131,7 @@ static coh_status try_in_memory(const coh_plan *plan, coh_candidate *best,
                 i = count - 2; /* the last is the smallest */
         }
     }
-    return coh_plan_has_parts(&plan->options) ? gather_earlier(plan, best) : COH_OK;
+    return coh_ranks_divide(&plan->options) ? gather_earlier(plan, best) : COH_OK;
 }
 
 /* ---- streamed ---- */
@@ -439,8 +440,7 @@ static coh_status refuse_far(const coh_plan *plan)
                                 .chunk_bytes = chunk_bytes,
                                 .row_passes = COH_ROW_PASSES_MOST,
                                 .slices = COH_SLICES_MOST,
-                                .patterns =
-                                    coh_pattern_choose(plan->options.rank_pattern, COH_SLICES_MOST),
+                                .patterns = coh_pattern_choose(COH_SLICES_MOST),
                                 .horizon = COH_HORIZON_USUAL };
     if (plan->least_far_bytes > 0)
         decisions = plan->decisions;
@@ -627,13 +627,12 @@ static coh_status refuse_in_memory(const coh_plan *plan, const coh_candidate *in
 
 static coh_status refuse(const coh_plan *plan, const coh_candidate *in_memory)
 {
-    const coh_decisions least = {
-        .chunk_bytes = plan->options.chunk_bytes ? plan->options.chunk_bytes
-                                                 : COH_GRAIN_ELEMENTS * sizeof(float),
-        .row_passes = COH_ROW_PASSES_MOST,
-        .slices = COH_SLICES_MOST,
-        .patterns = coh_pattern_choose(plan->options.rank_pattern, COH_SLICES_MOST)
-    };
+    const coh_decisions least = { .chunk_bytes = plan->options.chunk_bytes
+                                                     ? plan->options.chunk_bytes
+                                                     : COH_GRAIN_ELEMENTS * sizeof(float),
+                                  .row_passes = COH_ROW_PASSES_MOST,
+                                  .slices = COH_SLICES_MOST,
+                                  .patterns = coh_pattern_choose(COH_SLICES_MOST) };
     if (has_far(&plan->options))
         COH_TRY(coh_pins_blame(plan->graph, &plan->options, &least));
     if (!has_far(&plan->options) && in_memory->device_bytes <= plan->options.device_memory_bytes)

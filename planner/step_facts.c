@@ -283,7 +283,7 @@ static coh_status fill_facts(scene *f)
 {
     const coh_decisions whole = { .chunk_bytes = COH_WHOLE_OBJECTS,
                                   .row_passes = 1,
-                                  .patterns = coh_pattern_choose(f->options->rank_pattern, 1) };
+                                  .patterns = coh_pattern_choose(1) };
     COH_TRY(coh_layout_build(f->graph, f->options, &whole, &f->layout, &f->map));
     const uint32_t objects = f->layout.object_count;
     f->block_count = coh_graph_block_count(f->graph);

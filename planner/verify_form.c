@@ -121,7 +121,7 @@ static int role_fits(uint8_t opcode, uint8_t role, coh_stream stream)
         return 1; /* checked by check_mover */
     if (coh_opcode_communicates(opcode) &&
         (stream == COH_STREAM_WORK_PART || stream == COH_STREAM_GRAD_PART))
-        return role == COH_ROLE_PART;
+        return role == COH_ROLE_PART || role == role_of_stream(stream);
     if (stream == COH_STREAM_GATHERED && !coh_opcode_communicates(opcode))
         return role == COH_ROLE_OPTIMIZER_STATE;
     return coh_opcode_calls(opcode) ? (stream == COH_STREAM_CACHE) == (role == COH_ROLE_CACHE)
@@ -367,7 +367,7 @@ static uint64_t sent_partials(const coh_layout *layout)
         const coh_object *work = &layout->objects[group->work];
         for (uint32_t c = work->chunk_begin; c < work->chunk_begin + work->chunk_count; c++)
             if (layout->chunks[c].is_divided)
-                grains += (coh_verify_largest_part(layout, group, c) +
+                grains += (coh_verify_largest_part(layout, group, c, group->axes.state) +
                            coh_verify_grain_bytes(group, 0) - 1) /
                           coh_verify_grain_bytes(group, 0);
     }
@@ -384,7 +384,27 @@ typedef struct comm_facts {
     int32_t part;        /* object of the last operand, with the window's chunk; -1: none */
 } comm_facts;
 
-/* Returns the facts of an exchange of a chunk of GRAD or WORK, in the group of one axis. */
+/* Returns 1 if the exchange over an axis exists: a REDUCE or GATHER of a gradient, a GATHER of
+ * work, of the whole or of what the rank keeps of it. */
+static int may_exchange(const coh_group_layout *group, uint8_t stream, int is_reduce, int axis)
+{
+    const coh_rank_axes *axes = &group->axes;
+    switch (stream) {
+    case COH_STREAM_GRAD: /* summed further where a part of it is kept */
+        return axes->grad > 0 ? is_reduce && axis < axes->grad : is_reduce || axis >= axes->state;
+    case COH_STREAM_GRAD_PART:
+        return is_reduce ? axis >= axes->grad : axis >= axes->state;
+    case COH_STREAM_WORK:
+        return !is_reduce && axis < (axes->work > 0 ? axes->work : axes->state);
+    case COH_STREAM_WORK_PART:
+        return !is_reduce && axis >= axes->work && axis < axes->state;
+    default:
+        return 0;
+    }
+}
+
+/* Returns the facts of an exchange of a chunk of a gradient or of work, in the group of one axis.
+ * */
 static comm_facts facts_of_chunk(const coh_verifier *v, const coh_instruction *instruction,
                                  const coh_operand *window)
 {
@@ -392,24 +412,30 @@ static comm_facts facts_of_chunk(const coh_verifier *v, const coh_instruction *i
     const coh_mesh *mesh = &layout->mesh;
     const coh_object *object = &layout->objects[window->object];
     const coh_group_layout *group = &layout->groups[object->owner];
-    const int is_grad = object->stream == COH_STREAM_GRAD;
-    const int is_divided = layout->chunks[coh_operand_touches(v, window)[0].chunk].is_divided;
-    const uint64_t unit = is_divided ? coh_verify_grain_bytes(group, is_grad) : COH_PART_ALIGN;
+    const int is_grad = object->stream == COH_STREAM_GRAD || object->stream == COH_STREAM_GRAD_PART;
+    const uint32_t whole = coh_partner_chunk(v, coh_operand_touches(v, window)[0].chunk,
+                                             is_grad ? group->grad : group->work);
+    const uint64_t unit =
+        layout->chunks[whole].is_divided ? coh_verify_grain_bytes(group, is_grad) : COH_PART_ALIGN;
     int axis = 0;
     while (v->program->comms[instruction->comm - 1].axes != 1u << axis &&
            axis < mesh->axis_count - 1)
         axis++;
     const int is_reduce = instruction->opcode == COH_OP_REDUCE;
-    const int is_last = axis == mesh->axis_count - 1; /* the last REDUCE, the first GATHER */
+    const int makes_part = is_grad && is_reduce && axis + 1 == group->axes.grad;
+    const int takes_part =
+        object->stream == COH_STREAM_WORK && !is_reduce && axis + 1 == group->axes.work;
     comm_facts facts = { .axes = 1u << axis,
-                         .part_bytes = coh_verify_part(mesh, axis, window->bytes, unit),
+                         .part_bytes =
+                             coh_verify_part(mesh, axis, layout->chunks[whole].bytes, unit),
                          .wire = is_grad ? COH_DTYPE_F32 : group->dtype,
                          .received_in = is_reduce ? layout->wire : -1,
-                         .part = !is_last  ? -1
-                                 : is_grad ? group->grad_part
-                                           : group->work_part };
+                         .part = makes_part   ? group->grad_part
+                                 : takes_part ? group->work_part
+                                              : -1 };
     facts.received_bytes = facts.part_bytes * (uint64_t)(mesh->axes[axis].rank_count - 1);
-    if (is_grad ? coh_group_grad_dtype(group) != COH_DTYPE_F32 : is_reduce || !is_divided)
+    if (!may_exchange(group, object->stream, is_reduce, axis) ||
+        (is_grad && coh_group_grad_dtype(group) != COH_DTYPE_F32))
         facts.part_bytes = 0; /* there is no such exchange */
     return facts;
 }
@@ -420,7 +446,8 @@ static comm_facts facts_of_comm(const coh_verifier *v, const coh_instruction *in
     const coh_layout *layout = v->layout;
     const uint8_t stream = layout->objects[window->object].stream;
     const uint64_t ranks = coh_layout_rank_count(layout);
-    if (stream == COH_STREAM_GRAD || stream == COH_STREAM_WORK)
+    if (stream == COH_STREAM_GRAD || stream == COH_STREAM_WORK || stream == COH_STREAM_GRAD_PART ||
+        stream == COH_STREAM_WORK_PART)
         return facts_of_chunk(v, instruction, window);
     comm_facts facts = { .axes = (1u << layout->mesh.axis_count) - 1,
                          .wire = COH_DTYPE_F32,
@@ -433,20 +460,23 @@ static comm_facts facts_of_comm(const coh_verifier *v, const coh_instruction *in
         facts.received_in = layout->wire;
         facts.received_bytes = ranks * facts.part_bytes;
     } else if (layout->chunks[coh_operand_touches(v, window)[0].chunk].is_divided) {
+        const int axes = layout->groups[layout->objects[window->object].owner].axes.state;
+        facts.axes = (1u << axes) - 1;
         facts.part_bytes = window->bytes; /* of states */
         facts.received_in = layout->gathered;
-        facts.received_bytes = ranks * facts.part_bytes;
+        facts.received_bytes =
+            facts.part_bytes * (uint64_t)coh_mesh_group_size(&layout->mesh, facts.axes);
     }
     if (instruction->opcode == COH_OP_REDUCE)
         facts.part_bytes = 0;
     return facts;
 }
 
-/* Returns 1 if the operand is the chunk of `object` that belongs to that of the window. */
+/* Returns 1 if the operand is the part in `object` of the window's chunk. */
 static int is_part_of(const coh_verifier *v, const coh_operand *part, const coh_operand *window,
                       int32_t object)
 {
-    return part->object == object &&
+    return part->role == COH_ROLE_PART && part->object == object &&
            coh_operand_touches(v, part)[0].chunk ==
                coh_partner_chunk(v, coh_operand_touches(v, window)[0].chunk, object);
 }
@@ -462,14 +492,16 @@ static coh_status check_comm(coh_verifier *v, uint32_t index)
     const comm_facts facts = facts_of_comm(v, instruction, window);
     const uint64_t received =
         comm->part_bytes * (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
-    int good = comm->root == -1 && facts.part_bytes > 0 && comm->axes == facts.axes &&
-               comm->part_bytes == facts.part_bytes && comm->wire == facts.wire &&
+    const coh_stream stream = (coh_stream)v->layout->objects[window->object].stream;
+    int good = window->role == role_of_stream(stream) && comm->root == -1 && facts.part_bytes > 0 &&
+               comm->axes == facts.axes && comm->part_bytes == facts.part_bytes &&
+               comm->wire == facts.wire &&
                instruction->operand_count == 1u + (facts.received_in >= 0) + (facts.part >= 0);
     if (good && facts.received_in >= 0)
         good = window[1].object == facts.received_in && window[1].bytes >= facts.received_bytes;
     if (good && facts.part >= 0)
         good = is_part_of(v, &window[instruction->operand_count - 1], window, facts.part);
-    if (good && v->layout->objects[window->object].stream == COH_STREAM_WORK)
+    if (good && (stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART))
         good = window->access == (facts.part >= 0 ? COH_ACCESS_WRITE : COH_ACCESS_BOTH);
     if (!good)
         return coh_verify_breach(v, COH_RULE_FORM, index, UINT32_MAX,

@@ -135,11 +135,13 @@ static inline uint64_t coh_verify_grain_bytes(const coh_group_layout *group, int
     return (uint64_t)COH_GRAIN_ELEMENTS * (is_half ? 2 : 4);
 }
 
-/* Returns the bytes of the largest part of a divided chunk of WORK. */
+/* Returns the bytes of the largest part of a divided chunk of WORK that a rank has of a stream
+ * which is divided over `axes` axes. */
 static inline uint64_t coh_verify_largest_part(const coh_layout *layout,
-                                               const coh_group_layout *group, uint32_t chunk)
+                                               const coh_group_layout *group, uint32_t chunk,
+                                               int axes)
 {
-    return coh_verify_part(&layout->mesh, layout->mesh.axis_count - 1, layout->chunks[chunk].bytes,
+    return coh_verify_part(&layout->mesh, axes - 1, layout->chunks[chunk].bytes,
                            coh_verify_grain_bytes(group, 0));
 }
 

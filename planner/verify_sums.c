@@ -1,19 +1,21 @@
 /* Checks that each gradient is summed over all ranks once before it is used, that the work of a
  * divided chunk is gathered after its update and before it is used, and that the losses and norm
  * partials of all ranks are gathered before CLIP (rule EXACTLY_ONCE). The idea: a chunk of gradient
- * goes through 2 n + 1 stages, with n axes of the mesh, and every instruction that touches it
- * belongs to one of them:
+ * goes through 2 n + 1 - s stages, with n axes of the mesh, s of which divide the states, and every
+ * instruction that touches it belongs to one of them:
  *
  *     0        contributions, REDUCE over axis 0
  *     1 ...    REDUCE over axis 1, ...
- *     n        GATHER over axis n - 1; of a divided chunk NORM, UPDATE, and no more
- *     ...      GATHER over axis n - 2, ..., axis 0
- *     2 n      NORM, UPDATE
+ *     n        GATHER over axis n - 1
+ *     ...      GATHER over axis n - 2, ..., axis s
+ *     2 n - s  NORM, UPDATE
  *
- * Divided work is whole at stage 0. Its update puts it at stage n, and a GATHER over axis a from
- * stage a + 1 to a. Of work that a rank keeps in parts the first GATHER brings the part, at any
- * stage, and a program begins at stage n. What a rank keeps of the sum of a gradient is made once,
- * before it is used. With one rank n is 0. The list of files is in verify_state.h. */
+ * If the rank keeps a part of the sum, divided over g axes, the REDUCE over axis g - 1 makes it
+ * once, and it goes on from stage g. Divided work is complete at stage 0, the part of work that is
+ * divided over w axes at stage w. Its update puts it at stage s, and a GATHER over axis a from
+ * stage a + 1 to a. The whole of work of which a part is kept begins at stage w with the GATHER
+ * that takes the complete part, and is of no use after the next update. With one rank all stages
+ * are 0. The list of files is in verify_state.h. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -25,16 +27,29 @@ typedef struct gathering {
 } gathering;
 
 typedef struct sum_book {
-    int *stages; /* by chunk of GRAD or divided WORK; of GRAD_PART 1 once it is made */
+    int *stages; /* by chunk of gradient or divided work, or of what the rank keeps of it */
     gathering losses, partials;
     uint32_t clip;
     int is_divided; /* a chunk is */
 } sum_book;
 
+static const coh_group_layout *group_of(const coh_verifier *v, uint32_t chunk)
+{
+    return &v->layout->groups[coh_chunk_object(v, chunk)->owner];
+}
+
+/* Returns 1 for a chunk of divided work, or of the part of it that the rank keeps. */
 static int is_divided_work(const coh_verifier *v, uint32_t chunk)
 {
+    const uint8_t stream = coh_chunk_object(v, chunk)->stream;
     return v->layout->chunks[chunk].is_divided &&
-           coh_chunk_object(v, chunk)->stream == COH_STREAM_WORK;
+           (stream == COH_STREAM_WORK || stream == COH_STREAM_WORK_PART);
+}
+
+/* The stage of the whole of divided work that is of no use. */
+static int stale_stage(const coh_verifier *v)
+{
+    return v->layout->mesh.axis_count + 1;
 }
 
 /* Returns the axis of an exchange of a chunk. */
@@ -56,7 +71,7 @@ static int stage_of_exchange(const coh_verifier *v, const coh_instruction *instr
 /* Returns the stage at which a chunk of gradient is summed. */
 static int last_stage(const coh_verifier *v, uint32_t chunk)
 {
-    return v->layout->mesh.axis_count * (v->layout->chunks[chunk].is_divided ? 1 : 2);
+    return 2 * v->layout->mesh.axis_count - group_of(v, chunk)->axes.state;
 }
 
 /* Returns the stage at which an instruction may touch a gradient; -1: at any. */
@@ -86,50 +101,42 @@ static coh_status note_grad(coh_verifier *v, sum_book *book, uint32_t index, uin
     return COH_OK;
 }
 
-/* Notes that an instruction touches the part of a summed gradient that a rank keeps. A deferred
- * update takes that of the step before. */
+/* Notes that a REDUCE makes the part of a gradient that the rank keeps. */
 static coh_status note_grad_part(coh_verifier *v, sum_book *book, uint32_t index, uint32_t chunk)
 {
-    const coh_instruction *instruction = &v->program->instructions[index];
-    const int makes = coh_opcode_communicates(instruction->opcode);
-    const int is_deferred = instruction->predicate_cell != COH_CELL_NONE;
-    if (coh_opcode_moves(instruction->opcode))
-        return COH_OK;
-    if (book->stages[chunk] != !(makes || is_deferred))
+    if (book->stages[chunk] != 0)
         COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, index, chunk,
-                                  makes ? "the sum of this step is there already"
-                                        : "this is not the sum of the step that is wanted"));
-    book->stages[chunk] |= makes;
+                                  "the sum of this step is there already"));
+    book->stages[chunk] = group_of(v, chunk)->axes.grad;
     return COH_OK;
 }
 
 /* Notes that an instruction touches a divided chunk of work, or what the rank keeps of it. */
-static coh_status note_work(coh_verifier *v, sum_book *book, uint32_t index, uint32_t touched)
+static coh_status note_work(coh_verifier *v, sum_book *book, uint32_t index,
+                            const coh_operand *operand, uint32_t chunk)
 {
     const coh_instruction *instruction = &v->program->instructions[index];
-    const coh_group_layout *group = &v->layout->groups[coh_chunk_object(v, touched)->owner];
-    const uint32_t chunk = coh_partner_chunk(v, touched, group->work);
-    const int axes = v->layout->mesh.axis_count;
-    const int gathers = coh_opcode_communicates(instruction->opcode);
-    const int wanted = gathers ? axis_of(v, instruction) + 1 : 0;
+    const coh_group_layout *group = group_of(v, chunk);
+    const int is_part = coh_chunk_object(v, chunk)->stream == COH_STREAM_WORK_PART;
+    const int gathers =
+        coh_opcode_communicates(instruction->opcode) && operand->role != COH_ROLE_PART;
+    const int complete = is_part ? group->axes.work : 0;
+    const int wanted = gathers ? axis_of(v, instruction) + 1 : complete;
     if (coh_opcode_moves(instruction->opcode))
         return COH_OK;
-    if (touched != chunk) { /* UPDATE makes a new part, which nobody else has */
-        if (instruction->opcode == COH_OP_UPDATE)
-            book->stages[chunk] = axes;
-        return COH_OK;
-    }
-    if (gathers && wanted == axes && group->work_part >= 0)
-        book->stages[chunk] = axes;
+    if (gathers && !is_part && group->axes.work > 0 && wanted == group->axes.work)
+        book->stages[chunk] = wanted; /* brings the part */
     if (book->stages[chunk] != wanted)
         COH_TRY(coh_verify_breach(v, COH_RULE_EXACTLY_ONCE, index, chunk,
                                   "the updated parts are gathered up to stage %d, where stage %d "
                                   "is needed",
                                   book->stages[chunk], wanted));
-    if (instruction->opcode == COH_OP_UPDATE)
-        book->stages[chunk] = axes;
-    else
-        book->stages[chunk] -= gathers;
+    book->stages[chunk] -= gathers;
+    if (instruction->opcode != COH_OP_UPDATE)
+        return COH_OK;
+    book->stages[chunk] = group->axes.state;
+    if (is_part)
+        book->stages[coh_partner_chunk(v, chunk, group->work)] = stale_stage(v);
     return COH_OK;
 }
 
@@ -156,12 +163,12 @@ static coh_status note_instruction(coh_verifier *v, sum_book *book, uint32_t ind
         for (uint32_t t = 0; t < operand->touch_count; t++) {
             const uint32_t chunk = coh_operand_touches(v, operand)[t].chunk;
             const int is_body = v->program->kind == COH_PROGRAM_BODY;
-            if (stream == COH_STREAM_GRAD && is_body)
-                COH_TRY(note_grad(v, book, index, chunk));
-            else if (stream == COH_STREAM_GRAD_PART && is_body)
+            if (stream == COH_STREAM_GRAD_PART && is_body && operand->role == COH_ROLE_PART)
                 COH_TRY(note_grad_part(v, book, index, chunk));
-            else if (is_divided_work(v, chunk) || stream == COH_STREAM_WORK_PART)
-                COH_TRY(note_work(v, book, index, chunk));
+            else if ((stream == COH_STREAM_GRAD || stream == COH_STREAM_GRAD_PART) && is_body)
+                COH_TRY(note_grad(v, book, index, chunk));
+            else if (is_divided_work(v, chunk))
+                COH_TRY(note_work(v, book, index, operand, chunk));
         }
         if (operand->access & COH_ACCESS_WRITE && stream == COH_STREAM_LOSS)
             COH_TRY(note_made(v, index, "losses", &book->losses));
@@ -188,15 +195,27 @@ static coh_status check_gathering(coh_verifier *v, const sum_book *book, const c
 /* Returns the stage at which a chunk ends the program; -1: at any. */
 static int stage_at_end(const coh_verifier *v, uint32_t chunk)
 {
-    const coh_object *object = coh_chunk_object(v, chunk);
+    const uint8_t stream = coh_chunk_object(v, chunk)->stream;
     const int is_body = v->program->kind == COH_PROGRAM_BODY;
-    if (object->stream == COH_STREAM_GRAD && is_body)
+    if (stream == COH_STREAM_GRAD && is_body && group_of(v, chunk)->axes.grad > 0)
+        return group_of(v, chunk)->axes.grad;
+    if ((stream == COH_STREAM_GRAD || stream == COH_STREAM_GRAD_PART) && is_body)
         return last_stage(v, chunk);
-    if (object->stream == COH_STREAM_GRAD_PART && is_body)
-        return 1;
-    if (!is_divided_work(v, chunk) || v->layout->groups[object->owner].work_part >= 0)
+    if (!is_divided_work(v, chunk))
         return -1;
-    return 0;
+    if (stream == COH_STREAM_WORK_PART)
+        return group_of(v, chunk)->axes.work;
+    return group_of(v, chunk)->axes.work > 0 ? -1 : 0;
+}
+
+/* Returns the stage at which a chunk begins the program. */
+static int stage_at_begin(const coh_verifier *v, uint32_t chunk)
+{
+    if (!is_divided_work(v, chunk) || group_of(v, chunk)->axes.work == 0)
+        return 0;
+    return coh_chunk_object(v, chunk)->stream == COH_STREAM_WORK_PART
+               ? group_of(v, chunk)->axes.work
+               : stale_stage(v);
 }
 
 static coh_status check_end(coh_verifier *v, const sum_book *book)
@@ -224,9 +243,7 @@ coh_status coh_verify_sums(coh_verifier *v)
     COH_TRY(COH_ALLOC(v->layout->chunk_count, &book.stages));
     for (uint32_t c = 0; c < v->layout->chunk_count; c++) {
         book.is_divided |= v->layout->chunks[c].is_divided;
-        if (is_divided_work(v, c) &&
-            v->layout->groups[coh_chunk_object(v, c)->owner].work_part >= 0)
-            book.stages[c] = v->layout->mesh.axis_count;
+        book.stages[c] = stage_at_begin(v, c);
     }
     for (uint32_t i = 0; i < v->program->instruction_count && status == COH_OK; i++)
         status = note_instruction(v, &book, i);

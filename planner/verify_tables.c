@@ -68,10 +68,12 @@ static int is_partner(const coh_layout *layout, const coh_group_layout *group, i
     for (uint32_t i = 0; i < work->chunk_count; i++) {
         const coh_chunk *a = &layout->chunks[work->chunk_begin + i];
         const coh_chunk *b = &layout->chunks[layout->objects[index].chunk_begin + i];
-        const int is_part =
-            a->is_divided && stream != COH_STREAM_GRAD && stream != COH_STREAM_CONTRIBUTION;
+        const int axes = stream == COH_STREAM_WORK_PART   ? group->axes.work
+                         : stream == COH_STREAM_GRAD_PART ? group->axes.grad
+                         : stream == COH_STREAM_STATE     ? group->axes.state
+                                                          : 0;
         const uint64_t work_bytes =
-            is_part ? coh_verify_largest_part(layout, group, work->chunk_begin + i) : a->bytes;
+            coh_verify_largest_part(layout, group, work->chunk_begin + i, axes);
         const uint64_t elements = work_bytes / (group->dtype == COH_DTYPE_BF16 ? 2 : 4);
         if (b->bytes != partner_bytes(layout, group, stream, elements) ||
             b->owner_rank != a->owner_rank || b->is_divided != a->is_divided)
@@ -128,11 +130,18 @@ static int parameters_fit(const coh_layout *layout, uint32_t group_index, uint64
     return end <= layout->objects[group->work].bytes;
 }
 
-/* Returns 1 if what a rank keeps of a group's work and gradient are parts of them, which do not
- * survive then. */
+/* Returns 1 if what a rank keeps of a group's work and gradient are parts of them, as the group's
+ * axes say; the wholes do not survive then. */
 static int parts_match(const coh_layout *layout, uint32_t group_index)
 {
     const coh_group_layout *group = &layout->groups[group_index];
+    const coh_rank_axes *axes = &group->axes;
+    const int divided = layout->chunks[layout->objects[group->work].chunk_begin].is_divided;
+    if (axes->work > axes->grad || axes->grad > axes->state ||
+        axes->state > layout->mesh.axis_count || (axes->state > 0) != divided ||
+        (axes->work > 0) != (group->work_part != -1) ||
+        (axes->grad > 0) != (group->grad_part != -1))
+        return 0;
     const int32_t parts[] = { group->work_part, group->grad_part };
     const int32_t wholes[] = { group->work, group->grad };
     const coh_stream streams[] = { COH_STREAM_WORK_PART, COH_STREAM_GRAD_PART };
@@ -142,8 +151,7 @@ static int parts_match(const coh_layout *layout, uint32_t group_index)
         if (wholes[i] < 0 || group->optimizer < 0 || parts[i] < 0 ||
             !is_partner(layout, group, parts[i], streams[i]) ||
             layout->objects[parts[i]].owner != (int32_t)group_index ||
-            layout->objects[wholes[i]].survives ||
-            !layout->chunks[layout->objects[wholes[i]].chunk_begin].is_divided)
+            layout->objects[wholes[i]].survives)
             return 0;
     }
     return 1;

@@ -111,8 +111,20 @@ static const coh_own_model gated = {
     .build = build
 };
 
-/* ---- 4. the table ---- */
+/* ---- 4. what each of several ranks keeps ---- */
+
+/* States are divided within a node: updated weights never leave it. */
+static coh_rank_parts states_in_node(const coh_rank_levels *levels)
+{
+    return (coh_rank_parts){ .work = 1, .grad = 1, .state = levels->node };
+}
+
+static const coh_rank_pattern by_node = { .struct_bytes = sizeof(coh_rank_pattern),
+                                          .name = "mine_node",
+                                          .parts = states_in_node };
+
+/* ---- 5. the table ---- */
 
 COH_EXTENSION(.name = "mine", .revision = 1, .kind_count = 1, .kinds = { &gate_kind },
               .optimizer_count = 1, .optimizers = { &momentum }, .model_count = 1,
-              .models = { &gated });
+              .models = { &gated }, .rank_pattern_count = 1, .rank_patterns = { &by_node });

@@ -17,7 +17,7 @@
  *   kernels.h, machine.h                  tables of matrix products; what this machine has
  *   checkpoint.h, run.h                   reading checkpoints; disk space and the run's lock
  *   disk.h                                several drives as one working store
- *   world.h                               several ranks: opened, stopped together
+ *   world.h, rank_pattern.h               several ranks: opened, stopped together; what each keeps
  *   plan_batch.h                          plans a batch and chooses its micro-batch
  *   fold_shape.h                          order in which gradients of replicas are added
  *   status.h, refusal.h, terms.h          errors; what does not fit, as data; words of messages
@@ -57,6 +57,7 @@
 #include "cohobate/plan.h"
 #include "cohobate/plan_batch.h"
 #include "cohobate/profile.h"
+#include "cohobate/rank_pattern.h"
 #include "cohobate/refusal.h"
 #include "cohobate/run.h"
 #include "cohobate/status.h"

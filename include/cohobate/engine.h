@@ -121,8 +121,9 @@ typedef struct coh_engine_options {
      * same order with the same values; only `inputs` are each rank's own. A failure of an engine
      * stops the world, so all engines fail with its sentence. Meet in a barrier (world.h) before
      * destroying an engine. Rank 0 alone writes checkpoints: the others take part in
-     * coh_engine_save and ignore its path. With COH_RANK_REPLICATE (plan.h) any rank may also save,
-     * hash, evaluate and so on without the others; with other patterns they would wait for them. */
+     * coh_engine_save and ignore its path. With rank pattern replicate (rank_pattern.h) any rank
+     * may also save, hash, evaluate and so on without the others; with other patterns they would
+     * wait for them. */
     coh_world *world;
     /* Longest time that this rank waits for others inside a program; then all ranks fail with
      * COH_ERR_DEVICE and a sentence that names instruction and group. 0: no limit. A rank that

@@ -1,4 +1,5 @@
-/* extension.h - kinds, optimizers and models of yours as one table, which a shared object exports.
+/* extension.h - kinds, optimizers, rank patterns and models of yours as one table, which a shared
+ * object exports.
  *
  *     static coh_status build(coh_own_graph *to) { ... coh_graph_op(to->graph, &gate_kind, ...); }
  *     static const coh_own_model tiny = { .struct_bytes = sizeof(tiny), .name = "mine-tiny",
@@ -18,6 +19,7 @@
 
 #include "cohobate/models.h"
 #include "cohobate/optimizer.h"
+#include "cohobate/rank_pattern.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,9 +66,9 @@ struct coh_own_model {
 };
 
 /* An extension. Its texts, and what it points to, must live as long as the process. Members may be
- * added at the end. The first kind_count of `kinds`, optimizer_count of `optimizers` and
- * model_count of `models` are used; kinds are listed for `cohobate check-kind LIBRARY:KIND`, and a
- * model may use others. */
+ * added at the end. The first kind_count of `kinds`, optimizer_count of `optimizers`,
+ * model_count of `models` and rank_pattern_count of `rank_patterns` are used; kinds are listed for
+ * `cohobate check-kind LIBRARY:KIND`, and a model may use others. */
 typedef struct coh_extension {
     uint32_t struct_bytes; /* sizeof(coh_extension); set by COH_EXTENSION */
     uint32_t kind_abi;     /* COH_KIND_ABI; set by COH_EXTENSION */
@@ -78,6 +80,8 @@ typedef struct coh_extension {
     const coh_op_kind *kinds[COH_EXTENSION_PARTS];
     const coh_optimizer *optimizers[COH_EXTENSION_PARTS];
     const coh_own_model *models[COH_EXTENSION_PARTS];
+    int32_t rank_pattern_count; /* 0 to COH_EXTENSION_PARTS */
+    const coh_rank_pattern *rank_patterns[COH_EXTENSION_PARTS];
 } coh_extension;
 
 /* The type of the function that a shared object exports as COH_EXTENSION_SYMBOL. */
@@ -96,7 +100,8 @@ typedef const coh_extension *coh_extension_function(void);
     }                                                                                              \
     typedef int coh_extension_needs_a_semicolon
 
-/* Makes an extension's optimizers and models known to the process, all or none of the models;
+/* Makes an extension's optimizers, rank patterns and models known to the process, all or none of
+ * the models;
  * coh_model_preset finds models then. Registering the same extension again does nothing.
  * Fails: COH_ERR_ARGUMENT: a name, count or size is not allowed, a name is taken, or the extension
  * was compiled for another COH_KIND_ABI. */

@@ -20,6 +20,7 @@
 #include "cohobate/model.h"
 #include "cohobate/optimizer.h"
 #include "cohobate/profile.h"
+#include "cohobate/rank_pattern.h"
 #include "cohobate/refusal.h"
 #include "cohobate/tier.h"
 
@@ -63,24 +64,6 @@ typedef enum coh_search {
     COH_SEARCH_PROBE
 } coh_search;
 
-/* What each of several ranks keeps of the training state. It does not affect bits. */
-typedef enum coh_rank_pattern {
-    COH_RANK_REPLICATE, /* each rank has all of them, and makes all updates */
-    /* Each rank has those of its part, updates this part of the weights, and receives the parts of
-     * the others: ZeRO stage 1. Parameters of fewer grains (16 Ki elements) than there are ranks
-     * are replicated. Hashes, saves and everything else that reads states is then done by all ranks
-     * together (engine.h). */
-    COH_RANK_ZERO1,
-    /* As ZERO1, and each rank keeps the sum of its part of the gradient alone: stage 2. */
-    COH_RANK_ZERO2,
-    /* As ZERO2, and each rank keeps its part of the weights alone; they are gathered for each use:
-     * stage 3. Evaluations are then done by all ranks together, too. */
-    COH_RANK_ZERO3
-} coh_rank_pattern;
-
-/* Returns "replicate", "zero1", ... */
-COH_API const char *coh_rank_pattern_name(coh_rank_pattern pattern);
-
 /* The body of a plan: TRAIN or INFER. */
 typedef enum coh_plan_mode {
     COH_PLAN_TRAIN, /* body = one optimizer step */
@@ -97,23 +80,29 @@ typedef enum coh_pin_place {
     COH_PIN_KEEP,      /* activations for backward never leave the device */
     COH_PIN_RECOMPUTE, /* the operator's whole block runs again in backward */
     COH_PIN_OFFLOAD,   /* activations for backward leave the device while unused */
+    COH_PIN_PATTERN,   /* the ranks divide the parameters by a pattern of their own */
     COH_PIN_PLACE_COUNT
 } coh_pin_place;
 
 /* Bytes of a target with its end; most pins of a plan. */
 enum { COH_PIN_TARGET_BYTES = 128, COH_PINS_MOST = 4096 };
 /* A decision made by hand, `place`; the search makes the others. `target` is "blocks.3",
- * "blocks.0-3" (blocks by number, in graph order) or a pattern for operator names with * ? [..].
- * Pins are part of the placement plan, so they do not change bits. */
+ * "blocks.0-3" (blocks by number, in graph order), "blocks.*" (all) or a pattern for operator names
+ * with * ? [..]. Pins are part of the placement plan, so they do not change bits. */
 typedef struct coh_pin {
     char target[COH_PIN_TARGET_BYTES];
     coh_pin_place place;
+    char pattern[COH_RANK_PATTERN_BYTES]; /* of COH_PIN_PATTERN: as coh_plan_options.rank_pattern */
 } coh_pin;
 
-/* Parses "blocks.0-3=device". Fails: COH_ERR_ARGUMENT. */
+/* Parses "blocks.0-3=device" or "blocks.*=zero3". A rank pattern must be registered before; its
+ * numbers are checked by coh_plan_create. Fails: COH_ERR_ARGUMENT. */
 COH_API coh_status coh_pin_parse(const char *text, coh_pin *out_pin);
-/* Returns "device", "host", ... as in coh_pin_parse. */
+/* Returns "device", "host", ... as in coh_pin_parse; "pattern" for COH_PIN_PATTERN. */
 COH_API const char *coh_pin_place_name(coh_pin_place place);
+/* Returns what a pin decides as coh_pin_parse reads it: the name of its place, or its pattern,
+ * which lives as long as the pin. */
+COH_API const char *coh_pin_decision(const coh_pin *pin);
 /* Reads the pins in a file (docs/planning.md describes its form). Owns: the caller frees *out_pins
  * with coh_pins_free. Fails: COH_ERR_IO, COH_ERR_CORRUPT naming the entry, COH_ERR_MEMORY. */
 COH_API coh_status coh_pins_read(const char *path, coh_pin **out_pins, int32_t *out_count);
@@ -215,7 +204,11 @@ typedef struct coh_plan_options {
      * taken back and run again with its factor (engine.h). Needs deferred_update 1, whose bits the
      * results have. Part of the placement plan. */
     int32_t speculates;
-    coh_rank_pattern rank_pattern; /* part of the placement plan */
+    /* What each rank keeps of the parameters that no pin names: a pattern of rank_pattern.h, by
+     * name or numbers; "": replicate. Part of the placement plan. With parts of states everything
+     * that reads them (hash, save) is done by all ranks together (engine.h), with parts of weights
+     * also evaluations. */
+    char rank_pattern[COH_RANK_PATTERN_BYTES];
 } coh_plan_options;
 
 /* As coh_plan_options_init; `bytes` is the size that the caller was compiled with. */
@@ -331,6 +324,9 @@ typedef struct coh_plan_summary {
     /* Part of the working store that holds weights and states of the step before, so that a step
      * can be taken back; 0: the plan does not speculate (coh_plan_options). */
     uint64_t kept_bytes;
+    /* The most ranks over which the streams of a parameter are divided (rank_pattern.h). With
+     * work above 1 all ranks take part in evaluations. */
+    coh_rank_parts rank_parts;
 } coh_plan_summary;
 
 /* Returns the plan's profile, with link_bytes_per_s applied. It belongs to the plan. */
@@ -379,7 +375,7 @@ typedef struct coh_plan_operator {
     const char *states;
     const char *updates; /* lane that updates its parameters: "device", "host"; "-": none */
     /* "replicate": whole, on every device; "slice x4": its weight is used in 4 ranges of rows;
-     * "zero1" to "zero3": as slice, and each rank keeps its part (coh_rank_pattern) */
+     * "2/4/8": and ranks divide its weights, gradients and states (rank_pattern.h) */
     const char *pattern;
 } coh_plan_operator;
 

@@ -79,7 +79,7 @@ class coh_model_size(Structure):
 
 
 class coh_pin(Structure):
-    _fields_ = [("target", c_char * 128), ("place", c_int)]
+    _fields_ = [("target", c_char * 128), ("place", c_int), ("pattern", c_char * 32)]
 
 
 class coh_optimizer_choice(Structure):
@@ -102,7 +102,7 @@ class coh_plan_options(Structure):
                 ("optimizer_choices", POINTER(coh_optimizer_choice)), ("optimizer_choice_count", c_int32),
                 ("drive_count", c_int32), ("replicas", coh_fold_shape), ("ranks", coh_fold_shape),
                 ("pair_ranks", c_int32), ("node_ranks", c_int32), ("speculates", c_int32),
-                ("rank_pattern", c_int)]
+                ("rank_pattern", c_char * 32)]
 
 
 _GraphSource = CFUNCTYPE(c_int, c_void_p, c_int64, POINTER(c_void_p))
@@ -116,6 +116,10 @@ class coh_batch(Structure):
 class coh_batch_plan(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("graph", c_void_p), ("plan", c_void_p), ("microbatch", c_int64),
                 ("wanted_step_ns", c_uint64), ("chosen_step_ns", c_uint64)]
+
+
+class coh_rank_parts(Structure):
+    _fields_ = [("work", c_int32), ("grad", c_int32), ("state", c_int32)]
 
 
 class coh_plan_summary(Structure):
@@ -133,7 +137,7 @@ class coh_plan_summary(Structure):
                 ("disk_bytes_written", c_double), ("disk_limit_bytes", c_uint64), ("step_alone_ns", c_uint64),
                 ("step_contended_ns", c_uint64), ("step_p10_ns", c_uint64), ("step_p50_ns", c_uint64),
                 ("step_p90_ns", c_uint64), ("order_keeps_bits", c_int32), ("unmeasured_kind", c_char_p),
-                ("unmeasured_operators", c_int32), ("kept_bytes", c_uint64)]
+                ("unmeasured_operators", c_int32), ("kept_bytes", c_uint64), ("rank_parts", coh_rank_parts)]
 
 
 class coh_parameter_group(Structure):
@@ -210,7 +214,7 @@ class coh_token_file_facts(Structure):
                 ("is_raw", c_int32), ("is_llmc", c_int32), ("id_bytes", c_int32)]
 
 
-_STRUCTS = (coh_shape, coh_parameter, coh_graph_parameter_facts, coh_adapters, coh_model, coh_model_size, coh_pin,
+_STRUCTS = (coh_shape, coh_parameter, coh_graph_parameter_facts, coh_adapters, coh_model, coh_model_size, coh_pin, coh_rank_parts,
             coh_optimizer_choice, coh_plan_options, coh_batch, coh_batch_plan, coh_plan_summary, coh_parameter_group,
             coh_hyperparameter_value, coh_disk, coh_engine_options, coh_step_input, coh_step_result, coh_checkpoint_note,
             coh_checkpoint_facts, coh_change, coh_refusal, coh_token_file_facts)

@@ -418,6 +418,24 @@ coh_optimizer valid_coh_optimizer(void)
                             .update = update_nothing };
 }
 
+static coh_rank_parts keep_all(const coh_rank_levels *levels)
+{
+    (void)levels;
+    return (coh_rank_parts){ 1, 1, 1 };
+}
+
+coh_rank_pattern valid_coh_rank_pattern(void)
+{
+    return (coh_rank_pattern){ .struct_bytes = sizeof(coh_rank_pattern),
+                               .name = "nothing",
+                               .parts = keep_all };
+}
+
+coh_rank_levels valid_coh_rank_levels(void)
+{
+    return (coh_rank_levels){ 2, 4, 8 };
+}
+
 static coh_status build_nothing(coh_own_graph *to)
 {
     (void)to;

@@ -44,6 +44,8 @@ coh_chain_link valid_coh_chain_link(void);
 coh_shape valid_coh_shape(void);
 coh_call valid_coh_call(void);
 coh_optimizer valid_coh_optimizer(void);
+coh_rank_pattern valid_coh_rank_pattern(void);
+coh_rank_levels valid_coh_rank_levels(void);
 coh_extension valid_coh_extension(void);
 coh_pin valid_coh_pin(void);
 coh_fold_shape valid_coh_fold_shape(void);

@@ -76,10 +76,9 @@ static void check_sliced(const coh_plan *plan, int is_sliced)
 /* Returns the least bytes of any schedule with whole weights. */
 static uint64_t whole_bound(const coh_graph *graph, const trial_numbers *numbers)
 {
-    const coh_decisions decisions = { .chunk_bytes = 1 << 16,
-                                      .row_passes = 1024,
-                                      .slices = 1,
-                                      .patterns = coh_pattern_choose(COH_RANK_REPLICATE, 1) };
+    const coh_decisions decisions = {
+        .chunk_bytes = 1 << 16, .row_passes = 1024, .slices = 1, .patterns = coh_pattern_choose(1)
+    };
     coh_plan_options options;
     uint64_t bytes = 0;
     coh_plan_options_init(&options);

@@ -22,6 +22,10 @@ COHOBATE, WHAT = os.path.abspath(sys.argv[1]), sys.argv[2]
 MPIRUN = os.environ["COH_MPIRUN"]
 SHAPE = ["gpt2-nano", "--sequence", "16", "--replicas", "2x2x2", "--search", "quick"]
 MODEL = [*SHAPE, "--batch", "8", "--dtype", "f32"]
+# What each rank keeps: of all operators, or one block as zero1, one as levels and the others as zero3.
+PATTERNS = [*(["--pattern", name] for name in ("replicate", "zero1", "zero2", "zero3", "levels")),
+            ["--pattern", "zero3", "--pin", "blocks.0=zero1", "--pin", "blocks.1=levels"]]
+LEVELS = {2: "1/2/2", 4: "2/2/4", 8: "2/4/8"}
 PROGRAM = {**os.environ, "COH_CALIBRATION": "none"}
 
 
@@ -62,9 +66,10 @@ def patterns(folder, data):
                 if len(twin[1]) != 20:
                     sys.exit(f"{same}: the log has {len(twin[1])} steps")
                 twins += 1
-                for pattern in ("replicate", "zero1", "zero2", "zero3"):
+                for pattern in PATTERNS:
                     processes, ranks, place = places[runs % len(places)]
-                    flags = [*place, "--pattern", pattern, "--test-poison", "--test-delay-seed", runs + 1]
+                    given = [word.replace("levels", LEVELS[ranks]) for word in pattern]
+                    flags = [*place, *given, "--test-poison", "--test-delay-seed", runs + 1]
                     if numbers_of(processes, log, *same, *flags, *([] if processes > 1 else ["--ranks", ranks])) != twin:
                         sys.exit(f"{same} {flags} on {ranks} ranks: other numbers")
                     runs += 1

@@ -31,6 +31,15 @@ class Extension(ProgramTest):
         return ["train", "mine-gated", "--kinds", library, "--optimizer", "mine_momentum", "--data", self.corpus(),
                 "--batch", 2, "--sequence", 32, "--lr", 0.01, *more]
 
+    def test_a_rank_pattern_of_ones_own_keeps_the_bits(self):
+        library = self.compiled("mine")
+        shape = [*self.arguments(library), "--batch", 4, "--replicas", "2x2", "--steps", "2", "--save", "none"]
+        whole = self.succeeds(*shape)
+        done = self.succeeds(*shape, "--ranks", "4", "--pattern", "mine_node")
+        self.assertEqual(self.says_hash(done), self.says_hash(whole))
+        self.fails(2, "train", "gpt2-nano", "--data", self.corpus(), "--replicas", "2x2", "--ranks", "4", "--gradients", "f32",
+                   "--pattern", "mine_node", says="no rank pattern is called 'mine_node'")
+
     def test_a_model_trains_resumes_and_is_evaluated(self):
         library = self.compiled("mine")
         whole, half, streamed = self.path("whole"), self.path("half"), self.path("streamed")

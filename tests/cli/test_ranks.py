@@ -32,11 +32,10 @@ class Ranks(TrainTest):
         """Also where rank 0 alone validates, a save goes on beside the steps, and the run moves to other ranks and patterns."""
         parts = [*F32, *SHAPE, "--validation", self.write("held.txt", "a line\n" * 40), "--validation-every", "1", "--save-every", "2", "--steps", "3"]
         whole = self.train(*parts, "--save", self.path("whole"), model=RUN)
-        for ranks, pattern in ((2, "zero1"), (2, "zero2"), (4, "zero3")):
-            done = self.train(*parts, "--ranks", ranks, "--pattern", pattern, "--save", self.path(f"parts-{ranks}-{pattern}"),
-                              model=RUN)
+        for ranks, pattern in ((2, "zero1"), (4, "1/2/4"), (4, "zero3")):
+            done = self.train(*parts, "--ranks", ranks, "--pattern", pattern, "--save", self.path("parts-" + pattern[-1]), model=RUN)
             self.assertEqual(self.says_hash(done), self.says_hash(whole))
-        last = self.resumed(self.path("parts-4-zero3"), "--steps", 5, "--ranks", 2)
+        last = self.resumed(self.path("parts-3"), "--steps", 5, "--ranks", 2)
         self.assertEqual(self.says_hash(self.resumed(self.path("whole"), "--steps", 5, "--ranks", 4, "--pattern", "zero1")),
                          self.says_hash(last))
 
@@ -46,6 +45,8 @@ class Ranks(TrainTest):
         self.assertEqual(memory, sorted(set(memory)))
         done = self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "zero2")
         self.assertIn("each keeps its part of states and gradients (--pattern zero2)", done.out + done.err)
+        mixed = self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "2/4/4", "--pin", "blocks.0=zero1")
+        self.assertIn("each keeps 1/4 of the states, 1/4 of the gradients and 1/2 of the weights (--pattern 2/4/4)", mixed.out)
 
     def test_a_plan_file_keeps_the_ranks(self):
         plan = self.path("plan.json")
@@ -79,6 +80,9 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, "--ranks", 2, says="give --replicas 2")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 0, says="--ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pattern", "zero1", says="--pattern is for several ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pin", "*=zero1", says="a rank pattern is for several ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "zero", says="no rank pattern is called 'zero'")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "1/1/3", says="each divides the next")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--clip-mode", "speculate", says="speculate on one rank only")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--profile", "h100", says="on the host device only")
         self.fails(2, "plan", *RUN, "--dtype", "bf16", *SHAPE, "--ranks", 2, says="give --gradients f32")

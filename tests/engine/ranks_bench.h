@@ -30,7 +30,7 @@
 #include "tests/temporary.h"
 
 enum { TOKENS = 37, VOCABULARY = 300, MICROBATCHES_MOST = 16, RANKS_MOST = 8, STEPS = 3 };
-enum { CHANNELS = 64, CHANNELS_OF_PARTS = 128 };
+enum { CHANNELS = 64, CHANNELS_OF_4_PARTS = 128, CHANNELS_OF_8_PARTS = 192 };
 enum { TIMEOUTS_A_SECOND = 10 };
 
 static int32_t tokens[MICROBATCHES_MOST * TOKENS], targets[MICROBATCHES_MOST * TOKENS];
@@ -63,8 +63,8 @@ typedef struct setting {
     uint64_t failing_allocation; /* of those that the ranks make; 0: none */
     int asks_stop;               /* 1 + the rank that asks for a stop during step 1; 0: none */
     int hangs; /* 1 + the rank that comes too late to step 1, with a timeout; 0: none */
-    /* ZERO1 to ZERO3: that pattern, and a model whose weights have a grain for each rank. */
-    coh_rank_pattern pattern;
+    /* A pattern of ranks: that, and a model whose weights have a grain for each rank. */
+    const char *pattern, *pin;
     /* Folders of checkpoints: loaded in place of the first values, saved at the end; NULL: none. */
     const char *loads, *saves;
     int cannot_save; /* 1: something else is in the place of `saves` */
@@ -75,7 +75,10 @@ static inline coh_graph *make_graph(const setting *s)
 {
     const coh_gpt2_config config = { .layers = 2,
                                      .heads = 2,
-                                     .channels = s->pattern ? CHANNELS_OF_PARTS : CHANNELS,
+                                     .channels = !s->pattern ? CHANNELS
+                                                 : strcmp(s->shape, "2x2x2") == 0
+                                                     ? CHANNELS_OF_8_PARTS
+                                                     : CHANNELS_OF_4_PARTS,
                                      .positions = 48,
                                      .vocabulary = VOCABULARY,
                                      .layernorm_epsilon = 1e-5f,
@@ -85,7 +88,8 @@ static inline coh_graph *make_graph(const setting *s)
     return graph;
 }
 
-static inline coh_plan_options options_of(const setting *s)
+/* `pin` must outlive the plan's options. */
+static inline coh_plan_options options_of(const setting *s, coh_pin *pin)
 {
     coh_plan_options options;
     coh_fold_shape all;
@@ -101,7 +105,13 @@ static inline coh_plan_options options_of(const setting *s)
     options.deferred_update = s->deferred;
     options.f32_gradients = s->dtype == COH_DTYPE_BF16;
     options.chunk_bytes = s->pattern ? 5 << 16 : 1 << 16; /* parts of unequal length */
-    options.rank_pattern = s->ranks > 1 ? s->pattern : COH_RANK_REPLICATE;
+    if (s->ranks > 1 && s->pattern != NULL)
+        snprintf(options.rank_pattern, sizeof(options.rank_pattern), "%s", s->pattern);
+    if (s->ranks > 1 && s->pin != NULL) {
+        must(coh_pin_parse(s->pin, pin), "pin");
+        options.pins = pin;
+        options.pin_count = 1;
+    }
     return options;
 }
 
@@ -120,7 +130,8 @@ static inline coh_plan *with_lead(coh_plan *plan, int lead)
 /* Plans; outside memory with a quarter of the bytes in memory, or the least if that is more. */
 static inline coh_plan *plan_of(const coh_graph *graph, const setting *s)
 {
-    coh_plan_options options = options_of(s);
+    coh_pin pin;
+    coh_plan_options options = options_of(s, &pin);
     uint64_t whole = 0;
     coh_plan *plan = NULL;
     if (s->where != IN_MEMORY) {

@@ -18,9 +18,9 @@ static void check(int holds)
 
 static void check_pin(const coh_pin *pin)
 {
-    char text[COH_PIN_TARGET_BYTES + 32];
+    char text[COH_PIN_TARGET_BYTES + COH_RANK_PATTERN_BYTES];
     coh_pin again;
-    snprintf(text, sizeof(text), "%s=%s", pin->target, coh_pin_place_name(pin->place));
+    snprintf(text, sizeof(text), "%s=%s", pin->target, coh_pin_decision(pin));
     check(coh_pin_parse(text, &again) == COH_OK && again.place == pin->place &&
           strcmp(again.target, pin->target) == 0);
 }

@@ -27,12 +27,12 @@ static uint64_t state_bytes(const coh_optimizer *optimizer, int is_cut, uint64_t
     return (bytes + 4095) / 4096 * 4096;
 }
 
-/* Returns the elements of a divided chunk's largest part: the first member of each axis gets a
- * grain more where they do not come out even. */
-static uint64_t part_elements(const coh_layout *layout, uint64_t elements)
+/* Returns the elements of the largest part of a chunk that is divided over so many axes: the first
+ * member of each axis gets a grain more where they do not come out even. */
+static uint64_t part_elements(const coh_layout *layout, int axes, uint64_t elements)
 {
     uint64_t grains = (elements + COH_GRAIN_ELEMENTS - 1) / COH_GRAIN_ELEMENTS;
-    for (int axis = 0; axis < layout->mesh.axis_count; axis++) {
+    for (int axis = 0; axis < axes; axis++) {
         const uint64_t members = (uint64_t)layout->mesh.axes[axis].rank_count;
         grains = grains / members + (grains % members > 0);
     }
@@ -50,9 +50,9 @@ static int states_fit(const coh_layout *layout)
         for (uint32_t c = 0; c < work->chunk_count && group->optimizer >= 0; c++) {
             const coh_chunk *chunk = &layout->chunks[work->chunk_begin + c];
             const uint64_t elements = chunk->bytes / (is_cut ? 2 : 4);
-            const uint64_t wanted =
-                state_bytes(layout->optimizers[group->optimizer], is_cut,
-                            chunk->is_divided ? part_elements(layout, elements) : elements);
+            const uint64_t wanted = state_bytes(
+                layout->optimizers[group->optimizer], is_cut,
+                chunk->is_divided ? part_elements(layout, group->axes.state, elements) : elements);
             if (wanted !=
                 (group->state < 0
                      ? 0

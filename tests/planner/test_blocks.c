@@ -92,7 +92,7 @@ static void any_block_is_recomputed_by_itself(void **state)
             .chunk_bytes = 65536,
             .in_memory = 1,
             .row_passes = 1,
-            .patterns = coh_pattern_choose(COH_RANK_REPLICATE, 1),
+            .patterns = coh_pattern_choose(1),
         };
         coh_block_set_add(&plan->decisions.recompute, block);
         if (coh_plan_finish(plan) != COH_OK)

@@ -86,7 +86,7 @@ static void make_decisions(draws *d, int layers, uint64_t memory, coh_decisions 
                          .boundary = (int32_t)draw(d, COH_BOUNDARY_COUNT),
                          .horizon = (int32_t)draw(d, 30),
                          .host_updates = draw(d, 2) ? 0 : (int32_t)draw(d, (uint64_t)layers + 2) };
-    out->patterns = coh_pattern_choose(COH_RANK_REPLICATE, out->slices);
+    out->patterns = coh_pattern_choose(out->slices);
     for (int32_t block = 0; block < layers; block++)
         if (draw(d, 2))
             coh_block_set_add(&out->recompute, block);

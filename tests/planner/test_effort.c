@@ -236,7 +236,7 @@ static void a_chunk_below_a_grain_counts_as_a_grain(void **state)
     for (int i = 0; i < 5; i++) {
         const coh_decisions decisions = { .chunk_bytes = sizes[i],
                                           .row_passes = 1,
-                                          .patterns = coh_pattern_choose(COH_RANK_REPLICATE, 1) };
+                                          .patterns = coh_pattern_choose(1) };
         assert_int_equal(coh_effort_of(graph, &options, &decisions, &effort[i]), COH_OK);
     }
     for (int i = 0; i < 4; i++) {

@@ -67,7 +67,7 @@ static coh_plan *make_plan_of(const setting *what, const coh_graph *graph, int h
     plan->decisions = (coh_decisions){ .device_bytes = options.device_memory_bytes & ~4095ull,
                                        .chunk_bytes = 65536,
                                        .row_passes = 4,
-                                       .patterns = coh_pattern_choose(COH_RANK_REPLICATE, 1),
+                                       .patterns = coh_pattern_choose(1),
                                        .patient = 1,
                                        .boundary = what->boundary,
                                        .horizon = 16,

@@ -50,7 +50,7 @@ static coh_decisions decisions_of(int row_passes, int slices)
     return (coh_decisions){ .chunk_bytes = 65536,
                             .row_passes = row_passes,
                             .slices = slices,
-                            .patterns = coh_pattern_choose(COH_RANK_REPLICATE, slices) };
+                            .patterns = coh_pattern_choose(slices) };
 }
 
 static uint64_t window_bytes(const coh_layout *layout, const coh_lowered_operand *operand)
@@ -226,23 +226,23 @@ static uint64_t received_bytes(const int32_t *mesh, int level)
     return pages * COH_PAGE_BYTES;
 }
 
-/* A chunk of as many grains as ranks, f32 and bf16 with f32 gradients. zero1 and zero2 sum slices
- * of gradients, which is half of a sum over all ranks, and gather what is updated; zero3 only sums,
- * and gathers for each use. */
+/* A chunk of as many grains as ranks, f32 and bf16 with f32 gradients, divided over all numbers of
+ * axes. A sum over all ranks is half slices of gradients, half sums that come back. Over the axes
+ * that divide the states the updated work comes back instead: once, or for each use over those that
+ * divide the work. */
 static void volumes_of_parts_are_half_sums_and_gathered_work(void **state)
 {
     (void)state;
-    static const coh_pattern_id stages[] = { COH_PATTERN_ZERO1, COH_PATTERN_ZERO2,
-                                             COH_PATTERN_ZERO3 };
     enum { WORK, GRAD, OBJECTS };
     for (int i = 0; i < MESH_COUNT; i++)
-        for (int k = 0; k < 2 * 3; k++) {
-            const int is_half = k % 2;
+        for (int k = 0; k < 2 * (LEVELS + 1) * (LEVELS + 1); k++) {
+            const int is_half = k % 2, of_work = k / 2 % (LEVELS + 1);
+            const int of_states = k / 2 / (LEVELS + 1);
             const uint64_t ranks =
                 (uint64_t)meshes[i][0] * (uint64_t)meshes[i][1] * (uint64_t)meshes[i][2];
             const uint64_t grain = COH_GRAIN_ELEMENTS * sizeof(float);
-            coh_chunk chunks[OBJECTS] = { { .object = WORK, .is_divided = 1 },
-                                          { .object = GRAD, .is_divided = 1 } };
+            coh_chunk chunks[OBJECTS] = { { .object = WORK, .is_divided = of_states > 0 },
+                                          { .object = GRAD, .is_divided = of_states > 0 } };
             coh_object objects[OBJECTS] = {
                 { .chunk_begin = WORK, .chunk_count = 1, .stream = COH_STREAM_WORK },
                 { .chunk_begin = GRAD, .chunk_count = 1, .stream = COH_STREAM_GRAD }
@@ -250,11 +250,11 @@ static void volumes_of_parts_are_half_sums_and_gathered_work(void **state)
             coh_group_layout group = { .work = WORK,
                                        .grad = GRAD,
                                        .state = -1,
-                                       .work_part = k / 2 == 2 ? WORK : -1,
-                                       .grad_part = k / 2 > 0 ? GRAD : -1,
+                                       .work_part = of_work > 0 ? WORK : -1,
+                                       .grad_part = -1,
+                                       .axes = { (uint8_t)of_work, 0, (uint8_t)of_states },
                                        .dtype = is_half ? COH_DTYPE_BF16 : COH_DTYPE_F32,
-                                       .f32_gradients = is_half,
-                                       .pattern = (uint8_t)stages[k / 2] };
+                                       .f32_gradients = is_half };
             const coh_layout layout = { .objects = objects,
                                         .chunks = chunks,
                                         .groups = &group,
@@ -262,14 +262,16 @@ static void volumes_of_parts_are_half_sums_and_gathered_work(void **state)
                                         .mesh = mesh_of(meshes[i]) };
             chunks[WORK].bytes = ranks * grain / (is_half ? 2 : 1);
             chunks[GRAD].bytes = ranks * grain;
-            for (int level = 0; level < LEVELS; level++) {
+            if (of_work > of_states || of_states > layout.mesh.axis_count)
+                continue;
+            for (int level = 0, axis = 0; level<LEVELS; axis += meshes[i][level++]> 1) {
                 const coh_link_level link = (coh_link_level)(COH_LEVEL_PAIR + level);
                 const uint64_t half = received_bytes(meshes[i], level) / 2 / COH_PAGE_BYTES * grain;
-                const uint64_t gathered = half / (is_half ? 2 : 1);
-                assert_true(coh_gathered_bytes(&layout, WORK, link) == gathered);
-                assert_true(
-                    coh_pattern_rows[group.pattern]->volume(&layout, 0, COH_PROGRAM_BODY, link) ==
-                    half + (k / 2 < 2 ? gathered : 0));
+                const uint64_t work = half / (is_half ? 2 : 1);
+                const uint64_t once = axis < of_work ? 0 : axis < of_states ? work : half;
+                assert_true(coh_gathered_bytes(&layout, WORK, link) == (axis < of_work ? work : 0));
+                assert_true(coh_pattern_rows[COH_PATTERN_REPLICATE]->volume(
+                                &layout, 0, COH_PROGRAM_BODY, link) == half + once);
             }
         }
 }
@@ -410,7 +412,7 @@ static void a_choice_is_read_as_it_is_written(void **state)
                                        "plain=replicate,table=moon,product=slice" };
     coh_pattern_choice read;
     for (int slices = 0; slices <= 2; slices++) {
-        const coh_pattern_choice choice = coh_pattern_choose(COH_RANK_REPLICATE, slices);
+        const coh_pattern_choice choice = coh_pattern_choose(slices);
         coh_text text = { 0 };
         assert_int_equal(coh_pattern_choice_write(&choice, &text), COH_OK);
         assert_string_equal(text.data, slices > 1
@@ -530,8 +532,7 @@ static void more_micro_batches_need_no_more_at_once(void **state)
                                           .recompute = coh_block_set_first(i >> 4 & 1),
                                           .row_passes = 4,
                                           .slices = 2 * (i >> 6),
-                                          .patterns = coh_pattern_choose(COH_RANK_REPLICATE,
-                                                                         2 * (i >> 6)) };
+                                          .patterns = coh_pattern_choose(2 * (i >> 6)) };
         assert_int_equal(toy_graph_make(&what, &graph), COH_OK);
         const uint64_t of_three = need_beside_pinned(graph, 3, i >> 5 & 1, &decisions);
         for (int32_t microbatches = 4; microbatches < 12; microbatches++)

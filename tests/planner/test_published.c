@@ -75,7 +75,7 @@ static uint64_t whole_model_ns(const coh_plan *plan, int32_t host_updates)
             .chunk_bytes = chunk_sizes[i],
             .recompute = coh_block_set_first(coh_graph_block_count(plan->graph)),
             .row_passes = 1,
-            .patterns = coh_pattern_choose(COH_RANK_REPLICATE, 1),
+            .patterns = coh_pattern_choose(1),
             .boundary = COH_BOUNDARY_FREE,
             .host_updates = host_updates
         };

@@ -51,7 +51,7 @@ static coh_status plan_in(const setting *what, const coh_graph *graph, uint64_t 
         (coh_decisions){ .device_bytes = options.device_memory_bytes & ~(uint64_t)(PAGE - 1),
                          .chunk_bytes = 65536,
                          .row_passes = 4,
-                         .patterns = coh_pattern_choose(COH_RANK_REPLICATE, 1),
+                         .patterns = coh_pattern_choose(1),
                          .patient = 1,
                          .boundary = what->boundary,
                          .horizon = 16,

@@ -32,9 +32,9 @@ typedef struct setting {
     coh_optimizer_choice choice;
     coh_fold_shape replicas, ranks; /* of coh_plan_options */
     int node_ranks;
-    coh_rank_pattern pattern; /* of coh_plan_options */
-    int lead;                 /* of the decisions */
-    int speculates;           /* 1: coh_plan_options.speculates, with the decisions found without */
+    const char *pattern; /* coh_plan_options.rank_pattern; NULL: "" */
+    int lead;            /* of the decisions */
+    int speculates;      /* 1: coh_plan_options.speculates, with the decisions found without */
 } setting;
 
 static const setting settings[] = {
@@ -314,7 +314,7 @@ static const setting settings[] = {
       .replicas = { { 2 } },
       .ranks = { { 2, 2 } },
       .node_ranks = 2,
-      .pattern = COH_RANK_ZERO1 },
+      .pattern = "zero1" },
     { "host, direct, bf16, zero1 on ranks 3",
       { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
       1,
@@ -326,7 +326,7 @@ static const setting settings[] = {
       .updates = 1,
       .f32 = 1,
       .ranks = { { 3 } },
-      .pattern = COH_RANK_ZERO1 },
+      .pattern = "zero1" },
     { "disk, deferred, zero3 on ranks 2x2 of two nodes",
       { .layers = 1, .width = 256, .vocabulary = 128, .rows = 20 },
       2,
@@ -338,7 +338,7 @@ static const setting settings[] = {
       .replicas = { { 2 } },
       .ranks = { { 2, 2 } },
       .node_ranks = 2,
-      .pattern = COH_RANK_ZERO3 },
+      .pattern = "zero3" },
     { "host, deferred, zero3 on ranks 2x2, gathered two calls early",
       { .layers = 2, .width = 256, .vocabulary = 128, .rows = 20 },
       2,
@@ -348,7 +348,7 @@ static const setting settings[] = {
       COH_RECOMPUTE_NONE,
       98,
       .ranks = { { 2, 2 } },
-      .pattern = COH_RANK_ZERO3,
+      .pattern = "zero3",
       .lead = 2 },
     { "host, direct, bf16, zero2 on ranks 3",
       { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
@@ -361,7 +361,7 @@ static const setting settings[] = {
       .updates = 1,
       .f32 = 1,
       .ranks = { { 3 } },
-      .pattern = COH_RANK_ZERO2 },
+      .pattern = "zero2" },
     { "host, deferred, bf16, recomputed, zero3 on ranks 3",
       { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
       2,
@@ -373,7 +373,32 @@ static const setting settings[] = {
       .updates = 1,
       .f32 = 1,
       .ranks = { { 3 } },
-      .pattern = COH_RANK_ZERO3 },
+      .pattern = "zero3" },
+    { "disk, deferred, tied, levels 2/2/4 on ranks 2x2 of two nodes",
+      { .layers = 1, .width = 256, .vocabulary = 128, .rows = 20, .is_tied = 1 },
+      2,
+      1,
+      0,
+      1,
+      COH_RECOMPUTE_NONE,
+      60,
+      .ranks = { { 2, 2 } },
+      .node_ranks = 2,
+      .pattern = "2/2/4",
+      .lead = 1 },
+    { "host, direct, bf16, levels 1/2/2 on ranks 2x2, one layer 2/4/4",
+      { .layers = 2, .width = 256, .vocabulary = 128, .rows = 20, .dtype = COH_DTYPE_BF16 },
+      2,
+      0,
+      1,
+      0,
+      COH_RECOMPUTE_NONE,
+      90,
+      .f32 = 1,
+      .pins = { "mix1=2/4/4" },
+      .ranks = { { 2, 2 } },
+      .node_ranks = 2,
+      .pattern = "1/2/2" },
     { "disk, deferred, tied, no states but of biases",
       { .layers = 2, .width = 64, .vocabulary = 600, .rows = 40, .is_tied = 1 },
       2,
@@ -435,7 +460,7 @@ static void put_decisions(const setting *what, coh_plan **plan)
     other->decisions.host_updates = what->updates;
     other->decisions.slices = what->slices;
     other->decisions.lead = what->lead;
-    other->decisions.patterns = coh_pattern_choose(other->options.rank_pattern, what->slices);
+    other->decisions.patterns = coh_pattern_choose(what->slices);
     if (coh_plan_finish(other) != COH_OK)
         fail_msg("%s: %s", what->name, coh_last_error());
     const uint32_t host_instructions = other->programs[COH_PROGRAM_BODY].lane_length[COH_LANE_HOST];
@@ -457,8 +482,7 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
                                  .f32_gradients = what->f32,
                                  .replicas = what->replicas,
                                  .ranks = what->ranks,
-                                 .node_ranks = what->node_ranks,
-                                 .rank_pattern = what->pattern };
+                                 .node_ranks = what->node_ranks };
     uint64_t memory = 0;
     coh_pin pins[3];
     coh_plan *plan = NULL;
@@ -473,6 +497,8 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
         assert_int_equal(coh_pin_parse(what->pins[options.pin_count], &pins[options.pin_count]),
                          COH_OK);
     options.pins = pins;
+    if (what->pattern != NULL)
+        snprintf(options.rank_pattern, sizeof(options.rank_pattern), "%s", what->pattern);
     options.emulate_host = 1;
     const int host_percent = what->host_percent > 0 ? what->host_percent : 400;
     options.host_memory_bytes = what->host ? memory / 100 * (uint64_t)host_percent : 0;
