@@ -547,11 +547,13 @@ static void mutations_of_scheduled_programs_are_judged_as_brute_force_does(void 
     coh_mutation_report all = { 0 };
     assert_int_equal(toy_optimizers_register(), COH_OK);
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        if (test_is_brief() && i % 2 == 1)
+            continue;
         coh_mutation_report report = mutate_plan(&settings[i]);
         add_report(&all, &report);
     }
     print_report("all", &all);
-    assert_true(all.harmful >= 1500);
+    assert_true(all.harmful >= (test_is_brief() ? 700 : 1500));
     assert_int_equal(all.missed, 0);
     assert_int_equal(all.false_alarms, 0);
 }
