@@ -2,6 +2,7 @@
 
     python pytorch_step.py --mode f32|autocast|bf16 --batch 4 --sequence 64 ...   prints one JSON line of facts
     run 3                                              on standard input: three steps, one JSON line
+    python pytorch_step.py ... --ranks 2 --wrap ddp|fsdp    that many processes over gloo, each with this batch
 
 Written as a user of PyTorch would write it, with what the version at hand offers: scaled_dot_product_attention
 and the fused AdamW where they are, tied embeddings, decay for matrices only, gradients set to None. autocast
@@ -9,12 +10,17 @@ keeps f32 parameters and multiplies in bf16; bf16 is the whole model and the sta
 benchmarks/step.c: forward, loss, backward, clipping to norm 1, AdamW; random tokens, the same in each step. Of a batch of
 several micro-batches the gradients are summed up, and AdamW runs once. On a GPU attention is flash attention and nothing
 else, where this version lets one say so: "attention" says which it is.
+Of several processes each has its own tokens; ddp averages gradients, which are views of its buckets, and fsdp is fully_shard
+on each block and the model, without mixed precision.
 torch.compile is left out unless --compile asks for it: it needs a compiler at run time, and few use it on a CPU."""
 
 import argparse
 import contextlib
 import json
 import math
+import os
+import socket
+import subprocess
 import sys
 import time
 
@@ -74,11 +80,12 @@ class GPT2(nn.Module):
 
 
 def make_optimizer(model, choice):
-    """The fastest AdamW of this version for the CPU, or the one with the least memory; and its name."""
+    """The fastest AdamW of this version for the CPU, the one with the least memory, or the plain loop, which alone takes
+    divided parameters; and its name."""
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
-    for name in ("fused", "foreach") if choice == "fastest" else ("fused",):
+    for name in {"fastest": ("fused", "foreach"), "smallest": ("fused",), "plain": ()}[choice]:
         try:
             return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), **{name: True}), name
         except (RuntimeError, TypeError):
@@ -99,6 +106,54 @@ def fixed_attention(device, is_masked):
     return contextlib.nullcontext(), "scaled_dot_product_attention"
 
 
+def start_others(ranks):
+    """Starts the processes of ranks above 0, which run this program with these arguments, and joins them as rank 0."""
+    if ranks == 1 or "RANK" in os.environ:
+        return []
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE=str(ranks), RANK="0")
+    return [subprocess.Popen([sys.executable, *sys.argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             env={**os.environ, "RANK": str(rank)}) for rank in range(1, ranks)]
+
+
+def wrapped(model, options):
+    """The model as all ranks train it."""
+    if options.ranks == 1:
+        return model
+    if options.wrap == "ddp":
+        model._ddp_params_and_buffers_to_ignore = ["mask"]  # pylint: disable=protected-access # gloo sends no bool
+        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    from torch.distributed.fsdp import fully_shard
+    for block in model.h:
+        fully_shard(block)
+    return fully_shard(model)
+
+
+def counts(options):
+    """The numbers of steps to run, which rank 0 reads and tells the others; 0 ends them."""
+    while True:
+        line = sys.stdin.readline() if int(os.environ.get("RANK", "0")) == 0 else ""
+        count = int(line.split()[1]) if line else 0
+        if options.ranks > 1:
+            told = torch.tensor([count])
+            torch.distributed.broadcast(told, 0)
+            count = int(told)
+        if count == 0:
+            return
+        yield count
+
+
+def largest(value, options):
+    """The largest value of all ranks."""
+    if options.ranks == 1:
+        return value
+    all_ranks = torch.tensor([value])
+    torch.distributed.all_reduce(all_ranks, torch.distributed.ReduceOp.MAX)
+    return int(all_ranks)
+
+
 def resident_kib():
     with open("/proc/self/status", encoding="utf-8") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
@@ -110,28 +165,37 @@ def main():
     for name in ("layers", "heads", "channels", "vocabulary", "batch", "sequence"):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--micro-batch", type=int, help="sequences at a time, a divisor of the batch (default: all)")
-    parser.add_argument("--optimizer", choices=("fastest", "smallest"), default="fastest")
+    parser.add_argument("--optimizer", choices=("fastest", "smallest", "plain"), default="fastest")
     parser.add_argument("--positions", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--wrap", choices=("ddp", "fsdp"), default="ddp")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     options = parser.parse_args()
     micro = options.micro_batch or options.batch
     if micro < 1 or options.batch % micro:
         parser.error(f"--micro-batch {micro} does not divide --batch {options.batch}")
 
+    others = start_others(options.ranks)
     torch.set_num_threads(options.threads)
+    if options.ranks > 1:
+        torch.distributed.init_process_group("gloo")
+    rank = int(os.environ.get("RANK", "0"))
     torch.manual_seed(1)
     model = GPT2(options.layers, options.heads, options.channels, options.positions, options.vocabulary,
                  options.sequence).to(options.device)
     if options.mode == "bf16":
         model = model.bfloat16()
+    is_masked = model.mask is not None
+    trained = wrapped(model, options)
+    torch.manual_seed(2 + rank)
     optimizer, optimizer_name = make_optimizer(model, options.optimizer)
     tokens = torch.randint(0, options.vocabulary, (options.batch, options.sequence)).to(options.device)
-    forward = torch.compile(model) if options.compile else model
+    forward = torch.compile(trained) if options.compile else trained
     targets = torch.roll(tokens.view(-1), -1).view(options.batch, options.sequence)
 
-    attention, attention_name = fixed_attention(options.device, model.mask is not None)
+    attention, attention_name = fixed_attention(options.device, is_masked)
 
     def step():
         loss = 0.0
@@ -150,15 +214,19 @@ def main():
     print(json.dumps({"torch": torch.__version__, "mode": options.mode, "optimizer": optimizer_name,
                       "attention": attention_name, "micro_batch": micro,
                       "parameters": sum(p.numel() for p in model.parameters()),
-                      "threads": torch.get_num_threads()}), flush=True)
+                      "threads": torch.get_num_threads(), "ranks": options.ranks,
+                      "wrap": options.wrap if options.ranks > 1 else None}), flush=True)
     with attention:
-        for line in sys.stdin:
+        for count in counts(options):
             seconds = []
-            for _ in range(int(line.split()[1])):
+            for _ in range(count):
                 begin = time.monotonic()
                 loss = step()
                 seconds.append(time.monotonic() - begin)
-            print(json.dumps({"seconds": seconds, "loss": float(loss), "resident_kib": resident_kib()}), flush=True)
+            print(json.dumps({"seconds": seconds, "loss": float(loss), "resident_kib": largest(resident_kib(), options)}),
+                  flush=True)
+    for other in others:
+        other.wait()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@
  *     run 3
  *         three steps, one JSON line
  *
+ *     mpirun -n 2 step gpt2 --batch 4 ...
+ *         ranks of 4 sequences each; rank 0 reads and prints
+ *
  * A step is that of `cohobate train`: forward, loss, backward, clipping to norm 1, AdamW. The
  * tokens are random and the same in each step. Only public headers are used, so this measures what
  * a program that uses the library gets. */
@@ -32,6 +35,8 @@ typedef struct settings {
     uint64_t budget_bytes, emulate_bytes, link_bytes_per_s, chunk_bytes;
     coh_pin pins[PINS_MOST];
     int32_t pin_count;
+    int64_t replicas;    /* 0: one */
+    const char *pattern; /* of ranks */
 } settings;
 
 typedef struct run {
@@ -43,6 +48,7 @@ typedef struct run {
     coh_plan *plan;
     coh_plan_summary summary;
     uint64_t in_memory_bytes;
+    coh_world *world; /* of one rank, unless a launcher has started this process */
     coh_engine *engine;
     coh_trace_file *trace; /* NULL: none */
     int32_t *tokens, *targets;
@@ -70,7 +76,8 @@ static int set(settings *s, const char *flag, const char *value)
         int64_t *count;
     } counts[] = { { "--batch", &s->batch },       { "--micro-batch", &s->micro_batch },
                    { "--sequence", &s->sequence }, { "--vocabulary", &s->vocabulary },
-                   { "--threads", &s->threads },   { "--budget-percent", &s->budget_percent } };
+                   { "--threads", &s->threads },   { "--budget-percent", &s->budget_percent },
+                   { "--replicas", &s->replicas } };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (strcmp(flag, counts[i].flag) == 0) {
             *counts[i].count = atoll(value);
@@ -88,6 +95,8 @@ static int set(settings *s, const char *flag, const char *value)
         return coh_pin_parse(value, &s->pins[s->pin_count++]) == COH_OK ? 0 : fail(value);
     if (strcmp(flag, "--disk") == 0)
         s->disk = value;
+    else if (strcmp(flag, "--pattern") == 0)
+        s->pattern = value;
     else if (strcmp(flag, "--profile") == 0)
         s->profile = value;
     else if (strcmp(flag, "--record") == 0)
@@ -117,6 +126,7 @@ static int parse(int argc, char **argv, settings *s)
                      .dtype = "f32",
                      .batch = 4,
                      .sequence = 64,
+                     .pattern = "",
                      .threads = 2,
                      .budget_bytes = UINT64_MAX };
     for (int i = 2; i < argc; i += 2)
@@ -127,7 +137,8 @@ static int parse(int argc, char **argv, settings *s)
                             " [--emulate-host SIZE [--link-rate SIZE]]"
                             " [--recompute auto|none|all] [--profile FILE"
                             " [--calibration FILE | --calibrate FILE]]"
-                            " [--record FILE] [--chunk SIZE] [--pin OPERATORS=PLACE]...\n");
+                            " [--record FILE] [--chunk SIZE] [--pin OPERATORS=PLACE]..."
+                            " [--replicas N] [--pattern NAME]\n");
             return 1;
         }
     if (s->micro_batch == 0)
@@ -159,6 +170,10 @@ static int plan_run(run *r)
     coh_plan_options_init(&options);
     options.thread_count = (int32_t)s->threads;
     options.microbatch_count = (int32_t)(s->batch / s->micro_batch);
+    options.replicas.factors[0] = (int32_t)s->replicas;
+    options.ranks.factors[0] = coh_world_size(r->world);
+    options.f32_gradients = coh_world_size(r->world) > 1 || s->replicas > 1;
+    snprintf(options.rank_pattern, sizeof(options.rank_pattern), "%s", s->pattern);
     options.profile = r->profile;
     options.recompute = s->recompute;
     if (coh_plan_in_memory_bytes(r->graph, &options, &r->in_memory_bytes) != COH_OK)
@@ -185,6 +200,12 @@ static void log_sentence(void *context, const char *sentence)
     fprintf(stderr, "step: %s\n", sentence);
 }
 
+static int open_world(run *r)
+{
+    const coh_world_options options = { .struct_bytes = sizeof(options) };
+    return coh_world_open(&options, &r->world) == COH_OK ? 0 : fail("world");
+}
+
 static int start_engine(run *r)
 {
     coh_engine_options options;
@@ -192,6 +213,7 @@ static int start_engine(run *r)
     options.disk_folder = r->settings.disk;
     options.disk_bytes = UINT64_MAX;
     options.thread_count = (int32_t)r->settings.threads;
+    options.world = coh_world_size(r->world) > 1 ? r->world : NULL;
     options.log = log_sentence;
     options.record_steps = r->settings.record != NULL ? RECORD_STEPS : 0;
     if (coh_engine_create(r->plan, &options, &r->engine) != COH_OK)
@@ -231,7 +253,7 @@ static int record(const run *r, const coh_step_result *result)
 static int make_tokens(run *r)
 {
     size_t count = (size_t)(r->settings.batch * r->settings.sequence);
-    uint32_t state = 1;
+    uint32_t state = 1 + (uint32_t)coh_world_rank(r->world); /* each rank has its own */
     r->tokens = malloc(count * sizeof(int32_t));
     r->targets = malloc(count * sizeof(int32_t));
     if (r->tokens == NULL || r->targets == NULL)
@@ -264,13 +286,16 @@ static uint64_t peak_resident_kib(void)
 static int print_facts(const run *r)
 {
     coh_engine_facts facts = { .struct_bytes = sizeof(facts) };
+    if (coh_world_rank(r->world) > 0)
+        return 0;
     if (coh_engine_facts_get(r->engine, &facts) != COH_OK)
         return fail("facts");
     printf("{\"model\": \"%s\", \"dtype\": \"%s\", \"batch\": %" PRId64
            ", \"micro_batch\": %" PRId64 ", \"sequence\": %" PRId64 ", \"vocabulary\": %" PRId64
-           ", \"threads\": %" PRId64,
+           ", \"threads\": %" PRId64 ", \"ranks\": %d",
            r->settings.model, r->settings.dtype, r->settings.batch, r->settings.micro_batch,
-           r->settings.sequence, r->settings.vocabulary, r->settings.threads);
+           r->settings.sequence, r->settings.vocabulary, r->settings.threads,
+           (int)coh_world_size(r->world));
     printf(", \"parameters\": %" PRIu64 ", \"in_memory_bytes\": %" PRIu64
            ", \"peak_bytes\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64
            "], \"predicted_s\": %.6f, \"p10_s\": %.6f, \"p90_s\": %.6f, \"bound_s\": %.6f"
@@ -308,6 +333,47 @@ static int print_classes(const run *r)
     return 0;
 }
 
+/* Returns the largest peak of all ranks. */
+static int largest_resident(const run *r, uint64_t *out_kib)
+{
+    uint64_t all[COH_WORLD_RANKS_MOST];
+    const uint64_t own = peak_resident_kib();
+    *out_kib = 0;
+    if (coh_world_gather(r->world, &own, sizeof(own), all) != COH_OK)
+        return fail("world");
+    for (int32_t i = 0; i < coh_world_size(r->world); i++)
+        *out_kib = all[i] > *out_kib ? all[i] : *out_kib;
+    return 0;
+}
+
+/* Prints the times of `count` steps, and facts of the last one. */
+static int print_steps(const run *r, const double *seconds, int count,
+                       const coh_step_result *result)
+{
+    uint64_t resident_kib;
+    if (largest_resident(r, &resident_kib) != 0)
+        return 1;
+    if (coh_world_rank(r->world) > 0)
+        return 0;
+    printf("{\"seconds\": [");
+    for (int i = 0; i < count; i++)
+        printf("%s%.6f", i ? ", " : "", seconds[i]);
+    printf("], \"loss\": %.9g, \"exposed_s\": [", result->loss);
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        printf("%s%.6f", lane ? ", " : "", (double)result->exposed_ns[lane] * 1e-9);
+    printf("], \"link_bytes\": [");
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        printf("%s%" PRIu64, lane ? ", " : "", result->link_bytes[lane]);
+    printf("], \"peak_bytes\": [");
+    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
+        printf("%s%" PRIu64, tier ? ", " : "", result->peak_bytes[tier]);
+    printf("], \"classes\": ");
+    if (print_classes(r) != 0)
+        return 1;
+    printf(", \"resident_kib\": %" PRIu64 "}\n", resident_kib);
+    return 0;
+}
+
 /* Runs steps in sequence, two in flight as in `train`. Each step's time is from the previous result
  * (or the start) to its own, so the times add up to the total. */
 static int run_steps(void *argument, int count)
@@ -333,23 +399,38 @@ static int run_steps(void *argument, int count)
         seconds[i] = (double)(now - before) * 1e-9;
         before = now;
     }
-    printf("{\"seconds\": [");
-    for (int i = 0; i < count; i++)
-        printf("%s%.6f", i ? ", " : "", seconds[i]);
-    printf("], \"loss\": %.9g, \"exposed_s\": [", result.loss);
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        printf("%s%.6f", lane ? ", " : "", (double)result.exposed_ns[lane] * 1e-9);
-    printf("], \"link_bytes\": [");
-    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
-        printf("%s%" PRIu64, lane ? ", " : "", result.link_bytes[lane]);
-    printf("], \"peak_bytes\": [");
-    for (int tier = 0; tier < COH_TIER_COUNT; tier++)
-        printf("%s%" PRIu64, tier ? ", " : "", result.peak_bytes[tier]);
-    printf("], \"classes\": ");
-    if (print_classes(r) != 0)
-        return 1;
-    printf(", \"resident_kib\": %" PRIu64 "}\n", peak_resident_kib());
-    return 0;
+    return print_steps(r, seconds, count, &result);
+}
+
+/* Rank 0: runs steps together with the other ranks. */
+static int run_together(void *argument, int count)
+{
+    const run *r = argument;
+    const char *shared;
+    char text[16];
+    snprintf(text, sizeof(text), "%d", count);
+    if (coh_world_share_text(r->world, text, &shared) != COH_OK)
+        return fail("world");
+    return run_steps(argument, count);
+}
+
+/* Reads and answers requests until the input ends; a rank above 0 gets them from rank 0. */
+static int serve(run *r)
+{
+    const char *shared;
+    if (coh_world_rank(r->world) == 0) {
+        const int status = measure_serve(run_together, r);
+        return status || coh_world_share_text(r->world, "", &shared) != COH_OK ||
+               coh_world_barrier(r->world) != COH_OK;
+    }
+    for (;;) {
+        if (coh_world_share_text(r->world, "", &shared) != COH_OK)
+            return 1;
+        if (*shared == '\0')
+            return coh_world_barrier(r->world) != COH_OK;
+        if (run_steps(r, atoi(shared)) != 0)
+            return 1;
+    }
 }
 
 /* Adds the steps' times to the calibration, for later plans. */
@@ -370,14 +451,15 @@ static int calibrate(const run *r)
 int main(int argc, char **argv)
 {
     run r = { 0 };
-    int status = parse(argc, argv, &r.settings) || plan_run(&r) || start_engine(&r) ||
-                 start_trace(&r) || make_tokens(&r) || print_facts(&r) ||
-                 measure_serve(run_steps, &r) || calibrate(&r);
+    int status = parse(argc, argv, &r.settings) || open_world(&r) || plan_run(&r) ||
+                 start_engine(&r) || start_trace(&r) || make_tokens(&r) || print_facts(&r) ||
+                 serve(&r) || calibrate(&r);
     coh_trace_file_close(r.trace);
     coh_engine_destroy(r.engine);
     coh_plan_destroy(r.plan);
     coh_graph_destroy(r.graph);
     coh_profile_destroy(r.profile);
+    coh_world_close(r.world);
     free(r.tokens);
     free(r.targets);
     return status;
