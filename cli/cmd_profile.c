@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/disks.h"
 #include "cli/job.h"
+#include "cli/launch.h"
 #include "cli/output.h"
 
 enum { GRAPHS_MOST = 32 };
@@ -90,7 +91,7 @@ static void show(void *context, uint32_t done, uint32_t total, const char *what)
     enum { BAR = 24 };
     watcher *w = context;
     char line[160], bar[BAR + 1];
-    if (!w->is_terminal)
+    if (!w->is_terminal) /* nor is it one of a rank above 0, which says nothing */
         return;
     const int full = total > 0 ? (int)((uint64_t)done * BAR / total) : 0;
     memset(bar, '.', BAR);
@@ -108,12 +109,24 @@ static void hear(void *context, const char *sentence)
     cli_note("note: %s", sentence);
 }
 
+/* Returns 1 for rank 0, or a process that is no rank. */
+static int is_first(const cli_options *options)
+{
+    return options->launch == NULL || options->launch->rank == 0;
+}
+
 /* ---- result ---- */
 
 static void print_rate(const char *what, double rate, const char *unit)
 {
     if (rate > 0)
         printf("  %-34s %10.1f %s/s\n", what, rate / 1e9, unit);
+}
+
+static void print_exchange(const char *what, double rate, double latency_s)
+{
+    if (rate > 0)
+        printf("  %-34s %10.1f GB/s, %.0f us\n", what, rate / 1e9, latency_s * 1e6);
 }
 
 static void print_summary(const coh_profile_summary *summary, double seconds)
@@ -130,6 +143,9 @@ static void print_summary(const coh_profile_summary *summary, double seconds)
                summary->d2h_bytes_per_s, "GB");
     print_rate("drive, reads", summary->read_bytes_per_s, "GB");
     print_rate("drive, writes", summary->write_bytes_per_s, "GB");
+    print_exchange("between ranks of a node", summary->comm0_bytes_per_s, summary->comm0_latency_s);
+    print_exchange("between nodes", summary->comm1_bytes_per_s, summary->comm1_latency_s);
+
     printf("measured in %s\n", cli_time(seconds).at);
 }
 
@@ -139,10 +155,13 @@ void cli_profile_add_rates_json(const coh_profile_summary *s, cli_line *line)
                       "'f32_flops_per_s': %.17g, 'bf16_flops_per_s': %.17g"
                       ", 'memory_bytes_per_s': %.17g, 'host_memory_bytes_per_s': %.17g"
                       ", 'h2d_bytes_per_s': %.17g, 'd2h_bytes_per_s': %.17g"
-                      ", 'read_bytes_per_s': %.17g, 'write_bytes_per_s': %.17g",
+                      ", 'read_bytes_per_s': %.17g, 'write_bytes_per_s': %.17g"
+                      ", 'comm0_bytes_per_s': %.17g, 'comm1_bytes_per_s': %.17g"
+                      ", 'comm0_latency_s': %.17g, 'comm1_latency_s': %.17g",
                       s->f32_flops_per_s, s->bf16_flops_per_s, s->memory_bytes_per_s,
                       s->host_memory_bytes_per_s, s->h2d_bytes_per_s, s->d2h_bytes_per_s,
-                      s->read_bytes_per_s, s->write_bytes_per_s);
+                      s->read_bytes_per_s, s->write_bytes_per_s, s->comm0_bytes_per_s,
+                      s->comm1_bytes_per_s, s->comm0_latency_s, s->comm1_latency_s);
 }
 
 static void print_json(const coh_profile_summary *summary, double seconds)
@@ -162,6 +181,15 @@ static void print_json(const coh_profile_summary *summary, double seconds)
 
 /* ---- command ---- */
 
+/* Waits for the other ranks, which measure the same. */
+static coh_status meet(const cli_options *options, const subjects *s)
+{
+    const cli_launch_fact facts[] = { { "model", s->count }, { "--quick", options->quick != 0 } };
+    if (options->launch == NULL)
+        return COH_OK;
+    return cli_launch_ready(options->launch, facts, sizeof(facts) / sizeof(facts[0]));
+}
+
 /* Reads the profile that will be rewritten; NULL: there is none. */
 static coh_status read_known(const cli_options *options, coh_profile **out_known)
 {
@@ -176,7 +204,8 @@ static coh_status read_known(const cli_options *options, coh_profile **out_known
 static coh_status measure(const cli_options *options, const subjects *s, const coh_profile *known,
                           coh_profile **out_profile)
 {
-    watcher w = { .is_terminal = isatty(STDERR_FILENO), .begin = cli_seconds_now() };
+    watcher w = { .is_terminal = isatty(STDERR_FILENO) && is_first(options),
+                  .begin = cli_seconds_now() };
     coh_measure_options measuring;
     cli_disks disks;
     coh_measure_options_init(&measuring);
@@ -198,6 +227,7 @@ static coh_status measure(const cli_options *options, const subjects *s, const c
     measuring.progress = show;
     measuring.log = hear;
     measuring.context = &w;
+    measuring.world = options->launch ? options->launch->world : NULL;
     coh_status status = coh_profile_measure(&measuring, known, out_profile);
     clear(&w);
     return status;
@@ -244,12 +274,13 @@ coh_status cli_profile(const cli_options *options)
         CLI_TRY_GOTO(status, cli_budget_use_kernels(options->kernels, 0, COH_DTYPE_F32), done);
     if (!options->output)
         cli_note("note: figures are printed and kept nowhere; -o FILE keeps them for --profile");
+    CLI_TRY_GOTO(status, meet(options, &s), done);
     status = measure(options, &s, known, &profile);
     if (status != COH_OK && known && status == COH_ERR_ARGUMENT)
         status = cli_blame(status, "-o %s", options->output);
-    if (status == COH_OK && options->output)
+    if (status == COH_OK && options->output && is_first(options))
         status = coh_profile_write(profile, options->output);
-    if (status == COH_OK)
+    if (status == COH_OK && is_first(options))
         status = tell(options, profile, cli_seconds_now() - begin);
 done:
     coh_profile_destroy(profile);

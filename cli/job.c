@@ -419,7 +419,8 @@ int64_t cli_job_rank_batch(const cli_job *job)
 /* Divides the replicas between the ranks. */
 static coh_status share_replicas(cli_job *job)
 {
-    const int32_t ranks = cli_budget_rank_count(job->options);
+    const int is_profile = job->options->command == CLI_PROFILE; /* it measures one rank's share */
+    const int32_t ranks = is_profile ? 1 : cli_budget_rank_count(job->options);
     if (ranks > 1 && job->on_gpu)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--ranks %d trains on the host device only: leave --device and profiles of "

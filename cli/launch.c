@@ -110,6 +110,7 @@ static coh_status open_world(cli_options *options)
         return COH_OK;
     }
     options->launch = &launch;
+    launch.meeting_count = options->command == CLI_TRAIN ? 0 : 1; /* others share no plan */
     CLI_TRY(take_places(&launch, options));
     if (launch.rank > 0)
         keep_nothing(options);

@@ -138,7 +138,8 @@ int main(int argument_count, char **arguments)
 
     (void)coh_terms_set(terms, COH_TERM_COUNT); /* this count is never refused */
     cli_stop_survive_limits();
-    if (command == CLI_TRAIN)
+    const int takes_ranks = command == CLI_TRAIN || command == CLI_PROFILE;
+    if (takes_ranks)
         cli_launch_quiet();
     static cli_options options; /* large, and the stack may be too small for it */
     int help = 0;
@@ -148,7 +149,7 @@ int main(int argument_count, char **arguments)
         cli_help(command);
         return finish(cli_command_name(command), 0);
     }
-    if (command == CLI_TRAIN)
+    if (takes_ranks)
         status = cli_launch_open(status, &options);
     if (status == COH_OK)
         status = check_environment();

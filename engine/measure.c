@@ -266,14 +266,16 @@ static coh_status take_memory(coh_measure *m)
 
 static coh_status measure_all(coh_measure *m)
 {
-    enum { ROOFS = 4, LINKS = 2, DRIVE = 4, HOST_SIDE = 2 };
+    enum { ROOFS = 4, LINKS = 2, DRIVE = 4, HOST_SIDE = 2, COMMS = 2 };
     const int is_host = m->bed->is_host, has_drive = m->options->disk_count > 0;
     uint8_t known[COH_LANE_COUNT];
     double before[PROBES], after[PROBES];
     uint32_t operator_count = 0;
     COH_TRY(coh_operators_find(m, &operator_count));
-    m->total_count = ROOFS + operator_count + COH_MEASURE_CHUNK_SIZES + LINKS + pair_count(m) +
-                     (has_drive ? DRIVE : 0) + (is_host ? 0 : HOST_SIDE);
+    m->total_count =
+        ROOFS + operator_count + COH_MEASURE_CHUNK_SIZES + LINKS + pair_count(m) +
+        (has_drive ? DRIVE : 0) + (is_host ? 0 : HOST_SIDE) +
+        (m->options->world != NULL && coh_world_size(m->options->world) > 1 ? COMMS : 0);
     find_known(m, known);
     if (!is_host)
         COH_TRY(take_memory(m));
@@ -289,6 +291,7 @@ static coh_status measure_all(coh_measure *m)
     if (has_drive)
         COH_TRY(coh_measure_drive(m));
     COH_TRY(measure_pairs(m, known));
+    COH_TRY(coh_measure_comms(m));
     COH_TRY(probe(m, after));
     note_drift(m, before, after);
     return COH_OK;

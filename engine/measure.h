@@ -6,7 +6,9 @@
  *   measure_chunk      norms, updates and additions by the size of a chunk
  *   measure_link       copies between device and host tier; measure_disk: the drive
  *   measure_host       with a GPU: rates of the processor's memory and of its updates
- *   measure_interference   compute time that single transfers cost
+  *   measure_interference   compute time that single transfers cost
+ *   measure_comm       exchanges between ranks
+
  *   measure            the whole: the choice and order of parts, and how lanes slow one another
  *
  * They use measure_bed (a device and the clock), measure_rate (loads, samples, figures) and
@@ -47,6 +49,7 @@ typedef struct coh_effort {
 /* One transfer, run to its end. */
 typedef struct coh_single {
     coh_status (*transfer)(void *context);
+    coh_status (*end)(void *context); /* after the last one; NULL: nothing */
     void *context;
     uint64_t bytes;
 } coh_single;
@@ -276,6 +279,12 @@ void coh_interference_fit(const double lost_ns[COH_SINGLES], const double bytes[
 /* Measures the compute time lost to one transfer of `lane`, and how much slower that transfer is
  * during compute; writes both into the profile. The loads of both lanes must be open. */
 coh_status coh_measure_interference(coh_measure *m, coh_lane lane);
+
+/* ---- measure_comm.c ---- */
+
+/* Measures the links between the ranks of options->world, all together; nothing without one. The
+ * compute load must be open. Fails: as the world's calls; the world is stopped then. */
+coh_status coh_measure_comms(coh_measure *m);
 
 /* ---- measure_link.c, measure_disk.c: lanes that move bytes ---- */
 

@@ -84,6 +84,8 @@ coh_status coh_measure_interference(coh_measure *m, coh_lane lane)
     for (int i = 0; i < COH_SINGLES; i++) {
         bytes[i] = (double)singles[i].bytes;
         COH_TRY(measure_size(m, &singles[i], &lost_ns[i], &part[i]));
+        if (singles[i].end != NULL)
+            COH_TRY(singles[i].end(singles[i].context));
     }
     coh_interference_fit(lost_ns, bytes, &m->profile->link[lane]);
     /* Interference describes the loss of compute; this describes that of the transfer. */

@@ -18,6 +18,7 @@
 #include "cohobate/disk.h"
 #include "cohobate/model.h"
 #include "cohobate/profile.h"
+#include "cohobate/world.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,6 +65,11 @@ typedef struct coh_measure_options {
      * disk_folder alone. */
     const coh_disk *disks;
     uint32_t disk_count;
+    /* All ranks of this world call coh_profile_measure together, with the same options, so each
+     * measures while the others of its machine do, as they compute in a step; then they measure
+     * their links. A rank's profile has its own figures. NULL: one rank. No engine can use the
+     * world afterwards. */
+    coh_world *world;
 } coh_measure_options;
 
 /* As coh_measure_options_init; `bytes` is the size that the caller was compiled with. */

@@ -66,6 +66,9 @@ typedef struct coh_profile_summary {
     uint32_t operator_count; /* operator signatures that were measured */
     uint32_t origin_count;
     uint64_t endurance_bytes; /* bytes that the drive may be written in its life; 0: unknown */
+    /* Exchanges between ranks: within a node, and between nodes; 0: no link. Bytes are those that a
+     * rank receives. */
+    double comm0_bytes_per_s, comm1_bytes_per_s, comm0_latency_s, comm1_latency_s;
 } coh_profile_summary;
 /* Reads the summary; its texts live as long as the profile. Fails: COH_ERR_MEMORY. */
 COH_API coh_status coh_profile_summarize(const coh_profile *profile,

@@ -7,6 +7,7 @@
 
 The last line is the figure. COH_MPIRUN is tests/comm/under_mpirun.sh, for which mpirun must be installed (77)."""
 
+import concurrent.futures
 import json
 import os
 import random
@@ -36,7 +37,7 @@ def start(processes, *arguments):
 
 
 def hash_of(processes, *arguments):
-    out, err = start(processes, *arguments).communicate(timeout=300)
+    out, err = start(processes, *arguments).communicate(timeout=1200)
     found = re.search(r"^hash: +([0-9a-f]{16})$", out, re.M)
     return found[1] if found else sys.exit(f"{arguments}: {err}")
 
@@ -51,28 +52,36 @@ def numbers_of(processes, log, *arguments):
 
 
 def patterns(folder, data):
-    """Every pattern has the losses, norms and hash of one rank, whatever a rank keeps and wherever it lies."""
+    """Every pattern has the losses, norms and hash of one rank, whatever a rank keeps and wherever it lies. Delayed runs sleep most
+    of their time, so all patterns run at once."""
     small = ["--device-memory", "24MiB"]
-    log = os.path.join(folder, "log.jsonl")
     places = [(1, 2, [*small, "--disk", folder]), (1, 4, [*small, "--emulate-host", "1GiB"]), (1, 8, []),
               (2, 2, [*small, "--emulate-host", "1GiB"]), (4, 4, [*small, "--disk", folder])]
     runs = twins = 0
+
+    def one(run, same, twin):
+        pattern = PATTERNS[run % len(PATTERNS)]
+        processes, ranks, place = places[run % len(places)]
+        given = [word.replace("levels", LEVELS[ranks]) for word in pattern]
+        flags = [*place, *given, "--test-poison", "--test-delay-seed", run + 1, *([] if processes > 1 else ["--ranks", ranks])]
+        log = os.path.join(folder, f"log-{run}.jsonl")
+        return None if numbers_of(processes, log, *same, *flags) == twin else f"{same} {flags} on {ranks} ranks: other numbers"
+
     for dtype in (["--dtype", "f32"], ["--dtype", "bf16", "--gradients", "f32"]):
         for clip in (["--clip", "0.5"], ["--clip", "0"], ["--clip-mode", "previous"]):
             for batch in (8, 32):
                 same = [*SHAPE, *dtype, *clip, "--batch", batch, "--micro-batch", 1, "--dropout", "0.1", "--data", data, "--steps", 20,
-                        "--save", "none"]
-                twin = numbers_of(1, log, *same)
+                        "--save", "none", "--threads", 1]
+                twin = numbers_of(1, os.path.join(folder, "log.jsonl"), *same)
                 if len(twin[1]) != 20:
                     sys.exit(f"{same}: the log has {len(twin[1])} steps")
                 twins += 1
-                for pattern in PATTERNS:
-                    processes, ranks, place = places[runs % len(places)]
-                    given = [word.replace("levels", LEVELS[ranks]) for word in pattern]
-                    flags = [*place, *given, "--test-poison", "--test-delay-seed", runs + 1]
-                    if numbers_of(processes, log, *same, *flags, *([] if processes > 1 else ["--ranks", ranks])) != twin:
-                        sys.exit(f"{same} {flags} on {ranks} ranks: other numbers")
-                    runs += 1
+                with concurrent.futures.ThreadPoolExecutor(len(PATTERNS)) as pool:
+                    wrong = list(filter(None, pool.map(lambda run, s=same, t=twin: one(run, s, t), range(runs, runs + len(PATTERNS)))))
+                if wrong:
+                    sys.exit(wrong[0])
+                runs += len(PATTERNS)
+                print(f"{runs} runs", file=sys.stderr, flush=True)
     print(f"{runs} runs of 20 steps on 2, 4 and 8 ranks, threads and processes, in three places: the losses, norms and hashes of their"
           f" {twins} twins")
 

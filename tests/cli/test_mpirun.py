@@ -55,6 +55,24 @@ class Processes(TrainTest):
             self.assertEqual(done.out.count("hash:"), 1)
             self.assertIn(f"ranks:  {count} in processes of a launcher", done.err)
 
+    def test_a_profile_has_the_links_between_processes(self):
+        """All measure together, the first keeps the figures, and they price the exchanges of a plan."""
+        profile = self.path("machine.json")
+        done = run(2, COHOBATE, "profile", "gpt2-nano", "--sequence", 16, "--dtype", "f32", "--batch", 2, "--quick", "--threads", 1,
+                   "-o", profile, program=MPIRUN, as_given=True)
+        self.assertEqual(done.code, 0, done.out + done.err)
+        self.assertEqual(done.out.count("between ranks of a node"), 1)
+        self.assertNotIn("between nodes", done.out)
+        found = self.succeeds("inspect", profile, "--json").json
+        self.assertGreater(found["comm0_bytes_per_s"], 1e6)
+        self.assertTrue(0 < found["comm0_latency_s"] < 1, found["comm0_latency_s"])
+        self.assertEqual(found["comm1_bytes_per_s"], 0)
+        shape = [*RUN, "--ranks", 2, "--threads", 1]
+        plans = [self.succeeds("plan", *shape, "--json", *flags).json for flags in ([], ["--profile", profile])]
+        self.assertEqual(*(plan["link_bytes"]["comm0"] for plan in plans))
+        trained = self.together(2, "--steps", 2, "--save", "none", "--threads", 1, "--profile", profile)
+        self.assertEqual(self.says_hash(trained), self.alone("--steps", 2))
+
     def test_a_run_moves_between_processes_and_one(self):
         whole = self.alone("--steps", 4)
         validates = ["--validation", self.write("held.txt", "a line\n" * 40)]  # of zero3 all together
