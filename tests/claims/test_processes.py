@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs of several ranks that move and that lose one of them.
 
-    test_processes.py COHOBATE patterns       what each rank keeps, on 2, 4 and 8 ranks in three places, against one rank
+    test_processes.py COHOBATE patterns DTYPE what each rank keeps, on 2, 4 and 8 ranks in three places, against one rank
     test_processes.py COHOBATE elastic        runs on 8, 2, 1 and 4 ranks, saved in one place and resumed in another
     test_processes.py COHOBATE kills COUNT    kills each of two processes COUNT times, at random moments
 
@@ -51,39 +51,39 @@ def numbers_of(processes, log, *arguments):
     return found, [(row["loss"], row["grad_norm"]) for row in rows if "grad_norm" in row]
 
 
-def patterns(folder, data):
+def patterns(folder, data, dtype):
     """Every pattern has the losses, norms and hash of one rank, whatever a rank keeps and wherever it lies. Delayed runs sleep most
-    of their time, so all patterns run at once."""
+    of their time, so many run at once."""
     small = ["--device-memory", "24MiB"]
     places = [(1, 2, [*small, "--disk", folder]), (1, 4, [*small, "--emulate-host", "1GiB"]), (1, 8, []),
               (2, 2, [*small, "--emulate-host", "1GiB"]), (4, 4, [*small, "--disk", folder])]
-    runs = twins = 0
+    numbers = ["--dtype", dtype, *(["--gradients", "f32"] if dtype == "bf16" else [])]
+    plans = []
+    for clip in (["--clip", "0.5"], ["--clip", "0"], ["--clip-mode", "previous"]):
+        for batch in (8, 32):
+            same = [*SHAPE, *numbers, *clip, "--batch", batch, "--micro-batch", 1, "--dropout", "0.1", "--data", data, "--steps", 20,
+                    "--save", "none", "--threads", 1]
+            twin = numbers_of(1, os.path.join(folder, "log.jsonl"), *same)
+            if len(twin[1]) != 20:
+                sys.exit(f"{same}: the log has {len(twin[1])} steps")
+            plans.append((same, twin))
 
-    def one(run, same, twin):
-        pattern = PATTERNS[run % len(PATTERNS)]
+    def one(run):
+        same, twin = plans[run // len(PATTERNS)]
         processes, ranks, place = places[run % len(places)]
-        given = [word.replace("levels", LEVELS[ranks]) for word in pattern]
-        flags = [*place, *given, "--test-poison", "--test-delay-seed", run + 1, *([] if processes > 1 else ["--ranks", ranks])]
+        pattern = [word.replace("levels", LEVELS[ranks]) for word in PATTERNS[run % len(PATTERNS)]]
+        flags = [*place, *pattern, "--test-poison", "--test-delay-seed", run + 1, *([] if processes > 1 else ["--ranks", ranks])]
         log = os.path.join(folder, f"log-{run}.jsonl")
         return None if numbers_of(processes, log, *same, *flags) == twin else f"{same} {flags} on {ranks} ranks: other numbers"
 
-    for dtype in (["--dtype", "f32"], ["--dtype", "bf16", "--gradients", "f32"]):
-        for clip in (["--clip", "0.5"], ["--clip", "0"], ["--clip-mode", "previous"]):
-            for batch in (8, 32):
-                same = [*SHAPE, *dtype, *clip, "--batch", batch, "--micro-batch", 1, "--dropout", "0.1", "--data", data, "--steps", 20,
-                        "--save", "none", "--threads", 1]
-                twin = numbers_of(1, os.path.join(folder, "log.jsonl"), *same)
-                if len(twin[1]) != 20:
-                    sys.exit(f"{same}: the log has {len(twin[1])} steps")
-                twins += 1
-                with concurrent.futures.ThreadPoolExecutor(len(PATTERNS)) as pool:
-                    wrong = list(filter(None, pool.map(lambda run, s=same, t=twin: one(run, s, t), range(runs, runs + len(PATTERNS)))))
-                if wrong:
-                    sys.exit(wrong[0])
-                runs += len(PATTERNS)
-                print(f"{runs} runs", file=sys.stderr, flush=True)
-    print(f"{runs} runs of 20 steps on 2, 4 and 8 ranks, threads and processes, in three places: the losses, norms and hashes of their"
-          f" {twins} twins")
+    runs = len(plans) * len(PATTERNS)
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+        for done, wrong in enumerate(pool.map(one, range(runs)), 1):
+            print(f"{done} of {runs}", file=sys.stderr, flush=True)
+            if wrong:
+                sys.exit(wrong)
+    print(f"{runs} runs of 20 steps in {dtype} on 2, 4 and 8 ranks, threads and processes, in three places: the losses, norms and"
+          f" hashes of their {len(plans)} twins")
 
 
 def elastic(folder, data):
@@ -183,7 +183,7 @@ def main():
         with open(data, "w", encoding="utf-8") as file:
             file.write("".join(f"line {i * i % 97}: the {i % 13}th of many\n" for i in range(400)))
         if WHAT == "patterns":
-            patterns(folder, data)
+            patterns(folder, data, sys.argv[3])
         elif WHAT == "elastic":
             elastic(folder, data)
         else:
