@@ -111,6 +111,10 @@ def chosen(name, texts):
     return not texts or any(text in name or fnmatch.fnmatchcase(name, text) for text in texts)
 
 
+# Lets mpirun start as root and as many ranks as cores, in a container too.
+LAUNCHER = {"OMPI_ALLOW_RUN_AS_ROOT": 1, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 1, "OMPI_MCA_rmaps_base_oversubscribe": 1}
+
+
 class Failed(Exception):
     """A worker did not start or answer; the text names it and the reason."""
 

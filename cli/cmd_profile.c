@@ -145,7 +145,6 @@ static void print_summary(const coh_profile_summary *summary, double seconds)
     print_rate("drive, writes", summary->write_bytes_per_s, "GB");
     print_exchange("between ranks of a node", summary->comm0_bytes_per_s, summary->comm0_latency_s);
     print_exchange("between nodes", summary->comm1_bytes_per_s, summary->comm1_latency_s);
-
     printf("measured in %s\n", cli_time(seconds).at);
 }
 
@@ -182,9 +181,12 @@ static void print_json(const coh_profile_summary *summary, double seconds)
 /* ---- command ---- */
 
 /* Waits for the other ranks, which measure the same. */
-static coh_status meet(const cli_options *options, const subjects *s)
+static coh_status meet(const cli_options *options)
 {
-    const cli_launch_fact facts[] = { { "model", s->count }, { "--quick", options->quick != 0 } };
+    const cli_launch_fact facts[] = { { "--batch", (uint64_t)options->batch },
+                                      { "--micro-batch", (uint64_t)options->micro_batch },
+                                      { "--sequence", (uint64_t)options->sequence },
+                                      { "--quick", options->quick != 0 } };
     if (options->launch == NULL)
         return COH_OK;
     return cli_launch_ready(options->launch, facts, sizeof(facts) / sizeof(facts[0]));
@@ -274,7 +276,7 @@ coh_status cli_profile(const cli_options *options)
         CLI_TRY_GOTO(status, cli_budget_use_kernels(options->kernels, 0, COH_DTYPE_F32), done);
     if (!options->output)
         cli_note("note: figures are printed and kept nowhere; -o FILE keeps them for --profile");
-    CLI_TRY_GOTO(status, meet(options, &s), done);
+    CLI_TRY_GOTO(status, meet(options), done);
     status = measure(options, &s, known, &profile);
     if (status != COH_OK && known && status == COH_ERR_ARGUMENT)
         status = cli_blame(status, "-o %s", options->output);

@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "cohobate/machine.h"
 #include "cohobate/terms.h"
+#include "comm/world.h"
 #include "engine/device_find.h"
 #include "kernels/kernels.h"
 
@@ -417,6 +418,8 @@ static coh_status measure_main(void *argument)
     COH_TRY_GOTO(status, take_known(m, j->known), done);
     COH_TRY_GOTO(status, coh_measure_products_begin(m), done);
     status = measure_all(m);
+    if (m->options->world != NULL) /* the other ranks wait for this one's links */
+        status = coh_transport_end(m->options->world->transport, status);
     if (status == COH_OK && m->earlier != NULL)
         status = join_operators(m, m->earlier);
     status = coh_measure_products_write(m, status);

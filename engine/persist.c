@@ -652,12 +652,7 @@ static coh_status check_is_trained(const coh_engine *engine, uint32_t parameter)
 static int is_divided(const coh_engine *engine, uint32_t parameter)
 {
     const coh_layout *layout = &engine->plan->layout;
-    const coh_object *work =
-        &layout->objects[layout->groups[layout->parameters[parameter].group].work];
-    int divided = 0;
-    for (uint32_t c = work->chunk_begin; c < work->chunk_begin + work->chunk_count; c++)
-        divided |= layout->chunks[c].is_divided;
-    return divided;
+    return layout->groups[layout->parameters[parameter].group].axes.state > 0;
 }
 
 coh_status coh_engine_fetch(coh_engine *engine, coh_parameter parameter, coh_fetch what,

@@ -403,8 +403,7 @@ static int may_exchange(const coh_group_layout *group, uint8_t stream, int is_re
     }
 }
 
-/* Returns the facts of an exchange of a chunk of a gradient or of work, in the group of one axis.
- * */
+/* Returns the facts of an exchange of a chunk of gradient or work, in the group of one axis. */
 static comm_facts facts_of_chunk(const coh_verifier *v, const coh_instruction *instruction,
                                  const coh_operand *window)
 {

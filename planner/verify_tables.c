@@ -136,10 +136,8 @@ static int parts_match(const coh_layout *layout, uint32_t group_index)
 {
     const coh_group_layout *group = &layout->groups[group_index];
     const coh_rank_axes *axes = &group->axes;
-    const int divided = layout->chunks[layout->objects[group->work].chunk_begin].is_divided;
     if (axes->work > axes->grad || axes->grad > axes->state ||
-        axes->state > layout->mesh.axis_count || (axes->state > 0) != divided ||
-        (axes->work > 0) != (group->work_part != -1) ||
+        axes->state > layout->mesh.axis_count || (axes->work > 0) != (group->work_part != -1) ||
         (axes->grad > 0) != (group->grad_part != -1))
         return 0;
     const int32_t parts[] = { group->work_part, group->grad_part };
@@ -157,8 +155,9 @@ static int parts_match(const coh_layout *layout, uint32_t group_index)
     return 1;
 }
 
-/* Returns 1 if each divided chunk of the group's work is of one parameter, from a grain on, so that
- * parts of whole grains of the chunk are whole grains of the parameter. */
+/* Returns 1 if all chunks of the group's work are divided or none, as its axes say, and each
+ * divided one is of one parameter, from a grain on, so that parts of whole grains of the chunk are
+ * whole grains of the parameter. */
 static int divided_chunks_fit(const coh_layout *layout, const coh_group_layout *group)
 {
     const coh_object *work = &layout->objects[group->work];
@@ -175,7 +174,8 @@ static int divided_chunks_fit(const coh_layout *layout, const coh_group_layout *
                         chunk->object_offset + chunk->bytes <= end &&
                         (chunk->object_offset - parameter->offset) % grain == 0;
         }
-        if (!fits_one || (chunk->is_divided && group->optimizer < 0))
+        if (!fits_one || (chunk->is_divided && group->optimizer < 0) ||
+            chunk->is_divided != (group->axes.state > 0))
             return 0;
     }
     return 1;

@@ -67,8 +67,8 @@ typedef struct coh_measure_options {
     uint32_t disk_count;
     /* All ranks of this world call coh_profile_measure together, with the same options, so each
      * measures while the others of its machine do, as they compute in a step; then they measure
-     * their links. A rank's profile has its own figures. NULL: one rank. No engine can use the
-     * world afterwards. */
+     * their links. A rank's profile has its own figures. NULL: one rank. A failure stops
+     * the world, and no engine can use it afterwards. */
     coh_world *world;
 } coh_measure_options;
 

@@ -64,6 +64,12 @@ static uint64_t grains_of(const coh_layout *layout, const coh_group_layout *grou
     return grains;
 }
 
+/* Returns 1 if the ranks divide a group: it has a grain for each part of the states. */
+static int is_divided(const coh_layout *layout, const coh_group_layout *group, numbers parts)
+{
+    return grains_of(layout, group) >= parts.state && parts.state > 1;
+}
+
 /* Returns how often the forward and backward calls of a body read a chunk of work. */
 static uint64_t uses_of(const coh_plan *plan, uint32_t chunk)
 {
@@ -81,7 +87,7 @@ static uint64_t chunk_bytes(const coh_plan *plan, const coh_group_layout *group,
                             uint32_t chunk, int axis)
 {
     const coh_layout *layout = &plan->layout;
-    const int divides = grains_of(layout, group) >= parts.state && parts.state > 1;
+    const int divides = is_divided(layout, group, parts);
     const uint64_t bytes = group->dtype == COH_DTYPE_BF16 ? 2 : 4;
     const uint64_t work = layout->chunks[chunk].bytes, grad = work / bytes * 4;
     const uint64_t slices = part_of(grad, axis + 1, divides ? (uint64_t)GRAIN * 4 : LINE);
@@ -101,7 +107,7 @@ static uint64_t received_bytes(const setting *s, const coh_plan *plan, numbers p
     for (uint32_t g = 0; g < layout->group_count; g++) {
         const coh_group_layout *group = &layout->groups[g];
         const coh_object *work = &layout->objects[group->work];
-        const int divides = grains_of(layout, group) >= parts.state && parts.state > 1;
+        const int divides = is_divided(layout, group, parts);
         for (uint32_t c = work->chunk_begin; c < work->chunk_begin + work->chunk_count; c++) {
             const uint64_t grain = (uint64_t)GRAIN * (group->dtype == COH_DTYPE_BF16 ? 2 : 4);
             const uint64_t own = part_of(layout->chunks[c].bytes, log2_of(parts.state), grain);
@@ -127,7 +133,7 @@ static uint64_t kept_bytes(const coh_plan *plan, numbers parts)
         const coh_object *work = &layout->objects[group->work];
         const int is_half = group->dtype == COH_DTYPE_BF16;
         const uint64_t grain = (uint64_t)GRAIN * (is_half ? 2 : 4);
-        const int divides = grains_of(layout, group) >= parts.state && parts.state > 1;
+        const int divides = is_divided(layout, group, parts);
         for (uint32_t c = work->chunk_begin; c < work->chunk_begin + work->chunk_count; c++) {
             const uint64_t whole = layout->chunks[c].bytes;
             const uint64_t of_work = part_of(whole, divides ? log2_of(parts.work) : 0, grain);
