@@ -20,6 +20,8 @@
 #include "cohobate/engine.h"
 #include "cohobate/models.h"
 #include "comm/world.h"
+#include "engine/engine_state.h"
+#include "engine/step_state.h"
 #include "planner/plan_make.h"
 #include "tests/engine/drawn_tokens.h"
 #include "tests/engine/must.h"
@@ -159,6 +161,9 @@ typedef struct end {
     coh_step_result results[STEPS];
     uint64_t hash;
     uint64_t allocations; /* of all ranks in the last step; of rank 0 */
+    /* Moved by each lane until all steps had ended. A step's own result counts from CLIP to CLIP, so
+     * what ends at that time may be counted a step later. */
+    uint64_t link_bytes[COH_LANE_COUNT];
     coh_status cannot_save;
 } end;
 
@@ -224,7 +229,11 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
         if (breaks)
             COH_TRY(exchange_row(engine, row));
     }
+    COH_TRY(coh_step_quiet(engine->step));
+    for (int lane = 0; lane < COH_LANE_COUNT; lane++)
+        run->end.link_bytes[lane] = atomic_load(&engine->step->link_bytes[lane]);
     COH_TRY(meet(run)); /* a hash allocates */
+
     COH_TRY(coh_engine_hash(engine, &run->end.hash));
     const coh_checkpoint_note note = { .struct_bytes = sizeof(note), .step = STEPS };
     if (run->s->saves == NULL)
