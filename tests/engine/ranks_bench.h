@@ -161,8 +161,8 @@ typedef struct end {
     coh_step_result results[STEPS];
     uint64_t hash;
     uint64_t allocations; /* of all ranks in the last step; of rank 0 */
-    /* Moved by each lane until all steps had ended. A step's own result counts from CLIP to CLIP, so
-     * what ends at that time may be counted a step later. */
+    /* Moved by each lane until all steps had ended. A step's own result counts from CLIP to CLIP,
+     * so what ends at that time may be counted a step later. */
     uint64_t link_bytes[COH_LANE_COUNT];
     coh_status cannot_save;
 } end;
