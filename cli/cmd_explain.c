@@ -11,7 +11,8 @@
 #include "cli/replay.h"
 #include "cli/screen.h"
 
-enum { ALTERNATIVES = 10 };
+/* Places, updates and treatments; patterns of ranks. */
+enum { PATTERNS_MOST = 32, ALTERNATIVES = 10 + PATTERNS_MOST };
 
 typedef struct alternative {
     coh_plan_trial trial;
@@ -19,7 +20,7 @@ typedef struct alternative {
     /* The plan already does this between steps, or partly: the pin only makes it hold
      * throughout. */
     int is_so;
-    char name[COH_PIN_TARGET_BYTES + 16];
+    char name[COH_PIN_TARGET_BYTES + COH_RANK_PATTERN_BYTES];
 } alternative;
 
 typedef struct explanation {
@@ -28,7 +29,7 @@ typedef struct explanation {
     int32_t block; /* in the order of the graph; -1: outside of blocks */
     alternative alternatives[ALTERNATIVES];
     int count, same_count; /* same: alternatives that equal the plan */
-    char same[ALTERNATIVES][COH_PIN_TARGET_BYTES + 16];
+    char same[ALTERNATIVES][COH_PIN_TARGET_BYTES + COH_RANK_PATTERN_BYTES];
     char why[512];
 } explanation;
 
@@ -107,6 +108,8 @@ static int is_block_so(const cli_replay *replay, const explanation *e, const cha
 
 static int is_so(const cli_replay *replay, const explanation *e, coh_pin_place place)
 {
+    if (place == COH_PIN_PATTERN)
+        return 0; /* a pin to the pattern that it has changes nothing, and is found so */
     if (place == COH_PIN_OFFLOAD)
         return is_block_so(replay, e, "move");
     if (place >= COH_PIN_KEEP)
@@ -114,15 +117,13 @@ static int is_so(const cli_replay *replay, const explanation *e, coh_pin_place p
     return strcmp(e->op.parameters, coh_pin_place_name(place)) == 0;
 }
 
-static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_place place,
-                          explanation *e)
+static coh_status try_decision(const cli_replay *replay, const coh_pin *pin, explanation *e)
 {
-    coh_pin pin = { .place = place };
     alternative *a = &e->alternatives[e->count];
-    *a = (alternative){ .is_so = is_so(replay, e, place), .trial.struct_bytes = sizeof(a->trial) };
-    snprintf(pin.target, sizeof(pin.target), "%.127s", target);
-    snprintf(a->name, sizeof(a->name), "%.127s=%s", target, coh_pin_place_name(place));
-    coh_status status = coh_plan_try(replay->job.plan, &pin, &a->trial);
+    *a = (alternative){ .is_so = is_so(replay, e, pin->place),
+                        .trial.struct_bytes = sizeof(a->trial) };
+    snprintf(a->name, sizeof(a->name), "%.127s=%s", pin->target, coh_pin_decision(pin));
+    coh_status status = coh_plan_try(replay->job.plan, pin, &a->trial);
     if (status == COH_ERR_ARGUMENT) { /* it contradicts another requested pin */
         a->trial = (coh_plan_trial){ 0 };
         a->contradicts = 1;
@@ -131,6 +132,26 @@ static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_
     }
     CLI_TRY(status);
     take_trial(replay, e);
+    return COH_OK;
+}
+
+static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_place place,
+                          explanation *e)
+{
+    coh_pin pin = { .place = place };
+    snprintf(pin.target, sizeof(pin.target), "%.127s", target);
+    return try_decision(replay, &pin, e);
+}
+
+/* Tries every pattern in which ranks can divide the operator's parameters. */
+static coh_status try_patterns(const cli_replay *replay, explanation *e)
+{
+    for (int32_t i = 0; i < coh_rank_pattern_count() && i < PATTERNS_MOST; i++) {
+        coh_pin pin = { .place = COH_PIN_PATTERN };
+        snprintf(pin.target, sizeof(pin.target), "%.127s", e->op.name);
+        snprintf(pin.pattern, sizeof(pin.pattern), "%s", coh_rank_pattern_at(i)->name);
+        CLI_TRY(try_decision(replay, &pin, e));
+    }
     return COH_OK;
 }
 
@@ -160,6 +181,8 @@ static coh_status try_all(const cli_replay *replay, explanation *e)
         if (replay->job.summary.peak_bytes[COH_TIER_HOST] > 0 && strcmp(e->op.states, "-") != 0)
             CLI_TRY(try_updates(replay, e));
     }
+    if (coh_fold_shape_replicas(&replay->file.ranks) > 1 && strcmp(e->op.states, "-") != 0)
+        CLI_TRY(try_patterns(replay, e));
     if (e->block < 0)
         return COH_OK;
     snprintf(block, sizeof(block), "blocks.%d", (int)e->block);

@@ -482,7 +482,9 @@ static void set_plan_options(cli_job *job)
     o->replicas = job->rank_replicas;
     o->ranks = job->ranks;
     snprintf(o->rank_pattern, sizeof(o->rank_pattern), "%s",
-             job->options->pattern != NULL ? job->options->pattern : "");
+             job->options->pattern != NULL ? job->options->pattern
+             : cli_job_rank_count(job) > 1 ? COH_RANK_PATTERN_AUTO
+                                           : "");
     if (job->options->launch && job->options->launch->local_count < cli_job_rank_count(job))
         o->node_ranks = job->options->launch->local_count;
     o->deferred_update = cli_recipe_defers(recipe);
@@ -636,6 +638,8 @@ static coh_status make_plan(cli_job *job)
         job->plan_options.disk_bytes = job->summary.disk_limit_bytes;
     }
     job->plan_options.sweep_order = job->summary.sweep_order;
+    memcpy(job->plan_options.rank_pattern, job->summary.rank_pattern,
+           sizeof(job->plan_options.rank_pattern));
     if (!job->summary.order_keeps_bits)
         cli_recipe_set_order(&job->recipe, job->summary.sweep_order);
     note_unmeasured(job);

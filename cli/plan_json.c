@@ -194,8 +194,7 @@ static void add_what(const cli_job *job, uint64_t in_memory_bytes, cli_line *lin
         job->model.name, cli_dtype_name(coh_model_size_get(&job->model).dtype),
         summary->parameter_count, job->recipe.batch, job->recipe.micro_batch,
         cli_shape_text(&job->plan_options.replicas).at, cli_shape_text(&job->plan_options.ranks).at,
-        job->plan_options.rank_pattern[0] != '\0' ? job->plan_options.rank_pattern : "replicate",
-        job->recipe.sequence, cli_job_emulated_bytes(job) > 0,
+        cli_rank_pattern(summary), job->recipe.sequence, cli_job_emulated_bytes(job) > 0,
         job->plan_options.device_memory_bytes);
     cli_line_add_json_tiers(line, "peak_bytes", summary->peak_bytes);
     cli_line_add_json(line,

@@ -169,6 +169,8 @@ static coh_status rebuild(cli_replay *replay, const cli_plan_note *said, int is_
     job->plan_options.emulate_host = !replay->file.is_gpu;
     job->plan_options.disk_bytes = replay->file.disk_bytes;
     job->plan_options.sweep_order = job->summary.sweep_order;
+    memcpy(job->plan_options.rank_pattern, job->summary.rank_pattern,
+           sizeof(job->plan_options.rank_pattern));
     job->plan_options.disk_write_bytes_per_day = replay->options.disk_write_limit;
     return COH_OK;
 }

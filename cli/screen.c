@@ -90,6 +90,11 @@ static void add_trained(const coh_model *model, uint64_t parameter_count, cli_li
     cli_line_add(line, "\n");
 }
 
+const char *cli_rank_pattern(const coh_plan_summary *summary)
+{
+    return summary->rank_pattern[0] != '\0' ? summary->rank_pattern : "replicate";
+}
+
 /* Adds a line if the ranks divide something: over how many of them. */
 static void add_parts(const cli_job *job, cli_line *line)
 {
@@ -115,9 +120,12 @@ static void add_parts(const cli_job *job, cli_line *line)
             cli_line_add(line, "%s1/%" PRId32 " of the %s", before, streams[i].ranks,
                          streams[i].what);
     }
-    if (job->plan_options.rank_pattern[0] != '\0')
-        cli_line_add(line, " (--pattern %s)", job->plan_options.rank_pattern);
-    cli_line_add(line, "\n");
+    cli_line_add(line, " (--pattern %s", cli_rank_pattern(&job->summary));
+    for (int32_t i = 0; i < job->plan_options.pin_count; i++)
+        if (job->plan_options.pins[i].place == COH_PIN_PATTERN)
+            cli_line_add(line, ", %s=%s", job->plan_options.pins[i].target,
+                         job->plan_options.pins[i].pattern);
+    cli_line_add(line, ")\n");
 }
 
 static void add_model(const cli_job *job, cli_line *line)

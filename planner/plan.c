@@ -13,6 +13,7 @@
 #include "base/refusal.h"
 #include "base/struct_bytes.h"
 #include "cohobate/terms.h"
+#include "planner/attempt.h"
 #include "planner/bounds.h"
 #include "planner/fingerprint.h"
 #include "planner/least_step.h"
@@ -20,6 +21,7 @@
 #include "planner/optimizers.h"
 #include "planner/pins.h"
 #include "planner/plan_make.h"
+#include "planner/rank_choice.h"
 #include "planner/schedule.h"
 #include "planner/search.h"
 #include "planner/verify.h"
@@ -333,26 +335,17 @@ static coh_status least_of_order(const coh_graph *graph, const coh_plan_options 
 typedef struct ordered {
     coh_sweep_order order;
     uint64_t least_ns, far_bytes;
-    coh_plan *plan;
-    coh_status status;
-    char sentence[COH_ERROR_TEXT_BYTES];
-    coh_refusal refusal; /* struct_bytes 0: none */
+    coh_attempt made;
 } ordered;
-
-/* The step of a plan; without a plan it has no end. */
-static uint64_t period_of(const coh_plan *plan)
-{
-    return plan != NULL ? plan->simulations[COH_PROGRAM_BODY].period_ns : UINT64_MAX;
-}
 
 /* Returns 1 if the other order cannot be faster by more than the search's own precision, nothing
  * streams that an order could save, or any plan will do. */
 static int is_settled(const ordered *first, const ordered *second)
 {
-    return first->plan != NULL &&
-           (first->plan->only_fits || first->plan->decisions.in_memory ||
-            (second->least_ns > 0 &&
-             second->least_ns + second->least_ns / 500 >= period_of(first->plan)));
+    const coh_plan *plan = first->made.plan;
+    return plan != NULL && (plan->only_fits || plan->decisions.in_memory ||
+                            (second->least_ns > 0 && second->least_ns + second->least_ns / 500 >=
+                                                         coh_plan_period_ns(plan)));
 }
 
 static void create_one(const coh_graph *graph, const coh_plan_options *options, int only_fits,
@@ -360,38 +353,18 @@ static void create_one(const coh_graph *graph, const coh_plan_options *options, 
 {
     coh_plan_options each = *options;
     each.sweep_order = o->order;
-    o->status = create_in_order(graph, &each, only_fits, &o->plan, &o->far_bytes);
-    if (o->status == COH_OK)
-        return;
-    coh_error_save(o->sentence);
-    o->refusal.struct_bytes = sizeof(o->refusal);
-    if (!coh_last_refusal(&o->refusal))
-        o->refusal.struct_bytes = 0;
-}
-
-/* Returns 1 if the plan failed for another reason than its size. */
-static int is_fault(const ordered *o)
-{
-    return o->status != COH_OK && o->status != COH_ERR_FULL && o->status != COH_ERR_ARGUMENT;
-}
-
-static coh_status fail_as(const ordered *o)
-{
-    if (o->refusal.struct_bytes > 0)
-        (void)coh_refuse(&o->refusal);
-    else
-        (void)coh_fail(o->status, "%s", o->sentence);
-    return o->status;
+    coh_attempt_end(&o->made,
+                    create_in_order(graph, &each, only_fits, &o->made.plan, &o->far_bytes));
 }
 
 /* Fails with the message of the order that needs less of the outermost tier, else with that of the
  * usual order. */
 static coh_status fail_in_order(const ordered *by_microbatches, const ordered *by_layers)
 {
-    const uint64_t bytes = by_layers->refusal.struct_bytes > 0 ? by_layers->far_bytes : 0;
-    const int is_less = by_microbatches->status == COH_ERR_FULL && bytes > 0 &&
+    const uint64_t bytes = by_layers->made.refusal.struct_bytes > 0 ? by_layers->far_bytes : 0;
+    const int is_less = by_microbatches->made.status == COH_ERR_FULL && bytes > 0 &&
                         (by_microbatches->far_bytes == 0 || bytes < by_microbatches->far_bytes);
-    return fail_as(is_less ? by_layers : by_microbatches);
+    return coh_attempt_fail(is_less ? &by_layers->made : &by_microbatches->made);
 }
 
 /* Plans the sweep order with the lower bound, then the other if it may be faster, and takes the
@@ -408,22 +381,23 @@ static coh_status create_in_best_order(const coh_graph *graph, const coh_plan_op
     const int begin = orders[1].least_ns < orders[0].least_ns;
     ordered *first = &orders[begin], *second = &orders[1 - begin];
     create_one(graph, options, only_fits, first);
-    if (is_fault(first))
-        return fail_as(first);
+    if (coh_attempt_is_fault(&first->made))
+        return coh_attempt_fail(&first->made);
     if (!is_settled(first, second))
         create_one(graph, options, only_fits, second);
-    if (is_fault(second)) {
-        coh_plan_destroy(first->plan);
-        return fail_as(second);
+    if (coh_attempt_is_fault(&second->made)) {
+        coh_plan_destroy(first->made.plan);
+        return coh_attempt_fail(&second->made);
     }
-    const int taken = period_of(orders[1].plan) < period_of(orders[0].plan);
-    const coh_status status = orders[taken].status;
-    if (status != COH_OK || orders[taken].plan == NULL) {
+    const int taken =
+        coh_plan_period_ns(orders[1].made.plan) < coh_plan_period_ns(orders[0].made.plan);
+    const coh_status status = orders[taken].made.status;
+    if (status != COH_OK || orders[taken].made.plan == NULL) {
         (void)fail_in_order(&orders[0], &orders[1]);
         return status != COH_OK ? status : COH_ERR_INTERNAL;
     }
-    *out_plan = orders[taken].plan;
-    coh_plan_destroy(orders[1 - taken].plan);
+    *out_plan = orders[taken].made.plan;
+    coh_plan_destroy(orders[1 - taken].made.plan);
     return COH_OK;
 }
 
@@ -466,7 +440,9 @@ static coh_status create_or_speculate(const coh_graph *graph, const coh_plan_opt
     const coh_status other = create(graph, options, 0, &speculating);
     const int is_refused = other != COH_OK && other != COH_ERR_FULL;
     coh_plan *const taken =
-        !is_refused && period_of(speculating) >= period_of(*out_plan) ? *out_plan : speculating;
+        !is_refused && coh_plan_period_ns(speculating) >= coh_plan_period_ns(*out_plan)
+            ? *out_plan
+            : speculating;
     coh_plan_destroy(taken == speculating ? *out_plan : speculating);
     *out_plan = taken;
     return is_refused ? other : COH_OK;
@@ -478,14 +454,15 @@ static coh_status create_somewhere(const coh_graph *graph, const coh_plan_option
 {
     *out_plan = NULL;
     COH_TRY(coh_plan_check_options(options));
-    const coh_status status = create_or_speculate(graph, options, only_fits, out_plan);
+    const coh_status status =
+        coh_rank_choice_plan(graph, options, only_fits, create_or_speculate, out_plan);
     const coh_profile *profile = options->profile;
     if (status != COH_ERR_FULL || options->disk_bytes > 0 || options->spare_disk_bytes == 0 ||
         (profile != NULL && !coh_profile_has_drive(profile)))
         return status;
     coh_plan_options with_disk = *options;
     with_disk.disk_bytes = options->spare_disk_bytes;
-    return create_or_speculate(graph, &with_disk, only_fits, out_plan);
+    return coh_rank_choice_plan(graph, &with_disk, only_fits, create_or_speculate, out_plan);
 }
 
 coh_status coh_plan_create_unbounded(const coh_graph *graph, const coh_plan_options *options,
@@ -520,23 +497,16 @@ void coh_plan_destroy(coh_plan *plan)
     coh_free(plan);
 }
 
-coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options *options,
-                                  uint64_t *out_bytes)
+static coh_status least_written(const coh_graph *graph, const coh_plan_options *options,
+                                uint64_t *out_bytes)
 {
-    COH_NEED(graph);
-    COH_NEED(options);
-    COH_NEED(out_bytes);
-    *out_bytes = 0;
-    coh_plan_options next_to_none;
-    COH_TRY(coh_plan_options_read(options, &next_to_none));
-    next_to_none.sweep_order = order_of(graph, &next_to_none);
-    const int any_order = next_to_none.sweep_order == COH_SWEEP_AUTO;
-    next_to_none.wear_bytes = 1;
+    coh_plan_options each = *options;
+    const int any_order = each.sweep_order == COH_SWEEP_AUTO;
     for (int i = 0; i < 1 + any_order; i++) {
         coh_plan *plan = NULL;
         if (any_order)
-            next_to_none.sweep_order = i == 0 ? COH_SWEEP_MICROBATCH : COH_SWEEP_LAYER;
-        COH_TRY(coh_plan_open(graph, &next_to_none, &plan));
+            each.sweep_order = i == 0 ? COH_SWEEP_MICROBATCH : COH_SWEEP_LAYER;
+        COH_TRY(coh_plan_open(graph, &each, &plan));
         const coh_status status = coh_plan_search(plan);
         const uint64_t bytes = plan->least_worn_bytes;
         coh_plan_destroy(plan);
@@ -546,6 +516,21 @@ coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options
             *out_bytes = bytes;
     }
     return COH_OK;
+}
+
+coh_status coh_plan_least_written(const coh_graph *graph, const coh_plan_options *options,
+                                  uint64_t *out_bytes)
+{
+    COH_NEED(graph);
+    COH_NEED(options);
+    COH_NEED(out_bytes);
+    *out_bytes = 0;
+    coh_plan_options next_to_none;
+    COH_TRY(coh_plan_options_read(options, &next_to_none));
+    next_to_none.wear_bytes = 1;
+    COH_TRY(coh_plan_check_options(&next_to_none));
+    next_to_none.sweep_order = order_of(graph, &next_to_none);
+    return coh_rank_choice_least(graph, &next_to_none, least_written, out_bytes);
 }
 
 /* ---- disk writes per day ---- */
@@ -681,15 +666,33 @@ coh_status coh_plan_least_ns(const coh_graph *graph, const coh_plan_options *opt
     const int keeps_bits = known.sweep_order == COH_SWEEP_SAME_BITS;
     known.sweep_order = order_of(graph, &known);
     if (known.sweep_order != COH_SWEEP_AUTO)
-        return least_in_order(graph, &known, out_ns);
+        return coh_rank_choice_least(graph, &known, least_in_order, out_ns);
     known.uncalibrated |= !keeps_bits; /* as coh_plan_create */
     known.sweep_order = COH_SWEEP_LAYER;
-    COH_TRY(least_in_order(graph, &known, &by_layers_ns));
+    COH_TRY(coh_rank_choice_least(graph, &known, least_in_order, &by_layers_ns));
     known.sweep_order = COH_SWEEP_MICROBATCH;
-    COH_TRY(least_in_order(graph, &known, out_ns));
+    COH_TRY(coh_rank_choice_least(graph, &known, least_in_order, out_ns));
     if (by_layers_ns < *out_ns)
         *out_ns = by_layers_ns;
     return COH_OK;
+}
+
+static coh_status in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
+                                  uint64_t *out_bytes)
+{
+    coh_plan *plan = NULL;
+    COH_TRY(coh_plan_open(graph, options, &plan));
+    coh_status status = coh_plan_search(plan);
+    if (status == COH_OK)
+        status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions,
+                                    0, 1, &plan->layout, plan->programs);
+    *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
+    if (status == COH_ERR_ARGUMENT) { /* too long a program to build */
+        const coh_block_set none = coh_block_set_first(0);
+        status = coh_live_bytes(graph, options, &none, 0, out_bytes);
+    }
+    coh_plan_destroy(plan);
+    return status;
 }
 
 coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_options *options,
@@ -704,17 +707,6 @@ coh_status coh_plan_in_memory_bytes(const coh_graph *graph, const coh_plan_optio
     without.host_memory_bytes = without.disk_bytes = without.wear_bytes = 0;
     without.spare_disk_bytes = without.disk_write_bytes_per_day = 0;
     without.pin_count = 0;
-    coh_plan *plan = NULL;
-    COH_TRY(coh_plan_open(graph, &without, &plan));
-    coh_status status = coh_plan_search(plan);
-    if (status == COH_OK)
-        status = coh_schedule_build(plan->graph, &plan->options, &plan->profile, &plan->decisions,
-                                    0, 1, &plan->layout, plan->programs);
-    *out_bytes = plan->layout.arena_bytes[COH_TIER_DEVICE];
-    if (status == COH_ERR_ARGUMENT) { /* too long a program to build */
-        const coh_block_set none = coh_block_set_first(0);
-        status = coh_live_bytes(graph, &without, &none, 0, out_bytes);
-    }
-    coh_plan_destroy(plan);
-    return status;
+    COH_TRY(coh_plan_check_options(&without));
+    return coh_rank_choice_least(graph, &without, in_memory_bytes, out_bytes);
 }

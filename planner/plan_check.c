@@ -8,6 +8,7 @@
 #include "cohobate/terms.h"
 #include "planner/plan_make.h"
 #include "planner/rank_axes.h"
+#include "planner/rank_choice.h"
 
 /* More earlier plans than anyone has: such a count was never set. */
 #define EARLIER_MOST 65536
@@ -51,6 +52,8 @@ static coh_status check_rank_pattern(const coh_plan_options *options)
     if (memchr(options->rank_pattern, 0, sizeof(options->rank_pattern)) == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "rank_pattern is longer than %d bytes",
                         COH_RANK_PATTERN_BYTES - 1);
+    if (coh_rank_pattern_is_auto(options))
+        return COH_OK;
     return coh_rank_axes_find(options, options->rank_pattern, &axes);
 }
 

@@ -169,6 +169,7 @@ coh_status coh_plan_summarize(const coh_plan *plan, coh_plan_summary *out_summar
                            .rank_parts = most_parts(&plan->layout),
                            .recomputes = coh_block_set_count(&plan->decisions.recompute),
                            .chunk_bytes = plan->decisions.chunk_bytes };
+    memcpy(s.rank_pattern, plan->options.rank_pattern, sizeof(s.rank_pattern));
     count_unmeasured(plan, &s);
     for (int tier = 0; tier < COH_TIER_COUNT; tier++)
         s.peak_bytes[tier] = plan->layout.arena_bytes[tier];

@@ -87,6 +87,9 @@ coh_status coh_rank_pattern_register(const coh_rank_pattern *pattern)
                         "a rank pattern's name has 1 to %d characters, a letter of a-z and then "
                         "a-z, 0-9 or _: rename it",
                         COH_RANK_PATTERN_BYTES - 1);
+    if (strcmp(pattern->name, COH_RANK_PATTERN_AUTO) == 0)
+        return coh_fail(COH_ERR_ARGUMENT, "a rank pattern is called " COH_RANK_PATTERN_AUTO
+                                          ", which stands for the fastest of all: rename it");
     if (pattern->parts == NULL)
         return coh_fail(COH_ERR_ARGUMENT, "rank pattern %s: it has no parts", pattern->name);
     pthread_mutex_lock(&list_mutex);

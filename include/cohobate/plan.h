@@ -205,9 +205,9 @@ typedef struct coh_plan_options {
      * results have. Part of the placement plan. */
     int32_t speculates;
     /* What each rank keeps of the parameters that no pin names: a pattern of rank_pattern.h, by
-     * name or numbers; "": replicate. Part of the placement plan. With parts of states everything
-     * that reads them (hash, save) is done by all ranks together (engine.h), with parts of weights
-     * also evaluations. */
+     * name or numbers; "": replicate; "auto": the fastest that fits, in coh_plan_summary. Part of
+     * the placement plan. With parts of states everything that reads them (hash, save) is done by
+     * all ranks together (engine.h), with parts of weights also evaluations. */
     char rank_pattern[COH_RANK_PATTERN_BYTES];
 } coh_plan_options;
 
@@ -327,6 +327,7 @@ typedef struct coh_plan_summary {
     /* The most ranks over which the streams of a parameter are divided (rank_pattern.h). With
      * work above 1 all ranks take part in evaluations. */
     coh_rank_parts rank_parts;
+    char rank_pattern[COH_RANK_PATTERN_BYTES]; /* as in the options, or what "auto" has chosen */
 } coh_plan_summary;
 
 /* Returns the plan's profile, with link_bytes_per_s applied. It belongs to the plan. */

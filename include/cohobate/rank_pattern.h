@@ -32,6 +32,10 @@ extern "C" {
 /* Bytes of a pattern's name or numbers, with the end. */
 enum { COH_RANK_PATTERN_BYTES = 32 };
 
+/* The pattern of coh_plan_options that leaves the choice to the planner: of all that are listed,
+ * the one with the fastest plan. */
+#define COH_RANK_PATTERN_AUTO "auto"
+
 /* Over how many neighbouring ranks a stream is divided; 1: each rank has all of it. Each number
  * divides the next. Parameters of fewer grains (16 Ki elements) than `state` are not divided. */
 typedef struct coh_rank_parts {

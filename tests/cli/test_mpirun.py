@@ -67,7 +67,7 @@ class Processes(TrainTest):
         self.assertGreater(found["comm0_bytes_per_s"], 1e6)
         self.assertTrue(0 < found["comm0_latency_s"] < 1, found["comm0_latency_s"])
         self.assertEqual(found["comm1_bytes_per_s"], 0)
-        shape = [*RUN, "--ranks", 2, "--threads", 1]
+        shape = [*RUN, "--ranks", 2, "--threads", 1, "--pattern", "zero1"]
         plans = [self.succeeds("plan", *shape, "--json", *flags).json for flags in ([], ["--profile", profile])]
         self.assertEqual(*(plan["link_bytes"]["comm0"] for plan in plans))
         trained = self.together(2, "--steps", 2, "--save", "none", "--threads", 1, "--profile", profile)

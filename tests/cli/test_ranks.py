@@ -46,7 +46,22 @@ class Ranks(TrainTest):
         done = self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "zero2")
         self.assertIn("each keeps its part of states and gradients (--pattern zero2)", done.out + done.err)
         mixed = self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "2/4/4", "--pin", "blocks.0=zero1")
-        self.assertIn("each keeps 1/4 of the states, 1/4 of the gradients and 1/2 of the weights (--pattern 2/4/4)", mixed.out)
+        self.assertIn("each keeps 1/4 of the states, 1/4 of the gradients and 1/2 of the weights (--pattern 2/4/4, blocks.0=zero1)",
+                      " ".join(mixed.out.split()))
+
+    def test_the_planner_chooses_the_pattern(self):
+        """Without --pattern; the plan file has the choice, and explain says what others would cost."""
+        plan = self.path("plan.json")
+        shape = [*RUN, *F32, *SHAPE, "--ranks", 4]
+        steps = {pattern: self.succeeds("plan", *shape, "--pattern", pattern, "--json").json["step_seconds"]
+                 for pattern in ("replicate", "zero1", "zero2", "zero3")}
+        chosen = self.succeeds("plan", *shape, "-o", plan, "--json").json
+        self.assertLessEqual(chosen["step_seconds"], 1.006 * min(steps.values()))
+        self.assertEqual(chosen["step_seconds"], self.succeeds("plan", *shape, "--pattern", chosen["pattern"], "--json").json["step_seconds"])
+        tried = self.succeeds("explain", plan, "h.0.mlp.c_fc", "--json").json
+        names = [trial["pin"] for trial in tried["alternatives"]] + tried["as_planned"]
+        for pattern in steps:
+            self.assertIn(f"h.0.mlp.c_fc={pattern}", names)
 
     def test_a_plan_file_keeps_the_ranks(self):
         plan = self.path("plan.json")
