@@ -38,6 +38,7 @@ static const char *const own[COH_TERM_COUNT] = {
     [COH_TERM_CHAT_FORM] = "chat form",
     [COH_TERM_KINDS] = "coh_extension_register",
     [COH_TERM_REPLICAS] = "replicas",
+    [COH_TERM_WIRE] = "wire",
 };
 
 static const char *const *given; /* set once, before threads start */

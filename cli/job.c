@@ -429,6 +429,11 @@ static coh_status share_replicas(cli_job *job)
     if (ranks == 1 && cli_given(job->options, CLI_FLAG_PATTERN))
         return cli_fail(COH_ERR_ARGUMENT, "--pattern is for several ranks: give --replicas and "
                                           "--ranks, too, or start the command with mpirun");
+    if (ranks == 1 && cli_given(job->options, CLI_FLAG_WIRE))
+        return cli_fail(COH_ERR_ARGUMENT, "--wire is for several ranks: give --replicas and "
+                                          "--ranks, too, or start the command with mpirun");
+    if (job->options->wire != NULL)
+        CLI_TRY(coh_wires_parse(job->options->wire, &job->wires));
     return coh_fold_shape_divide(&job->recipe.replicas, ranks, &job->rank_replicas, &job->ranks);
 }
 
@@ -481,6 +486,7 @@ static void set_plan_options(cli_job *job)
     o->f32_gradients = (int32_t)recipe->f32_gradients;
     o->replicas = job->rank_replicas;
     o->ranks = job->ranks;
+    o->wires = job->wires;
     snprintf(o->rank_pattern, sizeof(o->rank_pattern), "%s",
              job->options->pattern != NULL ? job->options->pattern
              : cli_job_rank_count(job) > 1 ? COH_RANK_PATTERN_AUTO

@@ -21,6 +21,7 @@ typedef struct cli_job {
     cli_recipe recipe;
     /* The recipe's replicas: those of each rank, and the shape in which ranks' sums are added. */
     coh_fold_shape rank_replicas, ranks;
+    coh_wires wires;
     coh_graph *graph;
     coh_profile *profile; /* NULL: the built-in one */
     cli_calibration calibration;

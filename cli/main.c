@@ -58,6 +58,7 @@ static const char *terms[COH_TERM_COUNT] = {
     [COH_TERM_CHAT_FORM] = "--chat-form",
     [COH_TERM_KINDS] = "--kinds",
     [COH_TERM_REPLICAS] = "--replicas",
+    [COH_TERM_WIRE] = "--wire",
 };
 
 enum { EXIT_USAGE = 2, EXIT_IO = 5 };

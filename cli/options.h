@@ -111,7 +111,7 @@ typedef struct cli_options {
     cli_share warmup;
     cli_for_list lr_for, weight_decay_for, hyperparameters;
     cli_optimizer_list optimizer_for;
-    const char *optimizer, *replicas;
+    const char *optimizer, *replicas, *wire;
     int64_t reset_optimizer;
     int64_t validation_windows, stride, keep_best, stop_after_worse;
     double validation_split;

@@ -144,6 +144,7 @@ static coh_status set_budgets(const cli_replay *replay, const cli_plan_note *sai
     plan_options->f32_gradients = replay->file.f32_gradients;
     plan_options->replicas = replay->file.replicas;
     plan_options->ranks = replay->file.ranks;
+    plan_options->wires = replay->file.wires;
     memcpy(plan_options->optimizer, replay->file.optimizer, sizeof(plan_options->optimizer));
     plan_options->optimizer_choices = replay->file.optimizer_choices;
     plan_options->optimizer_choice_count = replay->file.optimizer_choice_count;

@@ -95,6 +95,17 @@ const char *cli_rank_pattern(const coh_plan_summary *summary)
     return summary->rank_pattern[0] != '\0' ? summary->rank_pattern : "replicate";
 }
 
+/* Adds a line if numbers travel between ranks in fewer bytes than they have. */
+static void add_wires(const cli_job *job, cli_line *line)
+{
+    const coh_wires *wires = &job->plan_options.wires;
+    if (wires->weights != COH_WIRE_STORED || wires->gradients != COH_WIRE_STORED)
+        cli_line_add(line,
+                     "        between them weights travel as %s, gradients as %s: results depend "
+                     "on the number of ranks\n",
+                     coh_wire_name(wires->weights), coh_wire_name(wires->gradients));
+}
+
 /* Adds a line if the ranks divide something: over how many of them. */
 static void add_parts(const cli_job *job, cli_line *line)
 {
@@ -157,7 +168,7 @@ static void add_model(const cli_job *job, cli_line *line)
                      job->options->launch ? "processes of a launcher" : "this process",
                      cli_shape_text(&job->ranks).at);
     add_parts(job, line);
-
+    add_wires(job, line);
     if (job->model.atomics)
         cli_line_add(line,
                      "        attention backward by atomics where cuDNN takes it: the same seed "

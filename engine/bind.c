@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "engine/comm_wire.h"
 #include "engine/step_state.h"
 
 /* ---- lanes and uses ---- */
@@ -314,7 +315,7 @@ void coh_bound_fini(coh_bound *bound)
     coh_free(bound->runs);
     coh_free(bound->run_of);
     for (uint32_t i = 0; bound->comms != NULL && i < bound->program->comm_count; i++)
-        coh_free(bound->comms[i].slices);
+        coh_comm_line_fini(&bound->comms[i]);
     coh_free(bound->comms);
     *bound = (coh_bound){ 0 };
 }

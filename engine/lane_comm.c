@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "comm/exchange.h"
+#include "engine/comm_wire.h"
 #include "engine/segments.h"
 #include "engine/step_state.h"
 #include "kernels/fold.h"
@@ -42,6 +43,7 @@ static coh_status bind_reduce(const coh_step *step, const coh_bound *bound,
                               const coh_instruction *instruction, coh_exchange exchange,
                               coh_part window, coh_link_plan *plan, coh_comm_line *out)
 {
+    const coh_comm_call *comm = &bound->program->comms[instruction->comm - 1];
     const int32_t index = coh_mesh_group_index(exchange.mesh, exchange.axes, exchange.rank);
     const coh_operand *wire = coh_bound_operand(bound, instruction, COH_SLOT_COMM_WIRE);
     const coh_operand *grad = coh_bound_operand(bound, instruction, COH_SLOT_COMM_GRAD);
@@ -54,7 +56,9 @@ static coh_status bind_reduce(const coh_step *step, const coh_bound *bound,
     out->count = (int64_t)(coh_exchange_part_bytes(&exchange, index) / sizeof(float));
     COH_TRY(COH_ALLOC(out->members, &out->slices));
     coh_exchange_slices(&exchange, contribution, received, out->slices);
-    return coh_exchange_reduce(plan, &exchange, contribution, received, &out->line);
+    return comm->wire != COH_WIRE_STORED
+               ? coh_comm_wire_reduce(out, plan, &exchange, comm, contribution, received)
+               : coh_exchange_reduce(plan, &exchange, contribution, received, &out->line);
 }
 
 /* Returns the window of an exchange: the part that the REDUCEs over the axes before its own have
@@ -87,8 +91,16 @@ static coh_status bind_chunk(const coh_step *step, const coh_bound *bound,
     if (instruction->opcode == COH_OP_REDUCE)
         return bind_reduce(step, bound, instruction, exchange, window, plan, line);
     char *data = (char *)coh_operand_data(step, operand) + window.begin;
+    const coh_comm_call *comm = &bound->program->comms[instruction->comm - 1];
     const int32_t index = coh_mesh_group_index(exchange.mesh, exchange.axes, exchange.rank);
     const coh_operand *part = coh_bound_operand(bound, instruction, COH_SLOT_COMM_PART);
+    if (comm->wire != COH_WIRE_STORED) {
+        const coh_operand *wire = coh_bound_operand(bound, instruction, COH_SLOT_COMM_WIRE);
+        const char *own = part != NULL ? coh_operand_data(step, part)
+                                       : data + (size_t)index * exchange.part_bytes;
+        return coh_comm_wire_gather(line, plan, &exchange, comm, data, own,
+                                    coh_operand_data(step, wire));
+    }
     if (part != NULL) {
         line->from = coh_operand_data(step, part);
         line->own = data + (size_t)index * exchange.part_bytes;
@@ -191,11 +203,15 @@ coh_status coh_comm_bind(coh_step *step)
 static coh_status exchange(coh_step *step, const coh_bound *bound,
                            const coh_instruction *instruction)
 {
-    const uint32_t line = bound->comms[instruction->comm - 1].line;
+    const coh_comm_line *comm = &bound->comms[instruction->comm - 1];
+    const uint32_t line = comm->line;
+    coh_comm_wire_pack(comm);
     COH_TRY(coh_transport_start(step->world->transport, line));
     coh_rank_watch_begin(&step->watch, (coh_lane)instruction->lane, bound->program, instruction);
     const coh_status status = coh_transport_wait(step->world->transport, line);
     coh_rank_watch_end(&step->watch, (coh_lane)instruction->lane);
+    if (status == COH_OK)
+        coh_comm_wire_unpack(comm);
     return status;
 }
 

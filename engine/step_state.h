@@ -3,7 +3,7 @@
  *   step.c       tickets, the step thread that issues device lanes, waiting, failing
  *   step_create.c  creates and destroys arenas, store, threads
  *   lane_threads.c  the threads of the disk lanes, of the host lane and of those between ranks
- *   lane_comm.c  REDUCE, GATHER
+ *   lane_comm.c  REDUCE, GATHER; comm_wire.c packs what they send
  *   instruction.c  one instruction on its lane, or a recorded run: enter, execute, leave
  *   instruction_optimizer.c  FEED, NORM, CLIP, UPDATE, SETTLE
  *   instruction_chunk.c  INIT and visits
@@ -62,6 +62,12 @@ typedef struct coh_instruction_run {
     const coh_recording *recording; /* NULL: launch the instructions one by one */
 } coh_instruction_run;
 
+/* Elements in memory, and their place on a wire (comm_wire.h). */
+typedef struct coh_wire_piece {
+    char *elements, *on_wire;
+    int64_t count;
+} coh_wire_piece;
+
 /* An instruction that ranks execute together (lane_comm.c). */
 typedef struct coh_comm_line {
     uint32_t line; /* of the transport */
@@ -77,6 +83,12 @@ typedef struct coh_comm_line {
     const void *from;
     char *own;
     size_t own_bytes; /* 0: it lies in its place */
+    /* On another wire than the stored one: what is packed before the line starts, and unpacked
+     * when it is done; the rank's own part, too. */
+    coh_wire wire;
+    coh_dtype dtype;
+    coh_wire_piece *packed, *unpacked;
+    int32_t packed_count, unpacked_count;
 } coh_comm_line;
 
 /* A chunk of work of which each rank updates a part (planner/comm_parts.h). */

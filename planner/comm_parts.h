@@ -141,11 +141,62 @@ typedef struct coh_received_room {
 /* Returns the room that the groups of a layout need. */
 coh_received_room coh_received_room_of(const coh_layout *layout);
 
+/* Returns the wire on which elements of a dtype travel: bf16 on a bf16 wire is as it is stored. */
+static inline coh_wire coh_wire_for(coh_wire wire, coh_dtype dtype)
+{
+    return wire == COH_WIRE_BF16 && dtype == COH_DTYPE_BF16 ? COH_WIRE_STORED : wire;
+}
+
+/* Returns the bytes that so many bytes in memory take on a wire. */
+static inline uint64_t coh_sent_bytes(coh_wire wire, coh_dtype dtype, uint64_t bytes)
+{
+    return wire == COH_WIRE_STORED ? bytes : coh_wire_bytes(wire, bytes / coh_dtype_bytes(dtype));
+}
+
 /* Returns the most bytes that a rank receives in an instruction: a part from each other member of
  * its group. */
 static inline uint64_t coh_comm_received_bytes(const coh_mesh *mesh, const coh_comm_call *comm)
 {
-    return comm->part_bytes * (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
+    return coh_sent_bytes(comm->wire, comm->dtype, comm->part_bytes) *
+           (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
+}
+
+/* Where the exchange of a chunk has its bytes in the layout's WIRE object: first what a REDUCE
+ * folds, the parts of the other members as they are in memory; then, on another wire than the
+ * stored one, all parts as they are sent, and of a REDUCE as they arrive. */
+typedef struct coh_wire_room {
+    uint64_t sent_at, arrived_at, bytes; /* bytes: of all */
+} coh_wire_room;
+
+static inline coh_wire_room coh_wire_room_of(const coh_mesh *mesh, const coh_comm_call *comm,
+                                             int is_reduce)
+{
+    const uint64_t members = (uint64_t)coh_mesh_group_size(mesh, comm->axes);
+    const uint64_t sent = coh_sent_bytes(comm->wire, comm->dtype, comm->part_bytes);
+    coh_wire_room room = { .bytes = is_reduce ? (members - 1) * comm->part_bytes : 0 };
+    if (comm->wire == COH_WIRE_STORED)
+        return room;
+    room.sent_at = (room.bytes + COH_PART_ALIGN - 1) / COH_PART_ALIGN * COH_PART_ALIGN;
+    room.arrived_at = room.sent_at + members * sent;
+    room.bytes = room.arrived_at + (is_reduce ? (members - 1) * sent : 0);
+    return room;
+}
+
+/* Returns the wire of weights that a program gathers for each use. Only training rounds them:
+ * evaluations, hashes and checkpoints have what is stored. */
+static inline coh_wire coh_gathered_wire(const coh_layout *layout, const coh_group_layout *group,
+                                         coh_program_kind kind)
+{
+    return kind == COH_PROGRAM_BODY ? coh_wire_for(layout->wires.weights, group->dtype)
+                                    : COH_WIRE_STORED;
+}
+
+/* Returns the wire of the slices of a chunk of gradient. Parts of divided chunks begin at grains,
+ * so that blocks are the same in chunks of any size; others travel as they are stored. */
+static inline coh_wire coh_reduced_wire(const coh_layout *layout, uint32_t chunk)
+{
+    return layout->chunks[chunk].is_divided ? coh_wire_for(layout->wires.gradients, COH_DTYPE_F32)
+                                            : COH_WIRE_STORED;
 }
 
 /* Returns the `count` innermost axes. */

@@ -90,6 +90,21 @@ static uint64_t fold_shape_of(uint64_t hash, const coh_fold_shape *shape)
     return hash;
 }
 
+/* With wires the bits depend on how many ranks there are, and on what they divide. */
+static uint64_t fold_wires(uint64_t hash, const coh_plan_options *options)
+{
+    if (options->wires.weights == COH_WIRE_STORED && options->wires.gradients == COH_WIRE_STORED)
+        return hash;
+    hash = fold_text(fold_text(hash, "weights"), coh_wire_name(options->wires.weights));
+    hash = fold_text(fold_text(hash, "gradients"), coh_wire_name(options->wires.gradients));
+    hash = fold_number(hash, coh_fold_replicas(&options->ranks));
+    hash = fold_text(hash, options->rank_pattern);
+    for (int32_t i = 0; i < options->pin_count; i++)
+        if (options->pins[i].place == COH_PIN_PATTERN)
+            hash = fold_text(fold_text(hash, options->pins[i].target), options->pins[i].pattern);
+    return hash;
+}
+
 /* Raise the number in the text if sums outside any kind (the norm's) are added in another order. */
 static uint64_t fingerprint_of(const coh_graph *graph, const coh_plan_options *options,
                                int names_layers)
@@ -106,6 +121,7 @@ static uint64_t fingerprint_of(const coh_graph *graph, const coh_plan_options *o
         hash = fold_text(hash, "gradients f32");
     hash = fold_shape_of(hash, &options->replicas);
     hash = fold_shape_of(hash, &options->ranks); /* the same bits as on one rank */
+    hash = fold_wires(hash, options);
     for (size_t i = 0; i < graph->op_count; i++)
         hash = fold_op(hash, graph, &graph->ops[i]);
     if (options->mode == COH_PLAN_TRAIN)

@@ -727,6 +727,7 @@ static coh_status build_all(builder *b)
     COH_TRY(coh_rank_axes_of_parameters(b->graph, b->options, b->axes));
     b->layout->microbatch_count = (uint32_t)b->options->microbatch_count;
     b->layout->fold = b->options->replicas;
+    b->layout->wires = b->options->wires;
     COH_TRY(coh_plan_mesh(b->options, &b->layout->mesh));
     COH_TRY(mark_backward(b));
     COH_TRY(add_groups(b));

@@ -10,13 +10,14 @@
 /* Starts an instruction of a group of ranks, on the lane of the links that the group crosses. Its
  * operands follow, and then end_comm. */
 static coh_status begin_comm(coh_lower_writer *w, coh_opcode opcode, coh_axis_set axes,
-                             coh_dtype wire, uint64_t part_bytes)
+                             coh_dtype dtype, coh_wire wire, uint64_t part_bytes)
 {
     coh_lowered *lowered = w->lowered;
     COH_TRY(coh_lower_instruction(w, opcode));
     COH_TRY(COH_GROW(&lowered->comms, &lowered->comm_capacity, lowered->comm_count + 1));
-    lowered->comms[lowered->comm_count++] =
-        (coh_comm_call){ .axes = axes, .wire = wire, .root = -1, .part_bytes = part_bytes };
+    lowered->comms[lowered->comm_count++] = (coh_comm_call){
+        .axes = axes, .dtype = dtype, .wire = wire, .root = -1, .part_bytes = part_bytes
+    };
     coh_lowered_instruction *instruction = &lowered->instructions[lowered->instruction_count - 1];
     instruction->lane = coh_link_lane(coh_mesh_group_level(&w->layout->mesh, axes));
     instruction->comm = (uint32_t)lowered->comm_count;
@@ -43,12 +44,17 @@ static coh_status exchange_chunk(coh_lower_writer *w, coh_opcode opcode, int axi
     const int is_grad = facts->stream == COH_STREAM_GRAD || facts->stream == COH_STREAM_GRAD_PART;
     const uint32_t whole =
         w->layout->objects[is_grad ? group->grad : group->work].chunk_begin + chunk;
-    COH_TRY(begin_comm(w, opcode, 1u << axis, is_grad ? COH_DTYPE_F32 : group->dtype,
+    const int is_reduce = opcode == COH_OP_REDUCE;
+    const int is_for_use = object == group->work && axis < group->axes.work;
+    const coh_wire wire = is_reduce    ? coh_reduced_wire(w->layout, whole)
+                          : is_for_use ? coh_gathered_wire(w->layout, group, w->lowered->kind)
+                                       : COH_WIRE_STORED;
+    COH_TRY(begin_comm(w, opcode, 1u << axis, is_grad ? COH_DTYPE_F32 : group->dtype, wire,
                        coh_chunk_part_bytes_at(w->layout, whole, axis)));
     COH_TRY(coh_lower_operand(w, object, chunk, chunk + 1,
                               part >= 0 && !is_grad ? COH_ACCESS_WRITE : COH_ACCESS_BOTH,
                               is_grad ? COH_ROLE_GRAD : COH_ROLE_WORK));
-    if (opcode == COH_OP_REDUCE)
+    if (is_reduce || wire != COH_WIRE_STORED)
         COH_TRY(coh_lower_operand_all(w, w->layout->wire, COH_ACCESS_WRITE, COH_ROLE_WORKSPACE));
     if (part >= 0)
         COH_TRY(coh_lower_operand(w, part, chunk, chunk + 1,
@@ -97,7 +103,7 @@ coh_status coh_lower_gather_states(coh_lower_writer *w, int32_t group, uint32_t 
     const int32_t state = layout->groups[group].state;
     const uint32_t first = layout->objects[state].chunk_begin;
     COH_TRY(begin_comm(w, COH_OP_GATHER, coh_inner_axes(layout->groups[group].axes.state),
-                       COH_DTYPE_F32, layout->chunks[first + chunk].bytes));
+                       COH_DTYPE_F32, COH_WIRE_STORED, layout->chunks[first + chunk].bytes));
     COH_TRY(
         coh_lower_operand(w, state, chunk, chunk + 1, COH_ACCESS_READ, COH_ROLE_OPTIMIZER_STATE));
     COH_TRY(coh_lower_operand_all(w, layout->gathered, COH_ACCESS_WRITE, COH_ROLE_WORKSPACE));
@@ -111,7 +117,8 @@ coh_status coh_lower_gather_partials(coh_lower_writer *w)
     const uint64_t bytes = coh_sent_partials_bytes(layout);
     if (bytes == 0)
         return COH_OK;
-    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(&layout->mesh), COH_DTYPE_F32, bytes));
+    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(&layout->mesh), COH_DTYPE_F32,
+                       COH_WIRE_STORED, bytes));
     COH_TRY(coh_lower_operand_all(w, layout->partials, COH_ACCESS_BOTH, COH_ROLE_PARTIALS));
     COH_TRY(coh_lower_operand_all(w, layout->wire, COH_ACCESS_WRITE, COH_ROLE_WORKSPACE));
     end_comm(w);
@@ -121,7 +128,7 @@ coh_status coh_lower_gather_partials(coh_lower_writer *w)
 coh_status coh_lower_gather_losses(coh_lower_writer *w)
 {
     const coh_mesh *mesh = &w->layout->mesh;
-    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(mesh), COH_DTYPE_F32,
+    COH_TRY(begin_comm(w, COH_OP_GATHER, coh_mesh_all_axes(mesh), COH_DTYPE_F32, COH_WIRE_STORED,
                        (uint64_t)w->layout->microbatch_count * COH_LOSS_STRIDE_BYTES));
     COH_TRY(coh_lower_operand_all(w, w->layout->losses, COH_ACCESS_BOTH, COH_ROLE_LOSS));
     end_comm(w);

@@ -114,7 +114,8 @@ static inline const coh_pattern *coh_pattern_of_group(const coh_layout *layout, 
 
 /* Returns the bytes that a rank receives over the links of one level when a chunk of work is
  * gathered for a use. */
-uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_link_level level);
+uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_program_kind kind,
+                            coh_link_level level);
 
 /* Completes the chunks whose sum over all ranks is under way, if any. */
 coh_status coh_pattern_settle(coh_lower_writer *w);

@@ -86,7 +86,7 @@ static uint64_t used_bytes(const coh_layout *layout, const coh_program *program,
                 if (coh_link_lane((coh_link_level)level) == lane)
                     bytes +=
                         coh_gathered_bytes(layout, program->touches[operand->touch_begin + t].chunk,
-                                           (coh_link_level)level);
+                                           program->kind, (coh_link_level)level);
     }
     return bytes;
 }

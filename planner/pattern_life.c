@@ -256,14 +256,18 @@ coh_status coh_life_visit(coh_lower_writer *w, coh_opcode opcode, int32_t group)
 
 /* ---- bytes over the links ---- */
 
-uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_link_level level)
+uint64_t coh_gathered_bytes(const coh_layout *layout, uint32_t chunk, coh_program_kind kind,
+                            coh_link_level level)
 {
     const coh_mesh *mesh = &layout->mesh;
+    const coh_group_layout *group = coh_chunk_group(layout, chunk);
+    const coh_wire wire = coh_gathered_wire(layout, group, kind);
     uint64_t bytes = 0;
-    for (int axis = 0; axis < coh_chunk_group(layout, chunk)->axes.work; axis++)
+    for (int axis = 0; axis < group->axes.work; axis++)
         if (coh_mesh_group_level(mesh, 1u << axis) == level)
-            bytes += ((uint64_t)mesh->axes[axis].rank_count - 1) *
-                     coh_chunk_part_bytes_at(layout, chunk, axis);
+            bytes +=
+                ((uint64_t)mesh->axes[axis].rank_count - 1) *
+                coh_sent_bytes(wire, group->dtype, coh_chunk_part_bytes_at(layout, chunk, axis));
     return bytes;
 }
 
@@ -283,7 +287,8 @@ static uint64_t axis_bytes(const coh_layout *layout, int32_t group, coh_program_
         const uint64_t updated = coh_chunk_part_bytes_at(layout, work->chunk_begin + i, axis);
         const uint64_t gathered = is_gathered_for_use ? 0 : is_updated_in_parts ? updated : reduced;
         if (kind == COH_PROGRAM_BODY)
-            bytes += reduced + gathered;
+            bytes += coh_sent_bytes(coh_reduced_wire(layout, grad + i), COH_DTYPE_F32, reduced) +
+                     gathered;
         else if (kind == COH_PROGRAM_DRAIN && is_updated_in_parts && is_deferred)
             bytes += gathered;
         else if ((kind == COH_PROGRAM_SAVE || kind == COH_PROGRAM_HASH) && is_gathered_for_use)

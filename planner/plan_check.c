@@ -57,6 +57,21 @@ static coh_status check_rank_pattern(const coh_plan_options *options)
     return coh_rank_axes_find(options, options->rank_pattern, &axes);
 }
 
+static coh_status check_wires(const coh_plan_options *options, int64_t ranks)
+{
+    const coh_wires *wires = &options->wires;
+    COH_TRY(coh_check_integer("wires.weights", (int32_t)wires->weights, 0, COH_WIRE_COUNT - 1));
+    COH_TRY(coh_check_integer("wires.gradients", (int32_t)wires->gradients, 0, COH_WIRE_COUNT - 1));
+    if (wires->weights == COH_WIRE_STORED && wires->gradients == COH_WIRE_STORED)
+        return COH_OK;
+    if (ranks > 1 && (coh_rank_pattern_is_auto(options) || coh_ranks_divide(options)))
+        return COH_OK;
+    return coh_fail(COH_ERR_ARGUMENT,
+                    "%s: only what ranks divide travels in another form than it is stored: give a "
+                    "rank pattern that divides something, as zero3, or leave it out",
+                    coh_term_text(COH_TERM_WIRE));
+}
+
 /* Checks the ranks of a plan that has some. */
 static coh_status check_ranks(const coh_plan_options *options)
 {
@@ -75,6 +90,7 @@ static coh_status check_ranks(const coh_plan_options *options)
                         "%" PRId64 " ranks: updates speculate on one rank only; set speculates "
                         "to 0, or clip by another mode",
                         ranks);
+    COH_TRY(check_wires(options, ranks));
     if (ranks * options->microbatch_count > 65536)
         return coh_fail(COH_ERR_ARGUMENT,
                         "%" PRId64

@@ -272,6 +272,7 @@ static const char *const modes[] = { [COH_PLAN_TRAIN] = "train", [COH_PLAN_INFER
 static const char *const orders[] = {
     [COH_SWEEP_MICROBATCH] = "micro-batch", [COH_SWEEP_LAYER] = "layer", NULL
 };
+static const char *const wires[] = { "stored", "bf16", "int8", "int4", NULL };
 
 #define IN(member)         COH_JSON_AT(coh_plan_text, member)
 #define WHOLE(member, ...) COH_JSON_WHOLE, IN(member), __VA_ARGS__
@@ -294,6 +295,10 @@ static const coh_json_field option_fields[] = {
       WHOLE(options.pair_ranks, .most = COH_REPLICAS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
     { "node_ranks",
       WHOLE(options.node_ranks, .most = COH_REPLICAS_MOST, .rule = COH_JSON_UNLESS_ZERO) },
+    { "weights_wire", COH_JSON_CHOICE, IN(options.wires.weights), .names = wires,
+      .rule = COH_JSON_UNLESS_ZERO },
+    { "gradients_wire", COH_JSON_CHOICE, IN(options.wires.gradients), .names = wires,
+      .rule = COH_JSON_UNLESS_ZERO },
     { "rank_pattern", COH_JSON_TEXT, IN(options.rank_pattern), .rule = COH_JSON_UNLESS_ZERO },
     { "atomics", WHOLE(atomics, .most = 1, .rule = COH_JSON_UNLESS_ZERO) },
     { "emulate_host_bytes", COH_JSON_DECIMAL, IN(options.host_memory_bytes) },
@@ -554,6 +559,7 @@ static void take_decisions(const coh_plan_text *file, coh_plan_file *out)
     out->sweep_order = file->options.sweep_order;
     out->f32_gradients = file->options.f32_gradients;
     out->replicas = file->options.replicas;
+    out->wires = file->options.wires;
     out->ranks = file->options.ranks;
     out->deferred_update = file->options.deferred_update;
     out->speculates = file->options.speculates;

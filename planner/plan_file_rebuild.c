@@ -68,12 +68,23 @@ static coh_status check_shapes_agree(const char *path, const char *what, const c
     return coh_fail(COH_ERR_ARGUMENT, "%s is for %s %s: give the same", path, what, text);
 }
 
+static coh_status check_wires_agree(const char *path, const coh_wires *made, const coh_wires *given)
+{
+    char text[COH_WIRES_TEXT_BYTES];
+    if (made->weights == given->weights && made->gradients == given->gradients)
+        return COH_OK;
+    COH_TRY(coh_wires_write(made, text));
+    return coh_fail(COH_ERR_ARGUMENT, "%s is for %s %s: give the same", path,
+                    coh_term_text(COH_TERM_WIRE), text);
+}
+
 static coh_status check_ranks_agree(const char *path, const coh_plan_options *made,
                                     const coh_plan_options *given)
 {
     COH_TRY(check_shapes_agree(path, coh_term_text(COH_TERM_REPLICAS), &made->replicas,
                                &given->replicas));
     COH_TRY(check_shapes_agree(path, "ranks", &made->ranks, &given->ranks));
+    COH_TRY(check_wires_agree(path, &made->wires, &given->wires));
     if (made->pair_ranks == given->pair_ranks && made->node_ranks == given->node_ranks)
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,
@@ -277,9 +288,12 @@ coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *opti
                             const char *path, const coh_plan_text *file, coh_plan **out_plan)
 {
     *out_plan = NULL;
-    COH_TRY(coh_plan_check_options(options));
-    COH_TRY(coh_optimizers_check(graph, options));
     coh_plan_options merged = *options;
+    memcpy(merged.rank_pattern, file->options.rank_pattern, sizeof(merged.rank_pattern));
+    merged.pins = file->options.pins;
+    merged.pin_count = file->options.pin_count;
+    COH_TRY(coh_plan_check_options(&merged));
+    COH_TRY(coh_optimizers_check(graph, &merged));
     merged.f32_gradients = options->f32_gradients && coh_graph_trains_bf16(graph);
     COH_TRY(check_options_agree(path, file, graph, &merged));
     merged.host_memory_bytes = file->options.host_memory_bytes;
@@ -288,10 +302,7 @@ coh_status coh_plan_rebuild(const coh_graph *graph, const coh_plan_options *opti
     merged.link_bytes_per_s = file->options.link_bytes_per_s;
     merged.drive_count = file->options.drive_count;
     merged.speculates = file->options.speculates;
-    memcpy(merged.rank_pattern, file->options.rank_pattern, sizeof(merged.rank_pattern));
     merged.sweep_order = file->options.sweep_order;
-    merged.pins = file->options.pins;
-    merged.pin_count = file->options.pin_count;
     COH_TRY(coh_plan_open(graph, &merged, out_plan));
     coh_plan *plan = *out_plan;
     plan->decisions = file->decisions;

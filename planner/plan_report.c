@@ -401,7 +401,7 @@ coh_status coh_plan_operator_at(const coh_plan *plan, int32_t index,
 
 /* ---- programs as text ---- */
 
-/* Adds " over data0,data1 in parts of 4096 f32": the group as its axes. */
+/* Adds " over data0,data1 in parts of 4096 f32 as int8": the group as its axes. */
 static coh_status add_comm(const coh_mesh *mesh, const coh_comm_call *comm, coh_text *text)
 {
     const char *before = " over ";
@@ -411,8 +411,10 @@ static coh_status add_comm(const coh_mesh *mesh, const coh_comm_call *comm, coh_
         COH_TRY(coh_text_add(text, "%s%s", before, mesh->axes[axis].name));
         before = ",";
     }
-    return coh_text_add(text, " in parts of %" PRIu64 " %s", comm->part_bytes,
-                        comm->wire == COH_DTYPE_F32 ? "f32" : "bf16");
+    COH_TRY(coh_text_add(text, " in parts of %" PRIu64 " %s", comm->part_bytes,
+                         comm->dtype == COH_DTYPE_F32 ? "f32" : "bf16"));
+    return comm->wire == COH_WIRE_STORED ? COH_OK
+                                         : coh_text_add(text, " as %s", coh_wire_name(comm->wire));
 }
 
 static coh_status add_instruction(const coh_plan *plan, const coh_program *p,

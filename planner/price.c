@@ -321,6 +321,21 @@ static coh_price roofline(const coh_profile *profile, const coh_instruction *ins
     return with_instruction(memory.p50 > price.p50 ? memory : price, &profile->instruction_ns);
 }
 
+/* Returns the time in which a rank packs what it sends in an exchange and unpacks what arrives: its
+ * parts pass through memory twice, on a thread of its own. */
+static coh_price packing(const coh_profile *profile, const coh_layout *layout,
+                         const coh_comm_call *comm)
+{
+    const int is_host = profile->device_kind == COH_DEVICE_HOST;
+    const double passes = 2.0 * coh_mesh_group_size(&layout->mesh, comm->axes);
+    coh_figure memory = profile->memory_bytes_per_s;
+    if (comm->wire == COH_WIRE_STORED)
+        return (coh_price){ 0 };
+    if (is_host && profile->threads > 1)
+        coh_figure_multiply(&memory, 1.0 / profile->threads);
+    return at_rate(passes * (double)comm->part_bytes, &memory);
+}
+
 /* ---- one instruction ---- */
 
 /* Returns 1 if the instruction works on bf16 tensors. */
@@ -384,6 +399,12 @@ coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layo
             price = roofline(profile, instruction, on_bf16);
             price.source += pricer->curve_count;
         }
+    }
+    if (instruction->comm > 0) {
+        const coh_price more = packing(profile, layout, &program->comms[instruction->comm - 1]);
+        price.p10 += more.p10;
+        price.p50 += more.p50;
+        price.p90 += more.p90;
     }
     return is_calibrated ? scaled(price, calibration->factor) : price;
 }

@@ -71,7 +71,9 @@ static uint64_t hash_layout(const coh_layout *layout)
 
 static uint64_t hash_comm(uint64_t hash, const coh_comm_call *comm)
 {
-    hash = fold(hash, ((uint64_t)comm->axes << 32) | (uint32_t)comm->wire);
+    hash = fold(hash, ((uint64_t)comm->axes << 32) | (uint32_t)comm->dtype);
+    if (comm->wire != COH_WIRE_STORED)
+        hash = fold(hash, (uint64_t)comm->wire);
     return fold(fold(hash, (uint64_t)(int64_t)comm->root), comm->part_bytes);
 }
 

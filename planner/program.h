@@ -25,6 +25,7 @@
 #include "base/fold_shape.h"
 #include "cohobate/model.h"
 #include "cohobate/optimizer.h"
+#include "cohobate/wire.h"
 #include "memory/mesh.h"
 #include "memory/tier.h"
 
@@ -264,7 +265,8 @@ typedef struct coh_layout {
      * writes the first ones; GATHER then puts each rank's slots at its place. */
     int32_t losses;
     int32_t libraries; /* workspace of a GPU's libraries; -1: none */
-    int32_t wire;      /* object: receives what REDUCE folds; -1: one rank */
+    int32_t wire;      /* object: what other ranks send, and what is packed; -1: one rank */
+    coh_wires wires;   /* the formats of weights and gradients */
     int32_t gathered;  /* object: receives the states of a divided chunk; -1: there are none */
     int32_t *input_objects;
     uint32_t input_count;      /* by graph input */
@@ -462,9 +464,11 @@ typedef struct coh_instruction_call {
  * GATHER). Each member has one part of a window. */
 typedef struct coh_comm_call {
     coh_axis_set axes; /* of the layout's mesh: the group is the ranks that differ in these only */
-    coh_dtype wire;    /* of the elements that travel */
+    coh_dtype dtype;   /* of the elements in memory */
+    coh_wire wire;     /* in which they travel */
     int32_t root;      /* -1: none */
-    uint64_t part_bytes; /* of each member; the last ones may have less (planner/comm_parts.h) */
+    /* In memory, of each member; the last ones may have less (planner/comm_parts.h). */
+    uint64_t part_bytes;
 } coh_comm_call;
 
 typedef struct coh_instruction {

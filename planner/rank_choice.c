@@ -5,7 +5,9 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "cohobate/rank_pattern.h"
+#include "cohobate/terms.h"
 #include "planner/attempt.h"
 #include "planner/rank_axes.h"
 
@@ -145,6 +147,11 @@ coh_status coh_rank_choice_plan(const coh_graph *graph, const coh_plan_options *
         set_pattern(&one, c.names[0]);
         return make(graph, &one, only_fits, out_plan);
     }
+    if (options->wires.weights != COH_WIRE_STORED || options->wires.gradients != COH_WIRE_STORED)
+        return coh_fail(COH_ERR_ARGUMENT,
+                        "%s: results depend on what ranks divide, so name the rank pattern, as "
+                        "zero3",
+                        coh_term_text(COH_TERM_WIRE));
     const coh_status status = choose(&c);
     if (status == COH_OK)
         *out_plan = c.best;

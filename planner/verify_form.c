@@ -378,8 +378,9 @@ static uint64_t sent_partials(const coh_layout *layout)
 /* The facts of an instruction of a group of ranks that follow from its first operand. */
 typedef struct comm_facts {
     coh_axis_set axes;
-    uint64_t part_bytes, received_bytes;
-    coh_dtype wire;
+    uint64_t part_bytes, received_bytes; /* received: room for that, and for what is packed */
+    coh_dtype dtype;
+    coh_wire wire;
     int32_t received_in; /* object of the second operand; -1: received in place */
     int32_t part;        /* object of the last operand, with the window's chunk; -1: none */
 } comm_facts;
@@ -401,6 +402,33 @@ static int may_exchange(const coh_group_layout *group, uint8_t stream, int is_re
     default:
         return 0;
     }
+}
+
+/* Returns the bytes that a part of so many bytes in memory takes on a wire: with a scale for each
+ * 128 elements but for bf16, and of int4 whole blocks. */
+static uint64_t sent_part(coh_wire wire, coh_dtype dtype, uint64_t bytes)
+{
+    const uint64_t count = bytes / (dtype == COH_DTYPE_F32 ? 4 : 2), blocks = (count + 127) / 128;
+    uint64_t sent = 2 * count;
+    if (wire == COH_WIRE_STORED)
+        return bytes;
+    if (wire == COH_WIRE_INT8)
+        sent = count + 4 * blocks;
+    else if (wire == COH_WIRE_INT4)
+        sent = 68 * blocks;
+    return sent + (64 - sent % 64) % 64;
+}
+
+/* Returns the wire of an exchange: what is reduced of a divided chunk has that of gradients; work
+ * that a step gathers for a use, that of weights. */
+static coh_wire wire_of(const coh_verifier *v, coh_dtype dtype, int is_divided_sum, int is_for_use)
+{
+    const coh_wires *wires = &v->layout->wires;
+    const int in_step = v->program->kind == COH_PROGRAM_BODY;
+    const coh_wire wire = is_divided_sum          ? wires->gradients
+                          : is_for_use && in_step ? wires->weights
+                                                  : COH_WIRE_STORED;
+    return wire == COH_WIRE_BF16 && dtype == COH_DTYPE_BF16 ? COH_WIRE_STORED : wire;
 }
 
 /* Returns the facts of an exchange of a chunk of gradient or work, in the group of one axis. */
@@ -427,12 +455,22 @@ static comm_facts facts_of_chunk(const coh_verifier *v, const coh_instruction *i
     comm_facts facts = { .axes = 1u << axis,
                          .part_bytes =
                              coh_verify_part(mesh, axis, layout->chunks[whole].bytes, unit),
-                         .wire = is_grad ? COH_DTYPE_F32 : group->dtype,
-                         .received_in = is_reduce ? layout->wire : -1,
+                         .dtype = is_grad ? COH_DTYPE_F32 : group->dtype,
+                         .received_in = -1,
                          .part = makes_part   ? group->grad_part
                                  : takes_part ? group->work_part
                                               : -1 };
-    facts.received_bytes = facts.part_bytes * (uint64_t)(mesh->axes[axis].rank_count - 1);
+    facts.wire = wire_of(v, facts.dtype, is_reduce && layout->chunks[whole].is_divided,
+                         object->stream == COH_STREAM_WORK && axis < group->axes.work);
+    if (is_reduce || facts.wire != COH_WIRE_STORED)
+        facts.received_in = layout->wire;
+    const uint64_t members = (uint64_t)mesh->axes[axis].rank_count;
+    const uint64_t slices = is_reduce ? (members - 1) * facts.part_bytes : 0;
+    const uint64_t all = is_reduce ? 2 * members - 1 : members;
+    facts.received_bytes = slices;
+    if (facts.wire != COH_WIRE_STORED)
+        facts.received_bytes +=
+            (64 - slices % 64) % 64 + all * sent_part(facts.wire, facts.dtype, facts.part_bytes);
     if (!may_exchange(group, object->stream, is_reduce, axis) ||
         (is_grad && coh_group_grad_dtype(group) != COH_DTYPE_F32))
         facts.part_bytes = 0; /* there is no such exchange */
@@ -449,7 +487,7 @@ static comm_facts facts_of_comm(const coh_verifier *v, const coh_instruction *in
         stream == COH_STREAM_WORK_PART)
         return facts_of_chunk(v, instruction, window);
     comm_facts facts = { .axes = (1u << layout->mesh.axis_count) - 1,
-                         .wire = COH_DTYPE_F32,
+                         .dtype = COH_DTYPE_F32,
                          .received_in = -1,
                          .part = -1 };
     if (stream == COH_STREAM_LOSS) {
@@ -489,12 +527,12 @@ static coh_status check_comm(coh_verifier *v, uint32_t index)
     const coh_mesh *mesh = &v->layout->mesh;
     const coh_operand *window = coh_instruction_operands(v, index);
     const comm_facts facts = facts_of_comm(v, instruction, window);
-    const uint64_t received =
-        comm->part_bytes * (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
+    const uint64_t received = sent_part(comm->wire, comm->dtype, comm->part_bytes) *
+                              (uint64_t)(coh_mesh_group_size(mesh, comm->axes) - 1);
     const coh_stream stream = (coh_stream)v->layout->objects[window->object].stream;
     int good = window->role == role_of_stream(stream) && comm->root == -1 && facts.part_bytes > 0 &&
                comm->axes == facts.axes && comm->part_bytes == facts.part_bytes &&
-               comm->wire == facts.wire &&
+               comm->dtype == facts.dtype && comm->wire == facts.wire &&
                instruction->operand_count == 1u + (facts.received_in >= 0) + (facts.part >= 0);
     if (good && facts.received_in >= 0)
         good = window[1].object == facts.received_in && window[1].bytes >= facts.received_bytes;

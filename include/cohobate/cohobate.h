@@ -17,7 +17,8 @@
  *   kernels.h, machine.h                  tables of matrix products; what this machine has
  *   checkpoint.h, run.h                   reading checkpoints; disk space and the run's lock
  *   disk.h                                several drives as one working store
- *   world.h, rank_pattern.h               several ranks: opened, stopped together; what each keeps
+ *   world.h, rank_pattern.h, wire.h       several ranks: opened, stopped together; what each keeps,
+ *                                         and how it travels
  *   plan_batch.h                          plans a batch and chooses its micro-batch
  *   fold_shape.h                          order in which gradients of replicas are added
  *   status.h, refusal.h, terms.h          errors; what does not fit, as data; words of messages
@@ -66,6 +67,7 @@
 #include "cohobate/tier.h"
 #include "cohobate/trace.h"
 #include "cohobate/training_note.h"
+#include "cohobate/wire.h"
 #include "cohobate/world.h"
 
 #ifdef __cplusplus

@@ -23,6 +23,7 @@
 #include "cohobate/rank_pattern.h"
 #include "cohobate/refusal.h"
 #include "cohobate/tier.h"
+#include "cohobate/wire.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -209,6 +210,8 @@ typedef struct coh_plan_options {
      * the placement plan. With parts of states everything that reads them (hash, save) is done by
      * all ranks together (engine.h), with parts of weights also evaluations. */
     char rank_pattern[COH_RANK_PATTERN_BYTES];
+    /* How weights and gradients travel between ranks (wire.h). Part of the numeric plan. */
+    coh_wires wires;
 } coh_plan_options;
 
 /* As coh_plan_options_init; `bytes` is the size that the caller was compiled with. */
@@ -476,6 +479,7 @@ typedef struct coh_plan_file {
     int32_t deferred_update;
     coh_fold_shape replicas, ranks;
     int32_t speculates; /* as in coh_plan_options */
+    coh_wires wires;    /* likewise */
 } coh_plan_file;
 /* Reads the facts. Fails: COH_ERR_CORRUPT, COH_ERR_IO, COH_ERR_MEMORY. */
 COH_API coh_status coh_plan_file_read(const char *path, coh_plan_file *out_file);

@@ -15,7 +15,8 @@
  *
  *     weights over 2, before each use:    0 <-> 1    2 <-> 3    4 <-> 5    6 <-> 7
  *
- * Patterns do not affect bits. docs/ranks.md has the bytes of each. zero1 to zero3 are the stages
+ * Patterns do not affect bits, unless numbers are rounded on their way between ranks (wire.h).
+ * docs/ranks.md has the bytes of each. zero1 to zero3 are the stages
  * of Rajbhandari et al. (2020); dividing each stream over links of another speed is that of MiCS
  * (Zhang et al., 2022) and of ZeRO++ (Wang et al., 2023). Threads: any. */
 #ifndef COHOBATE_RANK_PATTERN_H

@@ -90,6 +90,10 @@ class coh_fold_shape(Structure):
     _fields_ = [("factors", c_int32 * 3)]
 
 
+class coh_wires(Structure):
+    _fields_ = [("weights", c_int), ("gradients", c_int)]
+
+
 class coh_plan_options(Structure):
     _fields_ = [("struct_bytes", c_uint32), ("mode", c_int), ("device_memory_bytes", c_uint64),
                 ("host_memory_bytes", c_uint64), ("emulate_host", c_int32), ("disk_bytes", c_uint64),
@@ -102,7 +106,7 @@ class coh_plan_options(Structure):
                 ("optimizer_choices", POINTER(coh_optimizer_choice)), ("optimizer_choice_count", c_int32),
                 ("drive_count", c_int32), ("replicas", coh_fold_shape), ("ranks", coh_fold_shape),
                 ("pair_ranks", c_int32), ("node_ranks", c_int32), ("speculates", c_int32),
-                ("rank_pattern", c_char * 32)]
+                ("rank_pattern", c_char * 32), ("wires", coh_wires)]
 
 
 _GraphSource = CFUNCTYPE(c_int, c_void_p, c_int64, POINTER(c_void_p))
@@ -215,7 +219,7 @@ class coh_token_file_facts(Structure):
                 ("is_raw", c_int32), ("is_llmc", c_int32), ("id_bytes", c_int32)]
 
 
-_STRUCTS = (coh_shape, coh_parameter, coh_graph_parameter_facts, coh_adapters, coh_model, coh_model_size, coh_pin, coh_rank_parts,
+_STRUCTS = (coh_shape, coh_parameter, coh_graph_parameter_facts, coh_adapters, coh_model, coh_model_size, coh_pin, coh_rank_parts, coh_wires,
             coh_optimizer_choice, coh_plan_options, coh_batch, coh_batch_plan, coh_plan_summary, coh_parameter_group,
             coh_hyperparameter_value, coh_disk, coh_engine_options, coh_step_input, coh_step_result, coh_checkpoint_note,
             coh_checkpoint_facts, coh_change, coh_refusal, coh_token_file_facts)

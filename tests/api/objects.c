@@ -460,6 +460,11 @@ coh_fold_shape valid_coh_fold_shape(void)
     return (coh_fold_shape){ { 2, 2 } };
 }
 
+coh_wires valid_coh_wires(void)
+{
+    return (coh_wires){ COH_WIRE_INT8, COH_WIRE_INT4 };
+}
+
 coh_pin valid_coh_pin(void)
 {
     return (coh_pin){ .target = "blocks.0", .place = COH_PIN_KEEP };

@@ -63,6 +63,24 @@ class Ranks(TrainTest):
         for pattern in steps:
             self.assertIn(f"h.0.mlp.c_fc={pattern}", names)
 
+    def test_a_wire_sends_fewer_bytes(self):
+        shape = [*RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "zero3"]
+        plans = {wire: self.succeeds("plan", *shape, "--wire", wire, "--json").json
+                 for wire in ("stored", "bf16", "int8", "weights=int8,gradients=int4")}
+        sent = [plan["link_bytes"]["comm0"] for plan in plans.values()]
+        self.assertEqual(sent, sorted(set(sent), reverse=True))
+        self.assertEqual(plans["weights=int8,gradients=int4"]["gradients_wire"], "int4")
+        exact, packed = (self.train("--steps", 3, "--save", "none", *F32, *SHAPE, "--ranks", 4, "--pattern", "zero3", "--wire", wire,
+                                    model=RUN) for wire in ("stored", "int8"))
+        self.assertIn("between them weights travel as int8, gradients as int8", packed.err)
+        self.assertNotEqual(self.says_hash(exact), self.says_hash(packed))
+        plan = self.path("wired.json")
+        self.succeeds("plan", *shape, "--wire", "int8", "-o", plan)
+        self.succeeds("simulate", plan)
+        numbers = ["--steps", 3, "--save", "none", *F32, *SHAPE, "--ranks", 4, "--plan", plan]
+        self.assertEqual(self.says_hash(self.train(*numbers, "--wire", "int8", model=RUN)), self.says_hash(packed))
+        self.fails(2, "train", *RUN, *numbers, "--data", self.corpus(), says="--wire weights=int8,gradients=int8: give the same")
+
     def test_a_plan_file_keeps_the_ranks(self):
         plan = self.path("plan.json")
         self.succeeds("plan", *RUN, *F32, *SHAPE, "--ranks", 4, "-o", plan)
@@ -96,6 +114,10 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 0, says="--ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pattern", "zero1", says="--pattern is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pin", "*=zero1", says="a rank pattern is for several ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--wire", "int8", says="--wire is for several ranks")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--wire", "int8", says="--wire: results depend on what ranks divide")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "replicate", "--wire", "int8", says="--wire: only what ranks divide")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "zero3", "--wire", "int3", says="--wire 'int3' is no wire")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "zero", says="no rank pattern is called 'zero'")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "1/1/3", says="each divides the next")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--clip-mode", "speculate", says="speculate on one rank only")

@@ -77,6 +77,9 @@ typedef struct setting {
     const char *loads, *saves;
     int cannot_save; /* 1: something else is in the place of `saves` */
     int lead;        /* of the plan's decisions, if above 0 */
+    coh_wires wires; /* of several ranks */
+    uint64_t chunk_bytes;
+    int keeps; /* 1: no step, only the hash of what is loaded */
 } setting;
 
 static inline coh_graph *make_graph(const setting *s)
@@ -115,6 +118,10 @@ static inline coh_plan_options options_of(const setting *s, coh_pin *pin)
     options.chunk_bytes = s->pattern ? 5 << 16 : 1 << 16; /* parts of unequal length */
     if (s->ranks > 1 && s->pattern != NULL)
         snprintf(options.rank_pattern, sizeof(options.rank_pattern), "%s", s->pattern);
+    if (s->chunk_bytes > 0)
+        options.chunk_bytes = s->chunk_bytes;
+    if (s->ranks > 1)
+        options.wires = s->wires;
     if (s->ranks > 1 && s->pin != NULL) {
         must(coh_pin_parse(s->pin, pin), "pin");
         options.pins = pin;
@@ -202,7 +209,7 @@ static inline coh_status run_steps(rank_run *run, coh_engine *engine)
         COH_TRY(coh_engine_load(engine, run->s->loads, NULL));
     else
         COH_TRY(coh_engine_init(engine, 3));
-    for (uint64_t step = 0; step < STEPS; step++) {
+    for (uint64_t step = 0; step < STEPS && !run->s->keeps; step++) {
         const coh_step_input input = { .struct_bytes = sizeof(input),
                                        .step = step,
                                        .seed = 1,

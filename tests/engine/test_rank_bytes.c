@@ -82,6 +82,16 @@ static uint64_t uses_of(const coh_plan *plan, uint32_t chunk)
     return uses;
 }
 
+/* Returns the bytes of so many bytes in memory on a wire: codes, and a scale for 128 elements. */
+static uint64_t sent_bytes(coh_wire wire, uint64_t bytes, uint64_t element)
+{
+    const uint64_t count = bytes / element, scales = (count + 127) / 128 * 4;
+    const uint64_t sent = wire == COH_WIRE_INT8   ? count + scales
+                          : wire == COH_WIRE_INT4 ? (count + 127) / 128 * 64 + scales
+                                                  : 2 * count;
+    return wire == COH_WIRE_STORED ? bytes : (sent + LINE - 1) / LINE * LINE;
+}
+
 /* Returns the bytes that a rank receives of one chunk over an axis of two ranks. */
 static uint64_t chunk_bytes(const coh_plan *plan, const coh_group_layout *group, numbers parts,
                             uint32_t chunk, int axis)
@@ -92,9 +102,15 @@ static uint64_t chunk_bytes(const coh_plan *plan, const coh_group_layout *group,
     const uint64_t work = layout->chunks[chunk].bytes, grad = work / bytes * 4;
     const uint64_t slices = part_of(grad, axis + 1, divides ? (uint64_t)GRAIN * 4 : LINE);
     const uint64_t updated = part_of(work, axis + 1, GRAIN * bytes);
-    if (!divides || axis >= log2_of(parts.state))
+    const coh_wires *wires = &plan->options.wires;
+    if (!divides)
         return 2 * slices; /* and the sums */
-    return slices + (axis < log2_of(parts.work) ? uses_of(plan, chunk) : 1) * updated;
+    const uint64_t sent = sent_bytes(wires->gradients, slices, 4);
+    if (axis >= log2_of(parts.state))
+        return sent + slices;
+    return sent + (axis < log2_of(parts.work)
+                       ? uses_of(plan, chunk) * sent_bytes(wires->weights, updated, bytes)
+                       : updated);
 }
 
 /* Returns the bytes that a rank receives in a step over the links within a node, or between
@@ -160,7 +176,7 @@ static const struct {
         .pattern = "zero2" },
       { 1, 8, 8 } },
     { { "2x2x2", 2, COH_DTYPE_F32, COH_SWEEP_MICROBATCH, 1, 0.5f, 8, 4, IN_MEMORY, 0, -1,
-        .pattern = "zero3" },
+        .pattern = "zero3", .wires = { COH_WIRE_INT8, COH_WIRE_INT4 } },
       { 8, 8, 8 } },
     { { "2x2x2", 2, COH_DTYPE_BF16, COH_SWEEP_MICROBATCH, 1, 0.5f, 8, 4, IN_MEMORY, 0, -1,
         .pattern = "2/4/8" },

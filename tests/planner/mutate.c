@@ -199,7 +199,7 @@ static void list_tables(const coh_layout *layout, const coh_program *p, mutation
     for (uint32_t i = 0; i < layout->group_count; i++)
         add(list, MUTATE_GROUP_DTYPE, i, 0);
     for (uint32_t i = 0; i < p->comm_count; i++)
-        for (int32_t member = 0; member < 4; member++)
+        for (int32_t member = 0; member < 5; member++)
             add(list, MUTATE_COMM, i, member);
     for (uint32_t i = 0; i < layout->resident_count; i++) {
         add(list, MUTATE_RESIDENT, i, PAGE);

@@ -148,8 +148,10 @@ static int change_comm(mutant *m, const mutation *what)
         comm->part_bytes += 64;
     else if (what->amount == 2)
         comm->root = 0;
+    else if (what->amount == 3)
+        comm->dtype = COH_DTYPE_BF16;
     else
-        comm->wire = COH_DTYPE_BF16;
+        comm->wire = comm->wire == COH_WIRE_INT8 ? COH_WIRE_INT4 : COH_WIRE_INT8;
     return 1;
 }
 

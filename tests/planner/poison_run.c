@@ -452,7 +452,8 @@ static uint64_t fold_call(const machine *m, const coh_instruction *instruction)
     if (instruction->comm > 0) {
         const coh_comm_call *comm = &m->program->comms[instruction->comm - 1];
         hash = mix(mix(hash, comm->axes), comm->part_bytes);
-        hash = mix(mix(hash, (uint64_t)(uint32_t)comm->root), (uint64_t)comm->wire);
+        hash = mix(mix(hash, (uint64_t)(uint32_t)comm->root), (uint64_t)comm->dtype);
+        hash = mix(hash, (uint64_t)comm->wire);
     }
     if (instruction->call < 0)
         return hash;

@@ -269,7 +269,8 @@ static void volumes_of_parts_are_half_sums_and_gathered_work(void **state)
                 const uint64_t half = received_bytes(meshes[i], level) / 2 / COH_PAGE_BYTES * grain;
                 const uint64_t work = half / (is_half ? 2 : 1);
                 const uint64_t once = axis < of_work ? 0 : axis < of_states ? work : half;
-                assert_true(coh_gathered_bytes(&layout, WORK, link) == (axis < of_work ? work : 0));
+                assert_true(coh_gathered_bytes(&layout, WORK, COH_PROGRAM_BODY, link) ==
+                            (axis < of_work ? work : 0));
                 assert_true(coh_pattern_rows[COH_PATTERN_REPLICATE]->volume(
                                 &layout, 0, COH_PROGRAM_BODY, link) == half + once);
             }

@@ -33,6 +33,7 @@ typedef struct setting {
     coh_fold_shape replicas, ranks; /* of coh_plan_options */
     int node_ranks;
     const char *pattern; /* coh_plan_options.rank_pattern; NULL: "" */
+    coh_wires wires;     /* likewise */
     int lead;            /* of the decisions */
     int speculates;      /* 1: coh_plan_options.speculates, with the decisions found without */
 } setting;
@@ -362,7 +363,7 @@ static const setting settings[] = {
       .f32 = 1,
       .ranks = { { 3 } },
       .pattern = "zero2" },
-    { "host, deferred, bf16, recomputed, zero3 on ranks 3",
+    { "host, deferred, bf16, recomputed, zero3 on ranks 3, packed",
       { .layers = 1, .width = 256, .vocabulary = 300, .rows = 20, .dtype = COH_DTYPE_BF16 },
       2,
       1,
@@ -373,7 +374,8 @@ static const setting settings[] = {
       .updates = 1,
       .f32 = 1,
       .ranks = { { 3 } },
-      .pattern = "zero3" },
+      .pattern = "zero3",
+      .wires = { COH_WIRE_INT8, COH_WIRE_INT4 } },
     { "disk, deferred, tied, levels 2/2/4 on ranks 2x2 of two nodes",
       { .layers = 1, .width = 256, .vocabulary = 128, .rows = 20, .is_tied = 1 },
       2,
@@ -499,6 +501,7 @@ static coh_plan *make_plan(const setting *what, const coh_graph *graph)
     options.pins = pins;
     if (what->pattern != NULL)
         snprintf(options.rank_pattern, sizeof(options.rank_pattern), "%s", what->pattern);
+    options.wires = what->wires;
     options.emulate_host = 1;
     const int host_percent = what->host_percent > 0 ? what->host_percent : 400;
     options.host_memory_bytes = what->host ? memory / 100 * (uint64_t)host_percent : 0;
