@@ -12,6 +12,7 @@
 #include "planner/bounds.h"
 #include "planner/fold.h"
 #include "planner/neighbours.h"
+#include "planner/rank_axes.h"
 #include "planner/residency.h"
 #include "planner/schedule.h"
 
@@ -298,6 +299,9 @@ static int resident_choices(const coh_plan *plan, int32_t *choices)
     return choices[1] > 0 ? 2 : 1;
 }
 
+/* Calls by which work is gathered early: without any, compute waits for each exchange. */
+enum { LEAD_USUAL = 2 };
+
 /* A way to start from, in as many slices. */
 static coh_decisions start_of(const coh_plan *plan, uint64_t chunk_bytes, int slices,
                               int32_t recompute, int32_t host_updates)
@@ -311,7 +315,8 @@ static coh_decisions start_of(const coh_plan *plan, uint64_t chunk_bytes, int sl
                             .patterns = coh_pattern_choose(slices),
                             .patient = 1,
                             .boundary = COH_BOUNDARY_SETTLED,
-                            .horizon = COH_HORIZON_USUAL };
+                            .horizon = COH_HORIZON_USUAL,
+                            .lead = coh_ranks_divide(&plan->options) ? LEAD_USUAL : 0 };
 }
 
 /* Fills the decisions of every way. Returns the number of ways. */

@@ -105,22 +105,33 @@ static coh_status try_pattern(choice *c, int index, coh_search search, uint64_t 
     return COH_OK;
 }
 
-/* Searches the best pattern as usual, then others that are about as fast. In memory without
- * recomputation there is nothing to search. */
+/* Returns the pattern of the fastest quick plan that is not searched yet; -1: none is about as fast
+ * as `best_ns`. */
+static int next_to_search(const choice *c, uint64_t best_ns, const int *is_searched)
+{
+    int next = -1;
+    for (int i = 0; i < c->count; i++)
+        if (!is_searched[i] && c->quick_ns[i] <= best_ns + best_ns / ABOUT &&
+            (next < 0 || c->quick_ns[i] < c->quick_ns[next]))
+            next = i;
+    return next;
+}
+
+/* Searches the patterns with the fastest quick plans as usual. In memory without recomputation
+ * there is nothing to search. */
 static coh_status search_best(choice *c)
 {
     const uint64_t best_ns = coh_plan_period_ns(c->best);
-    const int first = c->best_index;
-    int searched = 1;
+    int is_searched[COH_RANK_CHOICES_MOST] = { 0 };
     uint64_t unused;
     if (c->best->decisions.in_memory && coh_block_set_count(&c->best->decisions.recompute) == 0)
         return COH_OK;
-    COH_TRY(try_pattern(c, first, COH_SEARCH_USUAL, &unused));
-    for (int i = 0; i < c->count && searched < SEARCHED_MOST; i++) {
-        if (i == first || c->quick_ns[i] > best_ns + best_ns / ABOUT)
-            continue;
-        COH_TRY(try_pattern(c, i, COH_SEARCH_USUAL, &unused));
-        searched++;
+    for (int searched = 0; searched < SEARCHED_MOST; searched++) {
+        const int next = next_to_search(c, best_ns, is_searched);
+        if (next < 0)
+            break;
+        is_searched[next] = 1;
+        COH_TRY(try_pattern(c, next, COH_SEARCH_USUAL, &unused));
     }
     return COH_OK;
 }

@@ -279,6 +279,34 @@ static size_t take_valleys(const coh_plan *plan, int without_host, coh_candidate
     return valleys;
 }
 
+/* Returns 1 if a candidate recomputes and updates about as many blocks as the linear programme's
+ * solution. */
+static int is_near_least(const coh_plan *plan, const coh_decisions *d)
+{
+    const int32_t few = (coh_graph_block_count(plan->graph) + 7) / 8;
+    const int32_t recompute = coh_block_set_count(&d->recompute) - plan->least.recompute;
+    const int32_t updates = d->host_updates - plan->least.host_updates;
+    return recompute >= -few && recompute <= few && updates >= -few && updates <= few;
+}
+
+/* Where ranks divide something: moves the best candidate near the linear programme's solution to
+ * the second place, if the best of all is far from it. What keeps it from being fastest is often
+ * how early work is gathered and how long memory is unused. Returns 1 if it did. */
+static int take_least(const coh_plan *plan, coh_candidate *all, size_t count)
+{
+    if (plan->least.ns == 0 || count == 0 || !coh_ranks_divide(&plan->options) ||
+        is_near_least(plan, &all[0].decisions))
+        return 0;
+    for (size_t i = 1; i < count && all[i].valid; i++)
+        if (is_near_least(plan, &all[i].decisions)) {
+            const coh_candidate near = all[i];
+            memmove(&all[2], &all[1], (i - 1) * sizeof(near));
+            all[1] = near;
+            return 1;
+        }
+    return 0;
+}
+
 /* Improves from the best candidate, then from the next best: they may lead to other local
  * optima. */
 static coh_status improve_several(coh_candidates *candidates, int without_host, uint64_t bound_ns)
@@ -288,10 +316,14 @@ static coh_status improve_several(coh_candidates *candidates, int without_host, 
     for (size_t i = 0; i < candidates->count; i++)
         from[i] = candidates->all[i];
     qsort(from, candidates->count, sizeof(*from), compare_candidates);
-    const size_t count = take_valleys(candidates->plan, without_host, from, candidates->count);
+    const int has_least = !without_host && take_least(candidates->plan, from, candidates->count);
+    const size_t count =
+        has_least ? 2 : take_valleys(candidates->plan, without_host, from, candidates->count);
     coh_status status = COH_OK;
     for (size_t i = 0; i < count && status == COH_OK; i++) {
         candidates->best = from[i];
+        if (has_least && i == 1)
+            candidates->evaluations_most += evaluations_for(from[i].instruction_count);
         status = coh_candidates_improve(candidates, bound_ns);
         if (coh_candidate_is_better(&candidates->best, &best))
             best = candidates->best;
