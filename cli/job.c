@@ -421,7 +421,7 @@ static coh_status share_replicas(cli_job *job)
 {
     const int is_profile = job->options->command == CLI_PROFILE; /* it measures one rank's share */
     const int32_t ranks = is_profile ? 1 : cli_budget_rank_count(job->options);
-    if (ranks > 1 && job->on_gpu)
+    if (ranks > 1 && job->on_gpu && job->options->command != CLI_PLAN)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--ranks %d trains on the host device only: leave --device and profiles of "
                         "GPUs out",
@@ -491,6 +491,8 @@ static void set_plan_options(cli_job *job)
              job->options->pattern != NULL ? job->options->pattern
              : cli_job_rank_count(job) > 1 ? COH_RANK_PATTERN_AUTO
                                            : "");
+    if (cli_given(job->options, CLI_FLAG_NODE_RANKS))
+        o->node_ranks = (int32_t)job->options->node_ranks;
     if (job->options->launch && job->options->launch->local_count < cli_job_rank_count(job))
         o->node_ranks = job->options->launch->local_count;
     o->deferred_update = cli_recipe_defers(recipe);

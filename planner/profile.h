@@ -176,9 +176,11 @@ static inline int coh_profile_has_drive(const coh_profile *profile)
            coh_profile_is_link(profile, COH_LANE_WRITE);
 }
 
-/* Instructions in flight on an unmeasured link: copies 4, a drive 8. */
+/* Instructions in flight on an unmeasured link: exchanges between ranks 1, copies 4, a drive 8. */
 static inline uint32_t coh_profile_usual_depth(coh_lane lane)
 {
+    if (lane == COH_LANE_COMM0 || lane == COH_LANE_COMM1)
+        return 1;
     return lane == COH_LANE_H2D || lane == COH_LANE_D2H ? 4 : 8;
 }
 

@@ -50,6 +50,8 @@ static const entry entries[] = {
       { LINK_OF(COH_LANE_READ), LINK_OF(COH_LANE_WRITE) },
       { "links.read", "links.write" },
       0 },
+    { "node-link", ENTRY_RATE, { LINK_OF(COH_LANE_COMM0) }, { "links.comm0" }, 0 },
+    { "network", ENTRY_RATE, { LINK_OF(COH_LANE_COMM1) }, { "links.comm1" }, 0 },
     { "flops",
       ENTRY_FLOPS,
       { ROOF_OF(COH_ROOF_F32), ROOF_OF(COH_ROOF_BF16) },
@@ -283,7 +285,12 @@ static const coh_opcode link_opcodes[COH_LANE_COUNT][2] = {
     [COH_LANE_D2H] = { COH_OP_STORE, COH_OP_STORE },
     [COH_LANE_READ] = { COH_OP_READ, COH_OP_IMPORT },
     [COH_LANE_WRITE] = { COH_OP_WRITE, COH_OP_SAVE },
+    [COH_LANE_COMM0] = { COH_OP_REDUCE, COH_OP_GATHER },
+    [COH_LANE_COMM1] = { COH_OP_REDUCE, COH_OP_GATHER },
 };
+
+/* Of an exchange between ranks, if its link was not measured. */
+#define ASSUMED_COMM_LATENCY_NS 10e3
 
 /* Changes a link. A given rate applies for any duration, and calibration of the former link is
  * dropped. */
@@ -294,6 +301,8 @@ static coh_status change_link(coh_profile *profile, coh_lane lane, const entry *
         coh_figure_multiply(&link->sustained_bytes_per_s, c->factor);
     else
         link->sustained_bytes_per_s = (coh_figure){ 0 };
+    if (link->depth == 0 && lane >= COH_LANE_COMM0)
+        link->latency_ns = coh_figure_of(ASSUMED_COMM_LATENCY_NS);
     if (link->depth == 0)
         link->depth = coh_profile_usual_depth(lane);
     for (int i = 0; i < 2; i++)

@@ -63,6 +63,19 @@ class Ranks(TrainTest):
         for pattern in steps:
             self.assertIn(f"h.0.mlp.c_fc={pattern}", names)
 
+    def test_several_gpus_are_planned_by_the_rates_of_their_links(self):
+        """Within a node over one link, between nodes over the other; twice the rate takes half the time."""
+        shape = [*RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "zero1", "--calibration", "none", "--json"]
+        slow, fast, apart = (self.succeeds("plan", *shape, "--profile", f"h100,{links}", *flags).json
+                             for links, flags in (("node-link=10GB/s", ()), ("node-link=20GB/s", ()),
+                                                  ("node-link=20GB/s,network=5GB/s", ("--node-ranks", 2))))
+        self.assertEqual(slow["link_bytes"], fast["link_bytes"])
+        for plan, rate in ((slow, 10e9), (fast, 20e9)):
+            self.assertAlmostEqual(plan["busy_seconds"]["comm0"] * rate / plan["link_bytes"]["comm0"], 1, delta=0.01)
+        self.assertNotIn("comm1", slow["link_bytes"])
+        self.assertGreater(apart["link_bytes"]["comm1"], 0)
+        self.assertGreater(apart["step_seconds"], fast["step_seconds"])
+
     def test_a_wire_sends_fewer_bytes(self):
         shape = [*RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "zero3"]
         plans = {wire: self.succeeds("plan", *shape, "--wire", wire, "--json").json
@@ -121,7 +134,8 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "zero", says="no rank pattern is called 'zero'")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--pattern", "1/1/3", says="each divides the next")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--clip-mode", "speculate", says="speculate on one rank only")
-        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--profile", "h100", says="on the host device only")
+        self.fails(2, "train", *RUN, *F32, *SHAPE, "--ranks", 2, "--profile", "h100", "--data", self.corpus(), says="train computes on the host device")
+        self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 4, "--node-ranks", 3, says="each divides the next")
         self.fails(2, "plan", *RUN, "--dtype", "bf16", *SHAPE, "--ranks", 2, says="give --gradients f32")
 
 
