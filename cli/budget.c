@@ -242,6 +242,20 @@ coh_status cli_budget_open_profile(const cli_options *options, coh_profile **out
     return COH_OK;
 }
 
+static coh_status parse_pins(const cli_options *options, coh_pin *pins)
+{
+    for (int32_t i = 0; i < options->pin_count; i++) {
+        const coh_status status = coh_pin_parse(options->pin[i], &pins[i]);
+        char why[256];
+        if (status == COH_OK)
+            continue;
+        snprintf(why, sizeof(why), "%s", coh_last_error());
+        return cli_fail(status, "--pin: %s: for example %s", why,
+                        cli_flag_table[CLI_FLAG_PIN].example);
+    }
+    return COH_OK;
+}
+
 coh_status cli_budget_open_pins(const cli_options *options, coh_pin **out_pins, int32_t *out_count)
 {
     coh_pin *of_file = NULL, *all;
@@ -251,14 +265,16 @@ coh_status cli_budget_open_pins(const cli_options *options, coh_pin **out_pins, 
     if (options->pins)
         CLI_TRY(coh_pins_read(options->pins, &of_file, &count));
     all = calloc((size_t)(count + options->pin_count) + 1, sizeof(*all));
-    if (all) {
-        memcpy(all, options->pin, (size_t)options->pin_count * sizeof(*all));
-        for (int32_t i = 0; i < count; i++)
-            all[options->pin_count + i] = of_file[i];
-    }
+    for (int32_t i = 0; all && i < count; i++)
+        all[options->pin_count + i] = of_file[i];
     coh_pins_free(of_file);
     if (!all)
         return cli_fail(COH_ERR_MEMORY, "no memory for %d pins", (int)count);
+    const coh_status status = parse_pins(options, all);
+    if (status != COH_OK) {
+        free(all);
+        return status;
+    }
     *out_pins = all;
     *out_count = options->pin_count + count;
     return COH_OK;
@@ -496,8 +512,7 @@ void cli_budget_add_flags(const cli_options *options, cli_line *line)
     if (cli_given(options, CLI_FLAG_EMULATE_HOST))
         cli_line_add(line, " --emulate-host %s", cli_size_whole(options->emulate_host_bytes).at);
     for (int32_t i = 0; i < options->pin_count; i++)
-        cli_line_add(line, " --pin '%s=%s'", options->pin[i].target,
-                     coh_pin_decision(&options->pin[i]));
+        cli_line_add(line, " --pin '%s'", options->pin[i]);
     if (options->pins)
         cli_line_add(line, " --pins %s", options->pins);
     if (cli_given(options, CLI_FLAG_THREADS))

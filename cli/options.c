@@ -303,17 +303,10 @@ static coh_status parse_choice(const cli_flag_row *row, const char *text, int64_
 
 static coh_status add_pin(const cli_flag_row *row, const char *text, cli_options *options)
 {
-    coh_pin pin;
     if (options->pin_count == CLI_PINS_MOST)
-        return cli_fail(COH_ERR_ARGUMENT, "more than %d --pin: write them to a file, for --pins",
-                        CLI_PINS_MOST);
-    coh_status status = coh_pin_parse(text, &pin);
-    if (status != COH_OK) {
-        char why[256];
-        snprintf(why, sizeof(why), "%s", coh_last_error());
-        return cli_fail(status, "--pin: %s: for example %s", why, row->example);
-    }
-    options->pin[options->pin_count++] = pin;
+        return cli_fail(COH_ERR_ARGUMENT, "more than %d --%s: write them to a file, for --pins",
+                        CLI_PINS_MOST, row->name);
+    options->pin[options->pin_count++] = text;
     return COH_OK;
 }
 

@@ -91,7 +91,7 @@ typedef struct cli_options {
     const char *field, *output, *program, *held_out_file, *test_store, *device;
     const char *freeze, *lora, *lora_targets, *profile, *pins, *calibration;
     const char *attributes, *sweep, *max, *logits, *step_range, *report, *tensorboard;
-    coh_pin pin[CLI_PINS_MOST];
+    const char *pin[CLI_PINS_MOST]; /* their rank patterns may be of --kinds */
     int32_t pin_count;
     cli_disk disk[COH_DISKS_MOST];
     int32_t disk_count;  /* 0: no disk */

@@ -33,10 +33,14 @@ class Extension(ProgramTest):
 
     def test_a_rank_pattern_of_ones_own_keeps_the_bits(self):
         library = self.compiled("mine")
-        shape = [*self.arguments(library), "--batch", 4, "--replicas", "2x2", "--steps", "2", "--save", "none"]
-        whole = self.succeeds(*shape)
-        done = self.succeeds(*shape, "--ranks", "4", "--pattern", "mine_node")
+        shape = ["gpt2-nano", "--kinds", library, "--dtype", "f32", "--batch", 4, "--sequence", 16, "--replicas", "2x2", "--search", "quick"]
+        steps = ["--steps", "2", "--save", "none", "--data", self.corpus()]
+        whole = self.succeeds("train", *shape, *steps)
+        done = self.succeeds("train", *shape, *steps, "--ranks", "4", "--pattern", "mine_node")
         self.assertEqual(self.says_hash(done), self.says_hash(whole))
+        self.assertIn("each keeps its part of states (--pattern mine_node)", done.err)
+        pinned = self.succeeds("plan", *shape, "--ranks", "4", "--pattern", "replicate", "--pin", "blocks.*=mine_node")
+        self.assertIn("each keeps its part of states (--pattern replicate, blocks.*=mine_node)", " ".join(pinned.out.split()))
         self.fails(2, "train", "gpt2-nano", "--data", self.corpus(), "--replicas", "2x2", "--ranks", "4", "--gradients", "f32",
                    "--pattern", "mine_node", says="no rank pattern is called 'mine_node'")
 
