@@ -55,6 +55,10 @@ class Processes(TrainTest):
             self.assertEqual(done.out.count("hash:"), 1)
             self.assertIn(f"ranks:  {count} in processes of a launcher", done.err)
 
+    def test_packed_numbers_are_those_of_ranks_in_one_process(self):
+        wired = ["--steps", 3, "--pattern", "zero3", "--wire", "weights=int8,gradients=int4"]
+        self.assertEqual(self.says_hash(self.together(4, *wired, "--save", "none")), self.alone(*wired, "--ranks", 4))
+
     def test_a_profile_has_the_links_between_processes(self):
         """All measure together, the first keeps the figures, and they price the exchanges of a plan."""
         profile = self.path("machine.json")
