@@ -426,6 +426,10 @@ static coh_status share_replicas(cli_job *job)
                         "--ranks %d trains on the host device only: leave --device and profiles of "
                         "GPUs out",
                         (int)ranks);
+    if (ranks > COH_WORLD_RANKS_MOST && job->options->command != CLI_PLAN)
+        return cli_fail(COH_ERR_ARGUMENT,
+                        "--ranks %d: at most %d can train; more can be planned (cohobate plan)",
+                        (int)ranks, COH_WORLD_RANKS_MOST);
     if (ranks == 1 && cli_given(job->options, CLI_FLAG_PATTERN))
         return cli_fail(COH_ERR_ARGUMENT, "--pattern is for several ranks: give --replicas and "
                                           "--ranks, too, or start the command with mpirun");

@@ -162,10 +162,11 @@ static void add_model(const cli_job *job, cli_line *line)
                      cli_shape_text(&job->plan_options.replicas).at);
     if (cli_job_rank_count(job) > 1)
         cli_line_add(line,
-                     "ranks:  %d in %s, their gradients added as %s; the figures are of one "
-                     "rank\n",
+                     "ranks:  %d%s, their gradients added as %s; the figures are of one rank\n",
                      (int)cli_job_rank_count(job),
-                     job->options->launch ? "processes of a launcher" : "this process",
+                     job->options->launch                 ? " in processes of a launcher"
+                     : job->options->command == CLI_TRAIN ? " in this process"
+                                                          : "",
                      cli_shape_text(&job->ranks).at);
     add_parts(job, line);
     add_wires(job, line);

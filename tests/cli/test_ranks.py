@@ -125,6 +125,7 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 3, says="--replicas 2x2x2 cannot be divided between 3 ranks")
         self.fails(2, "plan", *RUN, *F32, "--ranks", 2, says="give --replicas 2")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 0, says="--ranks")
+        self.fails(2, "train", *RUN, *F32, "--batch", 2048, "--replicas", 2048, "--ranks", 2048, "--data", self.corpus(), says="at most 1024 can train")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pattern", "zero1", says="--pattern is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pin", "*=zero1", says="a rank pattern is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--wire", "int8", says="--wire is for several ranks")
