@@ -14,7 +14,7 @@ enum { TAG_MEETING = COH_MPI_TAG_CONTROL + 1, TAG_LINES };
 
 /* A wait sleeps a part of the time that it has waited: it ends late by that part, and a long one
  * costs compute little. Waking up costs 15 us of a core (docs/ranks.md). */
-enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, NAP_PART = 16 };
+enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 2000000, NAP_PART = 16 };
 
 /* Messages of a meeting that one rank sends to another at a time. */
 enum { STAGE_BYTES = 1 << 15 };
