@@ -26,7 +26,7 @@ PROBE_BOUND = 0.05
 # some commands and has its own vocabulary to others.
 VOCABULARY = {"gpt2-nano": 257, "gpt2": 50257, "gpt2-medium": 50257, "opt-125m": 50272}
 # The sources of the library's speed and of its measurement: everything except the results.
-SPEED = ("include", "base", "memory", "kernels", "offload", "planner", "engine", "models", "meson.build",
+SPEED = ("include", "base", "comm", "memory", "kernels", "offload", "planner", "engine", "models", "meson.build",
          "benchmarks")
 # Packages whose version a figure depends on; those that are not installed are left out.
 PACKAGES = ("libopenblas0-pthread", "libopenblas0-openmp", "libdnnl2", "libdnnl3", "libc6", "liburing2", "gcc")
