@@ -43,7 +43,7 @@ CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|nccl|curand)")
 CUDA_PLACES = re.compile(r"^memory/(device_cuda|cuda)_?\w*\.[ch]$|^engine/comm_nccl\.c$"
                          r"|^(kernels|tests)/cuda/|^examples/\w+/\w+\.cu$")
 
-MPI_PLACE = "comm/mpi.c"
+MPI_PLACES = ("comm/mpi.c", "benchmarks/reduce.c")  # the benchmark compares with MPI itself
 
 KIND = re.compile(r"^kernels/kind_\w+\.[ch]$")
 
@@ -56,8 +56,8 @@ def wrong(path, quote, target, is_beside):
     if CUDA_HEADER.match(target) and not CUDA_PLACES.search(path):
         return ("CUDA headers stand in memory/cuda_*, memory/device_cuda*, engine/comm_nccl.c, "
                 "kernels/cuda/ and tests/cuda/ only")
-    if target == "mpi.h" and path != MPI_PLACE:
-        return f"MPI's header stands in {MPI_PLACE} only: all else is linked without MPI"
+    if target == "mpi.h" and path not in MPI_PLACES:
+        return f"MPI's header stands in {MPI_PLACES[0]} only: all else is linked without MPI"
     if KIND.search(path) and target.startswith("kernels/cuda/"):
         return "what a kind does differently on a device is declared in kernels/kind_devices.h"
     if quote == "<" and first not in OURS:
@@ -129,6 +129,7 @@ PLANTED = [
     ("kernels/cuda/kind_good.c", '#include "kernels/cuda/scratch.h"\n', ""),
     ("comm/beside.c", '#include "kernels/fold.h"\n', "comm/beside.c:1:"),
     ("comm/mpi.c", "#include <mpi.h>\n", ""),
+    ("benchmarks/reduce.c", "#include <mpi.h>\n", ""),
     ("comm/mpi_deep.c", "#include <mpi.h>\n", "comm/mpi_deep.c:1:"),
     ("tests/comm/deep.c", "#include <mpi.h>\n", "tests/comm/deep.c:1:"),
     ("comm/good.c", '#include "memory/mesh.h"\n', ""),
