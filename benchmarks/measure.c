@@ -221,3 +221,40 @@ int measure_serve(int (*run)(void *argument, int count), void *argument)
             return 1;
     return 0;
 }
+
+typedef struct ranks {
+    coh_world *world;
+    int (*run)(void *argument, int count);
+    void *argument;
+} ranks;
+
+/* Rank 0: gives the others the number, and runs. */
+static int run_together(void *argument, int count)
+{
+    const ranks *r = argument;
+    const char *shared;
+    char text[16];
+    snprintf(text, sizeof(text), "%d", count);
+    if (coh_world_share_text(r->world, text, &shared) != COH_OK)
+        return 1;
+    return r->run(r->argument, count);
+}
+
+int measure_serve_ranks(coh_world *world, int (*run)(void *argument, int count), void *argument)
+{
+    ranks r = { world, run, argument };
+    const char *shared;
+    if (coh_world_rank(world) == 0) {
+        const int status = measure_serve(run_together, &r);
+        return status || coh_world_share_text(world, "", &shared) != COH_OK ||
+               coh_world_barrier(world) != COH_OK;
+    }
+    for (;;) {
+        if (coh_world_share_text(world, "", &shared) != COH_OK)
+            return 1;
+        if (*shared == '\0')
+            return coh_world_barrier(world) != COH_OK;
+        if (run(argument, atoi(shared)) != 0)
+            return 1;
+    }
+}

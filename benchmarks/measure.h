@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cohobate/world.h"
+
 enum { MEASURE_PAIRS = 9 };
 
 /* Exit code of a program whose ceiling is missing on this machine. */
@@ -87,5 +89,9 @@ enum { MEASURE_RUNS_MOST = 64 };
  * MEASURE_RUNS_MOST, until the input ends. Returns 0, or 1 if run returned 1 or a line is
  * invalid. */
 int measure_serve(int (*run)(void *argument, int count), void *argument);
+
+/* As measure_serve, on all ranks of a world together: rank 0 reads the lines, and the others run as
+ * often. */
+int measure_serve_ranks(coh_world *world, int (*run)(void *argument, int count), void *argument);
 
 #endif

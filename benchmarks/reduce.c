@@ -126,8 +126,9 @@ static int run_one(const reduce *r, double *seconds)
 
 /* ---- requests ---- */
 
-static int run(const reduce *r, int count)
+static int run(void *argument, int count)
 {
+    const reduce *r = argument;
     double seconds[MEASURE_RUNS_MOST] = { 0 };
     for (int i = 0; i < count; i++) {
         if (coh_world_barrier(r->world) != COH_OK || run_one(r, &seconds[i]) != 0)
@@ -140,33 +141,6 @@ static int run(const reduce *r, int count)
         printf("%s%.9f", i > 0 ? ", " : "", seconds[i]);
     printf("]}\n");
     return fflush(stdout);
-}
-
-static int run_together(void *argument, int count)
-{
-    const reduce *r = argument;
-    const char *shared;
-    char text[16];
-    snprintf(text, sizeof(text), "%d", count);
-    return coh_world_share_text(r->world, text, &shared) != COH_OK ? fail("world") : run(r, count);
-}
-
-static int serve(reduce *r)
-{
-    const char *shared;
-    if (r->rank == 0) {
-        const int status = measure_serve(run_together, r);
-        return status || coh_world_share_text(r->world, "", &shared) != COH_OK ||
-               coh_world_barrier(r->world) != COH_OK;
-    }
-    for (;;) {
-        if (coh_world_share_text(r->world, "", &shared) != COH_OK)
-            return 1;
-        if (*shared == '\0')
-            return coh_world_barrier(r->world) != COH_OK;
-        if (run(r, atoi(shared)) != 0)
-            return 1;
-    }
 }
 
 /* ---- start ---- */
@@ -243,7 +217,7 @@ static int start(reduce *r)
 int main(int argc, char **argv)
 {
     reduce r = { .side = argc == 2 ? argv[1] : "" };
-    const int status = start(&r) || serve(&r);
+    const int status = start(&r) || measure_serve_ranks(r.world, run, &r);
     if (status == 0)
         coh_transport_unbind(r.world->transport);
     coh_world_close(r.world);

@@ -402,37 +402,6 @@ static int run_steps(void *argument, int count)
     return print_steps(r, seconds, count, &result);
 }
 
-/* Rank 0: runs steps together with the other ranks. */
-static int run_together(void *argument, int count)
-{
-    const run *r = argument;
-    const char *shared;
-    char text[16];
-    snprintf(text, sizeof(text), "%d", count);
-    if (coh_world_share_text(r->world, text, &shared) != COH_OK)
-        return fail("world");
-    return run_steps(argument, count);
-}
-
-/* Reads and answers requests until the input ends; a rank above 0 gets them from rank 0. */
-static int serve(run *r)
-{
-    const char *shared;
-    if (coh_world_rank(r->world) == 0) {
-        const int status = measure_serve(run_together, r);
-        return status || coh_world_share_text(r->world, "", &shared) != COH_OK ||
-               coh_world_barrier(r->world) != COH_OK;
-    }
-    for (;;) {
-        if (coh_world_share_text(r->world, "", &shared) != COH_OK)
-            return 1;
-        if (*shared == '\0')
-            return coh_world_barrier(r->world) != COH_OK;
-        if (run_steps(r, atoi(shared)) != 0)
-            return 1;
-    }
-}
-
 /* Adds the steps' times to the calibration, for later plans. */
 static int calibrate(const run *r)
 {
@@ -453,7 +422,7 @@ int main(int argc, char **argv)
     run r = { 0 };
     int status = parse(argc, argv, &r.settings) || open_world(&r) || plan_run(&r) ||
                  start_engine(&r) || start_trace(&r) || make_tokens(&r) || print_facts(&r) ||
-                 serve(&r) || calibrate(&r);
+                 measure_serve_ranks(r.world, run_steps, &r) || calibrate(&r);
     coh_trace_file_close(r.trace);
     coh_engine_destroy(r.engine);
     coh_plan_destroy(r.plan);
