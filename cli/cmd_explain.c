@@ -12,7 +12,7 @@
 #include "cli/screen.h"
 
 /* Places, updates and treatments; patterns of ranks. */
-enum { PATTERNS_MOST = 32, ALTERNATIVES = 10 + PATTERNS_MOST };
+enum { ALTERNATIVES = 10 + COH_RANK_PATTERNS_MOST };
 
 typedef struct alternative {
     coh_plan_trial trial;
@@ -146,7 +146,7 @@ static coh_status try_pin(const cli_replay *replay, const char *target, coh_pin_
 /* Tries every pattern in which ranks can divide the operator's parameters. */
 static coh_status try_patterns(const cli_replay *replay, explanation *e)
 {
-    for (int32_t i = 0; i < coh_rank_pattern_count() && i < PATTERNS_MOST; i++) {
+    for (int32_t i = 0; i < coh_rank_pattern_count(); i++) {
         coh_pin pin = { .place = COH_PIN_PATTERN };
         snprintf(pin.target, sizeof(pin.target), "%.127s", e->op.name);
         snprintf(pin.pattern, sizeof(pin.pattern), "%s", coh_rank_pattern_at(i)->name);

@@ -419,6 +419,7 @@ int64_t cli_job_rank_batch(const cli_job *job)
 /* Divides the replicas between the ranks. */
 static coh_status share_replicas(cli_job *job)
 {
+    static const cli_flag of_ranks[] = { CLI_FLAG_PATTERN, CLI_FLAG_WIRE, CLI_FLAG_NODE_RANKS };
     const int is_profile = job->options->command == CLI_PROFILE; /* it measures one rank's share */
     const int32_t ranks = is_profile ? 1 : cli_budget_rank_count(job->options);
     if (ranks > 1 && job->on_gpu && job->options->command != CLI_PLAN)
@@ -430,12 +431,12 @@ static coh_status share_replicas(cli_job *job)
         return cli_fail(COH_ERR_ARGUMENT,
                         "--ranks %d: at most %d can train; more can be planned (cohobate plan)",
                         (int)ranks, COH_WORLD_RANKS_MOST);
-    if (ranks == 1 && cli_given(job->options, CLI_FLAG_PATTERN))
-        return cli_fail(COH_ERR_ARGUMENT, "--pattern is for several ranks: give --replicas and "
-                                          "--ranks, too, or start the command with mpirun");
-    if (ranks == 1 && cli_given(job->options, CLI_FLAG_WIRE))
-        return cli_fail(COH_ERR_ARGUMENT, "--wire is for several ranks: give --replicas and "
-                                          "--ranks, too, or start the command with mpirun");
+    for (size_t i = 0; ranks == 1 && i < sizeof(of_ranks) / sizeof(of_ranks[0]); i++)
+        if (cli_given(job->options, of_ranks[i]))
+            return cli_fail(COH_ERR_ARGUMENT,
+                            "--%s is for several ranks: give --replicas and --ranks, too, or start "
+                            "the command with mpirun",
+                            cli_flag_table[of_ranks[i]].name);
     if (job->options->wire != NULL)
         CLI_TRY(coh_wires_parse(job->options->wire, &job->wires));
     return coh_fold_shape_divide(&job->recipe.replicas, ranks, &job->rank_replicas, &job->ranks);

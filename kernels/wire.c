@@ -18,20 +18,6 @@ enum { PIECE = 32 * COH_WIRE_BLOCK, HALF_BLOCK = COH_WIRE_BLOCK / 2 };
 /* Added to a small float, it rounds it to an integer, ties to even, in the sum's lowest bits. */
 #define WHOLE_SHIFT 0x1.8p23f
 
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-static float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 /* ---- f32 in between ---- */
 
 /* Returns elements [at, at + count) as f32, in `room` if they are others. */
@@ -69,16 +55,16 @@ static float pack_block4(const float *x, int64_t count, uint8_t *codes)
     uint32_t largest = 0;
     memcpy(block, x, (size_t)count * sizeof(*x));
     for (int i = 0; i < COH_WIRE_BLOCK; i++) {
-        const uint32_t size = bits_of(block[i]) & 0x7fffffffu;
+        const uint32_t size = coh_f32_bits(block[i]) & 0x7fffffffu;
         largest = size > largest ? size : largest;
     }
     if (largest >= INFINITY_BITS || largest == 0) {
         memset(codes, 0, HALF_BLOCK);
-        return largest == 0 ? 0 : float_of(NAN_BITS);
+        return largest == 0 ? 0 : coh_f32_of_bits(NAN_BITS);
     }
-    const float scale = float_of(largest);
+    const float scale = coh_f32_of_bits(largest);
     for (int i = 0; i < COH_WIRE_BLOCK; i++)
-        whole[i] = (uint8_t)(bits_of(block[i] / scale * LEVELS + WHOLE_SHIFT) & 15u);
+        whole[i] = (uint8_t)(coh_f32_bits(block[i] / scale * LEVELS + WHOLE_SHIFT) & 15u);
     for (int i = 0; i < HALF_BLOCK; i++)
         codes[i] = (uint8_t)(whole[i] | whole[HALF_BLOCK + i] << 4);
     return scale;

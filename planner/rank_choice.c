@@ -24,15 +24,15 @@ int coh_rank_pattern_is_auto(const coh_plan_options *options)
     return strcmp(options->rank_pattern, COH_RANK_PATTERN_AUTO) == 0;
 }
 
-int coh_rank_choices(const coh_plan_options *options, const char *names[COH_RANK_CHOICES_MOST])
+int coh_rank_choices(const coh_plan_options *options, const char *names[COH_RANK_PATTERNS_MOST])
 {
-    coh_rank_axes known[COH_RANK_CHOICES_MOST];
+    coh_rank_axes known[COH_RANK_PATTERNS_MOST];
     const int32_t listed = coh_rank_pattern_count();
     int count = 0;
     names[0] = coh_rank_pattern_is_auto(options) ? "" : options->rank_pattern;
     if (!coh_rank_pattern_is_auto(options) || coh_fold_replicas(&options->ranks) == 1)
         return 1;
-    for (int32_t i = 0; i < listed && count < COH_RANK_CHOICES_MOST; i++) {
+    for (int32_t i = 0; i < listed && count < COH_RANK_PATTERNS_MOST; i++) {
         int same = 0;
         names[count] = coh_rank_pattern_at(i)->name;
         if (coh_rank_axes_find(options, names[count], &known[count]) != COH_OK)
@@ -55,8 +55,8 @@ typedef struct choice {
     const coh_plan_options *options;
     coh_plan_maker *make;
     int only_fits;
-    const char *names[COH_RANK_CHOICES_MOST];
-    uint64_t quick_ns[COH_RANK_CHOICES_MOST]; /* UINT64_MAX: it does not fit */
+    const char *names[COH_RANK_PATTERNS_MOST];
+    uint64_t quick_ns[COH_RANK_PATTERNS_MOST]; /* UINT64_MAX: it does not fit */
     int count;
     coh_plan *best;
     int best_index;
@@ -122,7 +122,7 @@ static int next_to_search(const choice *c, uint64_t best_ns, const int *is_searc
 static coh_status search_best(choice *c)
 {
     const uint64_t best_ns = coh_plan_period_ns(c->best);
-    int is_searched[COH_RANK_CHOICES_MOST] = { 0 };
+    int is_searched[COH_RANK_PATTERNS_MOST] = { 0 };
     uint64_t unused;
     if (c->best->decisions.in_memory && coh_block_set_count(&c->best->decisions.recompute) == 0)
         return COH_OK;
@@ -174,7 +174,7 @@ coh_status coh_rank_choice_plan(const coh_graph *graph, const coh_plan_options *
 coh_status coh_rank_choice_least(const coh_graph *graph, const coh_plan_options *options,
                                  coh_plan_number *number, uint64_t *out_least)
 {
-    const char *names[COH_RANK_CHOICES_MOST];
+    const char *names[COH_RANK_PATTERNS_MOST];
     const int count = coh_rank_choices(options, names);
     *out_least = 0;
     for (int i = 0; i < count; i++) {

@@ -7,16 +7,13 @@
 
 #include "planner/plan.h"
 
-/* Patterns of the list (rank_pattern.h), at most. */
-enum { COH_RANK_CHOICES_MOST = 32 };
-
 /* Returns 1 if the plan chooses the pattern. */
 int coh_rank_pattern_is_auto(const coh_plan_options *options);
 
 /* Lists the patterns that options->rank_pattern stands for, in the order of the list: those of
  * "auto" that these ranks can have, without those that divide the same; else the one given. Returns
  * their number, at least 1. */
-int coh_rank_choices(const coh_plan_options *options, const char *names[COH_RANK_CHOICES_MOST]);
+int coh_rank_choices(const coh_plan_options *options, const char *names[COH_RANK_PATTERNS_MOST]);
 
 /* Makes a plan for given options; with `only_fits` one that can only be destroyed. */
 typedef coh_status coh_plan_maker(const coh_graph *graph, const coh_plan_options *options,

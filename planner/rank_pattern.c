@@ -43,9 +43,9 @@ static coh_rank_parts parts_levels(const coh_rank_levels *levels)
     return (coh_rank_parts){ levels->pair, levels->node, levels->world };
 }
 
-enum { OWN_COUNT = 5, LIST_MOST = 32 };
+enum { OWN_COUNT = 5 };
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
-static coh_rank_pattern list[LIST_MOST] = {
+static coh_rank_pattern list[COH_RANK_PATTERNS_MOST] = {
     { sizeof(coh_rank_pattern), "replicate", parts_replicate },
     { sizeof(coh_rank_pattern), "zero1", parts_zero1 },
     { sizeof(coh_rank_pattern), "zero2", parts_zero2 },
@@ -64,9 +64,9 @@ static coh_status add(const coh_rank_pattern *pattern)
                        : coh_fail(COH_ERR_ARGUMENT,
                                   "rank pattern %s: another one has this name: rename it",
                                   pattern->name);
-    if (list_count == LIST_MOST)
+    if (list_count == COH_RANK_PATTERNS_MOST)
         return coh_fail(COH_ERR_ARGUMENT, "rank pattern %s: %d are registered already",
-                        pattern->name, LIST_MOST);
+                        pattern->name, COH_RANK_PATTERNS_MOST);
     list[list_count++] = *pattern;
     return COH_OK;
 }
@@ -127,7 +127,7 @@ const coh_rank_pattern *coh_rank_pattern_find(const char *name)
 
 static coh_status refuse_name(const char *pattern)
 {
-    char known[LIST_MOST * (COH_RANK_PATTERN_BYTES + 2)] = "";
+    char known[COH_RANK_PATTERNS_MOST * (COH_RANK_PATTERN_BYTES + 2)] = "";
     size_t length = 0;
     const int32_t count = coh_rank_pattern_count();
     for (int32_t i = 0; i < count; i++)

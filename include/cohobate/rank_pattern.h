@@ -16,9 +16,9 @@
  *     weights over 2, before each use:    0 <-> 1    2 <-> 3    4 <-> 5    6 <-> 7
  *
  * Patterns do not affect bits, unless numbers are rounded on their way between ranks (wire.h).
- * docs/ranks.md has the bytes of each. zero1 to zero3 are the stages
- * of Rajbhandari et al. (2020); dividing each stream over links of another speed is that of MiCS
- * (Zhang et al., 2022) and of ZeRO++ (Wang et al., 2023). Threads: any. */
+ * docs/ranks.md has the bytes of each. zero1 to zero3 are the stages of Rajbhandari et al. (2020);
+ * dividing each stream over links of another speed is that of MiCS (Zhang et al., 2022) and of
+ * ZeRO++ (Wang et al., 2023). Threads: any. */
 #ifndef COHOBATE_RANK_PATTERN_H
 #define COHOBATE_RANK_PATTERN_H
 
@@ -30,8 +30,8 @@
 extern "C" {
 #endif
 
-/* Bytes of a pattern's name or numbers, with the end. */
-enum { COH_RANK_PATTERN_BYTES = 32 };
+/* Bytes of a pattern's name or numbers, with the end; the most patterns of a process. */
+enum { COH_RANK_PATTERN_BYTES = 32, COH_RANK_PATTERNS_MOST = 32 };
 
 /* The pattern of coh_plan_options that leaves the choice to the planner: of all that are listed,
  * the one with the fastest plan. */

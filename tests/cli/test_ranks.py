@@ -129,6 +129,7 @@ class Ranks(TrainTest):
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pattern", "zero1", says="--pattern is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--pin", "*=zero1", says="a rank pattern is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--wire", "int8", says="--wire is for several ranks")
+        self.fails(2, "plan", *RUN, *F32, "--node-ranks", 2, says="--node-ranks is for several ranks")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--wire", "int8", says="--wire: results depend on what ranks divide")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "replicate", "--wire", "int8", says="--wire: only what ranks divide")
         self.fails(2, "plan", *RUN, *F32, *SHAPE, "--ranks", 2, "--pattern", "zero3", "--wire", "int3", says="--wire 'int3' is no wire")

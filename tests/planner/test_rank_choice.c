@@ -186,7 +186,7 @@ static void numbers_before_a_plan_are_those_of_the_least_pattern(void **state)
 static void patterns_that_divide_the_same_are_tried_once(void **state)
 {
     (void)state;
-    const char *names[COH_RANK_CHOICES_MOST];
+    const char *names[COH_RANK_PATTERNS_MOST];
     coh_plan_options options = options_of("auto", UINT64_MAX, 0);
     assert_int_equal(coh_rank_choices(&options, names), PATTERNS);
     options.pair_ranks = options.node_ranks = 1;
