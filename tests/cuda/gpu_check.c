@@ -126,22 +126,37 @@ static void enqueue_work(void *context, uint64_t number, uint32_t index)
     e->enqueue(e->queue, e->context);
 }
 
-/* Rehearses; restores memory afterwards. */
+/* Copies all host memory that kernels see to `kept`, or back from there. */
+static void keep_shared(gpu_check *check, char *kept, int is_back)
+{
+    size_t at = check->shared_used_bytes;
+    memcpy(is_back ? check->shared : kept, is_back ? kept : check->shared, at);
+    for (int i = 0; i < check->share_count; i++) {
+        char *share = check->shares[i];
+        memcpy(is_back ? share : kept + at, is_back ? kept + at : share, check->share_bytes[i]);
+        at += check->share_bytes[i];
+    }
+}
+
+/* Rehearses; restores memory afterwards, because a rehearsal runs what has never run. */
 static void rehearse(gpu_check *check, enqueuing *e)
 {
-    const size_t used_bytes = check->used_bytes, shared_bytes = check->shared_used_bytes;
-    char *kept = malloc(used_bytes + shared_bytes + 1);
+    const size_t used_bytes = check->used_bytes;
+    size_t bytes = used_bytes + check->shared_used_bytes;
+    for (int i = 0; i < check->share_count; i++)
+        bytes += check->share_bytes[i];
+    char *kept = malloc(bytes + 1);
     if (kept == NULL) {
-        gpu_fail(check, "no memory to keep %zu bytes in", used_bytes + shared_bytes);
+        gpu_fail(check, "no memory to keep %zu bytes in", bytes);
         return;
     }
-    memcpy(kept + used_bytes, check->shared, shared_bytes);
+    keep_shared(check, kept + used_bytes, 0);
     if (used_bytes > 0)
         gpu_get(check, kept, check->arena, used_bytes);
     note(check, ops->rehearse(check->queue, enqueue_work, e, check->issued, 0));
     if (used_bytes > 0)
         gpu_put(check, check->arena, kept, used_bytes);
-    memcpy(check->shared, kept + used_bytes, shared_bytes);
+    keep_shared(check, kept + used_bytes, 1);
     free(kept);
 }
 
@@ -186,10 +201,19 @@ void gpu_check_share(void *memory, size_t bytes)
     must(driver_of()->cuMemHostRegister(memory, bytes, flags), "cuMemHostRegister");
     must(driver_of()->cuMemHostGetDevicePointer(&seen, memory, 0), "cuMemHostGetDevicePointer");
     assert_true(seen == (CUdeviceptr)(uintptr_t)memory);
+    assert_true(gpu.share_count < GPU_SHARES_MOST);
+    gpu.shares[gpu.share_count] = memory;
+    gpu.share_bytes[gpu.share_count++] = bytes;
 }
 
 void gpu_check_unshare(void *memory)
 {
+    int i = 0;
+    while (i < gpu.share_count && gpu.shares[i] != memory)
+        i++;
+    assert_true(i < gpu.share_count);
+    gpu.shares[i] = gpu.shares[--gpu.share_count];
+    gpu.share_bytes[i] = gpu.share_bytes[gpu.share_count];
     must(driver_of()->cuMemHostUnregister(memory), "cuMemHostUnregister");
 }
 

@@ -17,6 +17,8 @@
 
 #include "memory/device.h"
 
+enum { GPU_SHARES_MOST = 64 };
+
 typedef struct gpu_check {
     coh_device *device;
     coh_queue *queue; /* of the compute lane; passed to kernels */
@@ -27,7 +29,15 @@ typedef struct gpu_check {
     size_t arena_bytes, used_bytes;
     char *shared; /* host memory, which kernels see at the same address */
     size_t shared_bytes, shared_used_bytes;
+    /* host memory of tests that kernels see, too: gpu_check_share */
+    void *shares[GPU_SHARES_MOST];
+    size_t share_bytes[GPU_SHARES_MOST];
+    int share_count;
     char failure[1024]; /* "": none yet */
+    /* 1: a library multiplies, which may round a product to bf16 before it adds anything to it */
+    int rounds_products;
+    int64_t rounded_elements;
+    int rounded_forms, wrong_forms; /* of products: so rounded; wrong */
 } gpu_check;
 
 /* The instance of this program. */

@@ -6,7 +6,8 @@
 #include "tests/cuda/gpu_check.h"
 
 /* Checks every layout, type and epilogue for these shapes (rows, columns, depth), with random
- * operands, aligned and misaligned, up to the first failure of `check`. */
+ * operands, aligned and misaligned, up to the first failure of `check`. Wrong forms are counted
+ * in check->wrong_forms, and the first ones printed. */
 void product_check_shapes(gpu_check *check, const int64_t (*shapes)[3], size_t count);
 
 #endif

@@ -58,10 +58,13 @@ static void open_case_as(checked *c, int index, int widens)
     *c = (checked){ .why = shape_case_at(index)->why };
     coh_case *one = &c->one;
     shape_case_create(one, index, 8);
+    one->wait = coh_twins_wait;
     coh_case_scale_loss(one, 0.125f);
     if (widens)
         coh_case_widen(one);
     coh_reference_create(&c->expected, one);
+    if (coh_twins_has_library())
+        c->expected.rounds_products = c->expected.store;
     coh_reference_forward(&c->expected);
     coh_reference_backward(&c->expected);
     for (int phase = 0; phase < COH_PHASE_COUNT; phase++) {

@@ -124,6 +124,7 @@ static void check_all(void)
     queue_failure = COH_OK;
     product_check_shapes(&check, shapes, sizeof(shapes) / sizeof(shapes[0]));
     free(check.arena);
+    assert_int_equal(check.wrong_forms, 0);
     if (gpu_failed(&check))
         fail_msg("%s", check.failure);
     assert_int_equal(queue_failure, COH_OK);

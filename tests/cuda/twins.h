@@ -66,6 +66,11 @@ typedef struct coh_twins_line {
 void coh_twins_enqueue(void (*run)(void *queue, const void *call), const void *call, int turn,
                        const coh_twins_line *line);
 
+/* Waits until all that runs on CUDA is done. */
+void coh_twins_wait(void);
+/* Whether a library multiplies: it may round a product to bf16 before it adds the bias. */
+int coh_twins_has_library(void);
+
 /* The groups of tests; each returns the number of failures. */
 int coh_twins_elementwise(void);
 int coh_twins_rows(void);

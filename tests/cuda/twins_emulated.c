@@ -153,3 +153,12 @@ void coh_twins_enqueue(void (*run)(void *queue, const void *call), const void *c
     }
     run(&queue, call);
 }
+
+void coh_twins_wait(void)
+{
+}
+
+int coh_twins_has_library(void)
+{
+    return 0;
+}

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/table.h"
 #include "memory/cuda_queue.h"
 #include "tests/cuda/gpu_check.h"
@@ -44,6 +45,17 @@ static void host_matmul(void *queue, const coh_matmul *matmul)
         return;
     gpu_check_wait();
     coh_cpu_matmul(NULL, matmul);
+}
+
+void coh_twins_wait(void)
+{
+    gpu_check_wait();
+}
+
+int coh_twins_has_library(void)
+{
+    const coh_cuda_queue *queue = (const coh_cuda_queue *)(const void *)gpu.queue;
+    return queue->libraries != NULL && queue->libraries->products != NULL;
 }
 
 typedef struct twin_call {

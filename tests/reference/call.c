@@ -285,6 +285,8 @@ static coh_status run_ranges(coh_case *one, coh_phase phase, void *queue, int64_
             if (i != split && begin > 0)
                 call.parameter_grad[i].data = NULL; /* was written with the first range */
         const int keeps = phase == COH_PHASE_BACKWARD && one->kind->column_slices && begin > 0;
+        if (one->wait != NULL)
+            one->wait();
         if (one->facts.workspace_bytes[phase] > 0 && !keeps)
             coh_poison(call.workspace, one->facts.workspace_bytes[phase]);
         coh_status status =

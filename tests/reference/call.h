@@ -22,6 +22,9 @@ typedef struct coh_case {
     void *blocks[64]; /* whole pages each */
     size_t block_bytes[64];
     int block_count;
+    /* Waits until the queue has done what was enqueued; called before the workspace is poisoned for
+     * the next range. NULL: calls are done when they return. */
+    void (*wait)(void);
 } coh_case;
 
 /* inputs: kind->input_count shapes. f32 and bf16 values are normal numbers; i32 values are 0 until

@@ -28,6 +28,9 @@ static void linear_forward(coh_reference *r, int64_t N, int64_t I, int64_t O)
                 (bias ? fabs(bias[o]) : 0.0) + (r->input[1] ? fabs(r->input[1][n * O + o]) : 0.0);
             r->output.value[n * O + o] = sum + first;
             r->output.bound[n * O + o] = COH_EPS * (double)(I + 3) * size;
+            if (bias != NULL)
+                r->output.bound[n * O + o] +=
+                    r->rounds_products * (fabs(sum) + fabs(first - bias[o]));
         }
 }
 
