@@ -9,8 +9,8 @@
  * sequences, or some heads of one, at a time: as many as stay below COH_CUDNN_SCRATCH_WANTED. If
  * their queries do not fill a GPU, it is given as many as do, or as stay below
  * COH_CUDNN_SCRATCH_MOST. Our own kernels, whose scratch is delta, run all rows in two cases. One:
- * the heads that share one head of keys do not stay below that limit (four sharing heads from 5,700
- * tokens on, single heads from 11,500). Two: no cut falls on the boundaries that cuDNN needs (an
+ * the heads that share one head of keys do not stay below that limit (four sharing heads from 9,100
+ * tokens on, single heads from 18,500). Two: no cut falls on the boundaries that cuDNN needs (an
  * odd number of heads by an odd number of tokens).
  *
  * With atomics (coh_attention's `atomics`) cuDNN is given everything at once, whatever the rows:
@@ -25,12 +25,14 @@
 #include "kernels/kernels.h"
 
 #define COH_CUDNN_SCRATCH_WANTED ((int64_t)64 << 20)
-#define COH_CUDNN_SCRATCH_MOST   ((int64_t)256 << 20)
+#define COH_CUDNN_SCRATCH_MOST   ((int64_t)640 << 20)
 /* Most bytes of a plan's workspace in addition to its squares. */
 #define COH_CUDNN_SCRATCH_REST 4096
-/* Queries, of all heads, that fill a GPU: two blocks of 128 for each of 132 multiprocessors (H100,
- * H200). */
-#define COH_CUDNN_QUERIES_WANTED ((int64_t)2 * 132 * 128)
+/* Queries, of all heads, that fill a GPU: eight blocks of 128 for each of 132 multiprocessors. A
+ * plan ends with blocks of few rows, in which multiprocessors idle. With two blocks, and at most 256
+ * MiB, four backward passes on an H200 had 0.60 to 0.82 of the rate of the whole shape at once; so
+ * they have 0.90 to 1.00 (docs/performance.md). */
+#define COH_CUDNN_QUERIES_WANTED ((int64_t)8 * 132 * 128)
 
 /* Sequences and heads of keys in one plan: divisors of B and G. 0, 0: none. */
 typedef struct coh_cudnn_cut {

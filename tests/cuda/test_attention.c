@@ -181,9 +181,9 @@ static void large_scratch_is_cut(void **state)
 {
     (void)state;
     static const attention_shape cut_shapes[] = {
-        { "two sequences of four at a time", COH_DTYPE_BF16, 4, 24, 1024, 1024, 8, 0 },
-        { "half of the heads of keys at a time", COH_DTYPE_BF16, 1, 24, 4096, 2048, 8, 0 },
-        { "odd rows, four sequences of eight", COH_DTYPE_BF16, 8, 23, 1023, 1023, 8, 0 },
+        { "two sequences of four at a time", COH_DTYPE_BF16, 4, 3, 8192, 8192, 8, 0 },
+        { "half of the heads of keys at a time", COH_DTYPE_BF16, 1, 3, 32768, 16384, 8, 0 },
+        { "odd rows, four sequences of eight", COH_DTYPE_BF16, 8, 3, 4095, 4095, 8, 0 },
     };
     for (int i = 0; i < 3; i++) {
         fake_dnn.executed = 0;
@@ -199,7 +199,7 @@ static void by_atomics_nothing_is_cut(void **state)
     static const attention_shape whole[] = {
         { "shared by threes, odd rows", COH_DTYPE_BF16, 2, 191, 3, 1, 64, 0 },
         { "96 wide", COH_DTYPE_BF16, 2, 70, 2, 2, 96, 0 },
-        { "six sequences of odd rows and heads", COH_DTYPE_BF16, 6, 23, 1023, 1023, 8, 0 },
+        { "six sequences of odd rows and heads", COH_DTYPE_BF16, 6, 3, 4095, 4095, 8, 0 },
     };
     for (int i = 0; i < 3; i++) {
         fake_dnn.executed = 0;

@@ -257,13 +257,13 @@ static void cuts_of_models_fill_a_gpu(void **state)
         int64_t B, T, H, G, D;
         coh_cudnn_cut cut;
     } models[] = {
-        { 8, 1024, 12, 12, 64, { 4, 12 } },  /* GPT-2 */
-        { 4, 1024, 16, 16, 64, { 4, 16 } },  /* GPT-2 medium */
-        { 4, 1024, 25, 25, 64, { 2, 25 } },  /* GPT-2 XL */
-        { 4, 2048, 32, 32, 128, { 1, 32 } }, /* OPT-6.7B */
-        { 2, 4096, 32, 8, 128, { 1, 1 } },   /* Llama 3 8B, the largest allowed */
-        { 8, 1023, 25, 25, 64, { 4, 25 } },  /* two sequences of odd rows would be misaligned */
-        { 6, 1023, 25, 25, 64, { 0, 25 } },  /* and six are too large */
+        { 32, 1024, 12, 12, 64, { 16, 12 } }, /* GPT-2 */
+        { 16, 1024, 16, 16, 64, { 16, 16 } }, /* GPT-2 medium */
+        { 16, 1024, 25, 25, 64, { 8, 25 } },  /* GPT-2 XL */
+        { 4, 2048, 32, 32, 128, { 2, 32 } },  /* OPT-6.7B */
+        { 2, 4096, 32, 8, 128, { 1, 4 } },    /* Llama 3 8B, the largest allowed */
+        { 16, 1023, 25, 25, 64, { 8, 25 } },  /* two sequences of odd rows would be misaligned */
+        { 14, 1023, 25, 25, 64, { 0, 25 } },  /* and fourteen are too large */
     };
     for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
         const coh_cudnn_cut cut =
