@@ -39,6 +39,7 @@ typedef struct coh_effort {
     uint64_t cold_bytes; /* most bytes touched between two uses of the same bytes */
     uint64_t pass_bytes; /* read by a streaming pass, which writes as many */
     uint64_t batch_ns;   /* of a GPU: duration of calls timed together */
+    uint64_t heat_ns;    /* of a GPU: products in bf16 before their rate is measured */
     uint64_t disk_bytes, disk_chunk_bytes; /* of the scratch file */
     uint64_t sustained_bytes;   /* written to find a drive's sustained rate; 0: not measured */
     uint64_t link_bytes;        /* of each arena; copies take up to a quarter of it */
@@ -182,10 +183,10 @@ typedef struct coh_measure_lowered {
 } coh_measure_lowered;
 
 /* Lowers the body as a plan for the measured profile would have it: workspaces are those of its
- * kind of device, gradients those of the options. */
+ * kind of device, gradients those of the options. `optimizer`: its name; NULL: AdamW. */
 coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph,
-                                    uint64_t chunk_bytes, int with_cache, int32_t microbatch_count,
-                                    coh_measure_lowered *out_lowered);
+                                    uint64_t chunk_bytes, const char *optimizer, int with_cache,
+                                    int32_t microbatch_count, coh_measure_lowered *out_lowered);
 void coh_measure_lowered_fini(coh_measure_lowered *lowered); /* accepts a zeroed one */
 
 /* Offsets of the objects that one instruction or two touch; they are laid out one after the
@@ -266,6 +267,8 @@ coh_status coh_measure_chunks(coh_measure *m);
 /* With a GPU: allocates processor memory, and measures its rates. Until it is closed, its updates
  * are the load of the host lane. Fails: COH_ERR_MEMORY. */
 coh_status coh_measure_host_side(coh_measure *m);
+/* Returns the bytes of the processor's last-level cache; 0: unknown. */
+uint64_t coh_measure_cache_bytes(void);
 void coh_host_side_close(coh_measure *m);
 
 /* ---- measure_interference.c ---- */

@@ -13,6 +13,8 @@
 
 /* An update of the largest chunk: work, gradient, two moments, and the partials of large models. */
 #define ROOM_BYTES ((uint64_t)80 << 20)
+/* The chunk by which other optimizers are measured. */
+#define RATE_BYTES ((uint64_t)16 << 20)
 
 typedef struct chunk_kind {
     coh_opcode opcode;
@@ -175,7 +177,9 @@ static void *host_queue(const coh_measure *m)
     return m->bed->is_host ? NULL : m->pool;
 }
 
+/* `optimizer` NULL: AdamW's updates, and everything else; else only its updates. */
 static coh_status measure_lowered(coh_measure *m, chunk_memory *memory,
+                                  const coh_optimizer *optimizer,
                                   const coh_measure_lowered *lowered)
 {
     static const coh_dtype dtypes[] = { COH_DTYPE_F32, COH_DTYPE_BF16 };
@@ -187,9 +191,12 @@ static coh_status measure_lowered(coh_measure *m, chunk_memory *memory,
                     .instruction = largest(lowered, kind->opcode, dtypes[i % 2]),
                     .cold = cold_of(memory, kind->lane) };
         coh_operator_times what = { .dtype = dtypes[i % 2], .lane = (uint8_t)kind->lane };
-        if (b.instruction == NULL)
+        if (b.instruction == NULL || (optimizer != NULL && kind->opcode != COH_OP_UPDATE))
             continue;
-        snprintf(what.kind, sizeof(what.kind), "%s", coh_price_name(kind->opcode));
+        if (optimizer != NULL)
+            coh_price_update_name(optimizer, what.kind, sizeof(what.kind));
+        else
+            snprintf(what.kind, sizeof(what.kind), "%s", coh_price_name(kind->opcode));
         if (coh_measure_knows(m, &what, b.instruction->flops, (double)b.instruction->bytes))
             continue;
         COH_TRY(coh_window_add(&b.window, lowered, b.instruction));
@@ -198,16 +205,38 @@ static coh_status measure_lowered(coh_measure *m, chunk_memory *memory,
     return COH_OK;
 }
 
+/* Returns 1 if the optimizer can update the graph's weights on this device. */
+static int can_update(const coh_measure *m, const coh_graph *graph, const coh_optimizer *optimizer)
+{
+    const int is_bf16 = coh_graph_trains_bf16(graph);
+    return (m->bed->is_host || optimizer->cuda_kernel != NULL) &&
+           (is_bf16 ? optimizer->takes_bf16 || optimizer->rounds_work : !optimizer->rounds_work);
+}
+
+static coh_status measure_graph(coh_measure *m, chunk_memory *memory, const coh_graph *graph,
+                                uint64_t chunk_bytes, const coh_optimizer *optimizer)
+{
+    coh_measure_lowered lowered;
+    if (optimizer != NULL && !can_update(m, graph, optimizer))
+        return COH_OK;
+    COH_TRY(coh_measure_lowered_init(m, graph, chunk_bytes,
+                                     optimizer != NULL ? optimizer->name : NULL, 1, 1, &lowered));
+    const coh_status status = measure_lowered(m, memory, optimizer, &lowered);
+    coh_measure_lowered_fini(&lowered);
+    return status;
+}
+
+/* Of other optimizers than AdamW one size is measured: theirs is a rate, not a latency. */
 static coh_status measure_size(coh_measure *m, chunk_memory *memory, uint64_t chunk_bytes)
 {
-    coh_status status = COH_OK;
-    for (uint32_t i = 0; status == COH_OK && i < m->options->graph_count; i++) {
-        coh_measure_lowered lowered;
-        COH_TRY(coh_measure_lowered_init(m, m->options->graphs[i], chunk_bytes, 1, 1, &lowered));
-        status = measure_lowered(m, memory, &lowered);
-        coh_measure_lowered_fini(&lowered);
+    for (uint32_t i = 0; i < m->options->graph_count; i++) {
+        const coh_graph *graph = m->options->graphs[i];
+        COH_TRY(measure_graph(m, memory, graph, chunk_bytes, NULL));
+        for (int32_t k = 0; chunk_bytes == RATE_BYTES && k < coh_optimizer_count(); k++)
+            if (strcmp(coh_optimizer_at(k)->name, "adamw") != 0)
+                COH_TRY(measure_graph(m, memory, graph, chunk_bytes, coh_optimizer_at(k)));
     }
-    return status;
+    return COH_OK;
 }
 
 uint64_t coh_chunks_bytes(const coh_measure *m)
@@ -221,8 +250,11 @@ coh_status coh_measure_chunks(coh_measure *m)
                                                                    4u << 20, 16u << 20 };
     chunk_memory memory = { 0 };
     coh_status status = coh_cold_open_most(m->bed, coh_chunks_bytes(m), &memory.compute);
-    if (status == COH_OK && m->bed != &m->host)
-        status = coh_cold_open_most(&m->host, coh_chunks_bytes(m), &memory.host);
+    if (status == COH_OK && m->bed != &m->host) {
+        const uint64_t bytes = coh_chunks_bytes(m),
+                       cold = 2 * coh_measure_cache_bytes() + ROOM_BYTES;
+        status = coh_cold_open_most(&m->host, cold > bytes ? cold : bytes, &memory.host);
+    }
     for (int size = 0; status == COH_OK && size < COH_MEASURE_CHUNK_SIZES; size++) {
         char text[32];
         coh_measure_begin(m, "norms and updates of chunks of %s",

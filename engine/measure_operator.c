@@ -232,7 +232,8 @@ static coh_status find_in_graph(coh_measure *m, const coh_graph *graph)
     for (int body = 0; body < body_count; body++) {
         const int with_cache = body % 2 == 0;
         coh_measure_lowered *lowered = &m->operators->lowered[m->operators->lowered_count];
-        COH_TRY(coh_measure_lowered_init(m, graph, CHUNK_BYTES, with_cache, 1 + body / 2, lowered));
+        COH_TRY(coh_measure_lowered_init(m, graph, CHUNK_BYTES, NULL, with_cache, 1 + body / 2,
+                                         lowered));
         m->operators->lowered_count++;
         COH_TRY(find_points(m, lowered, with_cache));
     }

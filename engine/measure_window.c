@@ -2,17 +2,20 @@
  * in a window, and memory for many windows: an arena of the processor, or a part of a GPU's arena.
  * The GPU's part is filled with one piece from the host and copies of it that double in size. Next:
  * measure.h, measure_operator.c. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/half.h"
 #include "base/rng.h"
 #include "engine/measure.h"
 
 /* ---- instructions ---- */
 
 coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph,
-                                    uint64_t chunk_bytes, int with_cache, int32_t microbatch_count,
-                                    coh_measure_lowered *out_lowered)
+                                    uint64_t chunk_bytes, const char *optimizer, int with_cache,
+                                    int32_t microbatch_count, coh_measure_lowered *out_lowered)
 {
     coh_plan_options options;
     const coh_block_set none = { 0 }; /* no block is recomputed */
@@ -24,6 +27,8 @@ coh_status coh_measure_lowered_init(const coh_measure *m, const coh_graph *graph
     coh_plan_options_init(&options);
     options.profile = m->profile;
     options.f32_gradients = m->options->f32_gradients;
+    if (optimizer != NULL)
+        snprintf(options.optimizer, sizeof(options.optimizer), "%s", optimizer);
     options.microbatch_count = microbatch_count;
     options.mode = graph->loss >= 0 ? COH_PLAN_TRAIN : COH_PLAN_INFER;
     coh_status status =
@@ -166,12 +171,12 @@ static coh_status fill_device(const coh_cold *cold, fill *f)
 
 coh_status coh_cold_fill(coh_cold *cold, int positive)
 {
-    /* 2^-5 in bf16 and any fraction: the upper half of a float of the same magnitude. */
-    const uint16_t exponent = 0x3d00, fraction = 0x7f, sign = positive ? 0 : 0x8000;
+    /* Normal numbers of deviation 2^-5 in bf16, and the upper halves of such floats: as in a run,
+     * because a GPU multiplies numbers of few different bits with less power, and so faster. */
     fill f = { .base = cold->base };
     for (uint64_t i = 0; i < sizeof(f.tile) / sizeof(*f.tile); i++) {
-        uint64_t bits = coh_rng_below(1, 0, i, 1 << 16);
-        f.tile[i] = (uint16_t)(exponent | (bits & (fraction | sign)));
+        const float value = 0x1p-5f * (float)coh_rng_normal(1, 0, i);
+        f.tile[i] = coh_bf16_of_f32(positive ? fabsf(value) : value);
     }
     if (!cold->bed->is_host)
         return fill_device(cold, &f);

@@ -3,6 +3,7 @@
  * came from. The rules are in price.h; profiles in profile.h. */
 #include "planner/price.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,18 +129,38 @@ static void find_operators(coh_pricer *p, const coh_graph *graph)
     }
 }
 
+static coh_curve_range find_named(const coh_pricer *p, const char *name, int is_bf16, int is_host)
+{
+    coh_operator_times wanted = {
+        .lane = is_host ? COH_LANE_HOST : COH_LANE_COMPUTE,
+        .dtype = is_bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32,
+    };
+    name_set(&wanted, name);
+    return find_curves(p, &wanted);
+}
+
+static coh_status find_updates(coh_pricer *p)
+{
+    const int32_t count = coh_optimizer_count();
+    COH_TRY(COH_ALLOC((size_t)count, &p->updates));
+    for (; p->update_count < count; p->update_count++) {
+        coh_update_curves *found = &p->updates[p->update_count];
+        char name[sizeof(((coh_operator_times *)0)->kind)];
+        found->optimizer = coh_optimizer_at(p->update_count);
+        coh_price_update_name(found->optimizer, name, sizeof(name));
+        for (int i = 0; i < 4; i++)
+            found->ranges[i / 2][i % 2] = find_named(p, name, i / 2, i % 2);
+    }
+    return COH_OK;
+}
+
 static void find_opcodes(coh_pricer *p)
 {
     for (int opcode = 0; opcode < COH_OP_COUNT; opcode++)
         for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
-            for (int is_host = 0; is_host < 2; is_host++) {
-                coh_operator_times wanted = {
-                    .lane = is_host ? COH_LANE_HOST : COH_LANE_COMPUTE,
-                    .dtype = is_bf16 ? COH_DTYPE_BF16 : COH_DTYPE_F32,
-                };
-                name_set(&wanted, coh_price_name((coh_opcode)opcode));
-                p->opcodes[opcode][is_bf16][is_host] = find_curves(p, &wanted);
-            }
+            for (int is_host = 0; is_host < 2; is_host++)
+                p->opcodes[opcode][is_bf16][is_host] =
+                    find_named(p, coh_price_name((coh_opcode)opcode), is_bf16, is_host);
 }
 
 coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
@@ -153,7 +174,7 @@ coh_status coh_pricer_init(coh_pricer *out_pricer, const coh_profile *profile,
     if (graph)
         find_operators(out_pricer, graph);
     find_opcodes(out_pricer);
-    return COH_OK;
+    return find_updates(out_pricer);
 }
 
 int coh_pricer_is_measured(const coh_pricer *pricer, size_t op)
@@ -168,12 +189,20 @@ void coh_pricer_fini(coh_pricer *pricer)
     coh_free(pricer->curves);
     coh_free(pricer->work);
     coh_free(pricer->operators);
+    coh_free(pricer->updates);
     *pricer = (coh_pricer){ 0 };
 }
 
 const char *coh_price_name(coh_opcode opcode)
 {
     return coh_opcode_rows[opcode].word;
+}
+
+void coh_price_update_name(const coh_optimizer *optimizer, char *out, size_t bytes)
+{
+    const int is_usual = strcmp(optimizer->name, "adamw") == 0;
+    snprintf(out, bytes, "%s%s%s", coh_price_name(COH_OP_UPDATE), is_usual ? "" : " ",
+             is_usual ? "" : optimizer->name);
 }
 
 /* ---- one price ---- */
@@ -360,7 +389,22 @@ static int is_bf16(const coh_layout *layout, const coh_program *program,
     return found;
 }
 
-static coh_curve_range instruction_curves(const coh_pricer *p, const coh_program *program,
+/* Returns the curves of the update's own optimizer; an empty range: there are none. */
+static coh_curve_range update_curves(const coh_pricer *p, const coh_layout *layout,
+                                     const coh_program *program, const coh_instruction *instruction,
+                                     int on_bf16)
+{
+    const coh_object *object =
+        &layout->objects[program->operands[instruction->operand_begin].object];
+    const coh_optimizer *optimizer = layout->optimizers[layout->groups[object->owner].optimizer];
+    for (int32_t i = 0; i < p->update_count; i++)
+        if (p->updates[i].optimizer == optimizer)
+            return p->updates[i].ranges[on_bf16][instruction->lane == COH_LANE_HOST];
+    return (coh_curve_range){ 0 };
+}
+
+static coh_curve_range instruction_curves(const coh_pricer *p, const coh_layout *layout,
+                                          const coh_program *program,
                                           const coh_instruction *instruction, int on_bf16)
 {
     const coh_instruction_call *call =
@@ -368,6 +412,11 @@ static coh_curve_range instruction_curves(const coh_pricer *p, const coh_program
     const int32_t op = call == NULL ? -1 : call->operator_index;
     if (p->curve_count == 0)
         return (coh_curve_range){ 0 };
+    if (instruction->opcode == COH_OP_UPDATE && instruction->operand_count > 0) {
+        const coh_curve_range own = update_curves(p, layout, program, instruction, on_bf16);
+        if (own.end > own.begin)
+            return own;
+    }
     if (op < 0)
         return p->opcodes[instruction->opcode][on_bf16][instruction->lane == COH_LANE_HOST];
     const coh_curve_range *found = &p->operators[(size_t)op * PLACES];
@@ -390,7 +439,7 @@ coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layo
         price.source = pricer->curve_count + instruction->lane;
     } else {
         int on_bf16 = is_bf16(layout, program, instruction);
-        coh_curve_range range = instruction_curves(pricer, program, instruction, on_bf16);
+        coh_curve_range range = instruction_curves(pricer, layout, program, instruction, on_bf16);
         if (range.end > range.begin) {
             price = curves_price(
                 pricer, range,

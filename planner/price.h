@@ -4,7 +4,8 @@
  *     operators              samples of the same signature (of a backward in the same form, or the
  *                            nearest to it: coh_backward_signature), else the mean of all samples
  *                            of its kind, dtype and phase, else the roofline
- *     update, norm, add, ... samples of that name and dtype, else the roofline
+ *     norm, add, ...         samples of that name and dtype, else the roofline
+ *     update                 samples of its optimizer, else of AdamW, else the roofline
  *
  * The roofline: max(flops / rate, bytes / memory rate). Samples and rates are of kernels alone;
  * instruction_ns is added to either. The calibration factor of the opcode multiplies the result.
@@ -45,6 +46,12 @@ typedef struct coh_price_curve {
     double *work; /* seconds at the roofs, of each sample */
 } coh_price_curve;
 
+/* The curves of one optimizer's updates: by is bf16, is on the host lane. */
+typedef struct coh_update_curves {
+    const coh_optimizer *optimizer;
+    coh_curve_range ranges[2][2];
+} coh_update_curves;
+
 /* The figures of a profile, looked up once for every operator of a graph. Borrows both. */
 typedef struct coh_pricer {
     const coh_profile *profile;
@@ -54,6 +61,8 @@ typedef struct coh_pricer {
     double *work;                                /* of all curves */
     coh_curve_range *operators;                  /* by operator: forward, backward by its form */
     coh_curve_range opcodes[COH_OP_COUNT][2][2]; /* by is bf16, is on the host lane */
+    coh_update_curves *updates;                  /* of every optimizer */
+    int32_t update_count;
 } coh_pricer;
 
 /* `graph`: NULL if programs run no kinds. Fails: COH_ERR_MEMORY; *out_pricer can then be
@@ -70,7 +79,12 @@ coh_price coh_price_instruction(const coh_pricer *pricer, const coh_layout *layo
                                 const coh_program *program, const coh_instruction *instruction);
 
 /* Returns the name under which a profile stores samples of an instruction that runs no kind:
- * "update", ... */
+ * "norm", "add", ...; those of updates are AdamW's. */
 const char *coh_price_name(coh_opcode opcode);
+
+/* Writes the name under which a profile stores samples of an optimizer's updates: "update" of
+ * AdamW, "update NAME" of the others. A processor computes longer on fewer bytes if states are
+ * codes. A profile without these samples has AdamW's, by bytes. */
+void coh_price_update_name(const coh_optimizer *optimizer, char *out, size_t bytes);
 
 #endif
