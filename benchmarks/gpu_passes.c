@@ -7,6 +7,7 @@
 #include "kernels/cuda/grid.h"
 #include "kernels/kernels.h"
 #include "kernels/optimizer.h"
+#include "kernels/plain.h"
 #include "kernels/quantise.h"
 
 /* ---- by functions of kernels.h and its like ---- */
@@ -138,15 +139,18 @@ static void round_sums(gpu_rows *t)
                      elements(t), 0);
 }
 
-static void swiglu(gpu_rows *t)
+static void gated(gpu_rows *t, int gelu)
 {
-    const coh_swiglu s = {
-        .dtype = t->dtype, .count = elements(t), .gate = t->of[0], .up = t->of[2], .y = t->of[1]
-    };
+    const coh_swiglu s = { .dtype = t->dtype,
+                           .count = elements(t),
+                           .gate = t->of[0],
+                           .up = t->of[2],
+                           .y = t->of[1],
+                           .gelu = gelu };
     coh_kernel_swiglu(t->turns->queue, &s);
 }
 
-static void swiglu_backward(gpu_rows *t)
+static void gated_backward(gpu_rows *t, int gelu)
 {
     const coh_swiglu s = { .dtype = t->dtype,
                            .count = elements(t),
@@ -154,8 +158,29 @@ static void swiglu_backward(gpu_rows *t)
                            .up = t->of[2],
                            .dy = t->of[3],
                            .dgate = t->of[1],
-                           .dup = t->of[4] };
+                           .dup = t->of[4],
+                           .gelu = gelu };
     coh_kernel_swiglu_backward(t->turns->queue, &s);
+}
+
+static void swiglu(gpu_rows *t)
+{
+    gated(t, 0);
+}
+
+static void swiglu_backward(gpu_rows *t)
+{
+    gated_backward(t, 0);
+}
+
+static void geglu(gpu_rows *t)
+{
+    gated(t, 1);
+}
+
+static void geglu_backward(gpu_rows *t)
+{
+    gated_backward(t, 1);
 }
 
 static void dropout(gpu_rows *t)
@@ -353,6 +378,117 @@ static void stochastic_round(gpu_rows *t)
     coh_kernel_stochastic_round(t->turns->queue, &r);
 }
 
+/* The first half of each row. */
+static void take_blocks(gpu_rows *t)
+{
+    const coh_blocks b = { .dtype = t->dtype,
+                           .outer = t->N,
+                           .count = t->C / 2,
+                           .wide = t->C,
+                           .whole_in = t->of[0],
+                           .part_out = t->of[1] };
+    coh_kernel_take_blocks(t->turns->queue, &b);
+}
+
+static void row_mean(gpu_rows *t)
+{
+    const coh_mean m = { .dtype = t->dtype,
+                         .outer = t->N,
+                         .count = t->C,
+                         .inner = 1,
+                         .from = t->of[0],
+                         .to = t->of[1] };
+    coh_kernel_mean(t->turns->queue, &m);
+}
+
+static void row_mean_backward(gpu_rows *t)
+{
+    const coh_mean m = { .dtype = t->dtype,
+                         .outer = t->N,
+                         .count = t->C,
+                         .inner = 1,
+                         .from = t->of[0],
+                         .to = t->of[1] };
+    coh_kernel_mean_backward(t->turns->queue, &m);
+}
+
+static void column_mean(gpu_rows *t)
+{
+    const coh_mean m = { .dtype = t->dtype,
+                         .outer = t->N / t->T,
+                         .count = t->T,
+                         .inner = t->C,
+                         .from = t->of[0],
+                         .to = t->of[1] };
+    coh_kernel_mean(t->turns->queue, &m);
+}
+
+static void softmax(gpu_rows *t)
+{
+    const coh_softmax s = {
+        .dtype = t->dtype, .rows = t->N, .columns = t->C, .from = t->of[0], .to = t->of[1]
+    };
+    coh_kernel_softmax(t->turns->queue, &s);
+}
+
+static void softmax_backward(gpu_rows *t)
+{
+    const coh_softmax s = { .dtype = t->dtype,
+                            .rows = t->N,
+                            .columns = t->C,
+                            .from = t->of[2],
+                            .y = t->of[0],
+                            .to = t->of[1] };
+    coh_kernel_softmax_backward(t->turns->queue, &s);
+}
+
+static void cross_entropy(gpu_rows *t)
+{
+    const coh_cross_entropy e = { .dtype = t->dtype,
+                                  .rows = t->N,
+                                  .columns = t->C,
+                                  .logits = t->of[0],
+                                  .targets = t->targets,
+                                  .max = t->mean,
+                                  .sum = t->rstd,
+                                  .each = t->target };
+    coh_kernel_cross_entropy(t->turns->queue, &e);
+}
+
+static coh_squares squares_of(const gpu_rows *t)
+{
+    return (coh_squares){ .dtype = t->dtype,
+                          .target_dtype = t->dtype,
+                          .count = elements(t),
+                          .x = t->of[0],
+                          .target = t->of[2],
+                          .partial = t->squares,
+                          .loss = t->target,
+                          .to = t->of[1],
+                          .loss_share = 1.0f };
+}
+
+static void squares(gpu_rows *t)
+{
+    const coh_squares s = squares_of(t);
+    coh_kernel_squares(t->turns->queue, &s);
+}
+
+static void squares_backward(gpu_rows *t)
+{
+    const coh_squares s = squares_of(t);
+    coh_kernel_squares_backward(t->turns->queue, &s);
+}
+
+/* In place. */
+static void soft_cap(gpu_rows *t)
+{
+    const coh_soft_cap c = {
+        .rows = t->N, .columns = t->C, .stride = t->C, .x = (float *)(void *)t->of[0], .cap = 50.0f
+    };
+    coh_kernel_soft_cap(t->turns->queue, &c);
+}
+
 static void quantise(gpu_rows *t)
 {
     const coh_quantise q = { .count = elements(t),
@@ -385,6 +521,7 @@ static void logits(gpu_rows *t, coh_cuda_kernel f32, void *tile)
                                                   .max = t->mean,
                                                   .sum = t->rstd,
                                                   .target_logit = t->target,
+                                                  .gradient = tile,
                                                   .share = 1.0f,
                                                   .N = t->N,
                                                   .packed = 1 };
@@ -441,8 +578,20 @@ const gpu_pass gpu_passes[] = {
     { "relu gradient", relu_gradient, "relu_gradient partial_sum", .of_type = 3 },
     { "swiglu", swiglu, "swiglu", .of_type = 3 },
     { "swiglu backward", swiglu_backward, "swiglu_backward", .of_type = 5 },
+    { "geglu", geglu, "geglu", .of_type = 3 },
+    { "geglu backward", geglu_backward, "geglu_backward", .of_type = 5 },
     { "scale", scale, "scale", .of_type = 2 },
     { "copy", copy, "copy", .of_type = 2 },
+    { "soft cap", soft_cap, "soft_cap_rows", .floats = 2 },
+    { "half of rows", take_blocks, "blocks", .of_type = 1 },
+    { "row mean", row_mean, "row_mean", .of_type = 1 },
+    { "row mean backward", row_mean_backward, "spread", .of_type = 1 },
+    { "column mean", column_mean, "column_mean", .of_type = 1 },
+    { "softmax", softmax, "softmax", .of_type = 2 },
+    { "softmax backward", softmax_backward, "softmax_backward", .of_type = 3 },
+    { "cross-entropy", cross_entropy, "entropy", .of_type = 1 },
+    { "squared error", squares, "squares squares_loss", .of_type = 2 },
+    { "squared error backward", squares_backward, "squares_backward", .of_type = 3 },
     { "add", add, "add", .of_type = 3 },
     { "round", round_sums, "round", .of_type = 1, .floats = 1 },
     { "dropout", dropout, "dropout", .of_type = 3 },
