@@ -99,10 +99,10 @@ def phases(build=BUILD, out=claim.RESULTS, tiny=False, minutes=MINUTES):
     """Results of scripts/device on this GPU with these programs and sizes; runs it if there are none."""
     module = scripts_device()
     wanted = {"device": DEVICE, "found": finding(build), "programs": module.programs_of(build), "tiny": tiny, "compile": True}
-    found = newest(out, wanted, module.PHASES)
+    found = newest(out, wanted, module.USUAL)
     if found is None:
         module.measure(options_of(minutes, build, out, tiny))
-        found = newest(out, wanted, module.PHASES)
+        found = newest(out, wanted, module.USUAL)
     if found is None:
         sys.exit("scripts/device wrote no results of all its phases")
     return found

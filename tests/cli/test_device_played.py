@@ -53,9 +53,9 @@ class DevicePlayed(ProgramTest):
         begin = f"import json, sys; sys.path.insert(0, {os.path.join(ROOT, 'benchmarks')!r}); import gpu_claim; "
         return subprocess.run([sys.executable, "-c", begin + script], capture_output=True, text=True, env=self.where, check=False)
 
-    def run_script(self):
+    def run_script(self, *more):
         """Returns exit code, output, and the result's path."""
-        flags = ["--tiny", "--build", self.folder, "--out", self.path("out"), "--minutes", "120"]
+        flags = ["--tiny", "--build", self.folder, "--out", self.path("out"), "--minutes", "120", *more]
         done = self.python(f"device = gpu_claim.scripts_device(); device.CHECKS = {CHECKED!r}; "
                            f"sys.argv[1:] = {flags!r}; sys.exit(device.main())")
         written = sorted(glob.glob(self.path("out") + "/*.json"))
@@ -83,6 +83,18 @@ class DevicePlayed(ProgramTest):
         self.rows_are_right(phases, found["datasheet"]["bf16_flops_per_s"])
         self.claims_can_be_judged(path)
         self.profile_can_be_taken_out(path)
+
+    def test_a_large_model_is_compared_with_itself_in_memory(self):
+        code, said, path = self.run_script("--only", "large")
+        self.assertEqual(code, 0, said)
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        self.assertEqual((tuple(found["phases"]), found["skipped"]), (("large",), []))
+        row = found["phases"]["large"]["rows"]["gpt2-nano in 64 MiB"]
+        self.assertEqual((row["hash"], row["losses"]), (row["in_memory"]["hash"], row["in_memory"]["losses"]))
+        self.assertEqual(row["peak_bytes"], row["predicted_peak_bytes"])
+        self.assertGreater(row["peak_bytes"]["host"], 0)
+        self.assertAlmostEqual(row["share_of_memory_speed"], row["tokens_per_second"] / row["in_memory"]["tokens_per_second"])
 
     def goals_are_told(self, kernels, said):
         """Every measured pass is reported as below its copy."""
