@@ -420,8 +420,8 @@ static void check_widens(bench *b)
     }
 }
 
-/* Compares the results of a call that left out these gradients with the plain ones. On a GPU another
- * algorithm may have computed the others: cuDNN's attention computes all of them or none. */
+/* Compares the results of a call that left out these gradients with the plain ones. On a GPU
+ * another algorithm may have computed the others: cuDNN's attention computes all or none. */
 static void expect_others(bench *b, coh_port_mask skips, const char *cause)
 {
     const coh_port_mask others = { .inputs = ~skips.inputs, .parameters = ~skips.parameters };

@@ -29,9 +29,9 @@
 /* Most bytes of a plan's workspace in addition to its squares. */
 #define COH_CUDNN_SCRATCH_REST 4096
 /* Queries, of all heads, that fill a GPU: eight blocks of 128 for each of 132 multiprocessors. A
- * plan ends with blocks of few rows, in which multiprocessors idle. With two blocks, and at most 256
- * MiB, four backward passes on an H200 had 0.60 to 0.82 of the rate of the whole shape at once; so
- * they have 0.90 to 1.00 (docs/performance.md). */
+ * plan ends with blocks of few rows, in which multiprocessors idle. With two blocks, and at most
+ * 256 MiB, four backward passes on an H200 had 0.60 to 0.82 of the rate of the whole shape at once;
+ * so they have 0.90 to 1.00. */
 #define COH_CUDNN_QUERIES_WANTED ((int64_t)8 * 132 * 128)
 
 /* Sequences and heads of keys in one plan: divisors of B and G. 0, 0: none. */

@@ -195,10 +195,10 @@ static double activation(const trial *t, double x)
     return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
-/* An element of c: the product alone, with what it is added to, and with the bias; and the sum of
- * all magnitudes. */
+/* An element of c: the product, what it is added to, the bias, their sum, and the sum of all
+ * magnitudes. */
 typedef struct exact {
-    double product, begun, sum, size;
+    double product, first, bias, sum, size;
 } exact;
 
 static exact exact_of(const trial *t, const operands *o, int64_t i, int64_t j)
@@ -211,28 +211,37 @@ static exact exact_of(const trial *t, const operands *o, int64_t i, int64_t j)
         x.product += term;
         x.size += fabs(term);
     }
-    const double first = t->adds || t->residual ? get(begin, i, j) : 0.0;
-    const double bias = t->bias && !t->adds ? get(&o->bias, 0, j) : 0.0;
-    x.begun = x.product + first;
-    x.sum = x.begun + bias;
-    x.size += fabs(first) + fabs(bias);
+    if (t->adds || t->residual)
+        x.first = get(begin, i, j);
+    if (t->bias && !t->adds)
+        x.bias = get(&o->bias, 0, j);
+    x.sum = x.product + x.first + x.bias;
+    x.size += fabs(x.first) + fabs(x.bias);
     return x;
+}
+
+/* Returns the rounding that a library may do between additions: some algorithms of cuBLASLt 13.1 on
+ * an H200 rounded the product, or the product and one of the two that are added to it, to the type
+ * of c first. */
+static double between(const trial *t, const exact *x)
+{
+    if (t->c_dtype != COH_DTYPE_BF16 || (!t->adds && !t->residual && !t->bias))
+        return 0.0;
+    return storing(t->c_dtype) *
+           (fabs(x->product) + fabs(x->product + x->first) + fabs(x->product + x->bias));
 }
 
 /* The bound of c before an activation. A product of two numbers of either type is exact or has one
  * rounding. Tensor cores truncate sums, so each of depth + 4 additions loses up to 2^-23 of the
- * summed magnitudes (Fasi et al. 2021, section 3). Some algorithms of cuBLASLt round the product to
- * the type of c before they add to it (seen on an H200 with 13.1, in 30 of 69 forms with a bias);
- * those that do are counted. */
+ * summed magnitudes (Fasi et al. 2021, section 3). */
 static double bound_of(gpu_check *check, const trial *t, const exact *x, double got)
 {
-    const double unit = storing(t->c_dtype);
     const double sums = 0x1p-23 * (double)(t->depth + 4) * x->size;
-    const double bound = sums + unit * fabs(x->sum);
-    if (!check->rounds_products || t->c_dtype != COH_DTYPE_BF16 || x->sum == x->product)
+    const double bound = sums + storing(t->c_dtype) * fabs(x->sum);
+    if (!check->rounds_products)
         return bound;
     check->rounded_elements += t->activated != 2 && fabs(got - x->sum) > bound;
-    return bound + unit * (fabs(x->product) + fabs(x->begun) + 2.0 * sums);
+    return bound + between(t, x);
 }
 
 static void check_c(gpu_check *check, const trial *t, const operands *o, int64_t i, int64_t j)

@@ -68,7 +68,7 @@ void coh_twins_enqueue(void (*run)(void *queue, const void *call), const void *c
 
 /* Waits until all that runs on CUDA is done. */
 void coh_twins_wait(void);
-/* Whether a library multiplies: it may round a product to bf16 before it adds the bias. */
+/* Whether a library multiplies: it may round a product to bf16 before it adds to it. */
 int coh_twins_has_library(void);
 
 /* The groups of tests; each returns the number of failures. */

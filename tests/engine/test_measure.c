@@ -334,6 +334,8 @@ static void roofs_links_updates_and_limits_are_there(void **state)
     check_interference(profile);
     assert_true(samples_of(profile, "update", COH_DTYPE_F32, COH_LANE_COMPUTE) > 0);
     assert_true(samples_of(profile, "update", COH_DTYPE_F32, COH_LANE_HOST) > 0);
+    assert_int_equal(samples_of(profile, "update adamw8", COH_DTYPE_F32, COH_LANE_HOST), 1);
+    assert_int_equal(samples_of(profile, "update sgd", COH_DTYPE_F32, COH_LANE_COMPUTE), 1);
     assert_true(samples_of(profile, "norm", COH_DTYPE_F32, COH_LANE_COMPUTE) > 0);
     assert_true(profile->memory_bytes[COH_TIER_DEVICE] > 0);
     assert_true(profile->memory_bytes[COH_TIER_DISK] > 0);

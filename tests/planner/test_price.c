@@ -277,6 +277,44 @@ static void between_and_beyond_samples_prices_are_affine(void **state)
     assert_true(close_to(price(&profile, &instruction).p50, 1400));
 }
 
+/* An update has the samples of its optimizer, and those of AdamW if there are none. */
+static void updates_are_priced_by_their_optimizer(void **state)
+{
+    (void)state;
+    coh_operator_sample usual[] = { { .bytes = 1000, .seconds = coh_figure_of(2e-6) } },
+                        codes[] = { { .bytes = 1000, .seconds = coh_figure_of(9e-6) } };
+    coh_operator_times times[] = {
+        { .kind = "update", .lane = COH_LANE_HOST, .samples = usual, .sample_count = 1 },
+        { .kind = "update adamw8", .lane = COH_LANE_HOST, .samples = codes, .sample_count = 1 }
+    };
+    static const struct {
+        const char *optimizer;
+        double ns;
+    } expected[] = { { "adamw", 2000 }, { "adamw8", 9000 }, { "lion", 2000 } };
+    coh_profile profile = unit_profile();
+    profile.operators = times;
+    profile.operator_count = 2;
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        coh_group_layout group = { .dtype = COH_DTYPE_F32, .optimizer = 0 };
+        coh_object object = { .stream = COH_STREAM_WORK, .owner = 0 };
+        coh_operand operand = { .object = 0 };
+        const coh_layout layout = { .objects = &object,
+                                    .object_count = 1,
+                                    .groups = &group,
+                                    .group_count = 1,
+                                    .optimizers = { coh_optimizer_find(expected[i].optimizer) },
+                                    .optimizer_count = 1 };
+        const coh_program program = { .operands = &operand, .operand_count = 1 };
+        coh_instruction instruction = instruction_of(COH_OP_UPDATE, COH_LANE_HOST, 0, 1000);
+        instruction.operand_count = 1;
+        coh_pricer pricer;
+        assert_int_equal(coh_pricer_init(&pricer, &profile, NULL), COH_OK);
+        const coh_price found = coh_price_instruction(&pricer, &layout, &program, &instruction);
+        coh_pricer_fini(&pricer);
+        assert_true(close_to(found.p50, expected[i].ns));
+    }
+}
+
 /* ---- operators ---- */
 
 static coh_graph *toy(int64_t width, int64_t rows, coh_dtype dtype, int freezes)
@@ -488,6 +526,7 @@ int main(void)
         cmocka_unit_test(a_calibration_multiplies_one_opcode),
         cmocka_unit_test(samples_are_met_and_joined),
         cmocka_unit_test(between_and_beyond_samples_prices_are_affine),
+        cmocka_unit_test(updates_are_priced_by_their_optimizer),
         cmocka_unit_test(a_signature_knows_the_operator_but_not_the_batch),
         cmocka_unit_test(the_nearest_samples_serve),
         cmocka_unit_test(a_backward_is_priced_by_the_nearest_form_of_its_gradients),

@@ -27,7 +27,8 @@ typedef struct coh_reference {
     double *output_grad; /* NULL for a loss */
     /* relative rounding error of storing: 2^-8 in bf16; in f32 it is among the sums' errors */
     double store;
-    /* relative rounding error of a product before its bias is added, in a library; 0: none */
+    /* relative rounding error of a product before bias and residual are added, in a library; 0:
+     * none */
     double rounds_products;
     /* count 0: no such gradient */
     coh_array output, input_grad[COH_REFERENCE_INPUTS], parameter_grad[2];

@@ -22,15 +22,13 @@ static void linear_forward(coh_reference *r, int64_t N, int64_t I, int64_t O)
                 sum += x[n * I + i] * w[o * I + i];
                 size += fabs(x[n * I + i] * w[o * I + i]);
             }
-            const double first =
-                (bias ? bias[o] : 0.0) + (r->input[1] ? r->input[1][n * O + o] : 0.0);
-            size +=
-                (bias ? fabs(bias[o]) : 0.0) + (r->input[1] ? fabs(r->input[1][n * O + o]) : 0.0);
-            r->output.value[n * O + o] = sum + first;
-            r->output.bound[n * O + o] = COH_EPS * (double)(I + 3) * size;
-            if (bias != NULL)
-                r->output.bound[n * O + o] +=
-                    r->rounds_products * (fabs(sum) + fabs(first - bias[o]));
+            const double first = bias ? bias[o] : 0.0;
+            const double residual = r->input[1] ? r->input[1][n * O + o] : 0.0;
+            size += fabs(first) + fabs(residual);
+            r->output.value[n * O + o] = sum + first + residual;
+            r->output.bound[n * O + o] =
+                COH_EPS * (double)(I + 3) * size +
+                r->rounds_products * (fabs(sum) + fabs(sum + first) + fabs(sum + residual));
         }
 }
 
