@@ -131,6 +131,44 @@ def finish(words, missed, unmeasured):
     sys.exit(1 if missed else 77 if unmeasured else 0)
 
 
+def large(name, build=BUILD, out=claim.RESULTS, minutes=6):
+    """The newest result with this row of phase large: of this GPU, which is measured if there is none of these programs, or,
+    without a GPU, the one that was recorded last."""
+    here = finding(build) if os.path.exists(os.path.join(build, "cli", "cohobate")) else None
+    module = scripts_device()
+    found = newest(out, {"found": here, "programs": module.programs_of(build)} if here else {}, ["large"])
+    if here and (found is None or name not in found["phases"]["large"].get("rows", {})):
+        options = options_of(minutes, build, out)
+        options.only = ["large"]
+        module.measure(options)
+        found = newest(out, {"found": here, "programs": module.programs_of(build)}, ["large"])
+    return found
+
+
+def share(found, name):
+    """Words, misses and what is not measured of a row of phase large."""
+    row = (found or {"phases": {"large": {}}})["phases"]["large"].get("rows", {}).get(name)
+    if row is None:
+        return [], [], [name]
+    whole, steps = row.get("in_memory"), len(row["seconds"])
+    words = [f"{found['gpu'].get('name', found['found'])} ({found['date']}, {found['commit']}): {row['tokens_per_second']:.0f} "
+             f"tokens/s, {row['step_seconds']:.2f} s a step, predicted {row['predicted_step_seconds']:.2f}"]
+    missed = ["prediction"] if abs(row["predicted_step_seconds"] / row["step_seconds"] - 1) > MEAN_ERROR else []
+    missed += ["peak"] if row["peak_bytes"] != row["predicted_peak_bytes"] else []
+    stood_s = sum(row["exposed_seconds"].get(lane, 0) for lane in ("h2d", "d2h")) / steps
+    least_s = both_ways_s(found["phases"]["large"]["profile"],
+                          {lane: row["link_bytes"].get(lane, 0) / steps for lane in ("h2d", "d2h")})[0]
+    words.append(f"{1 - stood_s / least_s:.3f} of {least_s:.2f} s of transfers hidden (must {HIDDEN})")
+    missed += ["hidden"] if 1 - stood_s / least_s < HIDDEN else []
+    if whole is None:
+        return words, missed, ["the speed in memory"]
+    words.append(f"{row['share_of_memory_speed']:.3f} of the speed in memory (must {OF_MEMORY_SPEED}), "
+                 + ("the same hash and losses" if (row["hash"], row["losses"]) == (whole["hash"], whole["losses"]) else "OTHER BITS"))
+    missed += ["speed"] if row["share_of_memory_speed"] < OF_MEMORY_SPEED else []
+    missed += ["bits"] if row["hash"] != whole["hash"] or row["losses"] != whole["losses"] else []
+    return words, missed, []
+
+
 # ---- 6-1: correctness, the same bits, PyTorch's losses ----
 
 def bits(case, minutes=8, **options):
