@@ -117,6 +117,12 @@ static void updates_on_the_host_lane_go_at_its_rate(void **state)
     assert_true(close_to(price(&profile, &instruction).p50, 2000));
     profile.host_update_bytes_per_s = coh_figure_of(0.25e9);
     assert_true(close_to(price(&profile, &instruction).p50, 4000));
+    /* beside a GPU: as many operations as eight a byte at that rate, whatever the GPU computes */
+    profile.device_kind = COH_DEVICE_CUDA;
+    instruction.flops = 7999;
+    assert_true(close_to(price(&profile, &instruction).p50, 4000));
+    instruction.flops = 16000;
+    assert_true(close_to(price(&profile, &instruction).p50, 8000));
 }
 
 /* On a host device, coh-host is one of the threads that a rate covers and takes its share of their
