@@ -44,13 +44,13 @@ def finding(build=BUILD):
                  if one["subject"] == "GPU 0" and one["level"] != "warn"), None)
 
 
-def require():
-    """Builds, unless programs were carried; exits if no GPU is usable."""
+def require(or_recorded=False):
+    """Builds, unless programs were carried; exits if no GPU is usable, unless recorded results will do and there are some."""
     if CARRIED:
         gpu_machine.use_libraries(CARRIED)
     else:
         claim.build()
-    if finding() is None:
+    if finding() is None and not (or_recorded and recorded()):
         print("not run: no GPU")
         sys.exit(77)
 
@@ -95,8 +95,31 @@ def newest(folder, wanted, phases):
     return None
 
 
+def recorded(folder=claim.RESULTS):
+    """All recorded results of scripts/device as one: a GPU may be at hand for some phases at a time. In the order of their
+    names, which begin with the date, a later one replaces members of phases, and rows by name; "commit" has all commits.
+    None: there are none."""
+    joined = None
+    for path in sorted(glob.glob(os.path.join(folder, "20??-??-??-*.json"))):
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        if found.get("tiny") or not found.get("phases"):
+            continue
+        before = joined or {"phases": {}, "commit": "", "tiny": False}
+        joined = {**before, **found, "phases": dict(before["phases"]),
+                  "commit": ", ".join(dict.fromkeys(filter(None, [*before["commit"].split(", "), found.get("commit")])))}
+        for name, phase in found["phases"].items():
+            old = joined["phases"].get(name, {})
+            rows = {kind: {**old.get(kind, {}), **phase[kind]} for kind in ("rows", "by_default") if kind in phase}
+            joined["phases"][name] = {**old, **phase, **rows}
+    return joined
+
+
 def phases(build=BUILD, out=claim.RESULTS, tiny=False, minutes=MINUTES):
-    """Results of scripts/device on this GPU with these programs and sizes; runs it if there are none."""
+    """Results of scripts/device on this GPU with these programs and sizes, which it measures if there are none; without a
+    GPU the recorded ones."""
+    if finding(build) is None:
+        return {**recorded(out), "is_recorded": True}
     module = scripts_device()
     wanted = {"device": DEVICE, "found": finding(build), "programs": module.programs_of(build), "tiny": tiny, "compile": True}
     found = newest(out, wanted, module.USUAL)
@@ -253,6 +276,11 @@ def beside_pytorch(tests=(), curve=(), build=BUILD):
 
 # ---- 6-2 to 6-5: from the results of scripts/device ----
 
+def origin(found):
+    """Words for a result that was recorded, not measured here."""
+    return [f"recorded on {found['found'].partition(',')[0]}, {found['date']}, {found['commit']}"] if found.get("is_recorded") else []
+
+
 def speed(found, models=("gpt2", "gpt2-xl", "opt-6.7b")):
     device = scripts_device()
     table = device.TINY if found["tiny"] else device.MEMORY
@@ -260,7 +288,7 @@ def speed(found, models=("gpt2", "gpt2-xl", "opt-6.7b")):
         ("memory", "rows"), ("memory", "by_default"), ("pytorch", "rows")))
     profile = found["phases"]["profile"].get("profile")
     name = found["gpu"].get("name", found["found"].partition(",")[0])
-    words, missed, unmeasured = [name], [], []
+    words, missed, unmeasured = origin(found) or [name], [], []
     for model in models:
         if model not in rows:
             unmeasured.append(model)
@@ -316,7 +344,7 @@ def offload(found, name="opt-6.7b at 25 %"):
     least_s, alone = both_ways_s(profile, moved)
     in_memory_s = row["share_of_memory_speed"] * row["step_seconds"]
     hidden = 1 - stood_s / least_s
-    words = [f"{row['share_of_memory_speed']:.3f} of the speed in memory"]
+    words = [*origin(found), f"{row['share_of_memory_speed']:.3f} of the speed in memory"]
     missed = []
     for lane, alone_s in alone.items():
         words.append(f"{lane} at {moved[lane] / row['step_seconds'] / 1e9:.1f} GB/s, "
@@ -386,7 +414,7 @@ def facts(found):
                "to the device": (profile["links"]["h2d"]["bytes_per_s"], 1e9, "GB/s"),
                "from the device": (profile["links"]["d2h"]["bytes_per_s"], 1e9, "GB/s")}
     rate_of = scripts_device().rate_of
-    words = [f"{name} {rate_of(figure) / unit:.1f} {text}" for name, (figure, unit, text) in figures.items()]
+    words = origin(found) + [f"{name} {rate_of(figure) / unit:.1f} {text}" for name, (figure, unit, text) in figures.items()]
     missing = []
     for what, rows, show in (
             ("both ways at once by size", told["copies"], lambda row: f"{row['h2d_beside'] + row['d2h_beside']:.1f} GB/s"),
