@@ -154,10 +154,10 @@ def finish(words, missed, unmeasured):
     sys.exit(1 if missed else 77 if unmeasured else 0)
 
 
-def large(name, build=BUILD, out=claim.RESULTS, minutes=6):
+def large(name, build=BUILD, out=claim.RESULTS, minutes=8):
     """The newest result with this row of phase large: of this GPU, which is measured if there is none of these programs, or,
     without a GPU, the one that was recorded last."""
-    here = finding(build) if os.path.exists(os.path.join(build, "cli", "cohobate")) else None
+    here = finding(build)
     module = scripts_device()
     found = newest(out, {"found": here, "programs": module.programs_of(build)} if here else {}, ["large"])
     if here and (found is None or name not in found["phases"]["large"].get("rows", {})):
