@@ -34,6 +34,10 @@ for claim in scripts/claims.d/6-[1-5]-*; do
     # Hides any GPU: with one they would measure for hours.
     said=$(CUDA_VISIBLE_DEVICES='' PATH="$folder/bin:$PATH" COH_DEVICE_BUILD="$folder/packed" LD_LIBRARY_PATH='' \
         "$claim" 2>&1) || code=$?
-    [ "$code" = 77 ] && [ "$said" = 'not run: no GPU' ] || { echo "$claim: $code: $said"; exit 1; }
+    case $claim:$code:$said in
+        *-speed:*:'recorded on '* | *-offload:*:'recorded on '* | *-facts:*:'recorded on '*) ;; # met or not: by what is recorded
+        *:77:'not run: no GPU') ;;
+        *) echo "$claim: $code: $said"; exit 1 ;;
+    esac
 done
 [ ! -e "$folder/built" ] || { cat "$folder/built"; exit 1; }
