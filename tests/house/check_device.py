@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tempfile
+import types
 
 sys.dont_write_bytecode = True
 LOADER = importlib.machinery.SourceFileLoader("device", sys.argv[1])
@@ -210,4 +211,10 @@ with tempfile.TemporaryDirectory() as build:
         open(os.path.join(build, name), "w").close()
     expect("programs without benchmarks", built(build, False), [])
     expect("benchmarks", built(build), [DEVICE.BUILD_S, ("meson", "setup", "--reconfigure", *options), ninja])
+# ---- ids: 2 bytes each, or 4 for a vocabulary above 65,536 (docs/data.md) ----
+with tempfile.TemporaryDirectory() as folder:
+    for vocabulary, id_bytes in ((257, 2), (1 << 16, 2), (151936, 4)):
+        ids = DEVICE.random_ids(types.SimpleNamespace(work=folder), vocabulary, 1000)
+        expect(f"bytes of 1,000 ids below {vocabulary}", os.path.getsize(ids), 1000 * id_bytes)
+
 sys.exit(wrong > 0)
