@@ -390,36 +390,31 @@ static void take_blocks(gpu_rows *t)
     coh_kernel_take_blocks(t->turns->queue, &b);
 }
 
+static coh_mean mean_of(const gpu_rows *t, int64_t count, int64_t inner)
+{
+    return (coh_mean){ .dtype = t->dtype,
+                       .outer = elements(t) / (count * inner),
+                       .count = count,
+                       .inner = inner,
+                       .from = t->of[0],
+                       .to = t->of[1] };
+}
+
 static void row_mean(gpu_rows *t)
 {
-    const coh_mean m = { .dtype = t->dtype,
-                         .outer = t->N,
-                         .count = t->C,
-                         .inner = 1,
-                         .from = t->of[0],
-                         .to = t->of[1] };
+    const coh_mean m = mean_of(t, t->C, 1);
     coh_kernel_mean(t->turns->queue, &m);
 }
 
 static void row_mean_backward(gpu_rows *t)
 {
-    const coh_mean m = { .dtype = t->dtype,
-                         .outer = t->N,
-                         .count = t->C,
-                         .inner = 1,
-                         .from = t->of[0],
-                         .to = t->of[1] };
+    const coh_mean m = mean_of(t, t->C, 1);
     coh_kernel_mean_backward(t->turns->queue, &m);
 }
 
 static void column_mean(gpu_rows *t)
 {
-    const coh_mean m = { .dtype = t->dtype,
-                         .outer = t->N / t->T,
-                         .count = t->T,
-                         .inner = t->C,
-                         .from = t->of[0],
-                         .to = t->of[1] };
+    const coh_mean m = mean_of(t, t->T, t->C);
     coh_kernel_mean(t->turns->queue, &m);
 }
 

@@ -171,8 +171,7 @@ static coh_status fill_device(const coh_cold *cold, fill *f)
 
 coh_status coh_cold_fill(coh_cold *cold, int positive)
 {
-    /* Normal numbers of deviation 2^-5 in bf16, and the upper halves of such floats: as in a run,
-     * because a GPU multiplies numbers of few different bits with less power, and so faster. */
+    /* Normal numbers of deviation 2^-5 in bf16, and the upper halves of such floats. */
     fill f = { .base = cold->base };
     for (uint64_t i = 0; i < sizeof(f.tile) / sizeof(*f.tile); i++) {
         const float value = 0x1p-5f * (float)coh_rng_normal(1, 0, i);

@@ -337,15 +337,15 @@ static rate memory_rate(const coh_profile *profile, const coh_instruction *instr
  * cores beside an H200, 5.4 on 2 cores of an EPYC. */
 #define HOST_FLOPS_PER_BYTE 8.0
 
-/* The rate at which the instruction's operations are computed: an update beside a GPU computes on
- * the processor. */
-static coh_figure compute_rate(const coh_profile *profile, const coh_instruction *instruction,
-                               uint32_t roof, const coh_figure *through)
+/* The rate at which the instruction's operations are computed, and the figure it is from: an update
+ * beside a GPU computes on the processor. */
+static rate compute_rate(const coh_profile *profile, const coh_instruction *instruction,
+                         uint32_t roof, const rate *through)
 {
-    coh_figure computing = profile->flops_per_s[roof];
+    rate computing = { profile->flops_per_s[roof], SOURCE_ROOF + roof };
     if (instruction->lane == COH_LANE_HOST && profile->device_kind != COH_DEVICE_HOST) {
         computing = *through;
-        coh_figure_multiply(&computing, HOST_FLOPS_PER_BYTE);
+        coh_figure_multiply(&computing.figure, HOST_FLOPS_PER_BYTE);
     }
     return computing;
 }
@@ -356,10 +356,10 @@ static coh_price roofline(const coh_profile *profile, const coh_instruction *ins
 {
     const uint32_t roof = is_bf16 ? COH_ROOF_BF16 : COH_ROOF_F32;
     const rate through = memory_rate(profile, instruction);
-    const coh_figure computing = compute_rate(profile, instruction, roof, &through.figure);
-    coh_price price = at_rate(instruction->flops, &computing);
+    const rate computing = compute_rate(profile, instruction, roof, &through);
+    coh_price price = at_rate(instruction->flops, &computing.figure);
     coh_price memory = at_rate((double)instruction->bytes, &through.figure);
-    price.source = SOURCE_ROOF + roof;
+    price.source = computing.source;
     memory.source = through.source;
     if (instruction->lane == COH_LANE_HOST && profile->device_kind == COH_DEVICE_HOST &&
         profile->threads > 1 && through.source == SOURCE_MEMORY)
