@@ -96,30 +96,28 @@ def newest(folder, wanted, phases):
 
 
 def recorded(folder=claim.RESULTS):
-    """All recorded results of scripts/device as one: a GPU may be at hand for some phases at a time. In the order of their
-    names, which begin with the date, a later one replaces members of phases, and rows by name; "commit" has all commits.
-    None: there are none."""
-    joined = None
+    """The recorded results of scripts/device on one GPU, that of the last one, as one result: a GPU may be at hand for some
+    phases at a time. In the order of their names, which begin with the date, a later one replaces members of phases, and rows
+    by name; "commits" of a phase are those of its parts. None: there are none."""
+    results = []
     for path in sorted(glob.glob(os.path.join(folder, "20??-??-??-*.json"))):
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-        if found.get("tiny") or not found.get("phases"):
-            continue
-        before = joined or {"phases": {}, "commit": "", "tiny": False}
-        joined = {**before, **found, "phases": dict(before["phases"]),
-                  "commit": ", ".join(dict.fromkeys(filter(None, [*before["commit"].split(", "), found.get("commit")])))}
-        for name, phase in found["phases"].items():
-            old = joined["phases"].get(name, {})
-            rows = {kind: {**old.get(kind, {}), **phase[kind]} for kind in ("rows", "by_default") if kind in phase}
-            joined["phases"][name] = {**old, **phase, **rows}
-    return joined
+            results.append(json.load(file))
+    results = [one for one in results if one.get("phases") and not one.get("tiny")]
+    results = [one for one in results if one["found"] == results[-1]["found"]]
+    phases_of = {}
+    for name, phase, commit in ((*item, one["commit"]) for one in results for item in one["phases"].items()):
+        old = phases_of.get(name, {"commits": []})
+        rows = {kind: {**old.get(kind, {}), **phase[kind]} for kind in ("rows", "by_default") if kind in phase}
+        phases_of[name] = {**old, **phase, **rows, "commits": list(dict.fromkeys([*old["commits"], commit]))}
+    return {**results[-1], "phases": phases_of, "tiny": False, "is_recorded": True} if results else None
 
 
 def phases(build=BUILD, out=claim.RESULTS, tiny=False, minutes=MINUTES):
     """Results of scripts/device on this GPU with these programs and sizes, which it measures if there are none; without a
     GPU the recorded ones."""
     if finding(build) is None:
-        return {**recorded(out), "is_recorded": True}
+        return recorded(out)
     module = scripts_device()
     wanted = {"device": DEVICE, "found": finding(build), "programs": module.programs_of(build), "tiny": tiny, "compile": True}
     found = newest(out, wanted, module.USUAL)
@@ -155,27 +153,31 @@ def finish(words, missed, unmeasured):
 
 
 def large(name, build=BUILD, out=claim.RESULTS, minutes=8):
-    """The newest result with this row of phase large: of this GPU, which is measured if there is none of these programs, or,
-    without a GPU, the one that was recorded last."""
+    """A result with phase large, and this row if it can be measured: of these programs on this GPU, which are measured if there
+    is none; without a GPU the recorded ones."""
     here = finding(build)
+    if here is None:
+        return recorded(out)
     module = scripts_device()
-    found = newest(out, {"found": here, "programs": module.programs_of(build)} if here else {}, ["large"])
-    if here and (found is None or name not in found["phases"]["large"].get("rows", {})):
+    wanted = {"found": here, "programs": module.programs_of(build)}
+    found = newest(out, wanted, ["large"])
+    if found is None or name not in found["phases"]["large"].get("rows", {}):
         options = options_of(minutes, build, out)
         options.only = ["large"]
         module.measure(options)
-        found = newest(out, {"found": here, "programs": module.programs_of(build)}, ["large"])
+        found = newest(out, wanted, ["large"])
     return found
 
 
 def share(found, name):
     """Words, misses and what is not measured of a row of phase large."""
-    row = (found or {"phases": {"large": {}}})["phases"]["large"].get("rows", {}).get(name)
+    row = (found or {"phases": {}})["phases"].get("large", {}).get("rows", {}).get(name)
     if row is None:
         return [], [], [name]
     whole, steps = row.get("in_memory"), len(row["seconds"])
-    words = [f"{found['gpu'].get('name', found['found'])} ({found['date']}, {found['commit']}): {row['tokens_per_second']:.0f} "
-             f"tokens/s, {row['step_seconds']:.2f} s a step, predicted {row['predicted_step_seconds']:.2f}"]
+    words = [*(origin(found, "large") or [found["gpu"].get("name", found["found"])]),
+             f"{row['tokens_per_second']:.0f} tokens/s, {row['step_seconds']:.2f} s a step, predicted "
+             f"{row['predicted_step_seconds']:.2f}"]
     missed = ["prediction"] if abs(row["predicted_step_seconds"] / row["step_seconds"] - 1) > MEAN_ERROR else []
     missed += ["peak"] if row["peak_bytes"] != row["predicted_peak_bytes"] else []
     stood_s = sum(row["exposed_seconds"].get(lane, 0) for lane in ("h2d", "d2h")) / steps
@@ -276,9 +278,12 @@ def beside_pytorch(tests=(), curve=(), build=BUILD):
 
 # ---- 6-2 to 6-5: from the results of scripts/device ----
 
-def origin(found):
-    """Words for a result that was recorded, not measured here."""
-    return [f"recorded on {found['found'].partition(',')[0]}, {found['date']}, {found['commit']}"] if found.get("is_recorded") else []
+def origin(found, *names):
+    """Words for these phases of a result that was recorded, not measured here."""
+    if not found.get("is_recorded"):
+        return []
+    commits = dict.fromkeys(commit for name in names for commit in found["phases"].get(name, {}).get("commits", []))
+    return [f"recorded on {found['found'].partition(',')[0]}, {found['date']}, {', '.join(commits)}"]
 
 
 def speed(found, models=("gpt2", "gpt2-xl", "opt-6.7b")):
@@ -288,7 +293,7 @@ def speed(found, models=("gpt2", "gpt2-xl", "opt-6.7b")):
         ("memory", "rows"), ("memory", "by_default"), ("pytorch", "rows")))
     profile = found["phases"]["profile"].get("profile")
     name = found["gpu"].get("name", found["found"].partition(",")[0])
-    words, missed, unmeasured = origin(found) or [name], [], []
+    words, missed, unmeasured = origin(found, "memory", "pytorch") or [name], [], []
     for model in models:
         if model not in rows:
             unmeasured.append(model)
@@ -344,7 +349,7 @@ def offload(found, name="opt-6.7b at 25 %"):
     least_s, alone = both_ways_s(profile, moved)
     in_memory_s = row["share_of_memory_speed"] * row["step_seconds"]
     hidden = 1 - stood_s / least_s
-    words = [*origin(found), f"{row['share_of_memory_speed']:.3f} of the speed in memory"]
+    words = [*origin(found, "offload"), f"{row['share_of_memory_speed']:.3f} of the speed in memory"]
     missed = []
     for lane, alone_s in alone.items():
         words.append(f"{lane} at {moved[lane] / row['step_seconds'] / 1e9:.1f} GB/s, "
@@ -414,7 +419,8 @@ def facts(found):
                "to the device": (profile["links"]["h2d"]["bytes_per_s"], 1e9, "GB/s"),
                "from the device": (profile["links"]["d2h"]["bytes_per_s"], 1e9, "GB/s")}
     rate_of = scripts_device().rate_of
-    words = origin(found) + [f"{name} {rate_of(figure) / unit:.1f} {text}" for name, (figure, unit, text) in figures.items()]
+    words = origin(found, "profile", "facts") + [f"{name} {rate_of(figure) / unit:.1f} {text}"
+                                                  for name, (figure, unit, text) in figures.items()]
     missing = []
     for what, rows, show in (
             ("both ways at once by size", told["copies"], lambda row: f"{row['h2d_beside'] + row['d2h_beside']:.1f} GB/s"),

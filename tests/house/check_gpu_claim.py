@@ -55,14 +55,16 @@ with tempfile.TemporaryDirectory() as together:
 with tempfile.TemporaryDirectory() as folder:
     check("of none", gpu_claim.recorded(folder) is None)
     for name, found in (
+            ("2026-01-01-a.json", {"commit": "z", "found": "another", "phases": {"memory": {"rows": {"z": 1}}}}),
             ("2026-01-01-gpu.json", {"commit": "a", "found": "G", "phases": {"memory": {"rows": {"x": 1, "y": 1}}, "more": {"n": 1}}}),
             ("2026-01-02-gpu.json", {"commit": "b", "found": "G", "phases": {"memory": {"rows": {"y": 2}, "seconds": 3}}}),
             ("2026-01-03-gpu-tiny.json", {"commit": "c", "found": "G", "tiny": True, "phases": {"memory": {"rows": {"x": 3}}}})):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             json.dump(found, file)
     joined = gpu_claim.recorded(folder)
-    check(f"joined: {joined}", joined["phases"] == {"memory": {"rows": {"x": 1, "y": 2}, "seconds": 3}, "more": {"n": 1}}
-          and joined["commit"] == "a, b" and not joined["tiny"])
+    check(f"joined: {joined}", joined["phases"] == {
+        "memory": {"rows": {"x": 1, "y": 2}, "seconds": 3, "commits": ["a", "b"]}, "more": {"n": 1, "commits": ["a"]}}
+          and not joined["tiny"] and joined["is_recorded"])
 
 # ---- both ways at once, by hand ----
 # 10 GB/s in each direction alone; together 8 to the device, 5 from it.
