@@ -36,6 +36,7 @@ typedef struct coh_effort {
     uint32_t samples_least, samples_most;
     uint64_t budget_ns;  /* allows more samples than the least */
     uint64_t window_ns;  /* of one sample of a rate */
+    int host_scale;      /* of the products that are the roofs of a host (measure_roof.c) */
     uint64_t cold_bytes; /* most bytes touched between two uses of the same bytes */
     uint64_t pass_bytes; /* read by a streaming pass, which writes as many */
     uint64_t batch_ns;   /* of a GPU: duration of calls timed together */
