@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/cuda/stub_state.h"
 
@@ -225,16 +226,30 @@ static CUresult stub_cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return coh_stub_end(CUDA_SUCCESS);
 }
 
+/* Large pages save most of the time that the first access to much memory takes. Returns NULL if
+ * there is none. */
+static void *take_device_memory(size_t bytes)
+{
+    const size_t large = (size_t)2 << 20;
+    void *base = NULL;
+    if (posix_memalign(&base, bytes < large ? 256 : large, bytes) != 0)
+        return NULL;
+    if (bytes >= large)
+        (void)madvise(base, bytes, MADV_HUGEPAGE);
+    memset(base, 0xa5, bytes);
+    return base;
+}
+
 static CUresult stub_cuMemAlloc(CUdeviceptr *address, size_t bytes)
 {
     STUB_BEGIN(cuMemAlloc);
     if (coh_stub_ends_strict_capture())
         return coh_stub_end(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     void *base = NULL;
-    if (bytes > coh_stub.memory_bytes - coh_stub.used_bytes ||
-        posix_memalign(&base, 256, bytes) != 0)
+    if (bytes <= coh_stub.memory_bytes - coh_stub.used_bytes)
+        base = take_device_memory(bytes);
+    if (base == NULL)
         return coh_stub_end(CUDA_ERROR_OUT_OF_MEMORY);
-    memset(base, 0xa5, bytes);
     coh_stub.used_bytes += bytes;
     *address = (CUdeviceptr)(uintptr_t)base;
     return coh_stub_end(add_range(STUB_DEVICE, base, bytes));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -290,28 +291,40 @@ static int is_any_busy(void)
     return 0;
 }
 
-static void yield_mutex(void)
+/* A thread with nothing to do leaves its core to other programs: after some turns it sleeps. */
+static void rest(int *turns)
+{
+    enum { TURNS = 64, SLEEP_NS = 20000 };
+    if (++*turns < TURNS)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){ .tv_nsec = SLEEP_NS }, NULL);
+}
+
+static void rest_unlocked(int *turns)
 {
     unlock();
-    sched_yield();
+    rest(turns);
     lock();
 }
 
 CUresult coh_stub_finish(CUstream stream)
 {
+    int turns = 0;
     while (stream->commands.begin < stream->commands.end && coh_stub.broken == CUDA_SUCCESS) {
         int ready[STUB_STREAMS_MOST];
-        if (coh_stub_head_is_ready(stream)) {
+        const size_t count = find_ready(ready, STUB_STREAMS_MOST);
+        turns = count > 0 ? 0 : turns;
+        if (coh_stub_head_is_ready(stream))
             coh_stub_execute_head(stream);
-        } else if (find_ready(ready, STUB_STREAMS_MOST) > 0) {
+        else if (count > 0)
             coh_stub_execute_head(coh_stub.streams[ready[0]]);
-        } else {
-            yield_mutex();
-        }
+        else
+            rest_unlocked(&turns);
     }
     /* No kernel runs on a GPU that reports its fault: memory and streams may be freed. */
     while (coh_stub.broken != CUDA_SUCCESS && is_any_busy())
-        yield_mutex();
+        rest_unlocked(&turns);
     return coh_stub.broken;
 }
 
@@ -326,6 +339,7 @@ void coh_stub_run(int stream)
 
 static void *run_all(void *argument)
 {
+    int turns = 0;
     (void)argument;
     for (uint64_t i = 0; !atomic_load(&coh_stub.thread_stops); i++) {
         int ready[STUB_STREAMS_MOST];
@@ -335,8 +349,9 @@ static void *run_all(void *argument)
             coh_stub_execute_head(
                 coh_stub.streams[ready[coh_rng_below(coh_stub.seed, 0, i, count)]]);
         unlock();
+        turns = count > 0 ? 0 : turns;
         if (count == 0)
-            sched_yield();
+            rest(&turns);
     }
     return NULL;
 }
