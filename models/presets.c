@@ -78,6 +78,7 @@ static const struct preset {
     int64_t embedding; /* OPT's, if it differs from `channels`: norms then come last, too */
     const coh_llama_config *series; /* Llama's */
 } presets[] = {
+    { "gpt2-pico", COH_FAMILY_GPT2, 3, 3, 96, 1024, 50257 },
     { "gpt2-nano", COH_FAMILY_GPT2, 6, 6, 384, 1024, 50257 },
     { "gpt2", COH_FAMILY_GPT2, 12, 12, 768, 1024, 50257 },
     { "gpt2-medium", COH_FAMILY_GPT2, 24, 16, 1024, 1024, 50257 },
