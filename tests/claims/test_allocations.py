@@ -11,7 +11,7 @@ import unittest
 WATCH = os.path.abspath(sys.argv.pop(2))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
-from program import TINY, ProgramTest, environment  # noqa: E402
+from program import NANO, ProgramTest, environment  # noqa: E402
 
 STEPS = 9
 
@@ -20,8 +20,8 @@ class Allocations(ProgramTest):
     def watched(self, *flags, begin='{"step": 2,', end='{"model"'):
         """Returns what the preloaded library wrote: (state, how mappings were counted, {call: count}, backtraces)."""
         counted = self.path("counted")
-        done = self.succeeds("train", *TINY, "--micro-batch", 1, "--data", self.corpus(), "--validation",
-                             self.write("held-out", "text\n" * 99), "--validation-every", 3, "--steps", STEPS,
+        done = self.succeeds("train", *NANO, "--micro-batch", 1, "--data", self.corpus(), "--validation",
+                             self.write("held-out", "text\n" * 20), "--validation-every", 3, "--steps", STEPS,
                              "--save", self.path("run"), "--save-every", 2, "--keep", 2, "--keep-best", "--log",
                              self.path("log"), "--tensorboard", self.path("board"), "--json", *flags,
                              env=environment(LD_PRELOAD=WATCH, WATCH_FILE=counted, WATCH_FROM=begin, WATCH_UNTIL=end))
@@ -66,7 +66,7 @@ class Allocations(ProgramTest):
 
     def updates_on_the_host_lane(self, name, *flags):
         flags += ("--device-memory", "48MiB", "--emulate-host", "400MiB")
-        planned = self.succeeds("plan", *TINY, "--micro-batch", 1, *flags, "--json").json
+        planned = self.succeeds("plan", *NANO, "--micro-batch", 1, *flags, "--json").json
         self.assertGreater(planned["host_update_bytes"], 0)
         self.counts_nothing(name, *flags)
 

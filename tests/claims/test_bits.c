@@ -193,7 +193,7 @@ static void values_and_moments_are_equal_not_only_the_hash(void **state)
     }
     assert_int_equal(different, 0);
     /* not all zeros: few values are exactly zero (rows that no token used) */
-    assert_true(compared > 3 * 384 * 1536);
+    assert_true(compared > (test_is_short() ? 128 * 512 : 384 * 1536) * 3);
     trial_close(&a);
     trial_close(&b);
 }

@@ -12,12 +12,12 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
-from program import TINY, ProgramTest, start  # noqa: E402
+from program import NANO, ProgramTest, start  # noqa: E402
 
 PAGE = 4096
 MIB = 1 << 20
 OVERHEAD_MOST = 128 * MIB
-MODEL = [*TINY, "--micro-batch", 1, "--steps", 3]
+MODEL = [*NANO, "--micro-batch", 1, "--steps", 3]
 
 
 class Peak(ProgramTest):

@@ -46,8 +46,11 @@ static coh_status open_gpt2(trial_subject *subject)
     coh_status status = COH_OK;
     if (subject->preset != NULL)
         status = coh_gpt2_preset(subject->preset, subject->vocabulary, &subject->config);
-    if (subject->short_layers > 0 && test_is_short())
+    if (subject->short_layers > 0 && test_is_short()) {
         subject->config.layers = subject->short_layers;
+        subject->config.heads /= 3; /* gpt2-nano's widths of 384, 1152 and 1536: a third */
+        subject->config.channels /= 3;
+    }
     subject->config.dtype = subject->dtype;
     if (status == COH_OK)
         status = coh_gpt2_train_graph(&subject->config, subject->sequences, subject->tokens,

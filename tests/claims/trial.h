@@ -21,7 +21,7 @@ typedef struct trial_subject {
     int64_t vocabulary, sequences, tokens; /* of a micro-batch */
     coh_dtype dtype;
     coh_gpt2_config config;
-    int32_t short_layers; /* layers of a preset in short runs, for faster planning; 0: all */
+    int32_t short_layers; /* of a preset in short runs, which are a third as wide; 0: all of it */
     coh_graph *graph;
 } trial_subject;
 

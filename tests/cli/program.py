@@ -22,9 +22,11 @@ COHOBATE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "cohobate"
 FAULTY = os.environ.get("COH_FAULTY", "cohobate-faulty")
 # Short runs take the first placement found, where the best one is not what is tested.
 QUICK = ["--search", "quick"] if SHORT else []
-# A GPT-2 of 11 M parameters on 32 tokens a step: a step takes a fraction of a second.
-TINY_USUAL = ["gpt2-nano", "--sequence", "16", "--batch", "2", "--threads", "2"]
+# A GPT-2 of half a million parameters on 32 tokens a step: a step takes milliseconds.
+TINY_USUAL = ["gpt2-pico", "--sequence", "16", "--batch", "2", "--threads", "2"]
 TINY = [*TINY_USUAL[:-2], *QUICK, *TINY_USUAL[-2:]]
+# One of 11 M, for cases of little memory: it takes tens of MiB.
+NANO_USUAL, NANO = (["gpt2-nano", *small[1:]] for small in (TINY_USUAL, TINY))
 TIMEOUT_S = 300
 SANITIZED = os.environ.get("COH_SANITIZER", "none") != "none"
 

@@ -9,7 +9,7 @@ import time
 import unittest
 
 import model_folder
-from program import SHORT, TINY, ProgramTest, environment, in_full, start
+from program import NANO, SHORT, TINY, ProgramTest, environment, in_full, start
 
 DOCUMENTS = ["one", "", "a longer document than one window", "x" * 15, "y" * 16, "z" * 17, "caf\u00e9\n"]
 CHATS = [[("user", "Hi"), ("assistant", "Hello")],
@@ -129,17 +129,17 @@ class Data(ProgramTest):
         windows = (len(self.tokenize(text).ids) - 1) // 16  # of TINY's 16 tokens, 2 in a batch
         tokens = self.path("out.tokens")
         self.assertTrue(os.path.exists(tokens), os.listdir(self.folder))
-        train, steps = ["train", *TINY, "--save", "none", "--json", "--data"], -(-3 * windows // 2)
+        train, steps = ["train", *NANO, "--save", "none", "--json", "--data"], -(-3 * windows // 2)
         self.assertEqual(3 * windows % 2, 1)  # else there would be nothing to round up
         by_steps = self.succeeds(*train, text, "--steps", steps).json
         for data in (text, tokens):
             done = self.succeeds(*train, data, "--epochs", 3)
             self.assertIn(f"epochs: 3 of {windows} sequences of 16 tokens, 2 a step: {steps} steps", done.err)
             self.assertEqual((done.json["step"], done.json["hash"]), (steps, by_steps["hash"]))
-        planned = self.succeeds("plan", *TINY, "--data", tokens, "--epochs", 3, "--json")
+        planned = self.succeeds("plan", *NANO, "--data", tokens, "--epochs", 3, "--json")
         self.assertEqual(planned.json["steps"], steps)
         self.assertEqual(planned.err.count("epochs: "), 1)
-        table = self.succeeds("plan", *TINY, "--data", tokens, "--epochs", 3, "--what-if", "device-memory=1GiB")
+        table = self.succeeds("plan", *NANO, "--data", tokens, "--epochs", 3, "--what-if", "device-memory=1GiB")
         self.assertNotIn("epochs: ", table.err)
 
     def test_epochs_of_aligned_text_and_without_what_is_put_aside(self):

@@ -11,7 +11,7 @@ import unittest
 
 import model_folder
 import program
-from program import SANITIZED, ProgramTest, environment, pairs
+from program import QUICK, SANITIZED, ProgramTest, environment, pairs
 
 GPU = os.environ["COH_EMULATED_GPU"]
 METERED = os.environ["COH_METERED"]  # the folder of a played NVML
@@ -274,7 +274,7 @@ class DeviceCuda(ProgramTest):
                    says="(of --profile h200, ", **self.gpu(COH_EMULATED_NAME="NVIDIA H200"))
 
     def test_a_what_if_is_not_held_to_the_gpu_that_is_here(self):
-        plan = ["plan", "gpt2-medium", "--sequence", 64, "--batch", 1, "--device", "cuda:0", "--json", "--what-if"]
+        plan = ["plan", "gpt2-medium", *QUICK, "--sequence", 64, "--batch", 1, "--device", "cuda:0", "--json", "--what-if"]
         named = self.gpu(COH_EMULATED_NAME="NVIDIA H200")  # still 4 GiB of memory
         for more in ([], ["--profile", "h200"]):
             with self.subTest(more=more):

@@ -6,7 +6,7 @@ import re
 import shutil
 import unittest
 
-from program import COHOBATE, QUICK, TINY, TrainTest, last_save, run, start, wait_for_save
+from program import COHOBATE, NANO, QUICK, TrainTest, last_save, run, start, wait_for_save
 
 STREAMED = ["--device-memory", "64MiB"]
 WRITES = ["--disk-write-limit", "1000000TB/day"]
@@ -30,11 +30,11 @@ class Disks(TrainTest):
 
     def test_one_two_and_three_folders_give_the_bits_of_the_run_in_memory(self):
         run = ["--steps", 2, "--save", "none"]
-        expected = self.says_hash(self.train(*run))
+        expected = self.says_hash(self.train(*run, model=NANO))
         for flags in (self.folders("a"), self.folders("a", "b"), self.folders("a", "b", "c"),
                       self.folders("a", "b", limit=":150MiB"),
                       [*self.folders("a"), "--disk", self.path("b") + ":70MiB"]):
-            done = self.train(*run, *STREAMED, *flags)
+            done = self.train(*run, *STREAMED, *flags, model=NANO)
             self.assertEqual(self.says_hash(done), expected, flags)
             self.assertEqual(os.listdir(self.path("a")), [])
             shares = re.findall(r" (\d+) % of the working store", done.err)
@@ -42,8 +42,8 @@ class Disks(TrainTest):
             self.assertTrue(not shares or abs(sum(map(int, shares)) - 100) <= 2, done.err)
 
     def test_a_run_goes_on_with_other_folders(self):
-        unbroken = self.says_hash(self.train("--steps", 3, "--save", "none"))
-        self.train("--steps", 1, "--schedule-steps", 3, "--save", self.path("run"), *STREAMED, *self.folders("a", "b"))
+        unbroken = self.says_hash(self.train("--steps", 3, "--save", "none", model=NANO))
+        self.train("--steps", 1, "--schedule-steps", 3, "--save", self.path("run"), *STREAMED, *self.folders("a", "b"), model=NANO)
         done = self.resumed(self.path("run"), "--steps", 3, *STREAMED, *self.folders("b", "a", "c"))
         self.assertEqual(self.says_hash(done), unbroken)
         loss = re.compile(r"loss [\d.]+")
@@ -52,7 +52,7 @@ class Disks(TrainTest):
         self.assertEqual(said[0], said[1])
 
     def test_a_stopped_run_names_all_folders(self):
-        process = start("train", *TINY, "--data", self.corpus(), "--steps", 10000, "--save-every", 1,
+        process = start("train", *NANO, "--data", self.corpus(), "--steps", 10000, "--save-every", 1,
                         "--save", self.path("run"), *STREAMED,
                         *WRITES, *self.folders("a", "b", limit=":1GiB"))
         wait_for_save(process, self.path("run"))
@@ -62,7 +62,7 @@ class Disks(TrainTest):
         self.assertIn(f"--disk {self.path('a')}:1GiB --disk {self.path('b')}:1GiB", said)
 
     def test_lists_that_cannot_work(self):
-        plan = ["plan", *TINY, *STREAMED]
+        plan = ["plan", *NANO, *STREAMED]
         two = self.folders("a", "b")
         self.fails(2, *plan, *two, "--disk", self.path("b", "..", "a"), says="are one folder: name each folder once")
         self.fails(2, *plan, *self.folders(*"abcdefgh"), "--disk", self.folder, says="--disk is given more than 8 times")
@@ -72,12 +72,12 @@ class Disks(TrainTest):
         self.assertNotIn("--disk", said)
 
     def test_limits_add_up(self):
-        plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory", "40MiB"]
+        plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory", "40MiB"]
         said = self.fails(3, *plan, *self.folders("a", "b", limit=":10MiB"), says="disk: ").err
         least = int(re.search(r"raise the sum of the --disk limits \(whole 2 MiB of each\) to (\d+)B", said)[1])
         half = (least // 2 // (2 * MIB) + 2) * 2
         self.succeeds(*plan, *self.folders("a", "b", limit=f":{half}MiB"))
-        train = ["train", *TINY, *STREAMED, "--data", self.corpus(), "--save", "none", "--steps", 1]
+        train = ["train", *NANO, *STREAMED, "--data", self.corpus(), "--save", "none", "--steps", 1]
         self.fails(3, *train, *self.folders("a"), "--disk", "/proc:60MiB", says="the file system of /proc has")
         # too full to be measured: its share of the store is refused, not the file that measures the drive
         self.fails(3, *train, *self.folders("a"), "--disk", "/proc", says="the file system of /proc has")
@@ -90,7 +90,7 @@ class Disks(TrainTest):
             self.assertIn(flag, said)
 
     def test_folders_on_one_file_system_get_a_note(self):
-        plan = ["plan", *TINY, *STREAMED]
+        plan = ["plan", *NANO, *STREAMED]
         self.assertIn("the 2 folders are on 1 file system:", self.succeeds(*plan, *self.folders("a", "b")).err)
         other = other_file_system(self.folder)
         if not other:
@@ -135,13 +135,13 @@ class Disks(TrainTest):
         mounted = ["-m", "sh", "-c", 'mount -t tmpfs -o size=130m none "$0" && exec "$@"', self.path("small")]
         if not shutil.which("unshare") or run(*mounted, "true", program="unshare").code != 0:
             self.skipTest("may not mount a file system")
-        done = run(*mounted, COHOBATE, "train", *TINY, *STREAMED, "--data", self.corpus(), "--steps", 1, "--save", "none",
+        done = run(*mounted, COHOBATE, "train", *NANO, *STREAMED, "--data", self.corpus(), "--steps", 1, "--save", "none",
                    *flags, program="unshare")
         self.assertEqual(done.code, 0, done.err)
         self.assertIn(f"{self.path('small')}: ", done.err)
 
     def test_a_drive_that_vanishes_costs_the_run_and_no_checkpoint(self):
-        process = start("train", *TINY, "--data", self.corpus(), "--steps", 10000, "--save-every", 1, "--save",
+        process = start("train", *NANO, "--data", self.corpus(), "--steps", 10000, "--save-every", 1, "--save",
                         self.path("run"), *STREAMED, *WRITES, *self.folders("a", "b"))
         wait_for_save(process, self.path("run"), 3)
         opened = f"/proc/{process.pid}/fd"
@@ -159,7 +159,7 @@ class Disks(TrainTest):
         steps = ["--steps", last + 1]
         done = self.resumed(self.path("run"), *steps, *STREAMED, *WRITES, *self.folders("a", "b"))
         self.assertEqual(self.says_hash(done),
-                         self.says_hash(self.train(*steps, "--schedule-steps", 10000, "--save", "none")))
+                         self.says_hash(self.train(*steps, "--schedule-steps", 10000, "--save", "none", model=NANO)))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ import re
 import resource
 import unittest
 
-from program import QUICK, SANITIZED, TINY, ProgramTest, environment, in_full, pairs, run
+from program import QUICK, SANITIZED, NANO, ProgramTest, environment, in_full, pairs, run
 
 MIB = 1 << 20
 # 150 MiB of parameters and states, plus activations that exceed 100 MiB.
-NANO = ["plan", "gpt2-nano", *QUICK, "--threads", "2", "--device-memory", "100MiB"]
+ROOMY = ["plan", "gpt2-nano", *QUICK, "--threads", "2", "--device-memory", "100MiB"]
 PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "data", "profiles")
 
 
@@ -40,7 +40,7 @@ class Limits(ProgramTest):
         self.assertEqual(f"refused here and now: --disk {self.folder} cannot be written" in said, os.getuid() != 0)
 
     def test_too_little_device_memory(self):
-        plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory"]
+        plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory"]
         said, short = self.short("device memory: ", *plan, "20MiB")
         needed = 20 * MIB + short
         self.assertIn(f", or raise --device-memory to {needed}B", said)
@@ -53,7 +53,7 @@ class Limits(ProgramTest):
         self.assertIn("(proven: no schedule", said)
 
     def test_what_is_proven_is_proven_with_the_flags_that_were_given(self):
-        plan = ["plan", *TINY, "--device-memory", "1MiB", "--disk", self.folder]
+        plan = ["plan", *NANO, "--device-memory", "1MiB", "--disk", self.folder]
         least = MIB + self.short("(proven: no schedule", *plan)[1]
         for flags, with_, remedy in [(["--chunk", "32MiB"], "with this --chunk ", "leave out --chunk"),
                                      (["--recompute", "none"], "with this --recompute ", "give --recompute auto")]:
@@ -77,7 +77,7 @@ class Limits(ProgramTest):
         self.assertRegex(said, r"lower --device-memory to \d+B$")
 
     def test_a_gpus_host_tier_is_raised_by_its_own_flag(self):
-        plan = ["plan", *TINY, "--profile", self.gpu(), "--device-memory", "40MiB", "--host-memory"]
+        plan = ["plan", *NANO, "--profile", self.gpu(), "--device-memory", "40MiB", "--host-memory"]
         for room in ("1MiB", "100MiB", "134MiB"):
             done = self.fails(3, *plan, room)
             self.assertNotIn("--emulate-host", done.err)
@@ -86,11 +86,11 @@ class Limits(ProgramTest):
     def test_what_the_address_space_leaves_no_room_for_says_so(self):
         def lower():
             resource.setrlimit(resource.RLIMIT_AS, (200 * MIB, 200 * MIB))
-        train = ["train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 1]
-        for run_ in (["plan", *TINY], train, [*train, "--device-memory", "1GiB"]):
+        train = ["train", *NANO, "--data", self.corpus(), "--save", "none", "--steps", 1]
+        for run_ in (["plan", *NANO], train, [*train, "--device-memory", "1GiB"]):
             self.fails(3, *run_, preexec_fn=lower, says="raise ulimit -v, or give --device-memory")
         # a budget that is too small by itself is not blamed on the limit
-        said = self.fails(3, "plan", *TINY, "--device-memory", "1MiB", preexec_fn=lower).err
+        said = self.fails(3, "plan", *NANO, "--device-memory", "1MiB", preexec_fn=lower).err
         self.assertNotIn("ulimit", said.strip().split("\n")[-1])  # the note on OpenBLAS may be before it
         memory = [f for f in self.succeeds("doctor", "--json", preexec_fn=lower).json["findings"]
                   if f["subject"] == "memory"][0]
@@ -100,7 +100,7 @@ class Limits(ProgramTest):
     def test_a_small_stack_is_raised_or_refused(self):
         def lower(most):
             return lambda: resource.setrlimit(resource.RLIMIT_STACK, (64 << 10, most))
-        train = ["train", *TINY, "--data", self.corpus(), "--save", "none", "--steps", 1]
+        train = ["train", *NANO, "--data", self.corpus(), "--save", "none", "--steps", 1]
         self.succeeds(*train, preexec_fn=lower(8 * MIB))
         self.fails(3, *train, preexec_fn=lower(64 << 10), says="a stack of 64 KiB (ulimit -s) is too small")
 
@@ -122,7 +122,7 @@ class Limits(ProgramTest):
         blas = [finding for finding in done.json["findings"] if finding["subject"] == "BLAS"][0]
         self.assertEqual(blas["level"], "warn")
         self.assertIn("raise ulimit -v", blas["remedy"])
-        done = self.succeeds("train", *TINY, "--dtype", "f32", "--data", self.corpus(), "--save", self.path("run"), "--steps", 1,
+        done = self.succeeds("train", *NANO, "--dtype", "f32", "--data", self.corpus(), "--save", self.path("run"), "--steps", 1,
                              "--device-memory", "32MiB", "--disk", self.folder, env=avx2, preexec_fn=lower(350))
         self.assertRegex(done.err, r"note: OpenBLAS cannot be loaded, .*\(kernel path \w+\+panels\): .*raise ulimit -v")
         with open(self.path("run", "run.json"), encoding="utf-8") as file:
@@ -132,12 +132,12 @@ class Limits(ProgramTest):
 
     @in_full
     def test_too_little_host_memory(self):
-        plan = ["plan", *TINY, "--micro-batch", 2, "--device-memory"]
+        plan = ["plan", *NANO, "--micro-batch", 2, "--device-memory"]
         said, short = self.short("host memory: ", *plan, "40MiB", "--emulate-host", "10MiB")
         self.assertGreater(short, 12 * 11e6 - 10 * MIB)  # at least parameters and two states in f32
         least = re.search(r"raise --emulate-host to at least (\d+B)", said)[1]
         self.succeeds(*plan, "40MiB", "--emulate-host", f"{int(least[:-1]) + MIB}B")
-        self.needs_exactly("host memory: ", [*NANO, "--emulate-host"], "")
+        self.needs_exactly("host memory: ", [*ROOMY, "--emulate-host"], "")
 
     def needs_exactly(self, says, plan, place):
         """Whatever room exceeds the states', one amount is named; with it there is a plan, with a page less none."""
@@ -155,22 +155,22 @@ class Limits(ProgramTest):
         self.assertLessEqual(peak[says[:4]], needed)
 
     def test_too_little_disk(self):
-        plan = ["plan", *TINY, "--micro-batch", 2]
+        plan = ["plan", *NANO, "--micro-batch", 2]
         said, short = self.short("disk: ", *plan, "--device-memory", "40MiB", "--disk", self.folder + ":10MiB")
         self.assertGreater(short, 12 * 11e6 - 10 * MIB)
         least = re.search(r"raise --disk to (\d+)B", said)[1]
         self.succeeds(*plan, "--device-memory", "40MiB", "--disk", f"{self.folder}:{least}B")
-        self.needs_exactly("disk: ", [*NANO, "--disk"], self.folder + ":")
+        self.needs_exactly("disk: ", [*ROOMY, "--disk"], self.folder + ":")
 
     def test_a_disk_that_suffices_is_named_where_none_was_given(self):
         for flags in pairs([], ["--sweep-order", "auto", "--micro-batch", 2]):
-            plan = [*NANO, *flags]
+            plan = [*ROOMY, *flags]
             said = self.fails(3, *plan, says="the smallest change: --disk DIR:").err
             size = re.search(r"--disk DIR:(\d+\w+), where micro-batch \d fits", said)[1]
             self.succeeds(*plan, "--disk", f"{self.folder}:{size}")
 
     def test_a_host_tier_that_may_not_be_locked(self):
-        plan = ["plan", *TINY, "--device-memory", "40MiB", "--json", "--profile"]
+        plan = ["plan", *NANO, "--device-memory", "40MiB", "--json", "--profile"]
         peak = self.succeeds(*plan, self.gpu()).json["peak_bytes"]["host"]
         self.assertGreater(peak, 8 * MIB)
         said, short = self.short("host memory: the plan pins", *plan, self.gpu(memlock_bytes=8 * MIB))
@@ -189,19 +189,19 @@ class Limits(ProgramTest):
             profile = json.load(file)
         host = self.write("host.json", json.dumps({**profile, "device": "host", "cgroup_bytes": 100 * MIB}))
         for command in ("plan", "train"):
-            run = [command, *TINY, "--profile", host]
+            run = [command, *NANO, "--profile", host]
             if command == "train":
                 run += ["--data", self.corpus(), "--save", "none", "--steps", 1]
             said, short = self.short("device memory: up to", *run, "--device-memory", "300MiB")
             self.assertEqual(short, 200 * MIB)
             self.assertIn(f"memory.max and measure again, or lower --device-memory to {100 * MIB}B", said)
-        run = ["plan", *TINY, "--profile", host, "--device-memory", "60MiB"]
+        run = ["plan", *NANO, "--profile", host, "--device-memory", "60MiB"]
         _, short = self.short("--device-memory and --emulate-host together", *run, "--emulate-host", "300MiB")
         self.assertEqual(short, 260 * MIB)
         self.succeeds(*run, "--disk", self.folder)
         # with a GPU the host tier counts, and a budget that was not given keeps to the limit
         gpu = self.gpu(cgroup_bytes=300 * MIB)
-        run = ["plan", *TINY, "--profile", gpu, "--device-memory", "40MiB"]
+        run = ["plan", *NANO, "--profile", gpu, "--device-memory", "40MiB"]
         self.assertLessEqual(self.succeeds(*run, "--json").json["peak_bytes"]["host"], 300 * MIB)
         said, short = self.short("host memory: up to", *run, "--host-memory", "1GiB")
         self.assertEqual(short, 724 * MIB)

@@ -36,12 +36,13 @@ class OwnLoop(TrainTest):
 
     def test_eval_generate_export_and_inspect_read_it(self):
         own = self.saved()
-        loss = self.succeeds("eval", own, "--data", self.data(), "--json").json
+        held = self.write("held.txt", "line 4: the 2th of many\n" * 20)
+        loss = self.succeeds("eval", own, "--data", held, "--json").json
         self.assertLess(loss["loss"], 5.6)
         text = self.succeeds("generate", own, "--prompt", "line ", "--tokens", 8, "--temperature", 0)
         self.assertTrue(text.out.startswith("line "))
         self.succeeds("export", own, "-o", self.path("folder"))
-        again = self.succeeds("eval", self.path("folder"), "--tokenizer", "bytes", "--sequence", 16, "--data", self.data(), "--dtype",
+        again = self.succeeds("eval", self.path("folder"), "--tokenizer", "bytes", "--sequence", 16, "--data", held, "--dtype",
                               "f32", "--json").json
         self.assertAlmostEqual(again["loss"], loss["loss"], places=5)
         self.assertIn("step 3", " ".join(self.succeeds("inspect", own).out.split()))

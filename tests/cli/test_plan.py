@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from program import QUICK, SHORT, TINY, ProgramTest, in_full, pairs, run, sealed
+from program import QUICK, SHORT, NANO, ProgramTest, in_full, pairs, run, sealed
 
 TIERS = ["device", "host", "disk"]
 
@@ -15,7 +15,7 @@ class Plan(ProgramTest):
         return ["--device-memory", "40MiB", "--disk", self.folder]
 
     def plan(self, *flags):
-        return self.succeeds("plan", *TINY, "--json", *flags).json
+        return self.succeeds("plan", *NANO, "--json", *flags).json
 
     def test_the_screen_has_at_most_40_lines_of_100_columns(self):
         deep = self.path("a" * 90)
@@ -24,7 +24,7 @@ class Plan(ProgramTest):
                       *pairs(self.disk(), ["--sequence", "256", "--batch", "8", "--micro-batch", "1", *self.disk()],
                              ["--device-memory", "40MiB", "--disk", deep])):
             with self.subTest(flags=flags):
-                lines = self.succeeds("plan", *TINY, *flags).out.rstrip("\n").split("\n")
+                lines = self.succeeds("plan", *NANO, *flags).out.rstrip("\n").split("\n")
                 self.assertLessEqual(len(lines), 40)
                 self.assertLessEqual(max(map(len, lines)), 100)
                 for word in ("model:", "budget:", "fits:", "prices:", "speed:", "limit:", "memory ", "links ",
@@ -50,13 +50,13 @@ class Plan(ProgramTest):
 
     def test_the_screen_says_what_the_object_says(self):
         flags = [*self.disk(), "--dtype", "f32"]  # the size of the chunks follows from it
-        said, planned = self.succeeds("plan", *TINY, *flags).out, self.plan(*flags)
+        said, planned = self.succeeds("plan", *NANO, *flags).out, self.plan(*flags)
         rate = float(re.search(r"speed:  ([\d.]+) tokens/s", said)[1])
         self.assertAlmostEqual(rate, planned["batch"] * planned["sequence"] / planned["step_seconds"], delta=rate / 1e3)
         self.assertIn(f"limit:  {planned['binding']}: ", said)
         self.assertEqual(planned["chunk_bytes"], 2**18)
         self.assertIn("chunks of 256.00 KiB, ", said)
-        self.assertIn("chunks of 1.00 MiB, ", self.succeeds("plan", *TINY, "--chunk", "1MiB").out)
+        self.assertIn("chunks of 1.00 MiB, ", self.succeeds("plan", *NANO, "--chunk", "1MiB").out)
         self.assertIn(f"program {planned['program_hash']}", said.replace("\n        ", " "))
         self.assertIn(f"({planned['smallest_device_bytes']} bytes", said.replace("\n        ", " "))
 
@@ -83,12 +83,12 @@ class Plan(ProgramTest):
         small = [*plan[:-4], "--profile", "rtx-4090,device-memory=60MiB,pcie=100MB/s"]  # no more than the GPU has
         self.assertRegex(self.succeeds(*small).out, r"(?m)^repeat: .* of the step\)$")
         self.assertIsNone(self.succeeds(*small, "--json").json["recompute"]["end_device_bytes"])
-        asked = self.succeeds("plan", *TINY, "--recompute", "all", "--json").json["recompute"]
+        asked = self.succeeds("plan", *NANO, "--recompute", "all", "--json").json["recompute"]
         self.assertGreater(asked["of_forward"], 0.5)
         self.assertIsNone(asked["end_device_bytes"])
 
     def test_what_does_not_fit_is_an_object_too(self):
-        done = self.fails(3, "plan", *TINY, "--device-memory", "1MiB", "--disk", self.folder, "--json")
+        done = self.fails(3, "plan", *NANO, "--device-memory", "1MiB", "--disk", self.folder, "--json")
         said = done.err.strip().split("\n")[-1].split(": ", 1)[1]
         found = done.json
         self.assertEqual((found["fits"], found["short"], found["why"]), (False, "device", said))
@@ -145,7 +145,7 @@ class Plan(ProgramTest):
         path = self.path("plan.json")
         self.plan("-o", path)
         for flags in (["--batch", 4], ["--sequence", 32]):
-            done = self.fails(2, "train", *TINY, *flags, "--plan", path, "--data", self.corpus(), "--save", "none",
+            done = self.fails(2, "train", *NANO, *flags, "--plan", path, "--data", self.corpus(), "--save", "none",
                               says="is for --batch 2 --sequence 16, this run has ")
             self.assertNotIn("micro-batch", done.err)
 
@@ -155,16 +155,16 @@ class Plan(ProgramTest):
         made = self.plan(*small, *far, "-o", path)
         self.assertTrue(made["emulated"])
         self.assertTrue(self.plan(*small, "--plan", path)["emulated"])
-        said = self.succeeds("plan", *TINY, *small, "--plan", path).out
+        said = self.succeeds("plan", *NANO, *small, "--plan", path).out
         self.assertIn("EMULATED", said)
         self.assertNotIn("smallest", said)
-        done = self.succeeds("train", *TINY, *small, "--plan", path, "--data", self.corpus(), "--save", "none",
+        done = self.succeeds("train", *NANO, *small, "--plan", path, "--data", self.corpus(), "--save", "none",
                              "--steps", "1", "--json")
         self.assertTrue(done.json["emulated"])
-        self.fails(3, "plan", *TINY, *small, "--emulate-host", "60MiB", "--plan", path, says="raise --emulate-host")
+        self.fails(3, "plan", *NANO, *small, "--emulate-host", "60MiB", "--plan", path, says="raise --emulate-host")
         self.plan(*self.disk(), "-o", path)
         self.plan(*self.disk(), "--plan", path)
-        self.fails(3, "plan", *TINY, *small, "--disk", self.folder + ":60MiB", "--plan", path, says="raise --disk")
+        self.fails(3, "plan", *NANO, *small, "--disk", self.folder + ":60MiB", "--plan", path, says="raise --disk")
 
     @in_full
     def test_in_memory_is_of_the_order_that_the_plan_has(self):
@@ -237,10 +237,10 @@ class Plan(ProgramTest):
                                        delta=0.02 * planned["step_seconds"])
         self.assertNotIn("rehearsal", self.plan())
         file = self.path("plan.json")
-        self.assertIn("\nrehearsed without memory: 4 steps,", self.succeeds("plan", *TINY, *far, "--rehearse", "4", "-o", file).out)
+        self.assertIn("\nrehearsed without memory: 4 steps,", self.succeeds("plan", *NANO, *far, "--rehearse", "4", "-o", file).out)
         self.assertIn("\nrehearsed without memory: 5 steps,", self.succeeds("simulate", file, "--rehearse", "5").out)
-        self.fails(2, "plan", *TINY, "--rehearse", "3", says="--rehearse")
-        self.fails(2, "plan", *TINY, "--rehearse", "4", "--what-if", "pcie=2x", says="--rehearse")
+        self.fails(2, "plan", *NANO, "--rehearse", "3", says="--rehearse")
+        self.fails(2, "plan", *NANO, "--rehearse", "4", "--what-if", "pcie=2x", says="--rehearse")
 
     def test_memory_by_purpose_is_that_of_the_fullest_moment(self):
         for flags in ([], ["--profile", "rtx-4090,host-memory=60MiB", "--device-memory", "40MiB"],
@@ -293,11 +293,11 @@ class Plan(ProgramTest):
         self.assertAlmostEqual(day, planned["disk_bytes_written"] / planned["step_seconds"] * 86400, delta=day / 1e6)
         allowed = self.plan(*self.disk(), "--disk-write-limit", f"{day * 2 / 1e9:.0f}GB/day")
         self.assertEqual(allowed["program_hash"], planned["program_hash"])
-        self.fails(3, "plan", *TINY, *self.disk(), "--disk-write-limit", "1MB/day", says="--disk-write-limit allows")
+        self.fails(3, "plan", *NANO, *self.disk(), "--disk-write-limit", "1MB/day", says="--disk-write-limit allows")
         plan = self.path("plan.json")
         self.plan(*self.disk(), "-o", plan)
-        self.fails(3, "plan", *TINY, *self.disk(), "--plan", plan, "--disk-write-limit", "1MB", says="this plan writes")
-        self.fails(2, "plan", *TINY, "--disk-write-limit", "2TB/year", says="--disk-write-limit 2TB/day")
+        self.fails(3, "plan", *NANO, *self.disk(), "--plan", plan, "--disk-write-limit", "1MB", says="this plan writes")
+        self.fails(2, "plan", *NANO, "--disk-write-limit", "2TB/year", says="--disk-write-limit 2TB/day")
 
     def test_a_write_limit_that_is_too_low_is_told_the_least_that_has_a_plan(self):
         flags = ["gpt2-nano", *QUICK, "--dtype", "f32", "--sequence", "64", "--batch", "8", "--threads", "2", "--device-memory",
@@ -319,18 +319,18 @@ class Plan(ProgramTest):
         self.assertIsNone(self.plan()["drive_life_days"])
         for days, says in ((0.5, "12 h 00 min"), (1.99, "47 h 45 min"), (25.5, "25.5 days"), (1095, "3.0 years")):
             endurance = round(days * planned["disk_bytes_written_per_day"]) + 10**6
-            said = self.succeeds("plan", *TINY, "--profile", f"built-in-2,endurance={endurance}B", *flags).out
+            said = self.succeeds("plan", *NANO, "--profile", f"built-in-2,endurance={endurance}B", *flags).out
             self.assertIn(f"; it lasts {says} of that", said.replace("\n        ", " "))
 
     def test_train_asks_before_it_writes_more_than_a_terabyte_in_a_day(self):
-        train = ["train", *TINY, "--data", self.corpus(), "--save", "none", *self.disk()]
+        train = ["train", *NANO, "--data", self.corpus(), "--save", "none", *self.disk()]
         done = self.fails(2, *train, "--steps", "99999999", says="TB/day, or bound it")
         self.assertNotIn("step 1/", done.err)
         self.succeeds(*train, "--steps", "1")
 
     def test_train_says_the_plan_in_at_most_8_lines(self):
         for flags in (self.disk(), ["--lora", "2"]):
-            said = self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", "1", "--save", "none", *flags).err
+            said = self.succeeds("train", *NANO, "--data", self.corpus(), "--steps", "1", "--save", "none", *flags).err
             lines = said.split("\n")
             first, last = (next(i for i, line in enumerate(lines) if line.startswith(word)) for word in ("model:", "plan:"))
             self.assertLessEqual(last - first + 1, 8)

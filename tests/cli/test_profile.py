@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from program import QUICK, TINY, ProgramTest
+from program import QUICK, NANO, ProgramTest
 
 SHIPPED = ["a100-40g", "a100-80g", "h100", "h200", "mi250x", "rtx-3090", "rtx-4090", "rtx-5090"]
 DATASHEETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/profiles")
@@ -17,7 +17,7 @@ def datasheet(name):
 
 class Profile(ProgramTest):
     def plan(self, profile, *flags):
-        return self.succeeds("plan", *TINY, "--json", "--profile", profile, *flags).json
+        return self.succeeds("plan", *NANO, "--json", "--profile", profile, *flags).json
 
     def test_every_shipped_datasheet_is_inspected_checked_and_plans(self):
         self.assertEqual(sorted(name[:-5] for name in os.listdir(DATASHEETS)), SHIPPED)
@@ -52,13 +52,13 @@ class Profile(ProgramTest):
         self.assertGreater(planned["peak_bytes"]["disk"], 0)
         self.assertLessEqual(planned["peak_bytes"]["host"], 60 << 20)
         self.assertEqual(self.plan("a100-40g", *tight[:2])["peak_bytes"]["disk"], 0)
-        self.fails(3, "plan", *TINY, "--profile", "a100-40g,disk=1MB", *tight, says="--profile a100-40g,disk=1MB")
+        self.fails(3, "plan", *NANO, "--profile", "a100-40g,disk=1MB", *tight, says="--profile a100-40g,disk=1MB")
 
     def test_the_output_for_people_says_that_it_is_a_what_if(self):
-        said = self.succeeds("plan", *TINY, "--profile", "rtx-4090").out
+        said = self.succeeds("plan", *NANO, "--profile", "rtx-4090").out
         self.assertRegex(said, r"prices: WHAT-IF, profile rtx-4090 \(datasheet of 2022-10, hash [0-9a-f]{16}\)")
         self.assertNotIn("EMULATED", said)
-        self.assertNotIn("WHAT-IF", self.succeeds("plan", *TINY).out)
+        self.assertNotIn("WHAT-IF", self.succeeds("plan", *NANO).out)
         self.assertIn("ASSUMED", self.succeeds("inspect", "rtx-4090").out)
 
     def test_a_plan_is_replayed_under_its_profile_alone(self):
@@ -66,8 +66,8 @@ class Profile(ProgramTest):
         made = self.plan("h100", "--device-memory", "40MiB", "-o", plan)
         again = self.plan("h100", "--device-memory", "40MiB", "--plan", plan)
         self.assertEqual(made["program_hash"], again["program_hash"])
-        self.fails(2, "plan", *TINY, "--dtype", "bf16", "--device-memory", "40MiB", "--plan", plan, says="profile h100")
-        self.fails(2, "train", *TINY, "--dtype", "bf16", "--data", self.corpus(), "--device-memory", "40MiB",
+        self.fails(2, "plan", *NANO, "--dtype", "bf16", "--device-memory", "40MiB", "--plan", plan, says="profile h100")
+        self.fails(2, "train", *NANO, "--dtype", "bf16", "--data", self.corpus(), "--device-memory", "40MiB",
                    "--plan", plan, says="for a GPU")
 
     def test_a_gpu_alone_takes_no_drive_that_nobody_named(self):
@@ -86,12 +86,12 @@ class Profile(ProgramTest):
             says("attention backward by atomics", self.succeeds("simulate", path).out)
             with open(path, encoding="utf-8") as file:
                 says('"atomics": 1', file.read())
-        self.fails(2, "plan", *TINY, "--profile", "h100", "--plan", on, says="give --atomics on")
-        self.fails(2, "plan", *TINY, "--plan", on, says="give that --profile")
-        self.fails(2, "plan", *TINY, "--profile", "h100", "--atomics", "on", "--plan", off, says="give --atomics off")
+        self.fails(2, "plan", *NANO, "--profile", "h100", "--plan", on, says="give --atomics on")
+        self.fails(2, "plan", *NANO, "--plan", on, says="give that --profile")
+        self.fails(2, "plan", *NANO, "--profile", "h100", "--atomics", "on", "--plan", off, says="give --atomics off")
         for flags, of in (([], "a GPU"), (["--profile", "h100", "--dtype", "f32"], "weights in bf16"),
                           (["--profile", "h100", "--dropout", "0.1"], "attention without dropout")):
-            self.fails(2, "plan", *TINY, "--atomics", "on", *flags, says=f"--atomics on is of {of}: leave it out")
+            self.fails(2, "plan", *NANO, "--atomics", "on", *flags, says=f"--atomics on is of {of}: leave it out")
         for of, says in (("gemma-2-9b", "a cap of 50"), ("gemma-3-27b", "a scale of 0.077"),
                          ("phi-3-medium", "a window of 2047")):
             self.fails(2, "plan", of, "--profile", "h100", "--sequence", "4096", "--atomics", "on", says=says)
@@ -102,33 +102,33 @@ class Profile(ProgramTest):
         data, host = self.corpus(), datasheet("h100")
         host["device"] = "host"
         path = self.write("host.json", json.dumps(host))
-        done = self.succeeds("train", *TINY, "--data", data, "--steps", "2", "--save", "none", "--profile", path)
+        done = self.succeeds("train", *NANO, "--data", data, "--steps", "2", "--save", "none", "--profile", path)
         self.assertIn("what-if", done.err)
-        plain = self.succeeds("train", *TINY, "--data", data, "--steps", "2", "--save", "none")
+        plain = self.succeeds("train", *NANO, "--data", data, "--steps", "2", "--save", "none")
         self.assertEqual(self.says_hash(done), self.says_hash(plain))
-        self.fails(2, "train", *TINY, "--data", data, "--profile", "h100", says="is of a GPU")
+        self.fails(2, "train", *NANO, "--data", data, "--profile", "h100", says="is of a GPU")
 
     def test_a_measurement_of_another_machine_is_a_what_if(self):
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) < 2:
             self.skipTest("one core cannot pretend to be another machine")
         path, data = self.path("here.json"), self.corpus()
-        self.succeeds("profile", *TINY[:1], "--quick", "--sequence", "16", "--batch", "2", "--threads", "2", "-o", path)
+        self.succeeds("profile", *NANO[:1], "--quick", "--sequence", "16", "--batch", "2", "--threads", "2", "-o", path)
         self.assertEqual(self.plan(path)["profile"]["what_if"], False)
         # the fingerprint of a machine includes the number of cores a process has
         elsewhere = {"preexec_fn": lambda: os.sched_setaffinity(0, cores[:1])}
-        there = self.succeeds("plan", *TINY, "--json", "--profile", path, **elsewhere).json
+        there = self.succeeds("plan", *NANO, "--json", "--profile", path, **elsewhere).json
         self.assertEqual(there["profile"]["what_if"], True)
-        train = ["train", *TINY, "--data", data, "--steps", "1", "--save", "none", "--profile", path]
+        train = ["train", *NANO, "--data", data, "--steps", "1", "--save", "none", "--profile", path]
         self.assertIn("another machine", self.succeeds(*train, **elsewhere).err)
         self.assertNotIn("what-if", self.succeeds(*train).err)
         # nor do times of one thread apply to two: reported once, and the memory stays this machine's
         alone = ["--threads", "1"]
-        one = self.succeeds("plan", *TINY[:-2], *alone, "--json", "--profile", path)
+        one = self.succeeds("plan", *NANO[:-2], *alone, "--json", "--profile", path)
         self.assertEqual(one.json["profile"]["what_if"], True)
         self.assertEqual(one.err.count("measured for 2 threads, this run has 1"), 1)
         self.assertIn("cohobate profile --threads 1", one.err)
-        self.assertIn("measured for 2 threads", self.succeeds(*(train[:1] + TINY[:-2] + train[len(TINY) + 1 :]), *alone).err)
+        self.assertIn("measured for 2 threads", self.succeeds(*(train[:1] + NANO[:-2] + train[len(NANO) + 1 :]), *alone).err)
         self.assertNotIn("measured for", self.succeeds(*train).err)
 
     def test_gradients_of_another_kind_are_added_to_a_profile(self):
@@ -144,13 +144,13 @@ class Profile(ProgramTest):
         del host["links"]["write"]
         path = self.write("host.json", json.dumps(host))
         self.plan(path)
-        self.fails(2, "plan", *TINY, "--profile", path, "--disk", self.folder, says="disk-write=")
+        self.fails(2, "plan", *NANO, "--profile", path, "--disk", self.folder, says="disk-write=")
         self.plan(path + ",disk-write=1GB/s", "--disk", self.folder)
         # too little memory: it is unknown whether a disk helps
-        self.fails(3, "plan", *TINY, "--profile", path, "--device-memory", "4MiB", says="knows no drive")
+        self.fails(3, "plan", *NANO, "--profile", path, "--device-memory", "4MiB", says="knows no drive")
         del host["links"]["h2d"]
         path = self.write("host.json", json.dumps(host))
-        self.fails(2, "plan", *TINY, "--profile", path, "--emulate-host", "1GiB", says="pcie=")
+        self.fails(2, "plan", *NANO, "--profile", path, "--emulate-host", "1GiB", says="pcie=")
 
     def test_a_gpu_that_is_not_here_is_refused_in_one_sentence(self):
         for model in ([], ["gpt2-nano"]):
@@ -159,15 +159,15 @@ class Profile(ProgramTest):
 
     def test_wrong_profiles_are_refused(self):
         good = datasheet("h100")
-        self.fails(2, "plan", *TINY, "--profile", "v100", says="rtx-4090")
-        self.fails(2, "plan", *TINY, "--profile", "h100,pcie=fast", says="pcie=16GB/s")
-        self.fails(2, "plan", *TINY, "--profile", "h100", "--emulate-host", "1GiB", says="--host-memory SIZE")
-        self.fails(2, "plan", *TINY, "--profile", "h100", "--device", "host", says="--device host is none: leave --device out")
-        self.fails(2, "plan", *TINY, "--host-memory", "1GiB", says="--device-memory")
-        self.fails(4, "plan", *TINY, "--profile", self.write("p.json", "{}"), says="not a profile")
+        self.fails(2, "plan", *NANO, "--profile", "v100", says="rtx-4090")
+        self.fails(2, "plan", *NANO, "--profile", "h100,pcie=fast", says="pcie=16GB/s")
+        self.fails(2, "plan", *NANO, "--profile", "h100", "--emulate-host", "1GiB", says="--host-memory SIZE")
+        self.fails(2, "plan", *NANO, "--profile", "h100", "--device", "host", says="--device host is none: leave --device out")
+        self.fails(2, "plan", *NANO, "--host-memory", "1GiB", says="--device-memory")
+        self.fails(4, "plan", *NANO, "--profile", self.write("p.json", "{}"), says="not a profile")
         for key, value in (("source", "measured"), ("threads", 0), ("origins", [])):
             path = self.write("bad.json", json.dumps({**good, key: value}))
-            for command in (["plan", *TINY, "--profile"], ["check"], ["inspect"]):
+            for command in (["plan", *NANO, "--profile"], ["check"], ["inspect"]):
                 self.fails(4, *command, path, says=path)
 
 

@@ -7,7 +7,7 @@ import time
 import unittest
 
 import trace_file
-from program import FAULTY, TINY, TrainTest, environment, lines_of, run, start
+from program import FAULTY, NANO, TINY, TrainTest, environment, lines_of, run, start
 
 
 class Record(TrainTest):
@@ -18,7 +18,7 @@ class Record(TrainTest):
     def test_steps_are_kept_instruction_by_instruction_and_sum_to_what_the_run_reports(self):
         for more in ([], self.streamed()):
             folder, log = self.path(f"run{len(more)}"), self.path(f"log{len(more)}.jsonl")
-            done = self.train("--steps", 6, "--save", folder, "--log", log, "--json", *more).json
+            done = self.train("--steps", 6, "--save", folder, "--log", log, "--json", *more, model=NANO).json
             lines, trace = lines_of(os.path.join(folder, "steps.jsonl")), trace_file.read(folder)
             self.assertEqual(lines, lines_of(log))
             self.assertEqual([step.step for step in trace.steps], [3, 4, 5])
@@ -95,7 +95,7 @@ class Record(TrainTest):
 
     def test_the_reported_peak_is_that_of_the_process_whose_budget_is_reported(self):
         folder, disk = self.path("run"), ["--disk", self.folder]
-        for flags in (["--save", folder, *TINY, "--data", self.corpus(), "--steps", 2, "--device-memory", "40MiB"],
+        for flags in (["--save", folder, *NANO, "--data", self.corpus(), "--steps", 2, "--device-memory", "40MiB"],
                       ["--resume", folder, "--steps", 4, "--device-memory", "36MiB"]):
             peak = self.succeeds("train", *flags, *disk, "--search", "quick", "--json").json["peak_bytes"]["device"]
             with self.subTest(flags=flags):
@@ -105,7 +105,7 @@ class Record(TrainTest):
 
     def test_a_killed_run_leaves_whole_files(self):
         for steps, more in ((3, []), (5, self.streamed())):
-            process = start("train", *TINY, "--data", self.corpus(), "--steps", 1000, "--save", self.path(f"run{steps}"), *more)
+            process = start("train", *NANO, "--data", self.corpus(), "--steps", 1000, "--save", self.path(f"run{steps}"), *more)
             folder = self.path(f"run{steps}")
             log = os.path.join(folder, "steps.jsonl")
             for _ in range(3000):
@@ -124,7 +124,7 @@ class Record(TrainTest):
 
     def test_a_slow_step_is_kept_among_the_slow_ones(self):
         folder, log = self.path("run"), self.path("run", "steps.jsonl")
-        process = start("train", *TINY, "--data", self.corpus(), "--steps", 100, "--save", folder)
+        process = start("train", *NANO, "--data", self.corpus(), "--steps", 40, "--save", folder)
         while process.poll() is None and (not os.path.exists(log) or len(lines_of(log)) < 15):
             time.sleep(0.01)
         process.send_signal(signal.SIGSTOP)

@@ -7,7 +7,7 @@ import time
 import unittest
 
 import event_file
-from program import QUICK, TINY, TrainTest, last_save, lines_of, run, start, wait_for_save, wait_for_step
+from program import NANO, QUICK, TINY, TrainTest, last_save, lines_of, run, start, wait_for_save, wait_for_step
 
 
 def as_float(number):
@@ -43,6 +43,9 @@ class TensorBoard(TrainTest):
                 found.setdefault("train/" + tag, {})[line["step"]] = as_float(value)
         return found
 
+    def held(self):
+        return self.write("held.txt", "a line of a held-out text\n" * 10)
+
     def check(self, log):
         curves = self.curves(event_file.read(self.board()))
         speed = curves.pop("train/tokens_per_second")
@@ -53,7 +56,7 @@ class TensorBoard(TrainTest):
 
     def test_events_are_the_lines_of_the_log_and_a_resumed_run_drops_what_it_repeats(self):
         folder, log, begin = self.path("run"), self.path("run", "steps.jsonl"), time.time()
-        process = start("train", *TINY, "--data", self.corpus(), "--validation", self.corpus(20), "--steps", 100000, "--save-every", 4,
+        process = start("train", *NANO, "--data", self.corpus(), "--validation", self.held(), "--steps", 100000, "--save-every", 4,
                         "--save", folder, "--tensorboard", self.board())
         wait_for_save(process, folder)
         wait_for_step(process, folder, last_save(folder) + 2)  # repeated after the resume, if not yet saved
@@ -75,7 +78,7 @@ class TensorBoard(TrainTest):
 
     def test_each_step_and_validation_is_an_event(self):
         log = self.path("log")
-        self.train("--steps", 7, "--save", "none", "--log", log, "--validation", self.corpus(20), "--validation-every", 3,
+        self.train("--steps", 7, "--save", "none", "--log", log, "--validation", self.held(), "--validation-every", 3,
                    "--tensorboard", self.board())
         self.check(log)
 
@@ -94,8 +97,8 @@ class TensorBoard(TrainTest):
             self.assertFalse(os.path.exists(self.path("run")))
 
     def test_a_run_that_is_refused_leaves_no_events(self):
-        self.fails(3, "train", *TINY, "--data", self.corpus(), "--device-memory", "1MiB", "--tensorboard", self.board())
-        self.fails(2, "train", *TINY, "--data", self.path("nothing"), "--tensorboard", self.board())
+        self.fails(3, "train", *NANO, "--data", self.corpus(), "--device-memory", "1MiB", "--tensorboard", self.board())
+        self.fails(2, "train", *NANO, "--data", self.path("nothing"), "--tensorboard", self.board())
         run("train", "gpt2-nano", *QUICK, "--data", self.corpus(), "--save", self.path("run"), "--log", "/proc/log",
             "--tensorboard", self.board())
         self.assertFalse(os.path.exists(self.board()))

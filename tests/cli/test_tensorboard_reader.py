@@ -8,7 +8,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import reference_python
 
 reference_python.need("tensorboard")
-from program import TINY, TrainTest, last_save, lines_of, start, wait_for_save, wait_for_step  # pylint: disable=wrong-import-position
+from program import NANO, TrainTest, last_save, lines_of, start, wait_for_save, wait_for_step  # pylint: disable=wrong-import-position
 from tensorboard.backend.event_processing import event_accumulator  # pylint: disable=wrong-import-position
 
 
@@ -34,7 +34,7 @@ class Reader(TrainTest):
 
     def test_tensorboard_shows_the_curves_of_a_run_and_of_its_resume(self):
         folder, board = self.path("run"), self.path("board")
-        process = start("train", *TINY, "--data", self.corpus(), "--validation", self.corpus(20), "--steps", 100000, "--save-every", 5,
+        process = start("train", *NANO, "--data", self.corpus(), "--validation", self.corpus(20), "--steps", 100000, "--save-every", 5,
                         "--save", folder, "--tensorboard", board)
         wait_for_save(process, folder)
         wait_for_step(process, folder, last_save(folder) + 2)  # repeated after the resume, if not yet saved

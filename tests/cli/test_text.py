@@ -5,12 +5,12 @@ import math
 import os
 import unittest
 
-from program import TINY, TINY_USUAL, ProgramTest, environment
+from program import NANO, TINY, TINY_USUAL, ProgramTest, environment
 
 
 class Text(ProgramTest):
     def trained(self):
-        self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"))
+        self.succeeds("train", *NANO, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"))
         return self.path("run")
 
     def byte_vocabulary(self, folder):
@@ -105,7 +105,7 @@ class Text(ProgramTest):
         self.fails(4, "inspect", self.write("empty", ""))
 
     def test_plan_names_placements_peaks_and_time(self):
-        plan = self.succeeds("plan", *TINY, "--device-memory", "64MiB", "--disk", self.folder, "--json").json
+        plan = self.succeeds("plan", *NANO, "--device-memory", "64MiB", "--disk", self.folder, "--json").json
         self.assertLessEqual(plan["peak_bytes"]["device"], 64 << 20)
         self.assertGreater(plan["in_memory_bytes"], 64 << 20)
         self.assertLessEqual(plan["smallest_device_bytes"], plan["peak_bytes"]["device"])
@@ -115,13 +115,13 @@ class Text(ProgramTest):
         # f32: value, gradient, mean, square; bf16: two of two bytes and the low halves of the values, too. Each
         # tensor is padded to a page.
         for dtype, each in (("f32", 4 + 4 + 8), ("bf16", 2 + 2 + 2 + 8)):
-            streams = self.succeeds("plan", *TINY, "--dtype", dtype, "--json").json["stream_bytes"]
+            streams = self.succeeds("plan", *NANO, "--dtype", dtype, "--json").json["stream_bytes"]
             self.assertGreaterEqual(streams, each * plan["parameters"])
             self.assertLessEqual(streams, (each + 0.2) * plan["parameters"])
-        text = self.succeeds("plan", *TINY, "--program", self.path("program.txt")).out
+        text = self.succeeds("plan", *NANO, "--program", self.path("program.txt")).out
         self.assertTrue(text.startswith("model: "), text)
         self.assertNotIn("h.0.attn", text)
-        table = self.succeeds("plan", *TINY, "--operators").out
+        table = self.succeeds("plan", *NANO, "--operators").out
         self.assertTrue(table.startswith("model: "), table)
         self.assertEqual(sum(line.startswith("h.") for line in table.split("\n")),
                          sum(op["name"].startswith("h.") for op in plan["operators"]))
@@ -130,13 +130,13 @@ class Text(ProgramTest):
         self.assertLessEqual(plan["step_seconds"], plan["step_contended_seconds"])
         self.assertLessEqual(plan["step_p10_seconds"], plan["step_p90_seconds"])
         self.assertNotIn("memory_curve", plan)
-        curve = self.succeeds("plan", *TINY, "--device-memory", "64MiB", "--disk", self.folder, "--json",
+        curve = self.succeeds("plan", *NANO, "--device-memory", "64MiB", "--disk", self.folder, "--json",
                               "--memory-curve", "7").json["memory_curve"]
         for tier, points in curve.items():
             self.assertEqual(len(points), 7)
             self.assertLessEqual(max(points), plan["peak_bytes"][tier])
         self.assertGreater(max(curve["device"]), 0)
-        self.fails(2, "plan", *TINY, "--memory-curve", "7", says="--json")
+        self.fails(2, "plan", *NANO, "--memory-curve", "7", says="--json")
 
     def test_an_instruction_set_that_is_none_is_refused(self):
         done = self.fails(2, "inspect", "h100", env=environment(COH_ISA="avx1024"), says="COH_ISA=avx1024 in the environment")

@@ -7,7 +7,7 @@ import unittest
 from decimal import Decimal
 
 import trace_file
-from program import TINY, TrainTest
+from program import NANO, TINY, TrainTest
 
 MEASURED, PREDICTED = 1, 2
 
@@ -57,7 +57,7 @@ class TraceTest(TrainTest):
 
     def made(self, *more, steps=3):
         folder, out = self.path(f"run{len(os.listdir(self.folder))}"), self.path("trace.json")
-        self.train("--steps", steps, "--save", folder, *more)
+        self.train("--steps", steps, "--save", folder, *more, model=NANO)
         self.succeeds("trace", folder, "-o", out)
         return trace_file.read(folder), self.events(out)
 

@@ -11,7 +11,7 @@ import termios
 import time
 import unittest
 
-from program import COHOBATE, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, environment, in_full, pairs, run
+from program import COHOBATE, NANO, QUICK, SANITIZED, TINY, TINY_USUAL, TrainTest, environment, in_full, pairs, run
 
 
 class Train(TrainTest):
@@ -37,25 +37,25 @@ class Train(TrainTest):
     @in_full
     def test_dropout_is_kept_by_resumes_and_changes_no_bit_from_tier_to_tier(self):
         numbers = ["--dropout", 0.2, "--micro-batch", 1]
-        in_memory = self.succeeds("plan", *TINY, *numbers, "--json").json["in_memory_bytes"]
+        in_memory = self.succeeds("plan", *NANO, *numbers, "--json").json["in_memory_bytes"]
         quarter = ["--disk", self.folder, "--device-memory", f"{in_memory // 4096}KiB", "--json"]
-        whole = self.train("--steps", 4, "--save", "none", *numbers)
-        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"), *numbers)
+        whole = self.train("--steps", 4, "--save", "none", *numbers, model=NANO)
+        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"), *numbers, model=NANO)
         self.fails(2, "train", "--resume", self.path("half"), "--dropout", 0.2, says="comes from the checkpoint")
         more = self.resumed(self.path("half"), "--steps", 4, *quarter)
         self.assertRegex(more.err, r"(?m)^dropout: 0.2 ")
         self.assertNotIn("other rounding", more.err)
         self.assertGreater(more.json["link_bytes"]["read"], 0)
         self.assertEqual(more.json["hash"], self.says_hash(whole))
-        plain = self.train("--steps", 4, "--save", "none", "--micro-batch", 1)
+        plain = self.train("--steps", 4, "--save", "none", "--micro-batch", 1, model=NANO)
         self.assertNotEqual(self.says_hash(plain), self.says_hash(whole))
-        self.assertEqual(self.says_hash(self.train("--steps", 4, "--save", "none", "--micro-batch", 1, "--dropout", 0)),
+        self.assertEqual(self.says_hash(self.train("--steps", 4, "--save", "none", "--micro-batch", 1, "--dropout", 0, model=NANO)),
                          self.says_hash(plain))
 
     def test_resuming_within_a_quarter_of_the_memory_continues_bit_for_bit(self):
-        whole = self.train("--steps", 4, "--save", "none")
-        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"))
-        in_memory = self.succeeds("plan", *TINY, "--json").json["in_memory_bytes"]
+        whole = self.train("--steps", 4, "--save", "none", model=NANO)
+        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"), model=NANO)
+        in_memory = self.succeeds("plan", *NANO, "--json").json["in_memory_bytes"]
         more = self.resumed(self.path("half"), "--steps", 4, "--json", "--disk", self.folder, "--device-memory",
                             f"{in_memory // 4096}KiB")
         self.assertEqual(more.json["hash"], self.says_hash(whole))
@@ -66,12 +66,12 @@ class Train(TrainTest):
     @in_full
     def test_either_dtype_is_kept_by_resumes_and_gives_the_same_bits_in_a_quarter_of_the_memory(self):
         for dtype in pairs("f32", "bf16"):
-            in_memory = self.succeeds("plan", *TINY, "--dtype", dtype, "--json").json["in_memory_bytes"]
+            in_memory = self.succeeds("plan", *NANO, "--dtype", dtype, "--json").json["in_memory_bytes"]
             quarter = ["--disk", self.folder, "--device-memory", f"{in_memory // 4096}KiB"]
-            whole = self.train("--steps", 4, "--save", "none", "--dtype", dtype)
+            whole = self.train("--steps", 4, "--save", "none", "--dtype", dtype, model=NANO)
             self.assertRegex(whole.err, f"(?m)^dtype:  {dtype} \\(")
             half = self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path(dtype), "--dtype", dtype, "--json",
-                              *quarter)
+                              *quarter, model=NANO)
             self.assertEqual(half.json["dtype"], dtype)
             more = self.resumed(self.path(dtype), "--steps", 4, "--json", *quarter)
             self.assertNotIn("other rounding", more.err)
@@ -307,10 +307,10 @@ class Train(TrainTest):
         self.fails(4, "train", *TINY, "--data", self.write("short.txt", "abc"), "--save", "none", says="--sequence")
 
     def test_what_does_not_fit_exits_3_before_anything_is_trained(self):
-        done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--device-memory", "1MiB", "--save",
+        done = self.fails(3, "train", *NANO, "--data", self.corpus(), "--device-memory", "1MiB", "--save",
                           self.path("run"))
         self.assertNotIn("step 1/", done.err)
-        self.fails(3, "plan", *TINY, "--device-memory", "1MiB")
+        self.fails(3, "plan", *NANO, "--device-memory", "1MiB")
 
     def test_a_new_run_may_begin_with_the_weights_of_another(self):
         self.train("--steps", 3, "--save", self.path("first"))
@@ -329,7 +329,7 @@ class Train(TrainTest):
 
     def test_every_byte_has_a_holder_and_the_start_says_what_the_arena_got(self):
         flags = ["--steps", 2, "--save", "none", "--device-memory", "64MiB", "--disk", self.folder]
-        done = self.train(*flags, "--json")
+        done = self.train(*flags, "--json", model=NANO)
         self.assertRegex(done.err, r"(?m)^arenas: device \d[\d.]* MiB, (huge pages asked for|small pages), on \d+ NUMA")
         rows = {(row["tier"], row["purpose"], row["owner"]): row for row in done.json["ledger"]}
         self.assertEqual(rows["device", "device arena", "arena"]["bytes"], done.json["peak_bytes"]["device"])
@@ -344,30 +344,30 @@ class Train(TrainTest):
 
     def test_survivors_beyond_the_host_tier_train_save_resume_and_evaluate_bit_for_bit(self):
         far = ["--device-memory", "96MiB", "--emulate-host", "112MiB"]
-        whole = self.train("--steps", 4, "--save", self.path("whole"))
-        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"), *far)
+        whole = self.train("--steps", 4, "--save", self.path("whole"), model=NANO)
+        self.train("--steps", 2, "--schedule-steps", 4, "--save", self.path("half"), *far, model=NANO)
         more = self.resumed(self.path("half"), "--steps", 4, "--json", *far)
         self.assertEqual(more.json["hash"], self.says_hash(whole))
-        plan = self.succeeds("plan", *TINY, *far, "--json").json
+        plan = self.succeeds("plan", *NANO, *far, "--json").json
         self.assertGreater(plan["stream_bytes"], 112 << 20)  # no gradient dies before the next step
         for tier, budget in (("device", 96 << 20), ("host", 112 << 20)):
             self.assertEqual(more.json["peak_bytes"][tier], more.json["predicted_peak_bytes"][tier])
             self.assertLessEqual(more.json["peak_bytes"][tier], budget)
-        short = self.fails(3, "plan", *TINY, "--device-memory", "96MiB", "--emulate-host", "32MiB",
+        short = self.fails(3, "plan", *NANO, "--device-memory", "96MiB", "--emulate-host", "32MiB",
                            says="raise --emulate-host to at least")
         self.assertIn("all tiers together", short.err)
 
     def test_the_emulated_tier_is_called_emulated(self):
-        done = self.train("--steps", 1, "--save", "none", "--emulate-host", "1GiB", "--device-memory", "64MiB")
+        done = self.train("--steps", 1, "--save", "none", "--emulate-host", "1GiB", "--device-memory", "64MiB", model=NANO)
         self.assertIn("EMULATED", done.err)
         self.assertIn("EMULATED", done.out)
 
     def test_a_replayed_plan_gives_the_same_run(self):
         budget = ["--device-memory", "64MiB", "--disk", self.folder]
-        self.succeeds("plan", *TINY, *budget, "-o", self.path("plan.json"))
+        self.succeeds("plan", *NANO, *budget, "-o", self.path("plan.json"))
         self.succeeds("check", self.path("plan.json"))
-        planned = self.train("--steps", 2, "--save", "none", "--json", *budget).json
-        replayed = self.train("--steps", 2, "--save", "none", "--json", *budget, "--plan", self.path("plan.json")).json
+        planned = self.train("--steps", 2, "--save", "none", "--json", *budget, model=NANO).json
+        replayed = self.train("--steps", 2, "--save", "none", "--json", *budget, "--plan", self.path("plan.json"), model=NANO).json
         self.assertEqual(planned["hash"], replayed["hash"])
         self.assertEqual(planned["program_hash"], replayed["program_hash"])
         self.assertEqual(self.succeeds("inspect", self.path("plan.json"), "--hash").out.strip(),
@@ -404,7 +404,7 @@ class Train(TrainTest):
             self.assertEqual(all(re.search(rb"(?:waits|\d) \d* ?% (?:for )?\w+$|no waits$|device", line) for line in lines), columns > 40)
 
     def test_the_rate_that_is_shown_leaves_out_validations(self):
-        held = self.write("held.txt", "a text that takes far longer than the steps between\n" * 80)
+        held = self.write("held.txt", "a text that takes far longer than the steps between\n" * 40)
         shown = self.shown_on_terminal(120, "--steps", "9", "--validation", held, "--validation-every", "4", "--save", self.path("run"))
         with open(self.path("run", "steps.jsonl"), encoding="utf-8") as file:
             steps = [line for line in map(json.loads, file) if "loss" in line][1:]
@@ -414,9 +414,9 @@ class Train(TrainTest):
 
     def test_a_pipe_gets_at_most_one_line_of_progress_in_ten_seconds(self):
         begin = time.monotonic()
-        done = self.train("--steps", 60, "--save", "none", "--json", "--device-memory", "130MiB", "--disk", self.folder)
+        done = self.train("--steps", 30, "--save", "none", "--json", "--device-memory", "130MiB", "--disk", self.folder, model=NANO)
         lines = [line for line in done.err.split("\n") if line.startswith("step ")]
-        self.assertRegex(lines[0], r"^step 1/60  loss [\d.]+  .* left \(predicted\)  (waits \d+ % for \w+|no waits)  device ")
+        self.assertRegex(lines[0], r"^step 1/30  loss [\d.]+  .* left \(predicted\)  (waits \d+ % for \w+|no waits)  device ")
         self.assertLessEqual(len(lines), 1 + (time.monotonic() - begin) // 10)
         self.assertNotIn("\033", done.err)
 

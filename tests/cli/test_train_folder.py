@@ -12,12 +12,12 @@ import time
 import unittest
 
 import model_folder
-from program import FAULTY, TINY, TrainTest, environment, last_save, run, start, wait_for_save, wait_for_step
+from program import FAULTY, NANO, TINY, TrainTest, environment, last_save, run, start, wait_for_save, wait_for_step
 
 
 class TrainFolder(TrainTest):
     def test_only_the_newest_checkpoints_are_kept_and_all_are_whole(self):
-        self.train("--steps", 5, "--save-every", 1, "--keep", 2, "--save", self.path("run"))
+        self.train("--steps", 5, "--save-every", 1, "--keep", 2, "--save", self.path("run"), model=NANO)
         self.assertEqual(sorted(n for n in os.listdir(self.path("run")) if n.startswith("step-")), ["step-4", "step-5"])
         for name in ("step-4", "step-5", "."):
             self.succeeds("check", self.path("run", name))
@@ -52,10 +52,10 @@ class TrainFolder(TrainTest):
             self.fails(2, "train", *TINY, "--data", self.corpus(), "--warmup", share, says="--warmup")
 
     def test_sigterm_saves_exits_75_and_the_run_goes_on_bit_for_bit(self):
-        whole = self.train("--steps", 8, "--save", "none")
+        whole = self.train("--steps", 8, "--save", "none", model=NANO)
         odd = "a run's $HOME"  # the printed command is pasted into a shell
         os.mkdir(self.path("a disk"))
-        process = start("train", *TINY, "--data", self.corpus(), "--steps", 8, "--save", self.path(odd),
+        process = start("train", *NANO, "--data", self.corpus(), "--steps", 8, "--save", self.path(odd),
                         "--test-delay-seed", 3, "--device-memory", "1000MiB", "--disk", self.path("a disk") + ":1GB")
         for line in process.stderr:
             if line.startswith(b"step "):
@@ -133,7 +133,7 @@ class TrainFolder(TrainTest):
         self.succeeds("check", run)
         def little():
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-        self.fails(3, "train", *TINY, "--data", self.path("corpus.txt"), "--save", "none", "--steps", 1, "--disk",
+        self.fails(3, "train", *NANO, "--data", self.path("corpus.txt"), "--save", "none", "--steps", 1, "--disk",
                    self.folder, "--device-memory", "40MiB", preexec_fn=little, says="raise ulimit -f")
 
     def test_a_second_signal_stops_at_once_with_the_last_checkpoint_whole(self):
@@ -217,7 +217,7 @@ class TrainFolder(TrainTest):
     def test_room_for_the_checkpoints_is_held_before_the_first_step_and_given_to_them(self):
         one = 12 * 11.14e6  # parameters and two states
         for flags, least in ((["--save-every", 1000], 3), (["--save-every", 1000, "--keep", 1], 2), ([], 2)):
-            process = start("train", *TINY, "--data", self.corpus(), "--steps", 5000, "--save",
+            process = start("train", *NANO, "--data", self.corpus(), "--steps", 5000, "--save",
                             self.path(f"run-{len(flags)}"), *flags)
             for line in process.stderr:
                 if line.startswith(b"step 1/"):
@@ -230,7 +230,7 @@ class TrainFolder(TrainTest):
             self.assertGreater(held, least * one, flags)
             self.assertLess(held, least * one + (least << 20), flags)
             self.assertEqual([n for n in os.listdir(self.path(f"run-{len(flags)}")) if "reserve" in n], [])
-        process = start("train", *TINY, "--data", self.corpus(), "--steps", 5000, "--save-every", 2, "--keep", 2,
+        process = start("train", *NANO, "--data", self.corpus(), "--steps", 5000, "--save-every", 2, "--keep", 2,
                         "--save", self.path("run"))
         wait_for_save(process, self.path("run"), 6)
         held = self.held_bytes(process)
@@ -239,7 +239,7 @@ class TrainFolder(TrainTest):
         self.assertEqual(held, 0)
 
     def test_a_resumed_run_holds_room_only_for_what_is_not_there(self):
-        self.train("--steps", 2, "--save-every", 1, "--save", self.path("run"))
+        self.train("--steps", 2, "--save-every", 1, "--save", self.path("run"), model=NANO)
         process = start("train", "--resume", self.path("run"), "--threads", 2, "--steps", 5000, "--save-every", 1000)
         wait_for_step(process, self.path("run"), 3)
         held = self.held_bytes(process)
@@ -252,11 +252,11 @@ class TrainFolder(TrainTest):
         most = shutil.disk_usage(self.folder).free * 5 // 4 // int(12 * 11.14e6) + 2
         if most > 1000:
             self.skipTest("the disk has room for a thousand checkpoints")
-        done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2000, "--save-every", 1, "--keep", most,
+        done = self.fails(3, "train", *NANO, "--data", self.corpus(), "--steps", 2000, "--save-every", 1, "--keep", most,
                           "--save", self.path("run"), says=f"{most + 1} checkpoints")
         self.assertNotIn("step 1/", done.err)
         self.assertIn("free", done.err)
-        done = self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2000, "--save-every", 1, "--keep", most,
+        done = self.fails(3, "train", *NANO, "--data", self.corpus(), "--steps", 2000, "--save-every", 1, "--keep", most,
                           "--save", self.path("run"), "--disk", self.folder, "--device-memory", "64MiB",
                           says=f"{most + 1} checkpoints")
         self.assertIn("the working store", done.err)
@@ -265,7 +265,7 @@ class TrainFolder(TrainTest):
         def few_blocks():
             resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 20, 200 << 20))
         # Python ignores the signal for files that are too large, and the program inherits that.
-        self.fails(3, "train", *TINY, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
+        self.fails(3, "train", *NANO, "--data", self.corpus(), "--steps", 2, "--save", self.path("run"),
                    says="cannot hold", preexec_fn=few_blocks, restore_signals=False)
 
     def test_a_refused_run_leaves_no_folder_that_it_made_and_each_that_was_there(self):
@@ -274,16 +274,16 @@ class TrainFolder(TrainTest):
         bad = self.write("bad.jsonl", "no object\n")
         os.mkdir(self.path("there"))
         for folder in ("made", "there/made", "there/made//"):
-            self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="bad.jsonl:1:")
+            self.fails(4, "train", *NANO, "--data", bad, "--steps", 1, "--save", self.path(folder), says="bad.jsonl:1:")
             # space is checked before the text is read
-            self.fails(3, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path(folder), says="cannot hold",
+            self.fails(3, "train", *NANO, "--data", bad, "--steps", 1, "--save", self.path(folder), says="cannot hold",
                        preexec_fn=few_blocks, restore_signals=False)
             self.assertFalse(os.path.exists(self.path("made")))
             self.assertEqual(os.listdir(self.path("there")), [])
-        self.fails(4, "train", *TINY, "--data", self.write("short.txt", "abc"), "--save", self.path("made"), says="needs 17")
-        self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, cwd=self.folder)
+        self.fails(4, "train", *NANO, "--data", self.write("short.txt", "abc"), "--save", self.path("made"), says="needs 17")
+        self.fails(4, "train", *NANO, "--data", bad, "--steps", 1, cwd=self.folder)
         self.assertEqual(sorted(os.listdir(self.folder)), ["bad.jsonl", "short.txt", "there"])
-        self.fails(4, "train", *TINY, "--data", bad, "--steps", 1, "--save", self.path("there"))
+        self.fails(4, "train", *NANO, "--data", bad, "--steps", 1, "--save", self.path("there"))
         self.assertTrue(os.path.isdir(self.path("there")))
 
     def paused_while_it_tokenizes(self, case, before):

@@ -4,7 +4,7 @@ import os
 import re
 import unittest
 
-from program import TINY, ProgramTest, run
+from program import NANO, ProgramTest, run
 
 COMMANDS = ["train", "plan", "generate", "eval", "tokenize", "inspect", "export", "check", "check-kind", "tune", "simulate", "explain", "trace", "doctor", "profile"]
 # flag, values that are refused, a word of the remedy
@@ -67,7 +67,7 @@ class Usage(ProgramTest):
             with self.subTest(flags=flags):
                 done = self.fails(2, "plan", "gpt2-nano", *flags, says=" is given twice: leave one out", as_given=True)
                 self.assertEqual(done.err.count("\n"), 1)
-        self.succeeds("plan", *TINY, "--lr-for", "wte=1e-4", "--lr-for", "wpe=1e-4", "--pin", "wte=device", "--pin", "wpe=device",
+        self.succeeds("plan", *NANO, "--lr-for", "wte=1e-4", "--lr-for", "wpe=1e-4", "--pin", "wte=device", "--pin", "wpe=device",
                       "--hyperparameter", "beta1=0.8", "--hyperparameter", "beta2=0.9",
                       as_given=True)
 
@@ -124,7 +124,7 @@ class Usage(ProgramTest):
 
     def test_a_file_that_is_no_model_is_bad_data_in_every_command(self):
         text, empty, plan = self.corpus(), self.write("empty", ""), self.path("plan.json")
-        self.succeeds("plan", *TINY, "-o", plan)
+        self.succeeds("plan", *NANO, "-o", plan)
         for file in (text, empty, plan):
             for arguments in [
                 ["train", file, "--data", text], ["train", "--resume", file, "--data", text], ["plan", file],
@@ -188,7 +188,7 @@ class Usage(ProgramTest):
             self.write(name, "")
         for _ in range(2):
             self.succeeds("tokenize", text, "-o", self.path("tokens"))
-            self.succeeds("plan", *TINY, "-o", self.path("plan"), "--program", self.path("program"))
+            self.succeeds("plan", *NANO, "-o", self.path("plan"), "--program", self.path("program"))
 
     def test_help_names_every_flag_and_shows_examples(self):
         for command in COMMANDS:

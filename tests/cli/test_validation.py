@@ -11,7 +11,7 @@ import struct
 import unittest
 
 import model_folder
-from program import SHORT, TINY, TrainTest, environment
+from program import NANO, SHORT, TINY, TrainTest, environment
 
 HEADER = 128
 
@@ -27,12 +27,12 @@ class Windows(TrainTest):
         windows = 19 if SHORT else 75
         run, held = self.path("run"), self.held(16 * windows)  # the last window is short
         flags = ["--data", self.corpus(), "--validation", held]
-        self.succeeds("train", *TINY, *flags, "--steps", 2, "--save", run, "--dropout", 0.1)
+        self.succeeds("train", *NANO, *flags, "--steps", 2, "--save", run, "--dropout", 0.1)
         losses = set()
         streamed = ["--device-memory", "40MiB", "--disk", self.folder]
         for more in (["--seed", 1], ["--seed", 2], ["--seed", 3, *streamed]):
             log = self.path(f"log-{more[1]}")
-            done = self.succeeds("train", run, *TINY[1:], *flags, "--steps", 1, "--lr", 0, "--dropout", 0.1, "--save",
+            done = self.succeeds("train", run, *NANO[1:], *flags, "--steps", 1, "--lr", 0, "--dropout", 0.1, "--save",
                                  "none", "--json", "--log", log, *more)
             self.assertIn(f"over {windows} of {windows} windows", done.err)
             self.assertEqual([done.json[k] for k in ("validation_windows", "validation_windows_total")], [windows, windows])

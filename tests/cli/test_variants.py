@@ -6,14 +6,14 @@ import re
 import subprocess
 import unittest
 
-from program import COHOBATE, QUICK, SHORT, TINY, ProgramTest, environment
+from program import COHOBATE, QUICK, SHORT, NANO, ProgramTest, environment
 
 TIGHT = ["--device-memory", "40MiB"]
 
 
 class Variants(ProgramTest):
     def plan(self, *flags):
-        return self.succeeds("plan", *TINY, "--json", *flags).json
+        return self.succeeds("plan", *NANO, "--json", *flags).json
 
     def disk(self):
         return [*TIGHT, "--disk", self.folder]
@@ -104,12 +104,12 @@ class Variants(ProgramTest):
         for entry in ("flops=2x", "memory-rate=2x", "pcie=2x"):
             flags += ["--what-if", entry]
         self.assertEqual([row["operators"] for row in self.plan(*flags)["rows"]], [1, 0, 0, 1])
-        said = self.succeeds("plan", *TINY, *flags).out
+        said = self.succeeds("plan", *NANO, *flags).out
         self.assertEqual(re.findall("(?m)^(.*): by rates alone, without the measured times of operators", said),
                          ["flops=2x", "memory-rate=2x"])
 
     def test_what_does_not_fit_is_a_row_that_says_why(self):
-        done = self.succeeds("plan", *TINY, *self.disk(), "--what-if", "device-memory=1MiB")
+        done = self.succeeds("plan", *NANO, *self.disk(), "--what-if", "device-memory=1MiB")
         self.assertRegex(done.out, r"(?m)^device-memory=1MiB does not fit: .*raise --device-memory")
         rows = self.plan(*self.disk(), "--what-if", "device-memory=1MiB")["rows"]
         self.assertEqual([row["fits"] for row in rows], [True, False])
@@ -127,7 +127,7 @@ class Variants(ProgramTest):
         stepped = self.plan(*self.disk(), "--sweep", "disk-read=1GB/s:2GB/s:500MB/s")["rows"]
         self.assertEqual([row["what"] for row in stepped[1:]],
                          ["disk-read=1GB/s", "disk-read=1500MB/s", "disk-read=2GB/s"])
-        table = self.succeeds("plan", *TINY, *self.disk(), "--sweep", "disk-read=1x:2x:2").out.split("\n")
+        table = self.succeeds("plan", *NANO, *self.disk(), "--sweep", "disk-read=1x:2x:2").out.split("\n")
         self.assertEqual(len(table), 8)
         self.assertLessEqual(max(map(len, table)), 100)
         self.assertRegex(table[4], r"^prices: profile built-in, \d+ threads? \(built-in, hash [0-9a-f]{16}\)$")
@@ -135,7 +135,7 @@ class Variants(ProgramTest):
         self.assertEqual(table[6], "none has a calibration, so that they compare")
 
     def test_entries_and_ranges_that_mean_nothing_are_refused(self):
-        plan = ["plan", *TINY, *TIGHT]
+        plan = ["plan", *NANO, *TIGHT]
         for flags, says in [
             (["--what-if", "warp=9"], "'warp' is no entry"),
             (["--what-if", "pcie=fast"], "pcie=16GB/s"),
@@ -166,13 +166,13 @@ class Variants(ProgramTest):
         flags = ["--sequence", "16", "--batch", "1", "--device-memory", "1200MB", "--dtype", "f32", "--json"]
         found = self.succeeds("plan", "--max", "gpt2", *QUICK, *flags).json
         largest, following = found["largest"]["what"], found["next"]["what"]
-        names = ["gpt2-nano", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
+        names = ["gpt2-pico", "gpt2-nano", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
         self.assertEqual(names.index(following), names.index(largest) + 1)
         self.assertFalse(found["next"]["fits"])
         alone = self.succeeds("plan", largest, *QUICK, *flags).json
         self.assertEqual(alone["step_seconds"], found["largest"]["step_seconds"])
         self.fails(3, "plan", following, *flags)
-        self.fails(3, "plan", "--max", "gpt2", *QUICK, "--device-memory", "1MiB", says="not even gpt2-nano")
+        self.fails(3, "plan", "--max", "gpt2", *QUICK, "--device-memory", "1MiB", says="not even gpt2-pico")
         all_fit = self.succeeds("plan", "--max", "gpt2-nano", "--sequence", "16", "--batch", "1").out
         self.assertIn("no preset of the family is larger", all_fit)
         self.assertRegex(all_fit, r"(?m)^prices: profile built-in")
@@ -196,21 +196,21 @@ class Variants(ProgramTest):
     def test_max_tells_a_terminal_alone_what_it_plans(self):
         master, slave = os.openpty()
         self.addCleanup(os.close, master)
-        flags = ["--sequence", "16", "--batch", "1", "--device-memory", "1MiB", "--disk", self.folder]
+        flags = ["--sequence", "16", "--batch", "1", "--device-memory", "256KiB", "--disk", self.folder]
         done = subprocess.run([COHOBATE, "plan", "--max", "gpt2", *QUICK, *flags], env=environment(), stdout=subprocess.PIPE,
                               stdin=subprocess.DEVNULL, stderr=slave, timeout=60, check=False)
         os.close(slave)
         shown = os.read(master, 65536)
         self.assertEqual(done.returncode, 3)
-        self.assertIn(b"planning gpt2-xl, 1 of 5\r\n", shown)
-        self.assertIn(b"planning gpt2-nano, 5 of 5\r\n", shown)
+        self.assertIn(b"planning gpt2-xl, 1 of 6\r\n", shown)
+        self.assertIn(b"planning gpt2-pico, 6 of 6\r\n", shown)
         self.assertEqual(self.fails(3, "plan", "--max", "gpt2", *QUICK, *flags).err.count("planning"), 0)
 
 
 class Replays(ProgramTest):
     def made(self, *flags):
         path = self.path("plan.json")
-        return path, self.succeeds("plan", *TINY, "--json", "-o", path, *flags).json
+        return path, self.succeeds("plan", *NANO, "--json", "-o", path, *flags).json
 
     def test_simulate_prices_the_very_program_by_another_profile(self):
         path, made = self.made(*TIGHT, "--disk", self.folder)
@@ -238,14 +238,14 @@ class Replays(ProgramTest):
 
     def test_what_runs_found_prices_a_replay_as_it_priced_the_plan(self):
         found = {"env": environment(COH_CALIBRATION=self.path("found.json"))}
-        self.succeeds("train", *TINY, "--data", self.corpus(), "--steps", "6", "--save", "none", **found)
+        self.succeeds("train", *NANO, "--data", self.corpus(), "--steps", "6", "--save", "none", **found)
         self.assertTrue(os.path.exists(self.path("found.json")))
         path = self.path("plan.json")
-        made = self.succeeds("plan", *TINY, "--json", "-o", path, **found).json
-        plain = self.succeeds("plan", *TINY, "--json").json
+        made = self.succeeds("plan", *NANO, "--json", "-o", path, **found).json
+        plain = self.succeeds("plan", *NANO, "--json").json
         self.assertNotEqual(made["step_seconds"], plain["step_seconds"])
         self.assertEqual(self.succeeds("simulate", path, "--json", **found).json["step_seconds"], made["step_seconds"])
-        rows = self.succeeds("plan", *TINY, "--json", "--what-if", "flops=2x", **found).json["rows"]
+        rows = self.succeeds("plan", *NANO, "--json", "--what-if", "flops=2x", **found).json["rows"]
         self.assertEqual(rows[0]["step_seconds"], plain["step_seconds"])
 
     def test_a_replay_says_whose_budget_it_has_and_what_the_plan_was_made_for(self):
@@ -279,7 +279,7 @@ class Replays(ProgramTest):
     def test_train_runs_exactly_the_plan_of_the_file_and_keeps_one_that_is_simulated(self):
         path, made = self.made(*TIGHT, "--disk", self.folder)
         run = self.path("run")
-        done = self.succeeds("train", *TINY, *TIGHT, "--disk", self.folder, "--data", self.corpus(), "--steps", "1",
+        done = self.succeeds("train", *NANO, *TIGHT, "--disk", self.folder, "--data", self.corpus(), "--steps", "1",
                              "--plan", path, "--save", run, "--json").json
         self.assertEqual(done["program_hash"], made["program_hash"])
         self.assertEqual(done["peak_bytes"], made["peak_bytes"])
@@ -302,7 +302,7 @@ class Replays(ProgramTest):
         kept = self.path("run", "plan.json")
         os.link(path, kept)
         for command, taker in ((["simulate", self.path("run")], "simulate"), (["explain", self.path("run") + "/", "wte"], "explain"),
-                               (["plan", *TINY, *TIGHT, "--plan", self.path("run")], "--plan")):
+                               (["plan", *NANO, *TIGHT, "--plan", self.path("run")], "--plan")):
             self.fails(4, *command, says=f"is a folder, and {taker} takes a plan file: give {kept}")
         self.fails(2, "explain", path, says="OPERATOR is missing")
         self.fails(2, "explain", path, "h.9.attn", says="'h.9.attn' is no operator")

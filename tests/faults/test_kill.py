@@ -19,7 +19,7 @@ KILLS, SEED = (int(word) for word in sys.argv[2:4])
 DTYPE = sys.argv[4]
 del sys.argv[2:5]
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
-from program import FAULTY, SHORT, TINY, ProgramTest, environment, start  # pylint: disable=wrong-import-position
+from program import FAULTY, SHORT, NANO, ProgramTest, environment, start  # pylint: disable=wrong-import-position
 
 if SHORT:
     KILLS = min(KILLS, 3)  # usually one in memory and two streamed
@@ -53,7 +53,7 @@ class Killed(ProgramTest):
                         ["--device-memory", "32MiB", "--disk", self.folder, "--clip-mode", "speculate"]]
         # Masks must be those of the step, whichever process runs it.
         dropout = ["--dropout", "0.1"] if DTYPE == "bf16" else []
-        self.new_run = ["train", *TINY, "--dtype", DTYPE, *dropout, "--data", self.text, "--steps", STEPS, "--save-every", 1, "--clip", "0.5"]
+        self.new_run = ["train", *NANO, "--dtype", DTYPE, *dropout, "--data", self.text, "--steps", STEPS, "--save-every", 1, "--clip", "0.5"]
 
     def whole_run(self):
         if Killed.undisturbed is None:
@@ -164,7 +164,7 @@ class Killed(ProgramTest):
         folder = self.path("run")
         for code, how in ((5, ""), (5, ":28")):  # EIO; ENOSPC
             at = self.random.randint(1, 100)
-            self.fails(code, "train", *TINY, "--data", self.text, "--steps", 2, "--save", folder,
+            self.fails(code, "train", *NANO, "--data", self.text, "--steps", 2, "--save", folder,
                        program=FAULTY, env=environment(COH_TEST_FAIL_AT=f"{at}{how}"))
             self.assertEqual([name for name in os.listdir(folder) if name.startswith("step-")], [])
 

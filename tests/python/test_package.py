@@ -15,12 +15,17 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
 
 import cohobate  # noqa: E402
 import model_folder  # noqa: E402
-from program import ProgramTest  # noqa: E402
+from program import SHORT, ProgramTest  # noqa: E402
 
 BATCH, SEQUENCE, RATE = 4, 16, 1e-3
 SIZES = {"micro_batch": 2, "search": "quick", "threads": 2}
 SAME = ["--batch", BATCH, "--micro-batch", 2, "--sequence", SEQUENCE, "--lr", RATE, "--min-lr", RATE, "--warmup", 0, "--dtype",
         "f32", "--search", "quick", "--threads", 2, "--tokenizer", "bytes"]
+
+
+def some(names):
+    """In short an eighth of them: each one that is fetched from a drive brings all."""
+    return list(names)[::8] if SHORT else list(names)
 
 
 def hash_of(engine):
@@ -110,17 +115,19 @@ class Package(ProgramTest):
         for where in ({}, streamed):
             with self.model().plan(BATCH, SEQUENCE, **where, **SIZES) as plan, plan.engine() as engine:
                 result = engine.step(*self.batch(0), RATE)
-                found.append([bytes(memoryview(engine.gradient(name))) for name in plan.parameters])
-                squares = sum(number * number for one in found[-1] for number in memoryview(one).cast("f"))
+                is_streamed = bool(where)
+                names = some(plan.parameters) if is_streamed else plan.parameters
+                found.append({name: bytes(memoryview(engine.gradient(name))) for name in names})
+                squares = sum(number * number for one in found[0].values() for number in memoryview(one).cast("f"))
                 self.assertAlmostEqual(squares ** 0.5, result.grad_norm, delta=1e-5 * result.grad_norm)
-        self.assertEqual(*found)
+        self.assertEqual({name: found[0][name] for name in found[1]}, found[1])
 
     def test_a_parameter_is_written_between_two_steps_in_and_out_of_memory(self):
         hashes, name = [], "h.3.mlp.c_fc.weight"
         for where in ({}, {"device_memory": "64MiB", "disk": self.folder}):
             with self.model().plan(BATCH, SEQUENCE, **where, **SIZES) as plan, plan.engine() as engine:
                 self.steps(engine, 0)
-                before = {each: bytes(memoryview(engine.parameter(each))) for each in plan.parameters}
+                before = {each: bytes(memoryview(engine.parameter(each))) for each in [*some(plan.parameters), name]}
                 rows, columns = plan.parameters[name].shape
                 halves = memoryview(array("f", [0.5] * (rows * columns))).cast("B").cast("f", (rows, columns))
                 engine.put(name, halves)
