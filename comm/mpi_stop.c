@@ -3,7 +3,9 @@
 #include "comm/mpi_stop.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -32,8 +34,15 @@ static coh_mpi_delivery *claim(coh_mpi_stop *stop)
     return NULL;
 }
 
+/* A message ends with its sentence: MPI buffers short ones, also for a process that hangs. */
+static size_t bytes_of(const coh_mpi_control *control)
+{
+    return offsetof(coh_mpi_control, sentence) + strlen(control->sentence) + 1;
+}
+
 /* Sends a message to one rank. Its thread receives it, so this does not wait for its other threads.
- * A process that hangs receives nothing: then the message is given up, and MPI keeps its place. */
+ * A process that hangs receives nothing: then a message that MPI has not buffered is given up, and
+ * MPI keeps its place. */
 static int deliver(coh_mpi_stop *stop, const coh_mpi_control *control, int32_t to)
 {
     const uint64_t begin_ns = coh_clock_ns();
@@ -43,7 +52,7 @@ static int deliver(coh_mpi_stop *stop, const coh_mpi_control *control, int32_t t
     made->control = *control;
     const coh_mpi_message message = { .communicator = stop->communicator,
                                       .from = &made->control,
-                                      .bytes = sizeof(made->control),
+                                      .bytes = bytes_of(control),
                                       .peer = to,
                                       .tag = COH_MPI_TAG_CONTROL };
     int is_done = 0;
