@@ -99,9 +99,8 @@ static coh_status check_number(const cli_recipe *recipe, const coh_hyperparamete
 {
     int is_used = 0;
     for (int64_t i = -1; i < recipe->optimizer_for.count; i++) {
-        const char *name = i >= 0                         ? recipe->optimizer_for.at[i].optimizer
-                           : recipe->optimizer[0] != '\0' ? recipe->optimizer
-                                                          : "adamw";
+        const char *name =
+            i >= 0 ? recipe->optimizer_for.at[i].optimizer : cli_recipe_optimizer(recipe);
         const coh_hyperparameter *row = find_number(coh_optimizer_find(name), value->name);
         if (row == NULL || (value->optimizer != NULL && strcmp(value->optimizer, name) != 0))
             continue;
@@ -129,8 +128,7 @@ coh_status cli_hyperparameters_check(const cli_recipe *recipe)
 void cli_parameter_groups_describe(const cli_recipe *recipe, const coh_graph *graph, cli_line *line)
 {
     if (recipe->optimizer[0] != '\0' || recipe->optimizer_for.count > 0)
-        cli_line_add(line, "optimizer: %s\n",
-                     recipe->optimizer[0] != '\0' ? recipe->optimizer : "adamw");
+        cli_line_add(line, "optimizer: %s\n", cli_recipe_optimizer(recipe));
     for (int64_t i = 0; i < recipe->optimizer_for.count; i++)
         cli_line_add(line, "optimizer: %s for %s\n", recipe->optimizer_for.at[i].optimizer,
                      recipe->optimizer_for.at[i].pattern);

@@ -299,6 +299,11 @@ coh_status cli_recipe_set_optimizer(cli_recipe *recipe, const cli_options *optio
     return COH_OK;
 }
 
+const char *cli_recipe_optimizer(const cli_recipe *recipe)
+{
+    return recipe->optimizer[0] != '\0' ? recipe->optimizer : COH_OPTIMIZER_DEFAULT;
+}
+
 cli_clip_mode cli_recipe_clip_mode(const cli_recipe *recipe)
 {
     return recipe->clips_by_previous ? CLI_CLIP_PREVIOUS

@@ -78,6 +78,8 @@ void cli_recipe_set_tokenizer(cli_recipe *recipe, const cli_options *options);
 
 /* Is `tokenizer` "none", for data that is already ids? */
 int cli_recipe_has_no_tokenizer(const char *tokenizer);
+/* The optimizer of parameters for which --optimizer-for names none. */
+const char *cli_recipe_optimizer(const cli_recipe *recipe);
 
 /* Opens the tokenizer of a recipe's path. *out_tokenizer is NULL for "none". Fails: as
  * coh_tokenizer_open. */

@@ -115,7 +115,7 @@ static int same_optimizers(const cli_optimizer_list *a, const cli_optimizer_list
 
 static const char *optimizer_name(const char *name)
 {
-    return name[0] != '\0' ? name : "adamw";
+    return name[0] != '\0' ? name : COH_OPTIMIZER_DEFAULT;
 }
 
 /* Sets a number of the optimizers; below 0 it is the optimizer's own. */

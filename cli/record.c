@@ -84,7 +84,7 @@ static void add_recipe(const cli_job *job, const coh_trace *trace, cli_line *lin
 {
     const cli_recipe *recipe = &job->recipe;
     const coh_dtype dtype = coh_model_size_get(&job->model).dtype;
-    const char *optimizer = recipe->optimizer[0] ? recipe->optimizer : "adamw";
+    const char *optimizer = cli_recipe_optimizer(recipe);
     double flops = 0;
     for (uint32_t i = 0; i < trace->instruction_count; i++) {
         const char *opcode = trace->opcodes[trace->instructions[i].opcode];

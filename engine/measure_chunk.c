@@ -9,6 +9,7 @@
 #include "cohobate/machine.h"
 #include "engine/measure.h"
 #include "engine/optimizer_numbers.h"
+#include "planner/optimizers.h"
 #include "planner/price.h"
 
 /* An update of the largest chunk: work, gradient, two moments, and the partials of large models. */
@@ -209,7 +210,7 @@ static coh_status measure_lowered(coh_measure *m, chunk_memory *memory,
 static int can_update(const coh_measure *m, const coh_graph *graph, const coh_optimizer *optimizer)
 {
     const int is_bf16 = coh_graph_trains_bf16(graph);
-    return (m->bed->is_host || optimizer->cuda_kernel != NULL) &&
+    return coh_optimizer_runs_on(optimizer, m->bed->is_host ? COH_DEVICE_HOST : COH_DEVICE_CUDA) &&
            (is_bf16 ? optimizer->takes_bf16 || optimizer->rounds_work : !optimizer->rounds_work);
 }
 
@@ -233,7 +234,7 @@ static coh_status measure_size(coh_measure *m, chunk_memory *memory, uint64_t ch
         const coh_graph *graph = m->options->graphs[i];
         COH_TRY(measure_graph(m, memory, graph, chunk_bytes, NULL));
         for (int32_t k = 0; chunk_bytes == RATE_BYTES && k < coh_optimizer_count(); k++)
-            if (strcmp(coh_optimizer_at(k)->name, "adamw") != 0)
+            if (strcmp(coh_optimizer_at(k)->name, COH_OPTIMIZER_DEFAULT) != 0)
                 COH_TRY(measure_graph(m, memory, graph, chunk_bytes, coh_optimizer_at(k)));
     }
     return COH_OK;

@@ -65,16 +65,16 @@ static void update_piece(void *argument, int64_t index)
     const coh_host_side *side = argument;
     static const float hyperparameters[] = { 0.9f, 0.95f, 1e-8f }, scalars[] = { 0.5f, 0.5f };
     const uint64_t at = (side->next + (uint64_t)index * PIECE_ELEMENTS) % elements_of(side);
-    coh_optimizer_find("adamw")->update(
-        &(coh_update_call){ .count = PIECE_ELEMENTS,
-                            .rate = 1e-4f,
-                            .scale = 1,
-                            .decay = 0.1f,
-                            .hyperparameters = hyperparameters,
-                            .scalars = scalars,
-                            .work = array(side, WORK) + at,
-                            .grad = array(side, GRAD) + at,
-                            .states = { array(side, M) + at, array(side, V) + at } });
+    coh_optimizer_find(COH_OPTIMIZER_DEFAULT)
+        ->update(&(coh_update_call){ .count = PIECE_ELEMENTS,
+                                     .rate = 1e-4f,
+                                     .scale = 1,
+                                     .decay = 0.1f,
+                                     .hyperparameters = hyperparameters,
+                                     .scalars = scalars,
+                                     .work = array(side, WORK) + at,
+                                     .grad = array(side, GRAD) + at,
+                                     .states = { array(side, M) + at, array(side, V) + at } });
 }
 
 static coh_status update(void *context, double *done)

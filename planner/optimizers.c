@@ -11,11 +11,9 @@
 #include "cohobate/terms.h"
 #include "planner/profile.h"
 
-#define DEFAULT_OPTIMIZER "adamw"
-
 static const char *default_name(const coh_plan_options *options)
 {
-    return options->optimizer[0] != '\0' ? options->optimizer : DEFAULT_OPTIMIZER;
+    return options->optimizer[0] != '\0' ? options->optimizer : COH_OPTIMIZER_DEFAULT;
 }
 
 static int matches(const coh_graph *graph, const coh_optimizer_choice *choice, size_t parameter)
@@ -122,8 +120,8 @@ static coh_status check_forms(const coh_optimizer *a, const coh_optimizer *b)
 
 static coh_status check_device(const coh_plan_options *options, const coh_optimizer *optimizer)
 {
-    if (options->profile == NULL || options->profile->device_kind == COH_DEVICE_HOST ||
-        optimizer->cuda_kernel != NULL)
+    const coh_profile *profile = options->profile;
+    if (coh_optimizer_runs_on(optimizer, profile ? profile->device_kind : COH_DEVICE_HOST))
         return COH_OK;
     return coh_fail(COH_ERR_ARGUMENT,
                     "optimizer %s has no kernel for a GPU: plan for the host device, or take "

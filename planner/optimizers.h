@@ -23,6 +23,12 @@ coh_status coh_optimizers_of(const coh_graph *graph, const struct coh_plan_optio
                              const uint8_t *is_trained, coh_layout *layout,
                              int32_t *out_of_parameter);
 
+/* Returns 1 if the optimizer has a kernel for this kind of device. */
+static inline int coh_optimizer_runs_on(const coh_optimizer *optimizer, coh_device_kind kind)
+{
+    return kind == COH_DEVICE_HOST || optimizer->cuda_kernel != NULL;
+}
+
 /* Returns the optimizer that the options name for a graph parameter; NULL: it is not registered. */
 const coh_optimizer *coh_optimizer_of(const coh_graph *graph,
                                       const struct coh_plan_options *options, size_t parameter);

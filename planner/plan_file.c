@@ -177,7 +177,7 @@ static void write_optimizers(const coh_json_field *field, coh_json_writer *write
                  o->optimizer_choices[i].optimizer);
         coh_json_put_text(writer, NULL, choice);
     }
-    coh_json_put_text(writer, NULL, o->optimizer[0] != '\0' ? o->optimizer : "adamw");
+    coh_json_put_text(writer, NULL, o->optimizer[0] != '\0' ? o->optimizer : COH_OPTIMIZER_DEFAULT);
     coh_json_end(writer);
 }
 

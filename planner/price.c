@@ -200,9 +200,9 @@ const char *coh_price_name(coh_opcode opcode)
 
 void coh_price_update_name(const coh_optimizer *optimizer, char *out, size_t bytes)
 {
-    const int is_usual = strcmp(optimizer->name, "adamw") == 0;
-    snprintf(out, bytes, "%s%s%s", coh_price_name(COH_OP_UPDATE), is_usual ? "" : " ",
-             is_usual ? "" : optimizer->name);
+    const int is_default = strcmp(optimizer->name, COH_OPTIMIZER_DEFAULT) == 0;
+    snprintf(out, bytes, "%s%s%s", coh_price_name(COH_OP_UPDATE), is_default ? "" : " ",
+             is_default ? "" : optimizer->name);
 }
 
 /* ---- one price ---- */

@@ -35,6 +35,9 @@ enum {
     COH_OPTIMIZER_NAME_BYTES = 16 /* of optimizers, streams and hyperparameters, with the end */
 };
 
+/* The optimizer where a name is "" (coh_plan_options, coh_training_note). */
+#define COH_OPTIMIZER_DEFAULT "adamw"
+
 /* A stream of states: `bytes_per_block` bytes for every `elements_per_block` elements of a
  * parameter. f32 moments are { "m", 4, 1, 1 }; one f32 scale for 128 elements is { "m_scale", 4,
  * 128, 1 }; one-byte codes are { "m_code", 1, 1, 0 }. The last block of a parameter may be short;
