@@ -15,6 +15,7 @@
 #include "cli/dtype.h"
 #include "cli/input.h"
 #include "cli/launch.h"
+#include "cli/progress.h"
 #include "cli/replay.h"
 #include "cli/train.h"
 #include "cli/watch.h"
@@ -589,7 +590,10 @@ static coh_status plan_batch(cli_job *job)
     const int64_t wanted = job->recipe.micro_batch;
     coh_batch_plan made = { .struct_bytes = sizeof(made) };
     set_plan_options(job);
-    CLI_TRY(coh_batch_plan_create(&batch, &job->plan_options, &made));
+    cli_progress_begin("planning", job->model.name); /* takes seconds for a large model */
+    const coh_status status = coh_batch_plan_create(&batch, &job->plan_options, &made);
+    cli_progress_end();
+    CLI_TRY(status);
     job->graph = made.graph;
     job->plan = made.plan;
     job->recipe.micro_batch = made.microbatch;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 enum { COLUMNS_USUAL = 80, PARTS = 5, PART_BYTES = 128 };
 
@@ -16,6 +17,21 @@ size_t cli_terminal_columns(int descriptor)
     struct winsize size;
     return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
                                                                         : COLUMNS_USUAL;
+}
+
+void cli_progress_begin(const char *what, const char *of)
+{
+    cli_line line;
+    cli_line_clear(&line);
+    cli_line_add(&line, "%s %s", what, of);
+    if (isatty(STDERR_FILENO))
+        (void)cli_write(STDERR_FILENO, line.text, line.used);
+}
+
+void cli_progress_end(void)
+{
+    if (isatty(STDERR_FILENO))
+        (void)cli_write(STDERR_FILENO, "\r\x1b[K", 4);
 }
 
 /* Adds a part, after two spaces if it is not the first, and returns 1; 0 if it does not fit. */

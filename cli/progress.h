@@ -27,6 +27,10 @@ typedef struct cli_progress {
  *     step 34000/100000  loss 3.2145  16730 tok/s  13 min 29 s left  31 % read */
 void cli_progress_add(const cli_progress *progress, size_t columns, cli_line *line);
 
+/* Shows "planning gpt2-xl" or the like if standard error is a terminal, and removes it. */
+void cli_progress_begin(const char *what, const char *of);
+void cli_progress_end(void);
+
 /* The columns of the terminal `descriptor`; 80 if it does not say. */
 size_t cli_terminal_columns(int descriptor);
 

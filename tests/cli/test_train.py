@@ -395,6 +395,7 @@ class Train(TrainTest):
     def test_a_terminal_gets_one_live_line_that_never_wraps(self):
         for columns in (200, 60, 40):
             shown = self.shown_on_terminal(columns)
+            self.assertIn(b"planning gpt2-pico\r\x1b[K", shown)
             self.assertIn(b"\rstep 1/3  loss ", shown)
             self.assertIn(b"\rstep 3/3  loss ", shown)
             lines = [line.removeprefix(b"\r") for line in re.findall(rb"\rstep [^\r\n]*?(?=\x1b\[K)", shown)]
