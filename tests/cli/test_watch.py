@@ -10,7 +10,7 @@ import termios
 import time
 import unittest
 
-from program import COHOBATE, TINY, TrainTest, environment, lines_of, run, start, wait_for_step
+from program import COHOBATE, NANO, TrainTest, environment, lines_of, run, start, wait_for_step
 from screen import Terminal
 
 UTF8 = {"LC_ALL": "C.UTF-8"}
@@ -278,7 +278,7 @@ class Watch(TrainTest):
 
     def test_a_pipe_gets_a_line_when_something_changes_and_the_end(self):
         folder = self.path("trained")
-        train = start("train", *TINY, "--data", self.corpus(), "--validation", self.corpus(20), "--steps", 100000, "--save-every", 2, "--save", folder)
+        train = start("train", *NANO, "--data", self.corpus(), "--validation", self.corpus(20), "--steps", 100000, "--save-every", 2, "--save", folder)
         wait_for_step(train, folder, 1)
         watch = start("watch", folder, env=environment(**UTF8))
         begin = time.monotonic()
@@ -305,7 +305,7 @@ class Watch(TrainTest):
 
     def test_a_run_that_fails_tells_why(self):
         folder = self.path("failed")
-        done = run("train", *TINY, "--data", self.corpus(), "--steps", 30, "--lr", 1e9, "--clip", 0, "--save", folder)
+        done = run("train", *NANO, "--data", self.corpus(), "--steps", 30, "--lr", 1e9, "--clip", 0, "--save", folder)
         self.assertEqual(done.code, 1, done.err)
         sentence = done.err.strip().split("\n")[-1].removeprefix("cohobate train: ")
         end = self.succeeds("watch", folder).out.strip().split("\n")[-1]
