@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from program import COHOBATE, QUICK, SHORT, NANO, ProgramTest, environment
+from program import COHOBATE, NANO, QUICK, SHORT, ProgramTest, environment
 
 TIGHT = ["--device-memory", "40MiB"]
 
