@@ -61,10 +61,22 @@ def last_of_each(arguments):
     return kept
 
 
+started = []
+
+
 def start(*arguments, program=None, as_given=False, **keywords):
     arguments = arguments if as_given else last_of_each(arguments)
-    return subprocess.Popen([program or COHOBATE, *map(str, arguments)],
-                            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(), **keywords})
+    started.append(subprocess.Popen([program or COHOBATE, *map(str, arguments)],
+                                    **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment(), **keywords}))
+    return started[-1]
+
+
+def end_all_started():
+    """A test that fails in the middle leaves no program running."""
+    while started:
+        with started.pop() as process:
+            if process.poll() is None:
+                process.kill()
 
 
 def run(*arguments, **keywords):
@@ -123,6 +135,7 @@ class ProgramTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="cohobate-cli-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.addCleanup(end_all_started)
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)

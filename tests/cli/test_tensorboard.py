@@ -33,12 +33,18 @@ class TensorBoard(TrainTest):
         return found
 
     def wanted(self, log):
-        """The same from --log; of lines of one step the last one counts."""
-        found = {}
+        """The same from --log: of lines of one step the last one counts. A resumed run that goes back to a step does not
+        repeat a validation after it unless it saves there, too."""
+        found, validations, last = {}, {}, 0
         for line in lines_of(log):
             if "validation_loss" in line:
-                found.setdefault("validation/loss", {})[line["step"]] = as_float(line["validation_loss"])
+                validations[line["step"]] = as_float(line["validation_loss"])
+                found["validation/loss"] = validations
                 continue
+            if line["step"] <= last:
+                for step in [step for step in validations if step >= line["step"]]:
+                    del validations[step]
+            last = line["step"]
             for tag, value in (("loss", line["loss"]), ("gradient_norm", line["grad_norm"]), ("learning_rate", line["lr"])):
                 found.setdefault("train/" + tag, {})[line["step"]] = as_float(value)
         return found
