@@ -134,7 +134,7 @@ static int fail_in_a_step(trial *t, coh_stub_call call, uint64_t n, int breaks)
  * ones. */
 static uint64_t next_call(uint64_t n)
 {
-    return n + 1 + (test_is_brief() ? 4 * n : test_is_short() ? 2 * n : 0);
+    return n + 1 + (test_seeks_races() ? 12 : test_is_brief() ? 4 : test_is_short() ? 2 : 0) * n;
 }
 
 static void fail_each(const trial_placement *p, coh_stub_call call)

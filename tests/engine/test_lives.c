@@ -120,7 +120,7 @@ static int threads_of(int expected)
 static void engines_one_after_another_leave_nothing_behind(void **state)
 {
     (void)state;
-    const int cycles = test_is_brief() ? 30 : test_is_short() ? 60 : 1000;
+    const int cycles = test_is_brief() ? 10 : test_is_short() ? 60 : 1000;
     const int alone = entries_of("/proc/self/task");
     uint64_t first = 0, hash = 0, bytes = 0;
     OK(live(SMALL, &first));

@@ -27,9 +27,10 @@ typedef struct planned {
     coh_plan *plan;
 } planned;
 
+/* What is planned takes most of the time under the thread sanitizer: small graphs there. */
 static void draw_graph(draws *d, coh_graph **out_graph)
 {
-    const toy_options toy = { .layers = draw(d, 2, 3),
+    const toy_options toy = { .layers = draw(d, 2, 3 - test_seeks_races()),
                               .width = 1024 * draw(d, 1, 3),
                               .vocabulary = draw(d, 3000, 9000),
                               .rows = draw(d, 20, 80) * 32,
@@ -50,7 +51,7 @@ static int draw_plan(draws *d, placement where, planned *out)
     draw_graph(d, &out->graph);
     coh_plan_options_init(&options);
     options.search = COH_SEARCH_QUICK;
-    options.microbatch_count = draw(d, 1, 3);
+    options.microbatch_count = draw(d, 1, 3 - test_seeks_races());
     options.deferred_update = draw(d, 0, 1);
     options.sweep_order = draw(d, 0, 1) ? COH_SWEEP_LAYER : COH_SWEEP_MICROBATCH;
     options.chunk_bytes = (uint64_t)PAGE << draw(d, 11, 13);
@@ -180,6 +181,8 @@ static coh_instruction *first_of(coh_program *program, coh_lane lane)
 static void a_difference_is_named(void **state)
 {
     (void)state;
+    if (test_seeks_races()) /* one thread's comparisons */
+        return;
     draws d = { .stream = 83 };
     planned p;
     while (!draw_plan(&d, ON_BOTH, &p))

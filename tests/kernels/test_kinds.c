@@ -78,7 +78,7 @@ static void forward_and_backward_agree_with_double_precision(void **state)
 {
     (void)state;
     for (int index = 0; index < SHAPE_CASES;
-         index = test_seeks_races() ? next_case(index) : index + 1) {
+         index = test_seeks_races() ? SHAPE_CASES : index + 1) { /* one thread's values */
         coh_case one;
         coh_reference r;
         shape_case_create(&one, index, 5);

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/rng.h"
+#include "kernels/kernels.h"
 
 void coh_poison(void *data, size_t bytes)
 {
@@ -57,14 +58,20 @@ static void fill_zero(coh_view *view)
 
 static void fill_normal(coh_view *view, uint64_t seed, uint64_t stream)
 {
-    for (int64_t i = 0; view->data != NULL && i < coh_shape_elements(&view->shape); i++) {
-        const float value = (float)coh_rng_normal(seed, stream, (uint64_t)i);
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof(bits));
-        if (view->shape.dtype == COH_DTYPE_BF16)
-            ((uint16_t *)view->data)[i] = (uint16_t)(bits >> 16);
-        else
-            ((float *)view->data)[i] = value;
+    enum { RUN = 1024 };
+    float run[RUN];
+    const int64_t count = view->data != NULL ? coh_shape_elements(&view->shape) : 0;
+    for (int64_t begin = 0; begin < count; begin += RUN) {
+        const int64_t length = count - begin < RUN ? count - begin : RUN;
+        coh_kernel_normal(run, seed, stream, (uint64_t)begin, length, 1);
+        for (int64_t i = 0; i < length; i++) {
+            uint32_t bits;
+            memcpy(&bits, &run[i], sizeof(bits));
+            if (view->shape.dtype == COH_DTYPE_BF16)
+                ((uint16_t *)view->data)[begin + i] = (uint16_t)(bits >> 16);
+            else
+                ((float *)view->data)[begin + i] = run[i];
+        }
     }
 }
 

@@ -144,12 +144,13 @@ void coh_reference_softmax(coh_reference *r, int backward)
     const int64_t columns = shape->dim[shape->rank - 1];
     double p[COLUMNS_MOST];
     for (int64_t at = 0; at < r->output.count; at += columns) {
+        const double error = relative(r->input[0] + at, columns);
         softmax(r->input[0] + at, columns, p);
         if (backward)
             softmax_back(r, at, columns, p);
         for (int64_t c = 0; c < columns && !backward; c++) {
             r->output.value[at + c] = p[c];
-            r->output.bound[at + c] = p[c] * relative(r->input[0] + at, columns);
+            r->output.bound[at + c] = p[c] * error;
         }
     }
 }
